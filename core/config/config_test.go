@@ -1,0 +1,226 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// surroundings are the same on every machine: a few variables, a few commands,
+// and testdata as the workspace.
+func surroundings(t testing.TB, variables map[string]string) Options {
+	t.Helper()
+	workspace, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{
+		Getenv:    func(name string) (string, bool) { v, ok := variables[name]; return v, ok },
+		Workspace: workspace,
+		UserHome:  filepath.Join(workspace, "home"),
+		LookPath: func(name string) (string, error) {
+			switch name {
+			case "go", "gofmt", "npx", "docker", "codex-tasks", "docs-server", "uvx":
+				return "/bin/" + name, nil
+			}
+			return "", errors.New("not found")
+		},
+	}
+}
+
+// parsed returns the only server of a valid text.
+func parsed(t testing.TB, text string, variables map[string]string) Server {
+	t.Helper()
+	c, problems := Parse([]byte(text), "test.json", surroundings(t, variables))
+	if err := problems.Err(); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	if len(c.Servers) != 1 {
+		t.Fatalf("%s: %d servers, want 1", text, len(c.Servers))
+	}
+	return c.Servers[0]
+}
+
+// TestGolden checks every problem of each file of testdata, with its place.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, problems := Parse(data, filepath.Base(file), surroundings(t, map[string]string{"TOKEN": "value"}))
+			if (c == nil) != (problems.Errors() > 0) {
+				t.Errorf("config %v with %d errors", c, problems.Errors())
+			}
+			var out strings.Builder
+			for _, p := range problems {
+				fmt.Fprintf(&out, "%s\n    %s %s\n", p, p.Code, p.Path)
+				if p.Hint != "" {
+					fmt.Fprintf(&out, "    hint: %s\n", p.Hint)
+				}
+			}
+			for _, s := range c.Summaries() {
+				fmt.Fprintf(&out, "%+v\n", s)
+			}
+			golden := strings.TrimSuffix(file, ".json") + ".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(out.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), out.String()); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestVibeChat loads the file of VibeChat unchanged.
+func TestVibeChat(t *testing.T) {
+	dir := t.TempDir()
+	got := parsed(t, `{ "servers": [ { "id": "codex-tasks", "command": "codex-tasks", "args": ["mcp"],
+	  "workingDirectory": "`+dir+`", "description": "Codex Tasks workflow", "enabled": true, "trackResources": true } ] }`, nil)
+	want := Server{ID: "codex-tasks", Description: "Codex Tasks workflow", Enabled: true, Transport: TransportStdio,
+		Command: "codex-tasks", Args: []string{"mcp"}, Dir: dir, TrackResources: true, TrackTools: true, TrackPrompts: true,
+		Read: ReadDigest, PollInterval: 30 * time.Second, Protocol: ProtocolAuto, RequestTimeout: 30 * time.Second}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	got := parsed(t, `{"servers":[{"id":"a","command":" go "}]}`, nil)
+	workspace, _ := filepath.Abs("testdata")
+	want := Server{ID: "a", Enabled: true, Transport: TransportStdio, Command: "go", Dir: workspace,
+		Read: ReadDigest, PollInterval: DefaultPollInterval, Protocol: ProtocolAuto, RequestTimeout: DefaultRequestTimeout}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryKey(t *testing.T) {
+	stdio := parsed(t, `{"mcpServers":{"a":{"type":"stdio","command":"${CMD}","args":["-y","${env:PKG}@${V:-1}"],
+	  "env":{"A":"${TOKEN}","N":8080,"B":"own","GONE":null},"envFile":"vars.env","cwd":"${workspaceFolder}/home",
+	  "description":"d","enabled":false,"trackResources":true,"trackTools":false,"trackPrompts":true,
+	  "include":["file:///**"],"exclude":["**/*.tmp"],"protocol":"legacy","read":"none","pollInterval":"1m30s",
+	  "connectTimeout":"5s","requestTimeout":"250ms",
+	  "onConnect":[{"tool":"login","arguments":{"key":"${TOKEN}","big":12345678901234567890,"deep":[{"x":true},null]}},{"tool":"b"}]}}}`,
+		map[string]string{"CMD": "npx", "PKG": "pkg", "TOKEN": "s3cret"})
+	workspace, _ := filepath.Abs("testdata")
+	if got := len(stdio.OnConnect); got != 2 {
+		t.Fatalf("%d calls, want 2", got)
+	}
+	if got := fmt.Sprint(stdio.OnConnect[0].Arguments); got != "map[big:12345678901234567890 deep:[map[x:true] <nil>] key:s3cret]" {
+		t.Errorf("arguments %s", got)
+	}
+	stdio.OnConnect = nil
+	want := Server{ID: "a", Description: "d", Transport: TransportStdio, Command: "npx", Args: []string{"-y", "pkg@1"},
+		Env: map[string]Secret{"A": NewSecret("s3cret"), "N": NewSecret("8080"), "B": NewSecret("own"),
+			"FROM_FILE": NewSecret("pa$$word ${TOKEN}")},
+		Dir: filepath.Join(workspace, "home"), TrackResources: true, TrackPrompts: true,
+		Include: []string{"file:///**"}, Exclude: []string{"**/*.tmp"}, Read: ReadNone, PollInterval: 90 * time.Second,
+		Protocol: ProtocolLegacy, ConnectTimeout: 5 * time.Second, RequestTimeout: 250 * time.Millisecond}
+	if diff := cmp.Diff(want, stdio); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTransports(t *testing.T) {
+	for _, test := range []struct {
+		keys     string
+		want     Transport
+		fallback bool
+	}{
+		{`"command":"go"`, TransportStdio, false},
+		{`"url":"https://h/mcp"`, TransportHTTP, true},
+		{`"serverUrl":"https://h/mcp"`, TransportHTTP, true},
+		{`"httpUrl":"https://h/mcp"`, TransportHTTP, true},
+		{`"url":"https://h/mcp","type":"http"`, TransportHTTP, false},
+		{`"url":"https://h/mcp","type":"streamable-http"`, TransportHTTP, false},
+		{`"url":"https://h/mcp","transport":"streamableHttp"`, TransportHTTP, false},
+		{`"url":"https://h/sse","type":"sse"`, TransportSSE, false},
+		{`"url":"https://h/mcp","serverUrl":"https://h/mcp"`, TransportHTTP, true},
+	} {
+		got := parsed(t, `{"servers":{"a":{`+test.keys+`}}}`, nil)
+		if got.Transport != test.want || got.Fallback != test.fallback {
+			t.Errorf("%s: %s, fallback %t", test.keys, got.Transport, got.Fallback)
+		}
+		if remote := got.Transport != TransportStdio; remote != (got.URL.Reveal() != "") || remote == (got.Dir != "") {
+			t.Errorf("%s: url %q dir %q", test.keys, got.URL.Reveal(), got.Dir)
+		}
+	}
+}
+
+// TestForeignFilesAreQuiet loads what other clients write: no problem at all.
+func TestForeignFilesAreQuiet(t *testing.T) {
+	variables := map[string]string{"MCPTRACK_INPUT_API_KEY": "k"}
+	for name, text := range map[string]string{
+		"cursor": `{"mcpServers":{"a":{"command":"npx","args":["-y","x"],"autoApprove":["*"],"alwaysAllow":[],"disabled":false,"timeout":60}}}`,
+		"gemini": `{"mcpServers":{"a":{"httpUrl":"https://h/mcp","trust":true,"includeTools":["a"],"excludeTools":[],"timeout":600000,"oauth":{"enabled":true}}}}`,
+		"vscode": `{"inputs":[{"type":"promptString","id":"api-key","password":true}],
+			"servers":{"a":{"type":"http","url":"https://h/mcp","headers":{"Authorization":"Bearer ${input:api-key}"},"gallery":true,"version":"1",},}, // done
+		}`,
+		"windsurf": `{"mcpServers":{"a":{"serverUrl":"https://h/mcp","disabledTools":["x"]}}}`,
+		"bom":      "\ufeff{\"servers\":[]}",
+		"comment":  "{\"servers\":[]} // no newline after this",
+	} {
+		if _, problems := Parse([]byte(text), name, surroundings(t, variables)); len(problems) > 0 {
+			t.Errorf("%s: %v", name, problems)
+		}
+	}
+}
+
+func TestStrict(t *testing.T) {
+	text := []byte(`{"servers":[{"id":"a","command":"go","argz":[]}]}`)
+	opts := surroundings(t, nil)
+	c, problems := Parse(text, "f", opts)
+	if c == nil || problems.Warnings() != 1 || problems.Err() != nil {
+		t.Errorf("lenient: %v, %v", c, problems)
+	}
+	opts.Strict = true
+	c, problems = Parse(text, "f", opts)
+	if c != nil || problems.Errors() != 1 || problems.Err() == nil || !problems.Has(CodeUnknownKey) {
+		t.Errorf("strict: %v, %v", c, problems)
+	}
+}
+
+func TestSelects(t *testing.T) {
+	s := Server{Include: []string{"file:///docs/**", "note://*"}, Exclude: []string{"**/*.tmp"}}
+	for uri, want := range map[string]bool{"file:///docs/a/b.md": true, "file:///docs/a.tmp": false, "note://x": true, "note://x/y": false, "file:///etc": false} {
+		if got := s.Selects(uri); got != want {
+			t.Errorf("%s: %t", uri, got)
+		}
+	}
+	if !(Server{}).Selects("any://thing") {
+		t.Error("no globs must mean all")
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://user:pw@h.example:8443/a%2Fb/mcp?key=1#frag": "https://h.example:8443/a%2Fb/mcp",
+		"": "", "::": "", "http:opaque": "",
+	} {
+		if got := (Server{URL: NewSecret(in)}).Endpoint(); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

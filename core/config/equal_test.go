@@ -1,0 +1,96 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// TestEqualNoticesEveryField changes each field of a server in turn. A new field
+// fails here until Equal knows it and the table says whether it needs a new
+// connection.
+func TestEqualNoticesEveryField(t *testing.T) {
+	keepsConnection := map[string]bool{
+		"ID": false, "Description": true, "Enabled": false, "Transport": false, "Fallback": false,
+		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false,
+		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Include": true, "Exclude": true,
+		"Read": true, "PollInterval": true, "OnConnect": false,
+		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true,
+	}
+	base := func() Server {
+		return Server{ID: "a", Args: []string{"x"}, Env: map[string]Secret{"K": NewSecret("v")}, URL: NewSecret("u"),
+			Headers: map[string]Secret{"H": NewSecret("v")}, Include: []string{"i"}, Exclude: []string{"e"},
+			OnConnect: []ToolCall{{Tool: "t", Arguments: map[string]any{"k": []any{"v"}}}}, PollInterval: time.Second}
+	}
+	if !base().Equal(base()) || !base().SameConnection(base()) {
+		t.Fatal("a server must equal itself")
+	}
+	typ := reflect.TypeFor[Server]()
+	if typ.NumField() != len(keepsConnection) {
+		t.Errorf("Server has %d fields, %d are classified", typ.NumField(), len(keepsConnection))
+	}
+	for i := range typ.NumField() {
+		name := typ.Field(i).Name
+		keeps, classified := keepsConnection[name]
+		if !classified {
+			t.Errorf("%s: is a new connection needed when it changes?", name)
+		}
+		for what, value := range changes(t, reflect.ValueOf(base()).Field(i)) {
+			changed := base()
+			reflect.ValueOf(&changed).Elem().Field(i).Set(value)
+			if changed.Equal(base()) || base().Equal(changed) {
+				t.Errorf("%s: Equal does not notice: %s", name, what)
+			}
+			if got := changed.SameConnection(base()); got != keeps {
+				t.Errorf("%s: SameConnection is %t after: %s", name, got, what)
+			}
+		}
+	}
+}
+
+// changes returns other values for a field.
+func changes(t *testing.T, v reflect.Value) map[string]reflect.Value {
+	t.Helper()
+	out := map[string]reflect.Value{}
+	add := func(what string, value any) { out[what] = reflect.ValueOf(value).Convert(v.Type()) }
+	switch value := v.Interface().(type) {
+	case bool:
+		add("flip", !value)
+	case Secret:
+		add("other", NewSecret("changed"))
+		add("emptied", Secret{})
+	case time.Duration:
+		add("longer", value+1)
+	case []string:
+		add("element", []string{"changed"})
+		add("longer", append(value, "more"))
+		add("nil", []string(nil))
+	case map[string]Secret:
+		add("value", map[string]Secret{"K": NewSecret("changed"), "H": NewSecret("changed")})
+		add("key", map[string]Secret{"changed": NewSecret("v")})
+		add("nil", map[string]Secret(nil))
+	case []ToolCall:
+		add("tool", []ToolCall{{Tool: "changed", Arguments: value[0].Arguments}})
+		add("arguments", []ToolCall{{Tool: "t", Arguments: map[string]any{"k": []any{"w"}}}})
+		add("no arguments", []ToolCall{{Tool: "t"}})
+		add("nil", []ToolCall(nil))
+	default:
+		if v.Kind() != reflect.String {
+			t.Fatalf("no change known for %s", v.Type())
+		}
+		add("text", fmt.Sprint(value)+"changed")
+	}
+	return out
+}
+
+func TestNilAndEmptyAreEqual(t *testing.T) {
+	full := Server{Args: []string{}, Env: map[string]Secret{}, Headers: map[string]Secret{}, Include: []string{},
+		Exclude: []string{}, OnConnect: []ToolCall{}}
+	if !full.Equal(Server{}) {
+		t.Error("nil and empty differ")
+	}
+	if !(ToolCall{Arguments: map[string]any{}}).Equal(ToolCall{}) {
+		t.Error("nil and empty arguments differ")
+	}
+}

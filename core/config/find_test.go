@@ -1,0 +1,65 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// TestFind makes the files from the last in the order to the first: each new one
+// must be preferred to all before.
+func TestFind(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the folder of the user is elsewhere")
+	}
+	workspace, home := t.TempDir(), t.TempDir()
+	variables := map[string]string{}
+	opts := Options{Workspace: workspace, UserHome: home,
+		Getenv: func(name string) (string, bool) { v, ok := variables[name]; return v, ok }}
+	if path, ok := Find(opts); ok {
+		t.Fatalf("found %s in empty folders", path)
+	}
+	expect := func(want string) {
+		t.Helper()
+		if path, ok := Find(opts); !ok || path != want {
+			t.Errorf("%q, %t; want %s", path, ok, want)
+		}
+	}
+	user := filepath.Join(home, ".config")
+	if runtime.GOOS == "darwin" {
+		user = filepath.Join(home, "Library", "Application Support")
+	}
+	expect(write(t, filepath.Join(user, "mcptrack", "mcp-servers.json"), "{}"))
+	if runtime.GOOS != "darwin" {
+		variables["XDG_CONFIG_HOME"] = t.TempDir()
+		expect(write(t, filepath.Join(variables["XDG_CONFIG_HOME"], "mcptrack", "mcp-servers.json"), "{}"))
+	}
+	for _, name := range []string{".vscode/mcp.json", ".cursor/mcp.json", ".mcp.json", "mcp-servers.json", "config/mcp-servers.json"} {
+		expect(write(t, filepath.Join(workspace, name), "{}"))
+	}
+	variables["MCPTRACK_CONFIG"] = "named-but-missing.json"
+	expect("named-but-missing.json")
+}
+
+func TestFindIgnoresDirectories(t *testing.T) {
+	workspace := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(workspace, "mcp-servers.json"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{Workspace: workspace, UserHome: t.TempDir(), Getenv: func(string) (string, bool) { return "", false }}
+	if path, ok := Find(opts); ok {
+		t.Errorf("found %s", path)
+	}
+}
+
+// TestFindIsRelative: in the working directory the path reads as a user would
+// write it.
+func TestFindIsRelative(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, ".mcp.json", "{}")
+	path, ok := Find(Options{UserHome: t.TempDir(), Getenv: func(string) (string, bool) { return "", false }})
+	if !ok || path != ".mcp.json" {
+		t.Errorf("%q, %t", path, ok)
+	}
+}

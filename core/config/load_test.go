@@ -1,0 +1,129 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func write(t testing.TB, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoadRefusesFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, test := range map[string]struct {
+		path string
+		code Code
+	}{
+		"missing":   {filepath.Join(dir, "missing.json"), CodeNotFound},
+		"directory": {dir, CodeNotRegular},
+		"large":     {write(t, filepath.Join(dir, "large.json"), strings.Repeat(" ", MaxFileSize+1)), CodeTooLarge},
+	} {
+		c, problems := Load(test.path, Options{})
+		if c != nil || len(problems) != 1 || problems[0].Code != test.code || problems[0].Severity != SeverityError ||
+			problems[0].File != test.path || problems[0].Line != 1 || problems[0].Column != 1 {
+			t.Errorf("%s: %v, %+v", name, c, problems)
+		}
+	}
+	if _, problems := Parse([]byte(strings.Repeat(" ", MaxFileSize+1)), "f", Options{}); !problems.Has(CodeTooLarge) {
+		t.Errorf("Parse: %v", problems)
+	}
+}
+
+// TestLoadDoesNotWaitForFIFO: opening one would block until somebody writes.
+func TestLoadDoesNotWaitForFIFO(t *testing.T) {
+	mkfifo, err := exec.LookPath("mkfifo")
+	if err != nil {
+		t.Skip("no mkfifo")
+	}
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := exec.CommandContext(t.Context(), mkfifo, path).Run(); err != nil {
+		t.Fatal(err)
+	}
+	if _, problems := Load(path, Options{}); !problems.Has(CodeNotRegular) {
+		t.Errorf("%v", problems)
+	}
+}
+
+func TestLoadWarnsOfWritableFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no permission bits")
+	}
+	path := write(t, filepath.Join(t.TempDir(), "f.json"), `{"servers":[]}`)
+	if c, problems := Load(path, Options{}); c == nil || c.Path != path || len(problems) != 0 {
+		t.Errorf("0644: %v", problems)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if c, problems := Load(path, Options{}); c == nil || !problems.Has(CodeWritable) || problems.Warnings() != 1 {
+		t.Errorf("0666: %v", problems)
+	}
+}
+
+// TestManyProblemsAreBounded: a file full of mistakes.
+func TestManyProblemsAreBounded(t *testing.T) {
+	_, problems := Parse([]byte(`{"servers":[`+strings.Repeat("1,", 300_000)+`]}`), "f", Options{})
+	if len(problems) != maxProblems || !problems.Has(CodeTooManyProblems) {
+		t.Errorf("%d problems", len(problems))
+	}
+}
+
+func TestProblems(t *testing.T) {
+	var none Problems
+	if none.Err() != nil || none.Errors() != 0 {
+		t.Error("no problems are no error")
+	}
+	_, problems := Parse([]byte("{\"servers\": [\n {\"id\": \"docs\", \"command\": \"go\", \"trackResources\": \"yes\", \"args\": 1}]}"), "f.json", Options{
+		LookPath: func(string) (string, error) { return "", errors.New("no") }})
+	if problems.Errors() != 2 || problems.Warnings() != 1 {
+		t.Fatalf("%+v", problems)
+	}
+	if want := `f.json:2:52: error: Server "docs" has invalid "trackResources"; expected boolean (and 1 more error)`; problems.Error() != want {
+		t.Errorf("%s", problems)
+	}
+	data, err := json.Marshal(problems[1])
+	want := `{"severity":"error","file":"f.json","line":2,"column":52,"path":"/servers/0/trackResources","code":"invalid_type",` +
+		`"message":"Server \"docs\" has invalid \"trackResources\"; expected boolean","hint":"write true or false, without quotes"}`
+	if err != nil || string(data) != want {
+		t.Errorf("%s, %v", data, err)
+	}
+	if _, problems = Parse([]byte(`{"servers":[{"id":"a","command":"go","trackResources":null}]}`), "f", Options{}); problems.Errors() != 1 {
+		t.Errorf("null: %v", problems)
+	}
+}
+
+func TestSummaries(t *testing.T) {
+	var none *Config
+	if data, _ := json.Marshal(none.Summaries()); string(data) != "[]" {
+		t.Errorf("%s", data)
+	}
+	c, _ := Parse([]byte(`{"servers":[{"id":"a","command":"go","trackTools":true},{"id":"b","url":"https://h/","disabled":true,"trackResources":true}]}`),
+		"f", surroundings(t, nil))
+	data, _ := json.Marshal(c.Summaries())
+	if want := `[{"id":"a","transport":"stdio","enabled":true,"trackResources":false},{"id":"b","transport":"http","enabled":false,"trackResources":true}]`; string(data) != want {
+		t.Errorf("%s", data)
+	}
+	if c.Tracked() != 1 {
+		t.Errorf("%d tracked", c.Tracked())
+	}
+	if s, ok := c.Server("b"); !ok || s.ID != "b" {
+		t.Error("Server")
+	}
+	if _, ok := c.Server("c"); ok {
+		t.Error("Server that is not there")
+	}
+}

@@ -1,0 +1,151 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Severity says whether a problem keeps the file from being used.
+type Severity string
+
+// The severities, in the words of every output.
+const (
+	SeverityError   Severity = "error"
+	SeverityWarning Severity = "warning"
+)
+
+// A Problem is one defect of a file, with the place of the token that has it.
+//
+// No field ever holds a value that came out of a variable or an envFile, nor one
+// that may be a secret. Text quoted from the file is shortened and free of
+// control characters.
+type Problem struct {
+	Severity Severity `json:"severity"`
+	// File is the path as given to Load or Parse.
+	File string `json:"file,omitempty"`
+	// Line and Column are 1-based. Columns count Unicode code points, a tab is
+	// one, and a byte order mark none. Problems of the file as a whole (it is
+	// missing, too large, …) are at 1:1.
+	Line   int `json:"line"`
+	Column int `json:"column"`
+	// Path is the JSON pointer (RFC 6901) of the value at fault, "" for the
+	// whole document; for a missing key, that of the object that lacks it.
+	Path    string `json:"path"`
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// Code names a kind of problem. Codes are stable: scripts may branch on them.
+type Code string
+
+// The codes.
+const (
+	// The file as a whole.
+	CodeNotFound        Code = "not_found"
+	CodeUnreadable      Code = "unreadable"
+	CodeNotRegular      Code = "not_regular"
+	CodeTooLarge        Code = "too_large"
+	CodeTooDeep         Code = "too_deep"
+	CodeTooManyProblems Code = "too_many_problems"
+	CodeEncoding        Code = "invalid_encoding"
+	CodeSyntax          Code = "syntax"
+	CodeWritable        Code = "world_writable" // warning
+
+	// Structure.
+	CodeType         Code = "invalid_type"
+	CodeValue        Code = "invalid_value"
+	CodeMissing      Code = "missing_key"
+	CodeConflict     Code = "conflict"
+	CodeID           Code = "invalid_id"
+	CodeDuplicateID  Code = "duplicate_id"
+	CodeDuplicateKey Code = "duplicate_key"
+	CodeUnknownKey   Code = "unknown_key"     // warning
+	CodeIneffective  Code = "ineffective_key" // warning
+
+	// Values.
+	CodeDuration  Code = "invalid_duration"
+	CodeRange     Code = "out_of_range"
+	CodeURL       Code = "invalid_url"
+	CodeGlob      Code = "invalid_glob"
+	CodeHeader    Code = "invalid_header"
+	CodeEnv       Code = "invalid_env"
+	CodeReference Code = "invalid_reference"
+
+	// What the values refer to.
+	CodeUnset           Code = "unset_variable"
+	CodeUnsetInput      Code = "unset_input"
+	CodeEnvFile         Code = "invalid_env_file"
+	CodeNoDirectory     Code = "directory_not_found"
+	CodeCommandNotFound Code = "command_not_found" // warning
+
+	// Advice, all warnings.
+	CodeSecret        Code = "plaintext_secret"
+	CodeInsecureURL   Code = "insecure_url"
+	CodeTransport     Code = "transport_mismatch"
+	CodeShellLine     Code = "shell_line"
+	CodePrompts       Code = "npx_without_yes"
+	CodeDockerNoStdin Code = "docker_without_stdin"
+)
+
+// String formats the problem as FILE:LINE:COLUMN: SEVERITY: MESSAGE, the form
+// that editors and terminals make clickable. The hint is not part of it.
+func (p Problem) String() string {
+	return fmt.Sprintf("%s:%d:%d: %s: %s", p.File, p.Line, p.Column, p.Severity, p.Message)
+}
+
+// Problems are all defects of one file, sorted by position.
+type Problems []Problem
+
+// Errors counts the problems that keep the file from being used.
+func (ps Problems) Errors() int { return ps.count(SeverityError) }
+
+// Warnings counts the others.
+func (ps Problems) Warnings() int { return ps.count(SeverityWarning) }
+
+func (ps Problems) count(s Severity) int {
+	n := 0
+	for i := range ps {
+		if ps[i].Severity == s {
+			n++
+		}
+	}
+	return n
+}
+
+// Err returns the problems as an error if any of them is one, else nil.
+func (ps Problems) Err() error {
+	if ps.Errors() == 0 {
+		return nil
+	}
+	return ps
+}
+
+// Has reports whether any problem has the code.
+func (ps Problems) Has(code Code) bool {
+	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Code == code })
+}
+
+// Error is one line: the first error (or warning, if there is no error) and how
+// many more errors there are.
+func (ps Problems) Error() string {
+	if len(ps) == 0 {
+		return "no problems"
+	}
+	first := max(0, slices.IndexFunc(ps, func(p Problem) bool { return p.Severity == SeverityError }))
+	switch more := ps.Errors() - 1; {
+	case more > 1:
+		return fmt.Sprintf("%s (and %d more errors)", ps[first], more)
+	case more == 1:
+		return fmt.Sprintf("%s (and 1 more error)", ps[first])
+	default:
+		return ps[first].String()
+	}
+}
+
+func (ps Problems) sort() {
+	slices.SortStableFunc(ps, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}

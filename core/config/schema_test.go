@@ -1,0 +1,205 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/tailscale/hujson"
+	"pgregory.net/rapid"
+)
+
+// structural reports whether there is a problem of the kind that the schema
+// speaks about too.
+func structural(problems Problems) bool {
+	for _, code := range []Code{CodeType, CodeValue, CodeMissing, CodeConflict, CodeID, CodeDuration, CodeEnv, CodeHeader} {
+		if problems.Has(code) {
+			return true
+		}
+	}
+	return false
+}
+
+func compiled(t testing.TB) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := compiler.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func agree(t interface{ Errorf(string, ...any) }, s *jsonschema.Schema, opts Options, text []byte) {
+	standard, err := hujson.Standardize(bytes.Clone(text))
+	if err != nil {
+		t.Errorf("%s: %v", text, err)
+		return
+	}
+	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(standard))
+	if err != nil {
+		t.Errorf("%s: %v", text, err)
+		return
+	}
+	schemaErr := s.Validate(instance)
+	_, problems := Parse(text, "f", opts)
+	if (schemaErr != nil) != structural(problems) {
+		t.Errorf("%s\nschema: %v\nParse: %v", text, schemaErr, problems)
+	}
+}
+
+// TestSchemaAgreesOnGenerated compares schema and Parse over generated files: any
+// mixture of keys with good and bad values.
+func TestSchemaAgreesOnGenerated(t *testing.T) {
+	s, opts := compiled(t), surroundings(t, map[string]string{"SET": "30s"})
+	junk := []any{nil, true, false, 1, 1.5, "", " ", "text", []any{}, []any{"a"}, []any{1}, []any{nil}, map[string]any{},
+		map[string]any{"a": "b"}, map[string]any{"a": 1}, map[string]any{"a": nil}, map[string]any{"a": true},
+		map[string]any{"": "x"}, map[string]any{"a=b": "x"}, map[string]any{"a b": "x"}}
+	good := map[string][]any{
+		"description": {"d", ""}, "enabled": {true, false}, "disabled": {true, false},
+		"type": {"stdio", "http", "sse", "streamable-http", "streamableHttp", "ws"}, "transport": {"stdio", "http", "sse"},
+		"command": {"go"}, "args": {[]any{"a"}}, "env": {map[string]any{"A": "b", "N": 1, "Z": nil}}, "envFile": {"vars.env"},
+		"cwd": {"home"}, "workingDirectory": {"home"}, "url": {"https://h/mcp"}, "serverUrl": {"https://h/mcp"},
+		"httpUrl": {"https://h/mcp"}, "headers": {map[string]any{"X-A": "b"}, map[string]any{}},
+		"trackResources": {true}, "trackTools": {false}, "trackPrompts": {true}, "include": {[]any{"a://**"}}, "exclude": {[]any{}},
+		"read": {"digest", "none"}, "pollInterval": {"30s", "1h2m3.5s", "5", "-5s", "1ms2", "3µs", ".5s", "1.s", "${SET}"},
+		"onConnect": {[]any{}, []any{map[string]any{"tool": "t", "arguments": map[string]any{"a": 1}}}, []any{map[string]any{"tool": ""}},
+			[]any{map[string]any{"tool": "t", "arguments": 1}}, []any{map[string]any{}}, []any{"t"}},
+		"protocol": {"auto", "legacy", "modern", "old"}, "protocolEra": {"auto", "modern"},
+		"connectTimeout": {"5s"}, "requestTimeout": {"5s"}, "unknown": {1}, "autoApprove": {[]any{}},
+	}
+	aliases := [][]string{{"type", "transport"}, {"cwd", "workingDirectory"}, {"url", "serverUrl", "httpUrl"}, {"protocol", "protocolEra"}}
+	names := slices.Sorted(maps.Keys(good))
+	ids := []any{"a", "b", "", " ", "ü ✓", "a\u0007", "a\u200bb", "a\u00a0", strings.Repeat("ä", 128), strings.Repeat("ä", 129)}
+	server := func(t *rapid.T) map[string]any {
+		out := map[string]any{}
+		for range rapid.IntRange(0, 5).Draw(t, "keys") {
+			name := rapid.SampledFrom(names).Draw(t, "key")
+			if rapid.IntRange(0, 9).Draw(t, "junk") == 0 {
+				out[name] = rapid.SampledFrom(junk).Draw(t, "value")
+			} else {
+				out[name] = rapid.SampledFrom(good[name]).Draw(t, "value")
+			}
+		}
+		if rapid.Bool().Draw(t, "reachable") {
+			out[rapid.SampledFrom([]string{"command", "url"}).Draw(t, "way")] = "https://h/mcp"
+		}
+		// Whether two spellings hold the same is beyond a schema.
+		for _, group := range aliases {
+			found := false
+			for _, name := range group {
+				if _, ok := out[name]; ok && found {
+					delete(out, name)
+				} else if ok {
+					found = true
+				}
+			}
+		}
+		return out
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		root := map[string]any{}
+		for _, shape := range rapid.SliceOfN(rapid.SampledFrom([]string{"list", "named", "vscode", "inputs", "junk"}), 1, 2).Draw(t, "shapes") {
+			n := rapid.IntRange(0, 2).Draw(t, "servers")
+			list, byName := []any{}, map[string]any{}
+			for range n {
+				entry := server(t)
+				byName[rapid.SampledFrom(ids).Draw(t, "name").(string)] = entry
+				entry = maps.Clone(entry)
+				if rapid.IntRange(0, 9).Draw(t, "id") > 0 {
+					entry["id"] = rapid.SampledFrom(append(ids, 5, nil)).Draw(t, "id")
+				}
+				list = append(list, entry)
+			}
+			switch shape {
+			case "list":
+				root["servers"] = list
+			case "named":
+				root["mcpServers"] = byName
+			case "vscode":
+				root["servers"] = byName
+			case "inputs":
+				root["inputs"] = rapid.SampledFrom([]any{[]any{}, []any{map[string]any{"id": "x"}}, []any{map[string]any{"id": ""}},
+					[]any{map[string]any{}}, []any{1}, 5, map[string]any{}}).Draw(t, "inputs")
+			case "junk":
+				root[rapid.SampledFrom([]string{"servers", "mcpServers", "other"}).Draw(t, "key")] = rapid.SampledFrom(junk).Draw(t, "value")
+			}
+		}
+		text, err := json.Marshal(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agree(t, s, opts, text)
+	})
+}
+
+// TestSchemaAgreesOnFiles does so over testdata.
+func TestSchemaAgreesOnFiles(t *testing.T) {
+	s, opts := compiled(t), surroundings(t, map[string]string{"TOKEN": "x"})
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agree(t, s, opts, data)
+	}
+}
+
+// TestSchemaKnowsEveryKey holds the keys of the schema to those that are read.
+func TestSchemaKnowsEveryKey(t *testing.T) {
+	var doc struct {
+		Defs map[string]struct {
+			Properties map[string]struct {
+				Description string
+				Ref         string `json:"$ref"`
+			}
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal(Schema(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	properties := doc.Defs["server"].Properties
+	var read []string
+	for name, others := range serverKeys() {
+		read = append(append(read, name), others...)
+	}
+	slices.Sort(read)
+	read = slices.DeleteFunc(read, func(name string) bool { return name == "id" })
+	if got := slices.Sorted(maps.Keys(properties)); !slices.Equal(got, read) {
+		t.Errorf("schema has %v\nread are %v", got, read)
+	}
+	for name, p := range properties {
+		if p.Description == "" && p.Ref == "" {
+			t.Errorf("%s has no description", name)
+		}
+	}
+	for _, foreign := range foreignKeys() {
+		if slices.Contains(read, foreign) {
+			t.Errorf("%s is read and passed over", foreign)
+		}
+	}
+}
+
+func TestSchemaIsACopy(t *testing.T) {
+	Schema()[0] = 'x'
+	if Schema()[0] != '{' {
+		t.Error("the caller can change the schema")
+	}
+}

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"text/template"
+)
+
+// TestSecretIsNeverShown prints a secret in every way a program might, also as a
+// field that fmt cannot call methods on.
+func TestSecretIsNeverShown(t *testing.T) {
+	const value = "hunter2-hunter2"
+	s := NewSecret(value)
+	server := Server{URL: s, Env: map[string]Secret{"K": s}, Headers: map[string]Secret{"H": s}}
+	hidden := struct{ inner Secret }{s}
+	var out bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%10s", "%-5q", "%T"} {
+		for _, v := range []any{s, &s, server, &server, hidden, []Secret{s}, map[Secret]Secret{s: s}} {
+			fmt.Fprintf(&out, verb+"\n", v)
+		}
+	}
+	fmt.Fprintln(&out, s, server)
+	if err := json.NewEncoder(&out).Encode([]any{s, server, map[Secret]int{s: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, handler := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+		slog.New(handler).Info("x", "secret", s, "server", server, slog.Group("g", "s", &s))
+	}
+	if err := template.Must(template.New("").Parse("{{.URL}} {{.Env}} {{.}}")).Execute(&out, server); err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range []string{value, fmt.Sprintf("%x", value), fmt.Sprintf("%X", value)} {
+		if strings.Contains(out.String(), form) {
+			t.Errorf("shown as %s", form)
+		}
+	}
+	if !strings.Contains(out.String(), "[secret]") {
+		t.Error("nothing says that there is a secret")
+	}
+}
+
+func TestSecret(t *testing.T) {
+	a, b, empty := NewSecret("a"), NewSecret(strings.Clone("a")), NewSecret("")
+	if a != b || !a.Equal(b) || a == NewSecret("b") || empty != (Secret{}) || !empty.IsZero() || a.IsZero() {
+		t.Error("== must compare the values")
+	}
+	if a.Reveal() != "a" || empty.Reveal() != "" {
+		t.Error("Reveal")
+	}
+	for got, want := range map[string]string{
+		a.String(): "[secret]", empty.String(): "", a.GoString(): `"[secret]"`,
+		fmt.Sprintf("<%v>", empty): "<>", fmt.Sprintf("<%q>", a): `<"[secret]">`,
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if data, err := json.Marshal([]Secret{a, empty}); err != nil || string(data) != `["[secret]",""]` {
+		t.Errorf("json %s, %v", data, err)
+	}
+}

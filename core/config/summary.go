@@ -1,0 +1,82 @@
+package config
+
+import (
+	"net/url"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// A Summary is what validate --json tells of one server.
+type Summary struct {
+	ID             string    `json:"id"`
+	Transport      Transport `json:"transport"`
+	Enabled        bool      `json:"enabled"`
+	TrackResources bool      `json:"trackResources"`
+}
+
+// Summaries returns the servers in the order of the file, never nil. A nil
+// Config has none.
+func (c *Config) Summaries() []Summary {
+	if c == nil {
+		return []Summary{}
+	}
+	out := make([]Summary, len(c.Servers))
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		out[i] = Summary{ID: s.ID, Transport: s.Transport, Enabled: s.Enabled, TrackResources: s.TrackResources}
+	}
+	return out
+}
+
+// Tracked counts the servers of which anything is to be followed.
+func (c *Config) Tracked() int {
+	n := 0
+	if c != nil {
+		for i := range c.Servers {
+			if c.Servers[i].Tracked() {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Server returns the server with the ID.
+func (c *Config) Server(id string) (Server, bool) {
+	if c != nil {
+		for i := range c.Servers {
+			if c.Servers[i].ID == id {
+				return c.Servers[i], true
+			}
+		}
+	}
+	return Server{}, false
+}
+
+// Endpoint returns the URL without user info, query and fragment, which may hold
+// credentials: for messages and logs. It is "" for stdio.
+func (s Server) Endpoint() string {
+	u, err := url.Parse(s.URL.Reveal())
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
+
+// Selects reports whether the resource URI passes Include and Exclude: no
+// include glob, or one that matches, and no exclude glob that matches. It does
+// not look at TrackResources.
+//
+// Globs are those of doublestar: "*" stays within one path segment, "**" as a
+// whole segment crosses them, {a,b} and [a-z] as usual.
+func (s Server) Selects(uri string) bool {
+	matches := func(globs []string) bool {
+		for _, glob := range globs {
+			if doublestar.MatchUnvalidated(glob, uri) {
+				return true
+			}
+		}
+		return false
+	}
+	return (len(s.Include) == 0 || matches(s.Include)) && !matches(s.Exclude)
+}
