@@ -1,0 +1,211 @@
+// Package bus puts events into one total order and hands them to subscribers.
+//
+// Order: all subscribers see the same events in the same order, with sequence
+// numbers that rise by one and no holes. Loss: none while a subscriber keeps up.
+// A subscriber that falls more than its capacity behind is cut: it still gets
+// what it had queued, then its stream ends with [ErrLagged], and it can tell from
+// the last sequence number what it missed. Publishing never waits for anybody.
+//
+// Ownership: the bus owns the queues; Close ends every stream after what was
+// queued. A subscription belongs to one consumer, who may leave at any time.
+package bus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"iter"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// ErrLagged is the error of a subscription that was cut for being too slow.
+var ErrLagged = errors.New("subscriber too slow: events were lost to it")
+
+// DefaultCapacity is how many events a subscription may lag behind, unless told
+// otherwise.
+const DefaultCapacity = 1 << 16
+
+// Bus is a total order of events. The zero Bus is not usable; see [New].
+type Bus struct {
+	epoch string
+
+	mu     sync.Mutex // guards all below; held for no I/O
+	seq    uint64
+	subs   map[*Subscription]struct{}
+	closed bool
+	lagged uint64
+}
+
+// New returns an empty bus with a random epoch.
+func New() *Bus {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+	return &Bus{epoch: hex.EncodeToString(b[:]), subs: map[*Subscription]struct{}{}}
+}
+
+// Epoch is the part of every id that tells this run's events from another's.
+func (b *Bus) Epoch() string { return b.epoch }
+
+// Publish gives the event its place in the order and queues it for every
+// subscriber. It returns the event as published: shared from now on, so nobody
+// changes it. After Close it is numbered but goes nowhere.
+func (b *Bus) Publish(e event.Event) *event.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seq++
+	e.Seq = b.seq
+	e.ID = event.FormatID(b.epoch, b.seq)
+	for s := range b.subs {
+		if !s.push(&e) {
+			b.lagged++
+			delete(b.subs, s)
+		}
+	}
+	return &e
+}
+
+// Seq is the number of the last event published, 0 before the first.
+func (b *Bus) Seq() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.seq
+}
+
+// Lagged counts the subscriptions that were cut.
+func (b *Bus) Lagged() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lagged
+}
+
+// Subscribe starts a stream of all events after the last one published, for a
+// consumer that may lag capacity events behind (0: [DefaultCapacity]). It ends
+// when ctx does, when the bus is closed, or when the consumer lags.
+func (b *Bus) Subscribe(ctx context.Context, capacity int) *Subscription {
+	if capacity <= 0 {
+		capacity = DefaultCapacity
+	}
+	s := &Subscription{capacity: capacity, wake: make(chan struct{}, 1)}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		s.end(nil)
+		return s
+	}
+	b.subs[s] = struct{}{}
+	s.stop = context.AfterFunc(ctx, func() { b.leave(s, context.Cause(ctx)) })
+	return s
+}
+
+// Close ends every stream once its consumer has seen what is queued. It may be
+// called more than once.
+func (b *Bus) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	for s := range b.subs {
+		s.end(nil)
+		delete(b.subs, s)
+	}
+}
+
+func (b *Bus) leave(s *Subscription, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.subs, s)
+	s.end(cause)
+}
+
+// Subscription is one consumer's stream of events.
+type Subscription struct {
+	capacity int
+	stop     func() bool // takes back the AfterFunc on the subscriber's context
+
+	// wake is sent to by the bus and never closed. Capacity 1: a token means that
+	// queue or ended changed since the consumer looked.
+	wake chan struct{}
+
+	mu    sync.Mutex // guards all below
+	queue []*event.Event
+	ended bool
+	err   error
+}
+
+// Next waits for events and returns all that are queued, oldest first, or nil
+// once the stream has ended and all was returned. The slice is the caller's.
+func (s *Subscription) Next() []*event.Event {
+	for {
+		s.mu.Lock()
+		batch, ended := s.queue, s.ended
+		s.queue = nil
+		s.mu.Unlock()
+		if len(batch) > 0 || ended {
+			return batch
+		}
+		<-s.wake
+	}
+}
+
+// Ready is signalled when Next has something to say, for a consumer that waits
+// for other things too. Capacity 1, sent to by the bus, never closed; after the
+// end it stays signalled until Next is called.
+func (s *Subscription) Ready() <-chan struct{} { return s.wake }
+
+// Events ranges over the stream until it ends; then Err tells why.
+func (s *Subscription) Events() iter.Seq[*event.Event] {
+	return func(yield func(*event.Event) bool) {
+		for batch := s.Next(); batch != nil; batch = s.Next() {
+			for _, e := range batch {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Err tells why the stream ended: nil when the bus was closed, [ErrLagged], or
+// the cause of the subscriber's context. It is nil before the end.
+func (s *Subscription) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// push queues the event, or ends the stream and reports false when it is full.
+func (s *Subscription) push(e *event.Event) bool {
+	s.mu.Lock()
+	full := len(s.queue) >= s.capacity
+	if !full {
+		s.queue = append(s.queue, e)
+	}
+	s.mu.Unlock()
+	if full {
+		s.end(ErrLagged)
+		return false
+	}
+	s.signal()
+	return true
+}
+
+func (s *Subscription) end(err error) {
+	s.mu.Lock()
+	if !s.ended {
+		s.ended, s.err = true, err
+	}
+	s.mu.Unlock()
+	if s.stop != nil {
+		s.stop()
+	}
+	s.signal()
+}
+
+func (s *Subscription) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
