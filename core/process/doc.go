@@ -1,0 +1,45 @@
+// Package process runs one child process and everything it forks: start,
+// tolerant stdout, bounded stderr, an orderly stop, and no leftovers.
+//
+// # Why not os/exec alone
+//
+// MCP clients start servers through wrappers (npx, uvx, sh -c). Killing the
+// wrapper leaves the server behind; waiting for the pipes instead of for the
+// process hides a death behind a grandchild that holds them; a banner on stdout
+// ends the session. Here the child leads its own process group (Unix), is
+// reaped the moment it dies, and its group is emptied by Stop.
+//
+// # Ownership
+//
+// Whoever calls [Start] calls [Process.Stop], also after the child has died by
+// itself: Stop closes the pipes and ends the two goroutines of a Process (the
+// one that reaps the child, the one that drains stderr). Nothing else closes
+// [Process.Stdout]; [Process.Stdin] may be closed earlier by its user. Done is
+// closed by the reaping goroutine and by nobody else.
+//
+// # Order and loss
+//
+// Stdout delivers accepted lines in order and drops none of them before Stop;
+// lines that cannot be JSON-RPC are dropped, counted and logged. Stop cuts what
+// nobody has read yet: a reader that wants a dead child's last words reads to
+// io.EOF first. Stderr keeps the newest lines only and never blocks the child.
+//
+// # Escapees
+//
+// Every child is marked with the environment variable [NonceKey], which names
+// the tracker that owns it and the one Process it belongs to. On Linux Stop uses
+// the mark to find descendants that left the group (setsid, daemons), and
+// [Sweep] uses it to remove what a killed tracker left behind. A process that
+// clears its environment and leaves its group, or whose environment cannot be
+// read, is beyond both. With [Subreaper], orphans become our children;
+// [ReapOrphans] then has to run.
+//
+// # Other systems
+//
+// On other Unix systems there is the group but no search by mark and no sweep.
+// On Windows there is neither group nor SIGTERM: Stop closes stdin and then
+// kills the direct child, and grandchildren that hold no stdin survive.
+//
+// golang.org/x/sys is used for what package syscall has frozen out: pidfd,
+// waitid and prctl.
+package process

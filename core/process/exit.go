@@ -1,0 +1,40 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// Exit tells how a child ended.
+type Exit struct {
+	// Code is the exit status, -1 if a signal ended it or nothing is known.
+	Code int
+	// Signal is the name of the signal that ended it, such as SIGTERM, or empty.
+	Signal string
+	// Uptime is the time from start to death.
+	Uptime time.Duration
+}
+
+// String is for people: "exit status 1 after 1.2s".
+func (e Exit) String() string {
+	up := e.Uptime.Round(time.Millisecond)
+	if e.Uptime >= time.Minute {
+		up = e.Uptime.Round(time.Second)
+	}
+	if e.Signal != "" {
+		return fmt.Sprintf("ended by %s after %s", e.Signal, up)
+	}
+	if e.Code < 0 {
+		return fmt.Sprintf("ended in an unknown way after %s", up)
+	}
+	return fmt.Sprintf("exit status %d after %s", e.Code, up)
+}
+
+// exitOf reads the state that waiting left; nil if the wait itself failed.
+func exitOf(state *os.ProcessState, uptime time.Duration) Exit {
+	if state == nil {
+		return Exit{Code: -1, Uptime: uptime}
+	}
+	return Exit{Code: state.ExitCode(), Signal: signalName(state), Uptime: uptime}
+}

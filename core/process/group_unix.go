@@ -1,0 +1,82 @@
+//go:build unix
+
+package process
+
+import (
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	terminate = syscall.SIGTERM
+	kill      = syscall.SIGKILL
+)
+
+// sysProcAttr makes the child lead its own group. Pdeathsig is not used: it fires
+// when the creating thread ends, not when the process does (golang/go #27505).
+func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// group is the child's process group. Its id is the child's pid: as long as the
+// child is not reaped or a member is left, the kernel gives it to nobody else.
+type group struct {
+	id int
+
+	mu     sync.Mutex
+	reaped bool
+	left   bool // members were alive when the child was reaped
+}
+
+func (g *group) adopt(child *os.Process) { g.id = child.Pid }
+
+// reap waits for the child and takes its status. The lock is held from before
+// the pid is free, so that signal cannot hit its next owner.
+//
+// The error of Wait says how the child ended, which cmd.ProcessState says better.
+func (g *group) reap(cmd *exec.Cmd) {
+	if awaitExit(g.id) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		_ = cmd.Wait()
+	} else {
+		_ = cmd.Wait()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+	}
+	g.reaped, g.left = true, g.exists()
+}
+
+// exists includes zombies.
+func (g *group) exists() bool { return unix.Kill(-g.id, 0) != unix.ESRCH }
+
+// signal reaches every member. A member that may not be signalled (it changed its
+// user) cannot be helped.
+func (g *group) signal(s syscall.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.reaped || g.left {
+		_ = unix.Kill(-g.id, s)
+	}
+}
+
+// alive says whether members are left after the child was reaped. Once there are
+// none, there never will be any: the id may already be somebody else's.
+func (g *group) alive() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.reaped {
+		return true
+	}
+	g.left = g.left && g.exists() && membersRun(g.id)
+	return g.left
+}
+
+func signalName(state *os.ProcessState) string {
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return unix.SignalName(ws.Signal())
+	}
+	return ""
+}

@@ -1,0 +1,179 @@
+//go:build unix
+
+package process_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcptrack/mcptrack/core/process"
+)
+
+// The children of these tests are this binary again, in one of these roles.
+const roleKey = "PROCESS_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleKey); role != "" {
+		play(role)
+		return
+	}
+	if err := process.Subreaper(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func play(role string) {
+	switch role {
+	case "exit3":
+		os.Exit(3)
+	case "cat": // what a polite server does: works until stdin ends
+		io.Copy(os.Stdout, os.Stdin)
+	case "idle": // ignores the end of stdin
+		ready()
+		time.Sleep(time.Hour)
+	case "stubborn": // ignores SIGTERM too
+		signal.Ignore(syscall.SIGTERM)
+		ready()
+		time.Sleep(time.Hour)
+	case "wrapper": // leaves a grandchild that holds the pipes
+		child("stubborn", nil)
+	case "wrapper-stays":
+		child("stubborn", nil)
+		io.Copy(io.Discard, os.Stdin)
+	case "setsid": // a grandchild that left the group
+		child("stubborn", &syscall.SysProcAttr{Setsid: true})
+		io.Copy(io.Discard, os.Stdin)
+	case "daemon": // double fork: its parent is gone as well
+		child("setsid-once", &syscall.SysProcAttr{Setsid: true})
+		io.Copy(io.Discard, os.Stdin)
+	case "setsid-once":
+		child("stubborn", &syscall.SysProcAttr{Setsid: true})
+	case "setsid-dies": // escapes, loses its parent and dies by itself
+		child("briefly", &syscall.SysProcAttr{Setsid: true})
+	case "briefly":
+		ready()
+		io.Copy(io.Discard, os.Stdin)
+	case "stderr-flood":
+		line := bytes.Repeat([]byte("x"), 1000)
+		line[999] = '\n'
+		for range 64 << 10 {
+			os.Stderr.Write(line)
+		}
+		fmt.Fprint(os.Stderr, "the \x1b[31mlast\x1b[0m line\n"+strings.Repeat("é", 600)+"\nno end")
+		ready()
+		io.Copy(io.Discard, os.Stdin)
+	case "long-line":
+		signal.Ignore(syscall.SIGTERM)
+		os.Stdout.WriteString(`{"x":"`)
+		for block := make([]byte, 64<<10); ; {
+			if _, err := os.Stdout.Write(block); err != nil {
+				time.Sleep(time.Hour)
+			}
+		}
+	case "deaf": // never reads stdin
+		ready()
+		time.Sleep(time.Hour)
+	case "environ":
+		for _, kv := range os.Environ() {
+			fmt.Printf("[%q]\n", kv)
+		}
+	case "owner": // a tracker that will be killed
+		p := must(process.Start(spec("stubborn")))
+		fmt.Printf("[%d]\n", pidOf(p))
+		time.Sleep(time.Hour)
+	default:
+		fmt.Fprintln(os.Stderr, "no such role:", role)
+		os.Exit(99)
+	}
+}
+
+// ready prints the pid, as a line that passes as JSON.
+func ready() { fmt.Printf("[%d]\n", os.Getpid()) }
+
+// child starts this binary in a role and waits until it is ready: it inherits
+// all three pipes.
+func child(role string, attr *syscall.SysProcAttr) {
+	cmd := exec.Command(must(os.Executable()))
+	cmd.Env = append(os.Environ(), roleKey+"="+role)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = attr
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	if role == "setsid-once" {
+		cmd.Wait()
+	}
+}
+
+func spec(role string) process.Spec {
+	env := process.Environ(os.LookupEnv, map[string]string{
+		roleKey: role,
+		// The race detector would otherwise make every child slow to leave.
+		"GORACE": "atexit_sleep_ms=0",
+	})
+	return process.Spec{Command: must(os.Executable()), Env: env}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// pidOf reads what ready printed.
+func pidOf(p *process.Process) int {
+	line, err := bufio.NewReader(p.Stdout()).ReadString('\n')
+	if err != nil {
+		return -1
+	}
+	var pid int
+	fmt.Sscanf(line, "[%d]", &pid)
+	return pid
+}
+
+// start starts a role and makes sure that nothing of it outlives the test.
+func start(t testing.TB, role string) *process.Process {
+	t.Helper()
+	p, err := process.Start(spec(role))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Stop(process.Grace{Stdin: -1, Term: -1}) })
+	return p
+}
+
+// eventually waits for a condition; a busy machine gets its time.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so after 20 s: %s", what)
+		}
+	}
+}
+
+func wait(t testing.TB, p *process.Process) {
+	t.Helper()
+	select {
+	case <-p.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the child did not end within 20 s")
+	}
+}
+
+// exists is true for the living and for zombies.
+func exists(pid int) bool { return syscall.Kill(pid, 0) == nil }

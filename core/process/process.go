@@ -1,0 +1,205 @@
+package process
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// Limits that a zero [Spec] stands for.
+const (
+	DefaultMaxLine       = 4 << 20 // bytes of one stdout line
+	DefaultMaxNoiseLines = 100     // noise lines in a row
+	DefaultMaxNoiseBytes = 1 << 20 // noise bytes in a row
+)
+
+// Spec says what to start. Only Command is needed.
+type Spec struct {
+	// Command is a file, or a name that is looked up in the PATH of Env, as the
+	// child itself would do it. A relative file is relative to Dir.
+	Command string
+	Args    []string
+	// Env is the complete environment of the child as K=V, see [Environ]. Start
+	// adds [NonceKey]. Nil means empty, never that of this process.
+	Env []string
+	// Dir is the working directory. Empty: that of this process.
+	Dir string
+
+	// MaxLine bounds a stdout line, in bytes without its end. A longer one is a
+	// fault. 0: [DefaultMaxLine].
+	MaxLine int
+	// MaxNoiseLines and MaxNoiseBytes bound what may stand between two messages
+	// on stdout without being one. More is a fault.
+	// 0: [DefaultMaxNoiseLines], [DefaultMaxNoiseBytes].
+	MaxNoiseLines int
+	MaxNoiseBytes int
+
+	// Redact, if set, is applied to every line of the child before it is logged
+	// or returned by [Process.Stderr]. It may run on several goroutines at once.
+	Redact func(string) string
+	// Logger receives noise (Warn, thinned out) and stderr lines (Debug, at most
+	// 20 per second). Nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Process is a started child. Its methods may be called from any goroutine,
+// except that Stdout has one reader at a time.
+type Process struct {
+	spec    Spec
+	cmd     *exec.Cmd
+	nonce   string
+	started time.Time
+
+	stdin  *stdinPipe
+	stdout *lineReader
+	stderr *stderrRing
+
+	// done is closed by wait, once, after exit has been written.
+	done chan struct{}
+	exit Exit
+
+	group group
+	wg    sync.WaitGroup // wait and the stderr drain
+	stop  sync.Once
+
+	mu     sync.Mutex
+	fault  *FaultError
+	killer *time.Timer // ends a faulty child that ignores SIGTERM
+}
+
+// Start starts the child and returns at once: a child that dies right away is
+// seen on [Process.Done]. A failure is a [*StartError].
+func Start(spec Spec) (*Process, error) {
+	path, err := resolve(spec)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Logger == nil {
+		spec.Logger = slog.New(slog.DiscardHandler)
+	}
+	pipes, err := newPipes()
+	if err != nil {
+		return nil, startError(spec, err)
+	}
+	p := &Process{
+		spec:  spec,
+		nonce: newNonce(),
+		done:  make(chan struct{}),
+	}
+	p.cmd = &exec.Cmd{
+		Path:        path,
+		Args:        append([]string{spec.Command}, spec.Args...),
+		Env:         marked(spec.Env, p.nonce),
+		Dir:         spec.Dir,
+		Stdin:       pipes.stdin.r,
+		Stdout:      pipes.stdout.w,
+		Stderr:      pipes.stderr.w,
+		SysProcAttr: sysProcAttr(),
+	}
+	if err := p.cmd.Start(); err != nil {
+		pipes.close()
+		return nil, startError(spec, err)
+	}
+	pipes.closeChildEnds()
+	p.started = time.Now()
+	p.stdin = &stdinPipe{f: pipes.stdin.w}
+	p.stdout = newLineReader(pipes.stdout.r, spec, p.fail)
+	p.stderr = newStderrRing(pipes.stderr.r, spec)
+	p.group.adopt(p.cmd.Process)
+	p.wg.Go(p.wait)
+	p.wg.Go(p.stderr.drain)
+	return p, nil
+}
+
+// Stdin is the child's standard input. A Write blocks while the child does not
+// read; Close and Stop release it. Closing twice is harmless.
+func (p *Process) Stdin() io.WriteCloser { return p.stdin }
+
+// Stdout yields the lines of the child's standard output that begin, after
+// blanks, with '{' or '[', each ended by one '\n', whatever the sizes of the
+// reads. A byte order mark, '\r' and blanks around a line are removed. Everything
+// else is noise: counted, logged, skipped. A last line without its end is
+// delivered only if it is valid JSON. It returns io.EOF when all holders of the
+// pipe are gone or Stop was called, and a [*FaultError] when a limit of the Spec
+// was broken; the child is then told to go.
+func (p *Process) Stdout() io.Reader { return p.stdout }
+
+// Done is closed once the direct child is dead and reaped, even if a grandchild
+// still holds its pipes.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Pid is the process id of the direct child, which on Unix is also that of its
+// group. After Done it may belong to somebody else.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Exit tells how the direct child ended. It is the zero Exit before Done.
+func (p *Process) Exit() Exit {
+	select {
+	case <-p.done:
+		return p.exit
+	default:
+		return Exit{}
+	}
+}
+
+// Fault is the broken limit that ended the child, or nil.
+func (p *Process) Fault() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fault == nil {
+		return nil
+	}
+	return p.fault
+}
+
+// Stderr returns the last lines of standard error, oldest first: at most 64 KiB,
+// each cut at 512 runes, control characters made visible.
+func (p *Process) Stderr() []string { return p.stderr.lines() }
+
+// Noise is the number of stdout lines skipped so far.
+func (p *Process) Noise() (lines int) { return int(p.stdout.noise.Load()) }
+
+// wait reaps the child as soon as it dies.
+func (p *Process) wait() {
+	p.group.reap(p.cmd)
+	p.exit = exitOf(p.cmd.ProcessState, time.Since(p.started))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.killer != nil {
+		p.killer.Stop()
+	}
+	close(p.done)
+}
+
+// fail is called once by the stdout reader when a limit is broken. A child that
+// floods us is asked to go, and made to go 2 s later: nobody reads it any more,
+// so Done must not depend on its goodwill.
+func (p *Process) fail(f *FaultError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+	p.group.signal(terminate)
+	select {
+	case <-p.done:
+	default:
+		p.killer = time.AfterFunc(defaultTerm, func() { p.group.signal(kill) })
+	}
+}
+
+// stdinPipe ignores a second Close: both the transport and Stop close it.
+type stdinPipe struct {
+	f *os.File
+}
+
+func (s *stdinPipe) Write(b []byte) (int, error) { return s.f.Write(b) }
+
+func (s *stdinPipe) Close() error {
+	if err := s.f.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}

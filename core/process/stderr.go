@@ -1,0 +1,122 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	stderrKept      = 64 << 10 // bytes of the newest lines
+	stderrPerSecond = 20       // lines logged
+)
+
+// stderrRing keeps the newest lines of standard error. drain always reads, so
+// the child never blocks; what is too much is forgotten.
+type stderrRing struct {
+	src    *os.File
+	redact func(string) string
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	kept []byte // whole lines, each with '\n', at most twice stderrKept
+	part []byte // head of the line that has no end yet, at most maxHead
+
+	window  time.Time // start of the second that logged counts
+	logged  int
+	dropped int
+}
+
+func newStderrRing(src *os.File, spec Spec) *stderrRing {
+	return &stderrRing{src: src, redact: spec.Redact, log: spec.Logger}
+}
+
+// drain reads until all holders of the pipe are gone or Stop closes it.
+func (s *stderrRing) drain() {
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := s.src.Read(buf)
+		s.add(buf[:n])
+		if err != nil {
+			s.mu.Lock()
+			s.endLine()
+			s.mu.Unlock()
+			return
+		}
+	}
+}
+
+func (s *stderrRing) add(b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(b) > 0 {
+		line, rest, ended := bytes.Cut(b, []byte("\n"))
+		s.part = append(s.part, line[:min(len(line), maxHead-len(s.part))]...)
+		if ended {
+			s.endLine()
+		}
+		b = rest
+	}
+}
+
+// endLine moves part into kept and forgets the oldest lines once kept is twice
+// too long, so that a flood costs one move per 64 KiB.
+func (s *stderrRing) endLine() {
+	line := bytes.TrimSpace(s.part)
+	if len(line) > 0 {
+		s.logLine(line)
+		s.kept = append(append(s.kept, line...), '\n')
+	}
+	s.part = s.part[:0]
+	if len(s.kept) > 2*stderrKept {
+		s.kept = append(s.kept[:0], newest(s.kept)...)
+	}
+}
+
+// newest is the tail of kept that lines returns.
+func newest(kept []byte) []byte {
+	if len(kept) <= stderrKept {
+		return kept
+	}
+	tail := kept[len(kept)-stderrKept:]
+	return tail[bytes.IndexByte(tail, '\n')+1:]
+}
+
+// logLine logs a line unless this second has had its share.
+func (s *stderrRing) logLine(line []byte) {
+	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	if now := time.Now(); now.Sub(s.window) >= time.Second {
+		if s.dropped > 0 {
+			s.log.Debug("stderr lines not logged", "count", s.dropped)
+		}
+		s.window, s.logged, s.dropped = now, 0, 0
+	}
+	if s.logged == stderrPerSecond {
+		s.dropped++
+		return
+	}
+	s.logged++
+	s.log.Debug("stderr", "line", visible(line, s.redact))
+}
+
+// lines includes the line that has no end yet: often it is the prompt or the
+// panic that explains a hang.
+func (s *stderrRing) lines() []string {
+	s.mu.Lock()
+	raw := bytes.Clone(newest(s.kept))
+	part := bytes.Clone(bytes.TrimSpace(s.part))
+	s.mu.Unlock()
+	var lines []string
+	for line := range bytes.Lines(raw) {
+		lines = append(lines, visible(bytes.TrimSuffix(line, []byte("\n")), s.redact))
+	}
+	if len(part) > 0 {
+		lines = append(lines, visible(part, s.redact))
+	}
+	return lines
+}

@@ -1,0 +1,95 @@
+package process
+
+import (
+	"cmp"
+	"time"
+)
+
+const (
+	defaultStdin = 1 * time.Second
+	defaultTerm  = 2 * time.Second
+	// killWait bounds the wait for what SIGKILL cannot end: a zombie whose new
+	// parent does not reap, a process stuck in the kernel. The direct child is
+	// waited for without limit.
+	killWait = 3 * time.Second
+	// drainWait is for the last stderr lines of a child that is gone.
+	drainWait = 250 * time.Millisecond
+)
+
+// Grace is how long Stop waits on its ladder.
+type Grace struct {
+	// Stdin is the wait after closing stdin. 0: 1 s. Negative: none.
+	Stdin time.Duration
+	// Term is the wait after SIGTERM. 0: 2 s. Negative: none.
+	Term time.Duration
+}
+
+// Stop ends the child and everything it forked: it closes stdin, waits, sends
+// SIGTERM to the group, waits, sends SIGKILL. A child that leaves within
+// g.Stdin is never signalled; what it leaves behind is. Stop returns once the
+// child is reaped, its group and, on Linux, its marked escapees are gone, and the
+// goroutines of the Process have ended; blocked readers and writers are released.
+//
+// It may be called many times and from many goroutines: the first call decides
+// the grace, all of them return the same Exit when it is over.
+func (p *Process) Stop(g Grace) Exit {
+	p.stop.Do(func() { p.shutdown(g) })
+	return p.Exit()
+}
+
+func (p *Process) shutdown(g Grace) {
+	p.stdin.Close()
+	f := family{group: &p.group, nonce: p.nonce}
+	p.leaves(cmp.Or(g.Stdin, defaultStdin))
+	if f.alive() {
+		f.signal(terminate)
+		p.emptied(&f, cmp.Or(g.Term, defaultTerm))
+	}
+	// A family that forks faster than it is counted is caught by the repetition.
+	for deadline := time.Now().Add(killWait); f.alive(); {
+		f.signal(kill)
+		<-p.done
+		p.emptied(&f, 100*time.Millisecond)
+		if time.Now().After(deadline) {
+			p.spec.Logger.Warn("processes outlive SIGKILL", "command", visible([]byte(p.spec.Command), p.spec.Redact))
+			break
+		}
+	}
+	p.mu.Lock()
+	if p.killer != nil {
+		p.killer.Stop()
+	}
+	p.mu.Unlock()
+	p.stdout.src.Close()
+	// With the writers gone, stderr ends by itself; an escapee we cannot see may
+	// still hold it.
+	if p.stderr.src.SetReadDeadline(time.Now().Add(drainWait)) != nil {
+		p.stderr.src.Close()
+	}
+	p.wg.Wait()
+	p.stderr.src.Close()
+}
+
+// leaves waits up to d for the direct child.
+func (p *Process) leaves(d time.Duration) bool {
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// emptied waits up to d for the whole family. Only the direct child can be
+// awaited, the others have to be looked at.
+func (p *Process) emptied(f *family, d time.Duration) {
+	deadline := time.Now().Add(d)
+	if !p.leaves(d) {
+		return
+	}
+	for pause := time.Millisecond; f.alive() && time.Now().Before(deadline); pause = min(2*pause, 50*time.Millisecond) {
+		time.Sleep(min(pause, time.Until(deadline)))
+	}
+}

@@ -1,0 +1,150 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Sweep ends what killed trackers of this user left behind: processes whose mark
+// names an owner that is gone, by pid and start time. They get SIGTERM, and 2 s
+// later SIGKILL. Children of living trackers, this process and its ancestors, and
+// processes of other PID namespaces are never touched: a pid means nothing across
+// namespaces. It is meant for the start of main, before the first Start.
+//
+// killed counts the processes that are gone. The error says that some remain, or
+// why Sweep stopped early. A nil log is allowed.
+func Sweep(ctx context.Context, log *slog.Logger) (killed int, err error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	left := leftovers()
+	if len(left) == 0 {
+		return 0, nil
+	}
+	found := len(left)
+	log.Info("removing processes that a killed tracker left behind", "count", found)
+	for _, step := range []struct {
+		sig  syscall.Signal
+		wait time.Duration
+	}{{terminate, defaultTerm}, {kill, killWait}} {
+		for _, p := range left {
+			signalExact(p.pid, p.start, step.sig)
+		}
+		if left, err = awaitGone(ctx, left, step.wait); err != nil || len(left) == 0 {
+			break
+		}
+	}
+	killed = found - len(left)
+	switch {
+	case err != nil:
+		return killed, fmt.Errorf("sweep leftovers: %w", err)
+	case len(left) > 0:
+		return killed, fmt.Errorf("sweep leftovers: %d processes outlive SIGKILL", len(left))
+	}
+	return killed, nil
+}
+
+// leftovers finds marked processes of this user whose owner is gone.
+func leftovers() []proc {
+	self, uid := os.Getpid(), uint32(os.Geteuid())
+	namespace, err := os.Readlink(procPath(self, "ns/pid"))
+	if err != nil {
+		return nil
+	}
+	spared := ancestors(self)
+	alive := make(map[string]bool) // by owner, the mark without its random part
+	var left []proc
+	buf := make([]byte, 0, 8<<10)
+	for pid := range pids() {
+		var st syscall.Stat_t
+		if spared[pid] || syscall.Stat(procPath(pid, ""), &st) != nil || st.Uid != uid {
+			continue
+		}
+		mark := string(markOf(pid, &buf))
+		owner, ownerPid, ownerStart, ok := parseMark(mark)
+		if !ok {
+			continue
+		}
+		if _, known := alive[owner]; !known {
+			alive[owner] = runs(ownerPid, ownerStart)
+		}
+		if ns, err := os.Readlink(procPath(pid, "ns/pid")); alive[owner] || err != nil || ns != namespace {
+			continue
+		}
+		if st, err := readStat(pid); err == nil && running(st) {
+			left = append(left, proc{pid: pid, pgrp: st.pgrp, start: st.start})
+		}
+	}
+	return left
+}
+
+// parseMark splits pid-start-random. A mark that this version did not write is
+// left alone.
+func parseMark(mark string) (owner string, pid int, start startTime, ok bool) {
+	i := strings.LastIndexByte(mark, '-')
+	if i < 0 {
+		return "", 0, 0, false
+	}
+	owner = mark[:i]
+	pidText, startText, _ := strings.Cut(owner, "-")
+	pid, err := strconv.Atoi(pidText)
+	if err != nil || pid <= 0 {
+		return "", 0, 0, false
+	}
+	ticks, err := strconv.ParseUint(startText, 10, 64)
+	if err != nil || ticks == 0 {
+		return "", 0, 0, false
+	}
+	return owner, pid, startTime(ticks), true
+}
+
+// ancestors are the process itself and those it descends from: when a tracked
+// server is itself a tracker, ending its wrapper would end it.
+func ancestors(pid int) map[int]bool {
+	line := make(map[int]bool)
+	for pid > 0 && !line[pid] {
+		line[pid] = true
+		st, err := readStat(pid)
+		if err != nil {
+			break
+		}
+		pid = st.ppid
+	}
+	return line
+}
+
+func runs(pid int, start startTime) bool {
+	st, err := readStat(pid)
+	return err == nil && st.start == start && running(st)
+}
+
+// awaitGone returns those that still run after d.
+func awaitGone(ctx context.Context, left []proc, d time.Duration) ([]proc, error) {
+	deadline := time.NewTimer(d)
+	defer deadline.Stop()
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		var still []proc
+		for _, p := range left {
+			if runs(p.pid, p.start) {
+				still = append(still, p)
+			}
+		}
+		left = still
+		if len(left) == 0 {
+			return nil, nil
+		}
+		select {
+		case <-ctx.Done():
+			return left, context.Cause(ctx)
+		case <-deadline.C:
+			return left, nil
+		case <-time.After(pause):
+		}
+	}
+}
