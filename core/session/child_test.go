@@ -1,0 +1,54 @@
+package session_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+const dialTimeout = 15 * time.Second
+
+// serve is the life of a child process in these tests.
+func serve(kind string) {
+	srv := sessiontest.New()
+	srv.SetQuietly("test://a", "a")
+	switch kind {
+	case "fake":
+		fmt.Println("a banner that is no message")
+		srv.ServeStdio(os.Stdin, os.Stdout)
+	case "dies":
+		fmt.Fprintln(os.Stderr, "cannot open the database: token "+os.Getenv("DB_TOKEN"))
+		os.Exit(3)
+	case "env":
+		srv.SetQuietly("test://env", strings.Join(os.Environ(), "\n"))
+		srv.ServeStdio(os.Stdin, os.Stdout)
+	case "exits-later":
+		srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+		go srv.ServeStdio(os.Stdin, os.Stdout)
+		for srv.Count("tools/call") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		os.Exit(7)
+	case "deaf":
+		// Answers the handshake and then reads nothing any more.
+		in := bufio.NewReader(os.Stdin)
+		_, _ = in.ReadString('\n')
+		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-1","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"deaf","version":"1"}}}`)
+		select {}
+	case "longline":
+		in := bufio.NewReader(os.Stdin)
+		_, _ = in.ReadString('\n')
+		out := bufio.NewWriter(os.Stdout)
+		_, _ = out.WriteString(`{"jsonrpc":"2.0","id":"mcptrack-1","result":{"x":"`)
+		for range 1024 {
+			_, _ = out.WriteString(strings.Repeat("x", 64<<10))
+		}
+		_, _ = out.WriteString("\"}}\n")
+		_ = out.Flush()
+		_, _ = in.ReadString(0)
+	}
+}

@@ -1,0 +1,149 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// Content is what a server answered to resources/read.
+type Content struct {
+	// Raw is the whole result.
+	Raw json.RawMessage
+	// Digest covers, entry by entry and in order, the URI, the MIME type, the
+	// text or the decoded blob, and any other members of the entry. What a
+	// server adds to the result itself (_meta, ttlMs, cacheScope) is no content
+	// and not covered.
+	Digest catalog.Digest
+	// Size is the number of bytes of all texts and decoded blobs.
+	Size int64
+	// MimeType is the first that an entry gives; "" when none does.
+	MimeType string
+
+	text    string
+	allText bool
+}
+
+// Text returns the texts of all entries, one after the other. It reports false
+// when an entry is binary.
+func (c *Content) Text() (string, bool) { return c.text, c.allText }
+
+// Read asks for a resource. The answer never comes from a cache. An error that
+// means "no such resource" in any era is [ErrNotFound].
+func (s *Session) Read(ctx context.Context, uri string) (*Content, error) {
+	raw, err := s.request(ctx, "resources/read", map[string]any{"uri": uri})
+	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == codeInvalidParams {
+		// 2026-07-28 has no code of its own for a missing resource.
+		return nil, fmt.Errorf("read %q: %w: %w", uri, ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", uri, err)
+	}
+	c, err := newContent(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", uri, err)
+	}
+	return c, nil
+}
+
+func newContent(raw json.RawMessage) (*Content, error) {
+	var result struct {
+		Contents []map[string]json.RawMessage `json:"contents"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return nil, fmt.Errorf("malformed result: %w", err)
+	}
+	if result.Contents == nil {
+		return nil, errors.New("malformed result: no contents")
+	}
+	c := &Content{Raw: raw, allText: true}
+	h := sha256.New()
+	var text strings.Builder
+	for i, entry := range result.Contents {
+		if err := c.add(h, &text, entry); err != nil {
+			return nil, fmt.Errorf("malformed result: contents[%d]: %w", i, err)
+		}
+	}
+	h.Sum(c.Digest[:0])
+	if c.allText {
+		c.text = text.String()
+	}
+	return c, nil
+}
+
+// add hashes one entry; it consumes the members that it knows.
+func (c *Content) add(h hash.Hash, text *strings.Builder, entry map[string]json.RawMessage) error {
+	for _, name := range []string{"uri", "mimeType"} {
+		value, _ := takeString(entry, name)
+		hashField(h, name, []byte(value))
+		if name == "mimeType" && c.MimeType == "" {
+			c.MimeType = value
+		}
+	}
+	if t, ok := takeString(entry, "text"); ok {
+		hashField(h, "text", []byte(t))
+		c.Size += int64(len(t))
+		text.WriteString(t)
+	} else {
+		c.allText = false
+		if b, ok := takeString(entry, "blob"); ok {
+			data := decodeBlob(b)
+			hashField(h, "blob", data)
+			c.Size += int64(len(data))
+		}
+	}
+	if len(entry) == 0 {
+		hashField(h, "rest", nil)
+		return nil
+	}
+	raw, err := json.Marshal(entry)
+	if err != nil {
+		return err
+	}
+	d, err := catalog.Fingerprint(raw)
+	if err != nil {
+		return err
+	}
+	hashField(h, "rest", d[:])
+	return nil
+}
+
+// decodeBlob returns the bytes of a blob. What is not the base64 it claims to be
+// is taken as it stands: it can still be compared.
+func decodeBlob(s string) []byte {
+	if data, err := base64.StdEncoding.DecodeString(s); err == nil {
+		return data
+	}
+	if data, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "=")); err == nil {
+		return data
+	}
+	return []byte(s)
+}
+
+// hashField writes a field so that no two sequences of fields hash alike.
+func hashField(h hash.Hash, name string, value []byte) {
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(len(value)))
+	h.Write([]byte(name))
+	h.Write(n[:])
+	h.Write(value)
+}
+
+// takeString removes a member that is a string and returns it.
+func takeString(m map[string]json.RawMessage, name string) (string, bool) {
+	var s string
+	raw := m[name]
+	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+		return "", false
+	}
+	delete(m, name)
+	return s, true
+}

@@ -1,0 +1,313 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+func listenOn(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	ts := httptest.NewServer(h)
+	t.Cleanup(func() { ts.CloseClientConnections(); ts.Close() })
+	return ts
+}
+
+func httpEntry(rawURL string) config.Server {
+	return config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(rawURL)}
+}
+
+func dial(t *testing.T, entry config.Server, opts session.Options) *session.Session {
+	t.Helper()
+	s, err := session.Dial(t.Context(), entry, opts)
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// eventually waits for a condition of the world outside this process's control.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+// collect merges what is signalled until the batch satisfies.
+func collect(t *testing.T, s *session.Session, ok func(session.Batch) bool) session.Batch {
+	t.Helper()
+	all := session.Batch{URIs: map[string]session.Signal{}, Lists: map[catalog.Kind]struct{}{}, Dropped: map[string]int{}}
+	deadline := time.After(10 * time.Second)
+	for !ok(all) {
+		select {
+		case <-s.Signals().C():
+		case <-deadline:
+			t.Fatalf("not signalled within 10 s; so far %+v", all)
+		}
+		b := s.Signals().Take()
+		for u, sig := range b.URIs {
+			all.URIs[u] = sig
+		}
+		for k := range b.Lists {
+			all.Lists[k] = struct{}{}
+		}
+		for r, n := range b.Dropped {
+			all.Dropped[r] += n
+		}
+		if b.Gap != "" {
+			all.Gap = b.Gap
+		}
+	}
+	return all
+}
+
+func TestHTTPEras(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		set      func(*sessiontest.Server)
+		opts     session.Options
+		fallback bool
+		want     session.Era
+		push     bool
+		inits    int
+	}{
+		{"dual era with GET", func(*sessiontest.Server) {}, session.Options{}, false, session.EraLegacy, true, 1},
+		{"dual era without GET", func(s *sessiontest.Server) { s.NoGET, s.NoSession = true, true }, session.Options{}, false, session.EraModern, true, 1},
+		{"legacy without GET", func(s *sessiontest.Server) { s.Modern, s.NoGET = false, true }, session.Options{}, false, session.EraLegacy, false, 1},
+		{"modern only", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{}, true, session.EraModern, true, 1},
+		{"modern only, remembered", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{Era: session.EraModern}, false, session.EraModern, true, 0},
+		{"legacy, wrongly remembered", func(s *sessiontest.Server) { s.Modern = false }, session.Options{Era: session.EraModern}, false, session.EraLegacy, true, 1},
+		{"one shot", func(s *sessiontest.Server) { s.NoGET = true }, session.Options{OneShot: true}, false, session.EraLegacy, false, 1},
+		{"one shot, modern only", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{OneShot: true}, false, session.EraModern, false, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(true, true)
+			tt.set(srv)
+			entry := httpEntry(listenOn(t, srv).URL + "/mcp")
+			entry.Fallback = tt.fallback
+			s := dial(t, entry, tt.opts)
+			info := s.Info()
+			if info.Era != tt.want || info.Push != tt.push || info.Transport != config.TransportHTTP || info.ServerName != "fake" {
+				t.Errorf("info %+v", info)
+			}
+			if n := srv.Count("initialize"); n != tt.inits {
+				t.Errorf("%d initialize", n)
+			}
+			if l, err := s.List(t.Context(), catalog.Resources); err != nil || len(l) != 3 {
+				t.Errorf("list %v, %v", l.Keys(), err)
+			}
+			if err := s.Ping(t.Context()); err != nil {
+				t.Errorf("ping: %v", err)
+			}
+			if tt.opts.OneShot && srv.Count("GET") != 0 {
+				t.Error("a one-shot session opened a stream")
+			}
+			if !tt.push {
+				return
+			}
+			mustSubscribe(t, s, all)
+			srv.Set("test://a", "new")
+			collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+			srv.NotifyListChanged(catalog.Prompts)
+			collect(t, s, func(b session.Batch) bool { _, ok := b.Lists[catalog.Prompts]; return ok })
+		})
+	}
+}
+
+func TestHTTPModernFilterChangeMakesBeforeItBreaks(t *testing.T) {
+	srv := newServer(false, true)
+	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraModern})
+	mustSubscribe(t, s, all)
+	stop := make(chan struct{})
+	sent := make(chan int)
+	go func() {
+		n := 0
+		for {
+			select {
+			case <-stop:
+				sent <- n
+				return
+			default:
+				srv.NotifyUpdated("test://a")
+				n++
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+	}()
+	for i := range 10 {
+		f := all
+		f.URIs = append(slices.Clone(all.URIs), fmt.Sprintf("test://n%d", i))
+		mustSubscribe(t, s, f)
+	}
+	close(stop)
+	n := <-sent
+	b := collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+	eventually(t, "every update", func() bool {
+		more := s.Signals().Take()
+		sig := b.URIs["test://a"]
+		sig.Count += more.URIs["test://a"].Count
+		b.URIs["test://a"] = sig
+		return sig.Count >= n
+	})
+	if b.Gap != "" {
+		t.Errorf("gap %q", b.Gap)
+	}
+	eventually(t, "one listen is left", func() bool { return srv.Listens() == 1 })
+}
+
+func TestHTTPModernStreamCut(t *testing.T) {
+	srv := newServer(false, true)
+	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraModern})
+	mustSubscribe(t, s, all)
+	srv.Disconnect()
+	collect(t, s, func(b session.Batch) bool { return b.Gap != "" })
+	mustSubscribe(t, s, all)
+	srv.Set("test://b", "x")
+	collect(t, s, func(b session.Batch) bool { return b.URIs["test://b"].Count > 0 })
+}
+
+func TestHTTPModernRefusedMethodIsNoLostSession(t *testing.T) {
+	srv := newServer(false, true)
+	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraModern})
+	srv.Fail(sessiontest.Fault{Method: "subscriptions/listen", Code: -32601, Message: "no", Status: 404})
+	if _, err := s.Subscribe(t.Context(), all); !errors.Is(err, session.ErrUnsupported) {
+		t.Errorf("subscribe: %v", err)
+	}
+	if _, err := s.Read(t.Context(), "test://none"); !errors.Is(err, session.ErrNotFound) {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := s.Read(t.Context(), "test://a"); err != nil {
+		t.Errorf("read: %v", err)
+	}
+}
+
+func TestHTTPModernHeaders(t *testing.T) {
+	srv := newServer(false, true)
+	srv.SetQuietly("test://ä b", "x")
+	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraModern})
+	if _, err := s.Read(t.Context(), "test://ä b"); err != nil {
+		t.Fatal(err)
+	}
+	w := srv.Wire()
+	h := w[len(w)-1].Header
+	if h["Mcp-Protocol-Version"] != "2026-07-28" || h["Mcp-Method"] != "resources/read" || h["Mcp-Name"] != "=?base64?dGVzdDovL8OkIGI=?=" {
+		t.Errorf("headers %v", h)
+	}
+}
+
+func TestHTTPSessionLost(t *testing.T) {
+	for name, set := range map[string]func(*sessiontest.Server){
+		"404": func(s *sessiontest.Server) { s.Fail(sessiontest.Fault{Method: "ping", Status: 404, Body: "gone"}) },
+		"400": func(s *sessiontest.Server) {
+			s.Fail(sessiontest.Fault{Method: "ping", Status: 400, Body: "Bad Request: No valid session ID provided"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer(true, true)
+			s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{})
+			srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+			waiting := make(chan error, 1)
+			go func() { _, err := s.CallTool(t.Context(), "echo", nil); waiting <- err }()
+			eventually(t, "the call", func() bool { return srv.Count("tools/call") == 1 })
+			set(srv)
+			if err := s.Ping(t.Context()); err == nil {
+				t.Error("ping succeeded")
+			}
+			select {
+			case <-s.Done():
+			case <-time.After(5 * time.Second):
+				t.Fatal("the session lives on")
+			}
+			if _, ok := errors.AsType[*session.EndError](s.Err()); !ok {
+				t.Errorf("ended with %v", s.Err())
+			}
+			select {
+			case err := <-waiting:
+				if _, ok := errors.AsType[*session.EndError](err); !ok {
+					t.Errorf("the waiting call: %v", err)
+				}
+			case <-time.After(5 * time.Second):
+				t.Error("a call outlives its session")
+			}
+		})
+	}
+	t.Run("GET refused after a restart", func(t *testing.T) {
+		srv := newServer(true, true)
+		s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{})
+		srv.ForgetSessions()
+		select {
+		case <-s.Done():
+		case <-time.After(5 * time.Second):
+			t.Fatal("the session lives on")
+		}
+	})
+}
+
+func TestHTTPSilentRestartIsSubscribedAgain(t *testing.T) {
+	srv := newServer(true, false)
+	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{})
+	mustSubscribe(t, s, all)
+	srv.ForgetSubscriptions()
+	collect(t, s, func(b session.Batch) bool { return strings.Contains(b.Gap, "reopened") })
+	mustSubscribe(t, s, all)
+	if got := srv.Count("resources/subscribe"); got < 4 {
+		t.Errorf("%d subscribe requests", got)
+	}
+	srv.Set("test://a", "x")
+	collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+}
+
+func TestSSE(t *testing.T) {
+	for _, tr := range []config.Transport{config.TransportSSE, config.TransportHTTP} {
+		srv := newServer(true, false)
+		entry := httpEntry(listenOn(t, srv.SSE()).URL + "/sse?k=v")
+		entry.Transport, entry.Fallback = tr, true
+		s := dial(t, entry, session.Options{})
+		if info := s.Info(); info.Transport != config.TransportSSE || !info.Push || info.Era != session.EraLegacy {
+			t.Errorf("info %+v", info)
+		}
+		mustSubscribe(t, s, all)
+		srv.Set("test://a", "x")
+		collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+		srv.Broadcast(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ping"})
+		eventually(t, "an answer to ping", func() bool {
+			return slices.ContainsFunc(srv.Wire(), func(m sessiontest.Message) bool {
+				return m.Method == "" && strings.Contains(string(m.Raw), `"id":1,"result"`)
+			})
+		})
+		srv.Disconnect()
+		select {
+		case <-s.Done():
+		case <-time.After(5 * time.Second):
+			t.Fatal("the session lives on")
+		}
+	}
+}
+
+func TestHTTPHangingDiscover(t *testing.T) {
+	t.Parallel() // it waits for real
+	srv := newServer(true, false)
+	srv.NoGET = true
+	srv.Fail(sessiontest.Fault{Method: "server/discover", Silent: true})
+	for _, era := range []session.Era{"", session.EraModern} {
+		start := time.Now()
+		s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: era})
+		if s.Info().Era != session.EraLegacy || s.Info().Push || time.Since(start) > 8*time.Second {
+			t.Errorf("%+v after %v", s.Info(), time.Since(start))
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// LimitError is a list that the server does not let end within [Limits].
+type LimitError struct {
+	Method string
+	Limit  string // "100 pages", "10000 items", "repeated cursor"
+}
+
+func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s", e.Method, e.Limit) }
+
+// List walks all pages of a list, within one request timeout. A kind that the
+// server does not declare gives an empty list and no request; so do templates of
+// a server that has resources but not that method. Items that are no objects or
+// have no key are left out and counted as malformed in [Batch.Dropped].
+//
+// A list is no snapshot: it may be torn when it changes during the walk, which
+// then raises another signal.
+func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error) {
+	if !s.Info().Capabilities.Has(k) {
+		return catalog.List{}, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.requestTimeout,
+		fmt.Errorf("%s: %w (%s for all pages)", k.Method(), errDeadline, s.requestTimeout))
+	defer cancel()
+	items, err := s.walk(ctx, k)
+	if k == catalog.Templates && errors.Is(err, ErrUnsupported) {
+		return catalog.List{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return catalog.NewList(items), nil
+}
+
+func (s *Session) walk(ctx context.Context, k catalog.Kind) ([]catalog.Item, error) {
+	var items []catalog.Item
+	var params map[string]any // nil: the first page
+	seen := map[string]struct{}{}
+	malformed := 0
+	defer func() {
+		if malformed > 0 {
+			s.signals.drop(dropMalformed, malformed)
+		}
+	}()
+	for range s.limits.MaxPages {
+		raw, err := s.request(ctx, k.Method(), params)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.Method(), err)
+		}
+		page, cursor, err := decodePage(k, raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.Method(), err)
+		}
+		if len(items)+len(page) > s.limits.MaxItems {
+			return nil, &LimitError{k.Method(), fmt.Sprintf("%d items", s.limits.MaxItems)}
+		}
+		for _, rawItem := range page {
+			it, err := catalog.NewItem(k, rawItem)
+			if err != nil {
+				malformed++
+				continue
+			}
+			items = append(items, it)
+		}
+		if cursor == nil {
+			return items, nil
+		}
+		if _, again := seen[*cursor]; again {
+			return nil, &LimitError{k.Method(), "repeated cursor"}
+		}
+		seen[*cursor] = struct{}{}
+		params = map[string]any{"cursor": *cursor}
+	}
+	return nil, &LimitError{k.Method(), fmt.Sprintf("%d pages", s.limits.MaxPages)}
+}
+
+// decodePage reads one page. The empty string is a cursor like any other; only
+// an absent (or null) one ends the walk.
+func decodePage(k catalog.Kind, raw json.RawMessage) (items []json.RawMessage, cursor *string, err error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return nil, nil, fmt.Errorf("malformed result: %w", err)
+	}
+	list, ok := members[k.Field()]
+	if !ok {
+		return nil, nil, fmt.Errorf("malformed result: no %q", k.Field())
+	}
+	if err := json.Unmarshal(list, &items); err != nil {
+		return nil, nil, fmt.Errorf("malformed result: %q: %w", k.Field(), err)
+	}
+	if c, ok := members["nextCursor"]; ok {
+		if err := json.Unmarshal(c, &cursor); err != nil {
+			return nil, nil, fmt.Errorf("malformed result: nextCursor: %w", err)
+		}
+	}
+	return items, cursor, nil
+}

@@ -1,0 +1,112 @@
+package session_test
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// child is an entry that starts this test binary again as a server.
+func child(t *testing.T, kind string) config.Server {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.Server{Transport: config.TransportStdio, Command: exe, Env: map[string]config.Secret{
+		serveKey: config.NewSecret(kind), "DB_TOKEN": config.NewSecret("tok-7f8e9d0c")}}
+}
+
+func TestProcess(t *testing.T) {
+	s := dial(t, child(t, "fake"), session.Options{OneShot: true})
+	l, err := s.List(t.Context(), catalog.Resources)
+	if err != nil || len(l) != 1 {
+		t.Errorf("%v, %v", l.Keys(), err)
+	}
+	start := time.Now()
+	_ = s.Close()
+	if d := time.Since(start); d > 2*time.Second {
+		t.Errorf("closing took %v", d)
+	}
+}
+
+func TestProcessThatDies(t *testing.T) {
+	start := time.Now()
+	_, err := session.Dial(t.Context(), child(t, "dies"), session.Options{})
+	e, ok := errors.AsType[*session.EndError](err)
+	if !ok || e.ExitCode != 3 || time.Since(start) > 5*time.Second {
+		t.Fatalf("%v after %v", err, time.Since(start))
+	}
+	if !strings.Contains(err.Error(), "cannot open the database") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestProcessThatExitsDuringARequest(t *testing.T) {
+	s := dial(t, child(t, "exits-later"), session.Options{})
+	_, err := s.CallTool(t.Context(), "x", nil)
+	e, ok := errors.AsType[*session.EndError](err)
+	if !ok || e.ExitCode != 7 {
+		t.Errorf("%v", err)
+	}
+	<-s.Done()
+}
+
+func TestProcessEnvironment(t *testing.T) {
+	t.Setenv("SECRET_OF_ANOTHER_SERVER", "x")
+	s := dial(t, child(t, "env"), session.Options{})
+	c, err := s.Read(t.Context(), "test://env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, _ := c.Text()
+	if strings.Contains(env, "SECRET_OF_ANOTHER_SERVER") || !strings.Contains(env, "PATH=") || !strings.Contains(env, "DB_TOKEN=tok") {
+		t.Errorf("environment %q", env)
+	}
+}
+
+// A server that stops reading must neither hold a request beyond its deadline
+// nor survive.
+func TestProcessThatReadsNothing(t *testing.T) {
+	entry := child(t, "deaf")
+	entry.RequestTimeout = 300 * time.Millisecond
+	s := dial(t, entry, session.Options{OneShot: true})
+	start := time.Now()
+	_, err := s.CallTool(t.Context(), "x", map[string]any{"big": strings.Repeat("x", 1<<20)})
+	if err == nil || time.Since(start) > 2*time.Second {
+		t.Errorf("%v after %v", err, time.Since(start))
+	}
+	select {
+	case <-s.Done():
+	case <-time.After(5 * time.Second):
+		t.Fatal("the session lives on")
+	}
+}
+
+func TestProcessWithAnEndlessLine(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := session.Dial(t.Context(), child(t, "longline"), session.Options{})
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "line") {
+		t.Errorf("%v", err)
+	}
+	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 40 {
+		t.Errorf("%d MiB allocated", mb)
+	}
+}
+
+func TestCommandNotFound(t *testing.T) {
+	entry := config.Server{Transport: config.TransportStdio, Command: "no-such-command-here", Args: []string{"--token=tok-1122334455"}}
+	_, err := session.Dial(t.Context(), entry, session.Options{})
+	if err == nil || !strings.Contains(err.Error(), "no-such-command-here") || strings.Contains(err.Error(), "tok-") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,237 @@
+package sessiontest
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// message is any JSON-RPC message.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// rpcError is a JSON-RPC error object.
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Data    any    `json:"data,omitempty"`
+}
+
+func (s *Server) log(m message, raw []byte, header map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wire = append(s.wire, Message{Time: time.Now(), Method: m.Method, ID: m.ID, Params: m.Params, Raw: raw, Header: header})
+}
+
+// answer computes the answer to a request other than a listen.
+func (s *Server) answer(p *peer, m message) map[string]any {
+	result, err := s.dispatch(p, m)
+	if err != nil {
+		return map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": err}
+	}
+	return map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result}
+}
+
+func (f *Fault) reply(m message) (map[string]any, bool) {
+	switch {
+	case f.Code != 0:
+		return map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": rpcError{f.Code, f.Message, f.Data}}, true
+	case f.Result != nil:
+		return map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": f.Result}, true
+	}
+	return nil, false
+}
+
+func (s *Server) dispatch(p *peer, m message) (any, *rpcError) {
+	var q struct {
+		Meta            map[string]any `json:"_meta"`
+		URI             string         `json:"uri"`
+		Name            string         `json:"name"`
+		Cursor          *string        `json:"cursor"`
+		ProtocolVersion string         `json:"protocolVersion"`
+		Arguments       any            `json:"arguments"`
+	}
+	_ = json.Unmarshal(m.Params, &q)
+	version, _ := q.Meta["io.modelcontextprotocol/protocolVersion"].(string)
+	if version != "" && !s.Modern {
+		return nil, &rpcError{-32601, "method not found", nil}
+	}
+	if version == "" && !s.Legacy {
+		return nil, &rpcError{-32022, "unsupported protocol version",
+			map[string]any{"supported": []string{ModernVersion}, "requested": q.ProtocolVersion}}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	modern := version != ""
+	info := map[string]any{"name": s.Name, "version": "1"}
+	switch m.Method {
+	case "initialize":
+		p.legacy = true
+		return map[string]any{"protocolVersion": LegacyVersion, "capabilities": s.Capabilities, "serverInfo": info}, nil
+	case "server/discover":
+		if !modern {
+			break
+		}
+		return map[string]any{"resultType": "complete", "supportedVersions": []string{ModernVersion}, "capabilities": s.Capabilities,
+			"ttlMs": 0, "cacheScope": "public", "_meta": map[string]any{"io.modelcontextprotocol/serverInfo": info}}, nil
+	case "ping":
+		if !modern {
+			return map[string]any{}, nil
+		}
+	case "resources/subscribe", "resources/unsubscribe":
+		if modern {
+			break
+		}
+		delete(p.filter.uris, q.URI)
+		if m.Method == "resources/subscribe" {
+			p.filter.uris[q.URI] = struct{}{}
+		}
+		return map[string]any{}, nil
+	case "resources/read":
+		r, ok := s.resources[q.URI]
+		if !ok {
+			if modern {
+				return nil, &rpcError{-32602, "resource not found", map[string]any{"uri": q.URI}}
+			}
+			return nil, &rpcError{-32002, "resource not found", map[string]any{"uri": q.URI}}
+		}
+		entry := map[string]any{"uri": q.URI, "mimeType": r.MimeType, "text": r.Text}
+		if r.Blob != nil {
+			delete(entry, "text")
+			entry["blob"] = base64.StdEncoding.EncodeToString(r.Blob)
+		}
+		return s.cacheable(modern, map[string]any{"contents": []any{entry}}), nil
+	case "tools/call":
+		return map[string]any{"content": []any{map[string]any{"type": "text", "text": fmt.Sprint(q.Name, " ", q.Arguments)}}}, nil
+	case "prompts/get":
+		return map[string]any{"messages": []any{}, "description": q.Name}, nil
+	}
+	for _, k := range catalog.Kinds() {
+		if k.Method() == m.Method {
+			return s.page(k, q.Cursor, modern)
+		}
+	}
+	return nil, &rpcError{-32601, "method not found", nil}
+}
+
+func (s *Server) cacheable(modern bool, result map[string]any) map[string]any {
+	if modern {
+		result["resultType"], result["ttlMs"], result["cacheScope"] = "complete", 3600_000, "public"
+	}
+	return result
+}
+
+// page needs the lock. Cursors are page numbers; "" may stand for page 2.
+func (s *Server) page(k catalog.Kind, cursor *string, modern bool) (any, *rpcError) {
+	items := s.list(k)
+	size := s.PageSize
+	if size <= 0 {
+		size = max(len(items), 1)
+	}
+	n := s.pageOf(cursor)
+	if n < 1 {
+		return nil, &rpcError{-32602, "invalid cursor", nil}
+	}
+	from := min((n-1)*size, len(items))
+	to := min(from+size, len(items))
+	result := s.cacheable(modern, map[string]any{k.Field(): items[from:to]})
+	switch {
+	case s.RepeatedCursor:
+		result["nextCursor"] = "again"
+	case s.EndlessPages || to < len(items):
+		result["nextCursor"] = strconv.Itoa(n + 1)
+		if s.EmptyCursor && n == 1 {
+			result["nextCursor"] = ""
+		}
+	}
+	return result, nil
+}
+
+func (s *Server) pageOf(cursor *string) int {
+	switch {
+	case cursor == nil:
+		return 1
+	case *cursor == "" && s.EmptyCursor, *cursor == "again":
+		return 2
+	}
+	n, _ := strconv.Atoi(*cursor)
+	return n
+}
+
+func (s *Server) list(k catalog.Kind) []json.RawMessage {
+	items := []json.RawMessage{}
+	if k == catalog.Resources {
+		for _, uri := range slices.Sorted(maps.Keys(s.resources)) {
+			raw, _ := json.Marshal(map[string]any{"uri": uri, "name": uri, "mimeType": s.resources[uri].MimeType})
+			items = append(items, raw)
+		}
+		return items
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.items[k])) {
+		items = append(items, s.items[k][key])
+	}
+	return items
+}
+
+// startListen registers a listen, acknowledges it and returns it; or an error.
+func (s *Server) startListen(p *peer, m message) (*listen, *rpcError) {
+	var q struct {
+		Notifications filter `json:"notifications"`
+	}
+	if err := json.Unmarshal(m.Params, &q); err != nil {
+		return nil, &rpcError{-32602, err.Error(), nil}
+	}
+	s.mu.Lock()
+	a := s.ack
+	for _, bad := range a.Reject {
+		if slices.Contains(q.Notifications.URIs, bad) {
+			s.mu.Unlock()
+			if a.Name {
+				return nil, &rpcError{-32602, "forbidden: " + bad, nil}
+			}
+			return nil, &rpcError{-32602, "forbidden", nil}
+		}
+	}
+	f := q.Notifications
+	f.URIs = slices.DeleteFunc(f.URIs, func(u string) bool { return slices.Contains(a.Hide, u) })
+	f.Tools = f.Tools && !a.NoTools
+	l := &listen{filter: f.withSet(), end: make(chan bool, 1)}
+	p.listens[string(m.ID)] = l
+	s.mu.Unlock()
+	tag := map[string]any{"io.modelcontextprotocol/subscriptionId": m.ID}
+	if a.Early && len(f.URIs) > 0 {
+		p.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/resources/updated",
+			"params": map[string]any{"uri": f.URIs[0], "_meta": tag}})
+	}
+	if !a.Never {
+		// Under the lock: nobody may know of the listen before its client does.
+		s.mu.Lock()
+		p.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+			"params": map[string]any{"notifications": l.filter, "_meta": tag}})
+		l.acked = true
+		s.mu.Unlock()
+	}
+	if a.EndAfter || !a.Never && l.filter.empty() {
+		s.mu.Lock()
+		if _, open := p.listens[string(m.ID)]; open {
+			delete(p.listens, string(m.ID))
+			l.end <- true
+		}
+		s.mu.Unlock()
+	}
+	return l, nil
+}
+
+func completed(m message) map[string]any {
+	return map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": map[string]any{"resultType": "complete",
+		"_meta": map[string]any{"io.modelcontextprotocol/subscriptionId": m.ID}}}
+}

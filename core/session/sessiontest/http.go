@@ -1,0 +1,191 @@
+package sessiontest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// ServeHTTP is the Streamable HTTP transport: sessions and GET streams for
+// legacy clients, listen streams for modern ones.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodPost:
+		s.post(w, r)
+	case http.MethodGet:
+		s.get(w, r)
+	case http.MethodDelete:
+		s.mu.Lock()
+		s.wire = append(s.wire, Message{Time: time.Now(), Method: "DELETE", Header: seen(r)})
+		if p := s.sessions[r.Header.Get("Mcp-Session-Id")]; p != nil {
+			s.cut(p)
+		}
+		delete(s.sessions, r.Header.Get("Mcp-Session-Id"))
+		s.mu.Unlock()
+	default:
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+	}
+}
+
+func seen(r *http.Request) map[string]string {
+	h := map[string]string{}
+	for _, name := range []string{"Authorization", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Accept"} {
+		if v := r.Header.Get(name); v != "" {
+			h[name] = v
+		}
+	}
+	return h
+}
+
+func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	var m message
+	if err != nil || json.Unmarshal(raw, &m) != nil {
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	s.log(m, raw, seen(r))
+	if m.Method == "" || len(m.ID) == 0 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if f := s.fault(m.Method, m.Params); f != nil && s.faulty(w, r, f, m) {
+		return
+	}
+	if r.Header.Get("Mcp-Protocol-Version") >= ModernVersion {
+		s.postModern(w, r, m)
+		return
+	}
+	p := newPeer(func([]byte) {})
+	if m.Method == "initialize" {
+		if s.Legacy && !s.NoSession {
+			s.mu.Lock()
+			s.serial++
+			id := fmt.Sprintf("session-%d", s.serial)
+			s.sessions[id] = p
+			s.mu.Unlock()
+			w.Header().Set("Mcp-Session-Id", id)
+		}
+	} else if !s.NoSession {
+		s.mu.Lock()
+		known := s.sessions[r.Header.Get("Mcp-Session-Id")]
+		s.mu.Unlock()
+		if known == nil {
+			http.Error(w, "session not found", http.StatusNotFound)
+			return
+		}
+		p = known
+	}
+	s.reply(w, s.answer(p, m), !s.Legacy)
+}
+
+// reply writes one JSON answer; errors of the modern era have an HTTP status.
+func (s *Server) reply(w http.ResponseWriter, answer map[string]any, modern bool) {
+	w.Header().Set("Content-Type", "application/json")
+	if e, ok := answer["error"].(*rpcError); ok && modern {
+		switch e.Code {
+		case -32601:
+			w.WriteHeader(http.StatusNotFound)
+		case -32022, -32602:
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// faulty answers a request wrongly. It reports false for a mere delay.
+func (s *Server) faulty(w http.ResponseWriter, r *http.Request, f *Fault, m message) bool {
+	if f.Silent {
+		<-r.Context().Done()
+		return true
+	}
+	if f.Delay > 0 {
+		select {
+		case <-time.After(f.Delay):
+		case <-r.Context().Done():
+			return true
+		}
+	}
+	out, ok := f.reply(m)
+	if !ok && f.Status == 0 && f.Body == "" {
+		return false
+	}
+	w.Header().Set("Content-Type", "application/json")
+	for k, v := range f.Header {
+		w.Header().Set(k, v)
+	}
+	if f.Status != 0 {
+		w.WriteHeader(f.Status)
+	}
+	if f.Body != "" || !ok {
+		_, _ = io.WriteString(w, f.Body)
+		return true
+	}
+	_ = json.NewEncoder(w).Encode(out)
+	return true
+}
+
+func (s *Server) postModern(w http.ResponseWriter, r *http.Request, m message) {
+	if m.Method != "subscriptions/listen" || !s.Modern {
+		s.reply(w, s.answer(newPeer(func([]byte) {}), m), true)
+		return
+	}
+	st := newEventStream(w)
+	p := newPeer(st.send)
+	s.join(p)
+	defer s.leave(p)
+	l, err := s.startListen(p, m)
+	if err != nil {
+		s.reply(w, map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": err}, true)
+		return
+	}
+	st.start()
+	select {
+	case graceful := <-l.end:
+		if graceful {
+			p.send(completed(m))
+		}
+	case <-p.closed:
+	case <-r.Context().Done():
+	}
+	st.end()
+}
+
+// get is the notification stream of a legacy session.
+func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+	id := r.Header.Get("Mcp-Session-Id")
+	s.mu.Lock()
+	s.wire = append(s.wire, Message{Time: time.Now(), Method: "GET", Header: seen(r)})
+	known := s.sessions[id]
+	noGET := s.NoGET || !s.Legacy
+	s.mu.Unlock()
+	if f := s.fault("GET", nil); f != nil && s.faulty(w, r, f, message{}) {
+		return
+	}
+	switch {
+	case noGET:
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		return
+	case known == nil && !s.NoSession:
+		http.Error(w, "session not found", http.StatusNotFound)
+		return
+	}
+	st := newEventStream(w)
+	p := newPeer(st.send)
+	p.legacy = true
+	if known != nil {
+		s.mu.Lock()
+		p.filter = known.filter // shares the set of URIs
+		s.mu.Unlock()
+	}
+	s.join(p)
+	defer s.leave(p)
+	st.start()
+	select {
+	case <-p.closed:
+	case <-r.Context().Done():
+	}
+	st.end()
+}

@@ -1,0 +1,92 @@
+package sessiontest
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// NotifyUpdated sends resources/updated to whoever subscribed to the URI or to a
+// URI that it is below.
+func (s *Server) NotifyUpdated(uri string) {
+	s.notify("notifications/resources/updated", map[string]any{"uri": uri}, func(f filter) bool { return f.covers(uri) })
+}
+
+// Flood sends n updates of uri as fast as the clients read.
+func (s *Server) Flood(uri string, n int) {
+	for range n {
+		s.NotifyUpdated(uri)
+	}
+}
+
+// NotifyListChanged sends list_changed of the kind; templates go with resources.
+func (s *Server) NotifyListChanged(k catalog.Kind) {
+	if k == catalog.Templates {
+		k = catalog.Resources
+	}
+	s.notify("notifications/"+string(k)+"/list_changed", nil, func(f filter) bool {
+		return k == catalog.Tools && f.Tools || k == catalog.Prompts && f.Prompts || k == catalog.Resources && f.Resources
+	})
+}
+
+// Mute drops all notifications from now on, as servers with full queues do.
+func (s *Server) Mute(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mute = on
+}
+
+func (s *Server) notify(method string, params map[string]any, wanted func(filter) bool) {
+	type target struct {
+		p  *peer
+		id json.RawMessage
+	}
+	var targets []target
+	s.mu.Lock()
+	if !s.mute {
+		for p := range s.peers {
+			if p.legacy && wanted(p.filter) {
+				targets = append(targets, target{p, nil})
+			}
+			for id, l := range p.listens {
+				if l.acked && wanted(l.filter) {
+					targets = append(targets, target{p, json.RawMessage(id)})
+				}
+			}
+		}
+	}
+	untagged := s.Untagged
+	s.mu.Unlock()
+	for _, t := range targets {
+		out := maps.Clone(params)
+		if t.id != nil && !untagged {
+			if out == nil {
+				out = map[string]any{}
+			}
+			out["_meta"] = map[string]any{"io.modelcontextprotocol/subscriptionId": t.id}
+		}
+		t.p.send(map[string]any{"jsonrpc": "2.0", "method": method, "params": orEmpty(out)})
+	}
+}
+
+func orEmpty(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return m
+}
+
+// Broadcast sends any message to all clients, as it is.
+func (s *Server) Broadcast(message any) {
+	for _, p := range s.everybody() {
+		p.send(message)
+	}
+}
+
+func (s *Server) everybody() []*peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.peers))
+}

@@ -1,0 +1,126 @@
+package sessiontest
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+)
+
+// ServeStdio serves one client over newline-delimited JSON until r ends or the
+// server is told to Disconnect; then it closes w, if that is an io.Closer, and
+// returns when everything it started has ended.
+func (s *Server) ServeStdio(r io.Reader, w io.Writer) {
+	var mu sync.Mutex
+	p := newPeer(func(raw []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = w.Write(append(raw, '\n'))
+	})
+	s.join(p)
+	var wg sync.WaitGroup
+	closeBoth := sync.OnceFunc(func() {
+		s.mu.Lock()
+		s.cut(p)
+		s.mu.Unlock()
+		if c, ok := w.(io.Closer); ok {
+			_ = c.Close()
+		}
+		if c, ok := r.(io.Closer); ok {
+			_ = c.Close()
+		}
+	})
+	wg.Go(func() { <-p.closed; closeBoth() })
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		s.receive(&wg, p, line)
+	}
+	closeBoth()
+	wg.Wait()
+}
+
+// receive handles one line.
+func (s *Server) receive(wg *sync.WaitGroup, p *peer, line []byte) {
+	var m message
+	if json.Unmarshal(line, &m) != nil {
+		return
+	}
+	s.log(m, line, nil)
+	switch {
+	case m.Method == "notifications/cancelled":
+		var q struct {
+			RequestID json.RawMessage `json:"requestId"`
+		}
+		_ = json.Unmarshal(m.Params, &q)
+		s.mu.Lock()
+		if l := p.listens[string(q.RequestID)]; l != nil {
+			delete(p.listens, string(q.RequestID))
+			l.end <- false
+		}
+		s.mu.Unlock()
+		return
+	case len(m.ID) == 0 || m.Method == "":
+		return
+	}
+	f := s.fault(m.Method, m.Params)
+	switch {
+	case f == nil:
+		s.respond(wg, p, m)
+	case f.Silent:
+	case f.Delay > 0:
+		wg.Go(func() {
+			t := time.NewTimer(f.Delay)
+			defer t.Stop()
+			select {
+			case <-t.C:
+			case <-p.closed:
+				return
+			}
+			if out, ok := f.reply(m); ok {
+				p.send(out)
+			} else {
+				s.respond(wg, p, m)
+			}
+		})
+	default:
+		if out, ok := f.reply(m); ok {
+			p.send(out)
+		}
+	}
+}
+
+func (s *Server) respond(wg *sync.WaitGroup, p *peer, m message) {
+	if m.Method != "subscriptions/listen" || !s.Modern {
+		p.send(s.answer(p, m))
+		return
+	}
+	l, err := s.startListen(p, m)
+	if err != nil {
+		p.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": err})
+		return
+	}
+	wg.Go(func() {
+		select {
+		case graceful := <-l.end:
+			if graceful {
+				p.send(completed(m))
+			}
+		case <-p.closed:
+		}
+	})
+}
+
+// Pipe serves a client in this process. The returned ends are for
+// session.OverIO; closing them ends the serving, and wait returns after that.
+func (s *Server) Pipe() (r io.ReadCloser, w io.WriteCloser, wait func()) {
+	toServer, in := io.Pipe()
+	out, fromServer := io.Pipe()
+	var wg sync.WaitGroup
+	wg.Go(func() { s.ServeStdio(toServer, fromServer) })
+	return out, in, wg.Wait
+}

@@ -1,0 +1,166 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// subscribeParallel is how many subscribe requests are in flight at once. More
+// make servers slower, not faster.
+const subscribeParallel = 8
+
+// legacyState is what the server is believed to have subscribed.
+type legacyState struct {
+	mu   sync.Mutex
+	uris map[string]struct{}
+	// gen rises when the server may have forgotten everything.
+	gen int
+}
+
+// invalidate forgets what is subscribed: the next Subscribe sends all again.
+func (l *legacyState) invalidate() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.uris)
+	l.gen++
+}
+
+// plan compares a wish with what is subscribed.
+func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, u := range want {
+		if _, ok := l.uris[u]; !ok {
+			add = append(add, u)
+		}
+	}
+	for u := range l.uris {
+		if _, ok := slices.BinarySearch(want, u); !ok {
+			remove = append(remove, u)
+		}
+	}
+	slices.Sort(remove)
+	return add, remove, l.gen
+}
+
+// record notes the outcome of one request, unless everything was invalidated
+// since it was planned.
+func (l *legacyState) record(gen int, uri string, subscribed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case gen != l.gen:
+	case subscribed:
+		l.uris[uri] = struct{}{}
+	default:
+		delete(l.uris, uri)
+	}
+}
+
+func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack, error) {
+	caps := info.Capabilities
+	ack := Ack{Honoured: Filter{
+		Tools:     f.Tools && caps.ToolsListChanged && info.Push,
+		Prompts:   f.Prompts && caps.PromptsListChanged && info.Push,
+		Resources: f.Resources && caps.ResourcesListChanged && info.Push,
+	}}
+	ack.MissingLists = missingLists(f, ack.Honoured, caps)
+	if !info.Push || len(f.URIs) > 0 && !caps.ResourcesSubscribe {
+		// Without a channel the server could agree but never tell.
+		s.signals.setWanted(wantedOf(f))
+		ack.MissingURIs = f.URIs
+		if len(f.URIs) > 0 && !caps.ResourcesSubscribe {
+			return ack, fmt.Errorf("%w: no resource subscriptions", ErrUnsupported)
+		}
+		return ack, nil
+	}
+
+	add, remove, gen := s.subscriber.legacy.plan(f.URIs)
+	s.signals.wantMore(wantedOf(f)) // an update may come before the answer
+	missing, err := s.subscribeEach(ctx, add, gen)
+	if err != nil && !errors.Is(err, ErrUnsupported) {
+		return ack, err
+	}
+	s.signals.setWanted(wantedOf(f))
+	if rerr := s.unsubscribeEach(ctx, remove, gen); err == nil {
+		err = rerr
+	}
+	ack.MissingURIs = missing
+	for _, u := range f.URIs {
+		if _, ok := slices.BinarySearch(missing, u); !ok {
+			ack.Honoured.URIs = append(ack.Honoured.URIs, u)
+		}
+	}
+	return ack, err
+}
+
+// subscribeEach subscribes the URIs and returns, sorted, those that the server
+// refused. It fails as a whole if the session or ctx ends, or if the server does
+// not know the method.
+func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (missing []string, err error) {
+	errs := s.forEach(ctx, "resources/subscribe", uris)
+	for i, uri := range uris {
+		e := errs[i]
+		switch {
+		case e == nil:
+			s.subscriber.legacy.record(gen, uri, true)
+		case errors.Is(e, ErrUnsupported):
+			return uris, fmt.Errorf("%w: no resource subscriptions", ErrUnsupported)
+		case isRefusal(e):
+			s.logger.Debug("subscription refused", "uri", uri, "err", e)
+			missing = append(missing, uri)
+		default:
+			return nil, e
+		}
+	}
+	return missing, nil
+}
+
+// unsubscribeEach ends subscriptions. A server that refuses is not asked again:
+// its signals are not wanted and so counted and dropped.
+func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) error {
+	errs := s.forEach(ctx, "resources/unsubscribe", uris)
+	for i, uri := range uris {
+		if e := errs[i]; e != nil && !isRefusal(e) {
+			return e
+		}
+		s.subscriber.legacy.record(gen, uri, false)
+	}
+	return nil
+}
+
+// forEach sends one request for each URI, a few at a time, and returns their
+// errors in the order of the URIs. After an error that concerns all of them the
+// rest is not sent and gets the same error, and so does what two request
+// timeouts leave undone.
+func (s *Session) forEach(ctx context.Context, method string, uris []string) []error {
+	errs := make([]error, len(uris))
+	ctx, stop := context.WithTimeoutCause(ctx, 2*s.requestTimeout, errDeadline)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan int) // sent and closed below; unbuffered: nothing to lose
+	var wg sync.WaitGroup
+	for range min(subscribeParallel, len(uris)) {
+		wg.Go(func() {
+			for i := range next {
+				if errs[i] = context.Cause(ctx); errs[i] != nil {
+					continue
+				}
+				_, err := s.request(ctx, method, map[string]any{"uri": uris[i]})
+				if errs[i] = err; err != nil && (errors.Is(err, ErrUnsupported) || !isRefusal(err)) {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for i := range uris {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return errs
+}
