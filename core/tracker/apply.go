@@ -1,0 +1,238 @@
+package tracker
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// synced applies what a walk brought home, as one step for each list. An error
+// means that the session is of no use.
+func (f *follower) synced(a syncAnswer) error {
+	f.syncing = false
+	failed := f.syncFailed(a)
+	if failed != nil && !f.ready && !isAnswer(failed) {
+		return failed
+	}
+	known := f.w.lists
+	for _, k := range slices.Sorted(maps.Keys(a.lists)) {
+		f.w.setList(k, a.lists[k], a.job.lists[k])
+	}
+	for k, err := range a.listErrs {
+		if _, had := known[k]; had || f.ready {
+			f.w.listFailed(k, err)
+		}
+	}
+	f.retryLater(a, failed)
+	f.adoptTarget(a)
+	if !f.ready {
+		f.becomeReady()
+	}
+	if f.w.srv.TrackResources && f.s.Info().Capabilities.Resources {
+		f.announce(a.made && a.job.subscribe)
+	}
+	now := time.Now()
+	if a.job.compare {
+		f.w.co.compare()
+	}
+	early := f.early
+	f.early = nil
+	for uri, sig := range early {
+		f.signal(uri, sig, now)
+	}
+	f.planPolls(now)
+	f.call()
+	return nil
+}
+
+// syncFailed is what went wrong in the walk, nil if nothing did.
+func (f *follower) syncFailed(a syncAnswer) error {
+	errs := slices.Collect(maps.Values(a.listErrs))
+	if a.subscribe != nil && !isUnsupported(a.subscribe) {
+		errs = append(errs, a.subscribe)
+	}
+	return errors.Join(errs...)
+}
+
+// isAnswer reports whether the server is well enough to refuse.
+func isAnswer(err error) bool {
+	_, ok := errors.AsType[*session.RPCError](err)
+	return ok
+}
+
+// retryLater demands again what the walk failed to do.
+func (f *follower) retryLater(a syncAnswer, failed error) {
+	if failed == nil {
+		f.failures = 0
+		return
+	}
+	f.failures++
+	f.w.counts.Failures++
+	for k := range a.listErrs {
+		f.todo.add([]catalog.Kind{k}, event.CauseResync)
+	}
+	if a.subscribe != nil {
+		f.w.warnOnce("subscribe", "cannot subscribe; polling meanwhile", a.subscribe)
+		f.todo.merge(demand{subscribe: true, compare: true})
+		f.todo.add(f.kinds(), event.CauseResync)
+	}
+	wait := min(f.w.opts.Backoff<<min(f.failures-1, 10), f.w.opts.MaxBackoff)
+	f.nextWalk = time.Now().Add(min(jitter(wait), f.w.opts.MaxBackoff))
+}
+
+// adoptTarget follows the resources that the list and the config name now.
+func (f *follower) adoptTarget(a syncAnswer) {
+	co := f.w.co
+	target := f.target()
+	for uri, k := range co.keys {
+		if _, ok := target[uri]; !ok && k.parent == nil {
+			f.w.forget(uri)
+		}
+	}
+	for uri, desc := range target {
+		k, known := co.keys[uri]
+		if !known {
+			k = co.add(uri, content{})
+			f.w.followKey(k)
+		}
+		k.desc = desc
+		if !known && !a.job.compare {
+			k.seen = true
+			co.check(k, roleBaseline)
+		}
+	}
+	if !a.made {
+		return
+	}
+	f.followed = setOf(a.asked.URIs)
+	f.missing = map[string]struct{}{}
+	f.mode = event.Push
+	info := f.s.Info()
+	if a.subscribe != nil || !info.Push || !info.Capabilities.ResourcesSubscribe {
+		f.mode = event.Poll
+		return
+	}
+	f.missing = setOf(a.ack.MissingURIs)
+}
+
+// target is what the config and the known list say to follow.
+func (f *follower) target() map[string]event.Descriptor {
+	resources := f.w.lists[catalog.Resources]
+	target := map[string]event.Descriptor{}
+	for _, uri := range followedURIs(&f.w.srv, resources) {
+		var desc event.Descriptor
+		if it, ok := resources.Get(uri); ok {
+			d := it.Describe()
+			desc = event.Descriptor{Name: d.Name, MimeType: d.MimeType}
+		}
+		target[uri] = desc
+	}
+	return target
+}
+
+// becomeReady publishes the state that the server's capabilities allow.
+func (f *follower) becomeReady() {
+	f.ready = true
+	info := f.s.Info()
+	st := event.ServerState{ProtocolVersion: info.ProtocolVersion, Era: string(info.Era)}
+	state := event.Ready
+	if f.w.srv.TrackResources && !info.Capabilities.Resources {
+		state, st.Reason = event.Unsupported, "the server does not offer resources"
+		f.w.warnOnce("resources", st.Reason, nil)
+	}
+	f.w.connected(state, st, info)
+}
+
+// announce tells from where on which resources are followed, and how; again only
+// if that changed or the server was subscribed to anew.
+func (f *follower) announce(again bool) {
+	active := event.SubscriptionActive{
+		Resources: event.ResourceSet{Count: len(f.target())},
+		Mode:      f.mode,
+		Missing:   slices.Sorted(maps.Keys(f.missing)),
+	}
+	if !again && active.Mode == f.told.Mode && active.Resources.Count == f.told.Resources.Count &&
+		slices.Equal(active.Missing, f.told.Missing) {
+		return
+	}
+	if f.mode == event.Poll {
+		f.w.warnOnce("poll", "the server does not push changes of resources; polling every "+f.w.srv.PollInterval.String(), nil)
+	} else if len(f.missing) > 0 {
+		f.w.warnOnce("missing", "the server does not push changes of some resources; polling these", nil, "missing", len(f.missing))
+	}
+	f.told = active
+	f.w.subscribed(active)
+}
+
+// call makes the calls of the config's onConnect, once in a session and after the
+// subscription, one after the other.
+func (f *follower) call() {
+	if f.calls {
+		return
+	}
+	f.calls = true
+	calls := f.w.srv.OnConnect
+	if len(calls) == 0 {
+		return
+	}
+	f.jobs.Go(func() {
+		for _, c := range calls {
+			if err := callTool(f.ctx, f.s, c); err != nil && f.ctx.Err() == nil {
+				f.w.log.Warn("onConnect call failed", "tool", c.Tool, "err", errorLine(err))
+			}
+		}
+	})
+}
+
+// planPolls sets the time of the next poll, if there is anything to poll.
+func (f *follower) planPolls(now time.Time) {
+	if !f.polled() {
+		f.nextPoll = time.Time{}
+		return
+	}
+	if f.nextPoll.IsZero() {
+		f.nextPoll = now.Add(jitter(f.w.srv.PollInterval))
+	}
+}
+
+// polled reports whether anything that is followed is not pushed.
+func (f *follower) polled() bool {
+	return f.mode == event.Poll || len(f.missing) > 0 || len(f.polledLists()) > 0
+}
+
+// polledLists are the wanted lists whose changes the server does not announce.
+func (f *follower) polledLists() []catalog.Kind {
+	info := f.s.Info()
+	var kinds []catalog.Kind
+	for _, k := range f.kinds() {
+		announced := map[catalog.Kind]bool{
+			catalog.Resources: info.Capabilities.ResourcesListChanged,
+			catalog.Templates: info.Capabilities.ResourcesListChanged,
+			catalog.Tools:     info.Capabilities.ToolsListChanged,
+			catalog.Prompts:   info.Capabilities.PromptsListChanged,
+		}[k]
+		if !announced || !info.Push {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+func (f *follower) poll(now time.Time) {
+	f.nextPoll = now.Add(jitter(f.w.srv.PollInterval))
+	f.todo.add(f.polledLists(), event.CausePoll)
+	if f.mode == event.Poll {
+		f.w.co.checkAll(rolePoll)
+		return
+	}
+	for uri := range f.missing {
+		if k, ok := f.w.co.keys[uri]; ok {
+			f.w.co.check(k, rolePoll)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package tracker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// Errors of requests that reached no server.
+var (
+	// ErrUnknownServer: the tracker does not know a server of that id.
+	ErrUnknownServer = errors.New("unknown server")
+	// ErrNotConnected: the server is known but not connected right now.
+	ErrNotConnected = errors.New("server not connected")
+)
+
+// CallTool calls a tool in the server's live session and returns the raw MCP
+// result; a tool's own failure is in its isError member. See [ToolFailure].
+func (t *Tracker) CallTool(ctx context.Context, server, tool string, args map[string]any) (json.RawMessage, error) {
+	s, err := t.session(server)
+	if err != nil {
+		return nil, err
+	}
+	return s.CallTool(ctx, tool, args)
+}
+
+// ReadResource reads a resource in the server's live session, always anew.
+func (t *Tracker) ReadResource(ctx context.Context, server, uri string) (*session.Content, error) {
+	s, err := t.session(server)
+	if err != nil {
+		return nil, err
+	}
+	return s.Read(ctx, uri)
+}
+
+// GetPrompt gets a prompt in the server's live session and returns the raw result.
+func (t *Tracker) GetPrompt(ctx context.Context, server, name string, args map[string]string) (json.RawMessage, error) {
+	s, err := t.session(server)
+	if err != nil {
+		return nil, err
+	}
+	return s.GetPrompt(ctx, name, args)
+}
+
+func (t *Tracker) session(server string) (*session.Session, error) {
+	t.mu.Lock()
+	w := t.workers[server]
+	t.mu.Unlock()
+	if w == nil {
+		return nil, fmt.Errorf("%w: %s", ErrUnknownServer, printable.Line(server, 128))
+	}
+	if s := w.live.Load(); s != nil {
+		return s, nil
+	}
+	return nil, fmt.Errorf("%w: %s", ErrNotConnected, printable.Line(server, 128))
+}
+
+// ToolFailure reports whether the raw result of a tool call says that the tool
+// failed, and the first text that it gave as a printable line.
+func ToolFailure(result json.RawMessage) (string, bool) {
+	var r struct {
+		IsError bool `json:"isError"`
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+	}
+	if json.Unmarshal(result, &r) != nil || !r.IsError {
+		return "", false
+	}
+	for _, c := range r.Content {
+		if c.Text != "" {
+			return printable.Line(c.Text, 300), true
+		}
+	}
+	return "the tool failed without saying why", true
+}
+
+// callTool makes one call and turns a tool's own failure into an error.
+func callTool(ctx context.Context, s *session.Session, c config.ToolCall) error {
+	raw, err := s.CallTool(ctx, c.Tool, c.Arguments)
+	if err != nil {
+		return err
+	}
+	if text, failed := ToolFailure(raw); failed {
+		return errors.New(text)
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+// Package tracker keeps one session to every server of a desired set and
+// publishes what changes, until it is told to stop.
+//
+// # What it promises
+//
+// States, not edges: once a resource has been quiet for the window (2 s) plus one
+// read, while its server is connected, the last event about it tells its current
+// content. Changes in between may be merged, and a change that is taken back
+// within one window, or while the server is away, is invisible. Nothing is lost
+// silently: what could not be followed is told as a state, a gap or a count.
+//
+// Order: events about one resource are in the order of what was read; all events
+// are in one total order with numbers without holes (see core/bus). A snapshot and
+// the events after it join without a gap.
+//
+// Isolation: every server has one worker, a goroutine that owns all state about
+// it. A server that hangs, floods or crashes holds up its own worker only.
+//
+// # How it works
+//
+// Apply sets what is wanted; Run is the one loop that starts, changes and ends
+// workers until that is so. A worker dials, then follows its session: it subscribes
+// to what it knows, lists, subscribes to what the list added, then reads every
+// resource whose content it cannot know, in this order, because a change between
+// two of these steps is announced by then. Notifications only mark things dirty.
+// The coalescer decides when a dirty resource is read and what is told of it.
+//
+//	Apply ─▶ Run (reconcile) ─▶ worker ─▶ follower (one session) ─▶ coalescer
+//	                              │ dial, back off      │ walks, reads, pings are jobs
+//	                              └──────── commit ◀────┘ state + event, one lock ─▶ bus
+//
+// Ownership: Run owns the workers and returns when all are gone; a worker owns its
+// session, closes it, and waits for every job. The bus is closed last, so that no
+// consumer misses the end.
+//
+// Library: cenkalti/backoff for the waits between attempts (maintained, MIT, no
+// dependencies).
+package tracker

@@ -1,0 +1,366 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// follower follows one session: a loop of the worker's goroutine that owns all
+// fields, and short-lived jobs (list walks, reads, pings, calls) that answer on
+// channels. The jobs are children of ctx and waited for by close.
+type follower struct {
+	w *worker
+	s *session.Session
+
+	ctx    context.Context // of the jobs; ends before the session is closed
+	cancel context.CancelFunc
+	jobs   sync.WaitGroup
+
+	// The jobs send to these and nobody closes them. Their capacity is the number
+	// of jobs of the kind at a time, so that no job waits for the loop.
+	reads chan readAnswer
+	syncs chan syncAnswer
+	pings chan error
+
+	todo     demand
+	syncing  bool // a walk is out
+	ready    bool // the first one is done
+	calls    bool // OnConnect was begun
+	failures int  // walks that failed in a row
+	gaps     int  // gaps since the last quiet minute
+	lastGap  time.Time
+
+	followed map[string]struct{} // URIs that the server was asked to push
+	missing  map[string]struct{} // those among them that it does not
+	mode     event.Mode
+	told     event.SubscriptionActive
+	early    map[string]session.Signal // about URIs that a walk under way may add
+
+	nextWalk, nextPoll, nextResync, nextPing time.Time
+	pingSince                                time.Time
+	clock                                    clock
+}
+
+// minWalk is the least time between the beginnings of two walks.
+const minWalk = 100 * time.Millisecond
+
+// pingTimeout is how long a server may take to give a sign of life.
+const pingTimeout = 10 * time.Second
+
+func newFollower(w *worker, s *session.Session) *follower {
+	f := &follower{
+		w: w, s: s,
+		reads:    make(chan readAnswer, w.opts.Reads),
+		syncs:    make(chan syncAnswer, 1),
+		pings:    make(chan error, 1),
+		followed: map[string]struct{}{},
+		missing:  map[string]struct{}{},
+	}
+	// Jobs outlive the loop's context for the time of a drain.
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	return f
+}
+
+// run follows until ctx ends or the session does. It returns why, never nil.
+func (f *follower) run(ctx context.Context) error {
+	now := time.Now()
+	f.nextPing = now.Add(f.w.opts.Liveness)
+	f.nextResync = now.Add(jitter(f.w.opts.Resync))
+	f.todo = everything(event.CauseResync)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now = time.Now()
+		if f.clock.jumped(now) {
+			f.gap("this machine or process was suspended", now)
+			f.pingSince, f.nextPing = time.Time{}, now
+		}
+		f.due(now)
+		f.startReads()
+		timer.Reset(time.Until(f.clock.expect(f.wakeAt())))
+		select {
+		case <-ctx.Done():
+			f.drain(context.Cause(ctx))
+			return context.Cause(ctx)
+		case <-f.s.Done():
+			return f.s.Err()
+		case <-f.s.Signals().C():
+			f.signals(f.s.Signals().Take())
+		case a := <-f.reads:
+			f.answered(a)
+		case a := <-f.syncs:
+			if err := f.synced(a); err != nil {
+				return err
+			}
+		case err := <-f.pings:
+			if err := f.pinged(err); err != nil {
+				return err
+			}
+		case next := <-f.w.offers:
+			if f.w.adopt(next) {
+				return errSuperseded
+			}
+			f.retarget()
+		case <-timer.C:
+		}
+	}
+}
+
+// close ends the jobs and the session, and waits for both. An orderly end tells
+// the server first, for at most a second.
+func (f *follower) close() {
+	if f.s.Err() == nil && len(f.followed) > 0 {
+		ctx, cancel := context.WithTimeout(f.ctx, time.Second)
+		f.quiesce(ctx)
+		_, _ = f.s.Subscribe(ctx, session.Filter{})
+		cancel()
+	}
+	f.cancel()
+	f.s.Close()
+	f.jobs.Wait()
+	f.w.co.abandon()
+}
+
+// quiesce lets a walk that is under way finish: two changes of one subscription
+// must not overlap.
+func (f *follower) quiesce(ctx context.Context) {
+	if !f.syncing {
+		return
+	}
+	select {
+	case <-f.syncs:
+	case <-ctx.Done():
+	}
+}
+
+// due begins whatever the time has come for.
+func (f *follower) due(now time.Time) {
+	f.w.co.advance(now)
+	if f.ready && !f.nextResync.IsZero() && !now.Before(f.nextResync) {
+		f.nextResync = now.Add(jitter(f.w.opts.Resync))
+		f.todo.add(f.kinds(), event.CauseResync)
+		f.w.co.checkAll(roleResync)
+	}
+	if f.ready && !f.nextPoll.IsZero() && !now.Before(f.nextPoll) {
+		f.poll(now)
+	}
+	if !now.Before(f.nextPing) && f.pingSince.IsZero() {
+		f.ping(now)
+	}
+	if !f.syncing && !f.todo.empty() && !now.Before(f.nextWalk) {
+		f.walk(now)
+	}
+}
+
+// wakeAt is when due has something to do next.
+func (f *follower) wakeAt() time.Time {
+	at := f.w.co.next()
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	if f.ready {
+		sooner(f.nextResync)
+		sooner(f.nextPoll)
+	}
+	if f.pingSince.IsZero() {
+		sooner(f.nextPing)
+	}
+	if !f.syncing && !f.todo.empty() {
+		sooner(f.nextWalk)
+	}
+	return at
+}
+
+// signals takes in what the server announced.
+func (f *follower) signals(b session.Batch) {
+	now := time.Now()
+	f.w.dropped(b.Dropped)
+	for uri, sig := range b.URIs {
+		f.signal(uri, sig, now)
+	}
+	for k := range b.Lists {
+		f.todo.add([]catalog.Kind{k}, event.CauseNotify)
+	}
+	if b.Gap != "" {
+		f.gap(b.Gap, now)
+	}
+}
+
+func (f *follower) signal(uri string, sig session.Signal, now time.Time) {
+	co := f.w.co
+	if _, known := co.keys[uri]; !known {
+		switch {
+		case f.syncing:
+			if f.early == nil {
+				f.early = map[string]session.Signal{}
+			}
+			if len(f.early) < maxEarly {
+				f.early[uri] = sig
+				return
+			}
+		case sig.Parent != "":
+			f.below(uri, sig, now)
+			return
+		}
+	}
+	co.signal(uri, sig.Count, sig.First, now)
+}
+
+// maxEarly bounds what is kept of signals about URIs that are not known yet; a
+// session delivers none that it did not subscribe to.
+const maxEarly = 20_000
+
+// below takes in a signal about a sub-resource of a followed one: it is told
+// under its own URI, and its parent is compared, whose content it may be part of.
+func (f *follower) below(uri string, sig session.Signal, now time.Time) {
+	co := f.w.co
+	parent, ok := co.keys[sig.Parent]
+	if !ok {
+		co.signal(uri, sig.Count, sig.First, now) // counted as unknown
+		return
+	}
+	if parent.children >= maxChildren {
+		co.signal(sig.Parent, sig.Count, sig.First, now)
+		return
+	}
+	parent.children++
+	k := co.add(uri, content{})
+	k.parent = parent
+	co.signal(uri, sig.Count, sig.First, now)
+	co.check(parent, roleResync)
+}
+
+// maxChildren bounds the sub-resources of one resource that are followed because
+// the server announced them.
+const maxChildren = 1000
+
+// gap tells that pushes may have been lost: everything is subscribed, listed and
+// compared again, at once the first time and more slowly if it keeps happening.
+func (f *follower) gap(reason string, now time.Time) {
+	f.w.log.Debug("resync", "reason", reason)
+	if now.Sub(f.lastGap) > healthyAfter {
+		f.gaps = 0
+	}
+	f.lastGap = now
+	f.gaps++
+	wait := time.Duration(0)
+	if f.s.Info().Era == session.EraModern || f.gaps > 2 {
+		// A listen that the server ended is not asked for again at once.
+		wait = min(time.Second<<min(f.gaps-1, 5), f.w.opts.MaxBackoff)
+		wait = min(wait+rand.N(wait/4+1), f.w.opts.MaxBackoff)
+	}
+	f.nextWalk = now.Add(wait)
+	f.w.co.suspend()
+	f.todo.merge(everything(event.CauseResync))
+}
+
+// retarget follows what the changed entry of the config says. What is no longer
+// wanted is silent from here on, also if the server goes on to push it.
+func (f *follower) retarget() {
+	target := f.target()
+	for uri := range f.w.co.keys {
+		if _, ok := target[uri]; !ok {
+			f.w.forget(uri)
+		}
+	}
+	f.todo.merge(demand{subscribe: true})
+	f.todo.add(f.kinds(), event.CauseResync)
+	f.nextWalk = time.Time{}
+	f.nextPoll = time.Time{}
+	if !f.w.srv.TrackResources {
+		f.w.unfollow()
+	}
+}
+
+// kinds are the lists that are wanted and that the server has.
+func (f *follower) kinds() []catalog.Kind {
+	caps := f.s.Info().Capabilities
+	var kinds []catalog.Kind
+	for _, k := range catalog.Kinds() {
+		if wants(&f.w.srv, k) && caps.Has(k) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+// wants reports whether the entry asks to follow lists of the kind.
+func wants(srv *config.Server, k catalog.Kind) bool {
+	switch k {
+	case catalog.Tools:
+		return srv.TrackTools
+	case catalog.Prompts:
+		return srv.TrackPrompts
+	default:
+		return srv.TrackResources
+	}
+}
+
+// ping asks for a sign of life.
+func (f *follower) ping(now time.Time) {
+	f.pingSince = now
+	f.jobs.Go(func() {
+		ctx, cancel := context.WithTimeout(f.ctx, pingTimeout)
+		defer cancel()
+		f.pings <- f.s.Ping(ctx)
+	})
+}
+
+// pinged judges the answer. A ping that took much longer than its deadline says
+// more about this process, which was suspended, than about the server.
+func (f *follower) pinged(err error) error {
+	now := time.Now()
+	late := f.pingSince.IsZero() || now.Sub(f.pingSince) > pingTimeout+clockTolerance
+	f.pingSince = time.Time{}
+	f.nextPing = now.Add(f.w.opts.Liveness)
+	if err == nil {
+		return nil
+	}
+	if late {
+		f.nextPing = now
+		return nil
+	}
+	if errors.Is(err, session.ErrAuth) {
+		return err
+	}
+	return fmt.Errorf("no sign of life: %w", err)
+}
+
+// drain tells what is owed before the end, unless the server is not wanted any
+// more: then its silence is.
+func (f *follower) drain(cause error) {
+	if errors.Is(cause, errRemoved) {
+		return
+	}
+	over := time.NewTimer(f.w.opts.Drain)
+	defer over.Stop()
+	f.signals(f.s.Signals().Take())
+	f.w.co.closeWindows(time.Now())
+	for f.startReads(); f.w.co.busy(); f.startReads() {
+		select {
+		case a := <-f.reads:
+			f.answered(a)
+		case <-f.s.Done():
+			return
+		case <-over.C:
+			return
+		}
+		f.w.co.closeWindows(time.Now())
+	}
+}
+
+// jitter spreads a period by 20 % either way.
+func jitter(d time.Duration) time.Duration {
+	return d*8/10 + rand.N(d*4/10+1)
+}

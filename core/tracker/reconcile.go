@@ -1,0 +1,117 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// Causes with which a worker or its session is told to end.
+var (
+	errRemoved    = errors.New("removed from the config")
+	errSuperseded = errors.New("the config changed")
+)
+
+// Run tracks until ctx ends. It then drains: what was announced is read and told
+// (for at most Options.Drain), servers are unsubscribed from and disconnected, all
+// at once. When it returns, with the cause of ctx, every stream of events has
+// ended and no goroutine or process is left. It may be called once.
+func (t *Tracker) Run(ctx context.Context) error {
+	defer t.store.bus.Close()
+	var (
+		running sync.WaitGroup
+		desired = map[string]config.Server{}
+		order   []string
+		// exits is sent to by every worker as its last act and never closed; no
+		// capacity, because this loop always receives until all have gone.
+		exits = make(chan string)
+	)
+	looked := sync.OnceFunc(func() { close(t.looked) })
+	start := func(id string) {
+		srv := desired[id]
+		w := newWorker(t, srv)
+		wctx, cancel := context.WithCancelCause(ctx)
+		w.cancel = cancel
+		t.mu.Lock()
+		t.workers[id] = w
+		t.mu.Unlock()
+		running.Go(func() {
+			w.run(wctx)
+			cancel(nil)
+			exits <- id
+		})
+	}
+	reconcile := func() {
+		for id, w := range t.workers {
+			if srv, ok := desired[id]; !ok {
+				w.remove()
+			} else if !w.removing {
+				w.offer(srv)
+			}
+		}
+		for _, id := range order {
+			if _, ok := t.workers[id]; !ok {
+				start(id)
+			}
+		}
+	}
+	done := ctx.Done()
+	for done != nil || len(t.workers) > 0 {
+		select {
+		case cfg := <-t.desired:
+			if done == nil {
+				continue // stopping
+			}
+			desired, order = wanted(cfg)
+			for _, id := range order { // known from now on, whatever runs
+				if _, ok := t.workers[id]; !ok {
+					t.announce(desired[id])
+				}
+			}
+			reconcile()
+			looked()
+		case id := <-exits:
+			t.mu.Lock()
+			w := t.workers[id]
+			delete(t.workers, id)
+			t.mu.Unlock()
+			_, again := desired[id]
+			if w.removing && !again {
+				t.store.remove(event.Event{ServerID: id, Payload: event.ServerState{
+					State: event.Stopping, Previous: event.Stopping, Reason: "removed"}})
+			}
+			if done != nil && again {
+				t.announce(desired[id])
+				reconcile() // wanted again while it was closing
+			}
+		case <-done:
+			done = nil
+		}
+	}
+	running.Wait()
+	return context.Cause(ctx)
+}
+
+// announce makes a server known as Pending.
+func (t *Tracker) announce(srv config.Server) {
+	t.store.commit(event.Event{ServerID: srv.ID, Payload: event.ServerState{State: event.Pending}}, func(r *record) {
+		r.status.State, r.status.Transport = event.Pending, srv.Transport
+	})
+}
+
+// wanted turns a config into the set of servers by id, and their order.
+func wanted(cfg *config.Config) (map[string]config.Server, []string) {
+	set := map[string]config.Server{}
+	var order []string
+	if cfg == nil {
+		return set, nil
+	}
+	for _, srv := range cfg.Servers {
+		set[srv.ID] = srv
+		order = append(order, srv.ID)
+	}
+	return set, order
+}

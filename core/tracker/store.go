@@ -1,0 +1,116 @@
+package tracker
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/bus"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// store is the published state. A change and the event that tells it are
+// committed under one lock, so that a snapshot and the events after it join
+// without a gap and without overlap. Workers write, everybody reads.
+type store struct {
+	bus *bus.Bus
+
+	mu      sync.Mutex // guards servers; never held for I/O
+	servers map[string]*record
+}
+
+// record is the published state of one server.
+type record struct {
+	status    ServerStatus // without Lists and Resources
+	lists     map[catalog.Kind]catalog.List
+	resources map[string]*ResourceStatus
+}
+
+func newStore(b *bus.Bus) *store {
+	return &store{bus: b, servers: map[string]*record{}}
+}
+
+// record returns the server's record, made if need be. It needs the lock.
+func (s *store) record(id string) *record {
+	r, ok := s.servers[id]
+	if !ok {
+		r = &record{status: ServerStatus{ID: id}, lists: map[catalog.Kind]catalog.List{}, resources: map[string]*ResourceStatus{}}
+		s.servers[id] = r
+	}
+	return r
+}
+
+// commit publishes the event and applies the change that it tells, as one step.
+func (s *store) commit(e event.Event, change func(*record)) *event.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.record(e.ServerID)
+	if change != nil {
+		change(r)
+	}
+	published := s.publish(e)
+	if e.ResourceURI != "" {
+		if res, ok := r.resources[e.ResourceURI]; ok {
+			res.Last = published
+		}
+	}
+	return published
+}
+
+// publish sends an event that is about no server. It needs no lock of its own,
+// but whoever changes the store with it holds it.
+func (s *store) publish(e event.Event) *event.Event {
+	if e.Timestamp.IsZero() {
+		e.Timestamp = time.Now()
+	}
+	return s.bus.Publish(e)
+}
+
+// update applies a change that no event tells, such as counts.
+func (s *store) update(id string, change func(*record)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s.record(id))
+}
+
+// remove publishes the event and forgets the server.
+func (s *store) remove(e event.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.publish(e)
+	delete(s.servers, e.ServerID)
+}
+
+func (s *store) snapshot() *Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshotLocked()
+}
+
+func (s *store) subscribe(ctx context.Context, capacity int) (*Snapshot, *bus.Subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshotLocked(), s.bus.Subscribe(ctx, capacity)
+}
+
+func (s *store) snapshotLocked() *Snapshot {
+	snap := &Snapshot{Epoch: s.bus.Epoch(), Seq: s.bus.Seq(), Servers: make([]ServerStatus, 0, len(s.servers))}
+	for _, r := range s.servers {
+		st := r.status
+		st.Lists = maps.Clone(r.lists)
+		st.Counts.Dropped = maps.Clone(r.status.Counts.Dropped)
+		st.Missing = slices.Clone(r.status.Missing)
+		st.Resources = make([]ResourceStatus, 0, len(r.resources))
+		for _, res := range r.resources {
+			st.Resources = append(st.Resources, *res)
+		}
+		slices.SortFunc(st.Resources, func(a, b ResourceStatus) int { return strings.Compare(a.URI, b.URI) })
+		snap.Servers = append(snap.Servers, st)
+	}
+	slices.SortFunc(snap.Servers, func(a, b ServerStatus) int { return strings.Compare(a.ID, b.ID) })
+	return snap
+}

@@ -1,0 +1,191 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// demand is what the next walk has to do. Demands that come while a walk is
+// under way merge into one more walk.
+type demand struct {
+	lists     map[catalog.Kind]event.Cause
+	all       bool // every list that is wanted
+	subscribe bool // also if the set of resources stays the same
+	compare   bool // read everything afterwards
+}
+
+func everything(cause event.Cause) demand {
+	d := demand{all: true, subscribe: true, compare: true}
+	d.add(nil, cause)
+	return d
+}
+
+func (d *demand) empty() bool { return len(d.lists) == 0 && !d.all && !d.subscribe && !d.compare }
+
+// add demands lists; an announced change is not relabelled by a routine look.
+func (d *demand) add(kinds []catalog.Kind, cause event.Cause) {
+	if d.lists == nil {
+		d.lists = map[catalog.Kind]event.Cause{}
+	}
+	for _, k := range kinds {
+		if d.lists[k] != event.CauseNotify {
+			d.lists[k] = cause
+		}
+	}
+}
+
+func (d *demand) merge(o demand) {
+	for k, cause := range o.lists {
+		d.add([]catalog.Kind{k}, cause)
+	}
+	d.all = d.all || o.all
+	d.subscribe = d.subscribe || o.subscribe
+	d.compare = d.compare || o.compare
+}
+
+// syncJob is one walk: what to list, and what is followed so far.
+type syncJob struct {
+	demand
+	old    map[catalog.Kind]catalog.List
+	filter session.Filter // what is subscribed before listing, when demanded
+	target func(catalog.List) []string
+}
+
+// syncAnswer is what a walk brought home.
+type syncAnswer struct {
+	job       syncJob
+	lists     map[catalog.Kind]catalog.List
+	listErrs  map[catalog.Kind]error
+	asked     session.Filter // the last subscription that was made; zero without one
+	ack       session.Ack
+	made      bool
+	subscribe error
+}
+
+// walk begins the demanded walk in a job of its own.
+func (f *follower) walk(now time.Time) {
+	job := syncJob{demand: f.todo, old: map[catalog.Kind]catalog.List{}}
+	f.todo = demand{}
+	for _, k := range f.kinds() {
+		if job.all {
+			job.add([]catalog.Kind{k}, event.CauseResync)
+		}
+		job.old[k] = f.w.lists[k]
+	}
+	for k := range job.lists {
+		if _, wanted := job.old[k]; !wanted {
+			delete(job.lists, k)
+		}
+	}
+	srv := f.w.srv
+	job.target = func(resources catalog.List) []string { return followedURIs(&srv, resources) }
+	job.filter = f.filter(job.target(f.w.lists[catalog.Resources]))
+	f.syncing = true
+	f.nextWalk = now.Add(minWalk)
+	subscribed := f.followed
+	f.jobs.Go(func() { f.syncs <- f.sync(job, subscribed) })
+}
+
+// filter is what the server should push, as far as it says that it can.
+func (f *follower) filter(uris []string) session.Filter {
+	caps := f.s.Info().Capabilities
+	want := session.Filter{
+		Tools:     f.w.srv.TrackTools && caps.ToolsListChanged,
+		Prompts:   f.w.srv.TrackPrompts && caps.PromptsListChanged,
+		Resources: f.w.srv.TrackResources && caps.ResourcesListChanged,
+	}
+	if caps.ResourcesSubscribe {
+		want.URIs = uris
+	}
+	return want
+}
+
+// sync subscribes to what is known, lists, and subscribes to what the list
+// changed: in this order, so that no change falls between. It runs in a job.
+func (f *follower) sync(job syncJob, subscribed map[string]struct{}) syncAnswer {
+	a := syncAnswer{job: job, lists: map[catalog.Kind]catalog.List{}, listErrs: map[catalog.Kind]error{}}
+	subscribe := func(filter session.Filter) {
+		a.asked, a.made = filter, true
+		a.ack, a.subscribe = f.s.Subscribe(f.ctx, filter)
+	}
+	if job.subscribe && mutant != mutantReadFirst {
+		if subscribe(job.filter); a.subscribe != nil && !isUnsupported(a.subscribe) {
+			return a
+		}
+		subscribed = setOf(job.filter.URIs)
+	}
+	f.listAll(job, &a)
+	resources, ok := a.lists[catalog.Resources]
+	if !ok {
+		return a
+	}
+	filter := job.filter
+	if f.s.Info().Capabilities.ResourcesSubscribe {
+		filter.URIs = job.target(resources)
+	}
+	if a.subscribe == nil && (!sameSet(filter.URIs, subscribed) || job.subscribe && !a.made) {
+		subscribe(filter)
+	}
+	return a
+}
+
+// listAll walks the demanded lists side by side.
+func (f *follower) listAll(job syncJob, a *syncAnswer) {
+	var (
+		mu    sync.Mutex // guards the maps of a
+		walks sync.WaitGroup
+	)
+	for k := range job.lists {
+		walks.Go(func() {
+			list, err := f.list(k, len(job.old[k]) > 0)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				a.listErrs[k] = err
+			} else {
+				a.lists[k] = list
+			}
+		})
+	}
+	walks.Wait()
+}
+
+// confirmEmpty is how long a list that turned empty is given to fill again: some
+// servers replace a list by clearing it first.
+const confirmEmpty = 250 * time.Millisecond
+
+func (f *follower) list(k catalog.Kind, had bool) (catalog.List, error) {
+	list, err := f.s.List(f.ctx, k)
+	if isUnsupported(err) {
+		return nil, nil // declared with the others, but there is no such list
+	}
+	if err != nil || len(list) > 0 || !had {
+		return list, err
+	}
+	wait, cancel := context.WithTimeout(f.ctx, confirmEmpty)
+	defer cancel()
+	<-wait.Done()
+	return f.s.List(f.ctx, k)
+}
+
+// isUnsupported reports whether the server lacks what was asked.
+func isUnsupported(err error) bool { return errors.Is(err, session.ErrUnsupported) }
+
+func setOf(uris []string) map[string]struct{} {
+	set := make(map[string]struct{}, len(uris))
+	for _, u := range uris {
+		set[u] = struct{}{}
+	}
+	return set
+}
+
+func sameSet(uris []string, set map[string]struct{}) bool {
+	return len(uris) == len(set) && !slices.ContainsFunc(uris, func(u string) bool { _, ok := set[u]; return !ok })
+}
