@@ -1,0 +1,42 @@
+// Package diff shows how a text changed, as a unified diff.
+//
+// Library: aymanbagabas/go-udiff, the diff of the Go tools as a package (BSD).
+package diff
+
+import (
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// MaxText is the size in bytes of each side beyond which no diff is made: it
+// would be of no use to a reader and cost more than it is worth.
+const MaxText = 1 << 20
+
+// Unified returns the unified diff from one text to another, with three lines of
+// context, or "" when they are equal or too large. label names both sides.
+func Unified(label, from, to string) string {
+	if from == to || len(from) > MaxText || len(to) > MaxText {
+		return ""
+	}
+	label = printable.Line(label, 200)
+	return udiff.Unified(label, label, from, to)
+}
+
+// Colour returns the diff with ANSI colours for a terminal, its lines printable.
+func Colour(unified string) string {
+	const red, green, cyan, reset = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[0m"
+	var b strings.Builder
+	for line := range strings.Lines(unified) {
+		text := printable.Lines(strings.TrimSuffix(line, "\n"))
+		colour := map[byte]string{'+': green, '-': red, '@': cyan}[line[0]]
+		if colour != "" {
+			text = colour + text + reset
+		}
+		b.WriteString(text)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

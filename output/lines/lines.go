@@ -1,0 +1,207 @@
+// Package lines shows events to people: one line for each, coloured on a
+// terminal, with diffs and contents indented below. Its text is not for scripts,
+// which have NDJSON; it may change.
+package lines
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/diff"
+)
+
+// Writer writes events to one stream. It belongs to one goroutine.
+type Writer struct {
+	W      io.Writer
+	Colour bool
+	Wide   bool           // dates, ids and digests too
+	Zone   *time.Location // of the times shown; nil: UTC
+}
+
+// Write writes the events, in order.
+func (w *Writer) Write(events ...*event.Event) error {
+	var b strings.Builder
+	for _, e := range events {
+		w.line(&b, e)
+	}
+	if _, err := io.WriteString(w.W, b.String()); err != nil {
+		return fmt.Errorf("write events: %w", err)
+	}
+	return nil
+}
+
+func (w *Writer) line(b *strings.Builder, e *event.Event) {
+	zone, layout := w.Zone, "15:04:05.000"
+	if zone == nil {
+		zone = time.UTC
+	}
+	if w.Wide {
+		layout = "2006-01-02T15:04:05.000Z07:00"
+	}
+	b.WriteString(w.paint(grey, e.Timestamp.In(zone).Format(layout)))
+	if w.Wide {
+		b.WriteString("  " + w.paint(grey, e.ID))
+	}
+	if e.ServerID != "" {
+		b.WriteString("  " + w.paint(bold, printable.Line(e.ServerID, 64)))
+	}
+	b.WriteString("  " + w.describe(e) + "\n")
+	if u, ok := e.Payload.(event.ResourceUpdated); ok {
+		w.below(b, u)
+	}
+}
+
+// below writes what was asked for beside the event itself.
+func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
+	text := ""
+	switch {
+	case u.Diff != nil && *u.Diff != "":
+		text = printable.Lines(*u.Diff)
+		if w.Colour {
+			text = diff.Colour(*u.Diff)
+		}
+	case u.Content != nil:
+		text = printable.Lines(*u.Content)
+	}
+	for line := range strings.Lines(text) {
+		b.WriteString("    " + strings.TrimSuffix(line, "\n") + "\n")
+	}
+}
+
+func (w *Writer) describe(e *event.Event) string {
+	uri := printable.Line(e.ResourceURI, 0)
+	switch p := e.Payload.(type) {
+	case event.ServerState:
+		return w.state(p)
+	case event.SubscriptionActive:
+		s := fmt.Sprintf("following %s (%s)", plural(p.Resources.Count, "resource"), p.Mode)
+		if len(p.Missing) > 0 {
+			s += fmt.Sprintf(", %d of them polled", len(p.Missing))
+		}
+		return w.paint(cyan, s)
+	case event.ResourceUpdated:
+		return w.paint(yellow, "updated") + "  " + uri + w.details(e, p)
+	case event.ResourceAdded:
+		return w.paint(green, "added") + "  " + uri
+	case event.ResourceRemoved:
+		return w.paint(red, "removed") + "  " + uri
+	case event.ResourceChanged:
+		return w.paint(yellow, "described anew") + "  " + uri
+	case event.ListChanged:
+		return w.paint(cyan, string(p.List)) + "  " + w.listChange(p)
+	case event.ConfigReloaded:
+		return w.paint(cyan, fmt.Sprintf("config reloaded: %d added, %d removed, %d changed", len(p.Added), len(p.Removed), len(p.Changed)))
+	case event.ConfigRejected:
+		return w.paint(red, "config rejected: ") + printable.Line(p.Problems.Error(), 500)
+	case event.Gap:
+		return w.paint(red, "gap") + "  " + printable.Line(p.Reason, 200)
+	}
+	return string(e.Type())
+}
+
+func (w *Writer) state(p event.ServerState) string {
+	colour := cyan
+	switch p.State {
+	case event.Ready:
+		colour = green
+	case event.Backoff, event.NeedsAuth:
+		colour = red
+	case event.Unsupported:
+		colour = yellow
+	}
+	s := w.paint(colour, strings.ToLower(string(p.State)))
+	if p.ProtocolVersion != "" {
+		s += "  " + printable.Line(p.ProtocolVersion, 32)
+	}
+	if p.Reason != "" {
+		s += "  " + printable.Line(p.Reason, 200)
+	}
+	if p.Error != "" {
+		s += "  " + printable.Line(p.Error, 500)
+	}
+	if p.RetryIn > 0 {
+		s += "  " + w.paint(grey, "next attempt in "+time.Duration(p.RetryIn).Round(100*time.Millisecond).String())
+	}
+	return s
+}
+
+func (w *Writer) details(e *event.Event, p event.ResourceUpdated) string {
+	var parts []string
+	if p.Size != nil {
+		parts = append(parts, size(*p.Size))
+	}
+	if p.Changed != nil && !*p.Changed {
+		parts = append(parts, "same content")
+	}
+	if e.Cause != event.CauseNotify {
+		parts = append(parts, string(e.Cause))
+	}
+	if w.Wide && !p.Digest.IsZero() {
+		parts = append(parts, p.Digest.String())
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "  " + w.paint(grey, strings.Join(parts, ", "))
+}
+
+// maxNames is how many names of a changed list are shown.
+const maxNames = 5
+
+func (w *Writer) listChange(p event.ListChanged) string {
+	if p.Error != "" {
+		return w.paint(red, "could not be listed again: ") + printable.Line(p.Error, 500)
+	}
+	var parts []string
+	for _, c := range []struct {
+		sign, colour string
+		names        []string
+	}{{"+", green, p.Added}, {"-", red, p.Removed}, {"~", yellow, p.Changed}} {
+		for i, name := range c.names {
+			if i == maxNames && !w.Wide {
+				parts = append(parts, fmt.Sprintf("%s… %d more", c.sign, len(c.names)-i))
+				break
+			}
+			parts = append(parts, w.paint(c.colour, c.sign+printable.Line(name, 80)))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+const (
+	bold   = "1"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	cyan   = "36"
+	grey   = "90"
+)
+
+func (w *Writer) paint(colour, s string) string {
+	if !w.Colour || s == "" {
+		return s
+	}
+	return "\x1b[" + colour + "m" + s + "\x1b[0m"
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func size(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+}

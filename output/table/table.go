@@ -1,0 +1,144 @@
+// Package table shows what servers offer to people, as tables.
+//
+// It is the only package that knows tablewriter, which the project's owner chose;
+// it brings a logger and colour libraries that nothing else needs. Every cell is
+// printable text: control characters of servers never reach the terminal.
+package table
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// Options are how tables look.
+type Options struct {
+	Wide  bool // all columns, nothing cut
+	Width int  // columns of the terminal; 0: no limit
+}
+
+// cell widths in runes where a table is not wide.
+const (
+	narrowText  = 48
+	narrowError = 60
+)
+
+// Servers shows one row for every server that was asked.
+func Servers(w io.Writer, reports []tracker.Report, o Options) error {
+	head := []string{"Server", "State", "Transport", "Era", "Resources", "Templates", "Prompts", "Tools", "Error"}
+	if o.Wide {
+		head = []string{"Server", "State", "Transport", "Era", "Protocol", "Name", "Version", "Tracked", "Resources", "Templates", "Prompts", "Tools", "Error"}
+	}
+	rows := make([][]string, 0, len(reports))
+	for _, r := range reports {
+		state, message := "ready", ""
+		if r.Err != nil {
+			state, message = "failed", o.cut(r.Err.Error(), narrowError)
+		}
+		n := func(k catalog.Kind) string {
+			list, ok := r.Lists[k]
+			if !ok {
+				return "-"
+			}
+			return strconv.Itoa(len(list))
+		}
+		transport := r.Info.Transport
+		if transport == "" {
+			transport = r.Server.Transport
+		}
+		row := []string{o.cut(r.Server.ID, narrowText), state, string(transport), dash(string(r.Info.Era))}
+		if o.Wide {
+			row = append(row, dash(o.cut(r.Info.ProtocolVersion, 0)), dash(o.cut(r.Info.ServerName, 0)),
+				dash(o.cut(r.Info.ServerVersion, 0)), strconv.FormatBool(r.Server.Tracked()))
+		}
+		rows = append(rows, append(row, n(catalog.Resources), n(catalog.Templates), n(catalog.Prompts), n(catalog.Tools), message))
+	}
+	return render(w, head, rows)
+}
+
+// Items shows one row for every item of one kind.
+func Items(w io.Writer, k catalog.Kind, reports []tracker.Report, o Options) error {
+	head := []string{"Server", "Name", "Description"}
+	switch k {
+	case catalog.Resources:
+		head = []string{"Server", "URI", "Name", "Type", "Size"}
+	case catalog.Templates:
+		head = []string{"Server", "URI Template", "Name", "Type"}
+	}
+	if o.Wide && (k == catalog.Resources || k == catalog.Templates) {
+		head = append(head, "Description")
+	}
+	var rows [][]string
+	for _, r := range reports {
+		for _, it := range r.Lists[k] {
+			d := it.Describe()
+			row := []string{o.cut(r.Server.ID, 24), o.cut(it.Key, 72)}
+			switch k {
+			case catalog.Resources:
+				size := "-"
+				if d.Size != nil {
+					size = strconv.FormatInt(*d.Size, 10)
+				}
+				row = append(row, o.cut(d.Name, 32), dash(o.cut(d.MimeType, 32)), size)
+			case catalog.Templates:
+				row = append(row, o.cut(d.Name, 32), dash(o.cut(d.MimeType, 32)))
+			default:
+				row = append(row, o.cut(d.Description, 72))
+			}
+			if o.Wide && (k == catalog.Resources || k == catalog.Templates) {
+				row = append(row, o.cut(d.Description, 0))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return render(w, head, rows)
+}
+
+// cut makes a cell's text printable and, unless all is wanted, short.
+func (o Options) cut(s string, limit int) string {
+	if o.Wide {
+		limit = 0
+	}
+	return printable.Line(s, limit)
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// render draws without borders: columns that cut(1) and awk(1) can take apart.
+func render(w io.Writer, head []string, rows [][]string) error {
+	t := tablewriter.NewTable(w,
+		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
+			Borders: tw.BorderNone,
+			Settings: tw.Settings{
+				Separators: tw.SeparatorsNone,
+				Lines:      tw.LinesNone,
+			},
+		})),
+		tablewriter.WithHeaderAlignment(tw.AlignLeft),
+		tablewriter.WithRowAlignment(tw.AlignLeft),
+		tablewriter.WithHeaderAutoFormat(tw.On),
+		tablewriter.WithRowAutoWrap(tw.WrapNone),
+		tablewriter.WithPadding(tw.Padding{Left: tw.Empty, Right: "  ", Overwrite: true}),
+	)
+	t.Header(head)
+	if err := t.Bulk(rows); err != nil {
+		return fmt.Errorf("draw table: %w", err)
+	}
+	if err := t.Render(); err != nil {
+		return fmt.Errorf("draw table: %w", err)
+	}
+	return nil
+}
