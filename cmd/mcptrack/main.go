@@ -1,0 +1,63 @@
+// Command mcptrack follows MCP servers and tells what changes. This package is
+// the process around package commands: signals, terminals, children that an
+// earlier run left behind. Nothing else of the program touches these.
+//
+// Library: golang.org/x/term tells terminals and their width.
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+
+	"golang.org/x/term"
+
+	"github.com/mcptrack/mcptrack/commands"
+	"github.com/mcptrack/mcptrack/core/process"
+)
+
+func main() { os.Exit(run()) }
+
+// run is one process from its start to its exit code.
+func run() int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	reload := make(chan struct{}, 1) // sent to by the signals, never closed; one asks for all
+	stop := handleSignals(cancel, reload)
+	defer stop()
+
+	var background sync.WaitGroup
+	defer background.Wait()
+	tending, untend := context.WithCancel(context.Background())
+	defer untend()
+	tend(tending, &background)
+
+	executable, err := os.Executable()
+	if err != nil {
+		executable = os.Args[0]
+	}
+	outFd, errFd := int(os.Stdout.Fd()), int(os.Stderr.Fd())
+	env := &commands.Env{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		OutTTY: term.IsTerminal(outFd), ErrTTY: term.IsTerminal(errFd),
+		LookupEnv: os.LookupEnv, Executable: executable, Reload: reload, Version: commands.Version(),
+	}
+	if width, _, err := term.GetSize(outFd); env.OutTTY && err == nil {
+		env.Width = width
+	}
+	return commands.Main(ctx, env, os.Args[1:])
+}
+
+// tend looks after children: what a killed mcptrack left behind is ended, and
+// orphans of our own children come to us. A child of mcptrack itself (the demo
+// server) has none.
+func tend(ctx context.Context, background *sync.WaitGroup) {
+	if _, child := os.LookupEnv(process.NonceKey); child {
+		return
+	}
+	if process.Subreaper() == nil {
+		background.Go(func() { process.ReapOrphans(ctx) })
+	}
+	background.Go(func() { _, _ = process.Sweep(ctx, slog.New(slog.DiscardHandler)) })
+}

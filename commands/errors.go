@@ -1,0 +1,89 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Exit codes; the help topic exit-codes explains them to users.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitConfig      = 3
+	exitUnreachable = 4
+	exitRefused     = 5
+	exitTimeout     = 6
+	exitInterrupted = 130
+)
+
+// failure is an error that knows its exit code and its name for scripts.
+type failure struct {
+	exit int
+	code string
+	err  error
+	hint string
+	// told is set when the command's own output says what is wrong already.
+	told bool
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func usage(format string, args ...any) error {
+	return &failure{exit: exitUsage, code: "usage", err: fmt.Errorf(format, args...)}
+}
+
+func usageHint(hint, format string, args ...any) error {
+	return &failure{exit: exitUsage, code: "usage", err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// errTimeout is the cause of a context that --timeout ended.
+var errTimeout = errors.New("--timeout ran out")
+
+// classify gives every error its failure. ctx is the one the command ran under.
+func classify(ctx context.Context, err error) *failure {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return &failure{exit: exitOK, err: err, told: true}
+	}
+	if errors.Is(err, errTimeout) || errors.Is(context.Cause(ctx), errTimeout) {
+		return &failure{exit: exitTimeout, code: "timeout", err: errTimeout, hint: "give it more time with --timeout"}
+	}
+	if ctx.Err() != nil {
+		return &failure{exit: exitInterrupted, code: "interrupted", err: errors.New("interrupted")}
+	}
+	return &failure{exit: exitFailed, code: "failed", err: err}
+}
+
+// report tells a failure on stderr: for people, or as one line of JSON.
+func report(w io.Writer, f *failure, asJSON bool) {
+	message := printable.Line(f.err.Error(), 2000)
+	if asJSON {
+		type body struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+			Hint    string `json:"hint,omitempty"`
+		}
+		line, err := json.Marshal(map[string]body{"error": {f.code, message, printable.Line(f.hint, 1000)}})
+		if err == nil {
+			fmt.Fprintf(w, "%s\n", printable.JSON(line))
+		}
+		return
+	}
+	if f.told {
+		return
+	}
+	fmt.Fprintf(w, "mcptrack: %s\n", message)
+	if f.hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", printable.Line(f.hint, 1000))
+	}
+}

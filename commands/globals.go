@@ -1,0 +1,146 @@
+package commands
+
+import (
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/document"
+)
+
+// globals are the flags of every command.
+type globals struct {
+	config    string
+	logLevel  string
+	logFormat string
+	color     string
+	output    string
+	json      bool
+
+	format document.Format // what output and json come to; set by check
+	level  slog.Level
+}
+
+func (g *globals) addFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&g.config, "config", "", "config `FILE` (default: see help environment)")
+	f.StringVar(&g.logLevel, "log-level", "warn", "`LEVEL` of logs on stderr: debug, info, warn or error")
+	f.StringVar(&g.logFormat, "log-format", "text", "`FORMAT` of logs: text or json")
+	f.StringVar(&g.color, "color", "auto", "`WHEN` to colour: auto, always or never")
+	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: table, wide, json, yaml, name or template=GO_TEMPLATE (default table)")
+	f.BoolVar(&g.json, "json", false, "short for --output json")
+	complete := func(name string, choices ...string) {
+		_ = root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
+	}
+	complete("log-level", "debug", "info", "warn", "error")
+	complete("log-format", "text", "json")
+	complete("color", "auto", "always", "never")
+	complete("output", document.Formats()...)
+	_ = root.MarkPersistentFlagFilename("config", "json", "jsonc")
+}
+
+// check validates the flags that no flag type checks.
+func (g *globals) check(env *Env) error {
+	if g.json {
+		if g.output != "" && g.output != "json" {
+			return usage("--json and --output %s contradict each other", printable.Line(g.output, 40))
+		}
+		g.output = "json"
+	}
+	if g.output == "" {
+		g.output = "table"
+	}
+	var err error
+	if g.format, err = document.ParseFormat(g.output); err != nil {
+		return usage("%w", err)
+	}
+	if err := g.level.UnmarshalText([]byte(g.logLevel)); err != nil || !slices.Contains([]string{"debug", "info", "warn", "error"}, g.logLevel) {
+		return usage("unknown --log-level %q; choose debug, info, warn or error", g.logLevel)
+	}
+	if g.logFormat != "text" && g.logFormat != "json" {
+		return usage("unknown --log-format %q; choose text or json", g.logFormat)
+	}
+	if g.color != "auto" && g.color != "always" && g.color != "never" {
+		return usage("unknown --color %q; choose auto, always or never", g.color)
+	}
+	if g.config == "" {
+		g.config = env.getenv("MCPTRACK_CONFIG")
+	}
+	return nil
+}
+
+// wantsJSON reports whether failures should be told as JSON, also when the
+// command line could not be parsed to its end.
+func (g *globals) wantsJSON(args []string) bool {
+	if g.json || g.output == "json" {
+		return true
+	}
+	for i, a := range args {
+		if a == "--" {
+			return false
+		}
+		if a == "--json" || a == "-ojson" || a == "--output=json" || a == "-o=json" ||
+			(a == "-o" || a == "--output") && i+1 < len(args) && args[i+1] == "json" {
+			return true
+		}
+	}
+	return false
+}
+
+// colours reports whether to colour what goes to a stream.
+func (g *globals) colours(env *Env, tty bool) bool {
+	switch g.color {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	if v, ok := env.LookupEnv("NO_COLOR"); ok && v != "" {
+		return false
+	}
+	if v := env.getenv("CLICOLOR_FORCE"); v != "" && v != "0" {
+		return true
+	}
+	return tty && env.getenv("TERM") != "dumb"
+}
+
+// logger returns the logger for stderr. What servers chose is printable already
+// where it is logged; the handler makes sure of it.
+func (g *globals) logger(env *Env) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: g.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch v := a.Value.Any().(type) {
+		case string:
+			a.Value = slog.StringValue(printable.Line(v, 2000))
+		case error:
+			a.Value = slog.StringValue(printable.Line(v.Error(), 2000))
+		case time.Time:
+			if a.Key == slog.TimeKey {
+				a.Value = slog.StringValue(v.UTC().Format("2006-01-02T15:04:05.000Z"))
+			}
+		}
+		return a
+	}}
+	var w io.Writer = env.Err
+	if g.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// globs splits the values of a flag that takes a comma-separated list.
+func globs(values []string) []string {
+	var out []string
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				out = append(out, part)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,218 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/bus"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/diff"
+	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/output/jsonl"
+	"github.com/mcptrack/mcptrack/output/lines"
+)
+
+// streamFlags are of the commands that print events.
+type streamFlags struct {
+	connectFlags
+	count   int
+	content bool
+	diff    bool
+}
+
+func (s *streamFlags) add(cmd *cobra.Command) {
+	s.connectFlags.add(cmd)
+	f := cmd.Flags()
+	f.IntVar(&s.count, "count", 0, "end after so many `EVENTS` about changes (default no limit)")
+	f.BoolVar(&s.content, "content", false, "put the new content of resources that are text into their events")
+	f.BoolVar(&s.diff, "diff", false, "put a unified diff of resources that are text into their events")
+}
+
+func (s *streamFlags) check() error {
+	if s.count < 0 {
+		return usage("--count must not be negative")
+	}
+	return s.connectFlags.check()
+}
+
+// stream prints the events of one tracker. It belongs to one goroutine.
+type stream struct {
+	flags  streamFlags
+	keep   func(*event.Event) bool // whether to print it; nil: all
+	counts func(*event.Event) bool // whether --count counts it
+	write  func(...*event.Event) error
+
+	counted   int
+	connected bool   // a server was Ready
+	printed   uint64 // number of the last event that was seen
+}
+
+// errCounted ends a stream that has printed what --count asks for.
+var errCounted = errors.New("--count reached")
+
+func newStream(env *Env, g *globals, flags streamFlags) *stream {
+	s := &stream{flags: flags, counts: isChange}
+	switch {
+	case g.format.Name == "json":
+		s.write = jsonl.NewWriter(env.Out).Write
+	case g.format.Table():
+		w := &lines.Writer{W: env.Out, Colour: g.colours(env, env.OutTTY), Wide: g.format.Wide()}
+		if env.OutTTY {
+			w.Zone = time.Local
+		}
+		s.write = w.Write
+	default:
+		s.write = func(events ...*event.Event) error {
+			for _, e := range events {
+				if err := document.WriteEach(env.Out, g.format, e); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return s
+}
+
+// isChange reports whether an event tells of a change, not of how we follow.
+func isChange(e *event.Event) bool {
+	return e.Type() != event.TypeServerState && e.Type() != event.TypeSubscriptionActive
+}
+
+// take prints a batch. The error is errCounted when nothing more is wanted.
+func (s *stream) take(batch []*event.Event) error {
+	out := batch[:0]
+	var end error
+	for _, e := range batch {
+		s.printed = e.Seq
+		if st, ok := e.Payload.(event.ServerState); ok && st.State == event.Ready {
+			s.connected = true
+		}
+		if s.keep != nil && !s.keep(e) {
+			continue
+		}
+		out = append(out, s.decorate(e))
+		if s.counts(e) {
+			s.counted++
+		}
+		if s.flags.count > 0 && s.counted >= s.flags.count {
+			end = errCounted
+			break
+		}
+	}
+	if len(out) > 0 {
+		if err := s.write(out...); err != nil {
+			return err
+		}
+	}
+	return end
+}
+
+// decorate adds what was asked for to a copy of the event.
+func (s *stream) decorate(e *event.Event) *event.Event {
+	u, ok := e.Payload.(event.ResourceUpdated)
+	if !ok || !s.flags.content && !s.flags.diff {
+		return e
+	}
+	if s.flags.content {
+		u.Content = u.Text
+	}
+	if s.flags.diff && u.Text != nil && u.PreviousText != nil {
+		if d := diff.Unified(e.ResourceURI, *u.PreviousText, *u.Text); d != "" {
+			u.Diff = &d
+		}
+	}
+	told := *e
+	told.Payload = u
+	return &told
+}
+
+// run prints the tracker's events until its stream ends. A stream that was cut
+// because printing was too slow goes on from a snapshot: what was missed is told
+// as a gap, followed by the last event of every resource that had one meanwhile.
+func (s *stream) run(ctx context.Context, t *tracker.Tracker) error {
+	snap, sub := t.Subscribe(ctx)
+	s.printed = snap.Seq
+	for {
+		for batch := sub.Next(); batch != nil; batch = sub.Next() {
+			if err := s.take(batch); err != nil {
+				return err
+			}
+		}
+		if !errors.Is(sub.Err(), bus.ErrLagged) {
+			return nil
+		}
+		snap, sub = t.Subscribe(ctx)
+		if err := s.take(missed(snap, s.printed)); err != nil {
+			return err
+		}
+	}
+}
+
+// missed makes up for the events after the number given, as far as states go.
+func missed(snap *tracker.Snapshot, after uint64) []*event.Event {
+	gap := &event.Event{ID: event.FormatID(snap.Epoch, snap.Seq), Seq: snap.Seq, Timestamp: time.Now(), Payload: event.Gap{
+		From: event.FormatID(snap.Epoch, after), To: event.FormatID(snap.Epoch, snap.Seq), Reason: "output was too slow"}}
+	events := []*event.Event{gap}
+	for _, srv := range snap.Servers {
+		for _, r := range srv.Resources {
+			if r.Last != nil && r.Last.Seq > after {
+				events = append(events, r.Last)
+			}
+		}
+	}
+	slices.SortStableFunc(events[1:], func(a, b *event.Event) int {
+		if a.Seq < b.Seq {
+			return -1
+		}
+		return 1
+	})
+	return events
+}
+
+// filter is what --type, --server and --changed-only leave.
+type filter struct {
+	types, servers []string
+	changedOnly    bool
+}
+
+func (f filter) check() error {
+	for _, pattern := range slices.Concat(f.types, f.servers) {
+		if !doublestar.ValidatePattern(pattern) {
+			return usage("%q is no glob", pattern)
+		}
+	}
+	for _, pattern := range f.types {
+		if !slices.ContainsFunc(event.Types(), func(t event.Type) bool { return matches(pattern, string(t)) }) {
+			return usageHint("mcptrack help events lists them", "no event is of type %q", pattern)
+		}
+	}
+	return nil
+}
+
+// keep reports whether the event passes.
+func (f filter) keep(e *event.Event) bool {
+	if u, ok := e.Payload.(event.ResourceUpdated); ok && f.changedOnly && u.Changed != nil && !*u.Changed {
+		return false
+	}
+	return f.keepsType(e) && (len(f.servers) == 0 || e.ServerID == "" || matchesAny(f.servers, e.ServerID))
+}
+
+func (f filter) keepsType(e *event.Event) bool {
+	return len(f.types) == 0 || matchesAny(f.types, string(e.Type()))
+}
+
+// counts is what --count counts: changes, or whatever --type asks for.
+func (f filter) counts(e *event.Event) bool { return len(f.types) > 0 || isChange(e) }
+
+func matchesAny(patterns []string, s string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, s) })
+}
+
+func matches(pattern, s string) bool { return pattern == s || doublestar.MatchUnvalidated(pattern, s) }

@@ -1,0 +1,40 @@
+package commands
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/output/document"
+)
+
+func newVersion(env *Env, g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show which mcptrack this is",
+		Example: `  mcptrack version
+  mcptrack version --json`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return runVersion(env, g.format) },
+	}
+}
+
+func runVersion(env *Env, format document.Format) error {
+	v := struct {
+		Version string `json:"version"`
+		Go      string `json:"go"`
+		OS      string `json:"os"`
+		Arch    string `json:"arch"`
+	}{env.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH}
+	var err error
+	switch {
+	case format.Table():
+		_, err = fmt.Fprintf(env.Out, "mcptrack %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch)
+	case format.Name == "name":
+		_, err = fmt.Fprintln(env.Out, v.Version)
+	default:
+		err = document.Write(env.Out, format, v)
+	}
+	return err
+}

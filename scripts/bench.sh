@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Measures mcptrack side by side with other clients and prints medians, ratios
+# and the limits set for them. Takes some minutes; the machine should be idle.
+# usage: scripts/bench.sh [-runs N] [-only version,list,ready,latency,cpu]
+# The numbers are also written to .cache/bench.json.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+bash scripts/peers.sh
+mkdir -p .cache/bin
+go build -trimpath -ldflags='-s -w' -o .cache/bin/mcptrack-bench ./cmd/mcptrack
+(cd scripts/bench && go build -trimpath -ldflags='-s -w' -o ../../.cache/bin/bench .)
+exec .cache/bin/bench -mcptrack .cache/bin/mcptrack-bench -peers testdata/peers -out .cache/bench.json "$@"

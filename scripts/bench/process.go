@@ -1,0 +1,210 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	prSetChildSubreaper = 36 // prctl(2)
+	clockTick           = 10 * time.Millisecond
+
+	oneShotLimit = 60 * time.Second
+	goneLimit    = 15 * time.Second // after the client has exited
+)
+
+// adoptOrphans makes this process the parent of every descendant whose own
+// parent has gone, so that a server that outlives its client is seen.
+func adoptOrphans() error {
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0); errno != 0 {
+		return fmt.Errorf("become subreaper: %w", errno)
+	}
+	return nil
+}
+
+// oneShot runs a command to its end and returns how long it took until it and
+// all its descendants were gone. No other child may run meanwhile.
+func oneShot(ctx context.Context, argv []string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A file and not a pipe: Wait is not to wait for servers that hold it.
+	sink, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer sink.Close()
+	cmd.Stdout, cmd.Stderr = sink, sink
+	began := time.Now()
+	if err := cmd.Run(); err != nil {
+		return 0, fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+	}
+	if err := reapOrphans(began); err != nil {
+		return 0, fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+	}
+	return time.Since(began), nil
+}
+
+// reapOrphans waits until this process has no child left.
+func reapOrphans(began time.Time) error {
+	deadline := time.Now().Add(goneLimit)
+	for {
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		switch {
+		case errors.Is(err, syscall.ECHILD):
+			return nil
+		case errors.Is(err, syscall.EINTR) || pid > 0:
+		case err != nil:
+			return err
+		case time.Now().After(deadline):
+			killChildren()
+			return fmt.Errorf("a server was still alive %v after the start", time.Since(began).Round(time.Millisecond))
+		default:
+			time.Sleep(200 * time.Microsecond)
+		}
+	}
+}
+
+// killChildren ends what this process has adopted: its own children, by id.
+func killChildren() {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
+	if err != nil {
+		return
+	}
+	for field := range strings.FieldsSeq(string(data)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			_, _ = syscall.Wait4(pid, nil, 0, nil)
+		}
+	}
+}
+
+// peakRSS runs a command like oneShot and returns the most memory that the
+// client itself had resident. wait4 would tell that of its servers too, so the
+// high water mark is read every now and then while the client lives.
+func peakRSS(ctx context.Context, argv []string) (mib float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	exited := make(chan error, 1) // one result, whether or not it is awaited
+	go func() { exited <- cmd.Wait() }()
+	look := time.NewTicker(500 * time.Microsecond)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+			if now, err := memory(cmd.Process.Pid, "VmHWM"); err == nil {
+				mib = max(mib, now)
+			}
+		case err := <-exited:
+			return mib, errors.Join(err, reapOrphans(began))
+		}
+	}
+}
+
+// memory reads a field of /proc/PID/status that is given in kB, as MiB.
+func memory(pid int, field string) (float64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, ok := strings.Cut(string(data), field+":")
+	if !ok {
+		return 0, fmt.Errorf("no %s: the process is gone", field)
+	}
+	kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	return kb / 1024, err
+}
+
+// cpuTime is the user and system time of a process, its children left out.
+func cpuTime(pid int) (time.Duration, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(data), ") ") // the name may hold blanks
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	user, err1 := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * clockTick, errors.Join(err1, err2)
+}
+
+// A running client whose standard output is read line by line.
+type running struct {
+	cmd   *exec.Cmd
+	out   *bufio.Reader
+	pipe  io.Closer
+	began time.Time
+	stop  context.CancelFunc
+}
+
+// start runs a client that is stopped by close, and by itself after limit.
+func start(ctx context.Context, limit time.Duration, argv []string) (*running, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// The group: a client that is killed cannot end its servers.
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	r := &running{cmd: cmd, out: bufio.NewReaderSize(pipe, 256<<10), pipe: pipe, began: time.Now(), stop: cancel}
+	if err := cmd.Start(); err != nil {
+		cancel()
+		return nil, err
+	}
+	return r, nil
+}
+
+// await reads lines until one has the text n times over all lines, and returns
+// when the last of them came.
+func (r *running) await(text string, n int) (time.Duration, error) {
+	for n > 0 {
+		line, err := r.out.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return 0, fmt.Errorf("%s: %d times %q missing: %w", strings.Join(r.cmd.Args, " "), n, text, err)
+		}
+		if bytes.Contains(line, []byte(text)) {
+			n--
+		}
+	}
+	return time.Since(r.began), nil
+}
+
+// close ends the client and everything it started, and waits for them.
+func (r *running) close() error {
+	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	killed := time.AfterFunc(5*time.Second, r.stop)
+	// Reads on, lest the client block on a full pipe while it stops.
+	_, _ = io.Copy(io.Discard, r.out)
+	err := r.cmd.Wait()
+	killed.Stop()
+	r.stop()
+	if !isExit(err) {
+		return err
+	}
+	return reapOrphans(time.Now())
+}

@@ -1,0 +1,128 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// A report is what one run of the benchmark found.
+type report struct {
+	Time   time.Time `json:"time"`
+	Go     string    `json:"go"`
+	CPUs   int       `json:"cpus"`
+	Rows   []*row    `json:"rows"`
+	Goals  []goal    `json:"goals"`
+	Failed []string  `json:"failed,omitempty"` // scenarios that could not be measured
+}
+
+// A row is one metric of one client. Lower is better.
+type row struct {
+	Scenario string    `json:"scenario"`
+	Metric   string    `json:"metric"`
+	Unit     string    `json:"unit"`
+	Client   string    `json:"client"`
+	Median   float64   `json:"median"`
+	Min      float64   `json:"min"`
+	Values   []float64 `json:"values"`
+}
+
+// A goal compares ours with a limit, or the ratio of ours to another's.
+type goal struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Limit float64 `json:"limit"`
+	Unit  string  `json:"unit"` // of both; × for a ratio
+	Met   bool    `json:"met"`
+}
+
+func newReport() *report {
+	return &report{Time: time.Now().UTC().Truncate(time.Millisecond), Go: runtime.Version(), CPUs: runtime.NumCPU()}
+}
+
+// add notes one more measured value.
+func (r *report) add(scenario, metric, unit, client string, value float64) {
+	at := r.find(scenario, metric, client)
+	if at == nil {
+		at = &row{Scenario: scenario, Metric: metric, Unit: unit, Client: client}
+		r.Rows = append(r.Rows, at)
+	}
+	at.Values = append(at.Values, value)
+	at.Median, at.Min = median(at.Values), slices.Min(at.Values)
+}
+
+func (r *report) find(scenario, metric, client string) *row {
+	for _, have := range r.Rows {
+		if have.Scenario == scenario && have.Metric == metric && have.Client == client {
+			return have
+		}
+	}
+	return nil
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	if n := len(sorted); n%2 == 0 {
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	}
+	return sorted[len(sorted)/2]
+}
+
+// atMost sets a limit for our median of a metric.
+func (r *report) atMost(limit float64, scenario, metric string) {
+	ours := r.find(scenario, metric, "mcptrack")
+	if ours == nil {
+		return
+	}
+	r.Goals = append(r.Goals, goal{
+		Name: scenario + ", " + metric, Value: ours.Median, Limit: limit, Unit: ours.Unit, Met: ours.Median <= limit,
+	})
+}
+
+// ratio sets a limit for our median divided by that of another client.
+func (r *report) ratio(limit float64, scenario, metric, other string) {
+	ours, theirs := r.find(scenario, metric, "mcptrack"), r.find(scenario, metric, other)
+	if ours == nil || theirs == nil || theirs.Median == 0 {
+		return
+	}
+	value := ours.Median / theirs.Median
+	r.Goals = append(r.Goals, goal{
+		Name: scenario + ", " + metric + " / " + other, Value: value, Limit: limit, Unit: "×", Met: value <= limit,
+	})
+}
+
+func (r *report) print(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SCENARIO\tMETRIC\tCLIENT\tMEDIAN\tMIN\tRUNS")
+	for _, have := range r.Rows {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.4g %s\t%.4g\t%d\n",
+			have.Scenario, have.Metric, have.Client, have.Median, have.Unit, have.Min, len(have.Values))
+	}
+	fmt.Fprintln(table, "\nGOAL\tVALUE\tLIMIT\t")
+	for _, g := range r.Goals {
+		verdict := "met"
+		if !g.Met {
+			verdict = "MISSED"
+		}
+		fmt.Fprintf(table, "%s\t%.3g %s\t≤ %.3g\t%s\n", g.Name, g.Value, g.Unit, g.Limit, verdict)
+	}
+	for _, name := range r.Failed {
+		fmt.Fprintf(table, "not measured: %s\n", name)
+	}
+	return table.Flush()
+}
+
+func (r *report) write(file string) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(data, '\n'), 0o644)
+}

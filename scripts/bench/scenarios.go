@@ -1,0 +1,265 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+)
+
+const (
+	streamLimit = 90 * time.Second
+
+	// settle is how long after the last notification the work that it caused
+	// may take: the coalescing window of ours, in which a trailing event comes,
+	// and what is left of a second one.
+	settle = 3 * time.Second
+)
+
+// list measures one-shot commands on a native server and on server-everything.
+func (b *bench) list(ctx context.Context) error {
+	everything := filepath.Join(b.peers, "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
+	servers := []struct {
+		scenario string
+		argv     []string
+		runs     int
+	}{
+		{"list native", []string{b.self, "tiny"}, 2*b.runs + 1},
+		{"list everything", []string{b.node, everything, "stdio"}, b.runs},
+	}
+	clients := []contender{b.floor(), b.bare(), b.ours(), b.typescript(), b.inspector()}
+	for _, s := range servers {
+		for run := range s.runs + 1 { // the first warms the caches and does not count
+			for _, c := range clients {
+				commands, err := c.list(s.argv)
+				if err != nil {
+					return err
+				}
+				var total time.Duration
+				for _, argv := range commands {
+					took, err := oneShot(ctx, argv)
+					if err != nil {
+						return err
+					}
+					total += took
+				}
+				if run > 0 {
+					b.report.add(s.scenario, "wall", "ms", c.name, milliseconds(total))
+				}
+			}
+		}
+		for range 3 {
+			for _, c := range clients {
+				commands, err := c.list(s.argv)
+				if err != nil {
+					return err
+				}
+				mib, err := peakRSS(ctx, commands[0])
+				if err != nil {
+					return err
+				}
+				b.report.add(s.scenario, "peak RSS", "MiB", c.name, mib)
+			}
+		}
+	}
+	r := b.report
+	r.ratio(1.2, "list native", "wall", "mcp-go")
+	r.ratio(0.1, "list native", "wall", "TypeScript")
+	r.ratio(0.1, "list native", "wall", "Inspector")
+	r.ratio(1.1, "list everything", "wall", "floor")
+	r.atMost(20, "list native", "peak RSS")
+	return nil
+}
+
+// ready measures the time from the start of the process to the line that says
+// that all resources are subscribed.
+func (b *bench) ready(ctx context.Context) error {
+	cases := []struct {
+		scenario string
+		load     load
+		clients  []contender
+	}{
+		{"ready 100", load{servers: 1, resources: 100, read: "none"}, []contender{b.bare(), b.ours(), b.typescript()}},
+		{"ready 1000", load{servers: 1, resources: 1000, read: "none"}, []contender{b.bare(), b.ours(), b.typescript()}},
+		{"ready 100, digest", load{servers: 1, resources: 100, read: "digest"}, []contender{b.ours()}},
+		{"ready 100 x 100", load{servers: 100, resources: 100, read: "none"}, []contender{b.ours()}},
+	}
+	for _, s := range cases {
+		for range b.runs {
+			for _, c := range s.clients {
+				argv, err := c.watch(s.load)
+				if err != nil {
+					return err
+				}
+				p, err := start(ctx, streamLimit, argv)
+				if err != nil {
+					return err
+				}
+				took, err := p.await(c.ready, s.load.servers)
+				if err := errors.Join(err, p.close()); err != nil {
+					return err
+				}
+				b.report.add(s.scenario, "wall", "ms", c.name, milliseconds(took))
+			}
+		}
+	}
+	b.report.atMost(15, "ready 100", "wall")
+	b.report.atMost(5000, "ready 100 x 100", "wall")
+	return nil
+}
+
+// latency measures the time from the sending of an update to the arrival of
+// its line, every update being of another resource so that nothing coalesces.
+func (b *bench) latency(ctx context.Context) error {
+	const count, rate = 3000, 500
+	for range b.runs {
+		for _, c := range []contender{b.bare(), b.ours(), b.typescript()} {
+			l := load{servers: 1, resources: count, count: count, rate: rate, each: true, read: "none", times: filepath.Join(b.tmp, "times")}
+			argv, err := c.watch(l)
+			if err != nil {
+				return err
+			}
+			p, err := start(ctx, streamLimit, argv)
+			if err != nil {
+				return err
+			}
+			arrived, err := p.arrivals(count)
+			if err := errors.Join(err, p.close()); err != nil {
+				return err
+			}
+			sent, err := readTimes(l.times)
+			if err != nil {
+				return err
+			}
+			delays := make([]float64, 0, count)
+			for i, at := range arrived {
+				if at != 0 && i < len(sent) {
+					delays = append(delays, float64(at-sent[i])/1e3)
+				}
+			}
+			if len(delays) != count {
+				return fmt.Errorf("%s: %d of %d updates came", c.name, len(delays), count)
+			}
+			slices.Sort(delays)
+			b.report.add("latency 500/s", "p50", "µs", c.name, delays[count/2])
+			b.report.add("latency 500/s", "p99", "µs", c.name, delays[count*99/100])
+		}
+	}
+	b.report.ratio(1.3, "latency 500/s", "p50", "mcp-go")
+	b.report.ratio(2, "latency 500/s", "p99", "mcp-go")
+	return nil
+}
+
+// arrivals reads update lines until blastDone is announced and returns when
+// each resource's first one came, in wall clock nanoseconds.
+func (r *running) arrivals(count int) ([]int64, error) {
+	at := make([]int64, count)
+	for {
+		line, err := r.out.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, fmt.Errorf("%s: read updates: %w", r.cmd.Args[0], err)
+		}
+		now := time.Now().UnixNano()
+		_, rest, ok := bytes.Cut(line, []byte(blastURI))
+		// The line that lists what is subscribed names many, an update one.
+		if !ok || len(rest) < 6 || bytes.Contains(rest, []byte(blastURI)) || bytes.Contains(line, []byte(`"subscription.active"`)) {
+			continue
+		}
+		i, err := strconv.Atoi(string(rest[:6]))
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("update line %q: %w", line, err)
+		case blastURI+string(rest[:6]) == blastDone:
+			return at, nil
+		case i < count && at[i] == 0:
+			at[i] = now
+		}
+	}
+}
+
+// cpu measures what 100,000 notifications over 100 resources cost, and what
+// memory is resident afterwards.
+func (b *bench) cpu(ctx context.Context) error {
+	const count = 100_000
+	for range b.runs {
+		for _, s := range []struct {
+			scenario string
+			read     string
+			client   contender
+		}{
+			{"100,000 updates", "none", b.bare()},
+			{"100,000 updates", "none", b.ours()},
+			{"100,000 updates", "none", b.typescript()},
+			{"100,000 updates, digest", "digest", b.ours()},
+		} {
+			l := load{servers: 1, resources: 100, count: count, read: s.read, times: filepath.Join(b.tmp, "times")}
+			argv, err := s.client.watch(l)
+			if err != nil {
+				return err
+			}
+			p, err := start(ctx, streamLimit, argv)
+			if err != nil {
+				return err
+			}
+			err = b.burst(p, s.scenario, s.client)
+			if err := errors.Join(err, p.close()); err != nil {
+				return err
+			}
+		}
+	}
+	b.report.ratio(1.5, "100,000 updates", "CPU", "mcp-go")
+	b.report.atMost(25, "100,000 updates", "RSS after")
+	return nil
+}
+
+func (b *bench) burst(p *running, scenario string, c contender) error {
+	if _, err := p.await(c.ready, 1); err != nil {
+		return err
+	}
+	pid := p.cmd.Process.Pid
+	before, err := cpuTime(pid) // blastPause leaves the time for it
+	if err != nil {
+		return err
+	}
+	// The line of readiness of ours has all URIs, hence not the bare URI.
+	if _, err := p.await(blastDone, 1); err != nil {
+		return err
+	}
+	// Trailing events come now; a full pipe would hold the client up.
+	time.Sleep(settle)
+	after, err := cpuTime(pid)
+	if err != nil {
+		return err
+	}
+	mib, err := memory(pid, "VmRSS")
+	if err != nil {
+		return err
+	}
+	b.report.add(scenario, "CPU", "ms", c.name, milliseconds(after-before))
+	b.report.add(scenario, "RSS after", "MiB", c.name, mib)
+	return nil
+}
+
+// version measures the start of the program.
+func (b *bench) version(ctx context.Context) error {
+	for run := range 4*b.runs + 1 {
+		took, err := oneShot(ctx, []string{b.mcptrack, "version"})
+		if err != nil {
+			return err
+		}
+		if run > 0 {
+			b.report.add("start", "wall", "ms", "mcptrack", milliseconds(took))
+		}
+	}
+	b.report.atMost(20, "start", "wall")
+	return nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

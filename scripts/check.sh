@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Every check of the project, the one command that CI runs. It installs what it
+# needs, stops at the first step that fails and names it, and ends with the
+# results of the tests.
+# usage: scripts/check.sh [-short]     (-short: go test -short, no govulncheck)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+short=
+case ${1-} in
+'') ;;
+-short | --short) short=-short ;;
+*)
+	echo "usage: scripts/check.sh [-short]" >&2
+	exit 2
+	;;
+esac
+
+bin=$PWD/.cache/bin
+tmp=$(mktemp -d)
+step=start
+trap 'rc=$?
+rm -rf "$tmp"
+if ((rc != 0)); then echo "check.sh: step \"$step\" failed" >&2; fi' EXIT
+
+run() {
+	step=$1
+	local began=$SECONDS
+	printf '== %s\n' "$step"
+	shift
+	"$@" # not in a condition, which would switch off set -e within
+	printf -- '-- %s: %ds\n' "$step" $((SECONDS - began))
+}
+
+tools() {
+	mkdir -p "$bin"
+	go build -modfile=scripts/tools.mod -o "$bin/" honnef.co/go/tools/cmd/staticcheck
+	[[ -n $short ]] || go build -modfile=scripts/tools.mod -o "$bin/" golang.org/x/vuln/cmd/govulncheck
+}
+
+# Fails with a message if the text given is not empty.
+nothing() {
+	[[ -z $2 ]] && return
+	printf '%s\n%s\n' "$1" "$2"
+	return 1
+}
+
+format() {
+	local file
+	nothing 'not formatted, run gofmt -w:' "$(gofmt -l cmd commands core output scripts)"
+	for file in scripts/*.sh .ci/run; do bash -n "$file"; done
+	# A lockfile that names where packages came from ties everybody to that place.
+	nothing 'package-lock.json has resolved addresses, see .npmrc beside it:' \
+		"$(grep -n '"resolved"' testdata/peers/package-lock.json || true)"
+}
+
+modules() {
+	go mod tidy -diff
+	(cd scripts/bench && go mod tidy -diff)
+}
+
+vet() {
+	go vet ./...
+	(cd scripts/bench && go vet ./... && go build -o "$tmp/" ./...)
+}
+
+modernize() {
+	nothing 'older idioms, run go fix ./...:' "$(go fix -diff ./... 2>&1)"
+	(cd scripts/bench && nothing 'older idioms, run go fix ./...:' "$(go fix -diff ./... 2>&1)")
+}
+
+lint() {
+	# Left out: SA1019 (deprecated), as mcp-go deprecates all of the 2025 era of the
+	# protocol, which we speak on purpose; SA9003 (empty branches), as it reports
+	# false positives; QF*, which are editor suggestions. Tests are checked too.
+	local checks='SA*,S1*,ST*,U1000,-SA1019,-SA9003'
+	"$bin/staticcheck" -checks "$checks" ./...
+	(cd scripts/bench && "$bin/staticcheck" -checks "$checks" ./...)
+}
+
+generated() {
+	bash scripts/completions.sh "$tmp/completions"
+	diff -ru completions "$tmp/completions" || {
+		echo 'completions/ is not what the program generates, run scripts/completions.sh'
+		return 1
+	}
+}
+
+# 0: none found. 3: found, which fails. Another status with a word of the
+# database: it could not be reached, which says nothing about our code.
+vulnerabilities() {
+	local rc=0
+	"$bin/govulncheck" ./... >"$tmp/vuln" 2>&1 || rc=$?
+	if ((rc == 0)); then return; fi
+	cat "$tmp/vuln"
+	if ((rc != 3)) && grep -qiE 'fetching vulnerabilities|lookup |dial tcp|connection refused|http (get|status)|unexpected status|timeout' "$tmp/vuln"; then
+		echo 'warning: the vulnerability database could not be reached; not checked'
+		return
+	fi
+	return 1
+}
+
+tests() {
+	go test $short -race -shuffle=on ./... 2>&1 | tee "$tmp/test"
+}
+
+run peers bash scripts/peers.sh
+run tools tools
+run format format
+run modules modules
+run vet vet
+run modernize modernize
+run lint lint
+run generated generated
+[[ -n $short ]] || run vulnerabilities vulnerabilities
+run test tests
+
+passed=$(grep -c '^ok' "$tmp/test" || true)
+if ((passed == 0)); then
+	echo 'no package had a test'
+	exit 1
+fi
+printf 'all steps: %ds\npackages: %d passed, 0 failed\n' "$SECONDS" "$passed"

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Writes the shell completions that the program generates into a folder,
+# completions/ by default. check.sh compares that folder with a fresh run.
+# usage: scripts/completions.sh [DIR]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+dir=${1:-completions}
+
+mkdir -p .cache/bin "$dir"
+go build -o .cache/bin/mcptrack ./cmd/mcptrack
+.cache/bin/mcptrack completion bash >"$dir/mcptrack.bash"
+.cache/bin/mcptrack completion zsh >"$dir/_mcptrack"
+.cache/bin/mcptrack completion fish >"$dir/mcptrack.fish"
+.cache/bin/mcptrack completion powershell >"$dir/mcptrack.ps1"

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Installs what the tests and the benchmark talk to: the npm servers and clients
+# of testdata/peers by lockfile, and the Go SDK's conformance server into
+# .cache/bin. Quiet, and done in a moment when nothing has changed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Runs a command and shows what it printed only if it fails.
+quietly() {
+	local out
+	if ! out=$("$@" 2>&1); then
+		printf 'peers.sh: failed: %s\n%s\n' "$*" "$out" >&2
+		return 1
+	fi
+}
+
+# Runs a command unless the files it depends on are those of its last success.
+# usage: once STAMP FILE,FILE,… RESULT COMMAND…
+once() {
+	local stamp=.cache/$1.stamp inputs=${2//,/ } result=$3 now
+	shift 3
+	# shellcheck disable=SC2086 # a list of names without spaces
+	now=$(go env GOVERSION GOOS GOARCH | cat - $inputs | git hash-object --stdin)
+	[[ -e $result && -e $stamp && $(<"$stamp") == "$now" ]] && return
+	rm -f "$stamp"
+	"$@"
+	printf '%s\n' "$now" >"$stamp"
+}
+
+npm_peers() {
+	if ! command -v npm >/dev/null && command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
+		quietly apt-get update
+		quietly apt-get install -y --no-install-recommends nodejs npm
+	fi
+	if ! command -v npm >/dev/null; then
+		echo 'peers.sh: npm is needed to install testdata/peers; install Node 20 or later' >&2
+		return 1
+	fi
+	# No package of the set needs its install script; the newer Node that the
+	# Inspector asks for is itself one of the packages.
+	(cd testdata/peers && quietly npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+}
+
+go_peers() {
+	quietly go build -modfile=scripts/tools.mod -o .cache/bin/ \
+		github.com/modelcontextprotocol/go-sdk/conformance/everything-server
+}
+
+mkdir -p .cache/bin
+once peers-npm testdata/peers/package-lock.json,testdata/peers/package.json \
+	testdata/peers/node_modules/@modelcontextprotocol npm_peers
+once peers-go scripts/tools.mod,scripts/tools.sum .cache/bin/everything-server go_peers
