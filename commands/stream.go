@@ -133,12 +133,11 @@ func (s *stream) decorate(e *event.Event) *event.Event {
 	return &told
 }
 
-// run prints the tracker's events until its stream ends. A stream that was cut
+// run prints the tracker's events from a subscription on, until the tracker ends
+// it. A stream that was cut
 // because printing was too slow goes on from a snapshot: what was missed is told
 // as a gap, followed by the last event of every resource that had one meanwhile.
-func (s *stream) run(ctx context.Context, t *tracker.Tracker) error {
-	snap, sub := t.Subscribe(ctx)
-	s.printed = snap.Seq
+func (s *stream) run(ctx context.Context, t *tracker.Tracker, sub *bus.Subscription) error {
 	for {
 		for batch := sub.Next(); batch != nil; batch = sub.Next() {
 			if err := s.take(batch); err != nil {
@@ -148,6 +147,7 @@ func (s *stream) run(ctx context.Context, t *tracker.Tracker) error {
 		if !errors.Is(sub.Err(), bus.ErrLagged) {
 			return nil
 		}
+		var snap *tracker.Snapshot
 		snap, sub = t.Subscribe(ctx)
 		if err := s.take(missed(snap, s.printed)); err != nil {
 			return err

@@ -42,11 +42,13 @@ func track(ctx context.Context, t *tracker.Tracker, s *stream, beside ...func(co
 			}
 		})
 	}
+	// The tracker ends the stream, not ctx: what it tells last is printed.
+	unbound := context.WithoutCancel(ctx)
+	_, sub := t.Subscribe(unbound)
 	printed := make(chan struct{}) // closed when nothing more is printed
 	running.Go(func() {
 		defer close(printed)
-		// The tracker ends the stream, not ctx: what it tells last is printed.
-		if err := s.run(context.WithoutCancel(ctx), t); err != nil {
+		if err := s.run(unbound, t, sub); err != nil {
 			end(err)
 		}
 	})

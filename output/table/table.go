@@ -6,9 +6,11 @@
 package table
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/renderer"
@@ -28,7 +30,7 @@ type Options struct {
 // cell widths in runes where a table is not wide.
 const (
 	narrowText  = 48
-	narrowError = 60
+	narrowError = 300
 )
 
 // Servers shows one row for every server that was asked.
@@ -119,7 +121,8 @@ func dash(s string) string {
 
 // render draws without borders: columns that cut(1) and awk(1) can take apart.
 func render(w io.Writer, head []string, rows [][]string) error {
-	t := tablewriter.NewTable(w,
+	var drawn bytes.Buffer
+	t := tablewriter.NewTable(&drawn,
 		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
 			Borders: tw.BorderNone,
 			Settings: tw.Settings{
@@ -140,5 +143,10 @@ func render(w io.Writer, head []string, rows [][]string) error {
 	if err := t.Render(); err != nil {
 		return fmt.Errorf("draw table: %w", err)
 	}
-	return nil
+	var out strings.Builder
+	for line := range strings.Lines(drawn.String()) {
+		out.WriteString(strings.TrimRight(line, " \n") + "\n") // padding that would wrap
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
 }
