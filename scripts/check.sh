@@ -32,6 +32,18 @@ run() {
 	printf -- '-- %s: %ds\n' "$step" $((SECONDS - began))
 }
 
+# Programs that tests use as people do: editors that save, jq in a pipe.
+programs() {
+	local missing=() name
+	for name in git jq vim; do command -v "$name" >/dev/null || missing+=("$name"); done
+	((${#missing[@]} == 0)) && return
+	if ! command -v apt-get >/dev/null || [[ $(id -u) != 0 ]]; then
+		echo "install ${missing[*]} first"
+		return 1
+	fi
+	apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
 tools() {
 	mkdir -p "$bin"
 	go build -modfile=scripts/tools.mod -o "$bin/" honnef.co/go/tools/cmd/staticcheck
@@ -104,6 +116,7 @@ tests() {
 	go test $short -race -shuffle=on ./... 2>&1 | tee "$tmp/test"
 }
 
+run programs programs
 run peers bash scripts/peers.sh
 run tools tools
 run format format

@@ -1,0 +1,111 @@
+package core_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/mcptrack/mcptrack/"
+
+// rule keeps an import to the packages that may have it.
+type rule struct {
+	imports string   // the path, and all below it
+	only    []string // of our packages, relative to the module, and all below them
+	why     string
+}
+
+func rules() []rule {
+	return []rule{
+		{module + "cmd", nil, "a main package is the end of the chain"},
+		{module + "commands", []string{"cmd"}, "core and output serve embedders, who have no command line"},
+		{module + "output", []string{"commands", "output"}, "what is tracked does not depend on how it is shown"},
+		{module + "core/tracker", []string{"commands", "output"}, "below the tracker nobody may know of it: data flows one way"},
+		{module + "core/session", []string{"core/session", "core/tracker", "commands", "output"}, "sessions belong to the tracker; the others see events"},
+		{module + "core/process", []string{"core/session", "cmd"}, "whoever starts children must stop them: one owner"},
+		{module + "core/filewatch", []string{"core/reload"}, "watching files is asked for, not done on the side"},
+		{module + "core/demo", []string{"commands"}, "the demo is a server like any other"},
+		{"github.com/spf13", []string{"commands"}, "flags end in the options structs of commands"},
+		{"github.com/olekukonko/tablewriter", []string{"output/table"}, "tables for people are one package"},
+		{"github.com/fsnotify", []string{"core/filewatch"}, "its traps are dealt with once"},
+		{"github.com/mark3labs/mcp-go/client", []string{"core/session"}, "its traps are dealt with once"},
+		{"github.com/mark3labs/mcp-go/server", []string{"core/demo"}, "mcptrack is a client but for its demo"},
+		{"github.com/tailscale/hujson", []string{"core/config"}, "one reader of config files"},
+		{"github.com/briandowns/spinner", []string{"commands"}, "progress is for the terminal of a command"},
+		{"sigs.k8s.io/yaml", []string{"output/document"}, "YAML is one of the formats of a document"},
+		{"golang.org/x/term", []string{"cmd"}, "main tells the commands what the terminal is"},
+	}
+}
+
+// packages are those of the module, each with its imports, tests left out.
+func packages(t *testing.T) map[string][]string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	found := map[string][]string{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		found[strings.TrimPrefix(p.ImportPath, module)] = p.Imports
+	}
+	return found
+}
+
+func below(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+
+func TestImportsPointOneWay(t *testing.T) {
+	t.Parallel()
+	found := packages(t)
+	if len(found) < 15 {
+		t.Fatalf("only %d packages were found", len(found))
+	}
+	used := map[string]bool{}
+	for pkg, imports := range found {
+		for _, path := range imports {
+			for _, r := range rules() {
+				if !below(path, r.imports) {
+					continue
+				}
+				used[r.imports] = true
+				if !slices.ContainsFunc(r.only, func(only string) bool { return below(pkg, only) }) {
+					t.Errorf("%s imports %s, which only %q may: %s", pkg, path, r.only, r.why)
+				}
+			}
+		}
+	}
+	for _, r := range rules() {
+		if !used[r.imports] && r.only != nil {
+			t.Errorf("no package imports %s: the rule is stale", r.imports)
+		}
+	}
+}
+
+// TestCoreKeepsQuiet: standard streams, exits and flags belong to cmd.
+func TestCoreKeepsQuiet(t *testing.T) {
+	t.Parallel()
+	for pkg, imports := range packages(t) {
+		if below(pkg, "core") && slices.Contains(imports, "flag") {
+			t.Errorf("%s imports flag", pkg)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "grep", "-rnE", "--include=*.go", "--exclude=*_test.go",
+		`fmt\.Print|os\.Stdout|os\.Exit\(|log\.Fatal|^func init\(\)`, ".", "../output")
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
+		t.Errorf("core or output use what belongs to cmd (%v):\n%s", err, out)
+	}
+}
