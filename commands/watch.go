@@ -16,7 +16,6 @@ import (
 type watchOptions struct {
 	streamFlags
 	filter
-	file         string
 	demo         bool
 	noFollow     bool
 	holdCommands bool

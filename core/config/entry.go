@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tailscale/hujson"
@@ -122,12 +123,12 @@ func choice[T ~string](e *entry, byDefault T, allowed map[string]T, names ...str
 		return word, f, true
 	}
 	words := slices.Sorted(maps.Keys(allowed))
-	list := ""
+	var list strings.Builder
 	for i, word := range words {
 		if i > 0 {
-			list += ", "
+			list.WriteString(", ")
 		}
-		list += strconv.Quote(word)
+		list.WriteString(strconv.Quote(word))
 	}
 	hint := ""
 	// Only a value without references may be compared aloud.
@@ -136,7 +137,7 @@ func choice[T ~string](e *entry, byDefault T, allowed map[string]T, names ...str
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
 	}
-	e.errorAt(f.value.StartOffset, f.path, CodeValue, fmt.Sprintf("%s has invalid %q; expected one of %s", e.label, f.name, list), hint)
+	e.errorAt(f.value.StartOffset, f.path, CodeValue, fmt.Sprintf("%s has invalid %q; expected one of %s", e.label, f.name, list.String()), hint)
 	return byDefault, f, false
 }
 

@@ -18,12 +18,7 @@ import (
 // structural reports whether there is a problem of the kind that the schema
 // speaks about too.
 func structural(problems Problems) bool {
-	for _, code := range []Code{CodeType, CodeValue, CodeMissing, CodeConflict, CodeID, CodeDuration, CodeEnv, CodeHeader} {
-		if problems.Has(code) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]Code{CodeType, CodeValue, CodeMissing, CodeConflict, CodeID, CodeDuration, CodeEnv, CodeHeader}, problems.Has)
 }
 
 func compiled(t testing.TB) *jsonschema.Schema {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -83,15 +84,16 @@ func (o *office) offerSummarize() {
 	}
 	o.srv.AddPrompt(mcp.NewPrompt("summarize_inbox", options...),
 		func(_ context.Context, r mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			text := "Summarize these messages"
+			var text strings.Builder
+			text.WriteString("Summarize these messages")
 			if style := r.Params.Arguments["style"]; style != "" {
-				text += " in " + style + " form"
+				text.WriteString(" in " + style + " form")
 			}
-			text += ":\n"
+			text.WriteString(":\n")
 			for _, m := range o.inbox {
-				text += fmt.Sprintf("- %s: %s\n", m.from, m.subject)
+				text.WriteString(fmt.Sprintf("- %s: %s\n", m.from, m.subject))
 			}
-			return prompt("Summary of the inbox", text)
+			return prompt("Summary of the inbox", text.String())
 		})
 }
 

@@ -158,7 +158,22 @@ func (p *Process) Fault() error {
 
 // Stderr returns the last lines of standard error, oldest first: at most 64 KiB,
 // each cut at 512 runes, control characters made visible.
-func (p *Process) Stderr() []string { return p.stderr.lines() }
+func (p *Process) Stderr() []string {
+	select {
+	case <-p.done: // its last words may still be in the pipe, which others may hold open
+		last := time.NewTimer(lastWords)
+		defer last.Stop()
+		select {
+		case <-p.stderr.ended:
+		case <-last.C:
+		}
+	default:
+	}
+	return p.stderr.lines()
+}
+
+// lastWords is how long Stderr waits for what a dead child said last.
+const lastWords = 100 * time.Millisecond
 
 // Noise is the number of stdout lines skipped so far.
 func (p *Process) Noise() (lines int) { return int(p.stdout.noise.Load()) }

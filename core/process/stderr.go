@@ -20,6 +20,7 @@ type stderrRing struct {
 	src    *os.File
 	redact func(string) string
 	log    *slog.Logger
+	ended  chan struct{} // closed by drain as its last act
 
 	mu   sync.Mutex
 	kept []byte // whole lines, each with '\n', at most twice stderrKept
@@ -31,11 +32,12 @@ type stderrRing struct {
 }
 
 func newStderrRing(src *os.File, spec Spec) *stderrRing {
-	return &stderrRing{src: src, redact: spec.Redact, log: spec.Logger}
+	return &stderrRing{src: src, redact: spec.Redact, log: spec.Logger, ended: make(chan struct{})}
 }
 
 // drain reads until all holders of the pipe are gone or Stop closes it.
 func (s *stderrRing) drain() {
+	defer close(s.ended)
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := s.src.Read(buf)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -76,9 +77,7 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 		}
 	}
 	q = q.Clone(ctx)
-	for k, v := range g.headers {
-		q.Header[k] = v
-	}
+	maps.Copy(q.Header, g.headers)
 	p, err := g.base.RoundTrip(q)
 	if err != nil {
 		if isGET && ctx.Err() == nil {

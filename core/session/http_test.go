@@ -3,6 +3,7 @@ package session_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -59,9 +60,7 @@ func collect(t *testing.T, s *session.Session, ok func(session.Batch) bool) sess
 			t.Fatalf("not signalled within 10 s; so far %+v", all)
 		}
 		b := s.Signals().Take()
-		for u, sig := range b.URIs {
-			all.URIs[u] = sig
-		}
+		maps.Copy(all.URIs, b.URIs)
 		for k := range b.Lists {
 			all.Lists[k] = struct{}{}
 		}

@@ -60,6 +60,7 @@ func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack
 		return Ack{}, err
 	}
 	s.signals.wantMore(wantedOf(f)) // an update may follow the ack at once
+	interrupted := false
 	old := slices.DeleteFunc(sub.listens, func(l *listen) bool { return !s.signals.live(l.stream.id) })
 	if s.stdio && len(old) > 0 {
 		// A server may keep one subscription per connection, so that the end of
@@ -69,9 +70,7 @@ func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack
 		if err := sleep(ctx, settle); err != nil {
 			return Ack{}, err
 		}
-		if !ask.Empty() {
-			s.signals.raiseGap("the subscription was replaced")
-		}
+		interrupted = true
 	}
 	fresh, missing, err := s.listenAll(ctx, ask)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
@@ -85,7 +84,9 @@ func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack
 	if err == nil {
 		err = unsupported
 	}
-	return sub.ack, err
+	ack := sub.ack
+	ack.Interrupted = interrupted && !ask.Empty()
+	return ack, err
 }
 
 // modernAck compares what was asked with what the listens honour.

@@ -16,7 +16,7 @@ func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 	st := &stream{id: s.nextID(), ack: make(chan Filter, 1), cancel: func() { cancel(errHungUp) }}
 	l := &listen{stream: st, over: make(chan struct{})}
 	s.signals.open(st)
-	params := map[string]any{"notifications": wireFilter{f.Tools, f.Prompts, f.Resources, f.URIs}}
+	params := map[string]any{"notifications": wireFilter(f)}
 	s.wg.Go(func() {
 		defer close(l.over)
 		defer cancel(nil)

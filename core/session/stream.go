@@ -105,7 +105,7 @@ func (g *Signals) acknowledged(n mcp.JSONRPCNotification) {
 	case err != nil:
 		g.count(dropMalformed, 1)
 	case !st.acked:
-		honoured := Filter{f.Tools, f.Prompts, f.Resources, f.URIs}
+		honoured := Filter(f)
 		st.acked, st.empty = true, honoured.Empty()
 		st.ack <- honoured
 	}

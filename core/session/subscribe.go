@@ -34,6 +34,9 @@ type Ack struct {
 	Honoured     Filter
 	MissingURIs  []string
 	MissingLists []catalog.Kind // templates go with resources
+	// Interrupted tells that this call had to end the old subscription before it
+	// could begin the new one: list and compare again, as for a [Batch.Gap].
+	Interrupted bool
 }
 
 // subscriber holds what is subscribed. Its lock is a channel, as a caller may
@@ -79,7 +82,7 @@ func newSubscriber() *subscriber {
 // Subscribe makes the server push exactly what the filter names and returns once
 // the server has confirmed. What was subscribed before and still is wanted goes
 // on without interruption; where a server makes that impossible (modern, over
-// stdio) [Batch.Gap] tells. Repeating a call costs nothing while the
+// stdio) [Ack.Interrupted] tells. Repeating a call costs nothing while the
 // subscriptions stand.
 //
 // Kinds of lists that the server does not have cannot change and are neither

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -21,7 +22,7 @@ func (f *follower) synced(a syncAnswer) error {
 	}
 	known := f.w.lists
 	for _, k := range slices.Sorted(maps.Keys(a.lists)) {
-		f.w.setList(k, a.lists[k], a.job.lists[k])
+		f.w.setList(k, a.lists[k], cmp.Or(a.job.lists[k], event.CauseResync))
 	}
 	for k, err := range a.listErrs {
 		if _, had := known[k]; had || f.ready {
@@ -29,6 +30,12 @@ func (f *follower) synced(a syncAnswer) error {
 		}
 	}
 	f.retryLater(a, failed)
+	if a.interrupted {
+		a.job.compare = true
+		if !sameSet(a.asked.URIs, setOf(a.job.target(f.w.lists[catalog.Resources]))) {
+			f.todo.merge(everything(event.CauseResync))
+		}
+	}
 	f.adoptTarget(a)
 	if !f.ready {
 		f.becomeReady()

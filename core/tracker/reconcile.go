@@ -48,7 +48,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 		for id, w := range t.workers {
 			if srv, ok := desired[id]; !ok {
 				w.remove()
-			} else if !w.removing {
+			} else if !w.removing && !w.offered.Equal(srv) {
 				w.offer(srv)
 			}
 		}

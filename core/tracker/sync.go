@@ -67,6 +67,8 @@ type syncAnswer struct {
 	ack       session.Ack
 	made      bool
 	subscribe error
+	// interrupted: for a moment nothing was subscribed.
+	interrupted bool
 }
 
 // walk begins the demanded walk in a job of its own.
@@ -121,36 +123,57 @@ func (f *follower) sync(job syncJob, subscribed map[string]struct{}) syncAnswer 
 		}
 		subscribed = setOf(job.filter.URIs)
 	}
-	f.listAll(job, &a)
-	resources, ok := a.lists[catalog.Resources]
-	if !ok {
-		return a
-	}
-	filter := job.filter
-	if f.s.Info().Capabilities.ResourcesSubscribe {
-		filter.URIs = job.target(resources)
-	}
-	if a.subscribe == nil && (!sameSet(filter.URIs, subscribed) || job.subscribe && !a.made) {
+	f.listAll(job.lists, job.old, &a)
+	for again := 0; ; again++ {
+		resources, ok := a.lists[catalog.Resources]
+		if !ok {
+			return a
+		}
+		filter := job.filter
+		if f.s.Info().Capabilities.ResourcesSubscribe {
+			filter.URIs = job.target(resources)
+		}
+		if a.subscribe != nil || sameSet(filter.URIs, subscribed) && (!job.subscribe || a.made) {
+			return a
+		}
 		subscribe(filter)
+		subscribed = setOf(filter.URIs)
+		if a.subscribe != nil || !a.ack.Interrupted {
+			return a
+		}
+		// There was a moment without a subscription: look at everything again.
+		a.interrupted = true
+		if again == maxInterruptions {
+			return a
+		}
+		every := map[catalog.Kind]event.Cause{}
+		for k := range job.old {
+			every[k] = event.CauseResync
+		}
+		f.listAll(every, job.old, &a)
 	}
-	return a
 }
 
-// listAll walks the demanded lists side by side.
-func (f *follower) listAll(job syncJob, a *syncAnswer) {
+// maxInterruptions is how often one walk follows a set of resources that changes
+// whenever it is looked at; the next walk goes on.
+const maxInterruptions = 3
+
+// listAll walks lists side by side.
+func (f *follower) listAll(lists map[catalog.Kind]event.Cause, old map[catalog.Kind]catalog.List, a *syncAnswer) {
 	var (
 		mu    sync.Mutex // guards the maps of a
 		walks sync.WaitGroup
 	)
-	for k := range job.lists {
+	for k := range lists {
 		walks.Go(func() {
-			list, err := f.list(k, len(job.old[k]) > 0)
+			list, err := f.list(k, len(old[k]) > 0)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				a.listErrs[k] = err
 			} else {
 				a.lists[k] = list
+				delete(a.listErrs, k)
 			}
 		})
 	}

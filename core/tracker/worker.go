@@ -29,8 +29,9 @@ type worker struct {
 	// offers holds the newest entry of the config that run has not seen.
 	// Capacity 1: the reconcile loop replaces what is in it; never closed.
 	offers   chan config.Server
-	cancel   context.CancelCauseFunc // the reconcile loop's, and so is:
+	cancel   context.CancelCauseFunc // the reconcile loop's, and so are:
 	removing bool
+	offered  config.Server // the newest entry
 
 	live atomic.Pointer[session.Session] // for requests; nil while not connected
 
@@ -55,7 +56,7 @@ const (
 
 func newWorker(t *Tracker, srv config.Server) *worker {
 	w := &worker{
-		t: t, opts: t.opts, id: srv.ID, srv: srv,
+		t: t, opts: t.opts, id: srv.ID, srv: srv, offered: srv,
 		log:    t.opts.Logger.With("server", printable.Line(srv.ID, 128)),
 		offers: make(chan config.Server, 1),
 		lists:  map[catalog.Kind]catalog.List{},
@@ -81,6 +82,7 @@ func (w *worker) offer(srv config.Server) {
 	default:
 	}
 	w.offers <- srv
+	w.offered = srv
 }
 
 // remove ends the worker because its server is not wanted any more.

@@ -1,0 +1,243 @@
+package tracker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// methods are the requests on the wire about resources, in order.
+func methods(s *sessiontest.Server) []string {
+	var out []string
+	for _, m := range s.Wire() {
+		switch m.Method {
+		case "resources/subscribe", "resources/unsubscribe", "resources/list", "resources/read", "subscriptions/listen":
+			out = append(out, m.Method)
+		}
+	}
+	return out
+}
+
+// A connect subscribes to what is known, lists, subscribes to what the list
+// added, reads it, and tells no event of content: that is the baseline (B1).
+func TestConnectSubscribesBeforeItReads(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.PageSize = 40
+		for i := range 120 {
+			docs.SetQuietly(fmt.Sprintf("file:///%03d.md", i), "one")
+		}
+		w.start(entry("docs"))
+		w.pass(5 * time.Second)
+		w.wantState("docs", event.Ready)
+		if n := len(docs.Subscribed()); n != 120 {
+			t.Errorf("%d resources are subscribed to, want 120", n)
+		}
+		active := w.told(event.TypeSubscriptionActive)
+		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Resources.Count != 120 {
+			t.Errorf("want one subscription.active of 120:\n%s", w.log())
+		}
+		w.wantUpdates()
+		wire := methods(docs)
+		lastSubscribe := max(lastIndex(wire, "resources/subscribe"), lastIndex(wire, "subscriptions/listen"))
+		firstRead := slices.Index(wire, "resources/read")
+		if firstRead < lastSubscribe || lastSubscribe < 0 {
+			t.Errorf("read at %d, subscribed at %d", firstRead, lastSubscribe)
+		}
+		if n := docs.Count("resources/read"); n != 120 {
+			t.Errorf("%d reads, want 120", n)
+		}
+		if n := docs.Count("subscriptions/listen"); n > 2 { // F9
+			t.Errorf("%d listens", n)
+		}
+	})
+}
+
+func lastIndex(all []string, s string) int {
+	for i, v := range slices.Backward(all) {
+		if v == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// A server without resources is told once, stays connected for its tools, and is
+// not tried again (B3).
+func TestServerWithoutResources(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.Capabilities = map[string]any{"tools": map[string]any{"listChanged": true}}
+		w.start(entry("docs"))
+		w.pass(time.Minute)
+		w.wantState("docs", event.Unsupported)
+		if n := len(w.told(event.TypeServerState)); n != 3 { // Pending, Connecting, Unsupported
+			t.Errorf("%d states:\n%s", n, w.log())
+		}
+		if n := len(w.dialled("docs")); n != 1 {
+			t.Errorf("dialled %d times", n)
+		}
+		if n := docs.Count("resources/list") + docs.Count("resources/subscribe"); n != 0 {
+			t.Errorf("%d requests for what it does not offer (E6)", n)
+		}
+	})
+}
+
+// A server that cannot push is polled, and says so once.
+func TestServerWithoutSubscribeIsPolled(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.Capabilities = map[string]any{"resources": map[string]any{}}
+		docs.SetQuietly("file:///a.md", "one")
+		w.start(entry("docs", func(s *config.Server) { s.PollInterval = 10 * time.Second }))
+		w.pass(time.Second)
+		active := w.told(event.TypeSubscriptionActive)
+		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Mode != event.Poll {
+			t.Fatalf("want one subscription.active in mode poll:\n%s", w.log())
+		}
+		docs.SetQuietly("file:///a.md", "two")
+		w.pass(13 * time.Second)
+		w.wantUpdates("file:///a.md poll")
+		docs.SetQuietly("file:///b.md", "new")
+		w.pass(13 * time.Second)
+		if n := len(w.told(event.TypeResourceAdded)); n != 1 {
+			t.Errorf("a new resource was not found by polling:\n%s", w.log())
+		}
+	})
+}
+
+// Servers are removed, added and changed without touching the others.
+func TestApplyTouchesOnlyWhatDiffers(t *testing.T) {
+	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
+		t.Run(string(era), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Options{})
+				for _, id := range []string{"keep", "drop", "change", "new"} {
+					w.serve(id, era).SetQuietly("file:///a.md", "one")
+				}
+				w.start(entry("keep"), entry("drop"), entry("change"))
+				w.pass(time.Second)
+				w.forget()
+				w.tracker.Apply(&config.Config{Servers: []config.Server{
+					entry("keep"), entry("new"), entry("change", func(s *config.Server) { s.Args = []string{"-v"} })}})
+				w.pass(time.Second)
+				if n := len(w.dialled("keep")); n != 1 {
+					t.Errorf("the unchanged server was dialled %d times", n)
+				}
+				if n := len(w.dialled("change")); n != 2 {
+					t.Errorf("the changed server was dialled %d times", n)
+				}
+				w.wantState("new", event.Ready)
+				w.wantState("change", event.Ready)
+				if _, known := w.tracker.Snapshot().Server("drop"); known {
+					t.Error("the removed server is still known")
+				}
+				if subs := w.servers["drop"].Subscribed(); len(subs) != 0 {
+					t.Errorf("the removed server still has subscriptions %q", subs)
+				}
+				for _, e := range w.told() {
+					if e.ServerID == "keep" {
+						t.Errorf("the unchanged server told %s", e.Type())
+					}
+				}
+				w.stop(nil)
+			})
+		})
+	}
+}
+
+// trackResources switched off: unsubscribed at once, and not one event after; on
+// again: subscribed within 5 s, on the same session (B2).
+func TestTrackingSwitchedOffAndOn(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.SetQuietly("file:///a.md", "one")
+		w.start(entry("docs"))
+		w.pass(3 * time.Second)
+		off := func(s *config.Server) { s.TrackResources = false }
+		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs", off)}})
+		w.pass(time.Second)
+		if subs := docs.Subscribed(); len(subs) != 0 {
+			t.Fatalf("still subscribed to %q", subs)
+		}
+		w.forget()
+		docs.Set("file:///a.md", "two")
+		docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": map[string]any{"uri": "file:///a.md"}})
+		w.pass(5 * time.Second)
+		if events := w.told(); len(events) != 0 {
+			t.Fatalf("events after it was switched off:\n%s", w.log())
+		}
+		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs")}})
+		w.pass(time.Second)
+		if subs := docs.Subscribed(); len(subs) != 1 {
+			t.Fatalf("subscribed to %q after it was switched on", subs)
+		}
+		docs.Set("file:///a.md", "three")
+		w.pass(time.Second)
+		w.wantUpdates("file:///a.md notify")
+		if n := len(w.dialled("docs")); n != 1 {
+			t.Errorf("dialled %d times", n)
+		}
+	})
+}
+
+// A disabled server is known and not connected.
+func TestDisabledServer(t *testing.T) {
+	inWorld(t, func(w *world, _ *sessiontest.Server) {
+		w.start(entry("docs", func(s *config.Server) { s.Enabled = false }))
+		w.pass(time.Minute)
+		w.wantState("docs", event.Disabled)
+		if n := len(w.dialled("docs")); n != 0 {
+			t.Errorf("dialled %d times", n)
+		}
+		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs")}})
+		w.pass(time.Second)
+		w.wantState("docs", event.Ready)
+	})
+}
+
+// Settled waits until every server was tried, and no longer.
+func TestSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.serve("up", session.EraLegacy)
+		w.serve("down", session.EraLegacy)
+		w.down["down"] = errRefused
+		w.start(entry("up"), entry("down"))
+		snap, err := w.tracker.Settled(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if up, _ := snap.Server("up"); up.State != event.Ready {
+			t.Errorf("up is %s", up.State)
+		}
+		if down, _ := snap.Server("down"); down.State != event.Backoff || !strings.Contains(down.Error, "refused") || down.NextRetry.IsZero() {
+			t.Errorf("down is %+v", down)
+		}
+		w.stop(nil)
+	})
+}
+
+// A shutdown tells what is owed, unsubscribes, and leaves nothing (B11).
+func TestShutdownDrains(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.SetQuietly("file:///a.md", "one")
+		w.start(entry("docs"))
+		w.pass(3 * time.Second)
+		docs.Set("file:///a.md", "two")
+		w.pass(500 * time.Millisecond)
+		docs.Set("file:///a.md", "three") // inside the window
+		w.pass(10 * time.Millisecond)
+		w.end(nil)
+		w.pass(5 * time.Second)
+		w.wantUpdates("file:///a.md notify", "file:///a.md trailing")
+		if subs := docs.Subscribed(); len(subs) != 0 {
+			t.Errorf("still subscribed to %q", subs)
+		}
+		w.wantState("docs", event.Stopping)
+	})
+}

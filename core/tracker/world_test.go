@@ -1,0 +1,214 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a tracker, the fake servers that it follows, and what it told: all
+// within one synctest bubble, so that time passes only where a test says so.
+type world struct {
+	*testing.T
+	opts    Options
+	tracker *Tracker
+	servers map[string]*sessiontest.Server
+	end     context.CancelCauseFunc
+
+	mu     sync.Mutex
+	down   map[string]error // dialling fails with this
+	dials  map[string][]time.Time
+	events []*event.Event
+
+	running sync.WaitGroup
+	pipes   sync.WaitGroup
+}
+
+// errRefused is what dialling a server that is down fails with.
+var errRefused = errors.New("connection refused")
+
+// inWorld runs the test once in either era with one server, "docs".
+func inWorld(t *testing.T, test func(w *world, docs *sessiontest.Server)) {
+	t.Helper()
+	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
+		t.Run(string(era), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Options{})
+				docs := w.serve("docs", era)
+				test(w, docs)
+				w.stop(nil)
+			})
+		})
+	}
+}
+
+func newWorld(t *testing.T, opts Options) *world {
+	w := &world{T: t, opts: opts, servers: map[string]*sessiontest.Server{}, down: map[string]error{}, dials: map[string][]time.Time{}}
+	return w
+}
+
+// serve makes a server known to the world: its id is where it is reached.
+func (w *world) serve(id string, era session.Era) *sessiontest.Server {
+	s := sessiontest.New()
+	s.Legacy, s.Modern = era == session.EraLegacy, era == session.EraModern
+	w.servers[id] = s
+	return s
+}
+
+// entry is a server's entry in the config; change makes it another.
+func entry(id string, change ...func(*config.Server)) config.Server {
+	srv := config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Command: id,
+		TrackResources: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest,
+		PollInterval: config.DefaultPollInterval, RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
+	for _, c := range change {
+		c(&srv)
+	}
+	return srv
+}
+
+// start runs the tracker with the entries.
+func (w *world) start(entries ...config.Server) {
+	w.opts.Dial = w.dial
+	w.tracker = New(w.opts)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	w.end = cancel
+	w.tracker.Apply(&config.Config{Servers: entries})
+	_, sub := w.tracker.Subscribe(context.Background())
+	w.running.Go(func() {
+		for e := range sub.Events() {
+			w.mu.Lock()
+			w.events = append(w.events, e)
+			w.mu.Unlock()
+		}
+	})
+	w.running.Go(func() { _ = w.tracker.Run(ctx) })
+	synctest.Wait()
+}
+
+func (w *world) dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+	w.mu.Lock()
+	w.dials[srv.ID] = append(w.dials[srv.ID], time.Now())
+	err := w.down[srv.ID]
+	server := w.servers[srv.Command]
+	w.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	r, wr, wait := server.Pipe()
+	w.pipes.Go(wait)
+	s, err := session.OverIO(ctx, r, wr, srv, opts)
+	if err != nil {
+		closeAll(r, wr)
+	}
+	return s, err
+}
+
+func closeAll(closers ...io.Closer) {
+	for _, c := range closers {
+		_ = c.Close()
+	}
+}
+
+// stop ends the tracker and waits for all that it started.
+func (w *world) stop(cause error) {
+	w.end(cause)
+	w.running.Wait()
+	for _, s := range w.servers {
+		s.Disconnect()
+	}
+	w.pipes.Wait()
+}
+
+// pass lets time pass, and everything settle that it set in motion.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// setDown makes dialling fail, or work again with nil, and cuts what is connected.
+func (w *world) setDown(id string, err error) {
+	w.mu.Lock()
+	w.down[id] = err
+	w.mu.Unlock()
+	if err != nil {
+		w.servers[id].Disconnect()
+	}
+}
+
+// told are the events of the types, since the last forget; all without types.
+func (w *world) told(types ...event.Type) []*event.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []*event.Event
+	for _, e := range w.events {
+		if len(types) == 0 || slices.Contains(types, e.Type()) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (w *world) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = nil
+}
+
+// updates are the resource.updated events as "uri cause", in order.
+func (w *world) updates() []string {
+	var out []string
+	for _, e := range w.told(event.TypeResourceUpdated) {
+		out = append(out, e.ResourceURI+" "+string(e.Cause))
+	}
+	return out
+}
+
+func (w *world) dialled(id string) []time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.dials[id])
+}
+
+// state is the published state of the server.
+func (w *world) state(id string) event.State {
+	st, _ := w.tracker.Snapshot().Server(id)
+	return st.State
+}
+
+func (w *world) wantState(id string, want event.State) {
+	w.Helper()
+	if got := w.state(id); got != want {
+		w.Fatalf("server %s is %s, want %s; events:\n%s", id, got, want, w.log())
+	}
+}
+
+func (w *world) wantUpdates(want ...string) {
+	w.Helper()
+	if got := w.updates(); !slices.Equal(got, want) {
+		w.Fatalf("updates %q, want %q; events:\n%s", got, want, w.log())
+	}
+}
+
+// log shows all events.
+func (w *world) log() string {
+	var b []byte
+	for _, e := range w.told() {
+		b, _ = e.AppendJSON(b)
+		b = append(b, '\n')
+	}
+	return string(b)
+}
