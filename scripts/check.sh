@@ -116,6 +116,11 @@ tests() {
 	go test $short -race -shuffle=on ./... 2>&1 | tee "$tmp/test"
 }
 
+# Plants defects in the tracker, one at a time, and wants its tests to notice.
+mutants() {
+	go test -tags mcptrack_mutants -run '^TestMutantsAreCaught$' ./core/tracker
+}
+
 run programs programs
 run peers bash scripts/peers.sh
 run tools tools
@@ -126,6 +131,7 @@ run modernize modernize
 run lint lint
 run generated generated
 [[ -n $short ]] || run vulnerabilities vulnerabilities
+run mutants mutants
 run test tests
 
 passed=$(grep -c '^ok' "$tmp/test" || true)

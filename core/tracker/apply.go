@@ -108,9 +108,13 @@ func (f *follower) adoptTarget(a syncAnswer) {
 			f.w.followKey(k)
 		}
 		k.desc = desc
-		if !known && !a.job.compare {
+		switch _, listed := a.lists[catalog.Resources].Get(uri); {
+		case a.job.compare: // reads everything
+		case !known:
 			k.seen = true
 			co.check(k, roleBaseline)
+		case k.gone && listed:
+			co.check(k, roleResync) // gone when it was read, and back since
 		}
 	}
 	if !a.made {

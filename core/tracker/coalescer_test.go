@@ -350,8 +350,14 @@ func TestUrgentReadsOvertakeOthers(t *testing.T) {
 	if got := l.c.flying; got != [2]int{0, 4} {
 		t.Fatalf("reads in flight %v, want half the slots for comparing", got)
 	}
-	l.c.signal("r99", 1, l.now, l.now)
-	if k, _ := l.c.nextRead(8); k == nil || k.uri != "r99" {
+	waiting := "r0"
+	for uri, k := range l.c.keys {
+		if !k.flying {
+			waiting = uri
+		}
+	}
+	l.c.signal(waiting, 1, l.now, l.now)
+	if k, _ := l.c.nextRead(8); k == nil || k.uri != waiting {
 		t.Errorf("the next read is %v, want the announced resource", k)
 	}
 }

@@ -38,24 +38,24 @@ func TestConnectSubscribesBeforeItReads(t *testing.T) {
 		w.pass(5 * time.Second)
 		w.wantState("docs", event.Ready)
 		if n := len(docs.Subscribed()); n != 120 {
-			t.Errorf("%d resources are subscribed to, want 120", n)
+			w.Errorf("%d resources are subscribed to, want 120", n)
 		}
 		active := w.told(event.TypeSubscriptionActive)
 		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Resources.Count != 120 {
-			t.Errorf("want one subscription.active of 120:\n%s", w.log())
+			w.Errorf("want one subscription.active of 120:\n%s", w.log())
 		}
 		w.wantUpdates()
 		wire := methods(docs)
 		lastSubscribe := max(lastIndex(wire, "resources/subscribe"), lastIndex(wire, "subscriptions/listen"))
 		firstRead := slices.Index(wire, "resources/read")
 		if firstRead < lastSubscribe || lastSubscribe < 0 {
-			t.Errorf("read at %d, subscribed at %d", firstRead, lastSubscribe)
+			w.Errorf("read at %d, subscribed at %d", firstRead, lastSubscribe)
 		}
 		if n := docs.Count("resources/read"); n != 120 {
-			t.Errorf("%d reads, want 120", n)
+			w.Errorf("%d reads, want 120", n)
 		}
 		if n := docs.Count("subscriptions/listen"); n > 2 { // F9
-			t.Errorf("%d listens", n)
+			w.Errorf("%d listens", n)
 		}
 	})
 }
@@ -78,13 +78,13 @@ func TestServerWithoutResources(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantState("docs", event.Unsupported)
 		if n := len(w.told(event.TypeServerState)); n != 3 { // Pending, Connecting, Unsupported
-			t.Errorf("%d states:\n%s", n, w.log())
+			w.Errorf("%d states:\n%s", n, w.log())
 		}
 		if n := len(w.dialled("docs")); n != 1 {
-			t.Errorf("dialled %d times", n)
+			w.Errorf("dialled %d times", n)
 		}
 		if n := docs.Count("resources/list") + docs.Count("resources/subscribe"); n != 0 {
-			t.Errorf("%d requests for what it does not offer (E6)", n)
+			w.Errorf("%d requests for what it does not offer (E6)", n)
 		}
 	})
 }
@@ -98,7 +98,7 @@ func TestServerWithoutSubscribeIsPolled(t *testing.T) {
 		w.pass(time.Second)
 		active := w.told(event.TypeSubscriptionActive)
 		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Mode != event.Poll {
-			t.Fatalf("want one subscription.active in mode poll:\n%s", w.log())
+			w.Fatalf("want one subscription.active in mode poll:\n%s", w.log())
 		}
 		docs.SetQuietly("file:///a.md", "two")
 		w.pass(13 * time.Second)
@@ -106,7 +106,7 @@ func TestServerWithoutSubscribeIsPolled(t *testing.T) {
 		docs.SetQuietly("file:///b.md", "new")
 		w.pass(13 * time.Second)
 		if n := len(w.told(event.TypeResourceAdded)); n != 1 {
-			t.Errorf("a new resource was not found by polling:\n%s", w.log())
+			w.Errorf("a new resource was not found by polling:\n%s", w.log())
 		}
 	})
 }
@@ -127,25 +127,24 @@ func TestApplyTouchesOnlyWhatDiffers(t *testing.T) {
 					entry("keep"), entry("new"), entry("change", func(s *config.Server) { s.Args = []string{"-v"} })}})
 				w.pass(time.Second)
 				if n := len(w.dialled("keep")); n != 1 {
-					t.Errorf("the unchanged server was dialled %d times", n)
+					w.Errorf("the unchanged server was dialled %d times", n)
 				}
 				if n := len(w.dialled("change")); n != 2 {
-					t.Errorf("the changed server was dialled %d times", n)
+					w.Errorf("the changed server was dialled %d times", n)
 				}
 				w.wantState("new", event.Ready)
 				w.wantState("change", event.Ready)
 				if _, known := w.tracker.Snapshot().Server("drop"); known {
-					t.Error("the removed server is still known")
+					w.Error("the removed server is still known")
 				}
 				if subs := w.servers["drop"].Subscribed(); len(subs) != 0 {
-					t.Errorf("the removed server still has subscriptions %q", subs)
+					w.Errorf("the removed server still has subscriptions %q", subs)
 				}
 				for _, e := range w.told() {
 					if e.ServerID == "keep" {
-						t.Errorf("the unchanged server told %s", e.Type())
+						w.Errorf("the unchanged server told %s", e.Type())
 					}
 				}
-				w.stop(nil)
 			})
 		})
 	}
@@ -162,25 +161,25 @@ func TestTrackingSwitchedOffAndOn(t *testing.T) {
 		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs", off)}})
 		w.pass(time.Second)
 		if subs := docs.Subscribed(); len(subs) != 0 {
-			t.Fatalf("still subscribed to %q", subs)
+			w.Fatalf("still subscribed to %q", subs)
 		}
 		w.forget()
 		docs.Set("file:///a.md", "two")
 		docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": map[string]any{"uri": "file:///a.md"}})
 		w.pass(5 * time.Second)
 		if events := w.told(); len(events) != 0 {
-			t.Fatalf("events after it was switched off:\n%s", w.log())
+			w.Fatalf("events after it was switched off:\n%s", w.log())
 		}
 		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs")}})
 		w.pass(time.Second)
 		if subs := docs.Subscribed(); len(subs) != 1 {
-			t.Fatalf("subscribed to %q after it was switched on", subs)
+			w.Fatalf("subscribed to %q after it was switched on", subs)
 		}
 		docs.Set("file:///a.md", "three")
 		w.pass(time.Second)
 		w.wantUpdates("file:///a.md notify")
 		if n := len(w.dialled("docs")); n != 1 {
-			t.Errorf("dialled %d times", n)
+			w.Errorf("dialled %d times", n)
 		}
 	})
 }
@@ -192,7 +191,7 @@ func TestDisabledServer(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantState("docs", event.Disabled)
 		if n := len(w.dialled("docs")); n != 0 {
-			t.Errorf("dialled %d times", n)
+			w.Errorf("dialled %d times", n)
 		}
 		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs")}})
 		w.pass(time.Second)
@@ -210,15 +209,14 @@ func TestSettled(t *testing.T) {
 		w.start(entry("up"), entry("down"))
 		snap, err := w.tracker.Settled(t.Context())
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		if up, _ := snap.Server("up"); up.State != event.Ready {
-			t.Errorf("up is %s", up.State)
+			w.Errorf("up is %s", up.State)
 		}
 		if down, _ := snap.Server("down"); down.State != event.Backoff || !strings.Contains(down.Error, "refused") || down.NextRetry.IsZero() {
-			t.Errorf("down is %+v", down)
+			w.Errorf("down is %+v", down)
 		}
-		w.stop(nil)
 	})
 }
 
@@ -236,7 +234,7 @@ func TestShutdownDrains(t *testing.T) {
 		w.pass(5 * time.Second)
 		w.wantUpdates("file:///a.md notify", "file:///a.md trailing")
 		if subs := docs.Subscribed(); len(subs) != 0 {
-			t.Errorf("still subscribed to %q", subs)
+			w.Errorf("still subscribed to %q", subs)
 		}
 		w.wantState("docs", event.Stopping)
 	})

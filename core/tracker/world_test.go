@@ -50,7 +50,6 @@ func inWorld(t *testing.T, test func(w *world, docs *sessiontest.Server)) {
 				w := newWorld(t, Options{})
 				docs := w.serve("docs", era)
 				test(w, docs)
-				w.stop(nil)
 			})
 		})
 	}
@@ -58,6 +57,7 @@ func inWorld(t *testing.T, test func(w *world, docs *sessiontest.Server)) {
 
 func newWorld(t *testing.T, opts Options) *world {
 	w := &world{T: t, opts: opts, servers: map[string]*sessiontest.Server{}, down: map[string]error{}, dials: map[string][]time.Time{}}
+	t.Cleanup(w.stop)
 	return w
 }
 
@@ -108,6 +108,8 @@ func (w *world) dial(ctx context.Context, srv config.Server, opts session.Option
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second) // as session.Dial does
+	defer cancel()
 	r, wr, wait := server.Pipe()
 	w.pipes.Go(wait)
 	s, err := session.OverIO(ctx, r, wr, srv, opts)
@@ -124,8 +126,10 @@ func closeAll(closers ...io.Closer) {
 }
 
 // stop ends the tracker and waits for all that it started.
-func (w *world) stop(cause error) {
-	w.end(cause)
+func (w *world) stop() {
+	if w.end != nil {
+		w.end(nil)
+	}
 	w.running.Wait()
 	for _, s := range w.servers {
 		s.Disconnect()

@@ -8,7 +8,7 @@ import (
 
 // Fault is how a request goes wrong. The first fault that matches decides.
 type Fault struct {
-	Method string
+	Method string // "": every request
 	URI    string // only requests with this params.uri
 	Page   int    // only this page of a list, from 1
 	Times  int    // how often; 0: always
@@ -68,7 +68,7 @@ func (s *Server) fault(method string, params json.RawMessage) *Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, f := range s.faults {
-		if f.Method != method || f.URI != "" && f.URI != p.URI || f.Page > 0 && f.Page != s.pageOf(p.Cursor) {
+		if f.Method != "" && f.Method != method || f.URI != "" && f.URI != p.URI || f.Page > 0 && f.Page != s.pageOf(p.Cursor) {
 			continue
 		}
 		hit := *f

@@ -1,0 +1,240 @@
+package tracker
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// settledOn starts the tracker on docs with the resources, and waits until their
+// baseline is known.
+func settledOn(w *world, docs *sessiontest.Server, uris ...string) {
+	w.Helper()
+	for _, uri := range uris {
+		docs.SetQuietly(uri, "one")
+	}
+	w.start(entry("docs"))
+	w.pass(3 * time.Second)
+	w.wantState("docs", event.Ready)
+	w.forget()
+}
+
+// Duplicates within the window are one event; a real second change is one
+// trailing event at the window's end; after it a third leads again (B7).
+func TestPromiseOneEventForOneState(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md")
+		docs.Set("file:///a.md", "two")
+		w.pass(100 * time.Millisecond)
+		docs.NotifyUpdated("file:///a.md")
+		w.pass(2 * time.Second)
+		w.wantUpdates("file:///a.md notify")
+		w.pass(2100 * time.Millisecond)
+		docs.Set("file:///a.md", "three")
+		w.pass(time.Second)
+		w.wantUpdates("file:///a.md notify", "file:///a.md notify")
+		docs.Set("file:///a.md", "four")
+		w.pass(900 * time.Millisecond)
+		w.wantUpdates("file:///a.md notify", "file:///a.md notify")
+		w.pass(200 * time.Millisecond)
+		w.wantUpdates("file:///a.md notify", "file:///a.md notify", "file:///a.md trailing")
+		w.pass(time.Minute)
+		if n := len(w.told()); n != 3 {
+			w.Errorf("%d events:\n%s", n, w.log())
+		}
+	})
+}
+
+// An update whose content is the same is told, as such.
+func TestUpdateWithoutChange(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md")
+		docs.NotifyUpdated("file:///a.md")
+		w.pass(time.Second)
+		w.wantUpdates("file:///a.md notify")
+		if u := w.told()[0].Payload.(event.ResourceUpdated); u.Changed == nil || *u.Changed {
+			w.Errorf("changed is %v, want false", u.Changed)
+		}
+	})
+}
+
+// A read that takes its time: the event goes out without the digest after the
+// patience, and the content is told for certain.
+func TestSlowRead(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md")
+		docs.Fail(sessiontest.Fault{Method: "resources/read", Times: 1, Delay: time.Second})
+		docs.Set("file:///a.md", "two")
+		w.pass(300 * time.Millisecond)
+		w.wantUpdates("file:///a.md notify")
+		if u := w.told()[0].Payload.(event.ResourceUpdated); !u.Digest.IsZero() {
+			w.Error("the digest is there before the read has answered")
+		}
+		w.pass(5 * time.Second)
+		w.wantUpdates("file:///a.md notify", "file:///a.md trailing")
+	})
+}
+
+// read: none tells every announcement at once, and reads nothing.
+func TestReadNone(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.SetQuietly("file:///a.md", "one")
+		w.start(entry("docs", func(s *config.Server) { s.Read = config.ReadNone }))
+		w.pass(3 * time.Second)
+		docs.Set("file:///a.md", "two")
+		w.pass(0)
+		w.wantUpdates("file:///a.md notify")
+		docs.Set("file:///a.md", "three")
+		w.pass(5 * time.Second)
+		w.wantUpdates("file:///a.md notify", "file:///a.md trailing")
+		if n := docs.Count("resources/read"); n != 0 {
+			w.Errorf("%d reads", n)
+		}
+	})
+}
+
+// The list {a,b} becomes {b,c}: c is followed, a is not, b never was interrupted
+// (B4).
+func TestListReplacesTheSet(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md", "file:///b.md")
+		docs.SetQuietly("file:///c.md", "one")
+		docs.Remove("file:///a.md") // and notifies
+		w.pass(2 * time.Second)
+		if subs := docs.Subscribed(); !slices.Equal(subs, []string{"file:///b.md", "file:///c.md"}) {
+			w.Errorf("subscribed to %q", subs)
+		}
+		for _, m := range docs.Wire() {
+			if m.Method == "resources/unsubscribe" && string(m.Params) == `{"uri":"file:///b.md"}` {
+				w.Error("b was unsubscribed from")
+			}
+		}
+		lists := w.told(event.TypeResourcesListChanged)
+		if len(lists) != 1 {
+			w.Fatalf("want one list change:\n%s", w.log())
+		}
+		p := lists[0].Payload.(event.ListChanged)
+		if fmt.Sprint(p.Added, p.Removed, p.Changed) != "[file:///c.md] [file:///a.md] []" {
+			w.Errorf("%+v", p)
+		}
+		if len(w.told(event.TypeResourceAdded)) != 1 || len(w.told(event.TypeResourceRemoved)) != 1 {
+			w.Errorf("want one added and one removed:\n%s", w.log())
+		}
+		w.wantUpdates()
+		docs.Set("file:///c.md", "two")
+		w.pass(time.Second)
+		w.wantUpdates("file:///c.md notify")
+	})
+}
+
+// A page that fails keeps the old set whole, and says so.
+func TestFailingPageKeepsTheList(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.PageSize = 2
+		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
+		docs.Fail(sessiontest.Fault{Method: "resources/list", Page: 2, Times: 1, Code: -32603, Message: "disk on fire"})
+		docs.SetQuietly("file:///d.md", "one")
+		docs.NotifyListChanged(catalog.Resources)
+		w.pass(400 * time.Millisecond)
+		lists := w.told(event.TypeResourcesListChanged)
+		if len(lists) != 1 || lists[0].Payload.(event.ListChanged).Error == "" {
+			w.Fatalf("want one list change with an error:\n%s", w.log())
+		}
+		if n := len(docs.Subscribed()); n != 3 {
+			w.Errorf("%d subscriptions, want the old three", n)
+		}
+		w.pass(5 * time.Second) // tried again
+		if n := len(docs.Subscribed()); n != 4 {
+			w.Errorf("%d subscriptions, want four after the retry", n)
+		}
+	})
+}
+
+// 50 announcements of a changed list cost at most two walks; one that comes
+// during a walk costs one more (B5).
+func TestListFlood(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md")
+		before := docs.Count("tools/list")
+		for range 50 {
+			docs.NotifyListChanged(catalog.Tools)
+			w.pass(2 * time.Millisecond)
+		}
+		w.pass(5 * time.Second)
+		if n := docs.Count("tools/list") - before; n < 1 || n > 2 {
+			w.Errorf("%d walks for 50 announcements", n)
+		}
+		before = docs.Count("tools/list")
+		docs.Fail(sessiontest.Fault{Method: "tools/list", Times: 1, Delay: time.Second})
+		docs.NotifyListChanged(catalog.Tools)
+		w.pass(500 * time.Millisecond)
+		docs.NotifyListChanged(catalog.Tools)
+		w.pass(5 * time.Second)
+		if n := docs.Count("tools/list") - before; n != 2 {
+			w.Errorf("%d walks, want one more for what came during the first", n)
+		}
+	})
+}
+
+// An update of something below a followed URI is told under its own URI, and the
+// parent is looked at (B10).
+func TestUpdateBelowAFollowedURI(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///dir")
+		docs.SetQuietly("file:///dir/new.md", "one")
+		docs.SetQuietly("file:///dir", "two")
+		docs.NotifyUpdated("file:///dir/new.md")
+		w.pass(3 * time.Second)
+		got := w.updates()
+		if !slices.Contains(got, "file:///dir/new.md notify") || !slices.ContainsFunc(got, func(s string) bool { return s == "file:///dir resync" || s == "file:///dir notify" }) {
+			w.Errorf("updates %q", got)
+		}
+	})
+}
+
+// A resource that cannot be found any more is removed, once, without a storm of
+// reads (F11).
+func TestNotFound(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md")
+		docs.Fail(sessiontest.Fault{Method: "resources/read", Code: -32002, Message: "Resource not found"})
+		before := docs.Count("resources/read")
+		docs.NotifyUpdated("file:///a.md")
+		w.pass(20 * time.Second)
+		if n := len(w.told(event.TypeResourceRemoved)); n != 1 {
+			w.Errorf("%d removed events:\n%s", n, w.log())
+		}
+		if n := docs.Count("resources/read") - before; n > 2 {
+			w.Errorf("%d reads", n)
+		}
+		docs.Heal()
+		docs.Set("file:///a.md", "back")
+		w.pass(3 * time.Second)
+		w.wantUpdates("file:///a.md notify")
+	})
+}
+
+// Notifications are conserved: every one led, was folded, or was about something
+// unknown.
+func TestCountsAreConserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		docs := w.serve("docs", "legacy")
+		settledOn(w, docs, "file:///a.md", "file:///b.md")
+		docs.Flood("file:///a.md", 1000)
+		docs.NotifyUpdated("file:///b.md")
+		w.pass(10 * time.Second)
+		st, _ := w.tracker.Snapshot().Server("docs")
+		c := st.Counts
+		if c.Signals != 1001 || c.Led+c.Folded+c.Unknown != c.Signals {
+			w.Errorf("%+v", c)
+		}
+	})
+}
