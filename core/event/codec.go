@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,14 +81,28 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return err
 	}
-	*e = Event{ID: h.ID, ServerID: h.ServerID, ResourceURI: h.ResourceURI, Timestamp: ts.UTC(), Cause: h.Cause, Payload: p}
-	if _, seq, ok := strings.Cut(h.ID, "-"); ok {
-		e.Seq, err = strconv.ParseUint(seq, 10, 64)
-		if err != nil {
-			return fmt.Errorf("event: id %q: %w", printable.Line(h.ID, 64), err)
+	var seq uint64
+	if h.ID != "" {
+		if _, seq, err = ParseID(h.ID); err != nil {
+			return err
 		}
 	}
+	if !slices.Contains([]Cause{"", CauseNotify, CauseTrailing, CauseResync, CausePoll}, h.Cause) {
+		return fmt.Errorf("event: unknown cause %q", printable.Line(string(h.Cause), 64))
+	}
+	*e = Event{ID: h.ID, Seq: seq, ServerID: h.ServerID, ResourceURI: h.ResourceURI, Timestamp: ts.UTC(), Cause: h.Cause, Payload: p}
 	return nil
+}
+
+// ParseID takes an id apart.
+func ParseID(id string) (epoch string, seq uint64, err error) {
+	epoch, number, _ := strings.Cut(id, "-")
+	if _, err = strconv.ParseUint(epoch, 16, 64); err == nil && epoch == strings.ToLower(epoch) {
+		if seq, err = strconv.ParseUint(number, 10, 64); err == nil && FormatID(epoch, seq) == id {
+			return epoch, seq, nil
+		}
+	}
+	return "", 0, fmt.Errorf("event: %q is no id", printable.Line(id, 64))
 }
 
 func decodePayload(t Type, data []byte) (Payload, error) {

@@ -1,0 +1,123 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func item(t testing.TB, k Kind, raw string) Item {
+	t.Helper()
+	it, err := NewItem(k, json.RawMessage(raw))
+	if err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	return it
+}
+
+func list(t testing.TB, k Kind, raw ...string) List {
+	t.Helper()
+	var items []Item
+	for _, r := range raw {
+		items = append(items, item(t, k, r))
+	}
+	return NewList(items)
+}
+
+func TestDiff(t *testing.T) {
+	from := list(t, Tools, `{"name":"a"}`, `{"name":"b","inputSchema":{"x":1,"y":2}}`, `{"name":"c","n":12345678901234567890}`)
+	to := list(t, Tools, `{"name":"d"}`, `{ "inputSchema": {"y":2, "x":1}, "name":"b" }`, `{"name":"c","n":12345678901234567891}`)
+	if diff := cmp.Diff(Delta{Added: []string{"d"}, Removed: []string{"a"}, Changed: []string{"c"}}, Diff(from, to)); diff != "" {
+		t.Error(diff)
+	}
+	if !Diff(from, from).Empty() {
+		t.Error("a list differs from itself")
+	}
+	if d := Diff(nil, to); len(d.Added) != 3 || len(d.Removed) != 0 {
+		t.Errorf("from nothing: %+v", d)
+	}
+}
+
+// Members that no SDK knows count: a schema that changed is a change.
+func TestFingerprintSeesEverything(t *testing.T) {
+	base := item(t, Tools, `{"name":"a","x-unknown":{"$schema":"one"},"n":1.0}`)
+	for _, raw := range []string{`{"name":"a","x-unknown":{"$schema":"two"},"n":1.0}`, `{"name":"a","n":1.0}`, `{"name":"a","x-unknown":{"$schema":"one"},"n":1.00}`} {
+		if item(t, Tools, raw).Digest == base.Digest {
+			t.Errorf("%s has the digest of another", raw)
+		}
+	}
+	if item(t, Tools, `{"n":1.0, "x-unknown":{"$schema":"one"}, "name":"a"}`).Digest != base.Digest {
+		t.Error("the order of keys counts")
+	}
+}
+
+func TestUnusableItems(t *testing.T) {
+	for _, raw := range []string{``, `null`, `[]`, `"a"`, `{}`, `{"name":1}`, `{"name":""}`, `{"name":"a"`} {
+		if it, err := NewItem(Tools, json.RawMessage(raw)); err == nil {
+			t.Errorf("%s became %+v", raw, it)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	it := item(t, Resources, `{"uri":"file:///a","name":"A","mimeType":7,"size":3,"description":"d"}`)
+	d := it.Describe()
+	if d.Name != "A" || d.MimeType != "" || d.Size == nil || *d.Size != 3 || d.Description != "d" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestGet(t *testing.T) {
+	l := list(t, Resources, `{"uri":"b"}`, `{"uri":"a"}`, `{"uri":"c"}`)
+	for _, key := range []string{"a", "b", "c"} {
+		if it, ok := l.Get(key); !ok || it.Key != key {
+			t.Errorf("%s: %v %v", key, it, ok)
+		}
+	}
+	if _, ok := l.Get("d"); ok {
+		t.Error("found what is not there")
+	}
+}
+
+func TestDigestText(t *testing.T) {
+	it := item(t, Tools, `{"name":"a"}`)
+	back, err := ParseDigest(it.Digest.String())
+	if err != nil || back != it.Digest {
+		t.Errorf("%v %v", back, err)
+	}
+	for _, s := range []string{"sha256:", "sha256:zz", "md5:00", it.Digest.String() + "0"} {
+		if _, err := ParseDigest(s); err == nil {
+			t.Errorf("%q is a digest", s)
+		}
+	}
+}
+
+func FuzzNewItem(f *testing.F) {
+	f.Add([]byte(`{"name":"a","uri":"b","n":[1,{"x":null}]}`))
+	f.Add([]byte(`{"name":"\u0000","name":"b"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		for _, k := range Kinds() {
+			it, err := NewItem(k, raw)
+			if err != nil {
+				continue
+			}
+			if it.Key == "" || it.Digest.IsZero() {
+				t.Fatalf("%q became %+v", raw, it)
+			}
+			it.Describe()
+		}
+	})
+}
+
+func BenchmarkDiff(b *testing.B) {
+	var items []Item
+	for i := range 1000 {
+		items = append(items, item(b, Resources, fmt.Sprintf(`{"uri":"file:///%d"}`, i)))
+	}
+	from, to := NewList(items), NewList(items[1:])
+	for b.Loop() {
+		Diff(from, to)
+	}
+}

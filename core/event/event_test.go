@@ -1,0 +1,204 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// samples is one event of every shape that the documentation names.
+func samples() []Event {
+	at := time.Date(2026, 11, 20, 20, 37, 25, 123_900_000, time.FixedZone("CET", 3600))
+	digest := func(b byte) (d catalog.Digest) { d[0], d[31] = b, b; return d }
+	changed, size, text := true, int64(42), "new <text> & more"
+	payloads := []Payload{
+		ServerState{State: Pending},
+		ServerState{State: Ready, Previous: Connecting, ProtocolVersion: "2025-11-25", Era: "legacy"},
+		ServerState{State: Backoff, Previous: Ready, Reason: "crashloop", Error: "exit status 3", Attempt: 5, RetryIn: Milliseconds(1500 * time.Millisecond)},
+		SubscriptionActive{Resources: ResourceSet{Count: 3}, Mode: Push},
+		SubscriptionActive{Resources: ResourceSet{Count: 1, URIs: []string{"file:///a"}}, Mode: Poll, Missing: []string{"file:///a"}},
+		ResourceUpdated{},
+		ResourceUpdated{Changed: &changed, Name: "guide", MimeType: "text/markdown", Size: &size, Digest: digest(1), PreviousDigest: digest(2), Content: &text, Diff: &text},
+		ResourceAdded{Descriptor{Name: "guide", MimeType: "text/markdown"}},
+		ResourceRemoved{},
+		ResourceChanged{Descriptor{Name: "guide"}},
+		ListChanged{List: catalog.Resources, Added: []string{"file:///b"}},
+		ListChanged{List: catalog.Templates, Removed: []string{"file:///{x}"}},
+		ListChanged{List: catalog.Prompts, Changed: []string{"p"}},
+		ListChanged{List: catalog.Tools, Error: "timed out"},
+		ConfigReloaded{Added: []string{"docs"}, Duration: Milliseconds(12 * time.Millisecond)},
+		ConfigRejected{Problems: config.Problems{{Severity: config.SeverityError, File: "c.json", Line: 4, Column: 23, Code: config.CodeType, Message: "no"}}},
+		Gap{From: "3f9a1c20b7e4d581-1", To: "3f9a1c20b7e4d581-9", Reason: "retention"},
+	}
+	var out []Event
+	for i, p := range payloads {
+		e := Event{ID: FormatID("3f9a1c20b7e4d581", uint64(i+1)), Seq: uint64(i + 1), ServerID: "docs", Timestamp: at, Payload: p}
+		if strings.HasPrefix(string(e.Type()), "resource.") {
+			e.ResourceURI, e.Cause = "file:///guide.md?a=1&b=2", CauseNotify
+		}
+		if strings.HasPrefix(string(e.Type()), "config.") || e.Type() == TypeGap {
+			e.ServerID = ""
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// TestWireSchema holds the wire form: others parse it.
+func TestWireSchema(t *testing.T) {
+	var got []byte
+	for _, e := range samples() {
+		var err error
+		if got, err = e.AppendJSON(got); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, '\n')
+	}
+	golden := filepath.Join("testdata", "wire.golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("the wire form changed (-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryTypeHasASample(t *testing.T) {
+	var seen []Type
+	for _, e := range samples() {
+		seen = append(seen, e.Type())
+	}
+	for _, typ := range Types() {
+		if !slices.Contains(seen, typ) {
+			t.Errorf("no sample of %s", typ)
+		}
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, e := range samples() {
+		line, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Event
+		if err := json.Unmarshal(line, &back); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		again, err := back.AppendJSON(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, _ := e.AppendJSON(nil); !bytes.Equal(again, want) {
+			t.Errorf("read back as\n%s, was\n%s", again, want)
+		}
+		if back.Seq != e.Seq || back.Type() != e.Type() {
+			t.Errorf("read back as %d %s", back.Seq, back.Type())
+		}
+	}
+}
+
+// hidden reports whether a line has anything that a terminal or a log would act
+// on or not show.
+func hidden(line string) bool {
+	return strings.ContainsFunc(line, func(r rune) bool {
+		return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+	})
+}
+
+func TestHostileNamesStayInTheirLine(t *testing.T) {
+	const evil = "a\nb\x1b[31m\u202e\u200b\u2028\x00\"\\\ufeff"
+	e := Event{ID: "1-1", ServerID: evil, ResourceURI: evil, Timestamp: time.Unix(0, 0), Payload: ResourceUpdated{Name: evil, MimeType: evil, Content: new(evil)}}
+	line, err := e.AppendJSON(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hidden(string(line)) {
+		t.Errorf("hidden characters in %q", line)
+	}
+	var back Event
+	if err := json.Unmarshal(line, &back); err != nil {
+		t.Fatal(err)
+	}
+	if back.ServerID != evil || back.ResourceURI != evil || *back.Payload.(ResourceUpdated).Content != evil {
+		t.Errorf("the names did not survive: %+v", back)
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	for _, line := range []string{
+		``, `null`, `[]`, `{}`, `{"type":"nonsense","timestamp":"2026-11-20T19:37:25.123Z"}`,
+		`{"type":"gap","timestamp":"yesterday"}`, `{"id":"x-y","type":"gap","timestamp":"2026-11-20T19:37:25.123Z"}`,
+		`{"type":"resource.updated","timestamp":"2026-11-20T19:37:25.123Z","digest":"md5:1"}`,
+		`{"id":"a\"b-1","type":"gap","timestamp":"2026-11-20T19:37:25.123Z"}`, `{"id":"ab-01","type":"gap","timestamp":"2026-11-20T19:37:25.123Z"}`,
+		`{"type":"gap","timestamp":"2026-11-20T19:37:25.123Z","cause":"\""}`,
+	} {
+		var e Event
+		if err := json.Unmarshal([]byte(line), &e); err == nil {
+			t.Errorf("%s was read as %+v", line, e)
+		}
+	}
+}
+
+// FuzzParse: whatever can be read can be written, and reads back the same.
+func FuzzParse(f *testing.F) {
+	for _, e := range samples() {
+		line, err := e.AppendJSON(nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var e Event
+		if json.Unmarshal(data, &e) != nil {
+			return
+		}
+		line, err := e.AppendJSON(nil)
+		if err != nil {
+			t.Fatalf("read but not written: %v", err)
+		}
+		if bytes.ContainsAny(line, "\n\r") || !json.Valid(line) {
+			t.Fatalf("not one line of JSON: %q", line)
+		}
+		var back Event
+		if err := json.Unmarshal(line, &back); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if again, _ := back.AppendJSON(nil); !bytes.Equal(again, line) {
+			t.Fatalf("%s became %s", line, again)
+		}
+	})
+}
+
+func BenchmarkAppendJSON(b *testing.B) {
+	e := samples()[6]
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf, _ = e.AppendJSON(buf[:0])
+	}
+}

@@ -1,0 +1,71 @@
+package tracker_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// Follow a server and print what changes. Dial is replaced here so that the
+// example needs no server of its own; without it the tracker starts or reaches
+// the servers of the config.
+func Example() {
+	server := sessiontest.New()
+	server.SetQuietly("file:///guide.md", "first edition")
+	var serving sync.WaitGroup
+	dial := func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+		r, w, wait := server.Pipe()
+		serving.Go(wait)
+		return session.OverIO(ctx, r, w, srv, opts)
+	}
+
+	cfg, problems := config.Parse([]byte(`{"servers": [
+		{"id": "docs", "command": "docs-server", "trackResources": true},
+	]}`), "mcp-servers.json", config.Options{LookPath: func(string) (string, error) { return "", nil }})
+	if cfg == nil {
+		fmt.Println(problems)
+		return
+	}
+	t := tracker.New(tracker.Options{Dial: dial, Texts: true})
+	t.Apply(cfg)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	_, events := t.Subscribe(context.Background()) // before Run: nothing is missed
+	var running sync.WaitGroup
+	running.Go(func() { _ = t.Run(ctx) })
+
+	for e := range events.Events() { // until Run has returned
+		switch p := e.Payload.(type) {
+		case event.SubscriptionActive:
+			fmt.Printf("following %d resource (%s)\n", p.Resources.Count, p.Mode)
+			running.Go(func() {
+				baseline(t)
+				server.Set("file:///guide.md", "second edition")
+			})
+		case event.ResourceUpdated:
+			fmt.Printf("%s: %q became %q\n", e.ResourceURI, *p.PreviousText, *p.Text)
+			stop()
+		}
+	}
+	running.Wait()
+	serving.Wait()
+	// Output:
+	// following 1 resource (push)
+	// file:///guide.md: "first edition" became "second edition"
+}
+
+// baseline waits until the content of every resource is known.
+func baseline(t *tracker.Tracker) {
+	for tick := time.NewTicker(time.Millisecond); ; <-tick.C {
+		if srv, _ := t.Snapshot().Server("docs"); len(srv.Resources) == 1 && !srv.Resources[0].Digest.IsZero() {
+			return
+		}
+	}
+}

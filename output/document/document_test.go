@@ -1,0 +1,63 @@
+package document
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestFormats(t *testing.T) {
+	type server struct {
+		ID   string `json:"id"`
+		Note string `json:"note,omitempty"`
+		N    int64  `json:"n"`
+	}
+	docs := []server{{ID: "a", Note: "x\x1b\u202e<&>", N: 9007199254740993}, {ID: "b"}}
+	for format, want := range map[string]string{
+		"json": "[\n  {\n    \"id\": \"a\",\n    \"note\": \"x\\u001b\\u202e<&>\",\n    \"n\": 9007199254740993\n  },\n  {\n    \"id\": \"b\",\n    \"n\": 0\n  }\n]\n",
+		"yaml": "- id: a\n  \"n\": 9007199254740993\n  note: \"x\\e\\u202e<&>\"\n- id: b\n  \"n\": 0\n",
+		"template={{.id}}: {{.n}}{{with .note}} {{json .}}{{end}}": "a: 9007199254740993 \"x\\u001b\\u202e<&>\"\nb: 0\n",
+	} {
+		f, err := ParseFormat(format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		if err := Write(&got, f, docs); err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != want {
+			t.Errorf("%s:\n%q, want\n%q", format, got.String(), want)
+		}
+	}
+}
+
+func TestStreamOfYAML(t *testing.T) {
+	f, err := ParseFormat("yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, id := range []string{"a", "b"} {
+		if err := WriteEach(&got, f, map[string]string{"id": id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "---\nid: a\n---\nid: b\n"; got.String() != want {
+		t.Errorf("%q, want %q", got.String(), want)
+	}
+}
+
+func TestBadFormats(t *testing.T) {
+	for _, s := range []string{"", "xml", "template", "template={{.x", "JSON"} {
+		if _, err := ParseFormat(s); err == nil {
+			t.Errorf("%q is a format", s)
+		}
+	}
+	f, err := ParseFormat("template={{index . 3}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(&strings.Builder{}, f, map[string]int{}); err == nil {
+		t.Error("a template that fails is no error")
+	}
+}

@@ -1,0 +1,100 @@
+package lines
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func samples() []*event.Event {
+	changed, size, diff := false, int64(2300), "--- a\n+++ a\n@@ -1 +1 @@\n-old\n+new\n"
+	at := time.Date(2026, 11, 20, 19, 37, 25, 123_000_000, time.UTC)
+	payloads := []event.Payload{
+		event.ServerState{State: event.Ready, Previous: event.Connecting, ProtocolVersion: "2025-11-25"},
+		event.ServerState{State: event.Backoff, Reason: "crashloop", Error: "exit status 3", RetryIn: event.Milliseconds(1540 * time.Millisecond)},
+		event.ServerState{State: event.Unsupported, Reason: "the server does not offer resources"},
+		event.SubscriptionActive{Resources: event.ResourceSet{Count: 12}, Mode: event.Push, Missing: []string{"a", "b"}},
+		event.ResourceUpdated{Size: &size, Diff: &diff, Digest: catalog.Digest{1}},
+		event.ResourceUpdated{Changed: &changed, Content: new("one\ntwo\x1b[31m\n")},
+		event.ResourceAdded{}, event.ResourceRemoved{}, event.ResourceChanged{},
+		event.ListChanged{List: catalog.Tools, Added: []string{"a", "b", "c", "d", "e", "f", "g"}, Removed: []string{"x"}, Changed: []string{"y"}},
+		event.ListChanged{List: catalog.Resources, Error: "timed out"},
+		event.ConfigReloaded{Added: []string{"a"}},
+		event.ConfigRejected{Problems: config.Problems{{Severity: config.SeverityError, File: "c.json", Line: 1, Column: 2, Message: "no"}}},
+		event.Gap{Reason: "output was too slow"},
+	}
+	var out []*event.Event
+	for i, p := range payloads {
+		e := &event.Event{ID: event.FormatID("3f9a1c20b7e4d581", uint64(i+1)), ServerID: "docs", Timestamp: at, Payload: p}
+		if strings.HasPrefix(string(e.Type()), "resource.") {
+			e.ResourceURI, e.Cause = "file:///guide.md", event.CauseNotify
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func TestGolden(t *testing.T) {
+	for name, w := range map[string]Writer{"plain": {}, "wide": {Wide: true}, "colour": {Colour: true}} {
+		t.Run(name, func(t *testing.T) {
+			var got strings.Builder
+			w.W = &got
+			if err := w.Write(samples()...); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestNothingHiddenReachesTheTerminal: whatever servers call things, only our own
+// colours and line feeds are beside what can be seen.
+func TestNothingHiddenReachesTheTerminal(t *testing.T) {
+	colours := regexp.MustCompile("\x1b\\[[0-9]+m")
+	rapid.Check(t, func(t *rapid.T) {
+		evil := rapid.String().Draw(t, "text")
+		var got strings.Builder
+		w := Writer{W: &got, Colour: true, Wide: rapid.Bool().Draw(t, "wide")}
+		err := w.Write(
+			&event.Event{ServerID: evil, ResourceURI: evil, Payload: event.ResourceUpdated{Content: &evil, Diff: &evil}},
+			&event.Event{ServerID: evil, Payload: event.ServerState{State: event.Backoff, Error: evil, Reason: evil, ProtocolVersion: evil}},
+			&event.Event{Payload: event.ListChanged{List: catalog.Tools, Added: []string{evil}, Error: evil}},
+			&event.Event{Payload: event.Gap{Reason: evil}},
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := colours.ReplaceAllString(got.String(), "")
+		if i := strings.IndexFunc(rest, func(r rune) bool {
+			return r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+		}); i >= 0 {
+			t.Fatalf("%q at %d of %q", rest[i:min(len(rest), i+8)], i, rest)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package table
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func reports(t *testing.T) []tracker.Report {
+	t.Helper()
+	items := func(k catalog.Kind, raw ...string) catalog.List {
+		var out []catalog.Item
+		for _, r := range raw {
+			it, err := catalog.NewItem(k, json.RawMessage(r))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, it)
+		}
+		return catalog.NewList(out)
+	}
+	return []tracker.Report{
+		{Server: config.Server{ID: "docs", Enabled: true, Transport: config.TransportHTTP, TrackResources: true},
+			Info: session.Info{Transport: config.TransportSSE, Era: session.EraLegacy, ProtocolVersion: "2025-11-25", ServerName: "Docs", ServerVersion: "1.2"},
+			Lists: map[catalog.Kind]catalog.List{
+				catalog.Resources: items(catalog.Resources, `{"uri":"file:///ガイド.md","name":"日本語","mimeType":"text/markdown","size":12}`, `{"uri":"file:///b","name":"evil \u001b[31m\n\u202ename"}`),
+				catalog.Templates: items(catalog.Templates, `{"uriTemplate":"file:///{path}","name":"any"}`),
+				catalog.Tools:     items(catalog.Tools, `{"name":"search","description":"Finds\nthings 🎉"}`),
+			}},
+		{Server: config.Server{ID: "broken", Enabled: true, Transport: config.TransportStdio}, Err: errors.New("connect: start \"nope\": no such file\x07")},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	all := reports(t)
+	for name, draw := range map[string]func(*strings.Builder) error{
+		"servers":      func(b *strings.Builder) error { return Servers(b, all, Options{}) },
+		"servers.wide": func(b *strings.Builder) error { return Servers(b, all, Options{Wide: true}) },
+		"resources":    func(b *strings.Builder) error { return Items(b, catalog.Resources, all, Options{}) },
+		"templates":    func(b *strings.Builder) error { return Items(b, catalog.Templates, all, Options{Wide: true}) },
+		"tools":        func(b *strings.Builder) error { return Items(b, catalog.Tools, all, Options{}) },
+		"empty":        func(b *strings.Builder) error { return Items(b, catalog.Prompts, nil, Options{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got strings.Builder
+			if err := draw(&got); err != nil {
+				t.Fatal(err)
+			}
+			if strings.ContainsFunc(got.String(), func(r rune) bool { return r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf) }) {
+				t.Errorf("hidden characters in %q", got.String())
+			}
+			golden := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
