@@ -1,0 +1,203 @@
+package reload
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is a Run on a real file, and what it said.
+type bench struct {
+	*testing.T
+	path    string
+	kick    chan struct{}
+	applied chan *config.Config
+	told    chan event.Payload
+}
+
+func run(t *testing.T, content string, change ...func(*Options)) *bench {
+	t.Helper()
+	b := &bench{T: t, path: filepath.Join(t.TempDir(), "mcp-servers.json"), kick: make(chan struct{}, 1),
+		applied: make(chan *config.Config, 16), told: make(chan event.Payload, 16)}
+	opts := Options{Path: b.path, Kick: b.kick, Config: config.Options{LookPath: func(s string) (string, error) { return s, nil }},
+		Apply:   func(c *config.Config) { b.applied <- c },
+		Publish: func(e event.Event) { b.told <- e.Payload }}
+	if content != "" {
+		b.save(content)
+		cfg, problems := config.Load(b.path, opts.Config)
+		if cfg == nil {
+			t.Fatal(problems)
+		}
+		opts.Current = cfg
+	}
+	for _, c := range change {
+		c(&opts)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = Run(ctx, opts) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return b
+}
+
+// save replaces the file as editors do: a new one renamed over the old.
+func (b *bench) save(content string) {
+	b.Helper()
+	tmp := b.path + ".tmp"
+	if err := os.WriteFile(tmp, []byte(content), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	if err := os.Rename(tmp, b.path); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// next is what was published next.
+func (b *bench) next() event.Payload {
+	b.Helper()
+	select {
+	case p := <-b.told:
+		return p
+	case <-time.After(10 * time.Second):
+		b.Fatal("nothing was published within 10 s")
+		return nil
+	}
+}
+
+func (b *bench) reloaded(want string) {
+	b.Helper()
+	p, ok := b.next().(event.ConfigReloaded)
+	if got := fmt.Sprint(p.Added, p.Removed, p.Changed); !ok || got != want {
+		b.Fatalf("reloaded %s, want %s", got, want)
+	}
+}
+
+// ids are those of the config applied next.
+func (b *bench) ids() []string {
+	b.Helper()
+	select {
+	case cfg := <-b.applied:
+		var ids []string
+		for _, srv := range cfg.Servers {
+			ids = append(ids, srv.ID+":"+srv.Command)
+		}
+		return ids
+	case <-time.After(10 * time.Second):
+		b.Fatal("nothing was applied within 10 s")
+		return nil
+	}
+}
+
+func (b *bench) silent() {
+	b.Helper()
+	select {
+	case p := <-b.told:
+		b.Fatalf("published %s %+v", p.Type(), p)
+	case <-b.applied:
+		b.Fatal("applied a config")
+	case <-time.After(500 * time.Millisecond):
+	}
+}
+
+func servers(entries ...string) string {
+	out := ""
+	for _, e := range entries {
+		out += e + ","
+	}
+	return `{"servers": [` + out + `]}`
+}
+
+func server(id, command string) string {
+	return fmt.Sprintf(`{"id": %q, "command": %q, "trackResources": true}`, id, command)
+}
+
+func TestReload(t *testing.T) {
+	t.Parallel()
+	b := run(t, servers(server("a", "x"), server("b", "x")))
+	b.silent() // what is in force already is no news
+	b.save(servers(server("b", "y"), server("c", "x")))
+	b.reloaded("[c] [a] [b]")
+	if got := b.ids(); !slices.Equal(got, []string{"b:y", "c:x"}) {
+		t.Errorf("applied %q", got)
+	}
+	b.save("// a comment\n" + servers(server("b", "y"), server("c", "x")))
+	b.reloaded("[] [] []") // the save is confirmed, though nothing differs
+}
+
+func TestBadConfigChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := run(t, servers(server("a", "x")))
+	b.save(`{"servers": [` + server("b", "x") + `, {"id": 7}]}`)
+	p, ok := b.next().(event.ConfigRejected)
+	if !ok || len(p.Problems) == 0 || p.Problems[0].Line != 1 || p.Problems[0].Column == 0 {
+		t.Fatalf("%+v", p)
+	}
+	b.silent()
+	if err := os.Remove(b.path); err != nil {
+		t.Fatal(err)
+	}
+	if p, ok := b.next().(event.ConfigRejected); !ok || !p.Problems.Has(config.CodeNotFound) {
+		t.Fatalf("%+v", p)
+	}
+	b.save(servers(server("a", "x"), server("b", "x")))
+	b.reloaded("[b] [] []")
+}
+
+func TestFileThatComesLater(t *testing.T) {
+	t.Parallel()
+	b := run(t, "")
+	b.silent()
+	b.save(servers(server("a", "x")))
+	b.reloaded("[a] [] []")
+}
+
+// A kick reads what did not change again, because what it refers to may have.
+func TestKick(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	value := "one"
+	getenv := func(string) (string, bool) { mu.Lock(); defer mu.Unlock(); return value, true }
+	content := servers(server("a", "${PROGRAM}"))
+	b := run(t, "", func(o *Options) { o.Config.Getenv = getenv })
+	b.save(content)
+	b.reloaded("[a] [] []")
+	<-b.applied
+	mu.Lock()
+	value = "two"
+	mu.Unlock()
+	b.silent()
+	b.kick <- struct{}{}
+	b.reloaded("[] [] [a]")
+	if got := b.ids(); !slices.Equal(got, []string{"a:two"}) {
+		t.Errorf("applied %q", got)
+	}
+}
+
+// Commands that are new or changed wait for the operator; all else applies.
+func TestHoldCommands(t *testing.T) {
+	t.Parallel()
+	b := run(t, servers(server("a", "x"), server("b", "x")), func(o *Options) { o.HoldCommands = true })
+	web := `{"id": "web", "url": "https://web.example/mcp", "trackResources": true}`
+	b.save(servers(server("b", "evil"), server("c", "x"), web))
+	b.reloaded("[c web] [a] [b]")
+	if got := b.ids(); !slices.Equal(got, []string{"b:x", "web:"}) {
+		t.Errorf("applied %q", got)
+	}
+	b.kick <- struct{}{}
+	b.reloaded("[] [] []")
+	if got := b.ids(); !slices.Equal(got, []string{"b:evil", "c:x", "web:"}) {
+		t.Errorf("applied after the kick %q", got)
+	}
+}
