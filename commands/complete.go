@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -60,12 +62,15 @@ func loadKnown(env *Env, cfgPath string) known {
 	return k
 }
 
-// save keeps the names for the next completion. That it could not is no reason to
-// fail: completion is a convenience.
-func (k known) save(env *Env, cfgPath string) {
+// save keeps the names for the next completion, if they differ from what is kept.
+// That it could not is no reason to fail: completion is a convenience.
+func (k known) save(env *Env, cfgPath string, was known) {
 	path := knownPath(env, cfgPath)
+	if path == "" || reflect.DeepEqual(k, was) {
+		return
+	}
 	data, err := json.Marshal(k)
-	if path == "" || err != nil || len(data) > maxKnown || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
+	if err != nil || len(data) > maxKnown || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
 		return
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".catalog-*")
@@ -77,6 +82,14 @@ func (k known) save(env *Env, cfgPath string) {
 	if tmp.Close() == nil && err == nil {
 		_ = os.Rename(tmp.Name(), path)
 	}
+}
+
+func (k known) clone() known {
+	out := known{}
+	for id, kinds := range k {
+		out[id] = maps.Clone(kinds)
+	}
+	return out
 }
 
 // learn notes a server's list.
@@ -93,24 +106,26 @@ func (k known) learn(server string, kind catalog.Kind, list catalog.List) {
 
 // remember keeps what list was told.
 func remember(env *Env, cfgPath string, reports []tracker.Report) {
-	k := loadKnown(env, cfgPath)
+	was := loadKnown(env, cfgPath)
+	k := was.clone()
 	for _, r := range reports {
 		for kind, list := range r.Lists {
 			k.learn(r.Server.ID, kind, list)
 		}
 	}
-	k.save(env, cfgPath)
+	k.save(env, cfgPath, was)
 }
 
 // rememberSnapshot keeps what a tracker knew at its end.
 func rememberSnapshot(env *Env, cfgPath string, snap *tracker.Snapshot) {
-	k := loadKnown(env, cfgPath)
+	was := loadKnown(env, cfgPath)
+	k := was.clone()
 	for _, srv := range snap.Servers {
 		for kind, list := range srv.Lists {
 			k.learn(srv.ID, kind, list)
 		}
 	}
-	k.save(env, cfgPath)
+	k.save(env, cfgPath, was)
 }
 
 // completing is the config for a completion: errors mean that there is nothing to

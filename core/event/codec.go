@@ -54,7 +54,11 @@ func (e *Event) AppendJSON(b []byte) ([]byte, error) {
 	if e.Cause != "" {
 		b = append(append(append(b, `,"cause":"`...), e.Cause...), '"')
 	}
-	if e.Payload != nil {
+	if u, ok := e.Payload.(ResourceUpdated); ok {
+		if b, err = u.appendMembers(b); err != nil {
+			return b[:start], fmt.Errorf("encode %s: %w", e.Type(), err)
+		}
+	} else if e.Payload != nil {
 		p, err := marshal(e.Payload)
 		if err != nil {
 			return b[:start], fmt.Errorf("encode %s: %w", e.Type(), err)
@@ -156,7 +160,42 @@ type resourceUpdatedAlias ResourceUpdated
 
 // MarshalJSON implements [json.Marshaler].
 func (r ResourceUpdated) MarshalJSON() ([]byte, error) {
-	return marshal(resourceUpdated{resourceUpdatedAlias(r), r.Digest.String(), r.PreviousDigest.String()})
+	b, err := r.appendMembers([]byte{'{'})
+	if len(b) > 1 {
+		b[1] = '{' // instead of the first comma
+		b = b[1:]
+	}
+	return append(b, '}'), err
+}
+
+// appendMembers appends the members, each after a comma. It is written out
+// because nearly all events are of this type.
+func (r ResourceUpdated) appendMembers(b []byte) ([]byte, error) {
+	if r.Changed != nil {
+		b = strconv.AppendBool(append(b, `,"changed":`...), *r.Changed)
+	}
+	var err error
+	text := func(name, value string, shown bool) {
+		if shown && err == nil {
+			b, err = appendString(append(append(append(b, `,"`...), name...), `":`...), value)
+		}
+	}
+	text("name", r.Name, r.Name != "")
+	text("mimeType", r.MimeType, r.MimeType != "")
+	if r.Size != nil {
+		b = strconv.AppendInt(append(b, `,"size":`...), *r.Size, 10)
+	}
+	text("digest", r.Digest.String(), !r.Digest.IsZero())
+	text("previousDigest", r.PreviousDigest.String(), !r.PreviousDigest.IsZero())
+	for _, t := range []struct {
+		name  string
+		value *string
+	}{{"content", r.Content}, {"diff", r.Diff}} {
+		if t.value != nil {
+			text(t.name, *t.value, true)
+		}
+	}
+	return b, err
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -227,8 +266,21 @@ func orEmpty(s []string) []string {
 }
 
 func appendString(b []byte, s string) ([]byte, error) {
+	if plain(s) {
+		return append(append(append(b, '"'), s...), '"'), nil
+	}
 	q, err := marshal(s)
 	return append(b, printable.JSON(q)...), err
+}
+
+// plain reports whether s needs no escape at all, as most names and URIs.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // marshal is json.Marshal without the escapes for HTML: URIs are full of &.

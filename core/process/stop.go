@@ -41,15 +41,16 @@ func (p *Process) shutdown(g Grace) {
 	p.stdin.Close()
 	f := family{group: &p.group, nonce: p.nonce}
 	p.leaves(cmp.Or(g.Stdin, defaultStdin))
-	if f.alive() {
+	alive := f.alive() // each look costs a walk through /proc
+	if alive {
 		f.signal(terminate)
-		p.emptied(&f, cmp.Or(g.Term, defaultTerm))
+		alive = p.remains(&f, cmp.Or(g.Term, defaultTerm))
 	}
 	// A family that forks faster than it is counted is caught by the repetition.
-	for deadline := time.Now().Add(killWait); f.alive(); {
+	for deadline := time.Now().Add(killWait); alive; {
 		f.signal(kill)
 		<-p.done
-		p.emptied(&f, 100*time.Millisecond)
+		alive = p.remains(&f, 100*time.Millisecond)
 		if time.Now().After(deadline) {
 			p.spec.Logger.Warn("processes outlive SIGKILL", "command", visible([]byte(p.spec.Command), p.spec.Redact))
 			break
@@ -82,14 +83,21 @@ func (p *Process) leaves(d time.Duration) bool {
 	}
 }
 
-// emptied waits up to d for the whole family. Only the direct child can be
-// awaited, the others have to be looked at.
-func (p *Process) emptied(f *family, d time.Duration) {
+// remains waits up to d for the whole family to go and reports whether any of it
+// is left. Only the direct child can be awaited, the others have to be looked at.
+func (p *Process) remains(f *family, d time.Duration) bool {
 	deadline := time.Now().Add(d)
 	if !p.leaves(d) {
-		return
+		return true
 	}
-	for pause := time.Millisecond; f.alive() && time.Now().Before(deadline); pause = min(2*pause, 50*time.Millisecond) {
-		time.Sleep(min(pause, time.Until(deadline)))
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		if !f.alive() {
+			return false
+		}
+		if left := time.Until(deadline); left > 0 {
+			time.Sleep(min(pause, left))
+		} else {
+			return true
+		}
 	}
 }

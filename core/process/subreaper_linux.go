@@ -39,12 +39,12 @@ func ReapOrphans(ctx context.Context) {
 	defer tick.Stop()
 	doubtful := make(map[proc]time.Time)
 	for {
-		doubtful = reapRound(doubtful, time.Now())
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(reapPause):
 		}
+		doubtful = reapRound(doubtful, time.Now())
 		select {
 		case <-ctx.Done():
 			return

@@ -81,13 +81,26 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 	}
 	defer s.Close()
 	r.Info = s.Info()
+	var (
+		mu    sync.Mutex // guards r
+		lists sync.WaitGroup
+	)
 	for _, k := range opts.Kinds {
-		list, err := s.List(ctx, k)
-		if err != nil && !isUnsupported(err) {
-			r.Err = cmp.Or(r.Err, err)
+		if !r.Info.Capabilities.Has(k) {
+			r.Lists[k] = nil
 			continue
 		}
-		r.Lists[k] = list
+		lists.Go(func() {
+			list, err := s.List(ctx, k)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil && !isUnsupported(err) {
+				r.Err = cmp.Or(r.Err, err)
+				return
+			}
+			r.Lists[k] = list
+		})
 	}
+	lists.Wait()
 	return r
 }

@@ -98,6 +98,19 @@ func (r *report) ratio(limit float64, scenario, metric, other string) {
 	})
 }
 
+// difference sets a limit for how much more of a metric one scenario takes of us
+// than another.
+func (r *report) difference(limit float64, scenario, base, metric string) {
+	more, less := r.find(scenario, metric, "mcptrack"), r.find(base, metric, "mcptrack")
+	if more == nil || less == nil {
+		return
+	}
+	value := more.Median - less.Median
+	r.Goals = append(r.Goals, goal{
+		Name: scenario + " - " + base + ", " + metric, Value: value, Limit: limit, Unit: more.Unit, Met: value <= limit,
+	})
+}
+
 func (r *report) print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SCENARIO\tMETRIC\tCLIENT\tMEDIAN\tMIN\tRUNS")
