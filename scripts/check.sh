@@ -113,7 +113,7 @@ vulnerabilities() {
 }
 
 tests() {
-	go test $short -race -shuffle=on ./... 2>&1 | tee "$tmp/test"
+	go test $short -race -shuffle=on -parallel 8 ./... 2>&1 | tee "$tmp/test"
 }
 
 # Plants defects in the tracker, one at a time, and wants its tests to notice.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -112,11 +113,11 @@ func (b *bench) silent() {
 }
 
 func servers(entries ...string) string {
-	out := ""
+	var out strings.Builder
 	for _, e := range entries {
-		out += e + ","
+		out.WriteString(e + ",")
 	}
-	return `{"servers": [` + out + `]}`
+	return `{"servers": [` + out.String() + `]}`
 }
 
 func server(id, command string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct {
 	*testing.T
 	opts    Options
+	logs    logbook
 	tracker *Tracker
 	servers map[string]*sessiontest.Server
 	end     context.CancelCauseFunc
@@ -56,7 +58,7 @@ func inWorld(t *testing.T, test func(w *world, docs *sessiontest.Server)) {
 }
 
 func newWorld(t *testing.T, opts Options) *world {
-	w := &world{T: t, opts: opts, servers: map[string]*sessiontest.Server{}, down: map[string]error{}, dials: map[string][]time.Time{}}
+	w := &world{T: t, opts: opts, logs: newLogbook(), servers: map[string]*sessiontest.Server{}, down: map[string]error{}, dials: map[string][]time.Time{}}
 	t.Cleanup(w.stop)
 	return w
 }
@@ -82,7 +84,7 @@ func entry(id string, change ...func(*config.Server)) config.Server {
 
 // start runs the tracker with the entries.
 func (w *world) start(entries ...config.Server) {
-	w.opts.Dial = w.dial
+	w.opts.Dial, w.opts.Logger = w.dial, slog.New(w.logs)
 	w.tracker = New(w.opts)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	w.end = cancel
@@ -186,6 +188,9 @@ func (w *world) dialled(id string) []time.Time {
 	defer w.mu.Unlock()
 	return slices.Clone(w.dials[id])
 }
+
+// apply gives the tracker another config.
+func (w *world) apply(entries ...config.Server) { w.tracker.Apply(&config.Config{Servers: entries}) }
 
 // state is the published state of the server.
 func (w *world) state(id string) event.State {

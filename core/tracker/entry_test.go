@@ -1,0 +1,218 @@
+package tracker
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// Another way of reading takes effect: from none to digest the content is read and
+// told, from digest to none it is not read any more.
+func TestReadModeChanges(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		none := func(s *config.Server) { s.Read = config.ReadNone }
+		docs.SetQuietly("file:///a.md", "one")
+		w.start(entry("docs", none))
+		w.pass(3 * time.Second)
+		w.apply(entry("docs"))
+		w.pass(3 * time.Second)
+		w.wantState("docs", event.Ready)
+		docs.Set("file:///a.md", "two")
+		w.pass(time.Second)
+		w.wantUpdates("file:///a.md notify")
+		if u := w.told(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated); u.Digest.IsZero() || u.Changed == nil || !*u.Changed {
+			w.Errorf("the content was not read: %+v", u)
+		}
+		w.apply(entry("docs", none))
+		w.pass(3 * time.Second)
+		reads := docs.Count("resources/read")
+		w.forget()
+		docs.Set("file:///a.md", "three")
+		w.pass(3 * time.Second)
+		w.wantUpdates("file:///a.md notify")
+		if n := docs.Count("resources/read") - reads; n != 0 {
+			w.Errorf("%d reads after reading was switched off", n)
+		}
+	})
+}
+
+// Another filter over stdio costs a modern server's listen for a moment: what
+// changes in it is one event (F8). A legacy server notices nothing.
+func TestChangeDuringAFilterSwap(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md", "file:///b.md")
+		w.apply(entry("docs", func(s *config.Server) { s.TrackTools = false }))
+		if docs.Modern {
+			synctest.Wait()
+			for range 200 {
+				if docs.Listens() == 0 {
+					break
+				}
+				w.pass(time.Millisecond)
+			}
+			if docs.Listens() != 0 {
+				w.Fatal("the listen was never interrupted: this test tests nothing")
+			}
+		}
+		docs.Set("file:///a.md", "two") // nobody listens
+		w.pass(4 * time.Second)
+		if got := w.updates(); len(got) != 1 || !strings.HasPrefix(got[0], "file:///a.md ") {
+			w.Fatalf("updates %q, want one of a.md; events:\n%s", got, w.log())
+		}
+		docs.Set("file:///b.md", "two")
+		w.pass(time.Second)
+		if got := w.updates(); len(got) != 2 || got[1] != "file:///b.md notify" {
+			w.Errorf("updates %q, want one more of b.md", got)
+		}
+		if n := len(w.dialled("docs")); n != 1 {
+			w.Errorf("dialled %d times", n)
+		}
+	})
+}
+
+// Include and exclude change what is followed, on the same session, and the rest
+// goes on.
+func TestSelectionChanges(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md", "file:///b.md")
+		w.apply(entry("docs", func(s *config.Server) { s.Exclude = []string{"file:///a.md"} }))
+		w.pass(time.Second)
+		docs.Set("file:///a.md", "two")
+		docs.Set("file:///b.md", "two")
+		w.pass(3 * time.Second)
+		w.wantUpdates("file:///b.md notify")
+		if got := docs.Subscribed(); len(got) != 1 {
+			w.Errorf("subscribed to %q", got)
+		}
+		w.apply(entry("docs"))
+		w.pass(time.Second)
+		docs.Set("file:///a.md", "three")
+		w.pass(3 * time.Second)
+		w.wantUpdates("file:///b.md notify", "file:///a.md notify")
+		if n := len(w.dialled("docs")); n != 1 {
+			w.Errorf("dialled %d times", n)
+		}
+	})
+}
+
+// A server without resources is unsupported only while resources are wanted.
+func TestUnsupportedOnlyWhileWanted(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.Capabilities = map[string]any{"tools": map[string]any{"listChanged": true}}
+		off := func(s *config.Server) { s.TrackResources = false }
+		w.start(entry("docs", off))
+		w.pass(time.Second)
+		w.wantState("docs", event.Ready)
+		if n := len(w.logs.warnings()); n != 0 {
+			w.Errorf("warned %q", w.logs.warnings())
+		}
+		w.apply(entry("docs"))
+		w.pass(time.Second)
+		w.wantState("docs", event.Unsupported)
+		if n := len(w.logs.warnings()); n != 1 {
+			w.Errorf("warnings %q, want one", w.logs.warnings())
+		}
+		w.apply(entry("docs", off))
+		w.pass(time.Second)
+		w.wantState("docs", event.Ready)
+	})
+}
+
+// Settled looks at the last applied config, also right after Apply.
+func TestSettledAfterAnotherConfig(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.serve("one", session.EraLegacy)
+		w.serve("two", session.EraModern)
+		w.start(entry("one"))
+		if _, err := w.tracker.Settled(t.Context()); err != nil {
+			w.Fatal(err)
+		}
+		w.apply(entry("one"), entry("two"))
+		snap, err := w.tracker.Settled(t.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		if st, _ := snap.Server("two"); st.State != event.Ready {
+			w.Errorf("the added server is %q", st.State)
+		}
+	})
+}
+
+// Of many configs in a row the last one counts, and what all of them have in
+// common is not touched.
+func TestManyConfigsInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		for _, id := range []string{"keep", "flap"} {
+			w.serve(id, session.EraLegacy).SetQuietly("file:///a.md", "one")
+		}
+		w.start(entry("keep"))
+		w.pass(time.Second)
+		for i := range 41 {
+			if i%2 == 0 {
+				w.apply(entry("keep"), entry("flap"))
+			} else {
+				w.apply(entry("keep"))
+			}
+			w.pass(time.Duration(i%7) * time.Millisecond)
+		}
+		w.pass(5 * time.Second)
+		w.wantState("flap", event.Ready)
+		if n := len(w.dialled("keep")); n != 1 {
+			w.Errorf("the unchanged server was dialled %d times", n)
+		}
+		w.forget()
+		w.servers["flap"].Set("file:///a.md", "two")
+		w.pass(time.Second)
+		w.wantUpdates("file:///a.md notify")
+	})
+}
+
+// A server that is removed is silent at once, however much it has to say.
+func TestRemovedServerIsSilent(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md")
+		docs.Fail(sessiontest.Fault{Method: "resources/read", Delay: 200 * time.Millisecond})
+		docs.Set("file:///a.md", "two") // the event waits for its read
+		w.pass(100 * time.Millisecond)
+		w.apply()
+		for range 20 {
+			docs.NotifyUpdated("file:///a.md")
+			w.pass(250 * time.Millisecond)
+		}
+		w.wantUpdates()
+		if got := docs.Subscribed(); len(got) != 0 {
+			w.Errorf("subscribed to %q", got)
+		}
+		if n := len(w.tracker.Snapshot().Servers); n != 0 {
+			w.Errorf("%d servers are known", n)
+		}
+	})
+}
+
+// A refusal for want of credentials is a state of its own, tried again rarely,
+// and at once when the entry changes.
+func TestNeedsAuth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.serve("docs", session.EraLegacy)
+		w.down["docs"] = session.ErrAuth
+		w.start(entry("docs"))
+		w.pass(2 * time.Minute)
+		w.wantState("docs", event.NeedsAuth)
+		if n := len(w.dialled("docs")); n < 4 || n > 6 {
+			w.Errorf("dialled %d times in two minutes", n)
+		}
+		w.setDown("docs", nil)
+		w.apply(entry("docs", func(s *config.Server) { s.Args = []string{"--token"} }))
+		w.pass(time.Second)
+		w.wantState("docs", event.Ready)
+	})
+}

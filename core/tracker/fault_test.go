@@ -1,0 +1,235 @@
+package tracker
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+var patience = flag.Duration("fault.patience", 30*time.Second, "how long a recovery may take")
+
+// link is one way to a fake server: a transport and an era.
+type link struct {
+	transport config.Transport
+	era       session.Era
+}
+
+func links() []link {
+	return []link{
+		{config.TransportStdio, session.EraLegacy}, {config.TransportStdio, session.EraModern},
+		{config.TransportHTTP, session.EraLegacy}, {config.TransportHTTP, session.EraModern},
+		{config.TransportSSE, session.EraLegacy},
+	}
+}
+
+func (l link) String() string { return string(l.transport) + "-" + string(l.era) }
+
+// stand is a fake server behind a real transport, followed by a tracker with
+// short times, and the state of every resource as the events told it.
+type stand struct {
+	*testing.T
+	link
+	docs    *sessiontest.Server
+	tracker *Tracker
+	wire    *wire // http and sse
+
+	mu   sync.Mutex
+	told map[string]catalog.Digest // zero: gone
+	dups int                       // resync events that told nothing new
+	last time.Time                 // of the last event about content
+	seen int
+}
+
+func newStand(t *testing.T, l link) *stand {
+	s := &stand{T: t, link: l, docs: sessiontest.New(), told: map[string]catalog.Digest{}}
+	s.docs.Legacy, s.docs.Modern = l.era == session.EraLegacy, l.era == session.EraModern
+	s.docs.PageSize = 4
+	for i := range 10 {
+		s.docs.SetQuietly(fmt.Sprintf("file:///%d.md", i), "version 0")
+	}
+	return s
+}
+
+// start follows the server and waits for the baseline.
+func (s *stand) start() {
+	s.Helper()
+	srv := entry("docs", func(c *config.Server) {
+		c.Transport, c.PollInterval, c.RequestTimeout = s.transport, 500*time.Millisecond, 2*time.Second
+	})
+	opts := Options{Window: 200 * time.Millisecond, Patience: 50 * time.Millisecond, Resync: 4 * time.Second, Liveness: time.Second,
+		Backoff: 20 * time.Millisecond, MaxBackoff: 500 * time.Millisecond, Drain: 100 * time.Millisecond,
+		Session: session.Options{ConnectTimeout: 3 * time.Second}}
+	var pipes sync.WaitGroup
+	if s.transport == config.TransportStdio {
+		opts.Dial = func(ctx context.Context, srv config.Server, o session.Options) (*session.Session, error) {
+			ctx, cancel := context.WithTimeout(ctx, o.ConnectTimeout)
+			defer cancel()
+			r, w, wait := s.docs.Pipe()
+			pipes.Go(wait)
+			got, err := session.OverIO(ctx, r, w, srv, o)
+			if err != nil {
+				closeAll(r, w)
+			}
+			return got, err
+		}
+	} else {
+		handler := http.Handler(s.docs)
+		if s.transport == config.TransportSSE {
+			handler = s.docs.SSE()
+		}
+		s.wire = newWire(s.T, handler)
+		srv.URL = config.NewSecret("http://" + s.wire.addr + "/mcp")
+	}
+	s.tracker = New(opts)
+	s.tracker.Apply(&config.Config{Servers: []config.Server{srv}})
+	ctx, cancel := context.WithCancel(context.Background())
+	_, sub := s.tracker.Subscribe(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for e := range sub.Events() {
+			s.note(e)
+		}
+	})
+	running.Go(func() { _ = s.tracker.Run(ctx) })
+	s.Cleanup(func() {
+		cancel()
+		running.Wait()
+		s.docs.Disconnect()
+		pipes.Wait()
+		if s.wire != nil {
+			s.wire.stop()
+		}
+	})
+	s.eventually("the baseline", func() bool {
+		st, _ := s.tracker.Snapshot().Server("docs")
+		return len(st.Resources) == 10 && !slices.ContainsFunc(st.Resources, func(r ResourceStatus) bool { return r.Digest.IsZero() })
+	})
+	st, _ := s.tracker.Snapshot().Server("docs")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range st.Resources {
+		s.told[r.URI] = r.Digest
+	}
+}
+
+// note keeps what an event tells of a resource.
+func (s *stand) note(e *event.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen++
+	switch p := e.Payload.(type) {
+	case event.ResourceUpdated:
+		if e.Cause == event.CauseResync && p.Digest == s.told[e.ResourceURI] {
+			s.dups++
+		}
+		s.told[e.ResourceURI], s.last = p.Digest, time.Now()
+	case event.ResourceRemoved:
+		s.told[e.ResourceURI], s.last = catalog.Digest{}, time.Now()
+	case event.ResourceAdded: // its content is in the snapshot once it was read
+		s.told[e.ResourceURI] = catalog.Digest{1}
+	}
+}
+
+// wrong are the resources of which the last event does not tell the truth.
+func (s *stand) wrong(truth map[string]catalog.Digest) []string {
+	st, _ := s.tracker.Snapshot().Server("docs")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var wrong []string
+	for uri, want := range truth {
+		got := s.told[uri]
+		if got == (catalog.Digest{1}) {
+			for _, r := range st.Resources {
+				if r.URI == uri {
+					got = r.Digest
+				}
+			}
+		}
+		if got != want {
+			wrong = append(wrong, uri)
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
+}
+
+func (s *stand) eventually(what string, ok func() bool) {
+	s.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for over := time.After(*patience); ; {
+		if ok() {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-over:
+			st, _ := s.tracker.Snapshot().Server("docs")
+			s.Fatalf("no %s within %v; state %s (%s %s), counts %+v", what, *patience, st.State, st.Reason, st.Error, st.Counts)
+		}
+	}
+}
+
+// rest is a moment for a fault to work in.
+func rest(d time.Duration) { <-time.After(d) }
+
+// wire is an HTTP server on one address, which can be taken down and brought back
+// there, or stop moving bytes without closing anything.
+type wire struct {
+	t       *testing.T
+	addr    string
+	handler http.Handler
+
+	mu     sync.Mutex
+	server *http.Server
+	served sync.WaitGroup
+}
+
+func newWire(t *testing.T, h http.Handler) *wire {
+	w := &wire{t: t, addr: "127.0.0.1:0", handler: h}
+	w.up()
+	return w
+}
+
+func (w *wire) up() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var l net.Listener
+	var err error
+	for range 100 { // the old connections may hold the address for a moment
+		if l, err = net.Listen("tcp", w.addr); err == nil {
+			break
+		}
+		rest(20 * time.Millisecond)
+	}
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	w.addr = l.Addr().String()
+	server := &http.Server{Handler: w.handler, ReadHeaderTimeout: 10 * time.Second}
+	w.server = server
+	w.served.Go(func() { _ = server.Serve(l) })
+}
+
+// down is the death of the server's process: every connection breaks.
+func (w *wire) down() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.server.Close()
+	w.served.Wait()
+}
+
+func (w *wire) stop() { w.down() }
