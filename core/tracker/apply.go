@@ -3,12 +3,15 @@ package tracker
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -17,17 +20,16 @@ import (
 func (f *follower) synced(a syncAnswer) error {
 	f.syncing = false
 	failed := f.syncFailed(a)
-	if failed != nil && !f.ready && !isAnswer(failed) {
+	if failed != nil && !f.ready && len(a.lists) == 0 && !isAnswer(failed) {
 		return failed
 	}
-	known := f.w.lists
 	for _, k := range slices.Sorted(maps.Keys(a.lists)) {
-		f.w.setList(k, a.lists[k], cmp.Or(a.job.lists[k], event.CauseResync))
-	}
-	for k, err := range a.listErrs {
-		if _, had := known[k]; had || f.ready {
-			f.w.listFailed(k, err)
+		if wants(&f.w.srv, k) { // still
+			f.w.setList(k, a.lists[k], cmp.Or(a.job.lists[k], event.CauseResync))
 		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(a.listErrs)) {
+		f.w.listFailed(k, a.listErrs[k])
 	}
 	f.retryLater(a, failed)
 	if a.interrupted {
@@ -37,12 +39,11 @@ func (f *follower) synced(a syncAnswer) error {
 		}
 	}
 	f.adoptTarget(a)
-	if !f.ready {
-		f.becomeReady()
-	}
+	f.becomeReady()
 	if f.w.srv.TrackResources && f.s.Info().Capabilities.Resources {
 		f.announce(a.made && a.job.subscribe)
 	}
+	f.warnOfMissing()
 	now := time.Now()
 	if a.job.compare {
 		f.w.co.compare()
@@ -96,16 +97,14 @@ func (f *follower) retryLater(a syncAnswer, failed error) {
 func (f *follower) adoptTarget(a syncAnswer) {
 	co := f.w.co
 	target := f.target()
-	for uri, k := range co.keys {
-		if _, ok := target[uri]; !ok && k.parent == nil {
-			f.w.forget(uri)
-		}
-	}
 	for uri, desc := range target {
 		k, known := co.keys[uri]
 		if !known {
 			k = co.add(uri, content{})
 			f.w.followKey(k)
+		} else if k.parent != nil { // followed in its own right from here on
+			k.parent.children--
+			k.parent = nil
 		}
 		k.desc = desc
 		switch _, listed := a.lists[catalog.Resources].Get(uri); {
@@ -117,11 +116,17 @@ func (f *follower) adoptTarget(a syncAnswer) {
 			co.check(k, roleResync) // gone when it was read, and back since
 		}
 	}
+	for uri, k := range co.keys {
+		if _, ok := target[uri]; !ok && k.parent == nil {
+			f.w.forget(uri)
+		}
+	}
 	if !a.made {
 		return
 	}
 	f.followed = setOf(a.asked.URIs)
 	f.missing = map[string]struct{}{}
+	f.unpushed = a.ack.MissingLists
 	f.mode = event.Push
 	info := f.s.Info()
 	if a.subscribe != nil || !info.Push || !info.Capabilities.ResourcesSubscribe {
@@ -133,8 +138,11 @@ func (f *follower) adoptTarget(a syncAnswer) {
 
 // target is what the config and the known list say to follow.
 func (f *follower) target() map[string]event.Descriptor {
-	resources := f.w.lists[catalog.Resources]
 	target := map[string]event.Descriptor{}
+	if !f.s.Info().Capabilities.Resources {
+		return target // also if an earlier session had some
+	}
+	resources := f.w.lists[catalog.Resources]
 	for _, uri := range followedURIs(&f.w.srv, resources) {
 		var desc event.Descriptor
 		if it, ok := resources.Get(uri); ok {
@@ -146,9 +154,9 @@ func (f *follower) target() map[string]event.Descriptor {
 	return target
 }
 
-// becomeReady publishes the state that the server's capabilities allow.
+// becomeReady publishes the state that the server's capabilities allow, the first
+// time and when the config asks for something else.
 func (f *follower) becomeReady() {
-	f.ready = true
 	info := f.s.Info()
 	st := event.ServerState{ProtocolVersion: info.ProtocolVersion, Era: string(info.Era)}
 	state := event.Ready
@@ -156,6 +164,10 @@ func (f *follower) becomeReady() {
 		state, st.Reason = event.Unsupported, "the server does not offer resources"
 		f.w.warnOnce("resources", st.Reason, nil)
 	}
+	if f.ready && state == f.w.state {
+		return
+	}
+	f.ready = true
 	f.w.connected(state, st, info)
 }
 
@@ -173,11 +185,24 @@ func (f *follower) announce(again bool) {
 	}
 	if f.mode == event.Poll {
 		f.w.warnOnce("poll", "the server does not push changes of resources; polling every "+f.w.srv.PollInterval.String(), nil)
-	} else if len(f.missing) > 0 {
-		f.w.warnOnce("missing", "the server does not push changes of some resources; polling these", nil, "missing", len(f.missing))
 	}
 	f.told = active
 	f.w.subscribed(active)
+}
+
+// warnOfMissing names what the server was asked to push and does not: the first
+// few of it.
+func (f *follower) warnOfMissing() {
+	uris := slices.Sorted(maps.Keys(f.missing))
+	if f.mode == event.Poll {
+		uris = nil // told as the mode
+	}
+	if len(uris)+len(f.unpushed) == 0 {
+		return
+	}
+	f.w.warnOnce("missing", "the server does not push some changes; polling these", nil,
+		"resources", len(uris), "uris", printable.Line(strings.Join(uris[:min(len(uris), 10)], " "), 1000),
+		"lists", fmt.Sprint(f.unpushed))
 }
 
 // call makes the calls of the config's onConnect, once in a session and after the
@@ -227,7 +252,7 @@ func (f *follower) polledLists() []catalog.Kind {
 			catalog.Tools:     info.Capabilities.ToolsListChanged,
 			catalog.Prompts:   info.Capabilities.PromptsListChanged,
 		}[k]
-		if !announced || !info.Push {
+		if !announced || !info.Push || slices.Contains(f.unpushed, k) {
 			kinds = append(kinds, k)
 		}
 	}

@@ -34,6 +34,7 @@ type coalescer struct {
 	wishes [2]wishes // by urgency: leading and trailing reads, then the others
 	flying [2]int    // reads in flight, by urgency
 	counts coalescerCounts
+	ending bool // closeWindows was called: a read that fails is not tried again
 }
 
 // coalescerCounts conserve: signals = led + folded + unknown.
@@ -63,10 +64,12 @@ type key struct {
 	retry    role      // a failed read outside a window, to be tried again
 	failures int       // reads that failed in a row
 	gone     bool      // the server says that it does not exist
+	missed   bool      // and that was told
 	seen     bool      // followed before: see compare
 	removed  bool      // no longer followed; a read in flight finds nobody
 	parent   *key      // the followed resource that this one is below, if any
 	children int       // resources below this one that are followed
+	swept    time.Time // when quiet ones among them were forgotten last
 	at       time.Time // when the timer rings
 	timer    int       // index in timers, -1 when not there
 }
@@ -197,6 +200,13 @@ func (c *coalescer) check(k *key, r role) {
 	c.wish(k)
 }
 
+// recheck is check for a key that may have changed unannounced just now: a read in
+// flight may be too old to show it.
+func (c *coalescer) recheck(k *key, r role) {
+	k.discard = k.discard || k.flying
+	c.check(k, r)
+}
+
 // checkAll is check for every key.
 func (c *coalescer) checkAll(r role) {
 	for _, k := range c.keys {
@@ -230,13 +240,15 @@ func (c *coalescer) compare() {
 			c.tell(k, verdict{cause: event.CauseResync})
 		}
 		k.seen = true
-		c.check(k, roleResync)
+		c.recheck(k, roleResync)
 	}
 }
 
 // closeWindows ends every window now, for a shutdown: what is owed is read and
-// told before busy turns false.
+// told before busy turns false. It is called again after every answer, because a
+// change that was announced during a read is owed another one.
 func (c *coalescer) closeWindows(now time.Time) {
+	c.ending = true
 	for _, k := range c.keys {
 		if k.open {
 			k.until = now
@@ -309,7 +321,7 @@ func (c *coalescer) advance(now time.Time) {
 
 // lead tells the leading event and leaves the window open.
 func (c *coalescer) lead(k *key, v verdict) {
-	k.waiting = false
+	k.waiting, k.missed = false, false
 	c.counts.told++
 	c.tell(k, v)
 	c.schedule(k, k.until)

@@ -53,7 +53,7 @@ func (c *coalescer) finish(k *key, outcome readOutcome, got content, now time.Ti
 
 func (c *coalescer) found(k *key, r role, got content, now time.Time) {
 	returned := k.gone
-	k.gone = false
+	k.gone, k.missed = false, false
 	switch r {
 	case roleLeading:
 		if k.waiting {
@@ -102,10 +102,12 @@ func (c *coalescer) found(k *key, r role, got content, now time.Time) {
 // missing tells once that the resource is gone. At first look that is nothing to
 // tell: a list may name what cannot be read.
 func (c *coalescer) missing(k *key, r role, now time.Time) {
-	waiting, first := k.waiting, !k.gone && r != roleBaseline
+	// What was told without a look (it owes one) may have said otherwise.
+	waiting, first := k.waiting || k.owes, !k.gone && r != roleBaseline
 	k.gone, k.waiting, k.owes = true, false, false
 	c.remember(k, content{})
 	if first || waiting {
+		k.missed = true
 		c.counts.told++
 		c.tell(k, verdict{cause: r.cause(), gone: true, received: k.received})
 	}
@@ -121,6 +123,10 @@ func (c *coalescer) failed(k *key, r role, now time.Time) {
 	if k.waiting {
 		k.owes = true
 		c.lead(k, verdict{cause: event.CauseNotify, received: k.received})
+		return
+	}
+	if c.ending {
+		k.open = false
 		return
 	}
 	if k.open { // what is owed is tried again, ever more slowly

@@ -29,7 +29,7 @@ type follower struct {
 	// of jobs of the kind at a time, so that no job waits for the loop.
 	reads chan readAnswer
 	syncs chan syncAnswer
-	pings chan error
+	pings chan pingAnswer
 
 	todo     demand
 	syncing  bool // a walk is out
@@ -41,6 +41,7 @@ type follower struct {
 
 	followed map[string]struct{} // URIs that the server was asked to push
 	missing  map[string]struct{} // those among them that it does not
+	unpushed []catalog.Kind      // lists whose changes it was asked to push and does not
 	mode     event.Mode
 	told     event.SubscriptionActive
 	early    map[string]session.Signal // about URIs that a walk under way may add
@@ -61,7 +62,7 @@ func newFollower(w *worker, s *session.Session) *follower {
 		w: w, s: s,
 		reads:    make(chan readAnswer, w.opts.Reads),
 		syncs:    make(chan syncAnswer, 1),
-		pings:    make(chan error, 1),
+		pings:    make(chan pingAnswer, 1),
 		followed: map[string]struct{}{},
 		missing:  map[string]struct{}{},
 	}
@@ -101,8 +102,8 @@ func (f *follower) run(ctx context.Context) error {
 			if err := f.synced(a); err != nil {
 				return err
 			}
-		case err := <-f.pings:
-			if err := f.pinged(err); err != nil {
+		case a := <-f.pings:
+			if err := f.pinged(a); err != nil {
 				return err
 			}
 		case next := <-f.w.offers:
@@ -199,22 +200,25 @@ func (f *follower) signals(b session.Batch) {
 
 func (f *follower) signal(uri string, sig session.Signal, now time.Time) {
 	co := f.w.co
-	if _, known := co.keys[uri]; !known {
-		switch {
-		case f.syncing:
-			if f.early == nil {
-				f.early = map[string]session.Signal{}
-			}
-			if len(f.early) < maxEarly {
-				f.early[uri] = sig
-				return
-			}
-		case sig.Parent != "":
-			f.below(uri, sig, now)
-			return
+	k, known := co.keys[uri]
+	switch {
+	case !known && f.syncing && len(f.early) < maxEarly:
+		if f.early == nil {
+			f.early = map[string]session.Signal{}
 		}
+		if first, again := f.early[uri]; again {
+			sig.First, sig.Count = first.First, first.Count+sig.Count
+		}
+		f.early[uri] = sig
+		return
+	case !known && sig.Parent != "":
+		f.below(uri, sig, now)
+		return
 	}
 	co.signal(uri, sig.Count, sig.First, now)
+	if known && k.parent != nil {
+		co.recheck(k.parent, roleResync)
+	}
 }
 
 // maxEarly bounds what is kept of signals about URIs that are not known yet; a
@@ -231,6 +235,9 @@ func (f *follower) below(uri string, sig session.Signal, now time.Time) {
 		return
 	}
 	if parent.children >= maxChildren {
+		f.makeRoom(parent, now)
+	}
+	if parent.children >= maxChildren {
 		co.signal(sig.Parent, sig.Count, sig.First, now)
 		return
 	}
@@ -238,12 +245,26 @@ func (f *follower) below(uri string, sig session.Signal, now time.Time) {
 	k := co.add(uri, content{})
 	k.parent = parent
 	co.signal(uri, sig.Count, sig.First, now)
-	co.check(parent, roleResync)
+	co.recheck(parent, roleResync)
 }
 
 // maxChildren bounds the sub-resources of one resource that are followed because
 // the server announced them.
 const maxChildren = 1000
+
+// makeRoom forgets the quiet ones among the sub-resources, at most once in a
+// window: what they were is not known when they are announced again.
+func (f *follower) makeRoom(parent *key, now time.Time) {
+	if now.Sub(parent.swept) < f.w.opts.Window {
+		return
+	}
+	parent.swept = now
+	for uri, k := range f.w.co.keys {
+		if k.parent == parent && !k.open && k.role == roleNone && !k.flying {
+			f.w.forget(uri)
+		}
+	}
+}
 
 // gap tells that pushes may have been lost: everything is subscribed, listed and
 // compared again, at once the first time and more slowly if it keeps happening.
@@ -269,8 +290,8 @@ func (f *follower) gap(reason string, now time.Time) {
 // wanted is silent from here on, also if the server goes on to push it.
 func (f *follower) retarget() {
 	target := f.target()
-	for uri := range f.w.co.keys {
-		if _, ok := target[uri]; !ok {
+	for uri, k := range f.w.co.keys {
+		if _, ok := target[uri]; !ok && k.parent == nil {
 			f.w.forget(uri)
 		}
 	}
@@ -313,28 +334,35 @@ func (f *follower) ping(now time.Time) {
 	f.jobs.Go(func() {
 		ctx, cancel := context.WithTimeout(f.ctx, pingTimeout)
 		defer cancel()
-		f.pings <- f.s.Ping(ctx)
+		a := pingAnswer{since: now, err: f.s.Ping(ctx)}
+		select { // after a suspension there may be two, and nobody to receive
+		case f.pings <- a:
+		case <-f.ctx.Done():
+		}
 	})
 }
 
-// pinged judges the answer. A ping that took much longer than its deadline says
-// more about this process, which was suspended, than about the server.
-func (f *follower) pinged(err error) error {
-	now := time.Now()
-	late := f.pingSince.IsZero() || now.Sub(f.pingSince) > pingTimeout+clockTolerance
+// pingAnswer is how a ping ended.
+type pingAnswer struct {
+	since time.Time
+	err   error
+}
+
+// pinged judges the answer. One that was given up because of a suspension of this
+// process says nothing about the server: another ping has been sent since.
+func (f *follower) pinged(a pingAnswer) error {
+	if !a.since.Equal(f.pingSince) {
+		return nil
+	}
 	f.pingSince = time.Time{}
-	f.nextPing = now.Add(f.w.opts.Liveness)
-	if err == nil {
+	f.nextPing = time.Now().Add(f.w.opts.Liveness)
+	switch {
+	case a.err == nil:
 		return nil
+	case errors.Is(a.err, session.ErrAuth):
+		return a.err
 	}
-	if late {
-		f.nextPing = now
-		return nil
-	}
-	if errors.Is(err, session.ErrAuth) {
-		return err
-	}
-	return fmt.Errorf("no sign of life: %w", err)
+	return fmt.Errorf("no sign of life: %w", a.err)
 }
 
 // drain tells what is owed before the end, unless the server is not wanted any

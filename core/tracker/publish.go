@@ -18,8 +18,7 @@ func (w *worker) setState(state event.State, st event.ServerState) {
 	w.publishState(state, st, nil)
 }
 
-// failure publishes a failed attempt. A session that just ended was told as
-// Backoff already, but now the wait is known.
+// failure publishes a failed attempt or the end of a session.
 func (w *worker) failure(state event.State, st event.ServerState) {
 	w.counts.Failures++
 	w.publishState(state, st, func(r *record) {
@@ -77,16 +76,20 @@ func (w *worker) publishState(state event.State, st event.ServerState, change fu
 // sum brings the published counts up to date.
 func (w *worker) sum(st *ServerStatus) {
 	dropped := st.Counts.Dropped
-	st.Counts = w.counts
+	st.Counts = w.co.counts.addTo(w.counts)
 	st.Counts.Dropped = dropped
-	c := w.co.counts
-	st.Counts.Signals += c.signals
-	st.Counts.Led += c.led
-	st.Counts.Folded += c.folded
-	st.Counts.Unknown += c.unknown
-	st.Counts.Told += c.told
-	st.Counts.Unchanged += c.unchanged
-	st.Counts.Failed += c.failed
+}
+
+// addTo adds what was counted to the sums.
+func (c coalescerCounts) addTo(sums Counts) Counts {
+	sums.Signals += c.signals
+	sums.Led += c.led
+	sums.Folded += c.folded
+	sums.Unknown += c.unknown
+	sums.Told += c.told
+	sums.Unchanged += c.unchanged
+	sums.Failed += c.failed
+	return sums
 }
 
 // dropped adds what the session set aside.
@@ -170,6 +173,9 @@ func (w *worker) forget(uri string) {
 		return
 	}
 	gone := []string{uri}
+	if k.parent != nil {
+		k.parent.children--
+	}
 	if k.children > 0 {
 		for below, child := range w.co.keys {
 			if child.parent == k {
@@ -210,8 +216,11 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) {
 			}
 			it, _ := from.Get(uri)
 			d := it.Describe()
-			w.t.store.commit(event.Event{ServerID: w.id, ResourceURI: uri, Cause: cause,
-				Payload: payload(event.Descriptor{Name: d.Name, MimeType: d.MimeType})}, nil)
+			p := payload(event.Descriptor{Name: d.Name, MimeType: d.MimeType})
+			if known, ok := w.co.keys[uri]; ok && known.missed && p.Type() == event.TypeResourceRemoved {
+				continue // told already, when a read found it gone
+			}
+			w.t.store.commit(event.Event{ServerID: w.id, ResourceURI: uri, Cause: cause, Payload: p}, nil)
 		}
 	}
 	publish(delta.Added, list, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
@@ -219,10 +228,10 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) {
 	publish(delta.Changed, list, func(d event.Descriptor) event.Payload { return event.ResourceChanged{Descriptor: d} })
 }
 
-// listFailed publishes that a list could not be loaded again; the old one stays.
+// listFailed publishes that a list could not be loaded; the old one stays.
 func (w *worker) listFailed(k catalog.Kind, err error) {
 	w.t.store.commit(event.Event{ServerID: w.id, Payload: event.ListChanged{List: k, Error: errorLine(err)}}, nil)
-	w.log.Warn("cannot load a list again; the old one stays", "list", string(k), "err", errorLine(err))
+	w.log.Warn("cannot load a list; what is known of it stays", "list", string(k), "err", errorLine(err))
 }
 
 // warnOnce logs something a user should look into, once for every config.

@@ -56,7 +56,7 @@ func (f *follower) answered(a readAnswer) {
 		f.w.log.Debug("read failed", "uri", a.k.uri, "err", errorLine(a.err))
 	}
 	f.w.co.finish(a.k, a.outcome, a.got, time.Now())
-	if a.outcome == readOK && !a.k.removed {
+	if a.outcome != readFailed && !a.k.removed {
 		f.w.learned(a.k)
 	}
 }

@@ -29,7 +29,6 @@ func (t *Tracker) Run(ctx context.Context) error {
 		// capacity, because this loop always receives until all have gone.
 		exits = make(chan string)
 	)
-	looked := sync.OnceFunc(func() { close(t.looked) })
 	start := func(id string) {
 		srv := desired[id]
 		w := newWorker(t, srv)
@@ -61,10 +60,11 @@ func (t *Tracker) Run(ctx context.Context) error {
 	done := ctx.Done()
 	for done != nil || len(t.workers) > 0 {
 		select {
-		case cfg := <-t.desired:
+		case <-t.applied:
 			if done == nil {
 				continue // stopping
 			}
+			cfg, n := t.take()
 			desired, order = wanted(cfg)
 			for _, id := range order { // known from now on, whatever runs
 				if _, ok := t.workers[id]; !ok {
@@ -72,7 +72,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 				}
 			}
 			reconcile()
-			looked()
+			t.took(n)
 		case id := <-exits:
 			t.mu.Lock()
 			w := t.workers[id]

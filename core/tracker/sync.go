@@ -122,6 +122,13 @@ func (f *follower) sync(job syncJob, subscribed map[string]struct{}) syncAnswer 
 			return a
 		}
 		subscribed = setOf(job.filter.URIs)
+		if a.ack.Interrupted {
+			a.interrupted = true
+			for k := range job.old {
+				job.add([]catalog.Kind{k}, event.CauseResync)
+			}
+			a.job = job
+		}
 	}
 	f.listAll(job.lists, job.old, &a)
 	for again := 0; ; again++ {

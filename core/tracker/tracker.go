@@ -74,14 +74,16 @@ type Tracker struct {
 	store *store
 	texts *textBudget
 
-	// desired holds the newest config that Run has not seen yet. Capacity 1:
-	// Apply replaces what is in it, Run takes it; never closed.
-	desired chan *config.Config
-	// looked is closed by Run when it has taken in the first config.
-	looked chan struct{}
+	// applied wakes Run to take the newest config. Capacity 1, because one wake is
+	// enough for any number of configs: Apply sends without blocking; never closed.
+	applied chan struct{}
 
-	mu      sync.Mutex // guards workers; Run alone writes
-	workers map[string]*worker
+	mu      sync.Mutex         // guards all below
+	workers map[string]*worker // Run alone writes
+	newest  *config.Config     // what was applied last
+	given   uint64             // how many configs were applied
+	taken   uint64             // how many of them Run has looked at, or was spared
+	looked  chan struct{}      // closed and replaced by Run whenever taken has risen
 }
 
 // New returns a tracker that tracks nothing yet. It starts no goroutine.
@@ -91,7 +93,7 @@ func New(opts Options) *Tracker {
 		opts:    opts,
 		store:   newStore(bus.New()),
 		texts:   &textBudget{each: opts.MaxText, all: opts.MaxTexts},
-		desired: make(chan *config.Config, 1),
+		applied: make(chan struct{}, 1),
 		looked:  make(chan struct{}),
 		workers: map[string]*worker{},
 	}
@@ -102,17 +104,51 @@ func New(opts Options) *Tracker {
 // whose entry did not change keep their process and session. A server that is to
 // be known but not connected is one that is not enabled.
 func (t *Tracker) Apply(cfg *config.Config) {
-	for {
+	t.mu.Lock()
+	t.newest = cfg
+	t.given++
+	t.mu.Unlock()
+	select {
+	case t.applied <- struct{}{}:
+	default:
+	}
+}
+
+// take is what Run has to make true now, and the number of the config.
+func (t *Tracker) take() (*config.Config, uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.newest, t.given
+}
+
+// took tells that Run has begun to make that config true.
+func (t *Tracker) took(n uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.taken = n
+	close(t.looked)
+	t.looked = make(chan struct{})
+}
+
+// awaitTaken waits until Run has looked at what is applied now.
+func (t *Tracker) awaitTaken(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for want := max(t.given, 1); t.taken < want; {
+		looked := t.looked
+		t.mu.Unlock()
+		var err error
 		select {
-		case t.desired <- cfg:
-			return
-		default:
+		case <-looked:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
 		}
-		select {
-		case <-t.desired:
-		default:
+		t.mu.Lock()
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // Snapshot returns what is known now.
@@ -131,12 +167,11 @@ func (t *Tracker) Publish(e event.Event) { t.store.publish(e) }
 // Settled waits until every server of the last applied config was tried once: it
 // is Ready, Unsupported, NeedsAuth or Disabled, or has failed. It returns what is
 // known then, or the cause of ctx with what is known by then. Apply and Run must
-// have been called.
+// have been called. A server whose entry changed may still show what came of its
+// old one.
 func (t *Tracker) Settled(ctx context.Context) (*Snapshot, error) {
-	select {
-	case <-t.looked:
-	case <-ctx.Done():
-		return t.Snapshot(), context.Cause(ctx)
+	if err := t.awaitTaken(ctx); err != nil {
+		return t.Snapshot(), err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

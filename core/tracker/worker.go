@@ -75,6 +75,14 @@ func (w *worker) newCoalescer() {
 	w.co.keep = w.t.texts.replace
 }
 
+// renewCoalescer begins anew with what is known of the resources, because they
+// are read in another way. No read may be in flight. Counts go on.
+func (w *worker) renewCoalescer() {
+	w.unfollowAll()
+	w.counts = w.co.counts.addTo(w.counts)
+	w.newCoalescer()
+}
+
 // offer gives the worker a new entry; the latest wins.
 func (w *worker) offer(srv config.Server) {
 	select {
@@ -93,27 +101,22 @@ func (w *worker) remove() {
 
 // run works until ctx ends.
 func (w *worker) run(ctx context.Context) {
-	defer func() {
-		for uri := range w.co.keys {
-			w.co.remove(uri) // gives the texts back
-		}
-	}()
+	defer w.unfollowAll()
 	for ctx.Err() == nil {
 		if !w.srv.Enabled {
 			w.setState(event.Disabled, event.ServerState{})
 			w.rest(ctx, 0)
 			continue
 		}
-		err := w.connectAndFollow(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		if errors.Is(err, errSuperseded) {
+		again, err := w.connectAndFollow(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, errSuperseded):
 			w.attempt = 0
 			w.delays.Reset()
-			continue
+		default:
+			w.rest(ctx, max(time.Until(again), time.Nanosecond))
 		}
-		w.backOff(ctx, err)
 	}
 	w.setState(event.Stopping, event.ServerState{Reason: reasonOf(context.Cause(ctx))})
 }
@@ -125,17 +128,31 @@ func reasonOf(cause error) string {
 	return "shutdown"
 }
 
+// unfollowAll forgets all resources and gives their texts back.
+func (w *worker) unfollowAll() {
+	for uri := range w.co.keys {
+		w.co.remove(uri)
+	}
+}
+
 // connectAndFollow is one session from dialling to its end; the error says why
-// it ended and is never nil.
-func (w *worker) connectAndFollow(ctx context.Context) error {
+// it ended and is never nil. A failure has been told, and is tried again at the
+// time returned.
+func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err error) {
+	if digests := w.srv.Read != config.ReadNone; w.co.digests != digests {
+		w.renewCoalescer()
+	}
 	w.setState(event.Connecting, event.ServerState{Attempt: w.attempt})
 	sctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	opts := w.opts.Session
 	opts.Era, opts.Logger = w.era, w.log
 	s, err := w.dial(sctx, opts)
-	if err != nil {
-		return err
+	switch {
+	case err != nil && (ctx.Err() != nil || errors.Is(err, errSuperseded)):
+		return time.Time{}, err
+	case err != nil:
+		return w.failed(err, ""), err
 	}
 	w.era = s.Info().Era
 	began := time.Now()
@@ -143,18 +160,21 @@ func (w *worker) connectAndFollow(ctx context.Context) error {
 	w.live.Store(s)
 	err = f.run(sctx)
 	w.live.Store(nil)
-	w.co.suspend()
-	if ctx.Err() != nil {
-		w.setState(event.Stopping, event.ServerState{Reason: reasonOf(context.Cause(ctx))})
-	} else if !errors.Is(err, errSuperseded) {
-		w.setState(event.Backoff, event.ServerState{Reason: "disconnected", Error: errorLine(err), Attempt: w.attempt + 1})
+	if errors.Is(context.Cause(ctx), errRemoved) {
+		w.unfollowAll() // nothing is told of it from here on
 	}
-	f.close() // after the state: closing may take seconds
+	w.co.suspend()
 	if time.Since(began) >= healthyAfter {
 		w.attempt = 0
 		w.delays.Reset()
 	}
-	return err
+	if ctx.Err() != nil {
+		w.setState(event.Stopping, event.ServerState{Reason: reasonOf(context.Cause(ctx))})
+	} else if !errors.Is(err, errSuperseded) {
+		again = w.failed(err, "disconnected")
+	}
+	f.close() // after the state: closing may take seconds
+	return again, err
 }
 
 // dial connects, and gives up at once when the config offers something else.
@@ -192,9 +212,9 @@ func (w *worker) adopt(next config.Server) (reconnect bool) {
 	old := w.srv
 	w.srv = next
 	if next.Read != old.Read {
-		reconnect = true // every key starts anew
+		return true // every key starts anew
 	}
-	if !next.SameConnection(old) || next.Enabled != old.Enabled || reconnect {
+	if !next.SameConnection(old) || next.Enabled != old.Enabled {
 		w.era = ""
 		w.warned = map[string]bool{}
 		return true
@@ -202,12 +222,12 @@ func (w *worker) adopt(next config.Server) (reconnect bool) {
 	return false
 }
 
-// backOff tells the failure once and waits.
-func (w *worker) backOff(ctx context.Context, err error) {
+// failed tells a failure, once, and returns when to try again.
+func (w *worker) failed(err error, reason string) time.Time {
 	now := time.Now()
 	w.attempt++
 	wait := min(w.delays.NextBackOff(), w.opts.MaxBackoff)
-	st := event.ServerState{Error: errorLine(err), Attempt: w.attempt}
+	st := event.ServerState{Reason: reason, Error: errorLine(err), Attempt: w.attempt}
 	state := event.Backoff
 	if ra, ok := errors.AsType[*session.RetryAfter](err); ok {
 		wait = min(max(wait, ra.Wait), w.opts.MaxBackoff)
@@ -225,7 +245,7 @@ func (w *worker) backOff(ctx context.Context, err error) {
 	}
 	st.RetryIn = event.Milliseconds(wait)
 	w.failure(state, st)
-	w.rest(ctx, wait)
+	return now.Add(wait)
 }
 
 // rest waits for the time given, or for ever when it is 0, but not beyond a new

@@ -1,0 +1,203 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// demoEntry is the demo server as an entry of a config; the test binary plays it.
+func demoEntry(t *testing.T, mark string, extra string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "mcptrack")
+	if err := os.Symlink(self, link); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`{"command": %q, "args": ["demo-server", "--interval", "200ms"], "env": {%q: %q} %s}`, link, peerMark, mark, extra)
+}
+
+func config(entries ...string) string { return `{"mcpServers": {` + strings.Join(entries, ", ") + `}}` }
+
+// A saved config is followed at once: switched off means silence, unchanged
+// servers keep their process, and a bad config changes nothing.
+func TestWatchFollowsTheConfig(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	mark := func(id string) string { return t.Name() + "-" + id }
+	on := `, "trackResources": true`
+	keep, other := `"keep": `+demoEntry(t, mark("keep"), on), demoEntry(t, mark("other"), on)
+	save(t, file, config(keep, `"other": `+other))
+	r := runBeside(t, "watch", "--json", file)
+	r.await(0, "keep is Ready", inState("keep", "Ready"))
+	_, n := r.await(0, "other is Ready", inState("other", "Ready"))
+	process := marked(t, mark("keep"))
+
+	saved := time.Now()
+	save(t, file, config(keep, `"other": `+strings.Replace(other, `"trackResources": true`, `"trackResources": false`, 1)))
+	e, n := r.await(n, "config.reloaded", ofType("config.reloaded"))
+	if fmt.Sprint(e.Changed) != "[other]" || len(e.Added)+len(e.Removed) > 0 {
+		t.Errorf("%+v", e)
+	}
+	if d := e.at.Sub(saved); d > time.Second {
+		t.Errorf("reloaded %v after the save", d)
+	}
+	gone, n := r.await(n, "other is not followed", inState("other", "Stopping"))
+	for range 2 { // a second of the other server's life
+		r.await(n, "an update of keep", func(e told) bool { return e.ServerID == "keep" && e.Type == "resource.updated" })
+	}
+	for _, e := range r.seen() {
+		if e.ServerID == "other" && e.at.After(gone.at) && e.Type != "server.state" {
+			t.Errorf("an event of a server that is switched off: %+v", e)
+		}
+	}
+
+	save(t, file, config(keep, `"other": {"trackResources": "yes"}`))
+	e, n = r.await(n, "config.rejected", ofType("config.rejected"))
+	if len(e.Problems) == 0 || e.Problems[0].Line == 0 {
+		t.Errorf("no place in %+v", e)
+	}
+	saved = time.Now()
+	save(t, file, config(keep, `"other": `+other))
+	ready, n := r.await(n, "other is Ready again", inState("other", "Ready"))
+	if d := ready.at.Sub(saved); d > 5*time.Second {
+		t.Errorf("followed %v after the save", d)
+	}
+	r.signal(syscall.SIGHUP)
+	r.await(n, "config.reloaded by SIGHUP", ofType("config.reloaded"))
+	if now := marked(t, mark("keep")); !slices.Equal(process, now) || len(now) != 1 {
+		t.Errorf("the unchanged server was process %v, is %v", process, now)
+	}
+	r.signal(syscall.SIGTERM)
+	r.ends(15*time.Second, 0)
+	if left := append(marked(t, mark("keep")), marked(t, mark("other"))...); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+}
+
+// A suspension of our own (a laptop's lid, SIGSTOP) restarts nothing.
+func TestSuspension(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	r := runBeside(t, "watch", "--json", file)
+	_, n := r.await(0, "demo is Ready", inState("demo", "Ready"))
+	process := marked(t, t.Name())
+	r.signal(syscall.SIGSTOP)
+	<-time.After(7 * time.Second)
+	r.signal(syscall.SIGCONT)
+	_, n = r.await(n, "the subscription is made anew", func(e told) bool {
+		return e.Type == "subscription.active" && e.at.After(time.Now().Add(-5*time.Second))
+	})
+	r.await(n, "an update", ofType("resource.updated"))
+	for _, e := range r.seen() {
+		if e.State == "Backoff" || e.State == "Connecting" && e.at.After(time.Now().Add(-6*time.Second)) {
+			t.Errorf("a restart: %+v", e)
+		}
+	}
+	if now := marked(t, t.Name()); !slices.Equal(process, now) {
+		for _, pid := range now {
+			c, _ := os.ReadFile("/proc/" + pid + "/stat")
+			t.Logf("%s", c)
+		}
+		t.Errorf("the server was process %v, is %v", process, now)
+	}
+	r.signal(syscall.SIGINT)
+	r.ends(15*time.Second, 0)
+}
+
+// A server that was killed comes back, and the others do not notice.
+func TestServerIsKilled(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	r := runBeside(t, "watch", "--json", file)
+	_, n := r.await(0, "demo is Ready", inState("demo", "Ready"))
+	for range 3 {
+		for _, pid := range marked(t, t.Name()) {
+			kill(t, pid)
+		}
+		var down, up told
+		down, n = r.await(n, "the death is told", inState("demo", "Backoff"))
+		if !strings.Contains(down.Reason, "disconnected") {
+			t.Errorf("%+v", down)
+		}
+		up, n = r.await(n, "it is Ready again", inState("demo", "Ready"))
+		if d := up.at.Sub(down.at); d > 5*time.Second {
+			t.Errorf("back after %v", d)
+		}
+	}
+	r.signal(syscall.SIGTERM)
+	r.ends(15*time.Second, 0)
+}
+
+func kill(t *testing.T, pid string) {
+	t.Helper()
+	var n int
+	if _, err := fmt.Sscan(pid, &n); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a killed mcptrack leaves behind is swept by the next.
+func TestLeftoversAreSwept(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	stubborn := fmt.Sprintf(`"stubborn": {"command": "sh", "args": ["-c", "trap '' TERM; setsid sleep 600 & exec sleep 600"], "env": {%q: %q}, "trackResources": true}`, peerMark, t.Name())
+	save(t, file, config(stubborn))
+	r := runBeside(t, "watch", "--json", file)
+	r.await(0, "it connects", inState("stubborn", "Connecting"))
+	deadline := time.Now().Add(10 * time.Second)
+	for len(marked(t, t.Name())) < 2 && time.Now().Before(deadline) {
+		<-time.After(10 * time.Millisecond)
+	}
+	r.signal(syscall.SIGKILL)
+	<-r.exited
+	if left := marked(t, t.Name()); len(left) < 2 {
+		t.Fatalf("only %d processes were left behind: nothing to show", len(left))
+	}
+	save(t, file, config(`"demo": `+demoEntry(t, t.Name()+"-next", `, "trackResources": true`)))
+	next := runBeside(t, "watch", "--json", file)
+	next.await(0, "the next is Ready", inState("demo", "Ready"))
+	for deadline := time.Now().Add(15 * time.Second); len(marked(t, t.Name())) > 0; <-time.After(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("processes %v were not swept", marked(t, t.Name()))
+		}
+	}
+	next.signal(syscall.SIGTERM)
+	next.ends(15*time.Second, 0)
+}
+
+// Commands that are new wait for SIGHUP.
+func TestNoExecOnReload(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	first := `"first": ` + demoEntry(t, t.Name()+"-first", `, "trackResources": true`)
+	second := `"second": ` + demoEntry(t, t.Name()+"-second", `, "trackResources": true`)
+	save(t, file, config(first))
+	r := runBeside(t, "watch", "--json", "--no-exec-on-reload", file)
+	_, n := r.await(0, "first is Ready", inState("first", "Ready"))
+	save(t, file, config(first, second))
+	_, n = r.await(n, "config.reloaded", ofType("config.reloaded"))
+	_, n = r.await(n, "life goes on", ofType("resource.updated"))
+	if left := marked(t, t.Name()+"-second"); len(left) > 0 {
+		t.Errorf("the new command runs: %v", left)
+	}
+	r.signal(syscall.SIGHUP)
+	r.await(n, "second is Ready", inState("second", "Ready"))
+	r.signal(syscall.SIGTERM)
+	r.ends(15*time.Second, 0)
+}

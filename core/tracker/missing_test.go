@@ -1,0 +1,191 @@
+package tracker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// A resource that goes away is removed once, whether a read or the list finds out
+// first (F11).
+func TestRemovalIsToldOnce(t *testing.T) {
+	for name, remove := range map[string]func(w *world, docs *sessiontest.Server){
+		"the read finds out": func(w *world, docs *sessiontest.Server) {
+			docs.Mute(true)
+			docs.Remove("file:///a.md")
+			docs.Mute(false)
+			docs.NotifyUpdated("file:///a.md")
+			w.pass(time.Second)
+			docs.NotifyListChanged(catalog.Resources)
+		},
+		"the list finds out": func(w *world, docs *sessiontest.Server) {
+			docs.Remove("file:///a.md")
+			docs.NotifyUpdated("file:///a.md")
+		},
+		"while away": func(w *world, docs *sessiontest.Server) {
+			w.setDown("docs", errRefused)
+			docs.Remove("file:///a.md")
+			w.setDown("docs", nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world, docs *sessiontest.Server) {
+				settledOn(w, docs, "file:///a.md", "file:///b.md")
+				remove(w, docs)
+				w.pass(10 * time.Second)
+				removed := w.told(event.TypeResourceRemoved)
+				if len(removed) != 1 || removed[0].ResourceURI != "file:///a.md" {
+					w.Errorf("want a.md removed once:\n%s", w.log())
+				}
+				w.wantUpdates()
+				st, _ := w.tracker.Snapshot().Server("docs")
+				if len(st.Resources) != 1 || len(st.Lists[catalog.Resources]) != 1 {
+					w.Errorf("%d resources are followed, %d listed", len(st.Resources), len(st.Lists[catalog.Resources]))
+				}
+			})
+		})
+	}
+}
+
+// A resource that the list names and nobody can read is no news, and known as
+// gone; what the list tells of its return is.
+func TestListedButUnreadable(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Code: -32002, Message: "Resource not found"})
+		settledOn(w, docs, "file:///a.md", "file:///b.md")
+		w.pass(time.Minute)
+		if n := len(w.told()); n != 0 {
+			w.Errorf("events:\n%s", w.log())
+		}
+		st, _ := w.tracker.Snapshot().Server("docs")
+		if !st.Resources[0].Gone || st.Resources[1].Gone {
+			w.Errorf("resources %+v", st.Resources)
+		}
+		if n := docs.Count("resources/read"); n > 3 {
+			w.Errorf("%d reads", n)
+		}
+		docs.Heal()
+		docs.NotifyListChanged(catalog.Resources)
+		w.pass(time.Second)
+		w.wantUpdates("file:///a.md resync")
+	})
+}
+
+// What is no content is never taken for content (F14).
+func TestAnswersThatAreNoContent(t *testing.T) {
+	for name, result := range map[string]any{
+		"input is required":     map[string]any{"resultType": "input_required", "contents": []any{}},
+		"an unknown resultType": map[string]any{"resultType": "maybe", "contents": []any{map[string]any{"uri": "file:///a.md", "text": "two"}}},
+		"no contents":           map[string]any{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world, docs *sessiontest.Server) {
+				settledOn(w, docs, "file:///a.md")
+				before := docs.Count("resources/read")
+				docs.Fail(sessiontest.Fault{Method: "resources/read", Result: result})
+				docs.Set("file:///a.md", "two")
+				w.pass(20 * time.Second)
+				w.wantUpdates("file:///a.md notify")
+				if u := w.told(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated); !u.Digest.IsZero() {
+					w.Errorf("told a digest: %+v", u)
+				}
+				if n := docs.Count("resources/read") - before; n > 6 {
+					w.Errorf("%d reads in 20 s of failures", n)
+				}
+				w.wantState("docs", event.Ready)
+				docs.Heal()
+				w.pass(40 * time.Second)
+				w.wantUpdates("file:///a.md notify", "file:///a.md trailing")
+			})
+		})
+	}
+}
+
+// A list without end or in a circle keeps the old one (F12).
+func TestListsWithoutEnd(t *testing.T) {
+	for name, spoil := range map[string]func(*sessiontest.Server){
+		"repeated cursor": func(s *sessiontest.Server) { s.RepeatedCursor = true },
+		"endless pages":   func(s *sessiontest.Server) { s.EndlessPages = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world, docs *sessiontest.Server) {
+				docs.PageSize = 2
+				settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
+				w.setDown("docs", errRefused)
+				w.pass(0)
+				spoil(docs) // nobody is served now
+				w.setDown("docs", nil)
+				w.pass(10 * time.Second)
+				w.wantState("docs", event.Ready)
+				st, _ := w.tracker.Snapshot().Server("docs")
+				if len(st.Lists[catalog.Resources]) != 3 || len(docs.Subscribed()) != 3 {
+					w.Errorf("lists %v, subscribed %q", st.Lists[catalog.Resources], docs.Subscribed())
+				}
+				if n := len(w.told(event.TypeResourceRemoved, event.TypeResourceAdded)); n != 0 {
+					w.Errorf("events:\n%s", w.log())
+				}
+				docs.Set("file:///b.md", "two")
+				w.pass(time.Second)
+				w.wantUpdates("file:///b.md notify")
+			})
+		})
+	}
+}
+
+// A list that hangs takes nothing from the other lists: resources are followed,
+// and the one that hangs is told.
+func TestOneListHangs(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.Fail(sessiontest.Fault{Method: "prompts/list", Silent: true})
+		docs.SetQuietly("file:///a.md", "one")
+		w.start(entry("docs", func(s *config.Server) { s.RequestTimeout = 3 * time.Second }))
+		w.pass(10 * time.Second)
+		w.wantState("docs", event.Ready)
+		if n := len(w.dialled("docs")); n != 1 {
+			w.Errorf("dialled %d times", n)
+		}
+		failed := w.told(event.TypePromptsListChanged)
+		if len(failed) == 0 || failed[0].Payload.(event.ListChanged).Error == "" {
+			w.Errorf("nobody was told of the list:\n%s", w.log())
+		}
+		docs.Set("file:///a.md", "two")
+		w.pass(time.Second)
+		w.wantUpdates("file:///a.md notify")
+	})
+}
+
+// What the server does not honour is polled and named in one warning: resources
+// and lists (F4).
+func TestNarrowAcknowledgementOfLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		docs := w.serve("docs", session.EraModern)
+		docs.FailAck(sessiontest.AckFault{Hide: []string{"file:///b.md"}, NoTools: true})
+		docs.SetList(catalog.Tools, map[string]any{"name": "one"})
+		docs.SetQuietly("file:///a.md", "one")
+		docs.SetQuietly("file:///b.md", "one")
+		w.start(entry("docs"))
+		w.pass(3 * time.Second)
+		docs.SetList(catalog.Tools, map[string]any{"name": "one"}, map[string]any{"name": "two"})
+		docs.NotifyListChanged(catalog.Tools) // to nobody
+		docs.SetQuietly("file:///b.md", "two")
+		w.pass(40 * time.Second)
+		w.wantUpdates("file:///b.md poll")
+		tools := w.told(event.TypeToolsListChanged)
+		if len(tools) != 1 || tools[0].Cause != event.CausePoll || fmt.Sprint(tools[0].Payload.(event.ListChanged).Added) != "[two]" {
+			w.Errorf("the list that is not pushed was not polled:\n%s", w.log())
+		}
+		warned := w.logs.warnings()
+		if len(warned) != 1 || !strings.Contains(warned[0], "file:///b.md") || !strings.Contains(warned[0], "tools") {
+			w.Errorf("warnings %q, want one that names what is missing", warned)
+		}
+	})
+}

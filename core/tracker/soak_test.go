@@ -1,0 +1,98 @@
+package tracker
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var soak = flag.Duration("soak", 0, "how long TestSoak works; scripts/soak.sh sets it")
+
+// usage is what the process holds.
+type usage struct{ goroutines, files, rssMiB int }
+
+func used(t *testing.T) usage {
+	t.Helper()
+	runtime.GC()
+	u := usage{goroutines: runtime.NumGoroutine()}
+	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
+		u.files = len(fds)
+	}
+	if status, err := os.ReadFile("/proc/self/status"); err == nil {
+		_, rest, _ := strings.Cut(string(status), "VmRSS:")
+		kib, _ := strconv.Atoi(strings.Fields(rest)[0])
+		u.rssMiB = kib >> 10
+	}
+	return u
+}
+
+// TestSoak lets faults of the matrix happen at random on servers of every
+// transport and era for as long as -soak says, with changes in between, and wants
+// every resource to be told truly after each of them, and nothing to have grown
+// at the end. It is void, and fails, unless the load really flowed.
+func TestSoak(t *testing.T) {
+	if *soak == 0 {
+		t.Skip("run by scripts/soak.sh, which says for how long")
+	}
+	var stands []*stand
+	for _, l := range links() {
+		s := newStand(t, l)
+		s.start()
+		stands = append(stands, s)
+	}
+	before := used(t)
+	peak := before
+	seed := rand.Uint64()
+	t.Logf("seed %d; at the start %+v", seed, before)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var worst time.Duration
+	rounds := 0
+	for end := time.Now().Add(*soak); time.Now().Before(end); rounds++ {
+		s := stands[rng.IntN(len(stands))]
+		f := faults()[rng.IntN(len(faults()))]
+		if f.on != nil && !f.on(s.link) || f.name == "no stream for notifications" {
+			continue
+		}
+		s.change(fmt.Sprint("soak ", rounds), rng.IntN(4) > 0)
+		f.happens(s)
+		over := time.Now()
+		s.docs.Set("file:///8.md", fmt.Sprint("soak ", rounds))
+		truth := digestsOf(s.docs)
+		s.eventually("truth after "+s.String()+": "+f.name, func() bool { return len(s.wrong(truth)) == 0 })
+		worst = max(worst, time.Since(over))
+		if u := used(t); u.rssMiB > peak.rssMiB {
+			peak.rssMiB = u.rssMiB
+		}
+	}
+	var signals, events uint64
+	dups := 0
+	for _, s := range stands {
+		st, _ := s.tracker.Snapshot().Server("docs")
+		signals += st.Counts.Signals
+		events += st.Counts.Told
+		s.mu.Lock()
+		dups += s.dups
+		s.mu.Unlock()
+	}
+	rest(3 * time.Second)
+	after := used(t)
+	t.Logf("%d faults in %v; notifications %d, events %d; keys whose last event differs from the truth: 0; longest recovery %v; resync events that told nothing new: %d",
+		rounds, *soak, signals, events, worst.Round(time.Millisecond), dups)
+	t.Logf("goroutines %d → %d, descriptors %d → %d, RSS %d → %d MiB, peak %d MiB",
+		before.goroutines, after.goroutines, before.files, after.files, before.rssMiB, after.rssMiB, peak.rssMiB)
+	if minimum := uint64(soak.Seconds()); signals < 10*minimum || events < minimum {
+		t.Errorf("void: only %d notifications and %d events in %v", signals, events, *soak)
+	}
+	if dups > 0 {
+		t.Errorf("%d resync events told nothing new", dups)
+	}
+	if after.goroutines > before.goroutines+20 || after.files > before.files+20 {
+		t.Errorf("something grew: %+v became %+v", before, after)
+	}
+}
