@@ -24,18 +24,23 @@ import (
 type connectFlags struct {
 	connectTimeout time.Duration
 	timeout        time.Duration
+	limit          map[string]string
+
+	limits session.Limits // what limit says; set by check
 }
 
 func (c *connectFlags) add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&c.connectTimeout, "connect-timeout", 15*time.Second, "`TIME` that one connection may take")
 	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "`TIME` that the whole command may take (default no limit)")
+	cmd.Flags().StringToStringVar(&c.limit, "limit", nil, limitHelp)
 }
 
-func (c *connectFlags) check() error {
+func (c *connectFlags) check() (err error) {
 	if c.connectTimeout <= 0 || c.timeout < 0 {
 		return usage("--connect-timeout and --timeout must be positive")
 	}
-	return nil
+	c.limits, err = parseLimits(c.limit)
+	return err
 }
 
 // bound ends ctx with errTimeout when --timeout runs out.
@@ -49,7 +54,7 @@ func (c *connectFlags) bound(ctx context.Context) (context.Context, context.Canc
 // session are the options for connecting.
 func (c *connectFlags) session(env *Env, g *globals) session.Options {
 	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,
-		Environ: env.LookupEnv, Logger: g.logger(env)}
+		Environ: env.LookupEnv, Logger: g.logger(env), Limits: c.limits}
 }
 
 type listOptions struct {
@@ -157,7 +162,7 @@ func unreachable(reports []tracker.Report, told bool) error {
 		return nil
 	}
 	return &failure{exit: exitUnreachable, code: "unreachable", told: told,
-		err: fmt.Errorf("%d of %s could not be asked: %s", len(failed), plural(len(reports), "server"), strings.Join(failed, "; "))}
+		err: fmt.Errorf("%d of %d servers could not be asked: %s", len(failed), len(reports), strings.Join(failed, "; "))}
 }
 
 // serverRow is one element of list servers --json.
