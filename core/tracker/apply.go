@@ -12,7 +12,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/session"
 )
 
 // synced applies what a walk brought home, as one step for each list. An error
@@ -20,7 +19,7 @@ import (
 func (f *follower) synced(a syncAnswer) error {
 	f.syncing = false
 	failed := f.syncFailed(a)
-	if failed != nil && !f.ready && len(a.lists) == 0 && !isAnswer(failed) {
+	if a.deaf {
 		return failed
 	}
 	for _, k := range slices.Sorted(maps.Keys(a.lists)) {
@@ -65,12 +64,6 @@ func (f *follower) syncFailed(a syncAnswer) error {
 		errs = append(errs, a.subscribe)
 	}
 	return errors.Join(errs...)
-}
-
-// isAnswer reports whether the server is well enough to refuse.
-func isAnswer(err error) bool {
-	_, ok := errors.AsType[*session.RPCError](err)
-	return ok
 }
 
 // retryLater demands again what the walk failed to do.

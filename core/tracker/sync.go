@@ -69,6 +69,7 @@ type syncAnswer struct {
 	subscribe error
 	// interrupted: for a moment nothing was subscribed.
 	interrupted bool
+	deaf        bool // the server gave no answer to anything
 }
 
 // walk begins the demanded walk in a job of its own.
@@ -92,7 +93,22 @@ func (f *follower) walk(now time.Time) {
 	f.syncing = true
 	f.nextWalk = now.Add(minWalk)
 	subscribed := f.followed
-	f.jobs.Go(func() { f.syncs <- f.sync(job, subscribed) })
+	first := !f.ready
+	f.jobs.Go(func() {
+		a := f.sync(job, subscribed)
+		if first && len(a.lists) == 0 && (len(a.listErrs) > 0 || a.subscribe != nil) {
+			a.deaf = f.isDeaf()
+		}
+		f.syncs <- a
+	})
+}
+
+// isDeaf reports whether a server of which nothing could be learned gives no sign
+// of life either: one that refuses, or answers what makes no sense, is kept.
+func (f *follower) isDeaf() bool {
+	ctx, cancel := context.WithTimeout(f.ctx, pingTimeout)
+	defer cancel()
+	return f.s.Ping(ctx) != nil
 }
 
 // filter is what the server should push, as far as it says that it can.
