@@ -196,13 +196,13 @@ func completeItems(env *Env, g *globals, kind catalog.Kind) cobra.CompletionFunc
 	}
 }
 
-// completeTools completes the value of --call of the server named in args.
-func completeTools(env *Env, g *globals) cobra.CompletionFunc {
+// completeNames completes a flag with names of the server named in args.
+func completeNames(env *Env, g *globals, kind catalog.Kind) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		out, _ := choices(loadKnown(env, completing(env, g).Path)[args[0]][catalog.Tools], nil)
+		out, _ := choices(loadKnown(env, completing(env, g).Path)[args[0]][kind], nil)
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 }

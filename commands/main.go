@@ -80,7 +80,8 @@ crashes, restarts, floods and edits of the config.`,
 	g.addFlags(root)
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Commands:"})
 	for _, cmd := range []*cobra.Command{
-		newValidateConfig(env, g), newList(env, g), newSubscribe(env, g), newWatch(env, g), newVersion(env, g),
+		newValidateConfig(env, g), newList(env, g), newSubscribe(env, g), newWatch(env, g),
+		newRead(env, g), newPrompt(env, g), newCall(env, g), newVersion(env, g),
 	} {
 		cmd.GroupID = "main"
 		root.AddCommand(cmd)

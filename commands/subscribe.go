@@ -62,7 +62,7 @@ out before --count.`,
 	}
 	opts.add(cmd)
 	cmd.Flags().StringArrayVar(&opts.call, "call", nil, "call `TOOL[=JSON]` once subscribed (repeatable)")
-	_ = cmd.RegisterFlagCompletionFunc("call", completeTools(env, g))
+	_ = cmd.RegisterFlagCompletionFunc("call", completeNames(env, g, catalog.Tools))
 	return cmd
 }
 

@@ -1,0 +1,142 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/document"
+)
+
+type callOptions struct {
+	requestFlags
+	server, tool string
+	args         []string
+	argsJSON     string
+	given        map[string]string // what args says
+	arguments    map[string]any    // what argsJSON says
+}
+
+func newCall(env *Env, g *globals) *cobra.Command {
+	var opts callOptions
+	cmd := &cobra.Command{
+		Use:   "call SERVER TOOL [--arg NAME=VALUE]... | [--args-json JSON]",
+		Short: "Call a tool",
+		Long: `Calls one tool and prints the contents of its result: text to stdout, binary
+content to a pipe or with --out to a file. --json prints the MCP result.
+
+The value of an --arg is text where the tool's schema wants text, else JSON. Ctrl-C
+cancels the call at the server. A tool that fails is exit code 5.
+
+` + requestExits,
+		Example: `  mcptrack call everything echo --arg message=hello
+  mcptrack call everything get-sum --arg a=2 --arg b=3
+  mcptrack call build start --args-json '{"targets":["all"],"force":true}' --timeout 10m`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeItems(env, g, catalog.Tools),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := opts.check(); err != nil {
+				return err
+			}
+			opts.server, opts.tool = args[0], args[1]
+			if opts.given, err = pairs("arg", opts.args); err != nil {
+				return err
+			}
+			opts.arguments = map[string]any{}
+			if opts.argsJSON != "" {
+				if err := json.Unmarshal([]byte(opts.argsJSON), &opts.arguments); err != nil || opts.arguments == nil {
+					return usageHint(`for example --args-json '{"message":"hello"}'`, "--args-json is no JSON object")
+				}
+			}
+			ctx, cancel := opts.bound(cmd.Context())
+			defer cancel()
+			cmd.SetContext(ctx)
+			return runCall(ctx, env, g, opts)
+		},
+	}
+	opts.add(cmd)
+	cmd.Flags().StringArrayVar(&opts.args, "arg", nil, "an argument of the tool, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringVar(&opts.argsJSON, "args-json", "", "all arguments, as a `JSON` object")
+	cmd.MarkFlagsMutuallyExclusive("arg", "args-json")
+	return cmd
+}
+
+func runCall(ctx context.Context, env *Env, g *globals, opts callOptions) error {
+	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) error {
+		if !s.Info().Capabilities.Tools {
+			return lacks(opts.server, catalog.Tools)
+		}
+		if len(opts.given) > 0 {
+			var err error
+			if opts.arguments, err = typed(ctx, s, opts); err != nil {
+				return err
+			}
+		}
+		raw, err := s.CallTool(ctx, opts.tool, opts.arguments)
+		if err != nil {
+			return err
+		}
+		text, failed := tracker.ToolFailure(raw)
+		if documents(g.format) {
+			err = document.Write(env.Out, g.format, raw)
+		} else if !failed {
+			var pieces []piece
+			if pieces, err = toolPieces(raw); err == nil {
+				err = opts.put(env, pieces)
+			}
+		}
+		if err == nil && failed {
+			return &failure{exit: exitRefused, code: "tool_failed", err: fmt.Errorf("server %q, tool %q: %s", opts.server, printable.Line(opts.tool, 100), text)}
+		}
+		return err
+	})
+}
+
+// typed gives the values of --arg the types that the tool's schema wants.
+func typed(ctx context.Context, s *session.Session, opts callOptions) (map[string]any, error) {
+	tools, err := s.List(ctx, catalog.Tools)
+	if err != nil {
+		return nil, err
+	}
+	tool, ok := tools.Get(opts.tool)
+	if !ok {
+		return nil, &failure{exit: exitRefused, code: "not_found", err: fmt.Errorf("server %q has no tool %q", opts.server, printable.Line(opts.tool, 100)),
+			hint: "it has: " + join(tools.Keys(), 20)}
+	}
+	var described struct {
+		InputSchema struct {
+			Properties map[string]struct {
+				Type any `json:"type"`
+			} `json:"properties"`
+		} `json:"inputSchema"`
+	}
+	if err := json.Unmarshal(tool.Raw, &described); err != nil {
+		described.InputSchema.Properties = nil // a schema that we cannot read: guess
+	}
+	out := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(opts.given)) {
+		value := opts.given[name]
+		property, known := described.InputSchema.Properties[name]
+		var parsed any
+		jsonErr := json.Unmarshal([]byte(value), &parsed)
+		switch {
+		case known && property.Type == "string":
+			out[name] = value
+		case jsonErr == nil:
+			out[name] = json.RawMessage(value)
+		case known && property.Type != nil:
+			return nil, usage("--arg %s: the tool wants %v, and %s is none", printable.Line(name, 60), property.Type, printable.Line(value, 60))
+		default:
+			out[name] = value
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,70 @@
+package commands
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/output/document"
+)
+
+type promptOptions struct {
+	requestFlags
+	server, name string
+	args         []string
+	arguments    map[string]string // what args says
+}
+
+func newPrompt(env *Env, g *globals) *cobra.Command {
+	var opts promptOptions
+	cmd := &cobra.Command{
+		Use:   "prompt SERVER NAME [--arg NAME=VALUE]...",
+		Short: "Print a prompt",
+		Long: `Gets one prompt and prints the texts of its messages, each under its role when
+there are several. --json prints the MCP result.
+
+` + requestExits,
+		Example: `  mcptrack prompt docs summarize --arg style=short
+  mcptrack prompt docs summarize --json | jq -r '.messages[].role'`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeItems(env, g, catalog.Prompts),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := opts.check(); err != nil {
+				return err
+			}
+			opts.server, opts.name = args[0], args[1]
+			if opts.arguments, err = pairs("arg", opts.args); err != nil {
+				return err
+			}
+			ctx, cancel := opts.bound(cmd.Context())
+			defer cancel()
+			cmd.SetContext(ctx)
+			return runPrompt(ctx, env, g, opts)
+		},
+	}
+	opts.add(cmd)
+	cmd.Flags().StringArrayVar(&opts.args, "arg", nil, "an argument of the prompt, as `NAME=VALUE` (repeatable)")
+	return cmd
+}
+
+func runPrompt(ctx context.Context, env *Env, g *globals, opts promptOptions) error {
+	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) error {
+		if !s.Info().Capabilities.Prompts {
+			return lacks(opts.server, catalog.Prompts)
+		}
+		raw, err := s.GetPrompt(ctx, opts.name, opts.arguments)
+		if err != nil {
+			return err
+		}
+		if documents(g.format) {
+			return document.Write(env.Out, g.format, raw)
+		}
+		pieces, err := promptPieces(raw)
+		if err != nil {
+			return err
+		}
+		return opts.put(env, pieces)
+	})
+}

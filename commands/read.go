@@ -1,0 +1,155 @@
+package commands
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/output/document"
+)
+
+type readOptions struct {
+	requestFlags
+	server, uri string
+	template    string
+	params      []string
+}
+
+func newRead(env *Env, g *globals) *cobra.Command {
+	var opts readOptions
+	cmd := &cobra.Command{
+		Use:   "read SERVER (URI | --template URITEMPLATE [--param NAME=VALUE]...)",
+		Short: "Print the content of a resource",
+		Long: `Reads one resource and prints its content as it is: text to stdout, binary content
+to a pipe or with --out to a file, never to a terminal. --json prints the MCP
+result. A template is expanded by RFC 6570.
+
+` + requestExits,
+		Example: `  mcptrack read docs file:///guide.md
+  mcptrack read docs file:///logo.png --out logo.png
+  mcptrack read docs --template 'notes:///{year}/{name}' --param year=2026 --param name=plan
+  mcptrack read docs file:///guide.md --json | jq '.contents[0].mimeType'`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: completeItems(env, g, catalog.Resources),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := opts.check(); err != nil {
+				return err
+			}
+			opts.server = args[0]
+			var err error
+			switch {
+			case opts.template != "" && len(args) == 2:
+				return usage("give a URI or --template, not both")
+			case opts.template != "":
+				opts.uri, err = expand(opts.template, opts.params)
+			case len(args) < 2:
+				return usage("what is to be read? give a URI or --template")
+			default:
+				opts.uri = args[1]
+			}
+			if err != nil {
+				return err
+			}
+			ctx, cancel := opts.bound(cmd.Context())
+			defer cancel()
+			cmd.SetContext(ctx)
+			return runRead(ctx, env, g, opts)
+		},
+	}
+	opts.add(cmd)
+	cmd.Flags().StringVar(&opts.template, "template", "", "read the resource that this `URITEMPLATE` expands to")
+	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "a variable of the template, as `NAME=VALUE` (repeatable)")
+	_ = cmd.RegisterFlagCompletionFunc("template", completeNames(env, g, catalog.Templates))
+	return cmd
+}
+
+// expand fills in a URI template. Variables that it does not have are typing
+// mistakes.
+func expand(template string, params []string) (string, error) {
+	t, err := uritemplate.New(template)
+	if err != nil {
+		return "", usage("--template: %w", err)
+	}
+	given, err := pairs("param", params)
+	if err != nil {
+		return "", err
+	}
+	values := uritemplate.Values{}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(t.Varnames(), name) {
+			return "", usageHint("it has: "+join(t.Varnames(), 20), "the template has no variable %q", printable.Line(name, 60))
+		}
+		values.Set(name, uritemplate.String(given[name]))
+	}
+	uri, err := t.Expand(values)
+	if err != nil {
+		return "", usage("--template: %w", err)
+	}
+	return uri, nil
+}
+
+func runRead(ctx context.Context, env *Env, g *globals, opts readOptions) error {
+	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) error {
+		if !s.Info().Capabilities.Resources {
+			return lacks(opts.server, catalog.Resources)
+		}
+		content, err := s.Read(ctx, opts.uri)
+		if err != nil {
+			return err
+		}
+		if documents(g.format) {
+			return document.Write(env.Out, g.format, content.Raw)
+		}
+		pieces, err := contentPieces(content.Raw)
+		if err != nil {
+			return err
+		}
+		return opts.put(env, pieces)
+	})
+}
+
+// contentPieces takes a resources/read result apart.
+func contentPieces(raw json.RawMessage) ([]piece, error) {
+	var result struct {
+		Contents []contentEntry `json:"contents"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return nil, fmt.Errorf("malformed result: %w", err)
+	}
+	var pieces []piece
+	for _, c := range result.Contents {
+		p, err := c.piece()
+		if err != nil {
+			return nil, err
+		}
+		pieces = append(pieces, p)
+	}
+	return pieces, nil
+}
+
+// contentEntry is one content of a resource, or one embedded in a message.
+type contentEntry struct {
+	Text     *string `json:"text"`
+	Blob     string  `json:"blob"`
+	MimeType string  `json:"mimeType"`
+}
+
+func (c contentEntry) piece() (piece, error) {
+	if c.Text != nil {
+		return piece{text: *c.Text, mime: c.MimeType}, nil
+	}
+	data, err := base64.StdEncoding.DecodeString(c.Blob)
+	if err != nil {
+		return piece{}, fmt.Errorf("malformed result: blob: %w", err)
+	}
+	return piece{binary: data, mime: c.MimeType}, nil
+}
