@@ -34,6 +34,7 @@ func rules() []rule {
 		{"github.com/fsnotify", []string{"core/filewatch"}, "its traps are dealt with once"},
 		{"github.com/mark3labs/mcp-go/client", []string{"core/session"}, "its traps are dealt with once"},
 		{"github.com/mark3labs/mcp-go/server", []string{"core/demo"}, "mcptrack is a client but for its demo"},
+		{"github.com/nats-io", []string{"core/journal"}, "what is durable is decided in one place"},
 		{"github.com/tailscale/hujson", []string{"core/config"}, "one reader of config files"},
 		{"github.com/briandowns/spinner", []string{"commands"}, "progress is for the terminal of a command"},
 		{"sigs.k8s.io/yaml", []string{"output/document"}, "YAML is one of the formats of a document"},

@@ -8,6 +8,7 @@
 //	catalog    values: what one server offers, and how two catalogs differ
 //	tracker    keeps sessions to the desired set and publishes what changes
 //	event      the one event envelope, for stdout and embedders
+//	journal    durable log of events, in this process or on a NATS cluster
 //	bus        total order, gapless join, subscriptions that are cut when slow
 //	printable  hostile text becomes printable text
 //	demo       the built-in demo server

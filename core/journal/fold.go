@@ -1,0 +1,116 @@
+package journal
+
+import (
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// foldKey is of what a newer item says everything that an older one said.
+type foldKey struct {
+	server, uri string
+	what        event.Type
+}
+
+func (i *item) key() foldKey {
+	if i.event == nil {
+		return foldKey{i.resource.ServerID, i.resource.URI, "state"}
+	}
+	return foldKey{i.event.ServerID, i.event.ResourceURI, i.event.Type()}
+}
+
+// fold returns items without those that a newer one of the same key stands for,
+// in the order of the newer ones, and how many events it saved. Somebody who
+// waits for an item gets it stored as it is.
+func fold(items []*item) (kept []*item, folded int) {
+	newest := make(map[foldKey]*item, len(items))
+	for n := len(items) - 1; n >= 0; n-- {
+		it := items[n]
+		if it.done != nil {
+			kept = append(kept, it)
+			continue
+		}
+		k := it.key()
+		newer, ok := newest[k]
+		if !ok {
+			newest[k] = it
+			kept = append(kept, it)
+			continue
+		}
+		if it.event != nil {
+			newer.event = merge(it.event, newer.event)
+			folded++
+		}
+	}
+	slices.Reverse(kept)
+	return kept, folded
+}
+
+// merge returns the newer event with what only the older one tells. Events are
+// shared: it changes neither.
+func merge(older, newer *event.Event) *event.Event {
+	e := *newer
+	if e.Received.IsZero() || !older.Received.IsZero() && older.Received.Before(e.Received) {
+		e.Received = older.Received
+	}
+	switch now := newer.Payload.(type) {
+	case event.ResourceUpdated:
+		was, _ := older.Payload.(event.ResourceUpdated)
+		switch {
+		case was.Digest.IsZero() || now.Digest.IsZero():
+		case was.PreviousDigest.IsZero():
+			now.PreviousDigest, now.PreviousText, now.Changed = was.PreviousDigest, was.PreviousText, was.Changed
+		default:
+			changed := now.Digest != was.PreviousDigest
+			now.PreviousDigest, now.PreviousText, now.Changed = was.PreviousDigest, was.PreviousText, &changed
+		}
+		e.Payload = now
+	case event.ServerState:
+		if was, ok := older.Payload.(event.ServerState); ok {
+			now.Previous = was.Previous
+			e.Payload = now
+		}
+	case event.ListChanged:
+		if was, ok := older.Payload.(event.ListChanged); ok && now.List == was.List {
+			e.Payload = mergeLists(was, now)
+		}
+	}
+	return &e
+}
+
+// mergeLists adds up two changes of one list. An entry that came and went, or
+// went and came back, ends as what it is by then: removed, or changed.
+func mergeLists(was, now event.ListChanged) event.ListChanged {
+	type fate struct{ before, after bool }
+	fates := map[string]fate{}
+	for _, l := range []event.ListChanged{was, now} {
+		note := func(keys []string, before, after bool) {
+			for _, k := range keys {
+				f, seen := fates[k]
+				if !seen {
+					f.before = before
+				}
+				f.after = after
+				fates[k] = f
+			}
+		}
+		note(l.Removed, true, false)
+		note(l.Added, false, true)
+		note(l.Changed, true, true)
+	}
+	sum := event.ListChanged{List: now.List, Error: now.Error}
+	for k, f := range fates {
+		switch {
+		case f.before && f.after:
+			sum.Changed = append(sum.Changed, k)
+		case f.after:
+			sum.Added = append(sum.Added, k)
+		case f.before:
+			sum.Removed = append(sum.Removed, k)
+		}
+	}
+	slices.Sort(sum.Added)
+	slices.Sort(sum.Removed)
+	slices.Sort(sum.Changed)
+	return sum
+}

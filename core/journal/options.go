@@ -1,0 +1,90 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+)
+
+// Durability says when an event counts as stored.
+type Durability string
+
+// The durabilities; see the package documentation for what each may lose.
+const (
+	Always   Durability = "always"
+	Interval Durability = "interval"
+	OS       Durability = "os"
+)
+
+// Options tell where the log is and how much of it to keep.
+type Options struct {
+	// Dir is the data directory, made with mode 0700 if need be. One process at a
+	// time may have it. Needed unless URL is set.
+	Dir string
+	// URL is a NATS cluster to use instead, such as "nats://a:4222,nats://b:4222".
+	// It may hold credentials and does not appear in errors or logs.
+	URL string
+	// Credentials is a file with NATS user credentials for URL; optional.
+	Credentials string
+	// Durability is of the log in Dir; [Always].
+	Durability Durability
+	// Retain is how long events are kept; 7 days.
+	Retain time.Duration
+	// RetainBytes is how much is kept, as stored; 1 GiB. The oldest goes first.
+	RetainBytes int64
+	// Stream names the log on a cluster: letters, digits, _ and -; "mcptrack".
+	Stream string
+	// Replicas is on how many nodes of a cluster the log is kept when it is made;
+	// 0: 3, or 1 if the cluster is none.
+	Replicas int
+	// Queue is how many events may wait before newer ones replace older ones of
+	// the same server, resource and type; 65,536.
+	Queue int
+	// Drain bounds how long Close waits for what is queued to be stored; 5 s.
+	Drain time.Duration
+	// Logger gets a line when storing fails, when it works again, and when damage
+	// is found; nil discards.
+	Logger *slog.Logger
+}
+
+// ErrLocked is matched by the error of Open when another process has the data
+// directory.
+var ErrLocked = errors.New("data directory is in use")
+
+// ErrClosed is the error of using a Journal after Close.
+var ErrClosed = errors.New("journal is closed")
+
+// ErrEpoch ends an iterator when the log was replaced by a new one: what it
+// promised to continue no longer exists. Resume tells where to go on.
+var ErrEpoch = errors.New("the log was made anew")
+
+// ErrTooLarge is the error of an event that does not fit into the store.
+var ErrTooLarge = errors.New("event too large for the store")
+
+var streamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+func (o Options) withDefaults() (Options, error) {
+	o.Durability = cmp.Or(o.Durability, Always)
+	o.Retain = cmp.Or(o.Retain, 7*24*time.Hour)
+	o.RetainBytes = cmp.Or(o.RetainBytes, 1<<30)
+	o.Stream = cmp.Or(o.Stream, "mcptrack")
+	o.Queue = cmp.Or(o.Queue, 1<<16)
+	o.Drain = cmp.Or(o.Drain, 5*time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case o.Dir == "" && o.URL == "":
+		return o, errors.New("journal: neither a data directory nor a NATS URL given")
+	case o.Durability != Always && o.Durability != Interval && o.Durability != OS:
+		return o, fmt.Errorf("journal: durability %q is none of always, interval, os", o.Durability)
+	case !streamName.MatchString(o.Stream):
+		return o, fmt.Errorf("journal: stream name %q: only letters, digits, _ and - are possible", o.Stream)
+	case o.Retain < 0 || o.RetainBytes < 0 || o.Queue < 0 || o.Replicas < 0 || o.Drain < 0:
+		return o, errors.New("journal: options below zero")
+	}
+	return o, nil
+}

@@ -1,0 +1,106 @@
+package journal
+
+import (
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// item is what waits to be stored: an event, or the state of a resource.
+type item struct {
+	event    *event.Event
+	resource Resource
+	state    State // where event is nil
+	// done gets the outcome if somebody waits for it. The writer sends once and
+	// does not close it; capacity 1, so that the writer never waits.
+	done chan outcome
+}
+
+type outcome struct {
+	entry Entry
+	err   error
+}
+
+// queue holds items between who appends and the writer. Pushing never waits.
+type queue struct {
+	// wake is sent to by push and close and never closed. Capacity 1: a token
+	// means that there may be something to take.
+	wake chan struct{}
+
+	mu       sync.Mutex // guards all below; held for no I/O
+	items    []*item
+	capacity int
+	limit    int // length at which items are folded: capacity, or more while keys need it
+	closed   bool
+	folded   uint64
+}
+
+func newQueue(capacity int) *queue {
+	return &queue{wake: make(chan struct{}, 1), capacity: capacity, limit: capacity}
+}
+
+func (q *queue) push(it *item) error {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return ErrClosed
+	}
+	q.items = append(q.items, it)
+	if len(q.items) > q.limit {
+		var n int
+		q.items, n = fold(q.items)
+		q.folded += uint64(n)
+		// What is left has distinct keys. Folding again is worth while only when as
+		// much has come on top.
+		q.limit = max(q.capacity, 2*len(q.items))
+	}
+	q.mu.Unlock()
+	q.signal()
+	return nil
+}
+
+// take waits for items and returns the oldest, at most n. It returns none once
+// the queue is closed and empty.
+func (q *queue) take(n int) []*item {
+	for {
+		q.mu.Lock()
+		if len(q.items) > 0 {
+			n = min(n, len(q.items))
+			out := q.items[:n:n]
+			q.items = q.items[n:]
+			if len(q.items) == 0 {
+				q.items = nil // the array belongs to out
+				q.limit = q.capacity
+			}
+			q.mu.Unlock()
+			return out
+		}
+		closed := q.closed
+		q.mu.Unlock()
+		if closed {
+			return nil
+		}
+		<-q.wake
+	}
+}
+
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.signal()
+}
+
+// size returns how many items wait, and how many events were folded into others.
+func (q *queue) size() (waiting int, folded uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items), q.folded
+}
+
+func (q *queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}

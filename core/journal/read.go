@@ -1,0 +1,195 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Reasons of gaps.
+const (
+	ReasonRetention = "retention" // older than what is kept
+	ReasonDamaged   = "damaged"   // the store could not read it back
+	ReasonEpoch     = "epoch"     // the id is of another log
+	ReasonAhead     = "ahead"     // the id is of the future
+	ReasonInvalid   = "invalid"   // no id at all
+)
+
+// prefetch is how many entries are asked for ahead of a reader. They wait in
+// memory, so it bounds what a slow reader costs.
+const prefetch = 2048
+
+// Read returns the entries from seq (0: the first) to the last one there is
+// now, oldest first. Where entries are missing it yields one Entry with Gap. A
+// failure is yielded once, as the last.
+func (j *Journal) Read(ctx context.Context, from uint64) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		b, err := j.Bounds(ctx)
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		if max(from, 1) <= b.Last {
+			j.read(ctx, b.Epoch, max(from, 1), b.Last, yield)
+		}
+	}
+}
+
+// Follow returns the entries from seq (0: the first) on and then every new one
+// as soon as it is durable, without a hole between the two. It ends with an
+// error: the cause of ctx, [ErrClosed], or [ErrEpoch].
+func (j *Journal) Follow(ctx context.Context, from uint64) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		j.read(ctx, j.Epoch(), max(from, 1), 0, yield)
+	}
+}
+
+// reader is one pass over the log.
+type reader struct {
+	j     *Journal
+	epoch string
+	next  uint64 // the next to yield
+	to    uint64 // the last to yield; 0: no end
+	yield func(Entry, error) bool
+}
+
+func (j *Journal) read(ctx context.Context, epoch string, from, to uint64, yield func(Entry, error) bool) {
+	ctx, cancel := j.lifetime(ctx)
+	defer cancel()
+	r := &reader{j: j, epoch: epoch, next: from, to: to, yield: yield}
+	if err := r.run(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		yield(Entry{}, err)
+	}
+}
+
+// run yields until the end is reached or the consumer has enough (nil).
+func (r *reader) run(ctx context.Context) error {
+	if r.to != 0 && r.to-r.next < direct {
+		if more, err := r.few(ctx); err != nil || !more {
+			return err
+		}
+		if r.next > r.to {
+			return nil
+		}
+	}
+	msgs, err := r.j.open(ctx, r.next)
+	if err != nil {
+		return err
+	}
+	defer msgs.close()
+	for r.to == 0 || r.next <= r.to {
+		m, err := msgs.next(ctx)
+		if errors.Is(err, nats.ErrTimeout) { // quiet
+			if more, err := r.quiet(ctx); err != nil || !more {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if more, err := r.take(ctx, m); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// few yields what one question to the store gets: a consumer that missed a
+// little is the usual case and needs no consumer in the store. The answer may
+// fall short, from a node that lags or a store that is damaged.
+func (r *reader) few(ctx context.Context) (more bool, err error) {
+	found, err := r.j.get(ctx, r.next, r.to)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range found {
+		if more, err := r.take(ctx, m); err != nil || !more {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// take yields one message and the gap before it, if there is one.
+func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
+	seq := m.seq
+	if seq < r.next { // a consumer that was made anew begins a little early
+		return true, nil
+	}
+	if r.to != 0 && seq > r.to {
+		return r.missing(ctx, r.to)
+	}
+	if r.j.embedded != nil {
+		if err := r.j.durable.wait(ctx, seq); err != nil {
+			return false, err
+		}
+	}
+	if r.j.Epoch() != r.epoch {
+		return false, ErrEpoch
+	}
+	if seq > r.next {
+		if more, err := r.missing(ctx, seq-1); err != nil || !more {
+			return false, err
+		}
+	}
+	r.next = seq + 1
+	if !kept(m.data) {
+		return r.yield(gapEntry(r.epoch, seq, seq, ReasonDamaged), nil), nil
+	}
+	e := entry(r.epoch, seq, m.stored, m.data)
+	e.local = r.j.recent.get(m.id)
+	return r.yield(e, nil), nil
+}
+
+// missing yields that the entries up to last are not there.
+func (r *reader) missing(ctx context.Context, last uint64) (more bool, err error) {
+	b, err := r.j.Bounds(ctx)
+	if err != nil {
+		return false, err
+	}
+	if gone := min(last, b.First-1); gone >= r.next {
+		e := gapEntry(r.epoch, r.next, gone, ReasonRetention)
+		r.next = gone + 1
+		if !r.yield(e, nil) {
+			return false, nil
+		}
+	}
+	if r.next <= last {
+		r.j.damaged(r.next, last)
+		e := gapEntry(r.epoch, r.next, last, ReasonDamaged)
+		r.next = last + 1
+		return r.yield(e, nil), nil
+	}
+	return true, nil
+}
+
+// quiet is asked when nothing came for a while. Reading to an end, what is
+// missing then will not come: it is gone.
+func (r *reader) quiet(ctx context.Context) (more bool, err error) {
+	if r.j.Epoch() != r.epoch {
+		return false, ErrEpoch
+	}
+	b, err := r.j.Bounds(ctx)
+	if err != nil {
+		if r.to == 0 && ctx.Err() == nil { // the store is away; it will be back
+			return true, nil
+		}
+		return false, err
+	}
+	if b.Epoch != r.epoch {
+		return false, ErrEpoch
+	}
+	if r.to == 0 && b.First <= r.next || ctx.Err() != nil {
+		return true, nil
+	}
+	if r.to == 0 {
+		return r.missing(ctx, b.First-1)
+	}
+	return r.missing(ctx, r.to)
+}

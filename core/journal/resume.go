@@ -1,0 +1,87 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Resumption is where a consumer goes on that knows events up to some id.
+type Resumption struct {
+	// From is what to pass to Read or Follow.
+	From uint64
+	// Gap is set if the consumer missed what cannot be told any more, or if its id
+	// says nothing about this log; it is to be told so first. From is the first
+	// entry there is then. A consumer that prefers to go on with what is new uses
+	// Next instead.
+	Gap *event.Gap
+	// Next is the number that the next new event will have.
+	Next uint64
+}
+
+// Resume works out where a consumer goes on whose last event had the given id,
+// which may be anything: it comes from outside.
+func (j *Journal) Resume(ctx context.Context, id string) (Resumption, error) {
+	b, err := j.Bounds(ctx)
+	if err != nil {
+		return Resumption{}, err
+	}
+	r := Resumption{From: b.First, Next: b.Last + 1}
+	gap := func(reason string) (Resumption, error) {
+		r.Gap = &event.Gap{From: printable.Line(id, 64), To: event.FormatID(b.Epoch, b.First-1), Reason: reason}
+		return r, nil
+	}
+	epoch, seq, err := event.ParseID(id)
+	switch {
+	case err != nil:
+		return gap(ReasonInvalid)
+	case epoch != b.Epoch:
+		return gap(ReasonEpoch)
+	case seq > b.Last:
+		return gap(ReasonAhead)
+	case seq+1 < b.First:
+		return gap(ReasonRetention)
+	}
+	r.From = seq + 1
+	return r, nil
+}
+
+// Since returns the number of the first entry that was stored at t or later:
+// Last+1 if there is none.
+func (j *Journal) Since(ctx context.Context, t time.Time) (uint64, error) {
+	ctx, cancel := j.lifetime(ctx)
+	defer cancel()
+	b, err := j.Bounds(ctx)
+	if err != nil {
+		return 0, err
+	}
+	msgs, err := j.consume(ctx, j.opts.Stream, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &t,
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer msgs.close()
+	info, err := j.js.Stream(ctx, j.opts.Stream)
+	if err != nil {
+		return 0, fmt.Errorf("journal: find a time: %w", err)
+	}
+	if b.First > b.Last || info.CachedInfo().State.LastTime.Before(t) {
+		return b.Last + 1, nil
+	}
+	m, err := msgs.next(ctx)
+	if errors.Is(err, nats.ErrTimeout) {
+		return b.Last + 1, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("journal: find a time: %w", err)
+	}
+	return min(m.seq, b.Last+1), nil
+}
