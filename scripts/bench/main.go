@@ -66,7 +66,7 @@ func runBench(args []string) error {
 	flags.StringVar(&b.mcptrack, "mcptrack", "", "the program to measure")
 	flags.StringVar(&b.peers, "peers", "testdata/peers", "where the npm peers are installed")
 	flags.IntVar(&b.runs, "runs", 5, "how often to measure, at least; cheap things are measured more often")
-	only := flags.String("only", "", "scenarios, comma-separated: version, list, ready, latency, cpu (default all)")
+	only := flags.String("only", "", "scenarios, comma-separated: version, list, ready, latency, cpu, isolation (default all)")
 	out := flags.String("out", "", "JSON file to write")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -82,7 +82,7 @@ func runBench(args []string) error {
 	for _, s := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"version", b.version}, {"list", b.list}, {"ready", b.ready}, {"latency", b.latency}, {"cpu", b.cpu}} {
+	}{{"version", b.version}, {"list", b.list}, {"ready", b.ready}, {"latency", b.latency}, {"cpu", b.cpu}, {"isolation", b.isolation}} {
 		if *only != "" && !strings.Contains(","+*only+",", ","+s.name+",") {
 			continue
 		}

@@ -98,6 +98,19 @@ func (r *report) ratio(limit float64, scenario, metric, other string) {
 	})
 }
 
+// times sets a limit for a metric of ours in one scenario divided by that in
+// another.
+func (r *report) times(limit float64, scenario, base, metric string) {
+	more, less := r.find(scenario, metric, "mcptrack"), r.find(base, metric, "mcptrack")
+	if more == nil || less == nil || less.Median == 0 {
+		return
+	}
+	value := more.Median / less.Median
+	r.Goals = append(r.Goals, goal{
+		Name: scenario + " / " + base + ", " + metric, Value: value, Limit: limit, Unit: "×", Met: value <= limit,
+	})
+}
+
 // difference sets a limit for how much more of a metric one scenario takes of us
 // than another.
 func (r *report) difference(limit float64, scenario, base, metric string) {

@@ -132,7 +132,7 @@ func (b *bench) latency(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			arrived, err := p.arrivals(count)
+			arrived, err := p.arrivals(count, nil)
 			if err := errors.Join(err, p.close()); err != nil {
 				return err
 			}
@@ -160,8 +160,9 @@ func (b *bench) latency(ctx context.Context) error {
 }
 
 // arrivals reads update lines until blastDone is announced and returns when
-// each resource's first one came, in wall clock nanoseconds.
-func (r *running) arrivals(count int) ([]int64, error) {
+// each resource's first one came, in wall clock nanoseconds; only of the server
+// whose mark a line has to have.
+func (r *running) arrivals(count int, server []byte) ([]int64, error) {
 	at := make([]int64, count)
 	for {
 		line, err := r.out.ReadSlice('\n')
@@ -170,6 +171,7 @@ func (r *running) arrivals(count int) ([]int64, error) {
 		}
 		now := time.Now().UnixNano()
 		_, rest, ok := bytes.Cut(line, []byte(blastURI))
+		ok = ok && from(line, server)
 		// The line that lists what is subscribed names many, an update one.
 		if !ok || len(rest) < 6 || bytes.Contains(rest, []byte(blastURI)) || bytes.Contains(line, []byte(`"subscription.active"`)) {
 			continue
