@@ -61,7 +61,8 @@ func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack
 	}
 	s.signals.wantMore(wantedOf(f)) // an update may follow the ack at once
 	interrupted := false
-	old := slices.DeleteFunc(sub.listens, func(l *listen) bool { return !s.signals.live(l.stream.id) })
+	// A copy: if this fails, those that have ended must still be known as such.
+	old := slices.DeleteFunc(slices.Clone(sub.listens), func(l *listen) bool { return !s.signals.live(l.stream.id) })
 	if s.stdio && len(old) > 0 {
 		// A server may keep one subscription per connection, so that the end of
 		// the old one would take the new one along.

@@ -140,6 +140,13 @@ func (c *coalescer) remove(uri string) {
 	delete(c.keys, uri)
 }
 
+// clear forgets all resources.
+func (c *coalescer) clear() {
+	for uri := range c.keys {
+		c.remove(uri)
+	}
+}
+
 // remember replaces what is known to be told of the key.
 func (c *coalescer) remember(k *key, now content) {
 	if c.keep != nil {

@@ -65,6 +65,12 @@ func faults() []fault {
 			rest(away)
 			s.wire.up()
 		}},
+		{name: "the network goes silent", on: overHTTP, happens: func(s *stand) {
+			s.wire.cutOff()
+			s.change("meanwhile", true)
+			rest(away)
+			s.wire.mend()
+		}},
 		{name: "the session is forgotten", on: overHTTP, happens: func(s *stand) { s.docs.ForgetSessions(); s.change("meanwhile", false) }},
 		{name: "the subscriptions are forgotten", on: overHTTP, happens: func(s *stand) { s.docs.ForgetSubscriptions(); s.change("meanwhile", false) }},
 		{name: "the listen ends with its result", on: modern, happens: func(s *stand) { s.docs.EndListens(true); s.change("meanwhile", false) }},

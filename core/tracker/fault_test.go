@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -109,7 +108,7 @@ func (s *stand) start() {
 		s.docs.Disconnect()
 		pipes.Wait()
 		if s.wire != nil {
-			s.wire.stop()
+			s.wire.down()
 		}
 	})
 	s.eventually("the baseline", func() bool {
@@ -184,52 +183,3 @@ func (s *stand) eventually(what string, ok func() bool) {
 
 // rest is a moment for a fault to work in.
 func rest(d time.Duration) { <-time.After(d) }
-
-// wire is an HTTP server on one address, which can be taken down and brought back
-// there, or stop moving bytes without closing anything.
-type wire struct {
-	t       *testing.T
-	addr    string
-	handler http.Handler
-
-	mu     sync.Mutex
-	server *http.Server
-	served sync.WaitGroup
-}
-
-func newWire(t *testing.T, h http.Handler) *wire {
-	w := &wire{t: t, addr: "127.0.0.1:0", handler: h}
-	w.up()
-	return w
-}
-
-func (w *wire) up() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var l net.Listener
-	var err error
-	for range 100 { // the old connections may hold the address for a moment
-		if l, err = net.Listen("tcp", w.addr); err == nil {
-			break
-		}
-		rest(20 * time.Millisecond)
-	}
-	if err != nil {
-		w.t.Error(err)
-		return
-	}
-	w.addr = l.Addr().String()
-	server := &http.Server{Handler: w.handler, ReadHeaderTimeout: 10 * time.Second}
-	w.server = server
-	w.served.Go(func() { _ = server.Serve(l) })
-}
-
-// down is the death of the server's process: every connection breaks.
-func (w *wire) down() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_ = w.server.Close()
-	w.served.Wait()
-}
-
-func (w *wire) stop() { w.down() }

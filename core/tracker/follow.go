@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,8 +217,11 @@ func (f *follower) signal(uri string, sig session.Signal, now time.Time) {
 		return
 	}
 	co.signal(uri, sig.Count, sig.First, now)
-	if known && k.parent != nil {
-		co.recheck(k.parent, roleResync)
+	if !known {
+		return
+	}
+	if parent := cmp.Or(k.parent, co.keys[sig.Parent]); parent != nil {
+		co.recheck(parent, roleResync)
 	}
 }
 
@@ -243,7 +247,7 @@ func (f *follower) below(uri string, sig session.Signal, now time.Time) {
 	}
 	parent.children++
 	k := co.add(uri, content{})
-	k.parent = parent
+	k.parent, k.seen = parent, true
 	co.signal(uri, sig.Count, sig.First, now)
 	co.recheck(parent, roleResync)
 }

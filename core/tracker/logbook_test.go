@@ -20,6 +20,7 @@ type lines struct {
 	mu    sync.Mutex
 	all   []line
 	stall map[string]time.Duration // by message, for the next line with it
+	held  int                      // goroutines that are held up
 }
 
 type line struct {
@@ -45,9 +46,20 @@ func (l logbook) Handle(_ context.Context, r slog.Record) error {
 	l.all = append(l.all, line{r.Level, text.String()})
 	d := l.stall[r.Message]
 	delete(l.stall, r.Message)
+	l.held++
 	l.mu.Unlock()
 	time.Sleep(d) // bubble time: nothing waits for real
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held--
 	return nil
+}
+
+// holds reports whether a goroutine is held up.
+func (l *lines) holds() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held > 0
 }
 
 // WithAttrs implements [slog.Handler].

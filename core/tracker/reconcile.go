@@ -84,6 +84,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 					State: event.Stopping, Previous: event.Stopping, Reason: "removed"}})
 			}
 			if done != nil && again {
+				t.store.forget(id)
 				t.announce(desired[id])
 				reconcile() // wanted again while it was closing
 			}

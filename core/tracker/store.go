@@ -85,6 +85,13 @@ func (s *store) remove(e event.Event) {
 	delete(s.servers, e.ServerID)
 }
 
+// forget is remove for a server that is wanted again: no event says that it went.
+func (s *store) forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.servers, id)
+}
+
 func (s *store) snapshot() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()

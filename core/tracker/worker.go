@@ -101,7 +101,7 @@ func (w *worker) remove() {
 
 // run works until ctx ends.
 func (w *worker) run(ctx context.Context) {
-	defer w.unfollowAll()
+	defer func() { w.co.clear() }() // gives the texts back; what was known stays published
 	for ctx.Err() == nil {
 		if !w.srv.Enabled {
 			w.setState(event.Disabled, event.ServerState{})
@@ -128,11 +128,10 @@ func reasonOf(cause error) string {
 	return "shutdown"
 }
 
-// unfollowAll forgets all resources and gives their texts back.
+// unfollowAll forgets all resources.
 func (w *worker) unfollowAll() {
-	for uri := range w.co.keys {
-		w.co.remove(uri)
-	}
+	w.co.clear()
+	w.t.store.update(w.id, func(r *record) { clear(r.resources) })
 }
 
 // connectAndFollow is one session from dialling to its end; the error says why

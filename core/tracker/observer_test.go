@@ -1,0 +1,228 @@
+package tracker
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// observer is a consumer of all events, who believes nothing but them, and checks
+// what they add up to.
+type observer struct {
+	c        *chaos
+	begin    *Snapshot
+	baseline map[string]catalog.Digest // what was there in begin
+	view     map[string]known
+	stopped  bool // what was not announced in time may be missing
+}
+
+// known is what the events told of one resource.
+type known struct {
+	digest catalog.Digest
+	told   bool // an event told something of it
+	owed   bool // the last event was without its digest
+	gone   bool
+	at     time.Time
+}
+
+// check compares what the events say with the truth.
+func (o *observer) check() {
+	w := o.c.w
+	o.replay()
+	truth := trueDigests(o.c.docs)
+	st, _ := w.tracker.Snapshot().Server("docs")
+	status := digests(w)
+	wrong := 0
+	complain := func(uri, what string) {
+		wrong++
+		w.Errorf("%s: %s; true is %s, known %s, view %+v", uri, what, truth[uri], status[uri], o.view[uri])
+	}
+	for _, uri := range slices.Sorted(maps.Keys(truth)) {
+		want, v := truth[uri], o.view[uri]
+		_, follows := status[uri]
+		switch {
+		case want.IsZero() && v.told && !v.gone:
+			complain(uri, "it is gone and nobody said so")
+		case want.IsZero() && follows:
+			complain(uri, "it is gone and still followed")
+		case want.IsZero():
+		case !follows && !o.stopped:
+			complain(uri, "it is not followed")
+		case v.told && v.gone && !o.stopped:
+			complain(uri, "it is there and was told to be gone")
+		case !o.c.read:
+			o.checkUnread(uri, v, complain)
+		case follows && status[uri] != want:
+			complain(uri, "its change was lost")
+		case v.told && v.owed:
+			complain(uri, "the last event owes its digest")
+		case v.told && !v.gone && !v.digest.IsZero() && v.digest != want:
+			complain(uri, "its last event tells something else")
+		}
+	}
+	if wrong > 0 {
+		w.Errorf("keys whose last event differs from the truth: %d", wrong)
+	}
+	if n := st.Counts; n.Signals != n.Led+n.Folded+n.Unknown {
+		w.Errorf("signals are not conserved: %+v", n)
+	}
+	if !o.stopped {
+		o.checkLists(st)
+	}
+}
+
+// checkUnread: without content, every change is followed by an event.
+func (o *observer) checkUnread(uri string, v known, complain func(uri, what string)) {
+	var last time.Time
+	for _, ch := range o.c.docs.Truth() {
+		if ch.URI == uri {
+			last = ch.Time
+		}
+	}
+	if base, there := o.begin.Server("docs"); there && !v.told && slices.ContainsFunc(base.Resources, func(r ResourceStatus) bool { return r.URI == uri }) {
+		if last.After(base.Since) {
+			complain(uri, "nothing was told of its change")
+		}
+		return
+	}
+	if v.at.Before(last) {
+		complain(uri, "nothing was told after its last change at "+last.Format("04:05.000"))
+	}
+}
+
+// checkLists: the lists are those of the server.
+func (o *observer) checkLists(st ServerStatus) {
+	keys := func(l catalog.List) []string {
+		var out []string
+		for _, it := range l {
+			out = append(out, it.Key)
+		}
+		return out
+	}
+	if !o.c.noTools {
+		if got, want := keys(st.Lists[catalog.Tools]), slices.Sorted(slices.Values(o.c.tools)); !slices.Equal(got, want) {
+			o.c.w.Errorf("known tools %q, true are %q", got, want)
+		}
+	}
+	var want []string
+	for uri, there := range o.c.exist {
+		if there {
+			want = append(want, uri)
+		}
+	}
+	slices.Sort(want)
+	if got := keys(st.Lists[catalog.Resources]); !slices.Equal(got, want) {
+		o.c.w.Errorf("known resources %q, true are %q", got, want)
+	}
+	if st.State != event.Ready {
+		o.c.w.Errorf("the server is %s (%s %s)", st.State, st.Reason, st.Error)
+	}
+}
+
+// replay adds up the events: their numbers have no holes, each says rightly what
+// it follows on, and none but an answer to an announcement tells nothing new.
+func (o *observer) replay() {
+	w := o.c.w
+	o.view = map[string]known{}
+	for uri, d := range o.baseline {
+		o.view[uri] = known{digest: d}
+	}
+	var seq uint64
+	for _, e := range w.told() {
+		if seq != 0 && e.Seq != seq+1 {
+			w.Errorf("event %d after %d", e.Seq, seq)
+		}
+		for _, a := range o.c.anew {
+			if a.after == seq {
+				o.unlearn(a.uri)
+			}
+		}
+		seq = e.Seq
+		if e.ServerID != "docs" {
+			continue
+		}
+		uri := e.ResourceURI
+		v := o.view[uri]
+		switch p := e.Payload.(type) {
+		case event.ResourceUpdated:
+			if o.c.read && e.Seq > o.begin.Seq {
+				o.checkUpdate(e, p, v)
+			}
+			v = known{digest: cmpOr(p.Digest, v.digest), told: true, owed: p.Digest.IsZero(), at: e.Timestamp}
+		case event.ResourceRemoved:
+			if v.told && v.gone && e.Cause != event.CauseNotify {
+				w.Errorf("event %d: %s is told to be gone twice", e.Seq, uri)
+			}
+			v = known{told: true, gone: true, at: e.Timestamp}
+		case event.ServerState:
+			if p.State == event.Pending {
+				o.unlearn("") // added to the config
+			}
+			continue
+		case event.ResourceAdded:
+			v = known{told: true, at: e.Timestamp}
+		default:
+			continue
+		}
+		o.view[uri] = v
+	}
+	for _, a := range o.c.anew {
+		if a.after == seq {
+			o.unlearn(a.uri)
+		}
+	}
+}
+
+// unlearn forgets a resource, or all.
+func (o *observer) unlearn(uri string) {
+	if uri == "" {
+		clear(o.view)
+	}
+	delete(o.view, uri)
+}
+
+func (o *observer) checkUpdate(e *event.Event, p event.ResourceUpdated, v known) {
+	w := o.c.w
+	if !v.digest.IsZero() && !p.Digest.IsZero() && !p.PreviousDigest.IsZero() && p.PreviousDigest != v.digest {
+		w.Errorf("event %d: %s follows on %s, told was %s", e.Seq, e.ResourceURI, p.PreviousDigest, v.digest)
+	}
+	if e.Cause != event.CauseNotify && !v.owed && v.told && p.Digest == v.digest && !p.Digest.IsZero() {
+		w.Errorf("event %d: %s for nothing new of %s", e.Seq, e.Cause, e.ResourceURI)
+	}
+	if p.Changed != nil && *p.Changed == (p.Digest == p.PreviousDigest) {
+		w.Errorf("event %d: changed is %t from %s to %s", e.Seq, *p.Changed, p.PreviousDigest, p.Digest)
+	}
+}
+
+// log shows the events of docs in short.
+func (o *observer) log() string {
+	var b strings.Builder
+	for _, e := range o.c.w.told() {
+		if e.ServerID != "docs" {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %d %s %s %s", e.Timestamp.Format("04:05.000"), e.Seq, e.Type(), e.ResourceURI, e.Cause)
+		switch p := e.Payload.(type) {
+		case event.ResourceUpdated:
+			fmt.Fprintf(&b, " %.12s -> %.12s", strings.TrimPrefix(p.PreviousDigest.String(), "sha256:"), strings.TrimPrefix(p.Digest.String(), "sha256:"))
+		case event.ServerState:
+			fmt.Fprintf(&b, " %s %s %s", p.State, p.Reason, p.Error)
+		case event.ListChanged:
+			fmt.Fprintf(&b, " +%q -%q %s", p.Added, p.Removed, p.Error)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func cmpOr(d, otherwise catalog.Digest) catalog.Digest {
+	if d.IsZero() {
+		return otherwise
+	}
+	return d
+}
