@@ -22,9 +22,14 @@ func (f *follower) synced(a syncAnswer) error {
 	if a.deaf {
 		return failed
 	}
+	var changed []string // resources with another descriptor
 	for _, k := range slices.Sorted(maps.Keys(a.lists)) {
-		if wants(&f.w.srv, k) { // still
-			f.w.setList(k, a.lists[k], cmp.Or(a.job.lists[k], event.CauseResync))
+		if !wants(&f.w.srv, k) {
+			continue // any more
+		}
+		delta := f.w.setList(k, a.lists[k], cmp.Or(a.job.lists[k], event.CauseResync))
+		if k == catalog.Resources {
+			changed = delta.Changed
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(a.listErrs)) {
@@ -38,6 +43,11 @@ func (f *follower) synced(a syncAnswer) error {
 		}
 	}
 	f.adoptTarget(a)
+	for _, uri := range changed {
+		if k, ok := f.w.co.keys[uri]; ok {
+			f.w.co.recheck(k, roleResync) // size or type may be all that tells of other content
+		}
+	}
 	f.becomeReady()
 	if f.w.srv.TrackResources && f.s.Info().Capabilities.Resources {
 		f.announce(a.made && a.job.subscribe)
@@ -90,10 +100,17 @@ func (f *follower) retryLater(a syncAnswer, failed error) {
 func (f *follower) adoptTarget(a syncAnswer) {
 	co := f.w.co
 	target := f.target()
+	if a.made {
+		f.followed = setOf(a.asked.URIs)
+	}
+	pushes := f.s.Info().Capabilities.ResourcesSubscribe
 	for uri, desc := range target {
 		k, known := co.keys[uri]
+		if _, subscribed := f.followed[uri]; !known && pushes && !subscribed {
+			continue // selected during the walk: another one is demanded, and subscribes first
+		}
 		if !known {
-			k = co.add(uri, content{})
+			k = co.add(uri, f.w.baseline(uri))
 			f.w.followKey(k)
 		} else if k.parent != nil { // followed in its own right from here on
 			k.parent.children--
@@ -104,7 +121,7 @@ func (f *follower) adoptTarget(a syncAnswer) {
 		case a.job.compare: // reads everything
 		case !known:
 			k.seen = true
-			co.check(k, roleBaseline)
+			co.check(k, roleResync) // a first look, unless something is known from before
 		case k.gone && listed:
 			co.check(k, roleResync) // gone when it was read, and back since
 		}
@@ -117,7 +134,6 @@ func (f *follower) adoptTarget(a syncAnswer) {
 	if !a.made {
 		return
 	}
-	f.followed = setOf(a.asked.URIs)
 	f.missing = map[string]struct{}{}
 	f.unpushed = a.ack.MissingLists
 	f.mode = event.Push
@@ -127,6 +143,14 @@ func (f *follower) adoptTarget(a syncAnswer) {
 		return
 	}
 	f.missing = setOf(a.ack.MissingURIs)
+}
+
+// baseline is what was known of a resource before.
+func (w *worker) baseline(uri string) content {
+	if w.opts.Baseline == nil {
+		return content{}
+	}
+	return content{digest: w.opts.Baseline(w.id, uri)}
 }
 
 // target is what the config and the known list say to follow.

@@ -97,11 +97,15 @@ func (c *chaos) away(d time.Duration) {
 
 // configure applies the entry as chaos wants it now.
 func (c *chaos) configure(resources bool, uris ...string) {
+	forget := func() {
+		for _, uri := range uris {
+			c.anew = append(c.anew, anew{uri, c.w.tracker.Snapshot().Seq})
+		}
+	}
+	forget()
 	c.w.apply(c.entry(resources), entry("calm"))
 	synctest.Wait()
-	for _, uri := range uris {
-		c.anew = append(c.anew, anew{uri, c.w.tracker.Snapshot().Seq})
-	}
+	forget()
 }
 
 func (c *chaos) entry(resources bool) config.Server {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -214,5 +215,27 @@ func TestNeedsAuth(t *testing.T) {
 		w.apply(entry("docs", func(s *config.Server) { s.Args = []string{"--token"} }))
 		w.pass(time.Second)
 		w.wantState("docs", event.Ready)
+	})
+}
+
+// What the config selects anew while a walk is out is subscribed to before it is
+// read, too: a change between the two is told.
+func TestSelectionChangesDuringAWalk(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.SetQuietly("file:///a.md", "one")
+		docs.SetQuietly("file:///b.md", "one")
+		w.start(entry("docs", func(s *config.Server) { s.Exclude = []string{"file:///a.md"} }))
+		w.pass(3 * time.Second)
+		docs.Fail(sessiontest.Fault{Method: "resources/list", Times: 1, Delay: time.Second, Code: -32603, Message: "disk on fire"})
+		docs.NotifyListChanged(catalog.Resources)
+		w.pass(100 * time.Millisecond)
+		w.apply(entry("docs"))
+		w.pass(time.Second) // the walk has failed, and is tried again in about half a second
+		docs.Set("file:///a.md", "two")
+		w.pass(5 * time.Second)
+		want := trueDigests(docs)["file:///a.md"]
+		if got := digests(w)["file:///a.md"]; got != want {
+			w.Errorf("known %s, true is %s:\n%s", got, want, w.log())
+		}
 	})
 }

@@ -128,6 +128,7 @@ func (f *follower) close() {
 	}
 	f.cancel()
 	f.s.Close()
+	f.w.dropped(f.s.Signals().Take().Dropped)
 	f.jobs.Wait()
 	f.w.co.abandon()
 }
@@ -334,6 +335,7 @@ func wants(srv *config.Server, k catalog.Kind) bool {
 
 // ping asks for a sign of life.
 func (f *follower) ping(now time.Time) {
+	f.signals(f.s.Signals().Take()) // what was only counted wakes nobody
 	f.pingSince = now
 	f.jobs.Go(func() {
 		ctx, cancel := context.WithTimeout(f.ctx, pingTimeout)

@@ -195,19 +195,19 @@ func (w *worker) forget(uri string) {
 
 // setList replaces a list as one step and publishes how it changed. The first
 // list is a baseline and no change.
-func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) {
+func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) catalog.Delta {
 	old, had := w.lists[k]
 	delta := catalog.Diff(old, list)
 	w.lists[k] = list
 	if !had || delta.Empty() {
 		w.t.store.update(w.id, func(r *record) { r.lists[k] = list })
-		return
+		return catalog.Delta{}
 	}
 	w.t.store.commit(event.Event{ServerID: w.id, Cause: cause, Payload: event.ListChanged{
 		List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed,
 	}}, func(r *record) { r.lists[k] = list })
 	if k != catalog.Resources {
-		return
+		return delta
 	}
 	publish := func(uris []string, from catalog.List, payload func(event.Descriptor) event.Payload) {
 		for _, uri := range uris {
@@ -226,6 +226,7 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) {
 	publish(delta.Added, list, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
 	publish(delta.Removed, old, func(d event.Descriptor) event.Payload { return event.ResourceRemoved{Descriptor: d} })
 	publish(delta.Changed, list, func(d event.Descriptor) event.Payload { return event.ResourceChanged{Descriptor: d} })
+	return delta
 }
 
 // listFailed publishes that a list could not be loaded; the old one stays.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/bus"
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -40,6 +41,11 @@ type Options struct {
 	// up to MaxText bytes each (256 KiB) and MaxTexts in all (64 MiB).
 	Texts             bool
 	MaxText, MaxTexts int64
+	// Baseline tells what was known of a resource before this tracker was made: the
+	// digest that was told last, zero if none was. A resource whose content differs
+	// when it is first read gives a resync event. It is called by the workers, many
+	// at a time, and returns at once; nil knows nothing.
+	Baseline func(server, uri string) catalog.Digest
 	// Lag is how many events a subscriber may be behind; [bus.DefaultCapacity].
 	Lag int
 	// Logger gets one line per state of a server at info, and what a user should

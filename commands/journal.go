@@ -1,0 +1,95 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// journalFlags are of the commands that have the durable log.
+type journalFlags struct {
+	dir         string
+	nats        string
+	credentials string
+}
+
+func (j *journalFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&j.dir, "data-dir", "", "`DIR` of the stored events (default: mcptrack in your state folder)")
+	f.StringVar(&j.nats, "nats", "", "`URL` of a NATS cluster to store events on instead")
+	f.StringVar(&j.credentials, "nats-credentials", "", "`FILE` with the credentials for --nats")
+	_ = cmd.MarkFlagDirname("data-dir")
+}
+
+// open opens the log; opts has what is beside its place.
+func (j *journalFlags) open(ctx context.Context, env *Env, log *slog.Logger, opts journal.Options) (*journal.Journal, error) {
+	opts.Dir, opts.URL, opts.Credentials, opts.Logger = j.dir, j.nats, j.credentials, log
+	if opts.URL != "" && opts.Dir != "" {
+		return nil, usage("--data-dir and --nats exclude each other")
+	}
+	if opts.URL == "" && opts.Dir == "" {
+		if opts.Dir = env.stateDir(); opts.Dir == "" {
+			return nil, usage("there is no home folder to store events in; name one with --data-dir")
+		}
+	}
+	stored, err := journal.Open(ctx, opts)
+	if errors.Is(err, journal.ErrLocked) {
+		return nil, &failure{exit: exitFailed, code: "locked", err: err,
+			hint: "ask the mcptrack that has it (its /events), or name another folder with --data-dir"}
+	}
+	return stored, err
+}
+
+// stateDir is where events are stored unless told otherwise, "" if there is no
+// such place.
+func (e *Env) stateDir() string {
+	dir := e.getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(dir) {
+		home := e.getenv("HOME")
+		if home == "" {
+			return ""
+		}
+		dir = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(dir, "mcptrack")
+}
+
+// parseAge reads a duration that may also be in days, such as 7d.
+func parseAge(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil || n <= 0 || n > 36500 {
+			return 0, usage("%q is no duration such as 7d or 12h", printable.Line(s, 40))
+		}
+		return time.Duration(n * float64(24*time.Hour)), nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, usage("%q is no duration such as 7d or 12h", printable.Line(s, 40))
+	}
+	return d, nil
+}
+
+// parseBytes reads a number of bytes such as 1GiB.
+func parseBytes(s string) (int64, error) {
+	unit := int64(1)
+	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if digits, ok := strings.CutSuffix(s, suffix); ok {
+			s, unit = digits, 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n <= 0 || n > 1<<50/unit {
+		return 0, usage("%q is no number of bytes such as 512MiB or 1GiB", printable.Line(s, 40))
+	}
+	return n * unit, nil
+}

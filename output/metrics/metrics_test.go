@@ -1,0 +1,139 @@
+package metrics
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+func example() *Metrics {
+	return New(Options{Version: "1.2.3",
+		Snapshot: func() *tracker.Snapshot {
+			resources := make([]tracker.ResourceStatus, 10_000)
+			for i := range resources {
+				resources[i].URI = fmt.Sprintf("file:///%d\"}\n", i)
+			}
+			return &tracker.Snapshot{Servers: []tracker.ServerStatus{{ID: "docs", State: event.Ready, Resources: resources,
+				Counts: tracker.Counts{Signals: 7, Folded: 3, Unknown: 1, Dropped: map[string]uint64{"foreign": 2}}}}}
+		},
+		Journal: func() journal.Stats { return journal.Stats{Stored: 5, Syncs: 2, SyncTime: time.Second} },
+		Clients: func() Clients { return Clients{Connected: 3, Slow: 1} },
+		Reloads: func() (uint64, uint64, bool) { return 2, 1, true },
+	})
+}
+
+func scraped(t *testing.T, m *Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func TestScrape(t *testing.T) {
+	m := example()
+	m.Delivered(3 * time.Millisecond)
+	text := scraped(t, m)
+	for _, want := range []string{
+		`mcptrack_info{version="1.2.3"} 1`, `mcptrack_server_state{server="docs",state="Ready"} 1`, `mcptrack_server_state{server="docs",state="Backoff"} 0`,
+		`mcptrack_server_resources{server="docs"} 10000`, `mcptrack_notifications_total{server="docs"} 7`, `mcptrack_dropped_total{reason="foreign",server="docs"} 2`,
+		`mcptrack_dropped_total{reason="not_followed",server="docs"} 1`, `mcptrack_journal_stored_total 5`, `mcptrack_journal_sync_seconds_total 1`,
+		`mcptrack_clients 3`, `mcptrack_clients_closed_total{reason="slow"} 1`, `mcptrack_config_last_reload_successful 1`,
+		`mcptrack_delivery_latency_seconds_bucket{le="0.005"} 1`, `go_goroutines`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if n := strings.Count(text, "mcptrack_server"); n > 30 {
+		t.Errorf("%d lines about one server: series must not grow with its resources", n)
+	}
+}
+
+// TestDashboardAndAlerts: what we ship for Grafana and Prometheus can be parsed and
+// names only metrics that there are.
+func TestDashboardAndAlerts(t *testing.T) {
+	have := scraped(t, example())
+	var exprs []string
+	var dashboard struct {
+		Title  string `json:"title"`
+		Panels []struct {
+			Title   string `json:"title"`
+			Targets []struct {
+				Expr string `json:"expr"`
+			} `json:"targets"`
+		} `json:"panels"`
+	}
+	if err := json.Unmarshal(file(t, "dashboard.json"), &dashboard); err != nil || len(dashboard.Panels) < 6 {
+		t.Fatalf("%d panels, %v", len(dashboard.Panels), err)
+	}
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			exprs = append(exprs, target.Expr)
+		}
+	}
+	var alerts struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr string
+				Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(file(t, "alerts.yaml"), &alerts); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range alerts.Groups {
+		for _, r := range g.Rules {
+			if r.Alert == "" || r.Annotations["summary"] == "" {
+				t.Errorf("%+v", r)
+			}
+			exprs = append(exprs, r.Expr)
+		}
+	}
+	if len(exprs) < 12 {
+		t.Fatalf("only %d expressions", len(exprs))
+	}
+	var seen []string
+	for _, e := range exprs {
+		if strings.Count(e, "(") != strings.Count(e, ")") {
+			t.Errorf("parentheses of %s", e)
+		}
+		names := regexp.MustCompile(`mcptrack_[a-z_]+`).FindAllString(e, -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no metric", e)
+		}
+		for _, name := range names {
+			if !regexp.MustCompile(`(?m)^` + name + `[{ ]`).MatchString(have) {
+				t.Errorf("%s: there is no %s", e, name)
+			}
+			seen = append(seen, name)
+		}
+	}
+	if !slices.Contains(seen, "mcptrack_delivery_latency_seconds_bucket") {
+		t.Error("nobody looks at the latency")
+	}
+}
+
+func file(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
