@@ -81,7 +81,7 @@ crashes, restarts, floods and edits of the config.`,
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Commands:"})
 	for _, cmd := range []*cobra.Command{
 		newValidateConfig(env, g), newList(env, g), newSubscribe(env, g), newWatch(env, g),
-		newRead(env, g), newPrompt(env, g), newCall(env, g), newReplay(env, g), newVersion(env, g),
+		newRead(env, g), newPrompt(env, g), newCall(env, g), newServeSSE(env, g), newReplay(env, g), newStatus(env, g), newVersion(env, g),
 	} {
 		cmd.GroupID = "main"
 		root.AddCommand(cmd)

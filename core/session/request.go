@@ -58,7 +58,7 @@ func (s *Session) sendUnbounded(ctx context.Context, tr transport.Interface, ver
 	}
 	x := new(exchange)
 	resp, err := tr.SendRequest(withExchange(ctx, x), q)
-	if err != nil || ctx.Err() != nil && resp == nil {
+	if err != nil || resp == nil { // the SSE transport returns neither when its stream breaks at the wrong moment
 		if ctx.Err() != nil {
 			s.cancelRequest(tr, rid, method)
 		}

@@ -252,6 +252,12 @@ func properties(t *rapid.T) {
 			l.c.suspend()
 			l.truth[uri]++ // while nobody was listening
 			l.run(pauses.Draw(t, "away"))
+			if rapid.Bool().Draw(t, "routine") { // a read that begins before the subscription does
+				l.c.checkAll(roleResync)
+				l.launch()
+				l.run(pauses.Draw(t, "still away"))
+				l.truth[uri]++
+			}
 			l.c.compare()
 			l.launch()
 		default:

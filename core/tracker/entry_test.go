@@ -195,6 +195,9 @@ func TestRemovedServerIsSilent(t *testing.T) {
 		if n := len(w.tracker.Snapshot().Servers); n != 0 {
 			w.Errorf("%d servers are known", n)
 		}
+		if states := w.told(event.TypeServerState); len(states) != 1 || states[0].Payload.(event.ServerState).Reason != "removed" {
+			w.Errorf("want one state, Stopping because it is removed:\n%s", w.log())
+		}
 	})
 }
 

@@ -18,7 +18,8 @@ type wire struct {
 	mu      sync.Mutex
 	relay   net.Listener
 	server  *http.Server
-	passing chan struct{} // closed while bytes pass; open: cut off
+	passing chan struct{}   // closed while bytes pass; open: cut off
+	held    []chan struct{} // of those that were cut off once; closed by down
 	conns   []net.Conn
 	served  sync.WaitGroup
 }
@@ -101,10 +102,9 @@ func (w *wire) cutOff() {
 func (w *wire) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	old := w.passing
+	w.held = append(w.held, w.passing)
 	w.passing = make(chan struct{})
 	close(w.passing)
-	w.t.Cleanup(func() { close(old) })
 }
 
 // down is the death of the server's process: every connection breaks.
@@ -116,6 +116,10 @@ func (w *wire) down() {
 		_ = c.Close()
 	}
 	w.conns = nil
+	for _, held := range w.held {
+		close(held)
+	}
+	w.held = nil
 	w.mu.Unlock()
 	w.served.Wait()
 }

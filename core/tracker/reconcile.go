@@ -79,12 +79,10 @@ func (t *Tracker) Run(ctx context.Context) error {
 			delete(t.workers, id)
 			t.mu.Unlock()
 			_, again := desired[id]
-			if w.removing && !again {
-				t.store.remove(event.Event{ServerID: id, Payload: event.ServerState{
-					State: event.Stopping, Previous: event.Stopping, Reason: "removed"}})
+			if w.removing {
+				t.store.forget(id)
 			}
 			if done != nil && again {
-				t.store.forget(id)
 				t.announce(desired[id])
 				reconcile() // wanted again while it was closing
 			}

@@ -77,15 +77,7 @@ func (s *store) update(id string, change func(*record)) {
 	change(s.record(id))
 }
 
-// remove publishes the event and forgets the server.
-func (s *store) remove(e event.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.publish(e)
-	delete(s.servers, e.ServerID)
-}
-
-// forget is remove for a server that is wanted again: no event says that it went.
+// forget drops a server that was told to be Stopping because it is removed.
 func (s *store) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

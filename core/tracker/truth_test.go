@@ -42,8 +42,15 @@ func TestPromiseLastEventTellsTheTruth(t *testing.T) {
 }
 
 func truth(t *testing.T, era session.Era, seed uint64) {
-	w := newWorld(t, Options{Resync: 1000 * time.Hour})
 	rng := rand.New(rand.NewPCG(seed, 1))
+	opts := Options{Resync: 1000 * time.Hour, Texts: rng.IntN(2) == 0, Reads: rng.IntN(4)}
+	if rng.IntN(4) == 0 {
+		opts.Session.Limits.MaxDirty = 1 + rng.IntN(4) // overflows, and says so
+	}
+	if rng.IntN(2) == 0 {
+		opts.MaxTexts = 100
+	}
+	w := newWorld(t, opts)
 	c := &chaos{w: w, rng: rng, docs: w.serve("docs", era), era: era, push: true, read: true, base: func(*config.Server) {},
 		exist: map[string]bool{}}
 	switch rng.IntN(8) {
@@ -93,6 +100,10 @@ func truth(t *testing.T, era session.Era, seed uint64) {
 		o.check()
 	}
 	quiet.check(o)
+	w.stopped()
+	if n := w.tracker.texts.used.Load(); n != 0 {
+		w.Errorf("%d bytes of text are still accounted for", n)
+	}
 	if w.Failed() {
 		for _, d := range c.did {
 			w.Log(d)

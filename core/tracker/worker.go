@@ -210,15 +210,12 @@ func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Sessi
 func (w *worker) adopt(next config.Server) (reconnect bool) {
 	old := w.srv
 	w.srv = next
-	if next.Read != old.Read {
-		return true // every key starts anew
-	}
-	if !next.SameConnection(old) || next.Enabled != old.Enabled {
+	if !next.SameConnection(old) {
 		w.era = ""
 		w.warned = map[string]bool{}
 		return true
 	}
-	return false
+	return next.Read != old.Read // every key starts anew
 }
 
 // failed tells a failure, once, and returns when to try again.

@@ -104,6 +104,21 @@ func Items(w io.Writer, k catalog.Kind, reports []tracker.Report, o Options) err
 	return render(w, head, rows)
 }
 
+// Rows shows any rows; empty cells become a dash, but in the last column.
+func Rows(w io.Writer, head []string, rows [][]string) error {
+	shown := make([][]string, 0, len(rows))
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			if cells[i] = printable.Line(cell, narrowError); i < len(row)-1 {
+				cells[i] = dash(cells[i])
+			}
+		}
+		shown = append(shown, cells)
+	}
+	return render(w, head, shown)
+}
+
 // cut makes a cell's text printable and, unless all is wanted, short.
 func (o Options) cut(s string, limit int) string {
 	if o.Wide {

@@ -1,0 +1,174 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// browser is a real Chromium. Without one the test is skipped, and in CI it fails.
+func browser(t *testing.T, width, height int) context.Context {
+	t.Helper()
+	if _, err := exec.LookPath("chromium"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("Chromium is not installed; scripts/check.sh installs it")
+		}
+		t.Skip("Chromium is not installed; scripts/check.sh installs it")
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox,
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(width, height))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// events serves one event stream with an update of the first resource in it, once
+// a client is there.
+func events(changed *atomic.Bool, streams *atomic.Int64) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		streams.Add(1)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := 1; ; i++ {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(200 * time.Millisecond):
+			}
+			changed.Store(i > 5)
+			fmt.Fprintf(w, "id: ab-%d\nevent: resource.updated\ndata: {\"id\":\"ab-%d\",\"type\":\"resource.updated\",\"serverId\":\"server-0000\",\"resourceUri\":\"file:///00001.md\",\"timestamp\":%q,\"cause\":\"notify\",\"changed\":true,\"name\":\"<img src=x>\"}\n\n",
+				i, i, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+}
+
+func TestPageInChromium(t *testing.T) {
+	var changed atomic.Bool
+	var streams atomic.Int64
+	snapshot := func() *tracker.Snapshot {
+		snap := world()
+		if changed.Load() {
+			text := "# Page 1\n\nsecond line\n"
+			snap.Servers[0].Resources[1].Text = &text
+			snap.Servers[0].Resources[1].Digest[1] = 2
+		}
+		return snap
+	}
+	s := serve(t, New(Options{Version: "1.2.3", Snapshot: snapshot}), map[string]http.Handler{"GET /events": events(&changed, &streams)})
+	p := tabPage{t, browser(t, 1280, 800)}
+	p.open(s.URL)
+	p.until(`document.querySelectorAll('#resource-list .row').length > 3`)
+	servers, resources := p.text("#server-list"), p.text("#resource-list")
+	if !strings.Contains(servers, "server-0000") || !strings.Contains(servers, "<img src=x") || !strings.Contains(servers, "Backoff") || !strings.Contains(servers, "attempt 3") {
+		t.Errorf("servers: %q", servers)
+	}
+	if !strings.Contains(resources, "file:///00001.md") {
+		t.Errorf("resources: %q", resources)
+	}
+	p.key("resource-list", "Home")
+	p.key("resource-list", "ArrowDown") // by keyboard: the second resource
+	p.until(`document.querySelector('#detail-body').textContent.includes('first line')`)
+	p.until(`document.querySelector('#detail-body').textContent.includes('second line')`) // changed under our eyes
+	p.click("#tab-diff")
+	p.until(`document.querySelectorAll('#detail-body .add').length > 0`)
+	if diff := p.text("#detail-body"); !strings.Contains(diff, "-first line") || !strings.Contains(diff, "+second line") {
+		t.Errorf("diff %q", diff)
+	}
+	if feed := p.text("#feed-list"); !strings.Contains(feed, "resource.updated") {
+		t.Errorf("feed %q", feed)
+	}
+	shot := p.screenshot()
+	p.until(`document.querySelectorAll('.row').length < 200`) // of 11,000 things: the lists are virtual
+	p.until(`document.querySelectorAll('img, b').length === 0 && document.title === 'mcptrack'`)
+	if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(390, 844)); err != nil {
+		t.Fatal(err)
+	}
+	p.until(`document.documentElement.scrollWidth <= 390`)
+	phone := p.screenshot()
+	dir := os.Getenv("MCPTRACK_SCREENSHOTS") // for people who want to look
+	for name, png := range map[string][]byte{"desktop.png": shot, "phone.png": phone} {
+		if dir != "" {
+			if err := os.WriteFile(filepath.Join(dir, name), png, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	// A second tab shares the stream of the first.
+	ctx, cancel := chromedp.NewContext(p.ctx)
+	defer cancel()
+	second := tabPage{t, ctx}
+	second.open(s.URL)
+	second.until(`document.querySelectorAll('#feed-list .row').length > 0`)
+	if n := streams.Load(); n != 1 {
+		t.Errorf("%d streams for two tabs", n)
+	}
+}
+
+// tabPage is a tab with our page.
+type tabPage struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+func (p tabPage) open(address string) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, chromedp.Navigate(address)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// until waits for a condition in JavaScript.
+func (p tabPage) until(condition string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, 20*time.Second)
+	defer cancel()
+	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](condition)); err != nil {
+		p.t.Fatalf("%s: %v", condition, err)
+	}
+}
+
+func (p tabPage) text(selector string) string {
+	p.t.Helper()
+	got, err := chromedp.Run(p.ctx, chromedp.Text(selector))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return got
+}
+
+func (p tabPage) click(selector string) {
+	p.t.Helper()
+	if _, err := chromedp.Run(p.ctx, chromedp.Click(selector)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p tabPage) key(list, name string) {
+	p.t.Helper()
+	press := fmt.Sprintf(`document.querySelector('#%s').dispatchEvent(new KeyboardEvent('keydown', {key: '%s', bubbles: true}))`, list, name)
+	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](press)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p tabPage) screenshot() []byte {
+	p.t.Helper()
+	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return png
+}

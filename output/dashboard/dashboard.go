@@ -1,0 +1,62 @@
+// Package dashboard is the page on which people see what happens, and the JSON
+// behind it.
+//
+// The page is three embedded files without a build step. It shows the servers, a
+// live feed, and of a resource its history, content and diffs. It makes elements of
+// text only, never of markup, so whatever servers call things appears as such. All
+// tabs of a browser share one event stream.
+//
+// Nothing here changes anything: all routes are GET.
+package dashboard
+
+import (
+	"embed"
+	"io/fs"
+	"net/http"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+//go:embed assets
+var files embed.FS
+
+// Options are what the dashboard shows. Snapshot is needed.
+type Options struct {
+	Version  string
+	Snapshot func() *tracker.Snapshot
+	// Clients counts those who listen to the feeds; nil: not shown.
+	Clients func() int
+}
+
+// Dashboard answers the routes of the page.
+type Dashboard struct {
+	opts    Options
+	started time.Time
+}
+
+// New makes a dashboard.
+func New(opts Options) *Dashboard { return &Dashboard{opts: opts, started: time.Now()} }
+
+// Routes are the patterns (see [http.ServeMux]) and who answers them.
+func (d *Dashboard) Routes() map[string]http.Handler {
+	assets, err := fs.Sub(files, "assets")
+	if err != nil {
+		panic(err) // the folder is embedded above
+	}
+	return map[string]http.Handler{
+		"GET /{$}":                        page(assets),
+		"GET /assets/":                    http.StripPrefix("/assets/", http.FileServerFS(assets)),
+		"GET /api/status":                 http.HandlerFunc(d.status),
+		"GET /api/servers":                http.HandlerFunc(d.servers),
+		"GET /api/servers/{id}/resources": http.HandlerFunc(d.resources),
+		"GET /api/servers/{id}/content":   http.HandlerFunc(d.content),
+	}
+}
+
+func page(assets fs.FS) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-cache")
+		http.ServeFileFS(w, r, assets, "index.html")
+	})
+}

@@ -1,0 +1,132 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// evil is what a hostile server calls its things.
+const evil = `<img src=x onerror="document.title='owned'"></script><b>bold` + "\u202e\x1b[31m"
+
+// world is a snapshot with many servers and resources, one of them hostile.
+func world() *tracker.Snapshot {
+	at := time.Date(2026, 11, 20, 19, 37, 25, 0, time.UTC)
+	snap := &tracker.Snapshot{Epoch: "ab", Seq: 9}
+	for i := range 1000 {
+		snap.Servers = append(snap.Servers, tracker.ServerStatus{ID: fmt.Sprintf("server-%04d", i), State: event.Ready, Transport: config.TransportHTTP, Since: at,
+			Info: session.Info{Transport: config.TransportHTTP, Era: session.EraModern, ServerName: evil}, Mode: event.Push})
+	}
+	away := &snap.Servers[1]
+	away.State, away.Error, away.Attempt, away.NextRetry = event.Backoff, "connect: "+evil, 3, at.Add(time.Minute)
+	docs := &snap.Servers[0]
+	var items []catalog.Item
+	for i := range 10_000 {
+		text := fmt.Sprintf("# Page %d\n\nfirst line\n", i)
+		docs.Resources = append(docs.Resources, tracker.ResourceStatus{URI: fmt.Sprintf("file:///%05d.md", i), Digest: catalog.Digest{byte(i), 1}, Size: int64(len(text)), MimeType: "text/markdown", Text: &text})
+	}
+	docs.Resources[0].URI = "file:///00000.md?" + evil
+	raw, _ := json.Marshal(map[string]string{"uri": docs.Resources[0].URI, "name": evil})
+	if it, err := catalog.NewItem(catalog.Resources, raw); err == nil {
+		items = append(items, it)
+	}
+	docs.Lists = map[catalog.Kind]catalog.List{catalog.Resources: catalog.NewList(items)}
+	return snap
+}
+
+func serve(t *testing.T, d *Dashboard, more map[string]http.Handler) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	for _, routes := range []map[string]http.Handler{d.Routes(), more} {
+		for pattern, h := range routes {
+			mux.Handle(pattern, h)
+		}
+	}
+	// The policy of package web, so that the page is known to live with it.
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func fetch(t *testing.T, address string, into any) int {
+	t.Helper()
+	r, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+		t.Fatalf("%s: %v", address, err)
+	}
+	return r.StatusCode
+}
+
+func TestAPI(t *testing.T) {
+	s := serve(t, New(Options{Version: "1.2.3", Snapshot: world, Clients: func() int { return 4 }}), nil)
+	var st status
+	fetch(t, s.URL+"/api/status", &st)
+	if st.Version != "1.2.3" || st.Servers != 1000 || st.States[event.Ready] != 999 || st.Resources != 10_000 || st.Clients != 4 {
+		t.Errorf("%+v", st)
+	}
+	var servers []server
+	fetch(t, s.URL+"/api/servers", &servers)
+	if len(servers) != 1000 || servers[1].State != event.Backoff || servers[1].NextRetry != "2026-11-20T19:38:25.000Z" || servers[0].Resources != 10_000 {
+		t.Errorf("%d servers, %+v", len(servers), servers[1])
+	}
+	var list []resource
+	fetch(t, s.URL+"/api/servers/server-0000/resources", &list)
+	if len(list) != 10_000 || list[0].Name != evil || list[1].MimeType != "text/markdown" {
+		t.Errorf("%d resources, %+v", len(list), list[0])
+	}
+	var c content
+	fetch(t, s.URL+"/api/servers/server-0000/content?uri="+url.QueryEscape(list[0].URI), &c)
+	if c.Text == nil || !strings.HasPrefix(*c.Text, "# Page 0\n") {
+		t.Errorf("%+v", c)
+	}
+	for _, path := range []string{"/api/servers/nobody/resources", "/api/servers/nobody/content", "/api/servers/server-0000/content?uri=nothing"} {
+		var refusal map[string]string
+		if code := fetch(t, s.URL+path, &refusal); code != http.StatusNotFound || refusal["error"] == "" {
+			t.Errorf("%s: %d %v", path, code, refusal)
+		}
+	}
+}
+
+// TestNothingIsChanged: there is no route that does more than show.
+func TestNothingIsChanged(t *testing.T) {
+	d := New(Options{Snapshot: world})
+	s := serve(t, d, nil)
+	for pattern := range d.Routes() {
+		if !strings.HasPrefix(pattern, "GET ") {
+			t.Errorf("%s is more than a look", pattern)
+		}
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+		q, err := http.NewRequestWithContext(t.Context(), method, s.URL+"/api/servers?command=touch", strings.NewReader(`{"command":"touch"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		if r.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %s", method, r.Status)
+		}
+	}
+}

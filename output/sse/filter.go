@@ -1,0 +1,70 @@
+package sse
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Bounds of a query's globs: a glob is matched against every event, and tries
+// every combination of its alternatives and, in one path segment, of its stars.
+const (
+	maxGlobs      = 32
+	maxGlobLength = 512
+	maxGlobParts  = 8
+)
+
+// filter is what a client asked for: of every kind of glob that there is, one must
+// match. Gaps pass every filter.
+type filter struct{ types, servers, uris []string }
+
+func parseFilter(q url.Values) (filter, error) {
+	f := filter{types: split(q["type"]), servers: split(q["server"]), uris: q["uri"]}
+	if n := len(f.types) + len(f.servers) + len(f.uris); n > maxGlobs {
+		return filter{}, fmt.Errorf("%d globs, at most %d are allowed", n, maxGlobs)
+	}
+	for _, glob := range slices.Concat(f.types, f.servers, f.uris) {
+		if len(glob) > maxGlobLength || strings.Count(glob, "{") > maxGlobParts || strings.Count(glob, "*") > 2*maxGlobParts ||
+			!doublestar.ValidatePattern(glob) {
+			return filter{}, fmt.Errorf("%q is no glob, or too long a one", printable.Line(glob, 64))
+		}
+	}
+	for _, glob := range f.types {
+		if !slices.ContainsFunc(event.Types(), func(t event.Type) bool { return match(glob, string(t)) }) {
+			return filter{}, fmt.Errorf("no event is of type %q", printable.Line(glob, 64))
+		}
+	}
+	return f, nil
+}
+
+// split takes comma-separated lists apart. URIs have commas: they are repeated.
+func split(values []string) []string {
+	var out []string
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			out = append(out, strings.TrimSpace(part))
+		}
+	}
+	return out
+}
+
+func (f *filter) none() bool { return len(f.types)+len(f.servers)+len(f.uris) == 0 }
+
+func (f *filter) passes(fr *frame) bool {
+	if fr.kind == event.TypeGap || f.none() {
+		return true
+	}
+	return matchAny(f.types, string(fr.kind)) && matchAny(f.servers, fr.server) && matchAny(f.uris, fr.uri)
+}
+
+func matchAny(globs []string, s string) bool {
+	return len(globs) == 0 || slices.ContainsFunc(globs, func(glob string) bool { return match(glob, s) })
+}
+
+func match(glob, s string) bool { return glob == s || s != "" && doublestar.MatchUnvalidated(glob, s) }

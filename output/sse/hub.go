@@ -1,0 +1,234 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// Options are how a hub works. A zero field means its default; Source is needed.
+type Options struct {
+	Source Source
+	// MaxClients is how many streams may be open; 2,000.
+	MaxClients int
+	// Ring and RingBytes bound the newest events that are kept in memory; 16,384
+	// and 64 MiB.
+	Ring, RingBytes int
+	// Heartbeat is the time between the comments, and checkpoints, of a stream; 15 s.
+	Heartbeat time.Duration
+	// Tick is the shortest time between two wakes of a client; 5 ms.
+	Tick time.Duration
+	// WriteTimeout is how long a client may take for one write; 5 s.
+	WriteTimeout time.Duration
+	// Unavailable says why there is nothing to stream, nil if there is; new clients
+	// get it with status 500. Its text is shown to them. nil: always available.
+	Unavailable func() error
+	// Wrote is called after every write of live events to a client, from many
+	// goroutines: with how many they were and when the notification behind the
+	// oldest of them was received, zero if that is not known. For histograms.
+	Wrote func(events int, received time.Time)
+	// Logger gets one line when the source fails and when it is back; nil discards.
+	Logger *slog.Logger
+}
+
+// Hub sends one log to many clients.
+type Hub struct {
+	opts  Options
+	pages chan struct{} // sent to by who reads history, received from when done; never closed
+	dirty chan struct{} // capacity 1: the ring has frames to show; sent to by the follower, never closed
+	first chan struct{} // closed once there is a ring
+	halt  chan struct{} // closed when the follower is to end
+	done  chan struct{} // closed when Run has ended
+	last  chan struct{} // closed when clients have to end: nothing is shown any more
+
+	counts counts
+
+	mu       sync.Mutex
+	ring     *ring
+	clients  map[*client]struct{}
+	closing  bool // no new clients
+	handlers sync.WaitGroup
+	stop     sync.Once
+	stopErr  error
+}
+
+// maxPages is how many clients read history at once, a page each.
+const maxPages = 32
+
+// New returns a hub that has nothing to send until Run.
+func New(opts Options) *Hub {
+	for _, d := range []struct {
+		value *int
+		or    int
+	}{{&opts.MaxClients, 2000}, {&opts.Ring, 1 << 14}, {&opts.RingBytes, 64 << 20}} {
+		if *d.value <= 0 {
+			*d.value = d.or
+		}
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		or    time.Duration
+	}{{&opts.Heartbeat, 15 * time.Second}, {&opts.Tick, 5 * time.Millisecond}, {&opts.WriteTimeout, 5 * time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.or
+		}
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Hub{
+		opts: opts, pages: make(chan struct{}, maxPages), dirty: make(chan struct{}, 1),
+		first: make(chan struct{}), halt: make(chan struct{}), done: make(chan struct{}), last: make(chan struct{}),
+		clients: map[*client]struct{}{},
+	}
+}
+
+var (
+	errHalted   = errors.New("the feed is shutting down")
+	errStarting = errors.New("the event log is not open yet")
+)
+
+// Run follows the source until ctx ends, the source is closed, or Shutdown is
+// called. It then ends all streams, as Shutdown does, and returns nil. It is
+// called once.
+func (h *Hub) Run(ctx context.Context) error {
+	// Following goes on while Shutdown catches up, after ctx.
+	follow, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(errHalted)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-h.halt:
+			cancel(errHalted)
+		case <-follow.Done():
+		}
+	})
+	wg.Go(func() { h.showAll(follow) })
+	wg.Go(func() {
+		defer close(h.done)
+		h.followAll(follow)
+	})
+	select {
+	case <-ctx.Done():
+	case <-h.done:
+	}
+	err := h.Shutdown(context.WithoutCancel(ctx))
+	cancel(errHalted)
+	wg.Wait()
+	return err
+}
+
+// followAll fills rings, one after the other, until it is told to end. Anything
+// but that is overcome by trying again: clients lose nothing by a ring that waits.
+func (h *Hub) followAll(ctx context.Context) {
+	wait, failing := time.Duration(0), false
+	for {
+		began := time.Now()
+		err := h.follow(ctx)
+		if ctx.Err() != nil || errors.Is(err, journal.ErrClosed) {
+			return
+		}
+		if errors.Is(err, journal.ErrEpoch) {
+			h.drop()
+		} else if !failing {
+			h.opts.Logger.Warn("the event log cannot be read; trying again", "err", err)
+			failing = true
+		}
+		if time.Since(began) > time.Minute {
+			wait = 0
+		}
+		wait = min(max(2*wait, 50*time.Millisecond), 2*time.Second)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// follow fills the ring, after making it if need be.
+func (h *Hub) follow(ctx context.Context) error {
+	r := h.current()
+	if r == nil {
+		b, err := h.opts.Source.Bounds(ctx)
+		if err != nil {
+			return err
+		}
+		// What clients that come back after a restart of ours want is in the ring then.
+		from := b.First
+		if kept := uint64(h.opts.Ring / 2); b.Last+1 > b.First+kept {
+			from = b.Last + 1 - kept
+		}
+		r = newRing(b.Epoch, from, h.opts.Ring, h.opts.RingBytes)
+		h.mu.Lock()
+		h.ring = r
+		select {
+		case <-h.first:
+		default:
+			close(h.first)
+		}
+		h.mu.Unlock()
+	}
+	for e, err := range h.opts.Source.Follow(ctx, r.followed()) {
+		if err != nil {
+			return err
+		}
+		if !ofEpoch(e.ID, r.epoch) {
+			return journal.ErrEpoch
+		}
+		f := newFrame(&e, r.epoch)
+		if ev, err := e.Event(); err == nil {
+			f.received = ev.Received
+		}
+		r.push(f)
+		select {
+		case h.dirty <- struct{}{}:
+		default:
+		}
+	}
+	return ctx.Err()
+}
+
+// drop ends the ring of a log that was replaced. Its clients come back with ids
+// that say nothing about the new one, and are told so.
+func (h *Hub) drop() {
+	h.mu.Lock()
+	r := h.ring
+	h.ring = nil
+	h.mu.Unlock()
+	if r != nil {
+		r.end()
+	}
+}
+
+func (h *Hub) current() *ring {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ring
+}
+
+// showAll is the waker: at once after a silence, then once per tick.
+func (h *Hub) showAll(ctx context.Context) {
+	tick := time.NewTimer(0)
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.dirty:
+		case <-ctx.Done():
+			return
+		}
+		if r := h.current(); r != nil {
+			r.show()
+		}
+		tick.Reset(h.opts.Tick)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package sse
+
+import (
+	"sort"
+	"sync"
+)
+
+// ring holds the newest frames of one epoch of the log. One goroutine pushes, the
+// waker shows, clients take.
+type ring struct {
+	epoch    string
+	maxBytes int
+
+	mu     sync.RWMutex
+	frames []*frame // a frame at position p is at p % len
+	tail   uint64   // position of the oldest
+	head   uint64   // position after the newest
+	seen   uint64   // position after the newest that was shown
+	bytes  int
+	first  uint64        // the ring is complete from this number on
+	next   uint64        // the number after the newest
+	shown  uint64        // the number after the newest that was shown
+	over   bool          // the log was replaced: nothing more comes
+	wake   chan struct{} // closed, and made anew, by show and end; nobody sends
+}
+
+// newRing returns a ring for the entries from number first on.
+func newRing(epoch string, first uint64, size, maxBytes int) *ring {
+	return &ring{epoch: epoch, maxBytes: maxBytes, frames: make([]*frame, size),
+		first: first, next: first, shown: first, wake: make(chan struct{})}
+}
+
+// push adds the newest frame; the oldest ones make room.
+func (r *ring) push(f *frame) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	size := uint64(len(r.frames))
+	r.bytes += len(f.event) + len(f.feed)
+	for r.head-r.tail == size || r.bytes > r.maxBytes && r.head > r.tail {
+		old := r.frames[r.tail%size]
+		r.frames[r.tail%size] = nil
+		r.bytes -= len(old.event) + len(old.feed)
+		r.first = old.seq + 1
+		r.tail++
+	}
+	r.frames[r.head%size] = f
+	r.head++
+	r.next = f.seq + 1
+}
+
+// show lets clients see what was pushed, and wakes those that wait.
+func (r *ring) show() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shown != r.next {
+		r.seen, r.shown = r.head, r.next
+		r.broadcast()
+	}
+}
+
+// end tells clients that nothing more comes.
+func (r *ring) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	r.broadcast()
+}
+
+func (r *ring) broadcast() {
+	close(r.wake)
+	r.wake = make(chan struct{})
+}
+
+// view is what a client finds in the ring.
+type view struct {
+	n      int             // frames taken
+	behind bool            // frames that it needs are no longer there
+	over   bool            // see ring.over
+	shown  uint64          // see ring.shown
+	wake   <-chan struct{} // closed when there is more
+}
+
+// take copies the frames from number next on into buf.
+func (r *ring) take(next uint64, buf []*frame) view {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	v := view{behind: next < r.first, over: r.over, shown: r.shown, wake: r.wake}
+	if v.behind || next >= r.shown {
+		return v
+	}
+	size := uint64(len(r.frames))
+	for p := max(r.find(next), r.tail); p < r.seen && v.n < len(buf); p++ {
+		buf[v.n] = r.frames[p%size]
+		v.n++
+	}
+	return v
+}
+
+// find returns the position of the first frame with that number or a higher one.
+func (r *ring) find(seq uint64) uint64 {
+	size := uint64(len(r.frames))
+	if r.head == r.tail {
+		return r.head
+	}
+	// Without gaps, numbers and positions rise together.
+	if back := r.next - seq; back <= r.head-r.tail {
+		if p := r.head - back; p < r.head && r.frames[p%size].seq == seq {
+			return p
+		}
+	}
+	n := sort.Search(int(r.head-r.tail), func(i int) bool { return r.frames[(r.tail+uint64(i))%size].seq >= seq })
+	return r.tail + uint64(n)
+}
+
+// reach reports whether a client that has seen all before next can go on here.
+func (r *ring) reach(next uint64) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.first <= next && next <= r.next && !r.over
+}
+
+// followed is the number to follow the log from.
+func (r *ring) followed() uint64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.next
+}
+
+// position is the end of what clients see, and what tells that it moves.
+func (r *ring) position() (shown uint64, wake <-chan struct{}) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.shown, r.wake
+}

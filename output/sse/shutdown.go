@@ -1,0 +1,96 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Time for the two halves of a shutdown: to catch up with the log, and for clients
+// to take what is left.
+const (
+	catchUp = 400 * time.Millisecond
+	takeAll = 500 * time.Millisecond
+)
+
+// Shutdown takes no more clients, sends those that there are all that is in the
+// log by now, then a frame tracker_stopped, and ends their streams: within 1 s, or
+// when ctx ends; a client that is slower than that is cut. Run ends too. It
+// returns when no handler is at work any more, and may be called more than once;
+// all calls return the same. It is meant for [web.Server.OnShutdown].
+func (h *Hub) Shutdown(ctx context.Context) error {
+	h.stop.Do(func() { h.stopErr = h.shutdown(ctx) })
+	return h.stopErr
+}
+
+func (h *Hub) shutdown(ctx context.Context) error {
+	h.mu.Lock()
+	h.closing = true
+	h.mu.Unlock()
+	early, cancel := context.WithTimeout(ctx, catchUp)
+	err := h.caughtUp(early)
+	cancel()
+	if r := h.current(); r != nil {
+		r.show()
+	}
+	close(h.halt)
+	close(h.last)
+	cut := time.AfterFunc(takeAll, h.cut)
+	defer cut.Stop()
+	defer context.AfterFunc(ctx, h.cut)()
+	h.handlers.Wait()
+	return err
+}
+
+// caughtUp waits until the ring has all that was appended before.
+func (h *Hub) caughtUp(ctx context.Context) error {
+	r := h.current()
+	if r == nil || h.followed() {
+		return nil
+	}
+	if settle := h.opts.Source.Settle; settle != nil {
+		if err := settle(ctx); err != nil {
+			return fmt.Errorf("some last events are not stored yet: %w", err)
+		}
+	}
+	b, err := h.opts.Source.Bounds(ctx)
+	if err != nil {
+		return fmt.Errorf("find the last event: %w", err)
+	}
+	for b.Epoch == r.epoch {
+		shown, wake := r.position()
+		if shown > b.Last {
+			break
+		}
+		select {
+		case <-wake:
+		case <-h.done:
+			return nil
+		case <-ctx.Done():
+			return errors.New("clients were stopped before the last events: the log is slow")
+		}
+	}
+	return nil
+}
+
+// followed reports whether the follower has ended by itself.
+func (h *Hub) followed() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// cut makes everything that clients are at fail.
+func (h *Hub) cut() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.clients {
+		c.cut.Store(true)
+		c.cancel()
+		_ = c.rc.SetWriteDeadline(time.Unix(1, 0))
+	}
+}

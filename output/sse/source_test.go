@@ -1,0 +1,271 @@
+package sse
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// memLog is a log in memory, with the contracts of the journal, whose retention,
+// damage and replacement tests decide.
+type memLog struct {
+	mu      sync.Mutex
+	epoch   string
+	entries []journal.Entry
+	first   uint64
+	closed  bool
+	more    chan struct{} // closed and made anew when something changes
+}
+
+const testEpoch = "3f9a1c20b7e4d581"
+
+func newMemLog() *memLog { return &memLog{epoch: testEpoch, first: 1, more: make(chan struct{})} }
+
+func (l *memLog) source() Source {
+	return Source{Bounds: l.bounds, Follow: l.follow, Read: l.read, Resume: l.resume, Since: l.since}
+}
+
+func (l *memLog) changed() {
+	close(l.more)
+	l.more = make(chan struct{})
+}
+
+// append stores events; ids are given.
+func (l *memLog) append(events ...event.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range events {
+		e.Seq = l.first + uint64(len(l.entries))
+		e.ID = event.FormatID(l.epoch, e.Seq)
+		if e.Timestamp.IsZero() {
+			e.Timestamp = time.Now()
+		}
+		data, err := e.AppendJSON(nil)
+		if err != nil {
+			panic(err)
+		}
+		l.entries = append(l.entries, journal.Entry{ID: e.ID, Seq: e.Seq, Stored: e.Timestamp, Data: data})
+	}
+	l.changed()
+}
+
+// forget is retention: the first n entries are gone.
+func (l *memLog) forget(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = slices.Clone(l.entries[n:])
+	l.first += uint64(n)
+}
+
+// replace is another log in its place.
+func (l *memLog) replace(epoch string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.epoch, l.entries, l.first = epoch, nil, 1
+	l.changed()
+}
+
+func (l *memLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.changed()
+}
+
+func (l *memLog) bounds(context.Context) (journal.Bounds, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return journal.Bounds{Epoch: l.epoch, First: l.first, Last: l.first + uint64(len(l.entries)) - 1}, nil
+}
+
+// from returns the entries from seq on, with a gap in front if some are gone.
+func (l *memLog) from(seq uint64) []journal.Entry {
+	var out []journal.Entry
+	if seq < l.first {
+		g := event.Gap{From: event.FormatID(l.epoch, seq-1), To: event.FormatID(l.epoch, l.first-1), Reason: journal.ReasonRetention}
+		e := event.Event{ID: g.To, Timestamp: time.Now(), Payload: g}
+		data, _ := e.AppendJSON(nil)
+		out = append(out, journal.Entry{ID: g.To, Seq: l.first - 1, Data: data, Gap: &g})
+		seq = l.first
+	}
+	return append(out, l.entries[min(seq-l.first, uint64(len(l.entries))):]...)
+}
+
+func (l *memLog) read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	return func(yield func(journal.Entry, error) bool) {
+		l.mu.Lock()
+		found := l.from(max(from, 1))
+		l.mu.Unlock()
+		for _, e := range found {
+			if ctx.Err() != nil {
+				yield(journal.Entry{}, context.Cause(ctx))
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (l *memLog) follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	return func(yield func(journal.Entry, error) bool) {
+		next := max(from, 1)
+		l.mu.Lock()
+		epoch := l.epoch
+		l.mu.Unlock()
+		for {
+			l.mu.Lock()
+			more, closed, replaced := l.more, l.closed, l.epoch != epoch
+			var found []journal.Entry
+			if !replaced {
+				found = l.from(next)
+			}
+			l.mu.Unlock()
+			if replaced {
+				yield(journal.Entry{}, journal.ErrEpoch)
+				return
+			}
+			for _, e := range found {
+				next = e.Seq + 1
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if closed {
+				yield(journal.Entry{}, journal.ErrClosed)
+				return
+			}
+			select {
+			case <-more:
+			case <-ctx.Done():
+				yield(journal.Entry{}, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+func (l *memLog) resume(ctx context.Context, id string) (journal.Resumption, error) {
+	b, _ := l.bounds(ctx)
+	r := journal.Resumption{From: b.First, Next: b.Last + 1}
+	gap := func(reason string) (journal.Resumption, error) {
+		r.Gap = &event.Gap{From: id, To: event.FormatID(b.Epoch, b.First-1), Reason: reason}
+		return r, nil
+	}
+	epoch, seq, err := event.ParseID(id)
+	switch {
+	case err != nil:
+		return gap(journal.ReasonInvalid)
+	case epoch != b.Epoch:
+		return gap(journal.ReasonEpoch)
+	case seq > b.Last:
+		return gap(journal.ReasonAhead)
+	case seq+1 < b.First:
+		return gap(journal.ReasonRetention)
+	}
+	r.From = seq + 1
+	return r, nil
+}
+
+func (l *memLog) since(_ context.Context, t time.Time) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		if !e.Stored.Before(t) {
+			return e.Seq, nil
+		}
+	}
+	return l.first + uint64(len(l.entries)), nil
+}
+
+// updated is an event about a resource.
+func updated(server, uri string) event.Event {
+	return event.Event{ServerID: server, ResourceURI: uri, Cause: event.CauseNotify, Payload: event.ResourceUpdated{Name: "n"}}
+}
+
+func updates(n int) []event.Event {
+	out := make([]event.Event, n)
+	for i := range out {
+		out[i] = updated(fmt.Sprintf("s%d", i%10), fmt.Sprintf("file:///docs/%d.md", i))
+	}
+	return out
+}
+
+// message is what a client dispatches.
+type message struct{ id, event, data string }
+
+// parser reads a stream as the HTML standard says (9.2.6), byte by byte.
+type parser struct {
+	line              []byte
+	cr                bool // the last byte was CR
+	data              []string
+	event, id, lastID string
+	comments, retries int
+	retry             string
+	messages          []message
+}
+
+func (p *parser) Write(b []byte) (int, error) {
+	for _, c := range b {
+		switch {
+		case c == '\n' && p.cr:
+			p.cr = false
+		case c == '\n' || c == '\r':
+			p.cr = c == '\r'
+			p.field(string(p.line))
+			p.line = p.line[:0]
+		default:
+			p.cr = false
+			p.line = append(p.line, c)
+		}
+	}
+	return len(b), nil
+}
+
+func (p *parser) field(line string) {
+	if line == "" {
+		p.lastID = p.id
+		if len(p.data) > 0 {
+			p.messages = append(p.messages, message{p.lastID, p.event, strings.Join(p.data, "\n")})
+		}
+		p.data, p.event = nil, ""
+		return
+	}
+	name, value, _ := strings.Cut(line, ":")
+	value = strings.TrimPrefix(value, " ")
+	switch name {
+	case "":
+		p.comments++
+	case "data":
+		p.data = append(p.data, value)
+	case "event":
+		p.event = value
+	case "id":
+		if !strings.Contains(value, "\x00") {
+			p.id = value
+		}
+	case "retry":
+		p.retry = value
+		p.retries++
+	}
+}
+
+// member decodes a member of a message's data.
+func member(t testing.TB, m message, name string) any {
+	t.Helper()
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(m.data), &doc); err != nil {
+		t.Fatalf("%q: %v", m.data, err)
+	}
+	return doc[name]
+}

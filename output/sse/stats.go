@@ -1,0 +1,72 @@
+package sse
+
+import "sync/atomic"
+
+// reason is why a stream ended.
+type reason string
+
+const (
+	gone     reason = "gone"     // the client left
+	slow     reason = "slow"     // it did not take a write in time
+	overrun  reason = "overrun"  // it fell behind the ring
+	ended    reason = "stopped"  // the hub was shut down
+	replaced reason = "replaced" // the log was made anew
+	failed   reason = "failed"   // the log could not be read
+)
+
+func reasons() []reason { return []reason{gone, slow, overrun, ended, replaced, failed} }
+
+// counts are the sums behind Stats.
+type counts struct {
+	accepted, refused, sent, replayed, gaps atomic.Uint64
+	gone, slow, overrun, ended, replaced    atomic.Uint64
+	failed                                  atomic.Uint64
+}
+
+func (c *counts) of(r reason) *atomic.Uint64 {
+	switch r {
+	case gone:
+		return &c.gone
+	case slow:
+		return &c.slow
+	case overrun:
+		return &c.overrun
+	case ended:
+		return &c.ended
+	case replaced:
+		return &c.replaced
+	}
+	return &c.failed
+}
+
+func (c *counts) closed(r reason) { c.of(r).Add(1) }
+
+// Stats are counts since New.
+type Stats struct {
+	Clients  int    // streams open now
+	Accepted uint64 // streams opened
+	Refused  uint64 // clients too many, or while shutting down
+	Sent     uint64 // events sent live, counted for every client
+	Replayed uint64 // events sent from history
+	Gaps     uint64 // clients that were told a gap in what they asked for
+	// Closed counts streams by why they ended: "gone" (the client left), "slow",
+	// "overrun" (by the ring), "stopped", "replaced" (the log was made anew),
+	// "failed" (the log could not be read). Every reason is a key.
+	Closed map[string]uint64
+}
+
+// Stats returns the counts.
+func (h *Hub) Stats() Stats {
+	h.mu.Lock()
+	clients := len(h.clients)
+	h.mu.Unlock()
+	s := Stats{
+		Clients: clients, Accepted: h.counts.accepted.Load(), Refused: h.counts.refused.Load(),
+		Sent: h.counts.sent.Load(), Replayed: h.counts.replayed.Load(), Gaps: h.counts.gaps.Load(),
+		Closed: map[string]uint64{},
+	}
+	for _, r := range reasons() {
+		s.Closed[string(r)] = h.counts.of(r).Load()
+	}
+	return s
+}
