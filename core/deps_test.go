@@ -35,6 +35,8 @@ func rules() []rule {
 		{"github.com/mark3labs/mcp-go/client", []string{"core/session"}, "its traps are dealt with once"},
 		{"github.com/mark3labs/mcp-go/server", []string{"core/demo"}, "mcptrack is a client but for its demo"},
 		{"github.com/nats-io", []string{"core/journal"}, "what is durable is decided in one place"},
+		{"github.com/prometheus", []string{"output/metrics"}, "metrics are one way to look, and one package"},
+		{module + "output/web", []string{"commands"}, "who may ask is decided in one place, for all that is served"},
 		{"github.com/tailscale/hujson", []string{"core/config"}, "one reader of config files"},
 		{"github.com/briandowns/spinner", []string{"commands"}, "progress is for the terminal of a command"},
 		{"sigs.k8s.io/yaml", []string{"output/document"}, "YAML is one of the formats of a document"},

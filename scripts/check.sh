@@ -32,10 +32,10 @@ run() {
 	printf -- '-- %s: %ds\n' "$step" $((SECONDS - began))
 }
 
-# Programs that tests use as people do: editors that save, jq in a pipe.
+# Programs that tests use as people do: editors that save, jq in a pipe, a browser.
 programs() {
 	local missing=() name
-	for name in git jq vim; do command -v "$name" >/dev/null || missing+=("$name"); done
+	for name in git jq vim chromium; do command -v "$name" >/dev/null || missing+=("$name"); done
 	((${#missing[@]} == 0)) && return
 	if ! command -v apt-get >/dev/null || [[ $(id -u) != 0 ]]; then
 		echo "install ${missing[*]} first"
