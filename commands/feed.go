@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/bus"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -25,6 +27,8 @@ type feed struct {
 	tracker *tracker.Tracker
 	journal *journal.Journal
 	hub     *sse.Hub
+	share   *sharing // with --nats; nil: all servers are ours
+	known   atomic.Pointer[map[journal.Resource]journal.State]
 	temp    string // the folder of a demo's events, removed at the end
 
 	settled            atomic.Bool // every server was tried once
@@ -58,6 +62,29 @@ func (f *feed) discard() {
 	if f.temp != "" {
 		_ = os.RemoveAll(f.temp)
 	}
+}
+
+// refresh learns what was told last of every resource, by whoever.
+func (f *feed) refresh(ctx context.Context) error {
+	known, err := f.journal.States(ctx)
+	if err == nil {
+		f.known.Store(&known)
+	}
+	return err
+}
+
+// baseline is what was told last of a resource.
+func (f *feed) baseline(server, uri string) catalog.Digest {
+	return (*f.known.Load())[journal.Resource{ServerID: server, URI: uri}].Digest
+}
+
+// want follows the servers of a config, or those of them that are ours.
+func (f *feed) want(cfg *config.Config) {
+	if f.share != nil {
+		f.share.want(tracked(cfg))
+		return
+	}
+	f.tracker.Apply(tracked(cfg))
 }
 
 // ready says why clients should not come yet.
@@ -118,6 +145,9 @@ func (f *feed) run(ctx context.Context, serve func(context.Context) error, besid
 	}
 	start(serving, serve)
 	start(serving, f.hub.Run)
+	if f.share != nil {
+		start(serving, f.share.run)
+	}
 	for _, work := range beside {
 		start(ctx, work)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/reload"
@@ -50,6 +49,10 @@ func newServeSSE(env *Env, g *globals) *cobra.Command {
 Events are stored before anybody sees them: a client that comes back with the last
 id it saw misses nothing, also after a restart or a crash of mcptrack. The address
 is a loopback one unless a token protects it.
+
+With --nats several processes serve one feed with the same ids, and share the
+servers: each is followed by one of them, and taken over by another within 10 s
+when that one dies. Clients may reconnect to any of them.
 
 Exit codes: 0 stopped; 1 failed (address taken, data directory in use); 2 wrong
 usage; 3 config invalid or missing.`,
@@ -143,17 +146,22 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 		return err
 	}
 	defer f.close()
-	known, err := f.journal.States(ctx)
-	if err != nil {
+	if err := f.refresh(ctx); err != nil {
 		return err
 	}
 	f.tracker = tracker.New(tracker.Options{
 		Dial: env.Dial, Session: opts.session(env, g), Logger: log, Texts: true,
-		Baseline: func(server, uri string) catalog.Digest {
-			return known[journal.Resource{ServerID: server, URI: uri}].Digest
-		},
+		Baseline: f.baseline,
 	})
-	f.tracker.Apply(tracked(cfg))
+	if opts.nats != "" {
+		f.share = &sharing{journal: f.journal, log: log, apply: f.tracker.Apply, gained: func(ctx context.Context) {
+			if err := f.refresh(ctx); err != nil && ctx.Err() == nil {
+				log.Warn("cannot learn what was told by others", "err", err)
+			}
+		}}
+		f.tracker.Apply(&config.Config{Path: cfg.Path}) // until leases are held
+	}
+	f.want(cfg)
 	f.routes(s, env.Version)
 	fmt.Fprintf(env.Err, "listening on %s\n", s.URL())
 
@@ -162,7 +170,7 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 		beside = append(beside, func(ctx context.Context) error {
 			return reload.Run(ctx, reload.Options{
 				Path: cfg.Path, Config: configOptions(env), Current: cfg, Kick: env.Reload, HoldCommands: opts.holdCommands,
-				Apply: func(next *config.Config) { f.tracker.Apply(tracked(next)) }, Publish: f.tracker.Publish, Logger: log,
+				Apply: f.want, Publish: f.tracker.Publish, Logger: log,
 			})
 		})
 	}
