@@ -18,6 +18,13 @@ import (
 // means that the session is of no use.
 func (f *follower) synced(a syncAnswer) error {
 	f.syncing = false
+	if f.stopped {
+		f.stopped = false
+		f.todo.merge(a.job.demand)
+		f.todo.merge(demand{subscribe: true, compare: true}) // nobody knows how far it came
+		f.nextWalk = time.Time{}
+		return nil
+	}
 	failed := f.syncFailed(a)
 	if a.deaf {
 		return failed

@@ -193,6 +193,21 @@ func TestSlowReadIsToldWithoutItsDigestAndMadeUpFor(t *testing.T) {
 	}
 }
 
+func TestChangeDuringATrailingReadThatFindsNothing(t *testing.T) {
+	l := newLab(true)
+	l.follow("a")
+	l.change("a", 1)
+	l.run(time.Second)
+	l.announce("a", 1) // for nothing: the window's end looks
+	l.rtt = func() time.Duration { return time.Second }
+	l.run(1600 * time.Millisecond) // and has looked, but not landed
+	l.change("a", 1)
+	l.run(10 * time.Second)
+	if got := l.told["a"]; len(got) != 2 || l.last("a").value != l.truth["a"] {
+		t.Errorf("got %+v, want the change told", got)
+	}
+}
+
 func TestUnreadResourcesAreToldTwiceAtMost(t *testing.T) {
 	l := newLab(false)
 	l.follow("a")

@@ -7,7 +7,9 @@
 // read, while its server is connected, the last event about it tells its current
 // content. Changes in between may be merged, and a change that is taken back
 // within one window, or while the server is away, is invisible. Nothing is lost
-// silently: what could not be followed is told as a state, a gap or a count.
+// silently: what could not be followed is told as a state, a gap or a count. A
+// resource that goes and comes back with other content, of which its server tells
+// only that the list changed, is found by the routine comparison.
 //
 // Order: events about one resource are in the order of what was read; all events
 // are in one total order with numbers without holes (see core/bus). A snapshot and

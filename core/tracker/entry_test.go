@@ -143,6 +143,12 @@ func TestSettledAfterAnotherConfig(t *testing.T) {
 		if st, _ := snap.Server("two"); st.State != event.Ready {
 			w.Errorf("the added server is %q", st.State)
 		}
+		w.stopped()
+		w.apply(entry("one"))
+		snap, _ = w.tracker.Settled(t.Context()) // after the end it hangs nobody
+		if st, _ := snap.Server("one"); st.State != event.Stopping {
+			w.Errorf("after the end a server is %q", st.State)
+		}
 	})
 }
 
@@ -239,6 +245,32 @@ func TestSelectionChangesDuringAWalk(t *testing.T) {
 		want := trueDigests(docs)["file:///a.md"]
 		if got := digests(w)["file:///a.md"]; got != want {
 			w.Errorf("known %s, true is %s:\n%s", got, want, w.log())
+		}
+	})
+}
+
+// A walk that hangs does not hold up what the config asks for now (B2).
+func TestSwitchedOffDuringAHungWalk(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md")
+		docs.Fail(sessiontest.Fault{Method: "tools/list", Times: 1, Silent: true})
+		docs.SetList(catalog.Tools, map[string]any{"name": "new"})
+		docs.NotifyListChanged(catalog.Tools)
+		w.pass(100 * time.Millisecond)
+		w.apply(entry("docs", func(s *config.Server) { s.TrackResources = false }))
+		w.pass(time.Second)
+		if subs := docs.Subscribed(); len(subs) != 0 {
+			w.Errorf("still subscribed to %q", subs)
+		}
+		docs.Set("file:///a.md", "two")
+		w.pass(5 * time.Second)
+		w.wantUpdates()
+		// What the walk was out for is not forgotten.
+		if n := len(w.told(event.TypeToolsListChanged)); n != 1 {
+			w.Errorf("%d changes of the tools were told:\n%s", n, w.log())
+		}
+		if n := len(w.dialled("docs")); n != 1 {
+			w.Errorf("dialled %d times", n)
 		}
 	})
 }

@@ -3,8 +3,6 @@ package tracker
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -34,6 +32,8 @@ type follower struct {
 
 	todo     demand
 	syncing  bool // a walk is out
+	stopWalk context.CancelFunc
+	stopped  bool // it was told to stop: another one does what it was to do
 	ready    bool // the first one is done
 	calls    bool // OnConnect was begun
 	failures int  // walks that failed in a row
@@ -54,9 +54,6 @@ type follower struct {
 
 // minWalk is the least time between the beginnings of two walks.
 const minWalk = 100 * time.Millisecond
-
-// pingTimeout is how long a server may take to give a sign of life.
-const pingTimeout = 10 * time.Second
 
 func newFollower(w *worker, s *session.Session) *follower {
 	f := &follower{
@@ -114,34 +111,6 @@ func (f *follower) run(ctx context.Context) error {
 			f.retarget()
 		case <-timer.C:
 		}
-	}
-}
-
-// close ends the jobs and the session, and waits for both. An orderly end tells
-// the server first, for at most a second.
-func (f *follower) close() {
-	if f.s.Err() == nil && len(f.followed) > 0 {
-		ctx, cancel := context.WithTimeout(f.ctx, time.Second)
-		f.quiesce(ctx)
-		_, _ = f.s.Subscribe(ctx, session.Filter{})
-		cancel()
-	}
-	f.cancel()
-	f.s.Close()
-	f.w.dropped(f.s.Signals().Take().Dropped)
-	f.jobs.Wait()
-	f.w.co.abandon()
-}
-
-// quiesce lets a walk that is under way finish: two changes of one subscription
-// must not overlap.
-func (f *follower) quiesce(ctx context.Context) {
-	if !f.syncing {
-		return
-	}
-	select {
-	case <-f.syncs:
-	case <-ctx.Done():
 	}
 }
 
@@ -304,6 +273,10 @@ func (f *follower) retarget() {
 	f.todo.add(f.kinds(), event.CauseResync)
 	f.nextWalk = time.Time{}
 	f.nextPoll = time.Time{}
+	if f.syncing {
+		f.stopped = true
+		f.stopWalk()
+	}
 	if !f.w.srv.TrackResources {
 		f.w.unfollow()
 	}
@@ -330,67 +303,6 @@ func wants(srv *config.Server, k catalog.Kind) bool {
 		return srv.TrackPrompts
 	default:
 		return srv.TrackResources
-	}
-}
-
-// ping asks for a sign of life.
-func (f *follower) ping(now time.Time) {
-	f.signals(f.s.Signals().Take()) // what was only counted wakes nobody
-	f.pingSince = now
-	f.jobs.Go(func() {
-		ctx, cancel := context.WithTimeout(f.ctx, pingTimeout)
-		defer cancel()
-		a := pingAnswer{since: now, err: f.s.Ping(ctx)}
-		select { // after a suspension there may be two, and nobody to receive
-		case f.pings <- a:
-		case <-f.ctx.Done():
-		}
-	})
-}
-
-// pingAnswer is how a ping ended.
-type pingAnswer struct {
-	since time.Time
-	err   error
-}
-
-// pinged judges the answer. One that was given up because of a suspension of this
-// process says nothing about the server: another ping has been sent since.
-func (f *follower) pinged(a pingAnswer) error {
-	if !a.since.Equal(f.pingSince) {
-		return nil
-	}
-	f.pingSince = time.Time{}
-	f.nextPing = time.Now().Add(f.w.opts.Liveness)
-	switch {
-	case a.err == nil:
-		return nil
-	case errors.Is(a.err, session.ErrAuth):
-		return a.err
-	}
-	return fmt.Errorf("no sign of life: %w", a.err)
-}
-
-// drain tells what is owed before the end, unless the server is not wanted any
-// more: then its silence is.
-func (f *follower) drain(cause error) {
-	if errors.Is(cause, errRemoved) {
-		return
-	}
-	over := time.NewTimer(f.w.opts.Drain)
-	defer over.Stop()
-	f.signals(f.s.Signals().Take())
-	f.w.co.closeWindows(time.Now())
-	for f.startReads(); f.w.co.busy(); f.startReads() {
-		select {
-		case a := <-f.reads:
-			f.answered(a)
-		case <-f.s.Done():
-			return
-		case <-over.C:
-			return
-		}
-		f.w.co.closeWindows(time.Now())
 	}
 }
 

@@ -123,7 +123,7 @@ func TestListsWithoutEnd(t *testing.T) {
 				w.pass(0)
 				spoil(docs) // nobody is served now
 				w.setDown("docs", nil)
-				w.pass(10 * time.Second)
+				w.pass(2 * time.Second)
 				w.wantState("docs", event.Ready)
 				st, _ := w.tracker.Snapshot().Server("docs")
 				if len(st.Lists[catalog.Resources]) != 3 || len(docs.Subscribed()) != 3 {

@@ -3,6 +3,7 @@ package tracker
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -21,6 +22,7 @@ var (
 // ended and no goroutine or process is left. It may be called once.
 func (t *Tracker) Run(ctx context.Context) error {
 	defer t.store.bus.Close()
+	defer t.took(math.MaxUint64) // nobody waits for what will never be looked at
 	var (
 		running sync.WaitGroup
 		desired = map[string]config.Server{}

@@ -94,10 +94,13 @@ func (f *follower) walk(now time.Time) {
 	f.nextWalk = now.Add(minWalk)
 	subscribed := f.followed
 	first := !f.ready
+	ctx, cancel := context.WithCancel(f.ctx)
+	f.stopWalk = cancel
 	f.jobs.Go(func() {
-		a := f.sync(job, subscribed)
+		defer cancel()
+		a := f.sync(ctx, job, subscribed)
 		if first && len(a.lists) == 0 && (len(a.listErrs) > 0 || a.subscribe != nil) {
-			a.deaf = f.isDeaf()
+			a.deaf = f.isDeaf(ctx)
 		}
 		f.syncs <- a
 	})
@@ -105,8 +108,8 @@ func (f *follower) walk(now time.Time) {
 
 // isDeaf reports whether a server of which nothing could be learned gives no sign
 // of life either: one that refuses, or answers what makes no sense, is kept.
-func (f *follower) isDeaf() bool {
-	ctx, cancel := context.WithTimeout(f.ctx, pingTimeout)
+func (f *follower) isDeaf(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	return f.s.Ping(ctx) != nil
 }
@@ -127,11 +130,11 @@ func (f *follower) filter(uris []string) session.Filter {
 
 // sync subscribes to what is known, lists, and subscribes to what the list
 // changed: in this order, so that no change falls between. It runs in a job.
-func (f *follower) sync(job syncJob, subscribed map[string]struct{}) syncAnswer {
+func (f *follower) sync(ctx context.Context, job syncJob, subscribed map[string]struct{}) syncAnswer {
 	a := syncAnswer{job: job, lists: map[catalog.Kind]catalog.List{}, listErrs: map[catalog.Kind]error{}}
 	subscribe := func(filter session.Filter) {
 		a.asked, a.made = filter, true
-		a.ack, a.subscribe = f.s.Subscribe(f.ctx, filter)
+		a.ack, a.subscribe = f.s.Subscribe(ctx, filter)
 	}
 	if job.subscribe && mutant != mutantReadFirst {
 		if subscribe(job.filter); a.subscribe != nil && !isUnsupported(a.subscribe) {
@@ -146,7 +149,7 @@ func (f *follower) sync(job syncJob, subscribed map[string]struct{}) syncAnswer 
 			a.job = job
 		}
 	}
-	f.listAll(job.lists, job.old, &a)
+	f.listAll(ctx, job.lists, job.old, &a)
 	for again := 0; ; again++ {
 		resources, ok := a.lists[catalog.Resources]
 		if !ok {
@@ -173,7 +176,7 @@ func (f *follower) sync(job syncJob, subscribed map[string]struct{}) syncAnswer 
 		for k := range job.old {
 			every[k] = event.CauseResync
 		}
-		f.listAll(every, job.old, &a)
+		f.listAll(ctx, every, job.old, &a)
 	}
 }
 
@@ -182,14 +185,14 @@ func (f *follower) sync(job syncJob, subscribed map[string]struct{}) syncAnswer 
 const maxInterruptions = 3
 
 // listAll walks lists side by side.
-func (f *follower) listAll(lists map[catalog.Kind]event.Cause, old map[catalog.Kind]catalog.List, a *syncAnswer) {
+func (f *follower) listAll(ctx context.Context, lists map[catalog.Kind]event.Cause, old map[catalog.Kind]catalog.List, a *syncAnswer) {
 	var (
 		mu    sync.Mutex // guards the maps of a
 		walks sync.WaitGroup
 	)
 	for k := range lists {
 		walks.Go(func() {
-			list, err := f.list(k, len(old[k]) > 0)
+			list, err := f.list(ctx, k, len(old[k]) > 0)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -207,18 +210,18 @@ func (f *follower) listAll(lists map[catalog.Kind]event.Cause, old map[catalog.K
 // servers replace a list by clearing it first.
 const confirmEmpty = 250 * time.Millisecond
 
-func (f *follower) list(k catalog.Kind, had bool) (catalog.List, error) {
-	list, err := f.s.List(f.ctx, k)
+func (f *follower) list(ctx context.Context, k catalog.Kind, had bool) (catalog.List, error) {
+	list, err := f.s.List(ctx, k)
 	if isUnsupported(err) {
 		return nil, nil // declared with the others, but there is no such list
 	}
 	if err != nil || len(list) > 0 || !had {
 		return list, err
 	}
-	wait, cancel := context.WithTimeout(f.ctx, confirmEmpty)
+	wait, cancel := context.WithTimeout(ctx, confirmEmpty)
 	defer cancel()
 	<-wait.Done()
-	return f.s.List(f.ctx, k)
+	return f.s.List(ctx, k)
 }
 
 // isUnsupported reports whether the server lacks what was asked.

@@ -89,10 +89,11 @@ func TestFeedBytes(t *testing.T) {
 				event.Event{ServerID: "d", Timestamp: at, Payload: event.ListChanged{List: "tools", Error: "x"}},
 				event.Event{ServerID: "d", ResourceURI: "u", Timestamp: at, Payload: event.ResourceAdded{}},
 			)
+			time.Sleep(5 * time.Millisecond) // the first of them came after silence
 			want(`data: {"type":"resource_error","serverId":"a","timestamp":1763665801005,"reason":"refresh","error":"page 2: \"no\""}` + "\n\n" +
 				`data: {"type":"resource_error","serverId":"b","timestamp":1763665801005,"reason":"refresh","error":"exit status 1"}` + "\n\n" +
 				`data: {"type":"resource_error","serverId":"c","timestamp":1763665801005,"reason":"unsupported","error":"server does not support resources"}` + "\n\n")
-			time.Sleep(15*time.Second - 6*time.Millisecond)
+			time.Sleep(15*time.Second - 11*time.Millisecond)
 			want("")
 			time.Sleep(2 * time.Millisecond)
 			want(": heartbeat\n\n")

@@ -25,7 +25,7 @@ func entryOf(t testing.TB, e event.Event) journal.Entry {
 // FuzzOneEvent: whatever a server calls its resources, a client sees one event,
 // with these names.
 func FuzzOneEvent(f *testing.F) {
-	for _, s := range []string{"plain", "a\nid: 1\n\ndata: x", "a\r\rb", "\x00", "\u2028\u2029\u202e", `"},{"a":"`, "\ud83d\ude00", "\xff\xfe", `\`, `\"`, "</script>"} {
+	for _, s := range []string{"plain", "a\nid: 1\n\ndata: x", "a\r\rb", "\x00", "\u2028\u2029\u202e", `"},{"a":"`, "\U0001f600", "\xff\xfe", `\`, `\"`, "</script>"} {
 		f.Add(s, "file:///"+s, "n"+s)
 	}
 	f.Fuzz(func(t *testing.T, server, uri, name string) {

@@ -144,7 +144,7 @@ func TestFilters(t *testing.T) {
 // are published, with a ring so small that they meet history, the ring, and the
 // seam between the two.
 func TestNothingIsLostOrTwice(t *testing.T) {
-	const total, clients = 20000, 12
+	const total, clients = 10000, 9
 	l := newMemLog()
 	h, base := serve(t, Options{Source: l.source(), Ring: 256, Tick: time.Millisecond})
 	var wg sync.WaitGroup

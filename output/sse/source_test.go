@@ -1,6 +1,7 @@
 package sse
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -204,7 +205,7 @@ func updates(n int) []event.Event {
 // message is what a client dispatches.
 type message struct{ id, event, data string }
 
-// parser reads a stream as the HTML standard says (9.2.6), byte by byte.
+// parser reads a stream as the HTML standard says (9.2.6).
 type parser struct {
 	line              []byte
 	cr                bool // the last byte was CR
@@ -216,20 +217,22 @@ type parser struct {
 }
 
 func (p *parser) Write(b []byte) (int, error) {
-	for _, c := range b {
-		switch {
-		case c == '\n' && p.cr:
-			p.cr = false
-		case c == '\n' || c == '\r':
-			p.cr = c == '\r'
-			p.field(string(p.line))
-			p.line = p.line[:0]
-		default:
-			p.cr = false
-			p.line = append(p.line, c)
+	n := len(b)
+	for len(b) > 0 {
+		if p.cr && b[0] == '\n' {
+			b = b[1:]
 		}
+		p.cr = false
+		end := bytes.IndexAny(b, "\r\n")
+		if end < 0 {
+			p.line = append(p.line, b...)
+			break
+		}
+		p.cr = b[end] == '\r'
+		p.field(string(append(p.line, b[:end]...)))
+		p.line, b = p.line[:0], b[end+1:]
 	}
-	return len(b), nil
+	return n, nil
 }
 
 func (p *parser) field(line string) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -144,9 +145,7 @@ func TestEveryRouteAndMethodIsGuarded(t *testing.T) {
 				}
 				h := header(h)
 				with := header{"Authorization": "Bearer " + secret}
-				for k, v := range h {
-					with[k] = v
-				}
+				maps.Copy(with, h)
 				res, text := ask(t, method, base+path, with, body)
 				if res.StatusCode != http.StatusForbidden {
 					t.Errorf("%s %s %v: %d %q", method, path, h, res.StatusCode, text)
