@@ -1,7 +1,10 @@
 package journal
 
 import (
+	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -51,7 +54,16 @@ func BenchmarkReplay(b *testing.B) {
 	appendN(b, j, newSource(), n)
 	b.Run("all", func(b *testing.B) {
 		for b.Loop() {
-			inOrder(b, read(b, j, 1), j.Epoch(), 1, n)
+			next := uint64(1)
+			for e, err := range j.Read(b.Context(), 1) {
+				if err != nil || e.Seq != next || len(e.Data) < 200 {
+					b.Fatal(e, err)
+				}
+				next++
+			}
+			if next != n+1 {
+				b.Fatalf("read up to %d", next-1)
+			}
 		}
 		b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "events/s")
 	})
@@ -73,6 +85,34 @@ func BenchmarkReplay(b *testing.B) {
 			closeJournal(b, open(b, quiet(dir, OS)))
 		}
 	})
+	b.Run("reopen-killed", func(b *testing.B) {
+		index := filepath.Join(dir, "store", "jetstream", "$G", "streams", "mcptrack", "msgs", "index.db")
+		for b.Loop() {
+			b.StopTimer()
+			if err := errors.Join(os.Remove(index), os.Remove(filepath.Join(dir, "mark"))); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+			j := open(b, quiet(dir, Always))
+			inOrder(b, read(b, j, n-9), j.Epoch(), n-9, 10)
+			b.StopTimer()
+			closeJournal(b, j)
+			b.StartTimer()
+		}
+	})
+}
+
+// BenchmarkClusterAppend is BenchmarkAppend on three nodes that sync always.
+func BenchmarkClusterAppend(b *testing.B) {
+	c := startCluster(b)
+	j := open(b, Options{URL: c.urls[0], Queue: 1 << 22, Drain: time.Minute})
+	s := newSource()
+	appendN(b, j, s, 100)
+	b.ResetTimer()
+	appendN(b, j, s, b.N)
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	closeJournal(b, j)
 }
 
 // BenchmarkFollow is the way of one event through the log: appended, durable,

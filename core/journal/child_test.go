@@ -3,12 +3,10 @@ package journal
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -24,6 +22,8 @@ func child(what string) int {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
+	case "node":
+		return childNode(os.Getenv(childDir))
 	case "full":
 		return childFull(os.Getenv(childDir))
 	}
@@ -128,44 +128,5 @@ func TestKilledAtAnyTimeNothingAcknowledgedIsLost(t *testing.T) {
 	}
 	if len(acked) < 900 {
 		t.Errorf("only %d events were acknowledged: the test proves little", len(acked))
-	}
-}
-
-// TestDiskFullAndBack runs a child whose files may not grow, and then may.
-func TestDiskFullAndBack(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	cmd, out := startChild(t, "full", dir)
-	var report struct {
-		Failed   string
-		Queued   int
-		Acked    []string
-		Finished bool
-	}
-	for out.Scan() {
-		if err := json.Unmarshal(out.Bytes(), &report); err != nil {
-			t.Fatalf("%s: %v", out.Text(), err)
-		}
-	}
-	if err := cmd.Wait(); err != nil || !report.Finished {
-		t.Fatalf("the child: %v, %+v", err, report)
-	}
-	if !strings.Contains(report.Failed, "cannot be stored") || report.Queued < 1 {
-		t.Errorf("while the disk was full: error %q, %d waiting", report.Failed, report.Queued)
-	}
-	j := open(t, Options{Dir: dir})
-	entries := read(t, j, 0)
-	inOrder(t, entries, j.Epoch(), 1, len(report.Acked))
-	for i, e := range entries {
-		ev, err := e.Event()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := "n" + strconv.Itoa(i+1); ev.Payload.(event.ResourceUpdated).Name != want {
-			t.Fatalf("entry %s is %s, want %s", e.ID, ev.Payload.(event.ResourceUpdated).Name, want)
-		}
-		if report.Acked[i] != e.ID {
-			t.Errorf("event %d was acknowledged as %s and is %s", i+1, report.Acked[i], e.ID)
-		}
 	}
 }

@@ -9,8 +9,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
+	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
 )
 
 // childFull fills a journal, makes its disk full (no file may grow beyond what
@@ -33,6 +39,20 @@ func childFull(dir string) int {
 			_ = j.queue.push(it)
 		}
 	}
+	followed := make(chan uint64, 1)
+	var last atomic.Uint64 // set before the last event is appended
+	go func() {
+		next := uint64(1)
+		for e, err := range j.Follow(ctx, 1) {
+			if err != nil || e.Gap != nil || e.Seq != next {
+				break
+			}
+			if next++; e.Seq == last.Load() {
+				break
+			}
+		}
+		followed <- next - 1
+	}()
 	push(300)
 	<-items[299].done
 	items[299].done <- outcome{entry: Entry{}} // looked at again below
@@ -47,6 +67,7 @@ func childFull(dir string) int {
 		Failed   string
 		Queued   int
 		Acked    []string
+		Followed int
 		Finished bool
 	}
 	for j.Err() == nil && ctx.Err() == nil {
@@ -78,6 +99,13 @@ func childFull(dir string) int {
 			return fail(fmt.Errorf("event %d was not stored: %v, %+v", i, j.Err(), j.Stats()))
 		}
 	}
+	last.Store(uint64(len(items)) + 1)
+	e, err := j.Store(ctx, s.next(uri(0)))
+	if err != nil {
+		return fail(err)
+	}
+	report.Acked = append(report.Acked, e.ID)
+	report.Followed = int(<-followed)
 	if err := j.Close(); err != nil {
 		return fail(err)
 	}
@@ -86,4 +114,47 @@ func childFull(dir string) int {
 		return fail(err)
 	}
 	return 0
+}
+
+// TestDiskFullAndBack runs a child whose files may not grow, and then may.
+func TestDiskFullAndBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd, out := startChild(t, "full", dir)
+	var report struct {
+		Failed   string
+		Queued   int
+		Acked    []string
+		Followed int
+		Finished bool
+	}
+	for out.Scan() {
+		if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+			t.Fatalf("%s: %v", out.Text(), err)
+		}
+	}
+	if err := cmd.Wait(); err != nil || !report.Finished {
+		t.Fatalf("the child: %v, %+v", err, report)
+	}
+	if !strings.Contains(report.Failed, "cannot be stored") || report.Queued < 1 {
+		t.Errorf("while the disk was full: error %q, %d waiting", report.Failed, report.Queued)
+	}
+	if report.Followed != len(report.Acked) {
+		t.Errorf("a follower got %d of %d", report.Followed, len(report.Acked))
+	}
+	j := open(t, Options{Dir: dir})
+	entries := read(t, j, 0)
+	inOrder(t, entries, j.Epoch(), 1, len(report.Acked))
+	for i, e := range entries {
+		ev, err := e.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "n" + strconv.Itoa(i+1); ev.Payload.(event.ResourceUpdated).Name != want {
+			t.Fatalf("entry %s is %s, want %s", e.ID, ev.Payload.(event.ResourceUpdated).Name, want)
+		}
+		if report.Acked[i] != e.ID {
+			t.Errorf("event %d was acknowledged as %s and is %s", i+1, report.Acked[i], e.ID)
+		}
+	}
 }

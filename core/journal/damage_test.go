@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -96,6 +97,34 @@ func TestFlippedByteIsNeverServed(t *testing.T) {
 	// It goes on.
 	if e := appendN(t, j, newSource(), 3); int(e.Seq) < there+3 {
 		t.Errorf("goes on with %s", e.ID)
+	}
+}
+
+// TestFlippedSequenceDoesNotHang flips the highest byte of a sequence number, up
+// to which the store would count.
+func TestFlippedSequenceDoesNotHang(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const n = 50
+	j := open(t, Options{Dir: dir})
+	epoch := j.Epoch()
+	appendN(t, j, newSource(), n)
+	closeJournal(t, j)
+	change(t, blocks(t, dir)[0], func(b []byte) []byte {
+		var at int
+		for range 20 {
+			at += int(binary.LittleEndian.Uint32(b[at:]) &^ headersBit)
+		}
+		if seq := binary.LittleEndian.Uint64(b[at+4:]); seq != 21 {
+			t.Fatalf("the store's files are built in another way: the 21st record has number %d", seq)
+		}
+		b[at+4+6] ^= 1
+		return b
+	})
+	j = open(t, Options{Dir: dir})
+	there, missing := truthful(t, read(t, j, 0), true)
+	if there != 20 || missing != 0 || j.Epoch() == epoch || j.Stats().Damages == 0 {
+		t.Errorf("%d there, %d told missing, epoch kept: %v, %+v", there, missing, j.Epoch() == epoch, j.Stats())
 	}
 }
 

@@ -109,6 +109,27 @@ func (d *dir) sync() error {
 	})
 }
 
+// holds reports whether there is, or was, a log of that name in the store.
+func (d *dir) holds(stream string) bool {
+	found, err := filepath.Glob(filepath.Join(d.store(), "jetstream", "*", "streams", stream))
+	return err == nil && len(found) > 0
+}
+
+// probe finds out whether the disk takes data, with as much as starting the
+// store and storing a little needs. The server leaves something behind every
+// time its store fails, so it is not restarted to find out.
+func (d *dir) probe() error {
+	f, err := os.CreateTemp(d.path, "probe-*")
+	if err != nil {
+		return fmt.Errorf("journal: the disk takes no data: %w", err)
+	}
+	_, err = f.Write(make([]byte, 256<<10))
+	if err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name())); err != nil {
+		return fmt.Errorf("journal: the disk takes no data: %w", err)
+	}
+	return nil
+}
+
 // setAside moves a store that cannot be read out of the way, for somebody to
 // look into, and returns where it is.
 func (d *dir) setAside() (string, error) {

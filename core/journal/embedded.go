@@ -54,6 +54,9 @@ func (m *embedded) startLocked() error {
 	if m.durability == Interval {
 		opts.SyncInterval = 100 * time.Millisecond
 	}
+	if err := m.dir.checkSequences(); err != nil {
+		return err
+	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return fmt.Errorf("journal: start the store: %w", err)

@@ -33,10 +33,8 @@ func (j *Journal) openLog(ctx context.Context) error {
 // lookForLog sets a store aside that was a log and is none now: its description
 // cannot be read. What is in it is for somebody to look into.
 func (j *Journal) lookForLog(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := j.js.Stream(ctx, j.opts.Stream)
-	if !errors.Is(err, jetstream.ErrStreamNotFound) || j.dir.readMark().Epoch == "" {
+	_, err := j.info(ctx, j.opts.Stream)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) || j.dir.readMark().Epoch == "" && !j.dir.holds(j.opts.Stream) {
 		return nil
 	}
 	j.embedded.stop()
@@ -59,7 +57,10 @@ func (j *Journal) reconnected(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, err := j.js.AccountInfo(ctx)
+		// A question that was asked on the old connection is never answered.
+		try, done := context.WithTimeout(ctx, 500*time.Millisecond)
+		_, err := j.js.AccountInfo(try)
+		done()
 		if err == nil {
 			return nil
 		}

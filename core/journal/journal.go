@@ -84,6 +84,9 @@ func (j *Journal) start(ctx context.Context) error {
 	if j.pub, err = newPublisher(j.nc, fault); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
+	if j.embedded == nil {
+		j.pub.wait = 2 * time.Second // a leader that died does not answer any more
+	}
 	keeper, err := newPublisher(j.nc, nil)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
@@ -133,7 +136,7 @@ func (j *Journal) connect() error {
 	if j.embedded != nil {
 		opts = append(opts, nats.InProcessServer(j.embedded), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 	} else {
-		for _, one := range strings.Split(j.opts.URL, ",") {
+		for one := range strings.SplitSeq(j.opts.URL, ",") {
 			if u, err := url.Parse(strings.TrimSpace(one)); err != nil || u.Host == "" {
 				return errors.New("journal: the NATS URL is none; it is like nats://host:4222")
 			}

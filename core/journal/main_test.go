@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -104,24 +103,6 @@ func read(t testing.TB, j *Journal, from uint64) []Entry {
 		out = append(out, e)
 	}
 	return out
-}
-
-// names are the names in the entries' payloads, which say the order of appending.
-func names(t testing.TB, entries []Entry) string {
-	t.Helper()
-	var out []string
-	for _, e := range entries {
-		ev, err := e.Event()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if u, ok := ev.Payload.(event.ResourceUpdated); ok {
-			out = append(out, u.Name)
-		} else {
-			out = append(out, string(ev.Type()))
-		}
-	}
-	return strings.Join(out, " ")
 }
 
 // inOrder fails unless the entries are n1..n with ids that rise by one from first.

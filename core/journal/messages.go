@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -67,67 +68,150 @@ func (j *Journal) get(ctx context.Context, from, to uint64) ([]message, error) {
 	}
 }
 
-// messages is a stream of stored messages that goes on by itself after a lost
-// connection.
+// messages is what one consumer of the store delivers: everything from some
+// place on, in order. When the node or the connection that it lives on is gone,
+// it is silent or fails, and another has to be opened.
+//
+// It pulls by itself. The client's "ordered" consumer does the like, but makes two
+// timers for every message, notices that a node is gone only in a call that waits
+// longer than two heartbeats, and cannot be interrupted while it looks for another.
 type messages struct {
 	j        *Journal
 	stream   string
-	consumer jetstream.Consumer
-	it       jetstream.MessagesContext
-	stop     func() bool
+	consumer string
+	sub      *nats.Subscription
+	// in is sent to by the connection and never closed. Its capacity is above what
+	// is ever asked for, so that the connection does not drop any.
+	in      chan *nats.Msg
+	timer   *time.Timer
+	asked   int    // and not yet delivered
+	pending uint64 // how many there were when it was opened
+	last    uint64 // deliveries so far
 }
 
 func (j *Journal) open(ctx context.Context, from uint64) (*messages, error) {
-	return j.consume(ctx, j.opts.Stream, jetstream.OrderedConsumerConfig{
+	return j.consume(ctx, j.opts.Stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 	})
 }
 
-func (j *Journal) consume(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig) (*messages, error) {
+// consume opens a consumer.
+func (j *Journal) consume(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (*messages, error) {
+	cfg.AckPolicy = jetstream.AckNonePolicy
+	cfg.MemoryStorage = true
+	cfg.Replicas = 1
 	cfg.InactiveThreshold = time.Minute
-	cfg.MaxResetAttempts = -1
 	cfg.ReplayPolicy = jetstream.ReplayInstantPolicy
-	start, cancel := context.WithTimeout(ctx, callTimeout)
+	start, cancel := context.WithTimeout(ctx, callTimeout/4)
 	defer cancel()
-	c, err := j.js.OrderedConsumer(start, stream, cfg)
+	c, err := j.js.CreateConsumer(start, stream, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("journal: read the log: %w", err)
 	}
-	it, err := c.Messages(jetstream.PullMaxMessages(prefetch), jetstream.PullExpiry(30*time.Second), jetstream.PullHeartbeat(5*time.Second))
-	if err != nil {
+	info := c.CachedInfo()
+	m := &messages{j: j, stream: stream, consumer: info.Name, pending: info.NumPending,
+		in: make(chan *nats.Msg, 2*prefetch), timer: time.NewTimer(quietAfter)}
+	if m.sub, err = j.nc.ChanSubscribe(j.nc.NewRespInbox(), m.in); err != nil {
 		return nil, fmt.Errorf("journal: read the log: %w", err)
 	}
-	return &messages{j, stream, c, it, context.AfterFunc(ctx, it.Stop)}, nil
+	return m, nil
 }
 
-// next waits for a message, at most a second.
+// quietAfter is when next says that nothing comes.
+const quietAfter = 500 * time.Millisecond
+
+var (
+	errQuiet = errors.New("no message came")
+	// errMissed: the connection lost something. Another consumer delivers it again.
+	errMissed = errors.New("the store's consumer missed a message")
+)
+
+// next waits for a message, for a while: errQuiet.
 func (m *messages) next(ctx context.Context) (message, error) {
-	msg, err := m.it.Next(jetstream.NextMaxWait(time.Second))
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+	for {
+		if m.asked <= prefetch/2 {
+			ask := fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, prefetch-m.asked, 30*time.Second)
+			if err := m.j.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+m.stream+"."+m.consumer, m.sub.Subject, ask); err != nil {
+				return message{}, err
+			}
+			m.asked = prefetch
 		}
-		return message{}, err
+		raw, err := m.receive(ctx)
+		if err != nil {
+			return message{}, err
+		}
+		if raw.Reply == "" { // a status: of what was asked, no more will come
+			if status := raw.Header.Get("Status"); status != "404" && status != "408" {
+				return message{}, fmt.Errorf("%w (status %s)", errNoAnswer, status)
+			}
+			m.asked = 0
+			continue
+		}
+		m.asked--
+		got, delivered, ok := parseReply(raw.Reply)
+		if !ok || delivered != m.last+1 {
+			return message{}, errMissed
+		}
+		m.last++
+		if ids := raw.Header["Nats-Msg-Id"]; len(ids) > 0 {
+			got.id = ids[0]
+		}
+		got.data = raw.Data
+		return got, nil
 	}
-	meta, err := msg.Metadata()
-	if err != nil {
-		return message{}, err
-	}
-	return message{meta.Sequence.Stream, meta.NumPending, meta.Timestamp, msg.Headers().Get("Nats-Msg-Id"), msg.Data()}, nil
 }
 
-// close ends the stream and takes the consumer out of the store, which would
-// keep it for a minute.
+func (m *messages) receive(ctx context.Context) (*nats.Msg, error) {
+	select {
+	case raw := <-m.in:
+		return raw, nil
+	default:
+	}
+	m.timer.Reset(quietAfter)
+	defer m.timer.Stop()
+	select {
+	case raw := <-m.in:
+		return raw, nil
+	case <-m.timer.C:
+		return nil, errQuiet
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// parseReply reads what a delivery says of its message in its reply subject:
+// $JS.ACK.[DOMAIN.ACCOUNT.]STREAM.CONSUMER.TRIES.SEQ.DELIVERY.NANOSECONDS.PENDING[.RANDOM]
+func parseReply(reply string) (m message, delivered uint64, ok bool) {
+	const fixed = 9
+	tokens := make([]string, 0, fixed+3)
+	for t := range strings.SplitSeq(reply, ".") {
+		tokens = append(tokens, t)
+	}
+	if len(tokens) > fixed {
+		tokens = tokens[2:]
+	}
+	if len(tokens) < fixed {
+		return message{}, 0, false
+	}
+	var n [4]uint64
+	for i := range n {
+		var err error
+		if n[i], err = strconv.ParseUint(tokens[5+i], 10, 64); err != nil {
+			return message{}, 0, false
+		}
+	}
+	return message{seq: n[0], stored: time.Unix(0, int64(n[2])), pending: n[3]}, n[1], true
+}
+
+// close takes the consumer out of the store, which would keep it for a minute.
 func (m *messages) close() {
-	m.stop()
-	m.it.Stop()
-	info := m.consumer.CachedInfo()
-	if info == nil || !m.j.nc.IsConnected() {
+	_ = m.sub.Unsubscribe()
+	if !m.j.nc.IsConnected() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = m.j.js.DeleteConsumer(ctx, m.stream, info.Name) // else it runs out
+	_ = m.j.js.DeleteConsumer(ctx, m.stream, m.consumer) // else it runs out
 }
 
 // scan tells the id under which every message from seq on was stored, durable
@@ -143,7 +227,7 @@ func (j *Journal) scan(ctx context.Context, from, to uint64, found func(seq uint
 	defer msgs.close()
 	for {
 		m, err := msgs.next(ctx)
-		if errors.Is(err, nats.ErrTimeout) && j.embedded != nil {
+		if errors.Is(err, errQuiet) && j.embedded != nil {
 			return nil // what is left cannot be read
 		}
 		if err != nil {

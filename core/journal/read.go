@@ -3,9 +3,9 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
-
-	"github.com/nats-io/nats.go"
+	"time"
 )
 
 // Reasons of gaps.
@@ -19,7 +19,7 @@ const (
 
 // prefetch is how many entries are asked for ahead of a reader. They wait in
 // memory, so it bounds what a slow reader costs.
-const prefetch = 2048
+const prefetch = 4096
 
 // Read returns the entries from seq (0: the first) to the last one there is
 // now, oldest first. Where entries are missing it yields one Entry with Gap. A
@@ -73,31 +73,83 @@ func (r *reader) run(ctx context.Context) error {
 		if more, err := r.few(ctx); err != nil || !more {
 			return err
 		}
-		if r.next > r.to {
-			return nil
+	}
+	for idle := 0; r.to == 0 || r.next <= r.to; {
+		before := r.next
+		more, err := r.pass(ctx)
+		if err == nil && !more || ctx.Err() != nil || errors.Is(err, ErrEpoch) || errors.Is(err, ErrClosed) {
+			return err
+		}
+		if idle++; r.next > before {
+			idle = 0
+		}
+		switch {
+		case r.to == 0 || idle < patience:
+			pause(ctx, 50*time.Millisecond<<min(idle, 5)) // the store is away; it will be back
+		case err != nil:
+			return err
+		case r.j.embedded == nil:
+			return fmt.Errorf("journal: read the log: %w", errNoAnswer)
+		default: // a store that is here and does not give it has it no more
+			if more, err := r.missing(ctx, r.to); err != nil || !more {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// patience is how many passes may yield nothing before reading up to an end is
+// given up.
+const patience = 3
+
+// pass reads with one consumer of the store, until that one is no good any more.
+func (r *reader) pass(ctx context.Context) (more bool, err error) {
 	msgs, err := r.j.open(ctx, r.next)
 	if err != nil {
-		return err
+		return true, err
 	}
 	defer msgs.close()
-	for r.to == 0 || r.next <= r.to {
+	if r.to != 0 && msgs.pending == 0 { // nothing is kept from here on
+		return r.missing(ctx, r.to)
+	}
+	for stalled := 0; r.to == 0 || r.next <= r.to; {
 		m, err := msgs.next(ctx)
-		if errors.Is(err, nats.ErrTimeout) { // quiet
-			if more, err := r.quiet(ctx); err != nil || !more {
-				return err
+		if errors.Is(err, errQuiet) {
+			late, err := r.late(ctx)
+			if stalled++; !late {
+				stalled = 0
+			}
+			if err != nil || stalled == 2 {
+				return true, err
 			}
 			continue
 		}
 		if err != nil {
-			return err
+			return true, err
 		}
+		stalled = 0
 		if more, err := r.take(ctx, m); err != nil || !more {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
+}
+
+// late is asked when nothing came for a while: should it have? A consumer that
+// was on a node that died says nothing for ever.
+func (r *reader) late(ctx context.Context) (bool, error) {
+	if r.j.Epoch() != r.epoch {
+		return false, ErrEpoch
+	}
+	if r.j.embedded != nil {
+		return r.j.durable.get() >= r.next, nil
+	}
+	b, err := r.j.Bounds(ctx)
+	if err == nil && b.Epoch != r.epoch {
+		err = ErrEpoch
+	}
+	return b.Last >= r.next, err
 }
 
 // few yields what one question to the store gets: a consumer that missed a
@@ -167,29 +219,4 @@ func (r *reader) missing(ctx context.Context, last uint64) (more bool, err error
 		return r.yield(e, nil), nil
 	}
 	return true, nil
-}
-
-// quiet is asked when nothing came for a while. Reading to an end, what is
-// missing then will not come: it is gone.
-func (r *reader) quiet(ctx context.Context) (more bool, err error) {
-	if r.j.Epoch() != r.epoch {
-		return false, ErrEpoch
-	}
-	b, err := r.j.Bounds(ctx)
-	if err != nil {
-		if r.to == 0 && ctx.Err() == nil { // the store is away; it will be back
-			return true, nil
-		}
-		return false, err
-	}
-	if b.Epoch != r.epoch {
-		return false, ErrEpoch
-	}
-	if r.to == 0 && b.First <= r.next || ctx.Err() != nil {
-		return true, nil
-	}
-	if r.to == 0 {
-		return r.missing(ctx, b.First-1)
-	}
-	return r.missing(ctx, r.to)
 }

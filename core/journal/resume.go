@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -62,22 +61,22 @@ func (j *Journal) Since(ctx context.Context, t time.Time) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	msgs, err := j.consume(ctx, j.opts.Stream, jetstream.OrderedConsumerConfig{
+	msgs, err := j.consume(ctx, j.opts.Stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &t,
 	})
 	if err != nil {
 		return 0, err
 	}
 	defer msgs.close()
-	info, err := j.js.Stream(ctx, j.opts.Stream)
+	info, err := j.info(ctx, j.opts.Stream)
 	if err != nil {
 		return 0, fmt.Errorf("journal: find a time: %w", err)
 	}
-	if b.First > b.Last || info.CachedInfo().State.LastTime.Before(t) {
+	if b.First > b.Last || info.State.LastTime.Before(t) {
 		return b.Last + 1, nil
 	}
 	m, err := msgs.next(ctx)
-	if errors.Is(err, nats.ErrTimeout) {
+	if errors.Is(err, errQuiet) {
 		return b.Last + 1, nil
 	}
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -161,41 +160,37 @@ func (j *Journal) States(ctx context.Context) (map[Resource]State, error) {
 	return out, nil
 }
 
-// latest calls f with the last message of every subject.
+// latest calls f with the last message of every subject, possibly more than once.
 func (j *Journal) latest(ctx context.Context, stream, subjects string, f func(data []byte, seq uint64)) error {
-	start, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	s, err := j.js.Stream(start, stream)
-	if err != nil {
-		return err
+	var err error
+	for range patience {
+		if err = j.latestOnce(ctx, stream, subjects, f); err == nil || ctx.Err() != nil || !pause(ctx, 100*time.Millisecond) {
+			break
+		}
 	}
-	info, err := s.Info(start, jetstream.WithSubjectFilter(subjects))
-	if err != nil {
-		return err
-	}
-	if len(info.State.Subjects) == 0 {
-		return nil
-	}
-	msgs, err := j.consume(ctx, stream, jetstream.OrderedConsumerConfig{
+	return err
+}
+
+func (j *Journal) latestOnce(ctx context.Context, stream, subjects string, f func(data []byte, seq uint64)) error {
+	msgs, err := j.consume(ctx, stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{subjects},
 	})
 	if err != nil {
 		return err
 	}
 	defer msgs.close()
-	for {
+	for left := msgs.pending; left > 0; {
 		m, err := msgs.next(ctx)
-		if errors.Is(err, nats.ErrTimeout) { // the last ones cannot be read
+		if errors.Is(err, errQuiet) && j.embedded != nil { // what is left is damaged
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 		f(m.data, m.seq)
-		if m.pending == 0 {
-			return nil
-		}
+		left = m.pending
 	}
+	return nil
 }
 
 // keep is the keeper: it writes down states and the mark, now and then, until

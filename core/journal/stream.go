@@ -15,9 +15,12 @@ const (
 	epochKey = "mcptrack.epoch"
 	// callTimeout bounds one question to the store.
 	callTimeout = 10 * time.Second
-	// dedupe is for how long the store itself recognises a repeated event. It
-	// covers an attempt that is still on its way when it is looked up.
-	dedupe = 2 * time.Minute
+	// dedupe is for how long a cluster itself recognises a repeated event. It
+	// covers an attempt that is still on its way when it is looked up. In this
+	// process there is no such way, and what the server remembers costs memory by
+	// the event.
+	dedupe         = time.Minute
+	dedupeEmbedded = 5 * time.Second
 	// stateBytes bounds the states: some 500,000 resources.
 	stateBytes = 256 << 20
 )
@@ -28,6 +31,8 @@ type Bounds struct {
 	// First and Last are the ends of what is kept. Of a log that holds nothing
 	// any more, or nothing yet, First is Last+1.
 	First, Last uint64
+	// Bytes is what is kept, as stored.
+	Bytes uint64
 }
 
 // FirstID and LastID are the ids of the ends.
@@ -38,17 +43,49 @@ func (b Bounds) LastID() string { return event.FormatID(b.Epoch, b.Last) }
 
 // Bounds asks the store what it holds.
 func (j *Journal) Bounds(ctx context.Context) (Bounds, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	info, err := j.js.Stream(ctx, j.opts.Stream)
+	info, err := j.info(ctx, j.opts.Stream)
 	if err != nil {
 		return Bounds{}, fmt.Errorf("journal: ask for the bounds of the log: %w", err)
 	}
-	return j.bounds(info.CachedInfo()), nil
+	return j.bounds(info), nil
+}
+
+// info asks for a stream, again and again while nobody answers: a cluster that
+// elects a leader, or a server in this process that is being restarted, loses
+// questions. The error is that of an answer, or of the last try.
+func (j *Journal) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for {
+		try, done := context.WithTimeout(ctx, time.Second)
+		s, err := j.js.Stream(try, name)
+		done()
+		if err == nil {
+			return s.CachedInfo(), nil
+		}
+		if apiErr, ok := errors.AsType[*jetstream.APIError](err); ok && apiErr.Code < 500 || j.nc.IsClosed() {
+			return nil, err
+		}
+		if !pause(ctx, 50*time.Millisecond) {
+			return nil, err
+		}
+	}
+}
+
+// pause waits and reports whether ctx still goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (j *Journal) bounds(info *jetstream.StreamInfo) Bounds {
-	b := Bounds{Epoch: info.Config.Metadata[epochKey], First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq}
+	b := Bounds{Epoch: info.Config.Metadata[epochKey], First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq, Bytes: info.State.Bytes}
 	if info.State.Msgs == 0 {
 		b.First = b.Last + 1
 	}
@@ -70,6 +107,10 @@ func (j *Journal) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 			replicas = 3
 		}
 	}
+	window := dedupe
+	if j.embedded != nil {
+		window = dedupeEmbedded
+	}
 	events := jetstream.StreamConfig{
 		Name:               j.opts.Stream,
 		Description:        "mcptrack: events",
@@ -77,7 +118,7 @@ func (j *Journal) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 		Storage:            jetstream.FileStorage,
 		MaxAge:             j.opts.Retain,
 		MaxBytes:           j.opts.RetainBytes,
-		Duplicates:         min(dedupe, j.opts.Retain),
+		Duplicates:         min(window, j.opts.Retain),
 		AllowDirect:        true,
 		AllowAtomicPublish: true,
 		DenyDelete:         true, // a hole would be taken for damage
@@ -105,27 +146,36 @@ func (j *Journal) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 }
 
 func (j *Journal) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
+	defer cancel()
 	for {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		s, err := j.js.Stream(ctx, cfg.Name)
+		info, err := j.info(ctx, cfg.Name)
 		if err == nil {
-			return j.adopt(ctx, s.CachedInfo(), cfg)
+			return j.adopt(ctx, info, cfg)
 		}
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil, err
 		}
 		cfg.Metadata = map[string]string{epochKey: newEpoch()}
-		s, err = j.js.CreateStream(ctx, cfg)
+		try, done := context.WithTimeout(ctx, callTimeout/4)
+		s, err := j.js.CreateStream(try, cfg)
+		done()
 		if err == nil {
 			return s.CachedInfo(), nil
 		}
 		switch apiErr, _ := errors.AsType[*jetstream.APIError](err); {
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another node was faster
-		case apiErr != nil && j.opts.Replicas == 0 && cfg.Replicas > 1 &&
-			(apiErr.ErrorCode == codeNotClustered || apiErr.ErrorCode == codeNoPeers):
-			j.opts.Logger.Warn("the NATS server is no cluster of three: the log is kept on one node")
+		case apiErr == nil: // no answer: a cluster that is only starting loses questions
+			if j.nc.IsClosed() || !pause(ctx, 50*time.Millisecond) {
+				return nil, err
+			}
+		case apiErr.ErrorCode == codeNotClustered && j.opts.Replicas == 0:
+			j.opts.Logger.Warn("the NATS server is no cluster: the log is kept on one node")
 			cfg.Replicas = 1
+		case apiErr.ErrorCode == codeNoPeers: // nodes that are only starting are waited for
+			if !pause(ctx, 250*time.Millisecond) {
+				return nil, fmt.Errorf("the cluster has too few nodes for %d replicas: %w", cfg.Replicas, err)
+			}
 		default:
 			return nil, err
 		}

@@ -79,13 +79,10 @@ func (j *Journal) storeAll(ctx context.Context, records []*record) {
 	for attempt := 0; len(records) > 0; {
 		began := time.Now()
 		n, err := j.pub.publish(ctx, records)
-		for _, r := range records[:n] {
-			j.stored(r)
-		}
+		j.stored(records[:n])
 		records = records[n:]
 		if n > 0 {
 			j.took.observe(time.Since(began))
-			j.publishDurable()
 			attempt = 0
 			j.works()
 		}
@@ -113,39 +110,42 @@ func (j *Journal) storeAll(ctx context.Context, records []*record) {
 	}
 }
 
-// stored notes that the record is in the log.
-func (j *Journal) stored(r *record) {
-	j.last = max(j.last, r.seq)
-	j.appended.Add(1)
-	if r.item == nil {
-		return
+// stored lets readers see what is in the log now, and then tells who waits.
+func (j *Journal) stored(records []*record) {
+	for _, r := range records {
+		j.last = max(j.last, r.seq)
 	}
-	if res, st, ok := stateOf(r.item.event); ok {
-		j.states.put(res, st, r.seq)
-	}
-	for _, it := range r.states {
-		j.states.put(it.resource, it.state, r.seq)
-	}
-	if r.item.done != nil {
-		e := entry(j.Epoch(), r.seq, time.Now(), r.data)
-		e.local = r.item.event
-		r.item.finish(e, nil)
+	j.durable.set(j.last)
+	j.appended.Add(uint64(len(records)))
+	for _, r := range records {
+		if r.item == nil {
+			continue
+		}
+		if res, st, ok := stateOf(r.item.event); ok {
+			j.states.put(res, st, r.seq)
+		}
+		for _, it := range r.states {
+			j.states.put(it.resource, it.state, r.seq)
+		}
+		if r.item.done != nil {
+			e := entry(j.Epoch(), r.seq, time.Now(), r.data)
+			e.local = r.item.event
+			r.item.finish(e, nil)
+		}
 	}
 }
-
-// publishDurable lets readers see what is stored.
-func (j *Journal) publishDurable() { j.durable.set(j.last) }
 
 // mend brings the store back after a failed attempt, and returns the records
 // that it turns out not to have.
 func (j *Journal) mend(ctx context.Context, records []*record, attempt int) ([]*record, error) {
 	wait := min(50*time.Millisecond<<min(attempt, 8), 2*time.Second)
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
+	if !pause(ctx, wait) {
 		return records, context.Cause(ctx)
 	}
 	if j.embedded != nil {
+		if err := j.dir.probe(); err != nil {
+			return records, err
+		}
 		if err := j.embedded.restart(); err != nil {
 			return records, err
 		}
@@ -178,21 +178,17 @@ func (j *Journal) mend(ctx context.Context, records []*record, attempt int) ([]*
 	if err != nil {
 		return records, err
 	}
-	for len(records) > 0 && records[0].seq != 0 {
-		j.stored(records[0])
-		records = records[1:]
-	}
-	// One that is missing between others would have to come after them, and is
-	// stored so: by now the newer ones are in the log for good.
-	var left []*record
+	// One that is missing between others comes after them now: the newer ones are
+	// in the log for good. Batches and a store that stays failed prevent it.
+	var found, left []*record
 	for _, r := range records {
 		if r.seq != 0 {
-			j.stored(r)
+			found = append(found, r)
 		} else {
 			left = append(left, r)
 		}
 	}
-	j.publishDurable()
+	j.stored(found)
 	return left, nil
 }
 

@@ -1,0 +1,99 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func lost(l *Lease) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+func acquire(t *testing.T, j *Journal, name string, ttl time.Duration) *Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	l, err := j.Lease(ctx, name, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestLeaseIsHeldByOne(t *testing.T) {
+	t.Parallel()
+	j := open(t, Options{Dir: t.TempDir()})
+	const ttl = 2 * time.Second
+	a := acquire(t, j, "docs", ttl)
+	other := acquire(t, j, "another server", ttl)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*ttl) // several lives of a lease that is not renewed
+	defer cancel()
+	if l, err := j.Lease(ctx, "docs", ttl); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a second holder: %v, %v", l, err)
+	}
+	if lost(a) || lost(other) {
+		t.Error("a lease that is renewed was lost")
+	}
+	// Given back, it is free at once.
+	got := make(chan *Lease, 1)
+	go func() {
+		l, _ := j.Lease(t.Context(), "docs", time.Minute)
+		got <- l
+	}()
+	a.Release()
+	if !lost(a) {
+		t.Error("a released lease is not lost")
+	}
+	select {
+	case l := <-got:
+		if l == nil || lost(l) {
+			t.Error("the next holder got none")
+		}
+		closeJournal(t, j)
+		if !lost(l) || !lost(other) {
+			t.Error("leases outlive the Journal")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("a released lease was not free within 5 s")
+	}
+	if _, err := j.Lease(t.Context(), "docs", 0); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestManyWaitOneHolds(t *testing.T) {
+	t.Parallel()
+	j := open(t, Options{Dir: t.TempDir()})
+	var holders, turns atomic.Int32
+	done := make(chan error, 8)
+	for range cap(done) {
+		go func() {
+			l, err := j.Lease(t.Context(), "one", 5*time.Second)
+			if err == nil {
+				if holders.Add(1) != 1 {
+					err = errors.New("two holders")
+				}
+				turns.Add(1)
+				holders.Add(-1)
+				l.Release()
+			}
+			done <- err
+		}()
+	}
+	for range cap(done) {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if turns.Load() != int32(cap(done)) {
+		t.Errorf("%d turns", turns.Load())
+	}
+}
