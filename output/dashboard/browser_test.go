@@ -37,7 +37,7 @@ func browser(t *testing.T, width, height int) context.Context {
 
 // events serves one event stream with an update of the first resource in it, once
 // a client is there.
-func events(changed *atomic.Bool, streams *atomic.Int64) http.Handler {
+func events(streams *atomic.Int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		streams.Add(1)
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -47,7 +47,6 @@ func events(changed *atomic.Bool, streams *atomic.Int64) http.Handler {
 				return
 			case <-time.After(200 * time.Millisecond):
 			}
-			changed.Store(i > 5)
 			fmt.Fprintf(w, "id: ab-%d\nevent: resource.updated\ndata: {\"id\":\"ab-%d\",\"type\":\"resource.updated\",\"serverId\":\"server-0000\",\"resourceUri\":\"file:///00001.md\",\"timestamp\":%q,\"cause\":\"notify\",\"changed\":true,\"name\":\"<img src=x>\"}\n\n",
 				i, i, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
 			_ = http.NewResponseController(w).Flush()
@@ -67,7 +66,7 @@ func TestPageInChromium(t *testing.T) {
 		}
 		return snap
 	}
-	s := serve(t, New(Options{Version: "1.2.3", Snapshot: snapshot}), map[string]http.Handler{"GET /events": events(&changed, &streams)})
+	s := serve(t, New(Options{Version: "1.2.3", Snapshot: snapshot}), map[string]http.Handler{"GET /events": events(&streams)})
 	p := tabPage{t, browser(t, 1280, 800)}
 	p.open(s.URL)
 	p.until(`document.querySelectorAll('#resource-list .row').length > 3`)
@@ -81,6 +80,7 @@ func TestPageInChromium(t *testing.T) {
 	p.key("resource-list", "Home")
 	p.key("resource-list", "ArrowDown") // by keyboard: the second resource
 	p.until(`document.querySelector('#detail-body').textContent.includes('first line')`)
+	changed.Store(true)
 	p.until(`document.querySelector('#detail-body').textContent.includes('second line')`) // changed under our eyes
 	p.click("#tab-diff")
 	p.until(`document.querySelectorAll('#detail-body .add').length > 0`)
