@@ -1,0 +1,209 @@
+package serve_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+// serveKey makes a re-executed test binary the house on its standard streams.
+const serveKey = "MCPTRACK_TEST_HOUSE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(serveKey) != "" {
+		h := furnish(serve.Options{PageSize: 2}, "a", "b", "c")
+		err := h.ServeIO(context.Background(), os.Stdin, os.Stdout)
+		h.Close()
+		if err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// house is a server with something behind it: notes that can be written, and tools
+// that misbehave on request.
+type house struct {
+	*serve.Server
+
+	mu    sync.Mutex
+	notes map[string]string // by URI
+	// began and ended get the name of each tool that waits; tests receive.
+	began, ended chan string
+	proceed      chan struct{} // from the tool proceed to the tool progress
+}
+
+func note(name string) string { return "note:///" + name }
+
+// newHouse opens a house, which is closed at the end of the test.
+func newHouse(t testing.TB, opts serve.Options, notes ...string) *house {
+	t.Helper()
+	h := furnish(opts, notes...)
+	t.Cleanup(h.Close)
+	return h
+}
+
+// furnish makes a server whose catalog has the tools and the notes given.
+func furnish(opts serve.Options, notes ...string) *house {
+	h := &house{notes: map[string]string{}, began: make(chan string, 100), ended: make(chan string, 100), proceed: make(chan struct{}, 1)}
+	for _, n := range notes {
+		h.notes[note(n)] = n + " 0"
+	}
+	opts.Name, opts.Version = "house", "1.2.3"
+	opts.CallTool, opts.GetPrompt, opts.ReadResource, opts.Complete = h.call, h.prompt, h.read, h.complete
+	if opts.Subscriptions.Subscribable == nil {
+		opts.Subscriptions.Subscribable = func(uri string) bool { return strings.HasPrefix(uri, "note:///") }
+	}
+	h.Server = serve.New(opts)
+	h.SetCatalog(h.catalog(notes...))
+	return h
+}
+
+func tools() []string {
+	return []string{"echo", "wait", "progress", "panic", "missing", "odd", "write", "proceed", "drop"}
+}
+
+func (h *house) catalog(notes ...string) serve.Catalog {
+	var c serve.Catalog
+	for _, tool := range tools() {
+		c.Tools = append(c.Tools, object(`{"name":%q,"inputSchema":{"type":"object"}}`, tool))
+	}
+	c.Prompts = append(c.Prompts, object(`{"name":"greet","arguments":[{"name":"who","required":true}]}`))
+	c.Templates = append(c.Templates, object(`{"name":"note","uriTemplate":"note:///{name}"}`))
+	for _, n := range notes {
+		c.Resources = append(c.Resources, object(`{"name":%q,"uri":%q,"mimeType":"text/plain"}`, n, note(n)))
+	}
+	return c
+}
+
+func object(format string, args ...any) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(format, args...))
+}
+
+// write changes a note and tells.
+func (h *house) write(name, text string) {
+	h.mu.Lock()
+	h.notes[note(name)] = text
+	h.mu.Unlock()
+	h.Updated(note(name))
+}
+
+func (h *house) read(_ context.Context, r *serve.Request) (json.RawMessage, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	text, ok := h.notes[r.URI()]
+	if !ok {
+		return nil, fmt.Errorf("note: %w", serve.ErrNotFound)
+	}
+	return json.Marshal(map[string]any{"contents": []any{map[string]any{"uri": r.URI(), "mimeType": "text/plain", "text": text}}})
+}
+
+func (h *house) prompt(_ context.Context, r *serve.Request) (json.RawMessage, error) {
+	if r.Name() != "greet" {
+		return nil, serve.ErrNotFound
+	}
+	return object(`{"messages":[{"role":"user","content":{"type":"text","text":"Hello"}}]}`), nil
+}
+
+func (h *house) complete(context.Context, *serve.Request) (json.RawMessage, error) {
+	return object(`{"completion":{"values":["paris"],"total":1,"hasMore":false}}`), nil
+}
+
+func content(text string) json.RawMessage {
+	return object(`{"content":[{"type":"text","text":%q}]}`, text)
+}
+
+func (h *house) call(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+	switch r.Name() {
+	case "echo":
+		return content(string(r.Params)), nil
+	case "wait":
+		h.began <- r.Name()
+		<-ctx.Done()
+		h.ended <- context.Cause(ctx).Error()
+		return nil, ctx.Err()
+	case "progress":
+		for i := range 3 {
+			r.Notify("notifications/progress", map[string]any{"progressToken": r.ProgressToken(), "progress": i + 1, "total": 3})
+		}
+		if strings.Contains(string(r.Params), "hold") {
+			<-h.proceed
+		}
+		return content("done"), nil
+	case "proceed": // lets a progress that holds come to its end
+		h.proceed <- struct{}{}
+		return content("ok"), nil
+	case "panic":
+		panic("secret value")
+	case "write": // changes a note
+		var args struct{ Name, Text string }
+		if err := json.Unmarshal(arguments(r), &args); err != nil {
+			return nil, err
+		}
+		h.write(args.Name, args.Text)
+		return content("ok"), nil
+	case "drop": // takes the last tool away
+		c := h.catalog("a", "b", "c")
+		c.Tools = c.Tools[:len(c.Tools)-1]
+		h.SetCatalog(c)
+		return content("ok"), nil
+	case "sampling":
+		return nil, &serve.Error{Code: serve.CodeMissingCapability, Message: "sampling is needed"}
+	case "odd":
+		return json.RawMessage("{\n \"content\": []\r\n}"), nil
+	}
+	return nil, fmt.Errorf("tool %q: %w", r.Name(), serve.ErrNotFound)
+}
+
+func arguments(r *serve.Request) json.RawMessage {
+	var p struct{ Arguments json.RawMessage }
+	_ = json.Unmarshal(r.Params, &p)
+	return p.Arguments
+}
+
+// over serves the house over HTTP.
+func (h *house) over(t testing.TB) *httptest.Server {
+	t.Helper()
+	ts := httptest.NewServer(h)
+	t.Cleanup(func() {
+		h.Close()
+		ts.Close()
+	})
+	return ts
+}
+
+// within fails the test if a channel does not give something soon.
+func within[T any](t testing.TB, c <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s: nothing came", what)
+	}
+	return v
+}
+
+// eventually waits for a condition that others bring about.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+		<-tick.C
+	}
+}

@@ -1,0 +1,192 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"unicode/utf8"
+)
+
+const maxID = 1024 // bytes of a request id, which we echo
+
+// message is one message of a client: a request with an id, a notification without
+// one, or an answer, which we asked for nothing and ignore.
+type message struct {
+	id     json.RawMessage
+	method string
+	params json.RawMessage            // an object, or nil
+	fields map[string]json.RawMessage // of params
+	meta   map[string]json.RawMessage // params._meta
+}
+
+func (m *message) isAnswer() bool { return m.method == "" }
+
+// version is the protocol version that a modern message carries, else "".
+func (m *message) version() string { return text(m.meta[metaVersion]) }
+
+// idKey is what a request in work is found by: the same for all ways to write an
+// id that a client may use.
+func idKey(id json.RawMessage) string {
+	if len(id) > 0 && id[0] == '"' {
+		return "s" + text(id)
+	}
+	return "n" + string(id)
+}
+
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// parse is strict where parsers of two parties could disagree: members have their
+// exact names and come once. On an error the message holds the id if there was one.
+func parse(data []byte) (*message, *Error) {
+	m := &message{}
+	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '[' {
+		return m, refuse(CodeInvalidRequest, "batches are not supported")
+	}
+	if !json.Valid(data) || !utf8.Valid(data) {
+		return m, refuse(CodeParse, "not JSON in UTF-8")
+	}
+	top, err := members(data)
+	if err != nil {
+		return m, err
+	}
+	if id, ok := top["id"]; ok {
+		number := len(id) > 0 && (id[0] == '-' || id[0] >= '0' && id[0] <= '9')
+		if len(id) > maxID || id[0] != '"' && !number {
+			return m, refuse(CodeInvalidRequest, "the id must be a string or a number of at most %d bytes", maxID)
+		}
+		m.id = id
+	}
+	if text(top["jsonrpc"]) != "2.0" {
+		return m, refuse(CodeInvalidRequest, `"jsonrpc" must be "2.0"`)
+	}
+	if raw, ok := top["method"]; ok {
+		if m.method = text(raw); m.method == "" {
+			return m, refuse(CodeInvalidRequest, `"method" must be a string`)
+		}
+	} else if top["result"] == nil && top["error"] == nil {
+		return m, refuse(CodeInvalidRequest, `there is no "method"`)
+	}
+	if m.params = top["params"]; m.params == nil {
+		return m, nil
+	}
+	if m.fields, err = members(m.params); err != nil {
+		return m, refuse(CodeInvalidParams, "params: %s", err.Message)
+	}
+	if raw, ok := m.fields["_meta"]; ok {
+		if m.meta, err = members(raw); err != nil {
+			return m, refuse(CodeInvalidParams, "params._meta: %s", err.Message)
+		}
+	}
+	return m, nil
+}
+
+// answer encodes the answer to a request as one line without its end.
+func answer(id, result json.RawMessage, failed *Error) []byte {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	what, body := `,"result":`, result
+	if failed != nil {
+		what, body = `,"error":`, failed.encode()
+	}
+	b := make([]byte, 0, len(id)+len(body)+48)
+	b = append(append(b, `{"jsonrpc":"2.0","id":`...), id...)
+	return append(append(append(b, what...), body...), '}')
+}
+
+// notification encodes a notification; nil if the params cannot be encoded.
+func notification(method string, params any) []byte {
+	b, err := json.Marshal(struct {
+		JSONRPC string `json:"jsonrpc"`
+		Method  string `json:"method"`
+		Params  any    `json:"params,omitempty"`
+	}{"2.0", method, params})
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// member is one member of an object to be.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// with returns an object as one line with more members. Members that it has stay,
+// but _meta is extended by what it lacks.
+func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
+	fields, failed := object(obj)
+	if failed != nil {
+		return nil, failed
+	}
+	obj = tidy(obj)
+	var add []member
+	for _, m := range more {
+		there := fields[m.name]
+		switch {
+		case there == nil:
+			add = append(add, m)
+		case m.name == "_meta":
+			return withMeta(fields, more)
+		}
+	}
+	if len(add) == 0 {
+		return obj, nil
+	}
+	b := append(make([]byte, 0, len(obj)+256), obj[:len(obj)-1]...)
+	return append(appendMembers(b, len(fields) == 0, add), '}'), nil
+}
+
+// tidy makes valid JSON fit for a line of output or of an event.
+func tidy(raw json.RawMessage) json.RawMessage {
+	if bytes.ContainsAny(raw, "\n\r") {
+		var line bytes.Buffer
+		line.Grow(len(raw))
+		_ = json.Compact(&line, raw) // it is valid
+		raw = line.Bytes()
+	}
+	if !utf8.Valid(raw) {
+		raw = bytes.ToValidUTF8(raw, []byte("\ufffd"))
+	}
+	return bytes.TrimSpace(raw)
+}
+
+// withMeta is with for an object that has a _meta.
+func withMeta(fields map[string]json.RawMessage, more []member) (json.RawMessage, error) {
+	all := maps.Clone(fields)
+	for _, m := range more {
+		switch there := fields[m.name]; {
+		case there == nil:
+			all[m.name] = m.value
+		case m.name == "_meta":
+			own, failed := object(m.value) // ours
+			theirs, err := object(there)
+			if failed != nil || err != nil {
+				continue // not for us to judge
+			}
+			maps.Copy(own, theirs)
+			all[m.name] = encode(own)
+		}
+	}
+	return json.Marshal(all)
+}
+
+// appendMembers appends members whose names need no escaping.
+func appendMembers(b []byte, first bool, members []member) []byte {
+	for _, m := range members {
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(append(b, '"'), m.name...)
+		b = append(append(b, '"', ':'), m.value...)
+	}
+	return b
+}

@@ -1,0 +1,48 @@
+package serve
+
+import "encoding/json"
+
+// Request is what a Func is asked. It is valid until the Func returns.
+type Request struct {
+	// Method is tools/call, prompts/get, resources/read or completion/complete.
+	Method string
+	// Params are the parameters as the client sent them, without the members of
+	// _meta that only concern the connection.
+	Params json.RawMessage
+	// Version is the protocol version of the client.
+	Version string
+	// Principal tells apart clients with different credentials: a digest of the
+	// Authorization header, "" without one. Never the credentials themselves.
+	Principal string
+
+	modern bool
+	fields map[string]json.RawMessage
+	notify func(method string, params any)
+}
+
+// URI is params.uri, or "".
+func (r *Request) URI() string { return text(r.fields["uri"]) }
+
+// Name is params.name, or "".
+func (r *Request) Name() string { return text(r.fields["name"]) }
+
+// Modern reports whether the client is of the era of 2026-07-28.
+func (r *Request) Modern() bool { return r.modern }
+
+// ProgressToken is the token that progress must carry; nil: the client wants none.
+func (r *Request) ProgressToken() json.RawMessage {
+	meta, err := object(r.fields["_meta"])
+	if err != nil {
+		return nil
+	}
+	return meta["progressToken"]
+}
+
+// Notify sends a notification that belongs to this request, such as
+// notifications/progress, before its answer. It waits while the client does not
+// read, and does nothing once the client has left or the Func has returned.
+func (r *Request) Notify(method string, params any) {
+	if r.notify != nil {
+		r.notify(method, params)
+	}
+}

@@ -1,0 +1,156 @@
+package subscriptions
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Errors of Open and Add, for errors.Is.
+var (
+	ErrEmptyURI    error = emptyURIError{}
+	ErrTooMany           = errors.New("too many subscriptions")
+	ErrUnavailable       = errors.New("not subscribable")
+	ErrClosed            = errors.New("the subscriber is closed")
+)
+
+// emptyURIError has the text that clients of the vault design know.
+type emptyURIError struct{}
+
+func (emptyURIError) Error() string { return "Resource URI cannot be empty" }
+
+// NotSubscribableError is the refusal of one URI.
+type NotSubscribableError struct{ URI string }
+
+func (e *NotSubscribableError) Error() string {
+	return fmt.Sprintf("Resource %s is not subscribable", e.URI)
+}
+
+// Is makes the refusal an ErrUnavailable.
+func (e *NotSubscribableError) Is(target error) bool { return target == ErrUnavailable }
+
+// Options of a Manager. The zero value is usable.
+type Options struct {
+	// Subscribable reports whether a URI can be subscribed. Nil: every URI can. It
+	// is called without a lock held and must not wait.
+	Subscribable func(uri string) bool
+	// MaxURIs bounds the URIs of one subscriber; 10,000.
+	MaxURIs int
+	// MaxURIBytes bounds the length of one URI; 8,192.
+	MaxURIBytes int
+	// MaxSubscribers bounds the subscribers open at a time; 10,000.
+	MaxSubscribers int
+	// MaxTotal bounds the URIs of all subscribers together; 1,000,000.
+	MaxTotal int
+}
+
+// Manager knows all subscribers of one server. Its methods may be called from any
+// goroutine, never block and cost what they reach: an update costs its
+// subscribers, not those of other URIs.
+type Manager struct {
+	opts Options
+
+	mu    sync.Mutex
+	open  map[*Subscriber]struct{}
+	byURI map[string]map[*Subscriber]struct{}
+	total int // URIs over all subscribers
+}
+
+// New makes a Manager without subscribers.
+func New(opts Options) *Manager {
+	opts.MaxURIs = cmp.Or(opts.MaxURIs, 10_000)
+	opts.MaxURIBytes = cmp.Or(opts.MaxURIBytes, 8_192)
+	opts.MaxSubscribers = cmp.Or(opts.MaxSubscribers, 10_000)
+	opts.MaxTotal = cmp.Or(opts.MaxTotal, 1_000_000)
+	return &Manager{opts: opts, open: make(map[*Subscriber]struct{}), byURI: make(map[string]map[*Subscriber]struct{})}
+}
+
+// Lists says which lists a subscriber wants to hear of, or which have changed.
+// Templates go with resources.
+type Lists struct{ Tools, Prompts, Resources bool }
+
+// Any reports whether at least one is set.
+func (l Lists) Any() bool { return l.Tools || l.Prompts || l.Resources }
+
+func (l Lists) and(o Lists) Lists {
+	return Lists{l.Tools && o.Tools, l.Prompts && o.Prompts, l.Resources && o.Resources}
+}
+
+func (l Lists) or(o Lists) Lists {
+	return Lists{l.Tools || o.Tools, l.Prompts || o.Prompts, l.Resources || o.Resources}
+}
+
+// Open adds a subscriber that hears of the lists and, so far, of no URI. The error
+// is ErrTooMany when MaxSubscribers are open.
+func (m *Manager) Open(lists Lists) (*Subscriber, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.open) >= m.opts.MaxSubscribers {
+		return nil, fmt.Errorf("%w: %d clients are subscribed already", ErrTooMany, len(m.open))
+	}
+	s := &Subscriber{m: m, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
+	m.open[s] = struct{}{}
+	return s, nil
+}
+
+// Updated tells the subscribers of each URI that it changed.
+func (m *Manager) Updated(uris ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, uri := range uris {
+		for s := range m.byURI[uri] {
+			s.mark(uri)
+		}
+	}
+}
+
+// ListChanged tells the subscribers of each of the lists that it changed.
+func (m *Manager) ListChanged(lists Lists) {
+	if !lists.Any() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s := range m.open {
+		if wanted := lists.and(s.lists); wanted.Any() {
+			s.dirtyLists = s.dirtyLists.or(wanted)
+			s.ring()
+		}
+	}
+}
+
+// Subscribed reports whether anybody is subscribed to the URI, so that a caller
+// can save the work of finding out whether it changed.
+func (m *Manager) Subscribed(uri string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.byURI[uri]) > 0
+}
+
+// Stats are the sizes of a Manager at one moment.
+type Stats struct {
+	Subscribers   int // open
+	Subscriptions int // URIs, counted once for each subscriber
+	URIs          int // different URIs
+}
+
+// Stats returns the present sizes.
+func (m *Manager) Stats() Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Stats{Subscribers: len(m.open), Subscriptions: m.total, URIs: len(m.byURI)}
+}
+
+// check says why a URI cannot be subscribed by anybody.
+func (m *Manager) check(uri string) error {
+	switch {
+	case uri == "":
+		return ErrEmptyURI
+	case len(uri) > m.opts.MaxURIBytes:
+		return fmt.Errorf("%w: the URI has more than %d bytes", ErrUnavailable, m.opts.MaxURIBytes)
+	case m.opts.Subscribable != nil && !m.opts.Subscribable(uri):
+		return &NotSubscribableError{URI: uri}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package subscriptions
+
+import "fmt"
+
+// Batch is what became dirty since the last Take.
+type Batch struct {
+	Lists Lists
+	URIs  []string // in the order in which they became dirty, none twice
+}
+
+// Empty reports whether there is nothing to tell.
+func (b Batch) Empty() bool { return !b.Lists.Any() && len(b.URIs) == 0 }
+
+// Subscriber is one channel to a client. Make it with Manager.Open and Close it.
+// Its methods may be called from any goroutine; Take belongs to the one that
+// sends.
+type Subscriber struct {
+	m *Manager
+	// wake is sent to by the manager under its lock, without waiting, and closed by
+	// nobody. Capacity 1: it says that there is something, not how much.
+	wake chan struct{}
+
+	// Guarded by m.mu.
+	lists      Lists
+	uris       map[string]bool // subscribed; true: dirty
+	dirty      []string        // may hold URIs that were removed since
+	dirtyLists Lists
+	closed     bool
+}
+
+// Add subscribes to a URI. To add what is there already changes nothing. The error
+// is an ErrEmptyURI, ErrUnavailable, ErrTooMany or ErrClosed, with a text for the
+// client.
+func (s *Subscriber) Add(uri string) error {
+	if err := s.m.check(uri); err != nil {
+		return err
+	}
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	if _, there := s.uris[uri]; there {
+		return nil
+	}
+	if len(s.uris) >= s.m.opts.MaxURIs {
+		return fmt.Errorf("%w: at most %d resources for a client", ErrTooMany, s.m.opts.MaxURIs)
+	}
+	if s.m.total >= s.m.opts.MaxTotal {
+		return fmt.Errorf("%w: the server has reached its limit of %d", ErrTooMany, s.m.opts.MaxTotal)
+	}
+	s.uris[uri] = false
+	s.m.total++
+	of := s.m.byURI[uri]
+	if of == nil {
+		of = make(map[*Subscriber]struct{})
+		s.m.byURI[uri] = of
+	}
+	of[s] = struct{}{}
+	return nil
+}
+
+// Remove ends the subscription to a URI; a change that was not taken yet is not
+// told any more. To remove what is not there changes nothing.
+func (s *Subscriber) Remove(uri string) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.remove(uri)
+}
+
+func (s *Subscriber) remove(uri string) {
+	dirty, there := s.uris[uri]
+	if !there {
+		return
+	}
+	if dirty {
+		// The list of dirty URIs must not grow by subscribing and leaving again.
+		for i, d := range s.dirty {
+			if d == uri {
+				s.dirty = append(s.dirty[:i], s.dirty[i+1:]...)
+				break
+			}
+		}
+	}
+	delete(s.uris, uri)
+	s.m.total--
+	of := s.m.byURI[uri]
+	delete(of, s)
+	if len(of) == 0 {
+		delete(s.m.byURI, uri)
+	}
+}
+
+// C returns the channel that wakes the sender: a receive means that Take has
+// something, or had something that an earlier Take took. It is never closed.
+func (s *Subscriber) C() <-chan struct{} { return s.wake }
+
+// Take returns what became dirty since the last call and starts anew. The caller
+// must send all of it before it waits again.
+func (s *Subscriber) Take() Batch {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	b := Batch{Lists: s.dirtyLists, URIs: s.dirty}
+	for _, uri := range s.dirty {
+		s.uris[uri] = false
+	}
+	s.dirtyLists, s.dirty = Lists{}, nil
+	return b
+}
+
+// Restore puts back what was taken and could not be sent, for the next Take. What
+// was unsubscribed since stays away.
+func (s *Subscriber) Restore(b Batch) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if s.closed || b.Empty() {
+		return
+	}
+	s.dirtyLists = s.dirtyLists.or(b.Lists)
+	for _, uri := range b.URIs {
+		if _, there := s.uris[uri]; there {
+			s.mark(uri)
+		}
+	}
+	s.ring()
+}
+
+// Close takes the subscriber out of its manager, at once and for good.
+func (s *Subscriber) Close() {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.dirty, s.dirtyLists = nil, Lists{}
+	for uri := range s.uris {
+		s.uris[uri] = false
+		s.remove(uri)
+	}
+	delete(s.m.open, s)
+}
+
+// mark makes a subscribed URI dirty. It must be called with m.mu held.
+func (s *Subscriber) mark(uri string) {
+	if !s.uris[uri] {
+		s.uris[uri] = true
+		s.dirty = append(s.dirty, uri)
+	}
+	s.ring()
+}
+
+func (s *Subscriber) ring() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
