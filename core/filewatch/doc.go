@@ -30,6 +30,24 @@
 //   - Ownership: Run owns every watch and the only goroutine there is (inside
 //     fsnotify), and has closed both when it returns.
 //
+// # Trees
+//
+// A [Tree] follows a directory and all below it, and reads nothing: it names the
+// paths to look at again, in batches. Every directory has a watch of its own, set
+// before the directory is listed, also for those that are made or moved in later.
+//
+//   - Loss: a receiver that looks at everything it is told to, after it was told,
+//     ends up with what is there. Lost events (an overflow of the queue, a dead
+//     source, a directory renamed under its watch) become a look at everything
+//     after new watches were set; directories that cannot be watched are polled.
+//   - Repetition: to look again does not mean that something changed.
+//   - Order: a path is told when it was left alone for Quiet, or after MaxWait; its
+//     bursts are its own. More than MaxPaths within a second are one look at
+//     everything, once the storm is over or after MaxWait.
+//   - Symbolic links below the directory are not followed; what is ignored costs no
+//     watch.
+//   - Ownership: as above. The receiver is never waited for.
+//
 // A look at a file on a network file system that hangs blocks Run for as long as
 // the kernel does; no other state of the program waits for it.
 //

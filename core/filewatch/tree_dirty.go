@@ -1,0 +1,148 @@
+package filewatch
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// dirtyPaths are the paths that may have changed and have not been told, each with
+// its own burst: a file that is written for ever puts off no other. Zero times
+// mean what they do in a debounce.
+type dirtyPaths struct {
+	quiet, most time.Duration
+	limit       int // of paths at a time, and of bursts that begin within stormWindow; more are all
+
+	paths map[string]*debounce
+	all   debounce
+
+	window time.Time // when the present stormWindow began
+	begun  int       // bursts in it
+}
+
+const (
+	stormWindow = time.Second
+	// shortGap and longGap are the least time between two batches, in calm times and
+	// when much is going on: bursts that end one after another are told together.
+	shortGap = 40 * time.Millisecond
+	longGap  = 250 * time.Millisecond
+)
+
+// kick takes note of a sign of change of one path.
+func (d *dirtyPaths) kick(path string, now time.Time) {
+	if d.all.pending() {
+		d.all.kick(now)
+		return
+	}
+	burst := d.paths[path]
+	if burst == nil {
+		if now.Sub(d.window) >= stormWindow {
+			d.window, d.begun = now, 0
+		}
+		if d.begun++; d.begun > d.limit || len(d.paths) >= d.limit {
+			d.kickAll(now)
+			return
+		}
+		if d.paths == nil {
+			d.paths = make(map[string]*debounce)
+		}
+		burst = &debounce{quiet: d.quiet, most: d.most}
+		d.paths[path] = burst
+	}
+	burst.kick(now)
+}
+
+// kickAll takes note of a sign that anything may have changed. It takes the bursts
+// of single paths over, with their patience.
+func (d *dirtyPaths) kickAll(now time.Time) {
+	if !d.all.pending() {
+		d.all = debounce{quiet: d.quiet, most: d.most}
+		for _, burst := range d.paths {
+			if d.all.first.IsZero() || burst.first.Before(d.all.first) {
+				d.all.first = burst.first
+			}
+		}
+		clear(d.paths)
+	}
+	d.all.kick(now)
+}
+
+// due is when the next burst is over if nothing else happens; ok is false if
+// there is none.
+func (d *dirtyPaths) due() (at time.Time, ok bool) {
+	if d.all.pending() {
+		return d.all.due(), true
+	}
+	for _, burst := range d.paths {
+		if t := burst.due(); !ok || t.Before(at) {
+			at, ok = t, true
+		}
+	}
+	return at, ok
+}
+
+// gap is the least time between two batches at present.
+func (d *dirtyPaths) gap() time.Duration {
+	if d.begun > d.limit/10 {
+		return longGap
+	}
+	return shortGap
+}
+
+// take returns what is due, or nil.
+func (d *dirtyPaths) take(now time.Time) *Batch {
+	if d.all.pending() {
+		if d.all.due().After(now) {
+			return nil
+		}
+		b := &Batch{All: true, SeenAt: d.all.first}
+		d.all.reset()
+		return b
+	}
+	b := &Batch{}
+	for path, burst := range d.paths {
+		if burst.due().After(now) {
+			continue
+		}
+		if b.SeenAt.IsZero() || burst.first.Before(b.SeenAt) {
+			b.SeenAt = burst.first
+		}
+		b.Paths = append(b.Paths, path)
+		delete(d.paths, path)
+	}
+	if len(b.Paths) == 0 {
+		return nil
+	}
+	slices.Sort(b.Paths)
+	return b
+}
+
+// merge joins a batch that nobody has taken yet with a newer one.
+func merge(old, now *Batch, limit int) *Batch {
+	if old == nil || now == nil {
+		if old == nil {
+			return now
+		}
+		return old
+	}
+	m := &Batch{All: old.All || now.All, SeenAt: old.SeenAt}
+	if now.SeenAt.Before(m.SeenAt) {
+		m.SeenAt = now.SeenAt
+	}
+	if !m.All {
+		set := make(map[string]struct{}, len(old.Paths)+len(now.Paths))
+		for _, path := range slices.Concat(old.Paths, now.Paths) {
+			set[path] = struct{}{}
+		}
+		if m.All = len(set) > limit; !m.All {
+			m.Paths = slices.Sorted(maps.Keys(set))
+		}
+	}
+	return m
+}
+
+// within reports whether path is dir or below it; "." is the root.
+func within(path, dir string) bool {
+	return dir == "." || path == dir || strings.HasPrefix(path, dir) && path[len(dir)] == '/'
+}

@@ -1,0 +1,210 @@
+package filewatch
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// TestTreeEventsLost: whatever ends the events, what changed meanwhile is found,
+// and later changes give events again.
+func TestTreeEventsLost(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(*faultySource){
+		"queue overflow":   func(s *faultySource) { s.errors <- fsnotify.ErrEventOverflow },
+		"error":            func(s *faultySource) { s.errors <- syscall.EIO },
+		"error source end": func(s *faultySource) { close(s.errors) },
+		"watcher death":    func(s *faultySource) { _ = s.newest.close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			put(t, filepath.Join(dir, "a", "b", "1"), "first")
+			var source faultySource
+			opts := onlyTreeEvents()
+			opts.notify = source.notify
+			m := follow(t, dir, opts)
+			for round := range 2 {
+				for _, d := range []string{dir, filepath.Join(dir, "a"), filepath.Join(dir, "a", "b")} {
+					must(t, source.newest.remove(d))
+				}
+				put(t, filepath.Join(dir, "a", "b", "1"), fmt.Sprint("unseen ", round))
+				m.wantNothing(t, 150*time.Millisecond) // or the fault proves nothing
+				fault(&source)
+				m.wantDisk(t)
+				put(t, filepath.Join(dir, "a", "b", "1"), fmt.Sprint("seen ", round))
+				m.wantDisk(t)
+				if got := source.count(); got != round+2 {
+					t.Errorf("%d sources made by round %d", got, round)
+				}
+			}
+		})
+	}
+}
+
+// TestTreeOverflow is a real one: more events than the kernel keeps.
+func TestTreeOverflow(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	limit, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
+	if err != nil || strings.TrimSpace(string(limit)) != "16384" {
+		t.Skip("the length of the queue is not the usual one")
+	}
+	put(t, filepath.Join(dir, "d", "0"), "x")
+	m := follow(t, dir, onlyTreeEvents())
+	m.mu.Lock() // not that the source would wait for the receiver
+	for i := range 12_000 {
+		must(t, os.WriteFile(filepath.Join(dir, "d", fmt.Sprint(i)), []byte("y"), 0o644))
+	}
+	m.mu.Unlock()
+	m.wantDisk(t)
+	put(t, filepath.Join(dir, "d", "0"), "z")
+	m.wantDisk(t)
+}
+
+// TestTreeWatchLimit: directories beyond the limit are polled, with one log line;
+// the others still give events, and all do once there is room.
+func TestTreeWatchLimit(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if kind := silentFS(dir); kind != "" {
+		t.Skipf("the temporary folder is on %s: always polled", kind)
+	}
+	var log lockedBuffer
+	var source faultySource
+	opts := TreeOptions{
+		Quiet: 50 * time.Millisecond, Poll: time.Hour, PollOnly: 300 * time.Millisecond, notify: source.notify,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	put(t, filepath.Join(dir, "a", "1"), "x")
+	m := follow(t, dir, opts)
+	if m.Mode().Kind != ModeInotify {
+		t.Fatalf("mode %v", m.Mode())
+	}
+	source.mu.Lock()
+	source.addErr = syscall.ENOSPC
+	source.mu.Unlock()
+	for i := range 3 {
+		put(t, filepath.Join(dir, fmt.Sprint("new", i), "below", "2"), "x")
+		m.wantDisk(t)
+		put(t, filepath.Join(dir, fmt.Sprint("new", i), "below", "2"), "y")
+		m.wantDisk(t)
+	}
+	if mode := m.Mode(); mode.Kind != ModePoll || !strings.Contains(mode.Reason, syscall.ENOSPC.Error()) {
+		t.Errorf("mode %v", mode)
+	}
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "polling") {
+		t.Errorf("log, want one line:\n%s", text)
+	}
+}
+
+// TestTreePolls: without any events everything is found within the interval, in
+// fake time, with one log line; events are tried for again every minute.
+func TestTreePolls(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		var tries atomic.Int64
+		opts := TreeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil)), notify: func() (*notifier, error) {
+			tries.Add(1)
+			return nil, syscall.EMFILE
+		}}
+		put(t, filepath.Join(dir, "a", "1"), "x")
+		m := follow(t, dir, opts)
+		if mode := m.Mode(); mode.Kind != ModePoll || !strings.Contains(mode.Reason, syscall.EMFILE.Error()) {
+			t.Errorf("mode %v", mode)
+		}
+		for i := range 3 {
+			began := time.Now()
+			put(t, filepath.Join(dir, "b", fmt.Sprint(i)), "x")
+			m.wantDisk(t)
+			wantAfter(t, began, 5*time.Second)
+		}
+		began := time.Now()
+		m.Kick()
+		<-m.news
+		wantAfter(t, began, 0)
+		time.Sleep(5 * time.Minute)
+		if tries := tries.Load(); tries < 5 || tries > 7 {
+			t.Errorf("%d tries for events in 5 min", tries)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 1 {
+			t.Errorf("%d log lines, want one:\n%s", n, log.String())
+		}
+		if err := m.Run(t.Context()); err == nil {
+			t.Error("a second Run")
+		}
+	})
+}
+
+// TestTreeSlowPoll: even when events work everything is looked at now and
+// then, and a root that goes and comes is noticed without an event.
+func TestTreeSlowPoll(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "vault")
+	if kind := silentFS(filepath.Dir(dir)); kind != "" {
+		t.Skipf("the temporary folder is on %s: always polled", kind)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		silent := func() (*notifier, error) {
+			return &notifier{
+				add: func(string) error { return nil }, remove: func(string) error { return nil }, close: func() error { return nil },
+			}, nil
+		}
+		put(t, filepath.Join(dir, "1"), "x")
+		m := follow(t, dir, TreeOptions{notify: silent})
+		m.patience = time.Hour
+		for range 3 {
+			began := time.Now()
+			put(t, filepath.Join(dir, "1"), began.String())
+			m.wantDisk(t)
+			if took := time.Since(began); took < 239*time.Second || took > 361*time.Second {
+				t.Errorf("looked after %v", took)
+			}
+		}
+		began := time.Now()
+		must(t, os.Rename(dir, dir+".old"))
+		put(t, filepath.Join(dir, "2"), "y")
+		m.wantDisk(t)
+		if took := time.Since(began); took > 2300*time.Millisecond {
+			t.Errorf("a new root was noticed after %v", took)
+		}
+	})
+}
+
+func TestDirtyPathsBecomeAll(t *testing.T) {
+	now := time.Now()
+	d := dirtyPaths{quiet: 200 * time.Millisecond, most: 2 * time.Second, limit: 3}
+	for i := range 3 {
+		d.kick(fmt.Sprint(i), now.Add(time.Duration(i)*time.Millisecond))
+	}
+	if at, ok := d.due(); !ok || !at.Equal(now.Add(200*time.Millisecond)) {
+		t.Errorf("due %v", at.Sub(now))
+	}
+	d.kick("3", now.Add(150*time.Millisecond))
+	if b := d.take(now.Add(300 * time.Millisecond)); b != nil {
+		t.Errorf("too early: %+v", b)
+	}
+	b := d.take(now.Add(350 * time.Millisecond))
+	if b == nil || !b.All || len(b.Paths) > 0 || !b.SeenAt.Equal(now) {
+		t.Errorf("%+v", b)
+	}
+	if _, ok := d.due(); ok {
+		t.Error("still due")
+	}
+	old, more := &Batch{Paths: []string{"a", "c"}, SeenAt: now}, &Batch{Paths: []string{"b", "c"}, SeenAt: now.Add(-time.Second)}
+	if m := merge(old, more, 3); m.All || strings.Join(m.Paths, "") != "abc" || !m.SeenAt.Equal(now.Add(-time.Second)) {
+		t.Errorf("%+v", m)
+	}
+	if m := merge(old, more, 2); !m.All || m.Paths != nil {
+		t.Errorf("%+v", m)
+	}
+}
