@@ -1,14 +1,17 @@
 package serve_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/serve"
 )
@@ -26,7 +29,9 @@ func BenchmarkCall(b *testing.B) {
 	h := furnish(serve.Options{})
 	url := h.over(b).URL
 	body := []byte(call("echo", ","+metaModern))
+	var took []time.Duration
 	for b.Loop() {
+		began := time.Now()
 		r, _ := http.NewRequestWithContext(b.Context(), http.MethodPost, url, bytes.NewReader(body))
 		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
 			"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"echo"}}
@@ -36,6 +41,44 @@ func BenchmarkCall(b *testing.B) {
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+}
+
+// BenchmarkFanOut is one update that 500 listens over HTTP are told of.
+func BenchmarkFanOut(b *testing.B) {
+	h := furnish(serve.Options{}, "a")
+	url := h.over(b).URL
+	const listens = 500
+	told := make(chan struct{}, listens) // each reader sends once for an update
+	for range listens {
+		r, _ := http.NewRequestWithContext(b.Context(), http.MethodPost, url,
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{`+metaModern+`,"notifications":{"resourceSubscriptions":["note:///a"]}}}`))
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"subscriptions/listen"}}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = resp.Body.Close() })
+		go func() {
+			for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+				if strings.HasPrefix(lines.Text(), "data:") {
+					told <- struct{}{}
+				}
+			}
+		}()
+	}
+	all := func() {
+		for range listens {
+			<-told
+		}
+	}
+	all()
+	for b.Loop() {
+		h.Updated(note("a"))
+		all()
 	}
 }
 

@@ -40,7 +40,9 @@ func (r *Request) ProgressToken() json.RawMessage {
 
 // Notify sends a notification that belongs to this request, such as
 // notifications/progress, before its answer. It waits while the client does not
-// read, and does nothing once the client has left or the Func has returned.
+// read. It does nothing once the client has left, the request was cancelled or the
+// Func has returned, for an HTTP client that does not accept text/event-stream, and
+// for params that cannot be encoded.
 func (r *Request) Notify(method string, params any) {
 	if r.notify != nil {
 		r.notify(method, params)

@@ -17,8 +17,10 @@ import (
 // Func answers one request with the result's JSON object, which the server may
 // complete with members of the era but does not change otherwise. An *Error is
 // answered as it is, ErrNotFound as the era has it, and any other error as a code
-// -32603 with its text. ctx ends when the client cancels the request, when it
-// leaves, or when the server closes.
+// -32603 with its text; a panic is answered without its value. A result may set
+// ttlMs and cacheScope, which are 0 and "private" otherwise. ctx ends when the client
+// cancels the request, when it leaves (but not a legacy client over HTTP, whose
+// session may go on), or when the server closes; the Func must return then.
 type Func func(ctx context.Context, r *Request) (json.RawMessage, error)
 
 // Options of a Server. The zero value offers nothing but is usable.
@@ -120,7 +122,9 @@ func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {
 }
 
 // Close ends every stream (a listen with its result), cancels what is in work, and
-// returns when nothing of the server runs. Requests that come later are refused.
+// returns when nothing of the server runs, which takes a second more if a client does
+// not read. Requests that come later are refused. It must not be called by a Func,
+// which it waits for. Closing again does no harm.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -1,0 +1,187 @@
+package serve_test
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+// A session outlives its stream: what changed in between is told to the next one,
+// and so is what a stream that broke may not have delivered.
+func TestSessionStream(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, serve.Options{}, "a", "b")
+	h := s.initialize()
+	for _, uri := range []string{"a", "b"} {
+		if status, body := s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///%s"}}`, uri); status != 200 || code(body) != 0 {
+			t.Fatal(body)
+		}
+	}
+	updated := func(e *events, name string) {
+		t.Helper()
+		e.expect(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"note:///%s"}}`, name)
+	}
+	get := func(last string) *events {
+		more := header{"Last-Event-ID": last}
+		maps.Copy(more, h)
+		return s.stream("GET", more, "")
+	}
+	s.write("a", "before the stream")
+	first := get("")
+	updated(first, "a")
+	seen := first.id
+	s.write("b", "1")
+	updated(first, "b")
+	s.SetCatalog(serve.Catalog{})
+	first.next()
+	first.next()
+	first.next()
+
+	// Whoever comes back with an id is told what came after it, and newer things.
+	s.write("a", "2")
+	updated(first, "a")
+	second := get(seen)
+	if got := first.next(); got != "" {
+		t.Errorf("the stream before goes on: %s", got)
+	}
+	for _, list := range []string{"tools", "prompts", "resources"} {
+		second.expect(`{"jsonrpc":"2.0","method":"notifications/%s/list_changed","params":{}}`, list)
+	}
+	updated(second, "b")
+	updated(second, "a")
+	second.leave()
+	s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"note:///b"}}`)
+	s.write("b", "nobody is told")
+	s.write("a", "3")
+	s.write("a", "4")
+	third := get(second.id)
+	updated(third, "a")
+	s.write("a", "5")
+	updated(third, "a")
+
+	// Who does not say what it had, or nothing sensible, is told again what is not
+	// long ago.
+	third.leave()
+	get("").leave()
+	get("99999").leave()
+	fourth := get("x")
+	for _, list := range []string{"tools", "prompts", "resources"} {
+		fourth.expect(`{"jsonrpc":"2.0","method":"notifications/%s/list_changed","params":{}}`, list)
+	}
+	updated(fourth, "a")
+	s.write("a", "6")
+	updated(fourth, "a")
+
+	if resp := s.ask(t.Context(), http.MethodDelete, h, ""); resp.StatusCode != http.StatusNoContent {
+		t.Errorf("DELETE: %s", resp.Status)
+	}
+	if got := fourth.next(); got != "" {
+		t.Errorf("after DELETE: %s", got)
+	}
+	if status, _ := s.post(h, ping); status != http.StatusNotFound {
+		t.Errorf("after DELETE: %d", status)
+	}
+	if got := s.Subscriptions().Stats(); got.Subscribers != 0 || got.URIs != 0 {
+		t.Errorf("left: %+v", got)
+	}
+}
+
+// Idle sessions end, and the oldest makes room for a new one; those in use stay.
+func TestSessionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, serve.Options{SessionIdle: time.Minute, MaxSessions: 2})
+		post := func(session, body string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			if session != "" {
+				r.Header.Set("Mcp-Session-Id", session)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w
+		}
+		open := func() string {
+			return post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`).Header().Get("Mcp-Session-Id")
+		}
+		alive := func(session string) bool { return post(session, ping).Code == http.StatusOK }
+		one := open()
+		time.Sleep(50 * time.Second)
+		if !alive(one) {
+			t.Error("ended too early")
+		}
+		time.Sleep(50 * time.Second)
+		if !alive(one) {
+			t.Error("use does not keep it")
+		}
+		time.Sleep(61 * time.Second)
+		if alive(one) || h.Subscriptions().Stats().Subscribers != 0 {
+			t.Error("an idle session goes on")
+		}
+		one = open()
+		time.Sleep(time.Second)
+		two := open()
+		time.Sleep(time.Second)
+		alive(one)
+		time.Sleep(time.Second)
+		three := open()
+		if alive(two) || !alive(one) || !alive(three) {
+			t.Error("not the one that was idle for longest had to go")
+		}
+		go post(one, call("wait", ""))
+		go post(three, call("wait", ""))
+		<-h.began
+		<-h.began
+		if four := post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`); four.Code != http.StatusServiceUnavailable || four.Header().Get("Retry-After") == "" {
+			t.Errorf("a third in use: %d", four.Code)
+		}
+		time.Sleep(10 * time.Minute)
+		if !alive(one) {
+			t.Error("a session with a call in work was ended")
+		}
+		h.Close()
+	})
+}
+
+// What was told long ago is not told again to who does not say what it had.
+func TestToldLongAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, serve.Options{Heartbeat: time.Hour}, "a", "b")
+		session := ""
+		do := func(ctx context.Context, method, body string) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Mcp-Session-Id", session)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w
+		}
+		session = do(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`).Header().Get("Mcp-Session-Id")
+		for _, n := range []string{"a", "b"} {
+			do(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+note(n)+`"}}`)
+		}
+		stream := func(d time.Duration, during func()) string {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			go func() {
+				time.Sleep(d / 2)
+				during()
+			}()
+			return do(ctx, "GET", "").Body.String()
+		}
+		stream(30*time.Second, func() { h.write("a", "1") })
+		time.Sleep(50 * time.Second)
+		if got := stream(10*time.Second, func() { h.write("b", "1") }); strings.Contains(got, note("a")) || !strings.Contains(got, note("b")) {
+			t.Errorf("65 s after a, and with b: %s", got)
+		}
+		if got := stream(time.Second, func() {}); strings.Contains(got, note("a")) || !strings.Contains(got, note("b")) {
+			t.Errorf("5 s after b: %s", got)
+		}
+	})
+}
