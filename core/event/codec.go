@@ -135,6 +135,14 @@ func decodePayload(t Type, data []byte) (Payload, error) {
 		return decode[ConfigReloaded](data)
 	case TypeConfigRejected:
 		return decode[ConfigRejected](data)
+	case TypeResourceContent:
+		return decode[ResourceContent](data)
+	case TypePromptContent:
+		return decode[PromptContent](data)
+	case TypeToolResult:
+		return decode[ToolResult](data)
+	case TypeSubscriptionsChanged:
+		return decode[SubscriptionsChanged](data)
 	case TypeGap:
 		return decode[Gap](data)
 	}

@@ -62,6 +62,10 @@ const (
 	TypeToolsListChanged     Type = "tools.list_changed"
 	TypeConfigReloaded       Type = "config.reloaded"
 	TypeConfigRejected       Type = "config.rejected"
+	TypeResourceContent      Type = "resource.content"
+	TypePromptContent        Type = "prompt.content"
+	TypeToolResult           Type = "tool.result"
+	TypeSubscriptionsChanged Type = "subscriptions.changed"
 	TypeGap                  Type = "gap"
 )
 
@@ -69,7 +73,8 @@ const (
 func Types() []Type {
 	return []Type{TypeServerState, TypeSubscriptionActive, TypeResourceUpdated, TypeResourceAdded,
 		TypeResourceRemoved, TypeResourceChanged, TypeResourcesListChanged, TypeTemplatesListChanged,
-		TypePromptsListChanged, TypeToolsListChanged, TypeConfigReloaded, TypeConfigRejected, TypeGap}
+		TypePromptsListChanged, TypeToolsListChanged, TypeConfigReloaded, TypeConfigRejected,
+		TypeResourceContent, TypePromptContent, TypeToolResult, TypeSubscriptionsChanged, TypeGap}
 }
 
 // Cause says how a change was noticed.

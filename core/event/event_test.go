@@ -39,9 +39,18 @@ func samples() []Event {
 		ListChanged{List: catalog.Resources, Added: []string{"file:///b"}},
 		ListChanged{List: catalog.Templates, Removed: []string{"file:///{x}"}},
 		ListChanged{List: catalog.Prompts, Changed: []string{"p"}},
+		ListChanged{List: catalog.Tools, Changed: []string{"add"}, Details: []ItemChange{{Key: "add", Fields: []string{"description", "inputSchema"}, More: 2,
+			Changes: []catalog.Change{{Op: catalog.Changed, Path: "/description"}, {Op: catalog.Added, Path: "/inputSchema/properties/b"}}}}},
 		ListChanged{List: catalog.Tools, Error: "timed out"},
 		ConfigReloaded{Added: []string{"docs"}, Duration: Milliseconds(12 * time.Millisecond)},
 		ConfigRejected{Problems: config.Problems{{Severity: config.SeverityError, File: "c.json", Line: 4, Column: 23, Code: config.CodeType, Message: "no"}}},
+		ResourceContent{Template: "file:///{name}", Changed: &changed, MimeType: "text/markdown", Size: size, Digest: digest(1), PreviousDigest: digest(2)},
+		ResourceContent{Digest: digest(1)},
+		PromptContent{Name: "summarize", Size: 120},
+		ToolResult{Name: "add", Success: true, Duration: Milliseconds(12 * time.Millisecond)},
+		ToolResult{Name: "add", Error: "no such number"},
+		SubscriptionsChanged{URIs: []string{"file:///a"}},
+		SubscriptionsChanged{},
 		Gap{From: "3f9a1c20b7e4d581-1", To: "3f9a1c20b7e4d581-9", Reason: "retention"},
 	}
 	var out []Event

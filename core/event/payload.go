@@ -103,6 +103,9 @@ type ListChanged struct {
 	Added   []string     `json:"added"`
 	Removed []string     `json:"removed"`
 	Changed []string     `json:"changed"`
+	// Details tell how the descriptors of Changed differ: for the first of them, up
+	// to [MaxDetails] changes in all.
+	Details []ItemChange `json:"details,omitempty"`
 	// Error says why the list could not be loaded again; the old one is kept.
 	Error string `json:"error,omitempty"`
 }

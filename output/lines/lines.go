@@ -4,6 +4,7 @@
 package lines
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -18,8 +19,11 @@ import (
 type Writer struct {
 	W      io.Writer
 	Colour bool
-	Wide   bool           // dates, ids and digests too
-	Zone   *time.Location // of the times shown; nil: UTC
+	Wide   bool // dates, ids and digests too
+	// Summaries says what changed content is where it was asked for and cannot be
+	// shown, because it is binary or large.
+	Summaries bool
+	Zone      *time.Location // of the times shown; nil: UTC
 }
 
 // Write writes the events, in order.
@@ -66,6 +70,8 @@ func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
 		}
 	case u.Content != nil:
 		text = printable.Lines(*u.Content)
+	case w.Summaries && u.Text == nil && u.Size != nil && (u.Changed == nil || *u.Changed):
+		text = fmt.Sprintf("[%s, %d bytes, %s]", cmp.Or(printable.Line(u.MimeType, 100), "unknown type"), *u.Size, u.Digest)
 	}
 	for line := range strings.Lines(text) {
 		b.WriteString("    " + strings.TrimSuffix(line, "\n") + "\n")
@@ -93,6 +99,8 @@ func (w *Writer) describe(e *event.Event) string {
 		return w.paint(yellow, "described anew") + "  " + uri
 	case event.ListChanged:
 		return w.paint(cyan, string(p.List)) + "  " + w.listChange(p)
+	case event.ResourceContent, event.PromptContent, event.ToolResult, event.SubscriptionsChanged:
+		return w.client(e)
 	case event.ConfigReloaded:
 		return w.paint(cyan, fmt.Sprintf("config reloaded: %d added, %d removed, %d changed", len(p.Added), len(p.Removed), len(p.Changed)))
 	case event.ConfigRejected:
@@ -166,7 +174,7 @@ func (w *Writer) listChange(p event.ListChanged) string {
 				parts = append(parts, fmt.Sprintf("%s… %d more", c.sign, len(c.names)-i))
 				break
 			}
-			parts = append(parts, w.paint(c.colour, c.sign+printable.Line(name, 80)))
+			parts = append(parts, w.paint(c.colour, c.sign+printable.Line(name, 80))+w.places(p, name, c.sign))
 		}
 	}
 	return strings.Join(parts, " ")

@@ -33,6 +33,14 @@ func samples() []*event.Event {
 		event.ResourceAdded{}, event.ResourceRemoved{}, event.ResourceChanged{},
 		event.ListChanged{List: catalog.Tools, Added: []string{"a", "b", "c", "d", "e", "f", "g"}, Removed: []string{"x"}, Changed: []string{"y"}},
 		event.ListChanged{List: catalog.Resources, Error: "timed out"},
+		event.ListChanged{List: catalog.Tools, Changed: []string{"add", "sum"}, Details: []event.ItemChange{
+			{Key: "add", Changes: []catalog.Change{{Op: catalog.Changed, Path: "/description"}, {Op: catalog.Added, Path: "/inputSchema/properties/c"},
+				{Op: catalog.Removed, Path: "/inputSchema/properties/b"}, {Op: catalog.Changed, Path: "/title"}}, More: 2}}},
+		event.ResourceContent{Size: 2300, Changed: &changed, Template: "file:///{name}"},
+		event.PromptContent{Name: "summarize", Size: 120},
+		event.ToolResult{Name: "add", Success: true, Duration: event.Milliseconds(12 * time.Millisecond)},
+		event.ToolResult{Name: "add", Error: "no such number"},
+		event.SubscriptionsChanged{URIs: []string{"file:///a"}}, event.SubscriptionsChanged{},
 		event.ConfigReloaded{Added: []string{"a"}},
 		event.ConfigRejected{Problems: config.Problems{{Severity: config.SeverityError, File: "c.json", Line: 1, Column: 2, Message: "no"}}},
 		event.Gap{Reason: "output was too slow"},
@@ -73,6 +81,32 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// What cannot be shown is summarised, if it was asked for and is new.
+func TestSummaries(t *testing.T) {
+	size, changed, same := int64(2300), true, false
+	for _, c := range []struct {
+		u    event.ResourceUpdated
+		want string
+	}{
+		{event.ResourceUpdated{MimeType: "image/png", Size: &size, Digest: catalog.Digest{1}, Changed: &changed}, "[image/png, 2300 bytes, sha256:01000"},
+		{event.ResourceUpdated{Size: &size, Digest: catalog.Digest{1}}, "[unknown type, 2300 bytes, sha256:01000"},
+		{event.ResourceUpdated{MimeType: "image/png", Size: &size, Digest: catalog.Digest{1}, Changed: &same}, ""},
+		{event.ResourceUpdated{MimeType: "text/plain", Size: &size, Digest: catalog.Digest{1}, Text: new("text")}, ""},
+		{event.ResourceUpdated{}, ""},
+	} {
+		for _, asked := range []bool{true, false} {
+			var got strings.Builder
+			w := Writer{W: &got, Summaries: asked}
+			if err := w.Write(&event.Event{ResourceURI: "file:///a", Payload: c.u}); err != nil {
+				t.Fatal(err)
+			}
+			if shown := strings.Contains(got.String(), "["); shown != (asked && c.want != "") || shown && !strings.Contains(got.String(), c.want) {
+				t.Errorf("%+v, asked %t: %q", c.u, asked, got.String())
+			}
+		}
+	}
+}
+
 // TestNothingHiddenReachesTheTerminal: whatever servers call things, only our own
 // colours and line feeds are beside what can be seen.
 func TestNothingHiddenReachesTheTerminal(t *testing.T) {
@@ -85,6 +119,12 @@ func TestNothingHiddenReachesTheTerminal(t *testing.T) {
 			&event.Event{ServerID: evil, ResourceURI: evil, Payload: event.ResourceUpdated{Content: &evil, Diff: &evil}},
 			&event.Event{ServerID: evil, Payload: event.ServerState{State: event.Backoff, Error: evil, Reason: evil, ProtocolVersion: evil}},
 			&event.Event{Payload: event.ListChanged{List: catalog.Tools, Added: []string{evil}, Error: evil}},
+			&event.Event{Payload: event.ListChanged{List: catalog.Tools, Changed: []string{evil}, Details: []event.ItemChange{
+				{Key: evil, Changes: []catalog.Change{{Op: catalog.Changed, Path: "/" + evil}}}}}},
+			&event.Event{ResourceURI: evil, Payload: event.ResourceContent{Template: evil}},
+			&event.Event{Payload: event.PromptContent{Name: evil}},
+			&event.Event{Payload: event.ToolResult{Name: evil, Error: evil}},
+			&event.Event{Payload: event.SubscriptionsChanged{URIs: []string{evil}}},
 			&event.Event{Payload: event.Gap{Reason: evil}},
 		)
 		if err != nil {

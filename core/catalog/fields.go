@@ -1,0 +1,192 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Op is how one member of a descriptor came to differ.
+type Op string
+
+// The ops.
+const (
+	Added   Op = "added"
+	Removed Op = "removed"
+	Changed Op = "changed"
+)
+
+// Change is one place in which two descriptors differ, as deep as it can be named.
+type Change struct {
+	Op Op `json:"op"`
+	// Path is a JSON Pointer (RFC 6901), such as /inputSchema/properties/path/type:
+	// into the old descriptor for what was removed, else into the new one.
+	Path string `json:"path"`
+}
+
+// Field is the member of the descriptor that the change is in: "inputSchema".
+func (c Change) Field() string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "/"), "/")
+	return unescape(name)
+}
+
+// Bounds of a comparison: what is beyond them is told as a change of the whole.
+const (
+	maxDepth = 32  // of nested values
+	maxPath  = 256 // bytes of a pointer
+)
+
+// Changes compares two descriptors member by member and returns up to limit
+// changes, in order of their paths, and how many more there are. Elements of
+// arrays are matched by their names where all have one (arguments of prompts), else
+// by position; arrays of plain values (required, enum) are one value.
+func Changes(from, to Item, limit int) (changes []Change, more int) {
+	a, errA := decode(from.Raw)
+	b, errB := decode(to.Raw)
+	if errA != nil || errB != nil {
+		return nil, 0 // an Item cannot be made of such
+	}
+	c := comparison{limit: limit}
+	c.compare("", a, b, 0)
+	slices.SortStableFunc(c.changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
+	return c.changes, c.found - len(c.changes)
+}
+
+func decode(raw json.RawMessage) (v any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber() // digits count, as they do for the digest
+	err = dec.Decode(&v)
+	return v, err
+}
+
+// comparison walks two values in a fixed order and keeps the first changes.
+type comparison struct {
+	limit   int
+	changes []Change
+	found   int
+}
+
+func (c *comparison) note(op Op, path string) {
+	c.found++
+	if len(c.changes) < c.limit {
+		c.changes = append(c.changes, Change{op, path})
+	}
+}
+
+func (c *comparison) compare(path string, from, to any, depth int) {
+	if depth < maxDepth && len(path) < maxPath {
+		switch a := from.(type) {
+		case map[string]any:
+			if b, ok := to.(map[string]any); ok {
+				c.objects(path, a, b, depth)
+				return
+			}
+		case []any:
+			if b, ok := to.([]any); ok && !plain(a) && !plain(b) {
+				c.arrays(path, a, b, depth)
+				return
+			}
+		}
+	}
+	if !reflect.DeepEqual(from, to) {
+		c.note(Changed, path)
+	}
+}
+
+func (c *comparison) objects(path string, from, to map[string]any, depth int) {
+	both := maps.Clone(from)
+	maps.Copy(both, to)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		at := path + "/" + escape(name)
+		a, had := from[name]
+		b, has := to[name]
+		switch {
+		case !has:
+			c.note(Removed, at)
+		case !had:
+			c.note(Added, at)
+		default:
+			c.compare(at, a, b, depth+1)
+		}
+	}
+}
+
+func (c *comparison) arrays(path string, from, to []any, depth int) {
+	was, is := names(from), names(to)
+	at := func(i int) string { return path + "/" + strconv.Itoa(i) }
+	if was == nil || is == nil {
+		for i := range max(len(from), len(to)) {
+			switch {
+			case i >= len(to):
+				c.note(Removed, at(i))
+			case i >= len(from):
+				c.note(Added, at(i))
+			default:
+				c.compare(at(i), from[i], to[i], depth+1)
+			}
+		}
+		return
+	}
+	before := c.found
+	for i, v := range from {
+		if _, ok := is[nameOf(v)]; !ok {
+			c.note(Removed, at(i))
+		}
+	}
+	for j, v := range to {
+		if i, ok := was[nameOf(v)]; ok {
+			c.compare(at(j), from[i], v, depth+1)
+		} else {
+			c.note(Added, at(j))
+		}
+	}
+	if c.found == before && !reflect.DeepEqual(from, to) {
+		c.note(Changed, path) // nothing but the order
+	}
+}
+
+// plain reports whether an array has neither objects nor arrays in it; an empty one
+// has not.
+func plain(array []any) bool {
+	return !slices.ContainsFunc(array, func(v any) bool {
+		switch v.(type) {
+		case map[string]any, []any:
+			return true
+		}
+		return false
+	}) && len(array) > 0
+}
+
+// names returns where in the array the objects of each name are, nil unless all
+// elements are objects with names of their own.
+func names(array []any) map[string]int {
+	out := make(map[string]int, len(array))
+	for i, v := range array {
+		m, _ := v.(map[string]any)
+		name, ok := m["name"].(string)
+		if _, twice := out[name]; !ok || twice {
+			return nil
+		}
+		out[name] = i
+	}
+	return out
+}
+
+func nameOf(v any) string {
+	name, _ := v.(map[string]any)["name"].(string)
+	return name
+}
+
+// escape makes a reference token of a name (RFC 6901, 3), cut where it is long.
+func escape(name string) string {
+	if len(name) > maxPath {
+		name = strings.ToValidUTF8(name[:maxPath], "") + "…"
+	}
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+func unescape(token string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(token) }
