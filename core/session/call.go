@@ -13,7 +13,9 @@ func (s *Session) CallTool(ctx context.Context, name string, args map[string]any
 	if args == nil {
 		args = map[string]any{}
 	}
-	raw, err := s.request(ctx, "tools/call", map[string]any{"name": name, "arguments": args})
+	raw, err := s.withMirrors(ctx, func() (json.RawMessage, error) {
+		return s.request(ctx, methodCall, map[string]any{"name": name, "arguments": args})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("call tool %q: %w", name, err)
 	}
@@ -32,6 +34,10 @@ func (s *Session) GetPrompt(ctx context.Context, name string, args map[string]st
 	}
 	return raw, nil
 }
+
+// Redact makes a text of the server safe to show to others than who asked for it:
+// one printable line of at most 1 KiB, without the secrets of the server's entry.
+func (s *Session) Redact(text string) string { return s.redact.text(text) }
 
 // Ping asks for a sign of life and waits for it: ping of the legacy era,
 // server/discover of the modern one, which has no ping. An error that the server

@@ -55,6 +55,7 @@ func overIO(ctx context.Context, r io.Reader, w io.WriteCloser, p *process.Proce
 	ended := make(chan error, 1)
 	stdout := &lineWatch{r: r, max: opts.Limits.MaxLine, end: func(err error) { ended <- err }}
 	s.wg.Go(stdin.run)
+	s.flush = func() { stdin.flush(flushPatience) }
 	s.wg.Go(func() { s.watchIO(p, ended) })
 	s.stop = func() {
 		if p != nil {

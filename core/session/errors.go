@@ -28,6 +28,7 @@ const (
 	codeMethodNotFound     = -32601
 	codeInvalidParams      = -32602
 	codeResourceNotFound   = -32002 // until 2025-11-25
+	codeHeaderMismatch     = -32020 // since 2026-07-28
 	codeUnsupportedVersion = -32022 // since 2026-07-28
 )
 
@@ -65,15 +66,6 @@ func (e *RetryAfter) Error() string {
 }
 
 func (e *RetryAfter) Unwrap() error { return e.Err }
-
-// InputRequiredError is the answer of a server that wants the client to ask its
-// user something first. mcptrack has no user to ask and says so in advance, in
-// its capabilities.
-type InputRequiredError struct{ Method string }
-
-func (e *InputRequiredError) Error() string {
-	return e.Method + ": the server requires input that cannot be given here"
-}
 
 // EndError is why a session ended by itself.
 type EndError struct {

@@ -38,7 +38,11 @@ func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error
 	if err != nil {
 		return nil, err
 	}
-	return catalog.NewList(items), nil
+	list := catalog.NewList(items)
+	if k == catalog.Tools {
+		s.mirrors.learn(list)
+	}
+	return list, nil
 }
 
 func (s *Session) walk(ctx context.Context, k catalog.Kind) ([]catalog.Item, error) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -32,7 +31,13 @@ func (s *Session) nextID() string { return "mcptrack-" + strconv.FormatInt(s.seq
 
 // send is request on a certain transport, in a certain protocol version.
 func (s *Session) send(ctx context.Context, tr transport.Interface, version, id, method string, params map[string]any) (json.RawMessage, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.requestTimeout, fmt.Errorf("%w (%s)", errDeadline, s.requestTimeout))
+	late := fmt.Errorf("%w (%s)", errDeadline, s.requestTimeout)
+	if f := progressOf(ctx); f != nil {
+		ctx, stop := s.watchProgress(ctx, id, f, late)
+		defer stop()
+		return s.sendUnbounded(ctx, tr, version, id, method, withMeta(params, map[string]any{"progressToken": id}))
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.requestTimeout, late)
 	defer cancel()
 	return s.sendUnbounded(ctx, tr, version, id, method, params)
 }
@@ -73,18 +78,16 @@ func (s *Session) sendUnbounded(ctx context.Context, tr transport.Interface, ver
 	if resp.Error != nil {
 		return nil, x.wrap(s.rpcError(resp.Error))
 	}
-	return resp.Result, checkResultType(method, resp.Result)
+	return resp.Result, s.checkResultType(method, resp.Result)
 }
 
 // modernise adds what 2026-07-28 wants in every request.
 func (s *Session) modernise(version, method string, params map[string]any) (map[string]any, http.Header, error) {
-	p := make(map[string]any, len(params)+1)
-	maps.Copy(p, params)
-	p["_meta"] = map[string]any{
+	p := withMeta(params, map[string]any{
 		mcp.MetaKeyProtocolVersion:    version,
 		mcp.MetaKeyClientInfo:         s.client,
 		mcp.MetaKeyClientCapabilities: struct{}{},
-	}
+	})
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return nil, nil, err
@@ -93,16 +96,38 @@ func (s *Session) modernise(version, method string, params map[string]any) (map[
 	for k, v := range mcp.StandardHeaders(version, mcp.MCPMethod(method), raw) {
 		h.Set(k, v)
 	}
+	if method == methodCall {
+		for k, v := range s.mirrors.headers(raw) {
+			h.Set(k, v)
+		}
+	}
 	return p, h, nil
 }
 
-// cancelRequest tells the server that nobody waits any more. Over Streamable
-// HTTP the closed request says so, and a handshake cannot be cancelled.
+// flushPatience is how long somebody who gives up waits for the server to be told.
+const flushPatience = 250 * time.Millisecond
+
+// cancelRequest tells the server that nobody waits any more. In the modern era the
+// closed request says so over HTTP, where in the legacy one it says nothing. A
+// handshake cannot be cancelled. It returns when the notification is out, or after
+// a moment: the caller may be about to leave.
 func (s *Session) cancelRequest(tr transport.Interface, id mcp.RequestId, method string) {
-	if _, ok := tr.(*transport.StreamableHTTP); ok || method == methodInitialize || s.ended() {
+	info := s.Info()
+	_, http := tr.(*transport.StreamableHTTP)
+	if http && info.Era != EraLegacy || method == methodInitialize || s.ended() {
 		return
 	}
+	out := make(chan struct{}) // closed by the goroutine below
+	defer func() {
+		t := time.NewTimer(flushPatience)
+		defer t.Stop()
+		select {
+		case <-out:
+		case <-t.C:
+		}
+	}()
 	s.wg.Go(func() {
+		defer close(out)
 		ctx, cancel := context.WithTimeout(s.ctx, 2*time.Second)
 		defer cancel()
 		_ = tr.SendNotification(ctx, mcp.JSONRPCNotification{JSONRPC: mcp.JSONRPC_VERSION, Notification: mcp.Notification{
@@ -182,7 +207,7 @@ func (s *Session) rpcError(e *mcp.JSONRPCErrorDetails) *RPCError {
 }
 
 // checkResultType refuses results that are none. A missing type is complete.
-func checkResultType(method string, raw json.RawMessage) error {
+func (s *Session) checkResultType(method string, raw json.RawMessage) error {
 	var r struct {
 		ResultType *string `json:"resultType"`
 	}
@@ -193,7 +218,7 @@ func checkResultType(method string, raw json.RawMessage) error {
 	case r.ResultType == nil || *r.ResultType == "complete":
 		return nil
 	case *r.ResultType == "input_required":
-		return &InputRequiredError{Method: method}
+		return newInputRequired(s, method, raw)
 	}
 	return fmt.Errorf("%s: result of the unknown type %.40q", method, *r.ResultType)
 }

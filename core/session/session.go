@@ -28,6 +28,9 @@ type Session struct {
 	// hush, when not nil, is called before a transport is closed: what is seen
 	// from then on is our own doing. lost tells that the server is gone.
 	hush func(lost bool)
+	// flush waits, for a moment, for what is on its way to the server; called once,
+	// by Close.
+	flush func()
 	// stop releases what the transport stands on (child, connections); it is
 	// called once, by Close.
 	stop func()
@@ -37,6 +40,9 @@ type Session struct {
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // every goroutine of the session
 	seq    atomic.Int64   // request ids
+
+	progress progressWatch
+	mirrors  mirrors
 
 	// done is closed, by whoever sets err, when the session is over.
 	done      chan struct{}
@@ -64,6 +70,7 @@ func newSession(srv config.Server, opts Options) *Session {
 		redact:         newRedactor(secretsOf(srv)),
 		signals:        newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),
 		done:           make(chan struct{}),
+		flush:          func() {},
 		stop:           func() {},
 		subscriber:     newSubscriber(),
 	}
@@ -103,6 +110,9 @@ func (s *Session) Err() error {
 // nil; a child that had to be killed is no error.
 func (s *Session) Close() error {
 	s.closeOnce.Do(func() {
+		if !s.ended() {
+			s.flush() // a cancellation may be on its way
+		}
 		if s.hush != nil {
 			s.hush(s.ended())
 		}
@@ -175,14 +185,22 @@ func (s *Session) isModern() bool {
 // handshake moves to another transport; the old one must be closed by then.
 func (s *Session) attach(tr transport.Interface) {
 	s.tr = tr
-	tr.SetNotificationHandler(func(n mcp.JSONRPCNotification) { s.signals.notify(n, s.isModern()) })
+	tr.SetNotificationHandler(func(n mcp.JSONRPCNotification) {
+		if n.Method == methodProgress {
+			s.progress.tell(n)
+			return
+		}
+		s.signals.notify(n, s.isModern())
+	})
 	if b, ok := tr.(transport.BidirectionalInterface); ok {
 		b.SetRequestHandler(answerRequest)
 	}
 }
 
-// answerRequest answers what a server asks of its client: ping, and nothing
-// else, as no capability was offered.
+// answerRequest answers what a server asks of its client: ping, and nothing else.
+// No capability was offered, so what wants a model, a user or roots (sampling,
+// elicitation, roots/list) is declined at once, as "method not found": a server that
+// asks all the same must not wait for an answer.
 func answerRequest(_ context.Context, q transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
 	if q.Method == "ping" {
 		return transport.NewJSONRPCResultResponse(q.ID, []byte("{}")), nil

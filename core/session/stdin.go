@@ -24,6 +24,8 @@ type lineQueue struct {
 
 	// wake has room for one: Write and Close send, run receives; never closed.
 	wake chan struct{}
+	// written has room for one: run sends after a write, flush receives; never closed.
+	written chan struct{}
 
 	mu     sync.Mutex
 	lines  [][]byte
@@ -33,7 +35,8 @@ type lineQueue struct {
 }
 
 func newLineQueue(w io.WriteCloser, patience time.Duration, stalled func(error)) *lineQueue {
-	return &lineQueue{w: w, patience: patience, stalled: stalled, wake: make(chan struct{}, 1)}
+	return &lineQueue{w: w, patience: patience, stalled: stalled,
+		wake: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
 
 // Write queues p, which is one whole message.
@@ -68,6 +71,25 @@ func (q *lineQueue) Close() error {
 	return q.w.Close()
 }
 
+// flush waits until nothing is queued any more, but not longer than the time given.
+func (q *lineQueue) flush(patience time.Duration) {
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	for {
+		q.mu.Lock()
+		done := q.size == 0 || q.err != nil
+		q.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-q.written:
+		case <-over.C:
+			return
+		}
+	}
+}
+
 func (q *lineQueue) ring() {
 	select {
 	case q.wake <- struct{}{}:
@@ -96,6 +118,10 @@ func (q *lineQueue) run() {
 			}
 			failed := q.err
 			q.mu.Unlock()
+			select {
+			case q.written <- struct{}{}:
+			default:
+			}
 			if failed != nil {
 				return
 			}

@@ -20,6 +20,7 @@ func (f *follower) synced(a syncAnswer) error {
 	f.syncing = false
 	if f.stopped {
 		f.stopped = false
+		f.asks = append(a.job.asks, f.asks...)
 		f.todo.merge(a.job.demand)
 		f.todo.merge(demand{subscribe: true, compare: true}) // nobody knows how far it came
 		f.nextWalk = time.Time{}
@@ -31,7 +32,7 @@ func (f *follower) synced(a syncAnswer) error {
 	}
 	var changed []string // resources with another descriptor
 	for _, k := range slices.Sorted(maps.Keys(a.lists)) {
-		if !wants(&f.w.srv, k) {
+		if !f.w.wants(k) {
 			continue // any more
 		}
 		delta := f.w.setList(k, a.lists[k], cmp.Or(a.job.lists[k], event.CauseResync))
@@ -55,6 +56,7 @@ func (f *follower) synced(a syncAnswer) error {
 			f.w.co.recheck(k, roleResync) // size or type may be all that tells of other content
 		}
 	}
+	f.answer(a)
 	f.becomeReady()
 	if f.w.srv.TrackResources && f.s.Info().Capabilities.Resources {
 		f.announce(a.made && a.job.subscribe)
@@ -167,7 +169,7 @@ func (f *follower) target() map[string]event.Descriptor {
 		return target // also if an earlier session had some
 	}
 	resources := f.w.lists[catalog.Resources]
-	for _, uri := range followedURIs(&f.w.srv, resources) {
+	for _, uri := range withWanted(followedURIs(&f.w.srv, resources), f.wanted) {
 		var desc event.Descriptor
 		if it, ok := resources.Get(uri); ok {
 			d := it.Describe()
@@ -270,6 +272,9 @@ func (f *follower) polledLists() []catalog.Kind {
 	info := f.s.Info()
 	var kinds []catalog.Kind
 	for _, k := range f.kinds() {
+		if f.ignores(k) {
+			continue
+		}
 		announced := map[catalog.Kind]bool{
 			catalog.Resources: info.Capabilities.ResourcesListChanged,
 			catalog.Templates: info.Capabilities.ResourcesListChanged,

@@ -20,7 +20,8 @@ var (
 )
 
 // CallTool calls a tool in the server's live session and returns the raw MCP
-// result; a tool's own failure is in its isError member. See [ToolFailure].
+// result; a tool's own failure is in its isError member. See [ToolFailure]. It is
+// for passing on, as its siblings are: nothing is kept or told. See [Client].
 func (t *Tracker) CallTool(ctx context.Context, server, tool string, args map[string]any) (json.RawMessage, error) {
 	s, err := t.session(server)
 	if err != nil {
@@ -63,6 +64,15 @@ func (t *Tracker) session(server string) (*session.Session, error) {
 // ToolFailure reports whether the raw result of a tool call says that the tool
 // failed, and the first text that it gave as a printable line.
 func ToolFailure(result json.RawMessage) (string, bool) {
+	text, failed := failureText(result)
+	return printable.Line(text, maxFailure), failed
+}
+
+// maxFailure is how many bytes of a tool's own words are shown.
+const maxFailure = 300
+
+// failureText is what a tool that failed said, as it said it.
+func failureText(result json.RawMessage) (string, bool) {
 	var r struct {
 		IsError bool `json:"isError"`
 		Content []struct {
@@ -74,7 +84,7 @@ func ToolFailure(result json.RawMessage) (string, bool) {
 	}
 	for _, c := range r.Content {
 		if c.Text != "" {
-			return printable.Line(c.Text, 300), true
+			return c.Text, true
 		}
 	}
 	return "the tool failed without saying why", true
@@ -86,8 +96,8 @@ func callTool(ctx context.Context, s *session.Session, c config.ToolCall) error 
 	if err != nil {
 		return err
 	}
-	if text, failed := ToolFailure(raw); failed {
-		return errors.New(text)
+	if text, failed := failureText(raw); failed {
+		return errors.New(printable.Line(s.Redact(text), maxFailure)) // it is logged
 	}
 	return nil
 }

@@ -35,6 +35,12 @@
 // session, closes it, and waits for every job. The bus is closed last, so that no
 // consumer misses the end.
 //
-// Library: cenkalti/backoff for the waits between attempts (maintained, MIT, no
+// A [Client] is a server as a user sees it: requests whose answers are kept (core/cache)
+// and told, and subscriptions beside those of the config. Its requests go straight to
+// the session; what concerns the subscription is asked of the follower, which alone
+// changes it. What clients keep lives as long as the session.
+//
+// Libraries: yosida95/uritemplate expands URI templates (RFC 6570, all levels; BSD);
+// cenkalti/backoff counts the waits between attempts (maintained, MIT, no
 // dependencies).
 package tracker

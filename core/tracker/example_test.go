@@ -46,7 +46,7 @@ func Example() {
 		case event.SubscriptionActive:
 			fmt.Printf("following %d resource (%s)\n", p.Resources.Count, p.Mode)
 			running.Go(func() {
-				baseline(t)
+				baselineOf(t, "docs")
 				server.Set("file:///guide.md", "second edition")
 			})
 		case event.ResourceUpdated:
@@ -61,10 +61,10 @@ func Example() {
 	// file:///guide.md: "first edition" became "second edition"
 }
 
-// baseline waits until the content of every resource is known.
-func baseline(t *tracker.Tracker) {
+// baselineOf waits until the content of the server's one resource is known.
+func baselineOf(t *tracker.Tracker, server string) {
 	for tick := time.NewTicker(time.Millisecond); ; <-tick.C {
-		if srv, _ := t.Snapshot().Server("docs"); len(srv.Resources) == 1 && !srv.Resources[0].Digest.IsZero() {
+		if srv, _ := t.Snapshot().Server(server); len(srv.Resources) == 1 && !srv.Resources[0].Digest.IsZero() {
 			return
 		}
 	}

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
 )
@@ -29,6 +29,17 @@ type follower struct {
 	reads chan readAnswer
 	syncs chan syncAnswer
 	pings chan pingAnswer
+
+	// conn is what clients have of the session; wanted is what they subscribe to,
+	// true once the server has agreed; asks wait for the next walk.
+	conn   *connection
+	wanted map[string]bool
+	asks   []*ask
+	// unread is what is to be read again for what is kept of it; reread is sent to by
+	// the one job that does, and never closed. Capacity 1: it never waits.
+	unread    map[string]event.Cause
+	rereading bool
+	reread    chan struct{}
 
 	todo     demand
 	syncing  bool // a walk is out
@@ -63,6 +74,9 @@ func newFollower(w *worker, s *session.Session) *follower {
 		pings:    make(chan pingAnswer, 1),
 		followed: map[string]struct{}{},
 		missing:  map[string]struct{}{},
+		conn:     newConnection(w.t.kept, w.id, s),
+		wanted:   map[string]bool{},
+		reread:   make(chan struct{}, 1),
 	}
 	// Jobs outlive the loop's context for the time of a drain.
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -100,6 +114,11 @@ func (f *follower) run(ctx context.Context) error {
 			if err := f.synced(a); err != nil {
 				return err
 			}
+		case q := <-f.conn.asks:
+			f.asked(q)
+		case <-f.reread:
+			f.rereading = false
+			f.startReload()
 		case a := <-f.pings:
 			if err := f.pinged(a); err != nil {
 				return err
@@ -158,10 +177,14 @@ func (f *follower) wakeAt() time.Time {
 func (f *follower) signals(b session.Batch) {
 	now := time.Now()
 	f.w.dropped(b.Dropped)
+	f.outdated(b.URIs)
 	for uri, sig := range b.URIs {
 		f.signal(uri, sig, now)
 	}
 	for k := range b.Lists {
+		if f.ignores(k) {
+			continue
+		}
 		f.todo.add([]catalog.Kind{k}, event.CauseNotify)
 	}
 	if b.Gap != "" {
@@ -287,22 +310,32 @@ func (f *follower) kinds() []catalog.Kind {
 	caps := f.s.Info().Capabilities
 	var kinds []catalog.Kind
 	for _, k := range catalog.Kinds() {
-		if wants(&f.w.srv, k) && caps.Has(k) {
+		if f.w.wants(k) && caps.Has(k) {
 			kinds = append(kinds, k)
 		}
 	}
 	return kinds
 }
 
-// wants reports whether the entry asks to follow lists of the kind.
-func wants(srv *config.Server, k catalog.Kind) bool {
-	switch k {
-	case catalog.Tools:
-		return srv.TrackTools
-	case catalog.Prompts:
-		return srv.TrackPrompts
+// ignores reports whether changes of the list are not to be followed.
+func (f *follower) ignores(k catalog.Kind) bool {
+	if k == catalog.Templates {
+		k = catalog.Resources
+	}
+	return slices.Contains(f.w.opts.IgnoreListChanges, k)
+}
+
+// wants reports whether lists of the kind are to be followed.
+func (w *worker) wants(k catalog.Kind) bool {
+	switch {
+	case w.opts.AllLists:
+		return true
+	case k == catalog.Tools:
+		return w.srv.TrackTools
+	case k == catalog.Prompts:
+		return w.srv.TrackPrompts
 	default:
-		return srv.TrackResources
+		return w.srv.TrackResources
 	}
 }
 

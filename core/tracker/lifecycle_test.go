@@ -199,6 +199,34 @@ func TestDisabledServer(t *testing.T) {
 	})
 }
 
+// A catalog is known and not connected: it is no MCP server.
+func TestCatalogIsNotDialled(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		catalog := func(s *config.Server) { s.Transport = config.TransportCatalog }
+		w.start(entry("docs", catalog))
+		if _, err := w.tracker.Settled(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		w.pass(time.Minute)
+		w.wantState("docs", event.Disabled)
+		if st, _ := w.tracker.Snapshot().Server("docs"); !strings.Contains(st.Reason, "catalog") || st.Transport != config.TransportCatalog {
+			w.Errorf("%+v", st)
+		}
+		if n := len(w.dialled("docs")); n != 0 {
+			w.Errorf("dialled %d times", n)
+		}
+		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs")}})
+		w.pass(time.Second)
+		w.wantState("docs", event.Ready)
+		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs", catalog)}})
+		w.pass(time.Second)
+		w.wantState("docs", event.Disabled)
+		if subs := docs.Subscribed(); len(subs) != 0 {
+			w.Errorf("still subscribed to %q", subs)
+		}
+	})
+}
+
 // Settled waits until every server was tried, and no longer.
 func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -142,6 +142,9 @@ func (w *worker) tell(k *key, v verdict) {
 		w.sum(&r.status)
 		w.describe(r, k)
 	})
+	if f := w.following; f != nil && !w.co.digests && !v.gone {
+		f.reload(k.uri, v.cause)
+	}
 }
 
 // followKey makes the resource known as followed.
@@ -203,8 +206,12 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 		w.t.store.update(w.id, func(r *record) { r.lists[k] = list })
 		return catalog.Delta{}
 	}
+	if w.following != nil {
+		w.following.conn.shelf.Remove(k, delta.Removed)
+	}
 	w.t.store.commit(event.Event{ServerID: w.id, Cause: cause, Payload: event.ListChanged{
 		List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed,
+		Details: itemChanges(old, list, delta.Changed),
 	}}, func(r *record) { r.lists[k] = list })
 	if k != catalog.Resources {
 		return delta

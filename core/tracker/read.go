@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -31,13 +32,15 @@ func (f *follower) startReads() {
 			continue
 		}
 		f.w.co.started(k)
-		uri := k.uri
-		f.jobs.Go(func() { f.reads <- f.read(k, uri) })
+		uri, cause := k.uri, k.role.cause()
+		f.jobs.Go(func() { f.reads <- f.read(k, uri, cause) })
 	}
 }
 
-func (f *follower) read(k *key, uri string) readAnswer {
+func (f *follower) read(k *key, uri string, cause event.Cause) readAnswer {
+	keep := f.conn.fetch(uri)
 	c, err := f.s.Read(f.ctx, uri)
+	f.renew(keep, uri, c, err, cause)
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		return readAnswer{k: k, outcome: readMissing, err: err}

@@ -84,6 +84,16 @@ func (s *store) forget(id string) {
 	delete(s.servers, id)
 }
 
+// list is one list of a server, nil if none is known. Lists are replaced as a whole.
+func (s *store) list(id string, k catalog.Kind) catalog.List {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r, ok := s.servers[id]; ok {
+		return r.lists[k]
+	}
+	return nil
+}
+
 func (s *store) snapshot() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()

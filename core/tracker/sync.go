@@ -3,6 +3,7 @@ package tracker
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -56,6 +57,7 @@ type syncJob struct {
 	old    map[catalog.Kind]catalog.List
 	filter session.Filter // what is subscribed before listing, when demanded
 	target func(catalog.List) []string
+	asks   []*ask // that are answered by it
 }
 
 // syncAnswer is what a walk brought home.
@@ -88,7 +90,9 @@ func (f *follower) walk(now time.Time) {
 		}
 	}
 	srv := f.w.srv
-	job.target = func(resources catalog.List) []string { return followedURIs(&srv, resources) }
+	wanted := maps.Clone(f.wanted)
+	job.target = func(resources catalog.List) []string { return withWanted(followedURIs(&srv, resources), wanted) }
+	job.asks, f.asks = f.asks, nil
 	job.filter = f.filter(job.target(f.w.lists[catalog.Resources]))
 	f.syncing = true
 	f.nextWalk = now.Add(minWalk)
@@ -118,9 +122,9 @@ func (f *follower) isDeaf(ctx context.Context) bool {
 func (f *follower) filter(uris []string) session.Filter {
 	caps := f.s.Info().Capabilities
 	want := session.Filter{
-		Tools:     f.w.srv.TrackTools && caps.ToolsListChanged,
-		Prompts:   f.w.srv.TrackPrompts && caps.PromptsListChanged,
-		Resources: f.w.srv.TrackResources && caps.ResourcesListChanged,
+		Tools:     f.w.wants(catalog.Tools) && !f.ignores(catalog.Tools) && caps.ToolsListChanged,
+		Prompts:   f.w.wants(catalog.Prompts) && !f.ignores(catalog.Prompts) && caps.PromptsListChanged,
+		Resources: f.w.wants(catalog.Resources) && !f.ignores(catalog.Resources) && caps.ResourcesListChanged,
 	}
 	if caps.ResourcesSubscribe {
 		want.URIs = uris

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/bus"
+	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -38,7 +39,8 @@ type Options struct {
 	// Reads is how many reads one server may have to answer at once; 8.
 	Reads int
 	// Texts keeps the text of followed resources, for content and diffs in events:
-	// up to MaxText bytes each (256 KiB) and MaxTexts in all (64 MiB).
+	// up to MaxText bytes each (256 KiB) and MaxTexts in all (64 MiB). MaxText also
+	// bounds what events of clients carry.
 	Texts             bool
 	MaxText, MaxTexts int64
 	// Baseline tells what was known of a resource before this tracker was made: the
@@ -46,6 +48,16 @@ type Options struct {
 	// when it is first read gives a resync event. It is called by the workers, many
 	// at a time, and returns at once; nil knows nothing.
 	Baseline func(server, uri string) catalog.Digest
+	// AllLists follows all lists of every server, whatever its entry says; which
+	// resources are followed is up to the entry. For a gateway.
+	AllLists bool
+	// IgnoreListChanges are lists whose changes servers are not asked to announce and
+	// that are not polled either (templates go with resources). They are still listed
+	// on connecting and by the routine comparison. Empty: none is ignored.
+	IgnoreListChanges []catalog.Kind
+	// CacheBytes bounds what is kept of what clients read, of all servers together;
+	// [cache.DefaultMaxBytes].
+	CacheBytes int64
 	// Lag is how many events a subscriber may be behind; [bus.DefaultCapacity].
 	Lag int
 	// Logger gets one line per state of a server at info, and what a user should
@@ -79,6 +91,7 @@ type Tracker struct {
 	opts  Options
 	store *store
 	texts *textBudget
+	kept  *cache.Store // what clients read
 
 	// applied wakes Run to take the newest config. Capacity 1, because one wake is
 	// enough for any number of configs: Apply sends without blocking; never closed.
@@ -99,6 +112,7 @@ func New(opts Options) *Tracker {
 		opts:    opts,
 		store:   newStore(bus.New()),
 		texts:   &textBudget{each: opts.MaxText, all: opts.MaxTexts},
+		kept:    cache.NewStore(opts.CacheBytes),
 		applied: make(chan struct{}, 1),
 		looked:  make(chan struct{}),
 		workers: map[string]*worker{},

@@ -34,17 +34,20 @@ type worker struct {
 	offered  config.Server // the newest entry
 
 	live atomic.Pointer[session.Session] // for requests; nil while not connected
+	conn atomic.Pointer[connection]      // for clients; nil while not connected
 
-	srv     config.Server
-	era     session.Era
-	lists   map[catalog.Kind]catalog.List
-	co      *coalescer
-	state   event.State
-	attempt int
-	deaths  []time.Time // of the last sessions, for crashloop
-	delays  *backoff.ExponentialBackOff
-	warned  map[string]bool // what was warned of once
-	counts  Counts          // beyond what the coalescer counts
+	srv   config.Server
+	era   session.Era
+	lists map[catalog.Kind]catalog.List
+
+	following *follower // of the live session
+	co        *coalescer
+	state     event.State
+	attempt   int
+	deaths    []time.Time // of the last sessions, for crashloop
+	delays    *backoff.ExponentialBackOff
+	warned    map[string]bool // what was warned of once
+	counts    Counts          // beyond what the coalescer counts
 }
 
 // Crash loops are named when so many sessions died within so long.
@@ -103,8 +106,8 @@ func (w *worker) remove() {
 func (w *worker) run(ctx context.Context) {
 	defer func() { w.co.clear() }() // gives the texts back; what was known stays published
 	for ctx.Err() == nil {
-		if !w.srv.Enabled {
-			w.setState(event.Disabled, event.ServerState{})
+		if reason, ok := unconnected(&w.srv); ok {
+			w.setState(event.Disabled, event.ServerState{Reason: reason})
 			w.rest(ctx, 0)
 			continue
 		}
@@ -119,6 +122,15 @@ func (w *worker) run(ctx context.Context) {
 		}
 	}
 	w.setState(event.Stopping, event.ServerState{Reason: reasonOf(context.Cause(ctx))})
+}
+
+// unconnected reports whether the server is to be known but not connected, and why
+// where its entry does not say that it is disabled.
+func unconnected(srv *config.Server) (reason string, ok bool) {
+	if srv.Enabled && srv.Transport == config.TransportCatalog {
+		return "an HTTP catalog, which the gateway serves", true
+	}
+	return "", !srv.Enabled
 }
 
 func reasonOf(cause error) string {
@@ -156,9 +168,9 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	w.era = s.Info().Era
 	began := time.Now()
 	f := newFollower(w, s)
-	w.live.Store(s)
+	f.connect()
 	err = f.run(sctx)
-	w.live.Store(nil)
+	f.disconnect()
 	if errors.Is(context.Cause(ctx), errRemoved) {
 		w.unfollowAll() // nothing is told of it from here on
 	}

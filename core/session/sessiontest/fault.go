@@ -15,6 +15,7 @@ type Fault struct {
 
 	Silent  bool          // never answer
 	Delay   time.Duration // answer later, and right if nothing else is set
+	Old     bool          // with Delay, on stdio: the answer is what was right when asked
 	Code    int           // JSON-RPC error
 	Message string
 	Data    any

@@ -73,6 +73,10 @@ func (s *Server) receive(wg *sync.WaitGroup, p *peer, line []byte) {
 		s.respond(wg, p, m)
 	case f.Silent:
 	case f.Delay > 0:
+		var old map[string]any
+		if f.Old {
+			old = s.answer(p, m)
+		}
 		wg.Go(func() {
 			t := time.NewTimer(f.Delay)
 			defer t.Stop()
@@ -83,6 +87,8 @@ func (s *Server) receive(wg *sync.WaitGroup, p *peer, line []byte) {
 			}
 			if out, ok := f.reply(m); ok {
 				p.send(out)
+			} else if old != nil {
+				p.send(old)
 			} else {
 				s.respond(wg, p, m)
 			}

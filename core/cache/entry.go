@@ -1,0 +1,181 @@
+package cache
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// Resource is the content of a resource, as it was at one time.
+type Resource struct {
+	// URI is what was read.
+	URI string
+	// Template is the URI template that URI was made from, "" if it was read as
+	// such, and Params are the variables that were filled in.
+	Template string
+	Params   map[string]string
+
+	Digest   catalog.Digest // of the content, see session.Content
+	Size     int64          // bytes of all texts and decoded blobs
+	MimeType string         // the first that the server gave
+
+	// Time is when the answer arrived.
+	Time time.Time
+	// Expires is until when the server's ttlMs calls the content fresh; it is not
+	// after Time when the server does not.
+	Expires time.Time
+	// Private is set unless the server's cacheScope is public.
+	Private bool
+	// Stale is set when an update was announced after the content was asked for.
+	Stale bool
+
+	raw string // the MCP result; a string, so that nobody can write to it
+}
+
+// NewResource makes a Resource of a resources/read result that arrived at the time
+// given.
+func NewResource(uri string, raw json.RawMessage, at time.Time) Resource {
+	ttl, public := freshness(raw)
+	return Resource{URI: uri, Time: at, Expires: at.Add(ttl), Private: !public, raw: string(raw)}
+}
+
+// Raw is the MCP result, a copy.
+func (r Resource) Raw() json.RawMessage { return json.RawMessage(r.raw) }
+
+// Fresh reports whether the server's ttlMs allows to use the content at the time
+// given without asking again.
+func (r Resource) Fresh(now time.Time) bool { return !r.Stale && now.Before(r.Expires) }
+
+// Text returns the texts of all entries, one after the other. It reports false
+// when an entry is binary.
+func (r Resource) Text() (string, bool) {
+	var result struct {
+		Contents []struct {
+			Text *string `json:"text"`
+		} `json:"contents"`
+	}
+	if json.Unmarshal([]byte(r.raw), &result) != nil {
+		return "", false
+	}
+	var b strings.Builder
+	for _, c := range result.Contents {
+		if c.Text == nil {
+			return "", false
+		}
+		b.WriteString(*c.Text)
+	}
+	return b.String(), true
+}
+
+// Prompt is what a prompts/get answered.
+type Prompt struct {
+	Name      string
+	Arguments map[string]string
+	Time      time.Time // when the answer arrived
+	raw       string
+}
+
+// NewPrompt makes a Prompt of a prompts/get result.
+func NewPrompt(name string, args map[string]string, raw json.RawMessage, at time.Time) Prompt {
+	return Prompt{Name: name, Arguments: args, Time: at, raw: string(raw)}
+}
+
+// Raw is the MCP result, a copy.
+func (p Prompt) Raw() json.RawMessage { return json.RawMessage(p.raw) }
+
+// ToolResult is how a tools/call ended.
+type ToolResult struct {
+	Name string
+	// Success is false when the call was not answered or refused, and when the tool
+	// itself says isError.
+	Success bool
+	// Error is one printable line, "" on success.
+	Error string
+	Time  time.Time // when the call ended
+
+	arguments, raw string
+}
+
+// NewToolResult makes a ToolResult. raw is nil when there was no answer, and
+// failure is "" when the tool did what it was asked. Arguments that cannot be
+// encoded could not be sent either and are left out.
+func NewToolResult(name string, args map[string]any, raw json.RawMessage, failure string, at time.Time) ToolResult {
+	encoded, _ := json.Marshal(args)
+	return ToolResult{Name: name, Success: failure == "", Error: failure, Time: at, arguments: string(encoded), raw: string(raw)}
+}
+
+// Raw is the MCP result, a copy; nil when there was no answer.
+func (t ToolResult) Raw() json.RawMessage {
+	if t.raw == "" {
+		return nil
+	}
+	return json.RawMessage(t.raw)
+}
+
+// Arguments are those of the call, as a JSON object.
+func (t ToolResult) Arguments() json.RawMessage { return json.RawMessage(t.arguments) }
+
+// entry is what is kept under a key: a Resource, a Prompt or a ToolResult.
+type entry interface {
+	bytes() int64
+	// own returns the entry with maps of its own.
+	own() entry
+}
+
+// overhead is about what an entry costs beside its texts.
+const overhead = 256
+
+func (r Resource) bytes() int64 {
+	return overhead + int64(len(r.raw)+len(r.URI)+len(r.Template)+len(r.MimeType)) + mapBytes(r.Params)
+}
+
+func (r Resource) own() entry {
+	r.Params = maps.Clone(r.Params)
+	return r
+}
+
+func (p Prompt) bytes() int64 {
+	return overhead + int64(len(p.raw)+len(p.Name)) + mapBytes(p.Arguments)
+}
+
+func (p Prompt) own() entry {
+	p.Arguments = maps.Clone(p.Arguments)
+	return p
+}
+
+func (t ToolResult) bytes() int64 {
+	return overhead + int64(len(t.raw)+len(t.arguments)+len(t.Name)+len(t.Error))
+}
+
+func (t ToolResult) own() entry { return t }
+
+func mapBytes(m map[string]string) int64 {
+	n := 0
+	for k, v := range m {
+		n += len(k) + len(v) + 64
+	}
+	return int64(n)
+}
+
+// maxTTL bounds what a server may say: a duration must not overflow, and nothing
+// is fresh for ever.
+const maxTTL = 24 * time.Hour
+
+// freshness reads ttlMs and cacheScope of a result.
+func freshness(raw json.RawMessage) (ttl time.Duration, public bool) {
+	var members struct {
+		TTL   json.RawMessage `json:"ttlMs"`
+		Scope json.RawMessage `json:"cacheScope"`
+	}
+	if json.Unmarshal(raw, &members) != nil {
+		return 0, false
+	}
+	var ms float64
+	if json.Unmarshal(members.TTL, &ms) == nil && ms > 0 {
+		ttl = time.Duration(min(ms, float64(maxTTL.Milliseconds()))) * time.Millisecond
+	}
+	return ttl, string(members.Scope) == `"public"`
+}

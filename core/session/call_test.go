@@ -1,0 +1,169 @@
+package session_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// Progress of any request reaches who asked for it with the context, and keeps the
+// request going beyond its timeout; what does not rise does not.
+func TestWithProgress(t *testing.T) {
+	inEachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+		srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+		var told []float64
+		began := time.Now()
+		var ended time.Duration
+		done := make(chan error, 1) // the call's, sent once
+		go func() {
+			ctx := session.WithProgress(t.Context(), func(p session.Progress) { told = append(told, p.Progress) })
+			_, err := s.CallTool(ctx, "slow", nil)
+			ended = time.Since(began)
+			done <- err
+		}()
+		synctest.Wait()
+		_, params := lastCall(t, srv, "tools/call")
+		var meta struct{ ProgressToken string }
+		if err := json.Unmarshal(params["_meta"], &meta); err != nil || meta.ProgressToken == "" {
+			t.Fatalf("_meta %s: %v", params["_meta"], err)
+		}
+		for _, n := range []float64{0, 1, 2, 2, 1} {
+			wait(t, 20*time.Second) // within the timeout of 30 s each
+			srv.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress",
+				"params": map[string]any{"progressToken": meta.ProgressToken, "progress": n}})
+			synctest.Wait()
+		}
+		if err := <-done; err == nil || ended != 90*time.Second { // 30 s after the last that rose
+			t.Errorf("%v after %v", err, ended)
+		}
+		if !slices.Equal(told, []float64{0, 1, 2}) {
+			t.Errorf("told %v", told)
+		}
+		synctest.Wait()
+		if srv.Count("notifications/cancelled") != 1 {
+			t.Errorf("%d cancelled", srv.Count("notifications/cancelled"))
+		}
+	})
+}
+
+// Who interrupts a call and closes the session at once has still told the server.
+func TestCancelledBeforeClosed(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := newServer(!modern, modern)
+			srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+			s := over(t, srv, config.Server{}, session.Options{OneShot: true})
+			ctx, interrupt := context.WithCancelCause(t.Context())
+			interrupted := errors.New("interrupted")
+			time.AfterFunc(time.Second, func() { interrupt(interrupted) })
+			_, err := s.CallTool(ctx, "slow", nil)
+			_ = s.Close()
+			if !errors.Is(err, interrupted) {
+				t.Errorf("the call ended with %v", err)
+			}
+			synctest.Wait()
+			id, _ := lastCall(t, srv, "tools/call")
+			_, params := lastCall(t, srv, "notifications/cancelled")
+			if string(params["requestId"]) != string(id) {
+				t.Errorf("cancelled %s, called %s", params["requestId"], id)
+			}
+		})
+	}
+}
+
+// So it is over HTTP, where closing the request says nothing in the legacy era.
+func TestCancelledBeforeClosedHTTP(t *testing.T) {
+	srv := newServer(true, false)
+	srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{OneShot: true})
+	ctx, interrupt := context.WithCancel(t.Context())
+	done := make(chan struct{}) // closed when all is over
+	go func() {
+		defer close(done)
+		_, _ = s.CallTool(ctx, "slow", nil)
+		_ = s.Close()
+	}()
+	eventually(t, "the call", func() bool { return srv.Count("tools/call") == 1 })
+	interrupt()
+	<-done
+	if n := srv.Count("notifications/cancelled"); n != 1 {
+		t.Errorf("%d cancellations when the session was closed", n)
+	}
+}
+
+// A server that wants input is told of by what it wants; its words are made safe.
+func TestInputRequired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(false, true)
+		srv.Fail(sessiontest.Fault{Method: "resources/read", Result: map[string]any{"resultType": "input_required", "inputRequests": map[string]any{
+			"b": map[string]any{"method": "roots/list"},
+			"a": map[string]any{"method": "elicitation/create", "params": map[string]any{"message": "Which\nbranch? \x1b[31m hunter2secret"}},
+			"c": "nonsense",
+		}}})
+		srv.Fail(sessiontest.Fault{Method: "tools/call", Result: map[string]any{"resultType": "input_required", "inputRequests": 7}})
+		s := over(t, srv, config.Server{Env: map[string]config.Secret{"KEY": config.NewSecret("hunter2secret")}}, session.Options{})
+		_, err := s.Read(t.Context(), "file:///a")
+		e, ok := errors.AsType[*session.InputRequiredError](err)
+		if !ok || e.Method != "resources/read" || len(e.Asked) != 2 || e.Asked[0].Method != "elicitation/create" || e.Asked[1].Method != "roots/list" {
+			t.Fatalf("%#v", err)
+		}
+		text := err.Error()
+		if !strings.Contains(text, "elicitation/create (Which") || strings.ContainsAny(text, "\n\x1b") || strings.Contains(text, "hunter2secret") {
+			t.Errorf("%q", text)
+		}
+		if _, err = s.CallTool(t.Context(), "t", nil); err == nil || !strings.HasSuffix(err.Error(), "cannot be given here") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestComplete(t *testing.T) {
+	inEachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+		_, err := s.Complete(t.Context(), session.Reference{Prompt: "p"}, "a", "", nil)
+		if !errors.Is(err, session.ErrUnsupported) || srv.Count("completion/complete") != 0 {
+			t.Errorf("without the capability: %v", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(true, true)
+		srv.Capabilities["completions"] = map[string]any{}
+		many := slices.Repeat([]string{"x"}, 150)
+		srv.Fail(sessiontest.Fault{Method: "completion/complete", Times: 1, Result: map[string]any{"completion": map[string]any{"values": []string{"moon"}, "total": 3, "hasMore": true}}})
+		srv.Fail(sessiontest.Fault{Method: "completion/complete", Times: 1, Result: map[string]any{"completion": map[string]any{"values": many}}})
+		srv.Fail(sessiontest.Fault{Method: "completion/complete", Times: 1, Result: map[string]any{"values": many}})
+		s := over(t, srv, config.Server{}, session.Options{})
+		c, err := s.Complete(t.Context(), session.Reference{Template: "note:///{a}/{b}"}, "b", "mo", map[string]string{"a": "1"})
+		if err != nil || !slices.Equal(c.Values, []string{"moon"}) || c.Total != 3 || !c.More {
+			t.Errorf("%+v, %v", c, err)
+		}
+		_, params := lastCall(t, srv, "completion/complete")
+		if got := string(params["ref"]); got != `{"type":"ref/resource","uri":"note:///{a}/{b}"}` {
+			t.Errorf("ref %s", got)
+		}
+		if got := string(params["argument"]); got != `{"name":"b","value":"mo"}` {
+			t.Errorf("argument %s", got)
+		}
+		if got := string(params["context"]); got != `{"arguments":{"a":"1"}}` {
+			t.Errorf("context %s", got)
+		}
+		if c, err = s.Complete(t.Context(), session.Reference{Prompt: "p"}, "a", "", nil); err != nil || len(c.Values) != 100 || !c.More {
+			t.Errorf("%d values, more %t, %v", len(c.Values), c.More, err)
+		}
+		_, params = lastCall(t, srv, "completion/complete")
+		if got := string(params["ref"]); got != `{"name":"p","type":"ref/prompt"}` {
+			t.Errorf("ref %s", got)
+		}
+		if _, err = s.Complete(t.Context(), session.Reference{Prompt: "p"}, "a", "", nil); err == nil {
+			t.Error("a result that is none was taken")
+		}
+	})
+}

@@ -1,0 +1,18 @@
+package tracker
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// Do makes any request in the server's live session and returns the raw result:
+// for a proxy. Nothing is kept of it.
+func (t *Tracker) Do(ctx context.Context, server string, q session.Request) (json.RawMessage, error) {
+	s, err := t.session(server)
+	if err != nil {
+		return nil, err
+	}
+	return s.Do(ctx, q)
+}

@@ -1,0 +1,209 @@
+package tracker_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/bus"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// patience is how long a test waits for what must happen: a busy machine is no bug.
+const patience = 30 * time.Second
+
+// peer is a tracker that follows one real server, made with the TypeScript SDK (see
+// testdata/peers/scripted.mjs), what it sent there, and the events that came of it.
+type peer struct {
+	*testing.T
+	era     session.Era
+	args    []string // for the server
+	tracker *tracker.Tracker
+	client  *tracker.Client
+	events  *bus.Subscription
+	queue   []*event.Event // taken from events, not looked at yet
+
+	mu    sync.Mutex // guards what follows
+	wire  []message  // of all sessions
+	child *exec.Cmd  // of the last session
+	dials int
+}
+
+// message is one message that was sent to the server.
+type message struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// eachEra runs the test with a server of either era. The entry is for changing what
+// is tracked; nothing is, unless it says so.
+func eachEra(t *testing.T, opts tracker.Options, entry func(*config.Server), test func(p *peer), args ...string) {
+	t.Helper()
+	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
+		t.Run(string(era), func(t *testing.T) {
+			t.Parallel()
+			test(startPeer(t, era, opts, entry, args...))
+		})
+	}
+}
+
+// startPeer follows the server; the test ends both.
+func startPeer(t *testing.T, era session.Era, opts tracker.Options, entry func(*config.Server), args ...string) *peer {
+	t.Helper()
+	p := &peer{T: t, era: era, args: args}
+	if era == session.EraModern {
+		p.args = append(slices.Clone(args), "--legacy=reject")
+	}
+	if testing.Short() {
+		t.Skip("starts real servers")
+	}
+	script := filepath.Join("..", "..", "testdata", "peers", "scripted.mjs")
+	if _, err := os.Stat(filepath.Join(filepath.Dir(script), "node_modules", "@modelcontextprotocol", "server")); err != nil {
+		const missing = "the test peers are not installed; run scripts/peers.sh"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	opts.Dial = func(ctx context.Context, srv config.Server, o session.Options) (*session.Session, error) {
+		return p.dial(ctx, script, srv, o)
+	}
+	p.tracker = tracker.New(opts)
+	p.client = p.tracker.Client("notes")
+	srv := config.Server{ID: "notes", Transport: config.TransportStdio, Enabled: true, Read: config.ReadDigest,
+		PollInterval: config.DefaultPollInterval, RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
+	if entry != nil {
+		entry(&srv)
+	}
+	p.tracker.Apply(&config.Config{Servers: []config.Server{srv}})
+	_, p.events = p.tracker.Subscribe(context.Background())
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.tracker.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	p.await(func(e *event.Event) bool {
+		s, ok := e.Payload.(event.ServerState)
+		return ok && s.State == event.Ready
+	}, "the server is ready")
+	return p
+}
+
+// dial starts the server and connects to it. What the session sends is noted.
+func (p *peer) dial(ctx context.Context, script string, srv config.Server, opts session.Options) (*session.Session, error) {
+	node := filepath.Join(filepath.Dir(script), "node_modules", ".bin", "node")
+	if _, err := os.Stat(node); err != nil {
+		node = "node"
+	}
+	cmd := exec.Command(node, append([]string{script}, p.args...)...)
+	stdin, toServer, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	fromServer, stdout, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdin, cmd.Stdout = stdin, stdout
+	err = cmd.Start()
+	stdin.Close()
+	stdout.Close()
+	if err != nil {
+		return nil, err
+	}
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		_ = cmd.Wait() // killed, or told to exit with an error
+	}()
+	p.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-exited
+	})
+	p.mu.Lock()
+	p.child = cmd
+	p.dials++
+	p.mu.Unlock()
+	s, err := session.OverIO(ctx, fromServer, &tap{p: p, w: toServer}, srv, opts)
+	if err != nil {
+		toServer.Close()
+		fromServer.Close()
+	}
+	return s, err
+}
+
+// tap notes the messages that pass.
+type tap struct {
+	p *peer
+	w io.WriteCloser
+}
+
+// Write implements [io.Writer]; every call is one whole message.
+func (t *tap) Write(b []byte) (int, error) {
+	for line := range bytes.Lines(b) {
+		var m message
+		if json.Unmarshal(line, &m) == nil {
+			t.p.mu.Lock()
+			t.p.wire = append(t.p.wire, m)
+			t.p.mu.Unlock()
+		}
+	}
+	return t.w.Write(b)
+}
+
+func (t *tap) Close() error { return t.w.Close() }
+
+// sent returns how many messages of the method, whose parameters have the text in
+// them, were sent so far.
+func (p *peer) sent(method, text string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, m := range p.wire {
+		if m.Method == method && strings.Contains(string(m.Params), text) {
+			n++
+		}
+	}
+	return n
+}
+
+// subscribes returns how often the server was asked to push updates of the URI.
+func (p *peer) subscribes(uri string) int {
+	return p.sent("resources/subscribe", `"`+uri+`"`) + p.sent("subscriptions/listen", `"`+uri+`"`)
+}
+
+// do calls one of the server's tools without it being kept or told.
+func (p *peer) do(tool string, args map[string]any) {
+	p.Helper()
+	raw, err := p.tracker.CallTool(p.ctx(), "notes", tool, args)
+	if text, failed := tracker.ToolFailure(raw); err != nil || failed {
+		p.Fatalf("%s: %v %s", tool, err, text)
+	}
+}
+
+// set gives a resource another text; the update is on its way when it returns.
+func (p *peer) set(uri, text string) {
+	p.Helper()
+	p.do("set", map[string]any{"uri": uri, "text": text})
+}
+
+// ctx bounds one step of a test.
+func (p *peer) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(p.Context(), patience)
+	p.Cleanup(cancel)
+	return ctx
+}
