@@ -53,7 +53,7 @@ type Server struct {
 	Env     map[string]Secret // includes what envFile held; own keys win
 	Dir     string            // absolute working directory
 
-	// http and sse
+	// http, sse and catalog
 	URL     Secret // a URL may carry credentials in user info or query
 	Headers map[string]Secret
 
@@ -67,12 +67,17 @@ type Server struct {
 	PollInterval   time.Duration // for servers that cannot push; default 30s
 	OnConnect      []ToolCall    // made once in each session, after subscribing
 
+	// CatalogInterval is how often the version of a catalog is asked for; default
+	// 30s, and 0 for all but TransportCatalog.
+	CatalogInterval time.Duration
+
 	Protocol       Protocol
 	ConnectTimeout time.Duration // 0: the caller's default
 	RequestTimeout time.Duration // one request; default 30s
 }
 
-// Tracked reports whether anything of the server is to be followed.
+// Tracked reports whether anything of the server is to be followed. A catalog is
+// not: see [TransportCatalog].
 func (s *Server) Tracked() bool {
 	return s.Enabled && (s.TrackResources || s.TrackTools || s.TrackPrompts)
 }
@@ -85,6 +90,10 @@ const (
 	TransportStdio Transport = "stdio"
 	TransportHTTP  Transport = "http"
 	TransportSSE   Transport = "sse"
+	// TransportCatalog is no way to an MCP server: URL is the base of an HTTP API
+	// that describes its routes as tools (see core/upstream). Nobody opens a session
+	// to it and nothing of it is tracked; the gateway serves its tools.
+	TransportCatalog Transport = "catalog"
 )
 
 // Protocol restricts the era of MCP that is spoken.
@@ -116,4 +125,6 @@ type ToolCall struct {
 const (
 	DefaultPollInterval   = 30 * time.Second
 	DefaultRequestTimeout = 30 * time.Second
+	// DefaultCatalogInterval is that of Server.CatalogInterval.
+	DefaultCatalogInterval = 30 * time.Second
 )

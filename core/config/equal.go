@@ -18,6 +18,7 @@ func (s Server) Equal(o Server) bool {
 		slices.Equal(s.Exclude, o.Exclude) &&
 		s.Read == o.Read &&
 		s.PollInterval == o.PollInterval &&
+		s.CatalogInterval == o.CatalogInterval &&
 		s.RequestTimeout == o.RequestTimeout
 }
 

@@ -15,7 +15,7 @@ func TestEqualNoticesEveryField(t *testing.T) {
 		"ID": false, "Description": true, "Enabled": false, "Transport": false, "Fallback": false,
 		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false,
 		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Include": true, "Exclude": true,
-		"Read": true, "PollInterval": true, "OnConnect": false,
+		"Read": true, "PollInterval": true, "CatalogInterval": true, "OnConnect": false,
 		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true,
 	}
 	base := func() Server {

@@ -12,7 +12,7 @@ func serverKeys() map[string][]string {
 		"command": nil, "args": nil, "env": nil, "envFile": nil, "cwd": {"workingDirectory"},
 		"url": {"serverUrl", "httpUrl"}, "headers": nil,
 		"trackResources": nil, "trackTools": nil, "trackPrompts": nil, "include": nil, "exclude": nil,
-		"read": nil, "pollInterval": nil, "onConnect": nil,
+		"read": nil, "pollInterval": nil, "catalogInterval": nil, "onConnect": nil,
 		"protocol": {"protocolEra"}, "connectTimeout": nil, "requestTimeout": nil,
 	}
 }

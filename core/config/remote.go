@@ -55,6 +55,9 @@ func (e *entry) url(s *Server) string {
 		return bad(CodeURL, "it has no host", `write "https://HOST/PATH"`)
 	case u.Opaque != "":
 		return bad(CodeURL, `it lacks "//" after the scheme`, `write "https://HOST/PATH"`)
+	case s.Transport == TransportCatalog && (u.RawQuery != "" || u.ForceQuery || u.Fragment != ""):
+		return bad(CodeURL, "that of a catalog has no query and no fragment",
+			`write the base that /api/version comes after; credentials go into "headers"`)
 	}
 	if strings.EqualFold(u.Scheme, "http") && !loopback(u.Hostname()) {
 		e.warnAt(f.value.StartOffset, f.path, CodeInsecureURL,

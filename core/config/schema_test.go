@@ -65,12 +65,13 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 		map[string]any{"": "x"}, map[string]any{"a=b": "x"}, map[string]any{"a b": "x"}}
 	good := map[string][]any{
 		"description": {"d", ""}, "enabled": {true, false}, "disabled": {true, false},
-		"type": {"stdio", "http", "sse", "streamable-http", "streamableHttp", "ws"}, "transport": {"stdio", "http", "sse"},
+		"type": {"stdio", "http", "sse", "streamable-http", "streamableHttp", "catalog", "ws"}, "transport": {"stdio", "http", "sse", "catalog"},
 		"command": {"go"}, "args": {[]any{"a"}}, "env": {map[string]any{"A": "b", "N": 1, "Z": nil}}, "envFile": {"vars.env"},
 		"cwd": {"home"}, "workingDirectory": {"home"}, "url": {"https://h/mcp"}, "serverUrl": {"https://h/mcp"},
 		"httpUrl": {"https://h/mcp"}, "headers": {map[string]any{"X-A": "b"}, map[string]any{}},
 		"trackResources": {true}, "trackTools": {false}, "trackPrompts": {true}, "include": {[]any{"a://**"}}, "exclude": {[]any{}},
 		"read": {"digest", "none"}, "pollInterval": {"30s", "1h2m3.5s", "5", "-5s", "1ms2", "3µs", ".5s", "1.s", "${SET}"},
+		"catalogInterval": {"30s", "5", "${SET}"},
 		"onConnect": {[]any{}, []any{map[string]any{"tool": "t", "arguments": map[string]any{"a": 1}}}, []any{map[string]any{"tool": ""}},
 			[]any{map[string]any{"tool": "t", "arguments": 1}}, []any{map[string]any{}}, []any{"t"}},
 		"protocol": {"auto", "legacy", "modern", "old"}, "protocolEra": {"auto", "modern"},

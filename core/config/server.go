@@ -22,6 +22,7 @@ func (e *entry) server(id string) {
 	e.stdio(&s)
 	e.remote(&s)
 	e.tracking(&s)
+	e.catalog(&s)
 	own := make([]string, 0, 32)
 	for name, others := range serverKeys() {
 		own = append(append(own, name), others...)
@@ -58,7 +59,7 @@ func (e *entry) enabled() bool {
 // together.
 func (e *entry) transport(s *Server) {
 	kinds := map[string]Transport{"stdio": TransportStdio, "http": TransportHTTP, "streamable-http": TransportHTTP,
-		"streamableHttp": TransportHTTP, "sse": TransportSSE}
+		"streamableHttp": TransportHTTP, "sse": TransportSSE, "catalog": TransportCatalog}
 	hasType := e.members["type"] != nil || e.members["transport"] != nil
 	declared, typeField, known := choice(e, "", kinds, "type", "transport")
 	command, hasCommand := e.find("command")
@@ -80,7 +81,7 @@ func (e *entry) transport(s *Server) {
 		e.errorAt(later.key, later.path, CodeConflict,
 			fmt.Sprintf("%s has both %q and %q", e.label, command.name, address.name),
 			"a server is either a program or a URL; keep one")
-	case !hasCommand && !hasURL && (declared == TransportHTTP || declared == TransportSSE):
+	case !hasCommand && !hasURL && known && declared != TransportStdio:
 		missing("url", "")
 	case !hasCommand && !hasURL:
 		hint := `or a "url", if it is reached over HTTP`

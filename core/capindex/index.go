@@ -1,0 +1,204 @@
+package capindex
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Errors that callers tell apart.
+var (
+	// ErrNotFound: there is no such document, or it is not exposed.
+	ErrNotFound = errors.New("resource not found")
+	// ErrClosed: the index was closed.
+	ErrClosed = errors.New("capability index closed")
+)
+
+// DefaultTTL is how long a generation lasts.
+const DefaultTTL = 5 * time.Minute
+
+const scheme = "capability-index://"
+
+// Names returns the short names of the documents, as Options.Expose takes them.
+func Names() []string { return []string{"summary", "full", "stats"} }
+
+// Options are what an index describes and shows. The zero value shows all
+// documents about nothing.
+type Options struct {
+	// Source returns what is offered now. It is called once for each generation,
+	// from its goroutine, and should return soon. nil: nothing.
+	Source func() View
+	// Expose are the short names of the documents to show; none means all.
+	Expose []string
+	// TTL is how long a generation lasts; 5 min.
+	TTL time.Duration
+}
+
+// An Index holds the documents and the search. Its methods may be called from
+// anywhere.
+type Index struct {
+	opts    Options
+	exposed []string // short names, in the order of Names
+
+	life context.Context // ends with Close
+	end  context.CancelCauseFunc
+
+	mu       sync.Mutex // guards what follows
+	closed   bool
+	epoch    uint64                    // rises with Invalidate
+	current  *generation               // nil when there is none
+	flight   *flight                   // nil when none is made
+	latest   map[string]catalog.Digest // of each document, as generated last
+	compared uint64                    // the newest epoch of which latest is
+	changed  map[string]bool           // documents that differ since Changed told
+	inFlight sync.WaitGroup            // added to only while not closed
+}
+
+// New checks the options. It starts nothing and generates nothing.
+func New(opts Options) (*Index, error) {
+	opts.TTL = cmp.Or(opts.TTL, DefaultTTL)
+	if opts.TTL < 0 {
+		return nil, errors.New("capability index: the TTL must be positive")
+	}
+	x := &Index{opts: opts, latest: map[string]catalog.Digest{}, changed: map[string]bool{}}
+	for _, name := range opts.Expose {
+		if !slices.Contains(Names(), name) {
+			return nil, fmt.Errorf("capability index: unknown document %q; there are %s", printable.Line(name, 64), strings.Join(Names(), ", "))
+		}
+	}
+	for _, name := range Names() {
+		if len(opts.Expose) == 0 || slices.Contains(opts.Expose, name) {
+			x.exposed = append(x.exposed, name)
+		}
+	}
+	x.life, x.end = context.WithCancelCause(context.Background())
+	return x, nil
+}
+
+// A Document is one of the resources as it was generated.
+type Document struct {
+	URI      string
+	MimeType string
+	Text     string
+	// Digest is that of the text without the time of generation.
+	Digest    catalog.Digest
+	Generated time.Time
+	Expires   time.Time
+}
+
+// TTL is how long the document will last, for the ttlMs of a result; never
+// negative.
+func (d Document) TTL() time.Duration { return max(0, time.Until(d.Expires)) }
+
+// URIs are those of the exposed documents.
+func (x *Index) URIs() []string {
+	uris := make([]string, len(x.exposed))
+	for i, name := range x.exposed {
+		uris[i] = scheme + name
+	}
+	return uris
+}
+
+// Resources are the MCP descriptors of the exposed documents.
+func (x *Index) Resources() []json.RawMessage {
+	var out []json.RawMessage
+	for _, name := range x.exposed {
+		title, description := describe(name)
+		raw, _ := json.Marshal(struct { // strings always encode
+			URI         string `json:"uri"`
+			Name        string `json:"name"`
+			Title       string `json:"title"`
+			Description string `json:"description"`
+			MimeType    string `json:"mimeType"`
+		}{scheme + name, "capability-index-" + name, title, description, mimeType(name)})
+		out = append(out, raw)
+	}
+	return out
+}
+
+func describe(name string) (title, description string) {
+	switch name {
+	case "summary":
+		return "Capability index: summary", "What all servers offer, in about 3,000 tokens: counts, servers, keywords, latest updates."
+	case "full":
+		return "Capability index: full", "Every tool, prompt, resource and template of all servers with description and parameters."
+	default:
+		return "Capability index: statistics", "Counts and sizes of the capability index, as JSON."
+	}
+}
+
+func mimeType(name string) string {
+	if name == "stats" {
+		return "application/json"
+	}
+	return "text/markdown"
+}
+
+// Read returns a document, generating it if there is none that lasts. Its errors
+// are [ErrNotFound], [ErrClosed], the cause of ctx, and that of a generation that
+// failed.
+func (x *Index) Read(ctx context.Context, uri string) (Document, error) {
+	name, ok := strings.CutPrefix(uri, scheme)
+	if !ok || !slices.Contains(x.exposed, name) {
+		return Document{}, fmt.Errorf("%w: %s", ErrNotFound, printable.Line(uri, 200))
+	}
+	g, err := x.generation(ctx)
+	if err != nil {
+		return Document{}, err
+	}
+	return g.documents[name], nil
+}
+
+// Invalidate drops what was generated, because what is offered has changed. Who
+// reads after it returns gets what is generated after it was called.
+func (x *Index) Invalidate() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.epoch++
+	x.current = nil
+}
+
+// Changed invalidates, generates anew, and returns the URIs of the exposed
+// documents that somebody may have read in another state since Changed told of
+// them last: those whose subscribers have to be notified. It is for one caller,
+// one call at a time. None is returned for a view that gives the same documents,
+// all if this makes the first generation: somebody may have subscribed unread.
+func (x *Index) Changed(ctx context.Context) ([]string, error) {
+	x.Invalidate()
+	x.mu.Lock()
+	first := len(x.latest) == 0
+	x.mu.Unlock()
+	if _, err := x.generation(ctx); err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var uris []string
+	for _, name := range x.exposed {
+		if first || x.changed[name] {
+			uris = append(uris, scheme+name)
+		}
+	}
+	clear(x.changed)
+	return uris, nil
+}
+
+// Close ends a generation that is under way and returns when nothing is left of
+// it. It may be called more than once.
+func (x *Index) Close() {
+	x.mu.Lock()
+	x.closed = true
+	x.current = nil
+	x.mu.Unlock()
+	x.end(ErrClosed)
+	x.inFlight.Wait()
+}

@@ -1,0 +1,42 @@
+package capindex
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"time"
+)
+
+// indexStatistics are the sizes of the text index.
+type indexStatistics struct {
+	DocumentCount     int     `json:"document_count"`
+	VocabularySize    int     `json:"vocabulary_size"`
+	AvgDocumentLength float64 `json:"avg_document_length"`
+	MemoryUsageKB     int     `json:"memory_usage_kb"`
+}
+
+// cacheStatistics are those of a generation: it holds all documents, or none.
+type cacheStatistics struct {
+	Entries    int     `json:"entries"`
+	TTLSeconds float64 `json:"ttl_seconds"`
+}
+
+// stats is the document for programs. Its size does not depend on what is offered.
+func stats(v View, x *textIndex, ttl time.Duration, exposed []string) stamped {
+	const stamp = "@" // nothing else in the document can have it
+	resources := map[string]string{}
+	for _, name := range exposed {
+		resources[name] = scheme + name
+	}
+	raw, _ := json.MarshalIndent(struct { // numbers and fixed strings always encode
+		GeneratedAt string            `json:"generated_at"`
+		Counts      map[string]int    `json:"element_counts"`
+		Index       indexStatistics   `json:"index_statistics"`
+		Cache       cacheStatistics   `json:"cache_statistics"`
+		Resources   map[string]string `json:"resources"`
+	}{stamp, v.counts(),
+		indexStatistics{x.documents, len(x.sorted), math.Round(x.averageLength()*100) / 100, (x.bytes() + 1023) / 1024},
+		cacheStatistics{len(exposed), ttl.Seconds()}, resources}, "", "  ")
+	before, after, _ := strings.Cut(string(raw), stamp)
+	return stamped{before, after + "\n"}
+}

@@ -1,0 +1,160 @@
+package capindex
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// A View is what is offered at one time. It must not change once it was given away.
+type View struct {
+	Servers []Server
+}
+
+// Server is one server of a view.
+type Server struct {
+	ID string
+	// State is one word, such as "Ready"; "" is not shown.
+	State string
+	// Name and Version are what the server calls itself; "" is not shown.
+	Name, Version string
+	// Lists are its items under the keys by which a reader can use them: a gateway
+	// gives those that it lists.
+	Lists map[catalog.Kind]catalog.List
+	// Updates are when its resources were last updated, as far as is known.
+	Updates []Update
+}
+
+// Update is when a resource was last updated.
+type Update struct {
+	URI  string
+	Time time.Time
+}
+
+// An element is one item of a view, with what its descriptor tells.
+type element struct {
+	server *Server
+	kind   catalog.Kind
+	key    string
+	catalog.Descriptor
+	params []parameter
+}
+
+// A parameter of a tool or a prompt.
+type parameter struct {
+	Name     string
+	Type     string
+	Required bool
+}
+
+// maxParameters bounds what is shown and searched of one element.
+const maxParameters = 32
+
+// sorted returns the view in the one order that all documents have.
+func (v View) sorted() View {
+	servers := slices.Clone(v.Servers)
+	slices.SortStableFunc(servers, func(a, b Server) int { return cmp.Compare(a.ID, b.ID) })
+	return View{servers}
+}
+
+// elements are all items in the order of servers, kinds and keys.
+func (v View) elements() []element {
+	var all []element
+	for i := range v.Servers {
+		srv := &v.Servers[i]
+		for _, k := range kinds() {
+			for _, it := range srv.Lists[k] {
+				e := element{server: srv, kind: k, key: it.Key, Descriptor: it.Describe()}
+				e.params = parameters(k, it.Raw)
+				all = append(all, e)
+			}
+		}
+	}
+	return all
+}
+
+// kinds are the lists in the order of the documents: what a reader can do comes
+// before what it can read.
+func kinds() []catalog.Kind {
+	return []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources, catalog.Templates}
+}
+
+// parameters are those of a tool, sorted by name, or the arguments of a prompt, in
+// its order. What does not have the right form is left out.
+func parameters(k catalog.Kind, raw json.RawMessage) []parameter {
+	var out []parameter
+	switch k {
+	case catalog.Tools:
+		var tool struct {
+			InputSchema struct {
+				Properties map[string]json.RawMessage `json:"properties"`
+				Required   []string                   `json:"required"`
+			} `json:"inputSchema"`
+		}
+		if json.Unmarshal(raw, &tool) != nil {
+			return nil
+		}
+		for name, schema := range tool.InputSchema.Properties {
+			var s struct {
+				Type string `json:"type"`
+			}
+			_ = json.Unmarshal(schema, &s) // a list of types, or none: not shown
+			out = append(out, parameter{name, s.Type, slices.Contains(tool.InputSchema.Required, name)})
+		}
+		slices.SortFunc(out, func(a, b parameter) int { return strings.Compare(a.Name, b.Name) })
+	case catalog.Prompts:
+		var prompt struct {
+			Arguments []struct {
+				Name     string `json:"name"`
+				Required bool   `json:"required"`
+			} `json:"arguments"`
+		}
+		if json.Unmarshal(raw, &prompt) != nil {
+			return nil
+		}
+		for _, a := range prompt.Arguments {
+			out = append(out, parameter{Name: a.Name, Required: a.Required})
+		}
+	}
+	return out[:min(len(out), maxParameters)]
+}
+
+// count returns how many items of the kind the server has.
+func (s *Server) count(k catalog.Kind) int { return len(s.Lists[k]) }
+
+// counts returns how many servers and items of each kind there are.
+func (v View) counts() map[string]int {
+	n := map[string]int{"servers": len(v.Servers)}
+	for _, k := range kinds() {
+		n[string(k)] = 0
+		for i := range v.Servers {
+			n[string(k)] += v.Servers[i].count(k)
+		}
+	}
+	return n
+}
+
+// updated are the last updates of all servers, the newest first.
+func (v View) updated(most int) []serverUpdate {
+	var all []serverUpdate
+	for _, srv := range v.Servers {
+		for _, u := range srv.Updates {
+			if !u.Time.IsZero() {
+				all = append(all, serverUpdate{srv.ID, u})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b serverUpdate) int {
+		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.server, b.server), cmp.Compare(a.URI, b.URI))
+	})
+	return all[:min(len(all), most)]
+}
+
+type serverUpdate struct {
+	server string
+	Update
+}

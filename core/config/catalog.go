@@ -1,0 +1,33 @@
+package config
+
+import "fmt"
+
+// catalog reads what only a catalog has, and takes from it what only an MCP
+// server has.
+func (e *entry) catalog(s *Server) {
+	interval := e.duration("catalogInterval", DefaultCatalogInterval, minPollInterval)
+	if s.Transport != TransportCatalog {
+		if f, ok := e.present("catalogInterval"); ok {
+			e.warnAt(f.key, f.path, CodeIneffective,
+				fmt.Sprintf(`%s has "catalogInterval", which does nothing for a server that is no catalog`, e.label),
+				`servers that cannot push have "pollInterval"; a catalog is of type "catalog"`)
+		}
+		return
+	}
+	s.CatalogInterval = interval
+	for _, name := range []string{"trackResources", "trackTools", "trackPrompts", "include", "exclude", "read",
+		"pollInterval", "onConnect", "protocol", "protocolEra", "connectTimeout"} {
+		f, ok := e.present(name)
+		if !ok || kind(f.value) == 'f' {
+			continue
+		}
+		hint := "no session is opened to a catalog; the gateway serves its tools"
+		if name == "pollInterval" {
+			hint = `a catalog has "catalogInterval"`
+		}
+		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf("%s has %q, which does nothing for a catalog", e.label, name), hint)
+	}
+	s.TrackResources, s.TrackTools, s.TrackPrompts = false, false, false
+	s.Include, s.Exclude, s.Read, s.OnConnect = nil, nil, ReadNone, nil
+	s.PollInterval, s.ConnectTimeout, s.Protocol = 0, 0, ProtocolAuto
+}

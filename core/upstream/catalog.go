@@ -1,0 +1,178 @@
+package upstream
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// MaxSkips is how many skipped entries are told one by one.
+const MaxSkips = 100
+
+// A Catalog is what an API offered at one time: a list of tools and, unseen, the
+// routes behind them. It is immutable, and so is what it holds.
+type Catalog struct {
+	// Build is that of the API when the catalog was read; "" if it tells none. It
+	// is a word of the API: hostile.
+	Build string
+	// Tools are MCP tool descriptors in the order to list them. get_version is
+	// always there, and last.
+	Tools []catalog.Item
+	// Loaded is when the catalog was read; zero before the first was.
+	Loaded time.Time
+
+	routes map[string]*entry
+}
+
+// List returns the tools as a value to compare with others.
+func (c *Catalog) List() catalog.List { return catalog.NewList(c.Tools) }
+
+// A Skip is an entry of a catalog that cannot be served.
+type Skip struct {
+	Index  int    // in the array, from 0
+	Name   string // what it calls itself, one printable line; "" if nothing
+	Reason string
+}
+
+func (s Skip) String() string {
+	if s.Name == "" {
+		return fmt.Sprintf("entry %d is skipped: %s", s.Index, s.Reason)
+	}
+	return fmt.Sprintf("entry %d (%s) is skipped: %s", s.Index, s.Name, s.Reason)
+}
+
+func emptyCatalog() *Catalog { return &Catalog{Tools: []catalog.Item{versionTool()}} }
+
+// A candidate is a catalog that was read but is not served yet.
+type candidate struct {
+	tools   []catalog.Item // without get_version
+	routes  map[string]*entry
+	digest  catalog.Digest // of tools and routes, whatever their order
+	skips   []Skip
+	skipped int
+}
+
+// parseCatalog checks the body of a catalog entry by entry. It fails only if there
+// are no entries to look at.
+func parseCatalog(body []byte) (*candidate, error) {
+	var list []json.RawMessage
+	if err := json.Unmarshal(body, &list); err != nil || list == nil {
+		return nil, errors.New("the catalog is not a JSON array")
+	}
+	c := &candidate{routes: map[string]*entry{}}
+	skip := func(index int, name string, reason error) {
+		if c.skipped++; len(c.skips) < MaxSkips {
+			c.skips = append(c.skips, Skip{index, show(name), reason.Error()})
+		}
+	}
+	for i, raw := range list {
+		e, name, err := parseEntry(raw)
+		switch {
+		case err != nil:
+		case c.routes[e.name] != nil:
+			err = errors.New("its name is that of an entry before it")
+		case len(c.routes) == MaxTools:
+			err = fmt.Errorf("there are more than %d tools", MaxTools)
+		}
+		var item catalog.Item
+		if err == nil {
+			item, err = e.descriptor()
+		}
+		if err != nil {
+			skip(i, name, err)
+			continue
+		}
+		c.routes[e.name] = e
+		c.tools = append(c.tools, item)
+	}
+	sorted := slices.Clone(c.tools)
+	slices.SortFunc(sorted, func(a, b catalog.Item) int { return cmp.Compare(a.Key, b.Key) })
+	h := sha256.New()
+	for _, it := range sorted {
+		h.Write(it.Digest[:])
+		e := c.routes[it.Key]
+		route := sha256.Sum256(fmt.Appendf(nil, "%s %+v", e.route(), e.params))
+		h.Write(route[:])
+	}
+	c.digest = catalog.Digest(h.Sum(nil))
+	return c, nil
+}
+
+// fetcher reads the catalog and remembers the last one, so that one that did not
+// change costs nothing. It belongs to the goroutine of Run.
+type fetcher struct {
+	u    *Upstream
+	etag string
+	sum  [sha256.Size]byte // of the body
+	last *candidate        // nil before the first
+}
+
+func (f *fetcher) fetch(ctx context.Context) (*candidate, error) {
+	const path = "/api/mcp/tools"
+	a, err := f.u.get(ctx, path, f.etag, MaxCatalogBytes, catalogTimeout)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.status == http.StatusNotModified && f.last != nil && f.etag != "":
+		return f.last, nil
+	case a.status != http.StatusOK:
+		return nil, statusError(path, a.status)
+	}
+	sum := sha256.Sum256(a.body)
+	if f.last == nil || sum != f.sum {
+		c, err := parseCatalog(bytes.TrimPrefix(a.body, []byte("\ufeff")))
+		if err != nil {
+			return nil, fmt.Errorf("GET %s: %w", path, err)
+		}
+		f.u.warn(f.last, c)
+		f.last, f.sum = c, sum
+	}
+	f.etag = a.header.Get("ETag")
+	return f.last, nil
+}
+
+// warn tells of the entries that are skipped, if they are not the same as before.
+func (u *Upstream) warn(before, now *candidate) {
+	if now.skipped == 0 || before != nil && before.skipped == now.skipped && slices.Equal(before.skips, now.skips) {
+		return
+	}
+	if u.opts.OnSkip != nil {
+		u.opts.OnSkip(slices.Clone(now.skips), now.skipped)
+		return
+	}
+	for _, s := range now.skips[:min(len(now.skips), 5)] {
+		u.log.Warn("catalog entry skipped", "index", s.Index, "name", s.Name, "reason", s.Reason)
+	}
+	if more := now.skipped - 5; more > 0 {
+		u.log.Warn("catalog entries skipped", "more", more)
+	}
+}
+
+// swap serves a candidate from now on and tells if its list differs.
+func (u *Upstream) swap(build string, c *candidate) {
+	now := u.Catalog()
+	next := &Catalog{Build: build, Loaded: time.Now(), routes: c.routes}
+	next.Tools = append(slices.Clone(c.tools), versionTool())
+	delta := catalog.Diff(now.List(), next.List())
+	if delta.Empty() {
+		next.Tools = now.Tools // another order is no change, so none is shown
+	}
+	u.current.Store(next)
+	if delta.Empty() {
+		return
+	}
+	u.log.Info("catalog changed", "build", show(build), "tools", len(next.Tools),
+		"added", len(delta.Added), "removed", len(delta.Removed), "changed", len(delta.Changed))
+	if u.opts.OnChange != nil {
+		u.opts.OnChange(next, delta)
+	}
+}

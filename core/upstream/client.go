@@ -1,0 +1,226 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Bounds of what the API may answer, and how fast it has to.
+const (
+	MaxVersionBytes = 64 << 10
+	MaxCatalogBytes = 1 << 20
+	MaxAnswerBytes  = 50 << 20
+
+	versionTimeout = 5 * time.Second
+	catalogTimeout = 10 * time.Second
+	maxRedirects   = 5
+)
+
+var errOtherOrigin = errors.New("it redirects to another origin, which is refused")
+
+func (u *Upstream) newClient() {
+	u.client = &http.Client{}
+	if u.opts.Client != nil {
+		*u.client = *u.opts.Client
+	} else {
+		u.own = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
+			MaxIdleConnsPerHost: 16, MaxResponseHeaderBytes: 64 << 10}
+		u.client.Transport = u.own
+	}
+	u.client.Jar = nil // what one caller is told must not be sent for another
+	u.client.CheckRedirect = u.checkRedirect
+}
+
+// checkRedirect keeps requests, and with them our headers and a caller's
+// arguments, at the origin of the base URL.
+func (u *Upstream) checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return fmt.Errorf("it redirects more than %d times", maxRedirects)
+	}
+	if origin(req.URL) != origin(u.base) {
+		return errOtherOrigin
+	}
+	return nil
+}
+
+// origin is scheme, host and port.
+func origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+// newRequest makes a request for an escaped path, with query, below the base.
+func (u *Upstream) newRequest(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+	target, err := url.Parse(u.base.Scheme + "://" + u.base.Host + u.base.EscapedPath() + path)
+	if err != nil {
+		return nil, errors.New("the path does not make a URL")
+	}
+	if target.Host != u.base.Host || target.Scheme != u.base.Scheme {
+		return nil, errors.New("the path leaves the origin")
+	}
+	target.User = u.base.User
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), reader)
+	if err != nil {
+		return nil, errors.New("the path does not make a request")
+	}
+	for name, values := range u.opts.Header {
+		req.Header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
+	}
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
+		req.Header.Del("Host")
+	}
+	setDefault(req.Header, "User-Agent", "mcptrack")
+	setDefault(req.Header, "Accept", "application/json, */*;q=0.5")
+	return req, nil
+}
+
+// setDefault sets a header that Options.Header does not have.
+func setDefault(h http.Header, name, value string) {
+	if h.Get(name) == "" {
+		h.Set(name, value)
+	}
+}
+
+// answer is a response that was read.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// send sends a request and reads up to limit bytes, after decompression, of what
+// comes back. Its errors hold neither URL nor credentials.
+func (u *Upstream) send(req *http.Request, limit int64) (answer, error) {
+	resp, err := u.client.Do(req)
+	if err != nil {
+		return answer{}, u.plain(req.Context(), err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	switch {
+	case err != nil:
+		return answer{}, u.plain(req.Context(), err)
+	case int64(len(body)) > limit:
+		return answer{}, &tooLarge{limit}
+	}
+	return answer{resp.StatusCode, resp.Header, body}, nil
+}
+
+// tooLarge says that an answer exceeds its bound.
+type tooLarge struct{ limit int64 }
+
+func (e *tooLarge) Error() string {
+	if e.limit >= 1<<20 {
+		return fmt.Sprintf("the answer is larger than %d MiB", e.limit>>20)
+	}
+	return fmt.Sprintf("the answer is larger than %d KiB", e.limit>>10)
+}
+
+// plain takes the URL out of an error of net/http: it may hold credentials and a
+// caller's arguments.
+func (u *Upstream) plain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	return err
+}
+
+// get asks for a path on a connection of its own: behind a balancer, connections
+// that are kept would always show the same backend.
+func (u *Upstream) get(ctx context.Context, path, etag string, limit int64, within time.Duration) (answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %s", within))
+	defer cancel()
+	req, err := u.newRequest(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return answer{}, fmt.Errorf("GET %s: %w", path, err)
+	}
+	req.Close = true
+	if etag != "" {
+		req.Header.Set("If-None-Match", etag)
+	}
+	a, err := u.send(req, limit)
+	if err != nil {
+		return a, fmt.Errorf("GET %s: %w", path, err)
+	}
+	return a, nil
+}
+
+// statusError is an answer whose status is not what was asked for.
+func statusError(path string, status int) error {
+	return fmt.Errorf("GET %s: HTTP %s", path, statusText(status))
+}
+
+func statusText(status int) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
+}
+
+// serverVersion is what the API tells of itself.
+type serverVersion struct {
+	build string // "" if it tells none
+	told  map[string]json.RawMessage
+}
+
+// fetchVersion asks for the version. An API that has no such route, or one that
+// answers something else, tells no build; one that is down is an error.
+func (u *Upstream) fetchVersion(ctx context.Context) (serverVersion, error) {
+	const path = "/api/version"
+	a, err := u.get(ctx, path, "", MaxVersionBytes, versionTimeout)
+	if _, large := errors.AsType[*tooLarge](err); large {
+		return serverVersion{}, nil
+	}
+	switch {
+	case err != nil:
+		return serverVersion{}, err
+	case slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone, http.StatusNotImplemented}, a.status):
+		return serverVersion{}, nil
+	case a.status != http.StatusOK:
+		return serverVersion{}, statusError(path, a.status)
+	}
+	var v serverVersion
+	if json.Unmarshal(a.body, &v.told) != nil {
+		return serverVersion{}, nil
+	}
+	v.build = v.word("build")
+	return v, nil
+}
+
+// word is a string or a number that the API tells, "" otherwise.
+func (v serverVersion) word(name string) string {
+	var s string
+	var n json.Number
+	switch raw := v.told[name]; {
+	case json.Unmarshal(raw, &s) == nil:
+		return strings.TrimSpace(s)
+	case json.Unmarshal(raw, &n) == nil:
+		return n.String()
+	}
+	return ""
+}
+
+// show makes words of the API fit for a line of a log.
+func show(s string) string { return printable.Line(s, 128) }

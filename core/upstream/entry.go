@@ -1,0 +1,270 @@
+package upstream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Bounds of a catalog beside its size. What exceeds them is skipped.
+const (
+	MaxTools        = 10_000
+	MaxParams       = 128
+	maxName         = 128
+	maxPath         = 2048
+	maxDescription  = 8 << 10 // longer ones are cut
+	placeholderLeft = '{'
+)
+
+// getVersion is the tool that is always there.
+const getVersion = "get_version"
+
+// A param is one parameter of an entry.
+type param struct {
+	name, kind, description string
+	in                      string // path, query or body
+	required                bool
+}
+
+// An entry is one tool of the catalog that was found valid.
+type entry struct {
+	name, description string
+	method            string
+	path              []piece
+	params            []param
+}
+
+// A piece of a path is either fixed text, escaped as it goes on the wire, or the
+// name of a parameter.
+type piece struct{ text, param string }
+
+// route is the path as the catalog has it.
+func (e *entry) route() string {
+	var b strings.Builder
+	b.WriteString(e.method + " ")
+	for _, p := range e.path {
+		if p.param != "" {
+			b.WriteString("{" + p.param + "}")
+		}
+		b.WriteString(p.text)
+	}
+	return b.String()
+}
+
+// parseEntry checks one element of the catalog. The error says why it cannot be
+// served; name is what it calls itself, if anything.
+func parseEntry(raw json.RawMessage) (e *entry, name string, err error) {
+	var m map[string]json.RawMessage // keys in their exact case, unlike a struct
+	if json.Unmarshal(raw, &m) != nil || m == nil {
+		return nil, "", errors.New("it is not an object")
+	}
+	e = &entry{}
+	var path string
+	if e.name, err = word(m, "name"); err != nil {
+		return nil, "", err
+	}
+	if e.description, err = word(m, "description"); err != nil {
+		return nil, e.name, err
+	}
+	if e.method, err = word(m, "method"); err != nil {
+		return nil, e.name, err
+	}
+	if path, err = word(m, "path"); err != nil {
+		return nil, e.name, err
+	}
+	e.method = strings.ToUpper(e.method)
+	e.description = cut(e.description, maxDescription)
+	switch {
+	case !validName(e.name):
+		err = fmt.Errorf("its name is empty, longer than %d bytes, or has spaces or invisible characters", maxName)
+	case e.name == getVersion:
+		err = errors.New("its name is that of a tool that is always there")
+	case !slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE"}, e.method):
+		err = errors.New("its method is none of GET, POST, PUT, PATCH and DELETE")
+	default:
+		if e.path, err = parsePath(path); err == nil {
+			err = e.parseParams(m["params"])
+		}
+	}
+	return e, e.name, err
+}
+
+// word returns a string member, "" if it is absent.
+func word(m map[string]json.RawMessage, name string) (string, error) {
+	var s *string
+	if raw, ok := m[name]; ok && json.Unmarshal(raw, &s) != nil {
+		return "", fmt.Errorf("its %q is not a string", name)
+	}
+	if s == nil {
+		return "", nil
+	}
+	return *s, nil
+}
+
+func validName(s string) bool {
+	return s != "" && len(s) <= maxName && printable.Line(s, 0) == s && strings.IndexFunc(s, unicode.IsSpace) < 0
+}
+
+// parsePath takes a path apart at its placeholders.
+func parsePath(path string) ([]piece, error) {
+	switch {
+	case path == "":
+		return nil, errors.New("it has no path")
+	case len(path) > maxPath:
+		return nil, fmt.Errorf("its path is longer than %d bytes", maxPath)
+	case !strings.HasPrefix(path, "/api/"):
+		return nil, errors.New("its path does not begin with /api/")
+	}
+	var pieces []piece
+	for rest := path; rest != ""; {
+		fixed, after, found := strings.Cut(rest, string(placeholderLeft))
+		if fixed != "" {
+			pieces = append(pieces, piece{text: fixed})
+		}
+		if !found {
+			break
+		}
+		name, next, closed := strings.Cut(after, "}")
+		if !closed || !validName(name) || strings.ContainsRune(name, placeholderLeft) {
+			return nil, errors.New("its path has a placeholder that is not {name}")
+		}
+		pieces = append(pieces, piece{param: name})
+		rest = next
+	}
+	for _, p := range pieces {
+		if strings.IndexFunc(p.text, func(r rune) bool {
+			return r <= ' ' || r > '~' || strings.ContainsRune("\"#<>?\\^`{|}", r)
+		}) >= 0 {
+			return nil, errors.New("its path has characters that a path cannot have")
+		}
+	}
+	if _, err := url.PathUnescape(path); err != nil {
+		return nil, errors.New("its path is not well escaped")
+	}
+	if strings.Contains(path, "..") || leadsElsewhere(path) {
+		return nil, errors.New("its path leads elsewhere")
+	}
+	return pieces, nil
+}
+
+// leadsElsewhere reports whether a path, or text that becomes part of one, may be
+// taken for another by a server, or a proxy before it, that decodes more than once.
+func leadsElsewhere(s string) bool {
+	for range 4 {
+		if strayPath(s) {
+			return true
+		}
+		next, err := url.PathUnescape(s)
+		if err != nil || next == s {
+			return false
+		}
+		s = next
+	}
+	return true
+}
+
+// strayPath looks for segments and characters that mean something else than
+// themselves.
+func strayPath(s string) bool {
+	return slices.ContainsFunc(strings.Split(s, "/"), func(segment string) bool { return segment == "." || segment == ".." }) ||
+		strings.IndexFunc(s, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }) >= 0
+}
+
+// parseParams reads the parameters and holds them against the path.
+func (e *entry) parseParams(raw json.RawMessage) error {
+	var list []json.RawMessage
+	if raw != nil && json.Unmarshal(raw, &list) != nil {
+		return errors.New(`its "params" is not an array`)
+	}
+	if len(list) > MaxParams {
+		return fmt.Errorf("it has more than %d parameters", MaxParams)
+	}
+	open := map[string]bool{}
+	for _, p := range e.path {
+		if p.param != "" {
+			open[p.param] = true
+		}
+	}
+	seen := map[string]bool{}
+	for i, raw := range list {
+		p, err := parseParam(raw)
+		if err != nil {
+			return fmt.Errorf("parameter %d: %w", i+1, err)
+		}
+		if seen[p.name] {
+			return fmt.Errorf("it has parameter %s twice", show(p.name))
+		}
+		seen[p.name] = true
+		if p.in == "" {
+			p.in = "body"
+			if open[p.name] {
+				p.in = "path"
+			} else if e.method == "GET" || e.method == "DELETE" {
+				p.in = "query"
+			}
+		}
+		if p.in == "path" {
+			if !open[p.name] {
+				return fmt.Errorf("its path has no {%s}", show(p.name))
+			}
+			if p.kind == "array" || p.kind == "object" {
+				return fmt.Errorf("parameter %s of its path is an %s", show(p.name), p.kind)
+			}
+			delete(open, p.name)
+			p.required = true // a path cannot do without
+		}
+		e.params = append(e.params, p)
+	}
+	for _, p := range e.path {
+		if open[p.param] {
+			return fmt.Errorf("no parameter fills {%s} of its path", show(p.param))
+		}
+	}
+	return nil
+}
+
+func parseParam(raw json.RawMessage) (p param, err error) {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(raw, &m) != nil || m == nil {
+		return p, errors.New("it is not an object")
+	}
+	for _, of := range []struct {
+		name string
+		into *string
+	}{{"name", &p.name}, {"type", &p.kind}, {"description", &p.description}, {"in", &p.in}} {
+		if *of.into, err = word(m, of.name); err != nil {
+			return p, err
+		}
+	}
+	p.description = cut(p.description, maxDescription)
+	if required, ok := m["required"]; ok && json.Unmarshal(required, &p.required) != nil {
+		return p, errors.New(`its "required" is not a boolean`)
+	}
+	switch {
+	case !validName(p.name):
+		return p, errors.New("its name is empty, too long, or has spaces or invisible characters")
+	case !slices.Contains([]string{"", "string", "number", "integer", "boolean", "array", "object"}, p.kind):
+		return p, errors.New("its type is none of string, number, integer, boolean, array and object")
+	case !slices.Contains([]string{"", "path", "query", "body"}, p.in):
+		return p, errors.New("it is in none of path, query and body")
+	}
+	if p.kind == "" {
+		p.kind = "string"
+	}
+	return p, nil
+}
+
+// cut shortens s to at most limit bytes of whole characters.
+func cut(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}

@@ -1,0 +1,385 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// G1, G5: a new build is shown within the interval and ten seconds; an identical
+// catalog, or one in another order, bothers nobody.
+func TestNewBuild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		f := follow(t, a)
+		pass(time.Second)
+		f.want("a")
+		f.wantChanges(1)
+		f.polls(5)
+		a.count("/api/mcp/tools")
+		f.polls(20)
+		if n := a.count("/api/mcp/tools"); n != 0 {
+			t.Errorf("read the catalog %d times without a new build", n)
+		}
+		for range 20 { // at any place of the interval
+			a.set(f.Catalog().Build+"1", tool("a", "b"))
+			pass(40 * time.Second)
+			f.want("a b")
+			f.wantChanges(1)
+			a.set(f.Catalog().Build+"1", tool("a"))
+			pass(40 * time.Second)
+			f.want("a")
+			f.wantChanges(1)
+		}
+		a.set("same", tool("a"))
+		f.polls(5)
+		a.set("order", tool("b", "a"))
+		f.polls(5)
+		f.want("b a")
+		f.wantChanges(1)
+		a.set("reordered", tool("a", "b"))
+		f.polls(5)
+		f.want("b a")
+		f.wantChanges(0)
+		if got := f.Catalog().Build; got != "reordered" {
+			t.Errorf("build %q", got)
+		}
+	})
+}
+
+// A route that changes under the same descriptor is used and bothers nobody.
+func TestRouteChangesSilently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.other = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.URL.Path)) })
+		f := follow(t, a)
+		pass(time.Second)
+		a.set("2", `[{"name":"a","description":"does a","method":"GET","path":"/api/v2/a"}]`)
+		f.polls(2)
+		f.wantChanges(1)
+		if got, err := f.Call(t.Context(), "a", nil); err != nil || !strings.Contains(string(got), `"/api/v2/a"`) {
+			t.Errorf("%s, %v", got, err)
+		}
+	})
+}
+
+// G2: what is down keeps its tools; what was down at the start is found at the
+// first good poll.
+func TestDownAndUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.answer(down, down)
+		f := follow(t, a)
+		if err := f.Settled(t.Context()); err == nil || !strings.Contains(err.Error(), "503") {
+			t.Errorf("settled with %v", err)
+		}
+		f.want("")
+		f.polls(3)
+		f.wantChanges(0)
+		a.set("1", tool("a"))
+		f.polls(1)
+		f.want("a")
+		f.wantChanges(1)
+		a.answer(down, down)
+		f.polls(3)
+		if st := f.Status(); st.Up || st.Failures < 2 || !strings.Contains(st.Error, "503") || st.Build != "1" {
+			t.Errorf("%+v", st)
+		}
+		a.set("1", tool("a"))
+		f.polls(3)
+		f.want("a")
+		f.wantChanges(0)
+		if want := []bool{false, true, false, true}; !slices.Equal(f.states, want) {
+			t.Errorf("states %v, want %v", f.states, want)
+		}
+	})
+}
+
+// While there is nothing yet, polls are not an interval apart.
+func TestFirstPollsAreQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.answer(down, nil)
+		f := follow(t, a)
+		pass(6 * time.Second)
+		a.set("1", tool("a"))
+		pass(5 * time.Second)
+		f.want("a")
+		a.count("/api/version")
+		a.answer(down, nil)
+		f.polls(10)
+		if n := a.count("/api/version"); n < 9 || n > 13 {
+			t.Errorf("%d polls in ten intervals", n)
+		}
+	})
+}
+
+// G3: a catalog that cannot be read under a new build is tried at every poll.
+func TestFailedFetchIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, broken := range map[string]func() (int, string){
+			"status": down, "html": func() (int, string) { return 200, "<html>" }, "null": func() (int, string) { return 200, "null" },
+			"object": func() (int, string) { return 200, `{"tools":[]}` }, "large": func() (int, string) { return 200, strings.Repeat(" ", MaxCatalogBytes+1) },
+			"not modified": func() (int, string) { return 304, "" }, "empty": func() (int, string) { return 200, "" },
+		} {
+			a := newAPI(t)
+			f := follow(t, a)
+			pass(time.Second)
+			a.set("2", "")
+			a.answer(nil, broken)
+			f.polls(4)
+			f.want("a")
+			f.wantChanges(1)
+			if f.Catalog().Build != "1" || f.Status().Up {
+				t.Errorf("%s: build %s, %+v", name, f.Catalog().Build, f.Status())
+			}
+			a.set("2", tool("a", "b"))
+			pass(40 * time.Second)
+			f.want("a b")
+			f.wantChanges(1)
+		}
+	})
+}
+
+// G4: a deployment between the answers about the version and the catalog is
+// noticed, wherever it comes.
+func TestDeployInBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for requests := range 4 {
+			a := newAPI(t)
+			var n atomic.Int64
+			deployed := func() bool { return n.Add(1) > int64(requests) }
+			a.answer(func() (int, string) {
+				if deployed() {
+					return 200, `{"build":"2"}`
+				}
+				return 200, `{"build":"1"}`
+			}, func() (int, string) {
+				if deployed() {
+					return 200, tool("new")
+				}
+				return 200, tool("old")
+			})
+			f := follow(t, a)
+			pass(40 * time.Second)
+			f.want("new")
+			if f.Catalog().Build != "2" {
+				t.Errorf("after %d requests: build %q", requests, f.Catalog().Build)
+			}
+		}
+	})
+}
+
+// A catalog that comes later than its build, from a cache or another backend, is
+// found nevertheless.
+func TestCatalogLagsBehindBuild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		f := follow(t, a)
+		f.polls(4)
+		a.set("2", tool("a"))
+		pass(40 * time.Second)
+		a.set("2", tool("a", "b"))
+		f.polls(1)
+		f.want("a b")
+	})
+}
+
+// Polls that look at a balancer do it on connections of their own.
+func TestPollsDoNotKeepConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		var dialled atomic.Int64
+		f := follow(t, a, func(o *Options) {
+			o.Client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dialled.Add(1)
+				return a.dial(ctx, network, addr)
+			}}}
+		})
+		f.polls(10)
+		if asked := a.count("/api/version") + a.count("/api/mcp/tools"); asked < 10 || dialled.Load() != int64(asked) {
+			t.Errorf("%d connections for %d requests", dialled.Load(), asked)
+		}
+	})
+}
+
+// An API without a build: the catalog itself is compared, by ETag where there is
+// one.
+func TestWithoutBuild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, version := range map[string]func() (int, string){
+			"no route":     func() (int, string) { return 404, "" },
+			"no build":     func() (int, string) { return 200, `{"version":"1.2"}` },
+			"empty build":  func() (int, string) { return 200, `{"build":""}` },
+			"null":         func() (int, string) { return 200, `{"build":null}` },
+			"wrong case":   func() (int, string) { return 200, `{"Build":"1"}` },
+			"not JSON":     func() (int, string) { return 200, "ok" },
+			"endless text": func() (int, string) { return 200, strings.Repeat("x", MaxVersionBytes+1) },
+		} {
+			for _, etags := range []bool{false, true} {
+				a := newAPI(t)
+				a.etags = etags
+				a.answer(version, nil)
+				f := follow(t, a)
+				pass(time.Second)
+				f.want("a")
+				f.wantChanges(1)
+				f.polls(3)
+				f.wantChanges(0)
+				a.answer(nil, func() (int, string) { return 200, tool("a", "b") })
+				pass(40 * time.Second)
+				f.want("a b")
+				f.wantChanges(1)
+				a.answer(nil, func() (int, string) { return 200, tool("b", "a") })
+				f.polls(2)
+				f.want("a b")
+				f.wantChanges(0)
+				a.answer(nil, func() (int, string) { return 200, tool("a") })
+				pass(40 * time.Second)
+				f.want("a")
+				f.wantChanges(1)
+				before := a.unmodified.Load()
+				if f.polls(10); etags != (a.unmodified.Load() > before+8) {
+					t.Errorf("%d answers of ten say that nothing was modified", a.unmodified.Load()-before)
+				}
+				if t.Failed() {
+					t.Fatalf("%s, etags %t", name, etags)
+				}
+			}
+		}
+	})
+}
+
+// A build may be a number.
+func TestNumberOfBuild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.answer(func() (int, string) { return 200, `{"build":12345678901234567890}` }, nil)
+		f := follow(t, a)
+		pass(time.Second)
+		if got := f.Catalog().Build; got != "12345678901234567890" {
+			t.Errorf("build %q", got)
+		}
+	})
+}
+
+// Polls are spread: not all an interval apart, none beyond ten per cent of it.
+func TestJitter(t *testing.T) {
+	p := newPoller(&Upstream{opts: Options{Interval: 30 * time.Second}})
+	seen := map[time.Duration]bool{}
+	for range 1000 {
+		d := p.wait(nil)
+		if d < 27*time.Second || d > 33*time.Second {
+			t.Fatalf("%s", d)
+		}
+		seen[d] = true
+	}
+	if len(seen) < 900 {
+		t.Errorf("%d different waits of 1000", len(seen))
+	}
+}
+
+// A backend that never answers costs a poll its timeout and nothing else.
+func TestHungBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		f := follow(t, a)
+		pass(time.Second)
+		free := make(chan struct{})
+		a.answer(func() (int, string) { <-free; return 200, "" }, nil)
+		f.polls(2)
+		if st := f.Status(); st.Up || !strings.Contains(st.Error, "no answer within 5s") {
+			t.Errorf("%+v", st)
+		}
+		close(free)
+		a.set("2", tool("b"))
+		f.polls(2)
+		f.want("b")
+	})
+}
+
+// G8: Close ends what is in work, at once, however often it is called.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		free := make(chan struct{})
+		defer close(free)
+		a.other = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-free })
+		f := follow(t, a)
+		pass(time.Second)
+		called := make(chan error, 1)
+		go func() { _, err := f.Call(context.Background(), "a", nil); called <- err }()
+		a.answer(func() (int, string) { <-free; return 200, "" }, nil)
+		pass(32 * time.Second) // a poll is under way
+		began := time.Now()
+		closed := make(chan struct{}, 10)
+		for range 10 {
+			go func() { f.Close(); closed <- struct{}{} }()
+		}
+		for range 10 {
+			<-closed
+		}
+		if err := <-called; !errors.Is(err, ErrClosed) {
+			t.Errorf("the call ended with %v", err)
+		}
+		err := <-f.ran
+		f.ran <- err // for the cleanup
+		if !errors.Is(err, ErrClosed) || time.Since(began) > time.Second {
+			t.Errorf("Run ended with %v after %s", err, time.Since(began))
+		}
+		f.Close()
+		if err := f.Upstream.Run(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Run after Close: %v", err)
+		}
+		if _, err := f.Call(t.Context(), "get_version", nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("Call after Close: %v", err)
+		}
+		if err := f.Settled(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Settled after Close: %v", err)
+		}
+	})
+}
+
+// Close waits for a callback that is under way.
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		returned := false
+		f := follow(t, a, func(o *Options) {
+			o.OnChange = func(*Catalog, catalog.Delta) { time.Sleep(time.Second); returned = true }
+		})
+		pass(500 * time.Millisecond)
+		if f.Close(); !returned {
+			t.Error("Close returned before the callback")
+		}
+	})
+}
+
+// Run ends with the cause of its context.
+func TestRunEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		f := follow(t, a)
+		pass(time.Second)
+		if err := f.Upstream.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "already") {
+			t.Errorf("a second Run: %v", err)
+		}
+		enough := errors.New("enough")
+		f.cancel(enough)
+		err := <-f.ran
+		f.ran <- err
+		if !errors.Is(err, enough) {
+			t.Errorf("%v", err)
+		}
+		f.want("a")
+	})
+}

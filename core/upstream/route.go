@@ -1,0 +1,165 @@
+package upstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxURL bounds what arguments can make of a URL.
+const maxURL = 64 << 10
+
+// A target is what a call asks for: a path with query, escaped, and a JSON body or
+// nil.
+type target struct {
+	path string
+	body []byte
+}
+
+// fill puts arguments into the entry's route. Its errors are for the caller of the
+// tool, who can do better.
+func (e *entry) fill(arguments json.RawMessage) (target, error) {
+	args, err := e.arguments(arguments)
+	if err != nil {
+		return target{}, err
+	}
+	query := url.Values{}
+	var body bytes.Buffer
+	for _, p := range e.params {
+		raw, given := args[p.name]
+		if !given {
+			continue
+		}
+		switch p.in {
+		case "query":
+			for _, value := range queryValues(p, raw) {
+				query.Add(p.name, value)
+			}
+		case "body":
+			if body.Len() == 0 {
+				body.WriteByte('{')
+			} else {
+				body.WriteByte(',')
+			}
+			body.WriteString(quoted(p.name) + ":")
+			body.Write(raw)
+		}
+	}
+	var t target
+	var path strings.Builder
+	for _, piece := range e.path {
+		path.WriteString(piece.text)
+		if piece.param == "" {
+			continue
+		}
+		value := scalar(args[piece.param])
+		if value == "" || leadsElsewhere(value) {
+			return t, fmt.Errorf("parameter %q must be a part of a path: not empty, no \".\" or \"..\", no backslash, no control characters", piece.param)
+		}
+		path.WriteString(url.PathEscape(value))
+	}
+	// Values beside fixed text, or two of them, may only together make a step up.
+	if leadsElsewhere(path.String()) {
+		return t, errors.New("the arguments make a path that leads elsewhere")
+	}
+	if len(query) > 0 {
+		path.WriteString("?" + query.Encode())
+	}
+	if path.Len() > maxURL {
+		return t, fmt.Errorf("the arguments make the URL longer than %d KiB", maxURL>>10)
+	}
+	t.path = path.String()
+	if body.Len() > 0 {
+		body.WriteByte('}')
+		t.body = body.Bytes()
+	}
+	return t, nil
+}
+
+// arguments are those given, by name, each of the type its parameter has. null is
+// the same as not given.
+func (e *entry) arguments(raw json.RawMessage) (map[string]json.RawMessage, error) {
+	var args map[string]json.RawMessage
+	if len(bytes.TrimSpace(raw)) > 0 && json.Unmarshal(raw, &args) != nil {
+		return nil, errors.New("the arguments must be an object")
+	}
+	known := map[string]bool{}
+	for _, p := range e.params {
+		known[p.name] = true
+		value, given := args[p.name]
+		if string(value) == "null" {
+			delete(args, p.name)
+			given = false
+		}
+		if !given {
+			if p.required {
+				return nil, fmt.Errorf("parameter %q is required", p.name)
+			}
+			continue
+		}
+		if !p.accepts(value) {
+			return nil, fmt.Errorf("parameter %q must be of type %s", p.name, p.kind)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if !known[name] {
+			return nil, fmt.Errorf("there is no parameter %s", strconv.Quote(cut(name, maxName)))
+		}
+	}
+	return args, nil
+}
+
+// accepts reports whether a JSON value is of the parameter's type.
+func (p param) accepts(raw json.RawMessage) bool {
+	switch first := raw[0]; p.kind {
+	case "string":
+		return first == '"'
+	case "boolean":
+		return first == 't' || first == 'f'
+	case "array":
+		return first == '['
+	case "object":
+		return first == '{'
+	case "integer":
+		return isNumber(first) && !bytes.ContainsAny(raw, ".eE")
+	default:
+		return isNumber(first)
+	}
+}
+
+func isNumber(first byte) bool { return first == '-' || '0' <= first && first <= '9' }
+
+// scalar is a JSON value as text: a string without its quotes, a number with the
+// digits it was given.
+func scalar(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return ""
+	}
+	return b.String()
+}
+
+// queryValues are what one parameter contributes to the query: every element of an
+// array by itself, all else once, objects as JSON.
+func queryValues(p param, raw json.RawMessage) []string {
+	if p.kind != "array" {
+		return []string{scalar(raw)}
+	}
+	var elements []json.RawMessage
+	_ = json.Unmarshal(raw, &elements) // an array: accepts has looked
+	values := make([]string, len(elements))
+	for i, element := range elements {
+		values[i] = scalar(element)
+	}
+	return values
+}
