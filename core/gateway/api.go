@@ -1,0 +1,80 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/upstream"
+)
+
+// api is a configured HTTP catalog, served as if it were a server with tools.
+type api struct {
+	srv config.Server
+	up  *upstream.Upstream
+}
+
+func (g *Gateway) api(id string) *api {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.apis[id]
+}
+
+// wanted are the servers to export.
+func (g *Gateway) wanted() []config.Server {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.desired
+}
+
+// reconcileAPIs follows the HTTP catalogs that are configured, and no other. One
+// whose entry stays the same is not interrupted.
+func (l *loop) reconcileAPIs(desired []config.Server) {
+	g := l.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id, a := range g.apis {
+		if !slices.ContainsFunc(desired, a.srv.Equal) {
+			delete(g.apis, id)
+			l.tasks.Go(a.up.Close)
+		}
+	}
+	for _, srv := range desired {
+		if srv.Transport != config.TransportCatalog || g.apis[srv.ID] != nil || l.ctx.Err() != nil {
+			continue
+		}
+		log := g.opts.Logger.With("server", printable.Line(srv.ID, 128))
+		opts := upstream.FromConfig(srv)
+		opts.Self = upstream.Version{Version: g.opts.Serve.Version}
+		opts.Logger = log
+		opts.OnChange = func(*upstream.Catalog, catalog.Delta) { g.kick() }
+		opts.OnStatus = func(upstream.Status) { g.kick() }
+		opts.OnSkip = func(skips []upstream.Skip, total int) {
+			for _, s := range skips {
+				log.Warn("an item is not listed", "list", string(catalog.Tools), "item", s.Name, "reason", s.Reason)
+			}
+			if total > len(skips) {
+				log.Warn("more items are not listed", "number", total-len(skips))
+			}
+		}
+		up, err := upstream.New(opts)
+		if err != nil {
+			log.Warn("the catalog cannot be used", "err", err)
+			continue
+		}
+		g.apis[srv.ID] = &api{srv, up}
+		l.tasks.Go(func() { _ = up.Run(context.WithoutCancel(l.ctx)) }) // until it is closed
+	}
+}
+
+func (l *loop) stopAPIs() {
+	l.g.mu.Lock()
+	apis := l.g.apis
+	l.g.apis = map[string]*api{}
+	l.g.mu.Unlock()
+	for _, a := range apis {
+		l.tasks.Go(a.up.Close)
+	}
+}

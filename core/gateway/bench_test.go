@@ -1,0 +1,94 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+)
+
+// quickServer is a legacy server over HTTP that answers at once.
+func quickServer(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	var q struct {
+		ID     json.RawMessage
+		Method string
+	}
+	if json.Unmarshal(body, &q) != nil || q.ID == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	result := map[string]string{
+		"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"quick","version":"1"}}`,
+		"tools/list": `{"tools":[{"name":"dig","inputSchema":{"type":"object"}}]}`,
+		"tools/call": `{"content":[{"type":"text","text":"` + strings.Repeat("x", 500) + `"}]}`,
+	}[q.Method]
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, result)
+}
+
+// BenchmarkCall is one tool call, directly and through the gateway, over HTTP.
+func BenchmarkCall(b *testing.B) {
+	direct := httptest.NewServer(http.HandlerFunc(quickServer))
+	defer direct.Close()
+	o := newOutside(b, Options{}, config.Server{ID: "quick", Enabled: true, Transport: config.TransportHTTP, Protocol: config.ProtocolLegacy,
+		URL: config.NewSecret(direct.URL), TrackTools: true, PollInterval: time.Hour})
+	through := httptest.NewServer(o.gateway.Server())
+	defer through.Close()
+	call := func(b *testing.B, url string) {
+		for b.Loop() {
+			q, _ := http.NewRequest(http.MethodPost, url, bytes.NewReader([]byte(
+				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"dig","arguments":{"text":"hello"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)))
+			for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+				"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "dig"} {
+				q.Header.Set(name, value)
+			}
+			p, err := http.DefaultClient.Do(q)
+			if err != nil {
+				b.Fatal(err)
+			}
+			body, err := io.ReadAll(p.Body)
+			_ = p.Body.Close()
+			if err != nil || !bytes.Contains(body, []byte("xxx")) {
+				b.Fatalf("%s %v", body, err)
+			}
+		}
+	}
+	b.Run("direct", func(b *testing.B) { call(b, direct.URL) })
+	b.Run("gateway", func(b *testing.B) { call(b, through.URL) })
+}
+
+// BenchmarkView merges 10,000 tools of 100 servers.
+func BenchmarkView(b *testing.B) {
+	var sources []source
+	for i := range 100 {
+		s := source{id: fmt.Sprintf("s%03d", i), lists: map[catalog.Kind][]item{}}
+		for n := range 100 {
+			raw, _ := json.Marshal(map[string]any{"name": fmt.Sprintf("t%03d", n), "description": strings.Repeat("d", 200), "inputSchema": map[string]any{"type": "object"}})
+			it, err := catalog.NewItem(catalog.Tools, raw)
+			if err != nil {
+				b.Fatal(err)
+			}
+			checked, err := newItem(catalog.Tools, it)
+			if err != nil {
+				b.Fatal(err)
+			}
+			s.lists[catalog.Tools] = append(s.lists[catalog.Tools], checked)
+		}
+		sources = append(sources, s)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if v := newView(source{}, sources, filter{}, func(Refusal) {}); len(v.catalog.Tools) != 10_000 {
+			b.Fatal(len(v.catalog.Tools))
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// What a server answers comes back as it is, and what is sent arrives as it was.
+func TestCallsAreIntact(t *testing.T) {
+	inEras(t, func(w *world, era session.Era) {
+		a, b := w.serve("a", era), w.serve("b", era)
+		a.SetList(catalog.Tools, tool("dig"))
+		a.SetQuietly("file:///x", "x")
+		b.SetQuietly("file:///x", "x")
+		w.start(entry("a"), entry("b"))
+		c := w.client(era)
+		a.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Code: -32042, Message: "not <now>", Data: map[string]any{"big": json.Number("9007199254740993")}})
+		_, err := w.do(c, "tools/call", `{"name":"a_dig"}`)
+		e, ok := errors.AsType[*session.RPCError](err)
+		if !ok || e.Code != -32042 || e.Message != "not <now>" || !strings.Contains(string(e.Data), "90071992547409") {
+			w.Errorf("%#v", err)
+		}
+		a.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Result: map[string]any{
+			"isError": true, "structuredContent": map[string]any{"n": json.Number("9007199254740993"), "uri": "file:///x"},
+			"content": []any{
+				map[string]any{"type": "text", "text": "<b>&"},
+				map[string]any{"type": "resource_link", "name": "x", "uri": "file:///x"},
+				map[string]any{"type": "resource", "resource": map[string]any{"uri": "file:///unlisted", "text": ""}},
+			}}})
+		raw, err := w.do(c, "tools/call", `{"name":"a_dig","arguments":{"n":9007199254740993,"s":"<"},"_meta":{"example.com/x":1}}`)
+		for _, want := range []string{`"isError":true`, `9007199254740993`, `"uri":"file:///x"}`, `\u003cb\u003e`,
+			`"uri":"mcptrack://server/a/file:///x"`, `"uri":"mcptrack://server/a/file:///unlisted"`} {
+			if err != nil || !strings.Contains(raw, want) {
+				w.Errorf("no %s in %s, %v", want, raw, err)
+			}
+		}
+		sent := w.last("a", "tools/call")
+		if string(sent["arguments"]) != `{"n":9007199254740993,"s":"<"}` && string(sent["arguments"]) != `{"n":9007199254740993,"s":"\u003c"}` {
+			w.Errorf("arguments %s", sent["arguments"])
+		}
+		if !strings.Contains(string(sent["_meta"]), `"example.com/x":1`) {
+			w.Errorf("_meta %s", sent["_meta"])
+		}
+		a.SetList(catalog.Prompts, map[string]any{"name": "ask"})
+		a.NotifyListChanged(catalog.Prompts)
+		w.pass(time.Second)
+		a.Fail(sessiontest.Fault{Method: "prompts/get", Times: 1, Result: map[string]any{"messages": []any{
+			map[string]any{"role": "user", "content": map[string]any{"type": "resource", "resource": map[string]any{"uri": "file:///x", "text": ""}}}}}})
+		if raw, err := w.do(c, "prompts/get", `{"name":"a_ask"}`); err != nil || !strings.Contains(raw, `"uri":"mcptrack://server/a/file:///x"`) {
+			w.Errorf("%s, %v", raw, err)
+		}
+		// A server that dies in the middle of a call is not asked again.
+		a.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+		before := a.Count("tools/call")
+		go func() {
+			synctest.Wait()
+			a.Disconnect()
+		}()
+		if _, err := w.do(c, "tools/call", `{"name":"a_dig"}`); err == nil || !strings.Contains(err.Error(), "server a") {
+			w.Errorf("%v", err)
+		}
+		if n := a.Count("tools/call") - before; n != 1 {
+			w.Errorf("called %d times", n)
+		}
+	})
+}
+
+// Progress goes to the client under its own token, in order and before the answer.
+func TestProgressIsPassedOn(t *testing.T) {
+	inEras(t, func(w *world, era session.Era) {
+		docs := w.serve("docs", era)
+		docs.SetList(catalog.Tools, tool("slow"))
+		w.start(entry("docs"))
+		c := w.client(era)
+		docs.Fail(sessiontest.Fault{Method: "tools/call", Delay: 15 * time.Minute})
+		var told []session.Progress
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Do(w.Context(), session.Request{Method: "tools/call", Timeout: time.Hour,
+				Params:   map[string]json.RawMessage{"name": quote("slow")},
+				Progress: func(p session.Progress) { told = append(told, p) }})
+			done <- err
+		}()
+		synctest.Wait()
+		var meta struct{ ProgressToken any }
+		if err := json.Unmarshal(w.last("docs", "tools/call")["_meta"], &meta); err != nil || meta.ProgressToken == nil {
+			w.Fatalf("%v %+v", err, meta)
+		}
+		for i := 1; i <= 2; i++ { // beyond the 10 minutes that a silent call may take
+			w.pass(6 * time.Minute)
+			docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress",
+				"params": map[string]any{"progressToken": meta.ProgressToken, "progress": i, "total": 3, "message": "at it"}})
+			synctest.Wait()
+			if len(told) != i {
+				w.Errorf("told %+v", told)
+			}
+		}
+		if err := <-done; err != nil {
+			w.Error(err)
+		}
+		if !slices.Equal(told, []session.Progress{{Progress: 1, Total: 3, Message: "at it"}, {Progress: 2, Total: 3, Message: "at it"}}) {
+			w.Errorf("told %+v", told)
+		}
+	})
+}
+
+// A client that reads no progress holds up its own call only.
+func TestProgressWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	p := &progress{wake: make(chan struct{}, 1)}
+	for i := range 10 * maxProgress {
+		p.put(session.Progress{Progress: float64(i)})
+	}
+	if n := len(p.queue); n != maxProgress || p.queue[n-1].Progress != 10*maxProgress-1 {
+		t.Errorf("%d wait, the last %+v", n, p.queue[n-1])
+	}
+}
+
+// A client that cancels, and a gateway that ends, cancel at the server.
+func TestCancellationIsPassedOn(t *testing.T) {
+	inEras(t, func(w *world, era session.Era) {
+		docs := w.serve("docs", era)
+		docs.SetList(catalog.Tools, tool("slow"))
+		w.start(entry("docs"))
+		docs.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+		for n, leave := range []func(cancel context.CancelFunc){
+			func(cancel context.CancelFunc) { cancel() },
+			func(context.CancelFunc) { w.gateway.Close() },
+		} {
+			c := w.client(era)
+			ctx, cancel := context.WithCancel(w.Context())
+			defer cancel()
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.Do(ctx, session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": quote("slow")}})
+				done <- err
+			}()
+			synctest.Wait()
+			leave(cancel)
+			if err := <-done; err == nil {
+				w.Error("answered")
+			}
+			w.pass(5 * time.Second)
+			if got := docs.Count("notifications/cancelled"); got != n+1 {
+				w.Errorf("%d cancellations, want %d", got, n+1)
+			}
+		}
+	})
+}
+
+func TestSilentServer(t *testing.T) {
+	inEras(t, func(w *world, era session.Era) {
+		w.opts.CallTimeout = 7 * time.Second
+		docs := w.serve("docs", era)
+		docs.SetList(catalog.Tools, tool("slow"))
+		w.start(entry("docs"))
+		docs.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+		began := time.Now()
+		_, err := w.do(w.client(era), "tools/call", `{"name":"slow"}`)
+		if e, ok := errors.AsType[*session.RPCError](err); !ok || e.Code != serve.CodeInternal || time.Since(began) != 7*time.Second {
+			w.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// Arguments of prompts and templates are completed by their server.
+func TestCompletion(t *testing.T) {
+	inEras(t, func(w *world, era session.Era) {
+		for _, id := range []string{"a", "b"} {
+			s := w.serve(id, era)
+			s.SetList(catalog.Prompts, map[string]any{"name": "ask"})
+			s.SetList(catalog.Templates, map[string]any{"name": "t", "uriTemplate": "x:{y}"})
+			s.Fail(sessiontest.Fault{Method: "completion/complete", Result: map[string]any{"completion": map[string]any{"values": []any{id}}}})
+		}
+		w.start(entry("a"), entry("b"))
+		c := w.client(era)
+		for _, tt := range []struct{ ref, want string }{
+			{`{"type":"ref/prompt","name":"b_ask"}`, `{"name":"ask","type":"ref/prompt"}`},
+			{`{"type":"ref/resource","uri":"mcptrack://server/b/x:{y}"}`, `{"type":"ref/resource","uri":"x:{y}"}`},
+		} {
+			raw, err := w.do(c, "completion/complete", `{"ref":`+tt.ref+`,"argument":{"name":"y","value":"v"},"context":{"arguments":{"z":"1"}}}`)
+			sent := w.last("b", "completion/complete")
+			if err != nil || !strings.Contains(raw, `"values":["b"]`) || string(sent["ref"]) != tt.want ||
+				string(sent["argument"]) != `{"name":"y","value":"v"}` || string(sent["context"]) != `{"arguments":{"z":"1"}}` {
+				w.Errorf("%s: %s, %v; sent %s", tt.ref, raw, err, sent)
+			}
+		}
+		for _, ref := range []string{`{"type":"ref/prompt","name":"ask"}`, `{"type":"ref/other"}`, `7`, `{"type":"ref/resource"}`} {
+			if raw, err := w.do(c, "completion/complete", `{"ref":`+ref+`,"argument":{"name":"y","value":"v"}}`); err == nil {
+				w.Errorf("%s: %s", ref, raw)
+			}
+		}
+	})
+}
+
+// A resource that is not there is told in the words of the client's era, whatever its
+// server's is.
+func TestMissingResourceAcrossEras(t *testing.T) {
+	inEras(t, func(w *world, era session.Era) {
+		w.serve("docs", era).SetQuietly("file:///a", "x")
+		w.serve("more", era)
+		w.start(entry("docs"), entry("more"))
+		for client, want := range map[session.Era]int{session.EraLegacy: serve.CodeResourceNotFound, session.EraModern: serve.CodeInvalidParams} {
+			uri := "mcptrack://server/docs/file:///none"
+			_, err := w.do(w.client(client), "resources/read", `{"uri":"`+uri+`"}`)
+			e, ok := errors.AsType[*session.RPCError](err)
+			if !ok || e.Code != want || string(e.Data) != `{"uri":"`+uri+`"}` {
+				w.Errorf("%s: %#v", client, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"encoding/json"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// maxProgress is how much progress may wait for a slow client; of more, the oldest
+// is dropped.
+const maxProgress = 64
+
+// progress hands the progress of one request on. The server's reader must not wait
+// for the client, so there is a queue between them.
+type progress struct {
+	r     *serve.Request
+	token json.RawMessage
+
+	// wake has room for one: put and end send to it, run receives; never closed.
+	wake chan struct{}
+	done chan struct{} // closed by run when it has ended
+
+	mu    sync.Mutex
+	queue []session.Progress
+	ended bool
+}
+
+func newProgress(r *serve.Request, token json.RawMessage) *progress {
+	p := &progress{r: r, token: token, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go p.run() // waited for by end
+	return p
+}
+
+func (p *progress) put(now session.Progress) {
+	p.mu.Lock()
+	if len(p.queue) == maxProgress {
+		p.queue = append(p.queue[:0], p.queue[1:]...)
+	}
+	p.queue = append(p.queue, now)
+	p.mu.Unlock()
+	p.ring()
+}
+
+// end returns when everything is told.
+func (p *progress) end() {
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	p.ring()
+	<-p.done
+}
+
+func (p *progress) ring() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *progress) run() {
+	defer close(p.done)
+	for range p.wake {
+		p.mu.Lock()
+		queue, ended := p.queue, p.ended
+		p.queue = nil
+		p.mu.Unlock()
+		for _, now := range queue {
+			p.tell(now)
+		}
+		if ended {
+			return
+		}
+	}
+}
+
+func (p *progress) tell(now session.Progress) {
+	p.r.Notify("notifications/progress", struct {
+		Token    json.RawMessage `json:"progressToken"`
+		Progress float64         `json:"progress"`
+		Total    float64         `json:"total,omitempty"`
+		Message  string          `json:"message,omitempty"`
+	}{p.token, now.Progress, now.Total, now.Message})
+}

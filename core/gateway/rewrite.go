@@ -1,0 +1,121 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Results name resources by the URIs of their server. Where these are exported under
+// another URI, the client has to be told that one. Results in which there is nothing
+// to change are passed on as they are.
+
+// rewriteContent rewrites the links and embedded resources of a tool's result.
+func (v *view) rewriteContent(server string, raw json.RawMessage) json.RawMessage {
+	if v.keepsURIs() {
+		return raw
+	}
+	return v.rewrite(raw, "content", func(block json.RawMessage) (json.RawMessage, bool) { return v.block(server, block) })
+}
+
+// rewriteMessages does so with those of a prompt.
+func (v *view) rewriteMessages(server string, raw json.RawMessage) json.RawMessage {
+	if v.keepsURIs() {
+		return raw
+	}
+	return v.rewrite(raw, "messages", func(message json.RawMessage) (json.RawMessage, bool) {
+		return within(message, "content", func(content json.RawMessage) (json.RawMessage, bool) {
+			if len(content) > 0 && content[0] == '[' {
+				return each(content, func(block json.RawMessage) (json.RawMessage, bool) { return v.block(server, block) })
+			}
+			return v.block(server, content)
+		})
+	})
+}
+
+// rewriteContents rewrites what was read: the resource itself is called as the
+// client called it.
+func (v *view) rewriteContents(t target, asked string, raw json.RawMessage) json.RawMessage {
+	if asked == t.key && v.keepsURIs() {
+		return raw
+	}
+	return v.rewrite(raw, "contents", func(entry json.RawMessage) (json.RawMessage, bool) {
+		return within(entry, "uri", func(uri json.RawMessage) (json.RawMessage, bool) {
+			var key string
+			if json.Unmarshal(uri, &key) == nil && key == t.key {
+				return quote(asked), asked != key
+			}
+			return v.uri(t.server, uri)
+		})
+	})
+}
+
+// keepsURIs reports whether every URI is exported as it is.
+func (v *view) keepsURIs() bool { return v.only != "" && len(v.qualified) == 0 }
+
+func (v *view) rewrite(raw json.RawMessage, list string, f func(json.RawMessage) (json.RawMessage, bool)) json.RawMessage {
+	if !bytes.Contains(raw, []byte(`"uri"`)) {
+		return raw
+	}
+	out, _ := within(raw, list, func(elements json.RawMessage) (json.RawMessage, bool) { return each(elements, f) })
+	return out
+}
+
+// block rewrites a content block.
+func (v *view) block(server string, raw json.RawMessage) (json.RawMessage, bool) {
+	rewrite := func(uri json.RawMessage) (json.RawMessage, bool) { return v.uri(server, uri) }
+	switch string(fields(raw)["type"]) {
+	case `"resource_link"`:
+		return within(raw, "uri", rewrite)
+	case `"resource"`:
+		return within(raw, "resource", func(resource json.RawMessage) (json.RawMessage, bool) {
+			return within(resource, "uri", rewrite)
+		})
+	}
+	return raw, false
+}
+
+func (v *view) uri(server string, raw json.RawMessage) (json.RawMessage, bool) {
+	var uri string
+	if json.Unmarshal(raw, &uri) != nil || uri == "" {
+		return raw, false
+	}
+	exported := v.export(target{server, uri})
+	if exported == uri {
+		return raw, false
+	}
+	return quote(exported), true
+}
+
+// within changes one member of an object, if it is there, and reports whether
+// anything changed.
+func within(raw json.RawMessage, name string, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
+	m := fields(raw)
+	old, there := m[name]
+	if !there {
+		return raw, false
+	}
+	value, changed := f(old)
+	if !changed {
+		return raw, false
+	}
+	m[name] = value
+	return encode(m), true
+}
+
+// each changes the elements of an array.
+func each(raw json.RawMessage, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return raw, false
+	}
+	changed := false
+	for i, e := range list {
+		if value, ok := f(e); ok {
+			list[i], changed = value, true
+		}
+	}
+	if !changed {
+		return raw, false
+	}
+	return encode(list), true
+}

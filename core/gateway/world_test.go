@@ -1,0 +1,219 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a gateway, the servers behind it and the clients in front of it, all
+// within one synctest bubble.
+type world struct {
+	*testing.T
+	opts    Options
+	gateway *Gateway
+	tracker *tracker.Tracker
+	servers map[string]*sessiontest.Server
+	refused []Refusal // by Run's goroutine; look after a wait
+
+	mu   sync.Mutex
+	down map[string]error // dialling fails with this
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+var errRefused = errors.New("connection refused")
+
+// inEras runs the test with servers and clients of either era.
+func inEras(t *testing.T, test func(w *world, era session.Era)) {
+	t.Helper()
+	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
+		t.Run(string(era), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(newWorld(t), era) })
+		})
+	}
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, servers: map[string]*sessiontest.Server{}, down: map[string]error{}}
+	t.Cleanup(w.stop)
+	return w
+}
+
+// serve adds a server, to be changed before start.
+func (w *world) serve(id string, era session.Era) *sessiontest.Server {
+	s := sessiontest.New()
+	s.Legacy, s.Modern = era == session.EraLegacy, era == session.EraModern
+	w.servers[id] = s
+	return s
+}
+
+func entry(id string, change ...func(*config.Server)) config.Server {
+	srv := config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Command: id,
+		TrackResources: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest,
+		PollInterval: config.DefaultPollInterval, RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
+	for _, c := range change {
+		c(&srv)
+	}
+	return srv
+}
+
+// start runs a gateway over the entries and waits until they are listed.
+func (w *world) start(entries ...config.Server) {
+	w.Helper()
+	w.tracker = tracker.New(tracker.Options{Dial: w.dial, AllLists: true})
+	w.opts.Tracker = w.tracker
+	w.opts.Refused = func(r Refusal) { w.refused = append(w.refused, r) }
+	var err error
+	if w.gateway, err = New(w.opts); err != nil {
+		w.Fatal(err)
+	}
+	var ctx context.Context
+	ctx, w.cancel = context.WithCancel(context.Background())
+	w.apply(entries...)
+	w.running.Go(func() { _ = w.tracker.Run(ctx) })
+	w.running.Go(func() { _ = w.gateway.Run(ctx) })
+	if err := w.gateway.Settled(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) apply(entries ...config.Server) {
+	w.gateway.Apply(&config.Config{Servers: entries})
+}
+
+func (w *world) stop() {
+	if w.gateway != nil {
+		w.gateway.Close()
+		w.cancel()
+	}
+	w.running.Wait()
+}
+
+func (w *world) dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+	w.mu.Lock()
+	err := w.down[srv.ID]
+	server := w.servers[srv.Command]
+	w.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	r, wr, wait := server.Pipe()
+	w.running.Go(wait)
+	s, err := session.OverIO(ctx, r, wr, srv, opts)
+	if err != nil {
+		_, _ = r.Close(), wr.Close()
+	}
+	return s, err
+}
+
+// setDown cuts a server off, or lets it be reached again.
+func (w *world) setDown(id string, down bool) {
+	w.mu.Lock()
+	w.down[id] = nil
+	if down {
+		w.down[id] = errRefused
+	}
+	w.mu.Unlock()
+	if down {
+		w.servers[id].Disconnect()
+	}
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	<-ctx.Done()
+	synctest.Wait()
+}
+
+// client connects to the gateway, over pipes.
+func (w *world) client(era session.Era) *session.Session {
+	w.Helper()
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	w.running.Go(func() {
+		_ = w.gateway.Server().ServeIO(context.Background(), in, out)
+		_ = out.Close()
+	})
+	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// keys are what a client is listed, of one kind.
+func (w *world) keys(c *session.Session, k catalog.Kind) string {
+	w.Helper()
+	list, err := c.List(w.Context(), k)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return strings.Join(list.Keys(), " ")
+}
+
+func (w *world) wantKeys(c *session.Session, k catalog.Kind, want ...string) {
+	w.Helper()
+	slices.Sort(want)
+	if got := w.keys(c, k); got != strings.Join(want, " ") {
+		w.Errorf("%s: %s, want %s", k, got, strings.Join(want, " "))
+	}
+}
+
+// do makes a request of a client.
+func (w *world) do(c *session.Session, method, params string) (string, error) {
+	w.Helper()
+	var p map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(params), &p); err != nil {
+		w.Fatal(err)
+	}
+	raw, err := c.Do(w.Context(), session.Request{Method: method, Params: p, Timeout: time.Hour})
+	return string(raw), err
+}
+
+// last is what a server was asked last by the method.
+func (w *world) last(id, method string) (params map[string]json.RawMessage) {
+	w.Helper()
+	for _, m := range slices.Backward(w.servers[id].Wire()) {
+		if m.Method == method {
+			_ = json.Unmarshal(m.Params, &params)
+			return params
+		}
+	}
+	w.Fatalf("%s was not asked for %s", id, method)
+	return nil
+}
+
+func tool(name string) map[string]any {
+	return map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}
+}
+
+func listFault() sessiontest.Fault {
+	return sessiontest.Fault{Method: "tools/list", Code: -32603, Message: "no"}
+}
+
+func silence() sessiontest.Fault { return sessiontest.Fault{Silent: true} }
