@@ -1,0 +1,250 @@
+package realtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// DefaultURL is OpenAI's endpoint.
+const DefaultURL = "wss://api.openai.com/v1/realtime"
+
+// DefaultMaxMessage is the largest message that is taken, in bytes, unless told
+// otherwise: a little more than the audio that the API takes at once.
+const DefaultMaxMessage = 16 << 20
+
+// Endpoint is where conversations are held. It holds secrets, which its text does
+// not show.
+type Endpoint struct {
+	// URL is that of a WebSocket: wss, ws, or as much as https, http. "" is
+	// DefaultURL. Without a path it gets /v1/realtime, and after /v1 /realtime.
+	URL string
+	// Query replaces members of the URL's query, such as call_id and model.
+	Query url.Values
+	// Header is sent with every handshake: Authorization, above all.
+	Header http.Header
+	// Insecure allows a URL that is not encrypted for a host that is not this one.
+	Insecure bool
+	// Client makes the handshakes; nil: one that follows no redirects and minds the
+	// proxy of the environment.
+	Client *http.Client
+	// MaxMessage is DefaultMaxMessage unless set. A larger one ends its connection.
+	MaxMessage int64
+}
+
+// OptionError is an option that is refused.
+type OptionError struct {
+	Option string // "url", "header", "role"
+	Reason string // one line
+}
+
+func (e *OptionError) Error() string { return e.Option + ": " + e.Reason }
+
+// RefusedError is an endpoint's refusal that trying again would not change.
+type RefusedError struct {
+	Status  int    // of the handshake, or the code of the close frame
+	Message string // one line, safe to print; "" if it said nothing
+}
+
+func (e *RefusedError) Error() string {
+	s := fmt.Sprintf("the endpoint refused: %d", e.Status)
+	if text := http.StatusText(e.Status); text != "" {
+		s += " " + text
+	}
+	if e.Message != "" {
+		s += ": " + e.Message
+	}
+	return s
+}
+
+// Address is the URL without its secrets: no query, no user.
+func (e *Endpoint) Address() string {
+	u, err := e.parse()
+	if err != nil {
+		return ""
+	}
+	return printable.Line(u.Scheme+"://"+u.Host+u.EscapedPath(), 256)
+}
+
+// String is the address.
+func (e Endpoint) String() string { return e.Address() }
+
+// GoString is the address, too.
+func (e Endpoint) GoString() string { return e.Address() }
+
+// Check tells what is wrong with the endpoint: nil or an *[OptionError].
+func (e *Endpoint) Check() error {
+	u, err := e.parse()
+	if err != nil {
+		return err
+	}
+	if u.Scheme == "ws" && !e.Insecure && !loopback(u.Hostname()) {
+		return &OptionError{"url", fmt.Sprintf("%s is not encrypted, so what is said and the key could be read on the way; use wss", e.Address())}
+	}
+	for name, values := range e.Header {
+		switch {
+		case !headerName(name):
+			return &OptionError{"header", fmt.Sprintf("%q is no name of a header", printable.Line(name, 64))}
+		case hopByHop(name):
+			return &OptionError{"header", printable.Line(name, 64) + " belongs to the connection and cannot be set"}
+		case strings.EqualFold(name, "OpenAI-Beta"):
+			return &OptionError{"header", "OpenAI-Beta asks for a protocol that is gone: the endpoint would close the connection"}
+		}
+		for _, v := range values {
+			if !headerValue(v) {
+				return &OptionError{"header", "the value of " + printable.Line(name, 64) + " has characters that no header may have"}
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Endpoint) parse() (*url.URL, error) {
+	text := e.URL
+	if text == "" {
+		text = DefaultURL
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" {
+		return nil, &OptionError{"url", fmt.Sprintf("%q is no URL such as %s", printable.Line(text, 200), DefaultURL)}
+	}
+	switch strings.ToLower(u.Scheme) {
+	case "wss", "https":
+		u.Scheme = "wss"
+	case "ws", "http":
+		u.Scheme = "ws"
+	default:
+		return nil, &OptionError{"url", fmt.Sprintf("%q is neither wss nor ws", printable.Line(u.Scheme, 32))}
+	}
+	if u.User != nil {
+		return nil, &OptionError{"url", "a URL with a password ends up in logs; use a header"}
+	}
+	u.Fragment = ""
+	switch path := strings.TrimSuffix(u.Path, "/"); path {
+	case "":
+		u.Path = "/v1/realtime"
+	default:
+		if strings.HasSuffix(path, "/v1") {
+			u.Path = path + "/realtime"
+		}
+	}
+	u.RawQuery = replaced(u.Query(), e.Query, u.RawQuery)
+	return u, nil
+}
+
+// replaced is a query with members replaced by others; as it was without others.
+func replaced(q, with url.Values, raw string) string {
+	if len(with) == 0 {
+		return raw
+	}
+	maps.Copy(q, with)
+	return q.Encode()
+}
+
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// handshakeTimeout is how long a handshake may take.
+const handshakeTimeout = 15 * time.Second
+
+// dial connects. The error of a handshake that was answered is an *handshakeError.
+func (e *Endpoint) dial(ctx context.Context, u *url.URL, header http.Header, subprotocols []string) (*peer, *http.Response, error) {
+	client := e.Client
+	if client == nil {
+		client = defaultClient()
+	}
+	spied := *client
+	spied.Transport = &spyTransport{base: client.Transport}
+	spied.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	conn, res, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{
+		HTTPClient: &spied, HTTPHeader: header, Subprotocols: subprotocols,
+	})
+	if err != nil {
+		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
+			return nil, res, newHandshakeError(res)
+		}
+		return nil, res, fmt.Errorf("connect to %s: %w", printable.Line(u.Host, 200), withoutURL(err))
+	}
+	limit := e.MaxMessage
+	if limit <= 0 {
+		limit = DefaultMaxMessage
+	}
+	conn.SetReadLimit(limit)
+	return &peer{Conn: conn, ended: spied.Transport.(*spyTransport).ended}, res, nil
+}
+
+func defaultClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		DisableKeepAlives:      true, // a refused handshake leaves nothing behind
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
+	}}
+}
+
+// withoutURL takes the URL out of an error of net/http: its query may hold a key.
+func withoutURL(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
+
+// handshakeError is the answer of an endpoint that does not take the connection.
+type handshakeError struct {
+	status     int
+	message    string
+	retryAfter time.Duration
+}
+
+func (e *handshakeError) Error() string {
+	return (&RefusedError{Status: e.status, Message: e.message}).Error()
+}
+
+func newHandshakeError(res *http.Response) *handshakeError {
+	e := &handshakeError{status: res.StatusCode}
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
+		e.retryAfter = time.Duration(min(s, 3600)) * time.Second
+	}
+	if res.Body == nil {
+		return e
+	}
+	body, _ := io.ReadAll(res.Body) // 1,024 bytes that are in memory already
+	res.Body = io.NopCloser(strings.NewReader(string(body)))
+	var told struct {
+		Error struct {
+			Code    any    `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &told) == nil {
+		e.message = printable.Line(told.Error.Message, 300)
+		if code, ok := told.Error.Code.(string); ok && code != "" {
+			e.message = strings.TrimSuffix(printable.Line(code, 64)+": "+e.message, ": ")
+		}
+	}
+	return e
+}

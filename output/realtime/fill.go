@@ -1,0 +1,26 @@
+package realtime
+
+import (
+	"errors"
+	"io"
+)
+
+// fill reads until buf is full or the message ends, and tells which. A message
+// that fills buf to the last byte may turn out to be whole with the next call, of
+// zero bytes.
+func fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
+	for n < len(buf) {
+		m, err := r.Read(buf[n:])
+		n += m
+		if err == io.EOF { //nolint:errorlint // a wrapped one is a stream that broke off
+			return n, true, nil
+		}
+		if err != nil {
+			return n, false, err
+		}
+	}
+	return n, false, nil
+}
+
+// errBrokenOff is the error of a stream that ended within a message.
+var errBrokenOff = errors.New("the connection ended within a message")

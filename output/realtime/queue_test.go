@@ -1,0 +1,176 @@
+package realtime
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+func message(n uint64, uri string, at time.Time) Message {
+	m, err := NewMessage(update(n, uri, at), MessageOptions{})
+	if err != nil {
+		panic(err) // it is an update
+	}
+	return m
+}
+
+// The trace of a queue: what is offered when, and what comes out when.
+func TestQueueMerges(t *testing.T) {
+	start := time.Unix(1000, 0)
+	q := newQueue(QueueOptions{Every: -1})
+	var got []string
+	offers := map[int]string{0: "a", 100: "a", 200: "a", 300: "b", 1900: "a", 5000: "a", 5100: "a", 9000: "b"}
+	n := uint64(0)
+	for ms := 0; ms <= 12_000; ms += 100 {
+		now := start.Add(time.Duration(ms) * time.Millisecond)
+		if uri, ok := offers[ms]; ok {
+			n++
+			q.offer(message(n, uri, now), now)
+		}
+		for p, _ := q.take(now); p != nil; p, _ = q.take(now) {
+			got = append(got, fmt.Sprintf("%d:%s%d", ms, p.ResourceURI, p.Timestamp.Sub(start).Milliseconds()))
+		}
+	}
+	// Leading edges at once, trailing ones at the window's end with the newest state.
+	want := []string{"0:a0", "300:b300", "2000:a1900", "5000:a5000", "7000:a5100", "9000:b9000"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if q.merged != 2 {
+		t.Errorf("%d merged", q.merged)
+	}
+}
+
+// Same or older: nothing.
+func TestQueueStale(t *testing.T) {
+	now := time.Unix(1000, 0)
+	q := newQueue(QueueOptions{Every: -1, Window: -1})
+	for i, c := range []struct {
+		after time.Duration
+		taken bool
+	}{{0, true}, {0, false}, {-time.Second, false}, {time.Microsecond, false}, {time.Millisecond, true}, {0, false}} {
+		if got := q.offer(message(uint64(i+1), "a", now.Add(c.after)), now); got != c.taken {
+			t.Errorf("%d: taken %t", i, got)
+		}
+		q.take(now)
+	}
+	if q.stale != 4 || q.cursor(nil) != "00000000000000aa-6" {
+		t.Errorf("%d stale, cursor %s", q.stale, q.cursor(nil))
+	}
+}
+
+// 10,000 updates in a second are at most a burst and one more in 2 s, and none is
+// unaccounted for.
+func TestQueueFlood(t *testing.T) {
+	start := time.Unix(1000, 0)
+	q := newQueue(QueueOptions{})
+	sent := 0
+	for i := range 20_000 {
+		now := start.Add(time.Duration(i) * 100 * time.Microsecond)
+		if i < 10_000 {
+			q.offer(message(uint64(i+1), fmt.Sprint(i%50), now), now)
+		}
+		if p, _ := q.take(now); p != nil {
+			sent++
+		}
+	}
+	if sent > 6 || sent < 5 {
+		t.Errorf("%d sent within 2 s", sent)
+	}
+	if q.merged+q.stale+uint64(sent+len(q.waiting)) != 10_000 {
+		t.Errorf("%d merged, %d stale, %d sent, %d waiting", q.merged, q.stale, sent, len(q.waiting))
+	}
+}
+
+// Bounds hold; what waited longest is lost, and counted.
+func TestQueueBounds(t *testing.T) {
+	now := time.Unix(1000, 0)
+	q := newQueue(QueueOptions{MaxPending: 10, Remember: 100, Every: -1, Window: -1})
+	for i := range 1000 {
+		q.offer(message(uint64(i+1), fmt.Sprint(i), now), now)
+		if len(q.waiting) > 10 || len(q.known) > 100 {
+			t.Fatalf("%d waiting, %d known", len(q.waiting), len(q.known))
+		}
+	}
+	var got []string
+	for p, _ := q.take(now); p != nil; p, _ = q.take(now) {
+		got = append(got, p.ResourceURI)
+	}
+	if q.dropped != 990 || len(got) != 10 || got[0] != "990" || got[9] != "999" {
+		t.Errorf("%d dropped, %q", q.dropped, got)
+	}
+}
+
+// Whenever a run ends, the next one, given the log after the cursor and told what
+// is done, sends the newest state of every resource exactly once and nothing that
+// was delivered before.
+func TestProgressNeitherRepeatsNorLoses(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		start := time.Unix(1000, 0)
+		log := make([]*event.Event, rapid.IntRange(1, 40).Draw(t, "events"))
+		for i := range log {
+			log[i] = update(uint64(i+1), rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "uri"), start.Add(time.Duration(i)*time.Second))
+		}
+		delivered := map[string]int{}
+		var kept Progress
+		for len(log) > 0 {
+			c := newConversation("", DeliveryOptions{Queue: QueueOptions{Window: time.Duration(rapid.IntRange(1, 10).Draw(t, "window")) * time.Second, Every: -1}})
+			c.keeps = true
+			c.queue.last = kept.Cursor
+			for _, id := range kept.Done {
+				c.progress.add(id)
+			}
+			_, after, _ := event.ParseID(kept.Cursor)
+			steps := rapid.IntRange(0, 60).Draw(t, "steps")
+			now := start.Add(time.Duration(after) * time.Second)
+			next := after
+			whole := rapid.Bool().Draw(t, "to its end")
+			for i := 0; i < steps || whole && (next < uint64(len(log)) || len(c.queue.waiting) > 0 || c.flight != nil); i++ {
+				now = now.Add(500 * time.Millisecond)
+				if rapid.Bool().Draw(t, "offer") && next < uint64(len(log)) {
+					// As Session.Offer does, at a time of ours.
+					m := message(next+1, log[next].ResourceURI, log[next].Timestamp)
+					if c.progress.has(m.EventID) || !c.queue.offer(m, now) {
+						c.queue.last = m.EventID
+					}
+					next++
+				}
+				frame, _, _ := c.step(now)
+				switch {
+				case frame == nil:
+				case rapid.IntRange(0, 3).Draw(t, "ack") > 0:
+					delivered[c.flight.EventID]++
+					c.delivered(c.flight)
+				default:
+					c.begin() // another connection
+				}
+			}
+			c.mu.Lock()
+			kept = c.progress.upTo(c.cursor())
+			c.mu.Unlock()
+			if whole {
+				break
+			}
+		}
+		newest := map[string]string{}
+		for _, e := range log {
+			newest[e.ResourceURI] = e.ID
+		}
+		for id, n := range delivered {
+			if n > 1 {
+				t.Errorf("%s was delivered %d times", id, n)
+			}
+		}
+		for uri, id := range newest {
+			if delivered[id] == 0 {
+				t.Errorf("%s of %s was never delivered", id, uri)
+			}
+		}
+	})
+}

@@ -1,0 +1,312 @@
+// Package realtimetest is an endpoint of the Realtime API for tests: it checks what
+// it is sent as strictly as its documentation says, keeps conversations, and has
+// the faults of real ones on demand.
+//
+// An [Endpoint] is an [http.Handler]; its handlers belong to their server. It keeps
+// all that it received until it is thrown away.
+package realtimetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// Item is a message that was added to a conversation.
+type Item struct {
+	Conn    int // number of the connection, from 1
+	EventID string
+	ID      string
+	Role    string
+	Texts   []string
+	At      time.Time
+}
+
+// Endpoint serves any number of sessions. The zero value behaves well.
+type Endpoint struct {
+	// Refuse returns the status that refuses the handshake with a number, from 1; 0
+	// takes it. nil: all are taken.
+	Refuse func(n int, r *http.Request) int
+	// Greet is called at the beginning of every session, after session.created.
+	Greet func(*Conn)
+	// Create replaces what is done with an item: usually [Conn.Add].
+	Create func(*Conn, Item)
+	// Message gets what is not a client event that is known here, binary messages
+	// above all.
+	Message func(*Conn, websocket.MessageType, []byte)
+	// Accept are the options of the handshake; Header is sent with it.
+	Accept websocket.AcceptOptions
+	Header http.Header
+	// Manual holds back the end of responses until [Conn.EndResponse].
+	Manual bool
+
+	mu       sync.Mutex
+	requests []*http.Request
+	items    []Item
+	replies  int
+	problems []string
+	changed  chan struct{} // closed and replaced when something above changes
+}
+
+// Conn is one session.
+type Conn struct {
+	*websocket.Conn
+	N   int // its number, from 1
+	e   *Endpoint
+	ctx context.Context
+
+	mu     sync.Mutex
+	known  map[string]bool // ids of items
+	active int             // number of the running response; 0: none
+	count  int
+}
+
+// ServeHTTP implements [http.Handler].
+func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.mu.Lock()
+	e.requests = append(e.requests, r.Clone(context.Background()))
+	n := len(e.requests)
+	e.notify()
+	e.mu.Unlock()
+	if r.Header.Get("OpenAI-Beta") != "" {
+		e.problem("the beta header was sent")
+	}
+	if e.Refuse != nil {
+		if status := e.Refuse(n, r); status != 0 {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = fmt.Fprintf(w, `{"error":{"code":"refused_%d","message":"refused by the test"}}`, status)
+			return
+		}
+	}
+	maps.Copy(w.Header(), e.Header)
+	opts := e.Accept
+	opts.InsecureSkipVerify = true
+	ws, err := websocket.Accept(w, r, &opts)
+	if err != nil {
+		return
+	}
+	ws.SetReadLimit(-1)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	c := &Conn{Conn: ws, N: n, e: e, ctx: ctx, known: map[string]bool{}}
+	defer func() { _ = ws.CloseNow() }()
+	c.Say(map[string]any{"type": "session.created", "event_id": "event_1", "session": map[string]any{"id": fmt.Sprintf("sess_%d", n)}})
+	if e.Greet != nil {
+		e.Greet(c)
+	}
+	for {
+		typ, b, err := ws.Read(ctx)
+		if err != nil {
+			return
+		}
+		c.take(typ, b)
+	}
+}
+
+// notify wakes who waits; the caller holds the lock.
+func (e *Endpoint) notify() {
+	if e.changed != nil {
+		close(e.changed)
+	}
+	e.changed = make(chan struct{})
+}
+
+func (e *Endpoint) problem(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.problems = append(e.problems, fmt.Sprintf(format, args...))
+}
+
+// Requests returns the handshakes so far.
+func (e *Endpoint) Requests() []*http.Request {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.requests)
+}
+
+// Items returns the items received so far, repetitions too, in order.
+func (e *Endpoint) Items() []Item {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.items)
+}
+
+// Replies counts the response.create that were received.
+func (e *Endpoint) Replies() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.replies
+}
+
+// Problems returns what clients did that the API does not allow.
+func (e *Endpoint) Problems() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.problems)
+}
+
+// Await waits until a condition on the endpoint holds, and reports whether it did
+// before ctx ended.
+func (e *Endpoint) Await(ctx context.Context, holds func() bool) bool {
+	for {
+		e.mu.Lock()
+		if e.changed == nil {
+			e.changed = make(chan struct{})
+		}
+		changed := e.changed
+		e.mu.Unlock()
+		if holds() {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return holds()
+		}
+	}
+}
+
+// AwaitItems waits for so many items.
+func (e *Endpoint) AwaitItems(ctx context.Context, n int) []Item {
+	e.Await(ctx, func() bool { return len(e.Items()) >= n })
+	return e.Items()
+}
+
+type clientEvent struct {
+	Type    string `json:"type"`
+	EventID string `json:"event_id"`
+	Item    struct {
+		ID      string `json:"id"`
+		Type    string `json:"type"`
+		Role    string `json:"role"`
+		Content []struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		} `json:"content"`
+	} `json:"item"`
+}
+
+// take deals with one message of the client.
+func (c *Conn) take(typ websocket.MessageType, b []byte) {
+	var ev clientEvent
+	if typ == websocket.MessageText && json.Unmarshal(b, &ev) == nil {
+		switch ev.Type {
+		case "conversation.item.create":
+			c.create(ev)
+			return
+		case "response.create":
+			c.e.mu.Lock()
+			c.e.replies++
+			c.e.notify()
+			c.e.mu.Unlock()
+			c.respond(ev.EventID)
+			return
+		}
+	}
+	if c.e.Message != nil {
+		c.e.Message(c, typ, b)
+	}
+}
+
+func (c *Conn) create(ev clientEvent) {
+	it := Item{Conn: c.N, EventID: ev.EventID, ID: ev.Item.ID, Role: ev.Item.Role, At: time.Now()}
+	for _, p := range ev.Item.Content {
+		if p.Type != "input_text" {
+			c.e.problem("a part of type %q", p.Type)
+		}
+		it.Texts = append(it.Texts, p.Text)
+	}
+	if ev.Item.Type != "message" || it.Role != "user" && it.Role != "system" || len(it.Texts) == 0 || len(it.ID) == 0 || len(it.ID) > 32 {
+		c.e.problem("an item that is none: %+v", ev)
+	}
+	c.e.mu.Lock()
+	c.e.items = append(c.e.items, it)
+	c.e.notify()
+	c.e.mu.Unlock()
+	if c.e.Create != nil {
+		c.e.Create(c, it)
+		return
+	}
+	c.Add(it)
+}
+
+// Add puts an item into the conversation and acknowledges it; one whose id is
+// there already is an error.
+func (c *Conn) Add(it Item) {
+	c.mu.Lock()
+	twice := c.known[it.ID]
+	c.known[it.ID] = true
+	c.mu.Unlock()
+	if twice {
+		c.Fail(it.EventID, "item_already_exists", "an item with this id already exists")
+		return
+	}
+	for _, typ := range []string{"conversation.item.added", "conversation.item.done"} {
+		c.Acknowledge(typ, it.ID)
+	}
+}
+
+// Acknowledge says an event about an item.
+func (c *Conn) Acknowledge(typ, id string) {
+	c.Say(map[string]any{"type": typ, "event_id": "event_" + id, "previous_item_id": nil,
+		"item": map[string]any{"id": id, "object": "realtime.item", "type": "message", "status": "completed"}})
+}
+
+// Fail says an error about a client event.
+func (c *Conn) Fail(eventID, code, message string) {
+	c.Say(map[string]any{"type": "error", "event_id": "event_e",
+		"error": map[string]any{"type": "invalid_request_error", "code": code, "message": message, "param": nil, "event_id": eventID}})
+}
+
+// respond begins a response, unless one is running.
+func (c *Conn) respond(eventID string) {
+	c.mu.Lock()
+	if c.active != 0 {
+		c.mu.Unlock()
+		c.Fail(eventID, "conversation_already_has_active_response", "Conversation already has an active response in progress")
+		return
+	}
+	c.count++
+	c.active = c.count
+	c.mu.Unlock()
+	c.Say(map[string]any{"type": "response.created", "response": map[string]any{"id": fmt.Sprintf("resp_%d", c.count)}})
+	if !c.e.Manual {
+		c.EndResponse()
+	}
+}
+
+// BeginResponse begins a response as if the user had spoken.
+func (c *Conn) BeginResponse() { c.respond("") }
+
+// EndResponse ends the running response.
+func (c *Conn) EndResponse() {
+	c.mu.Lock()
+	n := c.active
+	c.active = 0
+	c.mu.Unlock()
+	if n != 0 {
+		c.Say(map[string]any{"type": "response.done", "response": map[string]any{"id": fmt.Sprintf("resp_%d", n)}})
+	}
+}
+
+// Say sends a server event. Its error is the connection's end, which the reader
+// sees as well.
+func (c *Conn) Say(v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		c.e.problem("encode %v: %v", v, err)
+		return
+	}
+	_ = c.Write(c.ctx, websocket.MessageText, b)
+}
+
+// Context ends with the session.
+func (c *Conn) Context() context.Context { return c.ctx }

@@ -1,0 +1,139 @@
+package realtime
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/mcptrack/mcptrack/output/realtime/realtimetest"
+)
+
+func TestSessionEnds(t *testing.T) {
+	longest := func(c *realtimetest.Conn) {
+		if c.N == 1 {
+			go func() {
+				time.Sleep(time.Hour)
+				_ = c.Close(websocket.StatusGoingAway, "Your session hit the maximum duration of 60 minutes.")
+			}()
+		}
+	}
+	t.Run("call", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Greet: longest}, func(o *SessionOptions) { o.Call = true })
+			if err := <-r.done; !errors.Is(err, ErrEnded) {
+				t.Errorf("error %v", err)
+			}
+			if len(r.far.Requests()) != 1 {
+				t.Errorf("%d connections", len(r.far.Requests()))
+			}
+			r.done <- nil
+		})
+	})
+	t.Run("own", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Greet: longest}, nil)
+			time.Sleep(time.Hour + 2*time.Second)
+			r.Offer(update(1, "a:b", time.Now()))
+			synctest.Wait()
+			if items := r.far.Items(); len(items) != 1 || items[0].Conn != 2 {
+				t.Errorf("items %+v", items)
+			}
+		})
+	})
+}
+
+func TestSessionRefused(t *testing.T) {
+	for _, status := range []int{401, 403, 400, 302} {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { return status }}, nil)
+			err := <-r.done
+			refused, ok := errors.AsType[*RefusedError](err)
+			if !ok || refused.Status != status || !strings.Contains(err.Error(), "refused by the test") {
+				t.Errorf("%d: %v", status, err)
+			}
+			if n := len(r.far.Requests()); n != 1 {
+				t.Errorf("%d: %d handshakes", status, n)
+			}
+			r.done <- nil
+		})
+	}
+}
+
+// A fresh call may not be known yet; one that never is, is none; one that was
+// known is over.
+func TestSessionNotFound(t *testing.T) {
+	call := func(o *SessionOptions) { o.Call = true }
+	t.Run("later found", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Refuse: func(n int, _ *http.Request) int {
+				if n < 6 {
+					return 404
+				}
+				return 0
+			}}, call)
+			r.Offer(update(1, "a:b", time.Now()))
+			time.Sleep(6 * time.Second)
+			if len(r.injected()) != 1 {
+				t.Errorf("not injected after %d handshakes", len(r.far.Requests()))
+			}
+		})
+	})
+	t.Run("never found", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			r := begin(t, &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { return 404 }}, call)
+			err := <-r.done
+			if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Status != 404 || time.Since(start) != 10*time.Second {
+				t.Errorf("%v after %v", err, time.Since(start))
+			}
+			r.done <- nil
+		})
+	})
+	t.Run("no call", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { return 404 }}, nil)
+			if _, ok := errors.AsType[*RefusedError](<-r.done); !ok || len(r.far.Requests()) != 1 {
+				t.Errorf("%d handshakes", len(r.far.Requests()))
+			}
+			r.done <- nil
+		})
+	})
+	t.Run("over", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{
+				Refuse: func(n int, _ *http.Request) int { return map[bool]int{true: 404}[n > 1] },
+				Greet:  func(c *realtimetest.Conn) { _ = c.CloseNow() },
+			}, call)
+			if err := <-r.done; !errors.Is(err, ErrEnded) {
+				t.Error(err)
+			}
+			r.done <- nil
+		})
+	})
+}
+
+// Attempts come after 0.5 s, 1 s, … 30 s less some jitter, however long it takes,
+// and after Retry-After where the endpoint names it.
+func TestSessionBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Time
+		r := begin(t, &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { at = append(at, time.Now()); return 503 }}, nil)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		want := 500 * time.Millisecond
+		for i := 1; i < len(at); i++ {
+			if pause := at[i].Sub(at[i-1]); pause > want || pause < want*3/4 {
+				t.Errorf("attempt %d after %v, want about %v", i, pause, want)
+			}
+			want = min(2*want, 30*time.Second)
+		}
+		if n := len(at); n < 24 || n > 34 || len(r.done) != 0 {
+			t.Errorf("%d attempts", n)
+		}
+	})
+}

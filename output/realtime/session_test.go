@@ -1,0 +1,314 @@
+package realtime
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/mcptrack/mcptrack/core/bus"
+	"github.com/mcptrack/mcptrack/output/realtime/realtimetest"
+)
+
+func TestSessionInjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, &realtimetest.Endpoint{}, nil)
+		synctest.Wait()
+		at := time.Now()
+		r.Offer(update(7, "file:///guide.md", at))
+		synctest.Wait()
+		items := r.far.Items()
+		want := "Resource file:///guide.md updated for MCP server docs at " + at.UTC().Format("2006-01-02T15:04:05.000Z")
+		if len(items) != 1 || len(items[0].Texts) != 1 || items[0].Texts[0] != want || items[0].Role != "user" {
+			t.Fatalf("items %+v, want the text %q", items, want)
+		}
+		got := r.injected()
+		if len(got) != 1 || got[0].EventID != "00000000000000aa-7" || got[0].ItemID != items[0].ID || got[0].Latency != 0 || !got[0].At.Equal(at) {
+			t.Errorf("receipts %+v", got)
+		}
+		if s := r.Stats(); s.Injected != 1 || s.Sent != 1 || s.Open != 1 || s.Waiting != 0 {
+			t.Errorf("stats %+v", s)
+		}
+		for _, q := range r.far.Requests() {
+			if q.Header.Get("OpenAI-Beta") != "" || q.URL.RawQuery != "model=test" {
+				t.Errorf("handshake %v %v", q.URL, q.Header)
+			}
+		}
+	})
+}
+
+// Each of the three acknowledgements counts.
+func TestSessionAcknowledgements(t *testing.T) {
+	for _, typ := range []string{"conversation.item.added", "conversation.item.done", "conversation.item.created"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+				c.Acknowledge(typ, "item_of_another")
+				c.Acknowledge(typ, it.ID)
+			}}, nil)
+			r.Offer(update(1, "a:b", time.Now()))
+			synctest.Wait()
+			if n := len(r.injected()); n != 1 {
+				t.Errorf("%s: %d receipts", typ, n)
+			}
+		})
+	}
+}
+
+// What is not acknowledged within 5 s is sent again under the same id; that it had
+// arrived is told by the refusal of the repetition.
+func TestSessionSendsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := 0
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+			if lost++; lost == 1 {
+				return
+			}
+			c.Fail(it.EventID, "item_already_exists", "")
+		}}, nil)
+		start := time.Now()
+		r.Offer(update(1, "a:b", start))
+		time.Sleep(time.Minute)
+		items, got := r.far.Items(), r.injected()
+		if len(items) != 2 || items[0].ID != items[1].ID || items[1].At.Sub(start) != 5*time.Second {
+			t.Errorf("items %+v", items)
+		}
+		if len(got) != 1 || got[0].Latency != 5*time.Second || len(r.failed()) != 0 {
+			t.Errorf("receipts %+v, failures %+v", got, r.failed())
+		}
+	})
+}
+
+// An acknowledgement that comes after the repetition counts once.
+func TestSessionLateAcknowledgement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+			go func() {
+				time.Sleep(7 * time.Second)
+				c.Acknowledge("conversation.item.added", it.ID)
+			}()
+		}}, nil)
+		r.Offer(update(1, "a:b", time.Now()))
+		time.Sleep(time.Minute)
+		if got := r.injected(); len(got) != 1 || got[0].Latency != 7*time.Second || len(r.far.Items()) != 2 {
+			t.Errorf("receipts %+v, %d items", got, len(r.far.Items()))
+		}
+	})
+}
+
+// A message that is never acknowledged, and one that is refused, are given up; the
+// next ones are delivered over the same connection.
+func TestSessionGivesUpOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+			switch {
+			case strings.Contains(it.Texts[0], "silent:"):
+			case strings.Contains(it.Texts[0], "bad:"):
+				c.Fail("evt_of_another", "other", "not about us")
+				c.Fail(it.EventID, "invalid_value", "Invalid\nvalue")
+			default:
+				c.Add(it)
+			}
+		}}, nil)
+		for i, uri := range []string{"silent:1", "bad:1", "good:1"} {
+			r.Offer(update(uint64(i+1), uri, time.Now()))
+		}
+		time.Sleep(time.Minute)
+		failed, got := r.failed(), r.injected()
+		if len(failed) != 2 || failed[0].ResourceURI != "silent:1" || failed[1].Reason != `invalid_request_error: invalid_value: Invalid\nvalue` {
+			t.Errorf("failures %+v", failed)
+		}
+		if len(got) != 1 || got[0].ResourceURI != "good:1" || len(r.far.Items()) != 5 || len(r.far.Requests()) != 1 {
+			t.Errorf("receipts %+v, %d items, %d connections", got, len(r.far.Items()), len(r.far.Requests()))
+		}
+		if p := r.Progress(); p.Cursor != "00000000000000aa-3" || len(p.Done) != 0 {
+			t.Errorf("progress %+v", p)
+		}
+	})
+}
+
+// After an outage there is one message for every resource, the newest.
+func TestSessionOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		var first *realtimetest.Conn
+		r := begin(t, &realtimetest.Endpoint{
+			Refuse: func(int, *http.Request) int { return map[bool]int{true: 503}[down.Load()] },
+			Greet: func(c *realtimetest.Conn) {
+				if first == nil {
+					first = c
+				}
+			},
+			Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+				if c.N > 1 { // the first connection acknowledges nothing
+					c.Add(it)
+				}
+			},
+		}, nil)
+		synctest.Wait()
+		r.Offer(update(1, "a:0", time.Now()))
+		synctest.Wait()
+		down.Store(true)
+		_ = first.CloseNow()
+		for i := range uint64(3000) {
+			time.Sleep(100 * time.Millisecond)
+			r.Offer(update(i+2, fmt.Sprintf("a:%d", i%3), time.Now()))
+		}
+		last := time.Now()
+		down.Store(false)
+		time.Sleep(time.Minute)
+		got := r.injected()
+		if len(got) != 3 {
+			t.Fatalf("%d messages: %+v", len(got), got)
+		}
+		for _, x := range got {
+			if last.Sub(x.Timestamp) > 300*time.Millisecond {
+				t.Errorf("%s at %v, which is not the newest", x.ResourceURI, x.Timestamp)
+			}
+		}
+		if p := r.Progress(); p.Cursor != "00000000000000aa-3001" || len(p.Done) != 0 {
+			t.Errorf("progress %+v", p)
+		}
+	})
+}
+
+// A connection that drops in the middle of a frame, one that falls silent, and one
+// that says too much are replaced, and the message in flight is delivered.
+func TestSessionReplacesConnections(t *testing.T) {
+	faults := map[string]func(*realtimetest.Endpoint){
+		"drop in mid-frame": func(e *realtimetest.Endpoint) {
+			e.Create = func(c *realtimetest.Conn, it realtimetest.Item) {
+				if c.N > 1 {
+					c.Add(it)
+					return
+				}
+				w, _ := c.Writer(c.Context(), websocket.MessageText)
+				_, _ = w.Write([]byte(`{"type":"conversation.item.added","item":{"id":"` + it.ID + `","x":"` + strings.Repeat("x", 5000)))
+				_ = c.CloseNow()
+			}
+		},
+		"silence": func(e *realtimetest.Endpoint) {
+			e.Accept.OnPingReceived = func(ctx context.Context, _ []byte) bool { return len(e.Requests()) > 1 }
+			e.Create = func(c *realtimetest.Conn, it realtimetest.Item) {
+				if c.N > 1 {
+					c.Add(it)
+				}
+			}
+		},
+		"too much": func(e *realtimetest.Endpoint) {
+			e.Create = func(c *realtimetest.Conn, it realtimetest.Item) {
+				if c.N == 1 {
+					_ = c.Write(c.Context(), websocket.MessageText, make([]byte, 17<<20))
+					return
+				}
+				// What is large but allowed changes nothing.
+				_ = c.Write(c.Context(), websocket.MessageText, []byte(`{"type":"response.output_audio.delta","delta":"`+strings.Repeat("A", 1<<20)+`"}`))
+				c.Add(it)
+			}
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				far := &realtimetest.Endpoint{}
+				fault(far)
+				r := begin(t, far, nil)
+				r.Offer(update(1, "a:b", time.Now()))
+				time.Sleep(2 * time.Minute)
+				items := far.Items()
+				if len(r.injected()) != 1 || len(items) < 2 || items[0].ID != items[len(items)-1].ID || len(far.Requests()) != 2 {
+					t.Errorf("%d receipts, items %+v, %d connections", len(r.injected()), items, len(far.Requests()))
+				}
+			})
+		})
+	}
+}
+
+// An endpoint that takes nothing for 10 s delays nobody who offers; what was
+// superseded meanwhile is not sent.
+func TestSessionBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+			if strings.Contains(it.Texts[0], "first:") {
+				time.Sleep(10 * time.Second) // reads nothing meanwhile
+			}
+			c.Add(it)
+		}}, func(o *SessionOptions) { o.Delivery.AckTimeout = time.Minute; o.Delivery.Queue.MaxPending = 16 })
+		r.Offer(update(1, "first:", time.Now()))
+		synctest.Wait()
+		start := time.Now()
+		for i := range uint64(10_000) {
+			r.Offer(update(i+2, fmt.Sprintf("a:%d", i%20), start.Add(time.Duration(i)*time.Millisecond)))
+		}
+		if time.Since(start) != 0 {
+			t.Errorf("offering took %v", time.Since(start))
+		}
+		time.Sleep(time.Minute)
+		got := r.injected()
+		if s := r.Stats(); len(got) != 17 || s.Dropped == 0 || s.Merged+s.Dropped+s.Injected != 10_001 {
+			t.Errorf("%d receipts, %+v", len(got), s)
+		}
+		for _, x := range got[1:] {
+			if x.Timestamp.Sub(start) < 9980*time.Millisecond {
+				t.Errorf("%s of %v is not the newest", x.ResourceURI, x.Timestamp.Sub(start))
+			}
+		}
+	})
+}
+
+// Finish delivers what waits, windows or not.
+func TestSessionFinishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, &realtimetest.Endpoint{}, func(o *SessionOptions) { o.Delivery.Queue.Window = time.Hour })
+		for i := range uint64(3) {
+			r.Offer(update(i+1, "a:b", time.Now()))
+			time.Sleep(time.Second)
+		}
+		r.Finish()
+		if err := <-r.done; err != nil {
+			t.Error(err)
+		}
+		if n := len(r.injected()); n != 2 { // the first at once, and the last
+			t.Errorf("%d messages", n)
+		}
+		r.done <- nil
+	})
+}
+
+// The bus of a tracker is drained while the endpoint takes nothing for 10 s: not
+// even a subscription that may lag but a few events behind is cut.
+func TestSessionNeverHoldsUpTheBus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+			time.Sleep(10 * time.Second)
+			c.Add(it)
+		}}, func(o *SessionOptions) { o.Delivery.AckTimeout = time.Minute })
+		b := bus.New()
+		events := b.Subscribe(t.Context(), 4)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for e := range events.Events() {
+				r.Offer(e)
+			}
+		}()
+		for i := range 10_000 {
+			b.Publish(*update(0, fmt.Sprintf("a:%d", i%10), time.Now()))
+			time.Sleep(time.Millisecond) // in which everybody else comes as far as he can
+		}
+		b.Close()
+		<-done
+		if b.Lagged() != 0 || events.Err() != nil {
+			t.Errorf("%d subscriptions were cut, %v", b.Lagged(), events.Err())
+		}
+		time.Sleep(5 * time.Minute)
+		if s := r.Stats(); s.Merged+s.Injected != 10_000 || s.Injected > 22 || s.Waiting != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package realtime
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/coder/websocket"
+)
+
+// peer is one end of a connection. coder/websocket 1.8.15 takes the end of the
+// stream within a message for the end of the message; ended tells the two apart.
+type peer struct {
+	*websocket.Conn
+	ended *atomic.Bool // the stream has ended: set when a read of it failed
+}
+
+// spyTransport notes the end of the stream that a handshake leads to. It makes one
+// request.
+type spyTransport struct {
+	base  http.RoundTripper
+	ended *atomic.Bool
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *spyTransport) RoundTrip(q *http.Request) (*http.Response, error) {
+	base := t.base
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	res, err := base.RoundTrip(q)
+	if err != nil {
+		return nil, err
+	}
+	t.ended = new(atomic.Bool)
+	if stream, ok := res.Body.(io.ReadWriteCloser); ok {
+		res.Body = &spyStream{ReadWriteCloser: stream, ended: t.ended}
+	}
+	return res, nil
+}
+
+type spyStream struct {
+	io.ReadWriteCloser
+	ended *atomic.Bool
+	late  error // came with the last bytes, as it may with TLS
+}
+
+func (s *spyStream) Read(b []byte) (int, error) { return spy(s.ReadWriteCloser, b, &s.late, s.ended) }
+
+// spy reads, and tells an error only when there are no more bytes.
+func spy(r io.Reader, b []byte, late *error, ended *atomic.Bool) (n int, err error) {
+	if err = *late; err == nil {
+		n, err = r.Read(b)
+	}
+	if n > 0 && err != nil {
+		*late, err = err, nil
+	}
+	if err != nil {
+		ended.Store(true)
+	}
+	return n, err
+}
+
+// spyWriter is the server's side of the same: it notes the end of the stream of a
+// request that is upgraded.
+type spyWriter struct {
+	http.ResponseWriter
+	ended *atomic.Bool
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *spyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Hijack implements [http.Hijacker].
+func (w *spyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, brw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &spyConn{Conn: conn, ended: w.ended}, brw, nil
+}
+
+type spyConn struct {
+	net.Conn
+	ended *atomic.Bool
+	late  error
+}
+
+func (c *spyConn) Read(b []byte) (int, error) { return spy(c.Conn, b, &c.late, c.ended) }
