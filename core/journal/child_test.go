@@ -13,28 +13,38 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// child is a process that appends to the journal in childDir for ever, and
-// prints "<bus id> <id>" when an event is durable.
+// child is a process of a test; all but "node" have a journal in childDir.
+// "append" appends for ever, and prints "<bus id> <id>" when an event is durable.
 func child(what string) int {
+	dir := os.Getenv(childDir)
+	var err error
 	switch what {
 	case "append":
-		if err := childAppend(os.Getenv(childDir)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
+		err = childAppend(dir)
+	case "fill":
+		err = childFill(dir)
 	case "node":
-		return childNode(os.Getenv(childDir))
+		return childNode(dir)
 	case "full":
-		return childFull(os.Getenv(childDir))
+		return childFull(dir)
+	default:
+		err = fmt.Errorf("nothing is called %q", what)
 	}
-	return 2
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
-const childDir = "MCPTRACK_JOURNAL_DIR"
+const (
+	childDir        = "MCPTRACK_JOURNAL_DIR"
+	childDurability = "MCPTRACK_JOURNAL_DURABILITY" // of "append"; empty for the default
+)
 
 func childAppend(dir string) error {
 	ctx := context.Background()
-	j, err := Open(ctx, Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	j, err := Open(ctx, Options{Dir: dir, Durability: Durability(os.Getenv(childDurability)), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
@@ -62,14 +72,14 @@ func childAppend(dir string) error {
 	}
 }
 
-func startChild(t *testing.T, what, dir string) (*exec.Cmd, *bufio.Scanner) {
+func startChild(t *testing.T, what, dir string, env ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), exe)
-	cmd.Env = append(os.Environ(), childEnv+"="+what, childDir+"="+dir)
+	cmd.Env = append(append(os.Environ(), childEnv+"="+what, childDir+"="+dir), env...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {

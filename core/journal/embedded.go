@@ -106,5 +106,9 @@ func (m *embedded) InProcessConn() (net.Conn, error) {
 	if m.server == nil {
 		return nil, errors.New("the store is not running")
 	}
-	return m.server.InProcessConn()
+	c, err := m.server.InProcessConn()
+	if err != nil {
+		return nil, err
+	}
+	return newReadAhead(c), nil
 }

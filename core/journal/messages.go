@@ -18,6 +18,7 @@ type message struct {
 	seq     uint64
 	pending uint64 // how many are known to follow
 	stored  time.Time
+	subject string // where it was stored; only of consumers
 	id      string // under which it was stored
 	data    []byte
 }
@@ -156,7 +157,7 @@ func (m *messages) next(ctx context.Context) (message, error) {
 		if ids := raw.Header["Nats-Msg-Id"]; len(ids) > 0 {
 			got.id = ids[0]
 		}
-		got.data = raw.Data
+		got.subject, got.data = raw.Subject, raw.Data
 		return got, nil
 	}
 }

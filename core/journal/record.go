@@ -42,6 +42,15 @@ func (e *Entry) Event() (event.Event, error) {
 	return ev, nil
 }
 
+// Received is when the notification behind the event arrived, if this process
+// appended it a short time ago and there was one; else zero.
+func (e *Entry) Received() time.Time {
+	if e.local == nil {
+		return time.Time{}
+	}
+	return e.local.Received
+}
+
 // entry makes an Entry of what is stored: the wire form without the id.
 func entry(epoch string, seq uint64, stored time.Time, data []byte) Entry {
 	id := event.FormatID(epoch, seq)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +41,7 @@ const (
 	// last event that could bring it back.
 	tombstoneTTL = 30 * 24 * time.Hour
 	flushEvery   = time.Second
-	flushAt      = 1000 // states
+	flushAt      = 20_000 // states; each is a write beside those of the events
 )
 
 // states collects what is to be kept about resources. The writer puts, the
@@ -122,27 +123,33 @@ func (j *Journal) States(ctx context.Context) (map[Resource]State, error) {
 	ctx, cancel := j.lifetime(ctx)
 	defer cancel()
 	found := map[Resource]sequenced{}
-	err := j.latest(ctx, j.opts.Stream+"_states", j.subject("state.>"), func(data []byte, _ uint64) {
+	covered := map[string]uint64{} // by token, the last event that the state takes into account
+	err := j.latest(ctx, j.opts.Stream+"_states", j.subject("state.>"), func(m message) {
 		var s stored
-		if json.Unmarshal(data, &s) != nil {
+		if json.Unmarshal(m.data, &s) != nil {
 			return
 		}
 		d, err := catalog.ParseDigest(s.Digest)
 		if err != nil {
 			return
 		}
-		found[Resource{s.ServerID, s.URI}] = sequenced{State{d, s.Size, s.MimeType, s.When}, s.Seq}
+		r := Resource{s.ServerID, s.URI}
+		found[r] = sequenced{State{d, s.Size, s.MimeType, s.When}, s.Seq}
+		covered[r.token()] = s.Seq
 	})
 	if err != nil {
 		return nil, fmt.Errorf("journal: read the states: %w", err)
 	}
-	err = j.latest(ctx, j.opts.Stream, j.subject("content.>"), func(data []byte, seq uint64) {
+	err = j.latest(ctx, j.opts.Stream, j.subject("content.>"), func(m message) {
+		if m.seq <= covered[strings.TrimPrefix(m.subject, j.subject("content."))] {
+			return // nearly all: decoding them would be most of the work of a start
+		}
 		var e event.Event
-		if json.Unmarshal(data, &e) != nil {
+		if json.Unmarshal(m.data, &e) != nil {
 			return
 		}
-		if r, st, ok := stateOf(&e); ok && seq > found[r].seq {
-			found[r] = sequenced{st, seq}
+		if r, st, ok := stateOf(&e); ok && m.seq > found[r].seq {
+			found[r] = sequenced{st, m.seq}
 		}
 	})
 	if err != nil {
@@ -161,7 +168,7 @@ func (j *Journal) States(ctx context.Context) (map[Resource]State, error) {
 }
 
 // latest calls f with the last message of every subject, possibly more than once.
-func (j *Journal) latest(ctx context.Context, stream, subjects string, f func(data []byte, seq uint64)) error {
+func (j *Journal) latest(ctx context.Context, stream, subjects string, f func(message)) error {
 	var err error
 	for range patience {
 		if err = j.latestOnce(ctx, stream, subjects, f); err == nil || ctx.Err() != nil || !pause(ctx, 100*time.Millisecond) {
@@ -171,7 +178,7 @@ func (j *Journal) latest(ctx context.Context, stream, subjects string, f func(da
 	return err
 }
 
-func (j *Journal) latestOnce(ctx context.Context, stream, subjects string, f func(data []byte, seq uint64)) error {
+func (j *Journal) latestOnce(ctx context.Context, stream, subjects string, f func(message)) error {
 	msgs, err := j.consume(ctx, stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{subjects},
 	})
@@ -187,7 +194,7 @@ func (j *Journal) latestOnce(ctx context.Context, stream, subjects string, f fun
 		if err != nil {
 			return err
 		}
-		f(m.data, m.seq)
+		f(m)
 		left = m.pending
 	}
 	return nil

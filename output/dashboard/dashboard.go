@@ -3,10 +3,11 @@
 //
 // The page is three embedded files without a build step. It shows the servers, a
 // live feed, and of a resource its history, content and diffs. It makes elements of
-// text only, never of markup, so whatever servers call things appears as such. All
-// tabs of a browser share one event stream.
+// text only, never of markup, so whatever servers call things appears as such, and
+// images of what is nothing else. All tabs of a browser share one event stream.
 //
-// Nothing here changes anything: all routes are GET.
+// Nothing here changes anything: all routes are GET. One makes a request of a server,
+// to show a followed resource that is an image.
 package dashboard
 
 import (
@@ -27,16 +28,21 @@ type Options struct {
 	Snapshot func() *tracker.Snapshot
 	// Clients counts those who listen to the feeds; nil: not shown.
 	Clients func() int
+	// Client reads the images that are shown; nil: none are.
+	Client func(server string) *tracker.Client
 }
 
 // Dashboard answers the routes of the page.
 type Dashboard struct {
 	opts    Options
 	started time.Time
+	images  chan struct{} // a counting semaphore over reads of images
 }
 
 // New makes a dashboard.
-func New(opts Options) *Dashboard { return &Dashboard{opts: opts, started: time.Now()} }
+func New(opts Options) *Dashboard {
+	return &Dashboard{opts: opts, started: time.Now(), images: make(chan struct{}, maxImages)}
+}
 
 // Routes are the patterns (see [http.ServeMux]) and who answers them.
 func (d *Dashboard) Routes() map[string]http.Handler {
@@ -51,6 +57,7 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 		"GET /api/servers":                http.HandlerFunc(d.servers),
 		"GET /api/servers/{id}/resources": http.HandlerFunc(d.resources),
 		"GET /api/servers/{id}/content":   http.HandlerFunc(d.content),
+		"GET /api/servers/{id}/image":     http.HandlerFunc(d.image),
 	}
 }
 

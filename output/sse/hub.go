@@ -181,9 +181,7 @@ func (h *Hub) follow(ctx context.Context) error {
 			return journal.ErrEpoch
 		}
 		f := newFrame(&e, r.epoch)
-		if ev, err := e.Event(); err == nil {
-			f.received = ev.Received
-		}
+		f.received = e.Received()
 		r.push(f)
 		select {
 		case h.dirty <- struct{}{}:

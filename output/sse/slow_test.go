@@ -120,7 +120,7 @@ func memory() uint64 {
 func TestShutdown(t *testing.T) {
 	l := newMemLog()
 	l.append(updates(3)...)
-	h, base := serve(t, Options{Source: l.source(), Ring: 16})
+	h, base := serve(t, Options{Source: l.source(), Ring: 64})
 	feed := connect(t, base, "/api/mcp/resource-events", "")
 	events := connect(t, base, "/events?server=s1", "")
 	feed.next()

@@ -27,7 +27,7 @@
 // # Time and memory
 //
 // Headers must arrive within 5 s and fit into 16 KiB, bodies within 10 s and 64
-// KiB. There is no write timeout, which would end streams; every request begins
+// KiB, or 4 MiB with Options.MCP. There is no write timeout, which would end streams; every request begins
 // with a write deadline of 30 s, and a stream sets its own for every write. A
 // connection beyond Options.MaxConns is closed at once.
 package web

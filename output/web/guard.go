@@ -20,8 +20,18 @@ const (
 	writeTimeout  = 30 * time.Second
 )
 
-// maxBody is the largest body of a request: a login.
-const maxBody = 64 << 10
+// The largest body of a request: a login, or a message.
+const (
+	maxBody    = 64 << 10
+	maxMessage = 4<<20 + 4096 // the endpoint has its own limit and says so
+)
+
+// CORS headers for MCP's Streamable HTTP transport.
+const (
+	mcpMethods = "GET, POST, DELETE"
+	mcpHeaders = "Authorization, Content-Type, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name"
+	mcpExposed = "Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version"
+)
 
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -60,10 +70,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if other != "" {
 		h.Set("Access-Control-Allow-Origin", other)
-		h.Set("Access-Control-Expose-Headers", "Last-Event-ID")
+		methods, headers, exposed := "GET", "Authorization, Last-Event-ID", "Last-Event-ID"
+		if s.opts.MCP {
+			methods, headers, exposed = mcpMethods, mcpHeaders, mcpExposed
+		}
+		h.Set("Access-Control-Expose-Headers", exposed)
 		if preflight(r) { // it never carries credentials
-			h.Set("Access-Control-Allow-Methods", "GET")
-			h.Set("Access-Control-Allow-Headers", "Authorization, Last-Event-ID")
+			h.Set("Access-Control-Allow-Methods", methods)
+			h.Set("Access-Control-Allow-Headers", headers)
 			h.Set("Access-Control-Max-Age", "600")
 			w.WriteHeader(http.StatusNoContent)
 			return
@@ -85,7 +99,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		limit := int64(maxBody)
+		if s.opts.MCP {
+			limit = maxMessage
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
 	}
 	s.mux.ServeHTTP(w, r)
 }

@@ -27,6 +27,9 @@ type Options struct {
 	// Ready says why the server is not ready, nil if it is; for /readyz. Its text is
 	// shown to who asks.
 	Ready func() error
+	// MCP says that an MCP endpoint is served: bodies may have 4 MiB, and pages of
+	// Origins may use its methods and headers.
+	MCP bool
 	// MaxConns is how many connections may be open; 4,096.
 	MaxConns int
 	// Drain is how long requests may go on after the end of Serve's context; 5 s.

@@ -502,3 +502,33 @@ func eventually(t *testing.T, cond func() bool) {
 		}
 	}
 }
+
+// An MCP endpoint takes messages, and pages of allowed origins may send them.
+func TestMCP(t *testing.T) {
+	dash := "https://dash.example"
+	for _, mcp := range []bool{false, true} {
+		_, base := start(t, web.Options{Token: token(t), Origins: []string{dash}, MCP: mcp}, func(s *web.Server) {
+			s.Handle("/mcp", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				n, err := io.Copy(io.Discard, r.Body)
+				if err != nil {
+					w.WriteHeader(http.StatusRequestEntityTooLarge)
+				}
+				_, _ = fmt.Fprint(w, n)
+			}))
+		})
+		res, _ := ask(t, "OPTIONS", base+"/mcp", header{"Origin": dash, "Access-Control-Request-Method": "POST"}, "")
+		if got := strings.Contains(res.Header.Get("Access-Control-Allow-Methods"), "POST") &&
+			strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "Mcp-Session-Id") &&
+			strings.Contains(res.Header.Get("Access-Control-Expose-Headers"), "Mcp-Session-Id"); got != mcp {
+			t.Errorf("MCP %t: %v", mcp, res.Header)
+		}
+		res, _ = ask(t, "POST", base+"/mcp", header{"Authorization": "Bearer " + secret}, strings.Repeat("x", 4<<20))
+		if got := res.StatusCode == http.StatusOK; got != mcp {
+			t.Errorf("MCP %t: 4 MiB give %d", mcp, res.StatusCode)
+		}
+		res, _ = ask(t, "POST", base+"/mcp", header{"Authorization": "Bearer " + secret}, strings.Repeat("x", 5<<20))
+		if res.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("MCP %t: 5 MiB give %d", mcp, res.StatusCode)
+		}
+	}
+}

@@ -1,5 +1,5 @@
 import { follow } from './feed.js';
-import { List, text } from './list.js';
+import { List, text, visible, shown, line } from './list.js';
 import { diff } from './diff.js';
 
 const $ = (id) => document.getElementById(id);
@@ -7,7 +7,8 @@ const kept = { events: 5000, versions: 30, resources: 200 };
 const events = []; // newest first
 const perSecond = new Map(); // second → count
 let delays = []; // of arrival after the event's time, newest last, in ms
-let servers = [], resources = [], server = null, resource = null, tab = 'content', paused = false, stale = false;
+let servers = [], resources = [], server = null, resource = null, tab = 'content', paused = false;
+let drawing = false, looking = false, again = false;
 const versions = new Map(); // server and uri → [{at, digest, text}], newest first
 
 const tone = (s) => ({ Ready: 'good', Backoff: 'bad', NeedsAuth: 'bad', Unsupported: 'warn' }[s] || '');
@@ -19,40 +20,46 @@ const get = async (url) => { const r = await fetch(url); if (!r.ok) throw new Er
 const serverList = new List($('server-list'), {
   height: 62,
   fill(row, s) {
-    const head = text('span', s.id + ' ');
-    const sub = s.error ? s.error : [s.transport, s.era, s.serverName, s.serverVersion].filter(Boolean).join(' · ');
+    const head = text('span', visible(s.id) + ' ');
+    const sub = s.error ? visible(s.error) : line(s.transport, s.era, s.serverName, s.serverVersion);
     const more = s.state === 'Backoff' && s.nextRetry ? 'attempt ' + s.attempt + ', next at ' + clock(s.nextRetry)
       : s.resources + ' resources' + (s.mode ? ' (' + s.mode + ')' : '') + (s.missing ? ', ' + s.missing + ' polled' : '') + ' · ' + s.tools + ' tools · ' + s.updates + ' updates';
-    row.replaceChildren(head, text('span', s.reason || s.state, 'badge ' + tone(s.state)), text('span', sub, 'sub'), text('span', more, 'sub'));
-    row.title = s.error || s.reason || '';
+    row.replaceChildren(head, text('span', visible(s.reason || s.state), 'badge ' + tone(s.state)), text('span', sub, 'sub'), text('span', more, 'sub'));
+    row.title = visible(s.error || s.reason || '');
   },
   pick(s) { server = s.id; resource = null; loadResources(); },
 });
 const resourceList = new List($('resource-list'), {
   height: 44,
   fill(row, r) {
-    const note = [r.name, r.mimeType, r.gone ? 'gone' : size(r.size), r.changed && 'changed ' + clock(r.changed)].filter(Boolean).join(' · ');
-    row.replaceChildren(text('span', r.uri, 'mono'), text('span', note, 'sub'));
-    row.title = r.uri;
+    const note = line(r.name, r.mimeType, r.gone ? 'gone' : size(r.size), r.changed && 'changed ' + clock(r.changed));
+    row.replaceChildren(text('span', visible(r.uri), 'mono'), text('span', note, 'sub'));
+    row.title = visible(r.uri);
   },
   pick(r) { resource = r.uri; loadContent(); },
 });
 const feedList = new List($('feed-list'), {
   height: 24,
   fill(row, e) {
-    const what = e.resourceUri || e.reason || e.state || '';
-    const lists = ['added', 'removed'].flatMap((k) => Array.isArray(e[k]) ? e[k].map((n) => (k === 'added' ? '+' : '−') + n) : []);
-    row.replaceChildren(text('span', clock(e.timestamp) + ' ', 'quiet'), text('span', (e.serverId || '') + ' '),
-      text('span', e.type + ' ', e.type === 'server.state' ? tone(e.state) : ''), text('span', [e.state, what === e.state ? '' : what, ...lists, e.error].filter(Boolean).join(' '), 'mono'));
-    row.title = JSON.stringify(e, null, 1);
+    const what = e.resourceUri || e.name || e.reason || e.state || '';
+    const places = (n) => (e.details || []).filter((d) => d.key === n).map((d) => ' (' + d.changes.slice(0, 3).map((c) => c.path.slice(1)).join(', ') + (d.changes.length > 3 || d.more ? ', …' : '') + ')').join('');
+    const lists = [['added', '+'], ['removed', '−'], ['changed', '~']].flatMap(([k, sign]) => Array.isArray(e[k]) ? e[k].map((n) => sign + n + (k === 'changed' ? places(n) : '')) : []);
+    row.replaceChildren(text('span', clock(e.timestamp) + ' ', 'quiet'), text('span', visible(e.serverId || '') + ' '),
+      text('span', visible(e.type) + ' ', e.type === 'server.state' ? tone(e.state) : ''),
+      text('span', visible([e.state, what === e.state ? '' : what, ...lists, e.error].filter(Boolean).join(' ')), 'mono what'));
+    row.title = shown(JSON.stringify(e, null, 1));
   },
 });
+const narrow = matchMedia('(max-width: 900px)'); // as in app.css: what happened gets a line of its own
+const fitFeed = () => feedList.resize(narrow.matches ? 44 : 24);
+narrow.addEventListener('change', fitFeed);
+fitFeed();
 
 function showServers() {
   serverList.set(servers.filter((s) => fits($('server-filter').value, s.id, s.state, s.serverName)).map((s) => ({ ...s, key: s.id })));
 }
 function showResources() {
-  $('resources-title').textContent = server ? 'Resources of ' + server : 'Resources';
+  $('resources-title').textContent = server ? 'Resources of ' + visible(server) : 'Resources';
   resourceList.set(resources.filter((r) => fits($('resource-filter').value, r.uri, r.name)).map((r) => ({ ...r, key: r.uri })));
 }
 function showFeed() {
@@ -92,11 +99,14 @@ async function loadContent() {
   } catch { /* what is shown stays */ }
 }
 
+// pictured tells whether a version is an image that this page can show: the newest
+// one only, as the server hands out no other.
+const pictured = (v) => v.text == null && !v.gone && /^image\/(png|jpeg|gif|webp)$/.test(v.mimeType || '') && v.size <= 4 << 20;
 function showDetail() {
   const known = versions.get(server + ' ' + resource) || [], now = known[0], body = $('detail-body');
-  $('detail-title').textContent = resource || 'Resource';
+  $('detail-title').textContent = visible(resource || 'Resource');
   if (!now) return;
-  $('detail-meta').textContent = [server, now.mimeType, now.gone ? 'gone' : size(now.size), (now.digest || '').slice(0, 19), 'as of ' + clock(now.at)].filter(Boolean).join(' · ');
+  $('detail-meta').textContent = line(server, now.mimeType, now.gone ? 'gone' : size(now.size), (now.digest || '').slice(0, 19), 'as of ' + clock(now.at));
   for (const t of ['content', 'diff', 'history']) $('tab-' + t).setAttribute('aria-selected', String(t === tab));
   const choice = $('versions');
   choice.hidden = tab !== 'diff' || known.length < 2;
@@ -105,16 +115,22 @@ function showDetail() {
     choice.replaceChildren(...known.slice(1).map((v, i) => { const o = text('option', 'since ' + clock(v.at)); o.value = String(i + 1); return o; }));
     if (old && known[old]) choice.value = old;
   }
-  if (tab === 'content') {
-    body.textContent = now.gone ? 'The server says that there is no such resource.' : now.text ?? `Not text, or too large to show: ${now.mimeType || 'unknown type'}, ${size(now.size)}.`;
+  if (tab === 'content' && pictured(now)) {
+    const picture = document.createElement('img');
+    picture.alt = visible(resource);
+    picture.onerror = () => { body.textContent = `An image that cannot be shown: ${visible(now.mimeType)}, ${size(now.size)}.`; };
+    picture.src = `/api/servers/${encodeURIComponent(server)}/image?uri=${encodeURIComponent(resource)}&digest=${encodeURIComponent(now.digest || '')}`;
+    if (body.firstChild?.src !== picture.src) body.replaceChildren(picture);
+  } else if (tab === 'content') {
+    body.textContent = now.gone ? 'The server says that there is no such resource.' : now.text != null ? shown(now.text) : `Not text, or too large to show: ${visible(now.mimeType || 'unknown type')}, ${size(now.size)}.`;
   } else if (tab === 'diff') {
     const old = known[Number(choice.value) || 1];
     body.replaceChildren(...(old && now.text != null && old.text != null
-      ? diff(old.text, now.text).map(([sign, line]) => text('span', sign + line + '\n', { '+': 'add', '-': 'del' }[sign] || ''))
+      ? diff(old.text, now.text).map(([sign, l]) => text('span', sign + shown(l) + '\n', { '+': 'add', '-': 'del' }[sign] || ''))
       : [text('span', 'No other version was seen since this page was opened.')]));
   } else {
     const mine = events.filter((e) => e.serverId === server && e.resourceUri === resource);
-    body.textContent = mine.map((e) => `${e.timestamp}  ${e.type}  ${e.cause || ''}${e.changed === false ? ' (same content)' : ''}  ${e.digest || ''}`).join('\n') || 'No event was seen since this page was opened.';
+    body.textContent = shown(mine.map((e) => `${e.timestamp}  ${e.type}  ${e.cause || ''}${e.changed === false ? ' (same content)' : ''}  ${e.digest || ''}`).join('\n')) || 'No event was seen since this page was opened.';
   }
 }
 
@@ -123,9 +139,9 @@ function plot() {
   for (let s = now - 119; s <= now; s++) counts.push(perSecond.get(s) || 0);
   for (const s of perSecond.keys()) if (s < now - 120) perSecond.delete(s);
   const top = Math.max(1, ...counts);
-  const line = document.createElementNS('http://www.w3.org/2000/svg', 'path');
-  line.setAttribute('d', counts.map((n, i) => `${i ? 'L' : 'M'}${i} ${38 - 36 * n / top}`).join(''));
-  $('plot').replaceChildren(line);
+  const curve = document.createElementNS('http://www.w3.org/2000/svg', 'path');
+  curve.setAttribute('d', counts.map((n, i) => `${i ? 'L' : 'M'}${i} ${38 - 36 * n / top}`).join(''));
+  $('plot').replaceChildren(curve);
   delays = delays.slice(-1000);
   const sorted = [...delays].sort((a, b) => a - b), at = (q) => sorted[Math.floor(q * (sorted.length - 1))];
   $('plot-text').textContent = `${counts.reduce((a, b) => a + b)} events in two minutes, at most ${top} a second` + (sorted.length ? `; here after ${at(.5)} ms (p50), ${at(.99)} ms (p99)` : '');
@@ -138,14 +154,31 @@ follow((e) => {
   perSecond.set(second, (perSecond.get(second) || 0) + 1);
   const delay = Date.now() - Date.parse(e.timestamp);
   if (delay >= 0 && delay < 60000) delays.push(delay);
-  if (!stale) { stale = true; setTimeout(refresh, 200); } // a flood costs five looks a second
+  if (!drawing) { drawing = true; setTimeout(draw, 200); } // a flood is drawn five times a second
+  look();
   if (e.serverId === server && e.resourceUri === resource) loadContent();
 }, (link) => {
   $('link').textContent = link;
   $('link').className = 'badge ' + (link === 'live' ? 'good' : 'bad');
-  if (link === 'live') refresh();
+  if (link === 'live') look();
 });
-function refresh() { stale = false; showFeed(); loadServers(); loadResources(); if (tab === 'history') showDetail(); }
+function draw() { drawing = false; showFeed(); if (tab === 'history') showDetail(); }
+
+// look asks for what is known now, a little after something happened: once at a
+// time, and with many servers and resources seldom enough to leave time for people.
+async function look() {
+  again = true;
+  if (looking) return;
+  looking = true;
+  for (let wait = 200; again; ) {
+    await new Promise((done) => setTimeout(done, wait));
+    again = false;
+    const began = performance.now();
+    await Promise.all([loadServers(), loadResources()]);
+    wait = Math.min(Math.max(200, 10 * (performance.now() - began)), 5000);
+  }
+  looking = false;
+}
 
 $('server-filter').oninput = showServers;
 $('resource-filter').oninput = showResources;

@@ -15,6 +15,12 @@ export class List {
     });
   }
 
+  // resize gives the rows another height.
+  resize(height) {
+    this.height = height;
+    this.set(this.items);
+  }
+
   // set replaces the items; each has a key.
   set(items) {
     this.items = items;
@@ -52,18 +58,37 @@ export class List {
       const row = document.createElement('div');
       row.className = 'row';
       row.setAttribute('role', this.pick ? 'option' : 'listitem');
-      row.style.height = this.height + 'px';
       this.rows.push(row);
       this.root.append(row);
     }
     this.rows.forEach((row, i) => {
       const item = this.items[first + i];
+      row.style.height = this.height + 'px';
       row.style.top = (first + i) * this.height + 'px';
       row.dataset.index = first + i;
       if (this.pick) row.setAttribute('aria-selected', String(item.key === this.chosen));
       this.fill(row, item);
     });
   }
+}
+
+// visible shows what a text hides: characters that control or reorder what stands
+// around them, or that have no width. Servers choose names.
+export function visible(name) {
+  return String(name).replace(/[\p{Cc}\p{Cf}\u2028\u2029\u115f\u1160\u3164\uffa0]/gu, escape);
+}
+
+// shown is visible for contents: lines and tabs are what they are, and so are the
+// marks that scripts and emoji need.
+export function shown(content) {
+  return content.replace(/[\u202a-\u202e\u2066-\u2069]|(?![\n\r\t])\p{Cc}/gu, escape);
+}
+
+const escape = (c) => '\\u' + (c.codePointAt(0) > 0xffff ? '{' + c.codePointAt(0).toString(16) + '}' : c.codePointAt(0).toString(16).padStart(4, '0'));
+
+// line joins names, each of which keeps its direction of writing to itself.
+export function line(...names) {
+  return names.filter(Boolean).map((n) => '\u2068' + visible(n) + '\u2069').join(' · ');
 }
 
 // text makes an element with text, never with markup.
