@@ -33,8 +33,10 @@ func newCall(env *Env, g *globals) *cobra.Command {
 		Long: `Calls one tool and prints the contents of its result: text to stdout, binary
 content to a pipe or with --out to a file. --json prints the MCP result.
 
-The value of an --arg is text where the tool's schema wants text, else JSON. Ctrl-C
-cancels the call at the server. A tool that fails is exit code 5.
+The value of an --arg is text where the tool's schema wants text, else JSON. A
+terminal shows the progress that the server reports; a server that reports may take
+longer than its requestTimeout. Ctrl-C cancels the call at the server. A tool that
+fails is exit code 5.
 
 ` + requestExits,
 		Example: `  mcptrack call everything echo --arg message=hello
@@ -64,39 +66,39 @@ cancels the call at the server. A tool that fails is exit code 5.
 	}
 	opts.add(cmd)
 	cmd.Flags().StringArrayVar(&opts.args, "arg", nil, "an argument of the tool, as `NAME=VALUE` (repeatable)")
+	_ = cmd.RegisterFlagCompletionFunc("arg", completeToolArgument(env, g, &opts.args))
 	cmd.Flags().StringVar(&opts.argsJSON, "args-json", "", "all arguments, as a `JSON` object")
 	cmd.MarkFlagsMutuallyExclusive("arg", "args-json")
 	return cmd
 }
 
 func runCall(ctx context.Context, env *Env, g *globals, opts callOptions) error {
-	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) error {
+	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) (func() error, error) {
 		if !s.Info().Capabilities.Tools {
-			return lacks(opts.server, catalog.Tools)
+			return nil, lacks(opts.server, catalog.Tools)
 		}
 		if len(opts.given) > 0 {
 			var err error
 			if opts.arguments, err = typed(ctx, s, opts); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		raw, err := s.CallTool(ctx, opts.tool, opts.arguments)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		text, failed := tracker.ToolFailure(raw)
-		if documents(g.format) {
-			err = document.Write(env.Out, g.format, raw)
-		} else if !failed {
-			var pieces []piece
-			if pieces, err = toolPieces(raw); err == nil {
-				err = opts.put(env, pieces)
+		if !failed {
+			return opts.shower(env, g, raw, toolPieces)
+		}
+		return func() error {
+			if documents(g.format) {
+				if err := document.Write(env.Out, g.format, raw); err != nil {
+					return err
+				}
 			}
-		}
-		if err == nil && failed {
 			return &failure{exit: exitRefused, code: "tool_failed", err: fmt.Errorf("server %q, tool %q: %s", opts.server, printable.Line(opts.tool, 100), text)}
-		}
-		return err
+		}, nil
 	})
 }
 

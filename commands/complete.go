@@ -22,9 +22,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// known is what completion offers without asking a server: by server and kind,
-// the names and URIs that were listed last.
-type known map[string]map[catalog.Kind][]string
+// known is what completion offers without asking a server, by server.
+type known map[string]knownServer
+
+// knownServer is what was listed of a server last.
+type knownServer struct {
+	// Names are the names, URIs and URI templates.
+	Names map[catalog.Kind][]string `json:"names,omitempty"`
+	// Arguments are how an argument of a prompt or tool may begin, by its name: "city="
+	// and, where the values are known, "unit=metric".
+	Arguments map[catalog.Kind]map[string][]string `json:"arguments,omitempty"`
+	// Used tells which program or URL a command has used as this server: only that
+	// one is asked while a line is being completed.
+	Used string `json:"used,omitempty"`
+}
 
 // maxKnown bounds the file of known names, in bytes, and the names of one list.
 const (
@@ -86,8 +97,9 @@ func (k known) save(env *Env, cfgPath string, was known) {
 
 func (k known) clone() known {
 	out := known{}
-	for id, kinds := range k {
-		out[id] = maps.Clone(kinds)
+	for id, srv := range k {
+		srv.Names, srv.Arguments = maps.Clone(srv.Names), maps.Clone(srv.Arguments)
+		out[id] = srv
 	}
 	return out
 }
@@ -98,10 +110,18 @@ func (k known) learn(server string, kind catalog.Kind, list catalog.List) {
 	for _, it := range list[:min(len(list), maxKnownNames)] {
 		names = append(names, it.Key)
 	}
-	if k[server] == nil {
-		k[server] = map[catalog.Kind][]string{}
+	srv := k[server]
+	if srv.Names == nil {
+		srv.Names = map[catalog.Kind][]string{}
 	}
-	k[server][kind] = names
+	srv.Names[kind] = names
+	if arguments := argumentsOf(kind, list); arguments != nil {
+		if srv.Arguments == nil {
+			srv.Arguments = map[catalog.Kind]map[string][]string{}
+		}
+		srv.Arguments[kind] = arguments
+	}
+	k[server] = srv
 }
 
 // remember keeps what list was told.
@@ -111,6 +131,9 @@ func remember(env *Env, cfgPath string, reports []tracker.Report) {
 	for _, r := range reports {
 		for kind, list := range r.Lists {
 			k.learn(r.Server.ID, kind, list)
+		}
+		if r.Err == nil {
+			k.use(r.Server)
 		}
 	}
 	k.save(env, cfgPath, was)
@@ -155,7 +178,7 @@ func choices(names []string, taken []string) ([]string, cobra.ShellCompDirective
 func serverNames(cfg *config.Config) []string {
 	var ids []string
 	for _, srv := range cfg.Servers {
-		if srv.Enabled {
+		if srv.Enabled && srv.Transport != config.TransportCatalog {
 			ids = append(ids, srv.ID)
 		}
 	}
@@ -192,7 +215,7 @@ func completeItems(env *Env, g *globals, kind catalog.Kind) cobra.CompletionFunc
 		if len(args) == 0 {
 			return choices(serverNames(cfg), nil)
 		}
-		return choices(loadKnown(env, cfg.Path)[args[0]][kind], args[1:])
+		return choices(loadKnown(env, cfg.Path)[args[0]].Names[kind], args[1:])
 	}
 }
 
@@ -202,7 +225,7 @@ func completeNames(env *Env, g *globals, kind catalog.Kind) cobra.CompletionFunc
 		if len(args) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		out, _ := choices(loadKnown(env, completing(env, g).Path)[args[0]][kind], nil)
+		out, _ := choices(loadKnown(env, completing(env, g).Path)[args[0]].Names[kind], nil)
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 }

@@ -96,19 +96,20 @@ func (f *feed) ready() error {
 }
 
 // routes adds all that is served.
-func (f *feed) routes(s *web.Server, version string) {
+func (f *feed) routes(s *web.Server, version string, maxClients int) {
 	counts := metrics.New(metrics.Options{
 		Version: version, Snapshot: f.tracker.Snapshot, Journal: f.journal.Stats, Clients: f.clients,
 		Reloads: func() (reloaded, rejected uint64, good bool) {
 			return f.reloaded.Load(), f.rejected.Load(), f.good.Load()
 		},
 	})
-	f.hub = sse.New(sse.Options{Source: sse.FromJournal(f.journal), Logger: f.log, Wrote: func(_ int, received time.Time) {
+	f.hub = sse.New(sse.Options{Source: sse.FromJournal(f.journal), MaxClients: maxClients, Logger: f.log, Wrote: func(_ int, received time.Time) {
 		if !received.IsZero() {
 			counts.Delivered(time.Since(received))
 		}
 	}})
-	page := dashboard.New(dashboard.Options{Version: version, Snapshot: f.tracker.Snapshot, Clients: func() int { return f.hub.Stats().Clients }})
+	page := dashboard.New(dashboard.Options{Version: version, Snapshot: f.tracker.Snapshot, Client: f.tracker.Client,
+		Clients: func() int { return f.hub.Stats().Clients }})
 	for pattern, h := range page.Routes() {
 		s.Handle(pattern, h)
 	}

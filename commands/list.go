@@ -138,13 +138,10 @@ func listProgress(env *Env, g *globals, total int) (progress func(tracker.Report
 		return nil, func() {}
 	}
 	var answered atomic.Int64
-	s := spinner.New(spinner.CharSets[14], 100*time.Millisecond, spinner.WithWriter(env.Err))
+	s := newSpinner(env, g)
 	suffix := func() string { return fmt.Sprintf(" asking servers: %d of %d answered", answered.Load(), total) }
 	s.PreUpdate = func(s *spinner.Spinner) { s.Suffix = suffix() }
 	s.Suffix = suffix()
-	if g.colours(env, true) {
-		_ = s.Color("cyan")
-	}
 	s.Start()
 	return func(tracker.Report) { answered.Add(1) }, s.Stop
 }

@@ -62,12 +62,13 @@ func invalidConfig(path string, problems config.Problems) error {
 	return f
 }
 
-// selectServers picks the named servers of a config, or all that are enabled.
+// selectServers picks the named servers of a config, or all that are enabled and
+// can be connected to.
 func selectServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 	var chosen []config.Server
 	if len(ids) == 0 {
 		for _, srv := range cfg.Servers {
-			if srv.Enabled {
+			if srv.Enabled && srv.Transport != config.TransportCatalog {
 				chosen = append(chosen, srv)
 			}
 		}
@@ -81,6 +82,8 @@ func selectServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 			return nil, unknownServer(cfg, id)
 		case !srv.Enabled:
 			return nil, usageHint("set \"enabled\": true in "+printable.Line(cfg.Path, 200), "server %q is disabled", printable.Line(id, 128))
+		case srv.Transport == config.TransportCatalog:
+			return nil, usageHint("mcptrack gateway serves its tools", "server %q is an HTTP catalog, not an MCP server", printable.Line(id, 128))
 		case !seen[id]:
 			seen[id] = true
 			chosen = append(chosen, srv)

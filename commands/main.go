@@ -31,7 +31,9 @@ func Main(ctx context.Context, env *Env, args []string) int {
 	if _, ours := errors.AsType[*failure](err); !ours && isUsage(err) {
 		f = &failure{exit: exitUsage, code: "usage", err: err, hint: "see " + cmd.CommandPath() + " --help"}
 	}
-	report(env.Err, f, g.wantsJSON(args))
+	if f.exit != exitOK { // a closed pipe is an end, not a failure
+		report(env.Err, f, g.wantsJSON(args))
+	}
 	return f.exit
 }
 
@@ -81,7 +83,7 @@ crashes, restarts, floods and edits of the config.`,
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Commands:"})
 	for _, cmd := range []*cobra.Command{
 		newValidateConfig(env, g), newList(env, g), newSubscribe(env, g), newWatch(env, g),
-		newRead(env, g), newPrompt(env, g), newCall(env, g), newServeSSE(env, g), newReplay(env, g), newStatus(env, g), newVersion(env, g),
+		newRead(env, g), newPrompt(env, g), newCall(env, g), newServeSSE(env, g), newGateway(env, g), newInject(env, g), newReplay(env, g), newStatus(env, g), newVault(env, g), newVersion(env, g),
 	} {
 		cmd.GroupID = "main"
 		root.AddCommand(cmd)

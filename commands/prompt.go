@@ -7,7 +7,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/output/document"
 )
 
 type promptOptions struct {
@@ -46,25 +45,19 @@ there are several. --json prints the MCP result.
 	}
 	opts.add(cmd)
 	cmd.Flags().StringArrayVar(&opts.args, "arg", nil, "an argument of the prompt, as `NAME=VALUE` (repeatable)")
+	_ = cmd.RegisterFlagCompletionFunc("arg", completePromptArgument(env, g, &opts.args))
 	return cmd
 }
 
 func runPrompt(ctx context.Context, env *Env, g *globals, opts promptOptions) error {
-	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) error {
+	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) (func() error, error) {
 		if !s.Info().Capabilities.Prompts {
-			return lacks(opts.server, catalog.Prompts)
+			return nil, lacks(opts.server, catalog.Prompts)
 		}
 		raw, err := s.GetPrompt(ctx, opts.name, opts.arguments)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if documents(g.format) {
-			return document.Write(env.Out, g.format, raw)
-		}
-		pieces, err := promptPieces(raw)
-		if err != nil {
-			return err
-		}
-		return opts.put(env, pieces)
+		return opts.shower(env, g, raw, promptPieces)
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 type readOptions struct {
@@ -30,8 +30,8 @@ func newRead(env *Env, g *globals) *cobra.Command {
 		Use:   "read SERVER (URI | --template URITEMPLATE [--param NAME=VALUE]...)",
 		Short: "Print the content of a resource",
 		Long: `Reads one resource and prints its content as it is: text to stdout, binary content
-to a pipe or with --out to a file, never to a terminal. --json prints the MCP
-result. A template is expanded by RFC 6570.
+to a pipe or with --out to a file; a terminal gets its type, size and digest instead.
+--json prints the MCP result. A template is expanded by RFC 6570.
 
 ` + requestExits,
 		Example: `  mcptrack read docs file:///guide.md
@@ -68,6 +68,7 @@ result. A template is expanded by RFC 6570.
 	opts.add(cmd)
 	cmd.Flags().StringVar(&opts.template, "template", "", "read the resource that this `URITEMPLATE` expands to")
 	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "a variable of the template, as `NAME=VALUE` (repeatable)")
+	_ = cmd.RegisterFlagCompletionFunc("param", completeParameter(env, g, &opts))
 	_ = cmd.RegisterFlagCompletionFunc("template", completeNames(env, g, catalog.Templates))
 	return cmd
 }
@@ -83,14 +84,12 @@ func expand(template string, params []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	values := uritemplate.Values{}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Contains(t.Varnames(), name) {
 			return "", usageHint("it has: "+join(t.Varnames(), 20), "the template has no variable %q", printable.Line(name, 60))
 		}
-		values.Set(name, uritemplate.String(given[name]))
 	}
-	uri, err := t.Expand(values)
+	uri, err := tracker.ExpandTemplate(template, given)
 	if err != nil {
 		return "", usage("--template: %w", err)
 	}
@@ -98,22 +97,15 @@ func expand(template string, params []string) (string, error) {
 }
 
 func runRead(ctx context.Context, env *Env, g *globals, opts readOptions) error {
-	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) error {
+	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) (func() error, error) {
 		if !s.Info().Capabilities.Resources {
-			return lacks(opts.server, catalog.Resources)
+			return nil, lacks(opts.server, catalog.Resources)
 		}
 		content, err := s.Read(ctx, opts.uri)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if documents(g.format) {
-			return document.Write(env.Out, g.format, content.Raw)
-		}
-		pieces, err := contentPieces(content.Raw)
-		if err != nil {
-			return err
-		}
-		return opts.put(env, pieces)
+		return opts.shower(env, g, content.Raw, contentPieces)
 	})
 }
 

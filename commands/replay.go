@@ -1,8 +1,10 @@
 package commands
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -52,7 +54,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage.`,
 	return cmd
 }
 
-func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) error {
+func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (err error) {
 	since, err := parseSince(opts.since)
 	if err != nil {
 		return err
@@ -68,13 +70,19 @@ func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) er
 	}
 	print := newStream(env, g, streamFlags{})
 	raw := g.format.Name == "json" || g.format.Table() && !env.OutTTY && g.output != "wide"
-	put := func(e *event.Event, line []byte) error {
-		if !opts.keep(e) {
-			return nil
+	out := bufio.NewWriterSize(env.Out, 64<<10) // used when raw
+	defer func() {
+		if flushed := out.Flush(); err == nil {
+			err = flushed
 		}
-		if raw { // as stored, byte for byte
-			_, err := env.Out.Write(line)
-			return err
+	}()
+	put := func(e *event.Event, line []byte) error {
+		switch {
+		case !opts.keep(e):
+			return nil
+		case raw: // as stored, byte for byte
+			_, _ = out.Write(line)
+			return out.WriteByte('\n') // the error of Write, if it had one
 		}
 		return print.write(e)
 	}
@@ -84,24 +92,36 @@ func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) er
 		if err != nil {
 			return err
 		}
-		if err := put(&e, append(line, '\n')); err != nil {
+		if err := put(&e, line); err != nil {
 			return err
 		}
 	}
+	asStored := raw && opts.all()
 	for entry, err := range stored.Read(ctx, from) {
 		if err != nil {
 			return err
+		}
+		if asStored && (opts.nats == "" || oneLine(entry.Data)) { // as we stored it, or as good
+			_, _ = out.Write(entry.Data)
+			if err := out.WriteByte('\n'); err != nil { // that of Write, if it had one
+				return err
+			}
+			continue
 		}
 		e, err := entry.Event()
 		if err != nil {
 			return err
 		}
-		if err := put(&e, append(bytes.Clone(entry.Data), '\n')); err != nil {
+		if err := put(&e, entry.Data); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// oneLine reports whether the text is JSON on one line. On a cluster others may
+// have stored something else; that is an error and no output.
+func oneLine(text []byte) bool { return json.Valid(text) && bytes.IndexByte(text, '\n') < 0 }
 
 // since is a value of --since: an id, an age, or neither.
 type since struct {

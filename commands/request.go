@@ -1,7 +1,10 @@
 package commands
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,9 +36,10 @@ const requestExits = `Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config inva
 server could not be reached; 5 the server refused or lacks what was asked;
 6 --timeout ran out; 130 interrupted.`
 
-// ask connects to one server of the config, makes a request and leaves. The
-// request is cancelled at the server when ctx ends first.
-func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, server string, request func(context.Context, *session.Session) error) error {
+// ask connects to one server of the config, makes a request and leaves; what the
+// request returns prints the answer. The request is cancelled at the server when ctx
+// ends first.
+func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, server string, request func(context.Context, *session.Session) (show func() error, err error)) error {
 	cfg, err := g.load(env, g.logger(env))
 	if err != nil {
 		return err
@@ -50,6 +54,11 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, server str
 	if dial == nil {
 		dial = session.Dial
 	}
+	// Who sets --timeout says how long is too long.
+	servers[0].RequestTimeout = max(servers[0].RequestTimeout, r.timeout)
+	report, stop := g.waiting(env, "waiting for "+printable.Line(server, 60))
+	defer stop()
+	ctx = session.WithProgress(ctx, report)
 	s, err := dial(ctx, servers[0], opts)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -58,8 +67,13 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, server str
 		return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("server %q: %w", server, err)}
 	}
 	defer func() { _ = s.Close() }()
-	err = request(ctx, s)
-	if _, ours := errors.AsType[*failure](err); err == nil || ours || ctx.Err() != nil {
+	show, err := request(ctx, s)
+	stop()
+	if err == nil {
+		rememberUse(env, cfg.Path, servers[0])
+		return show()
+	}
+	if _, ours := errors.AsType[*failure](err); ours || ctx.Err() != nil {
 		return err
 	}
 	f := &failure{exit: exitFailed, code: "failed", err: fmt.Errorf("server %q: %w", server, err)}
@@ -76,6 +90,16 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, server str
 	return f
 }
 
+// shower prints a result: as a document if one is asked for, else the pieces that it
+// is taken apart into. A result that cannot be taken apart is the server's failure.
+func (r *requestFlags) shower(env *Env, g *globals, raw json.RawMessage, apart func(json.RawMessage) ([]piece, error)) (func() error, error) {
+	if documents(g.format) {
+		return func() error { return document.Write(env.Out, g.format, raw) }, nil
+	}
+	pieces, err := apart(raw)
+	return func() error { return r.put(env, pieces) }, err
+}
+
 // lacks is the failure for a server without a capability.
 func lacks(server string, kind catalog.Kind) error {
 	return &failure{exit: exitRefused, code: "unsupported", err: fmt.Errorf("server %q does not offer %s", server, kind)}
@@ -88,21 +112,24 @@ type piece struct {
 	mime   string
 }
 
+// summary says what the bytes are, for where they cannot be shown.
+func (p piece) summary() string {
+	return fmt.Sprintf("[%s, %d bytes, sha256:%x; --out FILE writes it to a file]", cmp.Or(printable.Line(p.mime, 100), "binary"), len(p.binary), sha256.Sum256(p.binary))
+}
+
 // put writes the pieces: raw to a file or a pipe; to a terminal only text, made
-// printable.
+// printable, and what the rest is.
 func (r *requestFlags) put(env *Env, pieces []piece) error {
 	if r.out != "" {
 		return writeFile(r.out, pieces)
 	}
 	terminal := env.OutTTY
 	for _, p := range pieces {
-		if p.binary != nil && terminal {
-			return usageHint("write it to a file with --out FILE", "%d bytes of %s are not for a terminal", len(p.binary), printable.Line(p.mime, 100))
-		}
-	}
-	for _, p := range pieces {
 		text := p.text
 		if terminal {
+			if p.binary != nil {
+				text, p.binary = p.summary(), nil
+			}
 			if text = printable.Lines(text); text != "" && !strings.HasSuffix(text, "\n") {
 				text += "\n"
 			}

@@ -62,7 +62,7 @@ func newStream(env *Env, g *globals, flags streamFlags) *stream {
 	case g.format.Name == "json":
 		s.write = jsonl.NewWriter(env.Out).Write
 	case g.format.Table():
-		w := &lines.Writer{W: env.Out, Colour: g.colours(env, env.OutTTY), Wide: g.format.Wide()}
+		w := &lines.Writer{W: env.Out, Colour: g.colours(env, env.OutTTY), Wide: g.format.Wide(), Summaries: flags.content || flags.diff}
 		if env.OutTTY {
 			w.Zone = time.Local
 		}
@@ -80,9 +80,15 @@ func newStream(env *Env, g *globals, flags streamFlags) *stream {
 	return s
 }
 
-// isChange reports whether an event tells of a change, not of how we follow.
+// isChange reports whether an event tells of a change, not of how we follow or of
+// what somebody on this side asked for.
 func isChange(e *event.Event) bool {
-	return e.Type() != event.TypeServerState && e.Type() != event.TypeSubscriptionActive
+	switch e.Type() {
+	case event.TypeServerState, event.TypeSubscriptionActive, event.TypeSubscriptionsChanged,
+		event.TypeResourceContent, event.TypePromptContent, event.TypeToolResult:
+		return false
+	}
+	return true
 }
 
 // take prints a batch. The error is errCounted when nothing more is wanted.
@@ -195,6 +201,9 @@ func (f filter) check() error {
 	}
 	return nil
 }
+
+// all reports whether every event passes.
+func (f filter) all() bool { return len(f.types)+len(f.servers) == 0 && !f.changedOnly }
 
 // keep reports whether the event passes.
 func (f filter) keep(e *event.Event) bool {

@@ -36,6 +36,8 @@ Variables:
   MCPTRACK_CONFIG       the config, when --config is not given
   MCPTRACK_INPUT_<ID>   the value of ${input:<id>} in a config, upper case, with
                         every other character as _
+  MCPTRACK_INDEX        of gateway: true is --index; MCPTRACK_INDEX_EXPOSE and
+                        MCPTRACK_INDEX_TTL as the flags of these names
   NO_COLOR              set: no colours          CLICOLOR_FORCE=1: always colours
   TERM=dumb             no colours
   XDG_CONFIG_HOME       your config folder
@@ -102,11 +104,20 @@ func eventMembers(t event.Type) string {
 	case event.TypeResourceChanged:
 		return "name?, mimeType? (the descriptor changed)"
 	case event.TypeResourcesListChanged, event.TypeTemplatesListChanged, event.TypePromptsListChanged, event.TypeToolsListChanged:
-		return "added, removed, changed, error? (the old list is kept)"
+		return "added, removed, changed, details? (how the changed ones\n" + strings.Repeat(" ", 27) +
+			"differ: key, fields, changes), error? (the old list is kept)"
 	case event.TypeConfigReloaded:
 		return "added, removed, changed, durationMs"
 	case event.TypeConfigRejected:
 		return "problems (the old config stays)"
+	case event.TypeResourceContent:
+		return "template?, changed?, mimeType?, size, digest, previousDigest?:\n" + strings.Repeat(" ", 27) + "a client here has the content anew"
+	case event.TypePromptContent:
+		return "name, size: a client here got a prompt"
+	case event.TypeToolResult:
+		return "name, success, error?, durationMs: a client here called a tool"
+	case event.TypeSubscriptionsChanged:
+		return "uris: what clients here are subscribed to, beside the config"
 	case event.TypeGap:
 		return "from, to, reason: events that are no longer there"
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,8 +53,10 @@ func TestServersAreShared(t *testing.T) {
 	marks := []string{t.Name() + "-a", t.Name() + "-b"}
 	on := `, "trackResources": true`
 	save(t, file, config(`"a": `+demoEntry(t, marks[0], on), `"b": `+demoEntry(t, marks[1], on)))
-	args := []string{"--config", file, "--nats", natsServer(t)}
+	cluster := natsServer(t)
+	args := []string{"--config", file, "--nats", cluster}
 	nodes := []*serving{serveBeside(t, args...), serveBeside(t, args...)}
+	replica := serveBeside(t, "--nats", cluster, "--follow")
 	until := func(what string, ok func() bool) time.Duration {
 		t.Helper()
 		began := time.Now()
@@ -88,5 +91,12 @@ func TestServersAreShared(t *testing.T) {
 	if took > 10*time.Second {
 		t.Errorf("taken over after %v", took)
 	}
-	wantNext(t, append([]string{last}, lives.events(10, last)...)...)
+	after := lives.events(10, last)
+	wantNext(t, append([]string{last}, after...)...)
+	if same := replica.events(10, last); !slices.Equal(same, after) {
+		t.Errorf("one that only serves tells %v, not %v", same, after)
+	}
+	if ids := replica.follows(); ids != "" {
+		t.Errorf("one that only serves follows %q", ids)
+	}
 }

@@ -25,7 +25,13 @@ type serving struct {
 
 func serveBeside(t *testing.T, args ...string) *serving {
 	t.Helper()
-	s := &serving{T: t, cmd: mcptrackCommand(context.Background(), append([]string{"serve-sse", "--addr", "127.0.0.1:0"}, args...)...)}
+	return serveCommand(t, mcptrackCommand(context.Background(), append([]string{"serve-sse", "--addr", "127.0.0.1:0"}, args...)...))
+}
+
+// serveCommand starts a command that ends up as serve-sse.
+func serveCommand(t *testing.T, cmd *exec.Cmd) *serving {
+	t.Helper()
+	s := &serving{T: t, cmd: cmd}
 	errs, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,331 +1,357 @@
-package demo_test
+package demo
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/mark3labs/mcp-go/client"
-	"github.com/mark3labs/mcp-go/client/transport"
-	"github.com/mark3labs/mcp-go/mcp"
 	"go.uber.org/goleak"
 
-	"github.com/mcptrack/mcptrack/core/demo"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	clock = "demo://status/clock"
-	guide = "demo://docs/guide.md"
-	flags = "demo://config/flags.json"
-	inbox = "demo://inbox/message-"
+	patience = 20 * time.Second
+	clock    = "vault://note/clock.md"
+	guide    = "vault://note/guide.md"
+	tasks    = "vault://note/tasks.md"
+	mail     = "vault://note/inbox/message-"
 )
 
-// peer is a client of a demo that runs in the same bubble.
+// peer is a client of a demo of its own.
 type peer struct {
-	*client.Client
-	t *testing.T
+	*session.Session
+	t    *testing.T
+	temp string
 
-	mu   sync.Mutex
-	news []mcp.JSONRPCNotification
+	mu    sync.Mutex
+	seen  map[string]int // updates by URI, list changes by kind
+	news  chan struct{}  // sent to by the collector, capacity 1
+	leave func()
 }
 
-func connect(t *testing.T, opts demo.Options, copts ...client.ClientOption) *peer {
+func connect(t *testing.T, opts Options, protocol config.Protocol) *peer {
 	t.Helper()
+	p := &peer{t: t, temp: t.TempDir(), seen: map[string]int{}, news: make(chan struct{}, 1)}
+	opts.Temp = p.temp
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	ended := make(chan error, 1) // Serve's goroutine sends once
 	go func() {
-		// Not t.Context(): it ends before the cleanup, which wants an orderly end.
-		err := demo.Serve(context.Background(), inR, outW, opts)
-		outW.Close()
-		ended <- err
+		ended <- Serve(context.Background(), inR, outW, opts)
+		_ = outW.Close()
 	}()
-	p := &peer{t: t, Client: client.NewClient(transport.NewIO(outR, inW, io.NopCloser(strings.NewReader(""))), copts...)}
-	p.OnNotification(func(n mcp.JSONRPCNotification) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.news = append(p.news, n)
-	})
-	if err := p.Start(t.Context()); err != nil {
+	var err error
+	srv := config.Server{ID: "demo", Transport: config.TransportStdio, Protocol: protocol, RequestTimeout: patience}
+	if p.Session, err = session.OverIO(t.Context(), outR, inW, srv, session.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Initialize(t.Context(), mcp.InitializeRequest{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.Close()
+	stop, collected := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(collected)
+		for {
+			select {
+			case <-p.Signals().C():
+				p.collect()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	p.leave = sync.OnceFunc(func() {
+		_ = p.Close()
+		close(stop)
+		<-collected
 		if err := <-ended; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
+		if left, _ := filepath.Glob(filepath.Join(p.temp, "*")); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
 	})
+	t.Cleanup(p.leave)
 	return p
 }
 
-// take returns what came since the last take, as "method uri".
-func (p *peer) take() []string {
-	synctest.Wait()
+func (p *peer) collect() {
+	b := p.Signals().Take()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var out []string
-	for _, n := range p.news {
-		method := strings.TrimPrefix(n.Method, "notifications/")
-		if uri, ok := n.Params.AdditionalFields["uri"]; ok {
-			method += fmt.Sprint(" ", uri)
-		}
-		out = append(out, method)
+	for uri, s := range b.URIs {
+		p.seen[uri] += s.Count
 	}
-	p.news = nil
-	return out
+	for kind := range b.Lists {
+		p.seen[string(kind)]++
+	}
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}
+
+// want waits until all of it was seen so often.
+func (p *peer) want(times int, what ...string) {
+	p.t.Helper()
+	for deadline := time.After(patience); ; {
+		p.mu.Lock()
+		short := slices.ContainsFunc(what, func(w string) bool { return p.seen[w] < times })
+		text := fmt.Sprint(p.seen)
+		p.mu.Unlock()
+		if !short {
+			return
+		}
+		select {
+		case <-p.news:
+		case <-deadline:
+			p.t.Fatalf("%d times %q wanted, seen %s", times, what, text)
+		}
+	}
 }
 
 func (p *peer) subscribe(uris ...string) {
 	p.t.Helper()
-	for _, uri := range uris {
-		var r mcp.SubscribeRequest
-		r.Params.URI = uri
-		if err := p.Subscribe(p.t.Context(), r); err != nil {
-			p.t.Fatal(err)
-		}
+	ack, err := p.Subscribe(p.t.Context(), session.Filter{Resources: true, Tools: true, Prompts: true, URIs: uris})
+	if err != nil || len(ack.MissingURIs)+len(ack.MissingLists) > 0 {
+		p.t.Fatalf("%+v, %v", ack, err)
 	}
 }
 
-func (p *peer) text(uri string) string {
+func (p *peer) names(kind catalog.Kind) (names []string) {
 	p.t.Helper()
-	var r mcp.ReadResourceRequest
-	r.Params.URI = uri
-	res, err := p.ReadResource(p.t.Context(), r)
+	list, err := p.List(p.t.Context(), kind)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return res.Contents[0].(mcp.TextResourceContents).Text
-}
-
-func (p *peer) call(tool string, args map[string]any) *mcp.CallToolResult {
-	p.t.Helper()
-	var r mcp.CallToolRequest
-	r.Params.Name, r.Params.Arguments = tool, args
-	res, err := p.CallTool(p.t.Context(), r)
-	if err != nil {
-		p.t.Fatal(err)
+	for _, item := range list {
+		names = append(names, item.Key)
 	}
-	return res
-}
-
-// offer is everything the lists say.
-func (p *peer) offer() (names []string) {
-	p.t.Helper()
-	ctx := p.t.Context()
-	resources, err1 := p.ListResources(ctx, mcp.ListResourcesRequest{})
-	tools, err2 := p.ListTools(ctx, mcp.ListToolsRequest{})
-	prompts, err3 := p.ListPrompts(ctx, mcp.ListPromptsRequest{})
-	if err := errors.Join(err1, err2, err3); err != nil {
-		p.t.Fatal(err)
-	}
-	for _, r := range resources.Resources {
-		names = append(names, r.URI)
-	}
-	for _, t := range tools.Tools {
-		names = append(names, "tool "+t.Name+": "+t.Description)
-	}
-	for _, pr := range prompts.Prompts {
-		names = append(names, fmt.Sprintf("prompt %s/%d", pr.Name, len(pr.Arguments)))
-	}
-	slices.Sort(names)
 	return names
 }
 
-func legacy() client.ClientOption { return client.WithLegacyProtocolOnly() }
-
-func TestRhythmForLegacyClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := connect(t, demo.Options{}, legacy())
-		p.subscribe(clock, guide, flags, inbox+"1")
-		p.take()
-		resources, tools, prompts := "resources/list_changed", "tools/list_changed", "prompts/list_changed"
-		updated := func(uri string) string { return "resources/updated " + uri }
-		for tick, want := range [][]string{
-			{updated(guide), updated(clock)},
-			{resources, updated(clock)},
-			{updated(flags), updated(clock)},
-			{tools, updated(clock)},
-			{prompts, updated(clock)},
-			{updated(guide), updated(inbox + "1"), updated(clock)},
-		} {
-			time.Sleep(2 * time.Second)
-			if diff := cmp.Diff(want, p.take()); diff != "" {
-				t.Fatalf("tick %d (-want +got):\n%s", tick+1, diff)
-			}
-		}
-	})
+func (p *peer) read(uri string) string {
+	p.t.Helper()
+	c, err := p.Read(p.t.Context(), uri)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	text, _ := c.Text()
+	return text
 }
 
-func TestOnlySubscribersAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := connect(t, demo.Options{}, legacy())
-		p.subscribe(guide, clock)
-		var r mcp.UnsubscribeRequest
-		r.Params.URI = clock
-		if err := p.Unsubscribe(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(6 * 2 * time.Second)
-		for _, n := range p.take() {
-			if strings.HasPrefix(n, "resources/updated") && n != "resources/updated "+guide {
-				t.Errorf("got %q without a subscription", n)
-			}
-		}
-		var bad mcp.SubscribeRequest
-		bad.Params.URI = "file:///etc/passwd"
-		if err := p.Subscribe(t.Context(), bad); err == nil {
-			t.Error("a foreign URI was accepted")
-		}
-	})
+func (p *peer) call(tool string, args map[string]any) string {
+	p.t.Helper()
+	raw, err := p.CallTool(p.t.Context(), tool, args)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(raw)
 }
 
-// Over several turns everything comes, changes and goes, and the inbox is bounded.
-func TestListsComeAndGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := connect(t, demo.Options{}, legacy())
-		seen := make(map[string]bool)
-		most := 0
-		for range 6 * 6 {
-			time.Sleep(2 * time.Second)
-			mail := 0
-			for _, name := range p.offer() {
-				seen[name] = true
-				if strings.HasPrefix(name, inbox) {
-					mail++
+// TestRhythm: in both eras everything changes that is said to, and notes are real.
+func TestRhythm(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []config.Protocol{config.ProtocolLegacy, config.ProtocolModern} {
+		t.Run(string(protocol), func(t *testing.T) {
+			t.Parallel()
+			p := connect(t, Options{Interval: 100 * time.Millisecond}, protocol)
+			before := p.names(catalog.Resources)
+			for _, uri := range []string{clock, guide, tasks, mail + "1.md", "vault://recent", "vault://tags", "vault://stats", "vault://structure"} {
+				if !slices.Contains(before, uri) {
+					t.Errorf("%s is not listed: %q", uri, before)
 				}
 			}
-			most = max(most, mail)
-		}
-		for _, want := range []string{
-			inbox + "1", inbox + "7",
-			"tool translate: Translates a text", "tool translate: Translates a text, now to Japanese as well",
-			"prompt summarize_inbox/0", "prompt summarize_inbox/1",
-		} {
-			if !seen[want] {
-				t.Errorf("%q never came", want)
-			}
-		}
-		now := p.offer() // 36 ticks are two whole turns of everything that goes
-		for _, gone := range []string{inbox + "1", "prompt summarize_inbox/0", "tool translate: Translates a text"} {
-			if slices.Contains(now, gone) {
-				t.Errorf("%q never went", gone)
-			}
-		}
-		if most != 3 {
-			t.Errorf("at most %d messages, want 3", most)
-		}
-	})
-}
-
-// The story is a function of seed and time.
-func TestDeterministic(t *testing.T) {
-	story := func(seed uint64) (out []string) {
-		synctest.Test(t, func(t *testing.T) {
-			p := connect(t, demo.Options{Seed: seed}, legacy())
-			for range 13 {
-				time.Sleep(2*time.Second + time.Millisecond)
-				out = append(out, p.text(clock), p.text(guide), p.text(flags))
-				out = append(out, p.offer()...)
+			first := p.read(clock)
+			p.subscribe(clock, guide, tasks, mail+"1.md", "vault://recent", "vault://tags?mode=full", "vault://folder/inbox")
+			p.want(2, clock, guide, "vault://recent", "vault://folder/inbox", "resources", "tools", "prompts")
+			p.want(1, tasks, mail+"1.md", "vault://tags?mode=full")
+			if now := p.read(clock); now == first || !strings.Contains(now, "- tick: ") {
+				t.Errorf("the clock is %q", now)
 			}
 		})
-		return out
-	}
-	one := story(7)
-	if diff := cmp.Diff(one, story(7)); diff != "" {
-		t.Errorf("the same seed tells another story:\n%s", diff)
-	}
-	if slices.Equal(one, story(8)) {
-		t.Error("another seed tells the same story")
 	}
 }
 
 func TestTouchAndInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := connect(t, demo.Options{}, legacy())
-		p.subscribe(clock, guide, flags, inbox+"1")
-		for _, uri := range []string{clock, guide, flags, inbox + "1"} {
-			before := p.text(uri)
-			if res := p.call("touch", map[string]any{"uri": uri}); res.IsError {
-				t.Fatalf("%v", res.Content)
+	t.Parallel()
+	p := connect(t, Options{Interval: time.Hour}, config.ProtocolLegacy)
+	p.subscribe(clock, guide, mail+"1.md")
+	for _, uri := range []string{clock, guide, mail + "1.md"} {
+		for n := 1; n <= 2; n++ {
+			if got := p.call("touch", map[string]any{"uri": uri}); !strings.Contains(got, fmt.Sprintf("was touched %d times", n)) {
+				t.Error(got)
 			}
-			if got := p.take(); !slices.Equal(got, []string{"resources/updated " + uri}) {
-				t.Errorf("touching %s: %q", uri, got)
-			}
-			if p.text(uri) == before {
-				t.Errorf("%s is as before", uri)
+			p.want(n, uri)
+			if text := p.read(uri); !strings.Contains(text, fmt.Sprintf("Touched %d times.", n)) {
+				t.Errorf("%s: %q", uri, text)
 			}
 		}
-		for _, args := range []map[string]any{{"uri": "demo://nope"}, {}} {
-			if res := p.call("touch", args); !res.IsError {
-				t.Errorf("touch %v: %v", args, res.Content)
+	}
+	for tool, args := range map[string][]map[string]any{
+		"touch":        {{}, {"uri": "vault://note/nope.md"}, {"uri": "vault://note/../x"}, {"uri": "vault://recent"}, {"uri": 5}},
+		"set_interval": {{}, {"milliseconds": "soon"}},
+	} {
+		for _, a := range args {
+			if got := p.call(tool, a); !strings.Contains(got, `"isError":true`) {
+				t.Errorf("%s %v: %s", tool, a, got)
 			}
 		}
-		p.call("set_interval", map[string]any{"milliseconds": 100})
-		time.Sleep(time.Second + time.Millisecond)
-		n := 0
-		for _, s := range p.take() {
-			if s == "resources/updated "+clock {
-				n++
-			}
+	}
+	for ms, want := range map[float64]string{-5: "10ms", 1e300: "1h0m0s", 250: "250ms", 0.001: "10ms"} {
+		if got := p.call("set_interval", map[string]any{"milliseconds": ms}); !strings.Contains(got, "one change every "+want) {
+			t.Errorf("%v: %s", ms, got)
 		}
-		if n != 10 {
-			t.Errorf("%d ticks in 1 s at 100 ms", n)
+	}
+	p.call("set_interval", map[string]any{"milliseconds": 50})
+	p.want(5, clock)
+	if got := p.call("search_notes", map[string]any{"tag": "demo"}); !strings.Contains(got, guide) {
+		t.Errorf("search: %s", got)
+	}
+	for _, name := range []string{"nope", "summarize_inbox"} {
+		if _, err := p.GetPrompt(t.Context(), name, nil); err == nil && name == "nope" {
+			t.Errorf("prompt %s is there", name)
 		}
-		for ms, want := range map[int]string{-5: "10ms", 1 << 62: "1h0m0s"} {
-			res := p.call("set_interval", map[string]any{"milliseconds": ms})
-			if text := res.Content[0].(mcp.TextContent).Text; text != "one change every "+want {
-				t.Errorf("%d: %s", ms, text)
-			}
-		}
-	})
+	}
+	if b, err := p.GetPrompt(t.Context(), "explain_demo", nil); err != nil || !strings.Contains(string(b), "Explain the notes") {
+		t.Errorf("%s, %v", b, err)
+	}
 }
 
-func TestModernListen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := connect(t, demo.Options{})
-		if !mcp.IsModernProtocol(p.ProtocolVersion()) {
-			t.Fatalf("negotiated %s", p.ProtocolVersion())
+// story is what an office saves over some ticks.
+func story(t *testing.T, seed uint64, ticks int) (told []string, o *office) {
+	t.Helper()
+	dir := t.TempDir()
+	o = newOffice(dir, Options{Seed: seed, Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
+	if err := o.open(); err != nil {
+		t.Fatal(err)
+	}
+	for range ticks {
+		if err := o.step(); err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(12 * time.Second)
-		if got := p.take(); len(got) != 0 {
-			t.Fatalf("a modern client that did not ask was told %q", got)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1) // the listener sends once
-		go func() {
-			ended <- p.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{guide}})
-		}()
-		time.Sleep(12*time.Second + time.Millisecond)
-		synctest.Wait()
-		p.mu.Lock()
-		for _, n := range p.news {
-			if n.Params.Meta[mcp.MetaKeySubscriptionID] == nil {
-				t.Errorf("%s has no subscription id", n.Method)
+		_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				text, _ := os.ReadFile(path)
+				rel, _ := filepath.Rel(dir, path)
+				told = append(told, rel+": "+string(text))
 			}
+			return err
+		})
+	}
+	return told, o
+}
+
+// The story is a function of the seed; over several turns everything comes and goes,
+// and the inbox is bounded.
+func TestStory(t *testing.T) {
+	t.Parallel()
+	one, o := story(t, 7, 36)
+	again, _ := story(t, 7, 36)
+	if diff := cmp.Diff(one, again); diff != "" {
+		t.Errorf("the same seed tells another story:\n%s", diff)
+	}
+	if other, _ := story(t, 8, 36); slices.Equal(one, other) {
+		t.Error("another seed tells the same story")
+	}
+	all := strings.Join(one, "\n")
+	for _, want := range []string{"inbox/message-1.md", "inbox/message-7.md", "tags: [inbox/new]", "tags: [inbox/read]", "- [x] ", "- [ ] "} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q never came", want)
 		}
-		p.mu.Unlock()
-		want := []string{"subscriptions/acknowledged", "resources/updated " + guide, "tools/list_changed", "resources/updated " + guide}
-		if diff := cmp.Diff(want, p.take()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(o.mail) != keptMail || o.counting != 0 || o.summary != 0 {
+		t.Errorf("after six turns: %d messages, %d, %d", len(o.mail), o.counting, o.summary)
+	}
+}
+
+// Serve ends with its context, whose cause it returns, and with its input.
+func TestServeEnds(t *testing.T) {
+	t.Parallel()
+	why := errors.New("enough")
+	temp := t.TempDir()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	inR, inW := io.Pipe()
+	ended := make(chan error, 1) // Serve's goroutine sends once
+	go func() { ended <- Serve(ctx, inR, io.Discard, Options{Temp: temp}) }()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if made, _ := filepath.Glob(filepath.Join(temp, homePattern, clockNote)); len(made) == 1 {
+			break
 		}
-		cancel()
-		<-ended
-		time.Sleep(12 * time.Second)
-		if got := p.take(); len(got) != 0 {
-			t.Errorf("after the cancel: %q", got)
+		if time.Now().After(deadline) {
+			t.Fatal("no folder")
 		}
-	})
+	}
+	cancel(why)
+	if err := <-ended; !errors.Is(err, why) {
+		t.Errorf("got %v", err)
+	}
+	_ = inW.Close()
+	if err := Serve(t.Context(), strings.NewReader(""), io.Discard, Options{Temp: temp}); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	if err := Serve(t.Context(), strings.NewReader(""), io.Discard, Options{Temp: filepath.Join(temp, "nowhere")}); err == nil {
+		t.Error("no error without a place for the folder")
+	}
+}
+
+// What a killed demo left is removed by the next one; folders in use, of others and
+// of those who just begin stay.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	temp := t.TempDir()
+	killed, err := openHome(temp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.lock.Close() // as the system does
+	used, err := openHome(temp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(killed.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was left is still there: %v", err)
+	}
+	outside := filepath.Join(t.TempDir(), "mine")
+	dir := func(name string, mode os.FileMode, age time.Duration) string {
+		path := filepath.Join(temp, name)
+		if err := errors.Join(os.Mkdir(path, mode), os.Chmod(path, mode), os.Chtimes(path, time.Time{}, time.Now().Add(-age))); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	stay := []string{used.dir, dir("mcptrack-demo-begins", 0o700, 0), dir("mcptrack-demo-shared", 0o755, time.Hour), dir("other", 0o700, time.Hour), outside}
+	gone := dir("mcptrack-demo-unlocked", 0o700, time.Hour)
+	if err := errors.Join(os.Mkdir(outside, 0o700), os.Symlink(outside, filepath.Join(temp, "mcptrack-demo-link"))); err != nil {
+		t.Fatal(err)
+	}
+	next, err := openHome(temp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stay {
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%s was removed", path)
+		}
+	}
+	if _, err := os.Stat(gone); err == nil {
+		t.Errorf("%s is still there", gone)
+	}
+	if err := errors.Join(used.remove(), next.remove()); err != nil {
+		t.Error(err)
+	}
 }

@@ -67,8 +67,9 @@ type blastRequest struct {
 }
 
 type blastOptions struct {
-	Count int `json:"count"`
-	Rate  int `json:"rate"`
+	Count int    `json:"count"`
+	Rate  int    `json:"rate"`
+	After string `json:"after,omitempty"` // a file to wait for
 }
 
 // serve answers until stdin ends. Answers are flushed when no more requests
@@ -157,6 +158,11 @@ func (b *blast) send(o blastOptions) {
 		lines[i] = updateLine(resourceURI(i))
 	}
 	times := make([]int64, 0, o.Count)
+	if o.After != "" {
+		for _, err := os.Stat(o.After); err != nil; _, err = os.Stat(o.After) {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
 	time.Sleep(blastPause)
 	began := time.Now()
 	for i := range o.Count {

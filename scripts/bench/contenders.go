@@ -19,6 +19,7 @@ type load struct {
 	each      bool
 	read      string // of ours: none or digest
 	times     string // file of the times of sending
+	after     string // file that they wait for; "" for nothing
 }
 
 // A contender is one of those measured side by side.

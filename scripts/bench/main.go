@@ -31,7 +31,10 @@ type bench struct {
 	peers    string // the folder testdata/peers
 	tmp      string
 	runs     int
+	dirs     int // data directories so far
 	report   *report
+
+	journalTest string // the test program of core/journal
 }
 
 func main() {
@@ -52,6 +55,8 @@ func dispatch(args []string) error {
 			return runBare(args[1:])
 		case "floor":
 			return runFloor(args[1:])
+		case "many":
+			return runMany(args[1:], os.Stdin, os.Stdout)
 		}
 	}
 	return runBench(args)
@@ -65,14 +70,15 @@ func runBench(args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&b.mcptrack, "mcptrack", "", "the program to measure")
 	flags.StringVar(&b.peers, "peers", "testdata/peers", "where the npm peers are installed")
+	flags.StringVar(&b.journalTest, "journal", "", "the test program of core/journal, which knows how to fill a log")
 	flags.IntVar(&b.runs, "runs", 5, "how often to measure, at least; cheap things are measured more often")
-	only := flags.String("only", "", "scenarios, comma-separated: version, list, ready, latency, cpu, isolation (default all)")
+	only := flags.String("only", "", "scenarios, comma-separated: version, list, ready, latency, cpu, isolation, sse, journal, inject (default all)")
 	out := flags.String("out", "", "JSON file to write")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if b.mcptrack == "" || b.runs < 1 || flags.NArg() > 0 {
-		return errors.New("usage: bench -mcptrack FILE [-peers DIR] [-runs N] [-only LIST] [-out FILE]")
+		return errors.New("usage: bench -mcptrack FILE [-peers DIR] [-journal FILE] [-runs N] [-only LIST] [-out FILE]")
 	}
 	if err := b.prepare(); err != nil {
 		return err
@@ -82,7 +88,7 @@ func runBench(args []string) error {
 	for _, s := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"version", b.version}, {"list", b.list}, {"ready", b.ready}, {"latency", b.latency}, {"cpu", b.cpu}, {"isolation", b.isolation}} {
+	}{{"version", b.version}, {"list", b.list}, {"ready", b.ready}, {"latency", b.latency}, {"cpu", b.cpu}, {"isolation", b.isolation}, {"sse", b.sse}, {"journal", b.journal}, {"inject", b.inject}, {"vault", b.vault}, {"gateway", b.gateway}} {
 		if *only != "" && !strings.Contains(","+*only+",", ","+s.name+",") {
 			continue
 		}
@@ -115,6 +121,11 @@ func (b *bench) prepare() error {
 	}
 	if b.mcptrack, err = filepath.Abs(b.mcptrack); err != nil {
 		return err
+	}
+	if b.journalTest != "" {
+		if b.journalTest, err = filepath.Abs(b.journalTest); err != nil {
+			return err
+		}
 	}
 	b.node = filepath.Join(b.peers, "node_modules", ".bin", "node")
 	b.tmp, err = os.MkdirTemp("", "mcptrack-bench")

@@ -157,10 +157,21 @@ type running struct {
 	pipe  io.Closer
 	began time.Time
 	stop  context.CancelFunc
+
+	killed *time.Timer // set by terminate
 }
 
 // start runs a client that is stopped by close, and by itself after limit.
 func start(ctx context.Context, limit time.Duration, argv []string) (*running, error) {
+	return run(ctx, limit, argv, false)
+}
+
+// startBoth is start for a program whose standard error is to be read, too.
+func startBoth(ctx context.Context, limit time.Duration, argv []string) (*running, error) {
+	return run(ctx, limit, argv, true)
+}
+
+func run(ctx context.Context, limit time.Duration, argv []string, both bool) (*running, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -170,6 +181,9 @@ func start(ctx context.Context, limit time.Duration, argv []string) (*running, e
 	if err != nil {
 		cancel()
 		return nil, err
+	}
+	if both {
+		cmd.Stderr = cmd.Stdout
 	}
 	r := &running{cmd: cmd, out: bufio.NewReaderSize(pipe, 256<<10), pipe: pipe, began: time.Now(), stop: cancel}
 	if err := cmd.Start(); err != nil {
@@ -196,12 +210,22 @@ func (r *running) await(text string, n int) (time.Duration, error) {
 
 // close ends the client and everything it started, and waits for them.
 func (r *running) close() error {
-	_ = r.cmd.Process.Signal(syscall.SIGTERM)
-	killed := time.AfterFunc(5*time.Second, r.stop)
+	r.terminate()
 	// Reads on, lest the client block on a full pipe while it stops.
 	_, _ = io.Copy(io.Discard, r.out)
+	return r.finish()
+}
+
+// terminate asks the client to end, and makes it end after 5 s.
+func (r *running) terminate() {
+	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	r.killed = time.AfterFunc(5*time.Second, r.stop)
+}
+
+// finish waits for the end, once the output was read to its end.
+func (r *running) finish() error {
 	err := r.cmd.Wait()
-	killed.Stop()
+	r.killed.Stop()
 	r.stop()
 	if !isExit(err) {
 		return err

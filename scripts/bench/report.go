@@ -18,12 +18,13 @@ type report struct {
 	Time   time.Time `json:"time"`
 	Go     string    `json:"go"`
 	CPUs   int       `json:"cpus"`
+	Load   float64   `json:"load"` // average of the minute before: what the machine did for others
 	Rows   []*row    `json:"rows"`
 	Goals  []goal    `json:"goals"`
 	Failed []string  `json:"failed,omitempty"` // scenarios that could not be measured
 }
 
-// A row is one metric of one client. Lower is better.
+// A row is one metric of one client. Lower is better, but for rates.
 type row struct {
 	Scenario string    `json:"scenario"`
 	Metric   string    `json:"metric"`
@@ -39,12 +40,17 @@ type goal struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Limit float64 `json:"limit"`
-	Unit  string  `json:"unit"` // of both; × for a ratio
+	Unit  string  `json:"unit"`            // of both; × for a ratio
+	Least bool    `json:"least,omitempty"` // the limit is a lower one
 	Met   bool    `json:"met"`
 }
 
 func newReport() *report {
-	return &report{Time: time.Now().UTC().Truncate(time.Millisecond), Go: runtime.Version(), CPUs: runtime.NumCPU()}
+	r := &report{Time: time.Now().UTC().Truncate(time.Millisecond), Go: runtime.Version(), CPUs: runtime.NumCPU()}
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		_, _ = fmt.Sscan(string(text), &r.Load)
+	}
+	return r
 }
 
 // add notes one more measured value.
@@ -83,6 +89,17 @@ func (r *report) atMost(limit float64, scenario, metric string) {
 	}
 	r.Goals = append(r.Goals, goal{
 		Name: scenario + ", " + metric, Value: ours.Median, Limit: limit, Unit: ours.Unit, Met: ours.Median <= limit,
+	})
+}
+
+// atLeast sets a lower limit for our median of a metric.
+func (r *report) atLeast(limit float64, scenario, metric string) {
+	ours := r.find(scenario, metric, "mcptrack")
+	if ours == nil {
+		return
+	}
+	r.Goals = append(r.Goals, goal{
+		Name: scenario + ", " + metric, Value: ours.Median, Limit: limit, Unit: ours.Unit, Least: true, Met: ours.Median >= limit,
 	})
 }
 
@@ -133,11 +150,17 @@ func (r *report) print(w io.Writer) error {
 	}
 	fmt.Fprintln(table, "\nGOAL\tVALUE\tLIMIT\t")
 	for _, g := range r.Goals {
-		verdict := "met"
+		verdict, sign := "met", "≤"
 		if !g.Met {
 			verdict = "MISSED"
 		}
-		fmt.Fprintf(table, "%s\t%.3g %s\t≤ %.3g\t%s\n", g.Name, g.Value, g.Unit, g.Limit, verdict)
+		if g.Least {
+			sign = "≥"
+		}
+		fmt.Fprintf(table, "%s\t%.3g %s\t%s %.3g\t%s\n", g.Name, g.Value, g.Unit, sign, g.Limit, verdict)
+	}
+	if r.Load > 0.5 {
+		fmt.Fprintf(table, "the machine was busy: load average %.1f before the start\n", r.Load)
 	}
 	for _, name := range r.Failed {
 		fmt.Fprintf(table, "not measured: %s\n", name)

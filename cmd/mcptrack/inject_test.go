@@ -1,0 +1,395 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/mcptrack/mcptrack/output/realtime/realtimetest"
+)
+
+const testKey = "sk-test-0123456789abcdef"
+
+// injecting is an inject that runs beside the test, and what it said so far.
+type injecting struct {
+	*testing.T
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when it has exited
+	ready  chan string   // gets the URL it listens on, once
+	change chan struct{} // signalled, capacity 1, with every line
+
+	mu             sync.Mutex
+	stdout, stderr []string
+}
+
+func injectBeside(t *testing.T, env []string, args ...string) *injecting {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	x := &injecting{T: t, done: make(chan struct{}), ready: make(chan string, 1), change: make(chan struct{}, 1)}
+	x.cmd = mcptrackCommand(ctx, append([]string{"inject"}, args...)...)
+	x.cmd.Env = append(os.Environ(), env...)
+	out, err := x.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs, err := x.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	collect := func(r io.Reader, into *[]string) {
+		for lines := bufio.NewScanner(r); lines.Scan(); {
+			x.mu.Lock()
+			*into = append(*into, lines.Text())
+			x.mu.Unlock()
+			if url, ok := strings.CutPrefix(lines.Text(), "listening on "); ok {
+				x.ready <- url
+			}
+			select {
+			case x.change <- struct{}{}:
+			default:
+			}
+		}
+	}
+	go func() {
+		defer close(x.done)
+		var wg sync.WaitGroup
+		wg.Go(func() { collect(out, &x.stdout) })
+		wg.Go(func() { collect(errs, &x.stderr) })
+		wg.Wait()
+		_ = x.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-x.done
+		if all := strings.Join(append(x.stdout, x.stderr...), "\n"); strings.Contains(all, testKey) {
+			t.Errorf("the key was printed:\n%s", all)
+		}
+	})
+	return x
+}
+
+type injected struct {
+	Type, EventID, ServerID, ResourceURI, ItemID, Timestamp string
+	LatencyMs                                               int64
+}
+
+// receipts waits for so many receipts.
+func (x *injecting) receipts(n int) []injected {
+	x.Helper()
+	over := time.After(20 * time.Second)
+	for {
+		x.mu.Lock()
+		lines := append([]string(nil), x.stdout...)
+		x.mu.Unlock()
+		if len(lines) >= n {
+			var out []injected
+			for _, line := range lines {
+				var r injected
+				if err := json.Unmarshal([]byte(line), &r); err != nil || r.Type != "injected" {
+					x.Fatalf("%v in %s", err, line)
+				}
+				out = append(out, r)
+			}
+			return out
+		}
+		select {
+		case <-x.change:
+		case <-x.done:
+			x.Fatalf("it exited after %d of %d receipts:\n%s", len(lines), n, strings.Join(x.stderr, "\n"))
+		case <-over:
+			x.Fatalf("%d of %d receipts within 20 s", len(lines), n)
+		}
+	}
+}
+
+func (x *injecting) exits(code int) {
+	x.Helper()
+	select {
+	case <-x.done:
+	case <-time.After(20 * time.Second):
+		x.Fatal("it does not exit")
+	}
+	if got := x.cmd.ProcessState.ExitCode(); got != code {
+		x.Errorf("exit code %d, want %d\n%s", got, code, strings.Join(x.stderr, "\n"))
+	}
+}
+
+// endpoint is a Realtime endpoint for the time of the test.
+func endpoint(t *testing.T, far *realtimetest.Endpoint) string {
+	t.Helper()
+	srv := httptest.NewServer(far)
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+		for _, p := range far.Problems() {
+			t.Error(p)
+		}
+	})
+	return "ws" + strings.TrimPrefix(srv.URL, "http") + "/v1"
+}
+
+// demoFile is a config with the demo server, changing often.
+func demoFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	return file
+}
+
+// From a server over the tracker to the endpoint: the message is there within 3 s
+// of its time, and the receipt tells of it.
+func TestInjectEndToEnd(t *testing.T) {
+	t.Parallel()
+	far := &realtimetest.Endpoint{}
+	x := injectBeside(t, []string{"OPENAI_API_KEY=" + testKey}, "--url", endpoint(t, far), "--model", "m", "--header", "X-Own=1",
+		"--config", demoFile(t), "--count", "4")
+	got := x.receipts(4)
+	x.exits(0)
+	items := far.Items()
+	for i, r := range got {
+		want := "Resource " + r.ResourceURI + " updated for MCP server demo at "
+		at, err := time.Parse(time.RFC3339, strings.TrimPrefix(items[i].Texts[0], want))
+		if err != nil || items[i].ID != r.ItemID || items[i].Role != "user" {
+			t.Errorf("receipt %+v of item %+v", r, items[i])
+		}
+		if late := items[i].At.Sub(at); late > 3*time.Second || r.LatencyMs < 0 || r.LatencyMs > 3000 {
+			t.Errorf("item %d came %v late, latency %d ms", i, late, r.LatencyMs)
+		}
+	}
+	q := far.Requests()[0]
+	if q.URL.String() != "/v1/realtime?model=m" || q.Header.Get("Authorization") != "Bearer "+testKey || q.Header.Get("X-Own") != "1" || q.Header.Get("OpenAI-Beta") != "" {
+		t.Errorf("handshake %v %v", q.URL, q.Header)
+	}
+}
+
+// A refused key ends it with 5; a call that ends, with 0.
+func TestInjectEnds(t *testing.T) {
+	t.Parallel()
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(testKey+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refusing := &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { return 401 }}
+	x := injectBeside(t, nil, "--url", endpoint(t, refusing), "--call-id", "rtc_1", "--config", demoFile(t), "--api-key-file", key, "--auth-header", "api-key", "--json")
+	x.exits(5)
+	var told struct {
+		Error struct{ Code, Message string }
+	}
+	if err := json.Unmarshal([]byte(x.stderr[len(x.stderr)-1]), &told); err != nil || told.Error.Code != "refused" || !strings.Contains(told.Error.Message, "401 Unauthorized: refused_401") {
+		t.Errorf("%v: %s", err, x.stderr)
+	}
+	q := refusing.Requests()[0]
+	if q.URL.RawQuery != "call_id=rtc_1" || q.Header.Get("Api-Key") != testKey || q.Header.Get("Authorization") != "" {
+		t.Errorf("handshake %v %v", q.URL, q.Header)
+	}
+	ending := &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+		c.Add(it)
+		_ = c.Close(websocket.StatusGoingAway, "Your session hit the maximum duration of 60 minutes.")
+	}}
+	x = injectBeside(t, nil, "--url", endpoint(t, ending), "--call-id", "rtc_1", "--config", demoFile(t))
+	x.exits(0)
+	if len(x.stdout) != 1 || strings.Join(x.stderr, "\n") != "the session has ended" {
+		t.Errorf("%q %q", x.stdout, x.stderr)
+	}
+}
+
+// Nobody there within --timeout is 4; there but nothing to tell is 6.
+func TestInjectTimeout(t *testing.T) {
+	t.Parallel()
+	none := filepath.Join(t.TempDir(), "none.json")
+	save(t, none, `{"mcpServers": {}}`)
+	injectBeside(t, nil, "--url", "ws://127.0.0.1:1", "--config", none, "--timeout", "300ms").exits(4)
+	injectBeside(t, nil, "--url", endpoint(t, &realtimetest.Endpoint{}), "--config", none, "--timeout", "1s", "--count", "1").exits(6)
+	injectBeside(t, nil, "--url", endpoint(t, &realtimetest.Endpoint{}), "--config", none, "--timeout", "1s").exits(0)
+}
+
+// An application behind the proxy is served as before, and its conversation gets
+// the messages; others are turned away.
+func TestInjectProxy(t *testing.T) {
+	t.Parallel()
+	far := &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
+		_ = c.Write(c.Context(), typ, b)
+	}}
+	x := injectBeside(t, nil, "--listen", "127.0.0.1:0", "--upstream", endpoint(t, far), "--config", demoFile(t))
+	url := <-x.ready
+	if !strings.HasPrefix(url, "ws://127.0.0.1:") {
+		t.Fatalf("listening on %s", url)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	app, _, err := websocket.Dial(ctx, url+"/?model=m", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer of-the-app"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = app.CloseNow() }()
+	audio := bytes.Repeat([]byte{1, 2, 3, 4}, 2500)
+	if err := app.Write(ctx, websocket.MessageBinary, audio); err != nil {
+		t.Fatal(err)
+	}
+	for echoed, added := false, false; !echoed || !added; {
+		typ, b, err := app.Read(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		echoed = echoed || typ == websocket.MessageBinary && bytes.Equal(b, audio)
+		added = added || bytes.Contains(b, []byte(`"conversation.item.added"`))
+	}
+	x.receipts(1)
+	if q := far.Requests()[0]; q.URL.String() != "/v1/realtime?model=m" || q.Header.Get("Authorization") != "Bearer of-the-app" {
+		t.Errorf("handshake %v %v", q.URL, q.Header)
+	}
+	_, res, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://evil.example"}}})
+	if err == nil || res == nil || res.StatusCode != http.StatusForbidden {
+		t.Errorf("another site: %v %v", err, res)
+	}
+	_ = x.cmd.Process.Signal(syscall.SIGTERM)
+	for err == nil || websocket.CloseStatus(err) == -1 {
+		if _, _, err = app.Read(ctx); err != nil && websocket.CloseStatus(err) != websocket.StatusGoingAway {
+			t.Fatalf("the session ended with %v", err)
+		}
+	}
+	x.exits(0)
+	if n := len(x.stderr); n != 1 {
+		t.Errorf("%d lines on stderr: %q", n, x.stderr)
+	}
+}
+
+// With a token the applications need no key, and the endpoint never sees the token.
+func TestInjectProxyToken(t *testing.T) {
+	t.Parallel()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("token-0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	far := &realtimetest.Endpoint{}
+	x := injectBeside(t, []string{"OPENAI_API_KEY=" + testKey}, "--listen", "127.0.0.1:0", "--upstream", endpoint(t, far), "--config", demoFile(t), "--token-file", token)
+	url := <-x.ready
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, res, err := websocket.Dial(ctx, url, nil); err == nil || res == nil || res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a token: %v %v", err, res)
+	}
+	app, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer token-0123456789abcdef"}, "Cookie": {"mcptrack=ticket"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = app.CloseNow() }()
+	if q := far.Requests()[0]; q.Header.Get("Authorization") != "Bearer "+testKey || q.Header.Get("Cookie") != "" || len(far.Requests()) != 1 {
+		t.Errorf("handshake %v", q.Header)
+	}
+}
+
+// From a feed: restarts of inject, orderly or not, repeat nothing, and the last
+// update of every resource is told, also of those that changed while it was away.
+func TestInjectResumes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := demoFile(t)
+	feed := serveBeside(t, "--config", file, "--data-dir", filepath.Join(dir, "events"))
+	far := &realtimetest.Endpoint{}
+	url := endpoint(t, far)
+	told := map[string]int{} // how often, by event id
+	run := func(sig syscall.Signal, enough func(*injecting)) {
+		x := injectBeside(t, []string{"XDG_STATE_HOME=" + filepath.Join(dir, "state")}, "--url", url, "--call-id", "rtc_1",
+			"--from", feed.url, "--max-per-minute", "0", "--coalesce", "0")
+		enough(x)
+		_ = x.cmd.Process.Signal(sig)
+		<-x.done
+		for _, line := range x.stdout {
+			var r injected
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatal(err)
+			}
+			told[r.EventID]++
+		}
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		run(sig, func(x *injecting) { x.receipts(3) })
+		feed.events(8, "") // happens while it is away
+	}
+	// Nothing changes any more; what is to come has happened already.
+	save(t, file, `{"mcpServers": {}}`)
+	newest := feed.newest()
+	missed := 0
+	for _, id := range newest {
+		if told[id] == 0 {
+			missed++
+		}
+	}
+	if missed == 0 {
+		t.Fatal("nothing was missed: the test shows nothing")
+	}
+	run(syscall.SIGTERM, func(x *injecting) { x.receipts(missed) })
+	for uri, id := range newest {
+		if told[id] != 1 {
+			t.Errorf("%s, the last of %s, was told %d times", id, uri, told[id])
+		}
+	}
+	for id, n := range told {
+		if n > 1 {
+			t.Errorf("%s was told %d times", id, n)
+		}
+	}
+	// The wire may show one more, in flight at the kill, under its old id.
+	ids := map[string]bool{}
+	for _, it := range far.Items() {
+		ids[it.ID] = true
+	}
+	if again := len(far.Items()) - len(ids); again > 1 {
+		t.Errorf("%d items were sent again", again)
+	}
+}
+
+// newest returns the last update of every resource, once no more come.
+func (s *serving) newest() map[string]string {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/events?since=earliest", nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	p, err := http.DefaultClient.Do(q)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = p.Body.Close() }()
+	out := map[string]string{}
+	for lines := bufio.NewScanner(p.Body); lines.Scan(); {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		var e struct{ ID, Type, ResourceURI string }
+		if err := json.Unmarshal([]byte(data), &e); err != nil {
+			s.Fatal(err)
+		}
+		switch e.Type {
+		case "resource.updated":
+			out[e.ResourceURI] = e.ID
+		case "config.reloaded":
+			return out
+		}
+	}
+	s.Fatal("the config was never reloaded")
+	return nil
+}

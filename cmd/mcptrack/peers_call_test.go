@@ -1,0 +1,138 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// scripted writes a config whose one server, "notes", does what it is told, and logs.
+func scripted(t *testing.T, args ...string) (file, log string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts real servers")
+	}
+	npm, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	installedPeer(t, npm, "node_modules", "@modelcontextprotocol", "server")
+	node := filepath.Join(npm, "node_modules", ".bin", "node")
+	if _, err := os.Stat(node); err != nil {
+		node = "node"
+	}
+	dir := t.TempDir()
+	file, log = filepath.Join(dir, "mcp-servers.json"), filepath.Join(dir, "log")
+	entry := marshalPeer(t, peerEntry{Command: node, Args: append([]string{filepath.Join(npm, "scripted.mjs"), "--log=" + log}, args...)})
+	if err := os.WriteFile(file, []byte(`{"servers": {"notes": `+entry+`}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, log
+}
+
+// logged waits until the log has the text.
+func logged(t *testing.T, log, text string) {
+	t.Helper()
+	deadline := time.NewTimer(peerReadyTimeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		data, err := os.ReadFile(log)
+		if err == nil && strings.Contains(string(data), text) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("%q is not in the log: %q", text, data)
+		}
+	}
+}
+
+// Ctrl-C cancels a call at the server, which hears of it before it is left, and ends
+// the command with 130.
+func TestInterruptedCall(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"legacy": nil, "modern": {"--legacy=reject"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file, log := scripted(t, args...)
+			ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+			defer cancel()
+			cmd := mcptrackCommand(ctx, "--config", file, "call", "notes", "work", "--arg", "steps=1000", "--arg", "ms=100")
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			logged(t, log, "working")
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // the exit code is what counts
+			if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "interrupted") {
+				t.Errorf("exit code %d: %s", code, &stderr)
+			}
+			logged(t, log, "cancelled: no longer wanted")
+		})
+	}
+}
+
+// A terminal shows how far a long call is, and is left clean; stdout has the result
+// and nothing else.
+func TestProgressOnTerminal(t *testing.T) {
+	t.Parallel()
+	file, _ := scripted(t)
+	screen, terminal := openTerminal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	cmd := mcptrackCommand(ctx, "--config", file, "call", "notes", "work", "--arg", "steps=8", "--arg", "ms=200")
+	var stdout bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, terminal
+	err := cmd.Run()
+	terminal.Close()
+	shown, _ := io.ReadAll(screen) // fails with EIO when the last writer is gone
+	if err != nil || stdout.String() != "8 steps\n" {
+		t.Fatalf("%v, stdout %q, terminal %q", err, &stdout, shown)
+	}
+	if !strings.Contains(string(shown), "waiting for notes") || !strings.Contains(string(shown), "of 8, step ") {
+		t.Errorf("the terminal shows %q", shown)
+	}
+	if text := string(shown); strings.LastIndex(text, "\x1b[?25l") >= strings.LastIndex(text, "\x1b[?25h") || !strings.HasSuffix(text, "\r\x1b[K") {
+		t.Errorf("the terminal is left like this: %q", shown[max(0, len(shown)-80):])
+	}
+}
+
+// openTerminal makes a pseudo terminal: what is written to terminal appears on screen.
+func openTerminal(t *testing.T) (screen, terminal *os.File) {
+	t.Helper()
+	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo terminals here: %v", err)
+	}
+	t.Cleanup(func() { screen.Close() })
+	n, err := unix.IoctlGetInt(int(screen.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(screen.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	}
+	if err != nil {
+		t.Skipf("no pseudo terminals here: %v", err)
+	}
+	t.Cleanup(func() { terminal.Close() })
+	return screen, terminal
+}

@@ -1,0 +1,261 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func vaultBeside(t *testing.T, args ...string) *serving {
+	t.Helper()
+	return serveCommand(t, mcptrackCommand(context.Background(), append([]string{"vault", "--addr", "127.0.0.1:0"}, args...)...))
+}
+
+func note(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// notesConfig follows a vault at a URL, in one era.
+func notesConfig(t *testing.T, url, protocol, extra string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	save(t, file, config(fmt.Sprintf(`"notes": {"url": %q, "protocol": %q, "trackResources": true %s}`, url, protocol, extra)))
+	return file
+}
+
+// A vault over HTTP is followed by watch in both eras: edits, new notes and folders
+// that move, made by no client. It ends within a second of SIGTERM, clients or not.
+func TestVaultIsWatched(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	note(t, filepath.Join(dir, "a", "n.md"), "# N\none")
+	s := vaultBeside(t, dir)
+	if !strings.HasSuffix(s.url, "/mcp") {
+		t.Fatalf("listening on %s", s.url)
+	}
+	var watches []*running
+	for _, era := range []string{"legacy", "modern"} {
+		w := runBeside(t, "watch", "--json", notesConfig(t, s.url, era, ""))
+		w.await(0, "a subscription", ofType("subscription.active"))
+		watches = append(watches, w)
+	}
+	updated := func(uri string) func(told) bool {
+		return func(e told) bool { return e.Type == "resource.updated" && e.ResourceURI == uri && e.Changed == true }
+	}
+	note(t, filepath.Join(dir, "a", "n.md"), "# N\ntwo")
+	for _, w := range watches {
+		w.await(0, "an update of the note", updated("vault://note/a/n.md"))
+	}
+	note(t, filepath.Join(dir, "b", "c", "new.md"), "new")
+	for _, w := range watches {
+		w.await(0, "the new note", func(e told) bool { return e.Type == "resource.added" && e.ResourceURI == "vault://note/b/c/new.md" })
+	}
+	if err := os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range watches {
+		w.await(0, "the old place", func(e told) bool { return e.Type == "resource.removed" && e.ResourceURI == "vault://note/a/n.md" })
+		w.await(0, "the new place", func(e told) bool { return e.Type == "resource.added" && e.ResourceURI == "vault://note/moved/n.md" })
+	}
+	began := time.Now()
+	s.stop(syscall.SIGTERM)
+	if took := time.Since(began); took > 3*time.Second || s.cmd.ProcessState.ExitCode() != 0 {
+		t.Errorf("ended after %v: %v", took, s.cmd.ProcessState)
+	}
+	for _, w := range watches {
+		w.await(0, "the loss of the server", inState("notes", "Backoff"))
+	}
+}
+
+// Pages of other sites, other names and those without the token are turned away.
+func TestVaultGuards(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	note(t, filepath.Join(dir, "n.md"), "secret plan")
+	token := filepath.Join(dir, ".token")
+	note(t, token, "0123456789abcdef0123")
+	s := vaultBeside(t, dir, "--token-file", token)
+	post := func(headers map[string]string) (string, int) {
+		t.Helper()
+		body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Content-Type", "application/json")
+		q.Header.Set("Accept", "application/json, text/event-stream")
+		for name, value := range headers {
+			if name == "Host" {
+				q.Host = value
+			}
+			q.Header.Set(name, value)
+		}
+		p, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = p.Body.Close() }()
+		b, err := io.ReadAll(p.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b), p.StatusCode
+	}
+	good := "Bearer 0123456789abcdef0123"
+	if body, code := post(map[string]string{"Authorization": good}); code != http.StatusOK || !strings.Contains(body, "mcptrack-vault") {
+		t.Errorf("with the token: %d %s", code, body)
+	}
+	for name, headers := range map[string]map[string]string{
+		"no token": {}, "another token": {"Authorization": good + "x"},
+		"another site": {"Authorization": good, "Origin": "https://evil.example"}, "another name": {"Authorization": good, "Host": "evil.example"},
+	} {
+		body, code := post(headers)
+		if code != http.StatusUnauthorized && code != http.StatusForbidden || strings.Contains(body, "mcptrack-vault") {
+			t.Errorf("%s: %d %s", name, code, body)
+		}
+	}
+}
+
+// One line says where it listens, at any log level; a taken address is exit 1.
+func TestVaultAddress(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	taken := mcptrackCommand(t.Context(), "vault", t.TempDir(), "--addr", ln.Addr().String())
+	if out, err := taken.CombinedOutput(); err == nil || taken.ProcessState.ExitCode() != 1 {
+		t.Errorf("a taken address: %v %s", err, out)
+	}
+	cmd := mcptrackCommand(t.Context(), "vault", t.TempDir(), "--addr", "127.0.0.1:0", "--log-level", "error")
+	var stderr bytes.Buffer
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 256)
+	n, _ := out.Read(first)
+	stderr.Write(first[:n])
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_, _ = io.Copy(&stderr, out)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if text := stderr.String(); strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "listening on http://127.0.0.1:") || !strings.HasSuffix(text, "/mcp\n") {
+		t.Errorf("stderr:\n%s", text)
+	}
+}
+
+// Without inotify everything is polled, says one warning, and found within 10 s.
+func TestVaultWithoutInotify(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	note(t, filepath.Join(dir, "n.md"), "one")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const limit = "echo 0 > /proc/sys/user/max_inotify_instances"
+	if out, err := exec.Command("unshare", "-Ur", "sh", "-ec", limit).CombinedOutput(); err != nil {
+		t.Skipf("cannot make such a namespace here: %v: %s", err, out)
+	}
+	link := filepath.Join(t.TempDir(), "mcptrack")
+	if err := os.Symlink(self, link); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	args, err := json.Marshal([]string{"-Ur", "sh", "-ec", limit + `; exec "$0" "$@"`, link, "vault", "--stdio", dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, file, config(fmt.Sprintf(`"notes": {"command": "unshare", "args": %s, "trackResources": true}`, args)))
+	w := runBeside(t, "watch", "--json", "--no-follow-config", file)
+	w.await(0, "a subscription", ofType("subscription.active"))
+	began := time.Now()
+	note(t, filepath.Join(dir, "n.md"), "two")
+	e, _ := w.await(0, "the update", func(e told) bool { return e.Type == "resource.updated" && e.ResourceURI == "vault://note/n.md" })
+	if took := e.at.Sub(began); took > 10*time.Second {
+		t.Errorf("found after %v", took)
+	}
+}
+
+// A demo that is killed leaves its folder to the next one, which removes it; one that
+// ends leaves nothing.
+func TestDemoLeavesNothing(t *testing.T) {
+	t.Parallel()
+	temp := t.TempDir()
+	start := func() (*exec.Cmd, io.WriteCloser) {
+		t.Helper()
+		cmd := mcptrackCommand(t.Context(), "demo-server")
+		cmd.Env = append(os.Environ(), "TMPDIR="+temp)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n")
+		if _, err := out.Read(make([]byte, 1)); err != nil { // it is up
+			t.Fatal(err)
+		}
+		return cmd, in
+	}
+	folders := func() int {
+		t.Helper()
+		found, err := filepath.Glob(filepath.Join(temp, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	killed, _ := start()
+	_ = killed.Process.Kill()
+	_ = killed.Wait()
+	if n := folders(); n != 1 {
+		t.Fatalf("%d folders after a kill: nothing is shown", n)
+	}
+	for _, end := range []func(*exec.Cmd, io.Closer){
+		func(_ *exec.Cmd, in io.Closer) { _ = in.Close() },
+		func(cmd *exec.Cmd, _ io.Closer) { _ = cmd.Process.Signal(syscall.SIGTERM) },
+	} {
+		next, in := start()
+		if n := folders(); n != 1 {
+			t.Errorf("%d folders while one demo runs", n)
+		}
+		end(next, in)
+		if err := next.Wait(); err != nil {
+			t.Error(err)
+		}
+		if n := folders(); n != 0 {
+			t.Errorf("%d folders are left", n)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package commands
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// maxArguments bounds what is kept of one prompt's or tool's arguments.
+const maxArguments = 100
+
+// argumentsOf reads how the arguments of prompts and tools may begin; nil for kinds
+// that have none.
+func argumentsOf(kind catalog.Kind, list catalog.List) map[string][]string {
+	if kind != catalog.Prompts && kind != catalog.Tools {
+		return nil
+	}
+	out := map[string][]string{}
+	for _, it := range list[:min(len(list), maxKnownNames)] {
+		var begins []string
+		if kind == catalog.Prompts {
+			begins = promptArguments(it)
+		} else {
+			begins = toolArguments(it)
+		}
+		if len(begins) > 0 {
+			out[it.Key] = begins[:min(len(begins), maxArguments)]
+		}
+	}
+	return out
+}
+
+func promptArguments(it catalog.Item) []string {
+	var p struct {
+		Arguments []struct {
+			Name string `json:"name"`
+		} `json:"arguments"`
+	}
+	if json.Unmarshal(it.Raw, &p) != nil {
+		return nil
+	}
+	var begins []string
+	for _, a := range p.Arguments {
+		begins = append(begins, a.Name+"=")
+	}
+	return begins
+}
+
+// toolArguments offers the values of enumerations and booleans, too.
+func toolArguments(it catalog.Item) []string {
+	var t struct {
+		InputSchema struct {
+			Properties map[string]struct {
+				Type any   `json:"type"`
+				Enum []any `json:"enum"`
+			} `json:"properties"`
+		} `json:"inputSchema"`
+	}
+	if json.Unmarshal(it.Raw, &t) != nil {
+		return nil
+	}
+	properties := t.InputSchema.Properties
+	var begins []string
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		values := properties[name].Enum
+		if len(values) == 0 && properties[name].Type == "boolean" {
+			values = []any{true, false}
+		}
+		begins = append(begins, name+"=")
+		for _, v := range values {
+			begins = append(begins, fmt.Sprintf("%s=%v", name, v))
+		}
+	}
+	return begins
+}
+
+// completePromptArgument completes --arg of prompt: names, and values by asking the
+// server.
+func completePromptArgument(env *Env, g *globals, given *[]string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) < 2 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		cfg := completing(env, g)
+		begins := loadKnown(env, cfg.Path)[args[0]].Arguments[catalog.Prompts][args[1]]
+		return completeArgument(begins, typed, *given, func(name, value string, known map[string]string) []string {
+			return askValues(env, cfg, args[0], session.Reference{Prompt: args[1]}, name, value, known)
+		})
+	}
+}
+
+// completeToolArgument completes --arg of call, from the tool's schema.
+func completeToolArgument(env *Env, g *globals, given *[]string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) < 2 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		begins := loadKnown(env, completing(env, g).Path)[args[0]].Arguments[catalog.Tools][args[1]]
+		return completeArgument(begins, typed, *given, nil)
+	}
+}
+
+// completeParameter completes --param of read: the variables of the template, and
+// values by asking the server.
+func completeParameter(env *Env, g *globals, opts *readOptions) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		t, err := uritemplate.New(opts.template)
+		if len(args) < 1 || opts.template == "" || err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var begins []string
+		for _, name := range t.Varnames() {
+			begins = append(begins, name+"=")
+		}
+		return completeArgument(begins, typed, opts.params, func(name, value string, known map[string]string) []string {
+			return askValues(env, completing(env, g), args[0], session.Reference{Template: opts.template}, name, value, known)
+		})
+	}
+}
+
+// completeArgument completes NAME=VALUE: first the name, of those not given yet, then
+// the value, of those that are known or that ask finds.
+func completeArgument(begins []string, typed string, given []string, ask func(name, value string, given map[string]string) []string) ([]string, cobra.ShellCompDirective) {
+	known := map[string]string{}
+	for _, g := range given {
+		if name, value, ok := strings.Cut(g, "="); ok {
+			known[name] = value
+		}
+	}
+	name, value, hasName := strings.Cut(typed, "=")
+	var fitting []string
+	for _, b := range begins {
+		of, v, _ := strings.Cut(b, "=")
+		if _, taken := known[of]; hasName && of == name && v != "" || !hasName && v == "" && !taken {
+			fitting = append(fitting, b)
+		}
+	}
+	if hasName && len(fitting) == 0 && ask != nil {
+		delete(known, name)
+		for _, v := range ask(name, value, known) {
+			fitting = append(fitting, name+"="+v)
+		}
+	}
+	out, directive := choices(fitting, nil)
+	if !hasName {
+		directive |= cobra.ShellCompDirectiveNoSpace
+	}
+	return out, directive
+}
+
+// askingTime is how long a completion may wait for a server.
+const askingTime = 800 * time.Millisecond
+
+// askValues asks a server what an argument may be. It asks none that no command has
+// used yet, or that is another program or URL by now: pressing a key must not run or
+// reach what the user has not run or reached.
+func askValues(env *Env, cfg *config.Config, id string, ref session.Reference, name, value string, given map[string]string) []string {
+	srv, ok := cfg.Server(id)
+	if !ok || !srv.Enabled || loadKnown(env, cfg.Path)[id].Used != identity(srv) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askingTime)
+	defer cancel()
+	dial := env.Dial
+	if dial == nil {
+		dial = session.Dial
+	}
+	s, err := dial(ctx, srv, session.Options{ClientVersion: env.Version, ConnectTimeout: askingTime, OneShot: true, Environ: env.LookupEnv})
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = s.Close() }()
+	c, err := s.Complete(ctx, ref, name, value, given)
+	if err != nil {
+		return nil
+	}
+	return c.Values
+}
+
+// identity tells one program or URL from another, with all that it is given: a
+// different environment may make another program of it. It is a hash, and tells
+// nobody what went in.
+func identity(srv config.Server) string {
+	h := sha256.New()
+	put := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
+	for _, s := range append([]string{string(srv.Transport), srv.URL.Reveal(), srv.Dir, srv.Command}, srv.Args...) {
+		put(s)
+	}
+	for _, m := range []map[string]config.Secret{srv.Env, srv.Headers} {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			put(name)
+			put(m[name].Reveal())
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// use notes which program or URL was used as the server.
+func (k known) use(srv config.Server) {
+	of := k[srv.ID]
+	of.Used = identity(srv)
+	k[srv.ID] = of
+}
+
+// rememberUse keeps that a command has used the server.
+func rememberUse(env *Env, cfgPath string, srv config.Server) {
+	was := loadKnown(env, cfgPath)
+	k := was.clone()
+	k.use(srv)
+	k.save(env, cfgPath, was)
+}

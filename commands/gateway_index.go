@@ -1,0 +1,154 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcptrack/mcptrack/core/capindex"
+	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+// indexFlags say whether and how the capability index is served.
+type indexFlags struct {
+	index  bool
+	expose []string
+	ttl    string
+
+	envIndex string        // of MCPTRACK_INDEX, if it counts
+	lasts    time.Duration // what ttl says; set by check
+}
+
+func (f *indexFlags) add(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.index, "index", false, "serve an index of all capabilities, too")
+	flags.StringSliceVar(&f.expose, "index-expose", capindex.Names(), "`NAMES` of its documents to serve")
+	flags.StringVar(&f.ttl, "index-ttl", capindex.DefaultTTL.String(), "`TIME` that a generated index lasts")
+}
+
+// fromEnv takes from the environment what no flag says.
+func (f *indexFlags) fromEnv(env *Env, given func(flag string) bool) {
+	if v := env.getenv("MCPTRACK_INDEX"); v != "" && !given("index") {
+		f.envIndex = v
+	}
+	if v := env.getenv("MCPTRACK_INDEX_EXPOSE"); v != "" && !given("index-expose") {
+		f.expose = globs([]string{v})
+	}
+	if v := env.getenv("MCPTRACK_INDEX_TTL"); v != "" && !given("index-ttl") {
+		f.ttl = v
+	}
+}
+
+func (f *indexFlags) check() (err error) {
+	if f.envIndex != "" {
+		if f.index, err = strconv.ParseBool(f.envIndex); err != nil {
+			return usage("MCPTRACK_INDEX must be true or false, not %q", printable.Line(f.envIndex, 40))
+		}
+	}
+	if f.lasts, err = time.ParseDuration(f.ttl); err != nil || f.lasts <= 0 {
+		return usage("--index-ttl (MCPTRACK_INDEX_TTL): %q is no duration such as 5m", printable.Line(f.ttl, 40))
+	}
+	if f.expose = globs(f.expose); len(f.expose) == 0 {
+		return usage("--index-expose (MCPTRACK_INDEX_EXPOSE) names nothing; choose from %s", strings.Join(capindex.Names(), ", "))
+	}
+	if _, err := capindex.New(capindex.Options{Expose: f.expose}); err != nil {
+		return usage("--index-expose (MCPTRACK_INDEX_EXPOSE): %w", err)
+	}
+	return nil
+}
+
+// served is the index that a gateway serves.
+type served struct {
+	index *capindex.Index
+	// dirty wakes follow. Capacity 1: the gateway sends without waiting; never closed.
+	dirty chan struct{}
+}
+
+// start makes the index; nil without --index.
+func (f *indexFlags) start(source func() capindex.View) (*served, error) {
+	if !f.index {
+		return nil, nil
+	}
+	x, err := capindex.New(capindex.Options{Source: source, Expose: f.expose, TTL: f.lasts})
+	if err != nil {
+		return nil, err
+	}
+	return &served{index: x, dirty: make(chan struct{}, 1)}, nil
+}
+
+// local is what of it a gateway offers.
+func (s *served) local() gateway.Local {
+	if s == nil {
+		return gateway.Local{}
+	}
+	return gateway.Local{Tools: []json.RawMessage{capindex.SearchTool()}, Resources: s.index.Resources(), CallTool: s.search, ReadResource: s.read}
+}
+
+func (s *served) search(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+	var params struct {
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if err := json.Unmarshal(r.Params, &params); err != nil {
+		return nil, &serve.Error{Code: serve.CodeInvalidParams, Message: "the parameters are no object"}
+	}
+	return s.index.Search(ctx, params.Arguments)
+}
+
+func (s *served) read(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+	d, err := s.index.Read(ctx, r.URI())
+	if errors.Is(err, capindex.ErrNotFound) {
+		return nil, serve.ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	result := map[string]any{"contents": []map[string]string{{"uri": d.URI, "mimeType": d.MimeType, "text": d.Text}}}
+	if r.Modern() {
+		result["ttlMs"], result["cacheScope"] = d.TTL().Milliseconds(), "private"
+	}
+	return json.Marshal(result)
+}
+
+// changed drops what is generated, at once.
+func (s *served) changed() {
+	if s == nil {
+		return
+	}
+	s.index.Invalidate()
+	select {
+	case s.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// indexCalm is the least time between two comparisons of the index: of a storm of
+// changes subscribers see the end, and it costs little.
+const indexCalm = time.Second
+
+// follow tells subscribers of the index when it has changed, until ctx ends.
+func (s *served) follow(ctx context.Context, server *serve.Server) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.dirty:
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(indexCalm)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		if uris, err := s.index.Changed(ctx); err == nil {
+			server.Updated(uris...)
+		}
+	}
+}

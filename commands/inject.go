@@ -1,0 +1,193 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/output/realtime"
+)
+
+type injectOptions struct {
+	connectFlags
+	injectTarget
+	injectSource
+	filter
+
+	role         string
+	respond      bool
+	content      bool
+	coalesce     time.Duration
+	maxPerMinute int
+	count        int
+	dryRun       bool
+}
+
+func newInject(env *Env, g *globals) *cobra.Command {
+	var opts injectOptions
+	cmd := &cobra.Command{
+		Use:   "inject",
+		Short: "Put a message about every update into a live OpenAI Realtime conversation",
+		Long: `Sends "Resource URI updated for MCP server ID at TIME" into a Realtime session for
+every update, so that the model knows it at its next turn. Which session:
+
+  --call-id ID    the running WebRTC or SIP call of that id, as a sideband
+  --model NAME    a session of its own
+  --listen ADDR --upstream URL
+                  every session of the applications that connect to ADDR instead of
+                  URL: all they say passes as it is, audio included
+  --url URL       another endpoint that speaks the same, with --header, --query and
+                  --auth-header (it has its key in that header, without "Bearer")
+
+The key is that of OPENAI_API_KEY or --api-key-file. With --listen applications
+bring their own; with --token-file they present the token instead, and the key is
+added here.
+
+Updates come from the tracked servers of the config, as with watch; with --from from
+a running serve-sse, where a restart goes on where it was; with --stdin as NDJSON
+from watch. One message waits for each resource, the newest.
+
+Prints a receipt for every message that the endpoint acknowledged.
+
+Exit codes: 0 stopped, or the call has ended, or --stdin has and all is delivered;
+1 failed; 2 wrong usage; 3 config invalid or missing; 4 the endpoint or the feed could
+not be reached within --timeout; 5 it refused (the key, the call, the model);
+6 --timeout ran out before --count.`,
+		Example: `  # What would be sent, without a key or a config
+  mcptrack inject --demo --dry-run --count 3
+
+  # Into a running call; then tell the model to speak of it at once
+  mcptrack inject --call-id rtc_abc123
+  mcptrack inject --call-id rtc_abc123 --respond
+
+  # Between an application and OpenAI: the application connects to ws://127.0.0.1:8787
+  mcptrack inject --listen 127.0.0.1:8787 --upstream wss://api.openai.com/v1/realtime
+
+  # From a serve-sse elsewhere, or from a pipe
+  mcptrack inject --model gpt-realtime --from https://mcp.example:8722
+  mcptrack watch --json --changed-only | mcptrack inject --call-id rtc_abc123 --stdin
+
+  # Azure, LocalAI
+  mcptrack inject --url wss://NAME.openai.azure.com/openai/v1 --auth-header api-key --model my-deployment
+  mcptrack inject --url ws://127.0.0.1:8080/v1 --model my-pipeline`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts.servers = globs(opts.servers)
+			if err := opts.check(env); err != nil {
+				return err
+			}
+			ctx, cancel := opts.bound(cmd.Context())
+			defer cancel()
+			return runInject(ctx, env, g, &opts)
+		},
+	}
+	opts.connectFlags.add(cmd)
+	opts.injectTarget.add(cmd)
+	opts.injectSource.add(cmd)
+	f := cmd.Flags()
+	f.StringSliceVar(&opts.servers, "server", nil, "only these servers, `IDS` or globs separated by commas")
+	f.BoolVar(&opts.changedOnly, "changed-only", false, "leave out updates whose content is the same")
+	f.StringVar(&opts.role, "role", "user", "`ROLE` of the messages: user or system")
+	f.BoolVar(&opts.respond, "respond", false, "let the model answer each message (default: it knows it at its next turn)")
+	f.BoolVar(&opts.content, "content", false, "put the new content of resources that are text into the message, up to 2 KiB")
+	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`TIME` in which further updates of a resource become one message; 0 merges only what waits")
+	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "`NUMBER` of messages a minute, after a burst of 5; 0 for no limit")
+	f.IntVar(&opts.count, "count", 0, "end after so many `MESSAGES` (default no limit)")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, at once, and connect to no endpoint")
+	_ = cmd.RegisterFlagCompletionFunc("server", completeServers(env, g))
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"user", "system"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *injectOptions) check(env *Env) error {
+	if err := errors.Join(o.connectFlags.check(), o.filter.check(), o.injectSource.check()); err != nil {
+		return err
+	}
+	switch {
+	case o.role != string(realtime.RoleUser) && o.role != string(realtime.RoleSystem):
+		return usage("unknown --role %q; choose user or system", o.role)
+	case o.count < 0 || o.maxPerMinute < 0 || o.coalesce < 0:
+		return usage("--count, --max-per-minute and --coalesce must not be negative")
+	case o.content && o.from != "":
+		return usageHint("read the config here, or pipe watch --content into --stdin", "a feed has no contents: --content cannot be had with --from")
+	case o.dryRun:
+		return o.injectTarget.checkUnused()
+	}
+	return o.injectTarget.check(env)
+}
+
+// message is how an update becomes a message.
+func (o *injectOptions) message() realtime.MessageOptions {
+	return realtime.MessageOptions{Role: realtime.Role(o.role), Content: o.content, Scope: o.callID}
+}
+
+// delivery is how messages are delivered, but for the hooks.
+func (o *injectOptions) delivery() realtime.DeliveryOptions {
+	d := realtime.DeliveryOptions{Message: o.message(), Respond: o.respond}
+	if d.Queue.Window = o.coalesce; o.coalesce == 0 {
+		d.Queue.Window = -1
+	}
+	if d.Queue.Every = -1; o.maxPerMinute > 0 {
+		d.Queue.Every = time.Minute / time.Duration(o.maxPerMinute)
+	}
+	return d
+}
+
+// sink is where events go: into one session, into those of a proxy, or on paper.
+type sink struct {
+	offer func(*event.Event) error // an error ends the command
+	pass  func(id string)          // there was nothing to offer up to an id
+	// finish says that nothing more comes.
+	finish func()
+	// run delivers until ctx ends or there is nothing left to do; nil: offer does.
+	run func(ctx context.Context) error
+	// resume is the id after which the former run would go on; nil: there is none.
+	resume func() string
+	// reached reports whether the endpoint could be reached so far.
+	reached func() bool
+}
+
+func runInject(ctx context.Context, env *Env, g *globals, opts *injectOptions) error {
+	r := &receipts{limit: opts.count, format: g.format, out: env.Out, tty: env.OutTTY && !g.json && g.format.Table()}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	r.end = end
+	source, err := opts.source(env, g)
+	if err != nil {
+		return err
+	}
+	s, err := opts.sink(ctx, env, g, r)
+	if err != nil {
+		return err
+	}
+	feeding, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	fed := make(chan error, 1) // sent to once, when the source has ended
+	go func() {
+		err := source.run(feeding, s)
+		if err != nil {
+			end(err)
+		} else if feeding.Err() == nil {
+			s.finish()
+		}
+		fed <- err
+	}()
+	if s.run != nil {
+		err = s.run(ctx)
+		stop(errDelivered)
+	}
+	err = errors.Join(err, <-fed)
+	switch {
+	case !s.reached():
+		return r.outcome(ctx, err, "the endpoint")
+	case source.reached != nil && !source.reached():
+		return r.outcome(ctx, err, "the feed")
+	}
+	return r.outcome(ctx, err, "")
+}
+
+// errDelivered ends the source of a sink that has ended.
+var errDelivered = errors.New("nothing more is delivered")

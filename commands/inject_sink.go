@@ -1,0 +1,145 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/realtime"
+	"github.com/mcptrack/mcptrack/output/web"
+)
+
+// sink makes the place where events go.
+func (o *injectOptions) sink(ctx context.Context, env *Env, g *globals, r *receipts) (*sink, error) {
+	log := g.logger(env)
+	switch {
+	case o.dryRun:
+		return o.paper(env, r), nil
+	case o.listen != "":
+		return o.proxy(ctx, env, log, r)
+	}
+	return o.session(env, log, r)
+}
+
+// paper prints what would be sent.
+func (o *injectOptions) paper(env *Env, r *receipts) *sink {
+	d := &realtime.DryRun{W: env.Out, Message: o.message(), Respond: o.respond}
+	return &sink{
+		offer: func(e *event.Event) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.full() {
+				return nil
+			}
+			written, err := d.Write(e)
+			if written {
+				r.count()
+			}
+			return err
+		},
+		pass: func(string) {}, finish: func() {}, reached: func() bool { return true },
+	}
+}
+
+// session is the sideband of a call, or a session of our own.
+func (o *injectOptions) session(env *Env, log *slog.Logger, r *receipts) (*sink, error) {
+	keep, err := o.cursor(env)
+	if err != nil {
+		return nil, err
+	}
+	var s *realtime.Session
+	save := func(every time.Duration) {
+		if err := keep.save(func() realtime.Progress { return s.Progress() }, every); err != nil {
+			log.Warn("how far it came is not kept: a restart would repeat", "err", err)
+		}
+	}
+	d := o.delivery()
+	d.Injected = func(x realtime.Receipt) {
+		save(0) // first: what is printed is never sent again
+		r.print(x)
+	}
+	d.Failed = func(x realtime.Failure) {
+		save(0)
+		warnFailed(log, x)
+	}
+	s, err = realtime.NewSession(realtime.SessionOptions{
+		Endpoint: o.endpoint, Delivery: d, Call: o.callID != "", Resume: keep.progress, Logger: log,
+	})
+	if err != nil {
+		return nil, o.targetFailure(err)
+	}
+	return &sink{
+		offer:  func(e *event.Event) error { s.Offer(e); return nil },
+		pass:   func(id string) { s.Pass(id); save(idleSave) },
+		finish: s.Finish,
+		resume: func() string { return keep.progress.Cursor },
+		run: func(ctx context.Context) error {
+			err := s.Run(ctx)
+			save(0)
+			st := s.Stats()
+			log.Info("injection ended", "injected", st.Injected, "failed", st.Failed, "merged", st.Merged, "dropped", st.Dropped, "waiting", st.Waiting)
+			if o.callID != "" && err == realtime.ErrEnded { //nolint:errorlint // Run returns it bare
+				fmt.Fprintln(env.Err, "the session has ended")
+			}
+			return err
+		},
+		reached: func() bool { return s.Stats().Connections > 0 },
+	}, nil
+}
+
+// proxy takes applications and passes them on.
+func (o *injectOptions) proxy(ctx context.Context, env *Env, log *slog.Logger, r *receipts) (*sink, error) {
+	d := o.delivery()
+	d.Injected = r.print
+	d.Failed = func(x realtime.Failure) { warnFailed(log, x) }
+	p, err := realtime.NewProxy(realtime.ProxyOptions{Upstream: o.endpoint, Delivery: d, Logger: log})
+	if err != nil {
+		return nil, o.targetFailure(err)
+	}
+	var token web.Token
+	if o.tokenFile != "" {
+		if token, err = web.LoadToken(o.tokenFile); err != nil {
+			return nil, webFailure(err)
+		}
+	}
+	server, err := web.New(web.Options{Token: token, Origins: o.origins, Logger: log})
+	if err != nil {
+		return nil, webFailure(err)
+	}
+	ln, err := server.Listen(ctx, o.listen)
+	if err != nil {
+		return nil, listenFailure(err)
+	}
+	server.Handle("/", p)
+	server.OnShutdown(p.Shutdown)
+	fmt.Fprintf(env.Err, "listening on ws%s\n", strings.TrimPrefix(server.URL(), "http"))
+	return &sink{
+		offer: func(e *event.Event) error { p.Offer(e); return nil },
+		pass:  func(string) {},
+		finish: func() {
+			log.Warn("there will be no more updates; sessions go on passing")
+		},
+		run: func(ctx context.Context) error {
+			defer func() { _ = ln.Close() }()
+			return server.Serve(ctx, ln)
+		},
+		reached: func() bool { return true },
+	}, nil
+}
+
+// listenFailure calls the address by the name of our flag.
+func listenFailure(err error) error {
+	err = webFailure(err)
+	if f, ok := err.(*failure); ok && f.exit == exitUsage { //nolint:errorlint // made by webFailure
+		f.err = fmt.Errorf("--listen%s", strings.TrimPrefix(f.err.Error(), "--addr"))
+	}
+	return err
+}
+
+func warnFailed(log *slog.Logger, x realtime.Failure) {
+	log.Warn("an update was not injected", "server", printable.Line(x.ServerID, 128), "uri", printable.Line(x.ResourceURI, 300), "err", x.Reason)
+}

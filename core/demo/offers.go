@@ -1,0 +1,153 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+type object = map[string]any
+
+// encode never fails: it is given texts and numbers of ours.
+func encode(v any) json.RawMessage {
+	b, _ := json.Marshal(v)
+	return b
+}
+
+// offerAll tells clients of the tools and prompts that there are now.
+func (o *office) offerAll() {
+	if o.offer == nil {
+		return
+	}
+	tools := []json.RawMessage{
+		tool("touch", "Changes a note at once", object{
+			"uri": object{"type": "string", "description": "A note of this demo, such as vault://note/" + guideNote},
+		}, "uri"),
+		tool("set_interval", "Sets the time between two changes", object{
+			"milliseconds": object{"type": "number", "description": "10 to 3600000", "minimum": 10, "maximum": 3_600_000},
+		}, "milliseconds"),
+	}
+	text := object{"text": object{"type": "string", "description": "What to count"}}
+	switch o.counting {
+	case 1:
+		tools = append(tools, tool("count_words", "Counts the words of a text", text, "text"))
+	case 2:
+		text["lines"] = object{"type": "boolean", "description": "Count lines as well"}
+		tools = append(tools, tool("count_words", "Counts the words of a text, and its lines", text, "text"))
+	}
+	prompts := []json.RawMessage{encode(object{"name": "explain_demo", "description": "Asks what this demo does"})}
+	switch o.summary {
+	case 1:
+		prompts = append(prompts, encode(object{"name": "summarize_inbox", "description": "Summarizes the inbox"}))
+	case 2:
+		prompts = append(prompts, encode(object{"name": "summarize_inbox", "description": "Summarizes the inbox",
+			"arguments": []object{{"name": "style", "description": "short or long"}}}))
+	}
+	o.offer(tools, prompts)
+}
+
+func tool(name, description string, properties object, required ...string) json.RawMessage {
+	return encode(object{"name": name, "description": description, "inputSchema": object{
+		"type": "object", "properties": properties, "required": required,
+	}})
+}
+
+// callTool answers calls of the demo's own tools.
+func (o *office) callTool(_ context.Context, r *serve.Request) (json.RawMessage, error) {
+	var params struct {
+		Arguments struct {
+			URI          *string  `json:"uri"`
+			Milliseconds *float64 `json:"milliseconds"`
+			Text         *string  `json:"text"`
+			Lines        bool     `json:"lines"`
+		} `json:"arguments"`
+	}
+	if err := json.Unmarshal(r.Params, &params); err != nil {
+		return result(true, "an argument has the wrong type"), nil
+	}
+	args := params.Arguments
+	switch r.Name() {
+	case "touch":
+		if args.URI == nil {
+			return result(true, "uri is needed"), nil
+		}
+		path, ok := strings.CutPrefix(*args.URI, "vault://note/")
+		if decoded, err := url.PathUnescape(path); ok && err == nil {
+			n, ok, err := o.touch(decoded)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				return result(false, "%s was touched %d times", *args.URI, n), nil
+			}
+		}
+		return result(true, "there is no resource %q that can be touched", *args.URI), nil
+	case "set_interval":
+		if args.Milliseconds == nil {
+			return result(true, "milliseconds is needed"), nil
+		}
+		// Bounded before it becomes a duration, which could overflow.
+		ms := min(max(*args.Milliseconds, 0), 3_600_000)
+		return result(false, "one change every %s", o.setPace(time.Duration(ms*float64(time.Millisecond)))), nil
+	case "count_words":
+		o.mu.Lock()
+		form := o.counting
+		o.mu.Unlock()
+		switch {
+		case form == 0:
+		case args.Text == nil:
+			return result(true, "text is needed"), nil
+		case form == 2 && args.Lines:
+			return result(false, "%d words, %d lines", len(strings.Fields(*args.Text)), strings.Count(*args.Text, "\n")+1), nil
+		default:
+			return result(false, "%d words", len(strings.Fields(*args.Text))), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: tool %q", serve.ErrNotFound, r.Name())
+}
+
+func result(failed bool, format string, args ...any) json.RawMessage {
+	r := object{"content": []object{{"type": "text", "text": fmt.Sprintf(format, args...)}}}
+	if failed {
+		r["isError"] = true
+	}
+	return encode(r)
+}
+
+// getPrompt gives the prompts that there are now.
+func (o *office) getPrompt(_ context.Context, r *serve.Request) (json.RawMessage, error) {
+	var params struct {
+		Arguments map[string]string `json:"arguments"`
+	}
+	if err := json.Unmarshal(r.Params, &params); err != nil {
+		return nil, &serve.Error{Code: serve.CodeInvalidParams, Message: "arguments must be texts"}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var description, text string
+	switch {
+	case r.Name() == "explain_demo":
+		description, text = "What this demo does", "Explain the notes of this demo, and how they change."
+	case r.Name() == "summarize_inbox" && o.summary > 0:
+		var b strings.Builder
+		b.WriteString("Summarize these messages")
+		if style := params.Arguments["style"]; style != "" {
+			b.WriteString(" in " + style + " form")
+		}
+		b.WriteString(":\n")
+		for _, m := range o.mail {
+			fmt.Fprintf(&b, "- %s: %s\n", m.from, m.subject)
+		}
+		description, text = "Summary of the inbox", b.String()
+	default:
+		return nil, fmt.Errorf("%w: prompt %q", serve.ErrNotFound, r.Name())
+	}
+	return encode(object{"description": description, "messages": []object{
+		{"role": "user", "content": object{"type": "text", "text": text}},
+	}}), nil
+}

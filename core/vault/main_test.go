@@ -1,0 +1,192 @@
+package vault
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what must happen; only a failure lasts
+// that long.
+const patience = 20 * time.Second
+
+var errTestOver = errors.New("test over")
+
+// ear is a Listener that remembers what it was told.
+type ear struct {
+	*Vault
+	t testing.TB
+
+	mu      sync.Mutex
+	uris    map[string]bool // subscribed; nil: to everything
+	updates []update
+	lists   [][]json.RawMessage
+	news    chan struct{} // sent to by the listener, capacity 1
+}
+
+type update struct {
+	uri string
+	at  time.Time
+}
+
+// quick is a vault that does not wait long.
+func quick(dir string) Options {
+	return Options{Dir: dir, Quiet: 30 * time.Millisecond, ListSpacing: 50 * time.Millisecond}
+}
+
+// open runs a vault until the test ends.
+func open(t testing.TB, opts Options, uris ...string) *ear {
+	t.Helper()
+	v, err := Open(opts)
+	must(t, err)
+	e := &ear{Vault: v, t: t, news: make(chan struct{}, 1)}
+	e.subscribe(uris...)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	done := make(chan error, 1) // Run's goroutine sends once
+	go func() {
+		done <- v.Run(ctx, Listener{Subscribed: e.subscribed, Updated: e.updated, Listed: e.listed})
+	}()
+	t.Cleanup(func() {
+		cancel(errTestOver)
+		if err := <-done; !errors.Is(err, errTestOver) {
+			t.Errorf("Run returned %v, want the cause of its context", err)
+		}
+		must(t, v.Close())
+	})
+	select {
+	case <-v.Ready():
+	case <-time.After(patience):
+		t.Fatal("the vault is not ready")
+	}
+	return e
+}
+
+func (e *ear) subscribe(uris ...string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.uris == nil && len(uris) > 0 {
+		e.uris = make(map[string]bool)
+	}
+	for _, uri := range uris {
+		e.uris[uri] = true
+	}
+}
+
+func (e *ear) subscribed(uri string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.uris == nil || e.uris[uri]
+}
+
+func (e *ear) updated(uris ...string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, uri := range uris {
+		e.updates = append(e.updates, update{uri, time.Now()})
+	}
+	e.wake()
+}
+
+func (e *ear) listed(notes []json.RawMessage) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lists = append(e.lists, notes)
+	e.wake()
+}
+
+func (e *ear) wake() {
+	select {
+	case e.news <- struct{}{}:
+	default:
+	}
+}
+
+// forget drops what was told so far.
+func (e *ear) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.updates, e.lists = nil, nil
+}
+
+// told returns how often each URI was told.
+func (e *ear) told() map[string]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	counts := make(map[string]int)
+	for _, u := range e.updates {
+		counts[u.uri]++
+	}
+	return counts
+}
+
+// wantTold waits until all of the URIs were told.
+func (e *ear) wantTold(uris ...string) {
+	e.t.Helper()
+	e.until(fmt.Sprintf("%q told", uris), func() bool {
+		told := e.told()
+		return !slices.ContainsFunc(uris, func(uri string) bool { return told[uri] == 0 })
+	})
+}
+
+// until waits for a condition, which news may change.
+func (e *ear) until(what string, ok func() bool) {
+	e.t.Helper()
+	for deadline, tick := time.After(patience), time.Tick(20*time.Millisecond); !ok(); {
+		select {
+		case <-e.news:
+		case <-tick:
+		case <-deadline:
+			e.t.Fatalf("not %s (told %v, mode %v)", what, e.told(), e.Mode())
+		}
+	}
+}
+
+func (e *ear) read(uri string) string {
+	e.t.Helper()
+	c, err := e.Read(uri)
+	if err != nil {
+		e.t.Fatalf("read %s: %v", uri, err)
+	}
+	return c.Text
+}
+
+// decode reads a JSON resource.
+func decode[T any](e *ear, uri string) (v T) {
+	e.t.Helper()
+	must(e.t, json.Unmarshal([]byte(e.read(uri)), &v))
+	return v
+}
+
+func put(t testing.TB, path, content string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(content), 0o644))
+}
+
+// vaultOf makes a folder of files.
+func vaultOf(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for path, content := range files {
+		put(t, filepath.Join(dir, path), content)
+	}
+	return dir
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,250 @@
+package vault
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// settle is how long a test listens for what must not come.
+const settle = 400 * time.Millisecond
+
+// listen lets updates come for a while.
+func (e *ear) listen(d time.Duration) {
+	for over := time.After(d); ; {
+		select {
+		case <-e.news:
+		case <-over:
+			return
+		}
+	}
+}
+
+// TestOnlyWhatChangedIsTold goes through what people do to notes, with everything
+// subscribed.
+func TestOnlyWhatChangedIsTold(t *testing.T) {
+	t.Parallel()
+	dir := vaultOf(t, map[string]string{
+		"a/x/one.md": "# One\n\n#tag", "a/two.md": "# Two", "b/three.md": "# Three", "pic.png": "p",
+	})
+	e := open(t, quick(dir))
+	one, two := noteURI("a/x/one.md"), noteURI("a/two.md")
+	root, a, ax, b := folderURI(""), folderURI("a"), folderURI("a/x"), folderURI("b")
+	path := func(p string) string { return filepath.Join(dir, p) }
+	past := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	steps := []struct {
+		name string
+		do   func() error
+		want []string
+	}{
+		{"text", func() error { return os.WriteFile(path("a/x/one.md"), []byte("# One\n\n#tag more"), 0o644) }, []string{recentURI, one, root, a, ax}},
+		{"text by a new file", func() error {
+			put(t, path("a/x/save.tmp"), "# One\n\n#tag even more")
+			return os.Rename(path("a/x/save.tmp"), path("a/x/one.md"))
+		}, []string{recentURI, one, root, a, ax}},
+		{"a tag", func() error { return os.WriteFile(path("a/two.md"), []byte("# Two\n#new"), 0o644) }, []string{recentURI, tagsURI, tagsFullURI, two, root, a}},
+		{"a new note", func() error { put(t, path("b/four.md"), "# Four"); return nil }, []string{recentURI, statsURI, structureURI, noteURI("b/four.md"), root, b}},
+		{"a new picture", func() error { put(t, path("b/pic.png"), "x"); return nil }, []string{statsURI, structureURI, root, b}},
+		{"a new folder", func() error { return os.Mkdir(path("empty"), 0o755) }, []string{structureURI, root, folderURI("empty")}},
+		{"a note that goes", func() error { return os.Remove(path("b/four.md")) }, []string{recentURI, statsURI, structureURI, noteURI("b/four.md"), root, b}},
+		{"a folder that moves", func() error { return os.Rename(path("a"), path("c")) }, []string{
+			recentURI, structureURI, one, two, root, a, ax, folderURI("c"), folderURI("c/x"), noteURI("c/x/one.md"), noteURI("c/two.md")}},
+		{"the time only", func() error { return os.Chtimes(path("b/three.md"), past, past) }, []string{recentURI, b}},
+		{"the same text again", func() error {
+			return os.WriteFile(path("b/three.md"), []byte("# Three"), 0o644)
+		}, []string{recentURI, b}}, // the time is new
+		{"nothing: mode", func() error { return os.Chmod(path("b/three.md"), 0o600) }, nil},
+		{"nothing: hidden", func() error { put(t, path(".obsidian/workspace.json"), "{}"); return nil }, nil},
+		{"nothing: an editor's", func() error { put(t, path("b/.three.md.swp"), "x"); put(t, path("b/three.md~"), "x"); return nil }, nil},
+	}
+	for _, step := range steps {
+		e.forget()
+		must(t, step.do())
+		e.wantTold(step.want...)
+		if step.want == nil {
+			e.listen(settle)
+		}
+		want := strings.Join(step.want, " ") + " "
+		for uri := range e.told() {
+			if !strings.Contains(want, uri+" ") {
+				t.Errorf("%s: %s was told", step.name, uri)
+			}
+		}
+		for _, uri := range step.want { // and what is read is new
+			if _, err := e.Read(uri); err != nil && !strings.Contains(err.Error(), "not found") {
+				t.Errorf("%s: read %s: %v", step.name, uri, err)
+			}
+		}
+	}
+	e.wantIndex()
+}
+
+// TestReadAfterTold: whoever reads after being told has the new text, every time.
+func TestReadAfterTold(t *testing.T) {
+	t.Parallel()
+	dir := vaultOf(t, map[string]string{"n.md": "0 #t0"})
+	opts := quick(dir)
+	opts.Spacing = time.Millisecond
+	e := open(t, opts)
+	for i := 1; i <= 15; i++ {
+		e.forget()
+		must(t, os.WriteFile(filepath.Join(dir, "n.md"), fmt.Appendf(nil, "%d #t%d", i, i), 0o644))
+		e.wantTold(noteURI("n.md"), recentURI, tagsFullURI)
+		tag := fmt.Sprintf("t%d", i)
+		if text := e.read(noteURI("n.md")); !strings.HasSuffix(text, tag) {
+			t.Errorf("%d: note is %q", i, text)
+		}
+		if text := e.read(recentURI); !strings.Contains(text, tag) {
+			t.Errorf("%d: recent is %s", i, text)
+		}
+		if text := e.read(tagsFullURI); !strings.Contains(text, `"`+tag+`"`) {
+			t.Errorf("%d: tags are %s", i, text)
+		}
+	}
+}
+
+// TestQueries: pages of recent and other spellings of a URI can be subscribed to,
+// and are told by the URI that the client wrote.
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	dir := vaultOf(t, map[string]string{"a b.md": "x", "c.md": "y"})
+	uris := []string{
+		"vault://recent?limit=1", "vault://recent?mode=full&limit=1", "vault://recent?limit=2&offset=0", "vault://tags?mode=summary",
+		"vault://note/a b.md", "vault://note/%61%20b.md", "vault://folder/",
+	}
+	e := open(t, quick(dir), uris...)
+	for _, uri := range uris {
+		if !e.Subscribable(uri) {
+			t.Errorf("%s cannot be subscribed to", uri)
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "a b.md"), []byte("x #new"), 0o644))
+	e.wantTold(uris...)
+	for _, uri := range []string{
+		"", "vault://", "vault://nope", "vault://note/nope.md", "vault://note/", "vault://folder/nope", "vault://recent?limit=0", "vault://recent?limit=5&limit=6",
+		"vault://stats?mode=full", "vault://note/../a b.md", "vault://note/%2e%2e/x.md", "vault://note/c.md/", "file:///etc/passwd", "vault://note/c.md\n",
+	} {
+		if e.Subscribable(uri) {
+			t.Errorf("%q can be subscribed to", uri)
+		}
+	}
+}
+
+// TestExtrasAreBounded: a client that asks for ever new URIs takes no memory.
+func TestExtrasAreBounded(t *testing.T) {
+	t.Parallel()
+	e := open(t, quick(vaultOf(t, map[string]string{"n.md": "x"})), "nobody")
+	for i := range maxExtras + 100 {
+		if got := e.Subscribable(fmt.Sprintf("vault://recent?offset=%d", i+1)); got != (i < maxExtras) {
+			t.Fatalf("%d: %v", i, got)
+		}
+	}
+	if !e.Subscribable(recentURI) || !e.Subscribable(noteURI("n.md")) {
+		t.Error("what needs no memory is refused as well")
+	}
+	e.mu.Lock()
+	e.Vault.mu.Lock()
+	for uri := range e.extras {
+		e.extras[uri] = time.Now().Add(-2 * extraGrace)
+	}
+	e.Vault.mu.Unlock()
+	e.mu.Unlock()
+	put(t, filepath.Join(e.opts.Dir, "n.md"), "y")
+	e.until("forgotten", func() bool {
+		e.Vault.mu.Lock()
+		defer e.Vault.mu.Unlock()
+		return len(e.extras) == 0
+	})
+}
+
+// TestNewFolders: a note written right after its folders were made is found.
+func TestNewFolders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := open(t, quick(dir))
+	for i := range 50 {
+		put(t, filepath.Join(dir, fmt.Sprint(i), "a", "b", "n.md"), "x")
+	}
+	e.until("50 notes", func() bool { return strings.Contains(e.read(statsURI), `"noteCount": 50`) })
+	e.wantIndex()
+}
+
+// TestList: the list changes when notes come, go or have another title, and not
+// otherwise.
+func TestList(t *testing.T) {
+	t.Parallel()
+	dir := vaultOf(t, map[string]string{"n.md": "# One\ntext"})
+	e := open(t, quick(dir))
+	lists := func() int { e.mu.Lock(); defer e.mu.Unlock(); return len(e.lists) }
+	last := func() string { e.mu.Lock(); defer e.mu.Unlock(); return fmt.Sprintf("%s", e.lists[len(e.lists)-1]) }
+	e.until("listed", func() bool { return lists() == 1 && strings.Contains(last(), `"title":"One"`) })
+	put(t, filepath.Join(dir, "n.md"), "# One\nother text")
+	e.wantTold(noteURI("n.md"))
+	put(t, filepath.Join(dir, "pic.png"), "p")
+	e.wantTold(structureURI)
+	if n := lists(); n != 1 {
+		t.Errorf("%d lists", n)
+	}
+	put(t, filepath.Join(dir, "n.md"), "# Two\nother text")
+	e.until("listed", func() bool { return strings.Contains(last(), `"title":"Two"`) })
+	put(t, filepath.Join(dir, "m.md"), "")
+	e.until("listed", func() bool { return strings.Contains(last(), `vault://note/m.md`) })
+}
+
+// TestEditors saves with a real editor, twice in each way.
+func TestEditors(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("vim"); err != nil {
+		t.Skip("needs vim")
+	}
+	dir := vaultOf(t, map[string]string{"n.md": "zero"})
+	e := open(t, quick(dir))
+	for _, option := range []string{"backupcopy=yes", "backupcopy=no", "backupcopy=auto"} {
+		for round := range 2 {
+			e.forget()
+			text := fmt.Sprint(option, " #", "r", round)
+			cmd := exec.Command("vim", "-es", "-N", "-u", "NONE", "-i", "NONE", "--cmd", "set backupskip=", "--cmd", "set "+option,
+				"-c", "call setline(1, $CONTENT)", "-c", "wq", "n.md")
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "CONTENT="+text)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("vim: %v: %s", err, out)
+			}
+			e.wantTold(noteURI("n.md"))
+			e.until("new", func() bool { return strings.TrimSpace(e.read(noteURI("n.md"))) == text })
+		}
+	}
+	e.wantIndex()
+	for uri, n := range e.told() {
+		if strings.HasPrefix(uri, notePrefix) && uri != noteURI("n.md") {
+			t.Errorf("%s was told %d times", uri, n)
+		}
+	}
+}
+
+// TestPacer: the last change is told, and none too soon.
+func TestPacer(t *testing.T) {
+	began := time.Now()
+	p := pacer{spacing: 250 * time.Millisecond}
+	var told []time.Duration
+	for at := time.Duration(0); at < 2*time.Second; at += 10 * time.Millisecond {
+		if at < time.Second {
+			p.add("a")
+		}
+		if next, ok := p.next(); ok && !next.After(began.Add(at)) {
+			if due := p.take(began.Add(at)); len(due) > 0 {
+				told = append(told, at)
+			}
+		}
+	}
+	if got, want := fmt.Sprint(told), "[0s 250ms 500ms 750ms 1s]"; got != want {
+		t.Errorf("told at %s, want %s", got, want)
+	}
+	p.take(began.Add(time.Hour))
+	if len(p.sent)+len(p.waiting) > 0 {
+		t.Errorf("kept %v %v", p.sent, p.waiting)
+	}
+}

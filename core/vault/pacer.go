@@ -1,0 +1,62 @@
+package vault
+
+import (
+	"slices"
+	"time"
+)
+
+// pacer holds updates back so that none of one resource comes sooner than spacing
+// after the one before. What is held back is a set: many changes are one update.
+type pacer struct {
+	spacing time.Duration
+
+	waiting map[string]struct{}
+	sent    map[string]time.Time // not longer ago than spacing
+}
+
+func (p *pacer) add(uri string) {
+	if p.waiting == nil {
+		p.waiting = make(map[string]struct{})
+	}
+	p.waiting[uri] = struct{}{}
+}
+
+// next is when the next update is due.
+func (p *pacer) next() (at time.Time, ok bool) {
+	for uri := range p.waiting {
+		if due := p.due(uri); !ok || due.Before(at) {
+			at, ok = due, true
+		}
+	}
+	return at, ok
+}
+
+func (p *pacer) due(uri string) time.Time {
+	sent, ok := p.sent[uri]
+	if !ok {
+		return time.Time{}
+	}
+	return sent.Add(p.spacing)
+}
+
+// take returns the updates that are due, sorted.
+func (p *pacer) take(now time.Time) (due []string) {
+	for uri, at := range p.sent {
+		if now.Sub(at) >= p.spacing {
+			delete(p.sent, uri)
+		}
+	}
+	for uri := range p.waiting {
+		if _, early := p.sent[uri]; early {
+			continue
+		}
+		due = append(due, uri)
+		delete(p.waiting, uri)
+		if p.sent == nil {
+			p.sent = make(map[string]time.Time)
+		}
+		p.sent[uri] = now
+	}
+	slices.Sort(due)
+	return due
+}

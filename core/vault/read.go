@@ -1,0 +1,125 @@
+package vault
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// ErrNotFound is a resource or note that is not there.
+var ErrNotFound = errors.New("not found")
+
+// Content is what a resource holds.
+type Content struct {
+	MIMEType string
+	Text     string // valid UTF-8
+}
+
+// Read returns a resource as it is now. The error is ErrNotFound if there is none,
+// or one that says what is wrong with the URI.
+func (v *Vault) Read(uri string) (Content, error) {
+	t, err := parseURI(uri)
+	if err != nil {
+		return Content{}, err
+	}
+	s := v.now.Load()
+	if !s.exists(t) {
+		return Content{}, fmt.Errorf("%w: %s", ErrNotFound, uri)
+	}
+	var doc []byte
+	switch t.kind {
+	case kindNote:
+		src, err := v.open(s, t.path)
+		return Content{mimeMarkdown, src}, err
+	case kindRecent:
+		budget := contentBudget
+		doc = s.renderRecent(t, func(n *note) (string, bool) {
+			if n.size > int64(budget) {
+				return "", false
+			}
+			src, err := v.open(s, n.path)
+			budget -= len(src)
+			return src, err == nil && budget >= 0
+		})
+	case kindStats:
+		doc = s.renderStats()
+	case kindTags:
+		doc = s.renderTags(t.full)
+	case kindStructure:
+		doc = s.renderStructure()
+	case kindFolder:
+		doc = s.renderFolder(t.path)
+	}
+	return Content{mimeJSON, string(doc)}, nil
+}
+
+// open reads a note that is in the index. What is not valid text in it is replaced.
+func (v *Vault) open(s *snapshot, p string) (string, error) {
+	if s.note(p) == nil {
+		return "", fmt.Errorf("%w: %s", ErrNotFound, p)
+	}
+	src, _, err := v.disk.read(p)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errMoved) || reason(err) != errUnreadable {
+			return "", fmt.Errorf("%w: %s", ErrNotFound, p) // the index does not know yet
+		}
+		return "", fmt.Errorf("read the note: %w", reason(err)) // paths of this machine stay here
+	}
+	return strings.ToValidUTF8(string(src), "\ufffd"), nil
+}
+
+// Note is a note with what is known about it.
+type Note struct {
+	Path        string          `json:"path"`
+	URI         string          `json:"uri"`
+	Title       string          `json:"title"`
+	Modified    string          `json:"modifiedAt"`
+	Size        int64           `json:"size"`
+	Tags        []string        `json:"tags"`
+	Frontmatter json.RawMessage `json:"frontmatter,omitempty"`
+	Links       []string        `json:"links"`       // notes it links to
+	Broken      []string        `json:"brokenLinks"` // targets that are no note
+	Backlinks   []string        `json:"backlinks"`   // notes that link to it
+	Content     string          `json:"content"`
+}
+
+// ReadNote returns a note by its path, with or without ".md", or by a link as it is
+// written between brackets.
+func (v *Vault) ReadNote(_ context.Context, p string) (*Note, error) {
+	p = strings.TrimPrefix(strings.TrimSpace(p), "/")
+	if err := checkPath(p); err != nil {
+		return nil, invalid("path: %v", err)
+	}
+	s := v.now.Load()
+	n := s.note(p)
+	if n == nil {
+		n = s.note(s.resolve(p, ""))
+	}
+	if n == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, p)
+	}
+	src, err := v.open(s, n.path)
+	if err != nil {
+		return nil, err
+	}
+	// What it says now: the index may be a moment behind the disk.
+	f := v.scan.md.parse(n.path, []byte(src))
+	now := &note{path: n.path, links: f.links}
+	note := &Note{
+		Path: n.path, URI: noteURI(n.path), Title: f.title, Modified: timestamp(n.modified), Size: int64(len(src)),
+		Tags: listOf(f.tags), Frontmatter: f.metadata, Content: src,
+		Backlinks: listOf(s.backlinks(n.path)),
+	}
+	to, broken := s.linkTargets(now)
+	note.Links, note.Broken = listOf(to), listOf(broken)
+	return note, nil
+}
+
+// Complete returns paths of notes or folders that a beginning may stand for, at
+// most 100, and how many there are.
+func (v *Vault) Complete(beginning string, folders bool) (paths []string, total int) {
+	return v.now.Load().commonPaths(beginning, folders, 100)
+}

@@ -1,0 +1,190 @@
+//go:build unix
+
+package vault
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const secret = "SECRET of somebody else"
+
+// hostileVault is a folder with every way out of it that we know, beside a folder
+// with a secret.
+func hostileVault(t *testing.T) (dir string) {
+	t.Helper()
+	base := t.TempDir()
+	dir = filepath.Join(base, "vault")
+	put(t, filepath.Join(dir, "good.md"), "good")
+	put(t, filepath.Join(dir, "sub", "fine.md"), "fine")
+	put(t, filepath.Join(dir, ".obsidian", "hidden.md"), secret)
+	put(t, filepath.Join(dir, "sub", ".trash", "gone.md"), secret)
+	put(t, filepath.Join(base, "vault-evil", "s.md"), secret)
+	put(t, filepath.Join(base, "secret.md"), secret)
+	link := func(to, name string) { must(t, os.Symlink(to, filepath.Join(dir, name))) }
+	link("../secret.md", "relative.md")
+	link(filepath.Join(base, "secret.md"), "absolute.md")
+	link("..", "up")
+	link("../vault-evil", "sibling")
+	link("/proc/self/environ", "environ.md")
+	link("/proc/self/fd/0", "magic.md")
+	link(".obsidian/hidden.md", "inside.md")
+	link(".obsidian", "alias")
+	link("loop.md", "loop.md")
+	link("sub", "sub2")
+	must(t, os.Link(filepath.Join(base, "secret.md"), filepath.Join(dir, "hard.md")))
+	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo.md"), 0o644))
+	socket, err := net.Listen("unix", filepath.Join(dir, "s.md"))
+	must(t, err)
+	t.Cleanup(func() { socket.Close() })
+	must(t, os.WriteFile(filepath.Join(dir, "large.md"), make([]byte, 70<<10), 0o644))
+	must(t, os.Mkdir(filepath.Join(dir, "folder.md"), 0o755))
+	put(t, filepath.Join(dir, "new\nline.md"), "x")
+	put(t, filepath.Join(dir, "latin\xe9.md"), "x")
+	return dir
+}
+
+// TestNothingLeaves: none of the ways out is listed, read, searched or counted as a
+// note, and nothing blocks on what never ends.
+func TestNothingLeaves(t *testing.T) {
+	t.Parallel()
+	opts := quick(hostileVault(t))
+	opts.MaxNoteBytes = 64 << 10
+	e := open(t, opts)
+	if got := decode[struct{ FileCount, NoteCount int }](e, statsURI); got.NoteCount != 2 || got.FileCount != 2 {
+		t.Errorf("stats %+v", got)
+	}
+	skipped := decode[struct{ Skipped map[string]int }](e, structureURI).Skipped
+	want := map[string]int{"symbolic link": 10, "hard link": 1, "not a regular file": 2, "too large": 1, "unprintable name": 2}
+	for why, n := range want {
+		if skipped[why] != n {
+			t.Errorf("%s: %d were left out, want %d", why, skipped[why], n)
+		}
+	}
+	for _, path := range []string{
+		"relative.md", "absolute.md", "up/secret.md", "up/vault/good.md", "sibling/s.md", "environ.md", "magic.md", "inside.md", "alias/hidden.md",
+		"loop.md", "sub2/fine.md", "hard.md", "fifo.md", "s.md", "large.md", "folder.md", ".obsidian/hidden.md", "sub/.trash/gone.md",
+		"../secret.md", "sub/../../secret.md", "/etc/passwd", "../vault-evil/s.md", "good.md/", "relative.md/", "./good.md", "sub//fine.md",
+		"..", ".", "", "good.md\x00", "new\nline.md", `sub\fine.md`, "latin\xe9.md", "..%2fsecret.md", "%2e%2e/secret.md", "%252e%252e/secret.md",
+	} {
+		for _, uri := range []string{notePrefix + path, noteURI(path), folderPrefix + path} {
+			c, err := e.Read(uri)
+			if path == "" && uri == folderPrefix || path == "folder.md" && strings.HasPrefix(uri, folderPrefix) {
+				continue // there are such folders
+			}
+			if err == nil || strings.Contains(c.Text, secret) {
+				t.Errorf("read %q: %q, %v", uri, c.Text, err)
+			}
+			if err != nil && strings.Contains(err.Error(), e.opts.Dir) {
+				t.Errorf("read %q tells where the vault is: %v", uri, err)
+			}
+			if e.Subscribable(uri) {
+				t.Errorf("%q can be subscribed to", uri)
+			}
+		}
+		if n, err := e.ReadNote(t.Context(), path); err == nil && n.Path != "sub/fine.md" && n.Path != "good.md" {
+			t.Errorf("read_note %q: %+v", path, n)
+		}
+	}
+	for _, query := range []string{"SECRET", "somebody"} {
+		if r, total, err := e.Search(t.Context(), SearchOptions{Query: query}); err != nil || total > 0 {
+			t.Errorf("search %q: %+v %v", query, r, err)
+		}
+	}
+	if s := fmt.Sprint(e.picture()); strings.Contains(s, secret) {
+		t.Error("the secret is shown somewhere")
+	}
+}
+
+// TestSwap swaps a note and a folder for links to a secret, as fast as it can, while
+// the vault is read and looked at: not a byte comes from outside.
+func TestSwap(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	dir := filepath.Join(base, "vault")
+	put(t, filepath.Join(base, "out", "n.md"), secret)
+	put(t, filepath.Join(dir, "n.md"), "good")
+	put(t, filepath.Join(dir, "sub", "n.md"), "good")
+	put(t, filepath.Join(dir, ".hidden", "n.md"), secret)
+	must(t, os.Symlink("../out/n.md", filepath.Join(dir, ".link")))
+	must(t, os.Symlink("../out", filepath.Join(dir, ".dirlink")))
+	must(t, os.Symlink(".hidden", filepath.Join(dir, ".inlink")))
+	e := open(t, quick(dir))
+	var stop atomic.Bool
+	swapped := make(chan int)
+	go func() {
+		n := 0
+		for ; !stop.Load(); n++ {
+			for _, pair := range [][2]string{{".link", "n.md"}, {".dirlink", "sub"}, {".inlink", "sub"}} {
+				from, to, tmp := filepath.Join(dir, pair[0]), filepath.Join(dir, pair[1]), filepath.Join(dir, ".swap")
+				_ = os.Rename(to, tmp)
+				_ = os.Rename(from, to)
+				_ = os.Rename(to, from)
+				_ = os.Rename(tmp, to)
+			}
+		}
+		swapped <- n
+	}()
+	good := 0
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
+		for _, path := range []string{"n.md", "sub/n.md"} {
+			src, _, err := e.disk.read(path)
+			switch {
+			case strings.Contains(string(src), secret):
+				t.Fatalf("%s gave the secret", path)
+			case err == nil:
+				good++
+			}
+		}
+	}
+	stop.Store(true)
+	if n := <-swapped; n < 100 || good < 100 {
+		t.Errorf("only %d swaps and %d reads", n, good)
+	}
+	e.wantIndex()
+	if text := e.read(noteURI("sub/n.md")); text != "good" {
+		t.Errorf("after all: %q", text)
+	}
+}
+
+// TestLinkedForAMoment: a program that saves by linking makes the note disappear
+// for a moment only, though what ends it is no event of the note's name.
+func TestLinkedForAMoment(t *testing.T) {
+	t.Parallel()
+	dir := vaultOf(t, map[string]string{"n.md": "one", "other/x.md": "x"})
+	e := open(t, quick(dir))
+	away := filepath.Join(t.TempDir(), "backup")
+	must(t, os.Link(filepath.Join(dir, "n.md"), away))
+	must(t, os.WriteFile(filepath.Join(dir, "n.md"), []byte("two"), 0o644))
+	e.until("left out", func() bool { _, err := e.Read(noteURI("n.md")); return errors.Is(err, ErrNotFound) })
+	must(t, os.Remove(away))
+	e.until("back", func() bool { c, err := e.Read(noteURI("n.md")); return err == nil && c.Text == "two" })
+	e.wantIndex()
+}
+
+// TestTooMany: beyond MaxEntries nothing is taken in, and what goes makes room.
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 20 {
+		put(t, filepath.Join(dir, fmt.Sprintf("n%02d.md", i)), "x")
+	}
+	opts := quick(dir)
+	opts.MaxEntries = 15
+	e := open(t, opts)
+	got := decode[struct {
+		TotalNotes int
+		Skipped    map[string]int
+	}](e, structureURI)
+	if got.TotalNotes != 15 || got.Skipped["too many"] != 5 {
+		t.Errorf("%+v", got)
+	}
+}

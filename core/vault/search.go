@@ -1,0 +1,160 @@
+package vault
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	maxQuery    = 1024 // bytes
+	maxWords    = 16
+	maxResults  = 100
+	snippetText = 80 // runes on either side of a word
+)
+
+// SearchOptions say what is wanted; at least one of Query and Tag.
+type SearchOptions struct {
+	// Query are words that must all be in the note, in title, text or tags. A word
+	// of three letters or more also finds those that begin with it.
+	Query string `json:"query"`
+	// Tag finds the tag and those below it; case does not matter.
+	Tag string `json:"tag"`
+	// Folder limits the search to what is below it.
+	Folder string `json:"folder"`
+	// Limit is how many results are wanted; 20, at most 100.
+	Limit int `json:"limit"`
+}
+
+// SearchResult is one note that was found.
+type SearchResult struct {
+	Path     string   `json:"path"`
+	URI      string   `json:"uri"`
+	Title    string   `json:"title"`
+	Modified string   `json:"modifiedAt"`
+	Tags     []string `json:"tags"`
+	Score    float64  `json:"score,omitempty"`   // of a Query; the best first
+	Snippet  string   `json:"snippet,omitempty"` // of a Query; text around a word
+}
+
+// ErrInvalid is an argument that is refused.
+var ErrInvalid = errors.New("invalid argument")
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// Search finds notes: by words the best first, by tag alone the newest first. total
+// counts also those beyond the limit. The first search indexes the texts, which
+// takes a second for some thousands of notes.
+func (v *Vault) Search(ctx context.Context, o SearchOptions) (results []SearchResult, total int, err error) {
+	wanted, err := o.check()
+	if err != nil {
+		return nil, 0, err
+	}
+	s := v.now.Load()
+	var scores map[string]float64
+	if len(wanted) > 0 {
+		if scores, err = v.text.hits(ctx, s, wanted); err != nil {
+			return nil, 0, err
+		}
+	}
+	var hits []*note
+	for _, n := range s.recent {
+		_, found := scores[n.path]
+		if (found || len(wanted) == 0) && n.tagged(o.Tag) && within(n.path, o.Folder) {
+			hits = append(hits, n)
+		}
+	}
+	slices.SortStableFunc(hits, func(a, b *note) int { return cmp.Compare(scores[b.path], scores[a.path]) })
+	results = []SearchResult{}
+	for _, n := range hits[:min(len(hits), o.Limit)] {
+		r := SearchResult{
+			Path: n.path, URI: noteURI(n.path), Title: n.title, Modified: timestamp(n.modified),
+			Tags: listOf(n.tags), Score: scores[n.path],
+		}
+		if len(wanted) > 0 {
+			if src, _, err := v.disk.read(n.path); err == nil {
+				r.Snippet = snippet(searchable(src), wanted)
+			}
+		}
+		results = append(results, r)
+	}
+	return results, len(hits), nil
+}
+
+// check completes the options and returns the words.
+func (o *SearchOptions) check() (wanted []string, err error) {
+	o.Tag = strings.Trim(strings.TrimPrefix(strings.TrimSpace(o.Tag), "#"), "/")
+	o.Folder = strings.Trim(o.Folder, "/")
+	switch {
+	case len(o.Query) > maxQuery || len(o.Tag) > maxTagBytes:
+		return nil, invalid("query and tag have at most %d and %d bytes", maxQuery, maxTagBytes)
+	case o.Limit < 0 || o.Limit > maxResults:
+		return nil, invalid("limit is 1 to %d", maxResults)
+	case o.Folder != "" && checkPath(o.Folder) != nil:
+		return nil, invalid("folder: %v", checkPath(o.Folder))
+	}
+	o.Limit = cmp.Or(o.Limit, defaultLimit)
+	for word := range wordsOf(o.Query) {
+		if !slices.Contains(wanted, word) {
+			wanted = append(wanted, word)
+		}
+	}
+	if len(wanted) > maxWords {
+		return nil, invalid("at most %d words", maxWords)
+	}
+	if len(wanted) == 0 && o.Tag == "" {
+		return nil, invalid("query or tag is needed")
+	}
+	if len(wanted) == 0 && strings.TrimSpace(o.Query) != "" {
+		return nil, invalid("the query has no words")
+	}
+	return wanted, nil
+}
+
+// tagged reports whether a note has a tag or one below it; "" is any.
+func (n *note) tagged(tag string) bool {
+	return tag == "" || slices.ContainsFunc(n.tags, func(t string) bool {
+		return len(t) >= len(tag) && strings.EqualFold(t[:len(tag)], tag) && (len(t) == len(tag) || t[len(tag)] == '/')
+	})
+}
+
+// snippet is the text around the first place of a word, on one line.
+func snippet(text string, wanted []string) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	low := strings.ToLower(text)
+	at := -1
+	if len(low) == len(text) { // else places differ, and the beginning has to do
+		for _, word := range wanted {
+			if i := strings.Index(low, word); i >= 0 && (at < 0 || i < at) {
+				at = i
+			}
+		}
+	}
+	from, to := 0, 0
+	if at > 0 {
+		from = at
+		for range snippetText {
+			_, size := utf8.DecodeLastRuneInString(text[:from])
+			from -= size
+		}
+	}
+	to = max(at, 0)
+	for range snippetText {
+		_, size := utf8.DecodeRuneInString(text[to:])
+		to += size
+	}
+	s := shorten(text[from:to], 2*snippetText)
+	if from > 0 {
+		s = "…" + s
+	}
+	if to < len(text) {
+		s += "…"
+	}
+	return s
+}

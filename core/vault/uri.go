@@ -1,0 +1,201 @@
+package vault
+
+import (
+	"fmt"
+	"io/fs"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+const (
+	scheme = "vault://"
+
+	recentURI    = scheme + "recent"
+	statsURI     = scheme + "stats"
+	tagsURI      = scheme + "tags"
+	tagsFullURI  = scheme + "tags?mode=full"
+	structureURI = scheme + "structure"
+	notePrefix   = scheme + "note/"
+	folderPrefix = scheme + "folder/"
+
+	maxURI       = 8192
+	defaultLimit = 20
+	maxLimit     = 100
+)
+
+// kind is what a resource is of.
+type kind int
+
+const (
+	kindRecent kind = iota
+	kindStats
+	kindTags
+	kindStructure
+	kindNote
+	kindFolder
+)
+
+// target is what a URI leads to.
+type target struct {
+	kind          kind
+	path          string // of a note or a folder; "" is the root folder
+	full          bool   // mode=full, of recent and tags
+	limit, offset int    // of recent
+}
+
+// uriError is a URI that is none of ours, in the words of the vault design.
+type uriError struct{ why string }
+
+func (e *uriError) Error() string { return "Invalid resource URI format: " + e.why }
+
+func badURI(why string, args ...any) error { return &uriError{fmt.Sprintf(why, args...)} }
+
+// parseURI reads a URI. Percent signs are decoded once. What follows note/ and
+// folder/ is a path to its end, question marks and all, since clients that expand
+// the templates leave those as they are.
+func parseURI(uri string) (t target, err error) {
+	if len(uri) > maxURI {
+		return t, badURI("more than %d bytes", maxURI)
+	}
+	if rest, ok := strings.CutPrefix(uri, notePrefix); ok {
+		t.kind = kindNote
+		t.path, err = decodePath(rest)
+		return t, err
+	}
+	if rest, ok := strings.CutPrefix(uri, folderPrefix); ok {
+		t.kind = kindFolder
+		if rest != "" {
+			t.path, err = decodePath(strings.TrimSuffix(rest, "/"))
+		}
+		return t, err
+	}
+	rest, ok := strings.CutPrefix(uri, scheme)
+	if !ok {
+		return t, badURI("it does not begin with %s", scheme)
+	}
+	name, query, asks := strings.Cut(rest, "?")
+	switch name {
+	case "recent":
+		t = target{kind: kindRecent, limit: defaultLimit}
+	case "stats":
+		t.kind = kindStats
+	case "tags":
+		t.kind = kindTags
+	case "structure":
+		t.kind = kindStructure
+	default:
+		return t, badURI("there is no such resource")
+	}
+	if asks {
+		err = t.parseQuery(query)
+	}
+	return t, err
+}
+
+// parseQuery accepts what the resource knows, each key once.
+func (t *target) parseQuery(query string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return badURI("the query cannot be read")
+	}
+	for key, value := range values {
+		if len(value) != 1 {
+			return badURI("%q comes twice", key)
+		}
+		n, err := strconv.Atoi(value[0])
+		switch {
+		case key == "mode" && t.kind == kindRecent && value[0] == "preview":
+		case key == "mode" && t.kind == kindTags && value[0] == "summary":
+		case key == "mode" && (t.kind == kindRecent || t.kind == kindTags) && value[0] == "full":
+			t.full = true
+		case key == "limit" && t.kind == kindRecent && err == nil && 1 <= n && n <= maxLimit:
+			t.limit = n
+		case key == "offset" && t.kind == kindRecent && err == nil && 0 <= n:
+			t.offset = n
+		default:
+			return badURI("%s does not take %s=%s", t.uri(), strconv.QuoteToASCII(key), strconv.QuoteToASCII(value[0]))
+		}
+	}
+	return nil
+}
+
+// decodePath turns the last part of a URI into a path of the vault: relative, with
+// slashes, and without any way out.
+func decodePath(text string) (string, error) {
+	p, err := url.PathUnescape(text)
+	if err != nil {
+		return "", badURI("percent signs must be followed by two hexadecimal digits")
+	}
+	return p, checkPath(p)
+}
+
+func checkPath(p string) error {
+	switch {
+	case p == "":
+		return badURI("the path is empty")
+	case !printableName(p):
+		return badURI("the path has control characters or is no text")
+	case strings.Contains(p, `\`):
+		return badURI("paths have slashes")
+	case p == "." || !fs.ValidPath(p): // also "..", "a//b", "/a" and "a/"
+		return badURI("the path leads out of the vault")
+	}
+	return nil
+}
+
+// encodePath is the part of a URI for a path: what expanding a template with
+// {+path} gives, but for "?", "#" and brackets, which are encoded.
+func encodePath(p string) string {
+	const hex = "0123456789ABCDEF"
+	b := make([]byte, 0, len(p)+8)
+	for i := range len(p) {
+		c := p[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~!$&'()*+,;=:@/", c) >= 0 {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return string(b)
+}
+
+func noteURI(p string) string   { return notePrefix + encodePath(p) }
+func folderURI(p string) string { return folderPrefix + encodePath(p) }
+
+// uri is the URI of a target in the form that the vault itself uses.
+func (t target) uri() string {
+	switch t.kind {
+	case kindRecent:
+		query := url.Values{}
+		if t.full {
+			query.Set("mode", "full")
+		}
+		if t.limit != defaultLimit {
+			query.Set("limit", strconv.Itoa(t.limit))
+		}
+		if t.offset != 0 {
+			query.Set("offset", strconv.Itoa(t.offset))
+		}
+		if len(query) > 0 {
+			return recentURI + "?" + query.Encode()
+		}
+		return recentURI
+	case kindStats:
+		return statsURI
+	case kindTags:
+		if t.full {
+			return tagsFullURI
+		}
+		return tagsURI
+	case kindStructure:
+		return structureURI
+	case kindNote:
+		return noteURI(t.path)
+	}
+	return folderURI(t.path)
+}
+
+// listed reports whether what changes is told for the target's own URI without
+// anybody having asked: all but the pages of recent, which are without number.
+func (t target) listed() bool { return t.kind != kindRecent || t.uri() == recentURI }

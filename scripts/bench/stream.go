@@ -1,0 +1,281 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// listeners are many HTTP/1.1 clients of one event stream, and one thread's work:
+// they share two cores with the server that they measure, so they are raw sockets
+// that look at no more of a frame than they count.
+type listeners struct {
+	poll   int                 // an epoll
+	byFD   map[int32]*listener // those that are open
+	events []syscall.EpollEvent
+	buf    []byte // of one read
+
+	joined int // have seen their first frame
+	ended  int // were closed by the server
+
+	// What came of a load of count updates, once expect was called.
+	count    int
+	arrived  int // of count at every client
+	base     time.Time
+	arrivals []uint32 // of update i at client c, at c*count+i: µs after base, 0 for never
+	twice    int      // came again
+	disorder int      // came with an id that is not above the one before
+}
+
+// listener is one client.
+type listener struct {
+	n      int // its number
+	fd     int
+	begun  bool   // the header has been read
+	left   int    // of the chunk
+	skip   int    // of the line end behind the chunk
+	raw    []byte // the begin of what is to be decoded
+	text   []byte // the begin of a frame
+	joined bool
+	last   uint64 // number of the last id
+}
+
+// listen connects n clients and waits until each has its first frame, a checkpoint.
+func listen(addr netip.AddrPort, n int, limit time.Duration) (*listeners, error) {
+	poll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	ls := &listeners{poll: poll, byFD: make(map[int32]*listener, n), events: make([]syscall.EpollEvent, 512), buf: make([]byte, 128<<10)}
+	request := fmt.Appendf(nil, "GET /events?type=resource.updated HTTP/1.1\r\nHost: %s\r\n\r\n", addr)
+	for i := range n {
+		if err := ls.connect(i, addr, request); err != nil {
+			return nil, errors.Join(fmt.Errorf("client %d: %w", i, err), ls.close())
+		}
+		if i%64 == 63 { // leave no answer waiting for long
+			if err := ls.wait(0); err != nil {
+				return nil, errors.Join(err, ls.close())
+			}
+		}
+	}
+	if err := ls.until(time.Now().Add(limit), func() bool { return ls.joined == n || ls.ended > 0 }); err != nil || ls.ended > 0 {
+		return nil, errors.Join(fmt.Errorf("%d of %d clients have a stream, %d were refused", ls.joined, n, ls.ended), err, ls.close())
+	}
+	return ls, nil
+}
+
+func (ls *listeners) connect(n int, addr netip.AddrPort, request []byte) error {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	l := &listener{n: n, fd: fd}
+	ls.byFD[int32(fd)] = l
+	if err := syscall.Connect(fd, &syscall.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}); err != nil {
+		return err
+	}
+	if _, err := syscall.Write(fd, request); err != nil {
+		return err
+	}
+	return errors.Join(syscall.SetNonblock(fd, true),
+		syscall.EpollCtl(ls.poll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}))
+}
+
+// expect makes room for the arrivals of count updates.
+func (ls *listeners) expect(count int) {
+	ls.count, ls.base = count, time.Now()
+	ls.arrivals = make([]uint32, count*len(ls.byFD))
+}
+
+// until serves all clients until done says so, or all were closed.
+func (ls *listeners) until(deadline time.Time, done func() bool) error {
+	for !done() && len(ls.byFD) > 0 {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d joined, %d updates arrived, %d ended when time was over", ls.joined, ls.arrived, ls.ended)
+		}
+		if err := ls.wait(100 * time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wait takes what has come, or what comes first within the limit.
+func (ls *listeners) wait(limit time.Duration) error {
+	n, err := syscall.EpollWait(ls.poll, ls.events, int(limit.Milliseconds()))
+	if err != nil && !errors.Is(err, syscall.EINTR) {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	for _, ready := range ls.events[:max(n, 0)] {
+		l := ls.byFD[ready.Fd]
+		n, err := syscall.Read(l.fd, ls.buf)
+		switch {
+		case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR):
+		case err != nil || n == 0:
+			ls.end(l)
+		default:
+			if err := ls.take(l, ls.buf[:n]); err != nil {
+				return fmt.Errorf("client %d: %w", l.n, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (ls *listeners) end(l *listener) {
+	ls.ended++
+	delete(ls.byFD, int32(l.fd))
+	_ = syscall.Close(l.fd)
+}
+
+// take looks at the frames that became complete.
+func (ls *listeners) take(l *listener, read []byte) error {
+	text, err := l.decode(read)
+	if err != nil {
+		return err
+	}
+	var now uint32
+	if ls.count > 0 {
+		now = uint32(time.Since(ls.base).Microseconds())
+	}
+	for {
+		end := bytes.Index(text, frameEnd)
+		if end < 0 {
+			l.text = append(l.text[:0], text...)
+			return nil
+		}
+		frame := text[:end]
+		text = text[end+len(frameEnd):]
+		if err := ls.frame(l, frame, now); err != nil {
+			return err
+		}
+	}
+}
+
+var (
+	frameEnd  = []byte("\n\n")
+	headEnd   = []byte("\r\n\r\n")
+	idMark    = []byte("id: ")
+	mcpUpdate = []byte(blastURI)
+)
+
+// frame notes one frame, of which the id and the URI count.
+func (ls *listeners) frame(l *listener, frame []byte, now uint32) error {
+	_, rest, found := bytes.Cut(frame, idMark)
+	if !found { // the time to retry, or a heartbeat
+		return nil
+	}
+	if !l.joined {
+		l.joined = true
+		ls.joined++
+	}
+	_, uri, found := bytes.Cut(rest, mcpUpdate)
+	if !found { // a checkpoint
+		return nil
+	}
+	var seq uint64
+	for _, c := range rest[bytes.IndexByte(rest, '-')+1:] {
+		if c < '0' || c > '9' {
+			break
+		}
+		seq = seq*10 + uint64(c-'0')
+	}
+	if seq <= l.last {
+		ls.disorder++
+	}
+	l.last = seq
+	i := 0
+	for _, c := range uri[:6] {
+		i = i*10 + int(c-'0')
+	}
+	switch {
+	case i == 999999: // blastDone
+	case i < 0 || i >= ls.count:
+		return fmt.Errorf("an update that nobody sent: %.200s", frame)
+	default:
+		at := &ls.arrivals[l.n*ls.count+i]
+		if *at != 0 {
+			ls.twice++
+			return nil
+		}
+		*at = max(now, 1)
+		ls.arrived++
+	}
+	return nil
+}
+
+// decode returns what is in the chunks, behind the begin of a frame from before.
+func (l *listener) decode(raw []byte) ([]byte, error) {
+	if len(l.raw) > 0 {
+		raw = append(l.raw, raw...)
+		l.raw = nil
+	}
+	text := l.text
+	for len(raw) > 0 {
+		switch {
+		case !l.begun:
+			head, rest, found := bytes.Cut(raw, headEnd)
+			if !found {
+				l.raw = bytes.Clone(raw)
+				return text, nil
+			}
+			if !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")) || !bytes.Contains(head, []byte("chunked")) {
+				return nil, fmt.Errorf("answer %.200q", head)
+			}
+			raw, l.begun = rest, true
+		case l.left > 0:
+			n := min(l.left, len(raw))
+			text, raw = append(text, raw[:n]...), raw[n:]
+			if l.left -= n; l.left == 0 {
+				l.skip = 2
+			}
+		case l.skip > 0:
+			n := min(l.skip, len(raw))
+			raw, l.skip = raw[n:], l.skip-n
+		default:
+			size, rest, found := bytes.Cut(raw, headEnd[:2])
+			if !found {
+				l.raw = bytes.Clone(raw)
+				return text, nil
+			}
+			n, err := strconv.ParseUint(string(size), 16, 31)
+			if err != nil {
+				return nil, fmt.Errorf("chunk: %w", err)
+			}
+			raw, l.left = rest, int(n)
+		}
+	}
+	return text, nil
+}
+
+// delays are the times from sending to arrival of all updates at all clients, in
+// µs, sorted; and how many never arrived.
+func (ls *listeners) delays(sent []int64) (delays []float64, lost int) {
+	delays = make([]float64, 0, len(ls.arrivals))
+	base := ls.base.UnixNano()
+	for at, took := range ls.arrivals {
+		if took == 0 {
+			lost++
+			continue
+		}
+		delays = append(delays, float64(base+int64(took)*1000-sent[at%ls.count])/1e3)
+	}
+	slices.Sort(delays)
+	return delays, lost
+}
+
+// close leaves.
+func (ls *listeners) close() error {
+	for _, l := range ls.byFD {
+		_ = syscall.Close(l.fd)
+	}
+	clear(ls.byFD)
+	return syscall.Close(ls.poll)
+}
