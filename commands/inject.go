@@ -47,8 +47,9 @@ bring their own; with --token-file they present the token instead, and the key i
 added here.
 
 Updates come from the tracked servers of the config, as with watch; with --from from
-a running serve-sse, where a restart goes on where it was; with --stdin as NDJSON
-from watch. One message waits for each resource, the newest.
+a running serve-sse (its token in MCPTRACK_TOKEN), where a restart goes on where it
+was, as kept in your state folder; with --stdin as NDJSON from watch. One message
+waits for each resource, the newest.
 
 Prints a receipt for every message that the endpoint acknowledged.
 
@@ -168,6 +169,11 @@ func runInject(ctx context.Context, env *Env, g *globals, opts *injectOptions) e
 	fed := make(chan error, 1) // sent to once, when the source has ended
 	go func() {
 		err := source.run(feeding, s)
+		if err != nil && opts.listen != "" && source.reached != nil && source.reached() {
+			// It worked once: applications need not suffer for it.
+			g.logger(env).Warn("updates have ended", "err", err)
+			err = nil
+		}
 		if err != nil {
 			end(err)
 		} else if feeding.Err() == nil {

@@ -37,7 +37,7 @@ func rules() []rule {
 		{"github.com/mark3labs/mcp-go/server", nil, "core/serve is our server side"},
 		{"github.com/nats-io", []string{"core/journal"}, "what is durable is decided in one place"},
 		{"github.com/yuin/goldmark", []string{"core/vault"}, "what a note says is read in one place"},
-		{"github.com/blevesearch", []string{"core/capindex", "core/vault"}, "a text index is opened where it is needed"},
+		{"github.com/blevesearch", []string{"core/capindex"}, "a text index is opened where it is needed"},
 		{"github.com/prometheus", []string{"output/metrics"}, "metrics are one way to look, and one package"},
 		{module + "output/web", []string{"commands"}, "who may ask is decided in one place, for all that is served"},
 		{"github.com/tailscale/hujson", []string{"core/config"}, "one reader of config files"},

@@ -249,6 +249,9 @@ func TestGatewayInspector(t *testing.T) {
 			{`"key`, []string{"--method", "tools/call", "--tool-name", "search_capabilities", "--tool-arg", "query=guide"}},
 			{`"messages"`, []string{"--method", "prompts/get", "--prompt-name", "a_explain_demo"}},
 		} {
+			if era == "modern" && c.args[1] != "tools/list" && c.args[1] != "resources/read" {
+				continue // each takes a second; the TypeScript client does them all
+			}
 			args := append([]string{"--cli", url, "--transport", "http", "--protocol-era", era}, c.args...)
 			if out := peerScript(t, filepath.Join(clients, "launcher", "build", "index.js"), args...); !strings.Contains(string(out), c.want) {
 				t.Errorf("%s %q: no %s in\n%s", era, c.args, c.want, out)

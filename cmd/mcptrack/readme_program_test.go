@@ -1,32 +1,64 @@
+//go:build linux
+
 package main
 
 import (
+	"bufio"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
-// TestReadmeProgram: the program of the README is whole, short, and compiles.
+// TestReadmeProgram builds the README's program and runs it beside a config.
 func TestReadmeProgram(t *testing.T) {
 	t.Parallel()
-	_, program, ok := strings.Cut(readFile(t, "README.md"), "```go\npackage main\n")
-	program, _, closed := strings.Cut(program, "```")
-	if !ok || !closed {
+	_, section, _ := strings.Cut(readFile(t, "README.md"), "## Embedding")
+	_, program, ok := strings.Cut(section, "```go\npackage main")
+	if !ok {
 		t.Fatal("the README has no program")
 	}
-	program = "package main\n" + program
+	program, _, _ = strings.Cut(program, "```")
 	if n := strings.Count(program, "\n"); n > 35 {
 		t.Errorf("the program has %d lines, which is no longer short", n)
 	}
-	file := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+	dir := t.TempDir()
+	save(t, filepath.Join(dir, "main.go"), "package main"+program)
+	binary := filepath.Join(dir, "diffs")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, filepath.Join(dir, "main.go")).CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "config"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "vet", file)
-	cmd.Dir = filepath.Join("..", "..")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("the program does not compile: %v\n%s", err, out)
+	save(t, filepath.Join(dir, "config", "mcp-servers.json"), config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	cmd := exec.CommandContext(t.Context(), binary)
+	cmd.Dir = dir
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	over := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer over.Stop()
+	var seen []string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		seen = append(seen, lines.Text())
+		if strings.HasPrefix(lines.Text(), "+") && !strings.HasPrefix(lines.Text(), "+++") {
+			break
+		}
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	_, _ = io.Copy(io.Discard, out)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the program ended with %v", err)
+	}
+	if text := strings.Join(seen, "\n"); !strings.Contains(text, "--- demo ") || !strings.Contains(text, "\n+") {
+		t.Errorf("no diff was printed: %q", text)
 	}
 }

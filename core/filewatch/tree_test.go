@@ -248,7 +248,7 @@ func TestTreeCheckout(t *testing.T) {
 	}
 	dir := t.TempDir()
 	command(t, dir, "", "git", "init", "-q")
-	const files = 3000
+	const files = 1500
 	for _, branch := range []string{"one", "two"} {
 		for i := range files {
 			if branch == "one" || i%3 > 0 {

@@ -42,7 +42,7 @@ func (l *loop) reconcileAPIs(desired []config.Server) {
 		}
 	}
 	for _, srv := range desired {
-		if srv.Transport != config.TransportCatalog || g.apis[srv.ID] != nil || l.ctx.Err() != nil {
+		if srv.Transport != config.TransportCatalog || g.apis[srv.ID] != nil || l.ctx.Err() != nil || slices.ContainsFunc(l.broken, srv.Equal) {
 			continue
 		}
 		log := g.opts.Logger.With("server", printable.Line(srv.ID, 128))
@@ -62,6 +62,7 @@ func (l *loop) reconcileAPIs(desired []config.Server) {
 		up, err := upstream.New(opts)
 		if err != nil {
 			log.Warn("the catalog cannot be used", "err", err)
+			l.broken = append(l.broken, srv)
 			continue
 		}
 		g.apis[srv.ID] = &api{srv, up}

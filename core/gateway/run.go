@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -53,6 +54,7 @@ type loop struct {
 	checked map[string]map[catalog.Kind]checked
 	refused map[Refusal]struct{} // of the last merge
 	pins    map[target]catalog.Digest
+	broken  []config.Server // HTTP catalogs that cannot be followed, told once
 
 	restated    bool      // a server's state changed since
 	first, last time.Time // changes that are not merged yet; zero: none

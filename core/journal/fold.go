@@ -10,13 +10,21 @@ import (
 type foldKey struct {
 	server, uri string
 	what        event.Type
+	name        string // of a prompt or tool, which have no URI
 }
 
 func (i *item) key() foldKey {
 	if i.event == nil {
-		return foldKey{i.resource.ServerID, i.resource.URI, "state"}
+		return foldKey{server: i.resource.ServerID, uri: i.resource.URI, what: "state"}
 	}
-	return foldKey{i.event.ServerID, i.event.ResourceURI, i.event.Type()}
+	k := foldKey{server: i.event.ServerID, uri: i.event.ResourceURI, what: i.event.Type()}
+	switch p := i.event.Payload.(type) {
+	case event.PromptContent:
+		k.name = p.Name
+	case event.ToolResult:
+		k.name = p.Name
+	}
+	return k
 }
 
 // fold returns items without those that a newer one of the same key stands for,

@@ -88,6 +88,18 @@ func TestFoldedEventsAddUp(t *testing.T) {
 	}
 }
 
+func TestWhatHasNoURIFoldsByName(t *testing.T) {
+	t.Parallel()
+	of := func(p event.Payload) *item { return &item{event: &event.Event{ServerID: "s", Payload: p}} }
+	kept, folded := fold([]*item{
+		of(event.ToolResult{Name: "a"}), of(event.ToolResult{Name: "b"}), of(event.PromptContent{Name: "a"}),
+		of(event.ToolResult{Name: "a", Success: true}),
+	})
+	if len(kept) != 3 || folded != 1 || kept[0].event.Payload.(event.ToolResult).Name != "b" {
+		t.Errorf("%d kept, %d folded", len(kept), folded)
+	}
+}
+
 func TestTooLargeEventsAreSplit(t *testing.T) {
 	t.Parallel()
 	const limit = 2000

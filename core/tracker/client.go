@@ -40,6 +40,9 @@ func (t *Tracker) Client(server string) *Client { return &Client{t, server} }
 // Cache returns what is kept of the server.
 func (c *Client) Cache() cache.View { return c.t.kept.View(c.server) }
 
+// CacheStats returns how full the cache of all clients is.
+func (t *Tracker) CacheStats() cache.Stats { return t.kept.Stats() }
+
 // UnsupportedError is the error for what a server does not offer. Nothing was sent.
 // errors.Is finds [session.ErrUnsupported] in it.
 type UnsupportedError struct{ What string }

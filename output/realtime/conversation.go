@@ -251,7 +251,8 @@ func (c *conversation) observe(e serverEvent) (ours bool) {
 	defer c.signal()
 	switch e.Type {
 	case "conversation.item.added", "conversation.item.done", "conversation.item.created":
-		if f := c.flight; f != nil && e.Item.ID == f.ItemID {
+		// LocalAI repeats the id of our event instead of giving events ids of its own.
+		if f := c.flight; f != nil && (e.Item.ID == f.ItemID || e.EventID == f.Create.EventID) {
 			c.delivered(f)
 		}
 	case "response.created":

@@ -10,13 +10,18 @@
 // Order and loss: messages are about states. Of the updates of one resource that
 // wait, only the newest is sent (see [QueueOptions]); an update that is not newer
 // than the last one is dropped. A message counts as delivered when the endpoint
-// acknowledges it, and is sent again under the same item id until then. When the
-// bounded queue is full, the message that waited longest is lost, and counted.
-// Offer never waits for the network.
+// acknowledges it, and is sent again under the same item id until then: over one
+// connection that works a few times, over others that were lost as often as it
+// takes. A message that is refused or given up is told as a [Failure], and the next
+// one follows. When the bounded queue is full, the message that waited longest is
+// lost, and counted. Offer never waits for the network.
 //
 // Ownership: Run and ServeHTTP own their connections and goroutines and wait for
 // them. Hooks are called from those goroutines, never at the same time for one
 // session; a slow hook slows its session and nothing else.
+//
+// Memory: of what an endpoint says no more than 64 KiB at a time is held, by a
+// session and for each direction of one that passes the proxy.
 //
 // github.com/coder/websocket does the framing: it has no dependencies, takes
 // contexts, and is what OpenAI's own Go client uses.

@@ -28,7 +28,17 @@ type pump struct {
 	from, to *peer
 	look     func(b []byte, whole bool) (hide bool) // at text; nil: at none
 	buffers  *sync.Pool
-	stalled  atomic.Bool // to does not take what from has sent
+	waits    atomic.Int64 // since when for from, in Unix nanoseconds; 0: it passes a message
+}
+
+// caughtUp is how long a pump that has passed all there was waits at least.
+const caughtUp = 5 * time.Millisecond
+
+// idle reports whether all that from has said was passed on: while to takes nothing,
+// what from says is not heard.
+func (p *pump) idle() bool {
+	since := p.waits.Load()
+	return since != 0 && time.Now().UnixNano()-since >= int64(caughtUp)
 }
 
 // ending is how a pump ended: by what its source said, or by what its target did.
@@ -54,7 +64,7 @@ func (s *passing) run(ctx context.Context, client, upstream *peer) error {
 		// A failed write is told by the pumps, too.
 		_ = s.talk.run(talking, line{
 			send:  func(_ context.Context, frame []byte) error { return upstream.Write(life, websocket.MessageText, frame) },
-			ready: func(context.Context) (bool, error) { return !down.stalled.Load(), nil },
+			ready: func(context.Context) (bool, error) { return down.idle(), nil },
 		})
 	})
 	err := s.close(ctx, ends, client, upstream, cut)
@@ -137,10 +147,12 @@ func (s *passing) look(b []byte, whole bool) (hide bool) {
 
 func (p *pump) run(ctx context.Context) ending {
 	for {
+		p.waits.Store(time.Now().UnixNano())
 		typ, r, err := p.from.Reader(ctx)
 		if err != nil {
 			return ending{p, true, err}
 		}
+		p.waits.Store(0)
 		if end := p.pass(ctx, typ, r); end.err != nil {
 			return end
 		}
@@ -160,8 +172,6 @@ func (p *pump) pass(ctx context.Context, typ websocket.MessageType, r io.Reader)
 	if typ == websocket.MessageText && p.look != nil && p.look(buf[:n], whole) {
 		return ending{}
 	}
-	p.stalled.Store(true)
-	defer p.stalled.Store(false)
 	if whole {
 		if err := p.to.Write(ctx, typ, buf[:n]); err != nil {
 			return ending{p, false, err}

@@ -260,7 +260,7 @@ func TestProxyBackPressure(t *testing.T) {
 				mu.Unlock()
 			}
 		}()
-	}}, func(o *ProxyOptions) { o.Delivery.AckTimeout = 50 * time.Millisecond; o.Delivery.Attempts = 1 })
+	}}, func(o *ProxyOptions) { o.Delivery.AckTimeout = 300 * time.Millisecond; o.Delivery.Attempts = 1 })
 	slow, quick := x.connect("/", nil), x.connect("/", nil)
 	ctx, cancel := x.bound()
 	defer cancel()
@@ -268,9 +268,10 @@ func TestProxyBackPressure(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Until the endpoint stands still.
-	stood := 0
-	for last := -1; stood < 20; {
-		time.Sleep(10 * time.Millisecond) // samples; the condition is that nothing moves
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for stood, last := 0, -1; stood < 20; {
+		<-tick.C
 		mu.Lock()
 		if written == last && written > 0 {
 			stood++
@@ -289,6 +290,12 @@ func TestProxyBackPressure(t *testing.T) {
 	}
 	x.readUntil(quick, "ping")
 	items := x.far.AwaitItems(ctx, 2)
+	for range 100 { // longer than three acknowledgements may take
+		<-tick.C
+		if s := x.Stats(); s.Failed != 0 || s.Sent != 2 {
+			t.Fatalf("%+v", s)
+		}
+	}
 	done := false
 	for n := 0; n < 600 || !done; {
 		typ, b := x.read(slow)

@@ -43,6 +43,20 @@ func TestSessionInjects(t *testing.T) {
 	})
 }
 
+// An endpoint that gives items ids of its own is understood by the id of our event.
+func TestSessionAcknowledgedByEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+			c.Say(map[string]any{"type": "conversation.item.added", "event_id": it.EventID, "item": map[string]any{"id": "item_1"}})
+		}}, nil)
+		r.Offer(update(1, "a:b", time.Now()))
+		synctest.Wait()
+		if n := len(r.injected()); n != 1 {
+			t.Errorf("%d receipts", n)
+		}
+	})
+}
+
 // Each of the three acknowledgements counts.
 func TestSessionAcknowledgements(t *testing.T) {
 	for _, typ := range []string{"conversation.item.added", "conversation.item.done", "conversation.item.created"} {

@@ -63,8 +63,9 @@ func encode(v any) ([]byte, error) {
 
 // serverEvent is what we need of a server event.
 type serverEvent struct {
-	Type string `json:"type"`
-	Item struct {
+	Type    string `json:"type"`
+	EventID string `json:"event_id"`
+	Item    struct {
 		ID string `json:"id"`
 	} `json:"item"`
 	Response struct {

@@ -72,7 +72,7 @@ func runBench(args []string) error {
 	flags.StringVar(&b.peers, "peers", "testdata/peers", "where the npm peers are installed")
 	flags.StringVar(&b.journalTest, "journal", "", "the test program of core/journal, which knows how to fill a log")
 	flags.IntVar(&b.runs, "runs", 5, "how often to measure, at least; cheap things are measured more often")
-	only := flags.String("only", "", "scenarios, comma-separated: version, list, ready, latency, cpu, isolation, sse, journal, inject (default all)")
+	only := flags.String("only", "", "scenarios, comma-separated: version, list, ready, latency, cpu, isolation, sse, journal, inject, vault, gateway (default all)")
 	out := flags.String("out", "", "JSON file to write")
 	if err := flags.Parse(args); err != nil {
 		return err
