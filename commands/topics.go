@@ -38,6 +38,8 @@ Variables:
                         every other character as _
   MCPTRACK_INDEX        of gateway: true is --index; MCPTRACK_INDEX_EXPOSE and
                         MCPTRACK_INDEX_TTL as the flags of these names
+  OPENAI_API_KEY        the key of inject
+  MCPTRACK_TOKEN        the token of the serve-sse that inject --from follows
   NO_COLOR              set: no colours          CLICOLOR_FORCE=1: always colours
   TERM=dumb             no colours
   XDG_CONFIG_HOME       your config folder

@@ -218,8 +218,8 @@ func TestInjectTimeout(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.json")
 	save(t, none, `{"mcpServers": {}}`)
 	injectBeside(t, nil, "--url", "ws://127.0.0.1:1", "--config", none, "--timeout", "300ms").exits(4)
-	injectBeside(t, nil, "--url", endpoint(t, &realtimetest.Endpoint{}), "--config", none, "--timeout", "1s", "--count", "1").exits(6)
-	injectBeside(t, nil, "--url", endpoint(t, &realtimetest.Endpoint{}), "--config", none, "--timeout", "1s").exits(0)
+	injectBeside(t, nil, "--url", endpoint(t, &realtimetest.Endpoint{}), "--config", none, "--timeout", "3s", "--count", "1").exits(6)
+	injectBeside(t, nil, "--url", endpoint(t, &realtimetest.Endpoint{}), "--config", none, "--timeout", "3s").exits(0)
 }
 
 // An application behind the proxy is served as before, and its conversation gets
@@ -359,7 +359,8 @@ func TestInjectResumes(t *testing.T) {
 	}
 }
 
-// newest returns the last update of every resource, once no more come.
+// newest returns the last update of every resource, once the server was removed
+// from the config.
 func (s *serving) newest() map[string]string {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -379,17 +380,17 @@ func (s *serving) newest() map[string]string {
 		if !ok {
 			continue
 		}
-		var e struct{ ID, Type, ResourceURI string }
+		var e struct{ ID, Type, ResourceURI, Reason string }
 		if err := json.Unmarshal([]byte(data), &e); err != nil {
 			s.Fatal(err)
 		}
-		switch e.Type {
-		case "resource.updated":
+		switch {
+		case e.Type == "resource.updated":
 			out[e.ResourceURI] = e.ID
-		case "config.reloaded":
+		case e.Type == "server.state" && e.Reason == "removed":
 			return out
 		}
 	}
-	s.Fatal("the config was never reloaded")
+	s.Fatal("the server was never removed")
 	return nil
 }

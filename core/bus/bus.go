@@ -138,20 +138,26 @@ type Subscription struct {
 // once the stream has ended and all was returned. The slice is the caller's.
 func (s *Subscription) Next() []*event.Event {
 	for {
-		s.mu.Lock()
-		batch, ended := s.queue, s.ended
-		s.queue = nil
-		s.mu.Unlock()
-		if len(batch) > 0 || ended {
+		if batch, ended := s.Take(); len(batch) > 0 || ended {
 			return batch
 		}
 		<-s.wake
 	}
 }
 
-// Ready is signalled when Next has something to say, for a consumer that waits
-// for other things too. Capacity 1, sent to by the bus, never closed; after the
-// end it stays signalled until Next is called.
+// Take is Next without waiting: it returns what is queued now, which may be
+// nothing, and whether the stream has ended, so that nothing will follow.
+func (s *Subscription) Take() (batch []*event.Event, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	batch, s.queue = s.queue, nil
+	return batch, s.ended
+}
+
+// Ready is signalled when Take may have something, for a consumer that waits for
+// other things too: nothing that was queued since the last Take goes without a
+// signal, but a signal may be of what an earlier Take returned. Capacity 1, sent
+// to by the bus, never closed.
 func (s *Subscription) Ready() <-chan struct{} { return s.wake }
 
 // Events ranges over the stream until it ends; then Err tells why.

@@ -105,3 +105,23 @@ func TestSubscribeAfterClose(t *testing.T) {
 		t.Error("a stream of a closed bus goes on")
 	}
 }
+
+// A signal may be of what was taken already; what was not taken always has one.
+func TestTakeDoesNotWait(t *testing.T) {
+	b := New()
+	s := b.Subscribe(t.Context(), 0)
+	b.Publish(event.Event{})
+	if batch, ended := s.Take(); len(batch) != 1 || ended {
+		t.Fatalf("%d events, ended %v", len(batch), ended)
+	}
+	<-s.Ready()
+	if batch, ended := s.Take(); len(batch) != 0 || ended {
+		t.Fatalf("%d events, ended %v", len(batch), ended)
+	}
+	b.Publish(event.Event{})
+	<-s.Ready()
+	b.Close()
+	if batch, ended := s.Take(); len(batch) != 1 || !ended {
+		t.Fatalf("%d events, ended %v", len(batch), ended)
+	}
+}

@@ -65,7 +65,7 @@ func openDir(path string) (*dir, error) {
 func (d *dir) store() string { return filepath.Join(d.path, "store") }
 
 // close gives the lock back.
-func (d *dir) close() error { return d.lock.Close() }
+func (d *dir) close() error { return unlockFile(d.lock) }
 
 // readMark returns the zero mark when there is none that can be read.
 func (d *dir) readMark() mark {

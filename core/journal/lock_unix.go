@@ -3,6 +3,7 @@
 package journal
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -22,4 +23,10 @@ func lockFile(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// unlockFile gives the lock back now. To close the file is not enough: a child that
+// is being started holds it for a moment longer, until it runs its program.
+func unlockFile(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }

@@ -32,8 +32,9 @@ type stored struct {
 	Size     int64     `json:"size,omitempty"`
 	MimeType string    `json:"mimeType,omitempty"`
 	When     time.Time `json:"when"`
-	// Seq is the last event that the state takes into account.
-	Seq uint64 `json:"seq"`
+	// Seq is the last event that the state takes into account, in a log of Epoch.
+	Seq   uint64 `json:"seq"`
+	Epoch string `json:"epoch,omitempty"`
 }
 
 const (
@@ -123,7 +124,7 @@ func (j *Journal) States(ctx context.Context) (map[Resource]State, error) {
 	ctx, cancel := j.lifetime(ctx)
 	defer cancel()
 	found := map[Resource]sequenced{}
-	covered := map[string]uint64{} // by token, the last event that the state takes into account
+	covered := map[string]stored{} // by token; of the state, what events it takes into account
 	err := j.latest(ctx, j.opts.Stream+"_states", j.subject("state.>"), func(m message) {
 		var s stored
 		if json.Unmarshal(m.data, &s) != nil {
@@ -135,20 +136,21 @@ func (j *Journal) States(ctx context.Context) (map[Resource]State, error) {
 		}
 		r := Resource{s.ServerID, s.URI}
 		found[r] = sequenced{State{d, s.Size, s.MimeType, s.When}, s.Seq}
-		covered[r.token()] = s.Seq
+		covered[r.token()] = stored{Seq: s.Seq, Epoch: s.Epoch, When: s.When}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("journal: read the states: %w", err)
 	}
 	err = j.latest(ctx, j.opts.Stream, j.subject("content.>"), func(m message) {
-		if m.seq <= covered[strings.TrimPrefix(m.subject, j.subject("content."))] {
+		by, kept := covered[strings.TrimPrefix(m.subject, j.subject("content."))]
+		if kept && by.covers(m, j.Epoch()) {
 			return // nearly all: decoding them would be most of the work of a start
 		}
 		var e event.Event
 		if json.Unmarshal(m.data, &e) != nil {
 			return
 		}
-		if r, st, ok := stateOf(&e); ok && m.seq > found[r].seq {
+		if r, st, ok := stateOf(&e); ok {
 			found[r] = sequenced{st, m.seq}
 		}
 	})
@@ -165,6 +167,16 @@ func (j *Journal) States(ctx context.Context) (map[Resource]State, error) {
 		}
 	}
 	return out, nil
+}
+
+// covers reports whether the state takes an event of the log of that epoch into
+// account. The numbers of another epoch say nothing: it began because events were
+// lost, whose numbers were given out again.
+func (s stored) covers(m message, epoch string) bool {
+	if s.Epoch == epoch {
+		return m.seq <= s.Seq
+	}
+	return !m.stored.After(s.When)
 }
 
 // latest calls f with the last message of every subject, possibly more than once.
@@ -225,7 +237,7 @@ func (j *Journal) flushStates(ctx context.Context, p *publisher) {
 	records := make([]*record, 0, len(todo))
 	names := make([]Resource, 0, len(todo))
 	for r, s := range todo {
-		data, err := json.Marshal(stored{r.ServerID, r.URI, s.Digest.String(), s.Size, s.MimeType, s.When.UTC(), s.seq})
+		data, err := json.Marshal(stored{r.ServerID, r.URI, s.Digest.String(), s.Size, s.MimeType, s.When.UTC(), s.seq, j.Epoch()})
 		if err != nil {
 			delete(todo, r)
 			continue

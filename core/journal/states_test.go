@@ -125,6 +125,28 @@ func TestStatesOutliveTheirEvents(t *testing.T) {
 	}
 }
 
+// TestStateOfAnotherEpoch: after events were lost their numbers are given out again,
+// so the number in an older state says nothing about them; the time does.
+func TestStateOfAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	read := time.Now()
+	st := stored{Seq: 10, Epoch: "a", When: read}
+	for name, c := range map[string]struct {
+		m     message
+		epoch string
+		want  bool
+	}{
+		"the same":                  {message{seq: 10, stored: read.Add(time.Second)}, "a", true},
+		"a later one":               {message{seq: 11, stored: read.Add(-time.Second)}, "a", false},
+		"a new one of a low number": {message{seq: 6, stored: read.Add(time.Second)}, "b", false},
+		"an old one that is left":   {message{seq: 5, stored: read.Add(-time.Second)}, "b", true},
+	} {
+		if got := st.covers(c.m, c.epoch); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestCursor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -23,7 +23,7 @@ func (p *peer) await(fits func(*event.Event) bool, what string) (e *event.Event,
 		before, p.queue = slices.Concat(before, p.queue), nil
 		select {
 		case <-p.events.Ready():
-			p.queue = p.events.Next()
+			p.queue, _ = p.events.Take()
 		case <-deadline.C:
 			p.Fatalf("%s did not happen; events:\n%s", what, show(before))
 		}
@@ -38,12 +38,8 @@ func (p *peer) awaitType(t event.Type, uri string) (*event.Event, []*event.Event
 
 // pending returns the events that are there already and were not looked at.
 func (p *peer) pending() []*event.Event {
-	select {
-	case <-p.events.Ready():
-		p.queue = append(p.queue, p.events.Next()...)
-	default:
-	}
-	out := p.queue
+	batch, _ := p.events.Take()
+	out := append(p.queue, batch...)
 	p.queue = nil
 	return out
 }

@@ -80,34 +80,74 @@ func (d *disk) at() *os.Root {
 	return d.root
 }
 
-// lstat looks at an entry without following it, and fails if a folder on the way
-// to it is a symbolic link.
-func (d *disk) lstat(p string) (fs.FileInfo, error) {
-	root := d.at()
-	for i := range len(p) {
-		if p[i] != '/' {
-			continue
+// enter opens a folder of the vault; the caller closes it. An os.Root keeps to what is
+// below it but follows links there, also to what is hidden. Each folder on the way is
+// therefore compared with what has its name: if that is a folder, and the same one,
+// no link was followed, whatever is swapped meanwhile.
+func (d *disk) enter(dir string) (*os.Root, error) {
+	at, err := d.at().OpenRoot(".")
+	if err != nil || dir == "" {
+		return at, err
+	}
+	for name := range strings.SplitSeq(dir, "/") {
+		next, err := at.OpenRoot(name)
+		if err == nil {
+			if err = same(at, name, next); err != nil {
+				_ = next.Close()
+			}
 		}
-		info, err := root.Lstat(p[:i])
+		_ = at.Close()
 		if err != nil {
 			return nil, err
 		}
-		if !info.IsDir() {
-			return nil, errSymlink
-		}
+		at = next
 	}
-	return root.Lstat(p)
+	return at, nil
 }
 
-// list returns the entries of a folder in the order of their names.
+// same reports why a folder that was opened is not the one that has the name.
+func same(in *os.Root, name string, opened *os.Root) error {
+	named, err := in.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if !named.IsDir() {
+		return errSymlink
+	}
+	info, err := opened.Stat(".")
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(named, info) {
+		return errMoved
+	}
+	return nil
+}
+
+// lstat looks at an entry without following it, or a folder on the way to it, if it
+// is a symbolic link.
+func (d *disk) lstat(p string) (fs.FileInfo, error) {
+	in, err := d.enter(parentOf(p))
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return in.Lstat(path.Base(p))
+}
+
+// list returns the entries of a folder.
 func (d *disk) list(p string) ([]fs.FileInfo, error) {
-	f, err := d.at().Open(p)
+	in, err := d.enter(p)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	f, err := in.Open(".")
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	entries, err := f.Readdir(-1)
-	return entries, err
+	return f.Readdir(-1)
 }
 
 // check says why an entry cannot be a file of the vault, nil if it can.
@@ -128,24 +168,23 @@ func (d *disk) check(p string, info fs.FileInfo) error {
 	return nil
 }
 
-// read returns the content of a note and what the file was when it was opened.
-// The file must be what check wants, by the descriptor that is read and by its
-// name after that.
+// read returns the content of a note and what the file was when it was opened. What
+// is opened must be what has the name, as in enter, and what check wants.
 func (d *disk) read(p string) ([]byte, fs.FileInfo, error) {
-	// Before opening: opening alone has effects on some devices.
-	named, err := d.lstat(p)
+	in, err := d.enter(parentOf(p))
 	if err != nil {
 		return nil, nil, err
 	}
-	return d.readNamed(p, named)
-}
-
-// readNamed is read of a file that was just looked at by its name.
-func (d *disk) readNamed(p string, named fs.FileInfo) ([]byte, fs.FileInfo, error) {
+	defer in.Close()
+	// Before opening: opening alone has effects on some devices.
+	named, err := in.Lstat(path.Base(p))
+	if err != nil {
+		return nil, nil, err
+	}
 	if err := d.check(p, named); err != nil {
 		return nil, nil, err
 	}
-	f, err := d.at().OpenFile(p, openFlags, 0)
+	f, err := in.OpenFile(path.Base(p), openFlags, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -158,7 +197,7 @@ func (d *disk) readNamed(p string, named fs.FileInfo) ([]byte, fs.FileInfo, erro
 		return nil, nil, err
 	}
 	if !os.SameFile(named, info) {
-		return nil, nil, errMoved // by name it was no link; what was opened may be behind one
+		return nil, nil, errMoved
 	}
 	var b bytes.Buffer
 	b.Grow(int(min(info.Size(), d.maxNote)) + bytes.MinRead)

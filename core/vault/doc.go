@@ -43,8 +43,8 @@
 // hard link is left out: its other name may be anywhere, with another owner's
 // secrets in it. Programs that save by linking are looked at again after a second.
 //
-// Every access goes through an os.Root. Somebody who may write into the folder can
-// show what else he may write there, and nothing outside.
+// Every access goes through an os.Root, and what was opened must be the very file or
+// folder that has the name: links that are swapped in meanwhile lead nowhere.
 //
 // Libraries: goldmark parses Markdown, with frontmatter and wikilink of go.abhg.dev;
 // doublestar matches globs; errgroup bounds how many notes are read at a time. Two

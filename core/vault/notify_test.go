@@ -248,3 +248,27 @@ func TestPacer(t *testing.T) {
 		t.Errorf("kept %v %v", p.sent, p.waiting)
 	}
 }
+
+// TestRootReplaced: while the folder is away the last state stays, and another one in
+// its place is taken for what it is.
+func TestRootReplaced(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "vault")
+	put(t, filepath.Join(dir, "old.md"), "old")
+	e := open(t, quick(dir))
+	must(t, os.Rename(dir, dir+".away"))
+	e.listen(settle)
+	if text := e.read(statsURI); !strings.Contains(text, `"noteCount": 1`) {
+		t.Errorf("while it is away: %s", text)
+	}
+	if _, err := e.Read(noteURI("old.md")); err != nil && !strings.Contains(err.Error(), "not found") {
+		t.Error(err)
+	}
+	put(t, filepath.Join(dir, "new.md"), "new")
+	e.wantTold(noteURI("old.md"), noteURI("new.md"), recentURI)
+	e.wantIndex()
+	must(t, os.RemoveAll(dir))
+	must(t, os.Rename(dir+".away", dir))
+	e.until("the old one is back", func() bool { c, err := e.Read(noteURI("old.md")); return err == nil && c.Text == "old" })
+	e.wantIndex()
+}

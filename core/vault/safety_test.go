@@ -134,12 +134,12 @@ func TestSwap(t *testing.T) {
 		swapped <- n
 	}()
 	good := 0
-	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline) && !t.Failed(); {
 		for _, path := range []string{"n.md", "sub/n.md"} {
 			src, _, err := e.disk.read(path)
 			switch {
 			case strings.Contains(string(src), secret):
-				t.Fatalf("%s gave the secret", path)
+				t.Errorf("%s gave the secret", path)
 			case err == nil:
 				good++
 			}

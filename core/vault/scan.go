@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -102,6 +103,9 @@ func (w *walk) begin() {
 		return
 	}
 	info, err := w.disk.lstat(p)
+	if passing(err) {
+		w.keep(p)
+	}
 	if err != nil || w.rules.hides(p, info.IsDir()) {
 		return // gone, or on the other side of a link, or none of ours
 	}
@@ -144,7 +148,7 @@ func (w *walk) entry(p string, info fs.FileInfo, read bool) {
 		w.found(p, nil, false)
 		place := w.results[len(w.results)-1]
 		w.work.Go(func() error {
-			w.read(place, info, have)
+			w.read(place, have)
 			return nil
 		})
 	}
@@ -155,21 +159,17 @@ func (w *walk) folder(p string) {
 	if w.ctx.Err() != nil || w.err != nil {
 		return
 	}
-	infos, err := w.disk.list(cmp.Or(p, "."))
+	infos, err := w.disk.list(p)
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist) && p != "":
 	case p == "":
 		w.err = fmt.Errorf("read the vault: %w", err)
 		return
-	case errors.Is(err, fs.ErrPermission):
-		w.found(p+"/", leftOut(p+"/", err), false) // the folder is there; what is in it nobody knows
-	default:
-		// Too many open files, say: what was known stays until it can be read.
-		for _, e := range w.old.below(p) {
-			w.found(e.path, e, false)
-		}
-		w.results[len(w.results)-1].again = true
+	case passing(err):
+		w.keep(p)
 		return
+	default:
+		w.found(p+"/", leftOut(p+"/", err), false) // the folder is there; what is in it nobody knows
 	}
 	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, info := range infos {
@@ -179,22 +179,32 @@ func (w *walk) folder(p string) {
 	}
 }
 
+// keep leaves what is known of a path and below it as it is, until it can be read.
+func (w *walk) keep(p string) {
+	w.results = slices.DeleteFunc(w.results, func(r *result) bool { return r.path == p })
+	w.found(p, w.old.at(p), true)
+	for _, e := range w.old.below(p) {
+		w.found(e.path, e, false)
+	}
+}
+
+// passing reports whether an error says nothing about the file: too many are open,
+// say, or it was saved anew while we looked.
+func passing(err error) bool {
+	return slices.ContainsFunc([]error{errMoved, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.EAGAIN},
+		func(e error) bool { return errors.Is(err, e) })
+}
+
 // read makes the entry of a note.
-func (w *walk) read(r *result, named fs.FileInfo, have *entry) {
+func (w *walk) read(r *result, have *entry) {
 	if w.ctx.Err() != nil {
 		return
 	}
-	src, info, err := w.disk.readNamed(r.path, named)
-	if errors.Is(err, errMoved) { // saved by another file since it was listed
-		src, info, err = w.disk.read(r.path)
-	}
+	src, info, err := w.disk.read(r.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return
-	case errors.Is(err, errMoved):
-		r.again = true
-		return
-	case err != nil && reason(err) == errUnreadable && !errors.Is(err, fs.ErrPermission):
+	case passing(err):
 		r.entry, r.again = have, true
 		return
 	case err != nil:

@@ -20,8 +20,9 @@
 // them. Hooks are called from those goroutines, never at the same time for one
 // session; a slow hook slows its session and nothing else.
 //
-// Memory: of what an endpoint says no more than 64 KiB at a time is held, by a
-// session and for each direction of one that passes the proxy.
+// Memory: of what is being read no more than 64 KiB at a time is held, and of what
+// is being written as much, by a session and for each direction of one that passes
+// the proxy.
 //
 // github.com/coder/websocket does the framing: it has no dependencies, takes
 // contexts, and is what OpenAI's own Go client uses.

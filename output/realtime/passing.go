@@ -67,8 +67,7 @@ func (s *passing) run(ctx context.Context, client, upstream *peer) error {
 			ready: func(context.Context) (bool, error) { return down.idle(), nil },
 		})
 	})
-	err := s.close(ctx, ends, client, upstream, cut)
-	stop()
+	err := s.close(ctx, ends, client, upstream, stop, cut)
 	cut()
 	_ = client.CloseNow()
 	_ = upstream.CloseNow()
@@ -76,9 +75,10 @@ func (s *passing) run(ctx context.Context, client, upstream *peer) error {
 	return err
 }
 
-// close waits for the end and passes it on: a close code as that code, a
-// connection that broke off by breaking off.
-func (s *passing) close(ctx context.Context, ends <-chan ending, client, upstream *peer, cut func()) error {
+// close waits for the end, stops the talking, and passes the end on: a close code
+// as that code, a connection that broke off by breaking off.
+func (s *passing) close(ctx context.Context, ends <-chan ending, client, upstream *peer, stop, cut func()) error {
+	defer stop()
 	var first ending
 	select {
 	case first = <-ends:
@@ -98,6 +98,7 @@ func (s *passing) close(ctx context.Context, ends <-chan ending, client, upstrea
 		case <-time.After(farewell):
 		}
 	}
+	stop()
 	other := first.p.to
 	if !first.read {
 		return first.err

@@ -36,16 +36,19 @@ func (t *spyTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	t.ended = new(atomic.Bool)
 	if stream, ok := res.Body.(io.ReadWriteCloser); ok {
-		res.Body = &spyStream{ReadWriteCloser: stream, ended: t.ended}
+		res.Body = &spyStream{ReadWriteCloser: stream, ended: t.ended, gather: gatherer{w: stream}}
 	}
 	return res, nil
 }
 
 type spyStream struct {
 	io.ReadWriteCloser
-	ended *atomic.Bool
-	late  error // came with the last bytes, as it may with TLS
+	ended  *atomic.Bool
+	late   error // came with the last bytes, as it may with TLS
+	gather gatherer
 }
+
+func (s *spyStream) Write(b []byte) (int, error) { return s.gather.Write(b) }
 
 func (s *spyStream) Read(b []byte) (int, error) { return spy(s.ReadWriteCloser, b, &s.late, s.ended) }
 
@@ -79,13 +82,18 @@ func (w *spyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &spyConn{Conn: conn, ended: w.ended}, brw, nil
+	spied := &spyConn{Conn: conn, ended: w.ended, gather: gatherer{w: conn}}
+	// Nothing is in the writer yet; from here on it writes to what gathers.
+	return spied, bufio.NewReadWriter(brw.Reader, bufio.NewWriterSize(spied, 4<<10)), nil
 }
 
 type spyConn struct {
 	net.Conn
-	ended *atomic.Bool
-	late  error
+	ended  *atomic.Bool
+	late   error
+	gather gatherer
 }
+
+func (c *spyConn) Write(b []byte) (int, error) { return c.gather.Write(b) }
 
 func (c *spyConn) Read(b []byte) (int, error) { return spy(c.Conn, b, &c.late, c.ended) }

@@ -97,8 +97,9 @@ func Run(ctx context.Context, o Options, take func(Event) error) error {
 		if heard {
 			f.wait = f.retry
 		}
+		f.wait = max(f.wait, f.retry)
 		pause := max(f.wait+rand.N(f.wait/4), time.Until(began.Add(leastWait)))
-		f.wait = min(max(2*f.wait, f.retry), mostWait)
+		f.wait = min(2*f.wait, mostWait)
 		level := slog.LevelInfo
 		if !lost && !(heard && ended(err)) { // a feed may end its streams now and then
 			lost, level = true, slog.LevelWarn

@@ -1,0 +1,82 @@
+package realtime
+
+import (
+	"encoding/binary"
+	"io"
+)
+
+// gatherer writes a frame as one where the library, whose buffer is of 4 KiB, hands
+// it over in pieces: each piece would wake the other side, and be a packet and a
+// TLS record of its own. It belongs to who writes; one write at a time.
+type gatherer struct {
+	w    io.Writer
+	held []byte   // the begin of a frame
+	head [14]byte // of the frame that is coming, up to its payload
+	have int      // bytes in head
+	left uint64   // of its payload
+}
+
+// maxHeld is how much of a frame is held back.
+const maxHeld = 64 << 10
+
+// Write implements [io.Writer]. What is not the end of a frame may be held until
+// more is written.
+func (g *gatherer) Write(b []byte) (int, error) {
+	if whole := g.follow(b); !whole && len(g.held)+len(b) <= maxHeld {
+		g.held = append(g.held, b...)
+		return len(b), nil
+	}
+	if len(g.held) == 0 {
+		return g.w.Write(b)
+	}
+	g.held = append(g.held, b...)
+	_, err := g.w.Write(g.held)
+	if g.held = g.held[:0]; cap(g.held) > maxHeld {
+		g.held = nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// follow reads along (RFC 6455, §5.2) and reports whether b ends with a frame.
+func (g *gatherer) follow(b []byte) (whole bool) {
+	for len(b) > 0 {
+		if g.left > 0 {
+			n := min(g.left, uint64(len(b)))
+			g.left -= n
+			b = b[n:]
+			continue
+		}
+		g.head[g.have] = b[0]
+		g.have++
+		b = b[1:]
+		if g.have < 2 {
+			continue
+		}
+		size := uint64(g.head[1] & 0x7f)
+		length := 2
+		switch size {
+		case 126:
+			length += 2
+		case 127:
+			length += 8
+		}
+		masked := g.head[1]&0x80 != 0
+		if masked {
+			length += 4
+		}
+		if g.have < length {
+			continue
+		}
+		switch size {
+		case 126:
+			size = uint64(binary.BigEndian.Uint16(g.head[2:]))
+		case 127:
+			size = binary.BigEndian.Uint64(g.head[2:])
+		}
+		g.have, g.left = 0, size
+	}
+	return g.have == 0 && g.left == 0
+}
