@@ -60,7 +60,8 @@ gateway first listed it. --catalog-url adds the tools that an HTTP API describes
 (GET /api/version, /api/mcp/tools), as {"type": "catalog", "url": ...} does in the
 config. --index adds a description of it all as resources (capability-index://summary,
 full, stats) and the tool search_capabilities; MCPTRACK_INDEX=1, MCPTRACK_INDEX_EXPOSE
-and MCPTRACK_INDEX_TTL do the same.
+and MCPTRACK_INDEX_TTL do the same, and so does "index": {"enabled": true, "expose":
+["summary"], "ttl": "5m"} in the config. Flags win, then the environment.
 
 Exit codes: 0 stopped, or the client left; 1 failed (address taken); 2 wrong usage;
 3 config invalid or missing.`,

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcptrack/mcptrack/core/capindex"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/serve"
@@ -22,8 +23,9 @@ type indexFlags struct {
 	expose []string
 	ttl    string
 
-	envIndex string        // of MCPTRACK_INDEX, if it counts
-	lasts    time.Duration // what ttl says; set by check
+	said     struct{ index, expose, ttl bool } // by a flag or the environment
+	envIndex string                            // of MCPTRACK_INDEX, if it counts
+	lasts    time.Duration                     // what ttl says; set by check
 }
 
 func (f *indexFlags) add(flags *pflag.FlagSet) {
@@ -34,6 +36,9 @@ func (f *indexFlags) add(flags *pflag.FlagSet) {
 
 // fromEnv takes from the environment what no flag says.
 func (f *indexFlags) fromEnv(env *Env, given func(flag string) bool) {
+	says := func(flag, name string) bool { return given(flag) || env.getenv(name) != "" }
+	f.said.index, f.said.expose = says("index", "MCPTRACK_INDEX"), says("index-expose", "MCPTRACK_INDEX_EXPOSE")
+	f.said.ttl = says("index-ttl", "MCPTRACK_INDEX_TTL")
 	if v := env.getenv("MCPTRACK_INDEX"); v != "" && !given("index") {
 		f.envIndex = v
 	}
@@ -61,6 +66,20 @@ func (f *indexFlags) check() (err error) {
 		return usage("--index-expose (MCPTRACK_INDEX_EXPOSE): %w", err)
 	}
 	return nil
+}
+
+// fromConfig takes from the config what neither a flag nor the environment says.
+// The config has checked it.
+func (f *indexFlags) fromConfig(c config.Index) {
+	if !f.said.index {
+		f.index = c.Enabled
+	}
+	if !f.said.expose && len(c.Expose) > 0 {
+		f.expose = c.Expose
+	}
+	if !f.said.ttl && c.TTL > 0 {
+		f.lasts = c.TTL
+	}
 }
 
 // served is the index that a gateway serves.

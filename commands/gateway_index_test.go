@@ -152,3 +152,23 @@ func TestIndexFlagsAndEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// The config says what neither flags nor the environment say.
+func TestIndexOfTheConfig(t *testing.T) {
+	t.Parallel()
+	c := config.Index{Enabled: true, Expose: []string{"stats"}, TTL: time.Hour}
+	f := indexFlags{expose: []string{"full"}, lasts: time.Minute}
+	f.fromConfig(c)
+	if !f.index || strings.Join(f.expose, " ") != "stats" || f.lasts != time.Hour {
+		t.Errorf("%+v", f)
+	}
+	f = indexFlags{expose: []string{"full"}, lasts: time.Minute}
+	f.said.index, f.said.expose, f.said.ttl = true, true, true
+	f.fromConfig(c)
+	if f.index || strings.Join(f.expose, " ") != "full" || f.lasts != time.Minute {
+		t.Errorf("%+v", f)
+	}
+	if got := capindex.Names(); strings.Join(got, " ") != strings.Join(config.IndexDocuments(), " ") {
+		t.Errorf("the config knows %v, the index %v", config.IndexDocuments(), got)
+	}
+}

@@ -37,6 +37,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	if err != nil {
 		return err
 	}
+	opts.fromConfig(cfg.Index)
 	var gw *gateway.Gateway
 	index, err := opts.indexFlags.start(func() capindex.View { return gw.Offered() })
 	if err != nil {

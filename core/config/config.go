@@ -34,6 +34,8 @@ type Config struct {
 	Path string
 	// Servers are in the order of the file; their IDs are unique.
 	Servers []Server
+	// Index is for the gateway.
+	Index Index
 }
 
 // Server says how to reach one MCP server and what to follow on it.

@@ -38,7 +38,7 @@ func foreignKeys() []string {
 // rootKeys are the keys of the document: those we read and those of other
 // clients beside them.
 func rootKeys() (own, foreign []string) {
-	return []string{"servers", "mcpServers", "inputs"},
+	return []string{"servers", "mcpServers", "inputs", "index"},
 		[]string{"$schema", "$comment", "sandbox", "version", "globalShortcut", "preferences", "mcpProxy", "imports"}
 }
 

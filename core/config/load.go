@@ -62,7 +62,7 @@ func parse(data []byte, path string, opts Options, writable bool) (*Config, Prob
 		d.warnAt(0, "", CodeWritable, "config file may be changed by every user of this machine",
 			"it decides what programs run; take the permission away: chmod o-w")
 	}
-	servers := d.read(data, opts)
+	cfg := d.read(data, opts)
 	d.problems.sort()
 	if opts.Strict {
 		for i := range d.problems {
@@ -72,11 +72,12 @@ func parse(data []byte, path string, opts Options, writable bool) (*Config, Prob
 	if d.problems.Errors() > 0 {
 		return nil, d.problems
 	}
-	return &Config{Path: path, Servers: servers}, d.problems
+	cfg.Path = path
+	return cfg, d.problems
 }
 
 // read returns the servers of the document; those with problems may be partial.
-func (d *document) read(data []byte, opts Options) []Server {
+func (d *document) read(data []byte, opts Options) *Config {
 	if len(data) > MaxFileSize {
 		p := tooLarge()
 		d.errorAt(0, "", p.Code, p.Message, p.Hint)
@@ -100,7 +101,7 @@ func (d *document) read(data []byte, opts Options) []Server {
 		commands: map[[2]string]bool{},
 	}
 	r.root(tree)
-	return r.servers
+	return &Config{Servers: r.servers, Index: r.catalogIndex}
 }
 
 // readFile returns the content of a regular file of bounded size and whether

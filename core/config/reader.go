@@ -12,12 +12,13 @@ import (
 // A reader turns the tree of one document into servers.
 type reader struct {
 	*document
-	expander expander
-	lookPath func(string) (string, error) // nil: search PATH
-	servers  []Server
-	ids      map[string]int // offset of the first use
-	envFiles map[string]envFile
-	commands map[[2]string]bool // found, by search path and command
+	expander     expander
+	lookPath     func(string) (string, error) // nil: search PATH
+	servers      []Server
+	catalogIndex Index
+	ids          map[string]int // offset of the first use
+	envFiles     map[string]envFile
+	commands     map[[2]string]bool // found, by search path and command
 }
 
 // root reads the document: one of the three shapes.
@@ -65,6 +66,9 @@ func (r *reader) root(tree *hujson.Value) {
 	}
 	if inputs, ok := members["inputs"]; ok {
 		r.inputs(&inputs.Value)
+	}
+	if x, ok := members["index"]; ok {
+		r.catalogIndex = r.index(&x.Value)
 	}
 	if isServers || isNamed {
 		own, foreign := rootKeys()

@@ -108,7 +108,7 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		root := map[string]any{}
-		for _, shape := range rapid.SliceOfN(rapid.SampledFrom([]string{"list", "named", "vscode", "inputs", "junk"}), 1, 2).Draw(t, "shapes") {
+		for _, shape := range rapid.SliceOfN(rapid.SampledFrom([]string{"list", "named", "vscode", "inputs", "index", "junk"}), 1, 2).Draw(t, "shapes") {
 			n := rapid.IntRange(0, 2).Draw(t, "servers")
 			list, byName := []any{}, map[string]any{}
 			for range n {
@@ -130,6 +130,10 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 			case "inputs":
 				root["inputs"] = rapid.SampledFrom([]any{[]any{}, []any{map[string]any{"id": "x"}}, []any{map[string]any{"id": ""}},
 					[]any{map[string]any{}}, []any{1}, 5, map[string]any{}}).Draw(t, "inputs")
+			case "index":
+				root["index"] = rapid.SampledFrom([]any{map[string]any{}, map[string]any{"enabled": true, "expose": []any{"full"}, "ttl": "1m"},
+					map[string]any{"expose": []any{"all"}}, map[string]any{"expose": "full"}, map[string]any{"expose": []any{1}},
+					map[string]any{"enabled": "yes"}, map[string]any{"ttl": 5}, map[string]any{"ttl": "5"}, true, nil}).Draw(t, "index")
 			case "junk":
 				root[rapid.SampledFrom([]string{"servers", "mcpServers", "other"}).Draw(t, "key")] = rapid.SampledFrom(junk).Draw(t, "value")
 			}

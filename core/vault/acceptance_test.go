@@ -60,7 +60,7 @@ func TestI1Subscribable(t *testing.T) {
 func TestI2ExternalEdit(t *testing.T) {
 	t.Parallel()
 	inAllWays(t, func(t *testing.T, connect func(*house) *guest) {
-		h := newHouse(t, map[string]string{"n.md": "x #a"})
+		h := serveVault(t, ServerOptions{Vault: Options{Dir: vaultOf(t, map[string]string{"n.md": "x #a"}), Quiet: 200 * time.Millisecond}})
 		g := connect(h)
 		g.subscribe(recentURI, statsURI, tagsURI, "vault://note/n.md")
 		for round := range 2 { // in place, then by renaming
@@ -120,7 +120,7 @@ func TestI4ReadAfterNotification(t *testing.T) {
 		for i := range 5 {
 			g.forget()
 			tag := fmt.Sprint("t", i)
-			h.put("n.md", "text #"+tag)
+			save(t, filepath.Join(h.dir, "n.md"), "text #"+tag)
 			g.wantTold(3*time.Second, recentURI, tagsFullURI, "vault://note/n.md")
 			for _, uri := range []string{recentURI, tagsFullURI, "vault://note/n.md"} {
 				if text := g.read(uri); !strings.Contains(text, tag) {

@@ -79,7 +79,7 @@ func TestIncremental(t *testing.T) {
 		for i := range 5 {
 			put(t, filepath.Join(dir, fmt.Sprintf("d%d/n%d.md", i%2, i)), fmt.Sprintf("#a [[n%d]]", i+1))
 		}
-		e := open(t, quick(dir))
+		e := openUntil(t, r.Cleanup, quick(dir))
 		name := rapid.SampledFrom([]string{"a.md", "d0/n0.md", "d0/n1.md", "d1/n1.md", "d1/x/n2.md", "pic.png", "d0/.hidden.md", "d0/note~"})
 		folders := rapid.SampledFrom([]string{"d0", "d1", "d1/x", "d2", "d2/y"})
 		text := rapid.SampledFrom([]string{"", "#a", "#A #b/c", "[[n1]]", "---\ntags: [x, y]\ntitle: T\n---\n[[d1/n1|one]]", "# Head\n#b"})

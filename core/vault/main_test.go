@@ -48,6 +48,13 @@ func quick(dir string) Options {
 // open runs a vault until the test ends.
 func open(t testing.TB, opts Options, uris ...string) *ear {
 	t.Helper()
+	return openUntil(t, t.Cleanup, opts, uris...)
+}
+
+// openUntil is open for a vault that ends when cleanup calls what it is given. Each
+// holds an inotify instance, of which a user may have 128.
+func openUntil(t testing.TB, cleanup func(func()), opts Options, uris ...string) *ear {
+	t.Helper()
 	v, err := Open(opts)
 	must(t, err)
 	e := &ear{Vault: v, t: t, news: make(chan struct{}, 1)}
@@ -57,7 +64,7 @@ func open(t testing.TB, opts Options, uris ...string) *ear {
 	go func() {
 		done <- v.Run(ctx, Listener{Subscribed: e.subscribed, Updated: e.updated, Listed: e.listed})
 	}()
-	t.Cleanup(func() {
+	cleanup(func() {
 		cancel(errTestOver)
 		if err := <-done; !errors.Is(err, errTestOver) {
 			t.Errorf("Run returned %v, want the cause of its context", err)
@@ -172,6 +179,14 @@ func put(t testing.TB, path, content string) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	must(t, os.WriteFile(path, []byte(content), 0o644))
+}
+
+// save replaces a file in one step: on a busy machine a file that is written in place
+// may be seen empty, which is true but not what such a test is about.
+func save(t testing.TB, path, content string) {
+	t.Helper()
+	put(t, path+".tmp", content)
+	must(t, os.Rename(path+".tmp", path))
 }
 
 // vaultOf makes a folder of files.

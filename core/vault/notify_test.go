@@ -11,7 +11,7 @@ import (
 )
 
 // settle is how long a test listens for what must not come.
-const settle = 400 * time.Millisecond
+const settle = 600 * time.Millisecond
 
 // listen lets updates come for a while.
 func (e *ear) listen(d time.Duration) {
@@ -31,7 +31,9 @@ func TestOnlyWhatChangedIsTold(t *testing.T) {
 	dir := vaultOf(t, map[string]string{
 		"a/x/one.md": "# One\n\n#tag", "a/two.md": "# Two", "b/three.md": "# Three", "pic.png": "p",
 	})
-	e := open(t, quick(dir))
+	opts := quick(dir)
+	opts.Quiet = 200 * time.Millisecond // files are written in place, and must not be seen half written
+	e := open(t, opts)
 	one, two := noteURI("a/x/one.md"), noteURI("a/two.md")
 	root, a, ax, b := folderURI(""), folderURI("a"), folderURI("a/x"), folderURI("b")
 	path := func(p string) string { return filepath.Join(dir, p) }
@@ -92,7 +94,7 @@ func TestReadAfterTold(t *testing.T) {
 	e := open(t, opts)
 	for i := 1; i <= 15; i++ {
 		e.forget()
-		must(t, os.WriteFile(filepath.Join(dir, "n.md"), fmt.Appendf(nil, "%d #t%d", i, i), 0o644))
+		save(t, filepath.Join(dir, "n.md"), fmt.Sprintf("%d #t%d", i, i))
 		e.wantTold(noteURI("n.md"), recentURI, tagsFullURI)
 		tag := fmt.Sprintf("t%d", i)
 		if text := e.read(noteURI("n.md")); !strings.HasSuffix(text, tag) {

@@ -1,0 +1,45 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tailscale/hujson"
+)
+
+// Index says whether the gateway serves an index of all capabilities; see
+// core/capindex. Its zero value leaves everything to the defaults.
+type Index struct {
+	Enabled bool
+	Expose  []string      // of IndexDocuments; none means all
+	TTL     time.Duration // how long a generated index lasts; 0: the default
+}
+
+// IndexDocuments are the names that an index can expose.
+func IndexDocuments() []string { return []string{"summary", "full", "stats"} }
+
+// index reads the key "index" of the document.
+func (r *reader) index(v *hujson.Value) Index {
+	object, ok := v.Value.(*hujson.Object)
+	if !ok {
+		r.errorAt(v.StartOffset, "/index", CodeType, fmt.Sprintf(`Config at %s has invalid "index"; expected object`, r.file),
+			`write {"enabled": true}`)
+		return Index{}
+	}
+	e := r.entry(object, v.StartOffset, "/index", "Index")
+	x := Index{Enabled: e.boolean("enabled", false), TTL: e.duration("ttl", 0, time.Millisecond)}
+	names, raw := e.strings("expose", func(i int) string {
+		return fmt.Sprintf(`Index has invalid "expose" at index %d; expected string`, i)
+	})
+	for i, name := range names {
+		if !slices.Contains(IndexDocuments(), name) {
+			r.errorAt(raw[i].StartOffset, e.path.key("expose"), CodeValue,
+				fmt.Sprintf(`Index has no document %s`, quote(name)), "choose from "+strings.Join(IndexDocuments(), ", "))
+		}
+	}
+	x.Expose = names
+	r.unknownKeys(object, "/index", "Index", []string{"enabled", "expose", "ttl"}, nil)
+	return x
+}
