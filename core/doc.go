@@ -16,6 +16,7 @@
 //	subscriptions  who is subscribed to what, and not told yet
 //	gateway    the tracked catalogs, served again as one MCP server
 //	upstream   HTTP APIs that describe their routes as tools
+//	textindex  documents found by their words, ranked
 //	capindex   an index of all that is offered
 //	vault      a folder of Markdown notes as live resources
 //	demo       the built-in demo server
@@ -26,7 +27,8 @@
 //	   │         └────→ config, catalog
 //	   └─→ bus → event → cache, catalog, config
 //	reload → filewatch, config, event
-//	gateway → serve, tracker, upstream, capindex
+//	gateway → serve, tracker, upstream, capindex → textindex
+//	vault → serve, filewatch, textindex
 //
 // deps_test.go holds the rules, each with its reason. Embedders start with
 // tracker.New; nothing in core knows of a terminal, a flag or the process's

@@ -1,113 +1,56 @@
 package capindex
 
 import (
-	"cmp"
-	"slices"
-	"strings"
-
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
-// A builder collects the words of elements, one element after the other.
-type builder struct {
-	*textIndex
-	document int32             // the present one
-	length   float32           // of it so far
-	roots    map[string]string // the term of a word met before; "" for none
-	told     map[string]tally  // by term
-	forms    map[string]int    // how often each word is told
-}
+// Weights of the members of an element: a word of its name says more about it than
+// one of its description.
+const (
+	weightKey         = 3
+	weightTitle       = 2
+	weightDescription = 1
+)
 
-// A tally counts the documents that tell a term.
-type tally struct {
-	documents int
-	last      int32
-}
+// maxWord is how many characters a word has: longer ones are hashes.
+const maxWord = 40
 
-func newTextIndex(elements []element) *textIndex {
-	b := &builder{textIndex: &textIndex{terms: map[string][]posting{}},
-		roots: map[string]string{}, told: map[string]tally{}, forms: map[string]int{}}
-	for n := range elements[:min(len(elements), maxDocuments)] {
-		b.document, b.length = int32(n), 0
-		b.element(&elements[n])
-		b.lengths = append(b.lengths, b.length)
-		b.total += float64(b.length)
+// textOptions bound the index of a generation. What is beyond them is counted and
+// listed, but not found.
+func textOptions() textindex.Options {
+	return textindex.Options{
+		Term: textindex.English, Identifiers: true, MinWord: 2, MaxWord: maxWord,
+		MaxText: 4 << 10, MaxDocuments: 100_000, MaxVocabulary: 200_000,
 	}
-	b.documents = len(b.lengths)
-	for t := range b.terms {
-		b.sorted = append(b.sorted, t)
-	}
-	slices.Sort(b.sorted)
-	b.rank()
-	return b.textIndex
 }
 
-func (b *builder) element(e *element) {
+// newTextIndex indexes elements by their places, so that equal hits have their order.
+func newTextIndex(elements []element) *textindex.Index[int] {
+	x := textindex.New[int](textOptions())
+	for n := range elements {
+		if !x.Put(n, elements[n].fields()...) {
+			break
+		}
+	}
+	return x
+}
+
+// fields are what an element is found by. Its keywords are of what is written for
+// people, so not of URIs, parameters and servers.
+func (e *element) fields() []textindex.Field {
 	named := e.kind == catalog.Tools || e.kind == catalog.Prompts
-	b.add(e.key, weightKey, named)
+	fields := []textindex.Field{
+		{Text: e.key, Weight: weightKey, Keywords: named},
+		{Text: e.Title, Weight: weightTitle, Keywords: true},
+		{Text: e.Description, Weight: weightDescription, Keywords: true},
+		{Text: e.server.ID, Weight: weightDescription},
+	}
 	if e.Name != e.key {
-		b.add(e.Name, weightKey, true)
+		fields = append(fields, textindex.Field{Text: e.Name, Weight: weightKey, Keywords: true})
 	}
-	b.add(e.Title, weightTitle, true)
-	b.add(e.Description, weightDescription, true)
 	for _, p := range e.params {
-		b.add(p.Name, weightDescription, false)
+		fields = append(fields, textindex.Field{Text: p.Name, Weight: weightDescription})
 	}
-	b.add(e.server.ID, weightDescription, false)
+	return fields
 }
-
-// add indexes a text of the present element; telling says that its words may become
-// keywords.
-func (b *builder) add(text string, weight float32, telling bool) {
-	words(clip(text), func(word string) {
-		t, known := b.roots[word]
-		if !known {
-			t = term(word)
-			if len(b.roots) < maxVocabulary {
-				b.roots[word] = t
-			}
-		}
-		list := b.terms[t]
-		if t == "" || list == nil && len(b.terms) >= maxVocabulary {
-			return
-		}
-		if last := len(list) - 1; last >= 0 && list[last].document == b.document {
-			list[last].weight += weight
-		} else {
-			b.terms[t] = append(list, posting{b.document, weight})
-			b.postings++
-		}
-		b.length += weight
-		if !telling {
-			return
-		}
-		b.forms[word]++
-		if c, met := b.told[t]; !met || c.last != b.document {
-			b.told[t] = tally{c.documents + 1, b.document}
-		}
-	})
-}
-
-// rank makes the keywords.
-func (b *builder) rank() {
-	best := make(map[string]string, len(b.told)) // term to the word it is told by most
-	for word, n := range b.forms {
-		t := term(word)
-		if other, met := best[t]; !met || cmp.Or(cmp.Compare(n, b.forms[other]), cmp.Compare(other, word)) > 0 {
-			best[t] = word
-		}
-	}
-	for t, c := range b.told {
-		if word := best[t]; strings.IndexFunc(word, isLetter) >= 0 {
-			b.keywords = append(b.keywords, keyword{word, c.documents})
-		}
-	}
-	slices.SortFunc(b.keywords, func(a, b keyword) int {
-		return cmp.Or(cmp.Compare(b.documents, a.documents), cmp.Compare(a.word, b.word))
-	})
-}
-
-func isLetter(r rune) bool { return r > '9' } // words have letters and digits only
-
-// clip bounds the text of one member; a cut character at its end is no letter.
-func clip(s string) string { return s[:min(len(s), maxText)] }

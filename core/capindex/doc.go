@@ -29,11 +29,4 @@
 // New starts nothing and an Index at rest has no goroutine. A generation runs in
 // one of its own, so that a reader that leaves does not take it from the others;
 // [Index.Close] waits for it.
-//
-// # Libraries
-//
-// blevesearch/snowballstem: the English stemmer, so that "notes" finds "note". The
-// index is our own, an inverted list ranked by BM25: bleve/v2 was measured to add
-// 10 MB to the program and, used or not, 4 ms to each of its starts and four
-// goroutines that nobody ends.
 package capindex

@@ -53,9 +53,10 @@ func full(v View, g *generation) stamped {
 		fmt.Fprintf(p, "\n… and %s more, for which there is no room here.\n", plural(hidden, "element"))
 	}
 	p.covers(v)
-	if keywords := g.index.keywords; len(keywords) > 0 {
-		fmt.Fprintf(p, "\n## Vocabulary\n\n%s in %s; the most common:\n\n", plural(len(g.index.sorted), "term"), plural(g.index.documents, "document"))
-		p.list(roomVocabulary, keywordLines(keywords[:min(len(keywords), vocabulary)]))
+	if keywords := g.index.Keywords(vocabulary); len(keywords) > 0 {
+		sizes := g.index.Stats()
+		fmt.Fprintf(p, "\n## Vocabulary\n\n%s in %s; the most common:\n\n", plural(sizes.Terms, "term"), plural(sizes.Documents, "document"))
+		p.list(roomVocabulary, keywordLines(keywords))
 	}
 	return stamped{before, p.String()}
 }

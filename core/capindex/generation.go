@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
 // A generation is all that was made of one view. It is immutable.
@@ -15,8 +16,8 @@ type generation struct {
 	epoch     uint64
 	expires   time.Time
 	elements  []element
-	index     *textIndex
-	documents map[string]Document // by short name
+	index     *textindex.Index[int] // by places in elements; nobody writes to it any more
+	documents map[string]Document   // by short name
 }
 
 // A flight is a generation in the making. Its result may be read once done is
@@ -116,7 +117,7 @@ func (x *Index) generate(epoch uint64) (g *generation, err error) {
 		case "full":
 			text = full(view, g)
 		case "stats":
-			text = stats(view, g.index, x.opts.TTL, x.exposed)
+			text = stats(view, g.index.Stats(), x.opts.TTL, x.exposed)
 		}
 		g.documents[name] = Document{URI: scheme + name, MimeType: mimeType(name), Text: text.at(now),
 			Digest: text.digest(), Generated: now, Expires: g.expires}

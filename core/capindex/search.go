@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
 // SearchToolName is the name of the search tool.
@@ -69,19 +70,20 @@ func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.Raw
 	if err != nil {
 		return nil, err
 	}
-	hits := g.index.search(args.Query, func(document int) bool {
-		e := &g.elements[document]
-		return (args.Kind == "" || e.kind == args.Kind) && (args.Server == "" || e.server.ID == args.Server)
+	hits := g.index.Search(textindex.Query{Text: args.Query, Prefix: prefixes()})
+	hits = slices.DeleteFunc(hits, func(h textindex.Hit[int]) bool {
+		e := &g.elements[h.ID]
+		return args.Kind != "" && e.kind != args.Kind || args.Server != "" && e.server.ID != args.Server
 	})
 	found := struct {
 		Total   int      `json:"total"`
 		Results []Result `json:"results"`
 	}{len(hits), []Result{}}
 	for _, h := range hits[:min(len(hits), *args.Limit)] {
-		e := &g.elements[h.document]
+		e := &g.elements[h.ID]
 		found.Results = append(found.Results, Result{Kind: e.kind, Server: e.server.ID, Key: e.key,
 			Title: printable.Line(short(e.Title, 400), 100), Description: printable.Line(strings.Join(strings.Fields(short(e.Description, 1200)), " "), 300),
-			Score: math.Round(h.score*1000) / 1000})
+			Score: math.Round(h.Score*1000) / 1000})
 	}
 	text, err := encode(found)
 	if err != nil {
@@ -90,6 +92,9 @@ func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.Raw
 	text = printable.JSON(text)
 	return toolResult(string(text), text, false), nil
 }
+
+// prefixes are for words that nobody says, as when only the beginning of one is known.
+func prefixes() textindex.Prefix { return textindex.Prefix{Min: 1, Unknown: true, Most: 32} }
 
 // parseSearch checks the arguments; a problem is for who called the tool.
 func parseSearch(raw json.RawMessage) (args searchArguments, problem string) {

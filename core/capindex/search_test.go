@@ -9,33 +9,8 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/textindex"
 )
-
-func TestWords(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                                  "",
-		"read_note":                         "read note",
-		"readNoteHTML":                      "read note html",
-		"HTTPServer getURLs x2Y v2Beta":     "http server get ur ls x2 v2 beta",
-		"file:///docs/Guide.md?x=1":         "file docs guide md",
-		"Größe naïve ключ":                  "größe naïve ключ",
-		"日本語 テスト":                           "日 本 語 テ ス ト",
-		"a 1 42 " + strings.Repeat("x", 41): "42",
-		"e\u0301te\u0301 \xff\xfe ok":       "e\u0301te\u0301 ok",
-		"ABC ABc ABCd":                      "abc bc ab cd",
-	} {
-		var got []string
-		words(text, func(w string) { got = append(got, w) })
-		if s := strings.Join(got, " "); s != want {
-			t.Errorf("%q: %q, want %q", text, s, want)
-		}
-	}
-	for word, want := range map[string]string{"notes": "note", "running": "run", "the": "", "größen": "größen", "x2": "x2", "databases": "databas"} {
-		if got := term(word); got != want {
-			t.Errorf("%s: %q, want %q", word, got, want)
-		}
-	}
-}
 
 // search returns the keys that a call of the tool finds, best first.
 func search(t testing.TB, x *Index, arguments string) (keys []string, total int) {
@@ -172,7 +147,9 @@ func FuzzIndex(f *testing.F) {
 			}
 		}
 		var terms []string
-		words(clip(query), func(w string) { terms = append(terms, term(w)) })
+		for word := range textOptions().Words(query) {
+			terms = append(terms, textindex.English(word))
+		}
 		args, _ := json.Marshal(map[string]string{"query": query})
 		if strings.TrimSpace(query) == "" || len(args) > 900 {
 			return

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
 // indexStatistics are the sizes of the text index.
@@ -22,7 +24,7 @@ type cacheStatistics struct {
 }
 
 // stats is the document for programs. Its size does not depend on what is offered.
-func stats(v View, x *textIndex, ttl time.Duration, exposed []string) stamped {
+func stats(v View, x textindex.Stats, ttl time.Duration, exposed []string) stamped {
 	const stamp = "@" // nothing else in the document can have it
 	resources := map[string]string{}
 	for _, name := range exposed {
@@ -35,7 +37,7 @@ func stats(v View, x *textIndex, ttl time.Duration, exposed []string) stamped {
 		Cache       cacheStatistics   `json:"cache_statistics"`
 		Resources   map[string]string `json:"resources"`
 	}{stamp, v.counts(),
-		indexStatistics{x.documents, len(x.sorted), math.Round(x.averageLength()*100) / 100, (x.bytes() + 1023) / 1024},
+		indexStatistics{x.Documents, x.Terms, math.Round(x.AverageLength*100) / 100, (x.Bytes + 1023) / 1024},
 		cacheStatistics{len(exposed), ttl.Seconds()}, resources}, "", "  ")
 	before, after, _ := strings.Cut(string(raw), stamp)
 	return stamped{before, after + "\n"}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
 // MaxSummary bounds the summary, in bytes: about 3,000 tokens.
@@ -37,7 +38,7 @@ func noun(k catalog.Kind) string {
 }
 
 // summary is the document to read first.
-func summary(v View, x *textIndex, exposed []string) stamped {
+func summary(v View, x *textindex.Index[int], exposed []string) stamped {
 	p := &page{limit: MaxSummary}
 	p.WriteString("# Capability index: summary\n\nGenerated: ")
 	before := p.String()
@@ -55,8 +56,9 @@ func summary(v View, x *textIndex, exposed []string) stamped {
 		p.WriteString("There are none.\n")
 	}
 	p.WriteString("\n## Top keywords\n\n")
-	p.list(roomKeywords, keywordLines(x.keywords[:min(len(x.keywords), topKeywords)]))
-	if len(x.keywords) == 0 {
+	keywords := x.Keywords(topKeywords)
+	p.list(roomKeywords, keywordLines(keywords))
+	if len(keywords) == 0 {
 		p.WriteString("There are none.\n")
 	}
 	if updates := v.updated(lastUpdates); len(updates) > 0 {
@@ -68,7 +70,8 @@ func summary(v View, x *textIndex, exposed []string) stamped {
 		p.list(roomUpdates, lines)
 	}
 	p.WriteString("\n## Index\n\n")
-	fmt.Fprintf(p, "- %s, %s, %.1f words on average\n", plural(x.documents, "document"), plural(len(x.sorted), "term"), x.averageLength())
+	sizes := x.Stats()
+	fmt.Fprintf(p, "- %s, %s, %.1f words on average\n", plural(sizes.Documents, "document"), plural(sizes.Terms, "term"), sizes.AverageLength)
 	for _, name := range exposed {
 		if name != "summary" {
 			_, description := describe(name)
@@ -122,10 +125,10 @@ func total(srv *Server) int {
 	return n
 }
 
-func keywordLines(keywords []keyword) []string {
+func keywordLines(keywords []textindex.Keyword) []string {
 	lines := make([]string, len(keywords))
 	for i, k := range keywords {
-		lines[i] = fmt.Sprintf("- %s: in %s", prose(k.word, maxWord), plural(k.documents, "element"))
+		lines[i] = fmt.Sprintf("- %s: in %s", prose(k.Word, maxWord), plural(k.Documents, "element"))
 	}
 	return lines
 }

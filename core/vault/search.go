@@ -59,7 +59,7 @@ func (v *Vault) Search(ctx context.Context, o SearchOptions) (results []SearchRe
 	s := v.now.Load()
 	var scores map[string]float64
 	if len(wanted) > 0 {
-		if scores, err = v.text.hits(ctx, s, wanted); err != nil {
+		if scores, err = v.text.hits(ctx, s, o.Query); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -100,7 +100,7 @@ func (o *SearchOptions) check() (wanted []string, err error) {
 		return nil, invalid("folder: %v", checkPath(o.Folder))
 	}
 	o.Limit = cmp.Or(o.Limit, defaultLimit)
-	for word := range wordsOf(o.Query) {
+	for word := range textOptions().Words(o.Query) {
 		if !slices.Contains(wanted, word) {
 			wanted = append(wanted, word)
 		}

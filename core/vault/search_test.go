@@ -112,8 +112,8 @@ func TestSearchFollows(t *testing.T) {
 		put(t, filepath.Join(dir, fmt.Sprintf("more/n%d.md", i)), "third")
 	}
 	want("third", many+50)
-	if x := &e.text; x.dead*4 > len(x.docs) || len(x.docs)-x.dead != len(x.byID) {
-		t.Errorf("%d of %d documents are dead, %d are known", x.dead, len(x.docs), len(x.byID))
+	if sizes := e.text.index.Stats(); sizes.Documents != many+80 || len(e.text.indexed) != sizes.Documents {
+		t.Errorf("%+v, %d are known", sizes, len(e.text.indexed))
 	}
 	var wg sync.WaitGroup
 	for range 8 {

@@ -4,80 +4,60 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"math"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
 const (
 	// maxText is how much of a note is searched.
 	maxText = 1 << 20
-	// maxTerms is how many different words of a note are found.
-	maxTerms = 20_000
-	// maxTerm is how long a word may be, in bytes; longer ones are not found.
-	maxTerm = 64
 	// manyNotes is after how many read in one go their memory is given back.
 	manyNotes = 1000
 
 	// What a word in a title or a tag counts, in words of the text.
 	titleWeight, tagWeight = 5, 3
+
+	// minPrefix is how many letters of a word find longer ones, which count less.
+	minPrefix    = 3
+	prefixWeight = 0.2
 )
 
-// textIndex finds notes by their words. It is made when somebody first searches,
-// costs nothing before, and is brought in line with the notes by each search.
-//
-// It is an inverted index in memory: of every word the notes that have it, ranked
-// as BM25 does. A note that changes becomes a new document; dead ones are swept once
-// they are a quarter.
-type textIndex struct {
-	disk *disk
-	md   *markdown
+// textOptions have no stemmer: notes are in any language.
+func textOptions() textindex.Options { return textindex.Options{MaxText: maxText} }
 
-	ctx    context.Context // done when the index is closed
+// noteTexts finds notes by their words. It is filled when somebody first searches,
+// costs nothing before, and is brought in line with the notes by each search.
+type noteTexts struct {
+	disk  *disk
+	md    *markdown
+	index *textindex.Index[string] // by paths
+
+	ctx    context.Context // done when it is closed
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // the build in work
 
 	mu       sync.Mutex
-	building chan struct{} // closed by the build in work when it is over; nil: none
-
-	use   sync.RWMutex // held to search, and to take in what was read
-	terms map[string][]posting
-	docs  []document // by number
-	byID  map[string]uint32
-	dead  int
-	words uint64 // in all documents that live
+	building chan struct{}                // closed by the build in work when it is over; nil: none
+	indexed  map[string][sha256.Size]byte // digests of the notes that are in the index
 }
 
-// posting is one document that has a word, and how often, with weights and up to
-// 255: there are many, so both are in one number.
-type posting uint32
-
-// maxDocs is how many documents a posting can name.
-const maxDocs = 1 << 24
-
-func newPosting(doc, count uint32) posting { return posting(doc<<8 | min(count, 255)) }
-func (p posting) doc() uint32              { return uint32(p) >> 8 }
-func (p posting) count() float64           { return float64(p & 255) }
-
-// document is one state of a note.
-type document struct {
-	path   string
-	digest [sha256.Size]byte
-	words  uint32
-	dead   bool
-}
-
-func (x *textIndex) start(d *disk, md *markdown) {
+func (x *noteTexts) start(d *disk, md *markdown, most int) {
 	x.disk, x.md = d, md
-	x.terms, x.byID = make(map[string][]posting), make(map[string]uint32)
+	opts := textOptions()
+	opts.MaxDocuments = most
+	x.index = textindex.New[string](opts)
+	x.indexed = make(map[string][sha256.Size]byte)
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 }
 
 // close ends a build in work. Nobody may search any more.
-func (x *textIndex) close() {
+func (x *noteTexts) close() {
 	x.mu.Lock()
 	x.cancel()
 	x.mu.Unlock()
@@ -86,7 +66,7 @@ func (x *textIndex) close() {
 
 // refresh brings the index in line with a snapshot. A build goes on when the one who
 // asked for it leaves: the next one will want it.
-func (x *textIndex) refresh(ctx context.Context, s *snapshot) error {
+func (x *noteTexts) refresh(ctx context.Context, s *snapshot) error {
 	for range 2 { // notes that change meanwhile are not waited for
 		x.mu.Lock()
 		if x.ctx.Err() != nil {
@@ -114,17 +94,15 @@ func (x *textIndex) refresh(ctx context.Context, s *snapshot) error {
 }
 
 // behind says which documents are no notes any more and which notes are no
-// documents yet, or are others now.
-func (x *textIndex) behind(s *snapshot) (gone []string, late []*note) {
-	x.use.RLock()
-	defer x.use.RUnlock()
+// documents yet, or are others now. It must be called with mu held.
+func (x *noteTexts) behind(s *snapshot) (gone []string, late []*note) {
 	for _, n := range s.recent {
-		if id, ok := x.byID[n.path]; !ok || x.docs[id].digest != n.digest {
+		if digest, ok := x.indexed[n.path]; !ok || digest != n.digest {
 			late = append(late, n)
 		}
 	}
-	if len(x.byID)+len(late) > len(s.recent) {
-		for p := range x.byID {
+	if len(x.indexed)+len(late) > len(s.recent) {
+		for p := range x.indexed {
 			if s.note(p) == nil {
 				gone = append(gone, p)
 			}
@@ -135,10 +113,11 @@ func (x *textIndex) behind(s *snapshot) (gone []string, late []*note) {
 
 // build reads notes and takes them in. One that cannot be read is left as it is:
 // the snapshot will soon say why.
-func (x *textIndex) build(gone []string, late []*note) {
+func (x *noteTexts) build(gone []string, late []*note) {
 	var read errgroup.Group
 	read.SetLimit(max(2, runtime.GOMAXPROCS(0)))
-	for _, n := range late {
+	digests := make([]*[sha256.Size]byte, len(late)) // nil: it was not read
+	for i, n := range late {
 		read.Go(func() error {
 			if x.ctx.Err() != nil {
 				return nil
@@ -147,105 +126,61 @@ func (x *textIndex) build(gone []string, late []*note) {
 			if err != nil {
 				return nil
 			}
-			counts, words := x.count(n.path, src)
-			x.use.Lock()
-			defer x.use.Unlock()
-			x.drop(n.path)
-			x.add(n.path, sha256.Sum256(src), counts, words)
+			x.index.Put(n.path, x.fields(n.path, src)...)
+			digest := sha256.Sum256(src)
+			digests[i] = &digest
 			return nil
 		})
 	}
 	_ = read.Wait() // no job returns an error
-	x.use.Lock()
 	for _, p := range gone {
-		x.drop(p)
+		x.index.Remove(p)
 	}
-	x.sweep()
-	x.use.Unlock()
 	if len(late) > manyNotes {
 		debug.FreeOSMemory() // their texts, which are several times the index
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	for i, n := range late {
+		if digests[i] != nil {
+			x.indexed[n.path] = *digests[i]
+		}
+	}
+	for _, p := range gone {
+		delete(x.indexed, p)
+	}
 	close(x.building)
 	x.building = nil
 }
 
-// count returns how often each word is in a note, with weights, and how many there
-// are in its text.
-func (x *textIndex) count(p string, src []byte) (counts map[string]uint32, words uint32) {
+// fields are what a note is found by.
+func (x *noteTexts) fields(p string, src []byte) []textindex.Field {
 	f := x.md.parse(p, src)
-	counts = make(map[string]uint32)
-	take := func(text string, weight uint32) {
-		for word := range wordsOf(text) {
-			if _, known := counts[word]; known || len(counts) < maxTerms {
-				counts[word] += weight
-			}
-			words++
-		}
-	}
-	take(searchable(src), 1)
-	take(f.title, titleWeight)
+	fields := []textindex.Field{{Text: f.title, Weight: titleWeight}}
 	for _, tag := range f.tags {
-		take(tag, tagWeight)
+		fields = append(fields, textindex.Field{Text: tag, Weight: tagWeight})
 	}
-	return counts, words
+	return append(fields, textindex.Field{Text: searchable(src)})
 }
 
-func (x *textIndex) add(p string, digest [sha256.Size]byte, counts map[string]uint32, words uint32) {
-	id := uint32(len(x.docs))
-	if id == maxDocs {
-		return // far more than a vault may have
+// hits returns the notes of a snapshot that have all words of a query, with their
+// scores.
+func (x *noteTexts) hits(ctx context.Context, s *snapshot, query string) (map[string]float64, error) {
+	if err := x.refresh(ctx, s); err != nil {
+		return nil, err
 	}
-	x.docs = append(x.docs, document{path: p, digest: digest, words: words})
-	x.byID[p] = id
-	x.words += uint64(words)
-	for word, n := range counts {
-		list, known := x.terms[word]
-		if !known {
-			word = strings.Clone(word) // else it holds the whole text
-		}
-		x.terms[word] = append(list, newPosting(id, n))
+	hits := x.index.Search(textindex.Query{
+		Text: query, All: true, Prefix: textindex.Prefix{Min: minPrefix, Weight: prefixWeight},
+	})
+	scores := make(map[string]float64, len(hits))
+	for _, h := range hits {
+		scores[h.ID] = math.Round(h.Score*1e4) / 1e4
 	}
+	return scores, nil
 }
 
-func (x *textIndex) drop(p string) {
-	id, ok := x.byID[p]
-	if !ok {
-		return
-	}
-	delete(x.byID, p)
-	x.docs[id].dead = true
-	x.words -= uint64(x.docs[id].words)
-	x.dead++
-}
-
-// sweep takes dead documents out once there are many.
-func (x *textIndex) sweep() {
-	if x.dead*4 <= len(x.docs) {
-		return
-	}
-	number := make([]uint32, len(x.docs))
-	var docs []document
-	for id, d := range x.docs {
-		if !d.dead {
-			number[id] = uint32(len(docs))
-			x.byID[d.path] = number[id]
-			docs = append(docs, d)
-		}
-	}
-	for word, list := range x.terms {
-		var kept []posting
-		for _, p := range list {
-			if !x.docs[p.doc()].dead {
-				kept = append(kept, newPosting(number[p.doc()], uint32(p.count())))
-			}
-		}
-		if kept == nil {
-			delete(x.terms, word)
-		} else {
-			x.terms[word] = kept
-		}
-	}
-	x.docs, x.dead = docs, 0
+// searchable is the part of a note's text that can be found.
+func searchable(src []byte) string {
+	src = src[frontEnd(src):]
+	return string(src[:min(len(src), maxText)])
 }

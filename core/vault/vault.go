@@ -18,7 +18,7 @@ type Vault struct {
 	disk *disk
 	scan *scanner
 	tree *filewatch.Tree
-	text textIndex
+	text noteTexts
 
 	now   atomic.Pointer[snapshot]
 	ready chan struct{} // closed by Run when the first look is over
@@ -58,7 +58,7 @@ func Open(opts Options) (*Vault, error) {
 	}
 	v.scan = &scanner{disk: d, rules: rules{globs: opts.Ignore}, md: newMarkdown(), most: opts.MaxEntries}
 	v.now.Store(newSnapshot())
-	v.text.start(d, v.scan.md)
+	v.text.start(d, v.scan.md, opts.MaxEntries)
 	return v, nil
 }
 

@@ -1,0 +1,90 @@
+package textindex
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+// posting is one document that has a term, and how often, up to maxCount: there are
+// many, so both are in one number.
+type posting uint32
+
+const (
+	maxCount = 255
+	gone     = math.MaxUint32 // the new number of a document that is not kept
+)
+
+func newPosting(doc uint32, count uint64) posting {
+	return posting(doc<<8 | uint32(min(count, maxCount)))
+}
+func (p posting) doc() uint32   { return uint32(p) >> 8 }
+func (p posting) count() uint64 { return uint64(p & 255) }
+
+// entry is a key with the documents that have it, in the order of their numbers.
+type entry struct {
+	key  string
+	list []posting
+}
+
+func byKey(a, b *entry) int { return strings.Compare(a.key, b.key) }
+
+// table is an inverted list. Its keys are copies, and only found in an entry: to
+// assign to a string that a map has gives it the key's new bytes, with the whole text
+// around them.
+type table struct {
+	entries  map[string]*entry
+	postings int
+	keyBytes int
+}
+
+// list is that of a key; nil if there is none.
+func (t *table) list(key string) []posting {
+	if e := t.entries[key]; e != nil {
+		return e.list
+	}
+	return nil
+}
+
+// add counts a key for a document, which must be the last one so far. It returns the
+// entry if that was not there before and there was room for it.
+func (t *table) add(key string, doc uint32, count uint64, most int) (added *entry) {
+	e := t.entries[key]
+	if e == nil {
+		if len(t.entries) >= most {
+			return nil
+		}
+		e = &entry{key: strings.Clone(key)}
+		t.entries[e.key] = e
+		t.keyBytes += len(key)
+		added = e
+	}
+	if last := len(e.list) - 1; last >= 0 && e.list[last].doc() == doc {
+		e.list[last] = newPosting(doc, e.list[last].count()+count)
+		return nil
+	}
+	e.list = append(e.list, newPosting(doc, count))
+	t.postings++
+	return added
+}
+
+// renumber gives documents new numbers, in the same order, and takes out those that
+// are gone. An entry without documents is no part of the table any more.
+func (t *table) renumber(number []uint32) {
+	for key, e := range t.entries {
+		kept := e.list[:0]
+		for _, p := range e.list {
+			if n := number[p.doc()]; n != gone {
+				kept = append(kept, newPosting(n, p.count()))
+			}
+		}
+		t.postings -= len(e.list) - len(kept)
+		if cap(kept) > 2*len(kept)+4 {
+			kept = slices.Clone(kept)
+		}
+		if e.list = kept; len(kept) == 0 {
+			delete(t.entries, key)
+			t.keyBytes -= len(key)
+		}
+	}
+}
