@@ -15,10 +15,7 @@ import (
 type gatewayOptions struct {
 	connectFlags
 	indexFlags
-	stdio           bool
-	addr            string
-	tokenFile       string
-	origins         []string
+	mcpFlags
 	onDown          string
 	allow, deny     []string
 	all             bool
@@ -72,8 +69,8 @@ Exit codes: 0 stopped, or the client left; 1 failed (address taken); 2 wrong usa
   mcptrack gateway --addr 0.0.0.0:8723 --token-file token --allow-origin https://app.example`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if opts.stdio && (cmd.Flags().Changed("addr") || opts.tokenFile != "" || len(opts.origins) > 0) {
-				return usage("--stdio has no use for --addr, --token-file and --allow-origin")
+			if err := opts.mcpFlags.check(cmd); err != nil {
+				return err
 			}
 			opts.indexFlags.fromEnv(env, cmd.Flags().Changed)
 			if err := opts.check(); err != nil {
@@ -82,11 +79,8 @@ Exit codes: 0 stopped, or the client left; 1 failed (address taken); 2 wrong usa
 			return runGateway(cmd.Context(), env, g, opts)
 		},
 	}
+	opts.mcpFlags.add(cmd, "127.0.0.1:8723")
 	f := cmd.Flags()
-	f.BoolVar(&opts.stdio, "stdio", false, "serve one client over standard input and output")
-	f.StringVar(&opts.addr, "addr", "127.0.0.1:8723", "`ADDRESS` to listen on; port 0 picks one")
-	f.StringVar(&opts.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token that clients must present")
-	f.StringArrayVar(&opts.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may ask (repeatable)")
 	f.StringVar(&opts.onDown, "on-down", "keep", "`WHAT` becomes of the items of a server that is down: keep or drop")
 	f.StringArrayVar(&opts.allow, "allow", nil, "`GLOB` of names and URIs to serve; default all (repeatable)")
 	f.StringArrayVar(&opts.deny, "deny", nil, "`GLOB` of names and URIs not to serve (repeatable)")
@@ -103,7 +97,6 @@ Exit codes: 0 stopped, or the client left; 1 failed (address taken); 2 wrong usa
 	f.DurationVar(&opts.connectTimeout, "connect-timeout", 15*time.Second, "`TIME` that one connection may take")
 	f.StringToStringVar(&opts.limit, "limit", nil, limitHelp)
 	_ = cmd.RegisterFlagCompletionFunc("on-down", cobra.FixedCompletions([]string{"keep", "drop"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.MarkFlagFilename("token-file")
 	return cmd
 }
 

@@ -3,7 +3,6 @@ package commands
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"runtime"
@@ -16,7 +15,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/tracker"
-	"github.com/mcptrack/mcptrack/output/web"
 )
 
 // gatewayWindow is the time within which updates of one resource are merged: short,
@@ -66,7 +64,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
 	if !opts.stdio {
-		if serving, err = opts.overHTTP(ctx, env, log, gw); err != nil {
+		if serving, err = opts.overHTTP(ctx, env, log, gw.Server(), gw.Close); err != nil {
 			return err
 		}
 	}
@@ -113,37 +111,6 @@ func (o *gatewayOptions) config(env *Env, g *globals, log *slog.Logger) (*config
 		return nil, usage("--catalog-url is served as %q, and the config has a server of that name", catalogID)
 	}
 	return cfg, nil
-}
-
-// overHTTP listens at once, so that a bad address is told before servers are started.
-func (o *gatewayOptions) overHTTP(ctx context.Context, env *Env, log *slog.Logger, gw *gateway.Gateway) (func(context.Context) error, error) {
-	var token web.Token
-	if o.tokenFile != "" {
-		var err error
-		if token, err = web.LoadToken(o.tokenFile); err != nil {
-			return nil, webFailure(err)
-		}
-	}
-	srv, err := web.New(web.Options{MCP: true, Token: token, Origins: o.origins, Logger: log})
-	if err != nil {
-		return nil, webFailure(err)
-	}
-	ln, err := srv.Listen(ctx, o.addr)
-	if err != nil {
-		return nil, webFailure(err)
-	}
-	srv.Handle(mcpPath, gw.Server())
-	srv.OnShutdown(func(context.Context) error {
-		gw.Close() // ends streams with their results
-		return nil
-	})
-	return func(ctx context.Context) error {
-		if ctx.Err() != nil {
-			return ln.Close()
-		}
-		fmt.Fprintf(env.Err, "listening on %s%s\n", srv.URL(), mcpPath)
-		return srv.Serve(ctx, ln)
-	}, nil
 }
 
 // lastAnswers is how long calls may go on once a client of standard streams has

@@ -3,26 +3,16 @@ package commands
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/vault"
-	"github.com/mcptrack/mcptrack/output/web"
 )
 
-// mcpPath is where MCP is served over HTTP.
-const mcpPath = "/mcp"
-
 type vaultOptions struct {
-	dir       string
-	stdio     bool
-	addr      string
-	tokenFile string
-	origins   []string
-	ignore    []string
+	mcpFlags
+	dir    string
+	ignore []string
 }
 
 func newVault(env *Env, g *globals) *cobra.Command {
@@ -57,19 +47,14 @@ Exit codes: 0 stopped, or the client left; 1 failed (no such folder, address tak
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.dir = args[0]
-			if opts.stdio && (cmd.Flags().Changed("addr") || opts.tokenFile != "" || len(opts.origins) > 0) {
-				return usage("--stdio has no use for --addr, --token-file and --allow-origin")
+			if err := opts.mcpFlags.check(cmd); err != nil {
+				return err
 			}
 			return runVault(cmd.Context(), env, g, opts)
 		},
 	}
-	f := cmd.Flags()
-	f.BoolVar(&opts.stdio, "stdio", false, "serve one client over standard input and output")
-	f.StringVar(&opts.addr, "addr", "127.0.0.1:8724", "`ADDRESS` to listen on; port 0 picks one")
-	f.StringVar(&opts.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token that clients must present")
-	f.StringArrayVar(&opts.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may ask (repeatable)")
-	f.StringArrayVar(&opts.ignore, "ignore", nil, "`GLOB` of paths that are no part of the vault (repeatable)")
-	_ = cmd.MarkFlagFilename("token-file")
+	opts.mcpFlags.add(cmd, "127.0.0.1:8724")
+	cmd.Flags().StringArrayVar(&opts.ignore, "ignore", nil, "`GLOB` of paths that are no part of the vault (repeatable)")
 	return cmd
 }
 
@@ -91,60 +76,9 @@ func runVault(ctx context.Context, env *Env, g *globals, opts vaultOptions) erro
 	defer func() { _ = s.Close() }() // what could fail is memory that is given back
 	serve := func(ctx context.Context) error { return s.ServeIO(ctx, env.In, env.Out) }
 	if !opts.stdio {
-		if serve, err = opts.overHTTP(ctx, env, log, s); err != nil {
+		if serve, err = opts.overHTTP(ctx, env, log, s, s.Server.Close); err != nil {
 			return err
 		}
 	}
 	return whileRunning(ctx, s.Run, s.Ready(), serve)
-}
-
-// overHTTP listens at once, so that a bad address is told before the folder is read.
-func (o *vaultOptions) overHTTP(ctx context.Context, env *Env, log *slog.Logger, s *vault.Server) (func(context.Context) error, error) {
-	var token web.Token
-	if o.tokenFile != "" {
-		var err error
-		if token, err = web.LoadToken(o.tokenFile); err != nil {
-			return nil, webFailure(err)
-		}
-	}
-	srv, err := web.New(web.Options{MCP: true, Token: token, Origins: o.origins, Logger: log})
-	if err != nil {
-		return nil, webFailure(err)
-	}
-	ln, err := srv.Listen(ctx, o.addr)
-	if err != nil {
-		return nil, webFailure(err)
-	}
-	srv.Handle(mcpPath, s)
-	srv.OnShutdown(func(context.Context) error {
-		s.Server.Close() // ends streams with their results
-		return nil
-	})
-	return func(ctx context.Context) error {
-		if ctx.Err() != nil {
-			return ln.Close()
-		}
-		fmt.Fprintf(env.Err, "listening on %s%s\n", srv.URL(), mcpPath)
-		return srv.Serve(ctx, ln)
-	}, nil
-}
-
-// whileRunning runs what keeps a server up to date, and serves once it is ready.
-// The end of either ends the other.
-func whileRunning(ctx context.Context, run func(context.Context) error, ready <-chan struct{}, serve func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel(nil)
-	wg.Go(func() { cancel(run(ctx)) })
-	select {
-	case <-ready:
-	case <-ctx.Done():
-	}
-	err := serve(ctx)
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return nil // stopped
-	}
-	return err
 }
