@@ -13,7 +13,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
-	"github.com/mcptrack/mcptrack/output/document"
 )
 
 type callOptions struct {
@@ -93,7 +92,7 @@ func runCall(ctx context.Context, env *Env, g *globals, opts callOptions) error 
 		}
 		return func() error {
 			if documents(g.format) {
-				if err := document.Write(env.Out, g.format, raw); err != nil {
+				if err := opts.putDocument(env, g, raw); err != nil {
 					return err
 				}
 			}

@@ -18,6 +18,7 @@ func newDemoServer(env *Env, _ *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "demo-server",
 		Short:  "Be the MCP server behind --demo, over stdio",
+		Long:   "Serves a small vault of notes that change by themselves.\n\nExit codes: 0 done; 1 failed; 2 wrong usage.",
 		Hidden: true,
 		Example: `  # In a config: {"mcpServers": {"demo": {"command": "mcptrack", "args": ["demo-server"], "trackResources": true}}}
   mcptrack list --config config.json

@@ -47,6 +47,10 @@ func usageHint(hint, format string, args ...any) error {
 // errTimeout is the cause of a context that --timeout ended.
 var errTimeout = errors.New("--timeout ran out")
 
+// errReturned is the cause of a context whose command has returned: nobody
+// interrupted it, whatever its error is.
+var errReturned = errors.New("the command returned")
+
 // classify gives every error its failure. ctx is the one the command ran under.
 func classify(ctx context.Context, err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -58,7 +62,7 @@ func classify(ctx context.Context, err error) *failure {
 	if errors.Is(err, errTimeout) || errors.Is(context.Cause(ctx), errTimeout) {
 		return &failure{exit: exitTimeout, code: "timeout", err: errTimeout, hint: "give it more time with --timeout"}
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errReturned) {
 		return &failure{exit: exitInterrupted, code: "interrupted", err: errors.New("interrupted")}
 	}
 	return &failure{exit: exitFailed, code: "failed", err: err}

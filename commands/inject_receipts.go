@@ -74,6 +74,9 @@ func (r *receipts) write(x realtime.Receipt) error {
 		_, err := fmt.Fprintf(r.out, "%s  %s  injected  %s  %v\n", x.At.Format("15:04:05.000"), printable.Line(x.ServerID, 64),
 			printable.Line(x.ResourceURI, 0), x.Latency.Round(time.Millisecond))
 		return err
+	case r.format.Name == "name":
+		_, err := fmt.Fprintln(r.out, x.ItemID)
+		return err
 	case !r.format.Table() && r.format.Name != "json":
 		return document.WriteEach(r.out, r.format, line)
 	}

@@ -45,10 +45,12 @@ func (c *connectFlags) check() (err error) {
 
 // bound ends ctx with errTimeout when --timeout runs out.
 func (c *connectFlags) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.timeout == 0 {
-		return context.WithCancel(ctx)
+	ctx, end := context.WithCancelCause(ctx)
+	stop := func() {}
+	if c.timeout > 0 {
+		ctx, stop = context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 	}
-	return context.WithTimeoutCause(ctx, c.timeout, errTimeout)
+	return ctx, func() { end(errReturned); stop() }
 }
 
 // session are the options for connecting.

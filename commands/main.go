@@ -90,6 +90,6 @@ crashes, restarts, floods and edits of the config.`,
 	}
 	root.AddCommand(newDemoServer(env, g))
 	root.AddCommand(newTopics()...)
-	root.InitDefaultCompletionCmd()
+	finishBuiltins(root)
 	return root
 }

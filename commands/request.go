@@ -94,10 +94,22 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, server str
 // is taken apart into. A result that cannot be taken apart is the server's failure.
 func (r *requestFlags) shower(env *Env, g *globals, raw json.RawMessage, apart func(json.RawMessage) ([]piece, error)) (func() error, error) {
 	if documents(g.format) {
-		return func() error { return document.Write(env.Out, g.format, raw) }, nil
+		return func() error { return r.putDocument(env, g, raw) }, nil
 	}
 	pieces, err := apart(raw)
 	return func() error { return r.put(env, pieces) }, err
+}
+
+// putDocument writes the result itself, in the format that was asked for.
+func (r *requestFlags) putDocument(env *Env, g *globals, raw json.RawMessage) error {
+	if r.out == "" {
+		return document.Write(env.Out, g.format, raw)
+	}
+	var text strings.Builder
+	if err := document.Write(&text, g.format, raw); err != nil {
+		return err
+	}
+	return writeFile(r.out, []piece{{text: text.String()}})
 }
 
 // lacks is the failure for a server without a capability.
@@ -145,7 +157,11 @@ func (r *requestFlags) put(env *Env, pieces []piece) error {
 }
 
 // writeFile puts the pieces in place as a whole: a failure leaves what was there.
+// A device or a pipe, /dev/stdout say, is written to and stays what it is.
 func writeFile(path string, pieces []piece) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return writeDevice(path, pieces)
+	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".mcptrack-*")
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -163,6 +179,22 @@ func writeFile(path string, pieces []piece) error {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	return nil
+}
+
+func writeDevice(path string, pieces []piece) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	for _, p := range pieces {
+		if _, err = f.Write(append([]byte(p.text), p.binary...)); err != nil {
+			break
+		}
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
 	return nil

@@ -84,6 +84,9 @@ func runStatus(ctx context.Context, env *Env, format document.Format, opts statu
 	if err := askFor(ctx, base.JoinPath("/api/servers"), token, &r.Servers); err != nil {
 		return err
 	}
+	if format.Name == "name" {
+		return writeServerNames(env, r.Servers)
+	}
 	if !format.Table() {
 		return document.Write(env.Out, format, r)
 	}
@@ -92,6 +95,22 @@ func runStatus(ctx context.Context, env *Env, format document.Format, opts statu
 		return err
 	}
 	return table.Rows(env.Out, []string{"Server", "State", "Since", "Era", "Mode", "Resources", "Updates", "Failures", "Error"}, rows)
+}
+
+// writeServerNames writes the id of each server.
+func writeServerNames(env *Env, servers []json.RawMessage) error {
+	var out strings.Builder
+	for _, raw := range servers {
+		var s struct {
+			ID string `json:"id"`
+		}
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return fmt.Errorf("malformed status: %w", err)
+		}
+		out.WriteString(printable.Line(s.ID, 0) + "\n")
+	}
+	_, err := io.WriteString(env.Out, out.String())
+	return err
 }
 
 // askFor gets one JSON document of at most 64 MiB.

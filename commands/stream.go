@@ -3,7 +3,9 @@ package commands
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/diff"
 	"github.com/mcptrack/mcptrack/output/document"
@@ -67,6 +70,8 @@ func newStream(env *Env, g *globals, flags streamFlags) *stream {
 			w.Zone = time.Local
 		}
 		s.write = w.Write
+	case g.format.Name == "name":
+		s.write = func(events ...*event.Event) error { return writeEventNames(env.Out, events) }
 	default:
 		s.write = func(events ...*event.Event) error {
 			for _, e := range events {
@@ -78,6 +83,27 @@ func newStream(env *Env, g *globals, flags streamFlags) *stream {
 		}
 	}
 	return s
+}
+
+// writeEventNames prints what each event is about, as list does: the server and, after a
+// tab, the resource if it is about one. An event about no server has no line.
+func writeEventNames(w io.Writer, events []*event.Event) error {
+	var out strings.Builder
+	for _, e := range events {
+		if e.ServerID == "" {
+			continue
+		}
+		out.WriteString(printable.Line(e.ServerID, 0))
+		if e.ResourceURI != "" {
+			out.WriteString("\t" + printable.Line(e.ResourceURI, 0))
+		}
+		out.WriteByte('\n')
+	}
+	if out.Len() == 0 {
+		return nil
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
 }
 
 // isChange reports whether an event tells of a change, not of how we follow or of

@@ -1,0 +1,62 @@
+package commands
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// finishBuiltins gives the commands that cobra brings, help and completion, what
+// every other command has: examples, exit codes, and an error for a name that they
+// do not know. Cobra's own show some help instead, and succeed.
+func finishBuiltins(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Long += "\n\n" + builtinExits
+			cmd.Example = `  mcptrack help watch
+  mcptrack help exit-codes`
+			cmd.Args = func(_ *cobra.Command, args []string) error { return knownTopic(root, args) }
+		case "completion":
+			finishCompletion(cmd)
+		}
+	}
+}
+
+const builtinExits = "Exit codes: 0 done; 1 failed; 2 wrong usage."
+
+// knownTopic reports whether args name a command or a help topic.
+func knownTopic(root *cobra.Command, args []string) error {
+	if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+		return usageHint("mcptrack --help lists the commands and topics", "unknown help topic %q", printable.Line(join(args, 5), 100))
+	}
+	return nil
+}
+
+func finishCompletion(completion *cobra.Command) {
+	completion.Long += "\n" + builtinExits
+	completion.Example = `  source <(mcptrack completion bash)
+  mcptrack completion fish >~/.config/fish/completions/mcptrack.fish`
+	completion.RunE = func(*cobra.Command, []string) error {
+		return usageHint("bash, zsh, fish or powershell", "for which shell?")
+	}
+	for _, shell := range completion.Commands() {
+		shell.Long += "\n" + builtinExits
+		switch shell.Name() {
+		case "bash":
+			shell.Example = `  source <(mcptrack completion bash)
+  mcptrack completion bash >/etc/bash_completion.d/mcptrack`
+		case "zsh":
+			shell.Example = `  source <(mcptrack completion zsh)
+  mcptrack completion zsh >"${fpath[1]}/_mcptrack"`
+		case "fish":
+			shell.Example = `  mcptrack completion fish | source
+  mcptrack completion fish >~/.config/fish/completions/mcptrack.fish`
+		case "powershell":
+			shell.Example = `  mcptrack completion powershell | Out-String | Invoke-Expression
+  mcptrack completion powershell >mcptrack.ps1`
+		}
+	}
+}
