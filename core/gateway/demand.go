@@ -19,6 +19,10 @@ import (
 // of templates, and those of servers whose resources are not tracked. The tracker is
 // asked to follow them in its live sessions, again in every new one.
 type demand struct {
+	// limit is how many resources there may be, which is set once. Clients are held
+	// to theirs only after they were noted here.
+	limit int
+
 	mu    sync.Mutex
 	wants map[target]*want
 }
@@ -57,7 +61,9 @@ func (g *Gateway) subscribable(uri string) bool {
 	if _, ok := v.subscribes[t.server]; !ok {
 		return false // nothing would ever come
 	}
-	g.demand.add(t, uri)
+	if !g.demand.add(t, uri) {
+		return false
+	}
 	select {
 	case g.demands <- struct{}{}:
 	default:
@@ -78,7 +84,8 @@ func (g *Gateway) tracked(v *view, t target) bool {
 	return false
 }
 
-func (d *demand) add(t target, uri string) {
+// add reports whether there was room.
+func (d *demand) add(t target, uri string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.wants == nil {
@@ -86,11 +93,15 @@ func (d *demand) add(t target, uri string) {
 	}
 	w, ok := d.wants[t]
 	if !ok {
+		if len(d.wants) >= d.limit {
+			return false
+		}
 		w = &want{uris: map[string]struct{}{}}
 		d.wants[t] = w
 	}
 	w.uris[uri] = struct{}{}
 	w.since = time.Now()
+	return true
 }
 
 // uris are all that somebody wants.
@@ -132,7 +143,7 @@ func (d *demand) sweep(now time.Time, subscribed func(uri string) bool) (gone []
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for t, w := range d.wants {
-		if now.Sub(w.since) < settling {
+		if now.Sub(w.since) < settling || w.asking { // what is forgotten too early is followed for ever
 			continue
 		}
 		for uri := range w.uris {

@@ -114,6 +114,7 @@ func New(opts Options) (*Gateway, error) {
 		apis:    map[string]*api{},
 		moved:   make(chan struct{}),
 	}
+	g.demand.limit = cmp.Or(opts.Serve.Subscriptions.MaxTotal, 1_000_000)
 	var err error
 	if g.filter, err = newFilter(opts.Allow, opts.Deny); err != nil {
 		return nil, err
