@@ -110,7 +110,8 @@ type ListChanged struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ConfigReloaded tells that a new config is in force: ids of servers.
+// ConfigReloaded tells that a new config is applied: ids of servers. What follows
+// from it comes later. Duration is from when the change was first seen.
 type ConfigReloaded struct {
 	Added    []string     `json:"added"`
 	Removed  []string     `json:"removed"`

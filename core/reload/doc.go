@@ -5,7 +5,8 @@
 // config stays in force and the problems are told, once for every content. What is
 // handed on is always a complete config, in the order of the saves; of several
 // saves in a row only the newest may be seen (see core/filewatch, which decides
-// when a file has settled).
+// when a file has settled). config.reloaded is told before the config is applied, so
+// that it comes before all that follows from it.
 //
 // Ownership: Run owns the watch on the file and has ended it when it returns.
 package reload

@@ -106,9 +106,10 @@ func (r *reloader) take(c filewatch.Change, kicked bool) {
 		applied, held = hold(r.applied, next)
 	}
 	r.applied = applied
-	r.opts.Apply(applied)
+	// Told before it is applied: what follows from it comes after it.
 	reloaded.Duration = event.Milliseconds(time.Since(c.SeenAt))
 	r.opts.Publish(event.Event{Payload: reloaded})
+	r.opts.Apply(applied)
 	r.log.Info("config reloaded", "file", r.opts.Path, "servers", len(next.Servers),
 		"added", len(reloaded.Added), "removed", len(reloaded.Removed), "changed", len(reloaded.Changed))
 	for _, id := range held {

@@ -101,6 +101,23 @@ func (b *bench) ids() []string {
 	}
 }
 
+// TestToldBeforeApplied: what a consumer sees happen comes after why it happens.
+func TestToldBeforeApplied(t *testing.T) {
+	t.Parallel()
+	var order []string // of the goroutine of Run; ids and reloaded come after it
+	b := run(t, `{"mcpServers": {"a": {"command": "one"}}}`, func(o *Options) {
+		apply, publish := o.Apply, o.Publish
+		o.Apply = func(c *config.Config) { order = append(order, "applied"); apply(c) }
+		o.Publish = func(e event.Event) { order = append(order, "told"); publish(e) }
+	})
+	b.save(`{"mcpServers": {"a": {"command": "two"}}}`)
+	b.reloaded("[] [] [a]")
+	b.ids() // both are over
+	if !slices.Equal(order, []string{"told", "applied"}) {
+		t.Errorf("%q", order)
+	}
+}
+
 func (b *bench) silent() {
 	b.Helper()
 	select {
