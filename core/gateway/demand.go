@@ -19,22 +19,24 @@ import (
 // of templates, and those of servers whose resources are not tracked. The tracker is
 // asked to follow them in its live sessions, again in every new one.
 type demand struct {
-	// limit is how many resources there may be, which is set once. Clients are held
-	// to theirs only after they were noted here.
+	// limit is how many resources there may be, which is set once: those that were
+	// left are kept for a while, so clients that come and go could add ever more.
 	limit int
 
 	mu    sync.Mutex
 	wants map[target]*want
 }
 
-// want is one resource that somebody subscribed to.
+// want is one resource that somebody subscribed to. One task at a time asks the
+// tracker about it, so that what was asked last is what holds.
 type want struct {
-	uris   map[string]struct{} // as clients call it
-	since  time.Time           // when it was asked for last
-	active bool                // the live session follows it
-	failed int                 // how often in a row that was refused
-	next   time.Time           // when to ask again after that
-	asking bool                // a task is asking for that
+	uris    map[string]struct{} // as clients call it
+	since   time.Time           // when it was asked for last
+	active  bool                // the live session follows it
+	failed  int                 // how often in a row that was refused
+	next    time.Time           // when to ask again after that
+	asking  bool                // a task is asking for that
+	leaving bool                // a task is giving it up
 }
 
 // settling is how long a want may be without a subscriber: it is noted just before
@@ -64,11 +66,15 @@ func (g *Gateway) subscribable(uri string) bool {
 	if !g.demand.add(t, uri) {
 		return false
 	}
+	g.lookAtDemand()
+	return true
+}
+
+func (g *Gateway) lookAtDemand() {
 	select {
 	case g.demands <- struct{}{}:
 	default:
 	}
-	return true
 }
 
 // tracked reports whether the config follows the resource.
@@ -127,23 +133,26 @@ func (d *demand) called(t target) []string {
 }
 
 // active notes what the live session with a server follows for clients: nothing
-// once it has ended. uris are sorted.
-func (d *demand) active(server string, uris []string) {
+// once it has ended. uris are sorted. It reports whether something of it is lost.
+func (d *demand) active(server string, uris []string) (lost bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for t, w := range d.wants {
 		if t.server == server {
+			was := w.active
 			_, w.active = slices.BinarySearch(uris, t.key)
+			lost = lost || was && !w.active
 		}
 	}
+	return lost
 }
 
-// sweep forgets what nobody is subscribed to any more, and returns it.
+// sweep returns what nobody is subscribed to any more, for a task to give up.
 func (d *demand) sweep(now time.Time, subscribed func(uri string) bool) (gone []target) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for t, w := range d.wants {
-		if now.Sub(w.since) < settling || w.asking { // what is forgotten too early is followed for ever
+		if now.Sub(w.since) < settling || w.asking || w.leaving {
 			continue
 		}
 		for uri := range w.uris {
@@ -152,13 +161,25 @@ func (d *demand) sweep(now time.Time, subscribed func(uri string) bool) (gone []
 			}
 		}
 		if len(w.uris) == 0 {
-			delete(d.wants, t)
-			if w.active {
-				gone = append(gone, t)
-			}
+			w.leaving = true
+			gone = append(gone, t)
 		}
 	}
 	return gone
+}
+
+// left notes that a task has given up the resource, and forgets it. It reports
+// whether somebody came back meanwhile, for whom it is to be asked for again.
+func (d *demand) left(t target) (back bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.wants[t]
+	w.leaving, w.active = false, false
+	if len(w.uris) == 0 {
+		delete(d.wants, t)
+		return false
+	}
+	return true
 }
 
 // open takes what is not followed yet, for a task to ask for.
@@ -167,7 +188,7 @@ func (d *demand) open(now time.Time, ready func(server string) bool) (todo map[s
 	defer d.mu.Unlock()
 	todo = map[string][]string{}
 	for t, w := range d.wants {
-		if !w.active && !w.asking && !now.Before(w.next) && ready(t.server) {
+		if !w.active && !w.asking && !w.leaving && !now.Before(w.next) && ready(t.server) {
 			w.asking = true
 			todo[t.server] = append(todo[t.server], t.key)
 		}
@@ -180,10 +201,7 @@ func (d *demand) open(now time.Time, ready func(server string) bool) (todo map[s
 func (d *demand) asked(t target, refused bool) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w, ok := d.wants[t]
-	if !ok {
-		return false
-	}
+	w := d.wants[t]
 	w.asking = false
 	if !refused {
 		w.failed, w.next = 0, time.Time{}
@@ -202,6 +220,9 @@ func (l *loop) followDemand() {
 			ctx, cancel := context.WithTimeout(l.ctx, askTimeout)
 			defer cancel()
 			_ = g.tracker.Client(t.server).Unsubscribe(ctx, t.key) // else it ends with the session
+			if g.demand.left(t) {
+				g.lookAtDemand()
+			}
 		})
 	}
 	for server, uris := range g.demand.open(time.Now(), func(server string) bool { return l.ready[server] }) {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,8 +10,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// TestDemandIsBounded: the gateway is asked about a URI before the client's limit is
-// looked at, so that what is refused there must not be kept without end here.
+// TestDemandIsBounded: what clients subscribe to and leave again is kept for a while,
+// which must not be without end.
 func TestDemandIsBounded(t *testing.T) {
 	g, err := New(Options{Serve: serve.Options{Subscriptions: subscriptions.Options{MaxTotal: 3}}})
 	if err != nil {
@@ -47,5 +48,39 @@ func TestDemandAskedWhileLeft(t *testing.T) {
 	d.asked(at, false)
 	if gone := d.sweep(later, nobody); len(gone) != 1 || gone[0] != at {
 		t.Errorf("given up: %v", gone)
+	}
+}
+
+// TestDemandComesBack: a client that comes back while the resource is being given up
+// gets it asked for after that, not beside it: whichever came last would hold.
+func TestDemandComesBack(t *testing.T) {
+	d := demand{limit: 10}
+	at := target{"a", "x://1"}
+	d.add(at, at.key)
+	later := time.Now().Add(2 * settling)
+	ready := func(string) bool { return true }
+	d.open(later, ready)
+	d.asked(at, false)
+	d.active("a", []string{at.key})
+	if gone := d.sweep(later, func(string) bool { return false }); !slices.Equal(gone, []target{at}) {
+		t.Fatalf("given up: %v", gone)
+	}
+	d.add(at, at.key)
+	if todo := d.open(later, ready); len(todo) > 0 {
+		t.Errorf("asked for while it is given up: %v", todo)
+	}
+	if !d.active("a", nil) {
+		t.Error("nothing was lost")
+	}
+	if !d.left(at) {
+		t.Error("nobody came back")
+	}
+	if todo := d.open(later, ready); !slices.Equal(todo["a"], []string{at.key}) {
+		t.Errorf("to ask for: %v", todo)
+	}
+	d.asked(at, false)
+	d.sweep(later, func(string) bool { return false })
+	if d.left(at) || len(d.wants) > 0 {
+		t.Errorf("%d resources are kept", len(d.wants))
 	}
 }

@@ -151,7 +151,9 @@ func (l *loop) event(e *event.Event) {
 		l.restated = true
 		l.changed()
 	case event.SubscriptionsChanged:
-		l.g.demand.active(e.ServerID, p.URIs)
+		if l.g.demand.active(e.ServerID, p.URIs) {
+			l.followDemand()
+		}
 	case event.SubscriptionActive, event.ListChanged:
 		l.changed()
 	}
