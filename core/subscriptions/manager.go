@@ -33,7 +33,8 @@ func (e *NotSubscribableError) Is(target error) bool { return target == ErrUnava
 // Options of a Manager. The zero value is usable.
 type Options struct {
 	// Subscribable reports whether a URI can be subscribed. Nil: every URI can. It
-	// is called without a lock held and must not wait.
+	// is asked only for what there is room for, without a lock held, and must not
+	// wait.
 	Subscribable func(uri string) bool
 	// MaxURIs bounds the URIs of one subscriber; 10,000.
 	MaxURIs int
@@ -142,15 +143,13 @@ func (m *Manager) Stats() Stats {
 	return Stats{Subscribers: len(m.open), Subscriptions: m.total, URIs: len(m.byURI)}
 }
 
-// check says why a URI cannot be subscribed by anybody.
-func (m *Manager) check(uri string) error {
+// wellFormed says why a URI can be subscribed by nobody, whatever there is.
+func (m *Manager) wellFormed(uri string) error {
 	switch {
 	case uri == "":
 		return ErrEmptyURI
 	case len(uri) > m.opts.MaxURIBytes:
 		return fmt.Errorf("%w: the URI has more than %d bytes", ErrUnavailable, m.opts.MaxURIBytes)
-	case m.opts.Subscribable != nil && !m.opts.Subscribable(uri):
-		return &NotSubscribableError{URI: uri}
 	}
 	return nil
 }

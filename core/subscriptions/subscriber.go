@@ -32,22 +32,20 @@ type Subscriber struct {
 // is an ErrEmptyURI, ErrUnavailable, ErrTooMany or ErrClosed, with a text for the
 // client.
 func (s *Subscriber) Add(uri string) error {
-	if err := s.m.check(uri); err != nil {
+	if err := s.m.wellFormed(uri); err != nil {
 		return err
+	}
+	// Before Subscribable is asked, which may begin something for the URI.
+	if there, err := s.room(uri); there || err != nil {
+		return err
+	}
+	if s.m.opts.Subscribable != nil && !s.m.opts.Subscribable(uri) {
+		return &NotSubscribableError{URI: uri}
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
-	if s.closed {
-		return ErrClosed
-	}
-	if _, there := s.uris[uri]; there {
-		return nil
-	}
-	if len(s.uris) >= s.m.opts.MaxURIs {
-		return fmt.Errorf("%w: at most %d resources for a client", ErrTooMany, s.m.opts.MaxURIs)
-	}
-	if s.m.total >= s.m.opts.MaxTotal {
-		return fmt.Errorf("%w: the server has reached its limit of %d", ErrTooMany, s.m.opts.MaxTotal)
+	if there, err := s.roomLocked(uri); there || err != nil {
+		return err
 	}
 	s.uris[uri] = false
 	s.m.total++
@@ -58,6 +56,28 @@ func (s *Subscriber) Add(uri string) error {
 	}
 	of[s] = struct{}{}
 	return nil
+}
+
+// room reports whether the URI is subscribed already, or why it cannot be.
+func (s *Subscriber) room(uri string) (there bool, err error) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return s.roomLocked(uri)
+}
+
+func (s *Subscriber) roomLocked(uri string) (there bool, err error) {
+	_, there = s.uris[uri]
+	switch {
+	case s.closed:
+		return false, ErrClosed
+	case there:
+		return true, nil
+	case len(s.uris) >= s.m.opts.MaxURIs:
+		return false, fmt.Errorf("%w: at most %d resources for a client", ErrTooMany, s.m.opts.MaxURIs)
+	case s.m.total >= s.m.opts.MaxTotal:
+		return false, fmt.Errorf("%w: the server has reached its limit of %d", ErrTooMany, s.m.opts.MaxTotal)
+	}
+	return false, nil
 }
 
 // Remove ends the subscription to a URI; a change that was not taken yet is not

@@ -31,21 +31,30 @@ func open(t *testing.T, m *subscriptions.Manager, lists subscriptions.Lists, uri
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
+	var asked []string
 	m := subscriptions.New(subscriptions.Options{
-		Subscribable:   func(uri string) bool { return strings.HasPrefix(uri, "v://") },
+		Subscribable: func(uri string) bool {
+			asked = append(asked, uri)
+			return strings.HasPrefix(uri, "v://")
+		},
 		MaxURIs:        2,
 		MaxURIBytes:    20,
 		MaxSubscribers: 2,
 		MaxTotal:       3,
 	})
-	a, b := open(t, m, subscriptions.Lists{}, "v://1", "v://2"), open(t, m, subscriptions.Lists{}, "v://1")
+	a := open(t, m, subscriptions.Lists{}, "v://1")
+	refused := a.Add("x://1")
+	b := open(t, m, subscriptions.Lists{}, "v://1")
+	if err := a.Add("v://2"); err != nil {
+		t.Error(err)
+	}
 	for _, c := range []struct {
 		err  error
 		want error
 		text string
 	}{
 		{a.Add(""), subscriptions.ErrEmptyURI, "Resource URI cannot be empty"},
-		{a.Add("x://1"), subscriptions.ErrUnavailable, "Resource x://1 is not subscribable"},
+		{refused, subscriptions.ErrUnavailable, "Resource x://1 is not subscribable"},
 		{a.Add("v://" + strings.Repeat("1", 20)), subscriptions.ErrUnavailable, "more than 20 bytes"},
 		{a.Add("v://3"), subscriptions.ErrTooMany, "at most 2 resources"},
 		{b.Add("v://3"), subscriptions.ErrTooMany, "limit of 3"},
@@ -56,6 +65,10 @@ func TestRefusals(t *testing.T) {
 	}
 	if err := a.Add("v://1"); err != nil {
 		t.Errorf("the same again: %v", err)
+	}
+	// Not of what is there already, nor of what there is no room for.
+	if diff := cmp.Diff([]string{"v://1", "x://1", "v://1", "v://2"}, asked); diff != "" {
+		t.Errorf("asked of:\n%s", diff)
 	}
 	if _, err := m.Open(subscriptions.Lists{}); !errors.Is(err, subscriptions.ErrTooMany) {
 		t.Errorf("a third subscriber: %v", err)
