@@ -152,6 +152,31 @@ func kill(t *testing.T, pid string) {
 	}
 }
 
+// The second Ctrl-C ends it at once, with a server that wants no end.
+func TestSecondInterrupt(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	save(t, file, config(fmt.Sprintf(`"stubborn": {"command": "sh", "args": ["-c", "trap '' TERM; setsid sleep 600 & exec sleep 600"], "env": {%q: %q}, "trackResources": true}`, peerMark, t.Name())))
+	r := runBeside(t, "watch", "--json", file)
+	r.await(0, "it connects", inState("stubborn", "Connecting"))
+	began := time.Now()
+	for len(marked(t, t.Name())) < 2 && time.Since(began) < 10*time.Second {
+		<-time.After(10 * time.Millisecond)
+	}
+	r.signal(syscall.SIGINT)
+	<-time.After(300 * time.Millisecond) // two at a time would be one; to stop this server takes 3 s
+	r.signal(syscall.SIGINT)
+	<-r.exited
+	if status, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGINT {
+		t.Errorf("it ended with %v", r.cmd.ProcessState)
+	}
+	for began := time.Now(); len(marked(t, t.Name())) > 0; <-time.After(10 * time.Millisecond) {
+		if time.Since(began) > 5*time.Second {
+			t.Fatalf("these live on: %v", marked(t, t.Name()))
+		}
+	}
+}
+
 // What a killed mcptrack leaves behind is swept by the next.
 func TestLeftoversAreSwept(t *testing.T) {
 	t.Parallel()

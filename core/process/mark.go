@@ -12,9 +12,10 @@ import (
 // ticks since boot on Linux, and 0 elsewhere.
 const NonceKey = "MCPTRACK_CHILD"
 
-func newNonce() string {
-	return fmt.Sprintf("%d-%d-%s", os.Getpid(), ownStart(), rand.Text())
-}
+func newNonce() string { return ownMark() + "-" + rand.Text() }
+
+// ownMark is what the marks of all children of this process begin with.
+func ownMark() string { return fmt.Sprintf("%d-%d", os.Getpid(), ownStart()) }
 
 // marked returns env with the mark in place of any it had: a tracker may itself
 // be a tracked server.

@@ -50,6 +50,21 @@ func Sweep(ctx context.Context, log *slog.Logger) (killed int, err error) {
 	return killed, nil
 }
 
+// KillMarked ends at once, by SIGKILL, every process that a Process of this one
+// started or that descends from it: for a process that ends without an orderly Stop.
+func KillMarked() {
+	own := ownMark()
+	buf := make([]byte, 0, 8<<10)
+	for pid := range pids() {
+		if owner, _, _, ok := parseMark(string(markOf(pid, &buf))); !ok || owner != own || pid == os.Getpid() {
+			continue
+		}
+		if st, err := readStat(pid); err == nil {
+			signalExact(pid, st.start, kill)
+		}
+	}
+}
+
 // leftovers finds marked processes of this user whose owner is gone.
 func leftovers() []proc {
 	self, uid := os.Getpid(), uint32(os.Geteuid())

@@ -10,6 +10,9 @@ import (
 // Sweep does nothing here: there is no /proc to find marked processes in.
 func Sweep(context.Context, *slog.Logger) (killed int, err error) { return 0, nil }
 
+// KillMarked does nothing here, as Sweep does.
+func KillMarked() {}
+
 // Subreaper does nothing here: orphans go to init.
 func Subreaper() error { return nil }
 
