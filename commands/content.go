@@ -38,6 +38,18 @@ func (b block) piece() (piece, error) {
 	return piece{}, fmt.Errorf("content of the unknown type %q; --json shows it", printable.Line(b.Type, 40))
 }
 
+// appendTo adds the block; a text ends its line.
+func (b block) appendTo(pieces []piece) ([]piece, error) {
+	p, err := b.piece()
+	if err != nil {
+		return nil, err
+	}
+	if p.binary == nil && !strings.HasSuffix(p.text, "\n") {
+		p.text += "\n"
+	}
+	return append(pieces, p), nil
+}
+
 // toolPieces takes a tools/call result apart: its contents, each text in lines of
 // its own, or else its structured content.
 func toolPieces(raw json.RawMessage) ([]piece, error) {
@@ -52,15 +64,11 @@ func toolPieces(raw json.RawMessage) ([]piece, error) {
 		return []piece{{text: string(result.Structured) + "\n"}}, nil
 	}
 	var pieces []piece
+	var err error
 	for _, b := range result.Content {
-		p, err := b.piece()
-		if err != nil {
+		if pieces, err = b.appendTo(pieces); err != nil {
 			return nil, err
 		}
-		if p.binary == nil && !strings.HasSuffix(p.text, "\n") {
-			p.text += "\n"
-		}
-		pieces = append(pieces, p)
 	}
 	return pieces, nil
 }
@@ -78,6 +86,7 @@ func promptPieces(raw json.RawMessage) ([]piece, error) {
 		return nil, fmt.Errorf("malformed result: %w", err)
 	}
 	var pieces []piece
+	var err error
 	for i, m := range result.Messages {
 		if len(result.Messages) > 1 {
 			head := printable.Line(m.Role, 40) + ":\n"
@@ -86,14 +95,9 @@ func promptPieces(raw json.RawMessage) ([]piece, error) {
 			}
 			pieces = append(pieces, piece{text: head})
 		}
-		p, err := m.Content.piece()
-		if err != nil {
+		if pieces, err = m.Content.appendTo(pieces); err != nil {
 			return nil, err
 		}
-		if p.binary == nil && !strings.HasSuffix(p.text, "\n") {
-			p.text += "\n"
-		}
-		pieces = append(pieces, p)
 	}
 	return pieces, nil
 }

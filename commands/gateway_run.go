@@ -12,7 +12,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway"
-	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -83,12 +82,8 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 			beside.Go(func() { index.follow(ctx, gw.Server()) })
 		}
 		if !opts.noFollow && !opts.demo {
-			beside.Go(func() {
-				_ = reload.Run(ctx, reload.Options{
-					Path: cfg.Path, Config: configOptions(env), Current: cfg, Kick: env.Reload, HoldCommands: opts.holdCommands,
-					Apply: func(next *config.Config) { gw.Apply(opts.exported(next)) }, Publish: t.Publish, Logger: log,
-				})
-			})
+			follow := followConfig(env, cfg, opts.holdCommands, t, func(next *config.Config) { gw.Apply(opts.exported(next)) }, log)
+			beside.Go(func() { _ = follow(ctx) }) // that of ctx
 		}
 		return t.Run(ctx)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
@@ -131,13 +130,7 @@ func (o *injectOptions) track(ctx context.Context, env *Env, g *globals, cfg *co
 	}
 	var beside []func(context.Context) error
 	if !o.noFollow && !o.demo {
-		beside = append(beside, func(ctx context.Context) error {
-			_ = reload.Run(ctx, reload.Options{
-				Path: cfg.Path, Config: configOptions(env), Current: cfg, Kick: env.Reload, HoldCommands: o.holdCommands,
-				Apply: func(next *config.Config) { t.Apply(o.wanted(next)) }, Publish: t.Publish, Logger: log,
-			})
-			return nil
-		})
+		beside = append(beside, followConfig(env, cfg, o.holdCommands, t, func(next *config.Config) { t.Apply(o.wanted(next)) }, log))
 	}
 	feed.connected = true // its reachability is not the endpoint's
 	return track(ctx, t, feed, beside...)

@@ -5,14 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/spf13/cobra"
-	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -76,18 +72,9 @@ to a pipe or with --out to a file; a terminal gets its type, size and digest ins
 // expand fills in a URI template. Variables that it does not have are typing
 // mistakes.
 func expand(template string, params []string) (string, error) {
-	t, err := uritemplate.New(template)
-	if err != nil {
-		return "", usage("--template: %w", err)
-	}
 	given, err := pairs("param", params)
 	if err != nil {
 		return "", err
-	}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if !slices.Contains(t.Varnames(), name) {
-			return "", usageHint("it has: "+join(t.Varnames(), 20), "the template has no variable %q", printable.Line(name, 60))
-		}
 	}
 	uri, err := tracker.ExpandTemplate(template, given)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/web"
 )
@@ -186,12 +185,7 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 
 	var beside []func(context.Context) error
 	if !opts.demo && !opts.follow {
-		beside = append(beside, func(ctx context.Context) error {
-			return reload.Run(ctx, reload.Options{
-				Path: cfg.Path, Config: configOptions(env), Current: cfg, Kick: env.Reload, HoldCommands: opts.holdCommands,
-				Apply: f.want, Publish: f.tracker.Publish, Logger: log,
-			})
-		})
+		beside = append(beside, followConfig(env, cfg, opts.holdCommands, f.tracker, f.want, log))
 	}
 	return f.run(ctx, serve, beside)
 }

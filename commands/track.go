@@ -3,9 +3,12 @@ package commands
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"syscall"
 
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
@@ -15,6 +18,18 @@ func newTracker(env *Env, g *globals, flags streamFlags) *tracker.Tracker {
 		Dial: env.Dial, Session: flags.session(env, g), Logger: g.logger(env),
 		Texts: flags.content || flags.diff,
 	})
+}
+
+// followConfig returns what keeps the tracker to the config's file, for as long as it
+// runs: each good config is applied. hold keeps new and changed commands back until
+// SIGHUP.
+func followConfig(env *Env, cfg *config.Config, hold bool, t *tracker.Tracker, apply func(*config.Config), log *slog.Logger) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return reload.Run(ctx, reload.Options{
+			Path: cfg.Path, Config: configOptions(env), Current: cfg, Kick: env.Reload, HoldCommands: hold,
+			Apply: apply, Publish: t.Publish, Logger: log,
+		})
+	}
 }
 
 // errPrinted ends a tracker whose output has ended.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/reload"
 )
 
 type watchOptions struct {
@@ -101,13 +100,7 @@ func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) erro
 	s.keep, s.counts = opts.keep, opts.filter.counts
 	var beside []func(context.Context) error
 	if !opts.noFollow && !opts.demo {
-		beside = append(beside, func(ctx context.Context) error {
-			_ = reload.Run(ctx, reload.Options{
-				Path: cfg.Path, Config: configOptions(env), Current: cfg, Kick: env.Reload, HoldCommands: opts.holdCommands,
-				Apply: func(next *config.Config) { t.Apply(opts.tracked(next)) }, Publish: t.Publish, Logger: log,
-			})
-			return nil
-		})
+		beside = append(beside, followConfig(env, cfg, opts.holdCommands, t, func(next *config.Config) { t.Apply(opts.tracked(next)) }, log))
 	}
 	err = track(ctx, t, s, beside...)
 	if !opts.demo {

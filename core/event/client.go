@@ -84,13 +84,12 @@ type resourceContentAlias ResourceContent
 // resourceContent has the digests in their wire form.
 type resourceContent struct {
 	resourceContentAlias
-	Digest         string `json:"digest,omitempty"`
-	PreviousDigest string `json:"previousDigest,omitempty"`
+	digests
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (r ResourceContent) MarshalJSON() ([]byte, error) {
-	return marshal(resourceContent{resourceContentAlias(r), r.Digest.String(), r.PreviousDigest.String()})
+	return marshal(resourceContent{resourceContentAlias(r), digests{r.Digest.String(), r.PreviousDigest.String()}})
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -100,12 +99,7 @@ func (r *ResourceContent) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*r = ResourceContent(w.resourceContentAlias)
-	var err error
-	if r.Digest, err = catalog.ParseDigest(w.Digest); err != nil {
-		return err
-	}
-	r.PreviousDigest, err = catalog.ParseDigest(w.PreviousDigest)
-	return err
+	return w.parse(&r.Digest, &r.PreviousDigest)
 }
 
 // MarshalJSON implements [json.Marshaler].

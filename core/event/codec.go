@@ -160,8 +160,20 @@ func decode[P Payload](data []byte) (Payload, error) {
 // resourceUpdated has the digests in their wire form.
 type resourceUpdated struct {
 	resourceUpdatedAlias
+	digests
+}
+
+// digests are those of the content now and before, as they are on the wire.
+type digests struct {
 	Digest         string `json:"digest,omitempty"`
 	PreviousDigest string `json:"previousDigest,omitempty"`
+}
+
+func (d digests) parse(now, before *catalog.Digest) (err error) {
+	if *now, err = catalog.ParseDigest(d.Digest); err == nil {
+		*before, err = catalog.ParseDigest(d.PreviousDigest)
+	}
+	return err
 }
 
 type resourceUpdatedAlias ResourceUpdated
@@ -213,12 +225,7 @@ func (r *ResourceUpdated) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*r = ResourceUpdated(w.resourceUpdatedAlias)
-	var err error
-	if r.Digest, err = catalog.ParseDigest(w.Digest); err != nil {
-		return err
-	}
-	r.PreviousDigest, err = catalog.ParseDigest(w.PreviousDigest)
-	return err
+	return w.parse(&r.Digest, &r.PreviousDigest)
 }
 
 // MarshalJSON implements [json.Marshaler].

@@ -93,11 +93,19 @@ func (x *exchange) session(body bool) *session {
 	return ss
 }
 
+// refusedByEra refuses the methods that only the legacy era has.
+func refusedByEra(w http.ResponseWriter, r *http.Request) bool {
+	if r.Header.Get(headerVersion) != modernVersion {
+		return false
+	}
+	w.Header().Set("Allow", "POST")
+	http.Error(w, "this version of the protocol has no "+r.Method, http.StatusMethodNotAllowed)
+	return true
+}
+
 // get opens the stream of a legacy session.
 func (s *Server) get(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get(headerVersion) == modernVersion {
-		w.Header().Set("Allow", "POST")
-		http.Error(w, "this version of the protocol has no GET", http.StatusMethodNotAllowed)
+	if refusedByEra(w, r) {
 		return
 	}
 	if !accepts(r, typeEvents) {
@@ -131,9 +139,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 
 // delete ends a legacy session.
 func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get(headerVersion) == modernVersion {
-		w.Header().Set("Allow", "POST")
-		http.Error(w, "this version of the protocol has no DELETE", http.StatusMethodNotAllowed)
+	if refusedByEra(w, r) {
 		return
 	}
 	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), principal: s.principal(r)}

@@ -29,30 +29,19 @@ func (v *Vault) Read(uri string) (Content, error) {
 	if !s.exists(t) {
 		return Content{}, fmt.Errorf("%w: %s", ErrNotFound, uri)
 	}
-	var doc []byte
-	switch t.kind {
-	case kindNote:
+	if t.kind == kindNote {
 		src, err := v.open(s, t.path)
 		return Content{mimeMarkdown, src}, err
-	case kindRecent:
-		budget := contentBudget
-		doc = s.renderRecent(t, func(n *note) (string, bool) {
-			if n.size > int64(budget) {
-				return "", false
-			}
-			src, err := v.open(s, n.path)
-			budget -= len(src)
-			return src, err == nil && budget >= 0
-		})
-	case kindStats:
-		doc = s.renderStats()
-	case kindTags:
-		doc = s.renderTags(t.full)
-	case kindStructure:
-		doc = s.renderStructure()
-	case kindFolder:
-		doc = s.renderFolder(t.path)
 	}
+	budget := contentBudget
+	doc := s.render(t, func(n *note) (string, bool) {
+		if n.size > int64(budget) {
+			return "", false
+		}
+		src, err := v.open(s, n.path)
+		budget -= len(src)
+		return src, err == nil && budget >= 0
+	})
 	return Content{mimeJSON, string(doc)}, nil
 }
 

@@ -232,32 +232,35 @@ func (s *snapshot) renderFolder(dir string) []byte {
 	return pretty(doc)
 }
 
+// render is what any target but a note shows. text gives the text of a note for
+// vault://recent, if there is one to show.
+func (s *snapshot) render(t target, text func(*note) (string, bool)) []byte {
+	switch t.kind {
+	case kindRecent:
+		return s.renderRecent(t, text)
+	case kindStats:
+		return s.renderStats()
+	case kindTags:
+		return s.renderTags(t.full)
+	case kindStructure:
+		return s.renderStructure()
+	case kindFolder:
+		return s.renderFolder(t.path)
+	}
+	return nil
+}
+
 // fingerprint tells apart two states of what a target shows; "" is that there is
 // nothing. It costs no look at the disk.
 func (s *snapshot) fingerprint(t target) string {
-	var doc []byte
-	switch t.kind {
-	case kindRecent:
-		doc = s.renderRecent(t, func(n *note) (string, bool) { return hex.EncodeToString(n.digest[:]), true })
-	case kindStats:
-		doc = s.renderStats()
-	case kindTags:
-		doc = s.renderTags(t.full)
-	case kindStructure:
-		doc = s.renderStructure()
-	case kindFolder:
-		if !s.isFolder(t.path) {
-			return ""
-		}
-		doc = s.renderFolder(t.path)
-	case kindNote:
-		n := s.note(t.path)
-		if n == nil {
-			return ""
-		}
-		return string(n.digest[:])
+	if !s.exists(t) {
+		return ""
 	}
-	sum := sha256.Sum256(doc)
+	if t.kind == kindNote {
+		digest := s.note(t.path).digest
+		return string(digest[:])
+	}
+	sum := sha256.Sum256(s.render(t, func(n *note) (string, bool) { return hex.EncodeToString(n.digest[:]), true }))
 	return string(sum[:])
 }
 
