@@ -86,13 +86,10 @@ func (o *injectOptions) source(env *Env, g *globals) (*source, error) {
 		}
 	}
 	if o.noFollow && len(o.wanted(cfg).Servers) == 0 {
-		return nil, &failure{exit: exitConfig, code: "nothing_to_follow", err: errors.New("there is no server to follow"), hint: hintTrack}
+		return nil, nothingToFollow(cfg, o.servers)
 	}
 	return &source{run: func(ctx context.Context, s *sink) error { return o.track(ctx, env, g, cfg, o.offer(s)) }}, nil
 }
-
-// hintTrack is what to do about a config without servers to follow.
-const hintTrack = `set "trackResources": true on the servers to follow`
 
 // offer gives a sink what the filters leave.
 func (o *injectOptions) offer(s *sink) func(*event.Event) error {
@@ -117,7 +114,7 @@ func (o *injectOptions) track(ctx context.Context, env *Env, g *globals, cfg *co
 	wanted := o.wanted(cfg)
 	t.Apply(wanted)
 	if len(wanted.Servers) == 0 {
-		log.Warn("no server to follow yet", "file", cfg.Path, "hint", hintTrack)
+		log.Warn("no server to follow yet", "file", cfg.Path, "hint", hintFollow(cfg, o.servers))
 	}
 	feed := &stream{flags: streamFlags{content: o.content}, counts: func(*event.Event) bool { return false }}
 	feed.write = func(events ...*event.Event) error {

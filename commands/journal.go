@@ -3,6 +3,8 @@ package commands
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"strconv"
@@ -42,9 +44,17 @@ func (j *journalFlags) open(ctx context.Context, env *Env, log *slog.Logger, opt
 		}
 	}
 	stored, err := journal.Open(ctx, opts)
-	if errors.Is(err, journal.ErrLocked) {
+	switch {
+	case errors.Is(err, journal.ErrLocked):
 		return nil, &failure{exit: exitFailed, code: "locked", err: err,
 			hint: "ask the mcptrack that has it (its /events), or name another folder with --data-dir"}
+	case errors.Is(err, fs.ErrNotExist) && opts.Existing:
+		place := "the NATS cluster"
+		if opts.URL == "" {
+			place = printable.Line(opts.Dir, 200)
+		}
+		return nil, &failure{exit: exitFailed, code: "nothing_stored", err: fmt.Errorf("no events are stored in %s", place),
+			hint: "name what serve-sse got, with --data-dir or --nats"}
 	}
 	return stored, err
 }

@@ -29,8 +29,8 @@ func newReplay(env *Env, g *globals) *cobra.Command {
 terminal): all of it, or what came after an id, or within the last DURATION. Events
 that are no longer there are told as a gap.
 
-A data directory belongs to one process at a time: while serve-sse runs, ask its
-/events?since=ID instead.
+A log that does not exist is an error; nothing is made. A data directory belongs to
+one process at a time: while serve-sse runs, ask its /events?since=ID instead.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage.`,
 		Example: `  mcptrack replay --since 2h
@@ -59,7 +59,7 @@ func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (e
 	if err != nil {
 		return err
 	}
-	stored, err := opts.open(ctx, env, g.logger(env), journal.Options{})
+	stored, err := opts.open(ctx, env, g.logger(env), journal.Options{Existing: true})
 	if err != nil {
 		return err
 	}

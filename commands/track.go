@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -30,6 +32,25 @@ func followConfig(env *Env, cfg *config.Config, hold bool, t *tracker.Tracker, a
 			Apply: apply, Publish: t.Publish, Logger: log,
 		})
 	}
+}
+
+func nothingToFollow(cfg *config.Config, servers []string) error {
+	return &failure{exit: exitConfig, code: "nothing_to_follow", err: errors.New("there is no server to follow"), hint: hintFollow(cfg, servers)}
+}
+
+// hintFollow is what to do about a config without a server to follow among those of
+// --server, globs; none: all.
+func hintFollow(cfg *config.Config, servers []string) string {
+	var ids []string
+	for _, srv := range cfg.Servers {
+		if ids = append(ids, srv.ID); matchesAny(servers, srv.ID) {
+			servers = nil // it is there, but not to be followed
+		}
+	}
+	if len(servers) == 0 || len(ids) == 0 {
+		return `set "trackResources": true on the servers to follow`
+	}
+	return "--server matches none of the config's: " + printable.Line(strings.Join(ids, ", "), 200)
 }
 
 // errPrinted ends a tracker whose output has ended.

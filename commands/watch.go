@@ -91,10 +91,9 @@ func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) erro
 	t.Apply(tracked)
 	if len(tracked.Servers) == 0 {
 		if opts.noFollow {
-			return &failure{exit: exitConfig, code: "nothing_to_follow", err: errors.New("there is no server to follow"),
-				hint: `set "trackResources": true on the servers to follow`}
+			return nothingToFollow(cfg, opts.servers)
 		}
-		log.Warn("no server to follow yet", "file", cfg.Path, "hint", `set "trackResources": true on the servers to follow`)
+		log.Warn("no server to follow yet", "file", cfg.Path, "hint", hintFollow(cfg, opts.servers))
 	}
 	s := newStream(env, g, opts.streamFlags)
 	s.keep, s.counts = opts.keep, opts.filter.counts

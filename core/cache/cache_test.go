@@ -94,7 +94,7 @@ func TestReadersCannotWrite(t *testing.T) {
 	params["n"] = "theirs" // also what was given is no longer shared
 
 	r, _ := v.Template("file:///{n}")
-	copy(r.Raw(), "XXXXXXXX")
+	copy(r.Raw(), "overrule")
 	r.Params["n"] = "mine"
 	r.MimeType = "x/y"
 	again, _ := v.Template("file:///{n}")

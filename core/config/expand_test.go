@@ -9,7 +9,7 @@ import (
 
 func newExpander(variables map[string]string) *expander {
 	return &expander{getenv: func(n string) (string, bool) { v, ok := variables[n]; return v, ok },
-		workspace: filepath.FromSlash("/work/space"), home: filepath.FromSlash("/home/me")}
+		workspace: filepath.FromSlash("/projects/space"), home: filepath.FromSlash("/home/me")}
 }
 
 func TestExpand(t *testing.T) {
@@ -21,7 +21,7 @@ func TestExpand(t *testing.T) {
 		{"${EMPTY}", ""}, {"${EMPTY:-d}", "d"},
 		{"${NEST}", "${A}"}, // one pass
 		{"$${A}", "$a"},
-		{"${workspaceFolder}", filepath.FromSlash("/work/space")}, {"${workspaceFolderBasename}", "space"},
+		{"${workspaceFolder}", filepath.FromSlash("/projects/space")}, {"${workspaceFolderBasename}", "space"},
 		{"${userHome}", filepath.FromSlash("/home/me")}, {"${pathSeparator}${/}", strings.Repeat(string(filepath.Separator), 2)},
 		{"${input:api-key}", "k"}, {"${input:no:-d}", "d"}, {"${env:ProgramFiles(x86)}", "p"},
 	} {

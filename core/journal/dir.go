@@ -32,11 +32,18 @@ type mark struct {
 	Clean      bool       `json:"clean"` // the run ended by Close
 }
 
-// openDir makes the directory if need be and locks it.
-func openDir(path string) (*dir, error) {
+// openDir makes the directory, unless one with a store has to be there already, and
+// locks it.
+func openDir(path string, existing bool) (*dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
+	}
+	d := &dir{path: path}
+	if existing {
+		if _, err := os.Stat(d.store()); err != nil {
+			return nil, fmt.Errorf("journal: %w", err)
+		}
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("journal: make the data directory: %w", err)
@@ -46,7 +53,6 @@ func openDir(path string) (*dir, error) {
 	} else if info.Mode()&fs.ModeSymlink != 0 {
 		return nil, fmt.Errorf("journal: the data directory %s is a symbolic link; name the directory itself", path)
 	}
-	d := &dir{path: path}
 	if info, err := os.Lstat(d.store()); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("journal: %s is no directory", d.store())
 	}

@@ -109,7 +109,7 @@ func (j *Journal) start(ctx context.Context) error {
 // openStore locks the directory and starts the server in this process.
 func (j *Journal) openStore(fault chan struct{}) error {
 	var err error
-	if j.dir, err = openDir(j.opts.Dir); err != nil {
+	if j.dir, err = openDir(j.opts.Dir, j.opts.Existing); err != nil {
 		return err
 	}
 	if was := j.dir.readMark(); !was.Clean && j.opts.Durability == Always {

@@ -29,6 +29,9 @@ type Options struct {
 	URL string
 	// Credentials is a file with NATS user credentials for URL; optional.
 	Credentials string
+	// Existing takes a log only if there is one, as it is: nothing is made and what
+	// it retains stays. Without one the error of Open matches [fs.ErrNotExist].
+	Existing bool
 	// Durability is of the log in Dir; [Always].
 	Durability Durability
 	// Retain is how long events are kept; 7 days.

@@ -1,6 +1,10 @@
 package journal
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -105,6 +109,27 @@ func TestRetentionIsToldAsAGap(t *testing.T) {
 	if now, err := j.Bounds(t.Context()); err != nil || now.First != b.First || j.Epoch() != epoch {
 		t.Errorf("bounds %+v, %v after a change of retention", now, err)
 	}
+}
+
+// TestExistingIsLeftAsItIs: who only reads makes nothing and shortens nothing.
+func TestExistingIsLeftAsItIs(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "events")
+	if _, err := Open(t.Context(), Options{Dir: dir, Existing: true}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a log: %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory was made: %v", err)
+	}
+	j := open(t, Options{Dir: dir, Retain: 1000 * time.Hour})
+	appendN(t, j, newSource(), 3)
+	closeJournal(t, j)
+	j = open(t, Options{Dir: dir, Existing: true, RetainBytes: 1})
+	info, err := j.info(t.Context(), j.opts.Stream)
+	if err != nil || info.Config.MaxAge != 1000*time.Hour || info.Config.MaxBytes != 1<<30 {
+		t.Errorf("retention %v, %v", info.Config, err)
+	}
+	inOrder(t, read(t, j, 1), j.Epoch(), 1, 3)
 }
 
 // TestRetentionByAge lets everything grow old: what is gone is told, and the

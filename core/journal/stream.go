@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -153,8 +154,11 @@ func (j *Journal) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) 
 		if err == nil {
 			return j.adopt(ctx, info, cfg)
 		}
-		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		switch {
+		case !errors.Is(err, jetstream.ErrStreamNotFound):
 			return nil, err
+		case j.opts.Existing:
+			return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 		}
 		cfg.Metadata = map[string]string{epochKey: newEpoch()}
 		try, done := context.WithTimeout(ctx, callTimeout/4)
@@ -194,7 +198,7 @@ func (j *Journal) adopt(ctx context.Context, info *jetstream.StreamInfo, want je
 	if _, _, err := event.ParseID(event.FormatID(have.Metadata[epochKey], 0)); err != nil {
 		return nil, fmt.Errorf("stream %s was not made by mcptrack", have.Name)
 	}
-	if have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Duplicates >= want.Duplicates {
+	if j.opts.Existing || have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Duplicates >= want.Duplicates {
 		return info, nil
 	}
 	have.MaxAge, have.MaxBytes, have.Duplicates = want.MaxAge, want.MaxBytes, max(want.Duplicates, 0)
