@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -305,28 +304,6 @@ func TestGatewayGuards(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	save(t, token, secret)
 	file := twoDemos(t)
-	post := func(url string, headers map[string]string) int {
-		t.Helper()
-		body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.Header.Set("Content-Type", "application/json")
-		q.Header.Set("Accept", "application/json, text/event-stream")
-		for name, value := range headers {
-			if name == "Host" {
-				q.Host = value
-			}
-			q.Header.Set(name, value)
-		}
-		p, err := http.DefaultClient.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = p.Body.Close()
-		return p.StatusCode
-	}
 	type headers = map[string]string
 	open := gatewayBeside(t, "--config", file)
 	for _, c := range []struct {
@@ -338,7 +315,7 @@ func TestGatewayGuards(t *testing.T) {
 		{headers{"Sec-Fetch-Site": "cross-site"}, 403},
 		{headers{"Host": "evil.example"}, 403},
 	} {
-		if got := post(open, c.headers); got != c.want {
+		if _, got := initialize(t, open, c.headers); got != c.want {
 			t.Errorf("%v: %d, want %d", c.headers, got, c.want)
 		}
 	}
@@ -354,7 +331,7 @@ func TestGatewayGuards(t *testing.T) {
 		{headers{"Authorization": bearer, "Origin": "https://app.example"}, 200},
 		{headers{"Authorization": bearer, "Origin": "https://evil.example"}, 403},
 	} {
-		if got := post(guarded, c.headers); got != c.want {
+		if _, got := initialize(t, guarded, c.headers); got != c.want {
 			t.Errorf("%v: %d, want %d", c.headers, got, c.want)
 		}
 	}

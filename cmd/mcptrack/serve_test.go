@@ -178,12 +178,31 @@ func TestServeGuards(t *testing.T) {
 	}
 }
 
+// ask gets what is at a URL.
 func ask(t *testing.T, url string, headers map[string]string) (body string, code int) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return answer(t, q, headers)
+}
+
+// initialize begins a session with an MCP server.
+func initialize(t *testing.T, url string, headers map[string]string) (body string, code int) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set("Accept", "application/json, text/event-stream")
+	return answer(t, q, headers)
+}
+
+func answer(t *testing.T, q *http.Request, headers map[string]string) (body string, code int) {
+	t.Helper()
 	for name, value := range headers {
 		if name == "Host" {
 			q.Host = value

@@ -95,41 +95,15 @@ func TestVaultGuards(t *testing.T) {
 	token := filepath.Join(dir, ".token")
 	note(t, token, "0123456789abcdef0123")
 	s := vaultBeside(t, dir, "--token-file", token)
-	post := func(headers map[string]string) (string, int) {
-		t.Helper()
-		body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.Header.Set("Content-Type", "application/json")
-		q.Header.Set("Accept", "application/json, text/event-stream")
-		for name, value := range headers {
-			if name == "Host" {
-				q.Host = value
-			}
-			q.Header.Set(name, value)
-		}
-		p, err := http.DefaultClient.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = p.Body.Close() }()
-		b, err := io.ReadAll(p.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b), p.StatusCode
-	}
 	good := "Bearer 0123456789abcdef0123"
-	if body, code := post(map[string]string{"Authorization": good}); code != http.StatusOK || !strings.Contains(body, "mcptrack-vault") {
+	if body, code := initialize(t, s.url, map[string]string{"Authorization": good}); code != http.StatusOK || !strings.Contains(body, "mcptrack-vault") {
 		t.Errorf("with the token: %d %s", code, body)
 	}
 	for name, headers := range map[string]map[string]string{
 		"no token": {}, "another token": {"Authorization": good + "x"},
 		"another site": {"Authorization": good, "Origin": "https://evil.example"}, "another name": {"Authorization": good, "Host": "evil.example"},
 	} {
-		body, code := post(headers)
+		body, code := initialize(t, s.url, headers)
 		if code != http.StatusUnauthorized && code != http.StatusForbidden || strings.Contains(body, "mcptrack-vault") {
 			t.Errorf("%s: %d %s", name, code, body)
 		}

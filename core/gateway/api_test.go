@@ -196,10 +196,10 @@ func TestLocal(t *testing.T) {
 		w.opts.Allow = []string{"dig", "index://**", "mcptrack://**"}
 		changes := 0
 		w.opts.Changed = func() { changes++ }
-		evil := w.serve("evil", era)
+		evil := w.Serve("evil", era)
 		evil.SetList(catalog.Tools, tool("search"), tool("dig"))
 		evil.SetQuietly("index://x", "fake")
-		w.start(entry("evil"))
+		w.start(sessiontest.Entry("evil"))
 		c := w.client(era)
 		w.wantKeys(c, catalog.Tools, "dig", "search")
 		w.wantKeys(c, catalog.Resources, "index://x", "mcptrack://server/evil/index://x")

@@ -19,11 +19,11 @@ import (
 // What a server answers comes back as it is, and what is sent arrives as it was.
 func TestCallsAreIntact(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
-		a, b := w.serve("a", era), w.serve("b", era)
+		a, b := w.Serve("a", era), w.Serve("b", era)
 		a.SetList(catalog.Tools, tool("dig"))
 		a.SetQuietly("file:///x", "x")
 		b.SetQuietly("file:///x", "x")
-		w.start(entry("a"), entry("b"))
+		w.start(sessiontest.Entry("a"), sessiontest.Entry("b"))
 		c := w.client(era)
 		a.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Code: -32042, Message: "not <now>", Data: map[string]any{"big": json.Number("9007199254740993")}})
 		_, err := w.do(c, "tools/call", `{"name":"a_dig"}`)
@@ -79,9 +79,9 @@ func TestCallsAreIntact(t *testing.T) {
 // Progress goes to the client under its own token, in order and before the answer.
 func TestProgressIsPassedOn(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
-		docs := w.serve("docs", era)
+		docs := w.Serve("docs", era)
 		docs.SetList(catalog.Tools, tool("slow"))
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		c := w.client(era)
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Delay: 15 * time.Minute})
 		var told []session.Progress
@@ -130,9 +130,9 @@ func TestProgressWaitsForNobody(t *testing.T) {
 // A client that cancels, and a gateway that ends, cancel at the server.
 func TestCancellationIsPassedOn(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
-		docs := w.serve("docs", era)
+		docs := w.Serve("docs", era)
 		docs.SetList(catalog.Tools, tool("slow"))
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
 		for n, leave := range []func(cancel context.CancelFunc){
 			func(cancel context.CancelFunc) { cancel() },
@@ -162,9 +162,9 @@ func TestCancellationIsPassedOn(t *testing.T) {
 func TestSilentServer(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
 		w.opts.CallTimeout = 7 * time.Second
-		docs := w.serve("docs", era)
+		docs := w.Serve("docs", era)
 		docs.SetList(catalog.Tools, tool("slow"))
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
 		began := time.Now()
 		_, err := w.do(w.client(era), "tools/call", `{"name":"slow"}`)
@@ -178,12 +178,12 @@ func TestSilentServer(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
 		for _, id := range []string{"a", "b"} {
-			s := w.serve(id, era)
+			s := w.Serve(id, era)
 			s.SetList(catalog.Prompts, map[string]any{"name": "ask"})
 			s.SetList(catalog.Templates, map[string]any{"name": "t", "uriTemplate": "x:{y}"})
 			s.Fail(sessiontest.Fault{Method: "completion/complete", Result: map[string]any{"completion": map[string]any{"values": []any{id}}}})
 		}
-		w.start(entry("a"), entry("b"))
+		w.start(sessiontest.Entry("a"), sessiontest.Entry("b"))
 		c := w.client(era)
 		for _, tt := range []struct{ ref, want string }{
 			{`{"type":"ref/prompt","name":"b_ask"}`, `{"name":"ask","type":"ref/prompt"}`},
@@ -208,9 +208,9 @@ func TestCompletion(t *testing.T) {
 // server's is.
 func TestMissingResourceAcrossEras(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
-		w.serve("docs", era).SetQuietly("file:///a", "x")
-		w.serve("more", era)
-		w.start(entry("docs"), entry("more"))
+		w.Serve("docs", era).SetQuietly("file:///a", "x")
+		w.Serve("more", era)
+		w.start(sessiontest.Entry("docs"), sessiontest.Entry("more"))
 		for client, want := range map[session.Era]int{session.EraLegacy: serve.CodeResourceNotFound, session.EraModern: serve.CodeInvalidParams} {
 			uri := "mcptrack://server/docs/file:///none"
 			_, err := w.do(w.client(client), "resources/read", `{"uri":"`+uri+`"}`)

@@ -45,15 +45,15 @@ func told(c *session.Session) string {
 func TestUpdates(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
 		for _, id := range []string{"a", "b"} {
-			w.serve(id, era).SetQuietly("file:///shared", "old")
-			w.servers[id].SetQuietly("file:///"+id, "old")
+			w.Serve(id, era).SetQuietly("file:///shared", "old")
+			w.Server(id).SetQuietly("file:///"+id, "old")
 		}
-		w.start(entry("a"), entry("b"))
+		w.start(sessiontest.Entry("a"), sessiontest.Entry("b"))
 		one, both, none := w.client(era), w.client(session.EraModern), w.client(session.EraLegacy)
 		w.subscribe(one, "file:///a")
 		w.subscribe(both, "file:///a", "mcptrack://server/b/file:///shared")
 		w.subscribe(none)
-		w.servers["a"].Set("file:///a", "new")
+		w.Server("a").Set("file:///a", "new")
 		synctest.Wait() // no time passes
 		if a, b, c := told(one), told(both), told(none); a != "file:///a" || b != "file:///a" || c != "" {
 			w.Errorf("told %q, %q, %q", a, b, c)
@@ -61,14 +61,14 @@ func TestUpdates(t *testing.T) {
 		if got, err := one.Read(w.Context(), "file:///a"); err != nil || !strings.Contains(string(got.Raw), "new") {
 			w.Errorf("%v", err)
 		}
-		w.servers["a"].Set("file:///shared", "new") // of the other server
-		w.servers["b"].Set("file:///shared", "new")
+		w.Server("a").Set("file:///shared", "new") // of the other server
+		w.Server("b").Set("file:///shared", "new")
 		synctest.Wait()
 		if a, b := told(one), told(both); a != "" || b != "mcptrack://server/b/file:///shared" {
 			w.Errorf("told %q, %q", a, b)
 		}
 		// What changes within the window is told at its end, and not lost.
-		w.servers["a"].Set("file:///a", "newer")
+		w.Server("a").Set("file:///a", "newer")
 		w.pass(10 * time.Second)
 		if a := told(one); a != "file:///a" {
 			w.Errorf("told %q", a)
@@ -80,11 +80,11 @@ func TestUpdates(t *testing.T) {
 // resources of templates, and of servers that are not tracked.
 func TestSubscribingToWhatIsNotTracked(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
-		docs := w.serve("docs", era)
+		docs := w.Serve("docs", era)
 		docs.SetQuietly("file:///listed", "old")
 		docs.SetQuietly("note:///1", "old")
 		docs.SetList(catalog.Templates, map[string]any{"name": "n", "uriTemplate": "note:///{id}"})
-		w.start(entry("docs", func(s *config.Server) { s.TrackResources = false }))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.TrackResources = false }))
 		if n := len(docs.Subscribed()); n != 0 {
 			w.Fatalf("subscribed to %q", docs.Subscribed())
 		}
@@ -101,10 +101,10 @@ func TestSubscribingToWhatIsNotTracked(t *testing.T) {
 			w.Errorf("told %q", got)
 		}
 		// A new session follows it, too, and what was missed is told.
-		w.setDown("docs", true)
+		w.SetDown("docs", sessiontest.ErrRefused)
 		w.pass(time.Second)
 		told(c)
-		w.setDown("docs", false)
+		w.SetDown("docs", nil)
 		w.pass(time.Minute)
 		if got := told(c); got != "file:///listed note:///2" {
 			w.Errorf("after a restart: told %q", got)
@@ -128,10 +128,10 @@ func TestSubscribingToWhatIsNotTracked(t *testing.T) {
 // Where nothing would ever come, nobody is told that something will.
 func TestNotSubscribable(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
-		docs := w.serve("docs", era)
+		docs := w.Serve("docs", era)
 		docs.SetQuietly("file:///a", "old")
 		docs.Capabilities = map[string]any{"resources": map[string]any{}}
-		w.start(entry("docs", func(s *config.Server) { s.TrackResources = false }))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.TrackResources = false }))
 		c := w.client(era)
 		ack, err := c.Subscribe(w.Context(), session.Filter{URIs: []string{"file:///a"}})
 		if err == nil && len(ack.MissingURIs) != 1 {
@@ -143,10 +143,10 @@ func TestNotSubscribable(t *testing.T) {
 // Where servers cannot push, their resources are polled, and clients are told.
 func TestUpdatesOfPolledResources(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
-		docs := w.serve("docs", era)
+		docs := w.Serve("docs", era)
 		docs.SetQuietly("file:///a", "old")
 		docs.Capabilities = map[string]any{"resources": map[string]any{}}
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		c := w.client(era)
 		w.subscribe(c, "file:///a")
 		w.pass(2 * time.Minute)
@@ -162,9 +162,9 @@ func TestUpdatesOfPolledResources(t *testing.T) {
 // An update of something below a subscribed resource is an update of it.
 func TestUpdatesBelow(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
-		docs := w.serve("docs", era)
+		docs := w.Serve("docs", era)
 		docs.SetQuietly("file:///dir", "listing")
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		c := w.client(era)
 		w.subscribe(c, "file:///dir")
 		docs.SetQuietly("file:///dir/x", "x")
@@ -179,9 +179,9 @@ func TestUpdatesBelow(t *testing.T) {
 // A server that refuses to be subscribed to is not asked all the time.
 func TestRefusedSubscription(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
-		docs := w.serve("docs", era)
+		docs := w.Serve("docs", era)
 		docs.SetQuietly("file:///a", "old")
-		w.start(entry("docs", func(s *config.Server) { s.TrackResources = false }))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.TrackResources = false }))
 		docs.Fail(sessiontest.Fault{Method: "resources/subscribe", Code: -32000, Message: "no"})
 		docs.FailAck(sessiontest.AckFault{Hide: []string{"file:///a"}})
 		asked := func() int { return docs.Count("resources/subscribe") + docs.Count("subscriptions/listen") }

@@ -7,17 +7,18 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
 // One server is seen through the gateway as it is.
 func TestOneServerKeepsItsNames(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
-		docs := w.serve("docs", era)
+		docs := w.Serve("docs", era)
 		docs.SetQuietly("file:///a.md", "the text")
 		docs.SetList(catalog.Tools, tool("dig deep/now"))
 		docs.SetList(catalog.Prompts, map[string]any{"name": "ask"})
 		docs.SetList(catalog.Templates, map[string]any{"name": "t", "uriTemplate": "file:///{name}"})
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		c := w.client(era)
 		w.wantKeys(c, catalog.Tools, "dig deep/now")
 		w.wantKeys(c, catalog.Prompts, "ask")
@@ -46,7 +47,7 @@ func TestOneServerKeepsItsNames(t *testing.T) {
 func TestSeveralServers(t *testing.T) {
 	inEras(t, func(w *world, era session.Era) {
 		for _, id := range []string{"a", "b"} {
-			s := w.serve(id, era)
+			s := w.Serve(id, era)
 			s.SetQuietly("file:///shared", "of "+id)
 			s.SetQuietly("file:///"+id, "only "+id)
 			s.SetList(catalog.Tools, tool("dig"))
@@ -54,7 +55,7 @@ func TestSeveralServers(t *testing.T) {
 			s.SetList(catalog.Templates, map[string]any{"name": "t", "uriTemplate": id + ":///{name}"},
 				map[string]any{"name": "t", "uriTemplate": "both:///{name}"})
 		}
-		w.start(entry("b"), entry("a"))
+		w.start(sessiontest.Entry("b"), sessiontest.Entry("a"))
 		c := w.client(era)
 		w.wantKeys(c, catalog.Tools, "a_dig", "b_dig")
 		w.wantKeys(c, catalog.Prompts, "a_ask", "b_ask")
@@ -79,7 +80,7 @@ func TestSeveralServers(t *testing.T) {
 				w.Errorf("%s: %v", uri, err)
 			}
 		}
-		w.servers["b"].SetQuietly("b:///unlisted", "by template")
+		w.Server("b").SetQuietly("b:///unlisted", "by template")
 		if got, err := c.Read(w.Context(), "b:///unlisted"); err != nil || !strings.Contains(string(got.Raw), "by template") {
 			w.Errorf("%v", err)
 		}
@@ -89,7 +90,7 @@ func TestSeveralServers(t *testing.T) {
 		if got := string(w.last("b", "tools/call")["name"]); got != `"dig"` {
 			w.Errorf("b was asked for %s", got)
 		}
-		if n := w.servers["a"].Count("tools/call"); n != 0 {
+		if n := w.Server("a").Count("tools/call"); n != 0 {
 			w.Errorf("a was called %d times", n)
 		}
 		if _, err := w.do(c, "tools/call", `{"name":"dig"}`); err == nil || !strings.Contains(err.Error(), "unknown tool") {

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -30,17 +29,11 @@ type world struct {
 	opts    Options
 	gateway *Gateway
 	tracker *tracker.Tracker
-	servers map[string]*sessiontest.Server
+	sessiontest.Net
 	refused []Refusal // by Run's goroutine; look after a wait
-
-	mu   sync.Mutex
-	down map[string]error // dialling fails with this
-
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
-
-var errRefused = errors.New("connection refused")
 
 // inEras runs the test with servers and clients of either era.
 func inEras(t *testing.T, test func(w *world, era session.Era)) {
@@ -53,33 +46,15 @@ func inEras(t *testing.T, test func(w *world, era session.Era)) {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, servers: map[string]*sessiontest.Server{}, down: map[string]error{}}
+	w := &world{T: t}
 	t.Cleanup(w.stop)
 	return w
-}
-
-// serve adds a server, to be changed before start.
-func (w *world) serve(id string, era session.Era) *sessiontest.Server {
-	s := sessiontest.New()
-	s.Legacy, s.Modern = era == session.EraLegacy, era == session.EraModern
-	w.servers[id] = s
-	return s
-}
-
-func entry(id string, change ...func(*config.Server)) config.Server {
-	srv := config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Command: id,
-		TrackResources: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest,
-		PollInterval: config.DefaultPollInterval, RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
-	for _, c := range change {
-		c(&srv)
-	}
-	return srv
 }
 
 // start runs a gateway over the entries and waits until they are listed.
 func (w *world) start(entries ...config.Server) {
 	w.Helper()
-	w.tracker = tracker.New(tracker.Options{Dial: w.dial, AllLists: true})
+	w.tracker = tracker.New(tracker.Options{Dial: w.Dial, AllLists: true})
 	w.opts.Tracker = w.tracker
 	w.opts.Refused = func(r Refusal) { w.refused = append(w.refused, r) }
 	var err error
@@ -106,38 +81,7 @@ func (w *world) stop() {
 		w.cancel()
 	}
 	w.running.Wait()
-}
-
-func (w *world) dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
-	w.mu.Lock()
-	err := w.down[srv.ID]
-	server := w.servers[srv.Command]
-	w.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
-	defer cancel()
-	r, wr, wait := server.Pipe()
-	w.running.Go(wait)
-	s, err := session.OverIO(ctx, r, wr, srv, opts)
-	if err != nil {
-		_, _ = r.Close(), wr.Close()
-	}
-	return s, err
-}
-
-// setDown cuts a server off, or lets it be reached again.
-func (w *world) setDown(id string, down bool) {
-	w.mu.Lock()
-	w.down[id] = nil
-	if down {
-		w.down[id] = errRefused
-	}
-	w.mu.Unlock()
-	if down {
-		w.servers[id].Disconnect()
-	}
+	w.Wait()
 }
 
 // pass lets time pass.
@@ -198,7 +142,7 @@ func (w *world) do(c *session.Session, method, params string) (string, error) {
 // last is what a server was asked last by the method.
 func (w *world) last(id, method string) (params map[string]json.RawMessage) {
 	w.Helper()
-	for _, m := range slices.Backward(w.servers[id].Wire()) {
+	for _, m := range slices.Backward(w.Server(id).Wire()) {
 		if m.Method == method {
 			_ = json.Unmarshal(m.Params, &params)
 			return params

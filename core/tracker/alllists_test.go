@@ -21,7 +21,7 @@ func TestAllLists(t *testing.T) {
 		docs.SetList(catalog.Prompts, map[string]any{"name": "ask"})
 		docs.SetList(catalog.Tools, map[string]any{"name": "dig"})
 		w.opts.AllLists = true
-		w.start(entry("docs", func(s *config.Server) { s.TrackResources, s.TrackPrompts = false, false }))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.TrackResources, s.TrackPrompts = false, false }))
 		w.pass(5 * time.Second)
 		w.wantState("docs", event.Ready)
 		st, _ := w.tracker.Snapshot().Server("docs")
@@ -48,7 +48,7 @@ func TestAllLists(t *testing.T) {
 
 func TestDoReachesTheLiveSession(t *testing.T) {
 	inWorld(t, func(w *world, _ *sessiontest.Server) {
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		w.pass(time.Second)
 		q := session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"dig"`)}}
 		if raw, err := w.tracker.Do(w.Context(), "docs", q); err != nil || !strings.Contains(string(raw), "dig") {

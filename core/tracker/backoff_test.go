@@ -46,11 +46,11 @@ func TestRetryAfter(t *testing.T) {
 		t.Run(fmt.Sprint(asked), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Options{})
-				w.serve("docs", session.EraLegacy)
-				w.down["docs"] = &session.RetryAfter{Wait: asked, Err: errors.New("too many requests")}
-				w.start(entry("docs"))
+				w.Serve("docs", session.EraLegacy)
+				w.SetDown("docs", &session.RetryAfter{Wait: asked, Err: errors.New("too many requests")})
+				w.start(sessiontest.Entry("docs"))
 				w.pass(want + time.Second)
-				dials := w.dialled("docs")
+				dials := w.Dialled("docs")
 				if len(dials) != 2 || dials[1].Sub(dials[0]) != want {
 					w.Errorf("dialled at %v", dials)
 				}
@@ -65,7 +65,7 @@ func TestRetryAfter(t *testing.T) {
 func TestConnectTimeout(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.Fail(sessiontest.Fault{Silent: true})
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		w.pass(16 * time.Second)
 		st, _ := w.tracker.Snapshot().Server("docs")
 		if st.State == event.Ready || st.Attempt == 0 || st.Error == "" {
@@ -84,16 +84,16 @@ func TestRetriesAreSpread(t *testing.T) {
 		var entries []config.Server
 		for i := range 100 {
 			id := fmt.Sprintf("s%02d", i)
-			w.serve(id, session.EraLegacy)
-			w.down[id] = errRefused
-			entries = append(entries, entry(id))
+			w.Serve(id, session.EraLegacy)
+			w.SetDown(id, sessiontest.ErrRefused)
+			entries = append(entries, sessiontest.Entry(id))
 		}
 		w.start(entries...)
 		w.pass(20 * time.Second)
 		at := map[time.Duration]int{}
-		began := w.dialled("s00")[0]
+		began := w.Dialled("s00")[0]
 		for _, e := range entries {
-			dials := w.dialled(e.ID)
+			dials := w.Dialled(e.ID)
 			at[dials[len(dials)-1].Sub(began).Truncate(100*time.Millisecond)]++
 		}
 		for d, n := range at {
@@ -119,7 +119,7 @@ func TestWarnings(t *testing.T) {
 			inWorld(t, func(w *world, docs *sessiontest.Server) {
 				docs.Capabilities = tt.caps
 				docs.SetQuietly("file:///a.md", "one")
-				w.start(entry("docs"))
+				w.start(sessiontest.Entry("docs"))
 				w.pass(10 * time.Minute)
 				got := w.logs.warnings()
 				if tt.want == "" && len(got) != 0 || tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)) {

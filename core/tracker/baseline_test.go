@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
 // What changed while no tracker ran is told: the digests of an earlier one are the
@@ -14,7 +15,7 @@ import (
 func TestBaselineOfAnEarlierTracker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newWorld(t, Options{})
-		docs := first.serve("docs", session.EraLegacy)
+		docs := first.Serve("docs", session.EraLegacy)
 		settledOn(first, docs, "file:///a.md", "file:///b.md", "file:///c.md")
 		known := digests(first)
 		first.stop()
@@ -27,8 +28,8 @@ func TestBaselineOfAnEarlierTracker(t *testing.T) {
 			}
 			return known[uri]
 		}})
-		second.servers["docs"] = docs
-		second.start(entry("docs"))
+		second.Add("docs", docs)
+		second.start(sessiontest.Entry("docs"))
 		second.pass(5 * time.Second)
 		second.wantUpdates("file:///b.md resync")
 	})

@@ -17,7 +17,7 @@ import (
 // dirWorld follows file:///dir, below which the server announces what it likes.
 func dirWorld(w *world, docs *sessiontest.Server) {
 	docs.SetQuietly("file:///dir", "one")
-	w.start(entry("docs", func(s *config.Server) { s.Include = []string{"file:///dir"} }))
+	w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Include = []string{"file:///dir"} }))
 	w.pass(3 * time.Second)
 	w.forget()
 }
@@ -62,12 +62,12 @@ func content1(uri, text string) any {
 func TestBelowSurvivesAConfigChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		docs := w.serve("docs", session.EraLegacy)
+		docs := w.Serve("docs", session.EraLegacy)
 		dirWorld(w, docs)
 		docs.SetQuietly("file:///dir/x.md", "one")
 		docs.NotifyUpdated("file:///dir/x.md")
 		w.pass(5 * time.Second)
-		w.apply(entry("docs", func(s *config.Server) { s.Include, s.TrackPrompts = []string{"file:///dir"}, false }))
+		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.Include, s.TrackPrompts = []string{"file:///dir"}, false }))
 		w.pass(time.Second)
 		w.forget()
 		docs.NotifyUpdated("file:///dir/x.md")
@@ -84,7 +84,7 @@ func TestBelowSurvivesAConfigChange(t *testing.T) {
 func TestBelowBecomesListed(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///dir", "one")
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
 		docs.Mute(true)
 		docs.Set("file:///dir/x.md", "one") // listed from now on, but who knows
@@ -109,7 +109,7 @@ func TestBelowBecomesListed(t *testing.T) {
 func TestBelowIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		docs := w.serve("docs", session.EraLegacy)
+		docs := w.Serve("docs", session.EraLegacy)
 		dirWorld(w, docs)
 		for round := range 5 {
 			for i := range 400 {

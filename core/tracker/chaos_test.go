@@ -84,7 +84,7 @@ func (c *chaos) fail(f sessiontest.Fault) { c.docs.Fail(f) }
 
 // away lets the server be out of reach for a while, in which things change.
 func (c *chaos) away(d time.Duration) {
-	c.w.setDown("docs", errRefused)
+	c.w.SetDown("docs", sessiontest.ErrRefused)
 	c.w.pass(c.upTo(d))
 	for range c.rng.IntN(4) {
 		c.put(c.uri(), c.text())
@@ -92,7 +92,7 @@ func (c *chaos) away(d time.Duration) {
 	if c.rng.IntN(2) == 0 {
 		c.remove(c.uri())
 	}
-	c.w.setDown("docs", nil)
+	c.w.SetDown("docs", nil)
 }
 
 // configure applies the entry as chaos wants it now.
@@ -103,13 +103,13 @@ func (c *chaos) configure(resources bool, uris ...string) {
 		}
 	}
 	forget()
-	c.w.apply(c.entry(resources), entry("calm"))
+	c.w.apply(c.entry(resources), sessiontest.Entry("calm"))
 	synctest.Wait()
 	forget()
 }
 
 func (c *chaos) entry(resources bool) config.Server {
-	return entry("docs", c.base, func(s *config.Server) {
+	return sessiontest.Entry("docs", c.base, func(s *config.Server) {
 		s.TrackResources, s.TrackTools, s.Exclude = resources, !c.noTools, slices.Clone(c.exclude)
 		s.Env = map[string]config.Secret{"RESTART": config.NewSecret(fmt.Sprint(c.restart))}
 	})
@@ -220,7 +220,7 @@ func (c *chaos) configSteps() []step {
 		}},
 		{1, "another process", func() { c.restart++; c.configure(true) }},
 		{1, "removed and back", func() {
-			c.w.apply(entry("calm"))
+			c.w.apply(sessiontest.Entry("calm"))
 			c.w.pass(c.upTo(3 * time.Second))
 			c.configure(true, "")
 		}},

@@ -16,7 +16,7 @@ import (
 
 // untracked is an entry that follows nothing of itself.
 func untracked(id string) config.Server {
-	return entry(id, func(s *config.Server) { s.TrackResources, s.TrackTools, s.TrackPrompts = false, false, false })
+	return sessiontest.Entry(id, func(s *config.Server) { s.TrackResources, s.TrackTools, s.TrackPrompts = false, false, false })
 }
 
 // inBackground calls f and returns where its error will be.
@@ -111,7 +111,7 @@ func TestSubscribeWithoutServer(t *testing.T) {
 		if err := client.Unsubscribe(ctx, "file:///a.md"); !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("unsubscribed: %v", err)
 		}
-		w.setDown("docs", errRefused)
+		w.SetDown("docs", sessiontest.ErrRefused)
 		w.pass(time.Second)
 		if err := now(asked); !errors.Is(err, ErrNotConnected) {
 			w.Errorf("lost: %v", err)
@@ -124,7 +124,7 @@ func TestSubscribeWithoutServer(t *testing.T) {
 		}
 		w.wantSubscriptions()
 		docs.Heal()
-		w.setDown("docs", nil)
+		w.SetDown("docs", nil)
 		w.pass(time.Minute)
 		again := w.inBackground(func(ctx context.Context) error { return client.Subscribe(ctx, "file:///a.md") })
 		w.pass(3 * time.Second)
@@ -164,7 +164,7 @@ func TestSubscribeBesideConfig(t *testing.T) {
 		if got := docs.Subscribed(); !slices.Equal(got, []string{"file:///hidden.md"}) {
 			w.Errorf("the server has %q", got)
 		}
-		w.apply(entry("docs"))
+		w.apply(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
 		if got := docs.Subscribed(); !slices.Contains(got, "file:///a.md") || !slices.Contains(got, "file:///hidden.md") {
 			w.Errorf("the server has %q", got)
@@ -199,7 +199,7 @@ func TestManySubscribe(t *testing.T) {
 			}
 		}
 		w.pass(200 * time.Millisecond)
-		w.apply(entry("docs", func(s *config.Server) { s.TrackResources = false }))
+		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.TrackResources = false }))
 		w.pass(10 * time.Second)
 		for i, done := range asked {
 			if err := now(done); err != nil {

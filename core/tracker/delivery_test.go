@@ -20,7 +20,7 @@ func settledOn(w *world, docs *sessiontest.Server, uris ...string) {
 	for _, uri := range uris {
 		docs.SetQuietly(uri, "one")
 	}
-	w.start(entry("docs"))
+	w.start(sessiontest.Entry("docs"))
 	w.pass(3 * time.Second)
 	w.wantState("docs", event.Ready)
 	w.forget()
@@ -86,7 +86,7 @@ func TestSlowRead(t *testing.T) {
 func TestReadNone(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")
-		w.start(entry("docs", func(s *config.Server) { s.Read = config.ReadNone }))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Read = config.ReadNone }))
 		w.pass(3 * time.Second)
 		docs.Set("file:///a.md", "two")
 		w.pass(0)
@@ -226,7 +226,7 @@ func TestNotFound(t *testing.T) {
 func TestCountsAreConserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		docs := w.serve("docs", "legacy")
+		docs := w.Serve("docs", "legacy")
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		docs.Flood("file:///a.md", 1000)
 		docs.NotifyUpdated("file:///b.md")

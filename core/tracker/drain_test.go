@@ -95,7 +95,7 @@ func TestShutdownWhileConnecting(t *testing.T) {
 			docs.SetQuietly(fmt.Sprintf("file:///%d.md", i), "one")
 		}
 		docs.Fail(sessiontest.Fault{Delay: 100 * time.Millisecond})
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		w.pass(time.Duration(len(w.Name())) * 10 * time.Millisecond)
 		if d := w.stopped(); d > 5*time.Second {
 			w.Errorf("the shutdown took %v", d)
@@ -130,7 +130,7 @@ func TestSnapshotAndStreamJoin(t *testing.T) {
 				docs.Disconnect()
 			}
 			if i%10 == 6 {
-				w.apply(entry("docs", func(s *config.Server) { s.TrackTools = i%20 == 6 }))
+				w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.TrackTools = i%20 == 6 }))
 			}
 			w.pass(time.Duration(i*53%700) * time.Millisecond)
 		}

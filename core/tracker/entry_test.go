@@ -19,9 +19,9 @@ func TestReadModeChanges(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		none := func(s *config.Server) { s.Read = config.ReadNone }
 		docs.SetQuietly("file:///a.md", "one")
-		w.start(entry("docs", none))
+		w.start(sessiontest.Entry("docs", none))
 		w.pass(3 * time.Second)
-		w.apply(entry("docs"))
+		w.apply(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
 		w.wantState("docs", event.Ready)
 		docs.Set("file:///a.md", "two")
@@ -30,7 +30,7 @@ func TestReadModeChanges(t *testing.T) {
 		if u := w.told(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated); u.Digest.IsZero() || u.Changed == nil || !*u.Changed {
 			w.Errorf("the content was not read: %+v", u)
 		}
-		w.apply(entry("docs", none))
+		w.apply(sessiontest.Entry("docs", none))
 		w.pass(3 * time.Second)
 		reads := docs.Count("resources/read")
 		w.forget()
@@ -48,7 +48,7 @@ func TestReadModeChanges(t *testing.T) {
 func TestChangeDuringAFilterSwap(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
-		w.apply(entry("docs", func(s *config.Server) { s.TrackTools = false }))
+		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.TrackTools = false }))
 		if docs.Modern {
 			synctest.Wait()
 			for range 200 {
@@ -71,7 +71,7 @@ func TestChangeDuringAFilterSwap(t *testing.T) {
 		if got := w.updates(); len(got) != 2 || got[1] != "file:///b.md notify" {
 			w.Errorf("updates %q, want one more of b.md", got)
 		}
-		if n := len(w.dialled("docs")); n != 1 {
+		if n := len(w.Dialled("docs")); n != 1 {
 			w.Errorf("dialled %d times", n)
 		}
 	})
@@ -82,7 +82,7 @@ func TestChangeDuringAFilterSwap(t *testing.T) {
 func TestSelectionChanges(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
-		w.apply(entry("docs", func(s *config.Server) { s.Exclude = []string{"file:///a.md"} }))
+		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.Exclude = []string{"file:///a.md"} }))
 		w.pass(time.Second)
 		docs.Set("file:///a.md", "two")
 		docs.Set("file:///b.md", "two")
@@ -91,12 +91,12 @@ func TestSelectionChanges(t *testing.T) {
 		if got := docs.Subscribed(); len(got) != 1 {
 			w.Errorf("subscribed to %q", got)
 		}
-		w.apply(entry("docs"))
+		w.apply(sessiontest.Entry("docs"))
 		w.pass(time.Second)
 		docs.Set("file:///a.md", "three")
 		w.pass(3 * time.Second)
 		w.wantUpdates("file:///b.md notify", "file:///a.md notify")
-		if n := len(w.dialled("docs")); n != 1 {
+		if n := len(w.Dialled("docs")); n != 1 {
 			w.Errorf("dialled %d times", n)
 		}
 	})
@@ -107,19 +107,19 @@ func TestUnsupportedOnlyWhileWanted(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.Capabilities = map[string]any{"tools": map[string]any{"listChanged": true}}
 		off := func(s *config.Server) { s.TrackResources = false }
-		w.start(entry("docs", off))
+		w.start(sessiontest.Entry("docs", off))
 		w.pass(time.Second)
 		w.wantState("docs", event.Ready)
 		if n := len(w.logs.warnings()); n != 0 {
 			w.Errorf("warned %q", w.logs.warnings())
 		}
-		w.apply(entry("docs"))
+		w.apply(sessiontest.Entry("docs"))
 		w.pass(time.Second)
 		w.wantState("docs", event.Unsupported)
 		if n := len(w.logs.warnings()); n != 1 {
 			w.Errorf("warnings %q, want one", w.logs.warnings())
 		}
-		w.apply(entry("docs", off))
+		w.apply(sessiontest.Entry("docs", off))
 		w.pass(time.Second)
 		w.wantState("docs", event.Ready)
 	})
@@ -129,13 +129,13 @@ func TestUnsupportedOnlyWhileWanted(t *testing.T) {
 func TestSettledAfterAnotherConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		w.serve("one", session.EraLegacy)
-		w.serve("two", session.EraModern)
-		w.start(entry("one"))
+		w.Serve("one", session.EraLegacy)
+		w.Serve("two", session.EraModern)
+		w.start(sessiontest.Entry("one"))
 		if _, err := w.tracker.Settled(t.Context()); err != nil {
 			w.Fatal(err)
 		}
-		w.apply(entry("one"), entry("two"))
+		w.apply(sessiontest.Entry("one"), sessiontest.Entry("two"))
 		snap, err := w.tracker.Settled(t.Context())
 		if err != nil {
 			w.Fatal(err)
@@ -144,7 +144,7 @@ func TestSettledAfterAnotherConfig(t *testing.T) {
 			w.Errorf("the added server is %q", st.State)
 		}
 		w.stopped()
-		w.apply(entry("one"))
+		w.apply(sessiontest.Entry("one"))
 		snap, _ = w.tracker.Settled(t.Context()) // after the end it hangs nobody
 		if st, _ := snap.Server("one"); st.State != event.Stopping {
 			w.Errorf("after the end a server is %q", st.State)
@@ -158,25 +158,25 @@ func TestManyConfigsInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		for _, id := range []string{"keep", "flap"} {
-			w.serve(id, session.EraLegacy).SetQuietly("file:///a.md", "one")
+			w.Serve(id, session.EraLegacy).SetQuietly("file:///a.md", "one")
 		}
-		w.start(entry("keep"))
+		w.start(sessiontest.Entry("keep"))
 		w.pass(time.Second)
 		for i := range 41 {
 			if i%2 == 0 {
-				w.apply(entry("keep"), entry("flap"))
+				w.apply(sessiontest.Entry("keep"), sessiontest.Entry("flap"))
 			} else {
-				w.apply(entry("keep"))
+				w.apply(sessiontest.Entry("keep"))
 			}
 			w.pass(time.Duration(i%7) * time.Millisecond)
 		}
 		w.pass(5 * time.Second)
 		w.wantState("flap", event.Ready)
-		if n := len(w.dialled("keep")); n != 1 {
+		if n := len(w.Dialled("keep")); n != 1 {
 			w.Errorf("the unchanged server was dialled %d times", n)
 		}
 		w.forget()
-		w.servers["flap"].Set("file:///a.md", "two")
+		w.Server("flap").Set("file:///a.md", "two")
 		w.pass(time.Second)
 		w.wantUpdates("file:///a.md notify")
 	})
@@ -212,16 +212,16 @@ func TestRemovedServerIsSilent(t *testing.T) {
 func TestNeedsAuth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		w.serve("docs", session.EraLegacy)
-		w.down["docs"] = session.ErrAuth
-		w.start(entry("docs"))
+		w.Serve("docs", session.EraLegacy)
+		w.SetDown("docs", session.ErrAuth)
+		w.start(sessiontest.Entry("docs"))
 		w.pass(2 * time.Minute)
 		w.wantState("docs", event.NeedsAuth)
-		if n := len(w.dialled("docs")); n < 4 || n > 6 {
+		if n := len(w.Dialled("docs")); n < 4 || n > 6 {
 			w.Errorf("dialled %d times in two minutes", n)
 		}
-		w.setDown("docs", nil)
-		w.apply(entry("docs", func(s *config.Server) { s.Args = []string{"--token"} }))
+		w.SetDown("docs", nil)
+		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.Args = []string{"--token"} }))
 		w.pass(time.Second)
 		w.wantState("docs", event.Ready)
 	})
@@ -233,12 +233,12 @@ func TestSelectionChangesDuringAWalk(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")
 		docs.SetQuietly("file:///b.md", "one")
-		w.start(entry("docs", func(s *config.Server) { s.Exclude = []string{"file:///a.md"} }))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Exclude = []string{"file:///a.md"} }))
 		w.pass(3 * time.Second)
 		docs.Fail(sessiontest.Fault{Method: "resources/list", Times: 1, Delay: time.Second, Code: -32603, Message: "disk on fire"})
 		docs.NotifyListChanged(catalog.Resources)
 		w.pass(100 * time.Millisecond)
-		w.apply(entry("docs"))
+		w.apply(sessiontest.Entry("docs"))
 		w.pass(time.Second) // the walk has failed, and is tried again in about half a second
 		docs.Set("file:///a.md", "two")
 		w.pass(5 * time.Second)
@@ -257,7 +257,7 @@ func TestSwitchedOffDuringAHungWalk(t *testing.T) {
 		docs.SetList(catalog.Tools, map[string]any{"name": "new"})
 		docs.NotifyListChanged(catalog.Tools)
 		w.pass(100 * time.Millisecond)
-		w.apply(entry("docs", func(s *config.Server) { s.TrackResources = false }))
+		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.TrackResources = false }))
 		w.pass(time.Second)
 		if subs := docs.Subscribed(); len(subs) != 0 {
 			w.Errorf("still subscribed to %q", subs)
@@ -269,7 +269,7 @@ func TestSwitchedOffDuringAHungWalk(t *testing.T) {
 		if n := len(w.told(event.TypeToolsListChanged)); n != 1 {
 			w.Errorf("%d changes of the tools were told:\n%s", n, w.log())
 		}
-		if n := len(w.dialled("docs")); n != 1 {
+		if n := len(w.Dialled("docs")); n != 1 {
 			w.Errorf("dialled %d times", n)
 		}
 	})

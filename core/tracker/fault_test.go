@@ -64,25 +64,16 @@ func newStand(t *testing.T, l link) *stand {
 // start follows the server and waits for the baseline.
 func (s *stand) start() {
 	s.Helper()
-	srv := entry("docs", func(c *config.Server) {
+	srv := sessiontest.Entry("docs", func(c *config.Server) {
 		c.Transport, c.PollInterval, c.RequestTimeout = s.transport, 500*time.Millisecond, 2*time.Second
 	})
 	opts := Options{Window: 200 * time.Millisecond, Patience: 50 * time.Millisecond, Resync: 4 * time.Second, Liveness: time.Second,
 		Backoff: 20 * time.Millisecond, MaxBackoff: 500 * time.Millisecond, Drain: 100 * time.Millisecond,
 		Session: session.Options{ConnectTimeout: 3 * time.Second}}
-	var pipes sync.WaitGroup
+	var pipes sessiontest.Net
 	if s.transport == config.TransportStdio {
-		opts.Dial = func(ctx context.Context, srv config.Server, o session.Options) (*session.Session, error) {
-			ctx, cancel := context.WithTimeout(ctx, o.ConnectTimeout)
-			defer cancel()
-			r, w, wait := s.docs.Pipe()
-			pipes.Go(wait)
-			got, err := session.OverIO(ctx, r, w, srv, o)
-			if err != nil {
-				closeAll(r, w)
-			}
-			return got, err
-		}
+		pipes.Add("docs", s.docs)
+		opts.Dial = pipes.Dial
 	} else {
 		handler := http.Handler(s.docs)
 		if s.transport == config.TransportSSE {

@@ -71,7 +71,7 @@ func (w *wire) up() {
 
 // pass moves bytes one way, while they may pass.
 func (w *wire) pass(from, to net.Conn) {
-	defer func() { closeAll(from, to) }()
+	defer func() { _, _ = from.Close(), to.Close() }()
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buf)

@@ -34,7 +34,7 @@ func TestConnectSubscribesBeforeItReads(t *testing.T) {
 		for i := range 120 {
 			docs.SetQuietly(fmt.Sprintf("file:///%03d.md", i), "one")
 		}
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		w.pass(5 * time.Second)
 		w.wantState("docs", event.Ready)
 		if n := len(docs.Subscribed()); n != 120 {
@@ -74,13 +74,13 @@ func lastIndex(all []string, s string) int {
 func TestServerWithoutResources(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.Capabilities = map[string]any{"tools": map[string]any{"listChanged": true}}
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		w.pass(time.Minute)
 		w.wantState("docs", event.Unsupported)
 		if n := len(w.told(event.TypeServerState)); n != 3 { // Pending, Connecting, Unsupported
 			w.Errorf("%d states:\n%s", n, w.log())
 		}
-		if n := len(w.dialled("docs")); n != 1 {
+		if n := len(w.Dialled("docs")); n != 1 {
 			w.Errorf("dialled %d times", n)
 		}
 		if n := docs.Count("resources/list") + docs.Count("resources/subscribe"); n != 0 {
@@ -94,7 +94,7 @@ func TestServerWithoutSubscribeIsPolled(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.Capabilities = map[string]any{"resources": map[string]any{}}
 		docs.SetQuietly("file:///a.md", "one")
-		w.start(entry("docs", func(s *config.Server) { s.PollInterval = 10 * time.Second }))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.PollInterval = 10 * time.Second }))
 		w.pass(time.Second)
 		active := w.told(event.TypeSubscriptionActive)
 		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Mode != event.Poll {
@@ -118,18 +118,18 @@ func TestApplyTouchesOnlyWhatDiffers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Options{})
 				for _, id := range []string{"keep", "drop", "change", "new"} {
-					w.serve(id, era).SetQuietly("file:///a.md", "one")
+					w.Serve(id, era).SetQuietly("file:///a.md", "one")
 				}
-				w.start(entry("keep"), entry("drop"), entry("change"))
+				w.start(sessiontest.Entry("keep"), sessiontest.Entry("drop"), sessiontest.Entry("change"))
 				w.pass(time.Second)
 				w.forget()
 				w.tracker.Apply(&config.Config{Servers: []config.Server{
-					entry("keep"), entry("new"), entry("change", func(s *config.Server) { s.Args = []string{"-v"} })}})
+					sessiontest.Entry("keep"), sessiontest.Entry("new"), sessiontest.Entry("change", func(s *config.Server) { s.Args = []string{"-v"} })}})
 				w.pass(time.Second)
-				if n := len(w.dialled("keep")); n != 1 {
+				if n := len(w.Dialled("keep")); n != 1 {
 					w.Errorf("the unchanged server was dialled %d times", n)
 				}
-				if n := len(w.dialled("change")); n != 2 {
+				if n := len(w.Dialled("change")); n != 2 {
 					w.Errorf("the changed server was dialled %d times", n)
 				}
 				w.wantState("new", event.Ready)
@@ -137,7 +137,7 @@ func TestApplyTouchesOnlyWhatDiffers(t *testing.T) {
 				if _, known := w.tracker.Snapshot().Server("drop"); known {
 					w.Error("the removed server is still known")
 				}
-				if subs := w.servers["drop"].Subscribed(); len(subs) != 0 {
+				if subs := w.Server("drop").Subscribed(); len(subs) != 0 {
 					w.Errorf("the removed server still has subscriptions %q", subs)
 				}
 				for _, e := range w.told() {
@@ -155,10 +155,10 @@ func TestApplyTouchesOnlyWhatDiffers(t *testing.T) {
 func TestTrackingSwitchedOffAndOn(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
 		off := func(s *config.Server) { s.TrackResources = false }
-		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs", off)}})
+		w.tracker.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("docs", off)}})
 		w.pass(time.Second)
 		if subs := docs.Subscribed(); len(subs) != 0 {
 			w.Fatalf("still subscribed to %q", subs)
@@ -170,7 +170,7 @@ func TestTrackingSwitchedOffAndOn(t *testing.T) {
 		if events := w.told(); len(events) != 0 {
 			w.Fatalf("events after it was switched off:\n%s", w.log())
 		}
-		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs")}})
+		w.tracker.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("docs")}})
 		w.pass(time.Second)
 		if subs := docs.Subscribed(); len(subs) != 1 {
 			w.Fatalf("subscribed to %q after it was switched on", subs)
@@ -178,7 +178,7 @@ func TestTrackingSwitchedOffAndOn(t *testing.T) {
 		docs.Set("file:///a.md", "three")
 		w.pass(time.Second)
 		w.wantUpdates("file:///a.md notify")
-		if n := len(w.dialled("docs")); n != 1 {
+		if n := len(w.Dialled("docs")); n != 1 {
 			w.Errorf("dialled %d times", n)
 		}
 	})
@@ -187,13 +187,13 @@ func TestTrackingSwitchedOffAndOn(t *testing.T) {
 // A disabled server is known and not connected.
 func TestDisabledServer(t *testing.T) {
 	inWorld(t, func(w *world, _ *sessiontest.Server) {
-		w.start(entry("docs", func(s *config.Server) { s.Enabled = false }))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Enabled = false }))
 		w.pass(time.Minute)
 		w.wantState("docs", event.Disabled)
-		if n := len(w.dialled("docs")); n != 0 {
+		if n := len(w.Dialled("docs")); n != 0 {
 			w.Errorf("dialled %d times", n)
 		}
-		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs")}})
+		w.tracker.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("docs")}})
 		w.pass(time.Second)
 		w.wantState("docs", event.Ready)
 	})
@@ -203,7 +203,7 @@ func TestDisabledServer(t *testing.T) {
 func TestCatalogIsNotDialled(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		catalog := func(s *config.Server) { s.Transport = config.TransportCatalog }
-		w.start(entry("docs", catalog))
+		w.start(sessiontest.Entry("docs", catalog))
 		if _, err := w.tracker.Settled(w.Context()); err != nil {
 			w.Fatal(err)
 		}
@@ -212,13 +212,13 @@ func TestCatalogIsNotDialled(t *testing.T) {
 		if st, _ := w.tracker.Snapshot().Server("docs"); !strings.Contains(st.Reason, "catalog") || st.Transport != config.TransportCatalog {
 			w.Errorf("%+v", st)
 		}
-		if n := len(w.dialled("docs")); n != 0 {
+		if n := len(w.Dialled("docs")); n != 0 {
 			w.Errorf("dialled %d times", n)
 		}
-		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs")}})
+		w.tracker.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("docs")}})
 		w.pass(time.Second)
 		w.wantState("docs", event.Ready)
-		w.tracker.Apply(&config.Config{Servers: []config.Server{entry("docs", catalog)}})
+		w.tracker.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("docs", catalog)}})
 		w.pass(time.Second)
 		w.wantState("docs", event.Disabled)
 		if subs := docs.Subscribed(); len(subs) != 0 {
@@ -231,10 +231,10 @@ func TestCatalogIsNotDialled(t *testing.T) {
 func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		w.serve("up", session.EraLegacy)
-		w.serve("down", session.EraLegacy)
-		w.down["down"] = errRefused
-		w.start(entry("up"), entry("down"))
+		w.Serve("up", session.EraLegacy)
+		w.Serve("down", session.EraLegacy)
+		w.SetDown("down", sessiontest.ErrRefused)
+		w.start(sessiontest.Entry("up"), sessiontest.Entry("down"))
 		snap, err := w.tracker.Settled(t.Context())
 		if err != nil {
 			w.Fatal(err)
@@ -252,7 +252,7 @@ func TestSettled(t *testing.T) {
 func TestShutdownDrains(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
 		docs.Set("file:///a.md", "two")
 		w.pass(500 * time.Millisecond)

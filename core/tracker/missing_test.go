@@ -31,9 +31,9 @@ func TestRemovalIsToldOnce(t *testing.T) {
 			docs.NotifyUpdated("file:///a.md")
 		},
 		"while away": func(w *world, docs *sessiontest.Server) {
-			w.setDown("docs", errRefused)
+			w.SetDown("docs", sessiontest.ErrRefused)
 			docs.Remove("file:///a.md")
-			w.setDown("docs", nil)
+			w.SetDown("docs", nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,10 +119,10 @@ func TestListsWithoutEnd(t *testing.T) {
 			inWorld(t, func(w *world, docs *sessiontest.Server) {
 				docs.PageSize = 2
 				settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
-				w.setDown("docs", errRefused)
+				w.SetDown("docs", sessiontest.ErrRefused)
 				w.pass(0)
 				spoil(docs) // nobody is served now
-				w.setDown("docs", nil)
+				w.SetDown("docs", nil)
 				w.pass(2 * time.Second)
 				w.wantState("docs", event.Ready)
 				st, _ := w.tracker.Snapshot().Server("docs")
@@ -146,10 +146,10 @@ func TestOneListHangs(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.Fail(sessiontest.Fault{Method: "prompts/list", Silent: true})
 		docs.SetQuietly("file:///a.md", "one")
-		w.start(entry("docs", func(s *config.Server) { s.RequestTimeout = 3 * time.Second }))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.RequestTimeout = 3 * time.Second }))
 		w.pass(10 * time.Second)
 		w.wantState("docs", event.Ready)
-		if n := len(w.dialled("docs")); n != 1 {
+		if n := len(w.Dialled("docs")); n != 1 {
 			w.Errorf("dialled %d times", n)
 		}
 		failed := w.told(event.TypePromptsListChanged)
@@ -167,12 +167,12 @@ func TestOneListHangs(t *testing.T) {
 func TestNarrowAcknowledgementOfLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		docs := w.serve("docs", session.EraModern)
+		docs := w.Serve("docs", session.EraModern)
 		docs.FailAck(sessiontest.AckFault{Hide: []string{"file:///b.md"}, NoTools: true})
 		docs.SetList(catalog.Tools, map[string]any{"name": "one"})
 		docs.SetQuietly("file:///a.md", "one")
 		docs.SetQuietly("file:///b.md", "one")
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
 		docs.SetList(catalog.Tools, map[string]any{"name": "one"}, map[string]any{"name": "two"})
 		docs.NotifyListChanged(catalog.Tools) // to nobody

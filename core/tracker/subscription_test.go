@@ -21,7 +21,7 @@ import (
 func TestChangeDuringAListSwap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		docs := w.serve("docs", session.EraModern)
+		docs := w.Serve("docs", session.EraModern)
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		docs.Set("file:///new.md", "one")
 		for range 100 {
@@ -46,7 +46,7 @@ func TestChangeDuringAListSwap(t *testing.T) {
 func TestUpdateBeforeTheWalkIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		docs := w.serve("docs", session.EraLegacy)
+		docs := w.Serve("docs", session.EraLegacy)
 		settledOn(w, docs, "file:///a.md")
 		docs.Fail(sessiontest.Fault{Method: "resources/subscribe", URI: "file:///d.md", Times: 1, Delay: time.Second})
 		docs.SetQuietly("file:///d.md", "one")
@@ -123,7 +123,7 @@ func goodbye(docs *sessiontest.Server) []string {
 // A listen for lists alone is ended on the wire, too.
 func TestGoodbyeWithoutResources(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
-		w.start(entry("docs", func(s *config.Server) { s.TrackResources = false }))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.TrackResources = false }))
 		w.pass(3 * time.Second)
 		if docs.Modern && docs.Listens() != 1 {
 			w.Fatalf("%d listens", docs.Listens())
@@ -175,7 +175,7 @@ func TestWantedAgainWhileClosing(t *testing.T) {
 		docs.Heal()
 		docs.SetQuietly("file:///c.md", "one")
 		docs.Remove("file:///b.md")
-		w.apply(entry("docs"))
+		w.apply(sessiontest.Entry("docs"))
 		w.pass(5 * time.Second)
 		w.wantState("docs", event.Ready)
 		st, _ := w.tracker.Snapshot().Server("docs")

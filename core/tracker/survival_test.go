@@ -16,12 +16,12 @@ import (
 func TestPromiseResyncAfterACrash(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
-		w.setDown("docs", errRefused)
+		w.SetDown("docs", sessiontest.ErrRefused)
 		w.pass(time.Second)
 		w.wantState("docs", event.Backoff)
 		docs.SetQuietly("file:///b.md", "two")
 		docs.SetQuietly("file:///new.md", "one")
-		w.setDown("docs", nil)
+		w.SetDown("docs", nil)
 		w.pass(5 * time.Second)
 		w.wantState("docs", event.Ready)
 		w.wantUpdates("file:///b.md resync")
@@ -87,11 +87,11 @@ func assertOrder(t *testing.T, docs *sessiontest.Server) {
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		docs := w.serve("docs", session.EraLegacy)
-		w.down["docs"] = errRefused
-		w.start(entry("docs"))
+		docs := w.Serve("docs", session.EraLegacy)
+		w.SetDown("docs", sessiontest.ErrRefused)
+		w.start(sessiontest.Entry("docs"))
 		w.pass(2 * time.Minute)
-		dials := w.dialled("docs")
+		dials := w.Dialled("docs")
 		want := []time.Duration{500, 1000, 2000, 4000, 8000, 16000, 30000, 30000}
 		for i, ms := range want {
 			d := ms * time.Millisecond
@@ -112,13 +112,13 @@ func TestBackoff(t *testing.T) {
 		if backoffs != len(dials) || st.Counts.Failures != uint64(backoffs) {
 			w.Errorf("%d dials, %d Backoff events, %d failures", len(dials), backoffs, st.Counts.Failures)
 		}
-		w.setDown("docs", nil)
+		w.SetDown("docs", nil)
 		w.pass(2 * time.Minute)
 		w.wantState("docs", event.Ready)
-		before := len(w.dialled("docs"))
+		before := len(w.Dialled("docs"))
 		docs.Disconnect()
 		w.pass(700 * time.Millisecond)
-		if n := len(w.dialled("docs")) - before; n != 1 {
+		if n := len(w.Dialled("docs")) - before; n != 1 {
 			w.Errorf("%d attempts within 0.7 s of the end of a long session, want 1", n)
 		}
 	})
@@ -141,7 +141,7 @@ func TestCrashLoop(t *testing.T) {
 		if named == 0 {
 			w.Errorf("nobody named the crash loop:\n%s", w.log())
 		}
-		if n := len(w.dialled("docs")); n > 12 {
+		if n := len(w.Dialled("docs")); n > 12 {
 			w.Errorf("dialled %d times in a minute", n)
 		}
 	})
@@ -175,7 +175,7 @@ func TestPeriodicResync(t *testing.T) {
 		w.wantUpdates()
 		w.pass(2*time.Minute + 20*time.Second)
 		w.wantUpdates("file:///b.md resync")
-		if n := len(w.dialled("docs")); n != 1 {
+		if n := len(w.Dialled("docs")); n != 1 {
 			w.Errorf("dialled %d times", n)
 		}
 	})
@@ -191,7 +191,7 @@ func TestListenEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Options{})
-				docs := w.serve("docs", session.EraModern)
+				docs := w.Serve("docs", session.EraModern)
 				settledOn(w, docs, "file:///a.md", "file:///b.md")
 				began := time.Now()
 				end(docs)
@@ -214,11 +214,11 @@ func TestListenEnds(t *testing.T) {
 func TestNarrowAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		docs := w.serve("docs", session.EraModern)
+		docs := w.Serve("docs", session.EraModern)
 		docs.FailAck(sessiontest.AckFault{Hide: []string{"file:///b.md"}})
 		docs.SetQuietly("file:///a.md", "one")
 		docs.SetQuietly("file:///b.md", "one")
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
 		active := w.told(event.TypeSubscriptionActive)
 		if len(active) != 1 || fmt.Sprint(active[0].Payload.(event.SubscriptionActive).Missing) != "[file:///b.md]" {
@@ -234,12 +234,12 @@ func TestNarrowAcknowledgement(t *testing.T) {
 func TestIsolation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		w.serve("hung", session.EraLegacy).Fail(sessiontest.Fault{Silent: true})
-		loud := w.serve("loud", session.EraLegacy)
+		w.Serve("hung", session.EraLegacy).Fail(sessiontest.Fault{Silent: true})
+		loud := w.Serve("loud", session.EraLegacy)
 		loud.SetQuietly("file:///noise", "one")
-		docs := w.serve("docs", session.EraModern)
+		docs := w.Serve("docs", session.EraModern)
 		docs.SetQuietly("file:///a.md", "one")
-		w.start(entry("hung"), entry("loud"), entry("docs"))
+		w.start(sessiontest.Entry("hung"), sessiontest.Entry("loud"), sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
 		w.wantState("docs", event.Ready)
 		w.forget()

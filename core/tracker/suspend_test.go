@@ -33,7 +33,7 @@ func TestSuspension(t *testing.T) {
 		if want := []string{"file:///a.md notify", "file:///a.md resync", "file:///b.md resync"}; !slices.Equal(got, want) {
 			w.Errorf("updates %q, want %q; events:\n%s", got, want, w.log())
 		}
-		if n := len(w.dialled("docs")); n != 1 {
+		if n := len(w.Dialled("docs")); n != 1 {
 			w.Errorf("dialled %d times", n)
 		}
 		if n := docs.Count("resources/list") - lists; n != 1 {
@@ -65,7 +65,7 @@ func TestSuspensionDuringAPing(t *testing.T) {
 		docs.Disconnect()
 		w.pass(10 * time.Second)
 		w.wantState("docs", event.Ready)
-		if n := len(w.dialled("docs")); n != 2 {
+		if n := len(w.Dialled("docs")); n != 2 {
 			w.Errorf("dialled %d times", n)
 		}
 	})

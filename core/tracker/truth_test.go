@@ -51,7 +51,7 @@ func truth(t *testing.T, era session.Era, seed uint64) {
 		opts.MaxTexts = 100
 	}
 	w := newWorld(t, opts)
-	c := &chaos{w: w, rng: rng, docs: w.serve("docs", era), era: era, push: true, read: true, base: func(*config.Server) {},
+	c := &chaos{w: w, rng: rng, docs: w.Serve("docs", era), era: era, push: true, read: true, base: func(*config.Server) {},
 		exist: map[string]bool{}}
 	switch rng.IntN(8) {
 	case 0:
@@ -69,9 +69,9 @@ func truth(t *testing.T, era session.Era, seed uint64) {
 		c.exist[fmt.Sprintf("file:///%d.md", i)] = true
 		c.docs.SetQuietly(fmt.Sprintf("file:///%d.md", i), "version 0")
 	}
-	quiet := &calm{w: w, server: w.serve("calm", session.EraLegacy)}
+	quiet := &calm{w: w, server: w.Serve("calm", session.EraLegacy)}
 	quiet.server.SetQuietly("file:///calm.md", "one")
-	w.start(c.entry(true), entry("calm"))
+	w.start(c.entry(true), sessiontest.Entry("calm"))
 	w.pass(3 * time.Second)
 	o := &observer{c: c, view: map[string]known{}, baseline: digests(w), begin: w.tracker.Snapshot()}
 	for range 40 {
@@ -139,7 +139,7 @@ func (q *calm) check(o *observer) {
 			q.w.Errorf("calm: change %d at %v was not told within 50 ms", i, at.Format("04:05.000"))
 		}
 	}
-	if n := len(q.w.dialled("calm")); n != 1 {
+	if n := len(q.w.Dialled("calm")); n != 1 {
 		q.w.Errorf("calm: dialled %d times", n)
 	}
 }
@@ -162,7 +162,7 @@ func trueDigests(docs *sessiontest.Server) map[string]catalog.Digest {
 		gone[c.URI] = c.Gone
 	}
 	r, w, wait := docs.Pipe()
-	s, err := session.OverIO(context.Background(), r, w, entry("truth"), session.Options{})
+	s, err := session.OverIO(context.Background(), r, w, sessiontest.Entry("truth"), session.Options{})
 	if err != nil {
 		panic(err)
 	}

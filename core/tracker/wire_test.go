@@ -22,7 +22,7 @@ func TestNothingIsSubscribedTwice(t *testing.T) {
 		for i := range 500 {
 			docs.SetQuietly(fmt.Sprintf("file:///%03d.md", i), "one")
 		}
-		w.start(entry("docs"))
+		w.start(sessiontest.Entry("docs"))
 		w.pass(5 * time.Second)
 		if n := len(docs.Subscribed()); n != 500 {
 			w.Fatalf("%d of 500 are subscribed to after 5 s", n)
@@ -60,7 +60,7 @@ func TestEraIsLearnedOnce(t *testing.T) {
 			w.pass(30 * time.Second)
 		}
 		w.wantState("docs", event.Ready)
-		dials := len(w.dialled("docs"))
+		dials := len(w.Dialled("docs"))
 		if dials < 6 {
 			w.Fatalf("dialled only %d times", dials)
 		}
@@ -87,7 +87,7 @@ func TestEraIsLearnedOnce(t *testing.T) {
 func TestForeignNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		docs := w.serve("docs", session.EraModern)
+		docs := w.Serve("docs", session.EraModern)
 		docs.FailAck(sessiontest.AckFault{Early: true})
 		settledOn(w, docs, "file:///a.md")
 		w.pass(15 * time.Second)
@@ -171,7 +171,7 @@ func TestOnConnect(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Code: -32603, Message: "not now"})
 		docs.SetQuietly("file:///a.md", "one")
-		w.start(entry("docs", func(s *config.Server) {
+		w.start(sessiontest.Entry("docs", func(s *config.Server) {
 			s.OnConnect = []config.ToolCall{{Tool: "first"}, {Tool: "second"}}
 		}))
 		w.pass(3 * time.Second)

@@ -2,8 +2,6 @@ package tracker
 
 import (
 	"context"
-	"errors"
-	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -28,20 +26,14 @@ type world struct {
 	opts    Options
 	logs    logbook
 	tracker *Tracker
-	servers map[string]*sessiontest.Server
-	end     context.CancelCauseFunc
+	sessiontest.Net
+	end context.CancelCauseFunc
 
 	mu     sync.Mutex
-	down   map[string]error // dialling fails with this
-	dials  map[string][]time.Time
 	events []*event.Event
 
 	running sync.WaitGroup
-	pipes   sync.WaitGroup
 }
-
-// errRefused is what dialling a server that is down fails with.
-var errRefused = errors.New("connection refused")
 
 // inWorld runs the test once in either era with one server, "docs".
 func inWorld(t *testing.T, test func(w *world, docs *sessiontest.Server)) {
@@ -50,7 +42,7 @@ func inWorld(t *testing.T, test func(w *world, docs *sessiontest.Server)) {
 		t.Run(string(era), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Options{})
-				docs := w.serve("docs", era)
+				docs := w.Serve("docs", era)
 				test(w, docs)
 			})
 		})
@@ -58,33 +50,14 @@ func inWorld(t *testing.T, test func(w *world, docs *sessiontest.Server)) {
 }
 
 func newWorld(t *testing.T, opts Options) *world {
-	w := &world{T: t, opts: opts, logs: newLogbook(), servers: map[string]*sessiontest.Server{}, down: map[string]error{}, dials: map[string][]time.Time{}}
+	w := &world{T: t, opts: opts, logs: newLogbook()}
 	t.Cleanup(w.stop)
 	return w
 }
 
-// serve makes a server known to the world: its id is where it is reached.
-func (w *world) serve(id string, era session.Era) *sessiontest.Server {
-	s := sessiontest.New()
-	s.Legacy, s.Modern = era == session.EraLegacy, era == session.EraModern
-	w.servers[id] = s
-	return s
-}
-
-// entry is a server's entry in the config; change makes it another.
-func entry(id string, change ...func(*config.Server)) config.Server {
-	srv := config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Command: id,
-		TrackResources: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest,
-		PollInterval: config.DefaultPollInterval, RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
-	for _, c := range change {
-		c(&srv)
-	}
-	return srv
-}
-
 // start runs the tracker with the entries.
 func (w *world) start(entries ...config.Server) {
-	w.opts.Dial, w.opts.Logger = w.dial, slog.New(w.logs)
+	w.opts.Dial, w.opts.Logger = w.Dial, slog.New(w.logs)
 	w.tracker = New(w.opts)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	w.end = cancel
@@ -101,58 +74,19 @@ func (w *world) start(entries ...config.Server) {
 	synctest.Wait()
 }
 
-func (w *world) dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
-	w.mu.Lock()
-	w.dials[srv.ID] = append(w.dials[srv.ID], time.Now())
-	err := w.down[srv.ID]
-	server := w.servers[srv.Command]
-	w.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second) // as session.Dial does
-	defer cancel()
-	r, wr, wait := server.Pipe()
-	w.pipes.Go(wait)
-	s, err := session.OverIO(ctx, r, wr, srv, opts)
-	if err != nil {
-		closeAll(r, wr)
-	}
-	return s, err
-}
-
-func closeAll(closers ...io.Closer) {
-	for _, c := range closers {
-		_ = c.Close()
-	}
-}
-
 // stop ends the tracker and waits for all that it started.
 func (w *world) stop() {
 	if w.end != nil {
 		w.end(nil)
 	}
 	w.running.Wait()
-	for _, s := range w.servers {
-		s.Disconnect()
-	}
-	w.pipes.Wait()
+	w.Wait()
 }
 
 // pass lets time pass, and everything settle that it set in motion.
 func (w *world) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
-}
-
-// setDown makes dialling fail, or work again with nil, and cuts what is connected.
-func (w *world) setDown(id string, err error) {
-	w.mu.Lock()
-	w.down[id] = err
-	w.mu.Unlock()
-	if err != nil {
-		w.servers[id].Disconnect()
-	}
 }
 
 // told are the events of the types, since the last forget; all without types.
@@ -181,12 +115,6 @@ func (w *world) updates() []string {
 		out = append(out, e.ResourceURI+" "+string(e.Cause))
 	}
 	return out
-}
-
-func (w *world) dialled(id string) []time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.dials[id])
 }
 
 // apply gives the tracker another config.

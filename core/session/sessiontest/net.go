@@ -1,0 +1,113 @@
+package sessiontest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// ErrRefused is a reason for which a server may be down.
+var ErrRefused = errors.New("connection refused")
+
+// Net is the servers that can be reached, over pipes: the command of a config's
+// entry is where. The zero value is a net without any. Wait ends it.
+type Net struct {
+	mu      sync.Mutex
+	servers map[string]*Server
+	down    map[string]error // dialling fails with this
+	dials   map[string][]time.Time
+	pipes   sync.WaitGroup
+}
+
+// Serve adds a server of one era, to be changed before it is dialled.
+func (n *Net) Serve(id string, era session.Era) *Server {
+	s := New()
+	s.Legacy, s.Modern = era == session.EraLegacy, era == session.EraModern
+	n.Add(id, s)
+	return s
+}
+
+// Add adds a server.
+func (n *Net) Add(id string, s *Server) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.servers == nil {
+		n.servers, n.down, n.dials = map[string]*Server{}, map[string]error{}, map[string][]time.Time{}
+	}
+	n.servers[id] = s
+}
+
+// Server returns one that was added.
+func (n *Net) Server(id string) *Server {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.servers[id]
+}
+
+// Dial connects to the server of an entry, as [session.Dial] does.
+func (n *Net) Dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+	n.mu.Lock()
+	n.dials[srv.ID] = append(n.dials[srv.ID], time.Now())
+	server, err := n.servers[srv.Command], n.down[srv.ID]
+	n.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(srv.ConnectTimeout, opts.ConnectTimeout, 15*time.Second))
+	defer cancel()
+	r, w, wait := server.Pipe()
+	n.pipes.Go(wait)
+	s, err := session.OverIO(ctx, r, w, srv, opts)
+	if err != nil {
+		_, _ = r.Close(), w.Close()
+	}
+	return s, err
+}
+
+// Dialled tells when a server was dialled.
+func (n *Net) Dialled(id string) []time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.dials[id])
+}
+
+// SetDown makes dialling a server fail, and cuts who is connected; nil: it can be
+// reached again.
+func (n *Net) SetDown(id string, err error) {
+	n.mu.Lock()
+	n.down[id] = err
+	server := n.servers[id]
+	n.mu.Unlock()
+	if err != nil {
+		server.Disconnect()
+	}
+}
+
+// Wait cuts everybody off, and waits for what served them.
+func (n *Net) Wait() {
+	n.mu.Lock()
+	servers := n.servers
+	n.mu.Unlock()
+	for _, s := range servers {
+		s.Disconnect()
+	}
+	n.pipes.Wait()
+}
+
+// Entry is the entry of a server in a config, with everything tracked; change makes
+// it another.
+func Entry(id string, change ...func(*config.Server)) config.Server {
+	srv := config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Command: id,
+		TrackResources: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest,
+		PollInterval: config.DefaultPollInterval, RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
+	for _, c := range change {
+		c(&srv)
+	}
+	return srv
+}
