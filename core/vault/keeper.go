@@ -6,8 +6,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 const (
@@ -133,7 +134,7 @@ func (k *keeper) log(doing string, err error) {
 	}
 	if text := doing + ": " + err.Error(); !k.told[text] {
 		k.told[text] = true
-		k.opts.Logger.Warn(text, slog.String("path", k.opts.Dir))
+		k.opts.Logger.Warn(text, slog.String("path", printable.Line(k.opts.Dir, 300)))
 	}
 }
 
@@ -145,6 +146,6 @@ func (k *keeper) logLeftOut(changes []change) {
 		}
 		why := c.now.left.Error()
 		k.told[why] = true
-		k.opts.Logger.Warn("left out of the vault: "+why, slog.String("path", strings.ToValidUTF8(c.path, "?")))
+		k.opts.Logger.Warn("left out of the vault: "+why, slog.String("path", printable.Line(c.path, 300)))
 	}
 }
