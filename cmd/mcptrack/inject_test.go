@@ -340,8 +340,7 @@ func TestInjectResumes(t *testing.T) {
 		t.Fatal("nothing was missed: the test shows nothing")
 	}
 	run(syscall.SIGTERM, func(x *injecting) {
-		// Not as many receipts as there are ids: without a window, what is read while
-		// the session is up already is not merged with what follows it.
+		// Not as many receipts as there are ids: what comes slowly is not merged.
 		for n := len(missed); ; n++ {
 			if tells(x.receipts(n), missed) {
 				return

@@ -131,6 +131,7 @@ func TestProxyPassesEverything(t *testing.T) {
 		echo(c, typ, b)
 	}}, nil)
 	const sessions = 3
+	began := time.Now()
 	var wg sync.WaitGroup
 	for range sessions {
 		c := x.connect("/", nil)
@@ -152,7 +153,7 @@ func TestProxyPassesEverything(t *testing.T) {
 						b[i] = 'a' + b[i]%26
 					}
 				}
-				x.Offer(update(uint64(i+1), "a:b", time.Unix(int64(i), 0)))
+				x.Offer(update(uint64(i+1), "a:b", began.Add(time.Duration(i)*time.Millisecond)))
 				if err := c.Write(ctx, typ, b); err != nil {
 					t.Error(err)
 					return

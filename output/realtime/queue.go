@@ -43,6 +43,16 @@ func (o QueueOptions) withDefaults() QueueOptions {
 	return o
 }
 
+// Updates that come this late are what happened while somebody was away, and come
+// one after the other: each waits for the next one of its resource for settle, but
+// no longer than settled in all. So there is one message about each resource, not
+// one about its past and one about its present.
+const (
+	late    = time.Second
+	settle  = 250 * time.Millisecond
+	settled = 2 * time.Second
+)
+
 // key is what one message is about.
 type key struct{ server, uri string }
 
@@ -56,6 +66,7 @@ type known struct {
 // pending is a message that waits.
 type pending struct {
 	Message
+	came   time.Time // the first of the updates that it stands for
 	due    time.Time
 	number uint64 // rises with every update that is taken
 	before string // id of the update offered before this one: the cursor while it waits
@@ -98,10 +109,10 @@ func (q *queue) offer(m Message, now time.Time) bool {
 	if len(q.known) > q.opts.Remember {
 		q.forget(k)
 	}
-	p := &pending{Message: m, number: q.number, before: before, due: now}
+	p := &pending{Message: m, number: q.number, before: before, came: now, due: now}
 	if old := q.waiting[k]; old != nil {
 		q.merged++
-		p.due = old.due
+		p.came, p.due = old.came, old.due
 	} else {
 		if !seen.sent.IsZero() && q.opts.Window > 0 {
 			p.due = later(now, seen.sent.Add(q.opts.Window))
@@ -109,6 +120,9 @@ func (q *queue) offer(m Message, now time.Time) bool {
 		if len(q.waiting) >= q.opts.MaxPending {
 			q.dropOldest()
 		}
+	}
+	if now.Sub(m.Timestamp) > late {
+		p.due = later(p.due, earlier(now.Add(settle), p.came.Add(settled)))
 	}
 	q.waiting[k] = p
 	return true
@@ -211,6 +225,13 @@ func (q *queue) forget(keep key) {
 			delete(q.known, k)
 		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func later(a, b time.Time) time.Time {

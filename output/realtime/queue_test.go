@@ -46,6 +46,42 @@ func TestQueueMerges(t *testing.T) {
 	}
 }
 
+// What happened while nobody listened comes late, and makes one message about each
+// resource; one that goes on coming holds it up for a while, not for ever.
+func TestQueueSettles(t *testing.T) {
+	start := time.Unix(1000, 0)
+	q := newQueue(QueueOptions{Every: -1, Window: -1})
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	var got []string
+	n := uint64(0)
+	for ms := 0; ms <= 10_000; ms += 50 {
+		now := at(ms)
+		offer := func(uri string, old time.Duration) {
+			n++
+			q.offer(message(n, uri, now.Add(-old)), now)
+		}
+		if ms <= 200 {
+			offer("a", time.Hour)
+			offer("fresh", 900*time.Millisecond)
+		}
+		if ms <= 5000 {
+			offer("busy", time.Minute)
+		}
+		for p, _ := q.take(now); p != nil; p, _ = q.take(now) {
+			got = append(got, fmt.Sprintf("%d:%s", ms, p.ResourceURI))
+		}
+	}
+	want := []string{"0:fresh", "50:fresh", "100:fresh", "150:fresh", "200:fresh", "450:a", "2000:busy", "4050:busy", "5250:busy"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	q.hasten = true // the source has ended: nothing waits
+	q.offer(message(n+1, "end", start), at(11_000))
+	if p, _ := q.take(at(11_000)); p == nil {
+		t.Error("it waits for what will not come")
+	}
+}
+
 // Same or older: nothing.
 func TestQueueStale(t *testing.T) {
 	now := time.Unix(1000, 0)
