@@ -163,10 +163,14 @@ func TestSecondInterrupt(t *testing.T) {
 	for len(marked(t, t.Name())) < 2 && time.Since(began) < 10*time.Second {
 		<-time.After(10 * time.Millisecond)
 	}
-	r.signal(syscall.SIGINT)
-	<-time.After(300 * time.Millisecond) // two at a time would be one; to stop this server takes 3 s
-	r.signal(syscall.SIGINT)
-	<-r.exited
+	for over := false; !over; { // two at a time would be one; to stop this server takes 3 s
+		r.signal(syscall.SIGINT)
+		select {
+		case <-r.exited:
+			over = true
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 	if status, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGINT {
 		t.Errorf("it ended with %v", r.cmd.ProcessState)
 	}

@@ -96,14 +96,14 @@ func TestReapOrphansStealsNothing(t *testing.T) {
 	<-ended
 }
 
-func TestSweep(t *testing.T) {
+// leaveBehind makes a leftover: the child of an owner that was killed.
+func leaveBehind(t *testing.T) (victim int) {
+	t.Helper()
 	owner := start(t, "owner")
-	victim := pidOf(owner)
-	mine := start(t, "stubborn")
-	pidOf(mine)
-
-	if n, err := process.Sweep(t.Context(), nil); n != 0 || err != nil {
-		t.Fatalf("all owners live, but %d were killed, %v", n, err)
+	victim = pidOf(owner)
+	// Others may be swept, who were left behind by programs that run beside the test.
+	if _, err := process.Sweep(t.Context(), nil); err != nil {
+		t.Fatal(err)
 	}
 	if !exists(victim) {
 		t.Fatal("a child of a living tracker was hit")
@@ -112,34 +112,53 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, owner)
-	if !exists(victim) {
-		t.Fatal("there is nothing to sweep")
-	}
-	n, err := process.Sweep(t.Context(), nil)
-	if n != 1 || err != nil {
-		t.Fatalf("killed %d, %v", n, err)
-	}
-	if state := children(t)[victim]; state != "" && state != "Z" {
-		t.Fatalf("the leftover lives on: %s", state)
+	return victim
+}
+
+// gone reports whether a leftover was ended; it is a child of this test by then.
+func gone(t *testing.T, victim int) bool {
+	t.Helper()
+	state := children(t)[victim]
+	return state == "" || state == "Z"
+}
+
+func TestSweep(t *testing.T) {
+	mine := start(t, "stubborn")
+	pidOf(mine)
+	for try := 1; ; try++ {
+		victim := leaveBehind(t)
+		n, err := process.Sweep(t.Context(), nil)
+		if err != nil || !gone(t, victim) {
+			t.Fatalf("killed %d, %v; the leftover is gone: %t", n, err, gone(t, victim))
+		}
+		reap(t, victim)
+		if n > 0 {
+			break
+		}
+		if try == 5 { // a tracker that was started beside the test may be faster, now and then
+			t.Fatal("others did it, every time")
+		}
 	}
 	if !exists(mine.Pid()) {
 		t.Fatal("our own child was hit")
 	}
-	reap(t, victim)
 }
 
 func TestSweepIsCancelled(t *testing.T) {
-	owner := start(t, "owner")
-	victim := pidOf(owner)
-	syscall.Kill(owner.Pid(), syscall.SIGKILL)
-	wait(t, owner)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(fmt.Errorf("no time"))
-	if _, err := process.Sweep(ctx, nil); err == nil || !strings.Contains(err.Error(), "no time") {
-		t.Fatalf("got %v", err)
+	for try := 1; ; try++ {
+		victim := leaveBehind(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(fmt.Errorf("no time"))
+		_, err := process.Sweep(ctx, nil)
+		_ = syscall.Kill(victim, syscall.SIGKILL)
+		reap(t, victim)
+		if err != nil && strings.Contains(err.Error(), "no time") {
+			return
+		}
+		if err != nil || try == 5 { // nil: another tracker was faster
+			t.Fatalf("got %v", err)
+		}
 	}
-	syscall.Kill(victim, syscall.SIGKILL)
-	reap(t, victim)
 }
 
 // reap takes a leftover that was re-parented to this test, as init would.
