@@ -26,6 +26,11 @@ func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessa
 	}
 	params := fields(r.Params)
 	if a := g.api(t.server); a != nil {
+		leave, err := g.lanes.enter(ctx, t.server)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
 		raw, err := a.up.Call(ctx, t.key, params["arguments"])
 		if errors.Is(err, upstream.ErrUnknownTool) {
 			return nil, unknown("tool", r.Name())
@@ -118,6 +123,11 @@ func unknown(what, name string) error {
 // pass hands a request on to its server, and progress back to the client. Nothing
 // that came with the request but its parameters goes on.
 func (g *Gateway) pass(ctx context.Context, v *view, r *serve.Request, t target, params map[string]json.RawMessage) (json.RawMessage, error) {
+	leave, err := g.lanes.enter(ctx, t.server)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	q := session.Request{Method: r.Method, Params: params, Timeout: g.opts.CallTimeout}
 	if token := r.ProgressToken(); token != nil {
 		p := newProgress(r, token)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,46 @@ func TestCallsAreIntact(t *testing.T) {
 		}
 		if n := a.Count("tools/call") - before; n != 1 {
 			w.Errorf("called %d times", n)
+		}
+	})
+}
+
+// Clients that wait for a server that hangs are no burden to those of others.
+func TestHungServerHoldsUpNobody(t *testing.T) {
+	inEras(t, func(w *world, era session.Era) {
+		hung, good := w.Serve("hung", era), w.Serve("good", era)
+		hung.SetList(catalog.Tools, tool("dig"))
+		good.SetList(catalog.Tools, tool("fill"))
+		w.start(sessiontest.Entry("hung"), sessiontest.Entry("good"))
+		hung.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+		c := w.client(era)
+		ctx, cancel := context.WithCancel(w.Context())
+		var calls sync.WaitGroup
+		for range laneLength {
+			calls.Go(func() {
+				_, _ = c.Do(ctx, session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": quote("hung_dig")}})
+			})
+		}
+		synctest.Wait()
+		if n := hung.Count("tools/call"); n != laneWidth {
+			w.Errorf("%d calls are under way", n)
+		}
+		began := time.Now()
+		if _, err := w.do(c, "tools/call", `{"name":"good_fill"}`); err != nil || time.Since(began) > time.Second {
+			w.Errorf("%v after %v", err, time.Since(began))
+		}
+		if _, err := w.do(c, "tools/call", `{"name":"hung_dig"}`); err == nil || !strings.Contains(err.Error(), "server hung is busy") {
+			w.Errorf("one too many: %v", err)
+		}
+		cancel()
+		calls.Wait()
+		hung.Heal()
+		w.pass(time.Second)
+		if _, err := w.do(c, "tools/call", `{"name":"hung_dig"}`); err != nil {
+			w.Errorf("afterwards: %v", err)
+		}
+		if n := len(w.gateway.lanes.by); n != 0 {
+			w.Errorf("%d lanes are left", n)
 		}
 	})
 }

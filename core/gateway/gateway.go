@@ -75,6 +75,7 @@ type Gateway struct {
 	filter  filter
 	local   source
 	view    atomic.Pointer[view]
+	lanes   lanes
 
 	// kicks wakes Run to look again at everything. Capacity 1: one wake is enough
 	// for any number of reasons; never closed.
@@ -126,6 +127,7 @@ func New(opts Options) (*Gateway, error) {
 	so := opts.Serve
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.callTool, g.getPrompt, g.readResource, g.complete
 	so.Subscriptions.Subscribable = g.subscribable
+	so.MaxInWork = cmp.Or(so.MaxInWork, places)
 	g.server = serve.New(so)
 	g.server.SetCatalog(g.view.Load().catalog)
 	return g, nil

@@ -272,17 +272,33 @@ func TestPanicIsLogged(t *testing.T) {
 // No more functions are in work at a time than the options say; others wait.
 func TestMaxInWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, serve.Options{MaxInWork: 2})
+		h := newHouse(t, serve.Options{MaxInWork: 2, MaxWaiting: 3})
 		w := h.pipe(t)
 		w.initialize()
 		for i := range 2 {
 			w.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`, i)
 			<-h.began
 		}
-		go w.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}`)
+		for i := 2; i < 5; i++ {
+			w.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`, i)
+		}
 		synctest.Wait()
 		if len(h.began) != 0 {
 			t.Error("a third is in work")
+		}
+		// What is sent after them is read, above all that they are to end.
+		w.send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+		w.expect(`{"jsonrpc":"2.0","id":"p","result":{}}`)
+		w.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"wait"}}`)
+		w.expect(`{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"message":"too many requests wait for their turn"}}`)
+		for _, id := range []int{3, 4, 0} { // two that wait, and one in work
+			w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
+		}
+		<-h.ended
+		<-h.began // 2, which waited
+		synctest.Wait()
+		if len(h.began) != 0 {
+			t.Error("one that was cancelled is in work")
 		}
 		go h.Close()
 		for range 2 {

@@ -18,10 +18,11 @@ type conn struct {
 	out    *outbox
 	// ending is closed by finish: streams are to end in good order.
 	ending chan struct{}
-	// slots has one for each function in work, taken by the reader and given back
-	// when the answer is written.
-	slots chan struct{}
-	wg    sync.WaitGroup // functions in work, listens and the legacy pusher
+	// slots has one for each function in work, which its goroutine takes and gives
+	// back when the answer is written.
+	slots   chan struct{}
+	waiting waiting
+	wg      sync.WaitGroup // functions in work or waiting, listens and the legacy pusher
 
 	// legacy is what initialize made; it belongs to the reader.
 	legacy *legacyState
@@ -155,26 +156,58 @@ func subscribe(sub *subscriptions.Subscriber, m *message) []byte {
 	return answer(m.id, json.RawMessage("{}"), nil)
 }
 
-// work has a function of the options answer, once there is a slot for it. Until
-// then nothing more is read.
-func (c *conn) work(m *message, who caller) {
-	select {
-	case c.slots <- struct{}{}:
-	case <-c.ctx.Done():
-		return
+// waiting counts the requests that wait for a slot, and their bytes.
+type waiting struct {
+	mu           sync.Mutex
+	count, bytes int
+}
+
+// begin notes one of a size, unless there are too many.
+func (w *waiting) begin(size int, o *Options) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count >= o.MaxWaiting || w.bytes+size > 16*o.MaxMessage {
+		return false
 	}
+	w.count, w.bytes = w.count+1, w.bytes+size
+	return true
+}
+
+func (w *waiting) end(size int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count, w.bytes = w.count-1, w.bytes-size
+}
+
+// work has a function of the options answer, once there is a slot for it. The reader
+// goes on meanwhile: what it reads may cancel what has all the slots.
+func (c *conn) work(m *message, who caller) {
 	ctx, end, ok := c.inWork.begin(c.ctx, m.id)
 	if !ok {
-		<-c.slots
 		c.refuse(m.id, busy())
 		return
 	}
+	size := len(m.params)
+	if !c.waiting.begin(size, &c.srv.opts) {
+		end()
+		c.refuse(m.id, refuse(CodeInternal, "too many requests wait for their turn"))
+		return
+	}
 	c.wg.Go(func() {
-		defer func() { <-c.slots }()
-		notes := newNotifier(ctx, func(ctx context.Context, message []byte) { _ = c.out.write(ctx, message) })
-		who.notify = notes.notify
-		result, failed := c.srv.result(ctx, m, who)
-		notes.close()
+		var result json.RawMessage
+		var failed *Error
+		select {
+		case c.slots <- struct{}{}:
+			c.waiting.end(size)
+			defer func() { <-c.slots }()
+			notes := newNotifier(ctx, func(ctx context.Context, message []byte) { _ = c.out.write(ctx, message) })
+			who.notify = notes.notify
+			result, failed = c.srv.result(ctx, m, who)
+			notes.close()
+		case <-ctx.Done():
+			c.waiting.end(size)
+			failed = refuse(CodeInternal, "%s", context.Cause(ctx))
+		}
 		cancelled := wasCancelled(ctx)
 		end()
 		if !cancelled {

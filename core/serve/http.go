@@ -121,7 +121,7 @@ func (x *exchange) result(who caller) {
 // modern serves a message that stands for itself.
 func (x *exchange) modern() {
 	m := x.m
-	if m.id == nil { // a notification or an answer: nothing is expected of them
+	if m.id == nil || m.isAnswer() { // nothing is expected of it
 		x.w.WriteHeader(http.StatusAccepted)
 		return
 	}

@@ -54,6 +54,7 @@ func TestHTTPRefusals(t *testing.T) {
 		{"unknown version header", "POST", with(session, "Mcp-Protocol-Version", "2099-01-01"), ping, 400, serve.CodeUnsupportedVersion},
 		{"legacy method not found", "POST", session, `{"jsonrpc":"2.0","id":1,"method":"no/such"}`, 200, serve.CodeMethodNotFound},
 		{"legacy not subscribable", "POST", session, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"other:///x"}}`, 200, serve.CodeInvalidParams},
+		{"legacy answer", "POST", session, `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}`, 202, 0},
 		{"legacy tool", "POST", session, call("echo", ""), 200, 0},
 		{"legacy panic", "POST", session, call("panic", ""), 200, serve.CodeInternal},
 		{"GET without a session", "GET", nil, "", 400, serve.CodeInvalidRequest},
@@ -65,6 +66,7 @@ func TestHTTPRefusals(t *testing.T) {
 
 		{"modern", "POST", modern("tools/list"), toolList, 200, 0},
 		{"modern with a session id", "POST", modern("tools/list", "Mcp-Session-Id", "guess"), toolList, 200, 0},
+		{"modern answer", "POST", modern("tools/list"), `{"jsonrpc":"2.0","id":1,"result":{}}`, 202, 0},
 		{"modern notification", "POST", modern("notifications/cancelled"), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, 202, 0},
 		{"no modern version header", "POST", with(modern("tools/list"), "Mcp-Protocol-Version", ""), toolList, 400, serve.CodeHeaderMismatch},
 		{"another version in the header", "POST", with(modern("tools/list"), "Mcp-Protocol-Version", "2025-11-25"), toolList, 400, serve.CodeHeaderMismatch},

@@ -23,7 +23,7 @@ func (x *exchange) legacy() {
 	m := x.m
 	who := caller{version: ss.version, principal: x.principal}
 	switch {
-	case m.id == nil:
+	case m.id == nil || m.isAnswer(): // nothing is expected of it
 		if m.method == noteCancelled {
 			ss.inWork.cancel(m.fields["requestId"])
 		}

@@ -43,8 +43,13 @@ type Options struct {
 	// MaxMessage bounds one message of a client in bytes; 4 MiB.
 	MaxMessage int
 	// MaxInWork bounds the calls, reads and prompts in work for one connection (or
-	// for all clients of HTTP together); further ones wait. 256.
+	// for all clients of HTTP together); further ones wait, and can be cancelled
+	// meanwhile. 256.
 	MaxInWork int
+	// MaxWaiting bounds those that wait on one connection of standard streams, and
+	// sixteen times MaxMessage their size; further ones are refused. Over HTTP the
+	// connections are the bound. 1,024.
+	MaxWaiting int
 	// MaxListens bounds the listens open on one connection of standard streams; 64.
 	// Over HTTP Subscriptions.MaxSubscribers is the bound.
 	MaxListens int
@@ -88,6 +93,7 @@ func New(opts Options) *Server {
 	opts.PageSize = cmp.Or(opts.PageSize, 1_000)
 	opts.MaxMessage = cmp.Or(opts.MaxMessage, 4<<20)
 	opts.MaxInWork = cmp.Or(opts.MaxInWork, 256)
+	opts.MaxWaiting = cmp.Or(opts.MaxWaiting, 1_024)
 	opts.MaxListens = cmp.Or(opts.MaxListens, 64)
 	opts.MaxSessions = cmp.Or(opts.MaxSessions, 2_000)
 	opts.SessionIdle = cmp.Or(opts.SessionIdle, 5*time.Minute)

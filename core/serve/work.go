@@ -19,6 +19,9 @@ func (x *exchange) work(parent context.Context, who caller) {
 	case <-s.ctx.Done():
 		x.fail(http.StatusServiceUnavailable, x.m.id, refuse(CodeInternal, "%s", errClosed))
 		return
+	case <-parent.Done():
+		x.finish(nil, x.answer(nil, refuse(CodeInternal, "%s", context.Cause(parent))), wasCancelled(parent))
+		return
 	}
 	defer func() { <-s.work }()
 	ctx, cancel := context.WithCancelCause(parent)
