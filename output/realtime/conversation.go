@@ -36,7 +36,7 @@ type conversation struct {
 type flight struct {
 	*pending
 	frame []byte
-	sends int       // over connections that worked
+	sends int       // over this connection
 	until time.Time // for the acknowledgement; zero: to be sent
 }
 
@@ -157,7 +157,7 @@ func (c *conversation) begin() {
 	c.stats.Connections++
 	c.replies.reset()
 	if c.flight != nil {
-		c.flight.until = time.Time{}
+		c.flight.until, c.flight.sends = time.Time{}, 0
 		c.dropSuperseded()
 	}
 }

@@ -146,6 +146,28 @@ func TestSessionGivesUpOne(t *testing.T) {
 	})
 }
 
+// Connections that are lost are no attempts: over the one that works there are as many
+// as ever.
+func TestSessionAttemptsAfterLosses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := 0
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+			if c.N <= 3 {
+				_ = c.CloseNow()
+			} else if seen++; seen == 2 {
+				c.Add(it)
+			}
+		}}, nil)
+		synctest.Wait()
+		r.Offer(update(1, "a:b", time.Now()))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if len(r.injected()) != 1 || seen != 2 {
+			t.Errorf("seen %d times, failed %+v", seen, r.failed())
+		}
+	})
+}
+
 // After an outage there is one message for every resource, the newest.
 func TestSessionOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
