@@ -9,12 +9,23 @@ import (
 // another URI, the client has to be told that one. Results in which there is nothing
 // to change are passed on as they are.
 
+// rewriter rewrites one result of a server.
+type rewriter struct {
+	*view
+	server string
+	// left is how many bytes may still be compared with one template each. Beyond them
+	// URIs get their qualified form, which is always right and takes no time.
+	left int
+}
+
+func (v *view) rewriter(server string) *rewriter { return &rewriter{v, server, 8 << 20} }
+
 // rewriteContent rewrites the links and embedded resources of a tool's result.
 func (v *view) rewriteContent(server string, raw json.RawMessage) json.RawMessage {
 	if v.keepsURIs() {
 		return raw
 	}
-	return v.rewrite(raw, "content", func(block json.RawMessage) (json.RawMessage, bool) { return v.block(server, block) })
+	return v.rewrite(raw, "content", v.rewriter(server).block)
 }
 
 // rewriteMessages does so with those of a prompt.
@@ -22,12 +33,13 @@ func (v *view) rewriteMessages(server string, raw json.RawMessage) json.RawMessa
 	if v.keepsURIs() {
 		return raw
 	}
+	r := v.rewriter(server)
 	return v.rewrite(raw, "messages", func(message json.RawMessage) (json.RawMessage, bool) {
 		return within(message, "content", func(content json.RawMessage) (json.RawMessage, bool) {
 			if len(content) > 0 && content[0] == '[' {
-				return each(content, func(block json.RawMessage) (json.RawMessage, bool) { return v.block(server, block) })
+				return each(content, r.block)
 			}
-			return v.block(server, content)
+			return r.block(content)
 		})
 	})
 }
@@ -38,13 +50,14 @@ func (v *view) rewriteContents(t target, asked string, raw json.RawMessage) json
 	if asked == t.key && v.keepsURIs() {
 		return raw
 	}
+	r := v.rewriter(t.server)
 	return v.rewrite(raw, "contents", func(entry json.RawMessage) (json.RawMessage, bool) {
 		return within(entry, "uri", func(uri json.RawMessage) (json.RawMessage, bool) {
 			var key string
 			if json.Unmarshal(uri, &key) == nil && key == t.key {
 				return quote(asked), asked != key
 			}
-			return v.uri(t.server, uri)
+			return r.uri(uri)
 		})
 	})
 }
@@ -61,25 +74,27 @@ func (v *view) rewrite(raw json.RawMessage, list string, f func(json.RawMessage)
 }
 
 // block rewrites a content block.
-func (v *view) block(server string, raw json.RawMessage) (json.RawMessage, bool) {
-	rewrite := func(uri json.RawMessage) (json.RawMessage, bool) { return v.uri(server, uri) }
+func (r *rewriter) block(raw json.RawMessage) (json.RawMessage, bool) {
 	switch string(fields(raw)["type"]) {
 	case `"resource_link"`:
-		return within(raw, "uri", rewrite)
+		return within(raw, "uri", r.uri)
 	case `"resource"`:
 		return within(raw, "resource", func(resource json.RawMessage) (json.RawMessage, bool) {
-			return within(resource, "uri", rewrite)
+			return within(resource, "uri", r.uri)
 		})
 	}
 	return raw, false
 }
 
-func (v *view) uri(server string, raw json.RawMessage) (json.RawMessage, bool) {
+func (r *rewriter) uri(raw json.RawMessage) (json.RawMessage, bool) {
 	var uri string
 	if json.Unmarshal(raw, &uri) != nil || uri == "" {
 		return raw, false
 	}
-	exported := v.export(target{server, uri})
+	exported := qualify(r.server, uri)
+	if r.left -= len(uri) * (1 + len(r.templates)); r.left >= 0 {
+		exported = r.export(target{r.server, uri})
+	}
 	if exported == uri {
 		return raw, false
 	}

@@ -320,14 +320,21 @@ func (g *Gateway) updated(t target) {
 	}
 	uris := append(g.demand.called(t), v.export(t), qualify(t.server, t.key))
 	subs := g.server.Subscriptions()
-	for rest := t.key; ; {
+	rest := t.key
+	for range maxParents {
 		i := strings.LastIndexAny(rest, "/?#")
-		if i <= 0 || len(uris) >= maxParents {
+		if i <= 0 {
 			break
 		}
 		for _, parent := range []string{rest[:i+1], rest[:i]} { // either may be subscribed
-			if uri := v.export(target{t.server, parent}); parent != t.key && subs.Subscribed(uri) {
+			if parent == t.key {
+				continue
+			}
+			if uri := qualify(t.server, parent); subs.Subscribed(uri) {
 				uris = append(uris, uri)
+			}
+			if subs.Subscribed(parent) && v.export(target{t.server, parent}) == parent {
+				uris = append(uris, parent)
 			}
 		}
 		rest = rest[:i]
@@ -335,7 +342,7 @@ func (g *Gateway) updated(t target) {
 	g.server.Updated(uris...)
 }
 
-// maxParents bounds the subscribed resources that one update may be below.
+// maxParents is how many levels above a resource are looked at for subscribers.
 const maxParents = 64
 
 // updatedAll tells everybody of every listed resource.

@@ -126,8 +126,7 @@ func (v *view) add(k catalog.Kind, s source, it item, exported string, refuse fu
 	}
 	t := target{s.id, it.key}
 	if k == catalog.Templates && exported == it.key {
-		prefix, _, _ := strings.Cut(it.key, "{")
-		v.templates = append(v.templates, template{t, prefix, it.pattern})
+		v.compare(t, it.pattern)
 	}
 	v.byKey[k][exported] = t
 	list := map[catalog.Kind]*[]json.RawMessage{catalog.Tools: &v.catalog.Tools, catalog.Prompts: &v.catalog.Prompts,
@@ -137,6 +136,23 @@ func (v *view) add(k catalog.Kind, s source, it item, exported string, refuse fu
 	if s.id != "" {
 		v.offer(s.id)[k] = append(v.offer(s.id)[k], catalog.Item{Key: exported, Raw: raw, Digest: it.digest})
 	}
+}
+
+// Bounds of what one server can make others wait for: to compare a URI takes time by
+// its length and by the templates. Beyond them a URI needs its qualified form.
+const (
+	maxCompared  = 2048 // bytes of a URI
+	maxTemplates = 256  // of a server
+)
+
+// compare has URIs compared with a template from now on. Those of a server are added
+// one after the other.
+func (v *view) compare(t target, pattern *regexp.Regexp) {
+	if n := len(v.templates) - maxTemplates; n >= 0 && v.templates[n].server == t.server {
+		return
+	}
+	prefix, _, _ := strings.Cut(t.key, "{")
+	v.templates = append(v.templates, template{t, prefix, pattern})
 }
 
 // offer is what is listed of a server.
@@ -179,6 +195,9 @@ func (v *view) locate(uri string) (target, bool) {
 // byTemplate finds the server whose templates a URI belongs to, unless those of
 // several servers claim it.
 func (v *view) byTemplate(uri string) (found target, ok bool) {
+	if len(uri) > maxCompared {
+		return target{}, false
+	}
 	for _, t := range v.templates {
 		if found.server == t.server || !strings.HasPrefix(uri, t.prefix) || !t.pattern.MatchString(uri) {
 			continue

@@ -1,0 +1,99 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/subscriptions"
+)
+
+// itemsOf are items as a server lists them, by their keys.
+func itemsOf(t *testing.T, k catalog.Kind, keys ...string) (items []item) {
+	t.Helper()
+	for _, key := range keys {
+		raw, err := json.Marshal(map[string]string{k.KeyField(): key, "name": "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		it, err := catalog.NewItem(k, raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checked, err := newItem(k, it)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, checked)
+	}
+	return items
+}
+
+// What takes time by what a server says is bounded for each of them: the templates
+// that URIs are compared with, and the bytes of the URIs of a result.
+func TestServersCannotMakeComparingLong(t *testing.T) {
+	t.Parallel()
+	var many []string
+	for i := range 10_000 {
+		many = append(many, fmt.Sprintf("x:{+p}/%d", i))
+	}
+	evil := source{id: "evil", lists: map[catalog.Kind][]item{catalog.Templates: itemsOf(t, catalog.Templates, many...)}}
+	good := source{id: "good", lists: map[catalog.Kind][]item{catalog.Templates: itemsOf(t, catalog.Templates, "doc:///{name}")}}
+	v := newView(source{}, []source{evil, good}, filter{}, func(r Refusal) { t.Error(r) })
+	if n := len(v.templates); n != maxTemplates+1 {
+		t.Errorf("URIs are compared with %d templates", n)
+	}
+	if n := len(v.catalog.Templates); n != 10_001 {
+		t.Errorf("%d templates are listed", n)
+	}
+	if at, ok := v.resource("doc:///a"); !ok || at.server != "good" {
+		t.Errorf("%v %t", at, ok)
+	}
+	if at, ok := v.resource("doc:///" + strings.Repeat("a", maxCompared)); ok {
+		t.Errorf("a long URI was compared, and is of %v", at)
+	}
+	long := qualify("good", "doc:///"+strings.Repeat("a", maxCompared))
+	if at, ok := v.resource(long); !ok || at.server != "good" {
+		t.Errorf("%v %t", at, ok)
+	}
+
+	var links []string
+	for i := range 2000 {
+		links = append(links, fmt.Sprintf(`{"type":"resource_link","name":"a","uri":"doc:///%0100d"}`, i))
+	}
+	out := string(v.rewriteContent("good", json.RawMessage(`{"content":[`+strings.Join(links, ",")+`]}`)))
+	plain, own := strings.Count(out, `"doc:///`), strings.Count(out, `"`+ownForm+"good/doc:///")
+	if plain == 0 || own == 0 || plain+own != len(links) {
+		t.Errorf("%d links stay, %d name their server", plain, own)
+	}
+}
+
+// An update is looked for so many levels up, whatever a URI is made of.
+func TestParentsOfAnUpdateAreBounded(t *testing.T) {
+	t.Parallel()
+	evil := "x:" + strings.Repeat("/", 8000)
+	up := func(levels int) string { return evil[:len(evil)-levels] }
+	g, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	g.view.Store(newView(source{}, []source{{id: "evil", subscribes: true, lists: map[catalog.Kind][]item{
+		catalog.Resources: itemsOf(t, catalog.Resources, evil, up(10), up(5000))}}, {id: "good"}}, filter{}, func(r Refusal) { t.Error(r) }))
+	sub, err := g.server.Subscriptions().Open(subscriptions.Lists{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	for _, uri := range []string{evil, up(10), qualify("evil", up(20)), up(5000)} {
+		if err := sub.Add(uri); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.updated(target{"evil", evil})
+	if got := sub.Take().URIs; len(got) != 3 {
+		t.Errorf("told of %d URIs", len(got))
+	}
+}
