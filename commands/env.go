@@ -19,13 +19,21 @@ type Env struct {
 	LookupEnv      func(string) (string, bool)
 	// Executable is this program, for starting the demo server.
 	Executable string
-	// Reload is signalled when the user asks for the config to be read again
-	// (SIGHUP). The process sends to it and never closes it; nil: never.
-	Reload <-chan struct{}
+	// Reloads returns the channel that is sent to, and never closed, when the user
+	// asks for the config to be read again (SIGHUP). To call it is to take that over:
+	// a command that does not is ended by SIGHUP. nil: nobody asks.
+	Reloads func() <-chan struct{}
 	// Dial connects to servers; nil: [session.Dial].
 	Dial session.DialFunc
 	// Version is what the version command and servers are told.
 	Version string
+}
+
+func (e *Env) reloads() <-chan struct{} {
+	if e.Reloads == nil {
+		return nil
+	}
+	return e.Reloads()
 }
 
 func (e *Env) getenv(key string) string {

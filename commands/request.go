@@ -3,11 +3,13 @@ package commands
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,11 +164,20 @@ func writeFile(path string, pieces []piece) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeDevice(path, pieces)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".mcptrack-*")
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // what a link leads to is replaced, not the link
+	}
+	tmp, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".mcptrack-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
+		if e, ok := errors.AsType[*fs.PathError](err); ok {
+			err = fmt.Errorf("%s: %w", printable.Line(path, 200), e.Err) // not the name of ours
+		}
 		return fmt.Errorf("--out: %w", err)
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }()
+	if info, err := os.Stat(path); err == nil {
+		_ = tmp.Chmod(info.Mode().Perm()) // else it has the usual one
+	}
 	for _, p := range pieces {
 		if _, werr := io.WriteString(tmp, p.text); err == nil {
 			err = werr

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -215,5 +216,41 @@ func TestClosedPipe(t *testing.T) {
 		if code, _ := b.run(t, args...); code != 0 || b.err.Len() > 0 {
 			t.Errorf("%q: exit %d: %s", args, code, &b.err)
 		}
+	}
+}
+
+// A file keeps its mode, a link its place; a new file has the usual mode.
+func TestWriteFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "o.txt"), filepath.Join(dir, "l.txt")
+	text := []piece{{text: "new"}}
+	if err := writeFile(file, text); err != nil {
+		t.Fatal(err)
+	}
+	made, err := os.OpenFile(filepath.Join(dir, "usual"), os.O_CREATE, 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual, _ := made.Stat()
+	_ = made.Close()
+	if info, err := os.Stat(file); err != nil || info.Mode() != usual.Mode() {
+		t.Errorf("a new file: %v, %v", info.Mode(), err)
+	}
+	if err := errors.Join(os.Chmod(file, 0o640), os.Symlink("o.txt", link), writeFile(link, []piece{{text: "newer"}})); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	info, _ := os.Lstat(file)
+	at, _ := os.Readlink(link)
+	if err != nil || string(b) != "newer" || info.Mode() != 0o640 || at != "o.txt" {
+		t.Errorf("%q %v %v, the link leads to %q", b, info.Mode(), err, at)
+	}
+	path := filepath.Join(dir, "nowhere", "x")
+	if err := writeFile(path, text); err == nil || err.Error() != "--out: "+path+": no such file or directory" {
+		t.Errorf("without a folder: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".mcptrack-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }

@@ -28,7 +28,7 @@ func newTracker(env *Env, g *globals, flags streamFlags) *tracker.Tracker {
 func followConfig(env *Env, cfg *config.Config, hold bool, t *tracker.Tracker, apply func(*config.Config), log *slog.Logger) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return reload.Run(ctx, reload.Options{
-			Path: cfg.Path, Config: configOptions(env), Current: cfg, Kick: env.Reload, HoldCommands: hold,
+			Path: cfg.Path, Config: configOptions(env), Current: cfg, Kick: env.reloads(), HoldCommands: hold,
 			Apply: apply, Publish: t.Publish, Logger: log,
 		})
 	}

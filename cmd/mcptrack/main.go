@@ -7,10 +7,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"runtime/debug"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -25,9 +28,11 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	reload := make(chan struct{}, 1) // sent to by the signals, never closed; one asks for all
-	stop := handleSignals(cancel, reload)
-	defer stop()
+	outFd, errFd := int(os.Stdout.Fd()), int(os.Stderr.Fd())
+	outTTY := term.IsTerminal(outFd)
+	gone := func() bool { return outTTY && !term.IsTerminal(outFd) }
+	signals := handleSignals(cancel, gone)
+	defer signals.stop()
 
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -39,16 +44,28 @@ func run() int {
 	if err != nil {
 		executable = os.Args[0]
 	}
-	outFd, errFd := int(os.Stdout.Fd()), int(os.Stderr.Fd())
 	env := &commands.Env{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-		OutTTY: term.IsTerminal(outFd), ErrTTY: term.IsTerminal(errFd),
-		LookupEnv: os.LookupEnv, Executable: executable, Reload: reload, Version: commands.Version(),
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, OutTTY: outTTY, ErrTTY: term.IsTerminal(errFd),
+		LookupEnv: os.LookupEnv, Executable: executable, Reloads: signals.reloads, Version: commands.Version(),
+	}
+	if outTTY {
+		env.Out = terminal{os.Stdout}
 	}
 	if width, _, err := term.GetSize(outFd); env.OutTTY && err == nil {
 		env.Width = width
 	}
 	return commands.Main(ctx, env, os.Args[1:])
+}
+
+// terminal is stdout when it is one. One that is gone is a closed pipe to commands.
+type terminal struct{ file *os.File } // not embedded: it has more ways to write
+
+func (t terminal) Write(b []byte) (int, error) {
+	n, err := t.file.Write(b)
+	if errors.Is(err, syscall.EIO) {
+		err = fmt.Errorf("the terminal is gone: %w", syscall.EPIPE)
+	}
+	return n, err
 }
 
 // tend looks after children: what a killed mcptrack left behind is ended, and

@@ -26,7 +26,8 @@ type conversation struct {
 	queue    *queue
 	flight   *flight // the message that is being delivered
 	replies  replies
-	finish   bool // nothing more will be offered: end when all is delivered
+	finish   bool          // nothing more will be offered: end when all is delivered
+	ended    chan struct{} // closed with that
 	outcomes []outcome
 	progress progress
 	stats    Stats // what the queue does not count
@@ -59,7 +60,7 @@ var errFinished = errors.New("all is delivered")
 
 func newConversation(name string, o DeliveryOptions) *conversation {
 	o = o.withDefaults()
-	return &conversation{name: name, opts: o, wake: make(chan struct{}, 1), queue: newQueue(o.Queue)}
+	return &conversation{name: name, opts: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), queue: newQueue(o.Queue)}
 }
 
 func (c *conversation) signal() {
@@ -102,9 +103,19 @@ func (c *conversation) pass(id string) {
 
 func (c *conversation) end() {
 	c.mu.Lock()
-	c.finish, c.queue.hasten = true, true
+	if !c.finish {
+		c.finish, c.queue.hasten = true, true
+		close(c.ended)
+	}
 	c.mu.Unlock()
 	c.signal()
+}
+
+// done reports whether nothing is left to do, over this connection or another.
+func (c *conversation) done() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.finish && len(c.queue.waiting) == 0 && c.flight == nil && !c.replies.wanted
 }
 
 // run delivers over one connection until ctx ends (its cause is the error), the

@@ -114,11 +114,12 @@ func (s *Session) Stats() Stats {
 }
 
 // Run connects, delivers, and connects again when the connection is lost, until
-// ctx ends or Finish has been obeyed: nil. It fails with [ErrEnded] after a call,
+// ctx ends or Finish has been obeyed: nil. After Finish it connects only if something
+// waits. It fails with [ErrEnded] after a call,
 // and with a *[RefusedError]. It is called once.
 func (s *Session) Run(ctx context.Context) error {
 	began, wait, lost := time.Now(), firstWait, false
-	for {
+	for !s.talk.done() {
 		started := time.Now()
 		reached, err := s.connect(ctx, &lost)
 		if ctx.Err() != nil || errors.Is(err, errFinished) {
@@ -141,10 +142,28 @@ func (s *Session) Run(ctx context.Context) error {
 			lost, level = true, slog.LevelWarn
 		}
 		s.log.Log(ctx, level, "realtime session lost", "endpoint", s.opts.Endpoint.Address(), "err", oneLine(err), "next", pause.Round(time.Millisecond))
+		s.rest(ctx, pause)
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// rest waits before the next connection, unless there is nothing to connect for.
+func (s *Session) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for ended := s.talk.ended; ; ended = nil {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
+			return
+		case <-timer.C:
+			return
+		case <-ended:
+			if s.talk.done() {
+				return
+			}
 		}
 	}
 }

@@ -47,6 +47,38 @@ func TestSessionEnds(t *testing.T) {
 	})
 }
 
+// Without anything to deliver it does not wait for an endpoint that cannot be reached.
+func TestSessionFinishesWithoutEndpoint(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { return 503 }}, nil)
+			if late {
+				time.Sleep(10 * time.Minute) // it is between two connections
+			}
+			began := time.Now()
+			r.Finish()
+			if err := <-r.done; err != nil || time.Since(began) > time.Second {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+			r.done <- nil
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, &realtimetest.Endpoint{Refuse: func(n int, _ *http.Request) int {
+			if n < 4 {
+				return 503
+			}
+			return 0
+		}}, nil)
+		r.Offer(update(1, "a:b", time.Now()))
+		r.Finish() // something waits: it goes on trying
+		if err := <-r.done; err != nil || len(r.injected()) != 1 {
+			t.Errorf("%v, injected %v", err, r.injected())
+		}
+		r.done <- nil
+	})
+}
+
 func TestSessionRefused(t *testing.T) {
 	for _, status := range []int{401, 403, 400, 302} {
 		synctest.Test(t, func(t *testing.T) {
