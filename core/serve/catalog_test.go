@@ -215,6 +215,7 @@ func TestEraMembers(t *testing.T) {
 		"plain":    `{"contents":[]}`,
 		"own":      `{"ttlMs":5000,"cacheScope":"public","contents":[],"_meta":{"a":1}}`,
 		"asks":     "{\"resultType\":\"input_required\",\n\"_meta\":{\"io.modelcontextprotocol/serverInfo\":{\"name\":\"upstream\"}}}",
+		"theirs":   `{"resultType":"complete","contents":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"upstream"}}}`,
 		"empty":    ` {} `,
 		"no meta":  `{"_meta":7}`,
 		"array":    `[]`,
@@ -230,8 +231,9 @@ func TestEraMembers(t *testing.T) {
 	info := `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"mcptrack","version":"dev"}}`
 	want := map[string][2]string{
 		"plain":    {`{"contents":[]}`, `{"contents":[],"resultType":"complete","ttlMs":0,"cacheScope":"private",` + info + `}`},
-		"own":      {results["own"], `{"ttlMs":5000,"cacheScope":"public","contents":[],"resultType":"complete",` + strings.TrimSuffix(info, "}") + `,"a":1}}`},
-		"asks":     {results["asks"], `{"resultType":"input_required","ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"upstream"}}}`},
+		"own":      {`{"contents":[],"_meta":{"a":1}}`, `{"ttlMs":5000,"cacheScope":"public","contents":[],"resultType":"complete",` + strings.TrimSuffix(info, "}") + `,"a":1}}`},
+		"asks":     {"", `{"resultType":"input_required","ttlMs":0,"cacheScope":"private",` + info + `}`},
+		"theirs":   {`{"contents":[]}`, `{"contents":[],"resultType":"complete","ttlMs":0,"cacheScope":"private",` + info + `}`},
 		"empty":    {`{}`, `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + info + `}`},
 		"no UTF-8": {`{"contents":[],"x":"a\ufffdb"}`, `{"contents":[],"x":"a\ufffdb","resultType":"complete","ttlMs":0,"cacheScope":"private",` + info + `}`},
 		"no meta":  {`{"_meta":7}`, `{"_meta":7,"resultType":"complete","ttlMs":0,"cacheScope":"private"}`},

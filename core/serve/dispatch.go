@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -96,14 +97,19 @@ func (s *Server) ask(ctx context.Context, f Func, m *message, who caller, requir
 	return s.complete(result, m.method == methodRead, who)
 }
 
-// complete makes a result fit for the wire: an object in one line, with the
-// members that the modern era requires.
+// complete makes a result fit for the wire: an object in one line, with the members
+// that the modern era requires, or without those that only it has. A function may
+// hand on what another server said: to this client the server is this one.
 func (s *Server) complete(result json.RawMessage, cacheable bool, who caller) (json.RawMessage, *Error) {
-	var more []member
+	var err error
 	if who.modern {
-		more = s.eraMembers(cacheable)
+		result, err = with(result, s.eraMembers(cacheable))
+	} else {
+		result, err = withoutEra(result)
 	}
-	result, err := with(result, more)
+	if errors.Is(err, errUnfinished) {
+		return nil, refuse(CodeInternal, "%s", err)
+	}
 	if err != nil {
 		return nil, refuse(CodeInternal, "the result is no JSON object")
 	}

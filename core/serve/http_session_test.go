@@ -28,10 +28,18 @@ func TestSessionStream(t *testing.T) {
 		t.Helper()
 		e.expect(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"note:///%s"}}`, name)
 	}
+	used := map[string]bool{} // ids are those of a session, whatever its streams
 	get := func(last string) *events {
 		more := header{"Last-Event-ID": last}
 		maps.Copy(more, h)
-		return s.stream("GET", more, "")
+		e := s.stream("GET", more, "")
+		e.ids = func(id string) {
+			if used[id] {
+				t.Errorf("the id %s came before", id)
+			}
+			used[id] = true
+		}
+		return e
 	}
 	s.write("a", "before the stream")
 	first := get("")

@@ -131,7 +131,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	if stream.start() != nil {
 		return
 	}
-	if ss.version >= latestLegacy && (stream.prime(ss.told.id()) != nil || stream.flush() != nil) {
+	if ss.version >= latestLegacy && (stream.prime(ss.told.begin()) != nil || stream.flush() != nil) {
 		return
 	}
 	_ = stream.pusher(ss.sub, ss.told.next).run(ctx, s.ctx.Done()) // the client will open another

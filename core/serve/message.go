@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"unicode/utf8"
 )
@@ -120,7 +121,7 @@ type member struct {
 }
 
 // with returns an object as one line with more members. Members that it has stay,
-// but _meta is extended by what it lacks.
+// but for those of _meta.
 func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 	fields, failed := object(obj)
 	if failed != nil {
@@ -142,6 +143,37 @@ func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 	}
 	b := append(make([]byte, 0, len(obj)+256), obj[:len(obj)-1]...)
 	return append(appendMembers(b, len(fields) == 0, add), '}'), nil
+}
+
+// errUnfinished is the error of a result that wants something from a client which
+// has no words for that.
+var errUnfinished = errors.New("the server asks for input, which is possible from protocol version " + modernVersion + " on")
+
+// withoutEra returns an object as one line without what only the modern era has.
+func withoutEra(obj json.RawMessage) (json.RawMessage, error) {
+	fields, failed := object(obj)
+	if failed != nil {
+		return nil, failed
+	}
+	if kind := text(fields["resultType"]); kind != "" && kind != "complete" {
+		return nil, errUnfinished
+	}
+	before := len(fields)
+	for _, name := range []string{"resultType", "ttlMs", "cacheScope"} {
+		delete(fields, name)
+	}
+	meta, failed := object(fields["_meta"])
+	server := failed == nil && meta[metaServer] != nil
+	if server {
+		delete(meta, metaServer)
+		if fields["_meta"] = encode(meta); len(meta) == 0 {
+			delete(fields, "_meta")
+		}
+	}
+	if !server && len(fields) == before {
+		return tidy(obj), nil
+	}
+	return json.Marshal(fields)
 }
 
 // tidy makes valid JSON fit for a line of output or of an event.
@@ -171,8 +203,8 @@ func withMeta(fields map[string]json.RawMessage, more []member) (json.RawMessage
 			if failed != nil || err != nil {
 				continue // not for us to judge
 			}
-			maps.Copy(own, theirs)
-			all[m.name] = encode(own)
+			maps.Copy(theirs, own)
+			all[m.name] = encode(theirs)
 		}
 	}
 	return json.Marshal(all)

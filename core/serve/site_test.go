@@ -96,6 +96,7 @@ type events struct {
 	lines *bufio.Scanner
 	leave context.CancelFunc
 	id    string // of the last event
+	ids   func(id string)
 }
 
 func (s *site) stream(method string, h header, body string) *events {
@@ -123,7 +124,9 @@ func (e *events) next() string {
 	for e.lines.Scan() {
 		line := e.lines.Text()
 		if id, ok := strings.CutPrefix(line, "id: "); ok {
-			e.id = id
+			if e.id = id; e.ids != nil {
+				e.ids(id)
+			}
 		}
 		if data, ok := strings.CutPrefix(line, "data: "); ok && data != "" {
 			return data

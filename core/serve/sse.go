@@ -42,8 +42,8 @@ func (e *sse) event(id string, data []byte) error {
 	return e.srv.write(e.w, e.rc, b)
 }
 
-// prime tells the id of the last event without telling anything, so that a client
-// that is cut off before it gets an event can say what it had.
+// prime tells an id without telling anything, so that a client that is cut off before
+// it gets an event can say what it had.
 func (e *sse) prime(id string) error {
 	return e.srv.write(e.w, e.rc, []byte("id: "+id+"\ndata: \n\n"))
 }

@@ -51,10 +51,12 @@ func (t *told) next(what subscriptions.Batch) string {
 	return strconv.FormatUint(t.last, 10)
 }
 
-// id is that of the last event so far.
-func (t *told) id() string {
+// begin is the id of an event that tells of nothing: what comes after it is newer
+// than all that was told.
+func (t *told) begin() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.last++
 	return strconv.FormatUint(t.last, 10)
 }
 
