@@ -33,6 +33,7 @@ type queue struct {
 	limit    int // length at which items are folded: capacity, or more while keys need it
 	closed   bool
 	folded   uint64
+	taken    int // by the writer, which has not stored it yet
 }
 
 func newQueue(capacity int) *queue {
@@ -64,10 +65,12 @@ func (q *queue) push(it *item) error {
 func (q *queue) take(n int) []*item {
 	for {
 		q.mu.Lock()
+		q.taken = 0 // who takes again is done with what it took before
 		if len(q.items) > 0 {
 			n = min(n, len(q.items))
 			out := q.items[:n:n]
 			q.items = q.items[n:]
+			q.taken = n
 			if len(q.items) == 0 {
 				q.items = nil // the array belongs to out
 				q.limit = q.capacity
@@ -91,11 +94,12 @@ func (q *queue) close() {
 	q.signal()
 }
 
-// size returns how many items wait, and how many events were folded into others.
+// size returns how many items are not stored, waiting or with the writer, and how
+// many events were folded into others.
 func (q *queue) size() (waiting int, folded uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.items), q.folded
+	return len(q.items) + q.taken, q.folded
 }
 
 func (q *queue) signal() {

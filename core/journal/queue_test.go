@@ -61,6 +61,32 @@ func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
 	}
 }
 
+// TestWhatIsBeingStoredCounts: somebody who waits until nothing waits any more must
+// not be told so while the last events are on their way to the disk.
+func TestWhatIsBeingStoredCounts(t *testing.T) {
+	t.Parallel()
+	q := newQueue(100)
+	s := newSource()
+	for i := range 3 {
+		if err := q.push(&item{event: s.next(uri(i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.close()
+	for _, want := range []int{3, 1} { // the second group is of one
+		group := q.take(2)
+		if n, _ := q.size(); n != want || len(group) == 0 {
+			t.Errorf("%d are not stored, want %d", n, want)
+		}
+	}
+	if group := q.take(2); group != nil {
+		t.Errorf("%d more", len(group))
+	}
+	if n, _ := q.size(); n != 0 {
+		t.Errorf("%d are not stored at the end", n)
+	}
+}
+
 func TestFoldedEventsAddUp(t *testing.T) {
 	t.Parallel()
 	yes := true

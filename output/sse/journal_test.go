@@ -1,0 +1,39 @@
+package sse
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// TestShutdownTellsWhatIsBeingStored shuts down right after the last event was
+// appended, while the store syncs it.
+func TestShutdownTellsWhatIsBeingStored(t *testing.T) {
+	const total = 200
+	for range 5 {
+		j, err := journal.Open(t.Context(), journal.Options{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = j.Close() })
+		h, base := serve(t, Options{Source: FromJournal(j)})
+		s := connect(t, base, "/events", "")
+		s.next() // it is connected
+		for n := range total {
+			e := event.Event{ServerID: "docs", ResourceURI: fmt.Sprint("a:", n), Timestamp: time.Now(), Payload: event.ResourceUpdated{}}
+			if err := j.Append(&e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := h.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		got := s.rest()
+		if len(got) < 2 || got[len(got)-1].event != "tracker_stopped" || got[len(got)-2].id != event.FormatID(j.Epoch(), total) {
+			t.Errorf("%d messages, the last are %+v", len(got), got[max(0, len(got)-2):])
+		}
+	}
+}
