@@ -39,7 +39,7 @@ func (j *Journal) get(ctx context.Context, from, to uint64) ([]message, error) {
 	if err != nil {
 		return nil, err
 	}
-	inbox := j.nc.NewRespInbox()
+	inbox := j.nc.NewInbox()
 	sub, err := j.nc.SubscribeSync(inbox)
 	if err != nil {
 		return nil, fmt.Errorf("journal: read the log: %w", err)
@@ -112,7 +112,9 @@ func (j *Journal) consume(ctx context.Context, stream string, cfg jetstream.Cons
 	info := c.CachedInfo()
 	m := &messages{j: j, stream: stream, consumer: info.Name, pending: info.NumPending,
 		in: make(chan *nats.Msg, 2*prefetch), timer: time.NewTimer(quietAfter)}
-	if m.sub, err = j.nc.ChanSubscribe(j.nc.NewRespInbox(), m.in); err != nil {
+	// Not an inbox of the connection's own: it would get every delivery as well, and
+	// take one for the answer to whatever is asked meanwhile.
+	if m.sub, err = j.nc.ChanSubscribe(j.nc.NewInbox(), m.in); err != nil {
 		return nil, fmt.Errorf("journal: read the log: %w", err)
 	}
 	return m, nil
