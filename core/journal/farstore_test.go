@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -157,5 +158,49 @@ func TestDeliveriesAreNoAnswers(t *testing.T) {
 		if m, err := msgs.next(t.Context()); m.seq != want || err != nil {
 			t.Errorf("the first is %d, want %d, %v", m.seq, want, err)
 		}
+	}
+}
+
+// TestSilenceIsNoEnd: a store that takes its time has all that it had before.
+func TestSilenceIsNoEnd(t *testing.T) {
+	t.Parallel()
+	f := startFarStore(t)
+	j := open(t, Options{URL: f.url, Replicas: 1})
+	began := time.Now().Add(-time.Minute)
+	const n = 20
+	appendN(t, j, newSource(), n)
+	eventually(t, "the states are kept", 10*time.Second, func() bool {
+		info, err := j.info(t.Context(), j.opts.Stream+"_states")
+		return err == nil && info.State.Msgs == n
+	})
+
+	f.setSlow(true)
+	if seq, err := j.Since(t.Context(), began); seq != 1 || err != nil {
+		t.Errorf("the first of the last minute is %d, %v", seq, err)
+	}
+	f.setSlow(true)
+	if states, err := j.States(t.Context()); len(states) != n || err != nil {
+		t.Errorf("%d states, %v", len(states), err)
+	}
+	f.setSlow(true)
+	var found []uint64
+	err := j.scan(t.Context(), 1, n, func(seq uint64, _ string) { found = append(found, seq) })
+	if len(found) != n || !slices.IsSorted(found) || err != nil {
+		t.Errorf("looking up what was stored finds %v, %v", found, err)
+	}
+}
+
+// TestNothingPendingIsAnEnd: what is not there is not waited for.
+func TestNothingPendingIsAnEnd(t *testing.T) {
+	t.Parallel()
+	j := open(t, Options{URL: startStore(t), Replicas: 1})
+	appendN(t, j, newSource(), 3)
+	found := 0
+	began := time.Now()
+	if err := j.scan(t.Context(), 1, 5, func(uint64, string) { found++ }); found != 3 || err != nil {
+		t.Errorf("%d found, %v", found, err)
+	}
+	if took := time.Since(began); took > callTimeout/2 {
+		t.Errorf("it took %v", took)
 	}
 }

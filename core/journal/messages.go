@@ -85,9 +85,10 @@ type messages struct {
 	// is ever asked for, so that the connection does not drop any.
 	in      chan *nats.Msg
 	timer   *time.Timer
-	asked   int    // and not yet delivered
-	pending uint64 // how many there were when it was opened
-	last    uint64 // deliveries so far
+	quiet   time.Duration // when next says that nothing comes
+	asked   int           // and not yet delivered
+	pending uint64        // how many there were when it was opened
+	last    uint64        // deliveries so far
 }
 
 func (j *Journal) open(ctx context.Context, from uint64) (*messages, error) {
@@ -111,7 +112,7 @@ func (j *Journal) consume(ctx context.Context, stream string, cfg jetstream.Cons
 	}
 	info := c.CachedInfo()
 	m := &messages{j: j, stream: stream, consumer: info.Name, pending: info.NumPending,
-		in: make(chan *nats.Msg, 2*prefetch), timer: time.NewTimer(quietAfter)}
+		in: make(chan *nats.Msg, 2*prefetch), timer: time.NewTimer(quietAfter), quiet: quietAfter}
 	// Not an inbox of the connection's own: it would get every delivery as well, and
 	// take one for the answer to whatever is asked meanwhile.
 	if m.sub, err = j.nc.ChanSubscribe(j.nc.NewInbox(), m.in); err != nil {
@@ -120,7 +121,7 @@ func (j *Journal) consume(ctx context.Context, stream string, cfg jetstream.Cons
 	return m, nil
 }
 
-// quietAfter is when next says that nothing comes.
+// quietAfter is when next says that nothing comes, as a rule.
 const quietAfter = 500 * time.Millisecond
 
 var (
@@ -133,8 +134,7 @@ var (
 func (m *messages) next(ctx context.Context) (message, error) {
 	for {
 		if m.asked <= prefetch/2 {
-			ask := fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, prefetch-m.asked, 30*time.Second)
-			if err := m.j.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+m.stream+"."+m.consumer, m.sub.Subject, ask); err != nil {
+			if err := m.ask(m.sub.Subject, prefetch-m.asked); err != nil {
 				return message{}, err
 			}
 			m.asked = prefetch
@@ -164,13 +164,19 @@ func (m *messages) next(ctx context.Context) (message, error) {
 	}
 }
 
+// ask asks the store for so many messages.
+func (m *messages) ask(inbox string, n int) error {
+	return m.j.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+m.stream+"."+m.consumer, inbox,
+		fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, n, 30*time.Second))
+}
+
 func (m *messages) receive(ctx context.Context) (*nats.Msg, error) {
 	select {
 	case raw := <-m.in:
 		return raw, nil
 	default:
 	}
-	m.timer.Reset(quietAfter)
+	m.timer.Reset(m.quiet)
 	defer m.timer.Stop()
 	select {
 	case raw := <-m.in:
@@ -229,8 +235,8 @@ func (j *Journal) scan(ctx context.Context, from, to uint64, found func(seq uint
 	}
 	defer msgs.close()
 	for {
-		m, err := msgs.next(ctx)
-		if errors.Is(err, errQuiet) && j.embedded != nil {
+		m, err := msgs.await(ctx)
+		if errors.Is(err, errEnd) || errors.Is(err, errWithheld) && j.embedded != nil {
 			return nil // what is left cannot be read
 		}
 		if err != nil {

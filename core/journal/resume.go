@@ -53,10 +53,21 @@ func (j *Journal) Resume(ctx context.Context, id string) (Resumption, error) {
 }
 
 // Since returns the number of the first entry that was stored at t or later:
-// Last+1 if there is none.
-func (j *Journal) Since(ctx context.Context, t time.Time) (uint64, error) {
+// Last+1 if there is none. That a slow store says nothing is not taken for that; it
+// is waited for, then an error.
+func (j *Journal) Since(ctx context.Context, t time.Time) (seq uint64, err error) {
 	ctx, cancel := j.lifetime(ctx)
 	defer cancel()
+	limit, done := context.WithTimeoutCause(ctx, callTimeout, errNoAnswer)
+	defer done()
+	err = retried(limit, func() error {
+		seq, err = j.since(limit, t)
+		return err
+	})
+	return seq, err
+}
+
+func (j *Journal) since(ctx context.Context, t time.Time) (uint64, error) {
 	b, err := j.Bounds(ctx)
 	if err != nil {
 		return 0, err
@@ -75,8 +86,8 @@ func (j *Journal) Since(ctx context.Context, t time.Time) (uint64, error) {
 	if b.First > b.Last || info.State.LastTime.Before(t) {
 		return b.Last + 1, nil
 	}
-	m, err := msgs.next(ctx)
-	if errors.Is(err, errQuiet) {
+	m, err := msgs.await(ctx)
+	if errors.Is(err, errEnd) {
 		return b.Last + 1, nil
 	}
 	if err != nil {

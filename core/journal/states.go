@@ -181,13 +181,7 @@ func (s stored) covers(m message, epoch string) bool {
 
 // latest calls f with the last message of every subject, possibly more than once.
 func (j *Journal) latest(ctx context.Context, stream, subjects string, f func(message)) error {
-	var err error
-	for range patience {
-		if err = j.latestOnce(ctx, stream, subjects, f); err == nil || ctx.Err() != nil || !pause(ctx, 100*time.Millisecond) {
-			break
-		}
-	}
-	return err
+	return retried(ctx, func() error { return j.latestOnce(ctx, stream, subjects, f) })
 }
 
 func (j *Journal) latestOnce(ctx context.Context, stream, subjects string, f func(message)) error {
@@ -199,11 +193,15 @@ func (j *Journal) latestOnce(ctx context.Context, stream, subjects string, f fun
 	}
 	defer msgs.close()
 	for left := msgs.pending; left > 0; {
-		m, err := msgs.next(ctx)
-		if errors.Is(err, errQuiet) && j.embedded != nil { // what is left is damaged
+		m, err := msgs.await(ctx)
+		switch {
+		case errors.Is(err, errEnd): // some could not be read back
 			return nil
-		}
-		if err != nil {
+		case errors.Is(err, errWithheld) && j.embedded != nil:
+			j.damages.Add(1)
+			j.opts.Logger.Error("what was known of some resources cannot be read back; they count as new", "left", left)
+			return nil
+		case err != nil:
 			return err
 		}
 		f(m)
