@@ -7,8 +7,11 @@
 // one and has no holes. The epoch is made with the log and kept in it, so that
 // every node of a cluster and every run gives an event the same id. A log that
 // was made anew, or that came back shorter than it was, has another epoch: no id
-// ever names two events. The id an event had on the bus (see core/bus) is only
-// the key by which a repeated attempt to store it is recognised.
+// ever names two events. On a cluster a process sees that another one made the log
+// anew when it reads or asks for [Journal.Bounds], when its connection was lost, and
+// when the numbers that it gets do not rise; only what Store returns before that may
+// have the old epoch. The id an event had on the bus (see core/bus) is only the key
+// by which a repeated attempt to store it is recognised.
 //
 // # Order, loss, visibility
 //

@@ -107,8 +107,34 @@ func (j *Journal) check(ctx context.Context, info *jetstream.StreamInfo) (renewe
 	if info.Config.Metadata[epochKey] == j.Epoch() {
 		return false, nil
 	}
+	if j.dir == nil {
+		j.opts.Logger.Warn("somebody made the log anew; a new epoch begins", "last", info.State.LastSeq, "was", j.last)
+	}
 	j.take(info)
 	return true, nil
+}
+
+// suspect makes the writer look whether the log is still the one that it knows.
+func (j *Journal) suspect() {
+	j.doubt.Store(true)
+	j.queue.rouse()
+}
+
+// verify is check where there is reason to: on a cluster another process may make
+// the log anew, and nothing fails here. It is the writer's.
+func (j *Journal) verify(ctx context.Context) error {
+	if !j.doubt.Swap(false) {
+		return nil
+	}
+	info, err := j.info(ctx, j.opts.Stream)
+	if err == nil {
+		_, err = j.check(ctx, info)
+	}
+	if err != nil {
+		j.doubt.Store(true)
+		return fmt.Errorf("journal: look whether the log is still the same: %w", err)
+	}
+	return nil
 }
 
 // take makes the log that the store has ours.

@@ -71,11 +71,7 @@ func startFarStore(t testing.TB) *farStore {
 	t.Cleanup(func() {
 		_ = l.Close()
 		f.setSlow(false)
-		f.mu.Lock()
-		for _, c := range f.conns {
-			_ = c.Close()
-		}
-		f.mu.Unlock()
+		f.cut()
 		pumps.Wait()
 	})
 	return f
@@ -118,6 +114,16 @@ func (f *farStore) wait() {
 	if held != nil {
 		<-held
 	}
+}
+
+// cut ends all connections; the client makes new ones.
+func (f *farStore) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		_ = c.Close()
+	}
+	f.conns = nil
 }
 
 func (f *farStore) setSlow(slow bool) {

@@ -27,7 +27,8 @@ type Journal struct {
 	instance string // names this run, for events that have no id of their own
 
 	epoch   atomic.Pointer[string]
-	durable watermark // the last event that readers may see
+	doubt   atomic.Bool // the store may have another epoch: the writer is to verify
+	durable watermark   // the last event that readers may see
 	queue   *queue
 	states  *states
 	recent  recent
@@ -136,6 +137,8 @@ func (j *Journal) connect() error {
 	if j.embedded != nil {
 		opts = append(opts, nats.InProcessServer(j.embedded), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 	} else {
+		// What happened meanwhile, nobody knows.
+		opts = append(opts, nats.ReconnectHandler(func(*nats.Conn) { j.suspect() }))
 		for one := range strings.SplitSeq(j.opts.URL, ",") {
 			if u, err := url.Parse(strings.TrimSpace(one)); err != nil || u.Host == "" {
 				return errors.New("journal: the NATS URL is none; it is like nats://host:4222")

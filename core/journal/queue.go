@@ -23,7 +23,7 @@ type outcome struct {
 
 // queue holds items between who appends and the writer. Pushing never waits.
 type queue struct {
-	// wake is sent to by push and close and never closed. Capacity 1: a token
+	// wake is sent to by push, rouse and close and never closed. Capacity 1: a token
 	// means that there may be something to take.
 	wake chan struct{}
 
@@ -32,6 +32,7 @@ type queue struct {
 	capacity int
 	limit    int // length at which items are folded: capacity, or more while keys need it
 	closed   bool
+	roused   bool
 	folded   uint64
 	taken    int // by the writer, which has not stored it yet
 }
@@ -60,8 +61,8 @@ func (q *queue) push(it *item) error {
 	return nil
 }
 
-// take waits for items and returns the oldest, at most n. It returns none once
-// the queue is closed and empty.
+// take waits for items and returns the oldest, at most n: an empty group when it was
+// roused, nil once the queue is closed and empty.
 func (q *queue) take(n int) []*item {
 	for {
 		q.mu.Lock()
@@ -78,13 +79,25 @@ func (q *queue) take(n int) []*item {
 			q.mu.Unlock()
 			return out
 		}
-		closed := q.closed
+		closed, roused := q.closed, q.roused
+		q.roused = false
 		q.mu.Unlock()
 		if closed {
 			return nil
 		}
+		if roused {
+			return []*item{}
+		}
 		<-q.wake
 	}
+}
+
+// rouse makes take return, once.
+func (q *queue) rouse() {
+	q.mu.Lock()
+	q.roused = true
+	q.mu.Unlock()
+	q.signal()
 }
 
 func (q *queue) close() {

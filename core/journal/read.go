@@ -42,14 +42,14 @@ func (j *Journal) Read(ctx context.Context, from uint64) iter.Seq2[Entry, error]
 // error: the cause of ctx, [ErrClosed], or [ErrEpoch].
 func (j *Journal) Follow(ctx context.Context, from uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		j.read(ctx, j.Epoch(), max(from, 1), 0, yield)
+		j.read(ctx, "", max(from, 1), 0, yield)
 	}
 }
 
 // reader is one pass over the log.
 type reader struct {
 	j     *Journal
-	epoch string
+	epoch string // "": of the log that there is when it begins
 	next  uint64 // the next to yield
 	to    uint64 // the last to yield; 0: no end
 	yield func(Entry, error) bool
@@ -69,6 +69,11 @@ func (j *Journal) read(ctx context.Context, epoch string, from, to uint64, yield
 
 // run yields until the end is reached or the consumer has enough (nil).
 func (r *reader) run(ctx context.Context) error {
+	if r.epoch == "" {
+		if err := r.begin(ctx); err != nil {
+			return err
+		}
+	}
 	if r.to != 0 && r.to-r.next < direct {
 		if more, err := r.few(ctx); err != nil || !more {
 			return err
@@ -99,6 +104,41 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
+// begin finds out which log there is; it waits for a store that is away.
+func (r *reader) begin(ctx context.Context) error {
+	if r.j.embedded != nil {
+		r.epoch = r.j.Epoch()
+		return nil
+	}
+	for {
+		b, err := r.j.Bounds(ctx)
+		if err == nil {
+			r.epoch = b.Epoch
+			return nil
+		}
+		if !pause(ctx, 250*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// same fails if the log is not the one that the reader reads. On a cluster the store
+// is asked: what was opened or got before its answer is of that log then.
+func (r *reader) same(ctx context.Context) error {
+	epoch := r.j.Epoch()
+	if r.j.embedded == nil {
+		b, err := r.j.Bounds(ctx)
+		if err != nil {
+			return err
+		}
+		epoch = b.Epoch
+	}
+	if epoch != r.epoch {
+		return ErrEpoch
+	}
+	return nil
+}
+
 // patience is how many passes may yield nothing before reading up to an end is
 // given up.
 const patience = 3
@@ -110,6 +150,9 @@ func (r *reader) pass(ctx context.Context) (more bool, err error) {
 		return true, err
 	}
 	defer msgs.close()
+	if err := r.same(ctx); err != nil {
+		return true, err
+	}
 	if r.to != 0 && msgs.pending == 0 { // nothing is kept from here on
 		return r.missing(ctx, r.to)
 	}
@@ -139,11 +182,8 @@ func (r *reader) pass(ctx context.Context) (more bool, err error) {
 // late is asked when nothing came for a while: should it have? A consumer that
 // was on a node that died says nothing for ever.
 func (r *reader) late(ctx context.Context) (bool, error) {
-	if r.j.Epoch() != r.epoch {
-		return false, ErrEpoch
-	}
 	if r.j.embedded != nil {
-		return r.j.durable.get() >= r.next, nil
+		return r.j.durable.get() >= r.next, r.same(ctx)
 	}
 	b, err := r.j.Bounds(ctx)
 	if err == nil && b.Epoch != r.epoch {
@@ -157,6 +197,9 @@ func (r *reader) late(ctx context.Context) (bool, error) {
 // fall short, from a node that lags or a store that is damaged.
 func (r *reader) few(ctx context.Context) (more bool, err error) {
 	found, err := r.j.get(ctx, r.next, r.to)
+	if err == nil {
+		err = r.same(ctx)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -181,9 +224,9 @@ func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
 		if err := r.j.durable.wait(ctx, seq); err != nil {
 			return false, err
 		}
-	}
-	if r.j.Epoch() != r.epoch {
-		return false, ErrEpoch
+		if err := r.same(ctx); err != nil {
+			return false, err
+		}
 	}
 	if seq > r.next {
 		if more, err := r.missing(ctx, seq-1); err != nil || !more {
@@ -202,6 +245,9 @@ func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
 // missing yields that the entries up to last are not there.
 func (r *reader) missing(ctx context.Context, last uint64) (more bool, err error) {
 	b, err := r.j.Bounds(ctx)
+	if err == nil && b.Epoch != r.epoch {
+		err = ErrEpoch
+	}
 	if err != nil {
 		return false, err
 	}

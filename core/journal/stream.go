@@ -48,7 +48,11 @@ func (j *Journal) Bounds(ctx context.Context) (Bounds, error) {
 	if err != nil {
 		return Bounds{}, fmt.Errorf("journal: ask for the bounds of the log: %w", err)
 	}
-	return j.bounds(info), nil
+	b := j.bounds(info)
+	if j.dir == nil && b.Epoch != j.Epoch() {
+		j.suspect()
+	}
+	return b, nil
 }
 
 // info asks for a stream, again and again while nobody answers: a cluster that

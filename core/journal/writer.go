@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -18,6 +19,7 @@ func (j *Journal) write(ctx context.Context) {
 		if group == nil {
 			return
 		}
+		_ = j.verify(ctx) // if that fails, it is done again before anything is stored
 		j.storeGroup(ctx, group)
 	}
 }
@@ -78,7 +80,7 @@ func (i *item) finish(e Entry, err error) {
 func (j *Journal) storeAll(ctx context.Context, records []*record) {
 	for attempt := 0; len(records) > 0; {
 		began := time.Now()
-		n, err := j.pub.publish(ctx, records)
+		n, err := j.publish(ctx, records)
 		j.stored(records[:n])
 		records = records[n:]
 		if n > 0 {
@@ -108,6 +110,21 @@ func (j *Journal) storeAll(ctx context.Context, records []*record) {
 			return
 		}
 	}
+}
+
+// publish stores records in the log that this process knows.
+func (j *Journal) publish(ctx context.Context, records []*record) (int, error) {
+	if err := j.verify(ctx); err != nil {
+		return 0, err
+	}
+	n, err := j.pub.publish(ctx, records)
+	if j.dir == nil && slices.ContainsFunc(records[:n], func(r *record) bool { return r.seq <= j.last }) {
+		j.doubt.Store(true) // numbers only rise; these are of another log, or were stored before
+		if err := j.verify(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
 }
 
 // stored lets readers see what is in the log now, and then tells who waits.

@@ -1,0 +1,99 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// anew deletes the log, as an operator may, and has the journal make another one with
+// an entry.
+func anew(t *testing.T, j *Journal, s *source) Entry {
+	t.Helper()
+	was := j.Epoch()
+	if err := j.js.DeleteStream(t.Context(), j.opts.Stream); err != nil {
+		t.Fatal(err)
+	}
+	e, err := j.Store(t.Context(), s.next(uri(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.Epoch() == was || e.ID != event.FormatID(j.Epoch(), 1) {
+		t.Fatalf("the new log, %s after %s, begins with %s", j.Epoch(), was, e.ID)
+	}
+	return e
+}
+
+// TestReadersOfALogMadeAnew: a process that only reads, and whose own writer notices
+// nothing, is told, and can follow the new log.
+func TestReadersOfALogMadeAnew(t *testing.T) {
+	t.Parallel()
+	url := startStore(t)
+	a, b := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
+	s := newSource()
+	const n = 5
+	appendN(t, a, s, n)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var first Entry
+	seen := 0
+	for e, err := range b.Follow(ctx, 1) {
+		if err != nil {
+			if !errors.Is(err, ErrEpoch) {
+				t.Fatalf("ended with %v", err)
+			}
+			break
+		}
+		if seen++; seen == n {
+			first = anew(t, a, s)
+		} else if seen > n {
+			t.Fatalf("%s comes after the end of the old log", e.ID)
+		}
+	}
+	for e, err := range b.Follow(ctx, 1) {
+		if err != nil || e.ID != first.ID {
+			t.Errorf("the new log begins with %s, %v, want %s", e.ID, err, first.ID)
+		}
+		break
+	}
+	if got := read(t, b, 1); len(got) != 1 || got[0].ID != first.ID {
+		t.Errorf("%d entries are read", len(got))
+	}
+	// It was told by its reader: the number alone is above what it knows.
+	e, err := b.Store(ctx, s.next(uri(2)))
+	if err != nil || e.ID != event.FormatID(a.Epoch(), 2) {
+		t.Errorf("stored as %s, %v, in the log %s", e.ID, err, a.Epoch())
+	}
+}
+
+// TestWriterOfALogMadeAnew: nothing fails for a process that stores in a log that
+// another one made anew, but its numbers do not rise.
+func TestWriterOfALogMadeAnew(t *testing.T) {
+	t.Parallel()
+	url := startStore(t)
+	a, b := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
+	s := newSource()
+	appendN(t, b, s, 5)
+	anew(t, a, s)
+	for want := uint64(2); want < 4; want++ {
+		e, err := b.Store(t.Context(), s.next(uri(2)))
+		if err != nil || e.ID != event.FormatID(a.Epoch(), want) {
+			t.Errorf("stored as %s, %v, in the log %s", e.ID, err, a.Epoch())
+		}
+	}
+}
+
+// TestALogMadeAnewWhileAway: who comes back looks.
+func TestALogMadeAnewWhileAway(t *testing.T) {
+	t.Parallel()
+	f := startFarStore(t)
+	a, b := open(t, Options{URL: f.url, Replicas: 1}), open(t, Options{URL: f.url, Replicas: 1})
+	s := newSource()
+	appendN(t, a, s, 2)
+	anew(t, a, s)
+	f.cut()
+	eventually(t, "the new epoch is known", 10*time.Second, func() bool { return b.Epoch() == a.Epoch() })
+}
