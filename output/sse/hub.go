@@ -31,7 +31,8 @@ type Options struct {
 	// goroutines: with how many they were and when the notification behind the
 	// oldest of them was received, zero if that is not known. For histograms.
 	Wrote func(events int, received time.Time)
-	// Logger gets one line when the source fails and when it is back; nil discards.
+	// Logger gets one line when the source fails, and one with the first entry that
+	// comes after that; nil discards.
 	Logger *slog.Logger
 }
 
@@ -45,7 +46,8 @@ type Hub struct {
 	done  chan struct{} // closed when Run has ended
 	last  chan struct{} // closed when clients have to end: nothing is shown any more
 
-	counts counts
+	counts  counts
+	failing bool // the source, as Logger was told; the follower's
 
 	mu       sync.Mutex
 	ring     *ring
@@ -125,7 +127,7 @@ func (h *Hub) Run(ctx context.Context) error {
 // followAll fills rings, one after the other, until it is told to end. Anything
 // but that is overcome by trying again: clients lose nothing by a ring that waits.
 func (h *Hub) followAll(ctx context.Context) {
-	wait, failing := time.Duration(0), false
+	wait := time.Duration(0)
 	for {
 		began := time.Now()
 		err := h.follow(ctx)
@@ -134,9 +136,9 @@ func (h *Hub) followAll(ctx context.Context) {
 		}
 		if errors.Is(err, journal.ErrEpoch) {
 			h.drop()
-		} else if !failing {
+		} else if !h.failing {
 			h.opts.Logger.Warn("the event log cannot be read; trying again", "err", err)
-			failing = true
+			h.failing = true
 		}
 		if time.Since(began) > time.Minute {
 			wait = 0
@@ -179,6 +181,10 @@ func (h *Hub) follow(ctx context.Context) error {
 		}
 		if !ofEpoch(e.ID, r.epoch) {
 			return journal.ErrEpoch
+		}
+		if h.failing {
+			h.opts.Logger.Info("the event log is read again")
+			h.failing = false
 		}
 		f := newFrame(&e, r.epoch)
 		f.received = e.Received()
