@@ -5,7 +5,8 @@
 // nothing is read ahead of a slow taker but what the connection buffers. What the
 // feed cannot tell any more it tells itself, as serve-sse does with a gap. An event
 // that the connection broke off in is discarded, as the specification wants it: it
-// comes again after its predecessor's id.
+// comes again after its predecessor's id. An id with control characters, which no
+// request could carry back, is ignored.
 //
 // Pace: at most one attempt a second, whatever the feed does; after a failure, or
 // an end without a word, twice the time of the attempt before, up to 30 s. A time

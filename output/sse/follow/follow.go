@@ -20,7 +20,9 @@ import (
 type Options struct {
 	URL    string
 	Header http.Header // of every request: Authorization, above all
-	LastID string      // where to go on; "": where the feed begins by itself
+	// LastID is where to go on; "", or one that no header can carry: where the feed
+	// begins by itself.
+	LastID string
 	// Idle is how long a feed may say nothing, not even a heartbeat; 90 s.
 	Idle time.Duration
 	// Client makes the requests; nil: one that follows no redirects and minds the
@@ -79,6 +81,9 @@ func Run(ctx context.Context, o Options, take func(Event) error) error {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if !sendable(o.LastID) {
+		o.LastID = ""
 	}
 	f := &follower{opts: o, log: o.Logger, take: take, last: o.LastID, retry: leastWait, wait: leastWait}
 	lost := false

@@ -47,6 +47,7 @@ func TestParser(t *testing.T) {
 		{"id stays", "id: 1\ndata: a\n\ndata: b\n\nid\ndata: c\n\n", []Event{{"1", "message", "a"}, {"1", "message", "b"}, {"", "message", "c"}}},
 		{"id alone", "id: 1\n\ndata: b\n\n", []Event{{"1", "message", "b"}}},
 		{"id with NUL", "id: 1\ndata: a\n\nid: 2\x00\ndata: b\n\n", []Event{{"1", "message", "a"}, {"1", "message", "b"}}},
+		{"id that no header carries", "id: 1\ndata: a\n\nid: 2\x01\ndata: b\n\nid: 3\x7f\ndata: c\n\n", []Event{{"1", "message", "a"}, {"1", "message", "b"}, {"1", "message", "c"}}},
 		{"type is of one event", "event: a\n\ndata: b\n\n", []Event{{"", "message", "b"}}},
 		{"unfinished", "data: a\n\nid: 2\ndata: b\n", []Event{{"", "message", "a"}}},
 		{"empty data", "data\n\n", []Event{{"", "message", ""}}},
@@ -90,8 +91,8 @@ func (r *repeat) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// However the stream is cut into reads, the events are the same, and no event has
-// a line end in its id or type.
+// However the stream is cut into reads, the events are the same, every id can be sent
+// back, and no type has a line end.
 func FuzzParser(f *testing.F) {
 	f.Add("id: 1\r\ndata: a\rdata: b\n\n: c\n\nevent: x\ndata\n\n")
 	f.Fuzz(func(t *testing.T, in string) {
@@ -101,7 +102,7 @@ func FuzzParser(f *testing.F) {
 			t.Errorf("%q and %q", whole, bytes)
 		}
 		for _, e := range whole {
-			if strings.ContainsAny(e.ID+e.Type, "\r\n\x00") && strings.ContainsAny(e.ID, "\r\n\x00") || strings.ContainsAny(e.Type, "\r\n") {
+			if !sendable(e.ID) || strings.ContainsAny(e.Type, "\r\n") {
 				t.Errorf("%q", e)
 			}
 		}
@@ -209,6 +210,21 @@ func TestRunResumes(t *testing.T) {
 		err := Run(t.Context(), Options{URL: "http://feed.example/events", LastID: "a-0", Client: &http.Client{Transport: s}},
 			func(e Event) error { got = append(got, e.ID+" "+e.Data); return nil })
 		if !errors.Is(err, ErrStopped) || !slices.Equal(got, []string{"a-1 1", "a-2 2", "a-3 3"}) || !slices.Equal(s.last, []string{"a-0", "a-2", "a-3"}) {
+			t.Errorf("%v, %q, asked for %q", err, got, s.last)
+		}
+	})
+}
+
+// An id that no header can carry would end all requests for good.
+func TestRunSendsNoIDThatNoHeaderCarries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []func(*http.Request) *http.Response{
+			stream("id: a\x01b\ndata: 1\n\n"), stream("id: a-2\ndata: 2\n\nid: a\x7f3\ndata: 3\n\n"), answer(204, "", ""),
+		}}
+		var got []string
+		err := Run(t.Context(), Options{URL: "http://feed.example/events", LastID: "a\n0", Client: &http.Client{Transport: s}},
+			func(e Event) error { got = append(got, e.ID+" "+e.Data); return nil })
+		if !errors.Is(err, ErrStopped) || !slices.Equal(got, []string{" 1", "a-2 2", "a-2 3"}) || !slices.Equal(s.last, []string{"", "", "a-2"}) {
 			t.Errorf("%v, %q, asked for %q", err, got, s.last)
 		}
 	})

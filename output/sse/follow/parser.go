@@ -80,7 +80,7 @@ func (p *parser) field(line []byte) {
 	case "event":
 		p.typ = string(value)
 	case "id":
-		if bytes.IndexByte(value, 0) < 0 {
+		if sendable(string(value)) {
 			p.id = string(value)
 		}
 	case "retry":
@@ -88,6 +88,12 @@ func (p *parser) field(line []byte) {
 			p.retry = time.Duration(ms) * time.Millisecond
 		}
 	}
+}
+
+// sendable reports whether a header can carry the id back. The specification says so
+// of NUL alone; with any other control character no request would be made any more.
+func sendable(id string) bool {
+	return !strings.ContainsFunc(id, func(r rune) bool { return r < 0x20 || r == 0x7f })
 }
 
 // line reads a line without its end. It is valid until the next call.
