@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/event"
 )
@@ -96,4 +99,34 @@ func TestALogMadeAnewWhileAway(t *testing.T) {
 	anew(t, a, s)
 	f.cut()
 	eventually(t, "the new epoch is known", 10*time.Second, func() bool { return b.Epoch() == a.Epoch() })
+}
+
+// TestALogThatCameBackShorter: a reader that waits for an entry to become durable is
+// told when the log that has it is gone.
+func TestALogThatCameBackShorter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := func(epoch string, last uint64) *jetstream.StreamInfo {
+			info := &jetstream.StreamInfo{State: jetstream.StreamState{LastSeq: last}}
+			info.Config.Metadata = map[string]string{epochKey: epoch}
+			return info
+		}
+		j := &Journal{embedded: &embedded{}}
+		j.take(log("a", 4))
+		r := &reader{j: j, epoch: "a", next: 5, yield: func(e Entry, _ error) bool {
+			t.Errorf("%s comes before it is durable", e.ID)
+			return true
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := r.take(ctx, message{seq: 5, data: []byte(`{"type":"x"}`)})
+			ended <- err
+		}()
+		synctest.Wait()
+		j.take(log("b", 3))
+		if err := <-ended; !errors.Is(err, ErrEpoch) {
+			t.Errorf("ended with %v", err)
+		}
+	})
 }

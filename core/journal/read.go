@@ -221,10 +221,7 @@ func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
 		return r.missing(ctx, r.to)
 	}
 	if r.j.embedded != nil {
-		if err := r.j.durable.wait(ctx, seq); err != nil {
-			return false, err
-		}
-		if err := r.same(ctx); err != nil {
+		if err := r.durable(ctx, seq); err != nil {
 			return false, err
 		}
 	}
@@ -240,6 +237,21 @@ func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
 	e := entry(r.epoch, seq, m.stored, m.data)
 	e.local = r.j.recent.get(m.id)
 	return r.yield(e, nil), nil
+}
+
+// durable waits until the entry is, in the log that the reader reads.
+func (r *reader) durable(ctx context.Context, seq uint64) error {
+	for {
+		ok, moved := r.j.durable.reached(seq)
+		if err := r.same(ctx); ok || err != nil { // the epoch is set before the mark
+			return err
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // missing yields that the entries up to last are not there.

@@ -1,15 +1,12 @@
 package journal
 
-import (
-	"context"
-	"sync"
-)
+import "sync"
 
-// watermark is a number that rises, and whom it makes wait.
+// watermark is a number that rises, and who waits for that.
 type watermark struct {
 	mu    sync.Mutex // guards both below
 	value uint64
-	// moved is closed and replaced when value rises; made only when somebody waits.
+	// moved is closed when value is set; made only when somebody waits.
 	moved chan struct{}
 }
 
@@ -30,23 +27,16 @@ func (w *watermark) set(v uint64) {
 	}
 }
 
-// wait returns once the value is at least v.
-func (w *watermark) wait(ctx context.Context, v uint64) error {
-	for {
-		w.mu.Lock()
-		if w.value >= v {
-			w.mu.Unlock()
-			return nil
-		}
-		if w.moved == nil {
-			w.moved = make(chan struct{})
-		}
-		moved := w.moved
-		w.mu.Unlock()
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+// reached reports whether the value is at least v. If not, moved is closed at the next
+// change, which need not be to a higher value.
+func (w *watermark) reached(v uint64) (ok bool, moved <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.value >= v {
+		return true, nil
 	}
+	if w.moved == nil {
+		w.moved = make(chan struct{})
+	}
+	return false, w.moved
 }
