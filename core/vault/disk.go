@@ -19,7 +19,7 @@ var (
 	errHardLink   = errors.New("hard link")
 	errSpecial    = errors.New("not a regular file")
 	errTooLarge   = errors.New("too large")
-	errName       = errors.New("unprintable name")
+	errName       = errors.New("unprintable name") // or one with a backslash, see goodName
 	errUnreadable = errors.New("unreadable")
 	errTooMany    = errors.New("too many")
 	// errMoved: another file has the name since.
@@ -154,7 +154,7 @@ func (d *disk) list(p string) ([]fs.FileInfo, error) {
 func (d *disk) check(p string, info fs.FileInfo) error {
 	_, names := identity(info)
 	switch {
-	case !printableName(path.Base(p)):
+	case !goodName(path.Base(p)):
 		return errName
 	case info.Mode()&fs.ModeSymlink != 0:
 		return errSymlink

@@ -42,6 +42,8 @@
 // vault, and FIFOs, sockets and devices are never opened. A file with more than one
 // hard link is left out: its other name may be anywhere, with another owner's
 // secrets in it. Programs that save by linking are looked at again after a second.
+// Names that are no text, or have control characters or backslashes, are left out
+// too: no URI could lead to them.
 //
 // Every access goes through an os.Root, and what was opened must be the very file or
 // folder that has the name: links that are swapped in meanwhile lead nowhere.

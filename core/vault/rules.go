@@ -64,5 +64,9 @@ func printableName(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
+// goodName reports whether a file or folder can be part of the vault by its name: one
+// that can be told, and that the path in a URI can have.
+func goodName(name string) bool { return printableName(name) && !strings.Contains(name, `\`) }
+
 // isNote reports whether a file is a note by its name.
 func isNote(p string) bool { return strings.EqualFold(path.Ext(p), ".md") }

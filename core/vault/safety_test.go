@@ -49,6 +49,8 @@ func hostileVault(t *testing.T) (dir string) {
 	must(t, os.Mkdir(filepath.Join(dir, "folder.md"), 0o755))
 	put(t, filepath.Join(dir, "new\nline.md"), "x")
 	put(t, filepath.Join(dir, "latin\xe9.md"), "x")
+	put(t, filepath.Join(dir, `back\slash.md`), "x")
+	put(t, filepath.Join(dir, `back\folder`, "n.md"), "x")
 	return dir
 }
 
@@ -63,7 +65,7 @@ func TestNothingLeaves(t *testing.T) {
 		t.Errorf("stats %+v", got)
 	}
 	skipped := decode[struct{ Skipped map[string]int }](e, structureURI).Skipped
-	want := map[string]int{"symbolic link": 10, "hard link": 1, "not a regular file": 2, "too large": 1, "unprintable name": 2}
+	want := map[string]int{"symbolic link": 10, "hard link": 1, "not a regular file": 2, "too large": 1, "unprintable name": 4}
 	for why, n := range want {
 		if skipped[why] != n {
 			t.Errorf("%s: %d were left out, want %d", why, skipped[why], n)
@@ -102,6 +104,38 @@ func TestNothingLeaves(t *testing.T) {
 	if s := fmt.Sprint(e.picture()); strings.Contains(s, secret) {
 		t.Error("the secret is shown somewhere")
 	}
+}
+
+// TestNamesThatCannotBeTold: what no URI can name is listed nowhere and is counted,
+// whether it was there before the vault or came later.
+func TestNamesThatCannotBeTold(t *testing.T) {
+	t.Parallel()
+	dir := vaultOf(t, map[string]string{"n.md": "x", `a\b.md`: "x", `c\d/n.md`: "x"})
+	e := open(t, quick(dir))
+	skipped := func() int {
+		return decode[struct{ Skipped map[string]int }](e, structureURI).Skipped[errName.Error()]
+	}
+	if n := skipped(); n != 2 {
+		t.Errorf("%d were left out, want 2", n)
+	}
+	put(t, filepath.Join(dir, `e\f.md`), "x")
+	put(t, filepath.Join(dir, `g\h`, "n.md"), "x")
+	put(t, filepath.Join(dir, "line\nfeed.md"), "x")
+	must(t, os.WriteFile(filepath.Join(dir, `a\b.md`), []byte("y"), 0o644))
+	put(t, filepath.Join(dir, `c\d`, "n.md"), "y")
+	e.until("left out", func() bool { return skipped() == 5 })
+	e.wantIndex()
+	for _, e := range e.now.Load().entries {
+		if e.left == nil && checkPath(e.path) != nil {
+			t.Errorf("%q is listed and cannot be read", e.path)
+		}
+	}
+	if items := fmt.Sprintf("%s", e.items()); strings.Contains(items, "%5C") {
+		t.Errorf("listed: %s", items)
+	}
+	must(t, os.Rename(filepath.Join(dir, `a\b.md`), filepath.Join(dir, "b.md")))
+	e.wantTold(noteURI("b.md"))
+	e.until("counted no more", func() bool { return skipped() == 4 })
 }
 
 // TestSwap swaps a note and a folder for links to a secret, as fast as it can, while

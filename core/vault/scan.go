@@ -99,8 +99,8 @@ func (w *walk) begin() {
 		w.folder("")
 		return
 	}
-	if checkPath(p) != nil {
-		return
+	if in := parentOf(p); in != "" && checkPath(in) != nil {
+		return // below a folder that is left out
 	}
 	info, err := w.disk.lstat(p)
 	if passing(err) {
@@ -122,7 +122,7 @@ func (w *walk) entry(p string, info fs.FileInfo, read bool) {
 	}
 	if info.IsDir() {
 		switch {
-		case !printableName(path.Base(p)):
+		case !goodName(path.Base(p)):
 			w.found(p, leftOut(p, errName), false)
 			return
 		case have != nil && have.dir:
