@@ -29,8 +29,9 @@
 //     second), the list of notes once in ListSpacing, and the last change always is.
 //   - Bounds: notes up to MaxNoteBytes, MaxEntries files and folders, 64 levels. What
 //     is beyond is left out and counted, with the reason, in vault://structure. Tags,
-//     links and words are those of the first MiB of a note. In memory are facts about
-//     notes and not their texts, which are read when asked for.
+//     links and words are those of the first MiB of a note; frontmatter that is nested
+//     more than 64 levels deep is not told. In memory are facts about notes and not
+//     their texts, which are read when asked for.
 //   - Ownership: Run owns every goroutine but the one that indexes texts, which Close
 //     waits for.
 //

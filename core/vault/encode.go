@@ -31,6 +31,26 @@ func pretty(v any) []byte {
 	return b.Bytes()
 }
 
+// depthOf is how deep objects and arrays of valid JSON are nested.
+func depthOf(doc []byte) (most int) {
+	now, inString := 0, false
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			now++
+			most = max(most, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return most
+}
+
 // timestamp has three digits of a second, as JavaScript's toISOString does.
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 

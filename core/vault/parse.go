@@ -29,6 +29,9 @@ const (
 	maxPreview     = 100      // runes
 	maxPreviewed   = 4096     // bytes of text that a preview is taken from
 	maxMetadata    = 256 << 10
+	// maxMetadataDepth is how deep metadata may be nested: clients refuse, or break
+	// at, answers that are nested some hundred levels deep.
+	maxMetadataDepth = 64
 )
 
 // facts are what a note's text says.
@@ -36,7 +39,8 @@ type facts struct {
 	title, preview string
 	tags           []string // sorted, each once
 	links          []string // sorted, each once; see linkTo
-	// metadata is the frontmatter as JSON, nil if there is none that can be read.
+	// metadata is the frontmatter as JSON, nil if there is none that can be read or
+	// it is beyond our bounds.
 	// Only read_note asks for it; the index does not keep it.
 	metadata json.RawMessage
 }
@@ -119,7 +123,7 @@ func (f *facts) front(data *frontmatter.Data) string {
 			f.tags = append(f.tags, frontTags(value)...)
 		}
 	}
-	if b, err := json.Marshal(values); err == nil && len(b) <= maxMetadata && len(values) > 0 {
+	if b, err := json.Marshal(values); err == nil && len(b) <= maxMetadata && len(values) > 0 && depthOf(b) <= maxMetadataDepth {
 		f.metadata = b
 	}
 	title, _ := values["title"].(string)
@@ -135,7 +139,11 @@ func frontTags(value any) (tags []string) {
 		}
 	case []any:
 		for _, item := range v {
-			tags = appendTag(tags, strings.TrimSpace(fmt.Sprint(item)))
+			switch item.(type) {
+			case []any, map[string]any, map[any]any: // no tag, and perhaps of great depth
+			default:
+				tags = appendTag(tags, strings.TrimSpace(fmt.Sprint(item)))
+			}
 		}
 	}
 	return tags

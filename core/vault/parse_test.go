@@ -2,6 +2,7 @@ package vault
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,34 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestDeepFrontmatter: what is nested too deep for clients is not told, but title and
+// tags beside it are.
+func TestDeepFrontmatter(t *testing.T) {
+	m := newMarkdown()
+	lists := func(n int, in string) string { return strings.Repeat("[", n) + in + strings.Repeat("]", n) }
+	for name, tt := range map[string]struct {
+		src  string
+		tags []string
+		told bool
+	}{
+		"as deep as may be": {"---\ntitle: T\ntags: [x]\na: " + lists(maxMetadataDepth-1, "") + "\n---\n", []string{"x"}, true},
+		"one deeper":        {"---\ntitle: T\ntags: [x]\na: " + lists(maxMetadataDepth, "") + "\n---\n", []string{"x"}, false},
+		"very deep":         {"---\ntitle: T\ntags: [x]\na: " + lists(9990, "") + "\n---\n", []string{"x"}, false},
+		"deep tags":         {"---\ntitle: T\ntags: [x, " + lists(5000, "y") + ", {a: " + lists(5000, "z") + "}]\n---\n", []string{"x"}, false},
+		"deep maps":         {"---\ntitle: T\ntags: [x]\na: " + strings.Repeat("{b: ", 300) + "1" + strings.Repeat("}", 300) + "\n---\n", []string{"x"}, false},
+		"deep TOML":         {"+++\ntitle = 'T'\ntags = ['x']\na = " + lists(300, "") + "\n+++\n", []string{"x"}, false},
+		"brackets in text":  {"---\ntitle: T\ntags: [x]\na: '\"\\" + lists(300, "") + "'\n---\n", []string{"x"}, true},
+	} {
+		f := m.parse("n.md", []byte(tt.src))
+		if f.title != "T" || !slices.Equal(f.tags, tt.tags) || (f.metadata != nil) != tt.told {
+			t.Errorf("%s: title %q, tags %q, metadata %.100s", name, f.title, f.tags, f.metadata)
+		}
+		if depthOf(f.metadata) > maxMetadataDepth {
+			t.Errorf("%s: %d levels", name, depthOf(f.metadata))
+		}
+	}
+}
+
 // FuzzParse: whatever a note holds, what is said of it is bounded and printable.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
@@ -72,7 +101,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		got := m.parse("dir/note.md", []byte(src))
 		if got.title == "" || utf8.RuneCountInString(got.title) > maxTitle || utf8.RuneCountInString(got.preview) > maxPreview ||
-			len(got.tags) > maxTags || len(got.links) > maxLinks || len(got.metadata) > maxMetadata {
+			len(got.tags) > maxTags || len(got.links) > maxLinks || len(got.metadata) > maxMetadata || depthOf(got.metadata) > maxMetadataDepth {
 			t.Fatalf("unbounded: %+v", got)
 		}
 		for _, text := range append(append([]string{got.title, got.preview}, got.tags...), got.links...) {
