@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -44,7 +45,8 @@ func (v *Vault) picture() map[string]string {
 		switch {
 		case e.note != nil:
 			to, broken := s.linkTargets(e.note)
-			shows[noteURI(e.path)] = fmt.Sprintf("%s %x %q %q %q %q", e.note.item, e.note.digest, e.note.tags, to, broken, s.backlinks(e.path))
+			from, _ := s.backlinks(context.Background(), e.path)
+			shows[noteURI(e.path)] = fmt.Sprintf("%s %x %q %q %q %q", e.note.item, e.note.digest, e.note.tags, to, broken, from)
 		case e.dir:
 			c, err := v.Read(folderURI(e.path))
 			shows[folderURI(e.path)] = fmt.Sprint(c, err)

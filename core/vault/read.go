@@ -76,8 +76,8 @@ type Note struct {
 }
 
 // ReadNote returns a note by its path, with or without ".md", or by a link as it is
-// written between brackets.
-func (v *Vault) ReadNote(_ context.Context, p string) (*Note, error) {
+// written between brackets. The error is the cause of ctx if that ends meanwhile.
+func (v *Vault) ReadNote(ctx context.Context, p string) (*Note, error) {
 	p = strings.TrimPrefix(strings.TrimSpace(p), "/")
 	if err := checkPath(p); err != nil {
 		return nil, invalid("path: %v", err)
@@ -85,12 +85,16 @@ func (v *Vault) ReadNote(_ context.Context, p string) (*Note, error) {
 	s := v.now.Load()
 	n := s.note(p)
 	if n == nil {
-		n = s.note(s.resolve(p, ""))
+		n = s.note(s.linker().resolve(p, ""))
 	}
 	if n == nil {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, p)
 	}
 	src, err := v.open(s, n.path)
+	if err != nil {
+		return nil, err
+	}
+	backlinks, err := s.backlinks(ctx, n.path)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +104,7 @@ func (v *Vault) ReadNote(_ context.Context, p string) (*Note, error) {
 	note := &Note{
 		Path: n.path, URI: noteURI(n.path), Title: f.title, Modified: timestamp(n.modified), Size: int64(len(src)),
 		Tags: listOf(f.tags), Frontmatter: f.metadata, Content: src,
-		Backlinks: listOf(s.backlinks(n.path)),
+		Backlinks: listOf(backlinks),
 	}
 	to, broken := s.linkTargets(now)
 	note.Links, note.Broken = listOf(to), listOf(broken)
