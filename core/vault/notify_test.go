@@ -136,33 +136,6 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestExtrasAreBounded: a client that asks for ever new URIs takes no memory.
-func TestExtrasAreBounded(t *testing.T) {
-	t.Parallel()
-	e := open(t, quick(vaultOf(t, map[string]string{"n.md": "x"})), "nobody")
-	for i := range maxExtras + 100 {
-		if got := e.Subscribable(fmt.Sprintf("vault://recent?offset=%d", i+1)); got != (i < maxExtras) {
-			t.Fatalf("%d: %v", i, got)
-		}
-	}
-	if !e.Subscribable(recentURI) || !e.Subscribable(noteURI("n.md")) {
-		t.Error("what needs no memory is refused as well")
-	}
-	e.mu.Lock()
-	e.Vault.mu.Lock()
-	for uri := range e.extras {
-		e.extras[uri] = time.Now().Add(-2 * extraGrace)
-	}
-	e.Vault.mu.Unlock()
-	e.mu.Unlock()
-	put(t, filepath.Join(e.opts.Dir, "n.md"), "y")
-	e.until("forgotten", func() bool {
-		e.Vault.mu.Lock()
-		defer e.Vault.mu.Unlock()
-		return len(e.extras) == 0
-	})
-}
-
 // TestNewFolders: a note written right after its folders were made is found.
 func TestNewFolders(t *testing.T) {
 	t.Parallel()

@@ -198,4 +198,7 @@ func (t target) uri() string {
 
 // listed reports whether what changes is told for the target's own URI without
 // anybody having asked: all but the pages of recent, which are without number.
-func (t target) listed() bool { return t.kind != kindRecent || t.uri() == recentURI }
+func (t target) listed() bool { return t.kind != kindRecent || t == firstPage() }
+
+// firstPage is vault://recent itself.
+func firstPage() target { return target{kind: kindRecent, limit: defaultLimit} }

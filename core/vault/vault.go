@@ -23,8 +23,7 @@ type Vault struct {
 	now   atomic.Pointer[snapshot]
 	ready chan struct{} // closed by Run when the first look is over
 
-	mu     sync.Mutex
-	extras map[string]time.Time // see Subscribable
+	extras extras
 
 	told map[string]bool // what was left out and logged; of Run alone
 }
@@ -32,7 +31,8 @@ type Vault struct {
 // Listener is told what changes. Its functions are called by Run, one at a time,
 // and must not wait.
 type Listener struct {
-	// Subscribed says whether anybody wants to hear of a URI.
+	// Subscribed says whether anybody wants to hear of a URI. Unlike the others it is
+	// also called by Subscribable, from any goroutine.
 	Subscribed func(uri string) bool
 	// Updated tells that resources changed. What they are now can be read before.
 	Updated func(uris ...string)
@@ -54,7 +54,7 @@ func Open(opts Options) (*Vault, error) {
 	}
 	v := &Vault{
 		opts: opts, disk: d, tree: filewatch.NewTree(opts.Dir, opts.tree()),
-		ready: make(chan struct{}), extras: make(map[string]time.Time), told: make(map[string]bool),
+		ready: make(chan struct{}), told: make(map[string]bool),
 	}
 	v.scan = &scanner{disk: d, rules: rules{globs: opts.Ignore}, md: newMarkdown(), most: opts.MaxEntries}
 	v.now.Store(newSnapshot())
@@ -79,6 +79,7 @@ func (v *Vault) Mode() filewatch.Mode { return v.tree.Mode() }
 func (v *Vault) Run(ctx context.Context, l Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	v.extras.listen(l.Subscribed)
 	var wg sync.WaitGroup
 	wg.Go(func() { cancel(v.tree.Run(ctx)) })
 	defer wg.Wait()
