@@ -39,7 +39,23 @@ type pagination struct {
 	HasMore bool `json:"hasMore"`
 }
 
-// renderRecent is vault://recent. content gives the text of a note, false to have
+// recentItem is a note as recent shows it.
+func recentItem(n *note, full bool, content func(*note) (string, bool)) recentNote {
+	at := timestamp(n.modified)
+	r := recentNote{Path: n.path, Title: n.title, ModifiedAt: at, Meta: recentMeta{n.size, sizeText(n.size), at}}
+	if full {
+		if text, ok := content(n); ok {
+			r.Content = &text
+		}
+	}
+	if r.Content == nil {
+		r.Preview = &n.preview
+	}
+	return r
+}
+
+// renderRecent is vault://recent. What a page shows besides its notes must be known
+// to pageChanges. content gives the text of a note, false to have
 // its preview instead.
 func (s *snapshot) renderRecent(t target, content func(*note) (string, bool)) []byte {
 	doc := struct {
@@ -53,17 +69,7 @@ func (s *snapshot) renderRecent(t target, content func(*note) (string, bool)) []
 	from := min(t.offset, len(s.recent))
 	page := s.recent[from:min(from+t.limit, len(s.recent))]
 	for _, n := range page {
-		at := timestamp(n.modified)
-		r := recentNote{Path: n.path, Title: n.title, ModifiedAt: at, Meta: recentMeta{n.size, sizeText(n.size), at}}
-		if t.full {
-			if text, ok := content(n); ok {
-				r.Content = &text
-			}
-		}
-		if r.Content == nil {
-			r.Preview = &n.preview
-		}
-		doc.Notes = append(doc.Notes, r)
+		doc.Notes = append(doc.Notes, recentItem(n, t.full, content))
 	}
 	doc.Pagination = pagination{t.limit, t.offset, len(s.recent), from+len(page) < len(s.recent)}
 	return pretty(doc)
@@ -260,7 +266,7 @@ func (s *snapshot) fingerprint(t target) string {
 		digest := s.note(t.path).digest
 		return string(digest[:])
 	}
-	sum := sha256.Sum256(s.render(t, func(n *note) (string, bool) { return hex.EncodeToString(n.digest[:]), true }))
+	sum := sha256.Sum256(s.render(t, digestOf))
 	return string(sum[:])
 }
 

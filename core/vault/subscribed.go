@@ -10,11 +10,14 @@ func (k *keeper) affected(old, next *snapshot, changes []change) map[string]stru
 		return uris
 	}
 	k.extras.prune(time.Now())
+	tell := func(wanted []string) {
+		for _, uri := range wanted {
+			uris[uri] = struct{}{}
+		}
+	}
 	compare := func(t target) {
 		if wanted := k.wanted(t); len(wanted) > 0 && old.fingerprint(t) != next.fingerprint(t) {
-			for _, uri := range wanted {
-				uris[uri] = struct{}{}
-			}
+			tell(wanted)
 		}
 	}
 	for _, t := range []target{{kind: kindStats}, {kind: kindTags}, {kind: kindTags, full: true}, {kind: kindStructure}} {
@@ -38,8 +41,11 @@ func (k *keeper) affected(old, next *snapshot, changes []change) map[string]stru
 	for p := range folders {
 		compare(target{kind: kindFolder, path: p})
 	}
+	pages := comparePages(old, next)
 	for _, t := range append(k.extras.pages(), firstPage()) {
-		compare(t)
+		if pages.differs(t) {
+			tell(k.wanted(t))
+		}
 	}
 	return uris
 }

@@ -1,0 +1,120 @@
+package vault
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// TestToldIsWhatDiffers: whatever changes, the URIs that are told are those of which
+// what they show differs, pages of recent and other spellings among them.
+func TestToldIsWhatDiffers(t *testing.T) {
+	t.Parallel()
+	paths := []string{"a", "a/1.md", "a/2.md", "a/b", "a/b/3.md", "a/b/x.png", "c.md", "d.md", "é.md"}
+	rapid.Check(t, func(r *rapid.T) {
+		draw := func(name string, most int) int { return rapid.IntRange(0, most).Draw(r, name) }
+		entryAt := func(p string) *entry {
+			if !strings.Contains(p, ".") {
+				return folder(p)
+			}
+			// Times that differ by less than is shown, and ones that order anew.
+			at := time.Unix(int64(draw("second", 2)), int64(draw("nanosecond", 1)))
+			e := &entry{path: p, size: int64(draw("size", 1)), modified: at}
+			if isNote(p) {
+				e.note = &note{
+					path: p, title: fmt.Sprint(draw("title", 1)), preview: fmt.Sprint(draw("preview", 1)),
+					tags: []string{fmt.Sprint("t", draw("tag", 1))}, size: e.size, modified: at,
+				}
+				// As of a text: whatever it says differs only if it does.
+				e.note.digest = [32]byte{byte(e.size), e.note.title[0], e.note.preview[0], e.note.tags[0][1], byte(draw("rest", 1))}
+			}
+			return e
+		}
+		some := func() (l found) {
+			at := rapid.SampledFrom(append([]string{""}, paths...)).Draw(r, "at")
+			l.path = at
+			for _, p := range paths {
+				if within(p, at) && rapid.IntRange(0, 3).Draw(r, "there") > 0 {
+					l.entries = append(l.entries, entryAt(p))
+				}
+			}
+			return l
+		}
+		old, _ := newSnapshot().with([]found{some(), {path: "d.md", entries: []*entry{entryAt("d.md")}}})
+		next, changes := old.with([]found{some()})
+
+		asked := map[string]target{}
+		for _, t := range []target{firstPage(), {kind: kindStats}, {kind: kindTags}, {kind: kindTags, full: true}, {kind: kindStructure}, {kind: kindFolder}} {
+			asked[t.uri()] = t
+		}
+		for _, p := range paths {
+			asked[noteURI(p)], asked[folderURI(p)] = target{kind: kindNote, path: p}, target{kind: kindFolder, path: p}
+		}
+		v := &Vault{}
+		extra := func(uri string) {
+			t, err := parseURI(uri)
+			if err != nil || !v.extras.add(uri, t, time.Now()) {
+				r.Fatalf("%s: %v", uri, err)
+			}
+			asked[uri] = t
+		}
+		for _, mode := range []string{"preview", "full"} {
+			for limit := range 4 {
+				for offset := range 9 {
+					extra(fmt.Sprintf("vault://recent?mode=%s&limit=%d&offset=%d", mode, limit+1, offset))
+				}
+			}
+		}
+		for _, uri := range []string{
+			"vault://recent?offset=9223372036854775807", "vault://recent?limit=20", "vault://tags?mode=summary",
+			"vault://note/%61/1.md", "vault://note/é.md", "vault://folder/%61", "vault://folder/a/", "vault://folder/a/b/",
+		} {
+			extra(uri)
+		}
+		want := map[string]struct{}{}
+		for uri, t := range asked {
+			if old.fingerprint(t) != next.fingerprint(t) {
+				want[uri] = struct{}{}
+			}
+		}
+		k := &keeper{Vault: v, Listener: Listener{Subscribed: func(string) bool { return true }}}
+		got := k.affected(old, next, changes)
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
+			r.Fatalf("told (-what differs +told):\n%s", diff)
+		}
+	})
+}
+
+// TestManyPages: what one client asks for does not keep others from their updates. No
+// page is rendered to see whether it differs, which would be a thousand allocations.
+func TestManyPages(t *testing.T) { // not beside others, whose allocations would count
+	const notes, pages = 3000, 10_000
+	var all found
+	for i := range notes {
+		n := &note{path: fmt.Sprintf("n%05d.md", i), title: "A note", modified: time.Unix(int64(i), 0)}
+		all.entries = append(all.entries, &entry{path: n.path, note: n, modified: n.modified})
+	}
+	old, _ := newSnapshot().with([]found{all})
+	n := *all.entries[notes/2].note
+	n.digest[0], n.title = 1, "Another title"
+	next, changes := old.with([]found{{path: n.path, entries: []*entry{{path: n.path, note: &n, modified: n.modified}}}})
+	k := &keeper{Vault: &Vault{}, Listener: Listener{Subscribed: func(uri string) bool { return strings.HasPrefix(uri, recentURI) }}}
+	for i := range pages {
+		to := target{kind: kindRecent, limit: 100, offset: i}
+		k.extras.add(to.uri(), to, time.Now())
+	}
+	var told map[string]struct{}
+	allocs := testing.AllocsPerRun(3, func() { told = k.affected(old, next, changes) })
+	if allocs > pages {
+		t.Errorf("%.0f allocations for %d pages", allocs, pages)
+	}
+	if len(told) != 100 { // those with its place
+		t.Errorf("%d pages are told, want 100", len(told))
+	}
+}
