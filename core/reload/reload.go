@@ -152,14 +152,16 @@ func diff(from, to *config.Config) event.ConfigReloaded {
 }
 
 // hold takes back what would start a command that did not run so far: a new
-// server is left out, a changed one stays as it is. It returns their ids.
+// server is left out, a changed one stays as it is. It returns their ids. Who runs
+// what is not tracked is not known here (a gateway may), so that it counts as
+// running when it stays so, and as not running when it comes to be tracked.
 func hold(running, next *config.Config) (*config.Config, []string) {
 	out := &config.Config{Path: next.Path, Servers: make([]config.Server, 0, len(next.Servers))}
 	var held []string
 	for _, srv := range next.Servers {
 		old, known := running.Server(srv.ID)
-		starts := srv.Enabled && srv.Tracked() && srv.Transport == config.TransportStdio
-		ran := known && old.Enabled && old.Tracked() && old.SameConnection(srv)
+		starts := srv.Enabled && srv.Transport == config.TransportStdio
+		ran := known && old.SameConnection(srv) && (old.Tracked() || !srv.Tracked())
 		switch {
 		case !starts || ran:
 			out.Servers = append(out.Servers, srv)

@@ -219,3 +219,28 @@ func TestHoldCommands(t *testing.T) {
 		t.Errorf("applied after the kick %q", got)
 	}
 }
+
+// What is not tracked is held too, as a gateway runs it all the same; and tracking
+// is no way to start what was only in the file.
+func TestHoldUntracked(t *testing.T) {
+	t.Parallel()
+	const plain = `{"id": "a", "command": "x"}`
+	b := run(t, servers(plain), func(o *Options) { o.HoldCommands = true })
+	b.save(servers(`{"id": "a", "command": "evil"}`, `{"id": "b", "command": "evil"}`))
+	b.reloaded("[b] [] [a]")
+	if got := b.ids(); !slices.Equal(got, []string{"a:x"}) {
+		t.Errorf("applied %q", got)
+	}
+	b.save(servers(server("a", "x"), `{"id": "off", "command": "x", "enabled": false}`))
+	b.reloaded("[off] [b] [a]")
+	cfg := <-b.applied
+	if a, _ := cfg.Server("a"); len(cfg.Servers) != 2 || a.Tracked() {
+		t.Errorf("applied %+v", cfg.Servers)
+	}
+	b.save(servers(plain, `{"id": "off", "command": "x"}`))
+	b.reloaded("[] [] [a off]")
+	cfg = <-b.applied
+	if off, _ := cfg.Server("off"); len(cfg.Servers) != 2 || off.Enabled {
+		t.Errorf("applied %+v", cfg.Servers)
+	}
+}
