@@ -76,7 +76,7 @@ func (sub *subscriber) pause(ctx context.Context) error {
 }
 
 func newSubscriber() *subscriber {
-	return &subscriber{busy: make(chan struct{}, 1), legacy: legacyState{uris: map[string]struct{}{}}}
+	return &subscriber{busy: make(chan struct{}, 1), legacy: legacyState{uris: map[string]struct{}{}, doubt: map[string]struct{}{}}}
 }
 
 // Subscribe makes the server push exactly what the filter names and returns once

@@ -16,6 +16,9 @@ const subscribeParallel = 8
 type legacyState struct {
 	mu   sync.Mutex
 	uris map[string]struct{}
+	// doubt are those that were asked for, to begin or to end, and of which no answer
+	// came: the server may push them or not. None is in uris.
+	doubt map[string]struct{}
 	// gen rises when the server may have forgotten everything.
 	gen int
 }
@@ -25,10 +28,12 @@ func (l *legacyState) invalidate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.uris)
+	clear(l.doubt)
 	l.gen++
 }
 
-// plan compares a wish with what is subscribed.
+// plan compares a wish with what is subscribed. What is in doubt is asked for again,
+// or ended to be sure.
 func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,13 +42,24 @@ func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
 			add = append(add, u)
 		}
 	}
-	for u := range l.uris {
-		if _, ok := slices.BinarySearch(want, u); !ok {
-			remove = append(remove, u)
+	for _, set := range []map[string]struct{}{l.uris, l.doubt} {
+		for u := range set {
+			if _, ok := slices.BinarySearch(want, u); !ok {
+				remove = append(remove, u)
+			}
 		}
 	}
 	slices.Sort(remove)
 	return add, remove, l.gen
+}
+
+// asking notes that a request for the URI is about to be sent: until its answer is
+// recorded, nobody knows what the server made of it.
+func (l *legacyState) asking(uri string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.uris, uri)
+	l.doubt[uri] = struct{}{}
 }
 
 // record notes the outcome of one request, unless everything was invalidated
@@ -51,11 +67,13 @@ func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
 func (l *legacyState) record(gen int, uri string, subscribed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case gen != l.gen:
-	case subscribed:
+	if gen != l.gen {
+		return
+	}
+	delete(l.doubt, uri)
+	if subscribed {
 		l.uris[uri] = struct{}{}
-	default:
+	} else {
 		delete(l.uris, uri)
 	}
 }
@@ -99,37 +117,50 @@ func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack
 
 // subscribeEach subscribes the URIs and returns, sorted, those that the server
 // refused. It fails as a whole if the session or ctx ends, or if the server does
-// not know the method.
+// not know the method; what was answered until then is recorded all the same.
 func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (missing []string, err error) {
 	errs := s.forEach(ctx, "resources/subscribe", uris)
+	unsupported := false
 	for i, uri := range uris {
 		e := errs[i]
 		switch {
 		case e == nil:
 			s.subscriber.legacy.record(gen, uri, true)
 		case errors.Is(e, ErrUnsupported):
-			return uris, fmt.Errorf("%w: no resource subscriptions", ErrUnsupported)
+			s.subscriber.legacy.record(gen, uri, false)
+			unsupported = true
 		case isRefusal(e):
 			s.logger.Debug("subscription refused", "uri", uri, "err", e)
+			if isAnswer(e) { // or it may have been heard
+				s.subscriber.legacy.record(gen, uri, false)
+			}
 			missing = append(missing, uri)
-		default:
-			return nil, e
+		case err == nil:
+			err = e
 		}
+	}
+	if unsupported {
+		return uris, fmt.Errorf("%w: no resource subscriptions", ErrUnsupported)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return missing, nil
 }
 
 // unsubscribeEach ends subscriptions. A server that refuses is not asked again:
 // its signals are not wanted and so counted and dropped.
-func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) error {
+func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) (err error) {
 	errs := s.forEach(ctx, "resources/unsubscribe", uris)
 	for i, uri := range uris {
-		if e := errs[i]; e != nil && !isRefusal(e) {
-			return e
+		switch e := errs[i]; {
+		case e == nil || isRefusal(e):
+			s.subscriber.legacy.record(gen, uri, false)
+		case err == nil:
+			err = e
 		}
-		s.subscriber.legacy.record(gen, uri, false)
 	}
-	return nil
+	return err
 }
 
 // forEach sends one request for each URI, a few at a time, and returns their
@@ -150,6 +181,7 @@ func (s *Session) forEach(ctx context.Context, method string, uris []string) []e
 				if errs[i] = context.Cause(ctx); errs[i] != nil {
 					continue
 				}
+				s.subscriber.legacy.asking(uris[i])
 				_, err := s.request(ctx, method, map[string]any{"uri": uris[i]})
 				if errs[i] = err; err != nil && (errors.Is(err, ErrUnsupported) || !isRefusal(err)) {
 					cancel(err)

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -116,6 +117,60 @@ func TestSubscribeIsIncremental(t *testing.T) {
 		synctest.Wait()
 		if len(srv.Subscribed()) != 0 || srv.Listens() != 0 {
 			t.Errorf("left over: %v, %d listens", srv.Subscribed(), srv.Listens())
+		}
+	})
+}
+
+// An aborted request leaves open what the server made of it. Asked again, it comes to
+// what is wanted; and what it answered to the others counts.
+func TestAbortedSubscribe(t *testing.T) {
+	const a, b = "test://a", "test://b"
+	for name, tt := range map[string]struct {
+		method             string
+		from, aborted, end []string
+	}{
+		"subscribe, wanted no more":   {"resources/subscribe", nil, []string{a, b}, nil},
+		"subscribe, still wanted":     {"resources/subscribe", nil, []string{a, b}, []string{a, b}},
+		"unsubscribe, wanted again":   {"resources/unsubscribe", []string{a, b}, nil, []string{a, b}},
+		"unsubscribe, wanted no more": {"resources/unsubscribe", []string{a, b}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newServer(true, false)
+				s := over(t, srv, config.Server{}, session.Options{})
+				mustSubscribe(t, s, session.Filter{URIs: tt.from})
+				srv.Fail(sessiontest.Fault{Method: tt.method, URI: a, Delay: time.Minute, Old: true, Times: 1})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if _, err := s.Subscribe(ctx, session.Filter{URIs: tt.aborted}); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("aborted: %v", err)
+				}
+				mustSubscribe(t, s, session.Filter{URIs: tt.end})
+				if got := fmt.Sprint(srv.Subscribed()); got != fmt.Sprint(tt.end) {
+					t.Errorf("subscribed %s, want %s", got, tt.end)
+				}
+				before := len(srv.Wire())
+				mustSubscribe(t, s, session.Filter{URIs: tt.end})
+				if n := len(srv.Wire()); n != before {
+					t.Errorf("the same again cost %d messages", n-before)
+				}
+			})
+		})
+	}
+}
+
+// A server that is too slow to confirm may push all the same.
+func TestUnconfirmedSubscribe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(true, false)
+		s := over(t, srv, config.Server{}, session.Options{})
+		srv.Fail(sessiontest.Fault{Method: "resources/subscribe", URI: "test://a", Delay: time.Hour, Old: true})
+		if ack := mustSubscribe(t, s, all); !slices.Equal(ack.MissingURIs, []string{"test://a"}) {
+			t.Errorf("ack %+v", ack)
+		}
+		mustSubscribe(t, s, session.Filter{})
+		if got := srv.Subscribed(); len(got) != 0 {
+			t.Errorf("left over: %v", got)
 		}
 	})
 }
