@@ -82,8 +82,9 @@ type sseControl struct {
 	endpoint string // set by the first endpoint event; used by the reader only
 }
 
-// event refuses an endpoint of another origin, and answers what the server asks:
-// the transport would take it for an answer to a request of ours.
+// event refuses an endpoint of another origin, looks for answers that the transport
+// cannot decode, and answers what the server asks: the transport would take it for
+// an answer to a request of ours.
 func (c *sseControl) event(name, data string) error {
 	if name == "endpoint" {
 		u, err := c.base.Parse(data)
@@ -97,6 +98,7 @@ func (c *sseControl) event(name, data string) error {
 		c.endpoint = u.String()
 		return nil
 	}
+	c.s.look([]byte(data))
 	var q struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`

@@ -53,7 +53,7 @@ func overIO(ctx context.Context, r io.Reader, w io.WriteCloser, p *process.Proce
 	stdin := newLineQueue(w, s.requestTimeout, func(err error) { s.lose(&EndError{Reason: err.Error(), ExitCode: -1}) })
 	// ended has room for the one error that lineWatch tells; never closed.
 	ended := make(chan error, 1)
-	stdout := &lineWatch{r: r, max: opts.Limits.MaxLine, end: func(err error) { ended <- err }}
+	stdout := &lineWatch{r: r, max: opts.Limits.MaxLine, look: s.look, end: func(err error) { ended <- err }}
 	s.wg.Go(stdin.run)
 	s.flush = func() { stdin.flush(flushPatience) }
 	s.wg.Go(func() { s.watchIO(p, ended) })

@@ -32,8 +32,8 @@ type guard struct {
 	onGET    func(status int, err error)
 	onGETEnd func(err error)
 	onLost   func(err error)
-	// onEvent sees each event of the SSE transport's stream before the transport
-	// does; an error ends the stream. nil: not called.
+	// onEvent sees each event of a stream before the transport does; an error ends
+	// the stream. nil: not called.
 	onEvent func(name, data string) error
 
 	silent atomic.Bool // the session is being closed: tell nothing

@@ -61,10 +61,11 @@ func (s *Session) sendUnbounded(ctx context.Context, tr transport.Interface, ver
 	} else if params == nil {
 		q.Params = nil
 	}
+	defer s.waiting.add(id, cancel)()
 	x := new(exchange)
 	resp, err := tr.SendRequest(withExchange(ctx, x), q)
 	if err != nil || resp == nil { // the SSE transport returns neither when its stream breaks at the wrong moment
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !isAnswer(context.Cause(ctx)) {
 			s.cancelRequest(tr, rid, method)
 		}
 		return nil, s.requestError(ctx, x, err)

@@ -42,6 +42,7 @@ type Session struct {
 	seq    atomic.Int64   // request ids
 
 	progress progressWatch
+	waiting  waiting
 	mirrors  mirrors
 
 	// done is closed, by whoever sets err, when the session is over.

@@ -129,13 +129,16 @@ func (q *lineQueue) run() {
 	}
 }
 
-// lineWatch bounds the lines of stdout and tells once how it ended.
+// lineWatch bounds the lines of stdout, shows those of up to peek bytes before the
+// transport gets them, and tells once how it ended.
 type lineWatch struct {
-	r   io.Reader
-	max int
-	run int // bytes since the last line feed
-	end func(error)
-	err error
+	r    io.Reader
+	max  int
+	run  int    // bytes since the last line feed
+	line []byte // the same bytes, as long as they are no more than peek
+	look func(line []byte)
+	end  func(error)
+	err  error
 }
 
 func (l *lineWatch) Read(p []byte) (int, error) {
@@ -143,17 +146,10 @@ func (l *lineWatch) Read(p []byte) (int, error) {
 		return 0, l.err
 	}
 	n, err := l.r.Read(p)
-	rest := p[:n]
-	for {
-		i := bytes.IndexByte(rest, '\n')
-		if i < 0 {
-			l.run += len(rest)
-			break
-		}
-		if l.run += i; l.run > l.max {
-			break
-		}
-		rest, l.run = rest[i+1:], 0
+	for rest := p[:n]; len(rest) > 0 && l.run <= l.max; {
+		part, after, whole := bytes.Cut(rest, []byte{'\n'})
+		l.add(part, whole)
+		rest = after
 	}
 	if l.run > l.max {
 		n, err = 0, &TooLargeError{"line", int64(l.max)}
@@ -163,4 +159,24 @@ func (l *lineWatch) Read(p []byte) (int, error) {
 		l.end(err)
 	}
 	return n, err
+}
+
+// add takes the next part of a line, or, whole, its last one.
+func (l *lineWatch) add(part []byte, whole bool) {
+	l.run += len(part)
+	switch {
+	case l.run > l.max:
+		return
+	case l.run > peek:
+		l.line = nil
+	case whole && len(l.line) == 0: // the usual case: nothing to copy
+		l.look(part)
+	default:
+		if l.line = append(l.line, part...); whole {
+			l.look(l.line)
+		}
+	}
+	if whole {
+		l.run, l.line = 0, nil
+	}
 }

@@ -19,6 +19,7 @@ type Fault struct {
 	Code    int           // JSON-RPC error
 	Message string
 	Data    any
+	Error   json.RawMessage // this member "error" instead
 
 	Status int               // HTTP status of the answer
 	Header map[string]string // HTTP headers of the answer

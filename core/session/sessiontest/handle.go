@@ -43,6 +43,8 @@ func (s *Server) answer(p *peer, m message) map[string]any {
 
 func (f *Fault) reply(m message) (map[string]any, bool) {
 	switch {
+	case f.Error != nil:
+		return map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": f.Error}, true
 	case f.Code != 0:
 		return map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": rpcError{f.Code, f.Message, f.Data}}, true
 	case f.Result != nil:
