@@ -12,7 +12,7 @@ func TestCatalog(t *testing.T) {
 	got := parsed(t, `{"mcpServers":{"portal":{"type":"catalog","url":"https://h.example/base/","description":"d",
 	  "headers":{"X-Key":"${KEY}"},"catalogInterval":"1m","requestTimeout":"5s"}}}`, map[string]string{"KEY": "s3cret"})
 	want := Server{ID: "portal", Description: "d", Enabled: true, Transport: TransportCatalog,
-		URL: NewSecret("https://h.example/base/"), Headers: map[string]Secret{"X-Key": NewSecret("s3cret")},
+		URL: NewSecret("https://h.example/base/"), Headers: map[string]Secret{"X-Key": NewSecret("s3cret")}, Secrets: []Secret{NewSecret("s3cret")},
 		Read: ReadNone, CatalogInterval: time.Minute, Protocol: ProtocolAuto, RequestTimeout: 5 * time.Second}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -9,7 +9,8 @@
 //
 // Loading has no goroutines and
 // may be called from many. It looks at the disk only for the config file, for
-// envFile and cwd, and for commands, none of which it starts.
+// envFile and cwd, for commands, none of which it starts, and for whether the value
+// of a variable is a path.
 //
 // # Order of reading
 //
@@ -58,6 +59,11 @@ type Server struct {
 	// http, sse and catalog
 	URL     Secret // a URL may carry credentials in user info or query
 	Headers map[string]Secret
+
+	// Secrets are the values of the variables and inputs that the above and OnConnect
+	// refer to, wherever they went: to be hidden in all that is shown of the server.
+	// A value that is the absolute path of something that exists is none.
+	Secrets []Secret
 
 	// what to follow
 	TrackResources bool

@@ -135,7 +135,8 @@ func TestEveryKey(t *testing.T) {
 	want := Server{ID: "a", Description: "d", Transport: TransportStdio, Command: "npx", Args: []string{"-y", "pkg@1"},
 		Env: map[string]Secret{"A": NewSecret("s3cret"), "N": NewSecret("8080"), "B": NewSecret("own"),
 			"FROM_FILE": NewSecret("pa$$word ${TOKEN}")},
-		Dir: filepath.Join(workspace, "home"), TrackResources: true, TrackPrompts: true,
+		Secrets: []Secret{NewSecret("npx"), NewSecret("pkg"), NewSecret("s3cret")},
+		Dir:     filepath.Join(workspace, "home"), TrackResources: true, TrackPrompts: true,
 		Include: []string{"file:///**"}, Exclude: []string{"**/*.tmp"}, Read: ReadNone, PollInterval: 90 * time.Second,
 		Protocol: ProtocolLegacy, ConnectTimeout: 5 * time.Second, RequestTimeout: 250 * time.Millisecond}
 	if diff := cmp.Diff(want, stdio); diff != "" {
@@ -222,5 +223,9 @@ func TestEndpoint(t *testing.T) {
 		if got := (Server{URL: NewSecret(in)}).Endpoint(); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
+	}
+	s := Server{URL: NewSecret("https://h.example/s/t%2Fk-1234/mcp"), Secrets: []Secret{NewSecret("t/k-1234"), NewSecret("mcp")}}
+	if got := s.Endpoint(); got != "https://h.example/s/[secret]/mcp" {
+		t.Errorf("%q", got)
 	}
 }

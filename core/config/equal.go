@@ -41,6 +41,7 @@ func (s Server) SameConnection(o Server) bool {
 		s.Dir == o.Dir &&
 		s.URL == o.URL &&
 		maps.Equal(s.Headers, o.Headers) &&
+		slices.Equal(s.Secrets, o.Secrets) &&
 		s.Protocol == o.Protocol &&
 		s.ConnectTimeout == o.ConnectTimeout &&
 		slices.EqualFunc(s.OnConnect, o.OnConnect, ToolCall.Equal)

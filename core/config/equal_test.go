@@ -13,14 +13,14 @@ import (
 func TestEqualNoticesEveryField(t *testing.T) {
 	keepsConnection := map[string]bool{
 		"ID": false, "Description": true, "Enabled": false, "Transport": false, "Fallback": false,
-		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false,
+		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false, "Secrets": false,
 		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Include": true, "Exclude": true,
 		"Read": true, "PollInterval": true, "CatalogInterval": true, "OnConnect": false,
 		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true,
 	}
 	base := func() Server {
 		return Server{ID: "a", Args: []string{"x"}, Env: map[string]Secret{"K": NewSecret("v")}, URL: NewSecret("u"),
-			Headers: map[string]Secret{"H": NewSecret("v")}, Include: []string{"i"}, Exclude: []string{"e"},
+			Headers: map[string]Secret{"H": NewSecret("v")}, Secrets: []Secret{NewSecret("v")}, Include: []string{"i"}, Exclude: []string{"e"},
 			OnConnect: []ToolCall{{Tool: "t", Arguments: map[string]any{"k": []any{"v"}}}}, PollInterval: time.Second}
 	}
 	if !base().Equal(base()) || !base().SameConnection(base()) {
@@ -62,6 +62,9 @@ func changes(t *testing.T, v reflect.Value) map[string]reflect.Value {
 		add("emptied", Secret{})
 	case time.Duration:
 		add("longer", value+1)
+	case []Secret:
+		add("other", []Secret{NewSecret("changed")})
+		add("nil", []Secret(nil))
 	case []string:
 		add("element", []string{"changed"})
 		add("longer", append(value, "more"))
@@ -86,7 +89,7 @@ func changes(t *testing.T, v reflect.Value) map[string]reflect.Value {
 
 func TestNilAndEmptyAreEqual(t *testing.T) {
 	full := Server{Args: []string{}, Env: map[string]Secret{}, Headers: map[string]Secret{}, Include: []string{},
-		Exclude: []string{}, OnConnect: []ToolCall{}}
+		Exclude: []string{}, OnConnect: []ToolCall{}, Secrets: []Secret{}}
 	if !full.Equal(Server{}) {
 		t.Error("nil and empty differ")
 	}

@@ -2,13 +2,18 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // maxExpanded bounds what the references of one file may grow to together, in
 // bytes: a megabyte of references to one large variable would be gigabytes.
 const maxExpanded = 8 << 20
+
+// maxPath is the most bytes of a value that may be a path.
+const maxPath = 4 << 10
 
 // An expander replaces the references in the string values of a file:
 //
@@ -26,6 +31,9 @@ type expander struct {
 	workspace string
 	home      string
 	expanded  int // bytes so far
+	// secrets are the values that came in from the environment since somebody last
+	// emptied it, each once.
+	secrets []Secret
 }
 
 // A referenceError says why a reference cannot be replaced. The message says
@@ -121,7 +129,22 @@ func (e *expander) variable(name, fallback string, hasFallback bool, valid func(
 			message: fmt.Sprintf("uses variable %s, which is not set", name),
 			hint:    fmt.Sprintf("set %s, or give a default: ${%s:-…}", name, name)}
 	}
+	e.hide(value)
 	return value, nil
+}
+
+// hide remembers a value that must not be shown. Nobody knows which variables hold
+// credentials, so all are taken to, but those that name a file or folder: what is
+// wrong with it could not be told else.
+func (e *expander) hide(value string) {
+	if filepath.IsAbs(value) && len(value) <= maxPath {
+		if _, err := os.Stat(value); err == nil {
+			return
+		}
+	}
+	if s := NewSecret(value); !s.IsZero() && !slices.Contains(e.secrets, s) {
+		e.secrets = append(e.secrets, s)
+	}
 }
 
 func (e *expander) input(id, fallback string, hasFallback bool) (string, *referenceError) {
@@ -138,6 +161,7 @@ func (e *expander) input(id, fallback string, hasFallback bool) (string, *refere
 			message: fmt.Sprintf("uses input %s, but variable %s is not set", quote(id), name),
 			hint:    fmt.Sprintf("mcptrack does not prompt; set %s", name)}
 	}
+	e.hide(value)
 	return value, nil
 }
 

@@ -60,6 +60,29 @@ func TestExpandErrors(t *testing.T) {
 	}
 }
 
+// TestServerSecrets: what came in from the environment is hidden, whichever key it is
+// of; what the file says itself is not, nor are paths.
+func TestServerSecrets(t *testing.T) {
+	dir := t.TempDir()
+	variables := map[string]string{"A": "value-a", "B": "value-b", "C": "value-c", "D": "value-d", "DIR": dir, "GONE": filepath.Join(dir, "gone"),
+		"MCPTRACK_INPUT_KEY": "value-i", "EMPTY": "", "TEXT": "value-t"}
+	for text, want := range map[string]string{
+		`{"command": "go", "args": ["${A}", "--k=${env:B}", "${input:key}", "${A}"], "cwd": "${DIR}",
+			"env": {"X": "${C}"}, "onConnect": [{"tool": "t", "arguments": {"x": ["${D}"]}}]}`: "value-a value-b value-i value-c value-d",
+		`{"command": "go", "args": ["${GONE}"]}`:                                                                                 variables["GONE"],
+		`{"url": "https://h.example/${A}/mcp", "headers": {"X": "Bearer ${B}"}}`:                                                 "value-a value-b",
+		`{"command": "go", "args": ["${workspaceFolder}${/}${userHome}", "${NO:-plain}", "${EMPTY}"], "description": "${TEXT}"}`: "",
+	} {
+		var got []string
+		for _, s := range parsed(t, `{"mcpServers": {"x": `+text+`}}`, variables).Secrets {
+			got = append(got, s.Reveal())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %s", text, got, want)
+		}
+	}
+}
+
 // TestExpandIsBounded: many references to one large variable.
 func TestExpandIsBounded(t *testing.T) {
 	e := newExpander(map[string]string{"BIG": strings.Repeat("x", 1<<20)})

@@ -18,9 +18,12 @@ func (e *entry) server(id string) {
 	s := Server{ID: id}
 	s.Description, _, _ = e.text("description")
 	s.Enabled = e.enabled()
+	e.expander.secrets = nil
 	e.transport(&s)
 	e.stdio(&s)
 	e.remote(&s)
+	s.OnConnect = e.onConnect()
+	s.Secrets = e.expander.secrets
 	e.tracking(&s)
 	e.catalog(&s)
 	own := make([]string, 0, 32)
@@ -142,7 +145,6 @@ func (e *entry) tracking(s *Server) {
 	s.PollInterval = e.duration("pollInterval", DefaultPollInterval, minPollInterval)
 	s.ConnectTimeout = e.duration("connectTimeout", 0, time.Millisecond)
 	s.RequestTimeout = e.duration("requestTimeout", DefaultRequestTimeout, time.Millisecond)
-	s.OnConnect = e.onConnect()
 
 	protocol, f, ok := choice(e, ProtocolAuto, map[string]Protocol{"auto": ProtocolAuto, "legacy": ProtocolLegacy,
 		"modern": ProtocolModern}, "protocol", "protocolEra")

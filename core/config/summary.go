@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/url"
+	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -54,13 +55,25 @@ func (c *Config) Server(id string) (Server, bool) {
 }
 
 // Endpoint returns the URL without user info, query and fragment, which may hold
-// credentials: for messages and logs. It is "" for stdio.
+// credentials, and with "[secret]" for values of Secrets in its path: for messages
+// and logs. It is "" for stdio.
 func (s Server) Endpoint() string {
 	u, err := url.Parse(s.URL.Reveal())
 	if err != nil || u.Host == "" {
 		return ""
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+	path := u.EscapedPath()
+	for _, secret := range s.Secrets {
+		value := secret.Reveal()
+		if own, err := url.Parse(value); err == nil && own.Host != "" {
+			value = own.Path // the variable is the URL, or its beginning
+		}
+		if value = strings.Trim(value, "/"); len(value) >= 6 { // shorter ones tell nothing
+			whole := (&url.URL{Path: value}).EscapedPath()
+			path = strings.NewReplacer(value, redacted, url.PathEscape(value), redacted, whole, redacted).Replace(path)
+		}
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() + path
 }
 
 // Selects reports whether the resource URI passes Include and Exclude: no

@@ -23,6 +23,9 @@ func serve(kind string) {
 	case "dies":
 		fmt.Fprintln(os.Stderr, "cannot open the database: token "+os.Getenv("DB_TOKEN"))
 		os.Exit(3)
+	case "echoes":
+		fmt.Fprintln(os.Stderr, "usage:", os.Args[1:])
+		os.Exit(2)
 	case "env":
 		srv.SetQuietly("test://env", strings.Join(os.Environ(), "\n"))
 		srv.ServeStdio(os.Stdin, os.Stdout)

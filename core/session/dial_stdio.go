@@ -24,17 +24,18 @@ func dialStdio(ctx context.Context, srv config.Server, opts Options) (*Session, 
 	for name, v := range srv.Env {
 		own[name] = v.Reveal()
 	}
+	redact := newRedactor(secretsOf(srv))
 	p, err := process.Start(process.Spec{
 		Command: srv.Command,
 		Args:    srv.Args,
 		Env:     process.Environ(opts.Environ, own),
 		Dir:     srv.Dir,
 		MaxLine: opts.Limits.MaxLine,
-		Redact:  newRedactor(secretsOf(srv)).text,
+		Redact:  redact.text,
 		Logger:  opts.Logger,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, fmt.Errorf("connect: %w", &transportError{redact.text(err.Error()), err})
 	}
 	return overIO(ctx, p.Stdout(), p.Stdin(), p, srv, opts)
 }

@@ -4,11 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
-
-	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Errors that callers branch on with errors.Is.
@@ -101,48 +98,4 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%s of more than %d bytes", e.What, e.Limit)
-}
-
-// redactor removes the secrets of one server from texts that the server, its
-// child or a library made.
-type redactor struct{ secrets *strings.Replacer }
-
-// minSecret is the length below which a value is not searched for: replacing
-// every "1" or "true" would only garble messages.
-const minSecret = 6
-
-func newRedactor(values []string) redactor {
-	var pairs []string
-	for _, v := range values {
-		for _, s := range append(strings.Fields(v), v) {
-			if len(s) >= minSecret {
-				pairs = append(pairs, s, "[redacted]")
-			}
-		}
-	}
-	return redactor{strings.NewReplacer(pairs...)}
-}
-
-// text makes s safe to show: one line, printable, bounded, without secrets.
-func (r redactor) text(s string) string { return printable.Line(r.secrets.Replace(s), 1024) }
-
-// urlSecrets are the parts of a URL that must not be shown.
-func urlSecrets(raw string) []string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return []string{raw}
-	}
-	var secrets []string
-	if u.User != nil {
-		if p, ok := u.User.Password(); ok {
-			secrets = append(secrets, p, url.QueryEscape(p))
-		}
-		secrets = append(secrets, u.User.Username())
-	}
-	for _, values := range u.Query() {
-		for _, v := range values {
-			secrets = append(secrets, v, url.QueryEscape(v))
-		}
-	}
-	return secrets
 }

@@ -208,15 +208,3 @@ func answerRequest(_ context.Context, q transport.JSONRPCRequest) (*transport.JS
 	}
 	return transport.NewJSONRPCErrorResponse(q.ID, codeMethodNotFound, "method not found", nil), nil
 }
-
-// secretsOf collects the values that must not show up anywhere.
-func secretsOf(srv config.Server) []string {
-	var values []string
-	for _, v := range srv.Env {
-		values = append(values, v.Reveal())
-	}
-	for _, v := range srv.Headers {
-		values = append(values, v.Reveal())
-	}
-	return append(values, urlSecrets(srv.URL.Reveal())...)
-}

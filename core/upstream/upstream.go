@@ -37,6 +37,9 @@ type Options struct {
 	// URL is the base that /api/version comes after. It may hold user info, which
 	// is sent as basic authentication and never shown.
 	URL string
+	// Shown stands for the URL in messages and logs; by default it is the URL without
+	// user info.
+	Shown string
 	// Header is sent with every request: credentials for the API.
 	Header http.Header
 	// Interval is the time between two polls, ± 10 %; 30 s. Until there is a first
@@ -65,7 +68,7 @@ type Options struct {
 // FromConfig are the options for a server of the config whose transport is
 // [config.TransportCatalog].
 func FromConfig(srv config.Server) Options {
-	opts := Options{URL: srv.URL.Reveal(), Interval: srv.CatalogInterval, Timeout: srv.RequestTimeout, Header: http.Header{}}
+	opts := Options{URL: srv.URL.Reveal(), Shown: strings.TrimRight(srv.Endpoint(), "/"), Interval: srv.CatalogInterval, Timeout: srv.RequestTimeout, Header: http.Header{}}
 	for name, value := range srv.Headers {
 		opts.Header.Set(name, value.Reveal())
 	}
@@ -107,7 +110,7 @@ func New(opts Options) (*Upstream, error) {
 	}
 	opts.Header = opts.Header.Clone()
 	u := &Upstream{opts: opts, base: base, log: opts.Logger, tried: make(chan struct{})}
-	u.shown = (&url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path, RawPath: base.RawPath}).String()
+	u.shown = cmp.Or(opts.Shown, (&url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path, RawPath: base.RawPath}).String())
 	if u.log == nil {
 		u.log = slog.New(slog.DiscardHandler)
 	}

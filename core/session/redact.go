@@ -1,0 +1,81 @@
+package session
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// redactor removes the secrets of one server from texts that the server, its
+// child or a library made.
+type redactor struct{ secrets *strings.Replacer }
+
+// minSecret is the length below which a value is not searched for: replacing
+// every "1" or "true" would only garble messages.
+const minSecret = 6
+
+func newRedactor(values []string) redactor {
+	var pairs []string
+	for _, v := range values {
+		for _, s := range append(strings.Fields(v), v) {
+			if len(s) >= minSecret {
+				pairs = append(pairs, s, "[redacted]")
+			}
+		}
+	}
+	return redactor{strings.NewReplacer(pairs...)}
+}
+
+// text makes s safe to show: one line, printable, bounded, without secrets.
+func (r redactor) text(s string) string { return printable.Line(r.secrets.Replace(s), 1024) }
+
+// secretsOf collects the values that must not show up anywhere.
+func secretsOf(srv config.Server) []string {
+	var values []string
+	for _, v := range srv.Env {
+		values = append(values, v.Reveal())
+	}
+	for _, v := range srv.Headers {
+		values = append(values, v.Reveal())
+	}
+	for _, v := range srv.Secrets {
+		values = append(values, variableSecrets(v.Reveal(), srv.URL.Reveal())...)
+	}
+	return append(values, urlSecrets(srv.URL.Reveal())...)
+}
+
+// variableSecrets are the parts of a variable's value that must not be shown. The
+// host that is connected to may be: what is wrong with it could not be told else.
+func variableSecrets(value, address string) []string {
+	if u, err := url.Parse(address); err == nil && strings.Contains(u.Host, value) {
+		return nil
+	}
+	if u, err := url.Parse(value); err == nil && u.Host != "" {
+		path := strings.Trim(u.Path, "/")
+		return append(urlSecrets(value), path, strings.Trim(u.EscapedPath(), "/"), u.Fragment)
+	}
+	return []string{value, url.QueryEscape(value), url.PathEscape(value), (&url.URL{Path: value}).EscapedPath()}
+}
+
+// urlSecrets are the parts of a URL that must not be shown.
+func urlSecrets(raw string) []string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return []string{raw}
+	}
+	var secrets []string
+	if u.User != nil {
+		if p, ok := u.User.Password(); ok {
+			secrets = append(secrets, p, url.QueryEscape(p))
+		}
+		secrets = append(secrets, u.User.Username())
+	}
+	for _, values := range u.Query() {
+		for _, v := range values {
+			secrets = append(secrets, v, url.QueryEscape(v))
+		}
+	}
+	return secrets
+}
