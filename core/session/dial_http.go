@@ -67,7 +67,7 @@ func newBase() *http.Transport {
 
 // client makes an HTTP client and the guard in it.
 func (d *httpDial) client() (*http.Client, *guard) {
-	g := &guard{base: d.base, origin: d.url, headers: d.headers, redact: d.s.redact,
+	g := &guard{base: d.base, origin: d.url, headers: d.headers, redact: d.s.redact, answers: make(chan struct{}, maxAnswers),
 		onEvent: func(_, data string) error { d.s.look([]byte(data)); return nil },
 		maxBody: d.opts.Limits.MaxBody, maxLine: d.opts.Limits.MaxLine, onLost: d.s.lose}
 	return &http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, g

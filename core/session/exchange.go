@@ -21,6 +21,7 @@ const maxWait = 30 * time.Second
 // says less. It travels in the request's context.
 type exchange struct {
 	mu     sync.Mutex
+	posted bool          // the request is on its way
 	status int           // last HTTP status; 0 on other transports
 	retry  time.Duration // Retry-After
 	err    error         // more telling than what the transport will return
@@ -33,12 +34,24 @@ func withExchange(ctx context.Context, x *exchange) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, x)
 }
 
-// exchangeOf returns the exchange of a request, or one that nobody looks at.
+// exchangeOf returns the exchange of a request, or one that nobody looks at, which
+// cannot be claimed.
 func exchangeOf(ctx context.Context) *exchange {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x
 	}
-	return new(exchange)
+	return &exchange{posted: true}
+}
+
+// claim reports whether a POST is the request that the exchange is of. What follows
+// are answers to what the server asks before it answers: the transport sends them in
+// the context of the request.
+func (x *exchange) claim() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	first := !x.posted
+	x.posted = true
+	return first
 }
 
 func (x *exchange) fail(err error) {

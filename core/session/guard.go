@@ -39,6 +39,10 @@ type guard struct {
 	silent atomic.Bool // the session is being closed: tell nothing
 	dead   atomic.Bool // the server is gone: no farewell
 
+	// answers has room for maxAnswers: who posts an answer sends, and receives once
+	// the server has taken it; never closed.
+	answers chan struct{}
+
 	mu      sync.Mutex
 	notGet  time.Time     // the stream must not be asked for before
 	retryIn time.Duration // the server's retry field
@@ -47,7 +51,14 @@ type guard struct {
 // peek is how much of an error answer is looked at.
 const peek = 64 << 10
 
-var errFarewell = errors.New("the server is gone")
+// maxAnswers is how many answers to requests of the server may be on their way. It
+// may ask any number of times, and take the answers at leisure.
+const maxAnswers = 16
+
+var (
+	errFarewell = errors.New("the server is gone")
+	errAnswers  = errors.New("the server asks faster than it takes the answers")
+)
 
 func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	x := exchangeOf(q.Context())
@@ -60,6 +71,16 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	if q.URL.Scheme != g.origin.Scheme || q.URL.Host != g.origin.Host {
 		return fail(fmt.Errorf("refused to send a request to another origin: %s", g.show(q.URL)))
+	}
+	taken := func() {}
+	if q.Method == http.MethodPost && !x.claim() {
+		x = new(exchange) // nobody looks at how an answer of ours fares
+		select {
+		case g.answers <- struct{}{}:
+			taken = func() { <-g.answers }
+		default:
+			return fail(errAnswers)
+		}
 	}
 	isGET := q.Method == http.MethodGet && q.Header.Get("Last-Event-ID") == ""
 	ctx := q.Context()
@@ -80,11 +101,13 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	maps.Copy(q.Header, g.headers)
 	p, err := g.base.RoundTrip(q)
 	if err != nil {
+		taken()
 		if isGET && ctx.Err() == nil {
 			g.tellGET(0, err)
 		}
 		return nil, err
 	}
+	p.Body = &endBody{ReadCloser: p.Body, end: func(error) { taken() }}
 	return g.inspect(q, p, x, isGET)
 }
 

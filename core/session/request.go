@@ -131,7 +131,7 @@ func (s *Session) cancelRequest(tr transport.Interface, id mcp.RequestId, method
 		defer close(out)
 		ctx, cancel := context.WithTimeout(s.ctx, 2*time.Second)
 		defer cancel()
-		_ = tr.SendNotification(ctx, mcp.JSONRPCNotification{JSONRPC: mcp.JSONRPC_VERSION, Notification: mcp.Notification{
+		_ = tr.SendNotification(withExchange(ctx, new(exchange)), mcp.JSONRPCNotification{JSONRPC: mcp.JSONRPC_VERSION, Notification: mcp.Notification{
 			Method: "notifications/cancelled",
 			Params: mcp.NotificationParams{AdditionalFields: map[string]any{"requestId": id, "reason": "no longer wanted"}},
 		}})
