@@ -1,7 +1,9 @@
 package session
 
 import (
+	"encoding/base64"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -17,12 +19,15 @@ type redactor struct{ secrets *strings.Replacer }
 const minSecret = 6
 
 func newRedactor(values []string) redactor {
-	var pairs []string
+	var secrets, pairs []string
 	for _, v := range values {
-		for _, s := range append(strings.Fields(v), v) {
-			if len(s) >= minSecret {
-				pairs = append(pairs, s, "[redacted]")
-			}
+		secrets = append(append(secrets, strings.Fields(v)...), v)
+	}
+	// Of two that begin alike the first would win, and leave the rest of the other.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	for _, s := range secrets {
+		if len(s) >= minSecret {
+			pairs = append(pairs, s, "[redacted]")
 		}
 	}
 	return redactor{strings.NewReplacer(pairs...)}
@@ -67,10 +72,9 @@ func urlSecrets(raw string) []string {
 	}
 	var secrets []string
 	if u.User != nil {
-		if p, ok := u.User.Password(); ok {
-			secrets = append(secrets, p, url.QueryEscape(p))
-		}
-		secrets = append(secrets, u.User.Username())
+		password, _ := u.User.Password()
+		basic := base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + password))
+		secrets = append(secrets, u.User.Username(), password, url.QueryEscape(password), basic, strings.TrimRight(basic, "="))
 	}
 	for _, values := range u.Query() {
 		for _, v := range values {
