@@ -25,13 +25,16 @@
 // # How it works
 //
 //	log ── one follower ──▶ ring of frames, encoded once ──▶ clients, each with its place
-//	 └───────────── pages of history, a bounded number at a time ──────▶ ┘
+//	 └───────────── pages of history, large ones bounded in number ────▶ ┘
 //
 // The follower never waits for a client. Clients are woken at once after a silence
 // and then at most every 5 ms, which makes one write of many events. One that the
 // ring overruns, or that does not take a write within 5 s, is closed; it comes
-// back with its id and reads history. Nobody's slowness reaches anybody else, and
-// memory is bounded by the ring, the pages, and about 25 KiB for every client.
+// back with its id and reads history. Of that it gets a page of 1 MiB at a time or,
+// while 32 others have not taken theirs, of 64 KiB. So nobody's slowness reaches
+// anybody else, but for one case: an event of more than 128 KiB waits for a large
+// page. Memory is bounded by the ring, the large pages, and for every client about
+// 25 KiB, or 150 KiB while it takes history.
 //
 // A client too many, or one that comes while the hub shuts down, gets 200, a time
 // to retry, and the end: EventSource gives up for good on any other status.

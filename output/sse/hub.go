@@ -38,8 +38,11 @@ type Options struct {
 
 // Hub sends one log to many clients.
 type Hub struct {
-	opts  Options
-	pages chan struct{} // sent to by who reads history, received from when done; never closed
+	opts Options
+	// readers and pages are sent to by who reads history, and who has a large page of
+	// it; received from when done, and never closed.
+	readers, pages chan struct{}
+
 	dirty chan struct{} // capacity 1: the ring has frames to show; sent to by the follower, never closed
 	first chan struct{} // closed once there is a ring
 	halt  chan struct{} // closed when the follower is to end
@@ -58,8 +61,12 @@ type Hub struct {
 	stopErr  error
 }
 
-// maxPages is how many clients read history at once, a page each.
-const maxPages = 32
+// Bounds of what history costs: how many clients read it at once, and how many have a
+// large page of it in memory.
+const (
+	maxReaders = 32
+	maxPages   = 32
+)
 
 // New returns a hub that has nothing to send until Run.
 func New(opts Options) *Hub {
@@ -83,7 +90,7 @@ func New(opts Options) *Hub {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Hub{
-		opts: opts, pages: make(chan struct{}, maxPages), dirty: make(chan struct{}, 1),
+		opts: opts, readers: make(chan struct{}, maxReaders), pages: make(chan struct{}, maxPages), dirty: make(chan struct{}, 1),
 		first: make(chan struct{}), halt: make(chan struct{}), done: make(chan struct{}), last: make(chan struct{}),
 		clients: map[*client]struct{}{},
 	}
