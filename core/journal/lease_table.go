@@ -27,7 +27,11 @@ type leaseTable struct {
 
 	mu      sync.Mutex // guards all below
 	seen    map[string]sighting
-	changed chan struct{} // closed and replaced when seen changes
+	waiting map[string]chan struct{} // by lease; closed and removed when it is seen again
+}
+
+func newLeaseTable() *leaseTable {
+	return &leaseTable{seen: map[string]sighting{}, waiting: map[string]chan struct{}{}}
 }
 
 // sighting is the last that was seen of a lease.
@@ -56,7 +60,8 @@ func (s *leases) open(ctx context.Context, j *Journal) (*leaseTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	t = &leaseTable{kv: kv, seen: map[string]sighting{}, changed: make(chan struct{})}
+	t = newLeaseTable()
+	t.kv = kv
 	if t.watcher, err = kv.WatchAll(j.ctx); err != nil {
 		return nil, err
 	}
@@ -100,11 +105,19 @@ func (t *leaseTable) note(e jetstream.KeyValueEntry) {
 	} else if json.Unmarshal(e.Value(), &v) == nil {
 		s.ttl = min(time.Duration(v.TTL)*time.Millisecond, time.Minute)
 	}
+	t.put(e.Key(), s)
+}
+
+// put wakes those that wait for this lease, and nobody else: every lease is renewed
+// every few seconds, and many wait for others.
+func (t *leaseTable) put(key string, s sighting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.seen[e.Key()] = s
-	close(t.changed)
-	t.changed = make(chan struct{})
+	t.seen[key] = s
+	if changed, ok := t.waiting[key]; ok {
+		close(changed)
+		delete(t.waiting, key)
+	}
 }
 
 // look returns the last sighting of a lease, and a channel that is closed when
@@ -116,7 +129,12 @@ func (t *leaseTable) look(key string) (sighting, <-chan struct{}) {
 	if !ok {
 		s.free = true
 	}
-	return s, t.changed
+	changed, ok := t.waiting[key]
+	if !ok {
+		changed = make(chan struct{})
+		t.waiting[key] = changed
+	}
+	return s, changed
 }
 
 // hold begins to renew a lease that was acquired.

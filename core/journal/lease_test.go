@@ -69,6 +69,41 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 	}
 }
 
+// TestABeatWakesItsOwnWaiters: at rest every lease of the log is renewed every few
+// seconds, and waking everybody for that is work that grows with their square.
+func TestABeatWakesItsOwnWaiters(t *testing.T) {
+	t.Parallel()
+	table := newLeaseTable()
+	beat := sighting{rev: 1, ttl: DefaultLease, at: time.Now()}
+	for _, key := range []string{"a", "b"} {
+		table.put(key, beat)
+	}
+	_, first := table.look("a")
+	_, second := table.look("a")
+	_, other := table.look("b")
+	table.put("a", beat)
+	for what, c := range map[string]struct {
+		changed <-chan struct{}
+		woken   bool
+	}{"one who waits": {first, true}, "another one": {second, true}, "one who waits for another lease": {other, false}} {
+		woken := false
+		select {
+		case <-c.changed:
+			woken = true
+		default:
+		}
+		if woken != c.woken {
+			t.Errorf("%s was woken: %v", what, woken)
+		}
+	}
+	if _, again := table.look("a"); again == first {
+		t.Error("who looks again waits for what was")
+	}
+	if len(table.waiting) != 2 {
+		t.Errorf("%d leases are waited for", len(table.waiting))
+	}
+}
+
 func TestManyWaitOneHolds(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{Dir: t.TempDir()})
