@@ -15,7 +15,8 @@
 // precedence), or ?since= (an id, a number, "earliest", "latest", an RFC 3339 time
 // or a duration back from now); else from now on. What cannot be told any more is
 // told as an event "gap". A client that reconnects with the last id that it saw
-// misses nothing and sees nothing twice.
+// misses nothing, and sees nothing twice but errors in the feed: their frames have
+// no id there, as its clients know them, so those after the last update come again.
 //
 // A stream of Events begins with an event "checkpoint", so that a client has an id
 // before the first event, and has more of them when filters hide what happens: an

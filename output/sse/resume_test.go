@@ -66,6 +66,26 @@ func TestWhereAClientBegins(t *testing.T) {
 	}
 }
 
+// TestOnlyErrorsOfTheFeedComeAgain: an error after the last update has no id there, so
+// it comes once more, and the update does not.
+func TestOnlyErrorsOfTheFeedComeAgain(t *testing.T) {
+	l := newMemLog()
+	_, base := serve(t, Options{Source: l.source()})
+	l.append(updates(1)...)
+	l.append(event.Event{ServerID: "docs", Payload: event.ServerState{State: event.Backoff, Error: "boom"}})
+	s := connect(t, base, "/api/mcp/resource-events", testEpoch+"-0")
+	s.next() // the handshake
+	update, failure := s.next(), s.next()
+	if update.id != testEpoch+"-1" || failure.id != update.id || member(t, failure, "type") != "resource_error" {
+		t.Fatalf("%+v and %+v", update, failure)
+	}
+	s = connect(t, base, "/api/mcp/resource-events", failure.id)
+	s.next()
+	if again := s.next(); again.data != failure.data {
+		t.Errorf("%+v after %+v", again, failure)
+	}
+}
+
 func TestGaps(t *testing.T) {
 	l := newMemLog()
 	l.append(updates(1000)...)
