@@ -28,8 +28,8 @@ func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error
 	if !s.Info().Capabilities.Has(k) {
 		return catalog.List{}, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.requestTimeout,
-		fmt.Errorf("%s: %w (%s for all pages)", k.Method(), errDeadline, s.requestTimeout))
+	limit := s.requestTimeout()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s: %w (%s for all pages)", k.Method(), errDeadline, limit))
 	defer cancel()
 	items, err := s.walk(ctx, k)
 	if k == catalog.Templates && errors.Is(err, ErrUnsupported) {

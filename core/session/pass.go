@@ -37,7 +37,7 @@ func (s *Session) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 func (s *Session) do(ctx context.Context, q Request) (json.RawMessage, error) {
 	limit := q.Timeout
 	if limit <= 0 {
-		limit = s.requestTimeout
+		limit = s.requestTimeout()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -81,18 +81,18 @@ func (w *progressWatch) tell(n mcp.JSONRPCNotification) {
 }
 
 // watchProgress lets f see the reports on the request with the id, and ends the
-// context when for a whole request timeout there was none.
-func (s *Session) watchProgress(ctx context.Context, id string, f func(Progress), late error) (context.Context, func()) {
+// context when for as long as limit there was none.
+func (s *Session) watchProgress(ctx context.Context, id string, f func(Progress), limit time.Duration, late error) (context.Context, func()) {
 	ctx, cancelMax := context.WithTimeoutCause(ctx, maxExtended, late)
 	ctx, cancel := context.WithCancelCause(ctx)
-	idle := time.AfterFunc(s.requestTimeout, func() { cancel(late) })
+	idle := time.AfterFunc(limit, func() { cancel(late) })
 	first, last := true, 0.0
 	s.progress.add(id, func(p Progress) {
 		if !first && p.Progress <= last {
 			return // the specification wants it to rise: what does not proves nothing
 		}
 		first, last = false, p.Progress
-		idle.Reset(s.requestTimeout)
+		idle.Reset(limit)
 		f(p)
 	})
 	return ctx, func() {

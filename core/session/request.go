@@ -31,13 +31,14 @@ func (s *Session) nextID() string { return "mcptrack-" + strconv.FormatInt(s.seq
 
 // send is request on a certain transport, in a certain protocol version.
 func (s *Session) send(ctx context.Context, tr transport.Interface, version, id, method string, params map[string]any) (json.RawMessage, error) {
-	late := fmt.Errorf("%w (%s)", errDeadline, s.requestTimeout)
+	limit := s.requestTimeout()
+	late := fmt.Errorf("%w (%s)", errDeadline, limit)
 	if f := progressOf(ctx); f != nil {
-		ctx, stop := s.watchProgress(ctx, id, f, late)
+		ctx, stop := s.watchProgress(ctx, id, f, limit, late)
 		defer stop()
 		return s.sendUnbounded(ctx, tr, version, id, method, withMeta(params, map[string]any{"progressToken": id}))
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.requestTimeout, late)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	return s.sendUnbounded(ctx, tr, version, id, method, params)
 }

@@ -16,12 +16,12 @@ import (
 // Session is one live connection to one server. Its methods may be called from
 // several goroutines. Whoever dialled it must Close it, also after it ended.
 type Session struct {
-	limits         Limits
-	requestTimeout time.Duration
-	client         clientInfo
-	logger         *slog.Logger
-	redact         redactor
-	signals        *Signals
+	limits  Limits
+	timeout atomic.Int64 // of one request, in nanoseconds
+	client  clientInfo
+	logger  *slog.Logger
+	redact  redactor
+	signals *Signals
 
 	stdio bool
 	tr    transport.Interface
@@ -65,19 +65,16 @@ type clientInfo struct {
 // newSession makes a session that has no transport yet.
 func newSession(srv config.Server, opts Options) *Session {
 	s := &Session{
-		limits:         opts.Limits,
-		requestTimeout: srv.RequestTimeout,
-		client:         clientInfo{opts.ClientName, opts.ClientVersion},
-		redact:         newRedactor(secretsOf(srv)),
-		signals:        newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),
-		done:           make(chan struct{}),
-		flush:          func() {},
-		stop:           func() {},
-		subscriber:     newSubscriber(),
+		limits:     opts.Limits,
+		client:     clientInfo{opts.ClientName, opts.ClientVersion},
+		redact:     newRedactor(secretsOf(srv)),
+		signals:    newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),
+		done:       make(chan struct{}),
+		flush:      func() {},
+		stop:       func() {},
+		subscriber: newSubscriber(),
 	}
-	if s.requestTimeout <= 0 {
-		s.requestTimeout = config.DefaultRequestTimeout
-	}
+	s.SetRequestTimeout(srv.RequestTimeout)
 	s.logger = quietLogger(opts.Logger, s.redact)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
@@ -89,6 +86,17 @@ func (s *Session) Info() Info {
 	defer s.mu.Unlock()
 	return s.info
 }
+
+// SetRequestTimeout bounds the requests that begin from now on as another
+// RequestTimeout of the server's entry would; zero is the default.
+func (s *Session) SetRequestTimeout(d time.Duration) {
+	if d <= 0 {
+		d = config.DefaultRequestTimeout
+	}
+	s.timeout.Store(int64(d))
+}
+
+func (s *Session) requestTimeout() time.Duration { return time.Duration(s.timeout.Load()) }
 
 // Signals returns the dirty set. It stays readable after the session ended.
 func (s *Session) Signals() *Signals { return s.signals }

@@ -19,7 +19,7 @@ var errNotReading = errors.New("the server does not read its input")
 type lineQueue struct {
 	w io.WriteCloser
 	// patience is how long one write may take; then stalled is called.
-	patience time.Duration
+	patience func() time.Duration
 	stalled  func(error)
 
 	// wake has room for one: Write and Close send, run receives; never closed.
@@ -34,7 +34,7 @@ type lineQueue struct {
 	closed bool
 }
 
-func newLineQueue(w io.WriteCloser, patience time.Duration, stalled func(error)) *lineQueue {
+func newLineQueue(w io.WriteCloser, patience func() time.Duration, stalled func(error)) *lineQueue {
 	return &lineQueue{w: w, patience: patience, stalled: stalled,
 		wake: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
@@ -108,7 +108,7 @@ func (q *lineQueue) run() {
 			return
 		}
 		for _, line := range lines {
-			t := time.AfterFunc(q.patience, func() { q.stalled(errNotReading) })
+			t := time.AfterFunc(q.patience(), func() { q.stalled(errNotReading) })
 			_, err := q.w.Write(line)
 			t.Stop()
 			q.mu.Lock()

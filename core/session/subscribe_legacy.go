@@ -169,7 +169,7 @@ func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) (
 // timeouts leave undone.
 func (s *Session) forEach(ctx context.Context, method string, uris []string) []error {
 	errs := make([]error, len(uris))
-	ctx, stop := context.WithTimeoutCause(ctx, 2*s.requestTimeout, errDeadline)
+	ctx, stop := context.WithTimeoutCause(ctx, 2*s.requestTimeout(), errDeadline)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -43,6 +43,30 @@ func TestReadModeChanges(t *testing.T) {
 	})
 }
 
+// Another timeout takes effect on the session that there is, also if it is only being
+// dialled.
+func TestRequestTimeoutChanges(t *testing.T) {
+	within := func(d time.Duration) config.Server {
+		return sessiontest.Entry("docs", func(s *config.Server) { s.RequestTimeout = d })
+	}
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+		docs.Fail(sessiontest.Fault{Method: "initialize", Delay: 5 * time.Second, Times: 1})
+		w.start(within(time.Minute))
+		w.pass(time.Second)
+		for _, d := range []time.Duration{20 * time.Second, 2 * time.Second, time.Hour} {
+			w.apply(within(d))
+			w.pass(10 * time.Second)
+			w.wantState("docs", event.Ready)
+			start := time.Now()
+			_, err := w.tracker.Client("docs").CallTool(w.Context(), "slow", nil)
+			if took := time.Since(start); err == nil || took != d {
+				w.Errorf("%v after %s, want %s", err, took, d)
+			}
+		}
+	})
+}
+
 // Another filter over stdio costs a modern server's listen for a moment: what
 // changes in it is one event (F8). A legacy server notices nothing.
 func TestChangeDuringAFilterSwap(t *testing.T) {

@@ -85,6 +85,7 @@ func newFollower(w *worker, s *session.Session) *follower {
 
 // run follows until ctx ends or the session does. It returns why, never nil.
 func (f *follower) run(ctx context.Context) error {
+	f.s.SetRequestTimeout(f.w.srv.RequestTimeout) // of an entry that came while it was dialled
 	now := time.Now()
 	f.nextPing = now.Add(f.w.opts.Liveness)
 	f.nextResync = now.Add(jitter(f.w.opts.Resync))
@@ -286,6 +287,7 @@ func (f *follower) gap(reason string, now time.Time) {
 // retarget follows what the changed entry of the config says. What is no longer
 // wanted is silent from here on, also if the server goes on to push it.
 func (f *follower) retarget() {
+	f.s.SetRequestTimeout(f.w.srv.RequestTimeout)
 	target := f.target()
 	for uri, k := range f.w.co.keys {
 		if _, ok := target[uri]; !ok && k.parent == nil {
