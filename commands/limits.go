@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-const limitHelp = "what a server may make mcptrack hold, as `NAME=VALUE,...`: pages=100 and items=10000 of a list, line=4MiB of stdio or SSE, body=8MiB of an HTTP answer, dirty=20000 changed URIs at a time"
+const limitHelp = "what a server may make mcptrack hold, as `NAME=VALUE,...`: pages=100, items=10000 and list=32MiB of a list, line=4MiB of stdio or SSE, body=8MiB of an HTTP answer, dirty=20000 changed URIs at a time"
 
 // parseLimits reads the values of --limit.
 func parseLimits(values map[string]string) (session.Limits, error) {
@@ -26,6 +26,8 @@ func parseLimits(values map[string]string) (session.Limits, error) {
 			l.MaxPages = int(n)
 		case "items":
 			l.MaxItems = int(n)
+		case "list":
+			l.MaxList = n
 		case "line":
 			l.MaxLine = int(n)
 		case "body":
@@ -33,7 +35,7 @@ func parseLimits(values map[string]string) (session.Limits, error) {
 		case "dirty":
 			l.MaxDirty = int(n)
 		default:
-			return l, usage("--limit: there is no limit %q; choose pages, items, line, body or dirty", printable.Line(name, 40))
+			return l, usage("--limit: there is no limit %q; choose pages, items, list, line, body or dirty", printable.Line(name, 40))
 		}
 	}
 	return l, nil

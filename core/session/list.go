@@ -9,10 +9,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
+// maxKey is the most bytes of an item's key: keys are shown, compared and told.
+const maxKey = 8 << 10
+
 // LimitError is a list that the server does not let end within [Limits].
 type LimitError struct {
 	Method string
-	Limit  string // "100 pages", "10000 items", "repeated cursor"
+	Limit  string // "100 pages", "10000 items", "33554432 bytes", "repeated cursor"
 }
 
 func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s", e.Method, e.Limit) }
@@ -20,7 +23,7 @@ func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s
 // List walks all pages of a list, within one request timeout. A kind that the
 // server does not declare gives an empty list and no request; so do templates of
 // a server that has resources but not that method. Items that are no objects or
-// have no key are left out and counted as malformed in [Batch.Dropped].
+// have no key, or one of more than 8 KiB, are left out and counted as malformed in [Batch.Dropped].
 //
 // A list is no snapshot: it may be torn when it changes during the walk, which
 // then raises another signal.
@@ -49,7 +52,7 @@ func (s *Session) walk(ctx context.Context, k catalog.Kind) ([]catalog.Item, err
 	var items []catalog.Item
 	var params map[string]any // nil: the first page
 	seen := map[string]struct{}{}
-	malformed := 0
+	malformed, size := 0, int64(0)
 	defer func() {
 		if malformed > 0 {
 			s.signals.drop(dropMalformed, malformed)
@@ -60,6 +63,9 @@ func (s *Session) walk(ctx context.Context, k catalog.Kind) ([]catalog.Item, err
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", k.Method(), err)
 		}
+		if size += int64(len(raw)); size > s.limits.MaxList {
+			return nil, &LimitError{k.Method(), fmt.Sprintf("%d bytes", s.limits.MaxList)}
+		}
 		page, cursor, err := decodePage(k, raw)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", k.Method(), err)
@@ -69,7 +75,7 @@ func (s *Session) walk(ctx context.Context, k catalog.Kind) ([]catalog.Item, err
 		}
 		for _, rawItem := range page {
 			it, err := catalog.NewItem(k, rawItem)
-			if err != nil {
+			if err != nil || len(it.Key) > maxKey {
 				malformed++
 				continue
 			}

@@ -68,12 +68,18 @@ func TestListLimits(t *testing.T) {
 			}
 			s.PageSize = 9
 		}, "20 items", 3},
+		{"too many bytes", func(s *sessiontest.Server) {
+			for i := range 10 {
+				s.SetQuietly(fmt.Sprintf("test://%d/%s", i, strings.Repeat("x", 4<<10)), "")
+			}
+			s.PageSize = 4
+		}, "65536 bytes", 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := newServer(true, true)
 				tt.set(srv)
-				s := over(t, srv, config.Server{}, session.Options{Limits: session.Limits{MaxPages: 5, MaxItems: 20}})
+				s := over(t, srv, config.Server{}, session.Options{Limits: session.Limits{MaxPages: 5, MaxItems: 20, MaxList: 64 << 10}})
 				_, err := s.List(t.Context(), catalog.Resources)
 				e, ok := errors.AsType[*session.LimitError](err)
 				if !ok || e.Limit != tt.limit || srv.Count("resources/list") != tt.requests {
@@ -100,13 +106,14 @@ func TestListFailingPage(t *testing.T) {
 func TestMalformedItemsAreSkippedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(true, true)
-		srv.SetList(catalog.Tools, map[string]any{"name": "good"}, map[string]any{"title": "no name"}, map[string]any{"name": 5}, []int{1})
+		srv.SetList(catalog.Tools, map[string]any{"name": "good"}, map[string]any{"title": "no name"}, map[string]any{"name": 5}, []int{1},
+			map[string]any{"name": strings.Repeat("x", 8<<10+1)})
 		s := over(t, srv, config.Server{}, session.Options{})
 		l, err := s.List(t.Context(), catalog.Tools)
 		if err != nil || fmt.Sprint(l.Keys()) != "[good]" {
 			t.Errorf("%v, %v", l.Keys(), err)
 		}
-		if n := s.Signals().Take().Dropped["malformed"]; n != 3 {
+		if n := s.Signals().Take().Dropped["malformed"]; n != 4 {
 			t.Errorf("%d counted", n)
 		}
 	})

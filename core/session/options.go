@@ -44,6 +44,7 @@ type Options struct {
 type Limits struct {
 	MaxPages int   // pages of one list; 100
 	MaxItems int   // items of one list; 10,000
+	MaxList  int64 // bytes of all pages of one list; 32 MiB
 	MaxLine  int   // bytes of one line of stdout, or of one SSE event; 4 MiB
 	MaxBody  int64 // bytes of one HTTP body after decompression; 8 MiB
 	MaxDirty int   // keys in Signals before it overflows into a Gap; 20,000
@@ -132,6 +133,7 @@ func (o Options) withDefaults() Options {
 	o.Limits = Limits{
 		MaxPages: cmp.Or(o.Limits.MaxPages, 100),
 		MaxItems: cmp.Or(o.Limits.MaxItems, 10_000),
+		MaxList:  cmp.Or(o.Limits.MaxList, 32<<20),
 		MaxLine:  cmp.Or(o.Limits.MaxLine, 4<<20),
 		MaxBody:  cmp.Or(o.Limits.MaxBody, 8<<20),
 		MaxDirty: cmp.Or(o.Limits.MaxDirty, 20_000),
