@@ -8,7 +8,6 @@
 package catalog
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -143,12 +142,10 @@ func (it Item) Describe() Descriptor {
 }
 
 // Fingerprint hashes a JSON value independent of key order and white space;
-// numbers keep their digits.
+// numbers keep their digits, and strings what decoding would lose (see [Lossless]).
 func Fingerprint(raw json.RawMessage) (Digest, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
+	v, err := decode(raw)
+	if err != nil {
 		return Digest{}, err
 	}
 	canonical, err := json.Marshal(v) // map keys are sorted

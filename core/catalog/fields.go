@@ -57,7 +57,7 @@ func Changes(from, to Item, limit int) (changes []Change, more int) {
 }
 
 func decode(raw json.RawMessage) (v any, err error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec := json.NewDecoder(bytes.NewReader(Lossless(raw)))
 	dec.UseNumber() // digits count, as they do for the digest
 	err = dec.Decode(&v)
 	return v, err

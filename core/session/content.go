@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
@@ -19,7 +20,8 @@ type Content struct {
 	// Raw is the whole result.
 	Raw json.RawMessage
 	// Digest covers, entry by entry and in order, the URI, the MIME type, the
-	// text or the decoded blob, and any other members of the entry. What a
+	// text or the decoded blob, and any other members of the entry, none of them
+	// changed by decoding (see [catalog.Lossless]). What a
 	// server adds to the result itself (_meta, ttlMs, cacheScope) is no content
 	// and not covered.
 	Digest catalog.Digest
@@ -82,20 +84,20 @@ func newContent(raw json.RawMessage) (*Content, error) {
 // add hashes one entry; it consumes the members that it knows.
 func (c *Content) add(h hash.Hash, text *strings.Builder, entry map[string]json.RawMessage) error {
 	for _, name := range []string{"uri", "mimeType"} {
-		value, _ := takeString(entry, name)
-		hashField(h, name, []byte(value))
+		value, exact, _ := takeString(entry, name)
+		hashField(h, name, exact)
 		if name == "mimeType" && c.MimeType == "" {
 			c.MimeType = value
 		}
 	}
-	if t, ok := takeString(entry, "text"); ok {
-		hashField(h, "text", []byte(t))
+	if t, exact, ok := takeString(entry, "text"); ok {
+		hashField(h, "text", exact)
 		c.Size += int64(len(t))
 		text.WriteString(t)
 	} else {
 		c.allText = false
-		if b, ok := takeString(entry, "blob"); ok {
-			data := decodeBlob(b)
+		if _, exact, ok := takeString(entry, "blob"); ok {
+			data := decodeBlob(string(exact))
 			hashField(h, "blob", data)
 			c.Size += int64(len(data))
 		}
@@ -137,13 +139,20 @@ func hashField(h hash.Hash, name string, value []byte) {
 	h.Write(value)
 }
 
-// takeString removes a member that is a string and returns it.
-func takeString(m map[string]json.RawMessage, name string) (string, bool) {
-	var s string
+// takeString removes a member that is a string and returns it, and what stands for it
+// in a digest.
+func takeString(m map[string]json.RawMessage, name string) (s string, exact []byte, ok bool) {
 	raw := m[name]
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return "", false
+		return "", nil, false
 	}
 	delete(m, name)
-	return s, true
+	exact = []byte(s)
+	if strings.ContainsRune(s, utf8.RuneError) { // decoding may have put it there
+		var spelled string
+		if json.Unmarshal(catalog.Lossless(raw), &spelled) == nil {
+			exact = []byte(spelled)
+		}
+	}
+	return s, exact, true
 }

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,10 @@ func TestContentDigest(t *testing.T) {
 			"blob":               of(entry("uri", "u", "mimeType", "text/plain", "blob", "aMOpbGxv")),
 			"none":               of(),
 			"no mime":            of(entry("uri", "u", "text", "héllo")),
+			"cut emoji":          {"contents": json.RawMessage(`[{"uri":"u","mimeType":"text/plain","text":"h\ud83d"}]`)},
+			"other cut emoji":    {"contents": json.RawMessage(`[{"uri":"u","mimeType":"text/plain","text":"h\ud83e"}]`)},
+			"cut emoji in a uri": {"contents": json.RawMessage(`[{"uri":"u\ud83d","text":"h"}]`)},
+			"cut in another":     {"contents": json.RawMessage(`[{"uri":"u\ud83e","text":"h"}]`)},
 			"mime in the middle": of(entry("uri", "umimeType", "text", "héllo")),
 		} {
 			c := read(result)
