@@ -50,6 +50,9 @@ func (f *follower) synced(a syncAnswer) error {
 			f.todo.merge(everything(event.CauseResync))
 		}
 	}
+	if a.made && f.adoptAck(a) {
+		a.job.compare = true
+	}
 	f.adoptTarget(a)
 	for _, uri := range changed {
 		if k, ok := f.w.co.keys[uri]; ok {
@@ -109,9 +112,6 @@ func (f *follower) retryLater(a syncAnswer, failed error) {
 func (f *follower) adoptTarget(a syncAnswer) {
 	co := f.w.co
 	target := f.target()
-	if a.made {
-		f.followed = setOf(a.asked.URIs)
-	}
 	pushes := f.s.Info().Capabilities.ResourcesSubscribe
 	for uri, desc := range target {
 		k, known := co.keys[uri]
@@ -140,18 +140,6 @@ func (f *follower) adoptTarget(a syncAnswer) {
 			f.w.forget(uri)
 		}
 	}
-	if !a.made {
-		return
-	}
-	f.missing = map[string]struct{}{}
-	f.unpushed = a.ack.MissingLists
-	f.mode = event.Push
-	info := f.s.Info()
-	if a.subscribe != nil || !info.Push || !info.Capabilities.ResourcesSubscribe {
-		f.mode = event.Poll
-		return
-	}
-	f.missing = setOf(a.ack.MissingURIs)
 }
 
 // baseline is what was known of a resource before.

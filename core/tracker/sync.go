@@ -65,7 +65,7 @@ type syncAnswer struct {
 	job       syncJob
 	lists     map[catalog.Kind]catalog.List
 	listErrs  map[catalog.Kind]error
-	asked     session.Filter // the last subscription that was made; zero without one
+	asked     session.Filter // the last subscription that was made, or would be if there were any; zero without one
 	ack       session.Ack
 	made      bool
 	subscribe error
@@ -162,6 +162,9 @@ func (f *follower) sync(ctx context.Context, job syncJob, subscribed map[string]
 		filter := job.filter
 		if f.s.Info().Capabilities.ResourcesSubscribe {
 			filter.URIs = job.target(resources)
+		}
+		if isUnsupported(a.subscribe) {
+			a.asked.URIs = filter.URIs // there is no asking for them: they are polled
 		}
 		if a.subscribe != nil || sameSet(filter.URIs, subscribed) && (!job.subscribe || a.made) {
 			return a

@@ -1,0 +1,17 @@
+package tracker
+
+import "github.com/mcptrack/mcptrack/core/event"
+
+// adoptAck notes what the server agreed to push, and reports whether it pushes from
+// here on what was polled so far: what changed since the last poll was announced to
+// nobody.
+func (f *follower) adoptAck(a syncAnswer) (again bool) {
+	was, info := f.mode, f.s.Info()
+	f.followed = setOf(a.asked.URIs)
+	f.unpushed = a.ack.MissingLists
+	f.mode, f.missing = event.Push, setOf(a.ack.MissingURIs)
+	if a.subscribe != nil || !info.Push || !info.Capabilities.ResourcesSubscribe {
+		f.mode, f.missing = event.Poll, map[string]struct{}{}
+	}
+	return was == event.Poll && f.mode == event.Push
+}
