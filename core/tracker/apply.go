@@ -50,10 +50,11 @@ func (f *follower) synced(a syncAnswer) error {
 			f.todo.merge(everything(event.CauseResync))
 		}
 	}
+	before := f.pushes()
 	if a.made && f.adoptAck(a) {
 		a.job.compare = true
 	}
-	f.adoptTarget(a)
+	f.adoptTarget(a, before)
 	for _, uri := range changed {
 		if k, ok := f.w.co.keys[uri]; ok {
 			f.w.co.recheck(k, roleResync) // size or type may be all that tells of other content
@@ -108,14 +109,16 @@ func (f *follower) retryLater(a syncAnswer, failed error) {
 	f.nextWalk = time.Now().Add(min(jitter(wait), f.w.opts.MaxBackoff))
 }
 
-// adoptTarget follows the resources that the list and the config name now.
-func (f *follower) adoptTarget(a syncAnswer) {
+// adoptTarget follows the resources that the list and the config name now. pushed
+// tells which of them were pushed before the walk.
+func (f *follower) adoptTarget(a syncAnswer, pushed func(uri string) bool) {
 	co := f.w.co
 	target := f.target()
-	pushes := f.s.Info().Capabilities.ResourcesSubscribe
+	offered := f.s.Info().Capabilities.ResourcesSubscribe
+	pushes := f.pushes()
 	for uri, desc := range target {
 		k, known := co.keys[uri]
-		if _, subscribed := f.followed[uri]; !known && pushes && !subscribed {
+		if _, subscribed := f.followed[uri]; !known && offered && !subscribed {
 			continue // selected during the walk: another one is demanded, and subscribes first
 		}
 		if !known {
@@ -131,6 +134,8 @@ func (f *follower) adoptTarget(a syncAnswer) {
 		case !known:
 			k.seen = true
 			co.check(k, roleResync) // a first look, unless something is known from before
+		case pushes(uri) && !pushed(uri):
+			co.doubt(k) // what changed meanwhile was announced to nobody
 		case k.gone && listed:
 			co.check(k, roleResync) // gone when it was read, and back since
 		}

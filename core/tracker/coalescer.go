@@ -236,18 +236,36 @@ func (c *coalescer) suspend() {
 	c.wishes = [2]wishes{}
 }
 
-// compare reads every key after a suspension. Where content is not read, nobody
-// knows whether it changed, and that is what is told: one event for every key
-// that was followed before.
+// compare looks at every key after a suspension.
 func (c *coalescer) compare() {
 	for _, k := range c.keys {
-		if !c.digests && k.seen {
-			c.counts.told++
-			c.tell(k, verdict{cause: event.CauseResync})
-		}
-		k.seen = true
-		c.recheck(k, roleResync)
+		c.compareOne(k)
 	}
+}
+
+// doubt looks at a key, and at those below it, whose changes may not have been announced
+// for a while.
+func (c *coalescer) doubt(k *key) {
+	c.compareOne(k)
+	if k.children == 0 {
+		return
+	}
+	for _, below := range c.keys {
+		if below.parent == k {
+			c.compareOne(below)
+		}
+	}
+}
+
+// compareOne reads a key anew. Where content is not read, nobody knows whether it
+// changed, and that is what is told of a key that was followed before.
+func (c *coalescer) compareOne(k *key) {
+	if !c.digests && k.seen {
+		c.counts.told++
+		c.tell(k, verdict{cause: event.CauseResync})
+	}
+	k.seen = true
+	c.recheck(k, roleResync)
 }
 
 // closeWindows ends every window now, for a shutdown: what is owed is read and

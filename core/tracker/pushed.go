@@ -15,3 +15,14 @@ func (f *follower) adoptAck(a syncAnswer) (again bool) {
 	}
 	return was == event.Poll && f.mode == event.Push
 }
+
+// pushes tells of which resources the server pushes updates now; the answer stays as
+// it is when that changes.
+func (f *follower) pushes() func(uri string) bool {
+	mode, followed, missing := f.mode, f.followed, f.missing
+	return func(uri string) bool {
+		_, asked := followed[uri]
+		_, refused := missing[uri]
+		return mode == event.Push && asked && !refused
+	}
+}

@@ -67,3 +67,53 @@ func TestPolledServerBeginsToPush(t *testing.T) {
 		}
 	})
 }
+
+// A resource that clients unsubscribe from and subscribe to again while the first is
+// under way is compared: what changed between was announced to nobody.
+func TestSubscribedAgainMeanwhile(t *testing.T) {
+	for _, read := range []config.ReadMode{config.ReadDigest, config.ReadNone} {
+		t.Run(string(read), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Options{})
+				docs := w.Serve("docs", session.EraLegacy)
+				docs.SetQuietly("file:///a.md", "one")
+				docs.SetQuietly("file:///b.md", "one")
+				w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Include, s.Read = []string{"file:///b.md"}, read }))
+				w.pass(3 * time.Second)
+				c := w.tracker.Client("docs")
+				if err := c.Subscribe(t.Context(), "file:///a.md"); err != nil {
+					w.Fatal(err)
+				}
+				w.pass(3 * time.Second)
+				// The server acts at once; its answer takes 200 ms.
+				docs.Fail(sessiontest.Fault{Method: "resources/unsubscribe", Times: 1, Delay: 200 * time.Millisecond, Old: true})
+				w.forget()
+				w.running.Go(func() { _ = c.Unsubscribe(t.Context(), "file:///a.md") })
+				w.pass(50 * time.Millisecond)
+				w.running.Go(func() { _ = c.Subscribe(t.Context(), "file:///a.md") })
+				w.pass(50 * time.Millisecond)
+				if len(docs.Subscribed()) != 1 {
+					w.Fatalf("subscribed to %q: this test tests nothing", docs.Subscribed())
+				}
+				docs.Set("file:///a.md", "two")
+				w.pass(5 * time.Second)
+				w.wantUpdates("file:///a.md resync")
+			})
+		})
+	}
+}
+
+// What the server has refused to push and agrees to later is compared then.
+func TestRefusedAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		docs := w.Serve("docs", session.EraLegacy)
+		docs.Fail(sessiontest.Fault{Method: "resources/subscribe", URI: "file:///a.md", Code: -32603, Message: "not now"})
+		settledOn(w, docs, "file:///a.md", "file:///b.md")
+		docs.Heal()
+		docs.SetQuietly("file:///a.md", "two")
+		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.TrackTools = false })) // subscribes anew
+		w.pass(3 * time.Second)
+		w.wantUpdates("file:///a.md resync")
+	})
+}
