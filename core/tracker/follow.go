@@ -265,7 +265,8 @@ func (f *follower) makeRoom(parent *key, now time.Time) {
 }
 
 // gap tells that pushes may have been lost: everything is subscribed, listed and
-// compared again, at once the first time and more slowly if it keeps happening.
+// compared again, at once the first time and more slowly if it keeps happening, but
+// never later than planned.
 func (f *follower) gap(reason string, now time.Time) {
 	f.w.log.Debug("resync", "reason", reason)
 	if now.Sub(f.lastGap) > healthyAfter {
@@ -279,7 +280,11 @@ func (f *follower) gap(reason string, now time.Time) {
 		wait = min(time.Second<<min(f.gaps-1, 5), f.w.opts.MaxBackoff)
 		wait = min(wait+rand.N(wait/4+1), f.w.opts.MaxBackoff)
 	}
-	f.nextWalk = now.Add(wait)
+	at := now.Add(wait)
+	over := f.syncing && f.nextWalk.Before(now) // what was planned came due during a walk
+	if !f.todo.compare || over || at.Before(f.nextWalk) {
+		f.nextWalk = at // what is planned is not put off: a gap may follow every gap
+	}
 	f.w.co.suspend()
 	f.todo.merge(everything(event.CauseResync))
 }
