@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"container/list"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -32,6 +33,7 @@ type coalescer struct {
 	timers timers
 	wishes [2]wishes // by urgency: leading and trailing reads, then the others
 	flying [2]int    // reads in flight, by urgency
+	urgent int       // urgent reads that were taken since another one was
 	counts coalescerCounts
 	ending bool // closeWindows was called: a read that fails is not tried again
 }
@@ -50,27 +52,28 @@ type key struct {
 	owes bool             // the last event had no digest: the next read is told for certain
 
 	dirty    bool
-	open     bool      // a window is open
-	waiting  bool      // the leading event is still to be told
-	until    time.Time // end of the window
-	patience time.Time // when the leading event goes out without its digest
-	received time.Time // of the signal that opened the window, or dirtied it
-	role     role      // of the read that is wished for or in flight; none: no read
-	wishedIn *wishes   // the queue it stands in
-	flying   bool      // a read is in flight
-	flyingAs role      // what that read was started for
-	discard  bool      // that read began before a signal: its result is too old
-	retry    role      // a failed read outside a window, to be tried again
-	failures int       // reads that failed in a row
-	gone     bool      // the server says that it does not exist
-	missed   bool      // and that was told
-	seen     bool      // followed before: see compare
-	removed  bool      // no longer followed; a read in flight finds nobody
-	parent   *key      // the followed resource that this one is below, if any
-	children int       // resources below this one that are followed
-	swept    time.Time // when quiet ones among them were forgotten last
-	at       time.Time // when the timer rings
-	timer    int       // index in timers, -1 when not there
+	open     bool          // a window is open
+	waiting  bool          // the leading event is still to be told
+	until    time.Time     // end of the window
+	patience time.Time     // when the leading event goes out without its digest
+	received time.Time     // of the signal that opened the window, or dirtied it
+	role     role          // of the read that is wished for or in flight; none: no read
+	wishedIn *wishes       // the queue it stands in
+	place    *list.Element // and where
+	flying   bool          // a read is in flight
+	flyingAs role          // what that read was started for
+	discard  bool          // that read began before a signal: its result is too old
+	retry    role          // a failed read outside a window, to be tried again
+	failures int           // reads that failed in a row
+	gone     bool          // the server says that it does not exist
+	missed   bool          // and that was told
+	seen     bool          // followed before: see compare
+	removed  bool          // no longer followed; a read in flight finds nobody
+	parent   *key          // the followed resource that this one is below, if any
+	children int           // resources below this one that are followed
+	swept    time.Time     // when quiet ones among them were forgotten last
+	at       time.Time     // when the timer rings
+	timer    int           // index in timers, -1 when not there
 }
 
 // content is what a read found.
@@ -229,11 +232,11 @@ func (c *coalescer) suspend() {
 			k.owes = true
 			c.lead(k, verdict{cause: event.CauseNotify, received: k.received})
 		}
-		k.wishedIn, k.discard = nil, k.flying
+		c.unwish(k)
+		k.discard = k.flying
 		k.open, k.dirty, k.failures, k.role, k.retry = false, false, 0, roleNone, roleNone
 		c.schedule(k, time.Time{})
 	}
-	c.wishes = [2]wishes{}
 }
 
 // compare looks at every key after a suspension.
@@ -296,24 +299,6 @@ func (c *coalescer) started(k *key) {
 	if k.role.urgency() == 0 && mutant != mutantLateClear {
 		k.dirty = false // before the read: see the type's comment
 	}
-}
-
-// nextRead returns a key to read now, given how many reads may be in flight at
-// once, or nil. Urgent ones may use all slots, the others half of them.
-func (c *coalescer) nextRead(slots int) (*key, role) {
-	total := c.flying[0] + c.flying[1]
-	if total >= slots {
-		return nil, roleNone
-	}
-	if k := c.wishes[0].pop(); k != nil {
-		return k, k.role
-	}
-	if c.flying[1] < max(1, slots/2) {
-		if k := c.wishes[1].pop(); k != nil {
-			return k, k.role
-		}
-	}
-	return nil, roleNone
 }
 
 // next is when advance has something to do; zero when never.

@@ -22,6 +22,7 @@ type lab struct {
 	rtt     func() time.Duration
 	fail    func() bool
 	signals uint64
+	slots   int // reads in flight at once
 }
 
 type telling struct {
@@ -43,7 +44,7 @@ type flight struct {
 }
 
 func newLab(digests bool) *lab {
-	l := &lab{now: time.Unix(1_700_000_000, 0), truth: map[string]int{}, told: map[string][]telling{}}
+	l := &lab{now: time.Unix(1_700_000_000, 0), slots: 8, truth: map[string]int{}, told: map[string][]telling{}}
 	l.rtt = func() time.Duration { return 10 * time.Millisecond }
 	l.fail = func() bool { return false }
 	l.c = newCoalescer(2*time.Second, 250*time.Millisecond, digests, func(k *key, v verdict) {
@@ -82,7 +83,7 @@ func (l *lab) announce(uri string, n int) {
 }
 
 func (l *lab) launch() {
-	for k, _ := l.c.nextRead(8); k != nil; k, _ = l.c.nextRead(8) {
+	for k, _ := l.c.nextRead(l.slots); k != nil; k, _ = l.c.nextRead(l.slots) {
 		l.c.started(k)
 		d := l.rtt()
 		l.flights = append(l.flights, flight{k: k, looks: l.now.Add(d / 2), lands: l.now.Add(d), failed: l.fail()})
