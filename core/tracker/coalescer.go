@@ -289,7 +289,15 @@ func (c *coalescer) closeWindows(now time.Time) {
 
 // busy reports whether anything is still to be told of announced changes.
 func (c *coalescer) busy() bool {
-	return c.flying[0] > 0 || !c.wishes[0].empty()
+	if c.flying[0] > 0 || !c.wishes[0].empty() {
+		return true
+	}
+	for _, k := range c.keys {
+		if k.flying && k.role != roleNone && k.role.urgency() == 0 {
+			return true // announced while another read of it is out: it is read again
+		}
+	}
+	return false
 }
 
 // started tells that the read which nextRead returned is on its way.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
@@ -164,6 +166,33 @@ func TestSnapshotAndStreamJoin(t *testing.T) {
 					t.Errorf("consumer %d: %s is %s by the events, %s in the end", i, r.URI, digests[r.URI], r.Digest)
 				}
 			}
+		}
+	})
+}
+
+// An update that is announced while the resource is being read for another reason
+// is read and told before the end.
+func TestDrainOfWhatIsBeingCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		docs := w.Serve("docs", session.EraLegacy)
+		settledOn(w, docs, "file:///a.md")
+		docs.Fail(sessiontest.Fault{Method: "resources/read", Times: 1, Delay: 300 * time.Millisecond})
+		docs.SetResource("file:///a.md", sessiontest.Resource{Text: "one", MimeType: "text/markdown"})
+		docs.NotifyListChanged("resources") // another descriptor: it is compared
+		w.pass(120 * time.Millisecond)
+		w.forget()
+		docs.SetResource("file:///a.md", sessiontest.Resource{Text: "two", MimeType: "text/markdown"})
+		docs.NotifyUpdated("file:///a.md")
+		w.pass(10 * time.Millisecond)
+		w.stopped()
+		updates := w.told(event.TypeResourceUpdated)
+		if len(updates) == 0 {
+			w.Fatal("nothing was told: this test tests nothing")
+		}
+		last := updates[len(updates)-1].Payload.(event.ResourceUpdated)
+		if want := trueDigests(docs)["file:///a.md"]; last.Digest != want {
+			w.Errorf("the last event tells %s, true is %s:\n%s", last.Digest, want, w.log())
 		}
 	})
 }
