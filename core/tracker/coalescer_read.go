@@ -149,13 +149,13 @@ func (c *coalescer) delay(failures int) time.Duration {
 // maxRest is the longest time between two reads of a key that keeps failing.
 const maxRest = 30 * time.Second
 
-// told tells what was read and remembers it.
+// told remembers what was read and tells it, without its text if that is not kept.
 func (c *coalescer) told(k *key, cause event.Cause, got content) {
 	was := k.told
 	c.remember(k, got)
 	k.owes, k.waiting = false, false
 	c.counts.told++
-	c.tell(k, verdict{cause: cause, read: true, was: was, now: got, received: k.received})
+	c.tell(k, verdict{cause: cause, read: true, was: was, now: k.told, received: k.received})
 	k.received = time.Time{}
 }
 
