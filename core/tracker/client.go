@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -165,6 +166,7 @@ func (q fetched) keep(f *cache.Fetch, r cache.Resource) cache.Outcome {
 func (t *Tracker) tellContent(server string, cause event.Cause, was *cache.Resource, now cache.Resource) {
 	p := event.ResourceContent{Template: now.Template, MimeType: now.MimeType, Size: now.Size, Digest: now.Digest}
 	if now.Size <= t.opts.MaxText {
+		now.Params = maps.Clone(now.Params) // those of the caller are his to change
 		p.Content = &now
 	}
 	if was != nil {

@@ -91,6 +91,7 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 		told := event.PromptContent{Name: name, Size: int64(len(raw))}
 		if told.Size <= c.t.opts.MaxText {
 			kept := p
+			kept.Arguments = maps.Clone(p.Arguments) // the others are the caller's to change
 			told.Prompt = &kept
 		}
 		c.t.store.publish(event.Event{ServerID: c.server, Payload: told})

@@ -227,3 +227,35 @@ func TestKeptEndsWithTruth(t *testing.T) {
 		t.Errorf("only %d contents were kept to the end", checked)
 	}
 }
+
+// What an event carries is not the caller's to change.
+func TestCallersCannotWriteEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		docs := w.Serve("docs", session.EraLegacy)
+		docs.SetList("templates", map[string]any{"uriTemplate": "file:///{name}.md", "name": "t"})
+		settledOn(w, docs, "file:///a.md")
+		c := w.tracker.Client("docs")
+		r, err := c.ReadTemplate(t.Context(), "file:///{name}.md", map[string]string{"name": "a"})
+		if err != nil {
+			w.Fatal(err)
+		}
+		r.Params["name"] = "theirs"
+		p, err := c.GetPrompt(t.Context(), "p", map[string]string{"k": "v"})
+		if err != nil {
+			w.Fatal(err)
+		}
+		p.Arguments["k"] = "theirs"
+		w.pass(time.Second)
+		contents, prompts := w.told(event.TypeResourceContent), w.told(event.TypePromptContent)
+		if len(contents) != 1 || len(prompts) != 1 {
+			w.Fatalf("events:\n%s", w.log())
+		}
+		if got := contents[0].Payload.(event.ResourceContent).Content.Params["name"]; got != "a" {
+			w.Errorf("the event of the resource tells %q", got)
+		}
+		if got := prompts[0].Payload.(event.PromptContent).Prompt.Arguments["k"]; got != "v" {
+			w.Errorf("the event of the prompt tells %q", got)
+		}
+	})
+}
