@@ -87,7 +87,9 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 	)
 	for _, k := range opts.Kinds {
 		if !r.Info.Capabilities.Has(k) {
+			mu.Lock()
 			r.Lists[k] = nil
+			mu.Unlock()
 			continue
 		}
 		lists.Go(func() {
