@@ -267,3 +267,32 @@ func TestShutdownDrains(t *testing.T) {
 		w.wantState("docs", event.Stopping)
 	})
 }
+
+// Nothing is pending once the end has begun.
+func TestNothingIsPendingAtTheEnd(t *testing.T) {
+	for range 50 { // the config and the end race
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Options{})
+			var entries []config.Server
+			for i := range 10 {
+				entries = append(entries, sessiontest.Entry(fmt.Sprint("s", i), func(s *config.Server) { s.Enabled = false }))
+			}
+			w.start(entries...)
+			w.pass(time.Second)
+			w.forget()
+			w.apply(entries...)
+			w.stopped()
+			stopped := map[string]bool{}
+			for _, e := range w.told(event.TypeServerState) {
+				switch st := e.Payload.(event.ServerState); st.State {
+				case event.Stopping:
+					stopped[e.ServerID] = true
+				case event.Pending:
+					if stopped[e.ServerID] {
+						w.Errorf("%s is pending after it has stopped", e.ServerID)
+					}
+				}
+			}
+		})
+	}
+}

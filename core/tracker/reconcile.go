@@ -63,7 +63,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 	for done != nil || len(t.workers) > 0 {
 		select {
 		case <-t.applied:
-			if done == nil {
+			if ctx.Err() != nil {
 				continue // stopping
 			}
 			cfg, n := t.take()
@@ -84,7 +84,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 			if w.removing {
 				t.store.forget(id)
 			}
-			if done != nil && again {
+			if ctx.Err() == nil && again {
 				t.announce(desired[id])
 				reconcile() // wanted again while it was closing
 			}
