@@ -296,3 +296,20 @@ func TestNothingIsPendingAtTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// An entry without an interval, as an embedder may write it, is polled at the
+// default one.
+func TestPollIntervalHasADefault(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.Capabilities = map[string]any{"resources": map[string]any{}}
+		docs.SetQuietly("file:///a.md", "one")
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.PollInterval = 0 }))
+		w.pass(10 * time.Second)
+		if n := docs.Count("resources/read"); n != 1 {
+			w.Errorf("%d reads in 10 s", n)
+		}
+		docs.SetQuietly("file:///a.md", "two")
+		w.pass(30 * time.Second)
+		w.wantUpdates("file:///a.md poll")
+	})
+}

@@ -103,7 +103,8 @@ func (t *Tracker) announce(srv config.Server) {
 	})
 }
 
-// wanted turns a config into the set of servers by id, and their order.
+// wanted turns a config into the set of servers by id, and their order. Entries that
+// no file was read for may lack what has a default.
 func wanted(cfg *config.Config) (map[string]config.Server, []string) {
 	set := map[string]config.Server{}
 	var order []string
@@ -111,6 +112,9 @@ func wanted(cfg *config.Config) (map[string]config.Server, []string) {
 		return set, nil
 	}
 	for _, srv := range cfg.Servers {
+		if srv.PollInterval <= 0 {
+			srv.PollInterval = config.DefaultPollInterval
+		}
 		set[srv.ID] = srv
 		order = append(order, srv.ID)
 	}
