@@ -237,7 +237,7 @@ func (f *follower) call() {
 	}
 	f.jobs.Go(func() {
 		for _, c := range calls {
-			if err := callTool(f.ctx, f.s, c); err != nil && f.ctx.Err() == nil {
+			if err := callTool(f.ctx, f.conn, c); err != nil && f.ctx.Err() == nil {
 				f.w.log.Warn("onConnect call failed", "tool", c.Tool, "err", errorLine(err))
 			}
 		}

@@ -23,40 +23,41 @@ var (
 // result; a tool's own failure is in its isError member. See [ToolFailure]. It is
 // for passing on, as its siblings are: nothing is kept or told. See [Client].
 func (t *Tracker) CallTool(ctx context.Context, server, tool string, args map[string]any) (json.RawMessage, error) {
-	s, err := t.session(server)
+	conn, err := t.connection(server)
 	if err != nil {
 		return nil, err
 	}
-	return s.CallTool(ctx, tool, args)
+	return errand(conn, func(s *session.Session) (json.RawMessage, error) { return s.CallTool(ctx, tool, args) })
 }
 
 // ReadResource reads a resource in the server's live session, always anew.
 func (t *Tracker) ReadResource(ctx context.Context, server, uri string) (*session.Content, error) {
-	s, err := t.session(server)
+	conn, err := t.connection(server)
 	if err != nil {
 		return nil, err
 	}
-	return s.Read(ctx, uri)
+	return errand(conn, func(s *session.Session) (*session.Content, error) { return s.Read(ctx, uri) })
 }
 
 // GetPrompt gets a prompt in the server's live session and returns the raw result.
 func (t *Tracker) GetPrompt(ctx context.Context, server, name string, args map[string]string) (json.RawMessage, error) {
-	s, err := t.session(server)
+	conn, err := t.connection(server)
 	if err != nil {
 		return nil, err
 	}
-	return s.GetPrompt(ctx, name, args)
+	return errand(conn, func(s *session.Session) (json.RawMessage, error) { return s.GetPrompt(ctx, name, args) })
 }
 
-func (t *Tracker) session(server string) (*session.Session, error) {
+// connection returns that of the server's live session.
+func (t *Tracker) connection(server string) (*connection, error) {
 	t.mu.Lock()
 	w := t.workers[server]
 	t.mu.Unlock()
 	if w == nil {
 		return nil, fmt.Errorf("%w: %s", ErrUnknownServer, printable.Line(server, 128))
 	}
-	if s := w.live.Load(); s != nil {
-		return s, nil
+	if conn := w.conn.Load(); conn != nil {
+		return conn, nil
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNotConnected, printable.Line(server, 128))
 }
@@ -91,13 +92,13 @@ func failureText(result json.RawMessage) (string, bool) {
 }
 
 // callTool makes one call and turns a tool's own failure into an error.
-func callTool(ctx context.Context, s *session.Session, c config.ToolCall) error {
-	raw, err := s.CallTool(ctx, c.Tool, c.Arguments)
+func callTool(ctx context.Context, conn *connection, c config.ToolCall) error {
+	raw, err := errand(conn, func(s *session.Session) (json.RawMessage, error) { return s.CallTool(ctx, c.Tool, c.Arguments) })
 	if err != nil {
 		return err
 	}
 	if text, failed := failureText(raw); failed {
-		return errors.New(printable.Line(s.Redact(text), maxFailure)) // it is logged
+		return errors.New(printable.Line(conn.s.Redact(text), maxFailure)) // it is logged
 	}
 	return nil
 }

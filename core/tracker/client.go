@@ -3,7 +3,6 @@ package tracker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -70,6 +68,8 @@ type connection struct {
 	// replaces the slice and nobody changes it.
 	subscriptions atomic.Pointer[[]string]
 
+	errands errands
+
 	// telling orders what is kept and the events about it. It is held for no I/O.
 	telling sync.Mutex
 }
@@ -81,18 +81,7 @@ func newConnection(kept *cache.Store, server string, s *session.Session) *connec
 }
 
 // connection returns that of the live session.
-func (c *Client) connection() (*connection, error) {
-	c.t.mu.Lock()
-	w := c.t.workers[c.server]
-	c.t.mu.Unlock()
-	if w == nil {
-		return nil, fmt.Errorf("%w: %s", ErrUnknownServer, printable.Line(c.server, 128))
-	}
-	if conn := w.conn.Load(); conn != nil {
-		return conn, nil
-	}
-	return nil, fmt.Errorf("%w: %s", ErrNotConnected, printable.Line(c.server, 128))
-}
+func (c *Client) connection() (*connection, error) { return c.t.connection(c.server) }
 
 // offering is connection for a server that offers the lists of the kind.
 func (c *Client) offering(k catalog.Kind) (*connection, error) {
@@ -118,7 +107,7 @@ type fetched struct {
 func (q fetched) read(ctx context.Context, uri string, params map[string]string) (cache.Resource, error) {
 	for try := 1; ; try++ {
 		f := q.conn.shelf.Fetch(q.kind, q.name, uri)
-		content, err := q.conn.s.Read(ctx, uri)
+		content, err := errand(q.conn, func(s *session.Session) (*session.Content, error) { return s.Read(ctx, uri) })
 		if err != nil {
 			f.Cancel()
 			if errors.Is(err, session.ErrNotFound) {

@@ -18,6 +18,10 @@
 // Isolation: every server has one worker, a goroutine that owns all state about
 // it. A server that hangs, floods or crashes holds up its own worker only.
 //
+// Death: a server that gives no sign of life is found dead within 30 s. It is given
+// more while it has a request of a client to answer, up to what that may take: one
+// that does one thing at a time looks the same as one that is frozen.
+//
 // # How it works
 //
 // Apply sets what is wanted; Run is the one loop that starts, changes and ends

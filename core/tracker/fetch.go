@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -79,7 +80,7 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 		return cache.Prompt{}, err
 	}
 	f := conn.shelf.Fetch(catalog.Prompts, name, "")
-	raw, err := conn.s.GetPrompt(ctx, name, args)
+	raw, err := errand(conn, func(s *session.Session) (json.RawMessage, error) { return s.GetPrompt(ctx, name, args) })
 	if err != nil {
 		f.Cancel()
 		return cache.Prompt{}, err
@@ -110,7 +111,7 @@ func (c *Client) CallTool(ctx context.Context, tool string, args map[string]any)
 	}
 	began := time.Now()
 	f := conn.shelf.Fetch(catalog.Tools, tool, "")
-	raw, err := conn.s.CallTool(ctx, tool, args)
+	raw, err := errand(conn, func(s *session.Session) (json.RawMessage, error) { return s.CallTool(ctx, tool, args) })
 	failure, failed := failureText(raw)
 	if failed { // it is told to more than the caller
 		failure = printable.Line(conn.s.Redact(failure), maxFailure)
@@ -148,5 +149,7 @@ func (c *Client) Complete(ctx context.Context, ref session.Reference, argument, 
 	if !conn.s.Info().Capabilities.Completions {
 		return session.Completion{}, &UnsupportedError{"completions"}
 	}
-	return conn.s.Complete(ctx, ref, argument, value, given)
+	return errand(conn, func(s *session.Session) (session.Completion, error) {
+		return s.Complete(ctx, ref, argument, value, given)
+	})
 }

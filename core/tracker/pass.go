@@ -10,9 +10,9 @@ import (
 // Do makes any request in the server's live session and returns the raw result:
 // for a proxy. Nothing is kept of it.
 func (t *Tracker) Do(ctx context.Context, server string, q session.Request) (json.RawMessage, error) {
-	s, err := t.session(server)
+	conn, err := t.connection(server)
 	if err != nil {
 		return nil, err
 	}
-	return s.Do(ctx, q)
+	return errand(conn, func(s *session.Session) (json.RawMessage, error) { return s.Do(ctx, q) })
 }

@@ -55,7 +55,9 @@ func (f *follower) read(k *key, uri string, cause event.Cause) readAnswer {
 }
 
 func (f *follower) answered(a readAnswer) {
-	if a.outcome == readFailed {
+	if a.outcome != readFailed {
+		f.conn.errands.alive()
+	} else {
 		f.w.log.Debug("read failed", "uri", a.k.uri, "err", errorLine(a.err))
 	}
 	f.w.co.finish(a.k, a.outcome, a.got, time.Now())

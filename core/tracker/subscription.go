@@ -181,7 +181,6 @@ func withWanted(uris []string, wanted map[string]bool) []string {
 // connect opens the session to clients.
 func (f *follower) connect() {
 	f.w.following = f
-	f.w.live.Store(f.s)
 	f.w.conn.Store(f.conn)
 }
 
@@ -189,7 +188,6 @@ func (f *follower) connect() {
 // that nothing is subscribed to any more is told, if anything was.
 func (f *follower) disconnect() {
 	f.w.following = nil
-	f.w.live.Store(nil)
 	f.w.conn.Store(nil)
 	close(f.conn.ended)
 	f.conn.telling.Lock()

@@ -28,7 +28,7 @@ type Options struct {
 	Patience time.Duration
 	// Resync is about how often everything is compared in full; 5 min, ± 20 %.
 	Resync time.Duration
-	// Liveness is how often a silent server is asked whether it lives; 15 s.
+	// Liveness is how often a server is asked whether it lives; 15 s.
 	Liveness time.Duration
 	// Backoff is the first wait after a failure; 500 ms. It doubles up to MaxBackoff.
 	Backoff time.Duration

@@ -33,8 +33,7 @@ type worker struct {
 	removing bool
 	offered  config.Server // the newest entry
 
-	live atomic.Pointer[session.Session] // for requests; nil while not connected
-	conn atomic.Pointer[connection]      // for clients; nil while not connected
+	conn atomic.Pointer[connection] // for requests and clients; nil while not connected
 
 	srv   config.Server
 	era   session.Era
