@@ -50,8 +50,8 @@ type ServerState struct {
 // SubscriptionActive tells that the server's resources are followed from here on.
 type SubscriptionActive struct {
 	Resources ResourceSet `json:"resources"`
-	Mode      Mode        `json:"mode"`
-	Missing   []string    `json:"missing,omitempty"` // URIs that the server does not push; they are polled
+	Mode      Mode        `json:"mode,omitempty"`    // none where changes are not noticed: neither pushed nor read
+	Missing   []string    `json:"missing,omitempty"` // URIs that the server does not push; they are polled, if read at all
 }
 
 // ResourceSet is a number of resources, or their URIs where somebody asked for

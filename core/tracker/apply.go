@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -195,15 +196,18 @@ func (f *follower) becomeReady() {
 func (f *follower) announce(again bool) {
 	active := event.SubscriptionActive{
 		Resources: event.ResourceSet{Count: len(f.target())},
-		Mode:      f.mode,
+		Mode:      f.noticed(),
 		Missing:   slices.Sorted(maps.Keys(f.missing)),
 	}
 	if !again && active.Mode == f.told.Mode && active.Resources.Count == f.told.Resources.Count &&
 		slices.Equal(active.Missing, f.told.Missing) {
 		return
 	}
-	if f.mode == event.Poll {
+	switch active.Mode {
+	case event.Poll:
 		f.w.warnOnce("poll", "the server does not push changes of resources; polling every "+f.w.srv.PollInterval.String(), nil)
+	case "":
+		f.w.warnOnce("unnoticed", `the server does not push changes of resources, and with "read": "none" they are not noticed; set it to "digest"`, nil)
 	}
 	f.told = active
 	f.w.subscribed(active)
@@ -219,7 +223,11 @@ func (f *follower) warnOfMissing() {
 	if len(uris)+len(f.unpushed) == 0 {
 		return
 	}
-	f.w.warnOnce("missing", "the server does not push some changes; polling these", nil,
+	msg := "the server does not push some changes; polling these"
+	if len(uris) > 0 && f.w.srv.Read == config.ReadNone {
+		msg = `the server does not push some changes, and with "read": "none" those of resources are not noticed; set it to "digest"`
+	}
+	f.w.warnOnce("missing", msg, nil,
 		"resources", len(uris), "uris", printable.Line(strings.Join(uris[:min(len(uris), 10)], " "), 1000),
 		"lists", fmt.Sprint(f.unpushed))
 }

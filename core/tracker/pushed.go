@@ -1,6 +1,9 @@
 package tracker
 
-import "github.com/mcptrack/mcptrack/core/event"
+import (
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+)
 
 // adoptAck notes what the server agreed to push, and reports whether it pushes from
 // here on what was polled so far: what changed since the last poll was announced to
@@ -25,4 +28,13 @@ func (f *follower) pushes() func(uri string) bool {
 		_, refused := missing[uri]
 		return mode == event.Push && asked && !refused
 	}
+}
+
+// noticed is how changes of resources are noticed: what is not pushed is not if
+// nothing is read.
+func (f *follower) noticed() event.Mode {
+	if f.mode == event.Poll && f.w.srv.Read == config.ReadNone {
+		return ""
+	}
+	return f.mode
 }

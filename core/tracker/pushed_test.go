@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,5 +116,43 @@ func TestRefusedAtFirst(t *testing.T) {
 		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.TrackTools = false })) // subscribes anew
 		w.pass(3 * time.Second)
 		w.wantUpdates("file:///a.md resync")
+	})
+}
+
+// Where nothing is pushed and nothing is read, nobody says that resources are polled.
+func TestNeitherPushedNorRead(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.Capabilities = map[string]any{"resources": map[string]any{}}
+		docs.SetQuietly("file:///a.md", "one")
+		unread := sessiontest.Entry("docs", func(s *config.Server) { s.Read = config.ReadNone })
+		w.start(unread)
+		w.pass(3 * time.Second)
+		active := w.told(event.TypeSubscriptionActive)
+		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Mode != "" {
+			w.Errorf("want one subscription.active without a mode:\n%s", w.log())
+		}
+		if got := w.logs.warnings(); len(got) != 1 || !strings.Contains(got[0], `set it to "digest"`) {
+			w.Errorf("warnings %q", got)
+		}
+		w.apply(sessiontest.Entry("docs"))
+		w.pass(3 * time.Second)
+		if st, _ := w.tracker.Snapshot().Server("docs"); st.Mode != event.Poll {
+			w.Errorf("read again, resources are followed by %q", st.Mode)
+		}
+	})
+}
+
+// So it is with what the server refuses to push.
+func TestRefusedAndNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		docs := w.Serve("docs", session.EraLegacy)
+		docs.SetQuietly("file:///a.md", "one")
+		docs.Fail(sessiontest.Fault{Method: "resources/subscribe", Code: -32603, Message: "no"})
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Read = config.ReadNone }))
+		w.pass(3 * time.Second)
+		if got := w.logs.warnings(); len(got) != 1 || !strings.Contains(got[0], `set it to "digest"`) {
+			w.Errorf("warnings %q", got)
+		}
 	})
 }

@@ -42,7 +42,7 @@ type ServerStatus struct {
 
 	// Info is what the last session said of the server; zero before the first.
 	Info session.Info
-	Mode event.Mode // how resources are followed; "" while they are not
+	Mode event.Mode // how changes of resources are noticed; "" while they are not
 	// Missing are the followed URIs that the server does not push.
 	Missing []string
 	// Lists are the last known lists. They outlive sessions: a server that is

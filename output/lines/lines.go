@@ -84,7 +84,7 @@ func (w *Writer) describe(e *event.Event) string {
 	case event.ServerState:
 		return w.state(p)
 	case event.SubscriptionActive:
-		s := fmt.Sprintf("following %s (%s)", plural(p.Resources.Count, "resource"), p.Mode)
+		s := fmt.Sprintf("following %s (%s)", plural(p.Resources.Count, "resource"), cmp.Or(p.Mode, "changes are not noticed"))
 		if len(p.Missing) > 0 {
 			s += fmt.Sprintf(", %d of them polled", len(p.Missing))
 		}
