@@ -122,6 +122,9 @@ func (f *follower) adoptTarget(a syncAnswer, pushed func(uri string) bool) {
 		if _, subscribed := f.followed[uri]; !known && offered && !subscribed {
 			continue // selected during the walk: another one is demanded, and subscribes first
 		}
+		if known {
+			delete(f.w.former, uri) // it is followed on, listed or not
+		}
 		if !known {
 			k = co.add(uri, f.w.baseline(uri))
 			f.w.followKey(k)
@@ -150,6 +153,9 @@ func (f *follower) adoptTarget(a syncAnswer, pushed func(uri string) bool) {
 
 // baseline is what was known of a resource before.
 func (w *worker) baseline(uri string) content {
+	if d := w.former.take(uri); !d.IsZero() {
+		return content{digest: d}
+	}
 	if w.opts.Baseline == nil {
 		return content{}
 	}

@@ -8,8 +8,10 @@
 // content. Changes in between may be merged, and a change that is taken back
 // within one window, or while the server is away, is invisible. Nothing is lost
 // silently: what could not be followed is told as a state, a gap or a count. A
-// resource that goes and comes back with other content, of which its server tells
-// only that the list changed, is found by the routine comparison.
+// resource that leaves the list and comes back with other content is told as changed,
+// also if its server tells only of the list; of those that have left, up to 10,000 of
+// a server are remembered. What the config or a client stops to follow is forgotten:
+// followed again, it is new.
 //
 // Order: events about one resource are in the order of what was read; all events
 // are in one total order with numbers without holes (see core/bus). A snapshot and

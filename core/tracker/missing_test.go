@@ -189,3 +189,61 @@ func TestNarrowAcknowledgementOfLists(t *testing.T) {
 		}
 	})
 }
+
+// A resource that leaves the list and comes back with other content has changed,
+// though its server tells only of the list; with the same content it has not.
+func TestComesBack(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
+		docs.Remove("file:///a.md")
+		docs.Remove("file:///b.md")
+		w.pass(5 * time.Second)
+		docs.SetQuietly("file:///a.md", "two")
+		docs.SetQuietly("file:///b.md", "one")
+		docs.NotifyListChanged("resources")
+		w.pass(5 * time.Second)
+		w.wantUpdates("file:///a.md resync")
+		u := w.told(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated)
+		if u.Changed == nil || !*u.Changed || u.PreviousDigest.IsZero() {
+			w.Errorf("told %+v", u)
+		}
+	})
+}
+
+// What is remembered of those that have left is bounded.
+func TestFormerIsBounded(t *testing.T) {
+	f := former{}
+	for i := range 2 * maxFormer {
+		f.keep(fmt.Sprint("file:///", i), digestOf(i+1))
+	}
+	if len(f) != maxFormer {
+		t.Errorf("%d are remembered", len(f))
+	}
+}
+
+// What is followed on, listed or not, is not remembered as it was when it left the
+// list.
+func TestLeavesTheListButStays(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.SetQuietly("file:///a.md", "one")
+		docs.SetQuietly("file:///b.md", "one")
+		include := func(uris ...string) config.Server {
+			return sessiontest.Entry("docs", func(s *config.Server) { s.Include = uris })
+		}
+		w.start(include("file:///a.md", "file:///b.md"))
+		w.pass(3 * time.Second)
+		docs.Fail(sessiontest.Fault{Method: "resources/list", Result: map[string]any{"resources": []any{map[string]any{"uri": "file:///b.md", "name": "b"}}}})
+		docs.NotifyListChanged("resources")
+		w.pass(3 * time.Second)
+		docs.Set("file:///a.md", "two")
+		w.pass(3 * time.Second)
+		w.apply(include("file:///b.md"))
+		w.pass(3 * time.Second)
+		w.apply(include("file:///a.md", "file:///b.md"))
+		w.pass(3 * time.Second)
+		w.wantUpdates("file:///a.md notify")
+		if n := len(w.told(event.TypeResourceRemoved)); n != 1 {
+			w.Errorf("%d resources have left the list: this test tests nothing", n)
+		}
+	})
+}

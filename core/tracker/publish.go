@@ -216,6 +216,11 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 	if k != catalog.Resources {
 		return delta
 	}
+	for _, uri := range delta.Removed {
+		if known, ok := w.co.keys[uri]; ok {
+			w.former.keep(uri, known.told.digest)
+		}
+	}
 	publish := func(uris []string, from catalog.List, payload func(event.Descriptor) event.Payload) {
 		for _, uri := range uris {
 			if !follows(&w.srv, uri) {

@@ -41,6 +41,7 @@ type worker struct {
 
 	following *follower // of the live session
 	co        *coalescer
+	former    former
 	state     event.State
 	attempt   int
 	deaths    []time.Time // of the last sessions, for crashloop
@@ -62,6 +63,7 @@ func newWorker(t *Tracker, srv config.Server) *worker {
 		log:    t.opts.Logger.With("server", printable.Line(srv.ID, 128)),
 		offers: make(chan config.Server, 1),
 		lists:  map[catalog.Kind]catalog.List{},
+		former: former{},
 		warned: map[string]bool{},
 		state:  event.Pending,
 		delays: backoff.NewExponentialBackOff(),
@@ -142,6 +144,7 @@ func reasonOf(cause error) string {
 // unfollowAll forgets all resources.
 func (w *worker) unfollowAll() {
 	w.co.clear()
+	clear(w.former)
 	w.t.store.update(w.id, func(r *record) { clear(r.resources) })
 }
 
