@@ -30,8 +30,10 @@
 //   - Bounds: notes up to MaxNoteBytes, MaxEntries files and folders, 64 levels. What
 //     is beyond is left out and counted, with the reason, in vault://structure. Tags,
 //     links and words are those of the first MiB of a note; frontmatter that is nested
-//     more than 64 levels deep is not told. In memory are facts about notes and not
-//     their texts, which are read when asked for.
+//     more than 64 levels deep is not told. A text that would keep the parser busy is
+//     tamed for it; clients read it as it is. In memory are facts about notes and not
+//     their texts, which are read when asked for. Subscriptions to pages and to other
+//     spellings of a URI are at most 100,000 together.
 //   - Ownership: Run owns every goroutine but the one that indexes texts, which Close
 //     waits for.
 //
