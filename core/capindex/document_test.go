@@ -1,9 +1,11 @@
 package capindex
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"html"
 	"os"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -148,6 +152,9 @@ func TestMarkdown(t *testing.T) {
 		"a\\b `c` # | & $":   "a\\\\b \\`c\\` \\# \\| \\& \\$",
 		"see http://e/x":     `see http:\//e/x`,
 		"\x1b[1m":            `\\x1b\[1m`,
+		"1.2.3 of a.b":       "1.2.3 of a.b",
+		"a@b @ c":            "a`@`b `@` c",
+		"Www.e www":          `Www\.e www`,
 		"ääääääääääääääääääääääääää": "ääääääääääääääääääää…",
 	} {
 		if got := prose(in, 20); got != want {
@@ -159,6 +166,30 @@ func TestMarkdown(t *testing.T) {
 	} {
 		if got := code(in, 4); got != want {
 			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// What the servers say is text to readers of Markdown: in the documents' places it
+// makes no link, list, line, table or heading.
+func TestProseIsText(t *testing.T) {
+	reader := goldmark.New(goldmark.WithExtensions(extension.GFM))
+	for _, said := range []string{"see www.evil.example now", "WWW.evil.example", "evil@evil.example", "`evil@evil.example`", "a@@evil.example",
+		"http://evil.example", "ftp://evil.example", "mailto:evil@evil.example", "- a list", "-", "+ a list", "* a list", "1. a list", "12345.", "1) a list", "[ ] a task",
+		"---", "- - -", "***", "===", ":-", "|-|", "# heading", "> quote", "~~~", "```", "<b>bold</b>", "&lt;b&gt;", "~gone~", "[a]: http://evil.example"} {
+		for place, want := range map[string]string{"%s\n": "<p>", "text\n%s\n": "<p>text\n", "- %s\n": "<ul>\n<li>"} {
+			var out strings.Builder
+			if err := reader.Convert(fmt.Appendf(nil, place, prose(said, 100)), &out); err != nil {
+				t.Fatal(err)
+			}
+			// Nothing but the place itself and code for @ is an element, and what was said is all there.
+			rest, found := strings.CutPrefix(strings.NewReplacer("<code>@</code>", "@", "</p>\n", "", "</li>\n</ul>\n", "").Replace(out.String()), want)
+			if !found || html.UnescapeString(rest) != said || strings.Contains(rest, "<") {
+				t.Errorf("%q in %q is %q", said, place, out.String())
+			}
+			if address := "evil@evil.example"; strings.Contains(out.String(), address) {
+				t.Errorf("%q in %q has the address in one piece: %q", said, place, out.String())
+			}
 		}
 	}
 }

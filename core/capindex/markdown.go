@@ -45,15 +45,31 @@ func (p *page) list(room int, lines []string) {
 func prose(s string, limit int) string {
 	s = printable.Line(strings.Join(strings.Fields(short(s, 4*limit)), " "), limit)
 	var b strings.Builder
-	for _, r := range s {
-		if strings.ContainsRune("\\`*_{}[]<>()#|!~&$", r) {
+	var before rune
+	for i, r := range s {
+		switch {
+		case strings.ContainsRune("\\`*_{}[]<>()#|!~&$", r), i == 0 && strings.ContainsRune("-+=:", r),
+			r == '.' && (numbers(s[:i], s[i+1:]) || www(s[:i])):
 			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '@' && before != '@':
+			b.WriteString("`@`") // some readers make a link of an address even where it is escaped
+		default:
+			b.WriteRune(r)
 		}
-		b.WriteRune(r)
+		before = r
 	}
 	// Bare addresses become links even without mark-up.
 	return strings.ReplaceAll(b.String(), "://", ":\\//")
 }
+
+// numbers reports whether a dot between the begin of a line and its end makes a list.
+func numbers(begin, end string) bool {
+	return begin != "" && strings.Trim(begin, "0123456789") == "" && (end == "" || end[0] == ' ')
+}
+
+// www reports whether a dot after s makes a link.
+func www(s string) bool { return len(s) >= 3 && strings.EqualFold(s[len(s)-3:], "www") }
 
 // code makes a code span, in which nothing has a meaning. Keys stay as they are up
 // to limit characters, so that they can be used.
