@@ -193,3 +193,26 @@ func TestProseIsText(t *testing.T) {
 		}
 	}
 }
+
+// A tool with as many parameters as its server likes costs no more than reading it.
+func TestManyParameters(t *testing.T) {
+	const n = 100_000
+	var schema bytes.Buffer
+	schema.WriteString(`{"name":"a","inputSchema":{"properties":{`)
+	for i := range n {
+		fmt.Fprintf(&schema, `"%06d":{},`, i)
+	}
+	schema.WriteString(`"":{"type":"string"}},"required":["000001"`)
+	for i := range n {
+		fmt.Fprintf(&schema, `,"x%05d"`, i)
+	}
+	schema.WriteString(`]}}`)
+	began := time.Now()
+	got := parameters(catalog.Tools, schema.Bytes())
+	if took := time.Since(began); took > 10*time.Second { // comparing all with all takes minutes
+		t.Errorf("it took %v", took)
+	}
+	if len(got) != maxParameters || got[0] != (parameter{Type: "string"}) || got[1].Required || !got[2].Required {
+		t.Errorf("%d parameters: %v", len(got), got)
+	}
+}

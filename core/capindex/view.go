@@ -98,12 +98,16 @@ func parameters(k catalog.Kind, raw json.RawMessage) []parameter {
 		if json.Unmarshal(raw, &tool) != nil {
 			return nil
 		}
+		required := make(map[string]bool, len(tool.InputSchema.Required))
+		for _, name := range tool.InputSchema.Required {
+			required[name] = true
+		}
 		for name, schema := range tool.InputSchema.Properties {
 			var s struct {
 				Type string `json:"type"`
 			}
 			_ = json.Unmarshal(schema, &s) // a list of types, or none: not shown
-			out = append(out, parameter{name, s.Type, slices.Contains(tool.InputSchema.Required, name)})
+			out = append(out, parameter{name, s.Type, required[name]})
 		}
 		slices.SortFunc(out, func(a, b parameter) int { return strings.Compare(a.Name, b.Name) })
 	case catalog.Prompts:
