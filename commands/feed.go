@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/demo"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -29,7 +30,7 @@ type feed struct {
 	hub     *sse.Hub
 	share   *sharing // with --nats; nil: all servers are ours
 	known   atomic.Pointer[map[journal.Resource]journal.State]
-	temp    string // the folder of a demo's events, removed at the end
+	temp    *demo.Home // of a demo's events, removed at the end; nil: they are kept
 
 	settled            atomic.Bool // every server was tried once
 	reloaded, rejected atomic.Uint64
@@ -40,10 +41,10 @@ type feed struct {
 func (f *feed) open(ctx context.Context, env *Env, opts *serveOptions) (err error) {
 	f.good.Store(true)
 	if opts.demo && opts.dir == "" && opts.nats == "" {
-		if f.temp, err = os.MkdirTemp("", "mcptrack-demo-"); err != nil {
+		if f.temp, err = demo.OpenHome(""); err != nil {
 			return err
 		}
-		opts.dir = f.temp
+		opts.dir = filepath.Join(f.temp.Dir, "events")
 	}
 	if f.journal, err = opts.journalFlags.open(ctx, env, f.log, opts.keep); err != nil {
 		f.discard()
@@ -59,8 +60,8 @@ func (f *feed) close() {
 }
 
 func (f *feed) discard() {
-	if f.temp != "" {
-		_ = os.RemoveAll(f.temp)
+	if f.temp != nil {
+		_ = f.temp.Remove() // if it cannot be, the next demo tries
 	}
 }
 

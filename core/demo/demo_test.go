@@ -314,16 +314,16 @@ func TestServeEnds(t *testing.T) {
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()
-	killed, err := openHome(temp)
+	killed, err := OpenHome(temp)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = killed.lock.Close() // as the system does
-	used, err := openHome(temp)
+	used, err := OpenHome(temp)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(killed.dir); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(killed.Dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what was left is still there: %v", err)
 	}
 	outside := filepath.Join(t.TempDir(), "mine")
@@ -334,12 +334,12 @@ func TestSweep(t *testing.T) {
 		}
 		return path
 	}
-	stay := []string{used.dir, dir("mcptrack-demo-begins", 0o700, 0), dir("mcptrack-demo-shared", 0o755, time.Hour), dir("other", 0o700, time.Hour), outside}
+	stay := []string{used.Dir, dir("mcptrack-demo-begins", 0o700, 0), dir("mcptrack-demo-shared", 0o755, time.Hour), dir("other", 0o700, time.Hour), outside}
 	gone := dir("mcptrack-demo-unlocked", 0o700, time.Hour)
 	if err := errors.Join(os.Mkdir(outside, 0o700), os.Symlink(outside, filepath.Join(temp, "mcptrack-demo-link"))); err != nil {
 		t.Fatal(err)
 	}
-	next, err := openHome(temp)
+	next, err := OpenHome(temp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ func TestSweep(t *testing.T) {
 	if _, err := os.Stat(gone); err == nil {
 		t.Errorf("%s is still there", gone)
 	}
-	if err := errors.Join(used.remove(), next.remove()); err != nil {
+	if err := errors.Join(used.Remove(), next.Remove()); err != nil {
 		t.Error(err)
 	}
 }

@@ -17,5 +17,6 @@
 //
 // It is in the system's folder for temporary files, only its owner may look into it,
 // and it goes when Serve returns. A demo that was killed leaves it behind; the next
-// demo of the same user removes it, and knows by a lock those that are in use.
+// demo of the same user removes it, and knows by a lock those that are in use. A
+// [Home] is such a folder for what else a demo keeps.
 package demo

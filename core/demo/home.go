@@ -17,30 +17,33 @@ const (
 	newborn = time.Minute
 )
 
-// home is the folder of one demo, locked for as long as it is in use.
-type home struct {
-	dir  string
+// A Home is a folder of one demo, locked for as long as it is in use. Whatever a
+// demo keeps in files is in one, so that nobody takes it away and it does not stay.
+type Home struct {
+	Dir  string
 	lock *os.File
 }
 
-// openHome makes a folder, and removes those of demos that were killed.
-func openHome(temp string) (*home, error) {
+// OpenHome makes a folder in temp ("": the system's), and removes those of demos
+// that were killed.
+func OpenHome(temp string) (*Home, error) {
 	temp = cmp.Or(temp, os.TempDir())
 	sweep(temp)
 	dir, err := os.MkdirTemp(temp, homePattern) // mode 0700
 	if err != nil {
 		return nil, fmt.Errorf("make the folder of the demo: %w", err)
 	}
-	h := &home{dir: dir}
+	h := &Home{Dir: dir}
 	if h.lock, err = lock(filepath.Join(dir, lockName)); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the folder of the demo: %w", err), os.RemoveAll(dir))
 	}
 	return h, nil
 }
 
-func (h *home) remove() error {
+// Remove removes the folder with all that is in it.
+func (h *Home) Remove() error {
 	// Closed first: a system that locks files keeps them from being removed.
-	if err := errors.Join(h.lock.Close(), os.RemoveAll(h.dir)); err != nil {
+	if err := errors.Join(h.lock.Close(), os.RemoveAll(h.Dir)); err != nil {
 		return fmt.Errorf("remove the folder of the demo: %w", err)
 	}
 	return nil
@@ -64,7 +67,7 @@ func sweep(temp string) {
 			continue
 		}
 		if held, err := lock(name); err == nil {
-			_ = (&home{dir, held}).remove()
+			_ = (&Home{dir, held}).Remove()
 		}
 	}
 }

@@ -46,12 +46,12 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) (err 
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	home, err := openHome(opts.Temp)
+	home, err := OpenHome(opts.Temp)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, home.remove()) }()
-	o := newOffice(home.dir, opts)
+	defer func() { err = errors.Join(err, home.Remove()) }()
+	o := newOffice(home.Dir, opts)
 	if err := o.open(); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) (err 
 		Name: "mcptrack-demo", Title: "mcptrack demo", Version: opts.Version,
 		Instructions: "A demo whose notes, tools and prompts change by themselves. Subscribe and watch.",
 		CallTool:     o.callTool, GetPrompt: o.getPrompt,
-		Vault: vault.Options{Dir: home.dir, Quiet: quiet, Spacing: spacing, ListSpacing: spacing},
+		Vault: vault.Options{Dir: home.Dir, Quiet: quiet, Spacing: spacing, ListSpacing: spacing},
 	})
 	if err != nil {
 		return err
