@@ -16,7 +16,8 @@
 //  4. The route and its method: 404, 405.
 //
 // All answers carry a content security policy that allows nothing from elsewhere,
-// and nosniff. CORS headers go to Options.Origins only.
+// and nosniff. CORS headers go to Options.Origins only; with Options.MCP they allow
+// the headers of MCP, among them Mcp-Param-NAME, whose names tools choose.
 //
 // # How it ends
 //

@@ -26,13 +26,6 @@ const (
 	maxMessage = 4<<20 + 4096 // the endpoint has its own limit and says so
 )
 
-// CORS headers for MCP's Streamable HTTP transport.
-const (
-	mcpMethods = "GET, POST, DELETE"
-	mcpHeaders = "Authorization, Content-Type, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name"
-	mcpExposed = "Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version"
-)
-
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -69,16 +62,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Add("Vary", "Origin")
 	}
 	if other != "" {
-		h.Set("Access-Control-Allow-Origin", other)
-		methods, headers, exposed := "GET", "Authorization, Last-Event-ID", "Last-Event-ID"
-		if s.opts.MCP {
-			methods, headers, exposed = mcpMethods, mcpHeaders, mcpExposed
-		}
-		h.Set("Access-Control-Expose-Headers", exposed)
-		if preflight(r) { // it never carries credentials
-			h.Set("Access-Control-Allow-Methods", methods)
-			h.Set("Access-Control-Allow-Headers", headers)
-			h.Set("Access-Control-Max-Age", "600")
+		if s.allow(h, r, other) {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
@@ -111,10 +95,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // wantsPage reports whether a person opened the front page in a browser.
 func (s *Server) wantsPage(r *http.Request) bool {
 	return r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
-}
-
-func preflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
 // hostAllowed reports whether Host is a name of this server. An IP address must
