@@ -28,7 +28,8 @@
 //
 // What retention removed, and what the disk gave back damaged, readers are told
 // as a gap with its bounds. Damaged entries are never served: the store keeps a
-// checksum with every record.
+// checksum with every record. On a cluster others can store what they like: what is
+// not JSON in one line is told as a gap too, and nothing in an entry is hidden.
 //
 // # What durable means
 //

@@ -11,7 +11,7 @@ import (
 // Reasons of gaps.
 const (
 	ReasonRetention = "retention" // older than what is kept
-	ReasonDamaged   = "damaged"   // the store could not read it back
+	ReasonDamaged   = "damaged"   // the store could not read it back, or it is no event
 	ReasonEpoch     = "epoch"     // the id is of another log
 	ReasonAhead     = "ahead"     // the id is of the future
 	ReasonInvalid   = "invalid"   // no id at all
@@ -231,6 +231,9 @@ func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
 		}
 	}
 	r.next = seq + 1
+	if r.j.embedded == nil {
+		m.data = tame(m.data)
+	}
 	if !kept(m.data) {
 		return r.yield(gapEntry(r.epoch, seq, seq, ReasonDamaged), nil), nil
 	}

@@ -1,13 +1,16 @@
 package journal
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Entry is one event of the log, or a gap in it.
@@ -67,9 +70,18 @@ func gapEntry(epoch string, first, last uint64, reason string) Entry {
 	return Entry{ID: g.To, Seq: last, Data: data, Gap: &g}
 }
 
-// kept reports whether stored data has the form that entry needs. What another
-// client of the cluster put into the log by hand does not.
+// kept reports whether stored data has the form that entry needs.
 func kept(data []byte) bool { return len(data) > 2 && data[0] == '{' && data[1] == '"' }
+
+// tame returns what a cluster has stored as readers may have it: JSON in one line,
+// in which nothing is hidden; nil if it is no such thing. Anybody on the cluster can
+// put anything into the log, and readers show it on terminals.
+func tame(data []byte) []byte {
+	if !json.Valid(data) || !utf8.Valid(data) || bytes.ContainsAny(data, "\r\n") {
+		return nil
+	}
+	return printable.JSON(data)
+}
 
 // Resource names a resource of a server.
 type Resource struct{ ServerID, URI string }
