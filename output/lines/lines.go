@@ -84,7 +84,7 @@ func (w *Writer) describe(e *event.Event) string {
 	case event.ServerState:
 		return w.state(p)
 	case event.SubscriptionActive:
-		s := fmt.Sprintf("following %s (%s)", plural(p.Resources.Count, "resource"), cmp.Or(p.Mode, "changes are not noticed"))
+		s := fmt.Sprintf("following %s (%s)", plural(p.Resources.Count, "resource"), cmp.Or(printable.Line(string(p.Mode), 32), "changes are not noticed"))
 		if len(p.Missing) > 0 {
 			s += fmt.Sprintf(", %d of them polled", len(p.Missing))
 		}
@@ -121,7 +121,7 @@ func (w *Writer) state(p event.ServerState) string {
 	case event.Unsupported:
 		colour = yellow
 	}
-	s := w.paint(colour, strings.ToLower(string(p.State)))
+	s := w.paint(colour, strings.ToLower(printable.Line(string(p.State), 32)))
 	if p.ProtocolVersion != "" {
 		s += "  " + printable.Line(p.ProtocolVersion, 32)
 	}
