@@ -2,9 +2,7 @@ package commands
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -27,7 +25,8 @@ func newReplay(env *Env, g *globals) *cobra.Command {
 		Short: "Print stored events",
 		Long: `Prints what serve-sse has stored, oldest first, as NDJSON (lines for people on a
 terminal): all of it, or what came after an id, or within the last DURATION. Events
-that are no longer there are told as a gap.
+that are no longer there are told as a gap, and so is what others stored on a
+cluster that is no event.
 
 A log that does not exist is an error; nothing is made. A data directory belongs to
 one process at a time: while serve-sse runs, ask its /events?since=ID instead.
@@ -101,27 +100,40 @@ func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (e
 		if err != nil {
 			return err
 		}
-		if asStored && (opts.nats == "" || oneLine(entry.Data)) { // as we stored it, or as good
+		if asStored {
 			_, _ = out.Write(entry.Data)
 			if err := out.WriteByte('\n'); err != nil { // that of Write, if it had one
 				return err
 			}
 			continue
 		}
-		e, err := entry.Event()
+		e, line, err := decode(&entry)
 		if err != nil {
 			return err
 		}
-		if err := put(&e, entry.Data); err != nil {
+		if err := put(e, line); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// oneLine reports whether the text is JSON on one line. On a cluster others may
-// have stored something else; that is an error and no output.
-func oneLine(text []byte) bool { return json.Valid(text) && bytes.IndexByte(text, '\n') < 0 }
+// decode returns an entry as an event and its line. Others on a cluster, or a newer
+// mcptrack, may have stored what is none to us: that is told in its place, and no
+// reason to end.
+func decode(entry *journal.Entry) (*event.Event, []byte, error) {
+	if e, err := entry.Event(); err == nil {
+		return &e, entry.Data, nil
+	}
+	epoch, seq, err := event.ParseID(entry.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	e := event.Event{ID: entry.ID, Seq: seq, Timestamp: entry.Stored, Payload: event.Gap{
+		From: event.FormatID(epoch, seq-1), To: entry.ID, Reason: journal.ReasonDamaged}}
+	line, err := e.AppendJSON(nil)
+	return &e, line, err
+}
 
 // since is a value of --since: an id, an age, or neither.
 type since struct {

@@ -6,12 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // broken is an output that takes some bytes and then fails.
@@ -84,5 +90,94 @@ func TestReplay(t *testing.T) {
 	env := &Env{Out: &broken{room: 100_000}, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
 	if code := Main(context.Background(), env, []string{"replay", "--data-dir", dir}); code != exitFailed || !strings.Contains(errs.String(), "no room") {
 		t.Errorf("exit %d, %s", code, &errs)
+	}
+}
+
+// natsServer is a NATS server with JetStream on a free loopback port.
+func natsServer(t *testing.T) (url string) {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	if !ns.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the NATS server is not ready")
+	}
+	return ns.ClientURL()
+}
+
+// TestReplayOfWhatOthersStored: on a cluster anybody can put anything into the log.
+// Every entry is one line, events are JSON, nothing hidden reaches a terminal, and
+// what is no event is told as a gap that ends nothing.
+func TestReplayOfWhatOthersStored(t *testing.T) {
+	url := natsServer(t)
+	j, err := journal.Open(t.Context(), journal.Options{URL: url, Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	const head = `{"type":"server.state","serverId":"a","timestamp":"2026-11-21T11:00:00.000Z",`
+	foreign := []string{
+		"{\"type\":\"server.state\",\n\"serverId\":\"a\",\"timestamp\":\"2026-11-21T11:00:00.000Z\",\n\"state\":\"Ready\"}",
+		head + "\r\"state\":\"Ready\"}",
+		head + "\"state\":\"Ready\",\"reason\":\"\u009b2J\u202e\"}",
+		head + "\"state\":\"Ready\",\"reason\":\"\x9b2J\"}", // no UTF-8
+		head + `"state":"\u001b[2J\u001b]0;owned\u0007"}`,
+		`{"type":"of.tomorrow","timestamp":"2026-11-21T11:00:00.000Z"}`,
+		`{"type":"server.state`,
+		"text",
+		"",
+	}
+	for _, data := range foreign {
+		if _, err := nc.Request("mcptrack.event.x.-", []byte(data), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last, err := j.Store(t.Context(), &event.Event{ServerID: "a", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tty := range []bool{false, true} {
+		for _, args := range [][]string{nil, {"--json"}, {"--type", "*"}, {"--type", "*", "--json"}, {"-o", "yaml"}, {"-o", "wide"}} {
+			var out, errs bytes.Buffer
+			env := &Env{Out: &out, Err: &errs, OutTTY: tty, LookupEnv: func(string) (string, bool) { return "", false }}
+			if code := Main(t.Context(), env, append([]string{"replay", "--nats", url}, args...)); code != exitOK {
+				t.Errorf("TTY %t, %q: exit %d, %s", tty, args, code, &errs)
+			}
+			text := out.String()
+			if shown := printable.Lines(text); shown != text && !tty { // on a terminal there are colours
+				t.Errorf("%q: hidden characters in %q", args, text)
+			}
+			if strings.ContainsAny(text, "\r\a\u009b\u202e") || strings.Contains(text, "\x1b[2J") || !utf8.ValidString(text) {
+				t.Errorf("TTY %t, %q: hidden characters in %q", tty, args, text)
+			}
+			if slices.Contains(args, "yaml") {
+				continue // of several lines
+			}
+			lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+			if len(lines) != len(foreign)+1 {
+				t.Errorf("TTY %t, %q: %d lines: %q", tty, args, len(lines), lines)
+			}
+			if slices.Contains(args, "--json") && !strings.HasPrefix(lines[len(lines)-1], string(last.Data)) {
+				t.Errorf("TTY %t, %q: the last line is %s", tty, args, lines[len(lines)-1])
+			}
+			for _, line := range lines {
+				if slices.Contains(args, "--json") && !json.Valid([]byte(line)) {
+					t.Errorf("TTY %t, %q: %q is no JSON", tty, args, line)
+				}
+			}
+		}
 	}
 }
