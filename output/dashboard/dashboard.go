@@ -4,7 +4,8 @@
 // The page is three embedded files without a build step. It shows the servers, a
 // live feed, and of a resource its history, content and diffs. It makes elements of
 // text only, never of markup, so whatever servers call things appears as such, and
-// images of what is nothing else. All tabs of a browser share one event stream.
+// images of what is nothing else. All tabs of a browser share one event stream; the
+// next tab goes on where the last one ended, and a refused stream is asked for again.
 //
 // Nothing here changes anything: all routes are GET. One makes a request of a server,
 // to show a followed resource that is an image.

@@ -4,37 +4,48 @@ const types = ['server.state', 'subscription.active', 'resource.updated', 'resou
   'resource.changed', 'resources.list_changed', 'templates.list_changed', 'prompts.list_changed', 'tools.list_changed',
   'config.reloaded', 'config.rejected', 'gap'];
 
+const patience = 5000; // ms until a stream that was refused for good is asked for again
+
 export function follow(onEvent, onLink) {
   const channel = 'BroadcastChannel' in self ? new BroadcastChannel('mcptrack') : null;
-  let last = '';
+  let last = '', leading = false, link = 'offline';
   const tell = (message) => {
-    if (message.event) { last = message.event.id || last; onEvent(message.event); }
+    last = message.id || last;
+    if (message.event) onEvent(message.event);
     if (message.link) onLink(message.link);
   };
   if (channel) {
     channel.onmessage = (e) => {
-      if (e.data.ask) { if (leading) channel.postMessage({ link }); } else tell(e.data);
+      if (e.data.ask) { if (leading) channel.postMessage({ link, id: last }); } else tell(e.data);
     };
   }
-  let leading = false, link = 'offline';
   const both = (message) => { tell(message); channel?.postMessage(message); };
-  const listen = () => new Promise(() => { // for the life of the tab
+  // For the life of the tab, or until the stream is refused for good: a login has
+  // ended, or a proxy answers for mcptrack. EventSource does not try again then.
+  const listen = () => new Promise((done) => {
     leading = true;
-    const url = last ? '/events?lastEventId=' + encodeURIComponent(last) : '/events';
-    const source = new EventSource(url);
+    const source = new EventSource(last ? '/events?lastEventId=' + encodeURIComponent(last) : '/events');
     const set = (to) => { link = to; both({ link }); };
     source.onopen = () => set('live');
-    source.onerror = () => set(source.readyState === EventSource.CLOSED ? 'offline' : 'reconnecting');
+    source.onerror = () => {
+      if (source.readyState !== EventSource.CLOSED) { set('reconnecting'); return; }
+      set('offline');
+      leading = false;
+      done();
+    };
+    source.addEventListener('checkpoint', (e) => both({ id: e.lastEventId }));
     for (const type of types) {
       source.addEventListener(type, (e) => {
-        try { both({ event: JSON.parse(e.data) }); } catch { /* not ours to show */ }
+        try { both({ event: JSON.parse(e.data), id: e.lastEventId }); } catch { /* not ours to show */ }
       });
     }
   });
-  if (channel && navigator.locks) {
-    channel.postMessage({ ask: true });
-    navigator.locks.request('mcptrack-feed', listen);
-  } else {
-    listen();
-  }
+  const queue = async () => {
+    for (;;) {
+      await (channel && navigator.locks ? navigator.locks.request('mcptrack-feed', listen) : listen());
+      await new Promise((done) => setTimeout(done, patience)); // others may listen meanwhile
+    }
+  };
+  channel?.postMessage({ ask: true });
+  queue();
 }

@@ -1,0 +1,130 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// stream is an event stream that a test tells what to say.
+type stream struct {
+	mu     sync.Mutex
+	refuse bool
+	end    chan struct{} // closed, and made anew, to end all streams
+	opened chan string   // sent the id that each stream is to go on from
+	say    chan string   // received from by the stream
+}
+
+func newStream() *stream {
+	return &stream{end: make(chan struct{}), opened: make(chan string, 100), say: make(chan string)}
+}
+
+func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	refuse, end := s.refuse, s.end
+	s.mu.Unlock()
+	if refuse {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	s.opened <- r.URL.Query().Get("lastEventId")
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = fmt.Fprint(w, "retry: 10\n\n")
+	for {
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case text := <-s.say:
+			_, _ = fmt.Fprint(w, text)
+		case <-end:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// restart ends all streams and refuses new ones, or takes them.
+func (s *stream) restart(refuse bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
+	close(s.end)
+	s.end = make(chan struct{})
+}
+
+// next waits for a stream and returns the id that it is to go on from.
+func (s *stream) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case id := <-s.opened:
+		return id
+	case <-time.After(20 * time.Second):
+		t.Fatal("no stream was asked for")
+		return ""
+	}
+}
+
+// tabs opens more tabs of one browser, each with the means to close it.
+func tabs(t *testing.T) (open func() (tabPage, context.CancelFunc), s *stream) {
+	t.Helper()
+	s = newStream()
+	site := serve(t, New(Options{Snapshot: world}), map[string]http.Handler{"GET /events": s})
+	b := browser(t, 1280, 800)
+	if err := chromedp.Do(b, chromedp.Navigate("about:blank")); err != nil { // starts it
+		t.Fatal(err)
+	}
+	return func() (tabPage, context.CancelFunc) {
+		ctx, cancel := chromedp.NewContext(b)
+		t.Cleanup(cancel)
+		p := tabPage{t, ctx}
+		p.open(site.URL)
+		return p, cancel
+	}, s
+}
+
+const live, offline = `document.querySelector('#link').textContent === 'live'`, `document.querySelector('#link').textContent === 'offline'`
+
+// A stream that is refused for good, after a restart that ended the login or by a
+// proxy, is asked for again, and still by one tab for all.
+func TestRefusedStreamIsAskedForAgain(t *testing.T) {
+	open, s := tabs(t)
+	first, _ := open()
+	first.until(live)
+	second, _ := open()
+	second.until(live)
+	s.restart(true)
+	first.until(offline)
+	second.until(offline)
+	s.restart(false) // somebody logged in
+	first.until(live)
+	second.until(live)
+	if n := len(s.opened); n != 2 {
+		t.Errorf("%d streams, want one before and one after", n)
+	}
+}
+
+// A tab that takes over goes on after what the others have seen, also when that was
+// no event.
+func TestNextTabResumes(t *testing.T) {
+	open, s := tabs(t)
+	first, closeFirst := open()
+	first.until(live)
+	second, closeSecond := open()
+	second.until(live)
+	s.say <- "id: ab-41\nevent: checkpoint\ndata: {}\n\nevent: resource.updated\ndata: {\"type\":\"resource.updated\",\"timestamp\":\"\"}\n\n"
+	second.until(`document.querySelector('#feed-list').textContent.includes('resource.updated')`)
+	third, _ := open() // was not there yet
+	third.until(live)
+	s.next(t) // that of the first tab
+	for _, leave := range []func(){closeFirst, closeSecond} {
+		leave()
+		if id := s.next(t); id != "ab-41" {
+			t.Errorf("the next stream goes on from %q", id)
+		}
+	}
+}
