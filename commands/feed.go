@@ -110,7 +110,7 @@ func (f *feed) routes(s *web.Server, version string, maxClients int) {
 		}
 	}})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: f.tracker.Snapshot, Client: f.tracker.Client,
-		Clients: func() int { return f.hub.Stats().Clients }})
+		Last: f.hub.Last, Clients: func() int { return f.hub.Stats().Clients }})
 	for pattern, h := range page.Routes() {
 		s.Handle(pattern, h)
 	}

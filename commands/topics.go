@@ -72,8 +72,8 @@ func eventsHelp() string {
    "resourceUri":"file:///guide.md","timestamp":"2026-11-20T19:37:25.123Z",
    "cause":"notify", …}
 
-id is the epoch of the run in hex and a number that rises by one without holes;
-timestamp is in UTC. cause tells how a change was noticed: notify (announced),
+id is the epoch of the log (of the run, where nothing is stored) in hex and a
+number that rises by one without holes; timestamp is in UTC. cause tells how a change was noticed: notify (announced),
 trailing (announced shortly after another, and told when things were quiet),
 resync (found after a time in which announcements may have been lost), poll.
 

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,6 +57,33 @@ func (s *serving) lines(query, lastID string, enough func(line string) bool) {
 		}
 	}
 	s.Fatalf("%s with %.40q ended: %v", query, lastID, lines.Err())
+}
+
+// The status has an id of the log, also in a later run, and who goes on from it is
+// told no gap.
+func TestServeGoesOnFromItsStatus(t *testing.T) {
+	t.Parallel()
+	s, dataDir := demoServing(t)
+	seen := s.events(3, "")
+	s.stop(syscall.SIGTERM)
+	epoch, _, _ := strings.Cut(seen[0], "-")
+	s = serveBeside(t, "--config", filepath.Join(filepath.Dir(dataDir), "mcp-servers.json"), "--data-dir", dataDir)
+	s.events(1, seen[2])
+	var st struct {
+		Epoch string
+		Seq   uint64
+	}
+	body, _ := ask(t, s.url+"/api/status", nil)
+	if err := json.Unmarshal([]byte(body), &st); err != nil || st.Epoch != epoch || st.Seq < 3 {
+		t.Errorf("the log is %s, the status %s (%v)", epoch, body, err)
+	}
+	s.lines("/events", fmt.Sprintf("%s-%d", st.Epoch, st.Seq), func(line string) bool {
+		name, ok := strings.CutPrefix(line, "event: ")
+		if name == "gap" {
+			t.Error("a gap is told")
+		}
+		return ok && name != "checkpoint"
+	})
 }
 
 // An id that means nothing here is told as a gap with its reason, and then all that

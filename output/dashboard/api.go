@@ -13,9 +13,11 @@ import (
 
 // status is the answer of /api/status.
 type status struct {
-	Version   string              `json:"version"`
-	StartedAt string              `json:"startedAt"`
-	Epoch     string              `json:"epoch"` // of the run, not of stored ids
+	Version   string `json:"version"`
+	StartedAt string `json:"startedAt"`
+	// Epoch and Seq make the id (epoch-seq) from which a client goes on that has
+	// what is told here: it may see again what it has, and misses nothing.
+	Epoch     string              `json:"epoch,omitempty"`
 	Seq       uint64              `json:"seq"`
 	Servers   int                 `json:"servers"`
 	States    map[event.State]int `json:"states"`
@@ -106,9 +108,12 @@ func newResource(st *tracker.ServerStatus, r *tracker.ResourceStatus) resource {
 }
 
 func (d *Dashboard) status(w http.ResponseWriter, _ *http.Request) {
+	out := status{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}}
+	if d.opts.Last != nil {
+		out.Epoch, out.Seq = d.opts.Last() // before the snapshot, which then has all up to there
+	}
 	snap := d.opts.Snapshot()
-	out := status{Version: d.opts.Version, StartedAt: stamp(d.started), Epoch: snap.Epoch, Seq: snap.Seq,
-		Servers: len(snap.Servers), States: map[event.State]int{}}
+	out.Servers = len(snap.Servers)
 	for i := range snap.Servers {
 		st := &snap.Servers[i]
 		out.States[st.State]++

@@ -27,6 +27,9 @@ var files embed.FS
 type Options struct {
 	Version  string
 	Snapshot func() *tracker.Snapshot
+	// Last is the epoch and the number of the last event that clients of the feeds
+	// can have seen. nil: not shown.
+	Last func() (epoch string, seq uint64)
 	// Clients counts those who listen to the feeds; nil: not shown.
 	Clients func() int
 	// Client reads the images that are shown; nil: none are.

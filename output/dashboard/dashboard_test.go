@@ -106,6 +106,24 @@ func TestAPI(t *testing.T) {
 	}
 }
 
+// TestStatusIsWhereToGoOn: the id in the status is no later than what is told with it,
+// even when something happens meanwhile. It is that of the feeds, not of the tracker.
+func TestStatusIsWhereToGoOn(t *testing.T) {
+	happened := uint64(41)
+	s := serve(t, New(Options{
+		Last: func() (string, uint64) { defer func() { happened++ }(); return "3f9a1c20b7e4d581", happened },
+		Snapshot: func() *tracker.Snapshot {
+			defer func() { happened++ }()
+			return &tracker.Snapshot{Epoch: "ab", Seq: 9, Servers: make([]tracker.ServerStatus, happened)}
+		},
+	}), nil)
+	var st status
+	fetch(t, s.URL+"/api/status", &st)
+	if st.Epoch != "3f9a1c20b7e4d581" || st.Seq != 41 || st.Servers != 42 {
+		t.Errorf("%+v", st)
+	}
+}
+
 // TestNothingIsChanged: there is no route that does more than show.
 func TestNothingIsChanged(t *testing.T) {
 	d := New(Options{Snapshot: world})

@@ -70,3 +70,14 @@ func (h *Hub) Stats() Stats {
 	}
 	return s
 }
+
+// Last returns the id that a client would be at that has seen all there is: to begin
+// from after a look at what is known otherwise. epoch is "" before there is a log.
+func (h *Hub) Last() (epoch string, seq uint64) {
+	r := h.current()
+	if r == nil {
+		return "", 0
+	}
+	next, _ := r.position()
+	return r.epoch, max(next, 1) - 1
+}
