@@ -265,10 +265,12 @@ func TestTreeCheckout(t *testing.T) {
 	m := follow(t, dir, opts)
 	for _, branch := range []string{"one", "two", "one"} {
 		m.taken()
+		began := time.Now()
 		command(t, dir, "", "git", "checkout", "-q", "-f", branch)
 		m.wantDisk(t)
-		if n := len(m.taken()); n > files/30 {
-			t.Errorf("%d batches", n)
+		took := time.Since(began) // on a loaded machine git pauses: that is several bursts
+		if n := len(m.taken()); n > files/30+int(took/(100*time.Millisecond)) {
+			t.Errorf("%d batches in %v", n, took)
 		}
 	}
 }
