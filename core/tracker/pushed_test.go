@@ -156,3 +156,26 @@ func TestRefusedAndNotRead(t *testing.T) {
 		}
 	})
 }
+
+// Who was told that a subscription has begun finds it begun, and the event told.
+func TestSubscriptionIsToldFirst(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		docs.SetQuietly("file:///a.md", "one")
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Include = []string{"file:///b.md"} }))
+		w.pass(3 * time.Second)
+		c := w.tracker.Client("docs")
+		for range 100 {
+			seq := w.tracker.Snapshot().Seq
+			if err := c.Subscribe(w.Context(), "file:///a.md"); err != nil {
+				w.Fatal(err)
+			}
+			if !c.Subscribed("file:///a.md") || w.tracker.Snapshot().Seq == seq {
+				w.Fatal("it has not begun")
+			}
+			if err := c.Unsubscribe(w.Context(), "file:///a.md"); err != nil {
+				w.Fatal(err)
+			}
+			w.pass(time.Second)
+		}
+	})
+}

@@ -113,13 +113,13 @@ func (f *follower) asked(q *ask) {
 	f.todo.merge(demand{subscribe: true})
 }
 
-// answer tells who asked what the walk has come to.
+// answer tells who asked what the walk has come to, after everybody else.
 func (f *follower) answer(a syncAnswer) {
 	changed := false
-	for _, q := range a.job.asks {
+	errs := make([]error, len(a.job.asks))
+	for i, q := range a.job.asks {
 		if !q.subscribe {
-			q.done <- nil // from here on it is silent, whatever the server does
-			continue
+			continue // from here on it is silent, whatever the server does
 		}
 		granted, known := f.wanted[q.uri]
 		_, missing := f.missing[q.uri]
@@ -147,10 +147,13 @@ func (f *follower) answer(a syncAnswer) {
 				f.todo.merge(demand{subscribe: true})
 			}
 		}
-		q.done <- err
+		errs[i] = err
 	}
 	if changed {
 		f.tellSubscriptions()
+	}
+	for i, q := range a.job.asks {
+		q.done <- errs[i]
 	}
 }
 
