@@ -109,7 +109,9 @@ func (d *httpDial) open(listening bool) (*httpConn, error) {
 func (d *httpDial) abandon(c *httpConn) {
 	c.g.silent.Store(true)
 	c.stop()
-	d.s.wg.Go(func() { _ = c.tr.Close() })
+	if end := func() { _ = c.tr.Close() }; !d.s.wg.Go(end) {
+		end()
+	}
 }
 
 // keep makes a transport that of the session.

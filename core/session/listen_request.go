@@ -17,7 +17,7 @@ func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 	l := &listen{stream: st, over: make(chan struct{})}
 	s.signals.open(st)
 	params := map[string]any{"notifications": wireFilter(f)}
-	s.wg.Go(func() {
+	if !s.wg.Go(func() {
 		defer close(l.over)
 		defer cancel(nil)
 		_, l.err = s.sendUnbounded(lctx, s.tr, modernVersion, st.id, methodListen, params)
@@ -25,7 +25,11 @@ func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 			s.subscriber.listenEnded(time.Now())
 			s.signals.raiseGap(streamEnd(s.signals.reason(st), l.err))
 		}
-	})
+	}) {
+		cancel(nil)
+		s.signals.forget(st)
+		return nil, s.endCause(ErrClosed)
+	}
 
 	t := time.NewTimer(ackTimeout)
 	defer t.Stop()

@@ -128,7 +128,7 @@ func (s *Session) cancelRequest(tr transport.Interface, id mcp.RequestId, method
 		case <-t.C:
 		}
 	}()
-	s.wg.Go(func() {
+	if !s.wg.Go(func() {
 		defer close(out)
 		ctx, cancel := context.WithTimeout(s.ctx, 2*time.Second)
 		defer cancel()
@@ -136,7 +136,9 @@ func (s *Session) cancelRequest(tr transport.Interface, id mcp.RequestId, method
 			Method: "notifications/cancelled",
 			Params: mcp.NotificationParams{AdditionalFields: map[string]any{"requestId": id, "reason": "no longer wanted"}},
 		}})
-	})
+	}) {
+		close(out) // the session is closed, and the server knows
+	}
 }
 
 // requestError makes an error that may be shown out of what went wrong.

@@ -38,8 +38,8 @@ type Session struct {
 	// ctx lives as long as the session. Requests end with it.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // every goroutine of the session
-	seq    atomic.Int64   // request ids
+	wg     group        // every goroutine of the session
+	seq    atomic.Int64 // request ids
 
 	progress progressWatch
 	waiting  waiting
