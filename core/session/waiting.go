@@ -49,6 +49,9 @@ func (w *waiting) fail(id string, err error) {
 // message answers if the transport will not be able to decode it: mostly an error
 // whose code is no integer or whose message is no string.
 func (s *Session) look(message []byte) {
+	if bytes.HasPrefix(message, []byte(`{"jsonrpc":"2.0","method":`)) { // nearly all there are: of a flood, above all
+		return
+	}
 	if !bytes.Contains(message, []byte(`"error"`)) && bytes.Contains(message, []byte(`"2.0"`)) {
 		return
 	}
