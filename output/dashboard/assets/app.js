@@ -14,6 +14,7 @@ const versions = new Map(); // server and uri → [{at, digest, text}], newest f
 const tone = (s) => ({ Ready: 'good', Backoff: 'bad', NeedsAuth: 'bad', Unsupported: 'warn' }[s] || '');
 const clock = (iso) => iso ? new Date(iso).toLocaleTimeString() : '';
 const size = (n) => n < 1024 ? n + ' B' : n < 1048576 ? (n / 1024).toFixed(1) + ' KiB' : (n / 1048576).toFixed(1) + ' MiB';
+const count = (n, what) => n + ' ' + what + (n === 1 ? '' : 's');
 const fits = (filter, ...texts) => { const f = filter.trim().toLowerCase(); return !f || texts.some((t) => (t || '').toLowerCase().includes(f)); };
 const get = async (url) => { const r = await fetch(url); if (!r.ok) throw new Error(r.statusText); return r.json(); };
 
@@ -23,7 +24,7 @@ const serverList = new List($('server-list'), {
     const head = text('span', visible(s.id) + ' ');
     const sub = s.error ? visible(s.error) : line(s.transport, s.era, s.serverName, s.serverVersion);
     const more = s.state === 'Backoff' && s.nextRetry ? 'attempt ' + s.attempt + ', next at ' + clock(s.nextRetry)
-      : s.resources + ' resources' + (s.mode ? ' (' + s.mode + ')' : '') + (s.missing ? ', ' + s.missing + ' polled' : '') + ' · ' + s.tools + ' tools · ' + s.updates + ' updates';
+      : count(s.resources, 'resource') + (s.mode ? ' (' + s.mode + ')' : '') + (s.missing ? ', ' + s.missing + ' polled' : '') + ' · ' + count(s.tools, 'tool') + ' · ' + count(s.updates, 'update');
     row.replaceChildren(head, text('span', visible(s.reason || s.state), 'badge ' + tone(s.state)), text('span', sub, 'sub'), text('span', more, 'sub'));
     row.title = visible(s.error || s.reason || '');
   },
@@ -72,7 +73,7 @@ async function loadServers() {
   try {
     const [status, list] = await Promise.all([get('/api/status'), get('/api/servers')]);
     servers = list;
-    $('summary').textContent = `${status.servers} servers (${Object.entries(status.states).map(([s, n]) => n + ' ' + s).join(', ') || 'none'}), ${status.resources} resources, ${status.updates} updates, ${status.clients} clients — mcptrack ${status.version}`;
+    $('summary').textContent = `${count(status.servers, 'server')} (${Object.entries(status.states).map(([s, n]) => n + ' ' + s).join(', ') || 'none'}), ${count(status.resources, 'resource')}, ${count(status.updates, 'update')}, ${count(status.clients, 'client')} — mcptrack ${status.version}`;
     showServers();
     if (!server && servers.length) { serverList.choose(0); }
   } catch { $('summary').textContent = 'mcptrack does not answer'; }
