@@ -125,8 +125,10 @@ func TestHeartbeat(t *testing.T) {
 	}
 	// A long call whose answer has become a stream beats as well.
 	call := s.stream("POST", modern("tools/call", "Mcp-Name", "progress"), call("progress", `,"arguments":{"hold":1},`+metaModern))
-	for range 3 {
-		call.next()
+	for told := 0; told < 3; { // it may beat in between already
+		if call.next() != ":" {
+			told++
+		}
 	}
 	if got := call.next(); got != ":" {
 		t.Errorf("%q", got)
