@@ -6,9 +6,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// finishBuiltins gives the commands that cobra brings, help and completion, what
-// every other command has: examples, exit codes, and an error for a name that they
-// do not know. Cobra's own show some help instead, and succeed.
+// finishBuiltins adds to cobra's own commands, help and completion, what every other
+// command has: examples, exit codes, and an error for an unknown name, where cobra
+// prints help and succeeds.
 func finishBuiltins(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -27,23 +27,33 @@ func finishBuiltins(root *cobra.Command) {
 
 const builtinExits = "Exit codes: 0 done; 1 failed; 2 wrong usage."
 
-// knownTopic reports whether args name a command or a help topic.
+// knownTopic returns an error unless args name a command or a help topic.
 func knownTopic(root *cobra.Command, args []string) error {
-	if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-		return usageHint("mcptrack --help lists the commands and topics", "unknown help topic %q", printable.Line(join(args, 5), 100))
+	_, rest, err := root.Find(args)
+	if err == nil && len(rest) == 0 {
+		return nil
 	}
-	return nil
+	var names []string
+	for _, cmd := range root.Commands() {
+		if !cmd.Hidden {
+			names = append(append(names, cmd.Name()), cmd.Aliases...)
+		}
+	}
+	return usageHint(didYouMean(args[0], names, "mcptrack --help lists the commands and topics"),
+		"unknown help topic %q", printable.Line(join(args, 5), 100))
 }
 
 func finishCompletion(completion *cobra.Command) {
 	completion.Long += "\n" + builtinExits
 	completion.Example = `  source <(mcptrack completion bash)
   mcptrack completion fish >~/.config/fish/completions/mcptrack.fish`
+	completion.Args = subcommand
 	completion.RunE = func(*cobra.Command, []string) error {
-		return usageHint("bash, zsh, fish or powershell", "for which shell?")
+		return usage("no shell given; choose bash, zsh, fish or powershell")
 	}
 	for _, shell := range completion.Commands() {
 		shell.Long += "\n" + builtinExits
+		shell.Args = arguments(0, 0)
 		switch shell.Name() {
 		case "bash":
 			shell.Example = `  source <(mcptrack completion bash)

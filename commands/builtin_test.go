@@ -9,7 +9,6 @@ import (
 
 // Every command that can be run shows two examples and its exit codes.
 func TestHelpIsComplete(t *testing.T) {
-	var g globals
 	seen := 0
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -27,7 +26,8 @@ func TestHelpIsComplete(t *testing.T) {
 			t.Errorf("%s: its help lists no exit codes", cmd.CommandPath())
 		}
 	}
-	walk(newRoot(&Env{}, &g))
+	root, _ := Tree(&Env{})
+	walk(root)
 	if seen < 20 {
 		t.Errorf("only %d commands", seen)
 	}

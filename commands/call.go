@@ -12,7 +12,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 type callOptions struct {
@@ -20,41 +19,44 @@ type callOptions struct {
 	server, tool string
 	args         []string
 	argsJSON     string
-	given        map[string]string // what args says
-	arguments    map[string]any    // what argsJSON says
+	given        map[string]string // parsed from args
+	arguments    map[string]any    // parsed from argsJSON
 }
 
 func newCall(env *Env, g *globals) *cobra.Command {
 	var opts callOptions
 	cmd := &cobra.Command{
 		Use:   "call SERVER TOOL [--arg NAME=VALUE]... | [--args-json JSON]",
-		Short: "Call a tool",
-		Long: `Calls one tool and prints the contents of its result: text to stdout, binary
-content to a pipe or with --out to a file. --json prints the MCP result.
+		Short: "Call a tool of a server",
+		Long: `Calls one tool and prints the content of its result: text to stdout, binary content
+to a pipe, or with --out to a file. --json prints the MCP result.
 
-The value of an --arg is text where the tool's schema wants text, else JSON. A
-terminal shows the progress that the server reports; a server that reports may take
-longer than its requestTimeout. Ctrl-C cancels the call at the server. A tool that
-fails is exit code 5.
+The value of an --arg is passed as text if the tool's schema says so, else as JSON. A
+terminal shows the progress that the server reports; a server that reports progress
+may take longer than its requestTimeout. Ctrl-C cancels the call at the server. If the
+tool fails, the exit code is 5.
 
 ` + requestExits,
 		Example: `  mcptrack call everything echo --arg message=hello
   mcptrack call everything get-sum --arg a=2 --arg b=3
   mcptrack call build start --args-json '{"targets":["all"],"force":true}' --timeout 10m`,
-		Args:              cobra.ExactArgs(2),
+		Args:              arguments(2, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Tools),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := opts.check(); err != nil {
+			if err := opts.parse(); err != nil {
 				return err
 			}
 			opts.server, opts.tool = args[0], args[1]
+			if len(opts.args) > 0 && opts.argsJSON != "" {
+				return usage("--arg and --args-json exclude each other")
+			}
 			if opts.given, err = pairs("arg", opts.args); err != nil {
 				return err
 			}
 			opts.arguments = map[string]any{}
 			if opts.argsJSON != "" {
 				if err := json.Unmarshal([]byte(opts.argsJSON), &opts.arguments); err != nil || opts.arguments == nil {
-					return usageHint(`for example --args-json '{"message":"hello"}'`, "--args-json is no JSON object")
+					return usageHint(`for example --args-json '{"message":"hello"}'`, "--args-json is not a JSON object")
 				}
 			}
 			ctx, cancel := opts.bound(cmd.Context())
@@ -64,15 +66,14 @@ fails is exit code 5.
 		},
 	}
 	opts.add(cmd)
-	cmd.Flags().StringArrayVar(&opts.args, "arg", nil, "an argument of the tool, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringArrayVar(&opts.args, "arg", nil, "argument of the tool, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completeToolArgument(env, g, &opts.args))
-	cmd.Flags().StringVar(&opts.argsJSON, "args-json", "", "all arguments, as a `JSON` object")
-	cmd.MarkFlagsMutuallyExclusive("arg", "args-json")
+	cmd.Flags().StringVar(&opts.argsJSON, "args-json", "", "all arguments as a `JSON` object")
 	return cmd
 }
 
 func runCall(ctx context.Context, env *Env, g *globals, opts callOptions) error {
-	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) (func() error, error) {
+	return opts.ask(ctx, env, g, target{opts.server, catalog.Tools, opts.tool}, func(ctx context.Context, s *session.Session) (func() error, error) {
 		if !s.Info().Capabilities.Tools {
 			return nil, lacks(opts.server, catalog.Tools)
 		}
@@ -86,9 +87,9 @@ func runCall(ctx context.Context, env *Env, g *globals, opts callOptions) error 
 		if err != nil {
 			return nil, err
 		}
-		text, failed := tracker.ToolFailure(raw)
+		text, failed := session.ToolFailure(raw)
 		if !failed {
-			return opts.shower(env, g, raw, toolPieces)
+			return opts.printer(env, g, raw, toolPieces)
 		}
 		return func() error {
 			if documents(g.format) {
@@ -101,7 +102,7 @@ func runCall(ctx context.Context, env *Env, g *globals, opts callOptions) error 
 	})
 }
 
-// typed gives the values of --arg the types that the tool's schema wants.
+// typed converts the values of --arg to the types in the tool's schema.
 func typed(ctx context.Context, s *session.Session, opts callOptions) (map[string]any, error) {
 	tools, err := s.List(ctx, catalog.Tools)
 	if err != nil {
@@ -110,7 +111,7 @@ func typed(ctx context.Context, s *session.Session, opts callOptions) (map[strin
 	tool, ok := tools.Get(opts.tool)
 	if !ok {
 		return nil, &failure{exit: exitRefused, code: "not_found", err: fmt.Errorf("server %q has no tool %q", opts.server, printable.Line(opts.tool, 100)),
-			hint: "it has: " + join(tools.Keys(), 20)}
+			hint: didYouMean(opts.tool, tools.Keys(), "it has: "+join(tools.Keys(), 20))}
 	}
 	var described struct {
 		InputSchema struct {
@@ -120,7 +121,7 @@ func typed(ctx context.Context, s *session.Session, opts callOptions) (map[strin
 		} `json:"inputSchema"`
 	}
 	if err := json.Unmarshal(tool.Raw, &described); err != nil {
-		described.InputSchema.Properties = nil // a schema that we cannot read: guess
+		described.InputSchema.Properties = nil // an unreadable schema: guess
 	}
 	out := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(opts.given)) {
@@ -134,7 +135,7 @@ func typed(ctx context.Context, s *session.Session, opts callOptions) (map[strin
 		case jsonErr == nil:
 			out[name] = json.RawMessage(value)
 		case known && property.Type != nil:
-			return nil, usage("--arg %s: the tool wants %v, and %s is none", printable.Line(name, 60), property.Type, printable.Line(value, 60))
+			return nil, usage("invalid --arg %s: expected %v, got %s", printable.Line(name, 60), property.Type, printable.Line(value, 60))
 		default:
 			out[name] = value
 		}

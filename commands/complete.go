@@ -10,40 +10,40 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// known is what completion offers without asking a server, by server.
+// known is what completion offers without asking servers, by server id.
 type known map[string]knownServer
 
-// knownServer is what was listed of a server last.
+// knownServer is what a server last listed.
 type knownServer struct {
 	// Names are the names, URIs and URI templates.
 	Names map[catalog.Kind][]string `json:"names,omitempty"`
-	// Arguments are how an argument of a prompt or tool may begin, by its name: "city="
-	// and, where the values are known, "unit=metric".
+	// Arguments are completions of the arguments of prompts and tools, by the name of
+	// the prompt or tool: "city=" and, where the values are known, "unit=metric".
 	Arguments map[catalog.Kind]map[string][]string `json:"arguments,omitempty"`
-	// Used tells which program or URL a command has used as this server: only that
-	// one is asked while a line is being completed.
+	// Used identifies the program or URL that a command has used as this server. A
+	// completion asks no other.
 	Used string `json:"used,omitempty"`
 }
 
-// maxKnown bounds the file of known names, in bytes, and the names of one list.
+// Bounds of the cached names: bytes of the file, and names of one list.
 const (
 	maxKnown      = 4 << 20
 	maxKnownNames = 2000
 )
 
-// knownPath is where the names of a config's servers are kept; "" if nowhere.
+// knownPath is the file with the cached names of a config's servers, "" if there is none.
 func knownPath(env *Env, cfgPath string) string {
 	dir := env.cacheDir()
 	abs, err := filepath.Abs(cfgPath)
@@ -54,7 +54,7 @@ func knownPath(env *Env, cfgPath string) string {
 	return filepath.Join(dir, "catalog-"+hex.EncodeToString(sum[:8])+".json")
 }
 
-// loadKnown reads the kept names; none if there are none.
+// loadKnown reads the cached names. It returns none if they cannot be read.
 func loadKnown(env *Env, cfgPath string) known {
 	k := known{}
 	path := knownPath(env, cfgPath)
@@ -73,8 +73,8 @@ func loadKnown(env *Env, cfgPath string) known {
 	return k
 }
 
-// save keeps the names for the next completion, if they differ from what is kept.
-// That it could not is no reason to fail: completion is a convenience.
+// save writes the names for the next completion if they differ from was. Errors are
+// ignored: completion is a convenience.
 func (k known) save(env *Env, cfgPath string, was known) {
 	path := knownPath(env, cfgPath)
 	if path == "" || reflect.DeepEqual(k, was) {
@@ -84,15 +84,7 @@ func (k known) save(env *Env, cfgPath string, was known) {
 	if err != nil || len(data) > maxKnown || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
 		return
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".catalog-*")
-	if err != nil {
-		return
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.Write(data)
-	if tmp.Close() == nil && err == nil {
-		_ = os.Rename(tmp.Name(), path)
-	}
+	_ = atomicfile.Write(path, 0o600, data)
 }
 
 func (k known) clone() known {
@@ -104,7 +96,7 @@ func (k known) clone() known {
 	return out
 }
 
-// learn notes a server's list.
+// learn records a server's list.
 func (k known) learn(server string, kind catalog.Kind, list catalog.List) {
 	names := make([]string, 0, min(len(list), maxKnownNames))
 	for _, it := range list[:min(len(list), maxKnownNames)] {
@@ -124,8 +116,8 @@ func (k known) learn(server string, kind catalog.Kind, list catalog.List) {
 	k[server] = srv
 }
 
-// remember keeps what list was told.
-func remember(env *Env, cfgPath string, reports []tracker.Report) {
+// remember caches the lists of the reports.
+func remember(env *Env, cfgPath string, reports []session.Report) {
 	was := loadKnown(env, cfgPath)
 	k := was.clone()
 	for _, r := range reports {
@@ -139,7 +131,7 @@ func remember(env *Env, cfgPath string, reports []tracker.Report) {
 	k.save(env, cfgPath, was)
 }
 
-// rememberSnapshot keeps what a tracker knew at its end.
+// rememberSnapshot caches the lists of a tracker's last snapshot.
 func rememberSnapshot(env *Env, cfgPath string, snap *tracker.Snapshot) {
 	was := loadKnown(env, cfgPath)
 	k := was.clone()
@@ -151,8 +143,8 @@ func rememberSnapshot(env *Env, cfgPath string, snap *tracker.Snapshot) {
 	k.save(env, cfgPath, was)
 }
 
-// completing is the config for a completion: errors mean that there is nothing to
-// offer, and logs would spoil the user's line.
+// completing loads the config for a completion. It is empty after an error, and
+// nothing is logged: both would garble the user's command line.
 func completing(env *Env, g *globals) *config.Config {
 	if g.config == "" {
 		g.config = env.getenv("MCPTRACK_CONFIG")
@@ -162,17 +154,6 @@ func completing(env *Env, g *globals) *config.Config {
 		return &config.Config{}
 	}
 	return cfg
-}
-
-// choices are the completions that fit and are printable, each once.
-func choices(names []string, taken []string) ([]string, cobra.ShellCompDirective) {
-	var out []string
-	for _, n := range names {
-		if n == printable.Line(n, 0) && !slices.Contains(taken, n) {
-			out = append(out, n)
-		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
 func serverNames(cfg *config.Config) []string {
@@ -189,13 +170,13 @@ func completeList(env *Env, g *globals) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		names := serverNames(completing(env, g))
 		if len(args) == 0 {
-			names = append([]string{"servers", "resources", "templates", "prompts", "tools"}, names...)
+			names = append(listKinds(), names...)
 		}
 		return choices(names, args)
 	}
 }
 
-// completeServers completes a flag that takes ids, separated by commas.
+// completeServers completes a flag that takes server ids separated by commas.
 func completeServers(env *Env, g *globals) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndexByte(typed, ',')+1]
@@ -208,7 +189,7 @@ func completeServers(env *Env, g *globals) cobra.CompletionFunc {
 	}
 }
 
-// completeItems completes a server, then names of its last known list.
+// completeItems completes a server id, then names of the server's cached list.
 func completeItems(env *Env, g *globals, kind catalog.Kind) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		cfg := completing(env, g)
@@ -219,7 +200,7 @@ func completeItems(env *Env, g *globals, kind catalog.Kind) cobra.CompletionFunc
 	}
 }
 
-// completeNames completes a flag with names of the server named in args.
+// completeNames completes a flag with cached names of the server in args.
 func completeNames(env *Env, g *globals, kind catalog.Kind) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
@@ -230,7 +211,7 @@ func completeNames(env *Env, g *globals, kind catalog.Kind) cobra.CompletionFunc
 	}
 }
 
-// completeTypes completes a flag that takes types of events.
+// completeTypes completes a flag that takes event types separated by commas.
 func completeTypes(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
 	var out []string

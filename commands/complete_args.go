@@ -12,18 +12,18 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// maxArguments bounds what is kept of one prompt's or tool's arguments.
+// maxArguments bounds the cached completions for the arguments of one prompt or tool.
 const maxArguments = 100
 
-// argumentsOf reads how the arguments of prompts and tools may begin; nil for kinds
-// that have none.
+// argumentsOf returns completions for the arguments of prompts and tools, by name; nil
+// for other kinds.
 func argumentsOf(kind catalog.Kind, list catalog.List) map[string][]string {
 	if kind != catalog.Prompts && kind != catalog.Tools {
 		return nil
@@ -59,7 +59,7 @@ func promptArguments(it catalog.Item) []string {
 	return begins
 }
 
-// toolArguments offers the values of enumerations and booleans, too.
+// toolArguments also returns the values of enumerations and booleans.
 func toolArguments(it catalog.Item) []string {
 	var t struct {
 		InputSchema struct {
@@ -87,8 +87,8 @@ func toolArguments(it catalog.Item) []string {
 	return begins
 }
 
-// completePromptArgument completes --arg of prompt: names, and values by asking the
-// server.
+// completePromptArgument completes --arg of prompt: names from the cache, and values
+// from the server.
 func completePromptArgument(env *Env, g *globals, given *[]string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) < 2 {
@@ -114,15 +114,15 @@ func completeToolArgument(env *Env, g *globals, given *[]string) cobra.Completio
 }
 
 // completeParameter completes --param of read: the variables of the template, and
-// values by asking the server.
+// values from the server.
 func completeParameter(env *Env, g *globals, opts *readOptions) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		t, err := uritemplate.New(opts.template)
+		variables, err := uritemplate.Variables(opts.template)
 		if len(args) < 1 || opts.template == "" || err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var begins []string
-		for _, name := range t.Varnames() {
+		for _, name := range variables {
 			begins = append(begins, name+"=")
 		}
 		return completeArgument(begins, typed, opts.params, func(name, value string, known map[string]string) []string {
@@ -131,8 +131,8 @@ func completeParameter(env *Env, g *globals, opts *readOptions) cobra.Completion
 	}
 }
 
-// completeArgument completes NAME=VALUE: first the name, of those not given yet, then
-// the value, of those that are known or that ask finds.
+// completeArgument completes NAME=VALUE: first the name, if it was not given yet, then
+// the value, from begins or else from ask.
 func completeArgument(begins []string, typed string, given []string, ask func(name, value string, given map[string]string) []string) ([]string, cobra.ShellCompDirective) {
 	known := map[string]string{}
 	for _, g := range given {
@@ -161,12 +161,12 @@ func completeArgument(begins []string, typed string, given []string, ask func(na
 	return out, directive
 }
 
-// askingTime is how long a completion may wait for a server.
+// askingTime bounds how long a completion waits for a server.
 const askingTime = 800 * time.Millisecond
 
-// askValues asks a server what an argument may be. It asks none that no command has
-// used yet, or that is another program or URL by now: pressing a key must not run or
-// reach what the user has not run or reached.
+// askValues asks a server for the values of an argument. It only asks a server that a
+// command has used before and whose entry has not changed since: pressing a key must
+// not start a program or open a URL that the user never has.
 func askValues(env *Env, cfg *config.Config, id string, ref session.Reference, name, value string, given map[string]string) []string {
 	srv, ok := cfg.Server(id)
 	if !ok || !srv.Enabled || loadKnown(env, cfg.Path)[id].Used != identity(srv) {
@@ -190,9 +190,8 @@ func askValues(env *Env, cfg *config.Config, id string, ref session.Reference, n
 	return c.Values
 }
 
-// identity tells one program or URL from another, with all that it is given: a
-// different environment may make another program of it. It is a hash, and tells
-// nobody what went in.
+// identity identifies a program or URL with everything it is given, since a different
+// environment may make it a different program. It is a hash and reveals no secret.
 func identity(srv config.Server) string {
 	h := sha256.New()
 	put := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
@@ -208,14 +207,14 @@ func identity(srv config.Server) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// use notes which program or URL was used as the server.
+// use records which program or URL was used as the server.
 func (k known) use(srv config.Server) {
 	of := k[srv.ID]
 	of.Used = identity(srv)
 	k[srv.ID] = of
 }
 
-// rememberUse keeps that a command has used the server.
+// rememberUse records that a command has used the server.
 func rememberUse(env *Env, cfgPath string, srv config.Server) {
 	was := loadKnown(env, cfgPath)
 	k := was.clone()

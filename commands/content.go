@@ -9,8 +9,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// block is one content block of a tool's result or of a prompt's message (see
-// ContentBlock in the MCP schema).
+// block is one content block of a tool result or a prompt message (ContentBlock in the
+// MCP schema).
 type block struct {
 	Type     string       `json:"type"`
 	Text     string       `json:"text"`
@@ -35,10 +35,10 @@ func (b block) piece() (piece, error) {
 	case "resource_link":
 		return piece{text: b.URI}, nil
 	}
-	return piece{}, fmt.Errorf("content of the unknown type %q; --json shows it", printable.Line(b.Type, 40))
+	return piece{}, fmt.Errorf("unknown content type %q; use --json to see it", printable.Line(b.Type, 40))
 }
 
-// appendTo adds the block; a text ends its line.
+// appendTo appends the block to the pieces. A text ends in a newline.
 func (b block) appendTo(pieces []piece) ([]piece, error) {
 	p, err := b.piece()
 	if err != nil {
@@ -50,8 +50,8 @@ func (b block) appendTo(pieces []piece) ([]piece, error) {
 	return append(pieces, p), nil
 }
 
-// toolPieces takes a tools/call result apart: its contents, each text in lines of
-// its own, or else its structured content.
+// toolPieces splits a tools/call result into its content blocks, or returns its
+// structured content if it has none.
 func toolPieces(raw json.RawMessage) ([]piece, error) {
 	var result struct {
 		Content    []block         `json:"content"`
@@ -73,8 +73,8 @@ func toolPieces(raw json.RawMessage) ([]piece, error) {
 	return pieces, nil
 }
 
-// promptPieces takes a prompts/get result apart: the texts of its messages, each
-// under its role when there are several.
+// promptPieces splits a prompts/get result into the texts of its messages, each under
+// its role if there are several.
 func promptPieces(raw json.RawMessage) ([]piece, error) {
 	var result struct {
 		Messages []struct {

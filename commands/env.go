@@ -8,24 +8,24 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Env is all that a command knows of the world.
+// Env is everything a command uses of the process around it.
 type Env struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// OutTTY and ErrTTY say whether Out and Err are terminals; Width is that of
-	// Out in columns, 0 if not known.
+	// OutTTY and ErrTTY report whether Out and Err are terminals; Width is the width of
+	// Out in columns, 0 if unknown.
 	OutTTY, ErrTTY bool
 	Width          int
 	LookupEnv      func(string) (string, bool)
-	// Executable is this program, for starting the demo server.
+	// Executable is the path of this program, which starts the demo server.
 	Executable string
-	// Reloads returns the channel that is sent to, and never closed, when the user
-	// asks for the config to be read again (SIGHUP). To call it is to take that over:
-	// a command that does not is ended by SIGHUP. nil: nobody asks.
+	// Reloads returns a channel that receives when the user asks for the config to be
+	// read again (SIGHUP). It is never closed. A command that calls Reloads handles
+	// SIGHUP; any other command is ended by it. nil: there are no such requests.
 	Reloads func() <-chan struct{}
 	// Dial connects to servers; nil: [session.Dial].
 	Dial session.DialFunc
-	// Version is what the version command and servers are told.
+	// Version is the version that the version command prints and servers receive.
 	Version string
 }
 
@@ -41,7 +41,7 @@ func (e *Env) getenv(key string) string {
 	return v
 }
 
-// cacheDir is where catalogs for completion are kept, "" if there is no such place.
+// cacheDir is the directory of the cached names for completion, "" if there is none.
 func (e *Env) cacheDir() string {
 	dir := e.getenv("XDG_CACHE_HOME")
 	if !filepath.IsAbs(dir) {
@@ -54,7 +54,7 @@ func (e *Env) cacheDir() string {
 	return filepath.Join(dir, "mcptrack")
 }
 
-// Version is the version of this build: the module's, or the commit's.
+// Version returns the version of this build: that of the module, else the commit.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

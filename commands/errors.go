@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,41 +22,33 @@ const (
 	exitInterrupted = 130
 )
 
-// failure is an error that knows its exit code and its name for scripts.
+// failure is an error with an exit code and a code for scripts.
 type failure struct {
 	exit int
 	code string
 	err  error
 	hint string
-	// told is set when the command's own output says what is wrong already.
-	told bool
+	// reported is set when the command's output already says what is wrong.
+	reported bool
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-func usage(format string, args ...any) error {
-	return &failure{exit: exitUsage, code: "usage", err: fmt.Errorf(format, args...)}
-}
-
-func usageHint(hint, format string, args ...any) error {
-	return &failure{exit: exitUsage, code: "usage", err: fmt.Errorf(format, args...), hint: hint}
-}
-
 // errTimeout is the cause of a context that --timeout ended.
-var errTimeout = errors.New("--timeout ran out")
+var errTimeout = errors.New("--timeout expired")
 
-// errReturned is the cause of a context whose command has returned: nobody
-// interrupted it, whatever its error is.
+// errReturned is the cause of a context whose command has returned without being
+// interrupted.
 var errReturned = errors.New("the command returned")
 
-// classify gives every error its failure. ctx is the one the command ran under.
+// classify turns every error into a failure. ctx is the context the command ran in.
 func classify(ctx context.Context, err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return &failure{exit: exitOK, err: err, told: true}
+		return &failure{exit: exitOK, err: err, reported: true}
 	}
 	if errors.Is(err, errTimeout) || errors.Is(context.Cause(ctx), errTimeout) {
 		return &failure{exit: exitTimeout, code: "timeout", err: errTimeout, hint: "give it more time with --timeout"}
@@ -68,7 +59,7 @@ func classify(ctx context.Context, err error) *failure {
 	return &failure{exit: exitFailed, code: "failed", err: err}
 }
 
-// report tells a failure on stderr: for people, or as one line of JSON.
+// report writes a failure to stderr: for people, or as one line of JSON.
 func report(w io.Writer, f *failure, asJSON bool) {
 	message := printable.Line(f.err.Error(), 2000)
 	if asJSON {
@@ -77,13 +68,13 @@ func report(w io.Writer, f *failure, asJSON bool) {
 			Message string `json:"message"`
 			Hint    string `json:"hint,omitempty"`
 		}
-		line, err := json.Marshal(map[string]body{"error": {f.code, message, printable.Line(f.hint, 1000)}})
+		line, err := printable.Marshal(map[string]body{"error": {f.code, message, printable.Line(f.hint, 1000)}})
 		if err == nil {
 			fmt.Fprintf(w, "%s\n", printable.JSON(line))
 		}
 		return
 	}
-	if f.told {
+	if f.reported {
 		return
 	}
 	fmt.Fprintf(w, "mcptrack: %s\n", message)

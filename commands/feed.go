@@ -2,19 +2,16 @@ package commands
 
 import (
 	"context"
-	"errors"
+	"iter"
 	"log/slog"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/bus"
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/demo"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/metrics"
@@ -22,220 +19,88 @@ import (
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
-// feed is what serve-sse runs: tracker → journal → clients.
+// feed is a durable log of events and the publisher that writes it.
 type feed struct {
-	log     *slog.Logger
-	tracker *tracker.Tracker
-	journal *journal.Journal
-	hub     *sse.Hub
-	share   *sharing // with --nats; nil: all servers are ours
-	known   atomic.Pointer[map[journal.Resource]journal.State]
-	temp    *demo.Home // of a demo's events, removed at the end; nil: they are kept
-
-	settled            atomic.Bool // every server was tried once
-	reloaded, rejected atomic.Uint64
-	good               atomic.Bool
+	log       *slog.Logger
+	selection selection
+	journal   *journal.Journal
+	publisher *publish.Publisher
+	temp      *demo.TempDir // of a demo's events, removed by close; nil: they are kept
 }
 
-// open opens the journal: for a demo one that is thrown away.
-func (f *feed) open(ctx context.Context, env *Env, opts *serveOptions) (err error) {
-	f.good.Store(true)
+// openFeed opens the log that the options name, or for a demo one that is removed by
+// close.
+func openFeed(ctx context.Context, env *Env, log *slog.Logger, opts serveOptions, t tracker.Options) (*feed, error) {
+	f := &feed{log: log, selection: selection{all: opts.allServers}}
+	var err error
 	if opts.demo && opts.dir == "" && opts.nats == "" {
-		if f.temp, err = demo.OpenHome(""); err != nil {
-			return err
+		if f.temp, err = demo.NewTempDir(""); err != nil {
+			return nil, err
 		}
 		opts.dir = filepath.Join(f.temp.Dir, "events")
 	}
-	if f.journal, err = opts.journalFlags.open(ctx, env, f.log, opts.keep); err != nil {
-		f.discard()
+	if f.journal, err = opts.journalFlags.open(ctx, env, log, opts.keep); err != nil {
+		f.removeTemp()
+		return nil, err
 	}
-	return err
+	f.publisher, err = publish.New(ctx, publish.Options{Journal: f.journal, Tracker: t, Shared: opts.nats != "" && !opts.follow, Replica: opts.follow, Logger: log})
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
 }
 
 func (f *feed) close() {
 	if err := f.journal.Close(); err != nil {
 		f.log.Warn("some events are not stored", "err", err)
 	}
-	f.discard()
+	f.removeTemp()
 }
 
-func (f *feed) discard() {
+func (f *feed) removeTemp() {
 	if f.temp != nil {
-		_ = f.temp.Remove() // if it cannot be, the next demo tries
+		_ = f.temp.Remove() // if that fails, the next demo removes it
 	}
 }
 
-// refresh learns what was told last of every resource, by whoever.
-func (f *feed) refresh(ctx context.Context) error {
-	known, err := f.journal.States(ctx)
-	if err == nil {
-		f.known.Store(&known)
-	}
-	return err
-}
+// apply follows the selected servers of a config.
+func (f *feed) apply(cfg *config.Config) { f.publisher.Apply(f.selection.of(cfg)) }
 
-// baseline is what was told last of a resource.
-func (f *feed) baseline(server, uri string) catalog.Digest {
-	return (*f.known.Load())[journal.Resource{ServerID: server, URI: uri}].Digest
-}
-
-// want follows the servers of a config, or those of them that are ours.
-func (f *feed) want(cfg *config.Config) {
-	if f.share != nil {
-		f.share.want(tracked(cfg))
-		return
-	}
-	f.tracker.Apply(tracked(cfg))
-}
-
-// ready says why clients should not come yet.
-func (f *feed) ready() error {
-	if !f.settled.Load() {
-		return errors.New("not every server was tried yet")
-	}
-	return f.journal.Err()
-}
-
-// routes adds all that is served.
-func (f *feed) routes(s *web.Server, version string, maxClients int) {
+// routes adds everything that is served and returns the tasks that it needs to run.
+func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.Task {
+	t := f.publisher.Tracker()
+	var hub *sse.Hub
 	counts := metrics.New(metrics.Options{
-		Version: version, Snapshot: f.tracker.Snapshot, Journal: f.journal.Stats, Clients: f.clients,
-		Reloads: func() (reloaded, rejected uint64, good bool) {
-			return f.reloaded.Load(), f.rejected.Load(), f.good.Load()
+		Version: version, Snapshot: t.Snapshot, Journal: f.journal.Stats, Reloads: f.publisher.Reloads, Cluster: f.publisher.Cluster,
+		Clients: func() metrics.Clients {
+			st := hub.Stats()
+			return metrics.Clients{Connected: st.Clients, Served: st.Accepted, Slow: st.Closed["slow"] + st.Closed["overrun"], Refused: st.Refused, Gaps: st.Gaps}
 		},
 	})
-	f.hub = sse.New(sse.Options{Source: sse.FromJournal(f.journal), MaxClients: maxClients, Logger: f.log, Wrote: func(_ int, received time.Time) {
+	hub = sse.New(sse.Options{Source: sse.FromJournal(f.journal), MaxClients: maxClients, Logger: f.log, Wrote: func(_ int, received time.Time) {
 		if !received.IsZero() {
 			counts.Delivered(time.Since(received))
 		}
 	}})
-	page := dashboard.New(dashboard.Options{Version: version, Snapshot: f.tracker.Snapshot, Client: f.tracker.Client,
-		Last: f.hub.Last, Clients: func() int { return f.hub.Stats().Clients }})
+	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: f.publisher.Servers, Cluster: f.publisher.Cluster, Client: t.Client,
+		Last: hub.Last, Clients: func() int { return hub.Stats().Clients }, Select: f.journal.Select, Follow: f.newEntries,
+		Login: slices.Contains(s.Routes(), "/login")})
 	for pattern, h := range page.Routes() {
 		s.Handle(pattern, h)
 	}
-	s.Handle("/events", f.hub.Events())
-	s.Handle("/api/mcp/resource-events", f.hub.Feed())
+	s.Handle("/events", hub.Events())
+	s.Handle("/api/mcp/resource-events", hub.Feed())
 	s.Handle("GET /metrics", counts.Handler())
-	s.OnShutdown(f.hub.Shutdown)
+	s.OnShutdown(hub.Shutdown)
+	return []publish.Task{hub.Run, page.Run}
 }
 
-func (f *feed) clients() metrics.Clients {
-	st := f.hub.Stats()
-	return metrics.Clients{Connected: st.Clients, Served: st.Accepted, Slow: st.Closed["slow"] + st.Closed["overrun"], Refused: st.Refused, Gaps: st.Gaps}
-}
-
-// run serves until ctx ends. The order of the end: the tracker tells what it owes,
-// that is stored, clients get it, and then the server drains.
-func (f *feed) run(ctx context.Context, serve func(context.Context) error, beside []func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopServing()
-	var (
-		running sync.WaitGroup
-		once    sync.Once
-		failed  error
-	)
-	start := func(ctx context.Context, work func(context.Context) error) {
-		running.Go(func() {
-			if err := work(ctx); err != nil && ctx.Err() == nil {
-				once.Do(func() { failed = err })
-				cancel(err)
-			}
-		})
+// newEntries returns the entries that are stored from now on.
+func (f *feed) newEntries(ctx context.Context) iter.Seq2[journal.Entry, error] {
+	b, err := f.journal.Bounds(ctx)
+	if err != nil {
+		return func(yield func(journal.Entry, error) bool) { yield(journal.Entry{}, err) }
 	}
-	start(serving, serve)
-	start(serving, f.hub.Run)
-	if f.share != nil {
-		start(serving, f.share.run)
-	}
-	for _, work := range beside {
-		start(ctx, work)
-	}
-	start(ctx, func(ctx context.Context) error {
-		_, err := f.tracker.Settled(ctx)
-		f.settled.Store(err == nil)
-		return nil
-	})
-	_, events := f.tracker.Subscribe(context.WithoutCancel(ctx))
-	stored := make(chan struct{}) // closed when all that the tracker told was appended
-	running.Go(func() {
-		defer close(stored)
-		f.store(events)
-	})
-	start(ctx, f.remember)
-	_ = f.tracker.Run(ctx)
-	<-stored
-	stopServing()
-	running.Wait()
-	return failed
-}
-
-// store appends every event to the journal. One that lags so far behind that the
-// tracker cut it goes on with the states: the journal tells the last of each.
-func (f *feed) store(events *bus.Subscription) {
-	for {
-		var seq uint64
-		for e := range events.Events() {
-			seq = e.Seq
-			f.append(e)
-		}
-		if !errors.Is(events.Err(), bus.ErrLagged) {
-			return
-		}
-		var snap *tracker.Snapshot
-		snap, events = f.tracker.Subscribe(context.Background())
-		for _, e := range missed(snap, seq) {
-			f.append(e)
-		}
-	}
-}
-
-func (f *feed) append(e *event.Event) {
-	switch e.Type() {
-	case event.TypeConfigReloaded:
-		f.reloaded.Add(1)
-		f.good.Store(true)
-	case event.TypeConfigRejected:
-		f.rejected.Add(1)
-		f.good.Store(false)
-	}
-	if err := f.journal.Append(e); err != nil {
-		f.log.Warn("an event is not stored", "err", err)
-	}
-}
-
-// rememberEvery is how often digests that no event tells are kept.
-const rememberEvery = 2 * time.Second
-
-// remember keeps the digests of what was read without an event, so that a change
-// while mcptrack is down is noticed by the next run.
-func (f *feed) remember(ctx context.Context) error {
-	tick := time.NewTicker(rememberEvery)
-	defer tick.Stop()
-	kept := map[journal.Resource]journal.State{}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		now := map[journal.Resource]journal.State{}
-		for _, srv := range f.tracker.Snapshot().Servers {
-			for _, r := range srv.Resources {
-				if r.Digest.IsZero() {
-					continue
-				}
-				at := journal.Resource{ServerID: srv.ID, URI: r.URI}
-				now[at] = journal.State{Digest: r.Digest, Size: r.Size, MimeType: r.MimeType, When: time.Now()}
-				if kept[at].Digest != r.Digest {
-					if err := f.journal.Remember(at, now[at]); err != nil {
-						return nil // closed: the end is near
-					}
-				}
-			}
-		}
-		kept = now
-	}
+	return f.journal.Follow(ctx, b.Last+1)
 }

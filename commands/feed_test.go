@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/demo"
+	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// TestDemoFeedKeepsItsEvents: a demo that begins leaves the events of another alone,
-// however long that has been quiet, and they go when it ends.
+// TestDemoFeedKeepsItsEvents: a demo that starts does not remove the events of one
+// that runs, however long that one has been idle. They are removed when it ends.
 func TestDemoFeedKeepsItsEvents(t *testing.T) {
 	temp := t.TempDir()
 	for _, name := range []string{"TMPDIR", "TMP"} { // on Unix, on Windows
 		t.Setenv(name, temp)
 	}
-	f := &feed{log: slog.New(slog.DiscardHandler)}
-	if err := f.open(t.Context(), &Env{}, &serveOptions{demo: true}); err != nil {
+	f, err := openFeed(t.Context(), &Env{}, slog.New(slog.DiscardHandler), serveOptions{demo: true}, tracker.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	made, err := filepath.Glob(filepath.Join(temp, "*"))
@@ -30,7 +31,7 @@ func TestDemoFeedKeepsItsEvents(t *testing.T) {
 	if err := os.Chtimes(made[0], quiet, quiet); err != nil {
 		t.Fatal(err)
 	}
-	other, err := demo.OpenHome("")
+	other, err := demo.NewTempDir("")
 	if err != nil {
 		t.Fatal(err)
 	}

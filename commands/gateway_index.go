@@ -13,28 +13,29 @@ import (
 	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// indexFlags say whether and how the capability index is served.
+// indexFlags are the flags of the capability index.
 type indexFlags struct {
 	index  bool
 	expose []string
 	ttl    string
 
-	said     struct{ index, expose, ttl bool } // by a flag or the environment
-	envIndex string                            // of MCPTRACK_INDEX, if it counts
-	lasts    time.Duration                     // what ttl says; set by check
+	said     struct{ index, expose, ttl bool } // set by a flag or the environment
+	envIndex string                            // MCPTRACK_INDEX, unless --index is given
+	lasts    time.Duration                     // set from ttl by parse
 }
 
 func (f *indexFlags) add(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.index, "index", false, "serve an index of all capabilities, too")
-	flags.StringSliceVar(&f.expose, "index-expose", capindex.Names(), "`NAMES` of its documents to serve")
-	flags.StringVar(&f.ttl, "index-ttl", capindex.DefaultTTL.String(), "`TIME` that a generated index lasts")
+	flags.BoolVar(&f.index, "index", false, "also serve an index of all capabilities")
+	flags.StringSliceVar(&f.expose, "index-expose", capindex.Names(), "`NAMES` of the index documents to serve")
+	flags.StringVar(&f.ttl, "index-ttl", capindex.DefaultTTL.String(), "`DURATION` for which a generated index is used")
 }
 
-// fromEnv takes from the environment what no flag says.
+// fromEnv reads from the environment what no flag sets.
 func (f *indexFlags) fromEnv(env *Env, given func(flag string) bool) {
 	says := func(flag, name string) bool { return given(flag) || env.getenv(name) != "" }
 	f.said.index, f.said.expose = says("index", "MCPTRACK_INDEX"), says("index-expose", "MCPTRACK_INDEX_EXPOSE")
@@ -50,17 +51,17 @@ func (f *indexFlags) fromEnv(env *Env, given func(flag string) bool) {
 	}
 }
 
-func (f *indexFlags) check() (err error) {
+func (f *indexFlags) parse() (err error) {
 	if f.envIndex != "" {
 		if f.index, err = strconv.ParseBool(f.envIndex); err != nil {
 			return usage("MCPTRACK_INDEX must be true or false, not %q", printable.Line(f.envIndex, 40))
 		}
 	}
 	if f.lasts, err = time.ParseDuration(f.ttl); err != nil || f.lasts <= 0 {
-		return usage("--index-ttl (MCPTRACK_INDEX_TTL): %q is no duration such as 5m", printable.Line(f.ttl, 40))
+		return usage("invalid --index-ttl (MCPTRACK_INDEX_TTL) %q; expected a duration such as 5m", printable.Line(f.ttl, 40))
 	}
 	if f.expose = globs(f.expose); len(f.expose) == 0 {
-		return usage("--index-expose (MCPTRACK_INDEX_EXPOSE) names nothing; choose from %s", strings.Join(capindex.Names(), ", "))
+		return usage("--index-expose (MCPTRACK_INDEX_EXPOSE) is empty; choose from %s", strings.Join(capindex.Names(), ", "))
 	}
 	if _, err := capindex.New(capindex.Options{Expose: f.expose}); err != nil {
 		return usage("--index-expose (MCPTRACK_INDEX_EXPOSE): %w", err)
@@ -68,8 +69,8 @@ func (f *indexFlags) check() (err error) {
 	return nil
 }
 
-// fromConfig takes from the config what neither a flag nor the environment says.
-// The config has checked it.
+// fromConfig takes from the config what neither a flag nor the environment sets. Its
+// values are valid.
 func (f *indexFlags) fromConfig(c config.Index) {
 	if !f.said.index {
 		f.index = c.Enabled
@@ -82,14 +83,14 @@ func (f *indexFlags) fromConfig(c config.Index) {
 	}
 }
 
-// served is the index that a gateway serves.
+// served is the capability index of a gateway.
 type served struct {
 	index *capindex.Index
-	// dirty wakes follow. Capacity 1: the gateway sends without waiting; never closed.
+	// dirty wakes follow. The gateway sends without blocking. Capacity 1, never closed.
 	dirty chan struct{}
 }
 
-// start makes the index; nil without --index.
+// start creates the index, nil without --index.
 func (f *indexFlags) start(source func() capindex.View) (*served, error) {
 	if !f.index {
 		return nil, nil
@@ -101,7 +102,7 @@ func (f *indexFlags) start(source func() capindex.View) (*served, error) {
 	return &served{index: x, dirty: make(chan struct{}, 1)}, nil
 }
 
-// local is what of it a gateway offers.
+// local returns the tools and resources that the gateway adds for the index.
 func (s *served) local() gateway.Local {
 	if s == nil {
 		return gateway.Local{}
@@ -114,7 +115,7 @@ func (s *served) search(ctx context.Context, r *serve.Request) (json.RawMessage,
 		Arguments json.RawMessage `json:"arguments"`
 	}
 	if err := json.Unmarshal(r.Params, &params); err != nil {
-		return nil, &serve.Error{Code: serve.CodeInvalidParams, Message: "the parameters are no object"}
+		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: "the parameters are not an object"}
 	}
 	return s.index.Search(ctx, params.Arguments)
 }
@@ -134,7 +135,7 @@ func (s *served) read(ctx context.Context, r *serve.Request) (json.RawMessage, e
 	return json.Marshal(result)
 }
 
-// changed drops what is generated, at once.
+// changed discards the generated documents at once and wakes follow.
 func (s *served) changed() {
 	if s == nil {
 		return
@@ -146,11 +147,11 @@ func (s *served) changed() {
 	}
 }
 
-// indexCalm is the least time between two comparisons of the index: of a storm of
-// changes subscribers see the end, and it costs little.
+// indexCalm is the minimum time between two comparisons of the index, so that a burst of
+// changes costs little. Subscribers are notified of its end.
 const indexCalm = time.Second
 
-// follow tells subscribers of the index when it has changed, until ctx ends.
+// follow notifies subscribers of the index when it has changed, until ctx ends.
 func (s *served) follow(ctx context.Context, server *serve.Server) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

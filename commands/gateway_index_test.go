@@ -17,9 +17,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Subscribers of the index are told of a real change within 3 s, read the new state
+// Subscribers of the index are notified of a real change within 3 s, read the new state
 // then, and hear nothing of a change that is none (H4, H5).
-func TestIndexTellsItsSubscribers(t *testing.T) {
+func TestIndexNotifiesSubscribers(t *testing.T) {
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
 		t.Run(string(era), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testIndex(t, era) })
@@ -31,7 +31,7 @@ func testIndex(t *testing.T, era session.Era) {
 	var mu sync.Mutex
 	name := "one"
 	flags := indexFlags{index: true, expose: []string{"summary", "full"}, ttl: "5m"}
-	if err := flags.check(); err != nil {
+	if err := flags.parse(); err != nil {
 		t.Fatal(err)
 	}
 	s, err := flags.start(func() capindex.View {
@@ -80,23 +80,23 @@ func testIndex(t *testing.T, era session.Era) {
 		text, _ := got.Text()
 		return text
 	}
-	// pass lets 3 s pass and tells whether the subscriber was told meanwhile.
-	pass := func() bool {
+	// notified waits 3 s and reports whether the subscriber was notified meanwhile.
+	notified := func() bool {
 		wait, done := context.WithTimeout(context.Background(), 3*time.Second)
 		defer done()
 		<-wait.Done()
 		synctest.Wait()
-		_, told := c.Signals().Take().URIs[uri]
-		return told
+		_, updated := c.Signals().Take().URIs[uri]
+		return updated
 	}
 	if !strings.Contains(read(), "one") {
 		t.Errorf("it says %s", read())
 	}
 	s.changed()
-	pass() // the first generation tells in any case
+	notified() // the first generation always notifies
 	s.changed()
-	if pass() {
-		t.Error("told although nothing changed")
+	if notified() {
+		t.Error("notified although nothing changed")
 	}
 	mu.Lock()
 	name = "two"
@@ -107,8 +107,8 @@ func testIndex(t *testing.T, era session.Era) {
 	if text := read(); !strings.Contains(text, "two") {
 		t.Errorf("at once it says %s", text)
 	}
-	if !pass() {
-		t.Error("not told of a change")
+	if !notified() {
+		t.Error("not notified of a change")
 	}
 	if _, err := c.Read(t.Context(), "capability-index://stats"); err == nil {
 		t.Error("what is not exposed can be read")
@@ -144,7 +144,7 @@ func TestIndexFlagsAndEnvironment(t *testing.T) {
 		f.expose, _ = flags.GetStringSlice("index-expose")
 		f.ttl, _ = flags.GetString("index-ttl")
 		f.fromEnv(env, flags.Changed)
-		if err := f.check(); err != nil {
+		if err := f.parse(); err != nil {
 			t.Errorf("%q: %v", tt.given, err)
 		}
 		if f.index != tt.index || strings.Join(f.expose, " ") != tt.expose || f.lasts != tt.lasts {

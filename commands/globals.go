@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/core/config/hosts"
+	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
 )
@@ -16,39 +18,46 @@ import (
 // globals are the flags of every command.
 type globals struct {
 	config    string
+	host      string
+	syntax    tree.Format // of the config; "": as its name or content says
+	formatOf  string      // --format
 	logLevel  string
 	logFormat string
 	color     string
 	output    string
 	json      bool
 
-	format document.Format // what output and json come to; set by check
+	format document.Format // what output and json come to; set by resolve
 	level  slog.Level
 }
 
 func (g *globals) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&g.config, "config", "", "config `FILE` (default: see help environment)")
-	f.StringVar(&g.logLevel, "log-level", "warn", "`LEVEL` of logs on stderr: debug, info, warn or error")
-	f.StringVar(&g.logFormat, "log-format", "text", "`FORMAT` of logs: text or json")
-	f.StringVar(&g.color, "color", "auto", "`WHEN` to colour: auto, always or never")
-	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: table, wide, json, yaml, name or template=GO_TEMPLATE (default table)")
+	f.StringVar(&g.config, "config", "", "config `FILE` (default: see mcptrack help environment)")
+	f.StringVar(&g.host, "host", "", "use the config of this `HOST`, where it keeps it, such as cursor or codex")
+	f.StringVar(&g.formatOf, "format", "", "`FORMAT` of the config: json, toml, yaml or the name of a host (default: by its name and content)")
+	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
+	f.StringVar(&g.logFormat, "log-format", "text", "log `FORMAT`: text or json")
+	f.StringVar(&g.color, "color", "auto", "`WHEN` to use colours: auto, always or never")
+	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: table, wide, json, yaml, name or template=GO_TEMPLATE, which is run for each item (default table)")
 	f.BoolVar(&g.json, "json", false, "short for --output json")
 	complete := func(name string, choices ...string) {
 		_ = root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 	}
+	complete("host", hosts.Names()...)
+	complete("format", slices.Concat([]string{"json", "toml", "yaml"}, hosts.Names())...)
 	complete("log-level", "debug", "info", "warn", "error")
 	complete("log-format", "text", "json")
 	complete("color", "auto", "always", "never")
 	complete("output", document.Formats()...)
-	_ = root.MarkPersistentFlagFilename("config", "json", "jsonc")
+	_ = root.MarkPersistentFlagFilename("config", "json", "jsonc", "toml", "yaml", "yml")
 }
 
-// check validates the flags that no flag type checks.
-func (g *globals) check(env *Env) error {
+// resolve validates the flags that no flag type validates, and sets what they come to.
+func (g *globals) resolve(env *Env) error {
 	if g.json {
 		if g.output != "" && g.output != "json" {
-			return usage("--json and --output %s contradict each other", printable.Line(g.output, 40))
+			return usage("--json and --output %s exclude each other", printable.Line(g.output, 40))
 		}
 		g.output = "json"
 	}
@@ -68,14 +77,35 @@ func (g *globals) check(env *Env) error {
 	if g.color != "auto" && g.color != "always" && g.color != "never" {
 		return usage("unknown --color %q; choose auto, always or never", g.color)
 	}
-	if g.config == "" {
+	if err := g.resolveConfig(); err != nil {
+		return err
+	}
+	if g.config == "" && g.host == "" {
 		g.config = env.getenv("MCPTRACK_CONFIG")
 	}
 	return nil
 }
 
-// wantsJSON reports whether failures should be told as JSON, also when the
-// command line could not be parsed to its end.
+// resolveConfig validates the flags that choose the config.
+func (g *globals) resolveConfig() error {
+	if _, known := hosts.Find(g.host); !known && g.host != "" {
+		return usageHint(didYouMean(g.host, hosts.Names(), "choose from "+join(hosts.Names(), 30)), "unknown --host %q", printable.Line(g.host, 60))
+	}
+	if g.host != "" && g.config != "" {
+		return usage("--host and --config exclude each other")
+	}
+	g.syntax = tree.Format(g.formatOf)
+	if h, known := hosts.Find(g.formatOf); known {
+		g.syntax = tree.NewSource(nil).Detect(h.Files[0].Path)
+	}
+	if !slices.Contains([]tree.Format{"", tree.JSON, tree.TOML, tree.YAML}, g.syntax) {
+		return usage("unknown --format %q; choose json, toml, yaml or a host", printable.Line(g.formatOf, 60))
+	}
+	return nil
+}
+
+// wantsJSON reports whether failures are to be reported as JSON, even if the command
+// line could not be parsed completely.
 func (g *globals) wantsJSON(args []string) bool {
 	if g.json || g.output == "json" {
 		return true
@@ -92,7 +122,7 @@ func (g *globals) wantsJSON(args []string) bool {
 	return false
 }
 
-// colours reports whether to colour what goes to a stream.
+// colours reports whether to use colours on a stream.
 func (g *globals) colours(env *Env, tty bool) bool {
 	switch g.color {
 	case "always":
@@ -109,8 +139,8 @@ func (g *globals) colours(env *Env, tty bool) bool {
 	return tty && env.getenv("TERM") != "dumb"
 }
 
-// logger returns the logger for stderr. What servers chose is printable already
-// where it is logged; the handler makes sure of it.
+// logger returns the logger for stderr. Its handler makes all values printable, since
+// some are chosen by servers.
 func (g *globals) logger(env *Env) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: g.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch v := a.Value.Any().(type) {

@@ -3,10 +3,12 @@ package commands
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/output/realtime"
 )
@@ -24,43 +26,52 @@ type injectOptions struct {
 	maxPerMinute int
 	count        int
 	dryRun       bool
+	allServers   bool
+	refreshTools bool
+
+	config atomic.Pointer[config.Config] // the current one, if servers are tracked
+}
+
+func (o *injectOptions) selection() selection {
+	return selection{servers: o.servers, all: o.allServers}
 }
 
 func newInject(env *Env, g *globals) *cobra.Command {
 	var opts injectOptions
 	cmd := &cobra.Command{
 		Use:   "inject",
-		Short: "Put a message about every update into a live OpenAI Realtime conversation",
+		Short: "Add a message about every update to a live OpenAI Realtime conversation",
 		Long: `Sends "Resource URI updated for MCP server ID at TIME" into a Realtime session for
-every update, so that the model knows it at its next turn. Which session:
+every update, so that the model knows it at its next turn. The session is one of:
 
   --call-id ID    the running WebRTC or SIP call of that id, as a sideband
+  --session-id ID the running GPT-Live session of that id, as a sideband
   --model NAME    a session of its own
   --listen ADDR --upstream URL
                   every session of the applications that connect to ADDR instead of
-                  URL: all they say passes as it is, audio included
-  --url URL       another endpoint that speaks the same, with --header, --query and
-                  --auth-header (it has its key in that header, without "Bearer")
+                  URL: everything is forwarded unchanged, audio included
+  --url URL       another endpoint with the same API, with --header, --query and
+                  --auth-header (the header with the key, without "Bearer")
 
 The key is that of OPENAI_API_KEY or --api-key-file. With --listen applications
 bring their own; with --token-file they present the token instead, and the key is
 added here.
 
 Updates come from the tracked servers of the config, as with watch; with --from from
-a running serve-sse (its token in MCPTRACK_TOKEN), where a restart goes on where it
-was, as kept in your state folder; with --stdin as NDJSON from watch. One message
-waits for each resource, the newest.
+a running serve-sse (its token in MCPTRACK_TOKEN), which a restart resumes; with
+--stdin as NDJSON from watch. For each resource only the newest update waits, and what
+waits is sent as one item.
 
 Prints a receipt for every message that the endpoint acknowledged.
 
-Exit codes: 0 stopped, or the call has ended, or --stdin has and all is delivered;
-1 failed; 2 wrong usage; 3 config invalid or missing; 4 the endpoint or the feed could
-not be reached within --timeout; 5 it refused (the key, the call, the model);
-6 --timeout ran out before --count.`,
+Exit codes: 0 stopped, or the call has ended, or --stdin has and everything is
+delivered; 1 failed; 2 wrong usage; 3 config invalid or missing; 4 the endpoint or the
+feed could not be reached within --timeout; 5 it refused (the key, the call, the model);
+6 --timeout expired before --count.`,
 		Example: `  # What would be sent, without a key or a config
   mcptrack inject --demo --dry-run --count 3
 
-  # Into a running call; then tell the model to speak of it at once
+  # Into a running call; the second asks the model to respond
   mcptrack inject --call-id rtc_abc123
   mcptrack inject --call-id rtc_abc123 --respond
 
@@ -74,10 +85,10 @@ not be reached within --timeout; 5 it refused (the key, the call, the model);
   # Azure, LocalAI
   mcptrack inject --url wss://NAME.openai.azure.com/openai/v1 --auth-header api-key --model my-deployment
   mcptrack inject --url ws://127.0.0.1:8080/v1 --model my-pipeline`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.servers = globs(opts.servers)
-			if err := opts.check(env); err != nil {
+			if err := opts.parse(env); err != nil {
 				return err
 			}
 			ctx, cancel := opts.bound(cmd.Context())
@@ -89,22 +100,24 @@ not be reached within --timeout; 5 it refused (the key, the call, the model);
 	opts.injectTarget.add(cmd)
 	opts.injectSource.add(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&opts.servers, "server", nil, "only these servers, `IDS` or globs separated by commas")
+	addAllFlag(cmd, &opts.allServers)
+	f.StringSliceVar(&opts.servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
 	f.BoolVar(&opts.changedOnly, "changed-only", false, "leave out updates whose content is the same")
 	f.StringVar(&opts.role, "role", "user", "`ROLE` of the messages: user or system")
-	f.BoolVar(&opts.respond, "respond", false, "let the model answer each message (default: it knows it at its next turn)")
-	f.BoolVar(&opts.content, "content", false, "put the new content of resources that are text into the message, up to 2 KiB")
-	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`TIME` in which further updates of a resource become one message; 0 merges only what waits")
-	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "`NUMBER` of messages a minute, after a burst of 5; 0 for no limit")
+	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond (default: it knows the updates at its next turn)")
+	f.BoolVar(&opts.content, "content", false, "add the new content of text resources to the message, up to 2 KiB")
+	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` in which further updates of a resource become one message; 0 merges only what waits")
+	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "`NUMBER` of items a minute, after a burst of 5; 0 for no limit")
 	f.IntVar(&opts.count, "count", 0, "end after so many `MESSAGES` (default no limit)")
-	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, at once, and connect to no endpoint")
+	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen, have sessions import the tools of MCP servers again when they change")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, immediately, and connect to no endpoint")
 	_ = cmd.RegisterFlagCompletionFunc("server", completeServers(env, g))
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"user", "system"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func (o *injectOptions) check(env *Env) error {
-	if err := errors.Join(o.connectFlags.check(), o.filter.check(), o.injectSource.check()); err != nil {
+func (o *injectOptions) parse(env *Env) error {
+	if err := errors.Join(o.connectFlags.parse(), o.filter.check(), o.injectSource.parse()); err != nil {
 		return err
 	}
 	switch {
@@ -112,20 +125,27 @@ func (o *injectOptions) check(env *Env) error {
 		return usage("unknown --role %q; choose user or system", o.role)
 	case o.count < 0 || o.maxPerMinute < 0 || o.coalesce < 0:
 		return usage("--count, --max-per-minute and --coalesce must not be negative")
+	case o.sessionID != "" && (o.respond || o.content):
+		return usage("--respond and --content are not available with --session-id: a GPT-Live model decides when it speaks, and takes short texts only")
 	case o.content && o.from != "":
-		return usageHint("read the config here, or pipe watch --content into --stdin", "a feed has no contents: --content cannot be had with --from")
+		return usageHint("read the config here, or pipe watch --content into --stdin", "--content is not available with --from: a feed has no contents")
+	case o.refreshTools && o.listen == "":
+		return usage("--refresh-tools requires --listen: a sideband cannot see the credentials of a session's MCP servers")
 	case o.dryRun:
 		return o.injectTarget.checkUnused()
 	}
-	return o.injectTarget.check(env)
+	return o.injectTarget.parse(env)
 }
 
-// message is how an update becomes a message.
+// message returns how an update becomes a message.
 func (o *injectOptions) message() realtime.MessageOptions {
-	return realtime.MessageOptions{Role: realtime.Role(o.role), Content: o.content, Scope: o.callID}
+	return realtime.MessageOptions{
+		Role: realtime.Role(o.role), Content: o.content, Scope: o.callID + o.sessionID,
+		ByContent: o.from == "" && !o.stdin, // the ids of events are those of this run
+	}
 }
 
-// delivery is how messages are delivered, but for the hooks.
+// delivery returns how messages are delivered, without the hooks.
 func (o *injectOptions) delivery() realtime.DeliveryOptions {
 	d := realtime.DeliveryOptions{Message: o.message(), Respond: o.respond}
 	if d.Queue.Window = o.coalesce; o.coalesce == 0 {
@@ -137,15 +157,15 @@ func (o *injectOptions) delivery() realtime.DeliveryOptions {
 	return d
 }
 
-// sink is where events go: into one session, into those of a proxy, or on paper.
+// sink is where events go: to one session, to those of a proxy, or to stdout.
 type sink struct {
 	offer func(*event.Event) error // an error ends the command
 	pass  func(id string)          // there was nothing to offer up to an id
-	// finish says that nothing more comes.
+	// finish says that nothing more will be offered.
 	finish func()
 	// run delivers until ctx ends or there is nothing left to do; nil: offer does.
 	run func(ctx context.Context) error
-	// resume is the id after which the former run would go on; nil: there is none.
+	// resume returns the id after which to resume; nil: there is none.
 	resume func() string
 	// reached reports whether the endpoint could be reached so far.
 	reached func() bool
@@ -170,7 +190,7 @@ func runInject(ctx context.Context, env *Env, g *globals, opts *injectOptions) e
 	go func() {
 		err := source.run(feeding, s)
 		if err != nil && opts.listen != "" && source.reached != nil && source.reached() {
-			// It worked once: applications need not suffer for it.
+			// The feed worked before: the sessions of applications go on.
 			g.logger(env).Warn("updates have ended", "err", err)
 			err = nil
 		}
@@ -196,4 +216,4 @@ func runInject(ctx context.Context, env *Env, g *globals, opts *injectOptions) e
 }
 
 // errDelivered ends the source of a sink that has ended.
-var errDelivered = errors.New("nothing more is delivered")
+var errDelivered = errors.New("delivery has ended")

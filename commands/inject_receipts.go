@@ -1,8 +1,8 @@
 package commands
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,16 +16,17 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime"
 )
 
-// receipt is what is printed of a message that was delivered.
+// receipt is printed for each delivered message.
 type receipt struct {
 	Type        string `json:"type"`
 	EventID     string `json:"eventId"`
 	ServerID    string `json:"serverId"`
 	ResourceURI string `json:"resourceUri"`
 	ItemID      string `json:"itemId"`
-	LatencyMs   int64  `json:"latencyMs"`
+	LatencyMs   int64  `json:"latencyMs"` // since the oldest update that the message covers
+	Merged      int    `json:"merged"`    // older updates that it covers, too
 	Timestamp   string `json:"timestamp"`
-	Session     string `json:"session,omitempty"` // of a proxy's sessions, which
+	Session     string `json:"session,omitempty"` // of a proxy
 }
 
 // receipts prints receipts and counts them.
@@ -35,29 +36,42 @@ type receipts struct {
 	tty    bool
 	end    context.CancelCauseFunc // of the command
 
-	mu      sync.Mutex // guards the rest: a proxy's sessions print side by side
+	mu      sync.Mutex // guards the rest: the sessions of a proxy print concurrently
 	out     io.Writer
 	counted int
 	failed  error
 }
 
-// print prints one receipt; at the last that is wanted, or when it cannot, it ends
-// the command.
-func (r *receipts) print(x realtime.Receipt) {
+// print prints the receipts of one item with one write. With the last one that is wanted,
+// or after a failed write, it ends the command.
+func (r *receipts) print(all []realtime.Receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.full() || r.failed != nil {
 		return
 	}
-	if err := r.write(x); err != nil {
+	if r.limit > 0 {
+		all = all[:min(len(all), r.limit-r.counted)]
+	}
+	var b bytes.Buffer
+	err := error(nil)
+	for _, x := range all {
+		err = errors.Join(err, r.append(&b, x))
+	}
+	if err == nil {
+		_, err = r.out.Write(b.Bytes())
+	}
+	if err != nil {
 		r.failed = fmt.Errorf("write receipt: %w", err)
 		r.end(r.failed)
 		return
 	}
-	r.count()
+	for range all {
+		r.count()
+	}
 }
 
-// count notes one message; the caller holds the lock.
+// count counts one message. r.mu must be held.
 func (r *receipts) count() {
 	if r.counted++; r.full() {
 		r.end(errCounted)
@@ -66,30 +80,28 @@ func (r *receipts) count() {
 
 func (r *receipts) full() bool { return r.limit > 0 && r.counted >= r.limit }
 
-func (r *receipts) write(x realtime.Receipt) error {
+// append appends one receipt in the format that was asked for.
+func (r *receipts) append(b *bytes.Buffer, x realtime.Receipt) error {
 	line := receipt{Type: "injected", EventID: x.EventID, ServerID: x.ServerID, ResourceURI: x.ResourceURI, ItemID: x.ItemID,
-		LatencyMs: x.Latency.Milliseconds(), Timestamp: x.At.UTC().Format(event.TimeFormat), Session: x.Session}
+		LatencyMs: x.Latency.Milliseconds(), Merged: x.Merged, Timestamp: x.At.UTC().Format(event.TimeFormat), Session: x.Session}
 	switch {
 	case r.tty:
-		_, err := fmt.Fprintf(r.out, "%s  %s  injected  %s  %v\n", x.At.Format("15:04:05.000"), printable.Line(x.ServerID, 64),
+		_, err := fmt.Fprintf(b, "%s  %s  injected  %s  %v\n", x.At.Format("15:04:05.000"), printable.Line(x.ServerID, 64),
 			printable.Line(x.ResourceURI, 0), x.Latency.Round(time.Millisecond))
 		return err
 	case r.format.Name == "name":
-		_, err := fmt.Fprintln(r.out, x.ItemID)
+		_, err := fmt.Fprintln(b, x.ItemID)
 		return err
 	case !r.format.Table() && r.format.Name != "json":
-		return document.WriteEach(r.out, r.format, line)
+		return document.WriteEach(b, r.format, line)
 	}
-	b, err := json.Marshal(line)
-	if err != nil {
-		return err
-	}
-	_, err = r.out.Write(append(printable.JSON(b), '\n'))
+	doc, err := printable.Marshal(line)
+	b.Write(append(doc, '\n'))
 	return err
 }
 
-// outcome is the command's error. failed is what the sink and the source came to,
-// unreached what could not be reached, if anything.
+// outcome returns the command's error. failed is the error of sink and source, unreached
+// names what could not be reached, if anything.
 func (r *receipts) outcome(ctx context.Context, failed error, unreached string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,9 +119,12 @@ func (r *receipts) outcome(ctx context.Context, failed error, unreached string) 
 		f := &failure{exit: exitRefused, code: "refused", err: failed}
 		switch refused.Status {
 		case 401, 403, 3000, 3003:
-			f.hint = "is the key right, and of the project that the call belongs to?"
+			f.hint = "check the key: it must belong to the project that owns the call"
 		case 404:
-			f.hint = "there is no such call or model, or the call is over"
+			f.hint = "there is no such call, session or model, or it is over"
+		}
+		if refused.Status == 0 || refused.Status >= 4000 {
+			f.hint = "the endpoint rejects the session itself: check --url, --model and --query"
 		}
 		return f
 	case failed != nil:
@@ -120,10 +135,10 @@ func (r *receipts) outcome(ctx context.Context, failed error, unreached string) 
 	}
 	switch {
 	case unreached != "":
-		return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("--timeout ran out and %s could not be reached", unreached),
-			hint: "--log-level info tells why"}
+		return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("--timeout expired and %s could not be reached", unreached),
+			hint: "--log-level info shows why"}
 	case r.limit > 0:
-		return &failure{exit: exitTimeout, code: "timeout", err: errors.New("--timeout ran out before --count was reached"),
+		return &failure{exit: exitTimeout, code: "timeout", err: errors.New("--timeout expired before --count was reached"),
 			hint: "give it more time with --timeout"}
 	}
 	return nil

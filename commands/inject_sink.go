@@ -13,21 +13,21 @@ import (
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
-// sink makes the place where events go.
+// sink returns where events go.
 func (o *injectOptions) sink(ctx context.Context, env *Env, g *globals, r *receipts) (*sink, error) {
 	log := g.logger(env)
 	switch {
 	case o.dryRun:
-		return o.paper(env, r), nil
+		return o.dry(env, r), nil
 	case o.listen != "":
 		return o.proxy(ctx, env, log, r)
 	}
 	return o.session(env, log, r)
 }
 
-// paper prints what would be sent.
-func (o *injectOptions) paper(env *Env, r *receipts) *sink {
-	d := &realtime.DryRun{W: env.Out, Message: o.message(), Respond: o.respond}
+// dry prints what would be sent.
+func (o *injectOptions) dry(env *Env, r *receipts) *sink {
+	d := &realtime.DryRun{W: env.Out, Message: o.message(), Respond: o.respond, Live: o.sessionID != ""}
 	return &sink{
 		offer: func(e *event.Event) error {
 			r.mu.Lock()
@@ -47,18 +47,18 @@ func (o *injectOptions) paper(env *Env, r *receipts) *sink {
 
 // session is the sideband of a call, or a session of our own.
 func (o *injectOptions) session(env *Env, log *slog.Logger, r *receipts) (*sink, error) {
-	keep, err := o.cursor(env)
+	stored, err := o.cursor(env)
 	if err != nil {
 		return nil, err
 	}
 	var s *realtime.Session
 	save := func(every time.Duration) {
-		if err := keep.save(func() realtime.Progress { return s.Progress() }, every); err != nil {
-			log.Warn("how far it came is not kept: a restart would repeat", "err", err)
+		if err := stored.save(func() realtime.Progress { return s.Progress() }, every); err != nil {
+			log.Warn("cannot store the progress: a restart would repeat messages", "err", err)
 		}
 	}
 	d := o.delivery()
-	d.Injected = func(x realtime.Receipt) {
+	d.Injected = func(x []realtime.Receipt) {
 		save(0) // first: what is printed is never sent again
 		r.print(x)
 	}
@@ -67,7 +67,7 @@ func (o *injectOptions) session(env *Env, log *slog.Logger, r *receipts) (*sink,
 		warnFailed(log, x)
 	}
 	s, err = realtime.NewSession(realtime.SessionOptions{
-		Endpoint: o.endpoint, Delivery: d, Call: o.callID != "", Resume: keep.progress, Logger: log,
+		Endpoint: o.endpoint, Delivery: d, Call: o.callID != "", Resume: stored.progress, Logger: log,
 	})
 	if err != nil {
 		return nil, o.targetFailure(err)
@@ -76,13 +76,13 @@ func (o *injectOptions) session(env *Env, log *slog.Logger, r *receipts) (*sink,
 		offer:  func(e *event.Event) error { s.Offer(e); return nil },
 		pass:   func(id string) { s.Pass(id); save(idleSave) },
 		finish: s.Finish,
-		resume: func() string { return keep.progress.Cursor },
+		resume: func() string { return stored.progress.Cursor },
 		run: func(ctx context.Context) error {
 			err := s.Run(ctx)
 			save(0)
 			st := s.Stats()
 			log.Info("injection ended", "injected", st.Injected, "failed", st.Failed, "merged", st.Merged, "dropped", st.Dropped, "waiting", st.Waiting)
-			if o.callID != "" && err == realtime.ErrEnded { //nolint:errorlint // Run returns it bare
+			if err == realtime.ErrEnded { //nolint:errorlint // Run returns it bare
 				fmt.Fprintln(env.Err, "the session has ended")
 			}
 			return err
@@ -91,22 +91,22 @@ func (o *injectOptions) session(env *Env, log *slog.Logger, r *receipts) (*sink,
 	}, nil
 }
 
-// proxy takes applications and passes them on.
+// proxy accepts applications and forwards their sessions.
 func (o *injectOptions) proxy(ctx context.Context, env *Env, log *slog.Logger, r *receipts) (*sink, error) {
 	d := o.delivery()
 	d.Injected = r.print
 	d.Failed = func(x realtime.Failure) { warnFailed(log, x) }
-	p, err := realtime.NewProxy(realtime.ProxyOptions{Upstream: o.endpoint, Delivery: d, Logger: log})
+	p, err := realtime.NewProxy(realtime.ProxyOptions{
+		Upstream: o.endpoint, Delivery: d, Logger: log, RefreshTools: o.refreshTools, ServerURL: o.serverURL,
+	})
 	if err != nil {
 		return nil, o.targetFailure(err)
 	}
-	var token web.Token
-	if o.tokenFile != "" {
-		if token, err = web.LoadToken(o.tokenFile); err != nil {
-			return nil, webFailure(err)
-		}
+	access, err := o.access.options(log)
+	if err != nil {
+		return nil, err
 	}
-	server, err := web.New(web.Options{Token: token, Origins: o.origins, Logger: log})
+	server, err := web.New(access)
 	if err != nil {
 		return nil, webFailure(err)
 	}
@@ -121,7 +121,7 @@ func (o *injectOptions) proxy(ctx context.Context, env *Env, log *slog.Logger, r
 		offer: func(e *event.Event) error { p.Offer(e); return nil },
 		pass:  func(string) {},
 		finish: func() {
-			log.Warn("there will be no more updates; sessions go on passing")
+			log.Warn("there will be no more updates; sessions are still forwarded")
 		},
 		run: func(ctx context.Context) error {
 			defer func() { _ = ln.Close() }()
@@ -131,7 +131,7 @@ func (o *injectOptions) proxy(ctx context.Context, env *Env, log *slog.Logger, r
 	}, nil
 }
 
-// listenFailure calls the address by the name of our flag.
+// listenFailure names the flag of the address.
 func listenFailure(err error) error {
 	err = webFailure(err)
 	if f, ok := err.(*failure); ok && f.exit == exitUsage { //nolint:errorlint // made by webFailure

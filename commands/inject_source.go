@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,21 +27,21 @@ type injectSource struct {
 	noFollow      bool
 	holdCommands  bool
 
-	feed feedAddress // what from says; set by check
+	feed feedAddress // parsed from from
 }
 
 func (s *injectSource) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse to take updates from")
+	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse that has the updates")
 	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with its token, instead of MCPTRACK_TOKEN")
-	f.BoolVar(&s.stdin, "stdin", false, "take updates from stdin, as NDJSON from watch --json")
-	f.BoolVar(&s.demo, "demo", false, "take updates from a built-in server whose resources change")
+	f.BoolVar(&s.stdin, "stdin", false, "read updates from stdin, as NDJSON from watch --json")
+	f.BoolVar(&s.demo, "demo", false, "use a built-in server whose resources change")
 	f.BoolVar(&s.noFollow, "no-follow-config", false, "do not follow changes of the config")
 	f.BoolVar(&s.holdCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
 	_ = cmd.MarkFlagFilename("from-token-file")
 }
 
-func (s *injectSource) check() (err error) {
+func (s *injectSource) parse() (err error) {
 	n := 0
 	for _, given := range []bool{s.from != "", s.stdin, s.demo} {
 		if given {
@@ -51,7 +52,7 @@ func (s *injectSource) check() (err error) {
 	case n > 1:
 		return usage("--from, --stdin and --demo exclude each other")
 	case s.from == "" && s.fromTokenFile != "":
-		return usage("--from-token-file is for --from")
+		return usage("--from-token-file requires --from")
 	case s.from != "":
 		s.feed, err = parseFeed(s.from)
 	}
@@ -60,9 +61,9 @@ func (s *injectSource) check() (err error) {
 
 // source feeds a sink.
 type source struct {
-	// run does so until its context ends, or nothing more comes.
+	// run feeds the sink until its context ends, or there are no more events.
 	run func(context.Context, *sink) error
-	// reached reports whether there was a source to be heard; nil: always.
+	// reached reports whether the source could be reached so far; nil: always.
 	reached func() bool
 }
 
@@ -85,16 +86,16 @@ func (o *injectOptions) source(env *Env, g *globals) (*source, error) {
 			return nil, err
 		}
 	}
-	if o.noFollow && len(o.wanted(cfg).Servers) == 0 {
-		return nil, nothingToFollow(cfg, o.servers)
+	if o.noFollow && len(o.selection().of(cfg).Servers) == 0 {
+		return nil, nothingToFollow(cfg, o.selection())
 	}
 	return &source{run: func(ctx context.Context, s *sink) error { return o.track(ctx, env, g, cfg, o.offer(s)) }}, nil
 }
 
-// offer gives a sink what the filters leave.
+// offer offers a sink the events that pass the filters.
 func (o *injectOptions) offer(s *sink) func(*event.Event) error {
 	return func(e *event.Event) error {
-		if e.Type() == event.TypeResourceUpdated && o.keep(e) {
+		if (e.Type() == event.TypeResourceUpdated || o.refreshTools && e.Type() == event.TypeToolsListChanged) && o.keep(e) {
 			return s.offer(e)
 		}
 		s.pass(e.ID)
@@ -102,19 +103,15 @@ func (o *injectOptions) offer(s *sink) func(*event.Event) error {
 	}
 }
 
-// wanted is the part of a config that is to be followed.
-func (o *injectOptions) wanted(cfg *config.Config) *config.Config {
-	return watchOptions{filter: filter{servers: o.servers}}.tracked(cfg)
-}
-
 // track follows the servers of a config, as watch does.
 func (o *injectOptions) track(ctx context.Context, env *Env, g *globals, cfg *config.Config, offer func(*event.Event) error) error {
 	log := g.logger(env)
-	t := tracker.New(tracker.Options{Dial: env.Dial, Session: o.connectFlags.session(env, g), Logger: log, Texts: o.content})
-	wanted := o.wanted(cfg)
-	t.Apply(wanted)
-	if len(wanted.Servers) == 0 {
-		log.Warn("no server to follow yet", "file", cfg.Path, "hint", hintFollow(cfg, o.servers))
+	t := tracker.New(tracker.Options{Dial: env.Dial, Session: o.connectFlags.session(env, g), Logger: log, Texts: o.content, Window: o.window()})
+	selected := o.selection().of(cfg)
+	o.config.Store(selected)
+	t.Apply(selected)
+	if len(selected.Servers) == 0 {
+		o.selection().warnNone(log, cfg)
 	}
 	feed := &stream{flags: streamFlags{content: o.content}, counts: func(*event.Event) bool { return false }}
 	feed.write = func(events ...*event.Event) error {
@@ -125,19 +122,41 @@ func (o *injectOptions) track(ctx context.Context, env *Env, g *globals, cfg *co
 		}
 		return nil
 	}
-	var beside []func(context.Context) error
+	var also []func(context.Context) error
 	if !o.noFollow && !o.demo {
-		beside = append(beside, followConfig(env, cfg, o.holdCommands, t, func(next *config.Config) { t.Apply(o.wanted(next)) }, log))
+		also = append(also, followConfig(env, g, cfg, o.holdCommands, t, func(next *config.Config) {
+			selected := o.selection().of(next)
+			o.config.Store(selected)
+			t.Apply(selected)
+		}))
 	}
-	feed.connected = true // its reachability is not the endpoint's
-	return track(ctx, t, feed, beside...)
+	feed.connected = true // servers do not decide whether the endpoint could be reached
+	return track(ctx, t, feed, also...)
 }
 
-// maxLine is the longest line of NDJSON that is taken: content may be in it.
+// serverURL returns the URL of a tracked server, "" without one.
+func (o *injectOptions) serverURL(id string) string {
+	if cfg := o.config.Load(); cfg != nil {
+		if srv, ok := cfg.Server(id); ok {
+			return srv.URL.Reveal()
+		}
+	}
+	return ""
+}
+
+// window returns the time in which the tracker merges changes of a resource: it must not
+// exceed --coalesce. 0 is the default.
+func (o *injectOptions) window() time.Duration {
+	if o.coalesce >= 2*time.Second {
+		return 0
+	}
+	return max(o.coalesce, 10*time.Millisecond)
+}
+
+// maxLine is the length of the longest line of NDJSON: it may have content.
 const maxLine = 4 << 20
 
-// readEvents reads NDJSON to its end. Lines that are no events are counted and
-// told, not fatal: the rest of the stream is good.
+// readEvents reads NDJSON to its end. Lines that are not events are counted and logged.
 func readEvents(ctx context.Context, in io.Reader, log *slog.Logger, offer func(*event.Event) error) error {
 	lines := make(chan []byte) // from the reader below; closed by it at the end
 	var failed error           // valid once lines is closed
@@ -157,7 +176,7 @@ func readEvents(ctx context.Context, in io.Reader, log *slog.Logger, offer func(
 	bad := 0
 	defer func() {
 		if bad > 0 {
-			log.Warn("lines of stdin were no events", "lines", bad)
+			log.Warn("lines of stdin were not events", "lines", bad)
 		}
 	}()
 	for {
@@ -171,7 +190,7 @@ func readEvents(ctx context.Context, in io.Reader, log *slog.Logger, offer func(
 			e, err := readEvent(line)
 			if err != nil {
 				if bad++; bad == 1 {
-					log.Warn("a line of stdin is no event", "err", err)
+					log.Warn("a line of stdin is not an event", "err", err)
 				}
 				continue
 			}
@@ -185,28 +204,33 @@ func readEvents(ctx context.Context, in io.Reader, log *slog.Logger, offer func(
 	}
 }
 
-// readEvent reads one line; nil for one without anything.
+// readEvent decodes one line. It returns nil for an empty one, and for an event of a type
+// that this version does not know.
 func readEvent(line []byte) (*event.Event, error) {
 	line = bytes.TrimSpace(line)
 	switch {
 	case len(line) == 0:
 		return nil, nil
 	case len(line) >= maxLine:
-		return nil, fmt.Errorf("it is longer than %d bytes", maxLine)
+		return nil, fmt.Errorf("longer than %d bytes", maxLine)
 	}
 	e := &event.Event{}
-	if err := json.Unmarshal(line, e); err != nil {
+	if err := json.Unmarshal(line, e); errors.Is(err, event.ErrUnknownType) {
+		return nil, nil // of a newer version, and no update
+	} else if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return nil, errors.New("not valid JSON")
+	} else if err != nil {
 		return nil, err
 	}
 	if e.Type() == event.TypeResourceUpdated && (e.ResourceURI == "" || e.ServerID == "") {
-		return nil, errors.New("an update of no resource")
+		return nil, errors.New("the update has no server or no resource")
 	}
 	return e, nil
 }
 
-// eachLine hands over lines, each with its own memory, until take wants no more or
-// the end. A line that is too long comes cut to maxLine bytes.
-func eachLine(in io.Reader, take func([]byte) bool) error {
+// eachLine calls yield with each line, in memory of its own, until it returns false. A line
+// that is too long is cut to maxLine bytes.
+func eachLine(in io.Reader, yield func([]byte) bool) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	var line []byte
 	for {
@@ -215,7 +239,7 @@ func eachLine(in io.Reader, take func([]byte) bool) error {
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
-		if len(line) > 0 && !take(line) {
+		if len(line) > 0 && !yield(line) {
 			return nil
 		}
 		line = nil

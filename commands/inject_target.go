@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 // injectTarget is where messages go.
 type injectTarget struct {
 	callID     string
+	sessionID  string
 	model      string
 	url        string
 	headers    []string
@@ -24,55 +26,55 @@ type injectTarget struct {
 	keyFile    string
 	insecure   bool
 
-	listen    string
-	upstream  string
-	tokenFile string
-	origins   []string
+	listen   string
+	upstream string
+	access   accessFlags
 
-	endpoint realtime.Endpoint // what all that says; set by check
+	endpoint realtime.Endpoint // set by parse
 }
 
 func (t *injectTarget) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.callID, "call-id", "", "`ID` of a running WebRTC or SIP call (rtc_…)")
+	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session (sess_…)")
 	f.StringVar(&t.model, "model", "", "`NAME` of the model for a session of its own")
 	f.StringVar(&t.url, "url", "", "`URL` of the endpoint (default "+realtime.DefaultURL+")")
-	f.StringArrayVar(&t.headers, "header", nil, "`NAME=VALUE` of a header for the endpoint, no secret (repeatable)")
-	f.StringArrayVar(&t.queries, "query", nil, "`NAME=VALUE` for the URL's query, no secret (repeatable)")
+	f.StringArrayVar(&t.headers, "header", nil, "`NAME=VALUE` of a header for the endpoint, not a secret (repeatable)")
+	f.StringArrayVar(&t.queries, "query", nil, "`NAME=VALUE` for the query of the URL, not a secret (repeatable)")
 	f.StringVar(&t.authHeader, "auth-header", "Authorization", "`NAME` of the header with the key, such as api-key")
 	f.StringVar(&t.keyFile, "api-key-file", "", "`FILE` (mode 0600) with the key, instead of OPENAI_API_KEY")
-	f.BoolVar(&t.insecure, "insecure", false, "allow an endpoint or a feed elsewhere that is not encrypted")
-	f.StringVar(&t.listen, "listen", "", "`ADDRESS` to take applications on, such as 127.0.0.1:8787; port 0 picks one")
-	f.StringVar(&t.upstream, "upstream", "", "`URL` to pass them on to")
-	f.StringVar(&t.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token that applications must present to --listen")
-	f.StringArrayVar(&t.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may connect to --listen (repeatable)")
-	for _, name := range []string{"api-key-file", "token-file"} {
-		_ = cmd.MarkFlagFilename(name)
-	}
+	f.BoolVar(&t.insecure, "insecure", false, "allow a remote endpoint or feed without TLS")
+	f.StringVar(&t.listen, "listen", "", "`ADDRESS` on which applications connect, such as 127.0.0.1:8787; port 0 picks one")
+	f.StringVar(&t.upstream, "upstream", "", "`URL` of the endpoint of --listen")
+	t.access.add(cmd, "applications", "connect to --listen")
+	_ = cmd.MarkFlagFilename("api-key-file")
 }
 
-// checkUnused checks a target that nothing will be sent to.
+// checkUnused checks a target to which nothing will be sent.
 func (t *injectTarget) checkUnused() error {
 	if t.listen != "" {
-		return usage("--dry-run connects to nothing, and nothing to it: leave out --listen")
+		return usage("--dry-run and --listen exclude each other: a dry run has no connections")
 	}
 	return nil
 }
 
-func (t *injectTarget) check(env *Env) error {
+func (t *injectTarget) parse(env *Env) error {
 	switch {
 	case (t.listen == "") != (t.upstream == ""):
-		return usage("--listen and --upstream belong together")
-	case t.listen != "" && (t.callID != "" || t.model != "" || t.url != ""):
-		return usage("with --listen applications say which session they want: leave out --call-id, --model and --url")
-	case t.callID != "" && t.model != "":
-		return usage("--call-id and --model exclude each other: a running call, or a session of its own")
-	case t.listen == "" && t.callID == "" && t.model == "" && t.url == "":
-		return usageHint("for example --call-id rtc_…, --model gpt-realtime, or --listen ADDRESS --upstream URL; or --dry-run", "into which session?")
-	case t.listen == "" && (t.tokenFile != "" || len(t.origins) > 0):
-		return usage("--token-file and --allow-origin are for --listen")
+		return usage("--listen and --upstream must be used together")
+	case t.listen != "" && (t.callID != "" || t.sessionID != "" || t.model != "" || t.url != ""):
+		return usage("with --listen applications say which session they want: leave out --call-id, --session-id, --model and --url")
+	case len(nonEmpty(t.callID, t.sessionID, t.model)) > 1:
+		return usage("--call-id, --session-id and --model exclude each other: a running call, a running GPT-Live session, or a session of its own")
+	case t.listen == "" && t.callID == "" && t.sessionID == "" && t.model == "" && t.url == "":
+		return usageHint("for example --model gpt-realtime, --listen ADDRESS --upstream URL, or --dry-run", "no session given; use --call-id, --session-id, --model or --listen")
+	case t.listen == "" && t.access.set():
+		return usage("--token-file, --allow-origin, --tls-cert, --tls-key and --trust-proxy are for --listen")
 	}
-	t.endpoint = realtime.Endpoint{URL: t.url + t.upstream, Insecure: t.insecure, Query: url.Values{}, Header: http.Header{}}
+	if err := t.access.check(); err != nil {
+		return err
+	}
+	t.endpoint = realtime.Endpoint{URL: t.url + t.upstream, Insecure: t.insecure, LiveSession: t.sessionID, Query: url.Values{}, Header: http.Header{}}
 	if err := t.members(); err != nil {
 		return err
 	}
@@ -82,7 +84,12 @@ func (t *injectTarget) check(env *Env) error {
 	return t.authorize(env)
 }
 
-// members reads --query and --header.
+// nonEmpty returns the values that are not empty.
+func nonEmpty(values ...string) []string {
+	return slices.DeleteFunc(values, func(v string) bool { return v == "" })
+}
+
+// members parses --query and --header.
 func (t *injectTarget) members() error {
 	query, err := pairs("query", t.queries)
 	if err != nil {
@@ -115,7 +122,7 @@ func (t *injectTarget) members() error {
 // authorize adds the key to the handshake: always to our own, and to those of
 // others when a token says who they are.
 func (t *injectTarget) authorize(env *Env) error {
-	if t.listen != "" && t.tokenFile == "" {
+	if t.listen != "" && t.access.tokenFile == "" {
 		if t.keyFile != "" {
 			return usageHint("add --token-file", "with --api-key-file every program on this machine could use the key through --listen")
 		}
@@ -134,7 +141,7 @@ func (t *injectTarget) authorize(env *Env) error {
 	}
 	if key == "" {
 		if t.endpoint.URL == "" || strings.HasPrefix(t.endpoint.Address(), "wss://api.openai.com/") {
-			return usageHint("set OPENAI_API_KEY, or name a file with --api-key-file", "there is no key for %s", t.endpoint.Address())
+			return usageHint("set OPENAI_API_KEY, or use --api-key-file", "no key for %s", t.endpoint.Address())
 		}
 		return nil
 	}
@@ -148,7 +155,7 @@ func (t *injectTarget) authorize(env *Env) error {
 	return nil
 }
 
-// targetFailure makes an option that is refused wrong usage of its flag.
+// targetFailure turns an invalid option into a usage error of its flag.
 func (t *injectTarget) targetFailure(err error) error {
 	o, ok := errors.AsType[*realtime.OptionError](err)
 	if !ok {

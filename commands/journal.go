@@ -17,7 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// journalFlags are of the commands that have the durable log.
+// journalFlags are the flags of commands that open the durable log.
 type journalFlags struct {
 	dir         string
 	nats        string
@@ -26,13 +26,13 @@ type journalFlags struct {
 
 func (j *journalFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&j.dir, "data-dir", "", "`DIR` of the stored events (default: mcptrack in your state folder)")
+	f.StringVar(&j.dir, "data-dir", "", "`DIR` of the stored events (default: mcptrack in the XDG state directory)")
 	f.StringVar(&j.nats, "nats", "", "`URL` of a NATS cluster to store events on instead")
 	f.StringVar(&j.credentials, "nats-credentials", "", "`FILE` with the credentials for --nats")
 	_ = cmd.MarkFlagDirname("data-dir")
 }
 
-// open opens the log; opts has what is beside its place.
+// open opens the log that the flags name, with the other options of opts.
 func (j *journalFlags) open(ctx context.Context, env *Env, log *slog.Logger, opts journal.Options) (*journal.Journal, error) {
 	opts.Dir, opts.URL, opts.Credentials, opts.Logger = j.dir, j.nats, j.credentials, log
 	if opts.URL != "" && opts.Dir != "" {
@@ -40,27 +40,26 @@ func (j *journalFlags) open(ctx context.Context, env *Env, log *slog.Logger, opt
 	}
 	if opts.URL == "" && opts.Dir == "" {
 		if opts.Dir = env.stateDir(); opts.Dir == "" {
-			return nil, usage("there is no home folder to store events in; name one with --data-dir")
+			return nil, usage("no home directory to store events in; set --data-dir")
 		}
 	}
 	stored, err := journal.Open(ctx, opts)
 	switch {
 	case errors.Is(err, journal.ErrLocked):
 		return nil, &failure{exit: exitFailed, code: "locked", err: err,
-			hint: "ask the mcptrack that has it (its /events), or name another folder with --data-dir"}
+			hint: "use the /events of the mcptrack that has it, or choose another directory with --data-dir"}
 	case errors.Is(err, fs.ErrNotExist) && opts.Existing:
 		place := "the NATS cluster"
 		if opts.URL == "" {
 			place = printable.Line(opts.Dir, 200)
 		}
 		return nil, &failure{exit: exitFailed, code: "nothing_stored", err: fmt.Errorf("no events are stored in %s", place),
-			hint: "name what serve-sse got, with --data-dir or --nats"}
+			hint: "use the --data-dir or --nats that serve-sse was started with"}
 	}
 	return stored, err
 }
 
-// stateDir is where events are stored unless told otherwise, "" if there is no
-// such place.
+// stateDir is where events are stored by default, "" if there is no such directory.
 func (e *Env) stateDir() string {
 	dir := e.getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) {
@@ -74,23 +73,23 @@ func (e *Env) stateDir() string {
 }
 
 // parseAge reads a duration that may also be in days, such as 7d.
-func parseAge(s string) (time.Duration, error) {
+func parseAge(flag, s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
 		if err != nil || n <= 0 || n > 36500 {
-			return 0, usage("%q is no duration such as 7d or 12h", printable.Line(s, 40))
+			return 0, usage("invalid --%s %q; expected a duration such as 12h or 7d", flag, printable.Line(s, 40))
 		}
 		return time.Duration(n * float64(24*time.Hour)), nil
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 {
-		return 0, usage("%q is no duration such as 7d or 12h", printable.Line(s, 40))
+		return 0, usage("invalid --%s %q; expected a duration such as 12h or 7d", flag, printable.Line(s, 40))
 	}
 	return d, nil
 }
 
 // parseBytes reads a number of bytes such as 1GiB.
-func parseBytes(s string) (int64, error) {
+func parseBytes(flag, s string) (int64, error) {
 	unit := int64(1)
 	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
 		if digits, ok := strings.CutSuffix(s, suffix); ok {
@@ -99,7 +98,7 @@ func parseBytes(s string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n <= 0 || n > 1<<50/unit {
-		return 0, usage("%q is no number of bytes such as 512MiB or 1GiB", printable.Line(s, 40))
+		return 0, usage("invalid --%s %q; expected a number of bytes such as 512MiB or 1GiB", flag, printable.Line(s, 40))
 	}
 	return n * unit, nil
 }

@@ -7,19 +7,28 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-const limitHelp = "what a server may make mcptrack hold, as `NAME=VALUE,...`: pages=100, items=10000 and list=32MiB of a list, line=4MiB of stdio or SSE, body=8MiB of an HTTP answer, dirty=20000 changed URIs at a time"
+const limitUsage = "limits on what one server may send, as `NAME=VALUE,...`: pages=100, items=10000, list=32MiB, line=4MiB (stdio or SSE), body=8MiB (HTTP), dirty=20000 (changed URIs waiting to be read)"
 
-// parseLimits reads the values of --limit.
+// addLimit adds --limit to the flags.
+func (c *connectFlags) addLimit(f *pflag.FlagSet) {
+	f.StringToStringVar(&c.limit, "limit", nil, limitUsage)
+	f.Lookup("limit").DefValue = "" // which help leaves out
+}
+
+// parseLimits parses the values of --limit.
 func parseLimits(values map[string]string) (session.Limits, error) {
 	var l session.Limits
+	names := []string{"pages", "items", "list", "line", "body", "dirty"}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		n, ok := parseSize(values[name])
 		if !ok {
-			return l, usage("--limit %s=%s: no positive number (KiB and MiB may follow it)", printable.Line(name, 40), printable.Line(values[name], 40))
+			return l, usage("invalid --limit %s=%s; expected a positive number such as 500, 64KiB or 16MiB", printable.Line(name, 40), printable.Line(values[name], 40))
 		}
 		switch name {
 		case "pages":
@@ -35,14 +44,14 @@ func parseLimits(values map[string]string) (session.Limits, error) {
 		case "dirty":
 			l.MaxDirty = int(n)
 		default:
-			return l, usage("--limit: there is no limit %q; choose pages, items, list, line, body or dirty", printable.Line(name, 40))
+			return l, usageHint(didYouMean(name, names, "choose "+join(names, 10)), "unknown limit %q in --limit", printable.Line(name, 40))
 		}
 	}
 	return l, nil
 }
 
-// parseSize reads a positive number, with KiB or MiB behind it or not, that fits
-// an int of any machine.
+// parseSize parses a positive number with an optional KiB or MiB suffix that fits an
+// int on every platform.
 func parseSize(s string) (int64, bool) {
 	unit := int64(1)
 	for suffix, factor := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20} {

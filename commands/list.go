@@ -15,27 +15,26 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
-// connectFlags are of every command that connects to servers.
+// connectFlags are the flags of every command that connects to servers.
 type connectFlags struct {
 	connectTimeout time.Duration
 	timeout        time.Duration
 	limit          map[string]string
 
-	limits session.Limits // what limit says; set by check
+	limits session.Limits // set from limit by parse
 }
 
 func (c *connectFlags) add(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&c.connectTimeout, "connect-timeout", 15*time.Second, "`TIME` that one connection may take")
-	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "`TIME` that the whole command may take (default no limit)")
-	cmd.Flags().StringToStringVar(&c.limit, "limit", nil, limitHelp)
+	cmd.Flags().DurationVar(&c.connectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "`DURATION` that the whole command may take (default no limit)")
+	c.addLimit(cmd.Flags())
 }
 
-func (c *connectFlags) check() (err error) {
+func (c *connectFlags) parse() (err error) {
 	if c.connectTimeout <= 0 || c.timeout < 0 {
 		return usage("--connect-timeout and --timeout must be positive")
 	}
@@ -53,7 +52,7 @@ func (c *connectFlags) bound(ctx context.Context) (context.Context, context.Canc
 	return ctx, func() { end(errReturned); stop() }
 }
 
-// session are the options for connecting.
+// session returns the options for connecting.
 func (c *connectFlags) session(env *Env, g *globals) session.Options {
 	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,
 		Environ: env.LookupEnv, Logger: g.logger(env), Limits: c.limits}
@@ -69,24 +68,27 @@ func newList(env *Env, g *globals) *cobra.Command {
 	var opts listOptions
 	cmd := &cobra.Command{
 		Use:   "list [servers|resources|templates|prompts|tools] [SERVER...]",
-		Short: "Show what the servers offer, and which of them answer",
-		Long: `Connects to all enabled servers of the config side by side, or to those named,
-prints what they offer, and leaves. A kind that a server does not offer is empty.
+		Short: "List servers, or the resources, templates, prompts or tools they offer",
+		Long: `Connects to all enabled servers of the config at once, or to the named ones, prints
+what they offer, and exits. Servers that do not support a kind list nothing.
 
-Exit codes: 0 all answered; 1 failed; 2 wrong usage; 3 config invalid or missing;
-4 some servers could not be reached (what the others said is printed);
-6 --timeout ran out; 130 interrupted.`,
+With -o template=... the template is run once for each server or item; numbers
+compare, and keys that an item lacks print nothing.
+
+Exit codes: 0 all servers answered; 1 failed; 2 wrong usage; 3 config invalid or
+missing; 4 some servers could not be reached (the others are listed); 6 --timeout
+expired; 130 interrupted.`,
 		Example: `  mcptrack list
   mcptrack list tools docs
   mcptrack list resources --json | jq -r '.[].uri'
-  mcptrack list -o 'template={{.id}} {{.state}}'`,
+  mcptrack list -o 'template={{if gt .resources 0}}{{.id}} {{.resources}}{{end}}'`,
 		ValidArgsFunction: completeList(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.check(); err != nil {
+			if err := opts.parse(); err != nil {
 				return err
 			}
 			opts.kind, opts.servers = "", args
-			if len(args) > 0 && (args[0] == "servers" || slices.Contains(catalog.Kinds(), catalog.Kind(args[0]))) {
+			if len(args) > 0 && slices.Contains(listKinds(), args[0]) {
 				opts.servers = args[1:]
 				if args[0] != "servers" {
 					opts.kind = catalog.Kind(args[0])
@@ -102,12 +104,25 @@ Exit codes: 0 all answered; 1 failed; 2 wrong usage; 3 config invalid or missing
 	return cmd
 }
 
+// listKinds are the words that the first argument may be.
+func listKinds() []string {
+	kinds := []string{"servers"}
+	for _, k := range catalog.Kinds() {
+		kinds = append(kinds, string(k))
+	}
+	return kinds
+}
+
 func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error {
 	cfg, err := g.load(env, g.logger(env))
 	if err != nil {
 		return err
 	}
-	servers, err := selectServers(cfg, opts.servers)
+	var kindsToo []string // the first argument may be a misspelled kind
+	if opts.kind == "" {
+		kindsToo = listKinds()
+	}
+	servers, err := selectServers(cfg, opts.servers, kindsToo...)
 	if err != nil {
 		return err
 	}
@@ -117,8 +132,8 @@ func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error 
 	}
 	progress, stop := listProgress(env, g, len(servers))
 	defer stop()
-	reports := tracker.Probe(ctx, servers, tracker.ProbeOptions{
-		Dial: env.Dial, Session: opts.session(env, g), Kinds: kinds, Progress: progress})
+	reports := session.Probe(ctx, servers, session.ProbeOptions{
+		Dial: env.Dial, Session: opts.session(env, g), Kinds: kinds, Tracked: opts.kind == "", Progress: progress})
 	stop()
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
 		return ctx.Err()
@@ -133,9 +148,9 @@ func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error 
 	return unreachable(reports, g.format.Table() && opts.kind == "")
 }
 
-// listProgress shows how many servers have answered, on a terminal. stop takes it
-// away and may be called more than once.
-func listProgress(env *Env, g *globals, total int) (progress func(tracker.Report), stop func()) {
+// listProgress shows on a terminal how many servers have answered. stop removes the line
+// and may be called more than once.
+func listProgress(env *Env, g *globals, total int) (progress func(session.Report), stop func()) {
 	if !env.ErrTTY || total == 0 {
 		return nil, func() {}
 	}
@@ -145,12 +160,12 @@ func listProgress(env *Env, g *globals, total int) (progress func(tracker.Report
 	s.PreUpdate = func(s *spinner.Spinner) { s.Suffix = suffix() }
 	s.Suffix = suffix()
 	s.Start()
-	return func(tracker.Report) { answered.Add(1) }, s.Stop
+	return func(session.Report) { answered.Add(1) }, s.Stop
 }
 
-// unreachable is the failure when a server could not be asked; told when the
-// table that was printed says so already.
-func unreachable(reports []tracker.Report, told bool) error {
+// unreachable is the failure if servers could not be reached, nil if all could. reported
+// is set if the printed table already shows it.
+func unreachable(reports []session.Report, reported bool) error {
 	var failed []string
 	for _, r := range reports {
 		if r.Err != nil {
@@ -160,8 +175,8 @@ func unreachable(reports []tracker.Report, told bool) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return &failure{exit: exitUnreachable, code: "unreachable", told: told,
-		err: fmt.Errorf("%d of %d servers could not be asked: %s", len(failed), len(reports), strings.Join(failed, "; "))}
+	return &failure{exit: exitUnreachable, code: "unreachable", reported: reported,
+		err: fmt.Errorf("%d of %d servers could not be reached: %s", len(failed), len(reports), strings.Join(failed, "; "))}
 }
 
 // serverRow is one element of list servers --json.
@@ -182,8 +197,8 @@ type serverRow struct {
 	Error           string           `json:"error,omitempty"`
 }
 
-func newServerRow(r tracker.Report) serverRow {
-	row := serverRow{ID: r.Server.ID, Transport: r.Info.Transport, State: "ready",
+func newServerRow(r session.Report) serverRow {
+	row := serverRow{ID: r.Server.ID, Transport: r.Info.Transport, State: r.State(),
 		ProtocolVersion: r.Info.ProtocolVersion, Era: r.Info.Era,
 		ServerName: r.Info.ServerName, ServerVersion: r.Info.ServerVersion,
 		Tracked: r.Server.Tracked(), Capabilities: map[string]any{},
@@ -196,12 +211,12 @@ func newServerRow(r tracker.Report) serverRow {
 		row.Capabilities = r.Info.RawCapabilities
 	}
 	if r.Err != nil {
-		row.State, row.Error = "failed", r.Err.Error()
+		row.Error = r.Err.Error()
 	}
 	return row
 }
 
-func writeList(env *Env, g *globals, kind catalog.Kind, reports []tracker.Report) error {
+func writeList(env *Env, g *globals, kind catalog.Kind, reports []session.Report) error {
 	tables := table.Options{Wide: g.format.Wide()}
 	if env.OutTTY {
 		tables.Width = env.Width

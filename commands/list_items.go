@@ -10,12 +10,12 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// listItems are the items as the servers sent them, each with its serverId in
-// front. Members keep their order and spelling.
-func listItems(kind catalog.Kind, reports []tracker.Report) ([]json.RawMessage, error) {
+// listItems returns the items as the servers sent them, each with a leading serverId.
+// Members keep their order and spelling.
+func listItems(kind catalog.Kind, reports []session.Report) ([]json.RawMessage, error) {
 	items := []json.RawMessage{}
 	for _, r := range reports {
 		id, err := json.Marshal(r.Server.ID)
@@ -33,8 +33,8 @@ func listItems(kind catalog.Kind, reports []tracker.Report) ([]json.RawMessage, 
 	return items, nil
 }
 
-// withServer puts serverId before the members of an object, and leaves out a
-// member of that name that the server sent itself.
+// withServer adds serverId before the members of an object. A member of that name sent
+// by the server is dropped.
 func withServer(id []byte, raw json.RawMessage) (json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
@@ -55,14 +55,14 @@ func withServer(id []byte, raw json.RawMessage) (json.RawMessage, error) {
 	return append(out, rest...), nil
 }
 
-// sorted are the items of one kind by name or URI.
-func sorted(kind catalog.Kind, r tracker.Report) catalog.List {
+// sorted returns the items of one kind, ordered by name or URI.
+func sorted(kind catalog.Kind, r session.Report) catalog.List {
 	return slices.SortedFunc(slices.Values(r.Lists[kind]), func(a, b catalog.Item) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// writeNames writes the ids of the servers, or SERVER, a tab, and the URI or name
-// of each item.
-func writeNames(env *Env, kind catalog.Kind, reports []tracker.Report) error {
+// writeNames writes the id of each server, or for each item the server's id, a tab, and
+// the URI or name.
+func writeNames(env *Env, kind catalog.Kind, reports []session.Report) error {
 	var b strings.Builder
 	for _, r := range reports {
 		id := printable.Line(r.Server.ID, 0)

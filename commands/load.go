@@ -4,46 +4,60 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/hosts"
+	"github.com/mcptrack/mcptrack/core/keyring"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// defaultConfig is where a config is expected when none is found or named.
-var defaultConfig = filepath.Join("config", "mcp-servers.json")
+// configOptions are the options with which configs are read.
+func (g *globals) configOptions(env *Env) config.Options {
+	return config.Options{Getenv: env.LookupEnv, Keyring: keyring.Get, Format: g.syntax}
+}
 
-// configOptions is the environment that configs are read in.
-func configOptions(env *Env) config.Options { return config.Options{Getenv: env.LookupEnv} }
+// defaultConfig is where mcptrack init writes a config.
+const defaultConfig = "config/mcp-servers.json"
 
-// configPath is the config to use: the one that was named, or the first of the
-// usual places. named is false when there is none in either.
-func (g *globals) configPath(env *Env, log *slog.Logger) (path string, found bool) {
+// configPath is the path of the config: the one given by the user, or that of --host,
+// else the first that exists in the default places.
+func (g *globals) configPath(env *Env, log *slog.Logger) (string, error) {
 	if g.config != "" {
-		return g.config, true
+		return g.config, nil
 	}
-	path, ok := config.Find(configOptions(env))
+	opts := g.configOptions(env)
+	path, ok, searched := "", false, config.SearchPath
+	if h, named := hosts.Find(g.host); named {
+		path, ok = config.FindHost(h, opts)
+		searched = func(config.Options) []string { return h.Paths(opts.Folders()) }
+	} else {
+		path, ok = config.Find(opts)
+	}
 	if !ok {
-		return defaultConfig, false
+		return "", noConfig(searched(opts))
 	}
 	log.Info("config found", "file", path)
-	return path, true
+	return path, nil
 }
 
-// load reads the config. A config in none of the usual places is an empty one,
-// with a warning; one that was named and is missing or invalid is a failure that
-// shows every problem.
+// initHint is what to do without a config.
+const initHint = "mcptrack init writes one from the configs of your editors; --config FILE names another"
+
+func noConfig(searched []string) error {
+	return &failure{exit: exitConfig, code: "config_missing", hint: initHint,
+		err: errors.New("no config found; searched " + printable.Line(strings.Join(searched, ", "), 1800))}
+}
+
+// load reads the config. One that is missing or invalid is a failure that lists the
+// places searched or every problem.
 func (g *globals) load(env *Env, log *slog.Logger) (*config.Config, error) {
-	path, found := g.configPath(env, log)
-	if !found {
-		log.Warn("no config found; there are no servers to follow", "expected", path, "hint", "mcptrack help environment lists the places")
-		return &config.Config{Path: path}, nil
+	path, err := g.configPath(env, log)
+	if err != nil {
+		return nil, err
 	}
-	return loadFile(env, log, path)
-}
-
-func loadFile(env *Env, log *slog.Logger, path string) (*config.Config, error) {
-	cfg, problems := config.Load(path, configOptions(env))
+	cfg, problems := config.Load(path, g.configOptions(env))
 	if cfg == nil {
 		return nil, invalidConfig(path, problems)
 	}
@@ -57,14 +71,15 @@ func invalidConfig(path string, problems config.Problems) error {
 	f := &failure{exit: exitConfig, code: "config_invalid", err: problems,
 		hint: "mcptrack validate-config " + printable.Line(path, 200) + " shows all problems"}
 	if problems.Has(config.CodeNotFound) {
-		f.code, f.hint = "config_missing", "name a config with --config FILE or MCPTRACK_CONFIG"
+		f.code, f.hint = "config_missing", initHint
 	}
 	return f
 }
 
-// selectServers picks the named servers of a config, or all that are enabled and
-// can be connected to.
-func selectServers(cfg *config.Config, ids []string) ([]config.Server, error) {
+// selectServers returns the named servers of a config, or all enabled ones that speak
+// MCP. alternatives are words that might have been meant by an id that
+// is not in the config.
+func selectServers(cfg *config.Config, ids []string, alternatives ...string) ([]config.Server, error) {
 	var chosen []config.Server
 	if len(ids) == 0 {
 		for _, srv := range cfg.Servers {
@@ -79,7 +94,7 @@ func selectServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 		srv, ok := cfg.Server(id)
 		switch {
 		case !ok:
-			return nil, unknownServer(cfg, id)
+			return nil, unknownServer(cfg, id, alternatives)
 		case !srv.Enabled:
 			return nil, usageHint("set \"enabled\": true in "+printable.Line(cfg.Path, 200), "server %q is disabled", printable.Line(id, 128))
 		case srv.Transport == config.TransportCatalog:
@@ -92,19 +107,19 @@ func selectServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 	return chosen, nil
 }
 
-func unknownServer(cfg *config.Config, id string) error {
+func unknownServer(cfg *config.Config, id string, alternatives []string) error {
 	var known []string
 	for _, srv := range cfg.Servers {
 		known = append(known, printable.Line(srv.ID, 64))
 	}
 	err := fmt.Errorf("the config has no server %q", printable.Line(id, 128))
 	if len(known) == 0 {
-		return &failure{exit: exitConfig, code: "config_missing", err: errors.Join(err), hint: "name a config with --config FILE or MCPTRACK_CONFIG"}
+		return &failure{exit: exitConfig, code: "config_missing", err: errors.Join(err), hint: initHint}
 	}
-	return &failure{exit: exitUsage, code: "unknown_server", err: err, hint: "it has: " + join(known, 20)}
+	return &failure{exit: exitUsage, code: "unknown_server", err: err, hint: didYouMean(id, slices.Concat(known, alternatives), "it has: "+join(known, 20))}
 }
 
-// join lists names for a person, and says how many it leaves out.
+// join lists at most limit names and says how many more there are.
 func join(names []string, limit int) string {
 	out := ""
 	for i, n := range names {

@@ -16,42 +16,37 @@ import (
 // mcpPath is the path of the endpoint of commands that are MCP servers.
 const mcpPath = "/mcp"
 
-// mcpFlags are of the commands that are MCP servers: where their clients come from.
+// mcpFlags are the flags of commands that are MCP servers: how clients reach them.
 type mcpFlags struct {
-	stdio     bool
-	addr      string
-	tokenFile string
-	origins   []string
+	stdio  bool
+	addr   string
+	access accessFlags
 }
 
 func (o *mcpFlags) add(cmd *cobra.Command, addr string) {
 	f := cmd.Flags()
 	f.BoolVar(&o.stdio, "stdio", false, "serve one client over standard input and output")
 	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` to listen on; port 0 picks one")
-	f.StringVar(&o.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token that clients must present")
-	f.StringArrayVar(&o.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may ask (repeatable)")
-	_ = cmd.MarkFlagFilename("token-file")
+	o.access.add(cmd, "clients", "send requests")
 }
 
 func (o *mcpFlags) check(cmd *cobra.Command) error {
-	if o.stdio && (cmd.Flags().Changed("addr") || o.tokenFile != "" || len(o.origins) > 0) {
-		return usage("--stdio has no use for --addr, --token-file and --allow-origin")
+	if o.stdio && (cmd.Flags().Changed("addr") || o.access.set()) {
+		return usage("--stdio excludes --addr and the flags for HTTP clients")
 	}
-	return nil
+	return o.access.check()
 }
 
-// overHTTP listens at once, so that a bad address is told before anything else is
-// begun. What it returns serves until its context ends; closing is called then, and
-// is to end the handler's streams.
+// overHTTP listens at once, so that a bad address is reported before anything else
+// starts. The function it returns serves until its context ends; then closing is called
+// and must end the handler's streams.
 func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h http.Handler, closing func()) (func(context.Context) error, error) {
-	var token web.Token
-	if o.tokenFile != "" {
-		var err error
-		if token, err = web.LoadToken(o.tokenFile); err != nil {
-			return nil, webFailure(err)
-		}
+	access, err := o.access.options(log)
+	if err != nil {
+		return nil, err
 	}
-	srv, err := web.New(web.Options{MCP: true, Token: token, Origins: o.origins, Logger: log})
+	access.MCP = true
+	srv, err := web.New(access)
 	if err != nil {
 		return nil, webFailure(err)
 	}
@@ -73,8 +68,8 @@ func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h h
 	}, nil
 }
 
-// whileRunning runs what keeps a server up to date, and serves once it is ready.
-// The end of either ends the other.
+// whileRunning runs what keeps a server up to date, and serves once that is ready. If
+// either ends, so does the other.
 func whileRunning(ctx context.Context, run func(context.Context) error, ready <-chan struct{}, serve func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -14,11 +14,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// newSpinner makes a spinner on stderr; it stays invisible if that is no terminal.
+// newSpinner returns a spinner on stderr. It stays invisible unless stderr is a terminal.
 func newSpinner(env *Env, g *globals) *spinner.Spinner {
 	to := spinner.WithWriter(env.Err)
 	if f, ok := env.Err.(*os.File); ok {
-		to = spinner.WithWriterFile(f) // so that this is what is asked whether it is a terminal
+		to = spinner.WithWriterFile(f) // the spinner checks that it is a terminal
 	}
 	s := spinner.New(spinner.CharSets[14], 100*time.Millisecond, to)
 	if g.colours(env, true) {
@@ -27,12 +27,12 @@ func newSpinner(env *Env, g *globals) *spinner.Spinner {
 	return s
 }
 
-// quiet is how long a request may take before a terminal shows that it is waited for.
+// quiet is how long a request takes before a terminal shows that it is in progress.
 const quiet = 300 * time.Millisecond
 
-// waiting shows on a terminal what is waited for, for how long, and how far the
-// server says to be: report takes that in. stop takes it away and may be called more
-// than once.
+// waiting shows on a terminal what the command waits for, for how long, and the progress
+// that the server reported last, which report records. stop removes the line and may be
+// called more than once.
 func (g *globals) waiting(env *Env, what string) (report func(session.Progress), stop func()) {
 	if !env.ErrTTY {
 		return func(session.Progress) {}, func() {}
@@ -71,7 +71,7 @@ func (g *globals) waiting(env *Env, what string) (report func(session.Progress),
 	}
 }
 
-// describe makes a few words of a report: ": 3 of 10, linking".
+// describe puts progress into words: ": 3 of 10, linking".
 func describe(p session.Progress) string {
 	number := func(f float64) string {
 		if math.Abs(f) >= 1e15 {

@@ -13,24 +13,24 @@ type promptOptions struct {
 	requestFlags
 	server, name string
 	args         []string
-	arguments    map[string]string // what args says
+	arguments    map[string]string // parsed from args
 }
 
 func newPrompt(env *Env, g *globals) *cobra.Command {
 	var opts promptOptions
 	cmd := &cobra.Command{
 		Use:   "prompt SERVER NAME [--arg NAME=VALUE]...",
-		Short: "Print a prompt",
-		Long: `Gets one prompt and prints the texts of its messages, each under its role when
-there are several. --json prints the MCP result.
+		Short: "Print a prompt of a server",
+		Long: `Gets one prompt and prints the texts of its messages, each under its role if there
+are several. --json prints the MCP result.
 
 ` + requestExits,
 		Example: `  mcptrack prompt docs summarize --arg style=short
   mcptrack prompt docs summarize --json | jq -r '.messages[].role'`,
-		Args:              cobra.ExactArgs(2),
+		Args:              arguments(2, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Prompts),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := opts.check(); err != nil {
+			if err := opts.parse(); err != nil {
 				return err
 			}
 			opts.server, opts.name = args[0], args[1]
@@ -44,13 +44,13 @@ there are several. --json prints the MCP result.
 		},
 	}
 	opts.add(cmd)
-	cmd.Flags().StringArrayVar(&opts.args, "arg", nil, "an argument of the prompt, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringArrayVar(&opts.args, "arg", nil, "argument of the prompt, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completePromptArgument(env, g, &opts.args))
 	return cmd
 }
 
 func runPrompt(ctx context.Context, env *Env, g *globals, opts promptOptions) error {
-	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) (func() error, error) {
+	return opts.ask(ctx, env, g, target{opts.server, catalog.Prompts, opts.name}, func(ctx context.Context, s *session.Session) (func() error, error) {
 		if !s.Info().Capabilities.Prompts {
 			return nil, lacks(opts.server, catalog.Prompts)
 		}
@@ -58,6 +58,6 @@ func runPrompt(ctx context.Context, env *Env, g *globals, opts promptOptions) er
 		if err != nil {
 			return nil, err
 		}
-		return opts.shower(env, g, raw, promptPieces)
+		return opts.printer(env, g, raw, promptPieces)
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
 type readOptions struct {
@@ -25,30 +25,30 @@ func newRead(env *Env, g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read SERVER (URI | --template URITEMPLATE [--param NAME=VALUE]...)",
 		Short: "Print the content of a resource",
-		Long: `Reads one resource and prints its content as it is: text to stdout, binary content
-to a pipe or with --out to a file; a terminal gets its type, size and digest instead.
---json prints the MCP result. A template is expanded by RFC 6570.
+		Long: `Reads one resource and prints its content unchanged: text to stdout, binary content to
+a pipe, or with --out to a file. On a terminal binary content is summarised as type,
+size and digest. --json prints the MCP result. Templates are expanded as in RFC 6570.
 
 ` + requestExits,
 		Example: `  mcptrack read docs file:///guide.md
   mcptrack read docs file:///logo.png --out logo.png
   mcptrack read docs --template 'notes:///{year}/{name}' --param year=2026 --param name=plan
   mcptrack read docs file:///guide.md --json | jq '.contents[0].mimeType'`,
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              arguments(1, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.check(); err != nil {
+			if err := opts.parse(); err != nil {
 				return err
 			}
 			opts.server = args[0]
 			var err error
 			switch {
 			case opts.template != "" && len(args) == 2:
-				return usage("give a URI or --template, not both")
+				return usage("specify a URI or --template, not both")
 			case opts.template != "":
 				opts.uri, err = expand(opts.template, opts.params)
 			case len(args) < 2:
-				return usage("what is to be read? give a URI or --template")
+				return usage("specify a URI or --template")
 			default:
 				opts.uri = args[1]
 			}
@@ -63,20 +63,19 @@ to a pipe or with --out to a file; a terminal gets its type, size and digest ins
 	}
 	opts.add(cmd)
 	cmd.Flags().StringVar(&opts.template, "template", "", "read the resource that this `URITEMPLATE` expands to")
-	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "a variable of the template, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "variable of the template, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("param", completeParameter(env, g, &opts))
 	_ = cmd.RegisterFlagCompletionFunc("template", completeNames(env, g, catalog.Templates))
 	return cmd
 }
 
-// expand fills in a URI template. Variables that it does not have are typing
-// mistakes.
+// expand expands a URI template. A parameter that the template lacks is wrong usage.
 func expand(template string, params []string) (string, error) {
 	given, err := pairs("param", params)
 	if err != nil {
 		return "", err
 	}
-	uri, err := tracker.ExpandTemplate(template, given)
+	uri, err := uritemplate.Expand(template, given)
 	if err != nil {
 		return "", usage("--template: %w", err)
 	}
@@ -84,7 +83,7 @@ func expand(template string, params []string) (string, error) {
 }
 
 func runRead(ctx context.Context, env *Env, g *globals, opts readOptions) error {
-	return opts.ask(ctx, env, g, opts.server, func(ctx context.Context, s *session.Session) (func() error, error) {
+	return opts.ask(ctx, env, g, target{opts.server, catalog.Resources, opts.uri}, func(ctx context.Context, s *session.Session) (func() error, error) {
 		if !s.Info().Capabilities.Resources {
 			return nil, lacks(opts.server, catalog.Resources)
 		}
@@ -92,11 +91,11 @@ func runRead(ctx context.Context, env *Env, g *globals, opts readOptions) error 
 		if err != nil {
 			return nil, err
 		}
-		return opts.shower(env, g, content.Raw, contentPieces)
+		return opts.printer(env, g, content.Raw, contentPieces)
 	})
 }
 
-// contentPieces takes a resources/read result apart.
+// contentPieces splits a resources/read result into its contents.
 func contentPieces(raw json.RawMessage) ([]piece, error) {
 	var result struct {
 		Contents []contentEntry `json:"contents"`
@@ -115,7 +114,7 @@ func contentPieces(raw json.RawMessage) ([]piece, error) {
 	return pieces, nil
 }
 
-// contentEntry is one content of a resource, or one embedded in a message.
+// contentEntry is one content of a resource, also of one embedded in a message.
 type contentEntry struct {
 	Text     *string `json:"text"`
 	Blob     string  `json:"blob"`

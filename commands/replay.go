@@ -10,45 +10,49 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 type replayOptions struct {
 	journalFlags
 	filter
 	since string
+	lines bool // --output was given as table or wide: print lines also into a pipe
 }
 
 func newReplay(env *Env, g *globals) *cobra.Command {
 	var opts replayOptions
 	cmd := &cobra.Command{
-		Use:   "replay [--since ID|DURATION]",
+		Use:   "replay [--since ID|TIME|DURATION]",
 		Short: "Print stored events",
-		Long: `Prints what serve-sse has stored, oldest first, as NDJSON (lines for people on a
-terminal): all of it, or what came after an id, or within the last DURATION. Events
-that are no longer there are told as a gap, and so is what others stored on a
-cluster that is no event.
+		Long: `Prints the events that serve-sse has stored, oldest first, as NDJSON: all of them, or
+those after an id, since a time (RFC 3339), or within the last DURATION. On a terminal
+and with -o table it prints one aligned line for each event. Where events are no longer
+there, or are not events (others can store anything on a cluster), it prints a gap.
 
-A log that does not exist is an error; nothing is made. A data directory belongs to
-one process at a time: while serve-sse runs, ask its /events?since=ID instead.
+The log of a data directory can be read while serve-sse runs. A log that does not
+exist is an error; nothing is made.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage.`,
 		Example: `  mcptrack replay --since 2h
+  mcptrack replay --since 2026-11-20T08:00:00Z -o table
   mcptrack replay --since 3f9a1c20b7e4d581-42 --type 'resource.*'
   mcptrack replay --nats nats://a:4222,b:4222 --since 1d`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.types, opts.servers = globs(opts.types), globs(opts.servers)
 			if err := opts.check(); err != nil {
 				return err
 			}
+			opts.lines = g.format.Table() && cmd.Flag("output").Changed
 			return runReplay(cmd.Context(), env, g, opts)
 		},
 	}
 	opts.add(cmd)
 	f := cmd.Flags()
-	f.StringVar(&opts.since, "since", "", "only what came after this `ID`, or within this duration (2h, 7d)")
-	f.StringSliceVar(&opts.types, "type", nil, "only events of these `TYPES`, globs separated by commas")
-	f.StringSliceVar(&opts.servers, "server", nil, "only these servers, `IDS` or globs separated by commas")
+	f.StringVar(&opts.since, "since", "", "only events after this `ID`, since this time (RFC 3339), or within this duration (2h, 7d)")
+	f.StringSliceVar(&opts.types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
+	f.StringSliceVar(&opts.servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
 	_ = cmd.RegisterFlagCompletionFunc("type", completeTypes)
 	return cmd
 }
@@ -68,7 +72,7 @@ func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (e
 		return err
 	}
 	print := newStream(env, g, streamFlags{})
-	raw := g.format.Name == "json" || g.format.Table() && !env.OutTTY && g.output != "wide"
+	raw := g.format.Name == "json" || g.format.Table() && !env.OutTTY && !opts.lines
 	out := bufio.NewWriterSize(env.Out, 64<<10) // used when raw
 	defer func() {
 		if flushed := out.Flush(); err == nil {
@@ -118,9 +122,8 @@ func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (e
 	return nil
 }
 
-// decode returns an entry as an event and its line. Others on a cluster, or a newer
-// mcptrack, may have stored what is none to us: that is told in its place, and no
-// reason to end.
+// decode returns an entry as an event and its line. What is not an event, because
+// others on a cluster or a newer mcptrack stored it, is a gap.
 func decode(entry *journal.Entry) (*event.Event, []byte, error) {
 	if e, err := entry.Event(); err == nil {
 		return &e, entry.Data, nil
@@ -135,10 +138,10 @@ func decode(entry *journal.Entry) (*event.Event, []byte, error) {
 	return &e, line, err
 }
 
-// since is a value of --since: an id, an age, or neither.
+// since is a value of --since: an id, a time, or neither.
 type since struct {
-	id  string
-	age time.Duration
+	id   string
+	time time.Time
 }
 
 func parseSince(s string) (since, error) {
@@ -148,11 +151,14 @@ func parseSince(s string) (since, error) {
 	if _, _, err := event.ParseID(s); err == nil {
 		return since{id: s}, nil
 	}
-	if strings.Contains(s, "-") {
-		return since{}, usage("--since: %q is no id; ids look like 3f9a1c20b7e4d581-42", s)
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		return since{time: t}, nil
 	}
-	age, err := parseAge(s)
-	return since{age: age}, err
+	if strings.Contains(s, "-") {
+		return since{}, usage("invalid --since %q; expected an id such as 3f9a1c20b7e4d581-42, a time such as 2026-11-20T08:00:00Z, or a duration such as 2h", printable.Line(s, 60))
+	}
+	age, err := parseAge("since", s)
+	return since{time: time.Now().Add(-age)}, err
 }
 
 // place finds where to read from, and what is missing before it.
@@ -161,8 +167,8 @@ func (s since) place(ctx context.Context, j *journal.Journal) (from uint64, gap 
 	case s.id != "":
 		r, err := j.Resume(ctx, s.id)
 		return r.From, r.Gap, err
-	case s.age > 0:
-		from, err = j.Since(ctx, time.Now().Add(-s.age))
+	case !s.time.IsZero():
+		from, err = j.Since(ctx, s.time)
 		return from, nil, err
 	}
 	return 0, nil, nil

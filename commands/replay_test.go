@@ -12,11 +12,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -86,6 +86,28 @@ func TestReplay(t *testing.T) {
 	if got := replay("--since", ids[n-4]); strings.Join(got, "\n") != strings.Join(all[n-3:], "\n") {
 		t.Errorf("the last three are %q", got)
 	}
+	if got := replay("-o", "table"); len(got) != n || json.Valid([]byte(got[0])) || !strings.Contains(got[0], "updated") {
+		t.Errorf("as a table: %d lines, %q", len(got), got[0])
+	}
+	for since, want := range map[string]int{time.Now().Add(-time.Hour).Format(time.RFC3339): n, time.Now().Add(time.Hour).UTC().Format(time.RFC3339Nano): 0} {
+		got := replay("--since", since)
+		if len(got) == 1 && got[0] == "" {
+			got = nil
+		}
+		if len(got) != want {
+			t.Errorf("since %s: %d lines, want %d", since, len(got), want)
+		}
+	}
+	running, err := journal.Open(t.Context(), journal.Options{Dir: dir, Durability: journal.OS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := replay(); strings.Join(got, "\n") != strings.Join(all, "\n") {
+		t.Errorf("of a running log: %d lines, %.200q", len(got), got)
+	}
+	if err := running.Close(); err != nil {
+		t.Fatal(err)
+	}
 	var errs bytes.Buffer
 	env := &Env{Out: &broken{room: 100_000}, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
 	if code := Main(context.Background(), env, []string{"replay", "--data-dir", dir}); code != exitFailed || !strings.Contains(errs.String(), "no room") {
@@ -93,29 +115,11 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// natsServer is a NATS server with JetStream on a free loopback port.
-func natsServer(t *testing.T) (url string) {
-	t.Helper()
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	if !ns.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the NATS server is not ready")
-	}
-	return ns.ClientURL()
-}
-
-// TestReplayOfWhatOthersStored: on a cluster anybody can put anything into the log.
+// TestReplaySkipsForeignEntries: on a cluster anybody can put anything into the log.
 // Every entry is one line, events are JSON, nothing hidden reaches a terminal, and
-// what is no event is told as a gap that ends nothing.
-func TestReplayOfWhatOthersStored(t *testing.T) {
-	url := natsServer(t)
+// what is not an event becomes a gap, and the replay continues.
+func TestReplaySkipsForeignEntries(t *testing.T) {
+	url := journaltest.Store(t)
 	j, err := journal.Open(t.Context(), journal.Options{URL: url, Replicas: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -3,26 +3,25 @@ package commands
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/document"
 )
 
-// requestFlags are of the commands that make one request of one server.
+// requestFlags are the flags of commands that send one request to one server.
 type requestFlags struct {
 	connectFlags
 	out string
@@ -30,23 +29,30 @@ type requestFlags struct {
 
 func (r *requestFlags) add(cmd *cobra.Command) {
 	r.connectFlags.add(cmd)
-	cmd.Flags().StringVar(&r.out, "out", "", "write the content to `FILE` instead of to stdout")
+	cmd.Flags().StringVar(&r.out, "out", "", "write the content to `FILE` instead of stdout")
 	_ = cmd.MarkFlagFilename("out")
 }
 
 const requestExits = `Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 4 the
-server could not be reached; 5 the server refused or lacks what was asked;
-6 --timeout ran out; 130 interrupted.`
+server could not be reached; 5 the server refused the request or lacks the item;
+6 --timeout expired; 130 interrupted.`
 
-// ask connects to one server of the config, makes a request and leaves; what the
-// request returns prints the answer. The request is cancelled at the server when ctx
-// ends first.
-func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, server string, request func(context.Context, *session.Session) (show func() error, err error)) error {
+// target is what a request is about: an item of a server.
+type target struct {
+	server string
+	kind   catalog.Kind
+	name   string
+}
+
+// ask connects to one server of the config, makes a request and disconnects; the
+// function that request returns prints the answer. The request is cancelled at the
+// server when ctx ends first.
+func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, of target, request func(context.Context, *session.Session) (show func() error, err error)) error {
 	cfg, err := g.load(env, g.logger(env))
 	if err != nil {
 		return err
 	}
-	servers, err := selectServers(cfg, []string{server})
+	servers, err := selectServers(cfg, []string{of.server})
 	if err != nil {
 		return err
 	}
@@ -56,9 +62,9 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, server str
 	if dial == nil {
 		dial = session.Dial
 	}
-	// Who sets --timeout says how long is too long.
+	// --timeout may extend the request timeout of the config.
 	servers[0].RequestTimeout = max(servers[0].RequestTimeout, r.timeout)
-	report, stop := g.waiting(env, "waiting for "+printable.Line(server, 60))
+	report, stop := g.waiting(env, "waiting for "+printable.Line(of.server, 60))
 	defer stop()
 	ctx = session.WithProgress(ctx, report)
 	s, err := dial(ctx, servers[0], opts)
@@ -66,19 +72,19 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, server str
 		if ctx.Err() != nil {
 			return err
 		}
-		return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("server %q: %w", server, err)}
+		return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("server %q: %w", of.server, err)}
 	}
 	defer func() { _ = s.Close() }()
 	show, err := request(ctx, s)
 	stop()
 	if err == nil {
 		rememberUse(env, cfg.Path, servers[0])
-		return show()
+		return of.suggest(env, cfg.Path, show())
 	}
 	if _, ours := errors.AsType[*failure](err); ours || ctx.Err() != nil {
 		return err
 	}
-	f := &failure{exit: exitFailed, code: "failed", err: fmt.Errorf("server %q: %w", server, err)}
+	f := &failure{exit: exitFailed, code: "failed", err: fmt.Errorf("server %q: %w", of.server, err)}
 	_, answered := errors.AsType[*session.RPCError](err)
 	_, input := errors.AsType[*session.InputRequiredError](err)
 	switch {
@@ -89,20 +95,34 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, server str
 	case answered, input:
 		f.exit, f.code = exitRefused, "refused"
 	}
-	return f
+	return of.suggest(env, cfg.Path, f)
 }
 
-// shower prints a result: as a document if one is asked for, else the pieces that it
-// is taken apart into. A result that cannot be taken apart is the server's failure.
-func (r *requestFlags) shower(env *Env, g *globals, raw json.RawMessage, apart func(json.RawMessage) ([]piece, error)) (func() error, error) {
+// suggest adds to a refusal which name was probably meant, if the one that was given
+// was not in the server's list when that was last read.
+func (t target) suggest(env *Env, cfgPath string, err error) error {
+	f, ours := errors.AsType[*failure](err)
+	if !ours || f.exit != exitRefused || f.hint != "" {
+		return err
+	}
+	if listed := loadKnown(env, cfgPath)[t.server].Names[t.kind]; !slices.Contains(listed, t.name) {
+		f.hint = didYouMean(t.name, listed, "")
+	}
+	return err
+}
+
+// printer returns a function that prints a result: as a document if that is the output
+// format, else the pieces that split finds. A result that cannot be split is an error of
+// the server.
+func (r *requestFlags) printer(env *Env, g *globals, raw json.RawMessage, split func(json.RawMessage) ([]piece, error)) (func() error, error) {
 	if documents(g.format) {
 		return func() error { return r.putDocument(env, g, raw) }, nil
 	}
-	pieces, err := apart(raw)
+	pieces, err := split(raw)
 	return func() error { return r.put(env, pieces) }, err
 }
 
-// putDocument writes the result itself, in the format that was asked for.
+// putDocument writes the whole result in the output format.
 func (r *requestFlags) putDocument(env *Env, g *globals, raw json.RawMessage) error {
 	if r.out == "" {
 		return document.Write(env.Out, g.format, raw)
@@ -114,25 +134,25 @@ func (r *requestFlags) putDocument(env *Env, g *globals, raw json.RawMessage) er
 	return writeFile(r.out, []piece{{text: text.String()}})
 }
 
-// lacks is the failure for a server without a capability.
+// lacks is the failure of a request that needs a capability the server does not have.
 func lacks(server string, kind catalog.Kind) error {
 	return &failure{exit: exitRefused, code: "unsupported", err: fmt.Errorf("server %q does not offer %s", server, kind)}
 }
 
-// piece is a part of what a server sent: text, or bytes of a type.
+// piece is a part of a result: text, or bytes of a MIME type.
 type piece struct {
 	text   string
 	binary []byte
 	mime   string
 }
 
-// summary says what the bytes are, for where they cannot be shown.
+// summary describes the bytes, for terminals.
 func (p piece) summary() string {
 	return fmt.Sprintf("[%s, %d bytes, sha256:%x; --out FILE writes it to a file]", cmp.Or(printable.Line(p.mime, 100), "binary"), len(p.binary), sha256.Sum256(p.binary))
 }
 
-// put writes the pieces: raw to a file or a pipe; to a terminal only text, made
-// printable, and what the rest is.
+// put writes the pieces: unchanged to a file or a pipe; to a terminal as printable
+// text, with a summary of bytes.
 func (r *requestFlags) put(env *Env, pieces []piece) error {
 	if r.out != "" {
 		return writeFile(r.out, pieces)
@@ -158,39 +178,18 @@ func (r *requestFlags) put(env *Env, pieces []piece) error {
 	return nil
 }
 
-// writeFile puts the pieces in place as a whole: a failure leaves what was there.
-// A device or a pipe, /dev/stdout say, is written to and stays what it is.
+// writeFile replaces the file atomically: after an error the old one is unchanged. A
+// device or a pipe such as /dev/stdout is written to in place.
 func writeFile(path string, pieces []piece) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeDevice(path, pieces)
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // what a link leads to is replaced, not the link
-	}
-	tmp, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".mcptrack-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		if e, ok := errors.AsType[*fs.PathError](err); ok {
-			err = fmt.Errorf("%s: %w", printable.Line(path, 200), e.Err) // not the name of ours
-		}
-		return fmt.Errorf("--out: %w", err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	if info, err := os.Stat(path); err == nil {
-		_ = tmp.Chmod(info.Mode().Perm()) // else it has the usual one
-	}
+	var data [][]byte
 	for _, p := range pieces {
-		if _, werr := io.WriteString(tmp, p.text); err == nil {
-			err = werr
-		}
-		if _, werr := tmp.Write(p.binary); err == nil {
-			err = werr
-		}
+		data = append(data, []byte(p.text), p.binary)
 	}
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("--out: %w", err)
+	if err := atomicfile.Write(path, 0o666, data...); err != nil {
+		return fmt.Errorf("--out: write the file: %w", err)
 	}
 	return nil
 }
@@ -198,7 +197,7 @@ func writeFile(path string, pieces []piece) error {
 func writeDevice(path string, pieces []piece) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
-		return fmt.Errorf("--out: %w", err)
+		return fmt.Errorf("--out: write the file: %w", err)
 	}
 	for _, p := range pieces {
 		if _, err = f.Write(append([]byte(p.text), p.binary...)); err != nil {
@@ -206,21 +205,21 @@ func writeDevice(path string, pieces []piece) error {
 		}
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("--out: %w", err)
+		return fmt.Errorf("--out: write the file: %w", err)
 	}
 	return nil
 }
 
-// documents reports whether the result itself is asked for, as a document.
+// documents reports whether the output format shows the whole result as a document.
 func documents(f document.Format) bool { return !f.Table() && f.Name != "name" }
 
-// pairs reads the values of a flag like --arg k=v.
+// pairs parses the values of a flag such as --arg k=v.
 func pairs(flag string, values []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, v := range values {
 		name, value, ok := strings.Cut(v, "=")
 		if !ok || name == "" {
-			return nil, usage("--%s %s: want NAME=VALUE", flag, printable.Line(v, 60))
+			return nil, usage("invalid --%s %q; expected NAME=VALUE", flag, printable.Line(v, 60))
 		}
 		if _, twice := out[name]; twice {
 			return nil, usage("--%s %s is given twice", flag, printable.Line(name, 60))

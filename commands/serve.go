@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/web"
 )
@@ -19,18 +19,18 @@ import (
 type serveOptions struct {
 	connectFlags
 	journalFlags
+	access       accessFlags
 	addr         string
-	tokenFile    string
-	origins      []string
 	durability   string
 	retain       string
 	retainBytes  string
 	maxClients   int
 	demo         bool
+	allServers   bool
 	follow       bool
 	holdCommands bool
 
-	keep journal.Options // what durability, retain and retainBytes say
+	keep journal.Options // durability, retain and retainBytes, parsed
 }
 
 func newServeSSE(env *Env, g *globals) *cobra.Command {
@@ -38,23 +38,23 @@ func newServeSSE(env *Env, g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve-sse",
 		Short: "Serve the events over HTTP, with history, a dashboard and metrics",
-		Long: `Follows all tracked servers of the config, as watch does, and serves what happens:
+		Long: `Follows all tracked servers of the config, as watch does, and serves their events:
 
   /                              the dashboard
   /events                        every event as server-sent events; ?server= ?type= ?uri=
                                  filter (globs), Last-Event-ID or ?since= resumes
   /api/mcp/resource-events       the feed of resource updates in the VibeChat form
-  /api/status, /api/servers      what is known now, as JSON
+  /api/status, /api/servers      the current state, as JSON
   /metrics, /healthz, /readyz    for Prometheus and for probes
 
-Events are stored before anybody sees them: a client that comes back with the last
-id it saw misses nothing, also after a restart or a crash of mcptrack. The address
-is a loopback one unless a token protects it.
+Events are stored before they are sent: a client that reconnects with the last id it
+saw misses nothing, even after a restart or a crash of mcptrack. The address must be a
+loopback address unless a token protects it.
 
 With --nats several processes serve one feed with the same ids, and share the
-servers: each is followed by one of them, and taken over by another within 10 s
-when that one dies. Clients may reconnect to any of them. With --follow a process
-reads no config and follows no server: it serves what the others store.
+servers: each is followed by one process, and taken over by another within 10 s
+when that process dies. Clients may reconnect to any of them. With --follow a process
+reads no config and connects to no server: it serves the events that the others store.
 
 Exit codes: 0 stopped; 1 failed (address taken, data directory in use); 2 wrong
 usage; 3 config invalid or missing.`,
@@ -63,9 +63,9 @@ usage; 3 config invalid or missing.`,
   curl -N 'http://127.0.0.1:8722/events?type=resource.updated'
   mcptrack serve-sse --addr 0.0.0.0:8722 --token-file token --allow-origin https://dash.example
   mcptrack serve-sse --nats nats://nats-1:4222,nats://nats-2:4222 --follow`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.check(); err != nil {
+			if err := opts.parse(); err != nil {
 				return err
 			}
 			return runServeSSE(cmd.Context(), env, g, opts)
@@ -73,25 +73,27 @@ usage; 3 config invalid or missing.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` to listen on; port 0 picks one")
-	f.StringVar(&opts.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token that clients must present")
-	f.StringArrayVar(&opts.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may read from here (repeatable)")
+	opts.access.add(cmd, "clients", "read from here")
 	opts.journalFlags.add(cmd)
 	f.StringVar(&opts.durability, "durability", "always", "`WHEN` an event counts as stored: always, interval or os")
-	f.StringVar(&opts.retain, "retain", "7d", "`TIME` that events are kept")
+	f.StringVar(&opts.retain, "retain", "7d", "`DURATION` that events are kept")
 	f.StringVar(&opts.retainBytes, "retain-bytes", "1GiB", "`BYTES` of events that are kept")
-	f.IntVar(&opts.maxClients, "max-clients", 2000, "`NUMBER` of event streams at a time; further clients are told to come back")
+	f.IntVar(&opts.maxClients, "max-clients", 2000, "largest `NUMBER` of event streams at a time; further clients must retry later")
+	addAllFlag(cmd, &opts.allServers)
 	f.BoolVar(&opts.demo, "demo", false, "follow a built-in server whose resources change; events are not kept")
 	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve what other processes store")
 	f.BoolVar(&opts.holdCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
-	f.DurationVar(&opts.connectTimeout, "connect-timeout", 15*time.Second, "`TIME` that one connection may take")
-	f.StringToStringVar(&opts.limit, "limit", nil, limitHelp)
+	f.DurationVar(&opts.connectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
+	opts.addLimit(f)
 	_ = cmd.RegisterFlagCompletionFunc("durability", cobra.FixedCompletions([]string{"always", "interval", "os"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.MarkFlagFilename("token-file")
 	return cmd
 }
 
-func (o *serveOptions) check() (err error) {
-	if err = o.connectFlags.check(); err != nil {
+func (o *serveOptions) parse() (err error) {
+	if err = o.connectFlags.parse(); err != nil {
+		return err
+	}
+	if err = o.access.check(); err != nil {
 		return err
 	}
 	o.keep.Durability = journal.Durability(o.durability)
@@ -99,32 +101,30 @@ func (o *serveOptions) check() (err error) {
 		return usage("unknown --durability %q; choose always, interval or os", o.durability)
 	}
 	if o.follow && (o.nats == "" || o.demo) {
-		return usage("--follow serves what others store: it needs --nats and excludes --demo")
+		return usage("--follow needs --nats and excludes --demo")
 	}
 	if o.maxClients < 1 {
-		return usage("--max-clients %d: at least 1", o.maxClients)
+		return usage("invalid --max-clients %d; expected at least 1", o.maxClients)
 	}
-	if o.keep.Retain, err = parseAge(o.retain); err != nil {
+	if o.keep.Retain, err = parseAge("retain", o.retain); err != nil {
 		return err
 	}
-	o.keep.RetainBytes, err = parseBytes(o.retainBytes)
+	o.keep.RetainBytes, err = parseBytes("retain-bytes", o.retainBytes)
 	return err
 }
 
-// otherConns is how many connections may be open beside streams: scrapers, probes,
-// dashboards, and clients too many that are told so.
+// otherConns is how many connections may be open in addition to streams: scrapers,
+// probes, dashboards, and clients that are refused.
 const otherConns = 2096
 
-// server makes the HTTP server and its listener; wrong options are wrong usage.
+// server makes the HTTP server and its listener. Invalid options are usage errors.
 func (o *serveOptions) server(ctx context.Context, log *slog.Logger, ready func() error) (*web.Server, io.Closer, func(context.Context) error, error) {
-	var token web.Token
-	var err error
-	if o.tokenFile != "" {
-		if token, err = web.LoadToken(o.tokenFile); err != nil {
-			return nil, nil, nil, webFailure(err)
-		}
+	access, err := o.access.options(log)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	s, err := web.New(web.Options{Token: token, Origins: o.origins, Ready: ready, MaxConns: o.maxClients + otherConns, Logger: log})
+	access.Ready, access.MaxConns = ready, o.maxClients+otherConns
+	s, err := web.New(access)
 	if err != nil {
 		return nil, nil, nil, webFailure(err)
 	}
@@ -133,13 +133,6 @@ func (o *serveOptions) server(ctx context.Context, log *slog.Logger, ready func(
 		return nil, nil, nil, webFailure(err)
 	}
 	return s, ln, func(ctx context.Context) error { return s.Serve(ctx, ln) }, nil
-}
-
-func webFailure(err error) error {
-	if _, ok := errors.AsType[*web.OptionError](err); ok {
-		return usage("--%w", err)
-	}
-	return err
 }
 
 func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) error {
@@ -154,41 +147,27 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 			return err
 		}
 	}
-	f := &feed{log: log}
-	s, ln, serve, err := opts.server(ctx, log, f.ready)
+	// The address comes first: a start that fails because it is in use does not touch the log.
+	var f *feed
+	s, ln, serve, err := opts.server(ctx, log, func() error { return f.publisher.Ready() })
 	if err != nil {
 		return err
 	}
 	defer func() { _ = ln.Close() }()
-	if err := f.open(ctx, env, &opts); err != nil {
+	f, err = openFeed(ctx, env, log, opts, tracker.Options{Dial: env.Dial, Session: opts.session(env, g), Logger: log, Texts: true})
+	if err != nil {
 		return err
 	}
 	defer f.close()
-	if err := f.refresh(ctx); err != nil {
-		return err
+	f.apply(cfg)
+	if !opts.follow && len(f.selection.of(cfg).Servers) == 0 {
+		f.selection.warnNone(log, cfg)
 	}
-	f.tracker = tracker.New(tracker.Options{
-		Dial: env.Dial, Session: opts.session(env, g), Logger: log, Texts: true,
-		Baseline: f.baseline,
-	})
-	if opts.nats != "" && !opts.follow {
-		f.share = &sharing{journal: f.journal, log: log, apply: f.tracker.Apply, gained: func(ctx context.Context) {
-			if err := f.refresh(ctx); err != nil && ctx.Err() == nil {
-				log.Warn("cannot learn what was told by others", "err", err)
-			}
-		}}
-		f.tracker.Apply(&config.Config{Path: cfg.Path}) // until leases are held
-	}
-	f.want(cfg)
-	f.routes(s, env.Version, opts.maxClients)
+	readers := append(f.routes(s, env.Version, opts.maxClients), serve)
 	fmt.Fprintf(env.Err, "listening on %s\n", s.URL())
-
-	var beside []func(context.Context) error
+	tasks := publish.Tasks{Readers: readers}
 	if !opts.demo && !opts.follow {
-		beside = append(beside, followConfig(env, cfg, opts.holdCommands, f.tracker, f.want, log))
+		tasks.Sources = append(tasks.Sources, followConfig(env, g, cfg, opts.holdCommands, f.publisher.Tracker(), f.apply))
 	}
-	return f.run(ctx, serve, beside)
+	return f.publisher.Run(ctx, tasks)
 }
-
-// tracked is the part of a config that is to be followed.
-func tracked(cfg *config.Config) *config.Config { return watchOptions{}.tracked(cfg) }

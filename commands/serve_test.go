@@ -16,7 +16,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/web"
@@ -28,26 +28,21 @@ import (
 // is disabled.
 func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	var dials atomic.Int64
-	f := &feed{log: slog.New(slog.DiscardHandler)}
-	f.good.Store(true)
-	var err error
-	if f.journal, err = journal.Open(t.Context(), journal.Options{Dir: t.TempDir(), Durability: journal.OS}); err != nil {
+	f, err := openFeed(t.Context(), &Env{}, slog.New(slog.DiscardHandler), serveOptions{journalFlags: journalFlags{dir: t.TempDir()}}, tracker.Options{
+		Dial: func(ctx context.Context, _ config.Server, _ session.Options) (*session.Session, error) {
+			dials.Add(1)
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.close()
-	if err := f.refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	f.tracker = tracker.New(tracker.Options{Dial: func(ctx context.Context, _ config.Server, _ session.Options) (*session.Session, error) {
-		dials.Add(1)
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
-	}})
-	server := config.Server{ID: "live", Enabled: true, TrackResources: true, Transport: config.TransportStdio, Command: "live"}
+	server := config.Server{ID: "live", Enabled: true, Tracking: config.Tracking{TrackResources: true}, Transport: config.TransportStdio, Program: config.Program{Command: "live"}}
 	off := server
 	off.ID, off.Enabled = "off", false
-	f.tracker.Apply(&config.Config{Servers: []config.Server{server, off}})
-	s, err := web.New(web.Options{Ready: f.ready})
+	f.publisher.Apply(&config.Config{Servers: []config.Server{server, off}})
+	s, err := web.New(web.Options{Ready: f.publisher.Ready})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +53,10 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"/events",
 		"/healthz",
 		"/readyz",
+		"GET /api/activity",
+		"GET /api/history",
 		"GET /api/servers",
+		"GET /api/servers/{id}",
 		"GET /api/servers/{id}/content",
 		"GET /api/servers/{id}/image", // reads a followed image
 		"GET /api/servers/{id}/resources",
@@ -67,7 +65,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"GET /metrics",
 		"GET /{$}",
 	}
-	f.routes(s, "test", 10)
+	readers := f.routes(s, "test", 10)
 	if got := s.Routes(); !slices.Equal(got, routes) {
 		t.Errorf("the routes are %q", got)
 	}
@@ -78,14 +76,15 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := f.run(ctx, func(ctx context.Context) error { return s.Serve(ctx, ln) }, nil); err != nil {
+		serve := func(ctx context.Context) error { return s.Serve(ctx, ln) }
+		if err := f.publisher.Run(ctx, publish.Tasks{Readers: append(readers, serve)}); err != nil {
 			t.Errorf("run: %v", err)
 		}
 	})
 	defer running.Wait()
 	defer cancel()
 	state := func() (servers []string) {
-		for _, srv := range f.tracker.Snapshot().Servers {
+		for _, srv := range f.publisher.Tracker().Snapshot().Servers {
 			servers = append(servers, srv.ID+" "+string(srv.State)+" since "+srv.Since.String())
 		}
 		return servers

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -29,16 +28,17 @@ func newStatus(env *Env, g *globals) *cobra.Command {
 	var opts statusOptions
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
-		Short: "Ask a running serve-sse how it and its servers are",
-		Long: `Asks the serve-sse at URL (http://127.0.0.1:8722) for its state and that of every
-server it follows.
+		Short: "Show the status of a running serve-sse",
+		Long: `Shows the status of the serve-sse at URL (default http://127.0.0.1:8722) and of every
+server that it follows.
 
-Exit codes: 0 done; 1 failed; 2 wrong usage; 4 it could not be reached; 5 it refused
-(a token is needed, or it is no serve-sse).`,
+Exit codes: 0 done; 1 failed; 2 wrong usage; 4 the URL could not be reached; 5 the
+request was refused (a token is needed, or this is not a serve-sse); 6 --timeout
+expired.`,
 		Example: `  mcptrack status
   mcptrack status https://mcp.example:8722 --token-file token
   mcptrack status --json | jq '.servers[] | select(.state != "Ready")'`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.url = "http://127.0.0.1:8722"
 			if len(args) == 1 {
@@ -50,13 +50,13 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 4 it could not be reached; 5 it ref
 			return runStatus(cmd.Context(), env, g.format, opts)
 		},
 	}
-	cmd.Flags().StringVar(&opts.tokenFile, "token-file", "", "`FILE` with the token of the server")
-	cmd.Flags().DurationVar(&opts.timeout, "timeout", 10*time.Second, "`TIME` that the answer may take")
+	cmd.Flags().StringVar(&opts.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the server")
+	cmd.Flags().DurationVar(&opts.timeout, "timeout", 10*time.Second, "`DURATION` that the answer may take")
 	_ = cmd.MarkFlagFilename("token-file")
 	return cmd
 }
 
-// running is what a serve-sse says of itself.
+// running is the status of a serve-sse.
 type running struct {
 	Status  json.RawMessage   `json:"status"`
 	Servers []json.RawMessage `json:"servers"`
@@ -65,15 +65,13 @@ type running struct {
 func runStatus(ctx context.Context, env *Env, format document.Format, opts statusOptions) error {
 	base, err := url.Parse(opts.url)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return usage("%q is no http or https URL", printable.Line(opts.url, 200))
+		return usage("invalid URL %q; expected http://HOST:PORT or https://HOST:PORT", printable.Line(opts.url, 200))
 	}
 	token := ""
 	if opts.tokenFile != "" {
-		data, err := os.ReadFile(opts.tokenFile)
-		if err != nil {
-			return usage("--token-file: %w", err)
+		if token, err = readSecret("token-file", opts.tokenFile); err != nil {
+			return err
 		}
-		token = strings.TrimSpace(string(data))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, errTimeout)
 	defer cancel()
@@ -90,11 +88,29 @@ func runStatus(ctx context.Context, env *Env, format document.Format, opts statu
 	if !format.Table() {
 		return document.Write(env.Out, format, r)
 	}
-	rows, err := statusRows(r.Servers)
+	var shared struct {
+		Process    string
+		Unfollowed []string
+		Waiting    string
+	}
+	if err := json.Unmarshal(r.Status, &shared); err != nil {
+		return fmt.Errorf("malformed status: %w", err)
+	}
+	if shared.Waiting != "" {
+		fmt.Fprintf(env.Err, "waiting for leases: %s\n", printable.Line(shared.Waiting, 300))
+	}
+	if len(shared.Unfollowed) > 0 {
+		fmt.Fprintf(env.Err, "no process follows %s\n", join(shared.Unfollowed, 10))
+	}
+	rows, err := statusRows(r.Servers, shared.Process != "")
 	if err != nil {
 		return err
 	}
-	return table.Rows(env.Out, []string{"Server", "State", "Since", "Era", "Mode", "Resources", "Updates", "Failures", "Error"}, rows)
+	header := []string{"Server", "State", "Since", "Protocol", "Mode", "Resources", "Updates", "Failures", "Error"}
+	if shared.Process != "" {
+		header = append(header, "Followed by")
+	}
+	return table.Rows(env.Out, header, rows)
 }
 
 // writeServerNames writes the id of each server.
@@ -113,7 +129,7 @@ func writeServerNames(env *Env, servers []json.RawMessage) error {
 	return err
 }
 
-// askFor gets one JSON document of at most 64 MiB.
+// askFor fetches one JSON document of at most 64 MiB.
 func askFor(ctx context.Context, u *url.URL, token string, into any) error {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -136,12 +152,12 @@ func askFor(ctx context.Context, u *url.URL, token string, into any) error {
 	if p.StatusCode != http.StatusOK {
 		f := &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("%s answered %s", u.Host, p.Status)}
 		if p.StatusCode == http.StatusUnauthorized {
-			f.hint = "name the file with its token with --token-file"
+			f.hint = "give the file with its token with --token-file"
 		}
 		return f
 	}
 	if err := json.NewDecoder(io.LimitReader(p.Body, 64<<20)).Decode(into); err != nil {
-		return &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("%s is no serve-sse of mcptrack: %w", u.Host, err)}
+		return &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("%s is not a serve-sse of mcptrack: %w", u.Host, err)}
 	}
 	return nil
 }
@@ -153,18 +169,22 @@ func unwrapURL(err error) error {
 	return err
 }
 
-func statusRows(servers []json.RawMessage) ([][]string, error) {
+func statusRows(servers []json.RawMessage, shared bool) ([][]string, error) {
 	var rows [][]string
 	for _, raw := range servers {
 		var s struct {
-			ID, State, Since, Era, Mode, Error string
-			Resources                          int
-			Updates, Failures                  uint64
+			ID, State, Since, ProtocolVersion, Mode, Error, FollowedBy string
+			Resources                                                  int
+			Updates, Failures                                          uint64
 		}
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return nil, fmt.Errorf("malformed answer: %w", err)
 		}
-		rows = append(rows, []string{s.ID, s.State, s.Since, s.Era, s.Mode, fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.Error})
+		row := []string{s.ID, s.State, s.Since, s.ProtocolVersion, s.Mode, fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.Error}
+		if shared {
+			row = append(row, s.FollowedBy)
+		}
+		rows = append(rows, row)
 	}
 	return rows, nil
 }

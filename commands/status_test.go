@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// -o name prints the ids of the servers, made printable, and nothing else.
+// -o name prints only the ids of the servers, made printable.
 func TestStatusNames(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/status", func(w http.ResponseWriter, _ *http.Request) {

@@ -21,7 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/lines"
 )
 
-// streamFlags are of the commands that print events.
+// streamFlags are the flags of commands that print events.
 type streamFlags struct {
 	connectFlags
 	count   int
@@ -32,31 +32,31 @@ type streamFlags struct {
 func (s *streamFlags) add(cmd *cobra.Command) {
 	s.connectFlags.add(cmd)
 	f := cmd.Flags()
-	f.IntVar(&s.count, "count", 0, "end after so many `EVENTS` about changes (default no limit)")
-	f.BoolVar(&s.content, "content", false, "put the new content of resources that are text into their events")
-	f.BoolVar(&s.diff, "diff", false, "put a unified diff of resources that are text into their events")
+	f.IntVar(&s.count, "count", 0, "exit after this `NUMBER` of changes (default no limit)")
+	f.BoolVar(&s.content, "content", false, "add the new content of text resources to their events")
+	f.BoolVar(&s.diff, "diff", false, "add a unified diff of text resources to their events")
 }
 
-func (s *streamFlags) check() error {
+func (s *streamFlags) parse() error {
 	if s.count < 0 {
 		return usage("--count must not be negative")
 	}
-	return s.connectFlags.check()
+	return s.connectFlags.parse()
 }
 
-// stream prints the events of one tracker. It belongs to one goroutine.
+// stream prints the events of one tracker. It is not safe for concurrent use.
 type stream struct {
 	flags  streamFlags
-	keep   func(*event.Event) bool // whether to print it; nil: all
-	counts func(*event.Event) bool // whether --count counts it
+	keep   func(*event.Event) bool // whether to print an event; nil: all
+	counts func(*event.Event) bool // whether --count counts an event
 	write  func(...*event.Event) error
 
 	counted   int
 	connected bool   // a server was Ready
-	printed   uint64 // number of the last event that was seen
+	printed   uint64 // Seq of the last event, printed or not
 }
 
-// errCounted ends a stream that has printed what --count asks for.
+// errCounted ends a stream after --count changes.
 var errCounted = errors.New("--count reached")
 
 func newStream(env *Env, g *globals, flags streamFlags) *stream {
@@ -85,8 +85,8 @@ func newStream(env *Env, g *globals, flags streamFlags) *stream {
 	return s
 }
 
-// writeEventNames prints what each event is about, as list does: the server and, after a
-// tab, the resource if it is about one. An event about no server has no line.
+// writeEventNames prints the subject of each event as list does: the server and, if the
+// event is about a resource, a tab and its URI. Events about no server are skipped.
 func writeEventNames(w io.Writer, events []*event.Event) error {
 	var out strings.Builder
 	for _, e := range events {
@@ -106,18 +106,14 @@ func writeEventNames(w io.Writer, events []*event.Event) error {
 	return err
 }
 
-// isChange reports whether an event tells of a change, not of how we follow or of
-// what somebody on this side asked for.
+// isChange reports whether an event is about a change at a server, of the config or of
+// the feed.
 func isChange(e *event.Event) bool {
-	switch e.Type() {
-	case event.TypeServerState, event.TypeSubscriptionActive, event.TypeSubscriptionsChanged,
-		event.TypeResourceContent, event.TypePromptContent, event.TypeToolResult:
-		return false
-	}
-	return true
+	d, ok := event.Define(e.Type())
+	return ok && d.Change
 }
 
-// take prints a batch. The error is errCounted when nothing more is wanted.
+// take prints a batch. It returns errCounted when --count is reached.
 func (s *stream) take(batch []*event.Event) error {
 	out := batch[:0]
 	var end error
@@ -146,7 +142,7 @@ func (s *stream) take(batch []*event.Event) error {
 	return end
 }
 
-// decorate adds what was asked for to a copy of the event.
+// decorate returns a copy of the event with the content and diff that the flags ask for.
 func (s *stream) decorate(e *event.Event) *event.Event {
 	u, ok := e.Payload.(event.ResourceUpdated)
 	if !ok || !s.flags.content && !s.flags.diff {
@@ -160,15 +156,14 @@ func (s *stream) decorate(e *event.Event) *event.Event {
 			u.Diff = &d
 		}
 	}
-	told := *e
-	told.Payload = u
-	return &told
+	decorated := *e
+	decorated.Payload = u
+	return &decorated
 }
 
-// run prints the tracker's events from a subscription on, until the tracker ends
-// it. A stream that was cut
-// because printing was too slow goes on from a snapshot: what was missed is told
-// as a gap, followed by the last event of every resource that had one meanwhile.
+// run prints the events of the subscription until the tracker ends it. If printing was
+// too slow and the subscription was cut, run resumes from a snapshot: it prints a gap,
+// then the last event of every resource that changed meanwhile.
 func (s *stream) run(ctx context.Context, t *tracker.Tracker, sub *bus.Subscription) error {
 	for {
 		for batch := sub.Next(); batch != nil; batch = sub.Next() {
@@ -187,28 +182,15 @@ func (s *stream) run(ctx context.Context, t *tracker.Tracker, sub *bus.Subscript
 	}
 }
 
-// missed makes up for the events after the number given, as far as states go.
+// missed stands in for the events after a number: a gap, then the last event of every
+// resource that had one.
 func missed(snap *tracker.Snapshot, after uint64) []*event.Event {
 	gap := &event.Event{ID: event.FormatID(snap.Epoch, snap.Seq), Seq: snap.Seq, Timestamp: time.Now(), Payload: event.Gap{
 		From: event.FormatID(snap.Epoch, after), To: event.FormatID(snap.Epoch, snap.Seq), Reason: "output was too slow"}}
-	events := []*event.Event{gap}
-	for _, srv := range snap.Servers {
-		for _, r := range srv.Resources {
-			if r.Last != nil && r.Last.Seq > after {
-				events = append(events, r.Last)
-			}
-		}
-	}
-	slices.SortStableFunc(events[1:], func(a, b *event.Event) int {
-		if a.Seq < b.Seq {
-			return -1
-		}
-		return 1
-	})
-	return events
+	return append([]*event.Event{gap}, snap.LastAfter(after)...)
 }
 
-// filter is what --type, --server and --changed-only leave.
+// filter selects events by --type, --server and --changed-only.
 type filter struct {
 	types, servers []string
 	changedOnly    bool
@@ -217,21 +199,29 @@ type filter struct {
 func (f filter) check() error {
 	for _, pattern := range slices.Concat(f.types, f.servers) {
 		if !doublestar.ValidatePattern(pattern) {
-			return usage("%q is no glob", pattern)
+			return usage("invalid glob %q", printable.Line(pattern, 100))
 		}
 	}
 	for _, pattern := range f.types {
 		if !slices.ContainsFunc(event.Types(), func(t event.Type) bool { return matches(pattern, string(t)) }) {
-			return usageHint("mcptrack help events lists them", "no event is of type %q", pattern)
+			return usageHint(didYouMean(pattern, typeNames(), "mcptrack help events lists them"), "no event is of type %q", printable.Line(pattern, 100))
 		}
 	}
 	return nil
 }
 
-// all reports whether every event passes.
+func typeNames() []string {
+	var names []string
+	for _, t := range event.Types() {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+// all reports whether the filter keeps every event.
 func (f filter) all() bool { return len(f.types)+len(f.servers) == 0 && !f.changedOnly }
 
-// keep reports whether the event passes.
+// keep reports whether the filter keeps the event.
 func (f filter) keep(e *event.Event) bool {
 	if u, ok := e.Payload.(event.ResourceUpdated); ok && f.changedOnly && u.Changed != nil && !*u.Changed {
 		return false
@@ -243,7 +233,8 @@ func (f filter) keepsType(e *event.Event) bool {
 	return len(f.types) == 0 || matchesAny(f.types, string(e.Type()))
 }
 
-// counts is what --count counts: changes, or whatever --type asks for.
+// counts reports whether --count counts the event: a change, or any event if --type
+// selects them.
 func (f filter) counts(e *event.Event) bool { return len(f.types) > 0 || isChange(e) }
 
 func matchesAny(patterns []string, s string) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,8 @@ import (
 
 type validateOptions struct {
 	files  []string
+	others []string // those that one line is printed for
+	read   config.Options
 	strict bool
 	schema bool
 	format document.Format
@@ -26,30 +29,39 @@ func newValidateConfig(env *Env, g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "validate-config [FILE...]",
 		Aliases: []string{"validate"},
-		Short:   "Say everything that is wrong with a config, without starting a server",
-		Long: `Checks config files and tells all problems of all of them at once, each with
-its line and column. No server is started or reached.
+		Short:   "Check configs and report every problem, without starting a server",
+		Long: `Checks config files and reports all problems of all files at once, each with its line
+and column. No server is started or contacted. Without FILE it checks the config that
+other commands would use, and then every config of a host (editor or agent) that is
+found in this folder and for this user, with one line for each.
+
+What this machine lacks for one server, such as a variable or the program, is a
+warning: the other servers can be used.
 
 Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
 		Example: `  mcptrack validate config/mcp-servers.json
+  mcptrack validate
   mcptrack validate --strict --json .mcp.json .cursor/mcp.json
   mcptrack validate --schema > mcp-servers.schema.json`,
-		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc"}, cobra.ShellCompDirectiveFilterFileExt),
+		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc", "toml", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.files, opts.format = args, g.format
-			if len(args) == 0 {
-				path, _ := g.configPath(env, g.logger(env))
-				opts.files = []string{path}
+			opts.files, opts.others, opts.format = args, nil, g.format
+			opts.read = g.configOptions(env)
+			opts.read.Strict = opts.strict
+			if len(args) == 0 && !opts.schema {
+				if err := opts.find(env, g); err != nil {
+					return err
+				}
 			}
 			return runValidateConfig(cmd.Context(), env, opts)
 		},
 	}
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "turn warnings into errors")
-	cmd.Flags().BoolVar(&opts.schema, "schema", false, "print the JSON Schema of the file and do nothing else")
+	cmd.Flags().BoolVar(&opts.schema, "schema", false, "print the JSON Schema of config files and exit")
 	return cmd
 }
 
-// fileReport is what is said about one file.
+// fileReport is the report on one file.
 type fileReport struct {
 	File     string           `json:"file"`
 	Valid    bool             `json:"valid"`
@@ -57,6 +69,27 @@ type fileReport struct {
 	Problems config.Problems  `json:"problems"`
 
 	tracked int
+	brief   bool // without the problems
+}
+
+// find chooses the files if none is named.
+func (o *validateOptions) find(env *Env, g *globals) error {
+	path, err := g.configPath(env, g.logger(env))
+	if err == nil {
+		o.files = []string{path}
+	}
+	if g.config != "" || g.host != "" {
+		return err
+	}
+	for _, f := range config.HostFiles(o.read) {
+		if f.Path != path {
+			o.others = append(o.others, f.Path)
+		}
+	}
+	if len(o.others) > 0 {
+		return nil
+	}
+	return err
 }
 
 func runValidateConfig(ctx context.Context, env *Env, opts validateOptions) error {
@@ -66,17 +99,16 @@ func runValidateConfig(ctx context.Context, env *Env, opts validateOptions) erro
 	}
 	reports := make([]fileReport, 0, len(opts.files))
 	valid := true
-	for _, file := range opts.files {
+	for i, file := range slices.Concat(opts.files, opts.others) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		read := configOptions(env)
-		read.Strict = opts.strict
-		cfg, problems := config.Load(file, read)
+		cfg, problems := config.Load(file, opts.read)
 		if problems == nil {
 			problems = config.Problems{}
 		}
-		reports = append(reports, fileReport{File: file, Valid: cfg != nil, Servers: cfg.Summaries(), Problems: problems, tracked: cfg.Tracked()})
+		reports = append(reports, fileReport{File: file, Valid: cfg != nil, Servers: cfg.Summaries(), Problems: problems,
+			tracked: cfg.Tracked(), brief: i >= len(opts.files)})
 		valid = valid && cfg != nil
 	}
 	if err := writeReports(env.Out, opts.format, valid, reports); err != nil {
@@ -88,8 +120,8 @@ func runValidateConfig(ctx context.Context, env *Env, opts validateOptions) erro
 	return nil
 }
 
-// invalidFiles is the failure for the exit code: what is wrong was told already,
-// but for the line of JSON on stderr.
+// invalidFiles is the failure that sets the exit code. Its problems were printed
+// already; with --json it adds a line on stderr.
 func invalidFiles(reports []fileReport) error {
 	var names []string
 	missing := true
@@ -99,7 +131,7 @@ func invalidFiles(reports []fileReport) error {
 			missing = missing && r.Problems.Has(config.CodeNotFound)
 		}
 	}
-	f := &failure{exit: exitConfig, code: "config_invalid", err: errors.New("invalid: " + strings.Join(names, ", ")), told: true}
+	f := &failure{exit: exitConfig, code: "config_invalid", err: errors.New("invalid: " + strings.Join(names, ", ")), reported: true}
 	if missing {
 		f.code = "config_missing"
 	}
@@ -130,9 +162,12 @@ func writeReports(w io.Writer, format document.Format, valid bool, reports []fil
 	}
 }
 
-// text writes the report in the form that editors and terminals make clickable.
+// text writes the report in the form FILE:LINE:COL, which editors and terminals link.
 func (r fileReport) text(b *strings.Builder) {
 	for _, p := range r.Problems {
+		if r.brief {
+			break
+		}
 		fmt.Fprintln(b, printable.Line(p.String(), 0))
 		if p.Hint != "" {
 			fmt.Fprintf(b, "    hint: %s\n", printable.Line(p.Hint, 0))

@@ -18,30 +18,13 @@ type vaultOptions struct {
 func newVault(env *Env, g *globals) *cobra.Command {
 	var opts vaultOptions
 	cmd := &cobra.Command{
-		Use:   "vault DIR",
-		Short: "Serve a folder of Markdown notes as live MCP resources",
-		Long: `Is an MCP server over a folder of Markdown notes, such as an Obsidian vault. Clients
-of both protocol eras read and search them, and are told when they change, whatever
-program changed them:
-
-  vault://recent?mode=&limit=&offset=   notes, the newest first
-  vault://stats, vault://structure      how many files there are, and where
-  vault://tags?mode=summary|full        tags and how often they are used
-  vault://note/PATH                     a note; every note is listed
-  vault://folder/PATH                   what is in a folder; tells of anything below
-
-and the tools search_notes (words, tags) and read_note (with links and backlinks).
-
-Hidden files and folders (.obsidian, .trash, .git) are no part of it, and neither is
-what symbolic links lead to. Nothing is ever written.
-
-Exit codes: 0 stopped, or the client left; 1 failed (no such folder, address taken);
-2 wrong usage.`,
-		Example: `  # In a config: {"mcpServers": {"notes": {"command": "mcptrack", "args": ["vault", "--stdio", "Notes"], "trackResources": true}}}
-  mcptrack vault ~/Notes
+		Use:         "vault DIR",
+		Short:       "Serve a folder of Markdown notes as live MCP resources",
+		Annotations: manualPage("vault"),
+		Example: `  mcptrack vault ~/Notes
   mcptrack vault ~/Notes --ignore 'drafts/**' --ignore '*.excalidraw.md'
   mcptrack vault ~/Notes --addr 0.0.0.0:8724 --token-file token`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments(1, 1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
@@ -54,7 +37,7 @@ Exit codes: 0 stopped, or the client left; 1 failed (no such folder, address tak
 		},
 	}
 	opts.mcpFlags.add(cmd, "127.0.0.1:8724")
-	cmd.Flags().StringArrayVar(&opts.ignore, "ignore", nil, "`GLOB` of paths that are no part of the vault (repeatable)")
+	cmd.Flags().StringArrayVar(&opts.ignore, "ignore", nil, "`GLOB` of paths to leave out (repeatable)")
 	return cmd
 }
 
@@ -73,7 +56,7 @@ func runVault(ctx context.Context, env *Env, g *globals, opts vaultOptions) erro
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Close() }() // what could fail is memory that is given back
+	defer func() { _ = s.Close() }() // only releases memory
 	serve := func(ctx context.Context) error { return s.ServeIO(ctx, env.In, env.Out) }
 	if !opts.stdio {
 		if serve, err = opts.overHTTP(ctx, env, log, s, s.Server.Close); err != nil {

@@ -12,11 +12,11 @@ import (
 func newVersion(env *Env, g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Show which mcptrack this is",
-		Long:  "Prints the version, that of Go, and the platform.\n\nExit codes: 0 done; 1 failed; 2 wrong usage.",
+		Short: "Print the version",
+		Long:  "Prints the version of mcptrack, the version of Go, and the platform.\n\nExit codes: 0 done; 1 failed; 2 wrong usage.",
 		Example: `  mcptrack version
   mcptrack version --json`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error { return runVersion(env, g.format) },
 	}
 }

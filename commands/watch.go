@@ -3,8 +3,9 @@ package commands
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
-	"slices"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,9 @@ import (
 type watchOptions struct {
 	streamFlags
 	filter
+	file         string // the argument
 	demo         bool
+	allServers   bool
 	noFollow     bool
 	holdCommands bool
 }
@@ -24,20 +27,20 @@ func newWatch(env *Env, g *globals) *cobra.Command {
 	var opts watchOptions
 	cmd := &cobra.Command{
 		Use:   "watch [FILE]",
-		Short: "Follow all tracked servers of the config and print what changes",
+		Short: "Follow all tracked servers and print what changes",
 		Long: `Connects to every enabled server with "trackResources" (or trackTools,
 trackPrompts), follows it through crashes, restarts and list changes, and prints
-every change. The config is followed too: servers that are added, changed or
-removed there are from then on; a config with errors changes nothing. SIGHUP reads
-the config again at once.
+every change; with --all, to every enabled server. The config file is followed
+too: a server that is added, changed or removed there is from then on; a config
+with errors changes nothing. SIGHUP reads the config again at once. A FILE that does not exist yet is waited for.
 
-Events are lines for people, or with --json one JSON object per line; see mcptrack
-help events. --count counts changes (everything but server.state and
-subscription.active), or whatever --type asks for.
+Events are printed as lines for people, or with --json as one JSON object per line;
+see mcptrack help events. --count counts changes of resources, lists and the config,
+or the events that --type selects.
 
 Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 failed;
 2 wrong usage; 3 config invalid or missing; 4 no server could be reached within
---timeout; 6 --timeout ran out before --count.`,
+--timeout; 6 --timeout expired before --count was reached.`,
 		Example: `  # See it work, without a config
   mcptrack watch --demo
 
@@ -47,20 +50,22 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
   # Wait in a script until some resource really changes
   mcptrack watch --type resource.updated --changed-only --count 1 --timeout 10m
 
-  # What changed in the docs, as diffs
+  # Show how the resources of docs change
   mcptrack watch --server docs --diff`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc"}, cobra.ShellCompDirectiveFilterFileExt),
+		Args:              arguments(0, 1),
+		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc", "toml", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.types, opts.servers = globs(opts.types), globs(opts.servers)
-			if err := errors.Join(opts.streamFlags.check(), opts.filter.check()); err != nil {
+			if err := errors.Join(opts.streamFlags.parse(), opts.filter.check()); err != nil {
 				return err
 			}
 			switch {
+			case len(args) == 1 && g.host != "":
+				return usage("--host and %s exclude each other", printable.Line(args[0], 200))
 			case len(args) == 1 && opts.demo:
-				return usage("--demo needs no config; leave out %s", printable.Line(args[0], 200))
+				return usage("--demo excludes a config; remove %s", printable.Line(args[0], 200))
 			case len(args) == 1:
-				g.config = args[0]
+				g.config, g.host, opts.file = args[0], "", args[0]
 			}
 			ctx, cancel := opts.bound(cmd.Context())
 			defer cancel()
@@ -69,58 +74,59 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 	}
 	opts.add(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&opts.types, "type", nil, "only events of these `TYPES`, globs separated by commas")
-	f.StringSliceVar(&opts.servers, "server", nil, "only these servers, `IDS` or globs separated by commas")
-	f.BoolVar(&opts.changedOnly, "changed-only", false, "leave out updates whose content is the same")
-	f.BoolVar(&opts.noFollow, "no-follow-config", false, "do not follow changes of the config")
-	f.BoolVar(&opts.holdCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
-	f.BoolVar(&opts.demo, "demo", false, "follow a built-in server whose resources change; no config needed")
+	f.StringSliceVar(&opts.types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
+	f.StringSliceVar(&opts.servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
+	f.BoolVar(&opts.changedOnly, "changed-only", false, "omit updates that left the content the same")
+	f.BoolVar(&opts.noFollow, "no-follow-config", false, "ignore changes of the config file")
+	f.BoolVar(&opts.holdCommands, "no-exec-on-reload", false, "wait for SIGHUP before starting new or changed commands of the config")
+	addAllFlag(cmd, &opts.allServers)
+	f.BoolVar(&opts.demo, "demo", false, "follow a built-in demo server; no config needed")
 	_ = cmd.RegisterFlagCompletionFunc("server", completeServers(env, g))
 	_ = cmd.RegisterFlagCompletionFunc("type", completeTypes)
 	return cmd
 }
 
+func (o *watchOptions) selection() selection { return selection{servers: o.servers, all: o.allServers} }
+
 func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) error {
 	log := g.logger(env)
-	cfg, err := watchConfig(env, g, log, opts)
+	cfg, awaited, err := watchConfig(env, g, log, opts)
 	if err != nil {
 		return err
 	}
 	t := newTracker(env, g, opts.streamFlags)
-	tracked := opts.tracked(cfg)
-	t.Apply(tracked)
-	if len(tracked.Servers) == 0 {
+	selected := opts.selection().of(cfg)
+	t.Apply(selected)
+	if len(selected.Servers) == 0 && !awaited {
 		if opts.noFollow {
-			return nothingToFollow(cfg, opts.servers)
+			return nothingToFollow(cfg, opts.selection())
 		}
-		log.Warn("no server to follow yet", "file", cfg.Path, "hint", hintFollow(cfg, opts.servers))
+		opts.selection().warnNone(log, cfg)
 	}
 	s := newStream(env, g, opts.streamFlags)
 	s.keep, s.counts = opts.keep, opts.filter.counts
-	var beside []func(context.Context) error
+	var also []func(context.Context) error
 	if !opts.noFollow && !opts.demo {
-		beside = append(beside, followConfig(env, cfg, opts.holdCommands, t, func(next *config.Config) { t.Apply(opts.tracked(next)) }, log))
+		also = append(also, followConfig(env, g, cfg, opts.holdCommands, t, func(next *config.Config) { t.Apply(opts.selection().of(next)) }))
 	}
-	err = track(ctx, t, s, beside...)
+	err = track(ctx, t, s, also...)
 	if !opts.demo {
 		rememberSnapshot(env, cfg.Path, t.Snapshot())
 	}
 	return err
 }
 
-// watchConfig is the config to begin with.
-func watchConfig(env *Env, g *globals, log *slog.Logger, opts watchOptions) (*config.Config, error) {
+// watchConfig returns the initial config. awaited is set if its file does not exist yet.
+func watchConfig(env *Env, g *globals, log *slog.Logger, opts watchOptions) (cfg *config.Config, awaited bool, err error) {
 	if opts.demo {
-		return demoConfig(env), nil
+		return demoConfig(env), false, nil
 	}
-	return g.load(env, log)
-}
-
-// tracked is the part of a config that is to be followed.
-func (o watchOptions) tracked(cfg *config.Config) *config.Config {
-	out := &config.Config{Path: cfg.Path, Servers: slices.Clone(cfg.Servers)}
-	out.Servers = slices.DeleteFunc(out.Servers, func(srv config.Server) bool {
-		return !srv.Tracked() || len(o.servers) > 0 && !matchesAny(o.servers, srv.ID)
-	})
-	return out
+	if opts.file != "" && !opts.noFollow {
+		if _, err := os.Stat(opts.file); errors.Is(err, fs.ErrNotExist) {
+			log.Warn("the config does not exist yet; waiting for it", "file", opts.file, "hint", "mcptrack init writes one")
+			return &config.Config{Path: opts.file}, true, nil
+		}
+	}
+	cfg, err = g.load(env, log)
+	return cfg, false, err
 }

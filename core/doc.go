@@ -1,36 +1,116 @@
-// Package core is the map of the house; it has no code.
+// Package core is a map of the packages, with a glossary; it has no code.
 //
-//	config     mcp-servers.json → immutable desired state, with positioned problems
-//	filewatch  "look again": any way a file may have been saved
+// # Packages
+//
+// What is wanted, and what changed it:
+//
+//	config     mcp-servers.json and the configs of other hosts → immutable desired state, with positioned problems
+//	keyring    reads secrets from the user's keyring, within a time limit
+//	filewatch  reports that a file or a tree may have changed
 //	reload     keeps a desired set equal to a config file
-//	session    one live MCP connection: dial, era, list, subscribe, read, call
-//	process    a child process and its group: start, stop, no leftovers
-//	catalog    values: what one server offers, and how two catalogs differ
-//	cache      what clients read: resources, prompts, results of tools
+//
+// Connections to servers:
+//
+//	session       one live MCP connection: handshake, list, subscribe, read, call
+//	session/wire  what exists only because of a transport: stdio, Streamable HTTP, SSE
+//	process       a child process and its process group: start, stop, no leftovers
+//	mcp           the vocabulary of the protocol: methods, error codes, versions, capabilities
+//
+// Tracking and publishing:
+//
 //	tracker    keeps sessions to the desired set and publishes what changes
-//	event      the one event envelope, for stdout and embedders
-//	journal    durable log of events, in this process or on a NATS cluster
-//	bus        total order, gapless join, subscriptions that are cut when slow
-//	printable  hostile text becomes printable text
-//	serve      an MCP server of both eras: a catalog, and functions behind it
-//	subscriptions  who is subscribed to what, and not told yet
-//	gateway    the tracked catalogs, served again as one MCP server
-//	upstream   HTTP APIs that describe their routes as tools
-//	textindex  documents found by their words, ranked
-//	capindex   an index of all that is offered
-//	vault      a folder of Markdown notes as live resources
-//	demo       the built-in demo server
+//	tracker/internal/coalesce  decides for each resource when to read it and what to publish
+//	catalog    values: what one server offers, digests, and how two lists differ
+//	cache      what clients of a tracker read: resources, prompts, results of tools
+//	event      the event envelope and the table of event types
+//	bus        total order, gapless join, subscribers that are cut off when they are slow
+//	journal    the durable log of events, in this process or on a NATS cluster
+//	publish    tracker → journal → readers; servers shared between processes by leases
+//
+// Serving MCP:
+//
+//	serve          an MCP server of both eras: a catalog, and functions behind it
+//	subscriptions  which client subscribed to what, and what it was not notified of yet
+//	gateway        the tracked catalogs, served again through one MCP endpoint
+//	upstream       HTTP APIs that describe their routes, as tools
+//	capindex       an index of all capabilities, as resources
+//	vault          a folder of Markdown notes as live resources
+//	demo           the built-in demo server
+//
+// Shared by all of them, and knowing none of them:
+//
+//	sse          one writer and one parser of server-sent events
+//	backoff      the waits before another attempt
+//	printable    hostile text becomes printable text; JSON without HTML escapes
+//	uritemplate  RFC 6570 templates: expand and match
+//	textindex    documents found by their words, ranked
+//	atomicfile   replaces a file as a whole
+//	secretfile   reads a token or key from a file that only its owner can read
+//	keyring      secrets of the operating system's keyring
+//	suggest      the word that a misspelled one was probably meant to be
+//
+// # Imports
 //
 // Imports point one way: cmd → commands → output → core, and within core
 //
-//	tracker → session → process
+//	tracker → session → session/wire → process
 //	   │         └────→ config, catalog
 //	   └─→ bus → event → cache, catalog, config
+//	publish → tracker, journal
 //	reload → filewatch, config, event
 //	gateway → serve, tracker, upstream, capindex → textindex
 //	vault → serve, filewatch, textindex
 //
 // deps_test.go holds the rules, each with its reason. Embedders start with
-// tracker.New; nothing in core knows of a terminal, a flag or the process's
-// standard streams.
+// tracker.New, or with publish.New for a durable log. Nothing in core knows of a
+// terminal, a flag or the process's standard streams.
+//
+// # Where a change belongs
+//
+//	a new event type            core/event: its payload type and one row of the table
+//	a new config key            core/config: config.go and server.go (the field), keys.go, equal.go and
+//	                            schema.json; commands/topics/config.md
+//	a new way to show events    a package in output/, wired up by a command
+//	a new -o format             output/document (its name), commands/globals.go (its help), stream.go
+//	how content is digested     core/session/content.go; core/tracker/read.go compares
+//	a query parameter of /events  output/sse: filter.go
+//	when a resource is read     core/tracker/internal/coalesce
+//	what is listed, and when    core/tracker: the sync
+//	a limit on what servers send  core/session (options) and core/session/wire
+//	how attempts are spaced     core/backoff, and the options of the package that waits
+//	                            (servers: core/tracker Options.MaxBackoff, reconnect.go)
+//	a new metric                output/metrics: collector.go; its source in commands/feed.go
+//	the config of another host  core/config/hosts, and core/config/shapes.go if its format is new
+//	a header sent to servers    core/session/dial_http.go
+//	a tool of the vault         core/vault: tools.go and call.go
+//	a new command               a file in commands/, added in commands/main.go
+//	who may make a request      output/web
+//	a method of our MCP server  core/mcp for its name, core/serve to handle it
+//	which items a gateway shows core/gateway: the filter and the view
+//
+// # Glossary
+//
+//	ad-hoc subscription  a gateway's subscription to a resource that the config does not track,
+//	                     made because one of its clients subscribed
+//	baseline       the first look at a resource: its digest is remembered, nothing is published
+//	cause          why an update was published: notify, trailing, resync, poll
+//	coalesce       to publish several announcements of one resource within a window as one event
+//	digest         the hash of a content, by which two reads are compared
+//	epoch          the first part of an event's id: one log, or one run without a log
+//	era            legacy is MCP 2024-11-05 to 2025-11-25 (initialize, resources/subscribe);
+//	               modern is 2026-07-28 (server/discover, subscriptions/listen)
+//	gap            a time in which notifications may have been lost; for a reader of the log,
+//	               events that are no longer stored
+//	in flight      sent, and not answered yet
+//	lease          the right of one of several processes to follow a server
+//	leading        the event that opens a window; trailing is the one at its end, published only
+//	               if the content changed again
+//	listen         the modern subscription: one request whose answer is a stream of notifications
+//	poll           to read at an interval, for servers that do not push
+//	push           to send a notification when something changes
+//	resync         to list and compare everything again because notifications may have been lost
+//	state          where a server stands: Pending, Connecting, Ready, Backoff, …
+//	sync           one list of everything a server offers, with the subscriptions it leads to
+//	tombstone      the digest that is remembered of a resource that left its server's list
+//	window         the 2 s after an announcement in which further ones are coalesced
 package core

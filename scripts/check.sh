@@ -32,10 +32,12 @@ run() {
 	printf -- '-- %s: %ds\n' "$step" $((SECONDS - began))
 }
 
-# Programs that tests use as people do: editors that save, jq in a pipe, a browser.
+# Programs that tests use as people do: editors that save, jq in a pipe, a browser, shells
+# that complete.
 programs() {
 	local missing=() name
-	for name in git jq vim chromium; do command -v "$name" >/dev/null || missing+=("$name"); done
+	for name in git jq vim curl chromium fish zsh; do command -v "$name" >/dev/null || missing+=("$name"); done
+	[[ -e /usr/share/bash-completion/bash_completion ]] || missing+=(bash-completion)
 	((${#missing[@]} == 0)) && return
 	if ! command -v apt-get >/dev/null || [[ $(id -u) != 0 ]]; then
 		echo "install ${missing[*]} first"
@@ -74,6 +76,7 @@ modules() {
 vet() {
 	go vet ./...
 	(cd scripts/bench && go vet ./... && go build -o "$tmp/" ./...)
+	(cd scripts/docs && go vet ./...)
 }
 
 modernize() {
@@ -88,6 +91,7 @@ lint() {
 	local checks='SA*,S1*,ST*,U1000,-SA1019,-SA9003'
 	"$bin/staticcheck" -checks "$checks" ./...
 	(cd scripts/bench && "$bin/staticcheck" -checks "$checks" ./...)
+	(cd scripts/docs && "$bin/staticcheck" -checks "$checks" ./...)
 }
 
 generated() {
@@ -96,6 +100,8 @@ generated() {
 		echo 'completions/ is not what the program generates, run scripts/completions.sh'
 		return 1
 	}
+	bash scripts/man.sh "$tmp/man"
+	[[ -s $tmp/man/mcptrack-watch.1 && -s $tmp/man/mcptrack-events.7 ]]
 }
 
 # 0: none found. 3: found, which fails. Another status with a word of the
@@ -117,9 +123,9 @@ tests() {
 	CI=true go test $short -race -shuffle=on -parallel 8 ./... 2>&1 | tee "$tmp/test"
 }
 
-# Plants defects in the tracker, one at a time, and wants its tests to notice.
+# Plants defects in copies of the tracker, one at a time, and wants its tests to notice.
 mutants() {
-	go test -tags mcptrack_mutants -run '^TestMutantsAreCaught$' ./core/tracker
+	go run ./scripts/mutants
 }
 
 run programs programs

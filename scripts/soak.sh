@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lets faults happen at random for half an hour, on servers of every transport and
-# era, and compares what the tracker told with what was true after each of them.
-# Fails when anything was told wrongly, when goroutines or descriptors grew, or
+# era, and compares what the tracker reported with what was true after each of them.
+# Fails when anything was reported wrongly, when goroutines or descriptors grew, or
 # when the load did not really flow.
 # usage: scripts/soak.sh [-short]     (-short: two minutes)
 set -euo pipefail

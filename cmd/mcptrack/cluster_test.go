@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,33 +11,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// natsServer is a NATS server with JetStream on a free loopback port.
-func natsServer(t *testing.T) (url string) {
-	t.Helper()
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	if !ns.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the NATS server is not ready")
-	}
-	return ns.ClientURL()
-}
+// follows returns the ids of the servers that are ready in the process.
+func (s *serving) follows() (ids string) { return s.ready(fmt.Sprint(":", s.cmd.Process.Pid)) }
 
-// follows are the ids of the servers that the process has ready.
-func (s *serving) follows() (ids string) {
+// ready returns the ids of the servers that a process says are ready, and followed by
+// the process whose name ends with by.
+func (s *serving) ready(by string) (ids string) {
 	body, _ := ask(s.T, s.url+"/api/servers", nil)
 	for _, id := range []string{"a", "b"} {
 		if _, rest, ok := strings.Cut(body, `{"id":"`+id+`"`); ok {
-			if rest, _, _ = strings.Cut(rest, "}"); strings.Contains(rest, `"state":"Ready"`) {
+			if rest, _, _ = strings.Cut(rest, "}"); strings.Contains(rest, `"state":"Ready"`) && strings.Contains(rest, by+`"`) {
 				ids += id
 			}
 		}
@@ -47,13 +34,13 @@ func (s *serving) follows() (ids string) {
 // Two processes on one cluster: every server is followed by one of them, both serve
 // one feed with the same ids, and when one is killed the other takes its servers
 // over within 10 s, without an event lost or an id used twice.
-func TestServersAreShared(t *testing.T) {
+func TestClusterSharesServers(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
 	marks := []string{t.Name() + "-a", t.Name() + "-b"}
 	on := `, "trackResources": true`
 	save(t, file, config(`"a": `+demoEntry(t, marks[0], on), `"b": `+demoEntry(t, marks[1], on)))
-	cluster := natsServer(t)
+	cluster := journaltest.Store(t)
 	args := []string{"--config", file, "--nats", cluster}
 	nodes := []*serving{serveBeside(t, args...), serveBeside(t, args...)}
 	replica := serveBeside(t, "--nats", cluster, "--follow")
@@ -68,13 +55,17 @@ func TestServersAreShared(t *testing.T) {
 		}
 		return time.Since(began)
 	}
-	until("server followed by somebody", func() bool { return len(nodes[0].follows())+len(nodes[1].follows()) == 2 })
+	until("server followed by either process", func() bool { return len(nodes[0].follows())+len(nodes[1].follows()) == 2 })
 	for _, mark := range marks {
-		if n := len(marked(t, mark)); n != 1 {
-			t.Errorf("%d processes of one server", n)
-		}
+		until("process of each server", func() bool {
+			n := len(marked(t, mark))
+			if n > 1 {
+				t.Errorf("%d processes of one server", n)
+			}
+			return n > 0
+		})
 	}
-	// Both tell the same events under the same ids.
+	// Both publish the same events under the same ids.
 	first := nodes[0].events(3, "")
 	again := nodes[1].events(3, first[0])
 	wantNext(t, append(first[:1:1], again...)...)
@@ -94,9 +85,44 @@ func TestServersAreShared(t *testing.T) {
 	after := lives.events(10, last)
 	wantNext(t, append([]string{last}, after...)...)
 	if same := replica.events(10, last); !slices.Equal(same, after) {
-		t.Errorf("one that only serves tells %v, not %v", same, after)
+		t.Errorf("the follower serves %v, want %v", same, after)
 	}
+	until("server missing on the process that only serves", func() bool { return replica.ready("") == "ab" })
 	if ids := replica.follows(); ids != "" {
 		t.Errorf("one that only serves follows %q", ids)
 	}
+}
+
+// NATS restarts, and has lost the leases: the servers are followed again within 15 s.
+// Until then /readyz and status say that the process waits for leases.
+func TestClusterFollowsServersAfterNATSRestarts(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	on := `, "trackResources": true`
+	save(t, file, config(`"a": `+demoEntry(t, t.Name()+"-a", on), `"b": `+demoEntry(t, t.Name()+"-b", on)))
+	cluster := journaltest.Start(t, t.TempDir())
+	node := serveBeside(t, "--config", file, "--nats", cluster.URL)
+	until := func(within time.Duration, what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(within); !ok(); <-time.After(50 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("not within %v: %s", within, what)
+			}
+		}
+	}
+	readyz := func() string {
+		body, code := ask(t, node.url+"/readyz", nil)
+		return fmt.Sprint(code, " ", body)
+	}
+	until(20*time.Second, "both servers are followed", func() bool { return node.follows() == "ab" && strings.HasPrefix(readyz(), "200") })
+	cluster.Stop()
+	until(20*time.Second, "it waits for leases", func() bool {
+		return node.follows() == "" && strings.HasPrefix(readyz(), "503") && strings.Contains(readyz(), "waiting for leases")
+	})
+	out, err := mcptrackCommand(t.Context(), "status", node.url, "-o", "table").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "waiting for leases") {
+		t.Errorf("status: %v\n%s", err, out)
+	}
+	cluster.Start()
+	until(15*time.Second, "both servers are followed again", func() bool { return node.follows() == "ab" && strings.HasPrefix(readyz(), "200") })
 }

@@ -6,7 +6,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -27,7 +29,7 @@ import (
 
 const testKey = "sk-test-0123456789abcdef"
 
-// injecting is an inject that runs beside the test, and what it said so far.
+// injecting is an inject that runs in the background, and its output so far.
 type injecting struct {
 	*testing.T
 	cmd    *exec.Cmd
@@ -157,7 +159,7 @@ func demoFile(t *testing.T) string {
 }
 
 // From a server over the tracker to the endpoint: the message is there within 3 s
-// of its time, and the receipt tells of it.
+// of its time, and a receipt is printed.
 func TestInjectEndToEnd(t *testing.T) {
 	t.Parallel()
 	far := &realtimetest.Endpoint{}
@@ -165,15 +167,24 @@ func TestInjectEndToEnd(t *testing.T) {
 		"--config", demoFile(t), "--count", "4")
 	got := x.receipts(4)
 	x.exits(0)
-	items := far.Items()
-	for i, r := range got {
+	for _, r := range got {
 		want := "Resource " + r.ResourceURI + " updated for MCP server demo at "
-		at, err := time.Parse(time.RFC3339, strings.TrimPrefix(items[i].Texts[0], want))
-		if err != nil || items[i].ID != r.ItemID || items[i].Role != "user" {
-			t.Errorf("receipt %+v of item %+v", r, items[i])
+		found := false
+		for _, it := range far.Items() {
+			for _, text := range it.Texts {
+				stamp, about := strings.CutPrefix(text, want)
+				at, err := time.Parse(time.RFC3339, stamp)
+				if it.ID != r.ItemID || !about || err != nil || it.Role != "user" {
+					continue
+				}
+				found = true
+				if late := it.At.Sub(at); late > 3*time.Second || r.LatencyMs < 0 || r.LatencyMs > 3000 {
+					t.Errorf("%s came %v late, latency %d ms", text, late, r.LatencyMs)
+				}
+			}
 		}
-		if late := items[i].At.Sub(at); late > 3*time.Second || r.LatencyMs < 0 || r.LatencyMs > 3000 {
-			t.Errorf("item %d came %v late, latency %d ms", i, late, r.LatencyMs)
+		if !found {
+			t.Errorf("no item for the receipt %+v", r)
 		}
 	}
 	q := far.Requests()[0]
@@ -192,10 +203,10 @@ func TestInjectEnds(t *testing.T) {
 	refusing := &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { return 401 }}
 	x := injectBeside(t, nil, "--url", endpoint(t, refusing), "--call-id", "rtc_1", "--config", demoFile(t), "--api-key-file", key, "--auth-header", "api-key", "--json")
 	x.exits(5)
-	var told struct {
+	var reported struct {
 		Error struct{ Code, Message string }
 	}
-	if err := json.Unmarshal([]byte(x.stderr[len(x.stderr)-1]), &told); err != nil || told.Error.Code != "refused" || !strings.Contains(told.Error.Message, "401 Unauthorized: refused_401") {
+	if err := json.Unmarshal([]byte(x.stderr[len(x.stderr)-1]), &reported); err != nil || reported.Error.Code != "refused" || !strings.Contains(reported.Error.Message, "401 Unauthorized: refused_401") {
 		t.Errorf("%v: %s", err, x.stderr)
 	}
 	q := refusing.Requests()[0]
@@ -208,12 +219,21 @@ func TestInjectEnds(t *testing.T) {
 	}}
 	x = injectBeside(t, nil, "--url", endpoint(t, ending), "--call-id", "rtc_1", "--config", demoFile(t))
 	x.exits(0)
-	if len(x.stdout) != 1 || strings.Join(x.stderr, "\n") != "the session has ended" {
+	items := map[string]bool{} // one item may carry several updates, each with its receipt
+	for _, line := range x.stdout {
+		var r struct{ ItemID string }
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Error(err)
+		}
+		items[r.ItemID] = true
+	}
+	if len(items) != 1 || strings.Join(x.stderr, "\n") != "the session has ended" {
 		t.Errorf("%q %q", x.stdout, x.stderr)
 	}
 }
 
-// Nobody there within --timeout is 4; there but nothing to tell is 6.
+// With --timeout, an endpoint that cannot be reached is exit code 4, and one to which
+// there was nothing to send is 6.
 func TestInjectTimeout(t *testing.T) {
 	t.Parallel()
 	none := filepath.Join(t.TempDir(), "none.json")
@@ -261,6 +281,8 @@ func TestInjectProxy(t *testing.T) {
 	_, res, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://evil.example"}}})
 	if err == nil || res == nil || res.StatusCode != http.StatusForbidden {
 		t.Errorf("another site: %v %v", err, res)
+	} else if why, _ := io.ReadAll(res.Body); !strings.Contains(string(why), "--allow-origin https://evil.example") {
+		t.Errorf("another site is refused with %q", why)
 	}
 	_ = x.cmd.Process.Signal(syscall.SIGTERM)
 	for err == nil || websocket.CloseStatus(err) == -1 {
@@ -272,6 +294,46 @@ func TestInjectProxy(t *testing.T) {
 	if n := len(x.stderr); n != 1 {
 		t.Errorf("%d lines on stderr: %q", n, x.stderr)
 	}
+}
+
+// Clients that insist on wss connect to a proxy with a certificate.
+func TestInjectProxyTLS(t *testing.T) {
+	t.Parallel()
+	certified := httptest.NewTLSServer(nil)
+	defer certified.Close()
+	pair := certified.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	save(t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})))
+	save(t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
+	far := &realtimetest.Endpoint{}
+	x := injectBeside(t, nil, "--listen", "127.0.0.1:0", "--upstream", endpoint(t, far), "--config", demoFile(t), "--tls-cert", certFile, "--tls-key", keyFile)
+	url := <-x.ready
+	if !strings.HasPrefix(url, "wss://127.0.0.1:") {
+		t.Fatalf("listening on %s", url)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	app, _, err := websocket.Dial(ctx, url+"/v1/realtime?model=m", &websocket.DialOptions{HTTPClient: certified.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = app.CloseNow() }()
+	for {
+		_, b, err := app.Read(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte(`"conversation.item.added"`)) {
+			break
+		}
+	}
+	_ = x.cmd.Process.Signal(syscall.SIGTERM)
+	x.exits(0)
 }
 
 // With a token the applications need no key, and the endpoint never sees the token.
@@ -300,7 +362,7 @@ func TestInjectProxyToken(t *testing.T) {
 }
 
 // From a feed: restarts of inject, orderly or not, repeat nothing, and the last
-// update of every resource is told, also of those that changed while it was away.
+// update of every resource is injected, also of those that changed while it was away.
 func TestInjectResumes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -308,7 +370,7 @@ func TestInjectResumes(t *testing.T) {
 	feed := serveBeside(t, "--config", file, "--data-dir", filepath.Join(dir, "events"))
 	far := &realtimetest.Endpoint{}
 	url := endpoint(t, far)
-	told := map[string]int{} // how often, by event id
+	times := map[string]int{} // how often, by event id
 	run := func(sig syscall.Signal, enough func(*injecting)) {
 		x := injectBeside(t, []string{"XDG_STATE_HOME=" + filepath.Join(dir, "state")}, "--url", url, "--call-id", "rtc_1",
 			"--from", feed.url, "--max-per-minute", "0", "--coalesce", "0")
@@ -320,7 +382,7 @@ func TestInjectResumes(t *testing.T) {
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
 				t.Fatal(err)
 			}
-			told[r.EventID]++
+			times[r.EventID]++
 		}
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -332,7 +394,7 @@ func TestInjectResumes(t *testing.T) {
 	newest := feed.newest()
 	var missed []string
 	for _, id := range newest {
-		if told[id] == 0 {
+		if times[id] == 0 {
 			missed = append(missed, id)
 		}
 	}
@@ -342,19 +404,19 @@ func TestInjectResumes(t *testing.T) {
 	run(syscall.SIGTERM, func(x *injecting) {
 		// Not as many receipts as there are ids: what comes slowly is not merged.
 		for n := len(missed); ; n++ {
-			if tells(x.receipts(n), missed) {
+			if confirms(x.receipts(n), missed) {
 				return
 			}
 		}
 	})
 	for uri, id := range newest {
-		if told[id] != 1 {
-			t.Errorf("%s, the last of %s, was told %d times", id, uri, told[id])
+		if times[id] != 1 {
+			t.Errorf("%s, the last of %s, was injected %d times", id, uri, times[id])
 		}
 	}
-	for id, n := range told {
+	for id, n := range times {
 		if n > 1 {
-			t.Errorf("%s was told %d times", id, n)
+			t.Errorf("%s was injected %d times", id, n)
 		}
 	}
 	// The wire may show one more, in flight at the kill, under its old id.
@@ -367,8 +429,8 @@ func TestInjectResumes(t *testing.T) {
 	}
 }
 
-// tells reports whether there is a receipt of every event.
-func tells(receipts []injected, ids []string) bool {
+// confirms reports whether there is a receipt of every event.
+func confirms(receipts []injected, ids []string) bool {
 	for _, id := range ids {
 		if !slices.ContainsFunc(receipts, func(r injected) bool { return r.EventID == id }) {
 			return false

@@ -1,8 +1,8 @@
-// Command mcptrack follows MCP servers and tells what changes. This package is
-// the process around package commands: signals, terminals, children that an
-// earlier run left behind. Nothing else of the program touches these.
+// Command mcptrack follows MCP servers and reports what changes. This package is the
+// process around package commands: signals, the terminal, and child processes that an
+// earlier run left behind. No other package deals with these.
 //
-// Library: golang.org/x/term tells terminals and their width.
+// Library: golang.org/x/term detects terminals and their width.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 
 func main() { os.Exit(run()) }
 
-// run is one process from its start to its exit code.
+// run runs the process and returns its exit code.
 func run() int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -57,20 +57,21 @@ func run() int {
 	return commands.Main(ctx, env, os.Args[1:])
 }
 
-// terminal is stdout when it is one. One that is gone is a closed pipe to commands.
-type terminal struct{ file *os.File } // not embedded: it has more ways to write
+// terminal is a stdout that is a terminal. Commands see a terminal that was closed as a
+// closed pipe.
+type terminal struct{ file *os.File } // not embedded, so that Write is the only way to write
 
 func (t terminal) Write(b []byte) (int, error) {
 	n, err := t.file.Write(b)
 	if errors.Is(err, syscall.EIO) {
-		err = fmt.Errorf("the terminal is gone: %w", syscall.EPIPE)
+		err = fmt.Errorf("the terminal was closed: %w", syscall.EPIPE)
 	}
 	return n, err
 }
 
-// tend looks after children: what a killed mcptrack left behind is ended, and
-// orphans of our own children come to us. A child of mcptrack itself (the demo
-// server) has none.
+// tend looks after child processes: it ends those that a killed mcptrack left behind,
+// and adopts orphans of its own children. A child of mcptrack (the demo server) does
+// neither.
 func tend(ctx context.Context, background *sync.WaitGroup) {
 	if _, child := os.LookupEnv(process.NonceKey); child {
 		return
@@ -80,7 +81,7 @@ func tend(ctx context.Context, background *sync.WaitGroup) {
 	}
 	collect := debug.SetGCPercent(startGC)
 	background.Go(func() {
-		select { // a command that is over in a moment leaves the rest to the next
+		select { // a short command leaves this to the next
 		case <-time.After(startsFor):
 			debug.SetGCPercent(collect)
 			_, _ = process.Sweep(ctx, slog.New(slog.DiscardHandler))
@@ -90,11 +91,10 @@ func tend(ctx context.Context, background *sync.WaitGroup) {
 }
 
 const (
-	// startsFor is what counts as the start of a process: it is kept free of what
-	// can wait.
+	// startsFor is the time after the start during which nothing is done that can wait.
 	startsFor = 200 * time.Millisecond
-	// startGC lets the heap grow to some 16 MiB before it is collected: most of
-	// what a start allocates is never looked at again, and a tenth of the time of
-	// a list went into collecting it.
+	// startGC lets the heap grow to some 16 MiB before the first collection. Most of
+	// what is allocated at the start is used once, and collecting it took a tenth of the
+	// time of a list.
 	startGC = 400
 )

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scripted writes a config whose one server, "notes", does what it is told, and logs.
+// scripted writes a config whose one server, "notes", answers as the script says and logs its requests.
 func scripted(t *testing.T, args ...string) (file, log string) {
 	t.Helper()
 	if testing.Short() {
@@ -61,8 +61,8 @@ func logged(t *testing.T, log, text string) {
 	}
 }
 
-// Ctrl-C cancels a call at the server, which hears of it before it is left, and ends
-// the command with 130.
+// Ctrl-C cancels a call at the server, which is notified before the connection ends, and
+// ends the command with 130.
 func TestInterruptedCall(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"legacy": nil, "modern": {"--legacy=reject"}} {
@@ -90,7 +90,7 @@ func TestInterruptedCall(t *testing.T) {
 	}
 }
 
-// A terminal shows how far a long call is, and is left clean; stdout has the result
+// A terminal shows the progress of a long call and is left clean; stdout has the result
 // and nothing else.
 func TestProgressOnTerminal(t *testing.T) {
 	t.Parallel()

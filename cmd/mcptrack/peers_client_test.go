@@ -50,7 +50,7 @@ func peerClient(t *testing.T, name string, change func(*mcpconfig.Server)) (*tra
 	return tr.Client("peer"), events
 }
 
-// TestPeersClient shows, over each transport and era, that a read is kept, and read
+// TestPeersClient shows, over each transport and era, that a read is cached, and read
 // again when the server announces an update of what a client subscribed to.
 func TestPeersClient(t *testing.T) {
 	eachPeer(t, func(t *testing.T, c peerCase) {
@@ -65,9 +65,9 @@ func TestPeersClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept, ok := client.Cache().Resource(uri)
-		if text, isText := kept.Text(); !ok || !isText || text == "" || kept.Digest != read.Digest {
-			t.Errorf("kept %+v", kept)
+		cached, ok := client.Cache().Resource(uri)
+		if text, isText := cached.Text(); !ok || !isText || text == "" || cached.Digest != read.Digest {
+			t.Errorf("cached %+v", cached)
 		}
 		if _, err := client.ReadResource(ctx, "nowhere:///nothing"); !errors.Is(err, session.ErrNotFound) {
 			t.Errorf("a missing resource gives %v", err)
@@ -78,21 +78,21 @@ func TestPeersClient(t *testing.T) {
 		if err := client.Subscribe(ctx, uri); err != nil {
 			t.Fatal(err)
 		}
-		var told, again bool // the update, and the content that was read again
+		var updated, again bool // the update, and the content that was read again
 		end := context.AfterFunc(ctx, func() {
 			if !t.Failed() {
-				t.Errorf("within %s: update told %t, content told %t", peerReadyTimeout, told, again)
+				t.Errorf("within %s: update %t, content %t", peerReadyTimeout, updated, again)
 			}
 		})
 		defer end()
-		for !told || !again {
+		for !updated || !again {
 			select {
 			case <-events.Ready():
 			case <-ctx.Done():
 				return
 			}
 			for _, e := range events.Next() {
-				told = told || e.Type() == event.TypeResourceUpdated && e.ResourceURI == uri
+				updated = updated || e.Type() == event.TypeResourceUpdated && e.ResourceURI == uri
 				p, ok := e.Payload.(event.ResourceContent)
 				again = again || ok && e.ResourceURI == uri && p.Previous != nil
 			}
@@ -100,9 +100,9 @@ func TestPeersClient(t *testing.T) {
 	})
 }
 
-// TestPeersAskInVain shows that real servers that want something of their client are
-// told at once that they will not get it, and how that looks.
-func TestPeersAskInVain(t *testing.T) {
+// TestPeersRequestsAreRefused shows that a real server that sends a request to its client
+// is refused at once, and what the user sees.
+func TestPeersRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		peer, tool string
@@ -133,8 +133,8 @@ func TestPeersAskInVain(t *testing.T) {
 			if r.Success || !strings.Contains(r.Error, c.want) {
 				t.Errorf("%+v, %v; want %q", r, err, c.want)
 			}
-			if kept, ok := client.Cache().ToolResult(c.tool); !ok || kept.Error != r.Error {
-				t.Errorf("kept %+v", kept)
+			if cached, ok := client.Cache().ToolResult(c.tool); !ok || cached.Error != r.Error {
+				t.Errorf("cached %+v", cached)
 			}
 		})
 	}
@@ -152,14 +152,14 @@ func TestPeersProgress(t *testing.T) {
 			client, _ := peerClient(t, name, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), peerReadyTimeout)
 			defer cancel()
-			var told []session.Progress
-			r, err := client.CallTool(session.WithProgress(ctx, func(p session.Progress) { told = append(told, p) }),
+			var reported []session.Progress
+			r, err := client.CallTool(session.WithProgress(ctx, func(p session.Progress) { reported = append(reported, p) }),
 				"trigger-long-running-operation", map[string]any{"duration": 0.4, "steps": 4})
 			if err != nil || !r.Success {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			if len(told) == 0 || told[len(told)-1] != (session.Progress{Progress: 4, Total: 4}) {
-				t.Errorf("told %+v", told)
+			if len(reported) == 0 || reported[len(reported)-1] != (session.Progress{Progress: 4, Total: 4}) {
+				t.Errorf("reported %+v", reported)
 			}
 			got, err := client.Complete(ctx, session.Reference{Prompt: "completable-prompt"}, "name", "B", map[string]string{"department": "Engineering"})
 			if err != nil || len(got.Values) != 1 || got.Values[0] != "Bob" {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// peerCase says what is to be seen of one peer. The numbers are least numbers,
+// peerCase is what is expected of one peer. The numbers are least numbers,
 // as the peers grow with their releases and some items come and go.
 type peerCase struct {
 	name       string
@@ -206,7 +206,7 @@ func runMcptrack(t *testing.T, p peer, id string, args ...string) string {
 func mcptrackCommand(ctx context.Context, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
-		panic(err) // documented to fail only where the system cannot tell
+		panic(err) // documented to fail only on systems without the path
 	}
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Args[0] = "mcptrack"

@@ -1,11 +1,19 @@
+//go:build unix
+
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/mcptrack/mcptrack/commands"
+	schemas "github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
@@ -18,47 +26,138 @@ func readFile(t *testing.T, elem ...string) string {
 	return string(data)
 }
 
-// TestReadmeExamples: what the README tells people to paste is what the script
-// readme.txtar runs.
-func TestReadmeExamples(t *testing.T) {
+// documents are the README and the pages of the manual, by path.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	pages, err := filepath.Glob(filepath.Join("..", "..", "commands", "topics", "*.md"))
+	if err != nil || len(pages) < 12 {
+		t.Fatalf("%d pages of the manual, %v", len(pages), err)
+	}
+	docs := map[string]string{"README.md": readFile(t, "README.md")}
+	for _, page := range pages {
+		name := filepath.Join("commands", "topics", filepath.Base(page))
+		docs[name] = readFile(t, name)
+	}
+	return docs
+}
+
+// TestShownCommandsAreRun: a script runs every command that the README and the manual
+// show.
+func TestShownCommandsAreRun(t *testing.T) {
 	t.Parallel()
-	_, section, ok := strings.Cut(readFile(t, "README.md"), "## Five examples")
-	if !ok {
-		t.Fatal("the README has no examples")
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	script := strings.ReplaceAll(readFile(t, "testdata", "script", "readme.txtar"), "''", "'")
-	examples := 0
-	for line := range strings.Lines(section) {
-		line = strings.TrimSpace(line)
-		if !strings.HasPrefix(line, "mcptrack ") {
-			continue
+	scripts := readFile(t, "testdata", "script", "readme.txtar") + readFile(t, "testdata", "script", "topics.txtar")
+	scripts = strings.ReplaceAll(scripts, "''", "'")
+	block := regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$")
+	commands := 0
+	for name, text := range documents(t) {
+		for _, m := range block.FindAllStringSubmatch(text, -1) {
+			for line := range strings.Lines(m[1]) {
+				line, _, _ = strings.Cut(strings.TrimSpace(line), "  #")
+				line = strings.TrimPrefix(strings.TrimSpace(line), "go run ./cmd/")
+				switch program, _, _ := strings.Cut(line, " "); program {
+				case "mcptrack", "curl":
+					commands++
+					if !strings.Contains(scripts, "'"+line+"'") {
+						t.Errorf("%s: no script runs: %s", name, line)
+					}
+				case "git", "cd", "go", "scripts/check.sh":
+				default:
+					t.Errorf("%s: what is %s?", name, line)
+				}
+			}
 		}
-		examples++
-		if !strings.Contains(script, "exec sh -c '"+line+"'\n") {
-			t.Errorf("readme.txtar does not run: %s", line)
-		}
 	}
-	if examples < 5 {
-		t.Errorf("the README has %d examples, want five", examples)
+	if commands < 25 {
+		t.Errorf("only %d commands were found", commands)
 	}
-	config := strings.TrimSpace(strings.Split(section, "```")[1])
-	if config = strings.TrimPrefix(config, "json\n"); !strings.Contains(script, config) {
+	config := regexp.MustCompile("(?s)```json\n(.*?)```").FindStringSubmatch(readFile(t, "README.md"))
+	if config == nil || !strings.Contains(scripts, strings.TrimSpace(config[1])) {
 		t.Error("readme.txtar has another config than the README")
 	}
 }
 
-// TestReadmeEvents: the reference names every type of event.
-func TestReadmeEvents(t *testing.T) {
+// TestReadmeIsShort: the README is an introduction; the reference is the manual.
+func TestReadmeIsShort(t *testing.T) {
 	t.Parallel()
 	readme := readFile(t, "README.md")
-	for _, typ := range event.Types() {
-		name := string(typ)
-		if short, ok := strings.CutSuffix(name, ".list_changed"); ok && short != "resources" {
-			name = short + ".…"
+	if n := strings.Count(readme, "\n"); n > 220 {
+		t.Errorf("the README has %d lines, at most 220 are wanted", n)
+	}
+	for _, link := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(readme, -1) {
+		if _, err := os.Stat(filepath.Join("..", "..", link[1])); err != nil {
+			t.Errorf("a link leads nowhere: %v", err)
 		}
-		if !strings.Contains(readme, "`"+name+"`") {
-			t.Errorf("the README does not tell of %s", typ)
+	}
+}
+
+// TestReadmeDescribesCommands: the README has a paragraph for every command.
+func TestReadmeDescribesCommands(t *testing.T) {
+	t.Parallel()
+	readme := readFile(t, "README.md")
+	root, _ := commands.Tree(&commands.Env{})
+	for _, cmd := range root.Commands() {
+		switch {
+		case !cmd.IsAvailableCommand(), slices.Contains([]string{"help", "completion", "version"}, cmd.Name()):
+		case !strings.Contains(readme, "**`"+cmd.Name()):
+			t.Errorf("the README has no paragraph on %s", cmd.Name())
+		}
+	}
+}
+
+// TestManualDescribesConfig: help config names every key that the JSON Schema of configs
+// has for servers.
+func TestManualDescribesConfig(t *testing.T) {
+	t.Parallel()
+	var schema struct {
+		Defs map[string]struct {
+			Properties map[string]json.RawMessage
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal(schemas.Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	keys := schema.Defs["server"].Properties
+	if len(keys) < 25 {
+		t.Errorf("the schema has only %d keys", len(keys))
+	}
+	page := readFile(t, "commands", "topics", "config.md")
+	for key := range keys {
+		if !strings.Contains(page, "`"+key+"`") {
+			t.Errorf("help config does not describe %s", key)
+		}
+	}
+}
+
+// TestManual: every page is a topic or the help of a command, fits 80 columns but for
+// code, and help events names every type of event.
+func TestManual(t *testing.T) {
+	t.Parallel()
+	for name := range documents(t) {
+		topic, isPage := strings.CutSuffix(filepath.Base(name), ".md")
+		if !isPage || name == "README.md" {
+			continue
+		}
+		cmd := mcptrackCommand(t.Context(), "help", topic)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Errorf("help %s: %v", topic, err)
+		}
+		text, _, _ := strings.Cut(string(out), "\nUsage:")
+		if len(text) < 400 || strings.ContainsAny(text, "\x1b`") {
+			t.Errorf("help %s is\n%s", topic, text)
+		}
+		for line := range strings.Lines(text) {
+			if n := len([]rune(line)) - 1; n > 80 && !strings.HasPrefix(line, "  ") {
+				t.Errorf("help %s: a line of %d columns: %s", topic, n, line)
+			}
+		}
+		if topic != "events" {
+			continue
+		}
+		for _, typ := range event.Types() {
+			if !bytes.Contains(out, []byte("\n  "+string(typ)+" ")) {
+				t.Errorf("help events does not describe %s", typ)
+			}
 		}
 	}
 }

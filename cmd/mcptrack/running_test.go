@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// told is the part of an event that these tests look at.
-type told struct {
+// eventLine is the part of an event that these tests look at.
+type eventLine struct {
 	Type, ServerID, ResourceURI, State, Cause, Reason string
 	Added, Removed                                    []string
 	Changed                                           any // strings, or for a resource a bool
@@ -26,7 +26,7 @@ type told struct {
 	at                                                time.Time
 }
 
-// running is a mcptrack that runs beside the test, and what it printed so far.
+// running is a mcptrack that runs in the background, and what it printed so far.
 type running struct {
 	*testing.T
 	cmd    *exec.Cmd
@@ -35,7 +35,7 @@ type running struct {
 	err    error         // how; valid after exited
 
 	mu    sync.Mutex
-	lines []told
+	lines []eventLine
 }
 
 func runBeside(t *testing.T, args ...string) *running {
@@ -53,7 +53,7 @@ func runBeside(t *testing.T, args ...string) *running {
 	go func() {
 		defer close(r.exited)
 		for scan := bufio.NewScanner(out); scan.Scan(); {
-			var e told
+			var e eventLine
 			if err := json.Unmarshal(scan.Bytes(), &e); err != nil {
 				t.Errorf("%v in %s", err, scan.Text())
 			}
@@ -72,14 +72,14 @@ func runBeside(t *testing.T, args ...string) *running {
 }
 
 // seen are the events so far.
-func (r *running) seen() []told {
+func (r *running) seen() []eventLine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]told(nil), r.lines...)
+	return append([]eventLine(nil), r.lines...)
 }
 
-// await waits for an event after the first so many.
-func (r *running) await(after int, what string, is func(told) bool) (event told, n int) {
+// await waits for an event that is not among the first after ones.
+func (r *running) await(after int, what string, is func(eventLine) bool) (event eventLine, n int) {
 	r.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -107,7 +107,7 @@ func (r *running) signal(s syscall.Signal) {
 	}
 }
 
-// ends waits for the exit and wants the code.
+// ends waits for the process to exit and checks its code.
 func (r *running) ends(within time.Duration, code int) {
 	r.Helper()
 	select {
@@ -120,10 +120,10 @@ func (r *running) ends(within time.Duration, code int) {
 	}
 }
 
-func ofType(typ string) func(told) bool { return func(e told) bool { return e.Type == typ } }
+func ofType(typ string) func(eventLine) bool { return func(e eventLine) bool { return e.Type == typ } }
 
-func inState(server, state string) func(told) bool {
-	return func(e told) bool { return e.ServerID == server && e.State == state }
+func inState(server, state string) func(eventLine) bool {
+	return func(e eventLine) bool { return e.ServerID == server && e.State == state }
 }
 
 // save replaces a file as editors do.

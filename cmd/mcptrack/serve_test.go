@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// serving is a serve-sse that runs beside the test.
+// serving is a serve-sse that runs in the background.
 type serving struct {
 	*testing.T
 	cmd *exec.Cmd

@@ -16,25 +16,24 @@ import (
 // errInterrupted is the cause of a context that a signal ended.
 var errInterrupted = errors.New("interrupted")
 
-// signals are those that the process handles.
+// signals handles the signals of the process.
 type signals struct {
 	cancel  context.CancelCauseFunc
-	gone    func() bool // the terminal we wrote to is
+	gone    func() bool // whether the terminal was closed
 	reload  chan struct{}
-	wanted  atomic.Bool // somebody receives from reload
+	wanted  atomic.Bool // a command receives from reload
 	done    chan struct{}
 	running sync.WaitGroup
 }
 
-// handleSignals ends the context at the first SIGINT or SIGTERM; the second kills
-// the process as if nobody listened, and its children with it. SIGHUP asks for a
-// reload if the command follows a config, unless it says that the terminal is gone;
-// otherwise it ends the context, too. A closed pipe is an error of the write, not a
-// signal.
+// handleSignals cancels the context at the first SIGINT or SIGTERM; the second kills the
+// process and its children at once. SIGHUP requests a reload if the command follows a
+// config and the terminal is still open; otherwise it cancels the context, too. SIGPIPE
+// is ignored: the write returns an error instead.
 func handleSignals(cancel context.CancelCauseFunc, gone func() bool) *signals {
 	s := &signals{cancel: cancel, gone: gone, done: make(chan struct{}),
-		reload: make(chan struct{}, 1)} // sent to below, never closed; one asks for all
-	caught := make(chan os.Signal, 4) // sent to by the runtime, which drops what does not fit
+		reload: make(chan struct{}, 1)} // sent to by handle, never closed; one request is enough
+	caught := make(chan os.Signal, 4) // sent to by the runtime, which drops signals if it is full
 	signal.Notify(caught, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
 		signal.Notify(caught, syscall.SIGHUP)
@@ -53,14 +52,14 @@ func handleSignals(cancel context.CancelCauseFunc, gone func() bool) *signals {
 	return s
 }
 
-// handle deals with one signal and reports whether the process is to end.
+// handle handles one signal and reports whether the process is ending.
 func (s *signals) handle(sig os.Signal, ending bool) bool {
 	switch sig {
-	case syscall.SIGPIPE: // listened to so that the write fails instead
+	case syscall.SIGPIPE: // caught so that the write fails instead
 		return ending
 	case syscall.SIGHUP:
 		switch {
-		case ending: // a terminal that closes may tell more than once
+		case ending: // a closing terminal may send more than one
 			return true
 		case s.wanted.Load() && !s.gone():
 			select {
@@ -78,27 +77,27 @@ func (s *signals) handle(sig os.Signal, ending bool) bool {
 	return true
 }
 
-// reloads is for [commands.Env].
+// reloads implements Reloads of [commands.Env].
 func (s *signals) reloads() <-chan struct{} {
 	s.wanted.Store(true)
 	return s.reload
 }
 
-// stop gives the signals back.
+// stop stops handling signals and waits for the goroutine.
 func (s *signals) stop() {
 	close(s.done)
 	s.running.Wait()
 }
 
-// exitKilled is the exit code where a process cannot signal itself, or ignores it.
+// exitKilled is the exit code where a process cannot kill itself by a signal.
 const exitKilled = 137
 
-// die ends the process by the signal, at once.
+// die kills the process by the signal.
 func die(sig os.Signal) {
 	process.KillMarked()
 	signal.Reset(sig)
 	if self, err := os.FindProcess(os.Getpid()); err == nil && self.Signal(sig) == nil {
-		<-time.After(time.Second) // it is on its way
+		<-time.After(time.Second) // until it is delivered
 	}
 	os.Exit(exitKilled)
 }

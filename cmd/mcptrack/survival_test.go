@@ -54,7 +54,7 @@ func TestWatchFollowsTheConfig(t *testing.T) {
 	}
 	gone, n := r.await(n, "other is not followed", inState("other", "Stopping"))
 	for range 2 { // a second of the other server's life
-		r.await(n, "an update of keep", func(e told) bool { return e.ServerID == "keep" && e.Type == "resource.updated" })
+		r.await(n, "an update of keep", func(e eventLine) bool { return e.ServerID == "keep" && e.Type == "resource.updated" })
 	}
 	for _, e := range r.seen() {
 		if e.ServerID == "other" && e.at.After(gone.at) && e.Type != "server.state" {
@@ -86,7 +86,7 @@ func TestWatchFollowsTheConfig(t *testing.T) {
 }
 
 // A suspension of our own (a laptop's lid, SIGSTOP) restarts nothing.
-func TestSuspension(t *testing.T) {
+func TestSuspendedProcessResubscribes(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
 	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
@@ -96,7 +96,7 @@ func TestSuspension(t *testing.T) {
 	r.signal(syscall.SIGSTOP)
 	<-time.After(7 * time.Second)
 	r.signal(syscall.SIGCONT)
-	_, n = r.await(n, "the subscription is made anew", func(e told) bool {
+	_, n = r.await(n, "the subscription is made anew", func(e eventLine) bool {
 		return e.Type == "subscription.active" && e.at.After(time.Now().Add(-5*time.Second))
 	})
 	r.await(n, "an update", ofType("resource.updated"))
@@ -117,7 +117,7 @@ func TestSuspension(t *testing.T) {
 }
 
 // A server that was killed comes back, and the others do not notice.
-func TestServerIsKilled(t *testing.T) {
+func TestKilledServerIsRestarted(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
 	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
@@ -127,8 +127,8 @@ func TestServerIsKilled(t *testing.T) {
 		for _, pid := range marked(t, t.Name()) {
 			kill(t, pid)
 		}
-		var down, up told
-		down, n = r.await(n, "the death is told", inState("demo", "Backoff"))
+		var down, up eventLine
+		down, n = r.await(n, "the exit is reported", inState("demo", "Backoff"))
 		if !strings.Contains(down.Reason, "disconnected") {
 			t.Errorf("%+v", down)
 		}
@@ -153,7 +153,7 @@ func kill(t *testing.T, pid string) {
 }
 
 // The second Ctrl-C ends it at once, with a server that wants no end.
-func TestSecondInterrupt(t *testing.T) {
+func TestSecondInterruptKills(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
 	save(t, file, config(fmt.Sprintf(`"stubborn": {"command": "sh", "args": ["-c", "trap '' TERM; setsid sleep 600 & exec sleep 600"], "env": {%q: %q}, "trackResources": true}`, peerMark, t.Name())))
@@ -182,7 +182,7 @@ func TestSecondInterrupt(t *testing.T) {
 }
 
 // What a killed mcptrack leaves behind is swept by the next.
-func TestLeftoversAreSwept(t *testing.T) {
+func TestOrphansAreKilled(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
 	stubborn := fmt.Sprintf(`"stubborn": {"command": "sh", "args": ["-c", "trap '' TERM; setsid sleep 600 & exec sleep 600"], "env": {%q: %q}, "trackResources": true}`, peerMark, t.Name())

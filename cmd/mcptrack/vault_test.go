@@ -58,9 +58,9 @@ func TestVaultIsWatched(t *testing.T) {
 		w.await(0, "a subscription", ofType("subscription.active"))
 		watches = append(watches, w)
 	}
-	updated := func(uri string) func(told) bool {
+	updated := func(uri string) func(eventLine) bool {
 		// Whatever "changed" says: the first read may come after our save already.
-		return func(e told) bool { return e.Type == "resource.updated" && e.ResourceURI == uri }
+		return func(e eventLine) bool { return e.Type == "resource.updated" && e.ResourceURI == uri }
 	}
 	note(t, filepath.Join(dir, "a", "n.md"), "# N\ntwo")
 	for _, w := range watches {
@@ -68,14 +68,18 @@ func TestVaultIsWatched(t *testing.T) {
 	}
 	note(t, filepath.Join(dir, "b", "c", "new.md"), "new")
 	for _, w := range watches {
-		w.await(0, "the new note", func(e told) bool { return e.Type == "resource.added" && e.ResourceURI == "vault://note/b/c/new.md" })
+		w.await(0, "the new note", func(e eventLine) bool {
+			return e.Type == "resource.added" && e.ResourceURI == "vault://note/b/c/new.md"
+		})
 	}
 	if err := os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "moved")); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range watches {
-		w.await(0, "the old place", func(e told) bool { return e.Type == "resource.removed" && e.ResourceURI == "vault://note/a/n.md" })
-		w.await(0, "the new place", func(e told) bool { return e.Type == "resource.added" && e.ResourceURI == "vault://note/moved/n.md" })
+		w.await(0, "the old place", func(e eventLine) bool { return e.Type == "resource.removed" && e.ResourceURI == "vault://note/a/n.md" })
+		w.await(0, "the new place", func(e eventLine) bool {
+			return e.Type == "resource.added" && e.ResourceURI == "vault://note/moved/n.md"
+		})
 	}
 	began := time.Now()
 	s.stop(syscall.SIGTERM)
@@ -171,7 +175,7 @@ func TestVaultWithoutInotify(t *testing.T) {
 	w.await(0, "a subscription", ofType("subscription.active"))
 	began := time.Now()
 	note(t, filepath.Join(dir, "n.md"), "two")
-	e, _ := w.await(0, "the update", func(e told) bool { return e.Type == "resource.updated" && e.ResourceURI == "vault://note/n.md" })
+	e, _ := w.await(0, "the update", func(e eventLine) bool { return e.Type == "resource.updated" && e.ResourceURI == "vault://note/n.md" })
 	if took := e.at.Sub(began); took > 10*time.Second {
 		t.Errorf("found after %v", took)
 	}

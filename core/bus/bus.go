@@ -1,13 +1,13 @@
-// Package bus puts events into one total order and hands them to subscribers.
+// Package bus puts events into one total order and delivers them to subscribers.
 //
-// Order: all subscribers see the same events in the same order, with sequence
-// numbers that rise by one and no holes. Loss: none while a subscriber keeps up.
-// A subscriber that falls more than its capacity behind is cut: it still gets
-// what it had queued, then its stream ends with [ErrLagged], and it can tell from
-// the last sequence number what it missed. Publishing never waits for anybody.
+// Order: all subscribers receive the same events in the same order, with sequence
+// numbers that rise by one, without holes. Loss: none while a subscriber keeps up. A
+// subscriber that falls behind by more than its capacity is cut off: it still receives
+// what is queued for it, then its stream ends with [ErrLagged], and the last sequence
+// number shows what it missed. Publishing never blocks.
 //
-// Ownership: the bus owns the queues; Close ends every stream after what was
-// queued. A subscription belongs to one consumer, who may leave at any time.
+// Ownership: the bus owns the queues; Close ends every stream after the queued events. A
+// subscription has one consumer, which leaves by ending its context.
 package bus
 
 import (
@@ -22,10 +22,9 @@ import (
 )
 
 // ErrLagged is the error of a subscription that was cut for being too slow.
-var ErrLagged = errors.New("subscriber too slow: events were lost to it")
+var ErrLagged = errors.New("subscriber too slow: it missed events")
 
-// DefaultCapacity is how many events a subscription may lag behind, unless told
-// otherwise.
+// DefaultCapacity is how many events a subscription may lag behind by default.
 const DefaultCapacity = 1 << 16
 
 // Bus is a total order of events. The zero Bus is not usable; see [New].
@@ -46,12 +45,12 @@ func New() *Bus {
 	return &Bus{epoch: hex.EncodeToString(b[:]), subs: map[*Subscription]struct{}{}}
 }
 
-// Epoch is the part of every id that tells this run's events from another's.
+// Epoch is the part of every event ID that distinguishes this run from others.
 func (b *Bus) Epoch() string { return b.epoch }
 
 // Publish gives the event its place in the order and queues it for every
-// subscriber. It returns the event as published: shared from now on, so nobody
-// changes it. After Close it is numbered but goes nowhere.
+// subscriber. It returns the event as published, which is shared and must not be
+// modified. After Close it is numbered but not delivered.
 func (b *Bus) Publish(e event.Event) *event.Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +73,7 @@ func (b *Bus) Seq() uint64 {
 	return b.seq
 }
 
-// Lagged counts the subscriptions that were cut.
+// Lagged counts the subscriptions that were cut off.
 func (b *Bus) Lagged() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +99,7 @@ func (b *Bus) Subscribe(ctx context.Context, capacity int) *Subscription {
 	return s
 }
 
-// Close ends every stream once its consumer has seen what is queued. It may be
+// Close ends every stream once its consumer has received the queued events. It may be
 // called more than once.
 func (b *Bus) Close() {
 	b.mu.Lock()
@@ -154,13 +153,13 @@ func (s *Subscription) Take() (batch []*event.Event, ended bool) {
 	return batch, s.ended
 }
 
-// Ready is signalled when Take may have something, for a consumer that waits for
-// other things too: nothing that was queued since the last Take goes without a
-// signal, but a signal may be of what an earlier Take returned. Capacity 1, sent
-// to by the bus, never closed.
+// Ready receives a value when Take may have something, for a consumer that waits for
+// other things, too. Events that were queued since the last Take are always signalled,
+// but a signal may be about what an earlier Take returned. Capacity 1, sent to by the
+// bus, never closed.
 func (s *Subscription) Ready() <-chan struct{} { return s.wake }
 
-// Events ranges over the stream until it ends; then Err tells why.
+// Events ranges over the stream until it ends; then Err returns the reason.
 func (s *Subscription) Events() iter.Seq[*event.Event] {
 	return func(yield func(*event.Event) bool) {
 		for batch := s.Next(); batch != nil; batch = s.Next() {
@@ -173,7 +172,7 @@ func (s *Subscription) Events() iter.Seq[*event.Event] {
 	}
 }
 
-// Err tells why the stream ended: nil when the bus was closed, [ErrLagged], or
+// Err returns why the stream ended: nil when the bus was closed, [ErrLagged], or
 // the cause of the subscriber's context. It is nil before the end.
 func (s *Subscription) Err() error {
 	s.mu.Lock()

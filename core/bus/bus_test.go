@@ -49,7 +49,7 @@ func TestOneOrderForAll(t *testing.T) {
 	}
 }
 
-func TestSlowConsumerIsCutAndKnowsIt(t *testing.T) {
+func TestSlowConsumerIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New()
 		slow, quick := b.Subscribe(t.Context(), 2), b.Subscribe(t.Context(), 8)

@@ -20,7 +20,7 @@ func result(text string) json.RawMessage {
 func resource(uri, text string) Resource { return NewResource(uri, result(text), time.Unix(1, 0)) }
 
 // keep stores the text as the content of the URI.
-func keep(t *testing.T, sh *Shelf, uri, text string) {
+func keep(t *testing.T, sh *Session, uri, text string) {
 	t.Helper()
 	if got := sh.Fetch(catalog.Resources, uri, uri).Resource(resource(uri, text)); got != Stored {
 		t.Fatalf("storing %s: outcome %d", uri, got)
@@ -126,7 +126,7 @@ func TestClose(t *testing.T) {
 	sh.Close() // the old one, again
 	keep(t, next, "file:///a", "two")
 	if r, ok := s.View("docs").Resource("file:///a"); text(t, r, ok) != "two" {
-		t.Error("closing an old shelf closed the new one")
+		t.Error("closing an old session closed the new one")
 	}
 }
 

@@ -1,31 +1,29 @@
-// Package cache keeps what was read from servers: the contents of resources, also
-// of those made from a URI template, prompts, and results of tools. It is for
-// showing things again without asking again; it never answers in a server's stead
-// unless the server's own ttlMs allows it and the caller asks for that.
+// Package cache stores the results of requests to servers: the contents of resources,
+// also of those that a URI template expands to, prompts, and results of tools. It exists
+// to show results again without repeating the request; it never answers in place of a
+// server unless the server's ttlMs allows it and the caller asks for that.
 //
-// # Who writes
+// # Ownership
 //
-// Users get a [View]: getters, which hand out values that share nothing that could
-// be written, and clears. Only who fetches writes, through the [Shelf] of one
-// session: what is kept lives as long as the session, and a Shelf that was closed
-// refuses whatever arrives late.
+// Readers have a [View]: its getters return copies, and its clears forget entries. Only
+// the owner of a session writes, through the [Session] of the cache: the entries live as
+// long as the session, and a Session that was closed refuses late results.
 //
 // # Order
 //
-// Every answer is stored through a [Fetch] that was begun before its request was
-// sent. An answer never replaces that of a request that was begun later. An update
-// that is announced between the two ([Shelf.Updated]) makes the answer [Outdated]:
-// it may be older than the update, is not stored, and must be fetched again. So
-// once the last fetch has ended, what is kept is not older than the last update
-// that was announced.
+// Every result is stored through a [Fetch] that was begun before its request was sent. A
+// result never replaces that of a request that was begun later. An update that is
+// announced between the two ([Session.Updated]) makes the result [Outdated]: it may be
+// older than the update, is not stored, and must be fetched again. So once the last
+// Fetch has ended, no entry is older than the last update that was announced.
 //
 // # Bounds
 //
-// All shelves of a [Store] share one bound in bytes; what was used least recently
-// goes first. A single answer may take a quarter of it.
+// All sessions of a [Store] share one bound in bytes; the least recently used entries are
+// evicted first. A single result may take a quarter of it.
 //
 // The rules for ttlMs and cacheScope are those of MCP 2026-07-28 (server/utilities/
-// caching): absent or negative is 0, an absent scope is private. A Store belongs to
-// one user with one set of credentials, so that private answers may be kept; what
-// is handed on to others must look at Private.
+// caching): an absent or negative ttlMs is 0, an absent scope is private. A Store is used
+// by one user with one set of credentials, so it may store private results; whoever
+// passes them on to others must check Private.
 package cache

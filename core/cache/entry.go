@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// Resource is the content of a resource, as it was at one time.
+// Resource is the content of a resource at one time.
 type Resource struct {
 	// URI is what was read.
 	URI string
@@ -70,7 +70,7 @@ func (r Resource) Text() (string, bool) {
 	return b.String(), true
 }
 
-// Prompt is what a prompts/get answered.
+// Prompt is the result of a prompts/get request.
 type Prompt struct {
 	Name      string
 	Arguments map[string]string
@@ -118,14 +118,14 @@ func (t ToolResult) Raw() json.RawMessage {
 // Arguments are those of the call, as a JSON object.
 func (t ToolResult) Arguments() json.RawMessage { return json.RawMessage(t.arguments) }
 
-// entry is what is kept under a key: a Resource, a Prompt or a ToolResult.
+// entry is the value of a key: a Resource, a Prompt or a ToolResult.
 type entry interface {
 	bytes() int64
 	// own returns the entry with maps of its own.
 	own() entry
 }
 
-// overhead is about what an entry costs beside its texts.
+// overhead is roughly the size of an entry without its texts.
 const overhead = 256
 
 func (r Resource) bytes() int64 {
@@ -160,8 +160,8 @@ func mapBytes(m map[string]string) int64 {
 	return int64(n)
 }
 
-// maxTTL bounds what a server may say: a duration must not overflow, and nothing
-// is fresh for ever.
+// maxTTL bounds ttlMs: a duration must not overflow, and nothing stays fresh without
+// end.
 const maxTTL = 24 * time.Hour
 
 // freshness reads ttlMs and cacheScope of a result.

@@ -26,7 +26,7 @@ func TestLaterRequestWins(t *testing.T) {
 	}
 }
 
-// An update during a fetch makes its answer outdated, and what is kept stale (E12).
+// An update during a fetch makes its result outdated, and the entry stale (E12).
 func TestUpdateDuringFetch(t *testing.T) {
 	t.Parallel()
 	s := NewStore(0)
@@ -37,7 +37,7 @@ func TestUpdateDuringFetch(t *testing.T) {
 	other := sh.Fetch(catalog.Resources, "file:///b", "file:///b")
 	sh.Updated("file:///a")
 	if r, _ := v.Resource("file:///a"); !r.Stale {
-		t.Error("what is kept is not stale")
+		t.Error("what is cached is not stale")
 	}
 	if got := f.Resource(resource("file:///a", "older")); got != Outdated {
 		t.Errorf("outcome %d", got)
@@ -57,14 +57,14 @@ func TestUpdateDuringFetch(t *testing.T) {
 	}
 }
 
-// What was read for another reason renews what is kept under the URI and under
+// What was read for another reason updates the entries of the URI and of
 // templates, and nothing else.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	s := NewStore(0)
 	sh, v := s.Open("docs"), s.View("docs")
 	if sh.Holds("file:///a") {
-		t.Error("an empty shelf holds something")
+		t.Error("an empty session holds something")
 	}
 	none := sh.Fetch(catalog.Resources, "file:///a", "file:///a").Refresh(resource("file:///a", "new"))
 	if _, ok := v.Resource("file:///a"); ok || none != nil {
@@ -76,7 +76,7 @@ func TestRefresh(t *testing.T) {
 	sh.Fetch(catalog.Templates, made.Template, made.URI).Resource(made)
 	v.ClearResource("file:///a")
 	if !sh.Holds("file:///a") {
-		t.Error("what is kept under a template does not count")
+		t.Error("what is cached under a template does not count")
 	}
 	keep(t, sh, "file:///a", "old")
 

@@ -5,19 +5,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
-// Weights of the members of an element: a word of its name says more about it than
-// one of its description.
+// Weights of the members of an element: a word in its name is more relevant than one in
+// its description.
 const (
 	weightKey         = 3
 	weightTitle       = 2
 	weightDescription = 1
 )
 
-// maxWord is how many characters a word has: longer ones are hashes.
+// maxWord is the maximum length of a word in characters; longer ones are mostly hashes.
 const maxWord = 40
 
-// textOptions bound the index of a generation. What is beyond them is counted and
-// listed, but not found.
+// textOptions returns the bounds of a generation's index. Elements beyond them are
+// counted and listed, but not found.
 func textOptions() textindex.Options {
 	return textindex.Options{
 		Term: textindex.English, Identifiers: true, MinWord: 2, MaxWord: maxWord,
@@ -25,7 +25,7 @@ func textOptions() textindex.Options {
 	}
 }
 
-// newTextIndex indexes elements by their places, so that equal hits have their order.
+// newTextIndex indexes elements by their position, which is also the order of equal hits.
 func newTextIndex(elements []element) *textindex.Index[int] {
 	x := textindex.New[int](textOptions())
 	for n := range elements {
@@ -36,8 +36,8 @@ func newTextIndex(elements []element) *textindex.Index[int] {
 	return x
 }
 
-// fields are what an element is found by. Its keywords are of what is written for
-// people, so not of URIs, parameters and servers.
+// fields returns the text by which an element is found. Keywords come from text written
+// for people only, not from URIs, parameters and servers.
 func (e *element) fields() []textindex.Field {
 	named := e.kind == catalog.Tools || e.kind == catalog.Prompts
 	fields := []textindex.Field{

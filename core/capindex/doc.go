@@ -1,5 +1,5 @@
-// Package capindex describes everything that is offered in three documents, so that
-// a client learns in one read what would take it a call to every list:
+// Package capindex describes all capabilities of a gateway in three documents, so that a
+// client learns in one read what would otherwise take a request for every list:
 //
 //	capability-index://summary  Markdown, at most 12,000 bytes: counts, servers,
 //	                            keywords, what was updated last
@@ -7,26 +7,24 @@
 //	                            parameters, at most 2 MiB
 //	capability-index://stats    JSON, under 4 KB: counts and sizes
 //
-// and a tool that searches them. What is offered comes as a [View], which knows
-// nothing of sessions or gateways.
+// and a tool that searches them. Its input is a [View], which is independent of sessions
+// and gateways.
 //
-// # What it promises
+// # Promises
 //
-//   - All documents and the search come from one generation, made of one view. Any
-//     number of readers cause one generation, which lasts for TTL or until
-//     [Index.Invalidate]. A reader that comes after Invalidate gets what is
-//     generated after it.
-//   - The same view gives the same bytes but for the time of generation, which the
-//     digests leave out, so that a change can be told from a regeneration:
-//     [Index.Changed].
-//   - Names and descriptions are data of the servers. In Markdown they are one line
-//     each, escaped, without invisible characters; in JSON they are strings.
-//   - A view of nothing is a valid document. A panic while generating is an error of
-//     the readers that waited for it, and is not kept.
+//   - All documents and the search come from one generation, made from one view.
+//     Concurrent readers share one generation, which lasts for TTL or until
+//     [Index.Invalidate]. A reader that starts after Invalidate gets a newer generation.
+//   - Equal views give equal bytes except for the time of generation, which digests
+//     ignore. [Index.Changed] therefore distinguishes a change from a regeneration.
+//   - Names and descriptions are untrusted data. In Markdown each is one escaped line
+//     without invisible characters; in JSON they are strings.
+//   - The documents of an empty view are valid. A panic while generating is an error for
+//     the readers that waited for it, and is not cached.
 //
 // # Ownership
 //
-// New starts nothing and an Index at rest has no goroutine. A generation runs in
-// one of its own, so that a reader that leaves does not take it from the others;
-// [Index.Close] waits for it.
+// New starts nothing, and an idle Index has no goroutine. A generation runs on a
+// goroutine of its own, so that it continues when a reader gives up; [Index.Close] waits
+// for it.
 package capindex

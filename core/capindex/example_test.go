@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// Two servers, a search over both, and what a subscriber is told of.
+// Two servers, a search in both, and the documents whose subscribers are notified.
 func Example() {
 	tool := func(descriptor string) catalog.List {
 		it, _ := catalog.NewItem(catalog.Tools, json.RawMessage(descriptor))

@@ -18,7 +18,7 @@ const (
 	maxProse       = 1000 // characters of a description
 )
 
-// full is the document that has every element.
+// full returns the document that lists every element.
 func full(v View, g *generation) stamped {
 	p := &page{limit: MaxFull}
 	p.WriteString("# Capability index: full\n\nGenerated: ")
@@ -61,7 +61,7 @@ func full(v View, g *generation) stamped {
 	return stamped{before, p.String()}
 }
 
-// about is what a server says of itself.
+// about returns a server's name and version.
 func about(srv *Server) string {
 	var parts []string
 	if srv.Name != "" {
@@ -79,7 +79,7 @@ func about(srv *Server) string {
 	return "\n" + strings.Join(parts, ", ") + "\n"
 }
 
-// markdown is one element with all that is known of it.
+// markdown returns one element with its description and parameters.
 func (e *element) markdown() string {
 	var b strings.Builder
 	b.WriteString("\n#### " + code(e.key, 512) + "\n")
@@ -120,8 +120,8 @@ func (e *element) markdown() string {
 	return b.String()
 }
 
-// covers writes which templates stand for how many of the listed resources, as far
-// as the text before their first expression tells.
+// covers writes the number of listed resources for each template, judged by the literal
+// text before its first expression.
 func (p *page) covers(v View) {
 	var lines []string
 	for i := range v.Servers {

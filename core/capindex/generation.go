@@ -11,26 +11,26 @@ import (
 	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
-// A generation is all that was made of one view. It is immutable.
+// A generation holds everything made from one view. It is immutable.
 type generation struct {
 	epoch     uint64
 	expires   time.Time
 	elements  []element
-	index     *textindex.Index[int] // by places in elements; nobody writes to it any more
+	index     *textindex.Index[int] // of indices of elements; read-only
 	documents map[string]Document   // by short name
 }
 
-// A flight is a generation in the making. Its result may be read once done is
-// closed, which its goroutine does; nothing is sent.
-type flight struct {
+// A build is a generation in progress. Its goroutine sets the result and then closes
+// done; nothing is sent on it.
+type build struct {
 	epoch  uint64
 	done   chan struct{}
 	result *generation
 	err    error
 }
 
-// generation returns the present generation, making it if there is none. However
-// many ask, one is made.
+// generation returns the current generation, creating it if there is none. Concurrent
+// callers share one.
 func (x *Index) generation(ctx context.Context) (*generation, error) {
 	x.mu.Lock()
 	switch g := x.current; {
@@ -41,11 +41,11 @@ func (x *Index) generation(ctx context.Context) (*generation, error) {
 		x.mu.Unlock()
 		return g, nil
 	}
-	f := x.flight
-	if f == nil || f.epoch != x.epoch { // one of an older epoch began before the change
-		f = &flight{epoch: x.epoch, done: make(chan struct{})}
-		x.flight = f
-		x.inFlight.Go(func() { x.fly(f) })
+	f := x.build
+	if f == nil || f.epoch != x.epoch { // one of an older epoch started before the change
+		f = &build{epoch: x.epoch, done: make(chan struct{})}
+		x.build = f
+		x.inFlight.Go(func() { x.run(f) })
 	}
 	x.mu.Unlock()
 	select {
@@ -56,12 +56,12 @@ func (x *Index) generation(ctx context.Context) (*generation, error) {
 	}
 }
 
-// fly makes a generation and keeps it, unless it is outdated by then.
-func (x *Index) fly(f *flight) {
+// run creates a generation and makes it the current one, unless it is outdated by then.
+func (x *Index) run(f *build) {
 	f.result, f.err = x.generate(f.epoch)
 	x.mu.Lock()
-	if x.flight == f {
-		x.flight = nil
+	if x.build == f {
+		x.build = nil
 	}
 	if f.err == nil && !x.closed {
 		x.compare(f.result)
@@ -73,9 +73,9 @@ func (x *Index) fly(f *flight) {
 	close(f.done)
 }
 
-// compare notes which documents differ from those of the generation before. One
-// that is outdated counts too: those who waited for it have read it. It must be
-// called with mu held.
+// compare records which documents differ from those of the previous generation. An
+// outdated one counts, too, because the readers that waited for it have seen it. x.mu
+// must be held.
 func (x *Index) compare(g *generation) {
 	for name, d := range g.documents {
 		latest, known := x.latest[name]
@@ -89,7 +89,7 @@ func (x *Index) compare(g *generation) {
 	x.compared = max(x.compared, g.epoch)
 }
 
-// generate makes the documents of what the source tells.
+// generate creates the documents from a new view.
 func (x *Index) generate(epoch uint64) (g *generation, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -125,7 +125,7 @@ func (x *Index) generate(epoch uint64) (g *generation, err error) {
 	return g, nil
 }
 
-// stamped is a text with one place for the time of its generation.
+// stamped is a text with a place for the time of its generation.
 type stamped struct{ before, after string }
 
 func (s stamped) at(t time.Time) string {
@@ -134,7 +134,7 @@ func (s stamped) at(t time.Time) string {
 
 func (s stamped) digest() catalog.Digest {
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%d ", len(s.before)) // so that the place counts
+	_, _ = fmt.Fprintf(h, "%d ", len(s.before)) // so that the position matters
 	_, _ = h.Write([]byte(s.before))
 	_, _ = h.Write([]byte(s.after))
 	return catalog.Digest(h.Sum(nil))

@@ -15,9 +15,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Errors that callers tell apart.
+// Errors that callers can check with errors.Is.
 var (
-	// ErrNotFound: there is no such document, or it is not exposed.
+	// ErrNotFound: the document does not exist or is not exposed.
 	ErrNotFound = errors.New("resource not found")
 	// ErrClosed: the index was closed.
 	ErrClosed = errors.New("capability index closed")
@@ -31,20 +31,19 @@ const scheme = "capability-index://"
 // Names returns the short names of the documents, as Options.Expose takes them.
 func Names() []string { return []string{"summary", "full", "stats"} }
 
-// Options are what an index describes and shows. The zero value shows all
-// documents about nothing.
+// Options configure an Index. The zero value exposes all documents of an empty view.
 type Options struct {
-	// Source returns what is offered now. It is called once for each generation,
-	// from its goroutine, and should return soon. nil: nothing.
+	// Source returns the current view. It is called once for each generation, on its
+	// goroutine, and should return quickly. nil means an empty view.
 	Source func() View
-	// Expose are the short names of the documents to show; none means all.
+	// Expose holds the short names of the documents to expose; empty means all.
 	Expose []string
-	// TTL is how long a generation lasts; 5 min.
+	// TTL is how long a generation lasts; 5 min by default.
 	TTL time.Duration
 }
 
-// An Index holds the documents and the search. Its methods may be called from
-// anywhere.
+// An Index provides the documents and the search. Its methods are safe for concurrent
+// use.
 type Index struct {
 	opts    Options
 	exposed []string // short names, in the order of Names
@@ -56,10 +55,10 @@ type Index struct {
 	closed   bool
 	epoch    uint64                    // rises with Invalidate
 	current  *generation               // nil when there is none
-	flight   *flight                   // nil when none is made
+	build    *build                    // nil when none is made
 	latest   map[string]catalog.Digest // of each document, as generated last
 	compared uint64                    // the newest epoch of which latest is
-	changed  map[string]bool           // documents that differ since Changed told
+	changed  map[string]bool           // documents that differ since the last Changed
 	inFlight sync.WaitGroup            // added to only while not closed
 }
 
@@ -67,12 +66,12 @@ type Index struct {
 func New(opts Options) (*Index, error) {
 	opts.TTL = cmp.Or(opts.TTL, DefaultTTL)
 	if opts.TTL < 0 {
-		return nil, errors.New("capability index: the TTL must be positive")
+		return nil, errors.New("capability index: TTL must be positive")
 	}
 	x := &Index{opts: opts, latest: map[string]catalog.Digest{}, changed: map[string]bool{}}
 	for _, name := range opts.Expose {
 		if !slices.Contains(Names(), name) {
-			return nil, fmt.Errorf("capability index: unknown document %q; there are %s", printable.Line(name, 64), strings.Join(Names(), ", "))
+			return nil, fmt.Errorf("capability index: unknown document %q; choose from %s", printable.Line(name, 64), strings.Join(Names(), ", "))
 		}
 	}
 	for _, name := range Names() {
@@ -84,31 +83,21 @@ func New(opts Options) (*Index, error) {
 	return x, nil
 }
 
-// A Document is one of the resources as it was generated.
+// A Document is one of the resources of a generation.
 type Document struct {
 	URI      string
 	MimeType string
 	Text     string
-	// Digest is that of the text without the time of generation.
+	// Digest covers the text without the time of generation.
 	Digest    catalog.Digest
 	Generated time.Time
 	Expires   time.Time
 }
 
-// TTL is how long the document will last, for the ttlMs of a result; never
-// negative.
+// TTL returns how long the document will remain valid, for ttlMs; never negative.
 func (d Document) TTL() time.Duration { return max(0, time.Until(d.Expires)) }
 
-// URIs are those of the exposed documents.
-func (x *Index) URIs() []string {
-	uris := make([]string, len(x.exposed))
-	for i, name := range x.exposed {
-		uris[i] = scheme + name
-	}
-	return uris
-}
-
-// Resources are the MCP descriptors of the exposed documents.
+// Resources returns the MCP descriptors of the exposed documents.
 func (x *Index) Resources() []json.RawMessage {
 	var out []json.RawMessage
 	for _, name := range x.exposed {
@@ -143,9 +132,8 @@ func mimeType(name string) string {
 	return "text/markdown"
 }
 
-// Read returns a document, generating it if there is none that lasts. Its errors
-// are [ErrNotFound], [ErrClosed], the cause of ctx, and that of a generation that
-// failed.
+// Read returns a document, generating it if there is no valid one. Its errors are
+// [ErrNotFound], [ErrClosed], the cause of ctx, and that of a failed generation.
 func (x *Index) Read(ctx context.Context, uri string) (Document, error) {
 	name, ok := strings.CutPrefix(uri, scheme)
 	if !ok || !slices.Contains(x.exposed, name) {
@@ -158,8 +146,8 @@ func (x *Index) Read(ctx context.Context, uri string) (Document, error) {
 	return g.documents[name], nil
 }
 
-// Invalidate drops what was generated, because what is offered has changed. Who
-// reads after it returns gets what is generated after it was called.
+// Invalidate drops the current generation because the view has changed. Reads that start
+// after it returns get a newer generation.
 func (x *Index) Invalidate() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -167,11 +155,10 @@ func (x *Index) Invalidate() {
 	x.current = nil
 }
 
-// Changed invalidates, generates anew, and returns the URIs of the exposed
-// documents that somebody may have read in another state since Changed told of
-// them last: those whose subscribers have to be notified. It is for one caller,
-// one call at a time. None is returned for a view that gives the same documents,
-// all if this makes the first generation: somebody may have subscribed unread.
+// Changed invalidates, generates again, and returns the URIs of the exposed documents
+// whose subscribers must be notified: those that differ from a state that may have been
+// read since Changed last returned them. The first generation returns all, as clients
+// may subscribe before they read. Changed must not be called concurrently.
 func (x *Index) Changed(ctx context.Context) ([]string, error) {
 	x.Invalidate()
 	x.mu.Lock()
@@ -192,8 +179,8 @@ func (x *Index) Changed(ctx context.Context) ([]string, error) {
 	return uris, nil
 }
 
-// Close ends a generation that is under way and returns when nothing is left of
-// it. It may be called more than once.
+// Close aborts a generation in progress and waits for its goroutine. It may be called
+// more than once.
 func (x *Index) Close() {
 	x.mu.Lock()
 	x.closed = true

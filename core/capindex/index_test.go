@@ -16,8 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// H2: exactly three with their types, or those asked for; a name that does not
-// exist is an error, and what is not exposed is not found.
+// H2: exactly three documents with their types, or the configured ones; an unknown name is
+// an error, and a document that is not exposed is not found.
 func TestExpose(t *testing.T) {
 	x := newIndex(t, Options{})
 	var got []string
@@ -36,7 +36,7 @@ func TestExpose(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	x = newIndex(t, Options{Expose: []string{"stats", "summary", "stats"}})
-	if uris := x.URIs(); !slices.Equal(uris, []string{scheme + "summary", scheme + "stats"}) || len(x.Resources()) != 2 {
+	if uris := urisOf(x); !slices.Equal(uris, []string{scheme + "summary", scheme + "stats"}) {
 		t.Errorf("%q", uris)
 	}
 	if text := x.mustRead(t, "summary").Text; strings.Contains(text, scheme+"full") {
@@ -57,12 +57,12 @@ func TestExpose(t *testing.T) {
 	}
 }
 
-// H1: an index that nobody reads has no goroutine and asks for nothing.
-func TestAtRest(t *testing.T) {
+// H1: an idle index has no goroutine and does not call the source.
+func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := runtime.NumGoroutine()
 		s := &source{}
-		x := newIndex(t, Options{Source: s.tell})
+		x := newIndex(t, Options{Source: s.load})
 		time.Sleep(time.Hour)
 		x.mustRead(t, "stats")
 		synctest.Wait()
@@ -72,12 +72,12 @@ func TestAtRest(t *testing.T) {
 	})
 }
 
-// H3: any number of cold readers, of any document, cause one generation; within the
-// TTL the bytes are identical, after it they are made anew.
+// H3: concurrent first readers of any document cause one generation; within the TTL the
+// bytes are identical, after it they are generated again.
 func TestOneGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{view: oneTool(t, "a"), took: time.Second}
-		x := newIndex(t, Options{Source: s.tell})
+		x := newIndex(t, Options{Source: s.load})
 		read := func() map[string]string {
 			var mu sync.Mutex
 			texts := map[string]string{}
@@ -120,13 +120,13 @@ func TestOneGeneration(t *testing.T) {
 	})
 }
 
-// H5: made anew of the same data, documents differ in nothing but the time, and
-// nothing has changed.
+// H5: documents generated again from the same data differ only in the time, and are not
+// reported as changed.
 func TestSameDataSameBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := office(t)
+		v := sampleView(t)
 		s := &source{view: v}
-		x := newIndex(t, Options{Source: s.tell})
+		x := newIndex(t, Options{Source: s.load})
 		first := map[string]Document{}
 		for _, name := range Names() {
 			first[name] = x.mustRead(t, name)
@@ -152,12 +152,12 @@ func TestSameDataSameBytes(t *testing.T) {
 	})
 }
 
-// H4: after Invalidate nobody reads what was, not even from a generation that was
-// under way; Changed tells what differs, once.
+// H4: a read after Invalidate never returns the old state, not even from a generation in
+// progress; Changed returns each difference once.
 func TestInvalidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{view: oneTool(t, "old"), took: time.Second}
-		x := newIndex(t, Options{Source: s.tell})
+		x := newIndex(t, Options{Source: s.load})
 		early := make(chan string, 1)
 		go func() { early <- x.mustRead(t, "full").Text }()
 		time.Sleep(500 * time.Millisecond)
@@ -190,20 +190,20 @@ func TestInvalidate(t *testing.T) {
 		wantChanged(scheme+"summary", scheme+"full")
 		wantChanged()
 		s.set(View{})
-		wantChanged(x.URIs()...)
+		wantChanged(urisOf(x)...)
 		// Read in another state in between, and back again: the reader has to know.
 		s.set(oneTool(t, "a"))
 		time.Sleep(DefaultTTL)
 		x.mustRead(t, "stats")
 		s.set(View{})
-		wantChanged(x.URIs()...)
+		wantChanged(urisOf(x)...)
 	})
 }
 
-// The first generation may be made for Changed: whoever subscribed is told.
+// If Changed causes the first generation, all subscribers are notified.
 func TestChangedComesFirst(t *testing.T) {
 	x := newIndex(t, Options{Expose: []string{"stats"}})
-	if got, err := x.Changed(t.Context()); err != nil || !slices.Equal(got, x.URIs()) {
+	if got, err := x.Changed(t.Context()); err != nil || !slices.Equal(got, urisOf(x)) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if got, err := x.Changed(t.Context()); err != nil || len(got) != 0 {
@@ -211,11 +211,11 @@ func TestChangedComesFirst(t *testing.T) {
 	}
 }
 
-// A reader that leaves does not take the generation from the others.
+// A reader that gives up does not abort the generation for others.
 func TestReaderLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{took: time.Second}
-		x := newIndex(t, Options{Source: s.tell})
+		x := newIndex(t, Options{Source: s.load})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		enough := errors.New("enough")
 		left := make(chan error, 1)
@@ -231,11 +231,11 @@ func TestReaderLeaves(t *testing.T) {
 	})
 }
 
-// H6: what panics is an error of those who waited, and is tried again.
+// H6: a panic is an error for the readers that waited, and the next read tries again.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{panic: "at the \x1b disco", took: time.Second}
-		x := newIndex(t, Options{Source: s.tell})
+		x := newIndex(t, Options{Source: s.load})
 		var readers sync.WaitGroup
 		for range 10 {
 			readers.Go(func() {
@@ -262,7 +262,7 @@ func TestPanic(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{took: time.Second}
-		x := newIndex(t, Options{Source: s.tell})
+		x := newIndex(t, Options{Source: s.load})
 		read := make(chan error, 1)
 		go func() { _, err := x.Read(t.Context(), scheme+"full"); read <- err }()
 		time.Sleep(100 * time.Millisecond)
@@ -271,7 +271,7 @@ func TestClose(t *testing.T) {
 			closers.Go(x.Close)
 		}
 		closers.Wait()
-		if s.telling.Load() != 0 {
+		if s.calling.Load() != 0 {
 			t.Error("Close returned before the source")
 		}
 		if err := <-read; !errors.Is(err, ErrClosed) {
@@ -288,8 +288,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Ten readers and searchers while the data changes and is invalidated: every text
-// belongs to one view.
+// Ten readers and searchers while the data changes: every document belongs to one view.
 func TestReadersAndChanges(t *testing.T) {
 	views := make([]View, 8)
 	for i := range views {
@@ -300,7 +299,7 @@ func TestReadersAndChanges(t *testing.T) {
 		views[i] = View{[]Server{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
 	}
 	s := &source{view: views[0]}
-	x := newIndex(t, Options{Source: s.tell})
+	x := newIndex(t, Options{Source: s.load})
 	var work sync.WaitGroup
 	for i := range 10 {
 		work.Go(func() {
@@ -331,4 +330,14 @@ func TestReadersAndChanges(t *testing.T) {
 	if text := x.mustRead(t, "full").Text; !strings.Contains(text, fmt.Sprintf("generation%d\n", 49%len(views))) {
 		t.Errorf("the last view is not shown:\n%s", text)
 	}
+}
+
+// urisOf returns the URIs of the exposed documents.
+func urisOf(x *Index) (uris []string) {
+	for _, raw := range x.Resources() {
+		var r struct{ URI string }
+		_ = json.Unmarshal(raw, &r)
+		uris = append(uris, r.URI)
+	}
+	return uris
 }

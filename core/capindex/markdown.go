@@ -8,14 +8,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// page writes Markdown up to a limit. What the servers say goes through prose and
-// code only.
+// page writes Markdown up to a limit. Text of servers must be passed through prose or
+// code.
 type page struct {
 	strings.Builder
 	limit int // bytes
 }
 
-// fits writes s if it leaves room for reserve more bytes, wholly or not at all.
+// fits writes s if at least reserve bytes remain free, and reports whether it did.
 func (p *page) fits(s string, reserve int) bool {
 	if p.Len()+len(s)+reserve > p.limit {
 		return false
@@ -24,8 +24,7 @@ func (p *page) fits(s string, reserve int) bool {
 	return true
 }
 
-// list writes lines as long as they fit into the next room bytes, and how many did
-// not.
+// list writes lines while they fit into the next room bytes, and the number of others.
 func (p *page) list(room int, lines []string) {
 	whole := p.limit
 	p.limit = min(whole, p.Len()+room)
@@ -40,8 +39,8 @@ func (p *page) list(room int, lines []string) {
 	p.limit = whole
 }
 
-// prose makes one line of Markdown text out of what a server says: of at most
-// limit characters, white space collapsed, nothing in it a mark-up, a tag or a link.
+// prose converts a text of a server to one line of Markdown with at most limit
+// characters: white space is collapsed, and markup, tags and links are escaped.
 func prose(s string, limit int) string {
 	s = printable.Line(strings.Join(strings.Fields(short(s, 4*limit)), " "), limit)
 	var b strings.Builder
@@ -59,20 +58,20 @@ func prose(s string, limit int) string {
 		}
 		before = r
 	}
-	// Bare addresses become links even without mark-up.
+	// Bare addresses become links even without markup.
 	return strings.ReplaceAll(b.String(), "://", ":\\//")
 }
 
-// numbers reports whether a dot between the begin of a line and its end makes a list.
+// numbers reports whether a dot between the begin and end of a line starts a list.
 func numbers(begin, end string) bool {
 	return begin != "" && strings.Trim(begin, "0123456789") == "" && (end == "" || end[0] == ' ')
 }
 
-// www reports whether a dot after s makes a link.
+// www reports whether a dot after s starts a link.
 func www(s string) bool { return len(s) >= 3 && strings.EqualFold(s[len(s)-3:], "www") }
 
-// code makes a code span, in which nothing has a meaning. Keys stay as they are up
-// to limit characters, so that they can be used.
+// code returns a code span, in which nothing is markup. Keys stay unchanged up to limit
+// characters, so that they can be copied.
 func code(s string, limit int) string {
 	s = printable.Line(short(s, 4*limit+4), limit)
 	longest, run := 0, 0
@@ -91,7 +90,7 @@ func code(s string, limit int) string {
 	return fence + " " + s + " " + fence
 }
 
-// short bounds the work on a long text: at most n bytes, no character cut.
+// short cuts a text to at most n bytes, at a character boundary.
 func short(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -102,7 +101,7 @@ func short(s string, n int) string {
 	return s[:n]
 }
 
-// plural is "1 tool" or "2 tools".
+// plural returns "1 tool" or "2 tools".
 func plural(n int, word string) string {
 	if n == 1 {
 		return "1 " + word

@@ -23,7 +23,7 @@ const (
 	maxQuery       = 1000 // bytes
 )
 
-// SearchTool is the MCP descriptor of the search.
+// SearchTool returns the MCP descriptor of the search.
 func SearchTool() json.RawMessage {
 	return json.RawMessage(`{"name":"` + SearchToolName + `","title":"Search capabilities",` +
 		`"description":"Finds tools, prompts, resources and resource templates of all servers by words in their names, titles, descriptions and parameters. The best matches come first.",` +
@@ -39,7 +39,7 @@ func SearchTool() json.RawMessage {
 		`"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}`)
 }
 
-// searchArguments are those of the tool.
+// searchArguments are the arguments of the tool.
 type searchArguments struct {
 	Query  string       `json:"query"`
 	Kind   catalog.Kind `json:"kind"`
@@ -47,8 +47,7 @@ type searchArguments struct {
 	Limit  *int         `json:"limit"`
 }
 
-// A Result is one element that was found. All strings but Kind are words of a
-// server.
+// A Result is one element that was found. All strings except Kind come from a server.
 type Result struct {
 	Kind        catalog.Kind `json:"kind"`
 	Server      string       `json:"server"`
@@ -58,9 +57,9 @@ type Result struct {
 	Score       float64      `json:"score"`
 }
 
-// Search answers a call of the search tool with an MCP tool result: JSON, as text
-// and as structured content. Wrong arguments give a result with isError; an error is
-// that of [Index.Read].
+// Search answers a call of the search tool with an MCP tool result: JSON, as text and as
+// structured content. Invalid arguments give a result with isError. Errors are those of
+// [Index.Read].
 func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
 	args, problem := parseSearch(arguments)
 	if problem != "" {
@@ -85,7 +84,7 @@ func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.Raw
 			Title: printable.Line(short(e.Title, 400), 100), Description: printable.Line(strings.Join(strings.Fields(short(e.Description, 1200)), " "), 300),
 			Score: math.Round(h.Score*1000) / 1000})
 	}
-	text, err := encode(found)
+	text, err := printable.Marshal(found)
 	if err != nil {
 		return nil, fmt.Errorf("encode the search result: %w", err)
 	}
@@ -93,10 +92,10 @@ func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.Raw
 	return toolResult(string(text), text, false), nil
 }
 
-// prefixes are for words that nobody says, as when only the beginning of one is known.
+// prefixes makes unknown words match longer ones, for users who type only the beginning.
 func prefixes() textindex.Prefix { return textindex.Prefix{Min: 1, Unknown: true, Most: 32} }
 
-// parseSearch checks the arguments; a problem is for who called the tool.
+// parseSearch decodes and checks the arguments; problem is for the caller of the tool.
 func parseSearch(raw json.RawMessage) (args searchArguments, problem string) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
@@ -128,19 +127,10 @@ func toolResult(text string, structured json.RawMessage, isError bool) json.RawM
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}
-	raw, _ := encode(struct { // strings and checked JSON always encode
+	raw, _ := printable.Marshal(struct { // strings and checked JSON always encode
 		Content    []content       `json:"content"`
 		Structured json.RawMessage `json:"structuredContent,omitempty"`
 		IsError    bool            `json:"isError,omitempty"`
 	}{[]content{{"text", text}}, structured, isError})
 	return raw
-}
-
-// encode is json.Marshal without \u003c for <.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }

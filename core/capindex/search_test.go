@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
-// search returns the keys that a call of the tool finds, best first.
+// search returns the keys that a call of the tool finds, the best first.
 func search(t testing.TB, x *Index, arguments string) (keys []string, total int) {
 	t.Helper()
 	raw, err := x.Search(t.Context(), json.RawMessage(arguments))
@@ -41,7 +41,7 @@ func search(t testing.TB, x *Index, arguments string) (keys []string, total int)
 }
 
 func TestSearch(t *testing.T) {
-	x := newIndex(t, Options{Source: func() View { return office(t) }})
+	x := newIndex(t, Options{Source: func() View { return sampleView(t) }})
 	for arguments, want := range map[string]string{
 		`{"query":"close"}`:                              "close_ticket",
 		`{"query":"CLOSING tickets"}`:                    "close_ticket",
@@ -93,7 +93,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// A word in a name says more than one in a description, and a rare one more than a
+// A word in a name ranks higher than one in a description, and a rare word higher than a
 // common one.
 func TestRanking(t *testing.T) {
 	tools := []string{`{"name":"alpha","description":"mentions beta once among many other words about this and that and more"}`,
@@ -111,7 +111,7 @@ func TestRanking(t *testing.T) {
 	}
 }
 
-// Hidden characters of a server reach nobody's terminal by way of the search.
+// Search results have no hidden characters.
 func TestSearchIsPrintable(t *testing.T) {
 	v := View{[]Server{{ID: "s\u202e", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools,
 		`{"name":"note\u202e","title":"\u001b[31m","description":"a\u200bb <i> note"}`)}}}}
@@ -125,7 +125,7 @@ func TestSearchIsPrintable(t *testing.T) {
 	}
 }
 
-// FuzzIndex: any text can be indexed, shown and looked for.
+// FuzzIndex: any text can be indexed, listed and searched.
 func FuzzIndex(f *testing.F) {
 	f.Add("read_note", "Reads the notes", "notes")
 	f.Add("HTTPServerÄ", "\u202e\xff`` # <b>", "http")
@@ -161,7 +161,7 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// BenchmarkGenerate is one generation over 10,000 tools of 100 servers.
+// BenchmarkGenerate creates a generation of 10,000 tools of 100 servers.
 func BenchmarkGenerate(b *testing.B) {
 	v := large(b, 100, 50, func(n int) string {
 		return fmt.Sprintf("tool%d reads the notes of project %d and writes a report about customer%d", n, n%97, n%1013)

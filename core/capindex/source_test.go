@@ -24,21 +24,21 @@ func list(t testing.TB, k catalog.Kind, descriptors ...string) catalog.List {
 	return catalog.NewList(items)
 }
 
-// source is what is offered, as a test changes it.
+// source is a view that a test can change.
 type source struct {
 	mu    sync.Mutex
 	view  View
 	asked atomic.Int64
-	took  time.Duration // how long telling it takes
+	took  time.Duration // how long a call takes
 	panic any
 
-	telling atomic.Int64
+	calling atomic.Int64
 }
 
-func (s *source) tell() View {
+func (s *source) load() View {
 	s.asked.Add(1)
-	s.telling.Add(1)
-	defer s.telling.Add(-1)
+	s.calling.Add(1)
+	defer s.calling.Add(-1)
 	s.mu.Lock()
 	view, p := s.view, s.panic
 	s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
-// indexStatistics are the sizes of the text index.
+// indexStatistics describes the text index.
 type indexStatistics struct {
 	DocumentCount     int     `json:"document_count"`
 	VocabularySize    int     `json:"vocabulary_size"`
@@ -17,15 +17,15 @@ type indexStatistics struct {
 	MemoryUsageKB     int     `json:"memory_usage_kb"`
 }
 
-// cacheStatistics are those of a generation: it holds all documents, or none.
+// cacheStatistics describes a generation, which holds all exposed documents.
 type cacheStatistics struct {
 	Entries    int     `json:"entries"`
 	TTLSeconds float64 `json:"ttl_seconds"`
 }
 
-// stats is the document for programs. Its size does not depend on what is offered.
+// stats returns the document for programs. Its size does not depend on the view.
 func stats(v View, x textindex.Stats, ttl time.Duration, exposed []string) stamped {
-	const stamp = "@" // nothing else in the document can have it
+	const stamp = "@" // cannot occur anywhere else in the document
 	resources := map[string]string{}
 	for _, name := range exposed {
 		resources[name] = scheme + name

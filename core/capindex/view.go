@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// A View is what is offered at one time. It must not change once it was given away.
+// A View holds all capabilities at one time. It must not be modified once passed on.
 type View struct {
 	Servers []Server
 }
@@ -18,24 +18,24 @@ type View struct {
 // Server is one server of a view.
 type Server struct {
 	ID string
-	// State is one word, such as "Ready"; "" is not shown.
+	// State is one word, such as "Ready"; "" is omitted.
 	State string
-	// Name and Version are what the server calls itself; "" is not shown.
+	// Name and Version come from the server; "" is omitted.
 	Name, Version string
-	// Lists are its items under the keys by which a reader can use them: a gateway
-	// gives those that it lists.
+	// Lists holds the items under the keys that readers can use: those that a gateway
+	// exports.
 	Lists map[catalog.Kind]catalog.List
-	// Updates are when its resources were last updated, as far as is known.
+	// Updates holds the known times of the last updates of resources.
 	Updates []Update
 }
 
-// Update is when a resource was last updated.
+// Update is the last update of a resource.
 type Update struct {
 	URI  string
 	Time time.Time
 }
 
-// An element is one item of a view, with what its descriptor tells.
+// An element is one item of a view, with the members of its descriptor.
 type element struct {
 	server *Server
 	kind   catalog.Kind
@@ -51,17 +51,17 @@ type parameter struct {
 	Required bool
 }
 
-// maxParameters bounds what is shown and searched of one element.
+// maxParameters bounds the parameters of one element that are listed and indexed.
 const maxParameters = 32
 
-// sorted returns the view in the one order that all documents have.
+// sorted returns the view with the servers in the order of all documents.
 func (v View) sorted() View {
 	servers := slices.Clone(v.Servers)
 	slices.SortStableFunc(servers, func(a, b Server) int { return cmp.Compare(a.ID, b.ID) })
 	return View{servers}
 }
 
-// elements are all items in the order of servers, kinds and keys.
+// elements returns all items in the order of servers, kinds and keys.
 func (v View) elements() []element {
 	var all []element
 	for i := range v.Servers {
@@ -77,14 +77,13 @@ func (v View) elements() []element {
 	return all
 }
 
-// kinds are the lists in the order of the documents: what a reader can do comes
-// before what it can read.
+// kinds returns the lists in the order of the documents: actions before content.
 func kinds() []catalog.Kind {
 	return []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources, catalog.Templates}
 }
 
-// parameters are those of a tool, sorted by name, or the arguments of a prompt, in
-// its order. What does not have the right form is left out.
+// parameters returns those of a tool, sorted by name, or the arguments of a prompt, in
+// their order. Malformed ones are left out.
 func parameters(k catalog.Kind, raw json.RawMessage) []parameter {
 	var out []parameter
 	switch k {
@@ -106,7 +105,7 @@ func parameters(k catalog.Kind, raw json.RawMessage) []parameter {
 			var s struct {
 				Type string `json:"type"`
 			}
-			_ = json.Unmarshal(schema, &s) // a list of types, or none: not shown
+			_ = json.Unmarshal(schema, &s) // a missing type, or a list of types, is omitted
 			out = append(out, parameter{name, s.Type, required[name]})
 		}
 		slices.SortFunc(out, func(a, b parameter) int { return strings.Compare(a.Name, b.Name) })
@@ -142,7 +141,7 @@ func (v View) counts() map[string]int {
 	return n
 }
 
-// updated are the last updates of all servers, the newest first.
+// updated returns the last updates of all servers, the newest first.
 func (v View) updated(most int) []serverUpdate {
 	var all []serverUpdate
 	for _, srv := range v.Servers {

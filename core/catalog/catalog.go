@@ -1,5 +1,5 @@
-// Package catalog holds what one MCP server offers, as values: the items of its
-// four lists in raw JSON, their digests, and how two lists differ.
+// Package catalog describes what one MCP server offers, as values: the items of its four
+// lists in raw JSON, their digests, and the differences of two lists.
 //
 // Items keep the bytes that the server sent. SDK structs drop fields they do not
 // know ($schema, x-…, unknown members, integers beyond 2^53), so a digest of the
@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Kind names one of the lists of an MCP server.
@@ -81,13 +83,20 @@ func ParseDigest(s string) (Digest, error) {
 		return d, nil
 	}
 	h, ok := strings.CutPrefix(s, "sha256:")
-	if !ok || len(h) != hex.EncodedLen(len(d)) {
-		return d, fmt.Errorf("digest %q: want sha256: and %d hex digits", s, hex.EncodedLen(len(d)))
+	if b, err := hex.DecodeString(h); ok && err == nil && len(b) == len(d) {
+		return Digest(b), nil
 	}
-	if _, err := hex.Decode(d[:], []byte(h)); err != nil {
-		return Digest{}, fmt.Errorf("digest %q: %w", s, err)
-	}
-	return d, nil
+	return d, fmt.Errorf("invalid digest %q; expected sha256: and %d hex digits", printable.Line(s, 100), hex.EncodedLen(len(d)))
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler]. A digest that this version does
+// not understand, of another algorithm say, is not known: the zero Digest.
+func (d *Digest) UnmarshalText(text []byte) error {
+	*d, _ = ParseDigest(string(text))
+	return nil
 }
 
 // Item is one descriptor of a list.
@@ -97,12 +106,12 @@ type Item struct {
 	Digest Digest          // of Raw, independent of key order and white space
 }
 
-// NewItem makes an item of the kind out of the bytes a server sent. It fails if
-// they are no JSON object or lack a usable key.
+// NewItem returns an item of the kind for the bytes that a server sent. It fails if they
+// are not a JSON object with a usable key.
 func NewItem(k Kind, raw json.RawMessage) (Item, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
-		return Item{}, fmt.Errorf("%s item: %w", k, err)
+		return Item{}, fmt.Errorf("%s item: not a JSON object", k)
 	}
 	var key string
 	if err := json.Unmarshal(members[k.KeyField()], &key); err != nil || key == "" {
@@ -115,7 +124,7 @@ func NewItem(k Kind, raw json.RawMessage) (Item, error) {
 	return Item{Key: key, Raw: raw, Digest: d}, nil
 }
 
-// Descriptor is the part of an item that tables and events show.
+// Descriptor is the part of an item that tables and events display.
 type Descriptor struct {
 	Name        string `json:"name"`
 	Title       string `json:"title"`
@@ -124,8 +133,8 @@ type Descriptor struct {
 	Size        *int64 `json:"size"`
 }
 
-// Describe reads the shown part of the item. Members of a wrong type are left
-// out instead of failing: they are decoration.
+// Describe decodes the displayed part of the item. Members of a wrong type are left out
+// instead of failing.
 func (it Item) Describe() Descriptor {
 	var members map[string]json.RawMessage
 	var d Descriptor
@@ -158,8 +167,8 @@ func Fingerprint(raw json.RawMessage) (Digest, error) {
 // List is one list of a server: items sorted by key, keys unique.
 type List []Item
 
-// NewList sorts the items and keeps the first of every key: servers do repeat
-// themselves, and a list is compared as a set.
+// NewList sorts the items and keeps the first of every key: some servers repeat items,
+// and a list is compared as a set.
 func NewList(items []Item) List {
 	l := slices.Clone(items)
 	slices.SortStableFunc(l, func(a, b Item) int { return strings.Compare(a.Key, b.Key) })
@@ -184,12 +193,12 @@ func (l List) Keys() []string {
 	return keys
 }
 
-// Delta is how a list came to differ from an older one: keys, each sorted.
+// Delta says how a list differs from an older one: keys, each sorted.
 type Delta struct {
 	Added, Removed, Changed []string
 }
 
-// Empty reports whether the two lists were the same.
+// Empty reports whether the two lists are the same.
 func (d Delta) Empty() bool { return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 }
 
 // Diff compares two lists in one pass.

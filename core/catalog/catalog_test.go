@@ -40,8 +40,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// Members that no SDK knows count: a schema that changed is a change.
-func TestFingerprintSeesEverything(t *testing.T) {
+// Members that no SDK knows count: a changed schema is a change.
+func TestFingerprintCoversAllMembers(t *testing.T) {
 	base := item(t, Tools, `{"name":"a","x-unknown":{"$schema":"one"},"n":1.0}`)
 	for _, raw := range []string{`{"name":"a","x-unknown":{"$schema":"two"},"n":1.0}`, `{"name":"a","n":1.0}`, `{"name":"a","x-unknown":{"$schema":"one"},"n":1.00}`} {
 		if item(t, Tools, raw).Digest == base.Digest {
@@ -119,5 +119,16 @@ func BenchmarkDiff(b *testing.B) {
 	from, to := NewList(items), NewList(items[1:])
 	for b.Loop() {
 		Diff(from, to)
+	}
+}
+
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]int{
+		`1`: 0, `"[[["`: 0, `"\"[["`: 0, `[]`: 1, `{"a":[{}],"b":{}}`: 3, `["]",["\\"],[[]]]`: 3,
+	} {
+		if got := Depth([]byte(raw)); got != want {
+			t.Errorf("%s: %d, want %d", raw, got, want)
+		}
 	}
 }

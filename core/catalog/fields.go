@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Op is how one member of a descriptor came to differ.
+// Op says how one member of a descriptor differs.
 type Op string
 
 // The ops.
@@ -34,7 +34,8 @@ func (c Change) Field() string {
 	return unescape(name)
 }
 
-// Bounds of a comparison: what is beyond them is told as a change of the whole.
+// Bounds of a comparison: a difference beyond them is reported as a change of the whole
+// value.
 const (
 	maxDepth = 32  // of nested values
 	maxPath  = 256 // bytes of a pointer
@@ -48,7 +49,7 @@ func Changes(from, to Item, limit int) (changes []Change, more int) {
 	a, errA := decode(from.Raw)
 	b, errB := decode(to.Raw)
 	if errA != nil || errB != nil {
-		return nil, 0 // an Item cannot be made of such
+		return nil, 0 // not the Raw of an Item
 	}
 	c := comparison{limit: limit}
 	c.compare("", a, b, 0)
@@ -149,8 +150,7 @@ func (c *comparison) arrays(path string, from, to []any, depth int) {
 	}
 }
 
-// plain reports whether an array has neither objects nor arrays in it; an empty one
-// has not.
+// plain reports whether an array has elements, none of which is an object or array.
 func plain(array []any) bool {
 	return !slices.ContainsFunc(array, func(v any) bool {
 		switch v.(type) {
@@ -161,8 +161,8 @@ func plain(array []any) bool {
 	}) && len(array) > 0
 }
 
-// names returns where in the array the objects of each name are, nil unless all
-// elements are objects with names of their own.
+// names maps the names of an array's objects to their positions. It returns nil unless
+// all elements are objects with unique names.
 func names(array []any) map[string]int {
 	out := make(map[string]int, len(array))
 	for i, v := range array {
@@ -181,7 +181,7 @@ func nameOf(v any) string {
 	return name
 }
 
-// escape makes a reference token of a name (RFC 6901, 3), cut where it is long.
+// escape returns the reference token of a name (RFC 6901, 3), truncated if it is long.
 func escape(name string) string {
 	if len(name) > maxPath {
 		name = strings.ToValidUTF8(name[:maxPath], "") + "…"

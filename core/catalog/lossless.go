@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Lossless returns a JSON value written so that decoding keeps apart what it would
-// make one: half of a surrogate pair (a text that was cut in an emoji) and a byte
-// that is no UTF-8 both become U+FFFD. Each is followed by its spelling here. Values
-// without such come back as they are. For digests and comparisons, not to be shown.
+// Lossless rewrites a JSON value so that decoding preserves differences that it would
+// otherwise lose: half of a surrogate pair (a text that was cut within an emoji) and an
+// invalid UTF-8 byte both decode to U+FFFD, so each is followed by its spelling here.
+// Other values are returned unchanged. For digests and comparisons, not for display.
 func Lossless(raw json.RawMessage) json.RawMessage {
 	if utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
 		return raw
@@ -39,8 +39,8 @@ func Lossless(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// escaped returns the length of the escape that s begins with, a surrogate pair being
-// one, and what to write for one that is half of a pair.
+// escaped returns the length of the escape that s begins with, counting a surrogate pair
+// as one, and the replacement for one that is half of a pair.
 func escaped(s []byte) (n int, spelling string) {
 	first, ok := unit(s)
 	if !ok {
@@ -55,7 +55,7 @@ func escaped(s []byte) (n int, spelling string) {
 	return 6, fmt.Sprintf(`\ufffd\\u%04x`, first)
 }
 
-// unit reads \uXXXX.
+// unit decodes one escape of four hexadecimal digits.
 func unit(s []byte) (rune, bool) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return 0, false

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What decoding would make one stays apart, and what is written in two ways stays one.
+// Values that decoding would equate keep different digests, and two spellings of one
+// value keep the same.
 func TestFingerprintOfWhatDecodingLoses(t *testing.T) {
 	of := func(raw string) Digest {
 		t.Helper()
@@ -35,7 +36,7 @@ func TestFingerprintOfWhatDecodingLoses(t *testing.T) {
 	}
 }
 
-// The change is found where it is, too.
+// Such a change is reported at its path.
 func TestChangesInWhatDecodingLoses(t *testing.T) {
 	changes, _ := Changes(item(t, Tools, `{"name":"a","title":"\ud83d"}`), item(t, Tools, `{"name":"a","title":"\ud83e"}`), 5)
 	if len(changes) != 1 || changes[0].Path != "/title" {
@@ -43,8 +44,8 @@ func TestChangesInWhatDecodingLoses(t *testing.T) {
 	}
 }
 
-// FuzzLossless: what comes out is what came in with more in it, as far as encoding/json
-// can tell, and valid if that was.
+// The result is the input with insertions as far as encoding/json sees it, and is valid
+// if the input is.
 func FuzzLossless(f *testing.F) {
 	for _, seed := range []string{`"\ud83d"`, `"\ud83d\ude00"`, "\"\xff\"", `"\\ud83d"`, `"\`, `{"\ud8":1}`, `"\uD83D\u"`} {
 		f.Add([]byte(seed))

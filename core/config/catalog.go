@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mcptrack/mcptrack/core/config/tree"
+)
 
 // catalog reads what only a catalog has, and takes from it what only an MCP
 // server has.
@@ -9,16 +13,16 @@ func (e *entry) catalog(s *Server) {
 	if s.Transport != TransportCatalog {
 		if f, ok := e.present("catalogInterval"); ok {
 			e.warnAt(f.key, f.path, CodeIneffective,
-				fmt.Sprintf(`%s has "catalogInterval", which does nothing for a server that is no catalog`, e.label),
+				fmt.Sprintf(`%s has "catalogInterval", which does nothing for a server that is not a catalog`, e.label),
 				`servers that cannot push have "pollInterval"; a catalog is of type "catalog"`)
 		}
 		return
 	}
 	s.CatalogInterval = interval
 	for _, name := range []string{"trackResources", "trackTools", "trackPrompts", "include", "exclude", "read",
-		"pollInterval", "onConnect", "protocol", "protocolEra", "connectTimeout"} {
+		"mode", "pollInterval", "safetyInterval", "onConnect", "protocol", "protocolEra", "connectTimeout"} {
 		f, ok := e.present(name)
-		if !ok || kind(f.value) == 'f' {
+		if !ok || f.value.Kind == tree.Bool && !f.value.True() {
 			continue
 		}
 		hint := "no session is opened to a catalog; the gateway serves its tools"
@@ -29,5 +33,6 @@ func (e *entry) catalog(s *Server) {
 	}
 	s.TrackResources, s.TrackTools, s.TrackPrompts = false, false, false
 	s.Include, s.Exclude, s.Read, s.OnConnect = nil, nil, ReadNone, nil
-	s.PollInterval, s.ConnectTimeout, s.Protocol = 0, 0, ProtocolAuto
+	s.Mode, s.PollInterval, s.SafetyInterval = ModeAuto, 0, 0
+	s.ConnectTimeout, s.Protocol = 0, ProtocolAuto
 }

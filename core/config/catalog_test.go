@@ -13,7 +13,7 @@ func TestCatalog(t *testing.T) {
 	  "headers":{"X-Key":"${KEY}"},"catalogInterval":"1m","requestTimeout":"5s"}}}`, map[string]string{"KEY": "s3cret"})
 	want := Server{ID: "portal", Description: "d", Enabled: true, Transport: TransportCatalog,
 		URL: NewSecret("https://h.example/base/"), Headers: map[string]Secret{"X-Key": NewSecret("s3cret")}, Secrets: []Secret{NewSecret("s3cret")},
-		Read: ReadNone, CatalogInterval: time.Minute, Protocol: ProtocolAuto, RequestTimeout: 5 * time.Second}
+		Tracking: Tracking{Read: ReadNone, Mode: ModeAuto}, CatalogInterval: time.Minute, Protocol: ProtocolAuto, RequestTimeout: 5 * time.Second}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -28,7 +28,7 @@ func TestCatalog(t *testing.T) {
 // TestCatalogIsNotTracked: whatever the entry says, there is no session to follow.
 func TestCatalogIsNotTracked(t *testing.T) {
 	c, problems := Parse([]byte(`{"servers":[{"id":"p","type":"catalog","url":"https://h/","trackResources":true,"trackTools":true,
-	  "include":["a://*"],"onConnect":[{"tool":"x"}],"pollInterval":"1s","protocol":"modern"}]}`), "f", surroundings(t, nil))
+	  "include":["a://*"],"onConnect":[{"tool":"x"}],"mode":"poll","pollInterval":"1s","safetyInterval":"0","protocol":"modern"}]}`), "f", surroundings(t, nil))
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestCatalogIsNotTracked(t *testing.T) {
 		}
 		paths = append(paths, strings.TrimPrefix(p.Path, "/servers/0/"))
 	}
-	if got := strings.Join(paths, " "); got != "trackResources trackTools include onConnect pollInterval protocol" {
+	if got := strings.Join(paths, " "); got != "trackResources trackTools include onConnect mode pollInterval safetyInterval protocol" {
 		t.Errorf("warned of %s", got)
 	}
 }

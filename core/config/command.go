@@ -11,38 +11,34 @@ import (
 
 // checkCommand warns of commands that will most likely not start, or start and
 // then wait for ever. It never shows the arguments.
-func (e *entry) checkCommand(s *Server, f field) {
-	if tokenShaped(text(f.value)) {
-		e.warnSecret(f.value.StartOffset, f.path, `"command"`)
+func (e programKeys) checkCommand(f field) {
+	s := e.server
+	if tokenShaped(f.value.Text) {
+		e.warnSecret(f.value.Offset, f.path, `"command"`)
 	}
 	name := "" // shown only if it stands so in the file
-	if raw := strings.TrimSpace(text(f.value)); raw == s.Command && !tokenShaped(raw) {
+	if raw := strings.TrimSpace(f.value.Text); raw == s.Command && !tokenShaped(raw) {
 		name = " " + quote(raw)
 	}
 	warn := func(code Code, message, hint string) {
-		e.warnAt(f.value.StartOffset, f.path, code, e.label+" "+message, hint)
+		e.warnAt(f.value.Offset, f.path, code, e.label+" "+message, hint)
 	}
+	lacks := func(code Code, clause, hint string) { e.lacks(f.value, f.path, code, clause, hint) }
 	if !e.commandExists(s) {
 		switch {
-		case strings.ContainsAny(s.Command, " \t|;&<>"):
-			warn(CodeShellLine, `has a "command" that looks like a whole shell line`,
+		case isShellLine(s.Command):
+			lacks(CodeShellLine, `"command" looks like a whole shell line`,
 				`"command" is the program alone, started without a shell; put each argument into "args"`)
 		case strings.HasPrefix(s.Command, "~"):
-			warn(CodeCommandNotFound, fmt.Sprintf("command%s not found", name), `"~" means nothing here; write ${userHome}`)
+			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found", name), `"~" means nothing here; write ${userHome}`)
 		case strings.ContainsRune(s.Command, filepath.Separator):
-			warn(CodeCommandNotFound, fmt.Sprintf("command%s not found", name), "it must exist and be executable")
+			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found", name), "it must exist and be executable")
 		default:
-			warn(CodeCommandNotFound, fmt.Sprintf("command%s not found on PATH", name), "install it, or write its full path")
+			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found on PATH", name), "install it, or write its full path")
 		}
 	}
 	program := strings.TrimSuffix(strings.ToLower(filepath.Base(s.Command)), ".exe")
 	switch strings.TrimSuffix(program, ".cmd") {
-	case "npx":
-		if !slices.ContainsFunc(npxOptions(s.Args), func(a string) bool {
-			return a == "-y" || a == "--yes" || a == "--yes=true" || a == "--no" || a == "--no-install" || a == "-h" || a == "--help"
-		}) {
-			warn(CodePrompts, `runs npx without "-y"`, `npx may ask before it installs, and nobody can answer; add "-y" before the package`)
-		}
 	case "docker", "podman":
 		if i := slices.Index(s.Args, "run"); i >= 0 && !slices.ContainsFunc(s.Args[i:], keepsStdin) {
 			warn(CodeDockerNoStdin, fmt.Sprintf(`runs %s without "-i"`, program), `the server reads its standard input; add "-i" after "run"`)
@@ -50,14 +46,13 @@ func (e *entry) checkCommand(s *Server, f field) {
 	}
 }
 
-// npxOptions returns the arguments before the package, which are for npx itself.
-func npxOptions(args []string) []string {
-	for i, arg := range args {
-		if !strings.HasPrefix(arg, "-") && (i == 0 || args[i-1] != "-p" && args[i-1] != "--package" && args[i-1] != "-c") {
-			return args[:i]
-		}
+// isShellLine reports whether a command has more in it than the program. A path may
+// have spaces: only an option after one shows that it is a line.
+func isShellLine(command string) bool {
+	if filepath.IsAbs(command) || len(command) > 2 && command[1] == ':' {
+		return strings.Contains(command, " -") || strings.ContainsAny(command, "|;<>")
 	}
-	return args
+	return strings.ContainsAny(command, " \t|;&<>")
 }
 
 // keepsStdin reports whether an option of docker run keeps stdin open: -i, -it,
@@ -72,13 +67,17 @@ func keepsStdin(arg string) bool {
 // commandExists reports whether the command can be found as the tracker will
 // look for it: with a separator from the working directory, else on the PATH of
 // the server's own environment, else on ours.
-func (e *entry) commandExists(s *Server) bool {
+func (e programKeys) commandExists(s *Server) bool {
 	if strings.ContainsRune(s.Command, filepath.Separator) || strings.Contains(s.Command, "/") {
 		path := s.Command
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(s.Dir, path)
 		}
-		return executable(path)
+		if executable(path) {
+			return true
+		}
+		e.expander.refersTo(path)
+		return false
 	}
 	if e.lookPath != nil {
 		_, err := e.lookPath(s.Command)
@@ -99,8 +98,8 @@ func (e *entry) commandExists(s *Server) bool {
 	return found
 }
 
-// executable asks exec.LookPath, which knows PATHEXT on Windows and the
-// permission bits elsewhere.
+// executable reports whether a path can be executed, by exec.LookPath: it handles PATHEXT
+// on Windows and permission bits elsewhere.
 func executable(path string) bool {
 	_, err := exec.LookPath(path)
 	return err == nil || errors.Is(err, exec.ErrDot)

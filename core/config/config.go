@@ -1,33 +1,33 @@
-// Package config reads mcp-servers.json into an immutable desired state.
+// Package config reads config files into an immutable desired state.
 //
-// Three shapes of file are read (the list form, the mcpServers map of Claude,
-// Cursor and others, and the servers map of VS Code), as JSON with comments and
-// trailing commas. Loading never starts anything and never fails half: it
+// Our own format and those of the programs that package hosts names are read, as
+// JSON with comments, TOML or YAML. Loading starts nothing and is all or nothing: it
 // returns every problem of the file at once, each with line and column, and a
-// Config only if none of them is an error. A Config and all it holds are
-// read-only for everybody once Load has returned.
+// Config only if none of them is an error. What this machine lacks for one server
+// is a warning and makes that server Unconfigured; the others can be used. A Config
+// and all it holds are read-only once Load has returned.
 //
-// Loading has no goroutines and
-// may be called from many. It looks at the disk only for the config file, for
-// envFile and cwd, for commands, none of which it starts, and for whether the value
-// of a variable is a path.
+// Loading may be called concurrently. It reads the config file and the files that it
+// refers to, and checks that folders and commands exist; it starts none of them.
 //
 // # Order of reading
 //
-// Bytes are checked for size, encoding and depth, then parsed to a tree; a syntax
-// error ends here, as the one problem. Then every key of every server is read,
-// each string with its references expanded (see expander) before it is checked.
-// What came out of a reference or an envFile never appears in a problem.
+// Bytes are checked for size, then parsed to a tree (package tree); a syntax error
+// ends here, as the only problem. The places of the tree that hold servers are found
+// (shapes.go). Then every key of every server is read, each string with its
+// references expanded (see expander) before it is checked. What came out of a
+// reference or an envFile never appears in a problem.
 //
 // # Libraries
 //
-// tailscale/hujson: a syntax tree of JSON with comments that has byte offsets,
-// which encoding/json does not give. bmatcuk/doublestar/v4: globs with "**" and
-// {a,b}. Only in tests, santhosh-tekuri/jsonschema/v6 holds the published schema
+// bmatcuk/doublestar/v4: globs with "**" and {a,b}. Only in tests, santhosh-tekuri/jsonschema/v6 holds the published schema
 // to what is read here.
 package config
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Config is one desired state: the servers that should be tracked and how.
 type Config struct {
@@ -35,6 +35,10 @@ type Config struct {
 	Path string
 	// Servers are in the order of the file; their IDs are unique.
 	Servers []Server
+	// Files are the paths, absolute and sorted, whose content or existence decides what
+	// the servers are: those of envFile and ${file:PATH}, and folders and programs that
+	// are missing.
+	Files []string
 	// Index is for the gateway.
 	Index Index
 }
@@ -50,32 +54,24 @@ type Server struct {
 	Transport Transport
 	Fallback  bool
 
-	// stdio
-	Command string
-	Args    []string
-	Env     map[string]Secret // includes what envFile held; own keys win
-	Dir     string            // absolute working directory
+	Program  // how TransportStdio is started
+	Tracking // what is followed
 
-	// http, sse and catalog
-	URL     Secret // a URL may carry credentials in user info or query
+	// Missing says what an enabled server needs and this machine lacks: a variable,
+	// an input, a file, a folder or a program, one clause each. See Unconfigured.
+	Missing []string
+
+	// URL and Headers are those of http, sse and catalog. A URL may carry
+	// credentials in its user info or query.
+	URL     Secret
 	Headers map[string]Secret
 
 	// Secrets are the values of the variables and inputs that the above and OnConnect
-	// refer to, wherever they went: to be hidden in all that is shown of the server.
-	// A value that is the absolute path of something that exists is none.
+	// refer to: they are hidden in everything that is shown of the server. A value
+	// that is the absolute path of an existing file is not one of them.
 	Secrets []Secret
 
-	// what to follow
-	TrackResources bool
-	TrackTools     bool
-	TrackPrompts   bool
-	Include        []string // globs over resource URIs; none means all
-	Exclude        []string
-	Read           ReadMode
-	PollInterval   time.Duration // for servers that cannot push; default 30s
-	OnConnect      []ToolCall    // made once in each session, after subscribing
-
-	// CatalogInterval is how often the version of a catalog is asked for; default
+	// CatalogInterval is how often the version of a catalog is fetched; default
 	// 30s, and 0 for all but TransportCatalog.
 	CatalogInterval time.Duration
 
@@ -83,6 +79,46 @@ type Server struct {
 	ConnectTimeout time.Duration // 0: the caller's default
 	RequestTimeout time.Duration // one request; default 30s
 }
+
+// Program is a command that is started as a child process and speaks MCP on its
+// standard input and output.
+type Program struct {
+	Command string
+	Args    []string
+	Env     map[string]Secret // includes the content of envFile; "env" overrides it
+	Dir     string            // absolute working directory
+}
+
+// Tracking says what is followed on a server, and how.
+type Tracking struct {
+	TrackResources bool
+	TrackTools     bool
+	TrackPrompts   bool
+	Include        []string // globs over resource URIs; none means all
+	Exclude        []string
+	Read           ReadMode
+	Mode           Mode          // whether updates of resources are pushed or polled
+	PollInterval   time.Duration // for servers that cannot push; default 30s
+	// SafetyInterval is how often a resource that the server pushes is read all the
+	// same, in case it does not; 0: [DefaultSafetyInterval], negative: never.
+	SafetyInterval time.Duration
+	OnConnect      []ToolCall // made once in each session, after subscribing
+}
+
+// Unconfigured returns an [UnconfiguredError] when this machine lacks something the
+// server needs. Nobody may connect to it then: its other fields may be incomplete.
+func (s *Server) Unconfigured() error {
+	if len(s.Missing) == 0 {
+		return nil
+	}
+	return &UnconfiguredError{Missing: s.Missing}
+}
+
+// An UnconfiguredError says why a server cannot be connected to on this machine. It
+// names variables, files and programs as the config does, never their values.
+type UnconfiguredError struct{ Missing []string }
+
+func (e *UnconfiguredError) Error() string { return strings.Join(e.Missing, "; ") }
 
 // Tracked reports whether anything of the server is to be followed. A catalog is
 // not: see [TransportCatalog].
@@ -98,7 +134,7 @@ const (
 	TransportStdio Transport = "stdio"
 	TransportHTTP  Transport = "http"
 	TransportSSE   Transport = "sse"
-	// TransportCatalog is no way to an MCP server: URL is the base of an HTTP API
+	// TransportCatalog does not lead to an MCP server: URL is the base of an HTTP API
 	// that describes its routes as tools (see core/upstream). Nobody opens a session
 	// to it and nothing of it is tracked; the gateway serves its tools.
 	TransportCatalog Transport = "catalog"
@@ -123,6 +159,15 @@ const (
 	ReadNone   ReadMode = "none"
 )
 
+// Mode says how changes of resources are noticed.
+type Mode string
+
+// The modes.
+const (
+	ModeAuto Mode = "auto" // by the updates that the server pushes, if it does
+	ModePoll Mode = "poll" // by reading at PollInterval
+)
+
 // ToolCall is one tools/call request.
 type ToolCall struct {
 	Tool      string
@@ -132,6 +177,7 @@ type ToolCall struct {
 // Defaults for keys that the file leaves out.
 const (
 	DefaultPollInterval   = 30 * time.Second
+	DefaultSafetyInterval = 5 * time.Minute
 	DefaultRequestTimeout = 30 * time.Second
 	// DefaultCatalogInterval is that of Server.CatalogInterval.
 	DefaultCatalogInterval = 30 * time.Second

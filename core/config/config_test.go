@@ -99,8 +99,8 @@ func TestVibeChat(t *testing.T) {
 	got := parsed(t, `{ "servers": [ { "id": "codex-tasks", "command": "codex-tasks", "args": ["mcp"],
 	  "workingDirectory": "`+dir+`", "description": "Codex Tasks workflow", "enabled": true, "trackResources": true } ] }`, nil)
 	want := Server{ID: "codex-tasks", Description: "Codex Tasks workflow", Enabled: true, Transport: TransportStdio,
-		Command: "codex-tasks", Args: []string{"mcp"}, Dir: dir, TrackResources: true, TrackTools: true, TrackPrompts: true,
-		Read: ReadDigest, PollInterval: 30 * time.Second, Protocol: ProtocolAuto, RequestTimeout: 30 * time.Second}
+		Program: Program{Command: "codex-tasks", Args: []string{"mcp"}, Dir: dir}, Tracking: Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, Read: ReadDigest, Mode: ModeAuto, PollInterval: 30 * time.Second, SafetyInterval: 5 * time.Minute},
+		Protocol: ProtocolAuto, RequestTimeout: 30 * time.Second}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -109,8 +109,8 @@ func TestVibeChat(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	got := parsed(t, `{"servers":[{"id":"a","command":" go "}]}`, nil)
 	workspace, _ := filepath.Abs("testdata")
-	want := Server{ID: "a", Enabled: true, Transport: TransportStdio, Command: "go", Dir: workspace,
-		Read: ReadDigest, PollInterval: DefaultPollInterval, Protocol: ProtocolAuto, RequestTimeout: DefaultRequestTimeout}
+	want := Server{ID: "a", Enabled: true, Transport: TransportStdio, Program: Program{Command: "go", Dir: workspace},
+		Tracking: Tracking{Read: ReadDigest, Mode: ModeAuto, PollInterval: DefaultPollInterval, SafetyInterval: DefaultSafetyInterval}, Protocol: ProtocolAuto, RequestTimeout: DefaultRequestTimeout}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -120,7 +120,7 @@ func TestEveryKey(t *testing.T) {
 	stdio := parsed(t, `{"mcpServers":{"a":{"type":"stdio","command":"${CMD}","args":["-y","${env:PKG}@${V:-1}"],
 	  "env":{"A":"${TOKEN}","N":8080,"B":"own","GONE":null},"envFile":"vars.env","cwd":"${workspaceFolder}/home",
 	  "description":"d","enabled":false,"trackResources":true,"trackTools":false,"trackPrompts":true,
-	  "include":["file:///**"],"exclude":["**/*.tmp"],"protocol":"legacy","read":"none","pollInterval":"1m30s",
+	  "include":["file:///**"],"exclude":["**/*.tmp"],"protocol":"legacy","read":"none","mode":"poll","pollInterval":"1m30s","safetyInterval":"0",
 	  "connectTimeout":"5s","requestTimeout":"250ms",
 	  "onConnect":[{"tool":"login","arguments":{"key":"${TOKEN}","big":12345678901234567890,"deep":[{"x":true},null]}},{"tool":"b"}]}}}`,
 		map[string]string{"CMD": "npx", "PKG": "pkg", "TOKEN": "s3cret"})
@@ -132,12 +132,12 @@ func TestEveryKey(t *testing.T) {
 		t.Errorf("arguments %s", got)
 	}
 	stdio.OnConnect = nil
-	want := Server{ID: "a", Description: "d", Transport: TransportStdio, Command: "npx", Args: []string{"-y", "pkg@1"},
-		Env: map[string]Secret{"A": NewSecret("s3cret"), "N": NewSecret("8080"), "B": NewSecret("own"),
-			"FROM_FILE": NewSecret("pa$$word ${TOKEN}")},
-		Secrets: []Secret{NewSecret("npx"), NewSecret("pkg"), NewSecret("s3cret")},
-		Dir:     filepath.Join(workspace, "home"), TrackResources: true, TrackPrompts: true,
-		Include: []string{"file:///**"}, Exclude: []string{"**/*.tmp"}, Read: ReadNone, PollInterval: 90 * time.Second,
+	want := Server{ID: "a", Description: "d", Transport: TransportStdio, Program: Program{Command: "npx", Args: []string{"-y", "pkg@1"}, Env: map[string]Secret{"A": NewSecret("s3cret"), "N": NewSecret("8080"), "B": NewSecret("own"),
+		"FROM_FILE": NewSecret("pa$$word ${TOKEN}")}, Dir: filepath.Join(workspace, "home")},
+
+		Secrets:  []Secret{NewSecret("npx"), NewSecret("pkg"), NewSecret("s3cret")},
+		Tracking: Tracking{TrackResources: true, TrackPrompts: true, Include: []string{"file:///**"}, Exclude: []string{"**/*.tmp"}, Read: ReadNone, Mode: ModePoll, PollInterval: 90 * time.Second, SafetyInterval: -1},
+
 		Protocol: ProtocolLegacy, ConnectTimeout: 5 * time.Second, RequestTimeout: 250 * time.Millisecond}
 	if diff := cmp.Diff(want, stdio); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -204,7 +204,7 @@ func TestStrict(t *testing.T) {
 }
 
 func TestSelects(t *testing.T) {
-	s := Server{Include: []string{"file:///docs/**", "note://*"}, Exclude: []string{"**/*.tmp"}}
+	s := Server{Tracking: Tracking{Include: []string{"file:///docs/**", "note://*"}, Exclude: []string{"**/*.tmp"}}}
 	for uri, want := range map[string]bool{"file:///docs/a/b.md": true, "file:///docs/a.tmp": false, "note://x": true, "note://x/y": false, "file:///etc": false} {
 		if got := s.Selects(uri); got != want {
 			t.Errorf("%s: %t", uri, got)

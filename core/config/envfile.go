@@ -23,13 +23,13 @@ type envFile struct {
 
 // envFile returns the variables of the file that the entry names. Relative paths
 // start at the workspace.
-func (e *entry) envFile(program bool) map[string]Secret {
+func (e programKeys) envFile(program bool) map[string]Secret {
 	value, f, ok := e.text("envFile")
 	if !ok || !program {
 		return nil
 	}
 	bad := func(what, hint string) {
-		e.errorAt(f.value.StartOffset, f.path, CodeEnvFile, fmt.Sprintf(`%s "envFile" %s`, e.label, what), hint)
+		e.lacks(f.value, f.path, CodeEnvFile, fmt.Sprintf(`"envFile" %s`, what), hint)
 	}
 	if value == "" {
 		bad("is empty", "remove it, or name a file")
@@ -39,6 +39,7 @@ func (e *entry) envFile(program bool) map[string]Secret {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(e.expander.workspace, path)
 	}
+	e.expander.refersTo(path)
 	file, known := e.envFiles[path]
 	if !known {
 		file = readEnvFile(path)
@@ -67,7 +68,7 @@ func (e *entry) envFile(program bool) map[string]Secret {
 }
 
 func readEnvFile(path string) envFile {
-	data, _, problem := readFile(path)
+	data, _, problem := readFile(path, MaxFileSize)
 	if problem != nil {
 		switch problem.Code {
 		case CodeNotFound:

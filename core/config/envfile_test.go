@@ -51,8 +51,11 @@ func TestEnvFilesAreBounded(t *testing.T) {
 	for i := range servers {
 		servers[i] = fmt.Sprintf(`"s%d":{"command":"go","envFile":"x.env"}`, i)
 	}
-	_, problems := Parse([]byte(`{"servers":{`+strings.Join(servers, ",")+`}}`), "f", opts)
-	if got := problems.Errors(); got != len(servers)-8 {
-		t.Errorf("%d errors, want %d", got, len(servers)-8)
+	c, problems := Parse([]byte(`{"servers":{`+strings.Join(servers, ",")+`}}`), "f", opts)
+	if got := problems.Warnings(); got != len(servers)-8 || problems.Errors() > 0 {
+		t.Fatalf("%d warnings, want %d: %v", got, len(servers)-8, problems)
+	}
+	if c.Servers[7].Unconfigured() != nil || c.Servers[8].Unconfigured() == nil {
+		t.Error("the servers beyond the limit are not Unconfigured")
 	}
 }

@@ -1,25 +1,11 @@
 package config
 
-import (
-	"maps"
-	"reflect"
-	"slices"
-)
+import "reflect"
 
 // Equal reports whether both describe the same server in every respect. Nil and
 // empty lists and maps are the same.
 func (s Server) Equal(o Server) bool {
-	return s.SameConnection(o) &&
-		s.Description == o.Description &&
-		s.TrackResources == o.TrackResources &&
-		s.TrackTools == o.TrackTools &&
-		s.TrackPrompts == o.TrackPrompts &&
-		slices.Equal(s.Include, o.Include) &&
-		slices.Equal(s.Exclude, o.Exclude) &&
-		s.Read == o.Read &&
-		s.PollInterval == o.PollInterval &&
-		s.CatalogInterval == o.CatalogInterval &&
-		s.RequestTimeout == o.RequestTimeout
+	return reflect.DeepEqual(s.withoutEmpty(), o.withoutEmpty())
 }
 
 // SameConnection reports whether a live connection made for s still serves o. It
@@ -29,28 +15,40 @@ func (s Server) Equal(o Server) bool {
 // under a running session.
 //
 // OnConnect counts as part of the connection because its calls are made once in
-// each session: in a kept one a changed list would never take effect.
+// each session: in an existing one a changed list would never take effect.
 func (s Server) SameConnection(o Server) bool {
-	return s.ID == o.ID &&
-		s.Enabled == o.Enabled &&
-		s.Transport == o.Transport &&
-		s.Fallback == o.Fallback &&
-		s.Command == o.Command &&
-		slices.Equal(s.Args, o.Args) &&
-		maps.Equal(s.Env, o.Env) &&
-		s.Dir == o.Dir &&
-		s.URL == o.URL &&
-		maps.Equal(s.Headers, o.Headers) &&
-		slices.Equal(s.Secrets, o.Secrets) &&
-		s.Protocol == o.Protocol &&
-		s.ConnectTimeout == o.ConnectTimeout &&
-		slices.EqualFunc(s.OnConnect, o.OnConnect, ToolCall.Equal)
+	return s.connection().Equal(o.connection())
 }
 
-// Equal reports whether both are the same call with the same arguments.
-func (c ToolCall) Equal(o ToolCall) bool {
-	if c.Tool != o.Tool || len(c.Arguments) != len(o.Arguments) {
-		return false
+// connection returns the server without what can change under a running session.
+func (s Server) connection() Server {
+	s.Tracking = Tracking{OnConnect: s.OnConnect}
+	s.Description, s.CatalogInterval, s.RequestTimeout = "", 0, 0
+	return s
+}
+
+// withoutEmpty returns the server with nil for every empty list and map.
+func (s Server) withoutEmpty() Server {
+	for _, list := range []*[]string{&s.Args, &s.Missing, &s.Include, &s.Exclude} {
+		if len(*list) == 0 {
+			*list = nil
+		}
 	}
-	return len(c.Arguments) == 0 || reflect.DeepEqual(c.Arguments, o.Arguments)
+	for _, m := range []*map[string]Secret{&s.Env, &s.Headers} {
+		if len(*m) == 0 {
+			*m = nil
+		}
+	}
+	if len(s.Secrets) == 0 {
+		s.Secrets = nil
+	}
+	calls := s.OnConnect
+	s.OnConnect = nil
+	for _, call := range calls { // in a list of their own, as the caller's is shared
+		if len(call.Arguments) == 0 {
+			call.Arguments = nil
+		}
+		s.OnConnect = append(s.OnConnect, call)
+	}
+	return s
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -13,32 +14,34 @@ import (
 func TestEqualNoticesEveryField(t *testing.T) {
 	keepsConnection := map[string]bool{
 		"ID": false, "Description": true, "Enabled": false, "Transport": false, "Fallback": false,
-		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false, "Secrets": false,
+		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false, "Secrets": false, "Missing": false,
 		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Include": true, "Exclude": true,
-		"Read": true, "PollInterval": true, "CatalogInterval": true, "OnConnect": false,
+		"Read": true, "Mode": true, "PollInterval": true, "SafetyInterval": true, "CatalogInterval": true, "OnConnect": false,
 		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true,
 	}
 	base := func() Server {
-		return Server{ID: "a", Args: []string{"x"}, Env: map[string]Secret{"K": NewSecret("v")}, URL: NewSecret("u"),
-			Headers: map[string]Secret{"H": NewSecret("v")}, Secrets: []Secret{NewSecret("v")}, Include: []string{"i"}, Exclude: []string{"e"},
-			OnConnect: []ToolCall{{Tool: "t", Arguments: map[string]any{"k": []any{"v"}}}}, PollInterval: time.Second}
+		return Server{ID: "a", Program: Program{Args: []string{"x"}, Env: map[string]Secret{"K": NewSecret("v")}}, URL: NewSecret("u"),
+			Headers: map[string]Secret{"H": NewSecret("v")}, Secrets: []Secret{NewSecret("v")}, Missing: []string{"m"},
+			Tracking: Tracking{Include: []string{"i"}, Exclude: []string{"e"}, PollInterval: time.Second,
+				OnConnect: []ToolCall{{Tool: "t", Arguments: map[string]any{"k": []any{"v"}}}}}}
 	}
 	if !base().Equal(base()) || !base().SameConnection(base()) {
 		t.Fatal("a server must equal itself")
 	}
-	typ := reflect.TypeFor[Server]()
-	if typ.NumField() != len(keepsConnection) {
-		t.Errorf("Server has %d fields, %d are classified", typ.NumField(), len(keepsConnection))
+	fields := reflect.VisibleFields(reflect.TypeFor[Server]())
+	fields = slices.DeleteFunc(fields, func(f reflect.StructField) bool { return f.Anonymous })
+	if len(fields) != len(keepsConnection) {
+		t.Errorf("Server has %d fields, %d are classified", len(fields), len(keepsConnection))
 	}
-	for i := range typ.NumField() {
-		name := typ.Field(i).Name
+	for _, field := range fields {
+		name := field.Name
 		keeps, classified := keepsConnection[name]
 		if !classified {
 			t.Errorf("%s: is a new connection needed when it changes?", name)
 		}
-		for what, value := range changes(t, reflect.ValueOf(base()).Field(i)) {
+		for what, value := range changes(t, reflect.ValueOf(base()).FieldByIndex(field.Index)) {
 			changed := base()
-			reflect.ValueOf(&changed).Elem().Field(i).Set(value)
+			reflect.ValueOf(&changed).Elem().FieldByIndex(field.Index).Set(value)
 			if changed.Equal(base()) || base().Equal(changed) {
 				t.Errorf("%s: Equal does not notice: %s", name, what)
 			}
@@ -88,12 +91,15 @@ func changes(t *testing.T, v reflect.Value) map[string]reflect.Value {
 }
 
 func TestNilAndEmptyAreEqual(t *testing.T) {
-	full := Server{Args: []string{}, Env: map[string]Secret{}, Headers: map[string]Secret{}, Include: []string{},
-		Exclude: []string{}, OnConnect: []ToolCall{}, Secrets: []Secret{}}
+	full := Server{Program: Program{Args: []string{}, Env: map[string]Secret{}}, Headers: map[string]Secret{}, Tracking: Tracking{Include: []string{}, Exclude: []string{}, OnConnect: []ToolCall{}},
+		Secrets: []Secret{}, Missing: []string{}}
 	if !full.Equal(Server{}) {
 		t.Error("nil and empty differ")
 	}
-	if !(ToolCall{Arguments: map[string]any{}}).Equal(ToolCall{}) {
+	call := func(arguments map[string]any) Server {
+		return Server{Tracking: Tracking{OnConnect: []ToolCall{{Tool: "t", Arguments: arguments}}}}
+	}
+	if !call(map[string]any{}).Equal(call(nil)) || !call(map[string]any{}).SameConnection(call(nil)) {
 		t.Error("nil and empty arguments differ")
 	}
 }

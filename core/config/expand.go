@@ -19,21 +19,47 @@ const maxPath = 4 << 10
 //
 //	${VAR}, ${VAR:-default}            environment variable
 //	${env:VAR}, ${env:VAR:-default}    the same
+//	${{ secrets.VAR }}                 the same, as in Continue
+//	{env:VAR}, {file:PATH}             as in opencode, where braces is set
 //	${input:ID}                        environment variable of inputVariable(ID)
-//	${workspaceFolder}, ${workspaceFolderBasename}, ${userHome},
-//	${pathSeparator}, ${/}             as in VS Code and Cursor
+//	${file:PATH}                       the only line of a file that only its owner may read
+//	${keyring:NAME}                    a secret of the user's keyring
+//	${workspaceFolder}, ${workspaceFolderBasename}, ${workspaceRoot}, ${cwd},
+//	${userHome}, ${pathSeparator}, ${/}, ${CLAUDE_PROJECT_DIR}, ${CLAUDE_PLUGIN_ROOT}
+//	                                   folders, as in VS Code, Cursor and Claude Code
 //
 // The default is used if the variable is unset or empty, as in a shell. One pass
 // is made: what a reference brings in is never expanded again, and a default
 // holds no references. A dollar without a brace means itself.
 type expander struct {
 	getenv    func(string) (string, bool)
+	keyring   func(string) (string, error)
 	workspace string
 	home      string
-	expanded  int // bytes so far
-	// secrets are the values that came in from the environment since somebody last
+	plugin    string // ${CLAUDE_PLUGIN_ROOT}; "" where the file is not a plugin's
+	braces    bool
+	verbatim  bool // references stay, in our own form
+	expanded  int  // bytes so far
+	// secrets are the values that came in from outside the file since somebody last
 	// emptied it, each once.
 	secrets []Secret
+	// files are those that references named, for noticing their changes.
+	files []string
+}
+
+func newExpander(opts Options, workspace, file string) expander {
+	e := expander{getenv: opts.getenv(), keyring: opts.Keyring, workspace: workspace, home: opts.userHome()}
+	if file == "" {
+		return e
+	}
+	dir := filepath.Dir(file)
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(workspace, dir)
+	}
+	if info, err := os.Stat(filepath.Join(dir, ".claude-plugin")); err == nil && info.IsDir() {
+		e.plugin = dir
+	}
+	return e
 }
 
 // A referenceError says why a reference cannot be replaced. The message says
@@ -44,20 +70,68 @@ type referenceError struct {
 	hint    string
 }
 
+// nextReference finds the first reference in s and what is around it. Not closed
+// means that the rest of s is one that does not end.
+func (e *expander) nextReference(s string) (before, body, after string, found, closed bool) {
+	for i := range len(s) {
+		switch rest := s[i:]; {
+		case strings.HasPrefix(rest, "${{"):
+			body, after, closed = strings.Cut(rest[3:], "}}")
+			return s[:i], "secrets:" + strings.TrimSpace(body), after, true, closed
+		case strings.HasPrefix(rest, "${"):
+			body, after, closed = strings.Cut(rest[2:], "}")
+			return s[:i], body, after, true, closed
+		case e.braces && (strings.HasPrefix(rest, "{env:") || strings.HasPrefix(rest, "{file:")):
+			body, after, closed = strings.Cut(rest[1:], "}")
+			return s[:i], body, after, true, closed
+		}
+	}
+	return s, "", "", false, false
+}
+
+// portable returns s with every reference in our own form, and none replaced.
+func (e *expander) portable(s string) string {
+	var out strings.Builder
+	for {
+		before, body, after, found, closed := e.nextReference(s)
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		if !closed {
+			return out.String() + s[len(before):]
+		}
+		scheme, name, _ := strings.Cut(body, ":")
+		switch scheme {
+		case "secrets":
+			_, body, _ = strings.Cut(name, ".")
+		case "env":
+			body = name
+		}
+		out.WriteString("${" + body + "}")
+		s = after
+	}
+}
+
+// refers reports whether s holds a reference.
+func (e *expander) refers(s string) bool {
+	_, _, _, found, _ := e.nextReference(s)
+	return found
+}
+
 // expand returns s with all references replaced, and those that cannot be.
 func (e *expander) expand(s string) (string, []referenceError) {
-	if !strings.Contains(s, "${") {
-		return s, nil
+	if e.verbatim {
+		return e.portable(s), nil
 	}
 	var out strings.Builder
 	var errs []referenceError
 	for {
-		before, rest, found := strings.Cut(s, "${")
+		before, body, after, found, closed := e.nextReference(s)
 		out.WriteString(before)
 		if !found {
 			break
 		}
-		body, after, closed := strings.Cut(rest, "}")
 		if !closed {
 			errs = append(errs, referenceError{code: CodeReference, message: `has a "${" without "}"`,
 				hint: `close the reference: "${NAME}"`})
@@ -86,18 +160,27 @@ func (e *expander) resolve(body string) (string, *referenceError) {
 		return "", &referenceError{code: CodeReference, message: "has a reference inside a reference",
 			hint: "defaults are plain text; references do not nest"}
 	}
-	scheme, rest, hasScheme := strings.Cut(name, ":")
-	if hasScheme {
+	if scheme, rest, ok := strings.Cut(name, ":"); ok {
 		switch scheme {
 		case "env":
 			return e.variable(rest, fallback, hasFallback, isEnvName)
+		case "secrets":
+			_, key, dotted := strings.Cut(rest, ".")
+			if !dotted {
+				return "", unknownReference("{ " + rest + " }")
+			}
+			return e.variable(key, "", false, isEnvName)
 		case "input":
 			return e.input(rest, fallback, hasFallback)
+		case "file":
+			return e.file(strings.TrimPrefix(body, "file:"))
+		case "keyring":
+			return e.fromKeyring(rest)
 		}
 		return "", unknownReference(name)
 	}
 	switch name {
-	case "workspaceFolder":
+	case "workspaceFolder", "workspaceRoot", "cwd":
 		return e.folder(name, e.workspace)
 	case "workspaceFolderBasename":
 		return e.folder(name, filepath.Base(e.workspace))
@@ -105,6 +188,10 @@ func (e *expander) resolve(body string) (string, *referenceError) {
 		return e.folder(name, e.home)
 	case "pathSeparator", "/":
 		return string(filepath.Separator), nil
+	case "CLAUDE_PROJECT_DIR":
+		return e.claude(name, e.workspace, "")
+	case "CLAUDE_PLUGIN_ROOT":
+		return e.claude(name, e.plugin, "Claude Code sets it for its plugins; set it to the folder of the plugin")
 	}
 	return e.variable(name, fallback, hasFallback, isShellName)
 }
@@ -116,7 +203,21 @@ func (e *expander) folder(name, path string) (string, *referenceError) {
 	return path, nil
 }
 
+// claude is a variable that Claude Code sets for the servers it starts.
+func (e *expander) claude(name, path, hint string) (string, *referenceError) {
+	if value, set := e.getenv(name); set && value != "" {
+		return value, nil
+	}
+	if path == "" {
+		return "", &referenceError{code: CodeUnset, message: fmt.Sprintf("uses variable %s, which is not set", name), hint: hint}
+	}
+	return path, nil
+}
+
 func (e *expander) variable(name, fallback string, hasFallback bool, valid func(string) bool) (string, *referenceError) {
+	if secretShaped(name) {
+		return "", secretAsName()
+	}
 	if !valid(name) {
 		return "", unknownReference(name)
 	}
@@ -134,14 +235,18 @@ func (e *expander) variable(name, fallback string, hasFallback bool, valid func(
 }
 
 // hide remembers a value that must not be shown. Nobody knows which variables hold
-// credentials, so all are taken to, but those that name a file or folder: what is
-// wrong with it could not be told else.
+// credentials, so all are taken to, except those that name an existing file or
+// folder: a problem with it could not be explained otherwise.
 func (e *expander) hide(value string) {
 	if filepath.IsAbs(value) && len(value) <= maxPath {
 		if _, err := os.Stat(value); err == nil {
 			return
 		}
 	}
+	e.hideAlways(value)
+}
+
+func (e *expander) hideAlways(value string) {
 	if s := NewSecret(value); !s.IsZero() && !slices.Contains(e.secrets, s) {
 		e.secrets = append(e.secrets, s)
 	}
@@ -150,6 +255,9 @@ func (e *expander) hide(value string) {
 func (e *expander) input(id, fallback string, hasFallback bool) (string, *referenceError) {
 	if id == "" {
 		return "", unknownReference("input:")
+	}
+	if secretShaped(id) {
+		return "", secretAsName()
 	}
 	name := inputVariable(id)
 	value, set := e.getenv(name)
@@ -182,11 +290,17 @@ func inputVariable(id string) string {
 
 // unknownReference shows the name, unless it may be a secret at the wrong place.
 func unknownReference(name string) *referenceError {
-	if tokenShaped(name) || len(name) > 64 {
+	if secretShaped(name) || len(name) > 64 {
 		name = "…"
 	}
 	return &referenceError{code: CodeReference, message: fmt.Sprintf("has the unknown reference %s", quote("${"+name+"}")),
-		hint: "known are ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:ID}, ${workspaceFolder} and ${userHome}"}
+		hint: "known are ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:ID}, ${file:PATH}, ${keyring:NAME}, ${workspaceFolder} and ${userHome}"}
+}
+
+// secretAsName is the error for a token where the name of a variable belongs.
+func secretAsName() *referenceError {
+	return &referenceError{code: CodeSecret, message: "has a secret where the name of a variable belongs",
+		hint: "put the secret into a variable and write its name: ${NAME}"}
 }
 
 // isShellName reports whether s may be written as ${s}: letters, digits and

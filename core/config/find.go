@@ -4,65 +4,113 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/config/hosts"
+	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
 // Find returns the config file to use when the user named none: the value of
 // MCPTRACK_CONFIG, whether or not that file exists (it was asked for by name),
-// else the first that exists of
+// else the first of [SearchPath] that exists. A file that exists but cannot be read
+// is found, so that Load can say why; a file with all settings of some host is
+// found only if it has servers.
+func Find(opts Options) (path string, ok bool) {
+	getenv := opts.getenv()
+	if named, _ := getenv("MCPTRACK_CONFIG"); named != "" {
+		return named, true
+	}
+	return firstUsable(SearchPath(opts), opts)
+}
+
+// SearchPath returns the files that Find tries:
 //
 //	config/mcp-servers.json
 //	mcp-servers.json
 //	.mcp.json
 //	.cursor/mcp.json
 //	.vscode/mcp.json
+//	the project files of all other hosts
 //
-// in Options.Workspace, and mcptrack/mcp-servers.json in the user's config
-// folder (XDG_CONFIG_HOME or ~/.config, ~/Library/Application Support, %AppData%).
-// Without a Workspace the path of a file in the working directory is relative.
-// A file that exists but cannot be read is taken, so that Load can say why.
-func Find(opts Options) (path string, ok bool) {
-	getenv := opts.getenv()
-	if named, _ := getenv("MCPTRACK_CONFIG"); named != "" {
-		return named, true
+// in Options.Workspace, and mcptrack/mcp-servers.json in the user's config folder
+// (XDG_CONFIG_HOME or ~/.config, ~/Library/Application Support, %AppData%). Without a
+// Workspace the path of a file in the working directory is relative.
+func SearchPath(opts Options) []string {
+	var paths []string
+	for _, name := range []string{"config/mcp-servers.json", "mcp-servers.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"} {
+		paths = append(paths, filepath.Join(opts.Workspace, filepath.FromSlash(name)))
 	}
-	for _, name := range []string{
-		"config/mcp-servers.json",
-		"mcp-servers.json",
-		".mcp.json",
-		".cursor/mcp.json",
-		".vscode/mcp.json",
-	} {
-		if path := filepath.Join(opts.Workspace, filepath.FromSlash(name)); isFile(path) {
-			return path, true
+	for _, h := range hosts.All() {
+		for _, path := range h.Paths(hosts.Folders{Project: opts.Workspace}) {
+			if !slices.Contains(paths, path) {
+				paths = append(paths, path)
+			}
 		}
 	}
-	if dir := userConfigDir(getenv, opts.userHome()); dir != "" {
-		if path := filepath.Join(dir, "mcptrack", "mcp-servers.json"); isFile(path) {
-			return path, true
-		}
+	if dir := opts.Folders().AppConfig; dir != "" {
+		paths = append(paths, filepath.Join(dir, "mcptrack", "mcp-servers.json"))
+	}
+	return paths
+}
+
+// FindHost returns the config of a host: the first of its files that has servers, or
+// the first that exists.
+func FindHost(h hosts.Host, opts Options) (path string, ok bool) {
+	paths := h.Paths(opts.Folders())
+	if path, ok = firstUsable(paths, opts); ok {
+		return path, true
+	}
+	if i := slices.IndexFunc(paths, isFile); i >= 0 {
+		return paths[i], true
 	}
 	return "", false
 }
 
-// userConfigDir is os.UserConfigDir over the environment of the options.
-func userConfigDir(getenv func(string) (string, bool), home string) string {
-	switch runtime.GOOS {
-	case "windows":
-		dir, _ := getenv("AppData")
-		return dir
-	case "darwin", "ios":
-		if home == "" {
-			return ""
-		}
-		return filepath.Join(home, "Library", "Application Support")
+func firstUsable(paths []string, opts Options) (string, bool) {
+	i := slices.IndexFunc(paths, func(path string) bool {
+		return isFile(path) && (!hosts.IsSettings(path) || hasServers(path, opts))
+	})
+	if i < 0 {
+		return "", false
 	}
+	return paths[i], true
+}
+
+// hasServers reports whether a settings file has a place with servers in it, or
+// cannot be read.
+func hasServers(path string, opts Options) bool {
+	data, _, problem := readFile(path, SizeLimit(path))
+	if problem != nil {
+		return true
+	}
+	d := newDocument(data, path)
+	root, failure := d.Parse(d.Detect(path))
+	if failure != nil || root.Kind != tree.Object {
+		return true
+	}
+	workspace, _ := opts.workspace()
+	r := &reader{document: d, expander: expander{workspace: workspace}}
+	return slices.ContainsFunc(r.containers(root), func(c container) bool { return len(c.value.Members)+len(c.value.Items) > 0 })
+}
+
+// Folders are the folders of the user and of the workspace.
+func (o Options) Folders() hosts.Folders {
+	getenv, home := o.getenv(), o.userHome()
+	f := hosts.Folders{Project: o.Workspace, Home: home}
 	if dir, _ := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		return dir
+		f.XDG = dir
+	} else if home != "" {
+		f.XDG = filepath.Join(home, ".config")
 	}
-	if home == "" {
-		return ""
+	switch {
+	case runtime.GOOS == "windows":
+		f.AppConfig, _ = getenv("AppData")
+	case runtime.GOOS == "darwin" && home != "":
+		f.AppConfig = filepath.Join(home, "Library", "Application Support")
+	case runtime.GOOS != "darwin":
+		f.AppConfig = f.XDG
 	}
-	return filepath.Join(home, ".config")
+	return f
 }
 
 func isFile(path string) bool {
@@ -77,7 +125,8 @@ func (o Options) getenv() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
-// userHome returns the home folder, or "" if there is none.
+// userHome returns the home folder of the options, else of the process;
+// "" if there is none.
 func (o Options) userHome() string {
 	if o.UserHome != "" {
 		return o.UserHome
@@ -95,4 +144,37 @@ func (o Options) workspace() (string, error) {
 		return filepath.Clean(o.Workspace), nil
 	}
 	return filepath.Abs(o.Workspace)
+}
+
+// A HostFile is an existing config of a host.
+type HostFile struct {
+	Host hosts.Host
+	Path string
+}
+
+// HostFiles returns the configs of the hosts that exist here, those of the project
+// first; of the hosts with these names, or of all. Files with all settings of a host
+// count only if they have servers.
+func HostFiles(opts Options, names ...string) []HostFile {
+	var project, user []HostFile
+	seen := map[string]bool{}
+	for _, h := range hosts.All() {
+		if len(names) > 0 && !slices.Contains(names, h.Name) {
+			continue
+		}
+		folders := opts.Folders()
+		inProject := h.Paths(hosts.Folders{Project: folders.Project})
+		for _, path := range h.Paths(folders) {
+			if _, usable := firstUsable([]string{path}, opts); seen[path] || !usable {
+				continue
+			}
+			seen[path] = true
+			if f := (HostFile{h, path}); slices.Contains(inProject, path) {
+				project = append(project, f)
+			} else {
+				user = append(user, f)
+			}
+		}
+	}
+	return append(project, user...)
 }

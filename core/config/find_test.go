@@ -63,3 +63,19 @@ func TestFindIsRelative(t *testing.T) {
 		t.Errorf("%q, %t", path, ok)
 	}
 }
+
+// Continue reads all files of a folder, of which one is found: the others are named.
+func TestSiblingsAreNamed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), ".continue", "mcpServers")
+	text := "mcpServers:\n  - {name: docs, command: go}\n"
+	first := write(t, filepath.Join(dir, "a.yaml"), text)
+	if c, problems := Load(first, surroundings(t, nil)); c == nil || len(problems) > 0 {
+		t.Errorf("alone: %v", problems)
+	}
+	write(t, filepath.Join(dir, "b.yaml"), text)
+	write(t, filepath.Join(dir, "notes.txt"), text)
+	c, problems := Load(first, surroundings(t, nil))
+	if c == nil || len(problems) != 1 || problems[0].Severity != SeverityWarning || problems[0].Message != `servers of "b.yaml" are not read, as only one file is` {
+		t.Errorf("with another: %v", problems)
+	}
+}

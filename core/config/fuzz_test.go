@@ -74,7 +74,8 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("server %q", s.ID)
 			}
 			seen[s.ID] = true
-			if (s.Transport == TransportStdio) != (s.Command != "") || (s.Transport == TransportStdio) == (s.URL.Reveal() != "") {
+			if s.Unconfigured() == nil && s.Enabled && (s.Transport == TransportStdio) != (s.Command != "") ||
+				s.Unconfigured() == nil && s.Enabled && (s.Transport == TransportStdio) == (s.URL.Reveal() != "") {
 				t.Errorf("server %q: transport %q", s.ID, s.Transport)
 			}
 			if s.PollInterval < minPollInterval || s.RequestTimeout <= 0 || s.ConnectTimeout < 0 || s.Read == "" || s.Protocol == "" {

@@ -7,13 +7,19 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/hosts"
+	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
 // Limits of a config file.
 const (
-	MaxFileSize = 1 << 20 // bytes
-	MaxDepth    = 64      // nested objects and arrays
+	MaxFileSize = tree.MaxSize
+	MaxDepth    = tree.MaxDepth
 )
 
 // Options say against which surroundings a file is read. The zero value is the
@@ -31,6 +37,11 @@ type Options struct {
 	// command_not_found warning. Default: the PATH of the server's own env, else
 	// that of Getenv.
 	LookPath func(name string) (string, error)
+	// Format is the syntax of the file; default: that of its name, else of its content.
+	Format tree.Format
+	// Keyring returns a secret of the user's keyring, for ${keyring:NAME}; default
+	// none has any.
+	Keyring func(name string) (string, error)
 	// Strict turns every warning into an error.
 	Strict bool
 }
@@ -42,12 +53,13 @@ type Options struct {
 // Load opens the file once and reads it whole, so a writer that renames a new
 // file over the old one is never seen half done.
 func Load(path string, opts Options) (*Config, Problems) {
-	data, writable, problem := readFile(path)
+	data, mode, problem := readFile(path, SizeLimit(path))
 	if problem != nil {
 		problem.Severity, problem.File, problem.Line, problem.Column = SeverityError, path, 1, 1
 		return nil, Problems{*problem}
 	}
-	return parse(data, path, opts, writable)
+	// Windows has no such bits; Go makes them up there.
+	return parse(data, path, opts, runtime.GOOS != "windows" && mode.Perm()&0o002 != 0)
 }
 
 // Parse does as Load for bytes that were read before. The path is only named in
@@ -61,6 +73,10 @@ func parse(data []byte, path string, opts Options, writable bool) (*Config, Prob
 	if writable {
 		d.warnAt(0, "", CodeWritable, "config file may be changed by every user of this machine",
 			"it decides what programs run; take the permission away: chmod o-w")
+	}
+	if others := hosts.Siblings(path); len(others) > 0 {
+		d.warnAt(0, "", CodeUnsupported, fmt.Sprintf("servers of %s are not read, as only one file is", siblingNames(others)),
+			"mcptrack init writes all servers into one config")
 	}
 	cfg := d.read(data, opts)
 	d.problems.sort()
@@ -76,82 +92,111 @@ func parse(data []byte, path string, opts Options, writable bool) (*Config, Prob
 	return cfg, d.problems
 }
 
+// siblingNames lists the first files by their names.
+func siblingNames(paths []string) string {
+	const most = 5
+	var names []string
+	for _, path := range paths[:min(len(paths), most)] {
+		names = append(names, quote(filepath.Base(path)))
+	}
+	if more := len(paths) - most; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
 // read returns the servers of the document; those with problems may be partial.
 func (d *document) read(data []byte, opts Options) *Config {
-	if len(data) > MaxFileSize {
-		p := tooLarge()
+	if most := SizeLimit(d.file); int64(len(data)) > most {
+		p := tooLarge(most)
 		d.errorAt(0, "", p.Code, p.Message, p.Hint)
 		return nil
 	}
 	workspace, err := opts.workspace()
 	if err != nil {
-		d.errorAt(0, "", CodeUnreadable, fmt.Sprintf("cannot tell the working directory: %v", err), "")
+		d.errorAt(0, "", CodeUnreadable, fmt.Sprintf("cannot determine the working directory: %v", err), "")
 		return nil
 	}
-	tree := d.parseTree()
-	if tree == nil {
+	format := opts.Format
+	if format == "" {
+		format = d.Detect(d.file)
+	}
+	root, failure := d.Parse(format)
+	if failure != nil {
+		d.errorAt(failure.Offset, "", Code(failure.Code), failure.Message, failure.Hint)
 		return nil
 	}
 	r := &reader{
 		document: d,
-		expander: expander{getenv: opts.getenv(), workspace: workspace, home: opts.userHome()},
+		expander: newExpander(opts, workspace, d.file),
 		lookPath: opts.LookPath,
+		config:   &Config{},
 		ids:      map[string]int{},
 		envFiles: map[string]envFile{},
 		commands: map[[2]string]bool{},
 	}
-	r.root(tree)
-	return &Config{Servers: r.servers, Index: r.catalogIndex}
+	r.root(root)
+	r.reportUnsupported()
+	slices.Sort(r.expander.files)
+	r.config.Files = slices.Compact(r.expander.files)
+	return r.config
 }
 
-// readFile returns the content of a regular file of bounded size and whether
-// anybody may write it, or a problem without its place.
-func readFile(path string) (data []byte, writable bool, problem *Problem) {
+// SizeLimit returns the most bytes that a config of this path may have: MaxFileSize, and
+// more for JSON in which a host also keeps other things, such as the history of its user.
+func SizeLimit(path string) int64 {
+	if hosts.IsSettings(path) && tree.NewSource(nil).Detect(path) == tree.JSON {
+		return 16 * MaxFileSize
+	}
+	return MaxFileSize
+}
+
+// readFile returns the content and mode of a regular file of bounded size, or a
+// problem without its place.
+func readFile(path string, most int64) (data []byte, mode fs.FileMode, problem *Problem) {
 	// Asked before opening, because opening a FIFO would wait for its writer.
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, false, fileProblem(err)
+		return nil, 0, fileProblem(err)
 	}
-	if problem := irregular(info); problem != nil {
-		return nil, false, problem
+	if problem := irregular(info, most); problem != nil {
+		return nil, 0, problem
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, false, fileProblem(err)
+		return nil, 0, fileProblem(err)
 	}
 	defer file.Close()
 	if info, err = file.Stat(); err != nil {
-		return nil, false, fileProblem(err)
+		return nil, 0, fileProblem(err)
 	}
-	if problem := irregular(info); problem != nil {
-		return nil, false, problem
+	if problem := irregular(info, most); problem != nil {
+		return nil, 0, problem
 	}
 	var buf bytes.Buffer
-	if _, err := io.Copy(&buf, io.LimitReader(file, MaxFileSize+1)); err != nil {
-		return nil, false, fileProblem(err)
+	if _, err := io.Copy(&buf, io.LimitReader(file, most+1)); err != nil {
+		return nil, 0, fileProblem(err)
 	}
-	if buf.Len() > MaxFileSize {
-		return nil, false, tooLarge()
+	if int64(buf.Len()) > most {
+		return nil, 0, tooLarge(most)
 	}
-	// Windows has no such bits; Go makes them up there.
-	writable = runtime.GOOS != "windows" && info.Mode().Perm()&0o002 != 0
-	return buf.Bytes(), writable, nil
+	return buf.Bytes(), info.Mode(), nil
 }
 
-func irregular(info fs.FileInfo) *Problem {
+func irregular(info fs.FileInfo, most int64) *Problem {
 	switch {
 	case info.IsDir():
 		return &Problem{Code: CodeNotRegular, Message: "is a directory, not a config file"}
 	case !info.Mode().IsRegular():
 		return &Problem{Code: CodeNotRegular, Message: "is not a regular file"}
-	case info.Size() > MaxFileSize:
-		return tooLarge()
+	case info.Size() > most:
+		return tooLarge(most)
 	}
 	return nil
 }
 
-func tooLarge() *Problem {
-	return &Problem{Code: CodeTooLarge, Message: fmt.Sprintf("file is larger than %d KiB", MaxFileSize>>10)}
+func tooLarge(most int64) *Problem {
+	return &Problem{Code: CodeTooLarge, Message: fmt.Sprintf("file is larger than %d KiB", most>>10)}
 }
 
 // fileProblem leaves out the path that os puts into its errors: every problem

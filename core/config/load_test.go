@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,7 +77,7 @@ func TestLoadWarnsOfWritableFile(t *testing.T) {
 
 // TestManyProblemsAreBounded: a file full of mistakes.
 func TestManyProblemsAreBounded(t *testing.T) {
-	_, problems := Parse([]byte(`{"servers":[`+strings.Repeat("1,", 300_000)+`]}`), "f", Options{})
+	_, problems := Parse([]byte(`{"servers":[`+strings.Repeat("1,", 200_000)+`]}`), "f", Options{})
 	if len(problems) != maxProblems || !problems.Has(CodeTooManyProblems) {
 		t.Errorf("%d problems", len(problems))
 	}
@@ -101,8 +102,10 @@ func TestProblems(t *testing.T) {
 	if err != nil || string(data) != want {
 		t.Errorf("%s, %v", data, err)
 	}
-	if _, problems = Parse([]byte(`{"servers":[{"id":"a","command":"go","trackResources":null}]}`), "f", Options{}); problems.Errors() != 1 {
-		t.Errorf("null: %v", problems)
+	for _, nothing := range []string{`null`, `""`} {
+		if _, problems = Parse([]byte(`{"servers":[{"id":"a","command":"go","trackResources":`+nothing+`}]}`), "f", surroundings(t, nil)); len(problems) != 0 {
+			t.Errorf("%s counts as absent: %v", nothing, problems)
+		}
 	}
 }
 
@@ -125,5 +128,21 @@ func TestSummaries(t *testing.T) {
 	}
 	if _, ok := c.Server("c"); ok {
 		t.Error("Server that is not there")
+	}
+}
+
+// Warnings that are cut refuse no file, and hide no error behind them.
+func TestMoreWarningsThanAreShown(t *testing.T) {
+	var keys strings.Builder
+	for i := range 2 * maxProblems {
+		fmt.Fprintf(&keys, `"key%d":1,`, i)
+	}
+	c, problems := Parse([]byte(`{"mcpServers":{"a":{`+keys.String()+`"command":"go"},"b":{"command":"go"}}}`), "f", surroundings(t, nil))
+	if c == nil || len(c.Servers) != 2 || len(problems) != maxProblems || problems[maxProblems-1].Code != CodeTooManyProblems {
+		t.Errorf("%d problems, %d errors", len(problems), problems.Errors())
+	}
+	_, problems = Parse([]byte(`{"mcpServers":{"a":{`+keys.String()+`"command":"go"},"b":{"command":1}}}`), "f", surroundings(t, nil))
+	if problems.Errors() != 1 || problems[len(problems)-1].Path != "/mcpServers/b/command" {
+		t.Errorf("%d errors, last %v", problems.Errors(), problems[len(problems)-1])
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/tailscale/hujson"
+	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
 // useVariable is the advice for every secret that stands in the file itself.
@@ -19,24 +19,24 @@ func (e *entry) warnSecret(offset int, path pointer, where string) {
 // plaintext looks at a named value (a header, an environment variable): it is a
 // secret if the name says so or the value has the form of a known kind of token.
 // What comes through a reference is not in the file and is not looked at.
-func (e *entry) plaintext(name string, v *hujson.Value, path pointer, where string) {
-	raw := text(v)
-	if tokenShaped(raw) || secretName(name) && literalSecret(raw) {
-		e.warnSecret(v.StartOffset, path, where)
+func (e *entry) plaintext(name string, v *tree.Node, path pointer, where string) {
+	raw := v.Text
+	if tokenShaped(raw) || urlPassword(raw) || secretName(name) && literalSecret(raw) {
+		e.warnSecret(v.Offset, path, where)
 	}
 }
 
 // secretArgs looks at arguments: --token=VALUE, --token VALUE, NAME=VALUE,
 // "Authorization: VALUE", and values that look like tokens by themselves.
-func (e *entry) secretArgs(args []*hujson.Value) {
+func (e programKeys) secretArgs(args []*tree.Node) {
 	flag := "" // the name of an option that waits for its value
 	for i, v := range args {
-		raw := text(v)
+		raw := v.Text
 		name, value, hasValue := strings.Cut(raw, "=")
 		if header, rest, isHeader := strings.Cut(raw, ": "); isHeader && !hasValue {
 			name, value, hasValue = header, rest, true
 		}
-		plain := tokenShaped(raw) || hasValue && secretName(name) && literalSecret(value)
+		plain := tokenShaped(raw) || urlPassword(raw) || hasValue && secretName(name) && literalSecret(value)
 		if !strings.HasPrefix(raw, "-") && flag != "" {
 			plain = plain || secretName(flag) && literalSecret(raw)
 		}
@@ -45,13 +45,38 @@ func (e *entry) secretArgs(args []*hujson.Value) {
 			flag = raw
 		}
 		if plain {
-			e.warnSecret(v.StartOffset, e.path.key("args").index(i), `"args"`)
+			e.warnSecret(v.Offset, e.path.key("args").index(i), `"args"`)
 		}
 	}
 }
 
-// secretURL looks at the user info and the query of a URL before expansion.
-func (e *entry) secretURL(raw string, f field) {
+// urlPassword reports whether the text holds a URL with a password in it, such as
+// postgres://user:password@host or redis://:password@host. Those over HTTP are the
+// servers' own and have user names that are tokens; see secretURL.
+func urlPassword(s string) bool {
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok || scheme == "" {
+		return false
+	}
+	authority, _, _ := strings.Cut(rest, "/")
+	authority, _, _ = strings.Cut(authority, "?")
+	at := strings.LastIndex(authority, "@")
+	if at < 0 {
+		return false
+	}
+	_, password, _ := strings.Cut(authority[:at], ":")
+	return literalSecret(password)
+}
+
+// secretURL looks at a URL before expansion.
+func (e remoteKeys) secretURL(raw string, f field) {
+	if secretInURL(raw) {
+		e.warnSecret(f.value.Offset, f.path, quote(f.name))
+	}
+}
+
+// secretInURL reports whether the user info or the query of a URL has a secret.
+func secretInURL(raw string) bool {
 	_, rest, _ := strings.Cut(raw, "://")
 	rest, _, _ = strings.Cut(rest, "#")
 	rest, query, _ := strings.Cut(rest, "?")
@@ -65,9 +90,7 @@ func (e *entry) secretURL(raw string, f field) {
 		name, value, _ := strings.Cut(pair, "=")
 		plain = plain || (secretName(name) || strings.EqualFold(name, "key")) && literalSecret(value)
 	}
-	if plain {
-		e.warnSecret(f.value.StartOffset, f.path, quote(f.name))
-	}
+	return plain
 }
 
 // literalSecret reports whether a value of which the name says that it is secret
@@ -80,14 +103,26 @@ func literalSecret(value string) bool {
 		}
 	}
 	lower := strings.ToLower(value)
-	switch {
-	case value == "", strings.Contains(value, "${"), lower == "true", lower == "false", lower == "null":
-		return false
-	case strings.HasPrefix(value, "<") && strings.HasSuffix(value, ">"), strings.HasPrefix(lower, "your"),
-		strings.Trim(lower, "x.*…") == "":
+	if value == "" || strings.Contains(value, "${") || strings.HasPrefix(value, "$") || lower == "true" || lower == "false" || lower == "null" {
 		return false
 	}
-	return true
+	return !placeholder(lower)
+}
+
+// placeholder reports whether a value in lower case is a note to put one there.
+func placeholder(lower string) bool {
+	for _, pair := range []string{"<>", "{}", "[]", "%%"} {
+		if lower[0] == pair[0] && lower[len(lower)-1] == pair[1] {
+			return true
+		}
+	}
+	plain := plainKey(lower)
+	for _, word := range []string{"your", "my", "replaceme", "replacewith", "changeme", "redacted", "placeholder", "example", "insert", "enter", "todo", "xxx", "secrethere", "tokenhere", "keyhere", "apikey"} {
+		if strings.HasPrefix(plain, word) && word != "my" || strings.HasPrefix(lower, "my-") || strings.HasPrefix(lower, "my_") {
+			return true
+		}
+	}
+	return strings.Trim(lower, "x.*…-_0") == "" || strings.HasSuffix(plain, "here")
 }
 
 // secretName reports whether a name ends in the words of a secret: API_KEY,
@@ -102,7 +137,7 @@ func secretName(name string) bool {
 		before = words[len(words)-2]
 	}
 	switch last {
-	case "token", "secret", "password", "passwd", "pwd", "passphrase", "pat", "apikey", "apitoken", "authtoken",
+	case "token", "secret", "password", "passwd", "pwd", "pass", "passphrase", "pat", "apikey", "apitoken", "authtoken",
 		"credential", "credentials", "authorization", "bearer", "cookie", "jwt", "accesskey", "secretkey", "privatekey":
 		return true
 	case "key":
@@ -146,11 +181,14 @@ func tokenShaped(s string) bool {
 		prefix string
 		least  int // characters after the prefix
 	}{
-		{"sk-", 20}, {"sk_live_", 16}, {"sk_test_", 16}, {"rk_live_", 16},
+		{"sk-", 20}, {"sk_live_", 16}, {"sk_test_", 16}, {"rk_live_", 16}, {"pk_live_", 16}, {"whsec_", 20},
 		{"ghp_", 30}, {"gho_", 30}, {"ghu_", 30}, {"ghs_", 30}, {"ghr_", 30}, {"github_pat_", 30},
-		{"glpat-", 16}, {"xoxb-", 20}, {"xoxp-", 20}, {"xoxa-", 20}, {"xapp-", 20}, {"AKIA", 16}, {"ASIA", 16},
-		{"AIza", 30}, {"ya29.", 20}, {"npm_", 30}, {"hf_", 30}, {"figd_", 20}, {"lin_api_", 20}, {"ntn_", 30},
-		{"dop_v1_", 40}, {"SG.", 40}, {"pypi-", 40}, {"tvly-", 20}, {"eyJ", 60},
+		{"glpat-", 16}, {"glptt-", 16}, {"xoxb-", 20}, {"xoxp-", 20}, {"xoxa-", 20}, {"xoxc-", 20}, {"xapp-", 20}, {"AKIA", 16}, {"ASIA", 16},
+		{"AIza", 30}, {"ya29.", 20}, {"GOCSPX-", 20}, {"npm_", 30}, {"hf_", 30}, {"figd_", 20}, {"lin_api_", 20}, {"ntn_", 30}, {"secret_", 40},
+		{"dop_v1_", 40}, {"SG.", 40}, {"pypi-", 40}, {"tvly-", 20}, {"sbp_", 30}, {"sb_secret_", 20}, {"pplx-", 30}, {"gsk_", 30}, {"xai-", 30},
+		{"fc-", 30}, {"apify_api_", 30}, {"r8_", 30}, {"dckr_pat_", 20}, {"shpat_", 30}, {"sntrys_", 30}, {"sntryu_", 30}, {"phx_", 30},
+		{"glsa_", 30}, {"dapi", 32}, {"rnd_", 24}, {"ATATT3", 40}, {"CFPAT-", 30}, {"hvs.", 24}, {"nvapi-", 30}, {"re_", 30}, {"ctx7sk-", 20},
+		{"BSA", 24}, {"eyJ", 60},
 	} {
 		for rest := s; ; {
 			i := strings.Index(rest, shape.prefix)
@@ -166,6 +204,43 @@ func tokenShaped(s string) bool {
 		}
 	}
 	return false
+}
+
+// secretShaped is tokenShaped for the name of a variable, where a token without a
+// known prefix shows too: long and hexadecimal, or small and capital letters and
+// digits in such disorder as no name has.
+func secretShaped(name string) bool {
+	if tokenShaped(name) {
+		return true
+	}
+	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return r >= 0x80 || r == '_' || !isTokenByte(byte(r)) }) {
+		classes, turns, hexadecimal := map[byte]bool{}, 0, true
+		for i := range len(part) {
+			class := charClass(part[i])
+			classes[class] = true
+			if i > 0 && class != charClass(part[i-1]) {
+				turns++
+			}
+			hexadecimal = hexadecimal && strings.IndexByte("0123456789abcdefABCDEF", part[i]) >= 0
+		}
+		if len(part) >= 20 && len(classes) >= 3 && 2*turns >= len(part) || len(part) >= 24 && hexadecimal && classes['0'] {
+			return true
+		}
+	}
+	return false
+}
+
+// charClass returns a representative of the letters or digits that c is one of.
+func charClass(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return '0'
+	case 'a' <= c && c <= 'z':
+		return 'a'
+	case 'A' <= c && c <= 'Z':
+		return 'A'
+	}
+	return '-'
 }
 
 func isTokenByte(c byte) bool {

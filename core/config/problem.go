@@ -63,6 +63,7 @@ const (
 	CodeDuplicateKey Code = "duplicate_key"
 	CodeUnknownKey   Code = "unknown_key"     // warning
 	CodeIneffective  Code = "ineffective_key" // warning
+	CodeUnsupported  Code = "unsupported"     // warning
 
 	// Values.
 	CodeDuration  Code = "invalid_duration"
@@ -73,19 +74,21 @@ const (
 	CodeEnv       Code = "invalid_env"
 	CodeReference Code = "invalid_reference"
 
-	// What the values refer to.
+	// What this machine lacks: warnings, and the server is Unconfigured.
 	CodeUnset           Code = "unset_variable"
 	CodeUnsetInput      Code = "unset_input"
+	CodeFileReference   Code = "invalid_file_reference"
+	CodeKeyring         Code = "not_in_keyring"
 	CodeEnvFile         Code = "invalid_env_file"
 	CodeNoDirectory     Code = "directory_not_found"
-	CodeCommandNotFound Code = "command_not_found" // warning
+	CodeCommandNotFound Code = "command_not_found"
 
 	// Advice, all warnings.
 	CodeSecret        Code = "plaintext_secret"
 	CodeInsecureURL   Code = "insecure_url"
 	CodeTransport     Code = "transport_mismatch"
 	CodeShellLine     Code = "shell_line"
-	CodePrompts       Code = "npx_without_yes"
+	CodeBareVariable  Code = "bare_variable"
 	CodeDockerNoStdin Code = "docker_without_stdin"
 )
 
@@ -134,14 +137,13 @@ func (ps Problems) Error() string {
 		return "no problems"
 	}
 	first := max(0, slices.IndexFunc(ps, func(p Problem) bool { return p.Severity == SeverityError }))
-	switch more := ps.Errors() - 1; {
-	case more > 1:
-		return fmt.Sprintf("%s (and %d more errors)", ps[first], more)
-	case more == 1:
-		return fmt.Sprintf("%s (and 1 more error)", ps[first])
-	default:
-		return ps[first].String()
+	text := ps[first].String()
+	if more := ps.Errors() - 1; more == 1 {
+		text += " (and 1 more error)"
+	} else if more > 1 {
+		text += fmt.Sprintf(" (and %d more errors)", more)
 	}
+	return text
 }
 
 func (ps Problems) sort() {

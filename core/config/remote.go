@@ -5,13 +5,17 @@ import (
 	"net/netip"
 	"net/textproto"
 	"net/url"
+	"strconv"
 	"strings"
 
-	"github.com/tailscale/hujson"
+	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
+// remoteKeys reads the keys of an entry that say how a server is reached over HTTP.
+type remoteKeys struct{ *entry }
+
 // remote reads how a server is reached over HTTP.
-func (e *entry) remote(s *Server) {
+func (e remoteKeys) remote(s *Server) {
 	address := e.url(s)
 	headers := e.headers()
 	if s.Transport != TransportStdio {
@@ -21,53 +25,75 @@ func (e *entry) remote(s *Server) {
 
 // url returns the checked URL, "" if it is absent or reported. No message quotes
 // any part of it.
-func (e *entry) url(s *Server) string {
-	f, ok := e.find("url", "serverUrl", "httpUrl")
+func (e remoteKeys) url(s *Server) string {
+	f, ok := e.find(urlKeys()...)
 	if !ok {
 		return ""
 	}
-	if !isString(f.value) {
-		e.errorAt(f.value.StartOffset, f.path, CodeType, fmt.Sprintf("%s must include a non-empty string %q", e.label, f.name), "")
+	needs := fmt.Sprintf("%s must include a non-empty string %q", e.label, f.name)
+	if f.value.Kind != tree.String {
+		e.errorAt(f.value.Offset, f.path, CodeType, needs, "")
 		return ""
 	}
-	raw := text(f.value)
-	e.secretURL(raw, f)
+	e.secretURL(f.value.Text, f)
+	programKeys(e).bareVariable(f.value, f.path, f.name)
 	value, ok := e.expand(f.value, f.path, f.name)
 	if !ok {
 		return ""
 	}
 	value = strings.TrimSpace(value)
-	bad := func(code Code, what, hint string) string {
-		e.errorAt(f.value.StartOffset, f.path, code, fmt.Sprintf("%s has invalid %q; %s", e.label, f.name, what), hint)
+	if value == "" && strings.TrimSpace(f.value.Text) == "" {
+		e.errorAt(f.value.Offset, f.path, CodeValue, needs, "")
 		return ""
 	}
-	if value == "" {
-		e.errorAt(f.value.StartOffset, f.path, CodeValue, fmt.Sprintf("%s must include a non-empty string %q", e.label, f.name), "")
+	if lower := strings.ToLower(value); strings.HasPrefix(lower, "ws://") || strings.HasPrefix(lower, "wss://") {
+		e.noWebsocket(f)
 		return ""
 	}
-	u, err := url.Parse(value)
-	switch {
-	case err != nil:
-		return bad(CodeURL, "it is not a URL", `write "https://HOST/PATH"`)
-	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
-		return bad(CodeURL, "its scheme must be http or https", `write "https://HOST/PATH"`)
-	case u.Hostname() == "":
-		return bad(CodeURL, "it has no host", `write "https://HOST/PATH"`)
-	case u.Opaque != "":
-		return bad(CodeURL, `it lacks "//" after the scheme`, `write "https://HOST/PATH"`)
-	case s.Transport == TransportCatalog && (u.RawQuery != "" || u.ForceQuery || u.Fragment != ""):
-		return bad(CodeURL, "that of a catalog has no query and no fragment",
-			`write the base that /api/version comes after; credentials go into "headers"`)
+	u, what, hint := checkURL(value)
+	if what == "" && s.Transport == TransportCatalog && (u.RawQuery != "" || u.ForceQuery || u.Fragment != "") {
+		what, hint = "that of a catalog has no query and no fragment",
+			`write the base that /api/version comes after; credentials go into "headers"`
+	}
+	if what != "" {
+		e.invalidValue(f.value, f.path, CodeURL, fmt.Sprintf("invalid %q; %s", f.name, what), hint)
+		return ""
 	}
 	if strings.EqualFold(u.Scheme, "http") && !loopback(u.Hostname()) {
-		e.warnAt(f.value.StartOffset, f.path, CodeInsecureURL,
+		e.warnAt(f.value.Offset, f.path, CodeInsecureURL,
 			fmt.Sprintf("%s is reached without encryption", e.label), "use https; http is for this machine")
 	}
 	if s.Transport == TransportHTTP && !s.Fallback && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse") {
-		e.warnAt(f.value.StartOffset, f.path, CodeTransport,
+		e.warnAt(f.value.Offset, f.path, CodeTransport,
 			fmt.Sprintf(`%s is of type "http", but its URL ends in "/sse"`, e.label), `for the older transport, set "type" to "sse"`)
 	}
 	return value
+}
+
+// checkURL returns the URL, or what is wrong with it and what to do.
+func checkURL(value string) (u *url.URL, what, hint string) {
+	u, err := url.Parse(value)
+	hint = `write "https://HOST/PATH"`
+	switch {
+	case value == "":
+		return nil, "it is empty", ""
+	case strings.ContainsAny(value, noBreakSpaces):
+		return nil, "it has a no-break space", "remove it"
+	case err != nil:
+		return nil, "it is not a URL", hint
+	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
+		return nil, "its scheme must be http or https", hint
+	case u.Hostname() == "":
+		return nil, "it has no host", hint
+	case u.Opaque != "":
+		return nil, `it lacks "//" after the scheme`, hint
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, "its port must be from 1 to 65535", ""
+		}
+	}
+	return u, "", ""
 }
 
 // loopback reports whether a host name or address is this machine.
@@ -80,48 +106,93 @@ func loopback(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-func (e *entry) headers() map[string]Secret {
-	f, ok := e.find("headers")
-	if !ok {
-		return nil
-	}
-	object, ok := f.value.Value.(*hujson.Object)
-	if !ok {
-		e.invalid(f, "object of strings", `write {"Name": "value"}`)
-		return nil
-	}
-	headers, seen := make(map[string]Secret, len(object.Members)), map[string]string{}
-	for name, m := range firstMembersInOrder(object) {
-		if !isToken(name) {
-			e.errorAt(m.Name.StartOffset, f.path, CodeHeader, fmt.Sprintf("%s has an invalid header name", e.label),
-				`write {"Name": "value"}`)
-			continue
-		}
-		path := f.path.key(name)
-		canonical := textproto.CanonicalMIMEHeaderKey(name)
-		if first, ok := seen[canonical]; ok {
-			e.errorAt(m.Name.StartOffset, path, CodeConflict,
-				fmt.Sprintf("%s has header %s twice, as %s before", e.label, quote(name), quote(first)), "case does not matter; keep one")
-			continue
-		}
-		seen[canonical] = name
-		if !isString(&m.Value) {
-			e.errorAt(m.Value.StartOffset, path, CodeType, fmt.Sprintf("%s header %s must be a string", e.label, quote(name)), "")
-			continue
-		}
-		e.plaintext(name, &m.Value, path, "header "+quote(name))
-		value, ok := e.expand(&m.Value, path, "headers."+name)
+// headerKeys are the keys that bring headers: the last three those of Codex and
+// Continue.
+func headerKeys() []string {
+	return []string{"headers", "http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions"}
+}
+
+// headers returns the headers of every request.
+func (e remoteKeys) headers() map[string]Secret {
+	headers := map[string]Secret{}
+	seen := map[string]string{}
+	for _, name := range headerKeys() {
+		f, ok := e.field(name)
 		if !ok {
 			continue
 		}
+		if name == "requestOptions" {
+			m := f.value.Get("headers")
+			if m == nil {
+				continue
+			}
+			f = field{name: "headers", key: m.Offset, value: m.Value, path: f.path.key("headers")}
+		}
+		switch {
+		case name == "bearer_token_env_var" && f.value.Kind == tree.String:
+			e.fromVariable(f.value, f.path, "Authorization", "Bearer ", headers)
+		case f.value.Kind != tree.Object:
+			e.invalid(f, "object of strings", `write {"Name": "value"}`)
+		default:
+			for key, m := range firstMembers(f.value) {
+				e.header(f, key, m, headers, seen)
+			}
+		}
+	}
+	if len(headers) == 0 {
+		return nil
+	}
+	return headers
+}
+
+// header reads one member of an object of headers.
+func (e remoteKeys) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
+	if !isToken(name) {
+		e.errorAt(m.Offset, f.path, CodeHeader, fmt.Sprintf("%s has an invalid header name", e.label),
+			`write {"Name": "value"}`)
+		return
+	}
+	path := f.path.key(name)
+	canonical := textproto.CanonicalMIMEHeaderKey(name)
+	if first, ok := seen[canonical]; ok {
+		e.errorAt(m.Offset, path, CodeConflict,
+			fmt.Sprintf("%s has header %s twice, as %s before", e.label, quote(name), quote(first)), "case does not matter; keep one")
+		return
+	}
+	seen[canonical] = name
+	switch {
+	case m.Value.Kind == tree.Null:
+	case m.Value.Kind != tree.String:
+		e.errorAt(m.Value.Offset, path, CodeType, fmt.Sprintf("%s header %s must be a string", e.label, quote(name)), "")
+	case f.name == "env_http_headers":
+		e.fromVariable(m.Value, path, name, "", headers)
+	default:
+		e.plaintext(name, m.Value, path, "header "+quote(name))
+		programKeys(e).bareVariable(m.Value, path, "headers."+name)
+		value, ok := e.expand(m.Value, path, "headers."+name)
+		if !ok {
+			return
+		}
 		if !validHeaderValue(value) {
-			e.errorAt(m.Value.StartOffset, path, CodeHeader,
-				fmt.Sprintf("%s header %s has a value with control characters", e.label, quote(name)), "")
-			continue
+			e.invalidValue(m.Value, path, CodeHeader, fmt.Sprintf("control characters in the value of header %s", quote(name)), "")
+			return
 		}
 		headers[name] = NewSecret(value)
 	}
-	return headers
+}
+
+// fromVariable sets a header to the value of the variable that n names.
+func (e remoteKeys) fromVariable(n *tree.Node, path pointer, name, prefix string, headers map[string]Secret) {
+	value, err := e.expander.variable(n.Text, "", false, isEnvName)
+	if err != nil {
+		e.lacks(n, path, err.code, quote("headers."+name)+" "+err.message, err.hint)
+		return
+	}
+	if !validHeaderValue(value) {
+		e.lacks(n, path, CodeHeader, fmt.Sprintf("control characters in the value of header %s", quote(name)), "")
+		return
+	}
+	headers[name] = NewSecret(prefix + value)
 }
 
 // isToken reports whether s is a field name of RFC 9110, section 5.6.2.

@@ -13,6 +13,6 @@ var schema []byte
 // other. What it cannot say (duplicates, references, URLs, globs) only Load
 // checks. That both agree on the form is held by tests.
 //
-// Load does not validate with it: a validator tells which keyword failed at which
-// value, and messages that help have to be told from the file's side.
+// Load does not validate with it: a validator reports which keyword failed at which
+// value, while a helpful message names what the author of the file has to change.
 func Schema() []byte { return bytes.Clone(schema) }

@@ -18,7 +18,10 @@ import (
 // structural reports whether there is a problem of the kind that the schema
 // speaks about too.
 func structural(problems Problems) bool {
-	return slices.ContainsFunc([]Code{CodeType, CodeValue, CodeMissing, CodeConflict, CodeID, CodeDuration, CodeEnv, CodeHeader}, problems.Has)
+	codes := []Code{CodeType, CodeValue, CodeMissing, CodeConflict, CodeID, CodeDuration, CodeEnv, CodeHeader}
+	return slices.ContainsFunc(problems, func(p Problem) bool { // a bad value that came from a variable is a warning
+		return p.Severity == SeverityError && slices.Contains(codes, p.Code)
+	})
 }
 
 func compiled(t testing.TB) *jsonschema.Schema {
@@ -60,17 +63,19 @@ func agree(t interface{ Errorf(string, ...any) }, s *jsonschema.Schema, opts Opt
 // mixture of keys with good and bad values.
 func TestSchemaAgreesOnGenerated(t *testing.T) {
 	s, opts := compiled(t), surroundings(t, map[string]string{"SET": "30s"})
-	junk := []any{nil, true, false, 1, 1.5, "", " ", "text", []any{}, []any{"a"}, []any{1}, []any{nil}, map[string]any{},
+	// null and "" are left out: they count as absent, which a schema cannot say.
+	junk := []any{true, false, 1, 1.5, " ", "text", []any{}, []any{"a"}, []any{1}, []any{nil}, map[string]any{},
 		map[string]any{"a": "b"}, map[string]any{"a": 1}, map[string]any{"a": nil}, map[string]any{"a": true},
 		map[string]any{"": "x"}, map[string]any{"a=b": "x"}, map[string]any{"a b": "x"}}
 	good := map[string][]any{
-		"description": {"d", ""}, "enabled": {true, false}, "disabled": {true, false},
-		"type": {"stdio", "http", "sse", "streamable-http", "streamableHttp", "catalog", "ws"}, "transport": {"stdio", "http", "sse", "catalog"},
+		"description": {"d"}, "enabled": {true, false}, "disabled": {true, false},
+		"type": {"stdio", "http", "sse", "streamable-http", "streamableHttp", "local", "remote", "catalog", "pigeon"}, "transport": {"stdio", "http", "sse", "catalog"},
 		"command": {"go"}, "args": {[]any{"a"}}, "env": {map[string]any{"A": "b", "N": 1, "Z": nil}}, "envFile": {"vars.env"},
 		"cwd": {"home"}, "workingDirectory": {"home"}, "url": {"https://h/mcp"}, "serverUrl": {"https://h/mcp"},
 		"httpUrl": {"https://h/mcp"}, "headers": {map[string]any{"X-A": "b"}, map[string]any{}},
 		"trackResources": {true}, "trackTools": {false}, "trackPrompts": {true}, "include": {[]any{"a://**"}}, "exclude": {[]any{}},
 		"read": {"digest", "none"}, "pollInterval": {"30s", "1h2m3.5s", "5", "-5s", "1ms2", "3µs", ".5s", "1.s", "${SET}"},
+		"mode": {"auto", "poll", "push", "${SET}"}, "safetyInterval": {"0", "5m", "00", "5", "${SET}"},
 		"catalogInterval": {"30s", "5", "${SET}"},
 		"onConnect": {[]any{}, []any{map[string]any{"tool": "t", "arguments": map[string]any{"a": 1}}}, []any{map[string]any{"tool": ""}},
 			[]any{map[string]any{"tool": "t", "arguments": 1}}, []any{map[string]any{}}, []any{"t"}},
@@ -84,7 +89,7 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 		out := map[string]any{}
 		for range rapid.IntRange(0, 5).Draw(t, "keys") {
 			name := rapid.SampledFrom(names).Draw(t, "key")
-			if rapid.IntRange(0, 9).Draw(t, "junk") == 0 {
+			if name != "command" && rapid.IntRange(0, 9).Draw(t, "junk") == 0 { // hosts have other forms of it, which the schema has not
 				out[name] = rapid.SampledFrom(junk).Draw(t, "value")
 			} else {
 				out[name] = rapid.SampledFrom(good[name]).Draw(t, "value")
@@ -133,7 +138,7 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 			case "index":
 				root["index"] = rapid.SampledFrom([]any{map[string]any{}, map[string]any{"enabled": true, "expose": []any{"full"}, "ttl": "1m"},
 					map[string]any{"expose": []any{"all"}}, map[string]any{"expose": "full"}, map[string]any{"expose": []any{1}},
-					map[string]any{"enabled": "yes"}, map[string]any{"ttl": 5}, map[string]any{"ttl": "5"}, true, nil}).Draw(t, "index")
+					map[string]any{"enabled": "yes"}, map[string]any{"ttl": 5}, map[string]any{"ttl": "5"}, true}).Draw(t, "index")
 			case "junk":
 				root[rapid.SampledFrom([]string{"servers", "mcpServers", "other"}).Draw(t, "key")] = rapid.SampledFrom(junk).Draw(t, "value")
 			}
@@ -154,6 +159,9 @@ func TestSchemaAgreesOnFiles(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
+		if filepath.Base(file) == "wrapperless.json" { // of a plugin; not a form to write
+			continue
+		}
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -176,10 +184,7 @@ func TestSchemaKnowsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	properties := doc.Defs["server"].Properties
-	var read []string
-	for name, others := range serverKeys() {
-		read = append(append(read, name), others...)
-	}
+	read := ownKeys()
 	slices.Sort(read)
 	read = slices.DeleteFunc(read, func(name string) bool { return name == "id" })
 	if got := slices.Sorted(maps.Keys(properties)); !slices.Equal(got, read) {
@@ -191,7 +196,7 @@ func TestSchemaKnowsEveryKey(t *testing.T) {
 		}
 	}
 	for _, foreign := range foreignKeys() {
-		if slices.Contains(read, foreign) {
+		if slices.Contains(serverKeys(), foreign) {
 			t.Errorf("%s is read and passed over", foreign)
 		}
 	}

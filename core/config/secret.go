@@ -11,8 +11,8 @@ import (
 const redacted = "[secret]"
 
 // A Secret is a string that no printer, encoder or logger shows: every one of
-// them gets "[secret]", or "" when it is empty, so that an absent value can be
-// told from a hidden one. Only Reveal gives the value.
+// them gets "[secret]", or "" when it is empty, so that an absent value differs
+// from a hidden one. Only Reveal returns the value.
 //
 // Secrets are compared with ==. The zero Secret is the empty string.
 //

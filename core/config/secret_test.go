@@ -15,7 +15,7 @@ import (
 func TestSecretIsNeverShown(t *testing.T) {
 	const value = "hunter2-hunter2"
 	s := NewSecret(value)
-	server := Server{URL: s, Env: map[string]Secret{"K": s}, Headers: map[string]Secret{"H": s}, Secrets: []Secret{s}}
+	server := Server{URL: s, Program: Program{Env: map[string]Secret{"K": s}}, Headers: map[string]Secret{"H": s}, Secrets: []Secret{s}}
 	hidden := struct{ inner Secret }{s}
 	var out bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%10s", "%-5q", "%T"} {

@@ -7,32 +7,79 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
 // minPollInterval keeps a typing mistake from becoming a busy loop.
 const minPollInterval = 100 * time.Millisecond
 
-// server reads the entry and keeps it. It always reads all of it, so that no
+// minSafetyInterval is that of reads that should find nothing.
+const minSafetyInterval = time.Second
+
+// add reads the entry as a server and adds it. It always reads all of it, so that no
 // problem hides another.
-func (e *entry) server(id string) {
+func (e *entry) add(id string) {
+	if e.isBuiltin() {
+		return
+	}
+	if e.visit != nil {
+		e.visit(e, id)
+		return
+	}
 	s := Server{ID: id}
-	s.Description, _, _ = e.text("description")
-	s.Enabled = e.enabled()
+	e.server = &s
+	s.Enabled = e.enabled() // first, because a disabled server may lack anything
+	s.Description = e.description()
 	e.expander.secrets = nil
 	e.transport(&s)
-	e.stdio(&s)
-	e.remote(&s)
-	s.OnConnect = e.onConnect()
+	programKeys{e}.stdio(&s)
+	remoteKeys{e}.remote(&s)
+	s.OnConnect = trackingKeys{e}.onConnect()
 	s.Secrets = e.expander.secrets
-	e.tracking(&s)
+	trackingKeys{e}.tracking(&s)
 	e.catalog(&s)
-	own := make([]string, 0, 32)
-	for name, others := range serverKeys() {
-		own = append(append(own, name), others...)
+	e.noteUnsupported()
+	e.unknownKeys(e.object, e.path, e.label, serverKeys(), foreignKeys())
+	e.config.Servers = append(e.config.Servers, s)
+}
+
+// isBuiltin reports whether the entry is a part of its host rather than a server:
+// nobody else can reach it.
+func (e *entry) isBuiltin() bool {
+	if f, ok := e.field("type"); ok { // Goose
+		return slices.Contains([]string{"builtin", "platform", "frontend", "inline_python"}, f.value.Text)
 	}
-	slices.Sort(own)
-	e.unknownKeys(e.object, e.path, e.label, own, foreignKeys())
-	e.servers = append(e.servers, s)
+	_, hasURL := remoteKeys{e}.findURL()
+	if e.members["command"] != nil || e.members["cmd"] != nil || hasURL {
+		return false
+	}
+	if f, ok := e.field("source"); ok && f.value.Text == "extension" { // Zed
+		return true
+	}
+	if !strings.HasPrefix(string(e.path), "/context_servers/") {
+		return false
+	}
+	e.warnAt(e.object.Offset, e.path, CodeUnsupported,
+		e.label+` has neither "command" nor "url" and is skipped; extensions of Zed start such servers`, "")
+	return true
+}
+
+// description reads a text for people. References in it that cannot be replaced stay
+// as they are: no server fails for want of them.
+func (e *entry) description() string {
+	f, ok := e.find("description")
+	if !ok {
+		return ""
+	}
+	if f.value.Kind != tree.String {
+		e.invalid(f, "string", "")
+		return ""
+	}
+	if value, errs := e.expander.expand(f.value.Text); len(errs) == 0 {
+		return value
+	}
+	return f.value.Text
 }
 
 // enabled reads "enabled" and its opposite, "disabled".
@@ -46,8 +93,7 @@ func (e *entry) enabled() bool {
 	if !hasOn {
 		return !disabled
 	}
-	bothBoolean := (kind(on.value) == 't' || kind(on.value) == 'f') && (kind(off.value) == 't' || kind(off.value) == 'f')
-	if bothBoolean && enabled == disabled {
+	if on.value.Kind == tree.Bool && off.value.Kind == tree.Bool && enabled == disabled {
 		later := off
 		if on.key > off.key {
 			later = on
@@ -58,21 +104,58 @@ func (e *entry) enabled() bool {
 	return enabled
 }
 
+// transportTypes are the types in the words of the hosts, without case, "-" and "_".
+func transportTypes() map[string]Transport {
+	return map[string]Transport{"stdio": TransportStdio, "local": TransportStdio, "http": TransportHTTP,
+		"streamablehttp": TransportHTTP, "remote": TransportHTTP, "sse": TransportSSE, "catalog": TransportCatalog}
+}
+
+// declared returns the transport that the entry names. "remote" leaves open which of
+// the two over HTTP it is.
+func (e remoteKeys) declared() (t Transport, fallback bool, f field, ok bool) {
+	value, f, ok := e.text("type", "transport")
+	if !ok {
+		return "", f.value == nil, f, false
+	}
+	plain := plainKey(value)
+	t, ok = transportTypes()[plain]
+	switch {
+	case ok:
+	case plain == "ws" || plain == "websocket":
+		e.noWebsocket(f)
+	default:
+		e.notOneOf(f, value, []string{"catalog", "http", "sse", "stdio", "streamable-http", "streamableHttp"})
+	}
+	return t, plain == "remote", f, ok
+}
+
+// noWebsocket reports, once, that the server cannot be reached.
+func (e remoteKeys) noWebsocket(f field) {
+	const clause = "transport websocket is not supported"
+	if !slices.Contains(e.server.Missing, clause) {
+		e.lacks(f.value, f.path, CodeUnsupported, clause, `use "http" if the server offers it`)
+	}
+}
+
 // transport decides how the server is reached and reports what does not go
 // together.
 func (e *entry) transport(s *Server) {
-	kinds := map[string]Transport{"stdio": TransportStdio, "http": TransportHTTP, "streamable-http": TransportHTTP,
-		"streamableHttp": TransportHTTP, "sse": TransportSSE, "catalog": TransportCatalog}
-	hasType := e.members["type"] != nil || e.members["transport"] != nil
-	declared, typeField, known := choice(e, "", kinds, "type", "transport")
-	command, hasCommand := e.find("command")
-	address, hasURL := e.findURL()
+	declared, fallback, typeField, known := remoteKeys{e}.declared()
+	command, hasCommand := e.field("command")
+	if !hasCommand {
+		command, hasCommand = e.field("cmd")
+	}
+	address, hasURL := remoteKeys{e}.findURL()
 
 	missing := func(key, hint string) {
-		e.errorAt(e.start, e.path, CodeMissing, fmt.Sprintf(`%s must include a non-empty string %q`, e.label, key), hint)
+		at, path := e.object.Offset, e.path
+		if m := e.object.Get(key); m != nil { // null or ""
+			at, path, hint = m.Value.Offset, e.path.key(key), ""
+		}
+		e.errorAt(at, path, CodeMissing, fmt.Sprintf(`%s must include a non-empty string %q`, e.label, key), hint)
 	}
 	mismatch := func(f field) {
-		e.errorAt(typeField.value.StartOffset, typeField.path, CodeConflict,
+		e.errorAt(typeField.value.Offset, typeField.path, CodeConflict,
 			fmt.Sprintf("%s is of type %q, which has no %q", e.label, declared, f.name), "")
 	}
 	switch {
@@ -99,19 +182,23 @@ func (e *entry) transport(s *Server) {
 	}
 	switch {
 	case known:
-		s.Transport = declared
+		s.Transport, s.Fallback = declared, fallback
 	case hasURL && !hasCommand:
-		s.Transport, s.Fallback = TransportHTTP, !hasType
+		s.Transport, s.Fallback = TransportHTTP, fallback
 	default:
 		s.Transport = TransportStdio
 	}
 	e.ineffective(s)
 }
 
-func (e *entry) findURL() (field, bool) {
-	for _, name := range []string{"url", "serverUrl", "httpUrl"} {
-		if m := e.members[name]; m != nil {
-			return field{name: name, key: m.Name.StartOffset, value: &m.Value, path: e.path.key(name)}, true
+// urlKeys are the spellings of "url".
+func urlKeys() []string { return []string{"url", "serverUrl", "httpUrl", "uri"} }
+
+// findURL returns the first of them, without a comparison.
+func (e remoteKeys) findURL() (field, bool) {
+	for _, name := range urlKeys() {
+		if f, ok := e.field(name); ok {
+			return f, true
 		}
 	}
 	return field{}, false
@@ -121,13 +208,15 @@ func (e *entry) findURL() (field, bool) {
 // program are an error, because they are credentials that would never be sent.
 func (e *entry) ineffective(s *Server) {
 	if s.Transport == TransportStdio {
-		if f, ok := e.present("headers"); ok {
-			e.errorAt(f.key, f.path, CodeConflict, fmt.Sprintf(`%s has "headers", but is reached over stdio`, e.label),
-				`give a program its credentials in "env"`)
+		for _, name := range headerKeys() {
+			if f, ok := e.present(name); ok {
+				e.errorAt(f.key, f.path, CodeConflict, fmt.Sprintf(`%s has %q, but is reached over stdio`, e.label, name),
+					`give a program its credentials in "env"`)
+			}
 		}
 		return
 	}
-	for _, name := range []string{"args", "env", "envFile", "cwd", "workingDirectory"} {
+	for _, name := range []string{"args", "env", "environment", "envs", "env_vars", "envFile", "cwd", "workingDirectory"} {
 		if f, ok := e.present(name); ok {
 			e.warnAt(f.key, f.path, CodeIneffective,
 				fmt.Sprintf("%s has %q, which does nothing for a server reached over HTTP", e.label, f.name), "")
@@ -136,21 +225,23 @@ func (e *entry) ineffective(s *Server) {
 }
 
 // tracking reads what is to be followed.
-func (e *entry) tracking(s *Server) {
+func (e trackingKeys) tracking(s *Server) {
 	s.TrackResources = e.boolean("trackResources", false)
 	s.TrackTools = e.boolean("trackTools", s.TrackResources)
 	s.TrackPrompts = e.boolean("trackPrompts", s.TrackResources)
 	s.Include, s.Exclude = e.globs("include"), e.globs("exclude")
-	s.Read, _, _ = choice(e, ReadDigest, map[string]ReadMode{"digest": ReadDigest, "none": ReadNone}, "read")
+	s.Read, _, _ = choice(e.entry, ReadDigest, map[string]ReadMode{"digest": ReadDigest, "none": ReadNone}, "read")
+	s.Mode, _, _ = choice(e.entry, ModeAuto, map[string]Mode{"auto": ModeAuto, "poll": ModePoll}, "mode")
 	s.PollInterval = e.duration("pollInterval", DefaultPollInterval, minPollInterval)
+	s.SafetyInterval = e.durationOrZero("safetyInterval", DefaultSafetyInterval, minSafetyInterval)
 	s.ConnectTimeout = e.duration("connectTimeout", 0, time.Millisecond)
 	s.RequestTimeout = e.duration("requestTimeout", DefaultRequestTimeout, time.Millisecond)
 
-	protocol, f, ok := choice(e, ProtocolAuto, map[string]Protocol{"auto": ProtocolAuto, "legacy": ProtocolLegacy,
+	protocol, f, ok := choice(e.entry, ProtocolAuto, map[string]Protocol{"auto": ProtocolAuto, "legacy": ProtocolLegacy,
 		"modern": ProtocolModern}, "protocol", "protocolEra")
 	s.Protocol = protocol
 	if ok && protocol == ProtocolModern && s.Transport == TransportSSE {
-		e.errorAt(f.value.StartOffset, f.path, CodeConflict,
+		e.errorAt(f.value.Offset, f.path, CodeConflict,
 			fmt.Sprintf(`%s has %q "modern", which the sse transport does not speak`, e.label, f.name),
 			`use type "http", or leave the protocol to "auto"`)
 	}
@@ -161,33 +252,4 @@ func (e *entry) tracking(s *Server) {
 func printableID(s string) bool {
 	return utf8.RuneCountInString(s) <= maxID &&
 		strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
-}
-
-// isDuration reports whether s has the form of a positive Go duration: numbers,
-// each with its unit.
-func isDuration(s string) bool {
-	rest := s
-	for rest != "" {
-		digits := strings.TrimLeft(rest, "0123456789")
-		if digits == rest {
-			return false
-		}
-		if fraction, ok := strings.CutPrefix(digits, "."); ok {
-			if digits = strings.TrimLeft(fraction, "0123456789"); digits == fraction {
-				return false
-			}
-		}
-		unit := ""
-		for _, u := range []string{"ns", "us", "µs", "μs", "ms", "s", "m", "h"} {
-			if strings.HasPrefix(digits, u) {
-				unit = u
-				break
-			}
-		}
-		if unit == "" {
-			return false
-		}
-		rest = digits[len(unit):]
-	}
-	return s != ""
 }

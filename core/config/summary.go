@@ -7,7 +7,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// A Summary is what validate --json tells of one server.
+// A Summary is what validate --json prints of one server.
 type Summary struct {
 	ID             string    `json:"id"`
 	Transport      Transport `json:"transport"`
@@ -68,7 +68,7 @@ func (s Server) Endpoint() string {
 		if own, err := url.Parse(value); err == nil && own.Host != "" {
 			value = own.Path // the variable is the URL, or its beginning
 		}
-		if value = strings.Trim(value, "/"); len(value) >= 6 { // shorter ones tell nothing
+		if value = strings.Trim(value, "/"); len(value) >= 6 { // shorter ones match by chance
 			whole := (&url.URL{Path: value}).EscapedPath()
 			path = strings.NewReplacer(value, redacted, url.PathEscape(value), redacted, whole, redacted).Replace(path)
 		}

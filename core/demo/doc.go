@@ -1,22 +1,21 @@
 // Package demo is the MCP server behind "mcptrack watch --demo": a small vault of
-// notes in a temporary folder, and somebody who edits them on a steady rhythm, so
-// that a newcomer sees within one interval what tracking means. Nothing is played:
-// the notes are files, the edits are saves, and how they become updates is the work
-// of core/vault and core/serve, as for anybody's notes.
+// notes in a temporary directory that a scenario edits at regular intervals, so that
+// new users see changes at once. Nothing is simulated: the notes are files, and
+// core/vault and core/serve turn saves into updates as for any other vault.
 //
-// # Rhythm
+// # Scenario
 //
-// One tick per interval (2 s), the first one interval after Serve began. Every tick
-// saves clock.md. In turns of six ticks guide.md gains a line, a message arrives in
-// the folder inbox (and the oldest of too many leaves), a box in tasks.md is ticked
-// or not, the tool "count_words" comes, changes or goes, the prompt
-// "summarize_inbox" does the same, and guide.md loses a line while a message is
-// marked as read. With equal Seed and Now the same ticks save the same texts.
+// There is one tick per interval (2 s by default), the first one interval after Serve
+// began. Every tick saves clock.md. In cycles of six ticks, guide.md gains a line, a
+// message arrives in the folder inbox (and the oldest is removed beyond three), a box
+// in tasks.md is toggled, the tool "count_words" is added, changed or removed, the
+// prompt "summarize_inbox" likewise, and guide.md loses a line while a message is
+// marked as read. Equal values of Seed and Now produce equal texts.
 //
-// # The folder
+// # Directory
 //
-// It is in the system's folder for temporary files, only its owner may look into it,
-// and it goes when Serve returns. A demo that was killed leaves it behind; the next
-// demo of the same user removes it, and knows by a lock those that are in use. A
-// [Home] is such a folder for what else a demo keeps.
+// The notes are in the system's temporary directory, readable by their owner only,
+// and are removed when Serve returns. Directories of killed demos are removed by the
+// next demo of the same user; a lock marks those in use. A [TempDir] is such a
+// directory, also for other files of a demo.
 package demo

@@ -17,5 +17,5 @@ func lock(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 }
 
-// own cannot tell here; the folder for temporary files is the user's own.
+// own always returns true: the temporary directory is per user here.
 func own(fs.FileInfo) bool { return true }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lock makes a file and locks it, or fails at once if somebody has. The system
-// unlocks it when the process is gone.
+// lock creates and locks a file. It fails at once if the file is locked. The system
+// unlocks it when the process ends.
 func lock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -22,7 +22,7 @@ func lock(name string) (*os.File, error) {
 	return f, nil
 }
 
-// own reports whether an entry belongs to the user.
+// own reports whether the user owns a file.
 func own(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Geteuid()

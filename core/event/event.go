@@ -1,17 +1,25 @@
-// Package event is the one event envelope, for stdout, the SSE feed, the journal
-// and embedders.
+// Package event defines the events of a tracker: one envelope for stdout, the SSE
+// feed, the journal and embedders.
 //
 // An [Event] is a header and a typed [Payload]; on the wire the two are one flat
 // JSON object in one line. Events are values: nobody changes one after it was
 // published, so they are shared freely.
 //
-// Events tell states, not edges. Once a resource is quiet, its last event tells
+// Events are states, not edges. Once a resource is quiet, its last event describes
 // its current content; states in between may have been merged.
+//
+// To add a type of event, declare its constant and its payload struct with a Type
+// method, and add one row to [Definitions]. Decoding, filters, completion, --count and
+// the help follow from these.
 package event
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Event is one thing that happened.
@@ -22,18 +30,18 @@ type Event struct {
 	ID string
 	// Seq is the number in ID.
 	Seq uint64
-	// ServerID is the server's id in the config; "" for events that are about none.
+	// ServerID is the server's id in the config; "" for events about no server.
 	ServerID string
 	// ResourceURI is set on events about one resource.
 	ResourceURI string
 	// Timestamp is when it was noticed, in UTC; shown with three fractional digits.
 	Timestamp time.Time
-	// Cause says how it was noticed; "" where that says nothing.
+	// Cause says how it was noticed; "" where that does not apply.
 	Cause Cause
-	// Payload is what happened. Its dynamic type gives the event's type.
+	// Payload is what happened. Its dynamic type determines the event's type.
 	Payload Payload
-	// Received is when the server's notification arrived, zero if none led to the
-	// event. It is for measuring and does not go on the wire.
+	// Received is when the server's notification arrived; zero if the event does not
+	// stem from one. It is for measuring and does not go on the wire.
 	Received time.Time
 }
 
@@ -45,37 +53,9 @@ func (e *Event) Type() Type {
 	return e.Payload.Type()
 }
 
-// Type names a kind of event, as in the "type" member.
-type Type string
-
-// The types of events.
-const (
-	TypeServerState          Type = "server.state"
-	TypeSubscriptionActive   Type = "subscription.active"
-	TypeResourceUpdated      Type = "resource.updated"
-	TypeResourceAdded        Type = "resource.added"
-	TypeResourceRemoved      Type = "resource.removed"
-	TypeResourceChanged      Type = "resource.changed"
-	TypeResourcesListChanged Type = "resources.list_changed"
-	TypeTemplatesListChanged Type = "templates.list_changed"
-	TypePromptsListChanged   Type = "prompts.list_changed"
-	TypeToolsListChanged     Type = "tools.list_changed"
-	TypeConfigReloaded       Type = "config.reloaded"
-	TypeConfigRejected       Type = "config.rejected"
-	TypeResourceContent      Type = "resource.content"
-	TypePromptContent        Type = "prompt.content"
-	TypeToolResult           Type = "tool.result"
-	TypeSubscriptionsChanged Type = "subscriptions.changed"
-	TypeGap                  Type = "gap"
-)
-
-// Types returns all types in the order of the documentation.
-func Types() []Type {
-	return []Type{TypeServerState, TypeSubscriptionActive, TypeResourceUpdated, TypeResourceAdded,
-		TypeResourceRemoved, TypeResourceChanged, TypeResourcesListChanged, TypeTemplatesListChanged,
-		TypePromptsListChanged, TypeToolsListChanged, TypeConfigReloaded, TypeConfigRejected,
-		TypeResourceContent, TypePromptContent, TypeToolResult, TypeSubscriptionsChanged, TypeGap}
-}
+// Payload is what an event says beyond its header. The implementations are listed in
+// [Definitions].
+type Payload interface{ Type() Type }
 
 // Cause says how a change was noticed.
 type Cause string
@@ -84,16 +64,37 @@ type Cause string
 const (
 	// CauseNotify: the server announced it, and the resource had been quiet.
 	CauseNotify Cause = "notify"
-	// CauseTrailing: announced within the window of an earlier event, and told at
-	// the window's end because the content differs from what was told last.
+	// CauseTrailing: announced within the window of an earlier event, and published at
+	// the end of the window because the content differs from what was published last.
 	CauseTrailing Cause = "trailing"
-	// CauseResync: found by comparing after a time in which pushes may have been lost.
+	// CauseResync: found by comparing after a time in which notifications may have been
+	// lost.
 	CauseResync Cause = "resync"
-	// CausePoll: found by asking a server that cannot push.
+	// CausePoll: found by reading from a server that does not push.
 	CausePoll Cause = "poll"
 )
 
-// FormatID makes the id of an event.
+// known reports whether this version knows the cause.
+func (c Cause) known() bool {
+	switch c {
+	case "", CauseNotify, CauseTrailing, CauseResync, CausePoll:
+		return true
+	}
+	return false
+}
+
+// FormatID returns the id of an event.
 func FormatID(epoch string, seq uint64) string {
 	return epoch + "-" + strconv.FormatUint(seq, 10)
+}
+
+// ParseID is the inverse of [FormatID].
+func ParseID(id string) (epoch string, seq uint64, err error) {
+	epoch, number, _ := strings.Cut(id, "-")
+	if _, err = strconv.ParseUint(epoch, 16, 64); err == nil && epoch == strings.ToLower(epoch) {
+		if seq, err = strconv.ParseUint(number, 10, 64); err == nil && FormatID(epoch, seq) == id {
+			return epoch, seq, nil
+		}
+	}
+	return "", 0, fmt.Errorf("invalid event id %q", printable.Line(id, 64))
 }

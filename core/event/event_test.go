@@ -3,6 +3,7 @@ package event
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -20,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// samples is one event of every shape that the documentation names.
+// samples returns one event of every documented form.
 func samples() []Event {
 	at := time.Date(2026, 11, 20, 20, 37, 25, 123_900_000, time.FixedZone("CET", 3600))
 	digest := func(b byte) (d catalog.Digest) { d[0], d[31] = b, b; return d }
@@ -39,7 +40,7 @@ func samples() []Event {
 		ListChanged{List: catalog.Resources, Added: []string{"file:///b"}},
 		ListChanged{List: catalog.Templates, Removed: []string{"file:///{x}"}},
 		ListChanged{List: catalog.Prompts, Changed: []string{"p"}},
-		ListChanged{List: catalog.Tools, Changed: []string{"add"}, Details: []ItemChange{{Key: "add", Fields: []string{"description", "inputSchema"}, More: 2,
+		ListChanged{List: catalog.Tools, Changed: []string{"add"}, Details: []catalog.ItemChange{{Key: "add", Fields: []string{"description", "inputSchema"}, More: 2,
 			Changes: []catalog.Change{{Op: catalog.Changed, Path: "/description"}, {Op: catalog.Added, Path: "/inputSchema/properties/b"}}}}},
 		ListChanged{List: catalog.Tools, Error: "timed out"},
 		ConfigReloaded{Added: []string{"docs"}, Duration: Milliseconds(12 * time.Millisecond)},
@@ -67,7 +68,7 @@ func samples() []Event {
 	return out
 }
 
-// TestWireSchema holds the wire form: others parse it.
+// The wire form does not change: other programs parse it.
 func TestWireSchema(t *testing.T) {
 	var got []byte
 	for _, e := range samples() {
@@ -130,15 +131,15 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// hidden reports whether a line has anything that a terminal or a log would act
-// on or not show.
+// hidden reports whether a line has characters that a terminal or a log would interpret
+// or not display.
 func hidden(line string) bool {
 	return strings.ContainsFunc(line, func(r rune) bool {
 		return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 	})
 }
 
-func TestHostileNamesStayInTheirLine(t *testing.T) {
+func TestHostileNamesAreEscaped(t *testing.T) {
 	const evil = "a\nb\x1b[31m\u202e\u200b\u2028\x00\"\\\ufeff"
 	e := Event{ID: "1-1", ServerID: evil, ResourceURI: evil, Timestamp: time.Unix(0, 0), Payload: ResourceUpdated{Name: evil, MimeType: evil, Content: new(evil)}}
 	line, err := e.AppendJSON(nil)
@@ -157,22 +158,89 @@ func TestHostileNamesStayInTheirLine(t *testing.T) {
 	}
 }
 
-func TestUnreadable(t *testing.T) {
+func TestInvalidEvents(t *testing.T) {
 	for _, line := range []string{
 		``, `null`, `[]`, `{}`, `{"type":"nonsense","timestamp":"2026-11-20T19:37:25.123Z"}`,
 		`{"type":"gap","timestamp":"yesterday"}`, `{"id":"x-y","type":"gap","timestamp":"2026-11-20T19:37:25.123Z"}`,
-		`{"type":"resource.updated","timestamp":"2026-11-20T19:37:25.123Z","digest":"md5:1"}`,
 		`{"id":"a\"b-1","type":"gap","timestamp":"2026-11-20T19:37:25.123Z"}`, `{"id":"ab-01","type":"gap","timestamp":"2026-11-20T19:37:25.123Z"}`,
-		`{"type":"gap","timestamp":"2026-11-20T19:37:25.123Z","cause":"\""}`,
+		`{"type":"gap","timestamp":5}`, `{"type":"gap","timestamp":"2026-11-20T19:37:25.123Z","from":7}`,
+		`{"type":"config.reloaded","timestamp":"2026-11-20T19:37:25.123Z","added":{}}`,
+		`{"type":"config.reloaded","timestamp":"2026-11-20T19:37:25.123Z","durationMs":"long"}`,
 	} {
 		var e Event
 		if err := json.Unmarshal([]byte(line), &e); err == nil {
-			t.Errorf("%s was read as %+v", line, e)
+			t.Errorf("%s was decoded as %+v", line, e)
+		} else if strings.Contains(err.Error(), "json:") || strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%s: %v", line, err)
 		}
 	}
 }
 
-// FuzzParse: whatever can be read can be written, and reads back the same.
+// What a newer version adds is ignored; only a missing or broken member that is needed
+// is an error.
+func TestEventsOfANewerVersion(t *testing.T) {
+	const head = `"type":"resource.updated","serverId":"docs","resourceUri":"file:///a","timestamp":"2026-11-20T19:37:25.123Z"`
+	plain := Event{ServerID: "docs", ResourceURI: "file:///a", Timestamp: time.Date(2026, 11, 20, 19, 37, 25, 123e6, time.UTC), Payload: ResourceUpdated{}}
+	named := plain
+	named.Payload = ResourceUpdated{Name: "a"}
+	for line, want := range map[string]Event{
+		`{` + head + `,"cause":"telepathy"}`:                                  plain,
+		`{` + head + `,"cause":{"by":"poll"},"name":"a"}`:                     named,
+		`{` + head + `,"digest":"sha512:00","previousDigest":"blake3:1"}`:     plain,
+		`{` + head + `,"digest":{"sha512":"00"},"name":"a"}`:                  named,
+		`{` + head + `,"size":"large","changed":"partly","name":"a"}`:         named,
+		`{"importance":[1,{}],` + head + `,"name":"a","attachments":{"x":1}}`: named,
+	} {
+		var e Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Errorf("%s: %v", line, err)
+		} else if diff := cmp.Diff(want, e); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", line, diff)
+		}
+	}
+	var e Event
+	added := strings.Replace(`{`+head+`,"name":"a","mimeType":{}}`, "updated", "added", 1)
+	if err := json.Unmarshal([]byte(added), &e); err != nil || e.Payload != (ResourceAdded{Descriptor{Name: "a"}}) {
+		t.Errorf("%s: %+v, %v", added, e, err)
+	}
+	err := json.Unmarshal([]byte(strings.Replace(`{`+head+`}`, "resource.updated", "resource.archived", 1)), &e)
+	if !errors.Is(err, ErrUnknownType) {
+		t.Errorf("an unknown type: %v", err)
+	}
+}
+
+// The members that are documented are those that are written.
+func TestMembersAreThoseOfTheWireForm(t *testing.T) {
+	shared := []string{"id", "type", "serverId", "resourceUri", "timestamp", "cause"}
+	for _, e := range samples() {
+		d, ok := Define(e.Type())
+		if !ok || d.About == "" {
+			t.Fatalf("%s has no definition", e.Type())
+		}
+		line, err := e.AppendJSON(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var written map[string]json.RawMessage
+		if err := json.Unmarshal(line, &written); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range d.Members() {
+			if _, ok := written[m.Name]; !ok && !m.Optional {
+				t.Errorf("%s lacks %s, which is not optional", line, m.Name)
+			}
+			delete(written, m.Name)
+		}
+		for _, name := range shared {
+			delete(written, name)
+		}
+		if len(written) > 0 {
+			t.Errorf("%s has members that are not documented: %v", e.Type(), written)
+		}
+	}
+}
+
+// Whatever can be decoded can be encoded, and decodes to the same event.
 func FuzzParse(f *testing.F) {
 	for _, e := range samples() {
 		line, err := e.AppendJSON(nil)
@@ -188,7 +256,7 @@ func FuzzParse(f *testing.F) {
 		}
 		line, err := e.AppendJSON(nil)
 		if err != nil {
-			t.Fatalf("read but not written: %v", err)
+			t.Fatalf("decoded but not encoded: %v", err)
 		}
 		if bytes.ContainsAny(line, "\n\r") || !json.Valid(line) {
 			t.Fatalf("not one line of JSON: %q", line)
@@ -209,5 +277,19 @@ func BenchmarkAppendJSON(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		buf, _ = e.AppendJSON(buf[:0])
+	}
+}
+
+func BenchmarkUnmarshal(b *testing.B) {
+	line, err := samples()[6].MarshalJSON()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		var e Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -7,23 +7,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// Payload is what an event tells beyond its header. The types of this package
-// that end in no other words are all there are.
-type Payload interface{ Type() Type }
-
 // State is what a server's worker is doing.
 type State string
 
 // The states of a server.
 const (
-	Pending     State = "Pending"     // wanted, not begun
+	Pending     State = "Pending"     // configured, not begun
 	Connecting  State = "Connecting"  // starting, connecting, listing, subscribing
 	Ready       State = "Ready"       // listed and followed
 	Backoff     State = "Backoff"     // failed; waiting for the next attempt
-	Unsupported State = "Unsupported" // connected, but it has nothing of what is to be followed
-	NeedsAuth   State = "NeedsAuth"   // refused for want of credentials; tried again rarely
+	Unsupported State = "Unsupported" // connected, but it offers nothing that can be followed
+	NeedsAuth   State = "NeedsAuth"   // credentials are missing or wrong; tried again rarely
 	Disabled    State = "Disabled"    // the config says so
-	Stopping    State = "Stopping"    // being disconnected
+	// Unconfigured servers need a variable, file or program that this machine lacks.
+	// They are not connected until the config or what it refers to changes.
+	Unconfigured State = "Unconfigured"
+	Stopping     State = "Stopping" // being disconnected
 )
 
 // Mode is how changes of resources are noticed.
@@ -35,11 +34,11 @@ const (
 	Poll Mode = "poll"
 )
 
-// ServerState tells that a server's state changed.
+// ServerState is published when the state of a server changes.
 type ServerState struct {
 	State           State        `json:"state"`
 	Previous        State        `json:"previous,omitempty"`
-	Reason          string       `json:"reason,omitempty"` // one word or phrase, such as "crashloop" or "removed"
+	Reason          string       `json:"reason,omitempty"` // a word or phrase, such as "crashloop" or "removed"
 	Error           string       `json:"error,omitempty"`  // one line, safe to print
 	Attempt         int          `json:"attempt,omitempty"`
 	RetryIn         Milliseconds `json:"retryInMs,omitempty"`
@@ -47,34 +46,35 @@ type ServerState struct {
 	Era             string       `json:"era,omitempty"`
 }
 
-// SubscriptionActive tells that the server's resources are followed from here on.
+// SubscriptionActive is published when the resources of a server are followed from
+// here on.
 type SubscriptionActive struct {
-	Resources ResourceSet `json:"resources"`
-	Mode      Mode        `json:"mode,omitempty"`    // none where changes are not noticed: neither pushed nor read
-	Missing   []string    `json:"missing,omitempty"` // URIs that the server does not push; they are polled, if read at all
+	Resources ResourceSet `json:"resources" about:"number or list"`
+	Mode      Mode        `json:"mode,omitempty" about:"push or poll; absent if changes go unnoticed"`
+	Missing   []string    `json:"missing,omitempty" about:"URIs that the server does not push"`
 }
 
-// ResourceSet is a number of resources, or their URIs where somebody asked for
-// them: a number or an array of strings on the wire.
+// ResourceSet is a number of resources, or their URIs where a caller named them: a
+// number or an array of strings on the wire.
 type ResourceSet struct {
 	Count int
 	URIs  []string // nil: only the number
 }
 
-// ResourceUpdated tells that a resource's content was announced or found to be
-// different.
+// ResourceUpdated is published when the content of a resource was announced or found to
+// be different.
 type ResourceUpdated struct {
-	// Changed is whether the content differs from what was told last; nil when
+	// Changed is whether the content differs from what was published last; nil when
 	// that is not known (not read, or never read before).
-	Changed        *bool          `json:"changed,omitempty"`
+	Changed        *bool          `json:"changed,omitempty" about:"false: announced, but the content is the same"`
 	Name           string         `json:"name,omitempty"`
 	MimeType       string         `json:"mimeType,omitempty"`
 	Size           *int64         `json:"size,omitempty"` // bytes of content
-	Digest         catalog.Digest `json:"-"`
-	PreviousDigest catalog.Digest `json:"-"`
-	// Content and Diff are filled in by who shows the event, when asked for.
-	Content *string `json:"content,omitempty"`
-	Diff    *string `json:"diff,omitempty"`
+	Digest         catalog.Digest `json:"digest,omitzero"`
+	PreviousDigest catalog.Digest `json:"previousDigest,omitzero"`
+	// Content and Diff are filled in by the output that was asked for them.
+	Content *string `json:"content,omitempty" about:"with --content"`
+	Diff    *string `json:"diff,omitempty" about:"with --diff"`
 	// Text and PreviousText are the contents themselves where the tracker keeps
 	// them (see tracker.Options.Texts); nil for binary or large content.
 	Text         *string `json:"-"`
@@ -87,31 +87,32 @@ type Descriptor struct {
 	MimeType string `json:"mimeType,omitempty"`
 }
 
-// ResourceAdded tells that a followed server offers a new resource.
+// ResourceAdded is published when a followed server offers a new resource.
 type ResourceAdded struct{ Descriptor }
 
-// ResourceRemoved tells that a resource is no longer offered.
+// ResourceRemoved is published when a resource is no longer offered.
 type ResourceRemoved struct{ Descriptor }
 
-// ResourceChanged tells that a resource's descriptor changed (not its content).
+// ResourceChanged is published when the descriptor of a resource changed, not its
+// content.
 type ResourceChanged struct{ Descriptor }
 
-// ListChanged tells how one of the lists of a server changed: URIs, URI
-// templates or names.
+// ListChanged says how one of the lists of a server changed: URIs, URI templates or
+// names.
 type ListChanged struct {
 	List    catalog.Kind `json:"-"`
 	Added   []string     `json:"added"`
 	Removed []string     `json:"removed"`
 	Changed []string     `json:"changed"`
-	// Details tell how the descriptors of Changed differ: for the first of them, up
-	// to [MaxDetails] changes in all.
-	Details []ItemChange `json:"details,omitempty"`
+	// Details say how the descriptors of Changed differ, for the first of them: see
+	// [catalog.ItemChanges].
+	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed ones differ: key, fields, changes"`
 	// Error says why the list could not be loaded again; the old one is kept.
-	Error string `json:"error,omitempty"`
+	Error string `json:"error,omitempty" about:"why the list could not be loaded; the old one stays"`
 }
 
-// ConfigReloaded tells that a new config is applied: ids of servers. What follows
-// from it comes later. Duration is from when the change was first seen.
+// ConfigReloaded is published when a new config is applied: ids of servers. Its effects
+// come later. Duration is from when the change was first seen.
 type ConfigReloaded struct {
 	Added    []string     `json:"added"`
 	Removed  []string     `json:"removed"`
@@ -119,13 +120,13 @@ type ConfigReloaded struct {
 	Duration Milliseconds `json:"durationMs"`
 }
 
-// ConfigRejected tells that a new config is not used; the old one stays.
+// ConfigRejected is published when a new config is invalid; the old one stays in use.
 type ConfigRejected struct {
 	Problems config.Problems `json:"problems"`
 }
 
-// Gap tells a consumer that events it would have had to see are gone: those
-// after From up to To. What follows it makes up for the states.
+// Gap is sent to a consumer that missed events which are no longer available: those
+// after From up to To. The events that follow restore the states.
 type Gap struct {
 	From   string `json:"from"`
 	To     string `json:"to"`

@@ -10,8 +10,8 @@ import (
 // maxLinks is how many symbolic links a path may lead through, as in Linux.
 const maxLinks = 40
 
-// A step is one lookup on the way along a path: the entry name in the directory
-// dir, which is a real path without symbolic links.
+// A step is one lookup while resolving a path: the entry name in the directory dir,
+// which is a real path without symbolic links.
 type step struct {
 	dir, name string
 	link      bool // the entry is a symbolic link

@@ -116,7 +116,7 @@ func TestRelevant(t *testing.T) {
 	}
 }
 
-// TestFollowForgets: no watch stays on a directory that the path has left.
+// TestFollowForgets: no watch remains on a directory that the path left.
 func TestFollowForgets(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)

@@ -1,55 +1,54 @@
-// Package filewatch says "look again": when the content behind a path may have
-// changed, however it was saved.
+// Package filewatch detects changes of the content at a path, however a program
+// saves it.
 //
-// A File follows one path. Editors, deployment tools and people replace files
-// in many ways (write in place, rename over, remove and create, swap a symbolic
-// link, swap a whole directory), and a watch on the file itself goes deaf after
-// most of them. So a File never watches the file. It watches every directory in
-// which a name of the path is looked up, through all symbolic links on the way,
-// adds each watch before it looks the name up, and walks the path again whenever
-// an entry on it changes. Events only ever mean "look": what was delivered is
-// decided by the bytes, read once things are quiet.
+// A [File] follows one path. Programs replace files in many ways (write in place,
+// rename over, remove and create, swap a symbolic link, swap a whole directory), and
+// a watch on the file itself gets no events after most of them. A File therefore
+// watches every directory in which a name of the path is looked up, through all
+// symbolic links. It adds each watch before looking the name up, and resolves the
+// path again whenever an entry on it changes. An event only triggers a check: the
+// bytes, read after a quiet period, decide what is delivered.
 //
 // # Promises
 //
-//   - Loss: the newest settled content is always delivered in the end. States
-//     between two deliveries may be skipped. A save that gives no event at all
-//     (network file systems, a hard link in another directory, a lower layer of
-//     an overlay) is found by polling.
-//   - Repetition: content equal to what was delivered last is silent, so touch,
-//     chmod and saving without a change are. See [File.Retry] for the exception.
+//   - Loss: the newest settled content is always delivered eventually. States
+//     between two deliveries may be skipped. Polling finds a save without events
+//     (network file systems, a hard link in another directory, a lower layer of an
+//     overlay).
+//   - Repetition: content equal to the last delivery is not delivered again, for
+//     example after touch or chmod. [File.Retry] makes an exception.
 //   - Order: deliveries follow the order in which the states were seen.
-//   - Settled means: no event for Quiet, or the same bytes twice, Quiet apart,
-//     where events cannot be relied upon; and size and modification time did not
-//     move while reading. A writer that pauses longer than Quiet, or that writes
-//     for longer than MaxWait, is therefore seen in parts. Writing a new file and
-//     renaming it into place never is. What is delivered is not validated.
-//   - Absence: a file that is absent, empty or unreadable for a moment is taken
-//     to be in the middle of a save. Only after 50, 100, 200, 400 and 800 ms
-//     (1.55 s in all) is that state delivered, once, and watching goes on.
-//   - Ownership: Run owns every watch and the only goroutine there is (inside
-//     fsnotify), and has closed both when it returns.
+//   - Settled means: no event for Quiet or, where events are unreliable, the same
+//     bytes twice, Quiet apart; in both cases size and modification time did not
+//     change during the read. A writer that pauses longer than Quiet, or writes for
+//     longer than MaxWait, is therefore seen in parts; renaming a new file into
+//     place never is. Content is not validated.
+//   - Absence: a file that is absent, empty or unreadable may be in the middle of a
+//     save. The state is delivered, once, only after retries 50, 100, 200, 400 and
+//     800 ms apart (1.55 s in all). Watching continues.
+//   - Ownership: Run owns all watches and goroutines and has released them when it
+//     returns.
 //
 // # Trees
 //
-// A [Tree] follows a directory and all below it, and reads nothing: it names the
-// paths to look at again, in batches. Every directory has a watch of its own, set
-// before the directory is listed, also for those that are made or moved in later.
+// A [Tree] follows a directory and everything below it. It reads no content: it
+// delivers batches of paths to read again. Every directory has its own watch, set
+// before the directory is listed, also if it is created or moved in later.
 //
-//   - Loss: a receiver that looks at everything it is told to, after it was told,
-//     ends up with what is there. Lost events (an overflow of the queue, a dead
-//     source, a directory renamed under its watch) become a look at everything
-//     after new watches were set; directories that cannot be watched are polled.
-//   - Repetition: to look again does not mean that something changed.
-//   - Order: a path is told when it was left alone for Quiet, or after MaxWait; its
-//     bursts are its own. More than MaxPaths within a second are one look at
-//     everything, once the storm is over or after MaxWait.
-//   - Symbolic links below the directory are not followed; what is ignored costs no
-//     watch.
-//   - Ownership: as above. The receiver is never waited for.
+//   - Loss: a receiver that rereads the paths of every batch converges to what is on
+//     disk. After lost events (queue overflow, failed source, a directory renamed
+//     under its watch) new watches are set and a batch for everything follows;
+//     directories that cannot be watched are polled.
+//   - Repetition: a path in a batch has not necessarily changed.
+//   - Order: a path is delivered once it has been quiet for Quiet, or after MaxWait,
+//     independently of other paths. More than MaxPaths within a second become one
+//     batch for everything, once they are quiet or after MaxWait.
+//   - Symbolic links below the directory are not followed; ignored directories have
+//     no watch.
+//   - Ownership: as above. Run never waits for the receiver.
 //
-// A look at a file on a network file system that hangs blocks Run for as long as
-// the kernel does; no other state of the program waits for it.
+// An unresponsive network file system blocks Run for as long as it blocks the
+// kernel, and nothing else in the program.
 //
 // Libraries: fsnotify for events on Linux, the BSDs, macOS and Windows, in
 // notify.go only; golang.org/x/sys/unix for the names of file system types that

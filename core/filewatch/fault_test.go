@@ -43,8 +43,8 @@ func (s *faultySource) notify() (*notifier, error) {
 	}}, nil
 }
 
-// deafen takes all watches away behind the back of the File.
-func (s *faultySource) deafen(t *testing.T, path string) {
+// removeWatches removes all watches without the File's knowledge.
+func (s *faultySource) removeWatches(t *testing.T, path string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *faultySource) count() int {
 	return s.made
 }
 
-// TestEventsLost: whatever ends the events, the change made meanwhile is found,
-// and later ones give events again.
+// TestEventsLost: after any loss of events, the change made meanwhile is found, and
+// later ones give events again.
 func TestEventsLost(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(*faultySource){
@@ -84,7 +84,7 @@ func TestEventsLost(t *testing.T) {
 			f := start(t, path, opts)
 			wantContent(t, f, "first")
 			for round, content := range []string{"second", "third"} {
-				source.deafen(t, path)
+				source.removeWatches(t, path)
 				put(t, path, content)
 				wantSilence(t, f, 200*time.Millisecond) // or the fault proves nothing
 				fault(&source)
@@ -99,8 +99,8 @@ func TestEventsLost(t *testing.T) {
 	}
 }
 
-// TestWatchLimit: without room for watches the file is polled, with one log line,
-// and events come back when there is room.
+// TestWatchLimit: at the system's limit of watches the file is polled, with one log
+// line, and events are used again once watches are available.
 func TestWatchLimit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

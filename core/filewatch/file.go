@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// FileOptions tune a [File]. The zero value is usable; zero fields mean the
-// default named beside them.
+// FileOptions configure a [File]. The zero value is usable; zero fields mean the
+// documented default.
 type FileOptions struct {
-	// Quiet is how long the file must be left alone before it is read; 100 ms.
-	// Shorter reads many editors' saves half written.
+	// Quiet is how long the file must be unchanged before it is read; 100 ms. Shorter
+	// periods see partial saves of many editors.
 	Quiet time.Duration
-	// MaxWait bounds how long events may keep putting the read off; 1 s.
+	// MaxWait limits how long events may delay the read; 1 s.
 	MaxWait time.Duration
-	// Poll is the interval of looks that no event asked for, while events work; 10 s.
+	// Poll is the polling interval while events work; 10 s.
 	Poll time.Duration
-	// PollOnly is the same interval while events cannot be relied upon; 2 s.
+	// PollOnly is the polling interval while events are unreliable; 2 s.
 	PollOnly time.Duration
-	// MaxBytes is the largest content that is read; 1 MiB. A larger file is an
-	// error and is never held in memory.
+	// MaxBytes is the largest content that is read; 1 MiB. A larger file is an error
+	// and is not read.
 	MaxBytes int64
-	// Baseline is the SHA-256 of the content that the consumer has loaded
-	// already. It counts as delivered: the same content at the start is silent,
-	// and a change made between load and watch is not lost. With the zero value
-	// Run delivers what it finds first.
+	// Baseline is the SHA-256 of content that the consumer has already loaded. It
+	// counts as delivered: equal content is not delivered at the start, and a change
+	// between loading and watching is not lost. With the zero value Run delivers the
+	// first state in any case.
 	Baseline [sha256.Size]byte
-	// Logger gets one line when events stop or start to work; nil means none.
+	// Logger logs when events stop or start to work; nil discards.
 	Logger *slog.Logger
 
 	// notify makes the source of events; tests replace it. nil: the system's.
@@ -63,33 +63,33 @@ type Change struct {
 	Path    string            // as given to NewFile
 	Data    []byte            // nil if Missing or Err
 	Digest  [sha256.Size]byte // SHA-256 of Data
-	Missing bool              // absent or empty, and not only for a moment
+	Missing bool              // absent or empty after all retries
 	Err     error             // unreadable, not a regular file, or larger than MaxBytes
-	SeenAt  time.Time         // the first sign of this change: start of the reload's latency
+	SeenAt  time.Time         // the first event or poll of this change, to measure latency
 }
 
-// A File follows one path and delivers the content behind it whenever that is
-// different from what it delivered last. Make it with [NewFile]; it does nothing
-// until [File.Run]. All methods may be called from any goroutine.
+// A File follows one path and delivers its content whenever that differs from the
+// last delivery. Make it with [NewFile]; it does nothing until [File.Run]. All
+// methods are safe for concurrent use.
 type File struct {
 	name string // as given
-	path string // absolute, not cleaned: "link/.." is for the kernel to resolve
+	path string // absolute, not cleaned: the kernel must resolve "link/.."
 	opts FileOptions
 
-	// changes: sent and closed by Run alone. Capacity 1, because only the newest
-	// state matters: Run replaces one that nobody has taken yet.
+	// changes: sent and closed by Run only. Capacity 1, because only the newest state
+	// matters: Run replaces one that has not been received yet.
 	changes chan Change
-	// kicks: sent by Kick, received by Run, never closed. Capacity 1, because two
-	// requests to look now are answered by one look.
+	// kicks: sent by Kick, received by Run, never closed. Capacity 1, because one
+	// check answers any number of requests.
 	kicks chan struct{}
 
 	started atomic.Bool
-	again   atomic.Bool // set by Retry, taken by the next delivery
+	again   atomic.Bool // set by Retry, reset by the next delivery
 	mode    atomic.Pointer[Mode]
 }
 
-// NewFile returns a File for path, which need not exist. A relative path is bound
-// to the working directory of this moment.
+// NewFile returns a File for path, which need not exist. A relative path refers to
+// the current working directory, also if that changes later.
 func NewFile(path string, opts FileOptions) *File {
 	f := &File{
 		name:    path,
@@ -99,8 +99,8 @@ func NewFile(path string, opts FileOptions) *File {
 		kicks:   make(chan struct{}, 1),
 	}
 	if !filepath.IsAbs(path) {
-		// Without a working directory the path stays relative: Run then delivers
-		// the error of opening it, and finds it again if it ever can.
+		// Without a working directory the path stays relative, and Run delivers the
+		// error of opening it until it exists.
 		if dir, err := os.Getwd(); err == nil {
 			f.path = dir + string(filepath.Separator) + path
 		}
@@ -109,15 +109,15 @@ func NewFile(path string, opts FileOptions) *File {
 	return f
 }
 
-// Changes returns the channel of deliveries. It holds one: a newer state replaces
-// one not yet received, so a slow consumer always gets the newest and holds up
-// nobody. Because of that a consumer may see the content that it has already.
-// Run closes the channel when it returns.
+// Changes returns the channel of deliveries. Its capacity is one: a newer state
+// replaces one not yet received, so a slow consumer gets the newest state and does
+// not block Run. Content may therefore equal what the consumer received last. Run
+// closes the channel when it returns.
 func (f *File) Changes() <-chan Change { return f.changes }
 
-// Kick asks for a look now, without waiting for quiet: what is found counts as
-// settled (an operator's SIGHUP says so). It never blocks, and content that was
-// delivered already stays silent. To have it again, call Retry first.
+// Kick requests a check now, without waiting for a quiet period: the content counts
+// as settled (after an operator's SIGHUP, for example). It never blocks. Content that
+// was delivered last is not delivered again, unless Retry is called before.
 func (f *File) Kick() {
 	select {
 	case f.kicks <- struct{}{}:
@@ -125,11 +125,10 @@ func (f *File) Kick() {
 	}
 }
 
-// Retry asks that the next look, at the latest the next poll, deliver what it
-// finds even if that was delivered before. A consumer calls it when it could not
-// apply a Change for a reason that may pass. It never blocks; one call is good
-// for one delivery.
+// Retry makes the next check, at the latest the next poll, deliver its state even if
+// it was delivered before. A consumer calls it when it could not apply a Change for a
+// temporary reason. It never blocks; one call causes one delivery.
 func (f *File) Retry() { f.again.Store(true) }
 
-// Mode says how changes are found at present.
+// Mode returns how changes are found at present.
 func (f *File) Mode() Mode { return *f.mode.Load() }

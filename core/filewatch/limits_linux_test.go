@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNamespace names the variable that tells the test binary that it was started
+// inNamespace names the variable that informs the test binary that it was started
 // by itself, inside namespaces of its own.
 const inNamespace = "FILEWATCH_TEST_IN_NAMESPACE"
 

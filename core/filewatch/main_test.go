@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // that long.
 const patience = 20 * time.Second
 
-// onlyEvents switches the polls off, which would hide a deaf watcher.
+// onlyEvents disables polling, which would hide missing events.
 func onlyEvents() FileOptions {
 	return FileOptions{Poll: time.Hour, PollOnly: time.Hour}
 }

@@ -2,15 +2,15 @@ package filewatch
 
 // The kinds of [Mode].
 const (
-	// ModeInotify: events of the operating system, with slow polls as a net.
-	// (Inotify is the Linux name; it stands for kqueue and others elsewhere.)
+	// ModeInotify: events of the operating system, with slow polls as a fallback.
+	// (Inotify is the Linux API; elsewhere it means kqueue and others.)
 	ModeInotify = "inotify"
-	// ModePoll: events cannot be relied upon. Those that come all the same are
-	// used, but changes are promised only by the next poll.
+	// ModePoll: events are unreliable. They are still used, but a change is certain to
+	// be found only by the next poll.
 	ModePoll = "poll"
 )
 
-// A Mode is how changes are found, and why not in the better way.
+// A Mode is how changes are found.
 type Mode struct {
 	Kind   string // ModeInotify or ModePoll
 	Reason string // why ModePoll; empty otherwise

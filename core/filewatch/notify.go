@@ -6,29 +6,28 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A notifier is a source of events about entries of directories. It is a struct
-// of what a follower needs from fsnotify and nothing else, so that tests can hand
-// in a source that fails on demand. The holder must call close once.
+// A notifier is a source of events about directory entries: the part of fsnotify that
+// this package uses, so that tests can inject failures. Its owner must call close
+// once.
 type notifier struct {
-	// events is sent to and closed by the source. It is unbuffered: while nobody
-	// receives, the kernel queues (16,384 events by default on Linux) and then
-	// reports an overflow as an error.
+	// events is sent to and closed by the source. It is unbuffered: without a receiver
+	// the kernel queues events (16,384 by default on Linux) and then reports an
+	// overflow as an error.
 	events <-chan fsnotify.Event
-	// errors is closed by the source, too. It holds one error: another one that
-	// comes while it waits says nothing new, as each means that events were lost.
+	// errors is closed by the source, too. Its capacity is one: further errors are
+	// dropped, as each of them only means that events were lost.
 	errors <-chan error
 
-	// add starts watching a directory. For one that is watched already it binds
-	// the path anew, which matters if another directory now has that name.
+	// add starts watching a directory. If it is already watched, the path is resolved
+	// again, in case another directory got the name.
 	add    func(dir string) error
 	remove func(dir string) error
 	close  func() error
 }
 
-// newNotifier starts a source. fsnotify sends an error while it holds the lock that
-// its Add, Remove and Close want (v1.10.1, when the watch of a directory that was
-// moved is gone before it hears of the move). So somebody else than their caller
-// must receive errors.
+// newNotifier starts a source. A goroutine receives errors, because fsnotify v1.10.1
+// sends them while holding the lock that Add, Remove and Close need (when the watch
+// of a moved directory is removed before the event of the move).
 func newNotifier() (*notifier, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// A source that has an error to tell can be asked to watch something all the same.
+// Directories can be added to a source while it has an error to send.
 func TestErrorDoesNotBlockAdd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if kind := silentFS(dir); kind != "" {
-		t.Skipf("the temporary folder is on %s: there are no events", kind)
+		t.Skipf("the temporary directory is on %s: there are no events", kind)
 	}
 	n, err := newNotifier()
 	must(t, err)

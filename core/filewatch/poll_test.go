@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// These tests have no events, so a File can run in a bubble: real files, fake
-// time, exact times in the expectations.
+// These tests have no events, so a File can run in a synctest bubble: real files, fake
+// time, exact expected times.
 
 func noEvents() (*notifier, error) { return nil, syscall.EMFILE }
 
@@ -77,7 +77,7 @@ func TestPollMissing(t *testing.T) {
 		must(t, os.Truncate(path, 0))
 		wantMissing(t, f)
 		if took := time.Since(began); took > 2*time.Second+1550*time.Millisecond {
-			t.Errorf("emptied: told after %v", took)
+			t.Errorf("emptied: delivered after %v", took)
 		}
 		wantSilence(t, f, time.Minute)
 		put(t, path, "first")
@@ -93,8 +93,8 @@ func TestPollMissing(t *testing.T) {
 	})
 }
 
-// TestPollDoubts: a poll that lands in the middle of a save does not deliver it.
-func TestPollDoubts(t *testing.T) {
+// TestPollDuringSave: a poll in the middle of a save does not deliver it.
+func TestPollDuringSave(t *testing.T) {
 	polled(t, FileOptions{}, func(t *testing.T, f *File, path string) {
 		const content = "0123456789"
 		time.Sleep(1800 * time.Millisecond) // polls come at 2100 ms, counted from the start
@@ -107,7 +107,7 @@ func TestPollDoubts(t *testing.T) {
 	})
 }
 
-// TestPollMaxWait: content that is different at every look is delivered in the end.
+// TestPollMaxWait: content that differs at every poll is delivered eventually.
 func TestPollMaxWait(t *testing.T) {
 	polled(t, FileOptions{}, func(t *testing.T, f *File, path string) {
 		file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -116,7 +116,7 @@ func TestPollMaxWait(t *testing.T) {
 		stop := make(chan struct{})
 		defer close(stop)
 		go func() {
-			time.Sleep(time.Millisecond) // never at the moment of a look
+			time.Sleep(time.Millisecond) // never at the moment of a poll
 			for tick := time.Tick(20 * time.Millisecond); ; {
 				_, _ = file.WriteString("x")
 				select {
@@ -177,7 +177,7 @@ func TestRetryAndKick(t *testing.T) {
 	})
 }
 
-// TestLatestWins: a consumer that was away gets the newest state alone.
+// TestLatestWins: a slow consumer gets only the newest state.
 func TestLatestWins(t *testing.T) {
 	polled(t, FileOptions{}, func(t *testing.T, f *File, path string) {
 		for _, content := range []string{"second", "third", "fourth"} {

@@ -11,17 +11,17 @@ import (
 )
 
 var (
-	// errMissing: the file is absent or has no bytes, which during a save is the
-	// same thing.
+	// errMissing: the file is absent or has no bytes, which are equivalent during a
+	// save.
 	errMissing = errors.New("absent or empty")
 	// errUnstable: the file changed while it was read.
 	errUnstable = errors.New("changed while it was read")
 )
 
-// read returns the content of a regular file of at most limit bytes, read through
-// one descriptor between two equal states of its metadata. It never blocks on a
-// FIFO or device. Error texts are the same for the same defect, so that a defect
-// is delivered once. modified is the file's own word for its last write.
+// read returns the content of a regular file of at most limit bytes, and its
+// modification time. The metadata was the same before and after reading. It never
+// blocks on a FIFO or device. Equal problems have equal error texts, so that each is
+// delivered once.
 func read(path string, limit int64) (data []byte, modified time.Time, err error) {
 	data, modified, err = readStable(path, limit)
 	switch {
@@ -30,7 +30,7 @@ func read(path string, limit int64) (data []byte, modified time.Time, err error)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, modified, errMissing
 	}
-	// The path is quoted once by us; the one inside comes raw from the file system.
+	// Quote the path; the one in the error is raw.
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err
 	}
@@ -56,7 +56,7 @@ func readStable(path string, limit int64) (data []byte, modified time.Time, err 
 		return nil, modified, err
 	}
 	if err := regular(before); err != nil {
-		return nil, modified, err // swapped since
+		return nil, modified, err // replaced since Stat
 	}
 	if before.Size() > limit {
 		return nil, modified, tooLarge(limit)

@@ -26,9 +26,9 @@ func (f *File) Run(ctx context.Context) error {
 	}
 	defer r.drop()
 	if f.opts.Baseline != [sha256.Size]byte{} {
-		r.told = &verdict{digest: f.opts.Baseline}
+		r.delivered = &result{digest: f.opts.Baseline}
 	}
-	r.look(byPoll)
+	r.check(byPoll)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -38,9 +38,9 @@ func (f *File) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timer.C:
-			r.look(why)
+			r.check(why)
 		case <-f.kicks:
-			r.look(byKick)
+			r.check(byKick)
 		case ev, ok := <-r.events():
 			if !ok {
 				r.fail()
@@ -53,55 +53,56 @@ func (f *File) Run(ctx context.Context) error {
 	}
 }
 
-// A cause is why a look is made. It decides how far what is seen can be trusted.
+// A cause is the reason of a check. It determines whether the content counts as
+// settled.
 type cause int
 
 const (
-	byPoll  cause = iota // nobody knows what the writer is doing
-	byRetry              // likewise, but a problem was seen shortly before
+	byPoll  cause = iota // a writer may be active
+	byRetry              // likewise, shortly after a problem
 	byQuiet              // the burst of events is over
-	byKick               // somebody vouches for the file
+	byKick               // the caller of Kick vouches for the content
 )
 
-// A verdict is what can be known of the file at one look.
-type verdict struct {
+// A result is the state of the file at one check.
+type result struct {
 	digest  [sha256.Size]byte
 	missing bool
 	problem string // text of the error, "" if there is none
 }
 
-// A run is the state of one Run. Everything in it belongs to that goroutine.
+// A run is the state of one Run, used by its goroutine only.
 type run struct {
 	*File
 	follower
 
 	burst  debounce
 	seenAt time.Time // first sign of a change not yet settled
-	polled time.Time // last look of any cause
+	polled time.Time // last check of any cause
 
-	told *verdict // delivered last; nil: nothing yet
+	delivered *result // nil: nothing yet
 
-	// doubt is content seen at a look that could not tell whether the writer was
-	// done. Seen again after Quiet it counts as settled, and so does whatever is
-	// there MaxWait after doubtSince.
-	doubt      *[sha256.Size]byte
-	doubtSince time.Time
+	// unconfirmed is the digest of content whose writer may still be active. If it is
+	// unchanged after Quiet it counts as settled, and so does any content MaxWait after
+	// unconfirmedSince.
+	unconfirmed      *[sha256.Size]byte
+	unconfirmedSince time.Time
 
-	attempt int       // how many retries of a problem were begun
-	retry   time.Time // when the present one is due; zero: no problem
+	attempt int       // number of retries of the current problem
+	retry   time.Time // when the next one is due; zero: no problem
 }
 
-// retryDelay returns how long to wait before the nth look (from 0) at a file that
-// is absent, empty or unreadable; ok is false when it has had its chances.
+// retryDelay returns the delay before the nth retry (from 0) of a file that is absent,
+// empty or unreadable; ok is false after the last one.
 func retryDelay(n int) (d time.Duration, ok bool) {
 	return 50 * time.Millisecond << n, n < 5
 }
 
-// next says when to look if nothing else happens, and why.
+// next returns when to check if nothing else happens, and the cause.
 func (r *run) next() (time.Time, cause) {
 	if r.burst.pending() {
-		// Neither a retry nor a poll may read what is still being written; the
-		// end of the burst serves for them.
+		// Neither a retry nor a poll may read during a write; the check at the end of
+		// the burst replaces them.
 		return r.burst.due(), byQuiet
 	}
 	interval := r.opts.Poll
@@ -121,19 +122,19 @@ func (r *run) sign(now time.Time) {
 	}
 }
 
-// event takes note of a relevant event.
+// event records a relevant event.
 func (r *run) event(ev fsnotify.Event) {
 	now := time.Now()
 	r.sign(now)
 	r.burst.kick(now)
 	if ev.Op&^(fsnotify.Write|fsnotify.Chmod) != 0 {
-		// The path may lead elsewhere. Watch there at once: writes there must
-		// count for the quiet of this burst.
+		// The path may resolve elsewhere. Watch there at once, so that writes there
+		// extend this burst.
 		r.adjust()
 	}
 }
 
-// fail replaces a source of events that lost some or died.
+// fail drops a source that lost events or was closed.
 func (r *run) fail() {
 	now := time.Now()
 	r.sign(now)
@@ -141,8 +142,8 @@ func (r *run) fail() {
 	r.drop()
 }
 
-// adjust brings watches and mode up to date. It reports whether the quiet before
-// this call was observed, that is, whether events would have told of writes.
+// adjust updates watches and mode. It reports whether events would have reported any
+// write before this call.
 func (r *run) adjust() (observed bool) {
 	fresh, reason := r.follow()
 	mode := Mode{Kind: ModeInotify}
@@ -153,7 +154,7 @@ func (r *run) adjust() (observed bool) {
 	first := r.polled.IsZero()
 	switch {
 	case mode.Kind == ModePoll && (first || before.Kind != ModePoll):
-		r.opts.Logger.Warn("file events are not reliable here, polling",
+		r.opts.Logger.Warn("file events are unreliable here, polling",
 			slog.String("path", r.name), slog.Duration("interval", r.opts.PollOnly), slog.String("reason", reason))
 	case mode.Kind == ModeInotify && !first && before.Kind != ModeInotify:
 		r.opts.Logger.Info("file events work again", slog.String("path", r.name))
@@ -161,8 +162,8 @@ func (r *run) adjust() (observed bool) {
 	return !fresh && mode.Kind == ModeInotify
 }
 
-// look reads the file and delivers what is settled and new.
-func (r *run) look(why cause) {
+// check reads the file and delivers its state if that is settled and new.
+func (r *run) check(why cause) {
 	starved := r.burst.starved()
 	if why == byQuiet {
 		r.burst.reset()
@@ -173,23 +174,23 @@ func (r *run) look(why cause) {
 	r.polled = now
 	if errors.Is(err, errUnstable) {
 		r.sign(now)
-		r.burst.kick(now) // there is a writer, whether its event is here yet or not
+		r.burst.kick(now) // a writer is active, even if its event has not arrived
 		return
 	}
 	if err != nil {
-		r.lookProblem(now, err)
+		r.checkFailed(now, err)
 		return
 	}
 	r.attempt, r.retry = 0, time.Time{}
-	v := verdict{digest: sha256.Sum256(data)}
-	same := r.told != nil && *r.told == v
+	v := result{digest: sha256.Sum256(data)}
+	same := r.delivered != nil && *r.delivered == v
 	if same && !r.again.Load() {
 		r.settle()
 		return
 	}
 	r.sign(now)
-	// On a loaded machine events reach us late and the quiet may be our own. The
-	// file knows better, as long as its clock and ours agree.
+	// On a loaded machine events arrive late. The modification time detects that, as
+	// long as the clocks of file system and system agree.
 	age := now.Sub(modified)
 	young := 0 <= age && age < r.opts.Quiet
 	quiet := why == byQuiet && observed && (starved || !young)
@@ -200,35 +201,35 @@ func (r *run) look(why cause) {
 	r.burst.kick(now)
 }
 
-// confirmed reports whether content in doubt may be taken as settled, and
-// remembers it for the next look if not.
+// confirmed reports whether unconfirmed content counts as settled, and remembers it
+// for the next check if not.
 func (r *run) confirmed(now time.Time, digest [sha256.Size]byte) bool {
-	if r.doubt == nil {
-		r.doubtSince = now
-	} else if *r.doubt == digest || now.Sub(r.doubtSince) >= r.opts.MaxWait {
+	if r.unconfirmed == nil {
+		r.unconfirmedSince = now
+	} else if *r.unconfirmed == digest || now.Sub(r.unconfirmedSince) >= r.opts.MaxWait {
 		return true
 	}
-	r.doubt = &digest
+	r.unconfirmed = &digest
 	return false
 }
 
-// lookProblem handles a look that found no content: most often the middle of a
-// save, so it is told only when it stays.
-func (r *run) lookProblem(now time.Time, err error) {
-	r.doubt = nil
+// checkFailed handles a check without content. Most often a save is in progress, so
+// the problem is delivered only after retries.
+func (r *run) checkFailed(now time.Time, err error) {
+	r.unconfirmed = nil
 	missing := errors.Is(err, errMissing)
-	v := verdict{missing: missing}
+	v := result{missing: missing}
 	if !missing {
 		v.problem = err.Error()
 	}
-	if r.told != nil && *r.told == v && !r.again.Load() {
+	if r.delivered != nil && *r.delivered == v && !r.again.Load() {
 		r.attempt, r.retry = 0, time.Time{}
 		r.settle()
 		return
 	}
 	r.sign(now)
 	if now.Before(r.retry) {
-		return // an event made us look between two retries
+		return // an event caused this check, the retry is still due
 	}
 	if d, ok := retryDelay(r.attempt); ok {
 		r.attempt++
@@ -243,23 +244,23 @@ func (r *run) lookProblem(now time.Time, err error) {
 	}
 }
 
-// deliver hands out a settled state, in place of one that nobody has taken.
-func (r *run) deliver(v verdict, c Change) {
+// deliver sends a settled state. It replaces one that was not received yet.
+func (r *run) deliver(v result, c Change) {
 	c.Path, c.SeenAt = r.name, r.seenAt
 	r.again.Store(false)
-	r.told = &v
+	r.delivered = &v
 	r.settle()
 	select {
 	case <-r.changes:
 	default:
 	}
-	r.changes <- c // never blocks: there is no other sender
+	r.changes <- c // never blocks: this is the only sender
 }
 
-// settle ends the search that the first sign of a change began.
+// settle ends the processing of a change.
 func (r *run) settle() {
-	r.doubt = nil
-	if !r.burst.pending() { // else a Kick was answered within a burst that goes on
+	r.unconfirmed = nil
+	if !r.burst.pending() { // else a Kick was handled within a burst that continues
 		r.seenAt = time.Time{}
 	}
 }

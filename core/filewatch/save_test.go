@@ -18,8 +18,8 @@ type save struct {
 	save    func(t *testing.T, dir, content string)
 }
 
-// saves lists the rows of the event table that the package was designed from.
-// Contents are one line; setUp leaves the content "0\n" behind path.
+// saves lists the known ways. Contents are one line; setUp leaves the content "0\n" at
+// path.
 func saves() []save {
 	conf := func(dir string) string { return filepath.Join(dir, "conf", "c.json") }
 	shell := func(script string) func(*testing.T, string, string) {
@@ -75,7 +75,7 @@ func saves() []save {
 			must(t, os.RemoveAll(filepath.Join(dir, "conf.old")))
 		}},
 		{
-			name: "grandparent replaced, the old one kept",
+			name: "grandparent replaced, the old one not removed",
 			setUp: func(t *testing.T, dir string) string {
 				path := filepath.Join(dir, "a", "b", "c", "c.json")
 				put(t, path, "0\n")
@@ -99,8 +99,7 @@ func saves() []save {
 	}
 }
 
-// TestSaves saves three times in every way: a watcher that goes deaf shows it at
-// the second save.
+// TestSaves saves three times in every way: a lost watch shows at the second save.
 func TestSaves(t *testing.T) {
 	for _, tt := range saves() {
 		t.Run(tt.name, func(t *testing.T) {

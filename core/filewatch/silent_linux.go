@@ -2,9 +2,9 @@ package filewatch
 
 import "golang.org/x/sys/unix"
 
-// silentFS names the type of the file system that holds dir if changes there may
-// give no event: made by another host, by a server in user space, or below an
-// overlay. It returns "" for all others, and if it cannot tell.
+// silentFS returns the type of dir's file system if changes may give no events: they
+// are made by another host, by a server in user space, or below an overlay. It returns
+// "" for all others, and if the type is unknown.
 func silentFS(dir string) string {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -2,5 +2,5 @@
 
 package filewatch
 
-// silentFS cannot tell here; the slow poll finds what events miss.
+// silentFS is not implemented here; the slow poll finds what events miss.
 func silentFS(string) string { return "" }

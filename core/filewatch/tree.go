@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// TreeOptions tune a [Tree]. The zero value is usable; zero fields mean the
-// default named beside them.
+// TreeOptions configure a [Tree]. The zero value is usable; zero fields mean the
+// documented default.
 type TreeOptions struct {
-	// Quiet is how long a path must be left alone before it is told; 200 ms.
+	// Quiet is how long a path must be unchanged before it is delivered; 200 ms.
 	Quiet time.Duration
-	// MaxWait bounds how long a path that is never left alone is put off; 2 s.
+	// MaxWait limits how long a path that keeps changing is delayed; 2 s.
 	MaxWait time.Duration
-	// Poll is the time between two looks at everything that no event asked for,
-	// while events work; 5 min. It varies by a fifth.
+	// Poll is the interval of batches for everything while events work; 5 min, with a
+	// jitter of 20 %.
 	Poll time.Duration
-	// PollOnly is the same while events cannot be relied upon; 5 s.
+	// PollOnly is the same while events are unreliable; 5 s.
 	PollOnly time.Duration
-	// MaxPaths bounds the paths of one batch; 500. More become "everything".
+	// MaxPaths limits the paths of one batch; 500. More become a batch for everything.
 	MaxPaths int
-	// MaxDirs bounds the directories that are watched; 100,000. With more, all are
-	// polled as well.
+	// MaxDirs limits the watched directories; 100,000. With more, the whole tree is
+	// also polled.
 	MaxDirs int
-	// Ignore says which entries do not matter, by their path relative to the root,
-	// with slashes. Nothing below an ignored directory is watched or told. nil:
-	// none. It is called by Run alone.
+	// Ignore reports whether to ignore an entry, by its path relative to the root, with
+	// slashes. Nothing below an ignored directory is watched or delivered. nil ignores
+	// nothing. It is called by Run only.
 	Ignore func(path string, dir bool) bool
-	// Logger gets one line when events stop or start to work; nil means none.
+	// Logger logs when events stop or start to work; nil discards.
 	Logger *slog.Logger
 
 	// notify makes the source of events; tests replace it. nil: the system's.
@@ -59,29 +59,29 @@ func (o TreeOptions) withDefaults() TreeOptions {
 	return o
 }
 
-// A Batch asks its receiver, who owns it, to look again.
+// A Batch lists paths to read again. The receiver owns it.
 type Batch struct {
-	// All asks for a look at everything; Paths is empty then.
+	// All means everything; Paths is empty then.
 	All bool
-	// Paths are sorted, relative to the root and with slashes. What each of them
-	// names may have changed, come or gone, and so may anything below it.
+	// Paths are sorted, relative to the root and with slashes. Each of them, and
+	// anything below it, may have been added, changed or removed.
 	Paths []string
-	// SeenAt is the first sign of any of these changes.
+	// SeenAt is the time of the first event or poll of any of these changes.
 	SeenAt time.Time
 }
 
 // A Tree follows a directory and everything below it. Make it with [NewTree]; it
-// does nothing until [Tree.Run]. All methods may be called from any goroutine.
+// does nothing until [Tree.Run]. All methods are safe for concurrent use.
 type Tree struct {
 	name string // as given
 	root string // absolute
 	opts TreeOptions
 
-	// batches: sent and closed by Run alone. Unbuffered: what nobody has taken yet
-	// is merged with what comes.
+	// batches: sent and closed by Run only. Unbuffered: a batch that was not received
+	// yet is merged with the next one.
 	batches chan Batch
-	// kicks: sent by Kick, received by Run, never closed. Capacity 1, because two
-	// requests to look now are answered by one look.
+	// kicks: sent by Kick, received by Run, never closed. Capacity 1, because one
+	// batch answers any number of requests.
 	kicks chan struct{}
 
 	started atomic.Bool
@@ -89,25 +89,24 @@ type Tree struct {
 }
 
 // NewTree returns a Tree for a directory, which need not exist. The directory
-// itself may be reached through symbolic links; those below it are not followed.
-// A relative path is bound to the working directory of this moment.
+// itself may be reached through symbolic links; those below it are not followed. A
+// relative path refers to the current working directory, also if that changes later.
 func NewTree(dir string, opts TreeOptions) *Tree {
 	root, err := filepath.Abs(dir)
 	if err != nil {
-		root = dir // without a working directory: found again if it ever can be
+		root = dir // no working directory: polled until it exists
 	}
 	t := &Tree{name: dir, root: root, opts: opts.withDefaults(), batches: make(chan Batch), kicks: make(chan struct{}, 1)}
 	t.mode.Store(&Mode{Kind: ModePoll, Reason: "not started"})
 	return t
 }
 
-// Batches returns the channel of what to look at. Its first batch says "all" and
-// comes once every directory is watched, so that a receiver who looks then misses
-// nothing. A slow receiver holds up nobody: what comes meanwhile is merged. Run
-// closes the channel when it returns.
+// Batches returns the channel of batches. The first one is for everything and is sent
+// after every directory is watched, so that a receiver that reads then misses nothing.
+// Batches for a slow receiver are merged. Run closes the channel when it returns.
 func (t *Tree) Batches() <-chan Batch { return t.batches }
 
-// Kick asks for a look at everything now. It never blocks.
+// Kick requests a batch for everything now. It never blocks.
 func (t *Tree) Kick() {
 	select {
 	case t.kicks <- struct{}{}:
@@ -115,7 +114,7 @@ func (t *Tree) Kick() {
 	}
 }
 
-// Mode says how changes are found at present.
+// Mode returns how changes are found at present.
 func (t *Tree) Mode() Mode { return *t.mode.Load() }
 
 // Run follows the tree until ctx ends, then releases every watch, closes the

@@ -15,17 +15,17 @@ import (
 // listChunk is how many entries of a directory are read at a time.
 const listChunk = 1024
 
-// watchedDirs are the directories of a tree that are watched. It belongs to one
-// goroutine. Paths are relative to the root, with slashes; "." is the root.
+// watchedDirs holds the watched directories of a tree. It is used by one goroutine.
+// Paths are relative to the root, with slashes; "." is the root.
 type watchedDirs struct {
 	root   string
 	notify func() (*notifier, error)
 	ignore func(path string, dir bool) bool
 	most   int
 
-	n       *notifier // nil: none could be made, or the last one died
+	n       *notifier // nil: it could not be made, or it failed
 	watched map[string]fs.FileInfo
-	reason  string // why events cannot be relied upon, or empty
+	reason  string // why events are unreliable, or empty
 }
 
 func (w *watchedDirs) events() <-chan fsnotify.Event {
@@ -51,7 +51,7 @@ func (w *watchedDirs) relative(name string) (rel string, ok bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// ignored reports whether an entry or a directory above it does not matter.
+// ignored reports whether an entry or a directory above it is ignored.
 func (w *watchedDirs) ignored(rel string, dir bool) bool {
 	if rel == "." {
 		return false
@@ -64,8 +64,7 @@ func (w *watchedDirs) ignored(rel string, dir bool) bool {
 	return w.ignore(rel, dir)
 }
 
-// lstat looks at an entry without following it if it is a symbolic link, the root
-// excepted.
+// lstat is os.Lstat for an entry, but os.Stat for the root.
 func (w *watchedDirs) lstat(rel string) (fs.FileInfo, error) {
 	if rel == "." {
 		return os.Stat(w.root)
@@ -75,9 +74,8 @@ func (w *watchedDirs) lstat(rel string) (fs.FileInfo, error) {
 
 func (w *watchedDirs) abs(rel string) string { return filepath.Join(w.root, filepath.FromSlash(rel)) }
 
-// rebuild watches the whole tree by a new source. An old one has names that are
-// out of date once a directory was renamed: its watches follow the directory
-// wherever it went.
+// rebuild watches the whole tree with a new source. Watches follow a renamed
+// directory, so the old source would report outdated names.
 func (w *watchedDirs) rebuild() {
 	w.drop()
 	w.reason = ""
@@ -90,15 +88,15 @@ func (w *watchedDirs) rebuild() {
 	w.add(".")
 }
 
-// moved reports whether the root is not the directory that is watched.
+// moved reports whether the root is no longer the watched directory.
 func (w *watchedDirs) moved() bool {
 	info, err := os.Stat(w.root)
 	known := w.watched["."]
 	return known == nil || err != nil || !os.SameFile(info, known)
 }
 
-// add watches a directory and those below it. Each is watched before it is listed,
-// so that what is made in it meanwhile is either listed or gives an event.
+// add watches a directory and those below it. Each is watched before it is listed, so
+// that an entry created meanwhile is either listed or gives an event.
 func (w *watchedDirs) add(rel string) {
 	for todo := []string{rel}; len(todo) > 0; {
 		dir := todo[len(todo)-1]
@@ -109,13 +107,13 @@ func (w *watchedDirs) add(rel string) {
 	}
 }
 
-// enter watches one directory, anew if it is watched already: another directory
-// may have the name by now. It reports whether there is one to list.
+// enter watches one directory, again if another directory got the name. It reports
+// whether the directory is to be listed.
 func (w *watchedDirs) enter(rel string) bool {
 	info, err := w.lstat(rel)
 	if err != nil || !info.IsDir() {
 		if rel == "." {
-			w.reason = fmt.Sprintf("%q is not there", w.root)
+			w.reason = fmt.Sprintf("%q does not exist", w.root)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				w.reason = err.Error()
 			}
@@ -136,11 +134,11 @@ func (w *watchedDirs) enter(rel string) bool {
 	case err == nil:
 		w.watched[rel] = info
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return false // gone since; its parent has an event for us
+		return false // removed meanwhile; its parent gives an event
 	case errors.Is(err, fs.ErrPermission):
-		return true // what cannot be listed cannot be looked at either
+		return true // listing it fails as well
 	default:
-		w.reason = watchFailure(w.abs(rel), err)
+		w.reason = watchError(w.abs(rel), err)
 		return false
 	}
 	if kind := silentFS(w.abs(rel)); kind != "" {
@@ -149,7 +147,7 @@ func (w *watchedDirs) enter(rel string) bool {
 	return true
 }
 
-// list returns the directories in a directory that matter.
+// list returns the directories in a directory that are not ignored.
 func (w *watchedDirs) list(rel string) (dirs []string) {
 	d, err := os.Open(w.abs(rel))
 	if err != nil {
@@ -163,13 +161,13 @@ func (w *watchedDirs) list(rel string) (dirs []string) {
 				dirs = append(dirs, below)
 			}
 		}
-		if err != nil || len(entries) == 0 { // io.EOF, or an error that the next look meets as well
+		if err != nil || len(entries) == 0 { // io.EOF, or an error that the receiver gets as well
 			return dirs
 		}
 	}
 }
 
-// forget ends the watches of a directory and those below it. It reports whether
+// forget removes the watches of a directory and those below it. It reports whether
 // there were any.
 func (w *watchedDirs) forget(rel string) bool {
 	if w.watched[rel] == nil {
@@ -177,17 +175,17 @@ func (w *watchedDirs) forget(rel string) bool {
 	}
 	for dir := range w.watched {
 		if within(dir, rel) {
-			_ = w.n.remove(w.abs(dir)) // it may be gone, and its watch with it
+			_ = w.n.remove(w.abs(dir)) // fails if the directory was removed
 			delete(w.watched, dir)
 		}
 	}
 	return true
 }
 
-// drop gives up the source of events.
+// drop closes the source of events.
 func (w *watchedDirs) drop() {
 	if w.n != nil {
-		_ = w.n.close() // nothing is lost by it: whoever drops looks again
+		_ = w.n.close() // nothing is lost: a batch for everything follows
 	}
 	w.n, w.watched = nil, nil
 }

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// dirtyPaths are the paths that may have changed and have not been told, each with
-// its own burst: a file that is written for ever puts off no other. Zero times
-// mean what they do in a debounce.
+// dirtyPaths holds the paths that may have changed and were not delivered yet. Each
+// has its own burst, so that a file that is written continuously delays no other.
+// Zero times mean the same as in a debounce.
 type dirtyPaths struct {
 	quiet, most time.Duration
-	limit       int // of paths at a time, and of bursts that begin within stormWindow; more are all
+	limit       int // of paths, and of bursts that begin within stormWindow; beyond it, all is used
 
 	paths map[string]*debounce
 	all   debounce
 
-	window time.Time // when the present stormWindow began
-	begun  int       // bursts in it
+	window time.Time // start of the current stormWindow
+	begun  int       // bursts that began in it
 }
 
 const (
 	stormWindow = time.Second
-	// shortGap and longGap are the least time between two batches, in calm times and
-	// when much is going on: bursts that end one after another are told together.
+	// shortGap and longGap are the least time between two batches, at low and high
+	// rates of change, so that bursts that end at almost the same time share a batch.
 	shortGap = 40 * time.Millisecond
 	longGap  = 250 * time.Millisecond
 )
 
-// kick takes note of a sign of change of one path.
+// kick records a possible change of one path.
 func (d *dirtyPaths) kick(path string, now time.Time) {
 	if d.all.pending() {
 		d.all.kick(now)
@@ -53,8 +53,8 @@ func (d *dirtyPaths) kick(path string, now time.Time) {
 	burst.kick(now)
 }
 
-// kickAll takes note of a sign that anything may have changed. It takes the bursts
-// of single paths over, with their patience.
+// kickAll records that anything may have changed. It replaces the bursts of single
+// paths and inherits the earliest start, so that MaxWait still holds.
 func (d *dirtyPaths) kickAll(now time.Time) {
 	if !d.all.pending() {
 		d.all = debounce{quiet: d.quiet, most: d.most}
@@ -68,8 +68,8 @@ func (d *dirtyPaths) kickAll(now time.Time) {
 	d.all.kick(now)
 }
 
-// due is when the next burst is over if nothing else happens; ok is false if
-// there is none.
+// due returns when the next burst ends if nothing else happens; ok is false without
+// one.
 func (d *dirtyPaths) due() (at time.Time, ok bool) {
 	if d.all.pending() {
 		return d.all.due(), true
@@ -82,7 +82,7 @@ func (d *dirtyPaths) due() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// gap is the least time between two batches at present.
+// gap returns the least time between two batches at present.
 func (d *dirtyPaths) gap() time.Duration {
 	if d.begun > d.limit/10 {
 		return longGap
@@ -118,7 +118,7 @@ func (d *dirtyPaths) take(now time.Time) *Batch {
 	return b
 }
 
-// merge joins a batch that nobody has taken yet with a newer one.
+// merge joins a batch that was not received yet with a newer one.
 func merge(old, now *Batch, limit int) *Batch {
 	if old == nil || now == nil {
 		if old == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// TestTreeEventsLost: whatever ends the events, what changed meanwhile is found,
-// and later changes give events again.
+// TestTreeEventsLost: after any loss of events, changes made meanwhile are found, and
+// later changes give events again.
 func TestTreeEventsLost(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(*faultySource){
@@ -51,7 +51,7 @@ func TestTreeEventsLost(t *testing.T) {
 	}
 }
 
-// TestTreeOverflow is a real one: more events than the kernel keeps.
+// TestTreeOverflow causes a real overflow: more events than the kernel queues.
 func TestTreeOverflow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -71,8 +71,8 @@ func TestTreeOverflow(t *testing.T) {
 	m.wantDisk(t)
 }
 
-// TestTreeWatchLimit: directories beyond the limit are polled, with one log line;
-// the others still give events, and all do once there is room.
+// TestTreeWatchLimit: directories beyond the limit are polled, with one log line; the
+// others still give events, and all do once there are few enough.
 func TestTreeWatchLimit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -107,8 +107,8 @@ func TestTreeWatchLimit(t *testing.T) {
 	}
 }
 
-// TestTreePolls: without any events everything is found within the interval, in
-// fake time, with one log line; events are tried for again every minute.
+// TestTreePolls: without events all changes are found within the interval (in fake
+// time), with one log line; new watches are tried every minute.
 func TestTreePolls(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,8 +146,8 @@ func TestTreePolls(t *testing.T) {
 	})
 }
 
-// TestTreeSlowPoll: even when events work everything is looked at now and
-// then, and a root that goes and comes is noticed without an event.
+// TestTreeSlowPoll: even when events work everything is polled at long intervals, and
+// a root that is removed and restored is noticed without an event.
 func TestTreeSlowPoll(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "vault")
 	if kind := silentFS(filepath.Dir(dir)); kind != "" {
@@ -167,7 +167,7 @@ func TestTreeSlowPoll(t *testing.T) {
 			put(t, filepath.Join(dir, "1"), began.String())
 			m.wantDisk(t)
 			if took := time.Since(began); took < 239*time.Second || took > 361*time.Second {
-				t.Errorf("looked after %v", took)
+				t.Errorf("polled after %v", took)
 			}
 		}
 		began := time.Now()

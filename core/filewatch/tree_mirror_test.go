@@ -12,28 +12,27 @@ import (
 	"time"
 )
 
-// A mirror does what the receiver of batches is meant to do: it looks again where
-// it is told to, and nowhere else. If it ends up different from the disk, the Tree
-// has kept something to itself.
+// A mirror is a receiver that rereads exactly the paths of each batch. If it differs
+// from the disk in the end, the Tree did not deliver a path.
 type mirror struct {
 	*Tree
 	dir string
 
 	mu       sync.Mutex
 	files    map[string]string
-	looked   bool
+	read     bool // at least once
 	batches  []Batch
 	patience time.Duration
-	news     chan struct{} // sent to by the receiver, capacity 1: a batch was looked at
+	news     chan struct{} // sent to by the receiver, capacity 1: a batch was handled
 }
 
-// onlyTreeEvents switches the looks off that no event asked for.
+// onlyTreeEvents disables polling.
 func onlyTreeEvents() TreeOptions {
 	return TreeOptions{Quiet: 50 * time.Millisecond, Poll: time.Hour, PollOnly: time.Hour}
 }
 
-// follow runs a Tree until the test ends, with a receiver, and waits for its first
-// look.
+// follow runs a Tree until the test ends, with a receiver, and waits for the first
+// batch.
 func follow(t testing.TB, dir string, opts TreeOptions) *mirror {
 	t.Helper()
 	m := &mirror{Tree: NewTree(dir, opts), dir: dir, files: make(map[string]string), news: make(chan struct{}, 1), patience: patience}
@@ -44,7 +43,7 @@ func follow(t testing.TB, dir string, opts TreeOptions) *mirror {
 	go func() {
 		defer close(received)
 		for b := range m.Batches() {
-			m.look(b)
+			m.apply(b)
 			select {
 			case m.news <- struct{}{}:
 			default:
@@ -62,10 +61,10 @@ func follow(t testing.TB, dir string, opts TreeOptions) *mirror {
 	return m
 }
 
-func (m *mirror) look(b Batch) {
+func (m *mirror) apply(b Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.batches, m.looked = append(m.batches, b), true
+	m.batches, m.read = append(m.batches, b), true
 	paths := b.Paths
 	if b.All {
 		paths = []string{"."}
@@ -84,7 +83,7 @@ func contents(dir, at string, ignore func(string, bool) bool) map[string]string 
 		rel = filepath.ToSlash(rel)
 		switch {
 		case err != nil:
-			return nil // gone while we look: an event will tell
+			return nil // removed meanwhile: an event follows
 		case rel != "." && ignore(rel, e.IsDir()):
 			if e.IsDir() {
 				return filepath.SkipDir
@@ -107,7 +106,7 @@ func (m *mirror) wantDisk(t testing.TB) {
 	for {
 		want := contents(m.dir, ".", m.opts.Ignore)
 		m.mu.Lock()
-		equal := m.looked && maps.Equal(m.files, want)
+		equal := m.read && maps.Equal(m.files, want)
 		have := maps.Clone(m.files)
 		m.mu.Unlock()
 		if equal {
@@ -118,15 +117,15 @@ func (m *mirror) wantDisk(t testing.TB) {
 		case <-deadline:
 			for path := range want {
 				if have[path] != want[path] {
-					t.Errorf("%s is %q, told were %q", path, want[path], have[path])
+					t.Errorf("%s is %q, the mirror has %q", path, want[path], have[path])
 				}
 			}
 			for path := range have {
 				if _, ok := want[path]; !ok {
-					t.Errorf("%s is gone, which was not told", path)
+					t.Errorf("%s was removed, but not in the mirror", path)
 				}
 			}
-			t.Fatalf("%d files, %d were told (mode %v)", len(want), len(have), m.Mode())
+			t.Fatalf("%d files, %d in the mirror (mode %v)", len(want), len(have), m.Mode())
 		}
 	}
 }
@@ -151,7 +150,7 @@ func (m *mirror) wantNothing(t *testing.T, d time.Duration) {
 	select {
 	case <-m.news:
 		if b := m.taken(); len(b) > 0 {
-			t.Errorf("told %+v", b)
+			t.Errorf("got %+v", b)
 		}
 	case <-time.After(d):
 	}

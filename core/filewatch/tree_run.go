@@ -13,24 +13,24 @@ import (
 var errRunTwice = errors.New("filewatch: Run called twice")
 
 const (
-	// rootCheck is how often it is checked that the root is still the directory
-	// that is watched. What happens to its parents gives no event.
+	// rootCheck is the interval of checks whether the root is still the watched
+	// directory. Changes of its parents give no events.
 	rootCheck = 2 * time.Second
-	// eventsRetry is how often a tree without reliable events tries for them. Each
-	// try walks the whole tree.
+	// eventsRetry is how often a tree with unreliable events sets new watches, which
+	// lists the whole tree.
 	eventsRetry = time.Minute
 )
 
-// A treeRun is the state of one Run. Everything in it belongs to that goroutine.
+// A treeRun is the state of one Run, used by its goroutine only.
 type treeRun struct {
 	*Tree
 	dirs  watchedDirs
 	dirty dirtyPaths
 
-	ready   *Batch    // due, and not taken yet
+	ready   *Batch    // due, and not received yet
 	rebuild bool      // the source of events must be replaced
 	flushed time.Time // last batch
-	polled  time.Time // last look at everything
+	polled  time.Time // last batch for everything
 	poll    time.Duration
 	rebuilt time.Time
 	rooted  time.Time // last check of the root
@@ -73,7 +73,7 @@ func (r *treeRun) run(ctx context.Context) error {
 	}
 }
 
-// next says when something must be done if nothing else happens.
+// next returns when the next timed work is due if nothing else happens.
 func (r *treeRun) next() time.Time {
 	at := r.polled.Add(r.poll)
 	if check := r.rooted.Add(rootCheck); check.Before(at) {
@@ -90,7 +90,7 @@ func (r *treeRun) next() time.Time {
 	return at
 }
 
-// tick does what is due.
+// tick does the timed work that is due at now.
 func (r *treeRun) tick(now time.Time) {
 	if now.Sub(r.rooted) >= rootCheck {
 		r.rooted = now
@@ -112,14 +112,14 @@ func (r *treeRun) tick(now time.Time) {
 	}
 }
 
-// missing reports whether the root is absent and was at the last look.
+// missing reports whether the root is absent and was so before.
 func (r *treeRun) missing() bool {
 	_, err := r.dirs.lstat(".")
 	return err != nil && r.dirs.watched["."] == nil
 }
 
-// flush makes what is due at a time ready. Watches come first: what changes after
-// they are there gives an event, and what changed before is found by the receiver.
+// flush makes a batch of what is due. Watches are set before: later changes give an
+// event, and the receiver finds earlier ones.
 func (r *treeRun) flush(at time.Time) {
 	b := r.dirty.take(at)
 	if b == nil {
@@ -137,7 +137,7 @@ func (r *treeRun) flush(at time.Time) {
 	r.ready = merge(r.ready, b, r.opts.MaxPaths)
 }
 
-// settled starts the time to the next look at everything.
+// settled starts the time to the next poll.
 func (r *treeRun) settled(now time.Time) {
 	r.polled, r.poll = now, r.opts.Poll+time.Duration((rand.Float64()-0.5)*0.4*float64(r.opts.Poll))
 	if r.Mode().Kind == ModePoll {
@@ -149,11 +149,11 @@ func (r *treeRun) settled(now time.Time) {
 func (r *treeRun) renew(now time.Time) {
 	r.rebuild, r.rebuilt, r.rooted = false, now, now
 	r.dirs.rebuild()
-	r.tellMode()
+	r.updateMode()
 }
 
-// tellMode brings the mode up to date and logs a change.
-func (r *treeRun) tellMode() {
+// updateMode updates the mode and logs a change.
+func (r *treeRun) updateMode() {
 	mode := Mode{Kind: ModeInotify}
 	if r.dirs.reason != "" {
 		mode = Mode{Kind: ModePoll, Reason: r.dirs.reason}
@@ -162,7 +162,7 @@ func (r *treeRun) tellMode() {
 	first := r.polled.IsZero()
 	switch {
 	case mode.Kind == ModePoll && (first || before.Kind != ModePoll):
-		r.opts.Logger.Warn("file events are not reliable here, polling",
+		r.opts.Logger.Warn("file events are unreliable here, polling",
 			slog.String("path", r.name), slog.Duration("interval", r.opts.PollOnly), slog.String("reason", mode.Reason))
 	case mode.Kind == ModeInotify && !first && before.Kind != ModeInotify:
 		r.opts.Logger.Info("file events work again", slog.String("path", r.name))
@@ -172,7 +172,7 @@ func (r *treeRun) tellMode() {
 	}
 }
 
-// event takes note of an event.
+// event records an event.
 func (r *treeRun) event(ev fsnotify.Event) {
 	rel, ok := r.dirs.relative(ev.Name)
 	if !ok || ev.Op == 0 || r.dirs.ignored(rel, false) && r.dirs.ignored(rel, true) {
@@ -180,8 +180,8 @@ func (r *treeRun) event(ev fsnotify.Event) {
 	}
 	now := time.Now()
 	if ev.Has(fsnotify.Rename|fsnotify.Remove) && r.dirs.forget(rel) && ev.Has(fsnotify.Rename) {
-		// Its watches may have been found under the new name already, and be gone
-		// now. A new source knows for certain.
+		// The watches may already have been registered under the new name, and forget
+		// has removed them. A new source is correct in any case.
 		r.rebuild = true
 		r.dirty.kickAll(now)
 		return
@@ -200,12 +200,12 @@ func (r *treeRun) event(ev fsnotify.Event) {
 	}
 	if dir && r.dirs.n != nil {
 		r.dirs.add(rel)
-		r.tellMode()
+		r.updateMode()
 	}
 	r.dirty.kick(rel, now)
 }
 
-// fail gives up a source of events that lost some or died.
+// fail drops a source that lost events or was closed.
 func (r *treeRun) fail() {
 	r.dirs.drop()
 	r.rebuild = true

@@ -28,8 +28,8 @@ func writeSlowly(path, content string, parts int, pause time.Duration) (longest 
 	return longest, nil
 }
 
-// TestSlowWriter: pauses shorter than Quiet never show.
-func TestSlowWriter(t *testing.T) {
+// TestPausesShorterThanQuiet: a writer with short pauses is never seen in parts.
+func TestPausesShorterThanQuiet(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "c.json")
 	put(t, path, "first")
@@ -53,9 +53,9 @@ func TestSlowWriter(t *testing.T) {
 	wantSilence(t, f, 200*time.Millisecond)
 }
 
-// TestSlowerWriter: pauses longer than Quiet show what was written by then, each
-// time more, nothing else, and the whole at last.
-func TestSlowerWriter(t *testing.T) {
+// TestPausesLongerThanQuiet: a writer with long pauses is seen in growing parts, and
+// as a whole in the end.
+func TestPausesLongerThanQuiet(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "c.json")
 	put(t, path, "first")
@@ -78,7 +78,7 @@ func TestSlowerWriter(t *testing.T) {
 	wantSilence(t, f, 200*time.Millisecond)
 }
 
-// TestEndlessWriter: a writer that never pauses cannot keep content back.
+// TestEndlessWriter: content is delivered even if a writer never pauses.
 func TestEndlessWriter(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "c.json")
@@ -113,8 +113,8 @@ func TestEndlessWriter(t *testing.T) {
 	}
 }
 
-// TestNotAChange: what leaves the bytes alone is silent.
-func TestNotAChange(t *testing.T) {
+// TestEqualContentIsNotDelivered: saves that do not change the bytes are ignored.
+func TestEqualContentIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "c.json")
@@ -137,8 +137,8 @@ func TestNotAChange(t *testing.T) {
 	wantContent(t, f, "other")
 }
 
-// TestMissing: a longer absence is told once, watching goes on, and its end is
-// told even if the content is what it was.
+// TestMissing: a longer absence is delivered once, watching continues, and its end is
+// delivered even if the content is the same as before.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -162,8 +162,8 @@ func TestMissing(t *testing.T) {
 	wantSilence(t, f, 200*time.Millisecond)
 }
 
-// TestDefect: a defect is told once, and so is its end.
-func TestDefect(t *testing.T) {
+// TestUnreadableFile: a problem is delivered once, and so is its end.
+func TestUnreadableFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "c.json")
 	put(t, path, "fits")

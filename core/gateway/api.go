@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/upstream"
 )
 
-// api is a configured HTTP catalog, served as if it were a server with tools.
+// api is a configured HTTP catalog, which is served like a server with tools only.
 type api struct {
 	srv config.Server
 	up  *upstream.Upstream
@@ -22,15 +22,15 @@ func (g *Gateway) api(id string) *api {
 	return g.apis[id]
 }
 
-// wanted are the servers to export.
+// wanted returns the servers to export.
 func (g *Gateway) wanted() []config.Server {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.desired
 }
 
-// reconcileAPIs follows the HTTP catalogs that are configured, and no other. One
-// whose entry stays the same is not interrupted.
+// reconcileAPIs starts and stops HTTP catalogs to match the config. One whose entry
+// does not change is not interrupted.
 func (l *loop) reconcileAPIs(desired []config.Server) {
 	g := l.g
 	g.mu.Lock()
@@ -42,7 +42,7 @@ func (l *loop) reconcileAPIs(desired []config.Server) {
 		}
 	}
 	for _, srv := range desired {
-		if srv.Transport != config.TransportCatalog || g.apis[srv.ID] != nil || l.ctx.Err() != nil || slices.ContainsFunc(l.broken, srv.Equal) {
+		if srv.Transport != config.TransportCatalog || g.apis[srv.ID] != nil || l.ctx.Err() != nil || srv.Unconfigured() != nil || slices.ContainsFunc(l.broken, srv.Equal) {
 			continue
 		}
 		log := g.opts.Logger.With("server", printable.Line(srv.ID, 128))

@@ -22,7 +22,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// outside is a gateway over real connections, for what is not in a bubble.
+// outside is a gateway over real connections, for tests without synctest.
 type outside struct {
 	testing.TB
 	gateway *Gateway
@@ -30,7 +30,7 @@ type outside struct {
 
 func newOutside(t testing.TB, opts Options, servers ...config.Server) *outside {
 	t.Helper()
-	tr := tracker.New(tracker.Options{AllLists: true})
+	tr := tracker.New(tracker.Options{AllLists: true, Dial: opts.Dial})
 	opts.Tracker = tr
 	g, err := New(opts)
 	if err != nil {
@@ -75,7 +75,7 @@ func (o *outside) eventually(what string, ok func() bool) {
 	}
 }
 
-// An HTTP catalog is served like a server, and followed from one build to the next.
+// An HTTP catalog is served like a server, and refreshed when its build changes.
 func TestHTTPCatalog(t *testing.T) {
 	var build atomic.Int64
 	build.Store(1)
@@ -136,9 +136,9 @@ func TestHTTPCatalog(t *testing.T) {
 	o.eventually("its end", func() bool { return keys() == "" })
 }
 
-// What a client authenticates with stays with the gateway, over every transport and
-// in either era; a server sees the credentials of its own entry (S19).
-func TestCredentialsStayHere(t *testing.T) {
+// Credentials of clients are not forwarded, over any transport and in either era; a
+// server receives those of its own entry (S19).
+func TestCredentialsAreNotForwarded(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		srv := sessiontest.New()
 		srv.Legacy, srv.Modern = !modern, modern
@@ -153,7 +153,7 @@ func TestCredentialsStayHere(t *testing.T) {
 		}))
 		t.Cleanup(func() { ts.CloseClientConnections(); ts.Close() })
 		o := newOutside(t, Options{}, config.Server{ID: "docs", Enabled: true, Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL),
-			TrackResources: true, PollInterval: time.Hour, Headers: map[string]config.Secret{"Authorization": config.NewSecret("Bearer ours-alone")}})
+			Tracking: config.Tracking{TrackResources: true, PollInterval: time.Hour}, Headers: map[string]config.Secret{"Authorization": config.NewSecret("Bearer ours-alone")}})
 		c := o.client(session.EraModern, map[string]config.Secret{
 			"Authorization": config.NewSecret("Bearer theirs-alone"), "Cookie": config.NewSecret("a=theirs"), "X-Api-Key": config.NewSecret("theirs-too")})
 		if _, err := c.CallTool(t.Context(), "dig", map[string]any{"x": 1}); err != nil {
@@ -179,9 +179,9 @@ func TestCredentialsStayHere(t *testing.T) {
 	}
 }
 
-// What the gateway itself offers has its own names, which nobody takes from it.
+// Local items keep their names, which no server can take over.
 func TestLocal(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+	inEras(t, func(w *fixture, era session.Era) {
 		answer := func(_ context.Context, r *serve.Request) (json.RawMessage, error) {
 			if r.Method == "resources/read" {
 				return json.RawMessage(`{"contents":[{"uri":"index://x","text":"local"}]}`), nil
@@ -213,17 +213,17 @@ func TestLocal(t *testing.T) {
 		}
 		w.subscribe(c, "index://x")
 		w.gateway.Server().Updated("index://x")
-		w.pass(time.Second)
-		if got := told(c); got != "index://x" {
-			w.Errorf("told %q", got)
+		w.advance(time.Second)
+		if got := received(c); got != "index://x" {
+			w.Errorf("received %q", got)
 		}
 		before := changes
-		w.pass(20 * time.Second)
+		w.advance(20 * time.Second)
 		if changes != before {
 			w.Errorf("%d changes of nothing", changes-before)
 		}
 		evil.Set("index://x", "new")
-		w.pass(time.Second)
+		w.advance(time.Second)
 		if changes == before {
 			w.Error("an update is no change")
 		}

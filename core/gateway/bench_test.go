@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// quickServer is a legacy server over HTTP that answers at once.
+// quickServer is a legacy server over HTTP that answers immediately.
 func quickServer(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	var q struct {
@@ -40,7 +40,7 @@ func BenchmarkCall(b *testing.B) {
 	direct := httptest.NewServer(http.HandlerFunc(quickServer))
 	defer direct.Close()
 	o := newOutside(b, Options{}, config.Server{ID: "quick", Enabled: true, Transport: config.TransportHTTP, Protocol: config.ProtocolLegacy,
-		URL: config.NewSecret(direct.URL), TrackTools: true, PollInterval: time.Hour})
+		URL: config.NewSecret(direct.URL), Tracking: config.Tracking{TrackTools: true, PollInterval: time.Hour}})
 	through := httptest.NewServer(o.gateway.Server())
 	defer through.Close()
 	call := func(b *testing.B, url string) {

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -26,11 +28,11 @@ func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessa
 	}
 	params := fields(r.Params)
 	if a := g.api(t.server); a != nil {
-		leave, err := g.lanes.enter(ctx, t.server)
+		release, err := g.limits.acquire(ctx, t.server)
 		if err != nil {
 			return nil, err
 		}
-		defer leave()
+		defer release()
 		raw, err := a.up.Call(ctx, t.key, params["arguments"])
 		if errors.Is(err, upstream.ErrUnknownTool) {
 			return nil, unknown("tool", r.Name())
@@ -38,7 +40,7 @@ func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessa
 		return raw, err
 	}
 	params["name"] = quote(t.key)
-	raw, err := g.pass(ctx, v, r, t, params)
+	raw, err := g.forward(ctx, v, r, t, params)
 	return v.rewriteContent(t.server, raw), err
 }
 
@@ -50,7 +52,7 @@ func (g *Gateway) getPrompt(ctx context.Context, r *serve.Request) (json.RawMess
 	}
 	params := fields(r.Params)
 	params["name"] = quote(t.key)
-	raw, err := g.pass(ctx, v, r, t, params)
+	raw, err := g.forward(ctx, v, r, t, params)
 	return v.rewriteMessages(t.server, raw), err
 }
 
@@ -64,22 +66,23 @@ func (g *Gateway) readResource(ctx context.Context, r *serve.Request) (json.RawM
 		return g.opts.Local.ReadResource(ctx, r)
 	}
 	if g.api(t.server) != nil {
-		return nil, serve.ErrNotFound // it has tools only
+		return nil, serve.ErrNotFound // an HTTP catalog has only tools
 	}
 	params := fields(r.Params)
 	params["uri"] = quote(t.key)
-	raw, err := g.pass(ctx, v, r, t, params)
+	raw, err := g.forward(ctx, v, r, t, params)
 	if isMissing(err, t.key) {
-		return nil, serve.ErrNotFound // in the words of the client's era, and with its URI
+		return nil, serve.ErrNotFound // sent with the code of the client's era and the client's URI
 	}
 	return v.rewriteContents(t, r.URI(), raw), err
 }
 
-// isMissing reports whether a server of either era says that it has no such resource.
+// isMissing reports whether err is a server's answer, of either era, that the resource
+// does not exist.
 func isMissing(err error, uri string) bool {
 	e, ok := errors.AsType[*serve.Error](err)
-	if !ok || e.Code != serve.CodeInvalidParams {
-		return ok && e.Code == serve.CodeResourceNotFound
+	if !ok || e.Code != mcp.CodeInvalidParams {
+		return ok && e.Code == mcp.CodeResourceNotFound
 	}
 	data, _ := e.Data.(json.RawMessage)
 	return string(fields(data)["uri"]) == string(quote(uri))
@@ -110,59 +113,130 @@ func (g *Gateway) complete(ctx context.Context, r *serve.Request) (json.RawMessa
 		}
 		ref["uri"] = quote(t.key)
 	default:
-		return nil, &serve.Error{Code: serve.CodeInvalidParams, Message: `"ref" must be a ref/prompt or a ref/resource`}
+		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: `"ref" must be a ref/prompt or a ref/resource`}
 	}
 	params["ref"] = encode(ref)
-	return g.pass(ctx, v, r, t, params)
+	return g.forward(ctx, v, r, t, params)
 }
 
 func unknown(what, name string) error {
-	return &serve.Error{Code: serve.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q", what, printable.Line(name, 200))}
+	return &serve.Error{Code: mcp.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q", what, printable.Line(name, 200))}
 }
 
-// pass hands a request on to its server, and progress back to the client. Nothing
-// that came with the request but its parameters goes on.
-func (g *Gateway) pass(ctx context.Context, v *view, r *serve.Request, t target, params map[string]json.RawMessage) (json.RawMessage, error) {
-	leave, err := g.lanes.enter(ctx, t.server)
+// forward sends a request to its server and progress back to the client. Of the
+// client's request only the parameters are forwarded.
+func (g *Gateway) forward(ctx context.Context, v *view, r *serve.Request, t target, params map[string]json.RawMessage) (json.RawMessage, error) {
+	release, err := g.limits.acquire(ctx, t.server)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	q := session.Request{Method: r.Method, Params: params, Timeout: g.opts.CallTimeout}
+	defer release()
+	q := session.Request{Method: r.Method, Params: params, Timeout: g.opts.CallTimeout, Client: clientFor(r)}
 	if token := r.ProgressToken(); token != nil {
 		p := newProgress(r, token)
-		defer p.end() // all of it before the answer
+		defer p.end() // progress is sent before the answer
 		q.Progress = p.put
 	}
-	raw, err := g.request(ctx, v, t.server, q)
+	do := func() (json.RawMessage, error) {
+		if o := g.clients.session(ctx, v, r, t.server); o != nil {
+			return o.do(ctx, r, q)
+		}
+		return g.tracker.Do(ctx, t.server, q)
+	}
+	raw, err := g.retry(ctx, v, t.server, q.Method, do)
+	for n := 0; err == nil && r.Client != nil && v.modern[t.server] && n < maxRounds; n++ {
+		answers, state, asked, failed := askClient(ctx, r, raw)
+		if failed != nil {
+			return nil, failed
+		}
+		if !asked {
+			break
+		}
+		q.Params = maps.Clone(q.Params)
+		q.Params["inputResponses"] = answers
+		delete(q.Params, "requestState")
+		if state != nil {
+			q.Params["requestState"] = state
+		}
+		raw, err = g.retry(ctx, v, t.server, q.Method, do)
+	}
 	return raw, wireError(t.server, err)
 }
 
-// request makes the request in the server's session, for which it waits if the
-// server is only just away.
-func (g *Gateway) request(ctx context.Context, v *view, server string, q session.Request) (json.RawMessage, error) {
-	patience := time.NewTimer(g.opts.Grace)
-	defer patience.Stop()
+// maxRounds bounds how often a server of the modern era may ask during one request.
+const maxRounds = 16
+
+// askClient asks a client of the legacy era what a server of the modern one wants to know
+// before it gives its result.
+func askClient(ctx context.Context, r *serve.Request, raw json.RawMessage) (answers, state json.RawMessage, asked bool, err error) {
+	result := fields(raw)
+	if string(result["resultType"]) != `"input_required"` {
+		return nil, nil, false, nil
+	}
+	given := map[string]json.RawMessage{}
+	for _, m := range readMembers(result["inputRequests"]) {
+		q := fields(m.value)
+		var method string
+		_ = json.Unmarshal(q["method"], &method) // "" cannot be answered
+		if !canAnswer(r.Capabilities, method) {
+			return nil, nil, false, &serve.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client cannot give: " + printable.Line(method, 100)}
+		}
+		if given[m.name], err = r.Client.Ask(ctx, r, method, q["params"]); err != nil {
+			return nil, nil, false, err
+		}
+	}
+	return encode(given), result["requestState"], true, nil
+}
+
+// clientFor returns the capabilities that a server of the modern era sees of a client.
+func clientFor(r *serve.Request) json.RawMessage {
+	if r.Client != nil { // what it can be asked during the request
+		return declared(r.Capabilities)
+	}
+	return r.Capabilities
+}
+
+// retryDelay is the time between attempts while a server cannot be reached.
+const retryDelay = 50 * time.Millisecond
+
+// retry makes a request. If that failed before the server
+// began to process the request, or if it is safe to repeat, it tries again for up to
+// Options.Grace: a server that restarts quickly must not fail calls.
+func (g *Gateway) retry(ctx context.Context, v *view, server, method string, do func() (json.RawMessage, error)) (json.RawMessage, error) {
+	grace := time.NewTimer(g.opts.Grace)
+	defer grace.Stop()
 	for {
 		g.mu.Lock()
-		moved := g.moved
+		changed := g.stateChange
 		g.mu.Unlock()
-		raw, err := g.tracker.Do(ctx, server, q)
-		if _, down := v.down[server]; down || !errors.Is(err, tracker.ErrNotConnected) {
+		raw, err := do()
+		if _, down := v.down[server]; err == nil || down || !repeatable(method, err) {
 			return raw, err
 		}
+		retry := time.NewTimer(retryDelay)
 		select {
-		case <-moved:
-		case <-patience.C:
+		case <-changed:
+		case <-retry.C: // a server of the modern era has no session whose state could change
+		case <-grace.C:
 			return nil, err
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+		retry.Stop()
 	}
 }
 
-// wireError is what a client is told of a failed request: what the server said, as
-// it said it, or why it could not be asked.
+// repeatable reports whether a request that failed can be sent again.
+func repeatable(method string, err error) bool {
+	if errors.Is(err, tracker.ErrNotConnected) {
+		return true
+	}
+	e, ok := errors.AsType[*session.InterruptedError](err)
+	return ok && (!e.Sent || method != mcp.MethodCallTool) // all others only read
+}
+
+// wireError converts the error of a request: the server's answer is forwarded as it is,
+// other errors name the server and the reason.
 func wireError(server string, err error) error {
 	if err == nil {
 		return nil
@@ -174,6 +248,9 @@ func wireError(server string, err error) error {
 		}
 		return out
 	}
-	return &serve.Error{Code: serve.CodeInternal,
-		Message: fmt.Sprintf("server %s: %s", printable.Line(server, 128), printable.Line(err.Error(), 1000))}
+	text := printable.Line(err.Error(), 1000)
+	if e, ok := errors.AsType[*session.InterruptedError](err); ok && e.Sent {
+		text = "the connection was lost before the answer came; the request may have been processed: " + text
+	}
+	return &serve.Error{Code: mcp.CodeInternal, Message: fmt.Sprintf("server %s: %s", printable.Line(server, 128), text)}
 }

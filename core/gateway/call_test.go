@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// What a server answers comes back as it is, and what is sent arrives as it was.
-func TestCallsAreIntact(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+// Requests and results are forwarded unchanged.
+func TestCallsAreForwardedUnchanged(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
 		a, b := w.Serve("a", era), w.Serve("b", era)
 		a.SetList(catalog.Tools, tool("dig"))
 		a.SetQuietly("file:///x", "x")
@@ -55,7 +55,7 @@ func TestCallsAreIntact(t *testing.T) {
 		}
 		a.SetList(catalog.Prompts, map[string]any{"name": "ask"})
 		a.NotifyListChanged(catalog.Prompts)
-		w.pass(time.Second)
+		w.advance(time.Second)
 		a.Fail(sessiontest.Fault{Method: "prompts/get", Times: 1, Result: map[string]any{"messages": []any{
 			map[string]any{"role": "user", "content": map[string]any{"type": "resource", "resource": map[string]any{"uri": "file:///x", "text": ""}}}}}})
 		if raw, err := w.do(c, "prompts/get", `{"name":"a_ask"}`); err != nil || !strings.Contains(raw, `"uri":"mcptrack://server/a/file:///x"`) {
@@ -77,9 +77,9 @@ func TestCallsAreIntact(t *testing.T) {
 	})
 }
 
-// Clients that wait for a server that hangs are no burden to those of others.
-func TestHungServerHoldsUpNobody(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+// Requests that wait for a server that hangs do not delay requests to others.
+func TestHungServerDelaysNoOther(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
 		hung, good := w.Serve("hung", era), w.Serve("good", era)
 		hung.SetList(catalog.Tools, tool("dig"))
 		good.SetList(catalog.Tools, tool("fill"))
@@ -88,13 +88,13 @@ func TestHungServerHoldsUpNobody(t *testing.T) {
 		c := w.client(era)
 		ctx, cancel := context.WithCancel(w.Context())
 		var calls sync.WaitGroup
-		for range laneLength {
+		for range maxPending {
 			calls.Go(func() {
 				_, _ = c.Do(ctx, session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": quote("hung_dig")}})
 			})
 		}
 		synctest.Wait()
-		if n := hung.Count("tools/call"); n != laneWidth {
+		if n := hung.Count("tools/call"); n != maxPerServer {
 			w.Errorf("%d calls are under way", n)
 		}
 		began := time.Now()
@@ -107,30 +107,30 @@ func TestHungServerHoldsUpNobody(t *testing.T) {
 		cancel()
 		calls.Wait()
 		hung.Heal()
-		w.pass(time.Second)
+		w.advance(time.Second)
 		if _, err := w.do(c, "tools/call", `{"name":"hung_dig"}`); err != nil {
 			w.Errorf("afterwards: %v", err)
 		}
-		if n := len(w.gateway.lanes.by); n != 0 {
-			w.Errorf("%d lanes are left", n)
+		if n := len(w.gateway.limits.byServer); n != 0 {
+			w.Errorf("%d limits are left", n)
 		}
 	})
 }
 
-// Progress goes to the client under its own token, in order and before the answer.
-func TestProgressIsPassedOn(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+// Progress is sent to the client with its own token, in order and before the answer.
+func TestProgressIsForwarded(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
 		docs.SetList(catalog.Tools, tool("slow"))
 		w.start(sessiontest.Entry("docs"))
 		c := w.client(era)
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Delay: 15 * time.Minute})
-		var told []session.Progress
+		var got []session.Progress
 		done := make(chan error, 1)
 		go func() {
 			_, err := c.Do(w.Context(), session.Request{Method: "tools/call", Timeout: time.Hour,
 				Params:   map[string]json.RawMessage{"name": quote("slow")},
-				Progress: func(p session.Progress) { told = append(told, p) }})
+				Progress: func(p session.Progress) { got = append(got, p) }})
 			done <- err
 		}()
 		synctest.Wait()
@@ -139,25 +139,25 @@ func TestProgressIsPassedOn(t *testing.T) {
 			w.Fatalf("%v %+v", err, meta)
 		}
 		for i := 1; i <= 2; i++ { // beyond the 10 minutes that a silent call may take
-			w.pass(6 * time.Minute)
+			w.advance(6 * time.Minute)
 			docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress",
 				"params": map[string]any{"progressToken": meta.ProgressToken, "progress": i, "total": 3, "message": "at it"}})
 			synctest.Wait()
-			if len(told) != i {
-				w.Errorf("told %+v", told)
+			if len(got) != i {
+				w.Errorf("progress %+v", got)
 			}
 		}
 		if err := <-done; err != nil {
 			w.Error(err)
 		}
-		if !slices.Equal(told, []session.Progress{{Progress: 1, Total: 3, Message: "at it"}, {Progress: 2, Total: 3, Message: "at it"}}) {
-			w.Errorf("told %+v", told)
+		if !slices.Equal(got, []session.Progress{{Progress: 1, Total: 3, Message: "at it"}, {Progress: 2, Total: 3, Message: "at it"}}) {
+			w.Errorf("progress %+v", got)
 		}
 	})
 }
 
-// A client that reads no progress holds up its own call only.
-func TestProgressWaitsForNobody(t *testing.T) {
+// A client that does not read progress delays only its own call.
+func TestSlowProgressReader(t *testing.T) {
 	t.Parallel()
 	p := &progress{wake: make(chan struct{}, 1)}
 	for i := range 10 * maxProgress {
@@ -169,8 +169,8 @@ func TestProgressWaitsForNobody(t *testing.T) {
 }
 
 // A client that cancels, and a gateway that ends, cancel at the server.
-func TestCancellationIsPassedOn(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+func TestCancellationIsForwarded(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
 		docs.SetList(catalog.Tools, tool("slow"))
 		w.start(sessiontest.Entry("docs"))
@@ -192,7 +192,7 @@ func TestCancellationIsPassedOn(t *testing.T) {
 			if err := <-done; err == nil {
 				w.Error("answered")
 			}
-			w.pass(5 * time.Second)
+			w.advance(5 * time.Second)
 			if got := docs.Count("notifications/cancelled"); got != n+1 {
 				w.Errorf("%d cancellations, want %d", got, n+1)
 			}
@@ -200,8 +200,8 @@ func TestCancellationIsPassedOn(t *testing.T) {
 	})
 }
 
-func TestSilentServer(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+func TestCallTimeout(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
 		w.opts.CallTimeout = 7 * time.Second
 		docs := w.Serve("docs", era)
 		docs.SetList(catalog.Tools, tool("slow"))
@@ -209,7 +209,7 @@ func TestSilentServer(t *testing.T) {
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
 		began := time.Now()
 		_, err := w.do(w.client(era), "tools/call", `{"name":"slow"}`)
-		if e, ok := errors.AsType[*session.RPCError](err); !ok || e.Code != serve.CodeInternal || time.Since(began) != 7*time.Second {
+		if e, ok := errors.AsType[*session.RPCError](err); !ok || e.Code != mcp.CodeInternal || time.Since(began) != 7*time.Second {
 			w.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
@@ -217,7 +217,7 @@ func TestSilentServer(t *testing.T) {
 
 // Arguments of prompts and templates are completed by their server.
 func TestCompletion(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+	inEras(t, func(w *fixture, era session.Era) {
 		for _, id := range []string{"a", "b"} {
 			s := w.Serve(id, era)
 			s.SetList(catalog.Prompts, map[string]any{"name": "ask"})
@@ -245,14 +245,14 @@ func TestCompletion(t *testing.T) {
 	})
 }
 
-// A resource that is not there is told in the words of the client's era, whatever its
-// server's is.
+// A missing resource is reported with the code of the client's era, whatever the
+// server's era is.
 func TestMissingResourceAcrossEras(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+	inEras(t, func(w *fixture, era session.Era) {
 		w.Serve("docs", era).SetQuietly("file:///a", "x")
 		w.Serve("more", era)
 		w.start(sessiontest.Entry("docs"), sessiontest.Entry("more"))
-		for client, want := range map[session.Era]int{session.EraLegacy: serve.CodeResourceNotFound, session.EraModern: serve.CodeInvalidParams} {
+		for client, want := range map[session.Era]int{session.EraLegacy: mcp.CodeResourceNotFound, session.EraModern: mcp.CodeInvalidParams} {
 			uri := "mcptrack://server/docs/file:///none"
 			_, err := w.do(w.client(client), "resources/read", `{"uri":"`+uri+`"}`)
 			e, ok := errors.AsType[*session.RPCError](err)

@@ -16,9 +16,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A list that changes is told once, within a second; one that is the same is not.
+// A changed list is announced once, within a second; an equal one is not.
 func TestListChanges(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
 		docs.SetList(catalog.Tools, tool("one"))
 		w.start(sessiontest.Entry("docs"))
@@ -26,31 +26,31 @@ func TestListChanges(t *testing.T) {
 		w.subscribe(c)
 		docs.SetList(catalog.Tools, tool("one"), tool("two"))
 		docs.NotifyListChanged(catalog.Tools)
-		w.pass(time.Second)
-		if got := told(c); got != "tools" {
-			w.Errorf("told %q", got)
+		w.advance(time.Second)
+		if got := received(c); got != "tools" {
+			w.Errorf("received %q", got)
 		}
 		w.wantKeys(c, catalog.Tools, "one", "two")
 		docs.NotifyListChanged(catalog.Tools)
 		docs.NotifyListChanged(catalog.Prompts)
 		docs.NotifyListChanged(catalog.Resources)
-		w.pass(time.Minute)
-		if got := told(c); got != "" {
-			w.Errorf("an identical list: told %q", got)
+		w.advance(time.Minute)
+		if got := received(c); got != "" {
+			w.Errorf("an identical list: received %q", got)
 		}
 		// A page that fails leaves what is there.
 		docs.Fail(listFault())
 		docs.NotifyListChanged(catalog.Tools)
-		w.pass(2 * time.Second)
+		w.advance(2 * time.Second)
 		w.wantKeys(c, catalog.Tools, "one", "two")
 		docs.Heal()
 	})
 }
 
-// A server that comes to a config that has one renames its tools; one that goes
-// takes its items with it.
+// Adding a second server to the config renames the tools of the first; removing a server
+// removes its items.
 func TestConfigChanges(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+	inEras(t, func(w *fixture, era session.Era) {
 		for _, id := range []string{"a", "b"} {
 			w.Serve(id, era).SetList(catalog.Tools, tool("dig"))
 		}
@@ -59,20 +59,20 @@ func TestConfigChanges(t *testing.T) {
 		w.subscribe(c)
 		w.wantKeys(c, catalog.Tools, "dig")
 		w.apply(sessiontest.Entry("a"), sessiontest.Entry("b"))
-		w.pass(time.Second)
-		if got := told(c); got != "tools" {
-			w.Errorf("told %q", got)
+		w.advance(time.Second)
+		if got := received(c); got != "tools" {
+			w.Errorf("received %q", got)
 		}
 		w.wantKeys(c, catalog.Tools, "a_dig", "b_dig")
 		off := sessiontest.Entry("a", func(s *config.Server) { s.Enabled = false })
 		w.apply(off, sessiontest.Entry("b"))
-		w.pass(time.Second)
+		w.advance(time.Second)
 		w.wantKeys(c, catalog.Tools, "dig")
 		if _, err := w.do(c, "tools/call", `{"name":"dig"}`); err != nil || w.Server("b").Count("tools/call") != 1 {
 			w.Errorf("%v", err)
 		}
 		w.apply()
-		w.pass(time.Second)
+		w.advance(time.Second)
 		w.wantKeys(c, catalog.Tools)
 	})
 }
@@ -80,7 +80,7 @@ func TestConfigChanges(t *testing.T) {
 func TestServerDown(t *testing.T) {
 	for _, onDown := range []OnDown{Keep, Drop} {
 		t.Run(string(onDown), func(t *testing.T) {
-			inEras(t, func(w *world, era session.Era) {
+			inEras(t, func(w *fixture, era session.Era) {
 				w.opts.OnDown = onDown
 				for _, id := range []string{"a", "b"} {
 					w.Serve(id, era).SetList(catalog.Tools, tool("dig"))
@@ -98,15 +98,15 @@ func TestServerDown(t *testing.T) {
 				if _, err := w.do(c, "tools/call", `{"name":"a_dig"}`); err != nil {
 					w.Errorf("a call while it restarts: %v", err)
 				}
-				w.pass(time.Minute)
-				if got := told(c); got != "" {
-					w.Errorf("after a restart: told %q", got)
+				w.advance(time.Minute)
+				if got := received(c); got != "" {
+					w.Errorf("after a restart: received %q", got)
 				}
 
 				w.SetDown("a", sessiontest.ErrRefused)
-				w.pass(3 * time.Second)
-				if got := told(c); got != "resources tools" {
-					w.Errorf("told %q", got)
+				w.advance(3 * time.Second)
+				if got := received(c); got != "resources tools" {
+					w.Errorf("received %q", got)
 				}
 				list, err := c.List(w.Context(), catalog.Tools)
 				if err != nil {
@@ -126,9 +126,9 @@ func TestServerDown(t *testing.T) {
 				}
 
 				w.SetDown("a", nil)
-				w.pass(time.Minute)
-				if got := told(c); got != "resources tools" {
-					w.Errorf("told %q", got)
+				w.advance(time.Minute)
+				if got := received(c); got != "resources tools" {
+					w.Errorf("received %q", got)
 				}
 				if after := w.keys(c, catalog.Tools); after != before {
 					w.Errorf("%s, before %s", after, before)
@@ -138,9 +138,9 @@ func TestServerDown(t *testing.T) {
 	}
 }
 
-// A server that was never there and one that hangs keep nobody waiting.
-func TestOthersDoNotWait(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+// A server that was never up and one that hangs delay no other.
+func TestUnavailableServersDelayNoOther(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
 		w.Serve("a", era).SetList(catalog.Tools, tool("dig"))
 		w.Serve("hung", era).Fail(silence())
 		w.Serve("gone", era)
@@ -154,11 +154,11 @@ func TestOthersDoNotWait(t *testing.T) {
 	})
 }
 
-// Listers see wholly old or wholly new lists, whatever happens meanwhile: every list
-// has the items of one generation of each server, and all of them (F40, G6).
-func TestListersSeeWholeLists(t *testing.T) {
+// Clients see either the old or the new lists, whatever happens meanwhile: every list has
+// all items of one generation of each server (F40, G6).
+func TestListsAreConsistent(t *testing.T) {
 	const generations, items = 8, 30
-	inEras(t, func(w *world, era session.Era) {
+	inEras(t, func(w *fixture, era session.Era) {
 		set := func(id string, gen int) {
 			var tools, prompts, templates []any
 			for i := range items {
@@ -224,7 +224,7 @@ func TestListersSeeWholeLists(t *testing.T) {
 			if gen%4 == 2 {
 				w.Server("b").Disconnect() // in the middle of it
 			}
-			w.pass(250 * time.Millisecond)
+			w.advance(250 * time.Millisecond)
 		}
 		cancel()
 		listers.Wait()
@@ -234,76 +234,15 @@ func TestListersSeeWholeLists(t *testing.T) {
 			}
 		}
 		c := w.client(era)
-		w.pass(2 * time.Second)
+		w.advance(2 * time.Second)
 		if got := w.keys(c, catalog.Tools); strings.Count(got, fmt.Sprintf("_g%d-", generations)) != 2*items {
 			w.Errorf("finally %s", got)
 		}
 	})
 }
 
-// Nobody gets a URI, a name or a place by listing that of another.
-func TestNobodyTakesAnothersURI(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
-		good, evil := w.Serve("good", era), w.Serve("evil", era)
-		good.SetQuietly("file:///secret", "real")
-		good.SetQuietly("note:///1", "real")
-		good.SetList(catalog.Templates, map[string]any{"name": "n", "uriTemplate": "note:///{id}"})
-		evil.SetQuietly("mcptrack://server/good/file:///secret", "fake")
-		evil.SetQuietly("note:///2", "fake")
-		evil.SetList(catalog.Templates, map[string]any{"name": "n", "uriTemplate": "{+any}"})
-		w.start(sessiontest.Entry("good"), sessiontest.Entry("evil"))
-		c := w.client(era)
-		w.wantKeys(c, catalog.Resources, "file:///secret", "note:///1", "note:///2", "mcptrack://server/evil/mcptrack://server/good/file:///secret")
-		for uri, want := range map[string]string{
-			"file:///secret": "real", "mcptrack://server/good/file:///secret": "real", "note:///1": "real",
-			"mcptrack://server/evil/mcptrack://server/good/file:///secret": "fake",
-		} {
-			if got, err := c.Read(w.Context(), uri); err != nil || !strings.Contains(string(got.Raw), want) {
-				w.Errorf("%s: %v", uri, err)
-			}
-		}
-		good.SetQuietly("note:///3", "real")
-		if got, err := c.Read(w.Context(), "note:///3"); err == nil { // two claim it
-			w.Errorf("read %s", got.Raw)
-		}
-	})
-}
-
-func TestAllowAndDeny(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
-		w.opts.Allow = []string{"a_*", "b_read", "file:///pub/**", "note:///**"}
-		w.opts.Deny = []string{"a_write", "file:///pub/private/*", "delete"}
-		for _, id := range []string{"a", "b"} {
-			s := w.Serve(id, era)
-			s.SetList(catalog.Tools, tool("read"), tool("write"), tool("delete"))
-			s.SetQuietly("file:///pub/"+id, "public")
-			s.SetQuietly("file:///pub/private/"+id, "private")
-			s.SetQuietly("file:///other/"+id, "private")
-			s.SetList(catalog.Templates, map[string]any{"name": "p", "uriTemplate": "file:///pub/private/{x}"})
-		}
-		w.start(sessiontest.Entry("a"), sessiontest.Entry("b"))
-		c := w.client(era)
-		w.wantKeys(c, catalog.Tools, "a_read", "b_read")
-		w.wantKeys(c, catalog.Resources, "file:///pub/a", "file:///pub/b")
-		w.wantKeys(c, catalog.Templates)
-		for _, name := range []string{"a_write", "a_delete", "b_write"} {
-			if _, err := w.do(c, "tools/call", `{"name":"`+name+`"}`); err == nil {
-				w.Errorf("%s was called", name)
-			}
-		}
-		for _, uri := range []string{"file:///pub/private/a", "file:///other/a", "mcptrack://server/a/file:///pub/private/a", "mcptrack://server/a/file:///other/a"} {
-			if _, err := c.Read(w.Context(), uri); err == nil {
-				w.Errorf("%s was read", uri)
-			}
-		}
-		if ack, err := c.Subscribe(w.Context(), session.Filter{URIs: []string{"file:///other/a", "file:///pub/a"}}); err == nil && len(ack.MissingURIs) != 1 {
-			w.Errorf("%+v", ack)
-		}
-	})
-}
-
 func TestHostileItems(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
 		deep := strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200)
 		raw := func(s string) json.RawMessage { return json.RawMessage(s) }
@@ -345,23 +284,23 @@ func TestHostileItems(t *testing.T) {
 		}
 		n := len(w.refused)
 		docs.NotifyListChanged(catalog.Tools)
-		w.pass(2 * time.Minute)
+		w.advance(2 * time.Minute)
 		if len(w.refused) != n {
-			w.Errorf("told again: %+v", w.refused[n:])
+			w.Errorf("reported again: %+v", w.refused[n:])
 		}
 	})
 }
 
-// A pinned tool that changes is left out until it is what it was again.
+// A pinned tool that changes is left out until it is restored.
 func TestPin(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+	inEras(t, func(w *fixture, era session.Era) {
 		w.opts.Pin = true
 		docs := w.Serve("docs", era)
 		set := func(description string) {
 			docs.SetList(catalog.Tools, tool("other"), map[string]any{"name": "dig", "description": description, "inputSchema": map[string]any{"type": "object"}})
 			docs.NotifyListChanged(catalog.Tools)
 			if w.gateway != nil {
-				w.pass(time.Second)
+				w.advance(time.Second)
 			}
 		}
 		set("digs")
@@ -377,7 +316,7 @@ func TestPin(t *testing.T) {
 			w.Errorf("%+v", w.refused)
 		}
 		w.Server("docs").Disconnect() // a restart forgets nothing
-		w.pass(time.Minute)
+		w.advance(time.Minute)
 		w.wantKeys(c, catalog.Tools, "other")
 		set("digs")
 		w.wantKeys(c, catalog.Tools, "dig", "other")

@@ -1,42 +1,59 @@
-// Package gateway is one MCP server over the catalogs of many: what a tracker
-// knows of its servers, listed again under names of its own, refreshed as one step,
-// and what clients ask for, passed on to the server that has it.
+// Package gateway serves the catalogs of many servers as one MCP server. It merges what
+// a tracker knows of its servers under unique names, replaces the merged catalog in one
+// step when something changes, and forwards requests of clients to the server that has
+// the item.
 //
 // # Names
 //
-// With one server everything keeps its name. With several, the tool or prompt NAME
+// With a single server everything keeps its name. With several, the tool or prompt NAME
 // of the server ID is exported as ID_NAME. Where that would not be a name that all
-// clients take (ASCII letters, digits, "_", "-" and ".", at most 64 of them), or not
-// be unique whatever else the servers offer, it is ID_NAME with every other
-// character replaced by "_", cut to 55 characters, and "_" with 8 hex digits of
-// SHA-256 over the ID, a zero byte and the NAME. A name depends on nothing but the
-// set of configured servers, its server and its old name: not on their order, nor on
-// who is up or what else is listed.
+// clients accept (ASCII letters, digits, "_", "-" and ".", at most 64 characters), or
+// could collide with another one, it is ID_NAME with every other character replaced by
+// "_", cut to 55 characters, followed by "_" and 8 hex digits of SHA-256 over the ID, a
+// zero byte and the NAME. A name depends only on the set of configured servers, its
+// server and its original name: not on their order, nor on which servers are up or what
+// else they list.
 //
-// URIs and URI templates stay as they are. One that several servers list, or that
-// begins as our own form does, is exported as mcptrack://server/ID/URI (ID with
-// everything but letters, digits, "-", "." and "_" percent-encoded, URI unchanged):
-// nobody gets a URI by listing that of another. The form can be read for every
-// resource of every server, listed or not.
+// URIs and URI templates stay as they are. One that several servers list, or that begins
+// like our own form, is exported as mcptrack://server/ID/URI (ID with everything but
+// letters, digits, "-", "." and "_" percent-encoded, URI unchanged), and so is a template
+// without literal text beyond its scheme. A ui:// URI of MCP Apps keeps its scheme:
+// ui://mcptrack/server/ID/REST. Every resource of every server can be read in this form,
+// listed or not.
+//
+// No server can take over a URI of another: one that a server lists is never resolved by
+// a template of another, whatever state the first is in, and one that matches templates
+// of several servers is not found.
 //
 // # Promises
 //
-//   - Whole lists: a change of any server becomes visible in one step, a second at
-//     most after it was noticed, and only if something really differs.
-//   - Updates: what a server announces about a resource reaches those who subscribed
-//     to it here. A resource that is not tracked is followed for as long as somebody
-//     is subscribed.
-//   - Calls go to the session that the tracker keeps, with progress, cancellation
-//     and errors passed on. What a client authenticates with stays here; a server
-//     sees the credentials of its own entry in the config.
-//   - A server that is down keeps its items, marked with mcptrack/down in _meta, or
-//     loses them, as [Options.OnDown] says; one that comes back within Options.Grace
-//     was never away. Calls wait for it that long.
-//   - Items that clients could choke on are left out and told to Options.Refused;
-//     they harm neither the gateway nor the other items.
-//   - Ownership: Run owns every goroutine and ends with its context. The serve.Server
-//     is closed by Close, the tracker is run by its owner.
+//   - Consistent lists: a change of any server becomes visible in one step, at most one
+//     second after it was noticed, and only if something differs.
+//   - Updates: what a server announces about a resource reaches the clients that
+//     subscribed to it here. A resource that the config does not track is subscribed to
+//     upstream for as long as a client is subscribed (an ad-hoc subscription).
+//   - Calls use the session that the tracker keeps; progress, cancellation and errors
+//     are forwarded. Credentials of clients are never forwarded; a server receives
+//     those of its own entry in the config.
+//   - What a server asks or says during a request reaches the client of that request and
+//     no other. A legacy client that declares sampling, elicitation or roots, or sets a
+//     log level, gets sessions of its own with legacy servers, from its first request
+//     until it leaves; if none can be opened it shares one, in which servers cannot ask.
+//   - Between a client and a server of the modern era, the client's capabilities and
+//     results that ask for input are forwarded; a legacy client is asked instead. Not
+//     possible: a modern client answering a legacy server. Extensions of all servers are declared;
+//     their methods go to the server that declares them, or that has the resource named.
+//     Instructions are merged, at most 8 KiB, under the ids of their servers.
+//   - Items are cleaned of what could deceive (see clean), and their bytes stay the same
+//     over reconnects.
+//   - The items of a server that is down stay, marked with mcptrack/down in _meta, or
+//     are removed, as [Options.OnDown] says. A server that returns within Options.Grace
+//     is treated as never having been away, and calls wait for it that long.
+//   - Items that could break clients are left out and reported to Options.Refused;
+//     they affect neither the gateway nor other items.
+//   - Ownership: Run owns every goroutine and ends with its context. Close closes the
+//     serve.Server; the tracker is run by its owner.
 //
-// Libraries: bmatcuk/doublestar/v4 for the globs, as in configs;
-// yosida95/uritemplate/v3 (RFC 6570) to find the template that a URI belongs to.
+// Libraries: bmatcuk/doublestar/v4 for globs, as in configs; yosida95/uritemplate/v3
+// (RFC 6570) to match URIs with templates.
 package gateway

@@ -2,47 +2,86 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// filter says what is exported: globs over names, URIs and URI templates.
-type filter struct{ allow, deny []string }
+// filter decides what is exported, by globs for names, URIs and URI templates.
+//
+// In a glob for names "*" matches any characters. In one for URIs "*" stays within a
+// path segment and "**" crosses them; URIs are compared in their normal form (see
+// normalizeURI), and one that has none is not exported by a filter with globs.
+type filter struct{ allow, deny globs }
+
+type globs struct{ names, uris []string }
 
 func newFilter(allow, deny []string) (filter, error) {
-	for _, globs := range [][]string{allow, deny} {
-		for _, g := range globs {
+	var f filter
+	for _, list := range []struct {
+		globs []string
+		into  *globs
+	}{{allow, &f.allow}, {deny, &f.deny}} {
+		for _, g := range list.globs {
 			if !doublestar.ValidatePattern(g) {
-				return filter{}, fmt.Errorf("%q is no glob", printable.Line(g, 200))
+				return filter{}, fmt.Errorf("invalid glob %q", printable.Line(g, 200))
 			}
+			list.into.names = append(list.into.names, flat(g))
+			list.into.uris = append(list.into.uris, normalizeGlob(g))
 		}
 	}
-	return filter{allow, deny}, nil
+	return f, nil
 }
 
-// admits reports whether what is exported under the key, and is called original by
-// its server, may be seen. A denial holds whatever it is exported as; what another
-// server calls its items allows nothing.
-func (f filter) admits(exported, original string) bool {
-	if matches(f.deny, exported) || matches(f.deny, original) {
+func (f filter) empty() bool { return len(f.allow.names) == 0 && len(f.deny.names) == 0 }
+
+// admits reports whether an item may be exported under a name or URI. Deny applies to the
+// server's own name of it as well, so that no exported name evades it; allow applies only
+// to the exported one, which a server cannot choose freely.
+func (f filter) admits(k catalog.Kind, t target, exported string) bool {
+	switch {
+	case f.empty():
+		return true
+	case k == catalog.Tools || k == catalog.Prompts:
+		return !matches(f.deny.names, flat(exported)) && !matches(f.deny.names, flat(t.key)) &&
+			(len(f.allow.names) == 0 || matches(f.allow.names, flat(exported)))
+	}
+	forms, more, ok := uriForms(t.key)
+	if !ok && k == catalog.Templates {
+		forms, ok = []string{t.key}, true // the URIs that it expands to are checked when used
+	}
+	if !ok {
 		return false
 	}
-	return len(f.allow) == 0 || matches(f.allow, exported)
+	for _, form := range slices.Concat(forms, more) {
+		if matches(f.deny.uris, form) || matches(f.deny.uris, qualify(t.server, form)) {
+			return false
+		}
+	}
+	return len(f.allow.uris) == 0 || !slices.ContainsFunc(forms, func(form string) bool {
+		if exported != t.key {
+			form = qualify(t.server, form)
+		}
+		return !matches(f.allow.uris, form)
+	})
 }
 
+// flat hides the slashes of a name or its glob, which are ordinary characters there.
+// NUL cannot occur in a name.
+func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
+
 func matches(globs []string, s string) bool {
-	for _, g := range globs {
+	return slices.ContainsFunc(globs, func(g string) bool {
 		if g == s || doublestar.MatchUnvalidated(g, s) {
 			return true
 		}
 		// "file:///**" is meant to cross everything, also the empty segments of
 		// "file:///a//b", and a URI ending in a slash.
-		if prefix, ok := strings.CutSuffix(g, "**"); ok && !strings.ContainsAny(prefix, `*?[{\`) && strings.HasPrefix(s, prefix) {
-			return true
-		}
-	}
-	return false
+		prefix, ok := strings.CutSuffix(g, "**")
+		return ok && !strings.ContainsAny(prefix, `*?[{\`) && strings.HasPrefix(s, prefix)
+	})
 }

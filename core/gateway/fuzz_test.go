@@ -8,8 +8,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// FuzzItem: whatever a server lists, an item that is accepted is still that item,
-// under its new name, once each member and in one line.
+// FuzzItem: an accepted item is the same item under its new name, with unique members
+// and in one line.
 func FuzzItem(f *testing.F) {
 	for _, seed := range []string{
 		`{"name":"a","inputSchema":{"type":"object"}}`, `{"name":"a","name":"b","inputSchema":{"type":"object"}}`,
@@ -31,7 +31,7 @@ func FuzzItem(f *testing.F) {
 			if err != nil || key == "" || strings.ToValidUTF8(key, "") != key {
 				continue
 			}
-			out := checked.as(key, down)
+			out := checked.as(key, checked.ui, down)
 			var was, now map[string]any
 			if err := json.Unmarshal(raw, &was); err != nil {
 				t.Fatal(err)
@@ -46,8 +46,18 @@ func FuzzItem(f *testing.F) {
 			if mark, _ := meta[downMember].(bool); down && !mark {
 				t.Fatalf("%s is not marked", out)
 			}
-			if _, again := checked.as(it.Key, false), checked.as(key, down); string(again) != string(out) {
+			if _, again := checked.as(it.Key, checked.ui, false), checked.as(key, checked.ui, down); string(again) != string(out) {
 				t.Fatalf("%s, and again %s", out, again)
+			}
+			if checked.suspicion != "" {
+				again, err := catalog.NewItem(k, checked.raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if twice, err := newItem(k, again); err != nil || twice.suspicion != "" {
+					t.Fatalf("%s is cleaned again: %s %v", checked.raw, twice.suspicion, err)
+				}
+				continue
 			}
 			delete(was, k.KeyField())
 			delete(now, k.KeyField())
@@ -62,7 +72,7 @@ func FuzzItem(f *testing.F) {
 	})
 }
 
-// FuzzRewrite: results that servers answer do not get lost or broken.
+// FuzzRewrite: results of servers stay valid and complete.
 func FuzzRewrite(f *testing.F) {
 	f.Add([]byte(`{"content":[{"type":"resource_link","uri":"file:///x"},7,{"type":"resource","resource":{"uri":"file:///y"}}],"n":12345678901234567890}`))
 	f.Add([]byte(`{"messages":[{"content":[{"type":"resource","resource":{"uri":"file:///x"}}]},{"content":{"type":"text"}}]}`))

@@ -13,61 +13,64 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// OnDown is what becomes of the items of a server that cannot be reached.
+// OnDown says what happens to the items of a server that cannot be reached.
 type OnDown string
 
-// The choices.
+// Values of OnDown.
 const (
-	Keep OnDown = "keep" // they are listed, marked with mcptrack/down in _meta
-	Drop OnDown = "drop" // they are not
+	Keep OnDown = "keep" // they stay listed, marked with mcptrack/down in _meta
+	Drop OnDown = "drop" // they are not listed
 )
 
-// Options are how a gateway works. Only Tracker is needed.
+// Options configure a Gateway. Only Tracker is required.
 type Options struct {
-	// Tracker keeps the sessions. It is made with tracker.Options.AllLists, gets its
-	// config from [Gateway.Apply] and is run by its owner.
+	// Tracker keeps the sessions. It must be created with tracker.Options.AllLists and
+	// run by its owner; its config is set by [Gateway.Apply].
 	Tracker *tracker.Tracker
-	// Serve is for the server that clients see; what it can be asked is set by New.
+	// Dial and Session make the sessions for single clients; [session.Dial] if nil.
+	Dial    session.DialFunc
+	Session session.Options
+	// Serve configures the server that clients see. New sets its handlers.
 	Serve serve.Options
-	// OnDown is for the items of servers that cannot be reached; Keep.
+	// OnDown says what happens to items of servers that are down; Keep by default.
 	OnDown OnDown
-	// Grace is how long a server may be away before it counts as down; 2 s.
+	// Grace is how long a server may be away before it counts as down; 2 s by default.
 	Grace time.Duration
-	// CallTimeout is how long a server may take for a call without telling of
-	// progress; 10 min. Clients may give up sooner.
+	// CallTimeout is how long a server may take for a call without reporting progress;
+	// 10 min by default. Clients may give up earlier.
 	CallTimeout time.Duration
-	// Allow and Deny are globs (doublestar) over names, URIs and URI templates.
-	// Something is exported if Allow is empty or one of it matches what it is
-	// exported as, and nothing of Deny matches what it is exported as or is called by
-	// its server.
+	// Allow and Deny are globs (doublestar) for names, URIs and URI templates. An item
+	// is exported if Allow is empty or matches its exported name, and Deny matches
+	// neither its exported name nor the server's own name of it.
 	Allow, Deny []string
-	// Pin leaves out a tool that is no longer what it was when it was first listed, for
-	// as long as the gateway runs: nobody is to approve one tool and call another.
+	// Pin leaves out a tool that has changed since it was first listed, for as long as
+	// the gateway runs: a user must not approve one tool and call another.
 	Pin bool
-	// Local is served beside the servers, under its own names.
+	// Local is served in addition to the servers, under its own names.
 	Local Local
-	// Refused is told of items that are not listed, once for each, by the goroutine
-	// of Run. Nil: they are only logged.
+	// Refused is called by the goroutine of Run for each item that is not listed, once.
+	// nil: they are only logged.
 	Refused func(Refusal)
-	// Changed is told when what [Gateway.Offered] returns may be another, by the
-	// goroutine of Run, and returns at once. Nil: nobody.
+	// Changed is called by the goroutine of Run when the result of [Gateway.Offered] may
+	// have changed; it must not block. May be nil.
 	Changed func()
-	// Logger gets at warn what a user should look into; nil discards.
+	// Logger receives warnings that a user should look into; nil discards them.
 	Logger *slog.Logger
 }
 
-// Local is what the gateway itself offers. Its tools and resources do not change.
+// Local holds the gateway's own tools and resources, which do not change.
 type Local struct {
 	Tools, Resources []json.RawMessage
 	CallTool         serve.Func // of Tools
 	ReadResource     serve.Func // of Resources
 }
 
-// Gateway serves the catalogs of many servers as one. Make it with New, Apply a
-// config, Run it, and Close it. Its methods may be called from anywhere.
+// Gateway serves the catalogs of many servers as one. Create it with New, Apply a
+// config, Run it, and Close it when done. Its methods are safe for concurrent use.
 type Gateway struct {
 	opts    Options
 	tracker *tracker.Tracker
@@ -75,27 +78,29 @@ type Gateway struct {
 	filter  filter
 	local   source
 	view    atomic.Pointer[view]
-	lanes   lanes
+	limits  limiter
 
-	// kicks wakes Run to look again at everything. Capacity 1: one wake is enough
-	// for any number of reasons; never closed.
+	// kicks wakes Run to merge again. Capacity 1: one wake is enough for any number of
+	// reasons; never closed.
 	kicks chan struct{}
-	// flushes asks Run to look now: it closes what it receives when it has. No
-	// capacity: the sender waits for Run; never closed.
+	// flushes makes Run merge immediately and then close the channel it received.
+	// Unbuffered, so that the sender waits for Run; never closed.
 	flushes chan chan struct{}
 
-	demand demand
-	// demands wakes Run to look at demand. As kicks.
-	demands chan struct{}
+	clients clients
 
-	mu      sync.Mutex
-	desired []config.Server // the enabled ones
-	apis    map[string]*api // HTTP catalogs, by server id
-	moved   chan struct{}   // closed and replaced when a server's state changed
+	adhoc adhocSet
+	// adhocWake wakes Run to update the ad-hoc subscriptions, as kicks does.
+	adhocWake chan struct{}
+
+	mu          sync.Mutex
+	desired     []config.Server // the enabled ones
+	apis        map[string]*api // HTTP catalogs, by server id
+	stateChange chan struct{}   // closed and replaced when a server's state changed
 }
 
-// New makes a gateway over no server. An error is a glob that is none, or a local
-// item that is none.
+// New returns a gateway without servers. It fails for an invalid glob, OnDown or local
+// item.
 func New(opts Options) (*Gateway, error) {
 	opts.Grace = cmp.Or(opts.Grace, 2*time.Second)
 	opts.CallTimeout = cmp.Or(opts.CallTimeout, 10*time.Minute)
@@ -104,18 +109,22 @@ func New(opts Options) (*Gateway, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	if opts.OnDown != Keep && opts.OnDown != Drop {
-		return nil, fmt.Errorf("%q is neither keep nor drop", opts.OnDown)
+		return nil, fmt.Errorf("invalid value %q; use keep or drop", opts.OnDown)
 	}
 	g := &Gateway{
-		opts:    opts,
-		tracker: opts.Tracker,
-		kicks:   make(chan struct{}, 1),
-		flushes: make(chan chan struct{}),
-		demands: make(chan struct{}, 1),
-		apis:    map[string]*api{},
-		moved:   make(chan struct{}),
+		opts:        opts,
+		tracker:     opts.Tracker,
+		kicks:       make(chan struct{}, 1),
+		flushes:     make(chan chan struct{}),
+		adhocWake:   make(chan struct{}, 1),
+		apis:        map[string]*api{},
+		stateChange: make(chan struct{}),
 	}
-	g.demand.limit = cmp.Or(opts.Serve.Subscriptions.MaxTotal, 1_000_000)
+	g.adhoc.limit = cmp.Or(opts.Serve.Subscriptions.MaxTotal, 1_000_000)
+	if g.opts.Dial == nil {
+		g.opts.Dial = session.Dial
+	}
+	g.clients.start(g)
 	var err error
 	if g.filter, err = newFilter(opts.Allow, opts.Deny); err != nil {
 		return nil, err
@@ -126,14 +135,15 @@ func New(opts Options) (*Gateway, error) {
 	g.view.Store(newView(g.local, nil, g.filter, func(Refusal) {}))
 	so := opts.Serve
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.callTool, g.getPrompt, g.readResource, g.complete
+	so.Extension = g.extension
 	so.Subscriptions.Subscribable = g.subscribable
-	so.MaxInWork = cmp.Or(so.MaxInWork, places)
+	so.MaxInFlight = cmp.Or(so.MaxInFlight, maxRequests)
 	g.server = serve.New(so)
 	g.server.SetCatalog(g.view.Load().catalog)
 	return g, nil
 }
 
-// localSource checks the gateway's own items.
+// localSource converts and checks the gateway's own items.
 func localSource(l Local) (source, error) {
 	s := source{lists: map[catalog.Kind][]item{}}
 	for k, raws := range map[catalog.Kind][]json.RawMessage{catalog.Tools: l.Tools, catalog.Resources: l.Resources} {
@@ -152,11 +162,11 @@ func localSource(l Local) (source, error) {
 	return s, nil
 }
 
-// Server is what clients are served by.
+// Server returns the server that clients connect to.
 func (g *Gateway) Server() *serve.Server { return g.server }
 
-// Apply sets the servers: those of the config that are enabled, all of which the
-// caller wants exported. It never blocks and never fails; the latest wins.
+// Apply sets the servers to export: all enabled ones of the config. It never blocks and
+// never fails; the latest config wins.
 func (g *Gateway) Apply(cfg *config.Config) {
 	var desired []config.Server
 	for _, srv := range cfg.Servers {
@@ -178,13 +188,13 @@ func (g *Gateway) kick() {
 	}
 }
 
-// Settled waits until every server was tried once and what came of it is listed,
-// for whoever wants to serve no client before. The error is the cause of ctx. Run
-// and the tracker's Run must have been called.
+// Settled waits until a connection to every server was tried once and the results are
+// listed, so that the first client sees a complete catalog. Its error is the cause of
+// ctx. Run and the tracker's Run must have been called.
 func (g *Gateway) Settled(ctx context.Context) error {
 	_, err := g.tracker.Settled(ctx)
 	if err == nil {
-		err = g.flush(ctx) // begins to ask HTTP catalogs
+		err = g.flush(ctx) // starts to read HTTP catalogs
 	}
 	if err != nil {
 		return err
@@ -203,7 +213,7 @@ func (g *Gateway) Settled(ctx context.Context) error {
 	return g.flush(ctx)
 }
 
-// flush waits until what is known now is listed.
+// flush waits until everything known now is listed.
 func (g *Gateway) flush(ctx context.Context) error {
 	done := make(chan struct{})
 	select {
@@ -219,5 +229,5 @@ func (g *Gateway) flush(ctx context.Context) error {
 	}
 }
 
-// Close ends all clients' connections and what they asked for. It does not end Run.
+// Close ends all connections of clients and their requests. It does not end Run.
 func (g *Gateway) Close() { g.server.Close() }

@@ -10,9 +10,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// One server is seen through the gateway as it is.
+// A single server is exported unchanged.
 func TestOneServerKeepsItsNames(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
 		docs.SetQuietly("file:///a.md", "the text")
 		docs.SetList(catalog.Tools, tool("dig deep/now"))
@@ -43,24 +43,24 @@ func TestOneServerKeepsItsNames(t *testing.T) {
 	})
 }
 
-// Several servers are told apart, and asked under their own names.
+// The items of several servers have distinct names, and requests carry the original ones.
 func TestSeveralServers(t *testing.T) {
-	inEras(t, func(w *world, era session.Era) {
+	inEras(t, func(w *fixture, era session.Era) {
 		for _, id := range []string{"a", "b"} {
 			s := w.Serve(id, era)
 			s.SetQuietly("file:///shared", "of "+id)
 			s.SetQuietly("file:///"+id, "only "+id)
 			s.SetList(catalog.Tools, tool("dig"))
 			s.SetList(catalog.Prompts, map[string]any{"name": "ask"})
-			s.SetList(catalog.Templates, map[string]any{"name": "t", "uriTemplate": id + ":///{name}"},
-				map[string]any{"name": "t", "uriTemplate": "both:///{name}"})
+			s.SetList(catalog.Templates, map[string]any{"name": "t", "uriTemplate": id + ":///x/{name}"},
+				map[string]any{"name": "t", "uriTemplate": "both:///x/{name}"})
 		}
 		w.start(sessiontest.Entry("b"), sessiontest.Entry("a"))
 		c := w.client(era)
 		w.wantKeys(c, catalog.Tools, "a_dig", "b_dig")
 		w.wantKeys(c, catalog.Prompts, "a_ask", "b_ask")
 		w.wantKeys(c, catalog.Resources, "file:///a", "file:///b", "mcptrack://server/a/file:///shared", "mcptrack://server/b/file:///shared")
-		w.wantKeys(c, catalog.Templates, "a:///{name}", "b:///{name}", "mcptrack://server/a/both:///{name}", "mcptrack://server/b/both:///{name}")
+		w.wantKeys(c, catalog.Templates, "a:///x/{name}", "b:///x/{name}", "mcptrack://server/a/both:///x/{name}", "mcptrack://server/b/both:///x/{name}")
 		for uri, want := range map[string]string{
 			"file:///a": "only a", "file:///b": "only b",
 			"mcptrack://server/a/file:///shared": "of a", "mcptrack://server/b/file:///shared": "of b",
@@ -75,13 +75,13 @@ func TestSeveralServers(t *testing.T) {
 				w.Errorf("%s: %s", uri, got.Raw)
 			}
 		}
-		for _, uri := range []string{"file:///shared", "both:///x", "mcptrack://server/c/file:///a", "mcptrack://server/a/", "nothing:x"} {
+		for _, uri := range []string{"file:///shared", "both:///x/1", "mcptrack://server/c/file:///a", "mcptrack://server/a/", "nothing:x"} {
 			if _, err := c.Read(w.Context(), uri); !errors.Is(err, session.ErrNotFound) {
 				w.Errorf("%s: %v", uri, err)
 			}
 		}
-		w.Server("b").SetQuietly("b:///unlisted", "by template")
-		if got, err := c.Read(w.Context(), "b:///unlisted"); err != nil || !strings.Contains(string(got.Raw), "by template") {
+		w.Server("b").SetQuietly("b:///x/unlisted", "by template")
+		if got, err := c.Read(w.Context(), "b:///x/unlisted"); err != nil || !strings.Contains(string(got.Raw), "by template") {
 			w.Errorf("%v", err)
 		}
 		if raw, err := w.do(c, "tools/call", `{"name":"b_dig","arguments":{}}`); err != nil || !strings.Contains(raw, "dig map[]") {

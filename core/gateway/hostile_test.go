@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// itemsOf are items as a server lists them, by their keys.
+// itemsOf returns items as a server lists them, by their keys.
 func itemsOf(t *testing.T, k catalog.Kind, keys ...string) (items []item) {
 	t.Helper()
 	for _, key := range keys {
@@ -31,16 +31,16 @@ func itemsOf(t *testing.T, k catalog.Kind, keys ...string) (items []item) {
 	return items
 }
 
-// What takes time by what a server says is bounded for each of them: the templates
-// that URIs are compared with, and the bytes of the URIs of a result.
-func TestServersCannotMakeComparingLong(t *testing.T) {
+// The time that a server can cost is bounded: by the number of templates that URIs are
+// matched with, and by the bytes of the URIs of a result.
+func TestTemplateMatchingIsBounded(t *testing.T) {
 	t.Parallel()
 	var many []string
 	for i := range 10_000 {
-		many = append(many, fmt.Sprintf("x:{+p}/%d", i))
+		many = append(many, fmt.Sprintf("x:y{+p}/%d", i))
 	}
 	evil := source{id: "evil", lists: map[catalog.Kind][]item{catalog.Templates: itemsOf(t, catalog.Templates, many...)}}
-	good := source{id: "good", lists: map[catalog.Kind][]item{catalog.Templates: itemsOf(t, catalog.Templates, "doc:///{name}")}}
+	good := source{id: "good", lists: map[catalog.Kind][]item{catalog.Templates: itemsOf(t, catalog.Templates, "doc:///d/{name}")}}
 	v := newView(source{}, []source{evil, good}, filter{}, func(r Refusal) { t.Error(r) })
 	if n := len(v.templates); n != maxTemplates+1 {
 		t.Errorf("URIs are compared with %d templates", n)
@@ -48,29 +48,29 @@ func TestServersCannotMakeComparingLong(t *testing.T) {
 	if n := len(v.catalog.Templates); n != 10_001 {
 		t.Errorf("%d templates are listed", n)
 	}
-	if at, ok := v.resource("doc:///a"); !ok || at.server != "good" {
+	if at, ok := v.resource("doc:///d/a"); !ok || at.server != "good" {
 		t.Errorf("%v %t", at, ok)
 	}
-	if at, ok := v.resource("doc:///" + strings.Repeat("a", maxCompared)); ok {
+	if at, ok := v.resource("doc:///d/" + strings.Repeat("a", maxCompared)); ok {
 		t.Errorf("a long URI was compared, and is of %v", at)
 	}
-	long := qualify("good", "doc:///"+strings.Repeat("a", maxCompared))
+	long := qualify("good", "doc:///d/"+strings.Repeat("a", maxCompared))
 	if at, ok := v.resource(long); !ok || at.server != "good" {
 		t.Errorf("%v %t", at, ok)
 	}
 
 	var links []string
 	for i := range 2000 {
-		links = append(links, fmt.Sprintf(`{"type":"resource_link","name":"a","uri":"doc:///%0100d"}`, i))
+		links = append(links, fmt.Sprintf(`{"type":"resource_link","name":"a","uri":"doc:///d/%0100d"}`, i))
 	}
 	out := string(v.rewriteContent("good", json.RawMessage(`{"content":[`+strings.Join(links, ",")+`]}`)))
-	plain, own := strings.Count(out, `"doc:///`), strings.Count(out, `"`+ownForm+"good/doc:///")
+	plain, own := strings.Count(out, `"doc:///d/`), strings.Count(out, `"`+ownForm+"good/doc:///d/")
 	if plain == 0 || own == 0 || plain+own != len(links) {
 		t.Errorf("%d links stay, %d name their server", plain, own)
 	}
 }
 
-// An update is looked for so many levels up, whatever a URI is made of.
+// The number of parents whose subscribers are notified is bounded.
 func TestParentsOfAnUpdateAreBounded(t *testing.T) {
 	t.Parallel()
 	evil := "x:" + strings.Repeat("/", 8000)
@@ -94,6 +94,6 @@ func TestParentsOfAnUpdateAreBounded(t *testing.T) {
 	}
 	g.updated(target{"evil", evil})
 	if got := sub.Take().URIs; len(got) != 3 {
-		t.Errorf("told of %d URIs", len(got))
+		t.Errorf("%d URIs are notified", len(got))
 	}
 }

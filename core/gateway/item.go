@@ -10,19 +10,18 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/yosida95/uritemplate/v3"
-
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// Bounds of one item. What exceeds them comes from a broken server or a hostile one.
+// Bounds of one item. Items that exceed them come from a broken or hostile server.
 const (
-	maxItem     = 256 << 10 // bytes
-	maxName     = 256       // bytes of a tool's or prompt's name
-	maxURI      = 8 << 10   // bytes of a URI
-	maxTemplate = 2 << 10   // bytes of a URI template
-	maxDepth    = 64        // nested objects and arrays
+	maxItem  = 256 << 10 // bytes
+	maxName  = 256       // bytes of a tool's or prompt's name
+	maxURI   = 8 << 10   // bytes of a URI
+	maxDepth = 64        // nested objects and arrays
 )
 
 // downMember marks, in _meta, an item of a server that cannot be reached.
@@ -32,37 +31,38 @@ const downMember = "mcptrack/down"
 type item struct {
 	key       string
 	raw       json.RawMessage // one line
-	at, end   int             // of the key's value in raw
-	suspicion string          // what a user should look at; "" if nothing
-	pattern   *regexp.Regexp  // of a template: what its URIs look like
-	digest    catalog.Digest  // as the server has it
-	shown     *shown          // as it was listed last
+	at, end   int             // offsets of the key's value in raw
+	ui        string          // of a tool: the URI of its MCP App, as the server has it
+	suspicion string          // what a user should look into; "" if nothing
+	pattern   *regexp.Regexp  // of a template: matches its URIs
+	digest    catalog.Digest  // of the server's original
+	rendered  *rendered       // the form in which it was listed last
 }
 
-// shown is an item as it is listed: most items are listed again and again, by every
-// merge, in the same form. It belongs to the goroutine that merges.
-type shown struct {
-	key  string
-	down bool
-	raw  json.RawMessage
+// rendered caches the listed form of an item, as most items do not change between
+// merges. Only the goroutine that merges uses it.
+type rendered struct {
+	key, ui string
+	down    bool
+	raw     json.RawMessage
 }
 
-// newItem checks an item. The error says, for people, why it cannot be listed:
-// clients validate whole lists, and one bad item would cost them all the others.
+// newItem checks an item. The error says, for users, why it cannot be listed: clients
+// validate whole lists, and one invalid item would make them reject all others.
 func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 	if len(it.Raw) > maxItem {
-		return item{}, fmt.Errorf("it has more than %d KiB", maxItem>>10)
+		return item{}, fmt.Errorf("it is larger than %d KiB", maxItem>>10)
 	}
 	if !utf8.Valid(it.Raw) {
 		return item{}, errors.New("it is not UTF-8")
 	}
 	var line bytes.Buffer
 	if err := json.Compact(&line, it.Raw); err != nil {
-		return item{}, errors.New("it is no JSON")
+		return item{}, errors.New("it is not valid JSON")
 	}
-	out := item{key: it.Key, raw: line.Bytes(), digest: it.Digest, shown: &shown{}}
-	if depth(out.raw) > maxDepth {
-		return item{}, fmt.Errorf("it is nested more than %d deep", maxDepth)
+	out := item{key: it.Key, raw: line.Bytes(), digest: it.Digest, rendered: &rendered{}}
+	if catalog.Depth(out.raw) > maxDepth {
+		return item{}, fmt.Errorf("it is nested more than %d levels deep", maxDepth)
 	}
 	limit := maxURI
 	if k == catalog.Tools || k == catalog.Prompts {
@@ -74,9 +74,13 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 	if printable.Line(it.Key, 0) != it.Key {
 		return item{}, fmt.Errorf("its %s has hidden characters", k.KeyField())
 	}
-	members, err := out.members(k.KeyField())
+	all, err := out.members(k.KeyField())
 	if err != nil {
 		return item{}, err
+	}
+	members := make(map[string]json.RawMessage, len(all))
+	for _, m := range all {
+		members[m.name] = m.value
 	}
 	for _, m := range shape(k) {
 		raw, there := members[m.name]
@@ -87,133 +91,95 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 			return item{}, fmt.Errorf("its %s is not %s", m.name, m.want)
 		}
 	}
-	for _, name := range []string{"name", "title", "description"} {
-		var text string
-		if json.Unmarshal(members[name], &text) == nil && hides(text) {
-			out.suspicion = "it has hidden characters in its " + name
+	if k == catalog.Tools {
+		if err := serve.CheckTool(out.raw); err != nil {
+			return item{}, err
 		}
+		out.ui = appURI(members["_meta"])
+	}
+	if cleaned, removed := clean(k, all); removed != nil {
+		out.write(k.KeyField(), cleaned)
+		out.suspicion = "it had " + strings.Join(removed, ", ") + ", which are removed"
 	}
 	if k == catalog.Templates {
-		out.pattern, err = pattern(it.Key)
+		out.pattern, err = uritemplate.Pattern(it.Key)
 	}
 	return out, err
 }
 
-// hides reports whether a text has characters that are not seen. Line ends of either
-// kind, and joiners of scripts and emoji, hide nothing.
-func hides(text string) bool {
-	if printable.Lines(text) == text {
-		return false
+// members decodes the top level. Names must be unique: no two parsers may see different
+// items.
+func (it *item) members(key string) ([]jsonMember, error) {
+	members := readMembers(it.raw)
+	if members == nil {
+		return nil, errors.New("it is not a JSON object")
 	}
-	text = strings.NewReplacer("\r\n", "\n", "\u200c", "", "\u200d", "").Replace(text)
-	return printable.Lines(text) != text
-}
-
-// pattern is what the URIs of a template look like. The library panics where the
-// expression gets too large.
-func pattern(template string) (re *regexp.Regexp, err error) {
-	defer func() {
-		if recover() != nil {
-			re, err = nil, errors.New("it is too large a URI template")
-		}
-	}()
-	parsed, err := uritemplate.New(template)
-	if err != nil || len(template) > maxTemplate {
-		return nil, errors.New("it is no URI template (RFC 6570)")
-	}
-	return parsed.Regexp(), nil
-}
-
-// members reads the top level, where every name may come once only: two readers
-// must not see two different items.
-func (it *item) members(key string) (map[string]json.RawMessage, error) {
-	dec := json.NewDecoder(bytes.NewReader(it.raw))
-	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
-		return nil, errors.New("it is no object")
-	}
-	members := map[string]json.RawMessage{}
-	for dec.More() {
-		tok, err := dec.Token()
-		name, _ := tok.(string)
-		var value json.RawMessage
-		if err != nil || dec.Decode(&value) != nil {
-			return nil, errors.New("it is no JSON")
-		}
-		if _, twice := members[name]; twice {
-			return nil, errors.New("a member is there twice")
-		}
-		members[name] = value
-		if name == key {
-			it.end = int(dec.InputOffset())
-			it.at = it.end - len(value)
-		}
-	}
+	seen := make(map[string]bool, len(members))
 	var text string
-	if json.Unmarshal(members[key], &text) != nil || text == "" || text != it.key {
+	for _, m := range members {
+		if seen[m.name] {
+			return nil, errors.New("it has a duplicate member")
+		}
+		seen[m.name] = true
+		if m.name == key {
+			_ = json.Unmarshal(m.value, &text) // "" is not a key
+			it.at, it.end = m.at, m.at+len(m.value)
+		}
+	}
+	if text == "" || text != it.key {
 		return nil, fmt.Errorf("it has no %s", key)
 	}
 	return members, nil
 }
 
-// as is the item under another key, marked if its server is down.
-func (it item) as(key string, down bool) json.RawMessage {
-	if last := it.shown; last.raw != nil && last.key == key && last.down == down {
+// write replaces the item's JSON.
+func (it *item) write(key string, members []jsonMember) {
+	it.raw = writeMembers(members)
+	for _, m := range readMembers(it.raw) {
+		if m.name == key {
+			it.at, it.end = m.at, m.at+len(m.value)
+		}
+	}
+}
+
+// as returns the item under another key, with another URI of its MCP App, and marked if
+// its server is down.
+func (it item) as(key, ui string, down bool) json.RawMessage {
+	if last := it.rendered; last.raw != nil && last.key == key && last.ui == ui && last.down == down {
 		return last.raw
 	}
 	raw := it.raw
 	if key != it.key {
 		raw = slices.Concat(raw[:it.at], quote(key), raw[it.end:])
 	}
+	if ui != it.ui && ui != "" {
+		raw = withAppURI(raw, ui)
+	}
 	if down {
 		raw = markDown(raw)
 	}
-	*it.shown = shown{key, down, raw}
+	*it.rendered = rendered{key, ui, down, raw}
 	return raw
 }
 
-// markDown adds the mark to _meta, which is an object if it is there.
+// markDown adds the mark to _meta, which is an object if present. Everything else keeps its
+// order.
 func markDown(raw json.RawMessage) json.RawMessage {
-	var members, meta map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil || members == nil {
-		return raw
+	mark := jsonMember{name: downMember, value: json.RawMessage("true")}
+	members := readMembers(raw)
+	for i, m := range members {
+		if m.name == "_meta" {
+			members[i].value = writeMembers(append(readMembers(m.value), mark))
+			return writeMembers(members)
+		}
 	}
-	if json.Unmarshal(members["_meta"], &meta) != nil || meta == nil {
-		meta = map[string]json.RawMessage{}
-	}
-	meta[downMember] = json.RawMessage("true")
-	members["_meta"] = encode(meta)
-	return encode(members)
+	return writeMembers(append(members, jsonMember{name: "_meta", value: writeMembers([]jsonMember{mark})}))
 }
 
-// encode writes JSON that was read before, in one line and without escapes that
-// only HTML needs.
+// encode marshals decoded JSON and strings in one line, without HTML escapes.
 func encode(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // raw messages that were decoded, and strings
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	b, _ := printable.Marshal(v) // cannot fail for decoded JSON and strings
+	return b
 }
 
 func quote(s string) []byte { return encode(s) }
-
-// depth is how deep objects and arrays of valid JSON are nested.
-func depth(raw []byte) int {
-	now, most := 0, 0
-	inString := false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			now++
-			most = max(most, now)
-		case c == '}' || c == ']':
-			now--
-		}
-	}
-	return most
-}

@@ -3,6 +3,8 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"net/url"
 	"strings"
 )
 
@@ -11,12 +13,12 @@ const (
 	hashDigits  = 8
 )
 
-// naming gives tools and prompts the names under which they are exported. It is a
-// function of the set of servers.
+// naming determines the exported names of tools and prompts. It is a function of the
+// set of servers.
 type naming struct {
 	asIs bool // one server: names stay
-	// plain are the servers whose ID_NAME cannot be another server's: their id is a
-	// name itself, and no other id followed by "_" begins it.
+	// plain holds the servers whose ID_NAME cannot collide with another server's: the id
+	// is a valid name, and no prefix of it before a "_" is the id of a server.
 	plain map[string]bool
 }
 
@@ -37,7 +39,7 @@ func newNaming(servers []string) naming {
 	return n
 }
 
-// export is the name under which a server's tool or prompt is exported.
+// export returns the exported name of a server's tool or prompt.
 func (n naming) export(server, name string) string {
 	if n.asIs {
 		return name
@@ -56,7 +58,7 @@ func (n naming) export(server, name string) string {
 	return full[:min(len(full), maxExported-hashDigits-1)] + "_" + hex.EncodeToString(sum[:hashDigits/2])
 }
 
-// looksHashed reports whether a name ends as those with a hash do.
+// looksHashed reports whether a name ends like one with a hash.
 func looksHashed(s string) bool {
 	at := len(s) - hashDigits - 1
 	if at < 0 || s[at] != '_' {
@@ -76,4 +78,61 @@ func isName(s string) bool {
 
 func nameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.'
+}
+
+// Prefixes of URIs that name their server. Those of MCP Apps keep their scheme, as hosts
+// load nothing else: https://modelcontextprotocol.io/extensions/apps.
+const (
+	ownForm   = "mcptrack://server/"
+	ownUIForm = uiScheme + "mcptrack/server/"
+	uiScheme  = "ui://"
+)
+
+// isQualified reports whether a URI, or URI template, begins like one that names its
+// server.
+func isQualified(uri string) bool {
+	return strings.HasPrefix(uri, ownForm) || strings.HasPrefix(uri, ownUIForm)
+}
+
+// qualify returns the URI, or URI template, that names its server. The server is a path
+// segment because hosts are case-insensitive and restricted in their characters.
+func qualify(server, uri string) string {
+	var b strings.Builder
+	if rest, ok := strings.CutPrefix(uri, uiScheme); ok {
+		b.WriteString(ownUIForm)
+		uri = rest
+	} else {
+		b.WriteString(ownForm)
+	}
+	for _, c := range []byte(server) {
+		if nameByte(c) && server != "." && server != ".." {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	b.WriteByte('/')
+	b.WriteString(uri)
+	return b.String()
+}
+
+// unqualify is the inverse of qualify.
+func unqualify(s string) (server, uri string, ok bool) {
+	scheme := ""
+	rest, ok := strings.CutPrefix(s, ownForm)
+	if !ok {
+		scheme = uiScheme
+		if rest, ok = strings.CutPrefix(s, ownUIForm); !ok {
+			return "", "", false
+		}
+	}
+	segment, uri, ok := strings.Cut(rest, "/")
+	if !ok || uri == "" {
+		return "", "", false
+	}
+	server, err := url.PathUnescape(segment)
+	if err != nil || server == "" {
+		return "", "", false
+	}
+	return server, scheme + uri, true
 }

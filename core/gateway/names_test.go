@@ -30,8 +30,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Names are unique, valid, and depend on nothing but the set of servers: alphabets
-// are small so that everything that could meet does.
+// Names are unique, valid, and depend only on the set of servers. The alphabets are small
+// so that every possible collision occurs.
 func TestNamesAreUniqueAndStable(t *testing.T) {
 	t.Parallel()
 	id := rapid.OneOf(rapid.StringMatching(`[a_]{1,4}`), rapid.StringMatching(`[ab_.é ]{1,3}`),

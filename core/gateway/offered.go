@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Offered is what is listed now, by server, for an index of it.
+// Offered returns the listed items by server, for an index of them.
 func (g *Gateway) Offered() capindex.View {
 	v := g.view.Load()
 	snap := g.tracker.Snapshot()
@@ -29,7 +29,7 @@ func (g *Gateway) Offered() capindex.View {
 		}
 		for _, r := range st.Resources {
 			t := target{id, r.URI}
-			if _, isUpdate := payload(r.Last).(event.ResourceUpdated); isUpdate && v.filter.admits(v.export(t), r.URI) {
+			if _, isUpdate := payload(r.Last).(event.ResourceUpdated); isUpdate && v.filter.admits(catalog.Resources, t, v.export(t)) {
 				s.Updates = append(s.Updates, capindex.Update{URI: v.export(t), Time: r.Last.Timestamp})
 			}
 		}

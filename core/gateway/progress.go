@@ -8,17 +8,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// maxProgress is how much progress may wait for a slow client; of more, the oldest
-// is dropped.
+// maxProgress is the number of progress notifications queued for a slow client. Beyond
+// it the oldest are dropped.
 const maxProgress = 64
 
-// progress hands the progress of one request on. The server's reader must not wait
-// for the client, so there is a queue between them.
+// progress forwards the progress of one request. A queue decouples the server's reader,
+// which must not block, from the client.
 type progress struct {
 	r     *serve.Request
 	token json.RawMessage
 
-	// wake has room for one: put and end send to it, run receives; never closed.
+	// wake has capacity 1: put and end send to it, run receives; never closed.
 	wake chan struct{}
 	done chan struct{} // closed by run when it has ended
 
@@ -43,7 +43,7 @@ func (p *progress) put(now session.Progress) {
 	p.ring()
 }
 
-// end returns when everything is told.
+// end returns when everything that is queued was sent.
 func (p *progress) end() {
 	p.mu.Lock()
 	p.ended = true
@@ -67,7 +67,7 @@ func (p *progress) run() {
 		p.queue = nil
 		p.mu.Unlock()
 		for _, now := range queue {
-			p.tell(now)
+			p.send(now)
 		}
 		if ended {
 			return
@@ -75,7 +75,7 @@ func (p *progress) run() {
 	}
 }
 
-func (p *progress) tell(now session.Progress) {
+func (p *progress) send(now session.Progress) {
 	p.r.Notify("notifications/progress", struct {
 		Token    json.RawMessage `json:"progressToken"`
 		Progress float64         `json:"progress"`

@@ -5,22 +5,22 @@ import (
 	"encoding/json"
 )
 
-// Results name resources by the URIs of their server. Where these are exported under
-// another URI, the client has to be told that one. Results in which there is nothing
-// to change are passed on as they are.
+// Results name resources by the server's URIs. Where these are exported under other
+// URIs, the result is rewritten; otherwise its bytes are forwarded unchanged.
 
 // rewriter rewrites one result of a server.
 type rewriter struct {
 	*view
 	server string
-	// left is how many bytes may still be compared with one template each. Beyond them
-	// URIs get their qualified form, which is always right and takes no time.
+	// left is the number of bytes that may still be matched with one template each.
+	// Beyond it, URIs get their qualified form, which is always correct and takes no
+	// time.
 	left int
 }
 
 func (v *view) rewriter(server string) *rewriter { return &rewriter{v, server, 8 << 20} }
 
-// rewriteContent rewrites the links and embedded resources of a tool's result.
+// rewriteContent rewrites the resource links and embedded resources of a tool's result.
 func (v *view) rewriteContent(server string, raw json.RawMessage) json.RawMessage {
 	if v.keepsURIs() {
 		return raw
@@ -28,7 +28,7 @@ func (v *view) rewriteContent(server string, raw json.RawMessage) json.RawMessag
 	return v.rewrite(raw, "content", v.rewriter(server).block)
 }
 
-// rewriteMessages does so with those of a prompt.
+// rewriteMessages rewrites the resource links and embedded resources of a prompt.
 func (v *view) rewriteMessages(server string, raw json.RawMessage) json.RawMessage {
 	if v.keepsURIs() {
 		return raw
@@ -44,8 +44,8 @@ func (v *view) rewriteMessages(server string, raw json.RawMessage) json.RawMessa
 	})
 }
 
-// rewriteContents rewrites what was read: the resource itself is called as the
-// client called it.
+// rewriteContents rewrites the result of a read. The resource itself keeps the URI that
+// the client asked for.
 func (v *view) rewriteContents(t target, asked string, raw json.RawMessage) json.RawMessage {
 	if asked == t.key && v.keepsURIs() {
 		return raw
@@ -101,23 +101,25 @@ func (r *rewriter) uri(raw json.RawMessage) (json.RawMessage, bool) {
 	return quote(exported), true
 }
 
-// within changes one member of an object, if it is there, and reports whether
-// anything changed.
+// within applies f to a member of an object, if present, and reports whether it changed.
+// The order of the members stays. Of members with one name, all are changed.
 func within(raw json.RawMessage, name string, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
-	m := fields(raw)
-	old, there := m[name]
-	if !there {
-		return raw, false
+	members, changed := readMembers(raw), false
+	for i, m := range members {
+		if m.name != name {
+			continue
+		}
+		if value, ok := f(m.value); ok {
+			members[i].value, changed = value, true
+		}
 	}
-	value, changed := f(old)
 	if !changed {
 		return raw, false
 	}
-	m[name] = value
-	return encode(m), true
+	return writeMembers(members), true
 }
 
-// each changes the elements of an array.
+// each applies f to the elements of an array and reports whether any changed.
 func each(raw json.RawMessage, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil {

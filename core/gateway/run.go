@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -11,35 +10,36 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// When the catalog is merged again after a change. A storm costs no more than a
-// part of one processor; a single change waits for its companions only.
+// The times at which the catalog is merged after a change. A storm of changes uses only
+// a fraction of one processor; a single change is visible almost immediately.
 const (
-	quiet    = 20 * time.Millisecond  // after the last change
-	most     = 200 * time.Millisecond // after the first
-	costs    = 4                      // a merge begins no sooner than so many times its duration after the last
-	lookOver = 30 * time.Second       // a look without a reason, and who is still subscribed
+	debounce        = 20 * time.Millisecond  // after the last change
+	maxDelay        = 200 * time.Millisecond // after the first
+	costFactor      = 4                      // the pause after a merge, in multiples of its duration
+	refreshInterval = 30 * time.Second       // between merges without a change, which also drop unused ad-hoc subscriptions
 )
 
-// Run keeps what is served equal to what the tracker knows until ctx ends or the
-// tracker's events do. It returns the cause, or nil, when everything that it
-// started has ended. It may be called once.
+// Run keeps the served catalog equal to what the tracker knows, until ctx is done or the
+// tracker ends. It returns the cause, or nil, once everything that it started has ended.
+// It may be called only once.
 func (g *Gateway) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &loop{g: g, ctx: ctx, away: map[string]time.Time{}, checked: map[string]map[catalog.Kind]checked{}, pins: map[target]catalog.Digest{}}
 	defer l.tasks.Wait()
 	defer cancel()
 	defer l.stopAPIs()
+	defer g.clients.close()
 	for {
 		snap, sub := g.tracker.Subscribe(ctx)
 		l.merge(snap)
 		if err := l.follow(sub); !errors.Is(err, bus.ErrLagged) {
 			return err
 		}
-		g.updatedAll() // nobody knows what of it
+		g.updatedAll() // the lost events may have been about any resource
 	}
 }
 
@@ -50,29 +50,22 @@ type loop struct {
 	tasks sync.WaitGroup
 
 	ready   map[string]bool      // servers that are up
-	away    map[string]time.Time // those that are not, since when
+	away    map[string]time.Time // when the others went down
 	checked map[string]map[catalog.Kind]checked
 	refused map[Refusal]struct{} // of the last merge
 	pins    map[target]catalog.Digest
-	broken  []config.Server // HTTP catalogs that cannot be followed, told once
+	broken  []config.Server // HTTP catalogs with an invalid entry, already logged
 
-	restated    bool      // a server's state changed since
-	first, last time.Time // changes that are not merged yet; zero: none
-	done        time.Time // of the last merge
-	cost        time.Duration
-	nextLook    time.Time
-}
-
-// checked is a list after its items were checked.
-type checked struct {
-	list    []catalog.Item
-	items   []item
-	refused []Refusal
+	stateChanged bool      // a server's state changed since
+	first, last  time.Time // of the changes that are not merged yet; zero if none
+	done         time.Time // end of the last merge
+	cost         time.Duration
+	nextRefresh  time.Time
 }
 
 func (l *loop) follow(sub *bus.Subscription) error {
-	// Sent to and closed by the goroutine below. No capacity: the subscription is
-	// the queue. This loop receives until it is closed.
+	// Sent to and closed by the goroutine below. Unbuffered: the subscription is the
+	// queue. This loop receives until it is closed.
 	batches := make(chan []*event.Event)
 	l.tasks.Go(func() {
 		defer close(batches)
@@ -94,8 +87,8 @@ func (l *loop) follow(sub *bus.Subscription) error {
 			}
 		case <-l.g.kicks:
 			l.changed()
-		case <-l.g.demands:
-			l.followDemand()
+		case <-l.g.adhocWake:
+			l.syncAdhoc()
 		case done := <-l.g.flushes:
 			l.merge(l.g.tracker.Snapshot())
 			close(done)
@@ -108,9 +101,9 @@ func (l *loop) follow(sub *bus.Subscription) error {
 	}
 }
 
-// due is when to merge next.
+// due returns when to merge next.
 func (l *loop) due() time.Time {
-	due := l.nextLook
+	due := l.nextRefresh
 	for _, since := range l.away {
 		if at := since.Add(l.g.opts.Grace); at.After(l.done) && at.Before(due) {
 			due = at // it counts as down from then on
@@ -119,12 +112,12 @@ func (l *loop) due() time.Time {
 	if l.first.IsZero() {
 		return due
 	}
-	at := l.last.Add(quiet)
-	if latest := l.first.Add(most); latest.Before(at) {
+	at := l.last.Add(debounce)
+	if latest := l.first.Add(maxDelay); latest.Before(at) {
 		at = latest
 	}
-	if calm := l.done.Add(costs * l.cost); calm.After(at) {
-		at = calm
+	if earliest := l.done.Add(costFactor * l.cost); earliest.After(at) {
+		at = earliest
 	}
 	if at.Before(due) {
 		due = at
@@ -132,7 +125,7 @@ func (l *loop) due() time.Time {
 	return due
 }
 
-// changed notes that the catalog may have to be another one.
+// changed schedules a merge.
 func (l *loop) changed() {
 	l.last = time.Now()
 	if l.first.IsZero() {
@@ -140,31 +133,32 @@ func (l *loop) changed() {
 	}
 }
 
-// event takes in what the tracker tells. Updates are passed on at once.
+// event handles an event of the tracker. Updates are sent to subscribers immediately.
 func (l *loop) event(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case event.ResourceUpdated, event.ResourceRemoved, event.ResourceAdded:
 		l.g.updated(target{e.ServerID, e.ResourceURI})
-		l.tellChanged()
+		l.notifyChanged()
 	case event.ServerState:
 		l.g.stateChanged()
-		l.restated = true
+		l.stateChanged = true
 		l.changed()
 	case event.SubscriptionsChanged:
-		if l.g.demand.active(e.ServerID, p.URIs) {
-			l.followDemand()
+		if l.g.adhoc.setActive(e.ServerID, p.URIs) {
+			l.syncAdhoc()
 		}
 	case event.SubscriptionActive, event.ListChanged:
 		l.changed()
 	}
 }
 
-// merge makes what is known now visible, in one step.
+// merge builds the catalog from the snapshot and replaces the served one.
 func (l *loop) merge(snap *tracker.Snapshot) {
 	began := time.Now()
 	l.first, l.last = time.Time{}, time.Time{}
 	desired := l.g.wanted()
 	l.reconcileAPIs(desired)
+	l.g.clients.reconcile(desired)
 	sources := make([]source, 0, len(desired))
 	refused := map[Refusal]struct{}{}
 	up := map[string]bool{}
@@ -173,7 +167,7 @@ func (l *loop) merge(snap *tracker.Snapshot) {
 		st, _ := snap.Server(srv.ID)
 		var known map[catalog.Kind][]catalog.Item
 		known, up[srv.ID] = l.known(srv.ID, st)
-		s := source{id: srv.ID, lists: map[catalog.Kind][]item{}, subscribes: offersUpdates(srv, st.Info)}
+		s := source{id: srv.ID, lists: map[catalog.Kind][]item{}, subscribes: offersUpdates(srv, st.Info), about: aboutOf(st.Info), asks: up[srv.ID] && st.Info.Era == session.EraLegacy, modern: st.Info.Era == session.EraModern}
 		lists[srv.ID] = map[catalog.Kind]checked{}
 		for k, list := range known {
 			c := l.check(srv.ID, k, list)
@@ -188,20 +182,22 @@ func (l *loop) merge(snap *tracker.Snapshot) {
 	l.checked, l.ready = lists, up
 	l.markAway(sources, up, began)
 	v := newView(l.g.local, sources, l.g.filter, func(r Refusal) { refused[r] = struct{}{} })
+	d := v.describe(l.g.opts.Serve.Instructions, sources)
 	l.g.view.Store(v)
+	l.g.server.Describe(d)
 	changed := l.g.server.SetCatalog(v.catalog)
-	if changed.Any() || l.restated {
-		l.tellChanged()
+	if changed.Any() || l.stateChanged {
+		l.notifyChanged()
 	}
-	l.restated = false
-	l.tell(refused)
-	l.followDemand()
+	l.stateChanged = false
+	l.report(refused)
+	l.syncAdhoc()
 	l.done = time.Now()
 	l.cost = l.done.Sub(began)
-	l.nextLook = l.done.Add(lookOver)
+	l.nextRefresh = l.done.Add(refreshInterval)
 }
 
-// known are the lists of a server, and whether it can be reached.
+// known returns the lists of a server and whether it is connected.
 func (l *loop) known(id string, st tracker.ServerStatus) (map[catalog.Kind][]catalog.Item, bool) {
 	if a := l.g.api(id); a != nil {
 		return map[catalog.Kind][]catalog.Item{catalog.Tools: a.up.Catalog().Tools}, a.up.Status().Up
@@ -213,49 +209,8 @@ func (l *loop) known(id string, st tracker.ServerStatus) (map[catalog.Kind][]cat
 	return lists, st.State == event.Ready || st.State == event.Unsupported
 }
 
-// check checks the items of a list, once for every list.
-func (l *loop) check(server string, k catalog.Kind, list []catalog.Item) checked {
-	was := l.checked[server][k]
-	if len(was.list) == len(list) && (len(list) == 0 || &was.list[0] == &list[0]) {
-		return was // lists are immutable
-	}
-	c := checked{list: list, items: make([]item, 0, len(list))}
-	for _, it := range list {
-		checked, err := newItem(k, it)
-		if err == nil && l.g.opts.Pin && k == catalog.Tools {
-			err = l.pin(target{server, it.Key}, it.Digest)
-		}
-		reason := checked.suspicion
-		if err != nil {
-			reason = err.Error()
-		} else {
-			c.items = append(c.items, checked)
-		}
-		if reason != "" {
-			c.refused = append(c.refused, Refusal{Server: server, Kind: k, Key: it.Key, Reason: reason, Listed: err == nil})
-		}
-	}
-	return c
-}
-
-var errChanged = errors.New("it is not what it was when it was first listed")
-
-// pin holds a tool to what it was first.
-func (l *loop) pin(t target, now catalog.Digest) error {
-	first, seen := l.pins[t]
-	if !seen && len(l.pins) < maxPins {
-		l.pins[t] = now
-	}
-	if seen && first != now {
-		return errChanged
-	}
-	return nil
-}
-
-// maxPins bounds the memory of a server that calls its tools by ever new names.
-const maxPins = 100_000
-
-// markAway says of each source whether it is down, and notes since when it is away.
+// markAway sets the down and drop flags of the sources, and records when servers went
+// away.
 func (l *loop) markAway(sources []source, up map[string]bool, now time.Time) {
 	away := map[string]time.Time{}
 	for i := range sources {
@@ -275,88 +230,16 @@ func (l *loop) markAway(sources []source, up map[string]bool, now time.Time) {
 	l.away = away
 }
 
-func (l *loop) tellChanged() {
+func (l *loop) notifyChanged() {
 	if l.g.opts.Changed != nil {
 		l.g.opts.Changed()
 	}
 }
 
-// maxLogged is how many refusals of one merge are logged one by one.
-const maxLogged = 20
-
-// tell tells of the refusals that are new.
-func (l *loop) tell(refused map[Refusal]struct{}) {
-	logged := 0
-	for r := range refused {
-		if _, told := l.refused[r]; told {
-			continue
-		}
-		if l.g.opts.Refused != nil {
-			l.g.opts.Refused(r)
-		}
-		if logged++; logged > maxLogged {
-			continue
-		}
-		what := "an item is not listed"
-		if r.Listed {
-			what = "an item looks suspicious"
-		}
-		l.g.opts.Logger.Warn(what, "server", printable.Line(r.Server, 128), "list", string(r.Kind),
-			"item", printable.Line(r.Key, 200), "reason", r.Reason)
-	}
-	if logged > maxLogged {
-		l.g.opts.Logger.Warn("more items are not listed or look suspicious", "number", logged-maxLogged)
-	}
-	l.refused = refused
-}
-
-// updated tells those who subscribed to a resource that it changed: under the URI
-// that is listed, and under the one that names its server. Somebody who subscribed
-// to what it is below is told of that.
-func (g *Gateway) updated(t target) {
-	v := g.view.Load()
-	if _, ours := v.servers[t.server]; !ours || t.key == "" {
-		return
-	}
-	uris := append(g.demand.called(t), v.export(t), qualify(t.server, t.key))
-	subs := g.server.Subscriptions()
-	rest := t.key
-	for range maxParents {
-		i := strings.LastIndexAny(rest, "/?#")
-		if i <= 0 {
-			break
-		}
-		for _, parent := range []string{rest[:i+1], rest[:i]} { // either may be subscribed
-			if parent == t.key {
-				continue
-			}
-			if uri := qualify(t.server, parent); subs.Subscribed(uri) {
-				uris = append(uris, uri)
-			}
-			if subs.Subscribed(parent) && v.export(target{t.server, parent}) == parent {
-				uris = append(uris, parent)
-			}
-		}
-		rest = rest[:i]
-	}
-	g.server.Updated(uris...)
-}
-
-// maxParents is how many levels above a resource are looked at for subscribers.
-const maxParents = 64
-
-// updatedAll tells everybody of every listed resource.
-func (g *Gateway) updatedAll() {
-	for uri := range g.view.Load().byKey[catalog.Resources] {
-		g.server.Updated(uri)
-	}
-	g.server.Updated(g.demand.uris()...)
-}
-
-// stateChanged wakes the calls that wait for a server.
+// stateChanged wakes the calls that wait for a server to reconnect.
 func (g *Gateway) stateChanged() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	close(g.moved)
-	g.moved = make(chan struct{})
+	close(g.stateChange)
+	g.stateChange = make(chan struct{})
 }

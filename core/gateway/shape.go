@@ -6,17 +6,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// member is what a list item may or must have, as far as clients insist on it.
+// member describes a member of a list item, as far as clients validate it.
 type member struct {
 	name     string
 	required bool
-	want     string // for people
+	want     string // the expected type, for messages
 	is       func(json.RawMessage) bool
 }
 
-// shape is the form of the items of a kind:
-// https://modelcontextprotocol.io/specification/2025-11-25/schema and that of
-// 2026-07-28. Members that it does not name are passed on as they are.
+// shape returns the members of the items of a kind, as in
+// https://modelcontextprotocol.io/specification/2025-11-25/schema and the schema of
+// 2026-07-28. Other members are forwarded unchanged.
 func shape(k catalog.Kind) []member {
 	text := func(name string) member { return member{name: name, want: "a string", is: isString} }
 	object := func(name string) member { return member{name: name, want: "an object", is: isObject} }
@@ -51,7 +51,7 @@ func isNumber(raw json.RawMessage) bool {
 
 func isBool(raw json.RawMessage) bool { return string(raw) == "true" || string(raw) == "false" }
 
-// fields reads an object by the exact names of its members; nil if it is none.
+// fields decodes the members of an object; nil for any other value.
 func fields(raw json.RawMessage) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(raw, &m) != nil {
@@ -60,7 +60,7 @@ func fields(raw json.RawMessage) map[string]json.RawMessage {
 	return m
 }
 
-// have reports whether each of the members that are there is what it has to be.
+// have reports whether those of the named members that are present satisfy is.
 func have(m map[string]json.RawMessage, is func(json.RawMessage) bool, names ...string) bool {
 	for _, name := range names {
 		if raw, there := m[name]; there && !is(raw) {
@@ -70,7 +70,7 @@ func have(m map[string]json.RawMessage, is func(json.RawMessage) bool, names ...
 	return true
 }
 
-// elements reports whether raw is an array of objects that are what they have to be.
+// elements reports whether raw is an array of objects that satisfy are.
 func elements(raw json.RawMessage, are func(map[string]json.RawMessage) bool) bool {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil || list == nil {

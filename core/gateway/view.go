@@ -10,62 +10,68 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// target is where something is: a server, and its name or URI there.
+// target identifies an item by its server and its name or URI there.
 type target struct{ server, key string }
 
-// source is one server as far as it is exported.
+// source holds what a server contributes to the catalog.
 type source struct {
 	id    string
 	lists map[catalog.Kind][]item
 	down  bool // its items are marked
 	drop  bool // its items are not listed
 
-	subscribes bool // it can be asked for updates
+	subscribes bool // it supports resources/subscribe
+	about      about
+	asks       bool // it is connected in the legacy era, in which servers send requests
+	modern     bool // it is of the modern era
 }
 
-// view is what clients see: the merged catalog and the way back from it. It is
-// immutable once it is built.
+// view is the merged catalog and the mapping from exported names to targets. It is
+// immutable once built.
 type view struct {
 	catalog serve.Catalog
 	filter  filter
-	only    string              // the server if there is no more than one, else ""
+	only    string              // the id of the server if there is exactly one, else ""
 	servers map[string]struct{} // by id
-	down    map[string]struct{} // those of them that are
-	// subscribes are those that can be asked for updates.
+	down    map[string]struct{} // the servers that are down
+	// subscribes holds the servers that support resources/subscribe.
 	subscribes map[string]struct{}
 
-	byKey     map[catalog.Kind]map[string]target
-	qualified map[target]struct{} // resources that carry their server
+	byKey     map[catalog.Kind]map[string]target // by exported name or URI
+	owners    map[string]owner                   // of listed resources, exported or not
+	qualified map[target]struct{}                // resources exported in our own form
 	templates []template
-	offered   map[string]map[catalog.Kind]catalog.List // by server; in the order listed
+	// asks and modern hold the servers that are.
+	asks, modern map[string]bool
+	// extensions holds the servers that declare each extension, in order.
+	extensions map[string][]string
+	offered    map[string]map[catalog.Kind]catalog.List // by server, in the order listed
 }
 
-// template is a listed template that URIs are compared with.
+// template is a listed template that the URIs of requests are matched with.
 type template struct {
 	target
-	prefix  string // what every URI of it begins with
+	prefix  string // the literal text before the first expression
 	pattern *regexp.Regexp
 }
 
-// Refusal is an item of a server that is not listed, or one to look at.
-type Refusal struct {
-	Server string
-	Kind   catalog.Kind
-	Key    string // as the server has it; hostile
-	Reason string // one line for people
-	Listed bool   // it is only suspicious
+// owner says who lists a resource.
+type owner struct {
+	server string
+	shared bool // several servers list it
 }
 
 // newView merges the sources, which must be all configured servers, in any order.
-// What is local has no server, comes first, and keeps its names.
+// Local items have no server, come first and keep their names.
 func newView(local source, sources []source, f filter, refuse func(Refusal)) *view {
 	sources = slices.SortedFunc(slices.Values(sources), func(a, b source) int { return strings.Compare(a.id, b.id) })
 	v := &view{filter: f, servers: map[string]struct{}{}, down: map[string]struct{}{}, subscribes: map[string]struct{}{},
-		offered: map[string]map[catalog.Kind]catalog.List{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{}}
+		offered: map[string]map[catalog.Kind]catalog.List{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{}, extensions: map[string][]string{}, asks: map[string]bool{}, modern: map[string]bool{}}
 	ids := make([]string, len(sources))
 	for i, s := range sources {
 		ids[i] = s.id
 		v.servers[s.id] = struct{}{}
+		v.asks[s.id], v.modern[s.id] = s.asks, s.modern
 		if s.down {
 			v.down[s.id] = struct{}{}
 		}
@@ -77,16 +83,23 @@ func newView(local source, sources []source, f filter, refuse func(Refusal)) *vi
 		v.only = ids[0]
 	}
 	names := newNaming(ids)
-	for _, k := range catalog.Kinds() {
+	v.owners = ownersOf(append(sources, local), catalog.Resources)
+	templates := ownersOf(append(sources, local), catalog.Templates)
+	for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Tools, catalog.Prompts} {
 		export := names.export
-		if k == catalog.Resources || k == catalog.Templates {
-			shared := sharedKeys(append(sources, local), k)
+		switch k {
+		case catalog.Resources:
 			export = func(server, uri string) string {
-				if !shared[uri] && (len(ids) <= 1 || !strings.HasPrefix(uri, ownForm)) {
+				if !v.owners[uri].shared && (len(ids) <= 1 || !isQualified(uri)) {
 					return uri
 				}
-				if k == catalog.Resources {
-					v.qualified[target{server, uri}] = struct{}{}
+				v.qualified[target{server, uri}] = struct{}{}
+				return qualify(server, uri)
+			}
+		case catalog.Templates:
+			export = func(server, uri string) string {
+				if !templates[uri].shared && (len(ids) <= 1 || !isQualified(uri) && hasPrefix(uri)) {
+					return uri
 				}
 				return qualify(server, uri)
 			}
@@ -104,49 +117,61 @@ func newView(local source, sources []source, f filter, refuse func(Refusal)) *vi
 	return v
 }
 
-// sharedKeys are those that several servers list.
-func sharedKeys(sources []source, k catalog.Kind) map[string]bool {
-	shared := map[string]bool{} // false: listed by one
+// ownersOf returns who lists the keys of a kind.
+func ownersOf(sources []source, k catalog.Kind) map[string]owner {
+	owners := map[string]owner{}
 	for _, s := range sources {
 		for _, it := range s.lists[k] {
-			_, again := shared[it.key]
-			shared[it.key] = again
+			first, listed := owners[it.key]
+			owners[it.key] = owner{s.id, listed && (first.shared || first.server != s.id)}
 		}
 	}
-	return shared
+	return owners
+}
+
+// hasPrefix reports whether a URI template has literal text beyond the scheme. Others
+// match almost anything, so they are exported in our own form.
+func hasPrefix(template string) bool {
+	prefix, _, _ := strings.Cut(template, "{")
+	return strings.Trim(prefix[schemeEnd(prefix):], "/") != "" && schemeEnd(prefix) > 0
 }
 
 func (v *view) add(k catalog.Kind, s source, it item, exported string, refuse func(Refusal)) {
-	if s.drop || s.id != "" && !v.filter.admits(exported, it.key) {
+	t := target{s.id, it.key}
+	if s.drop || s.id != "" && !v.filter.admits(k, t, exported) {
 		return
 	}
 	if _, taken := v.byKey[k][exported]; taken {
 		refuse(Refusal{Server: s.id, Kind: k, Key: it.key, Reason: "another item has the same name here"})
 		return
 	}
-	t := target{s.id, it.key}
 	if k == catalog.Templates && exported == it.key {
 		v.compare(t, it.pattern)
 	}
 	v.byKey[k][exported] = t
 	list := map[catalog.Kind]*[]json.RawMessage{catalog.Tools: &v.catalog.Tools, catalog.Prompts: &v.catalog.Prompts,
 		catalog.Resources: &v.catalog.Resources, catalog.Templates: &v.catalog.Templates}[k]
-	raw := it.as(exported, s.down)
+	ui := ""
+	if it.ui != "" && s.id != "" {
+		ui = v.export(target{s.id, it.ui}) // resources come before tools
+	}
+	raw := it.as(exported, ui, s.down)
 	*list = append(*list, raw)
 	if s.id != "" {
 		v.offer(s.id)[k] = append(v.offer(s.id)[k], catalog.Item{Key: exported, Raw: raw, Digest: it.digest})
 	}
 }
 
-// Bounds of what one server can make others wait for: to compare a URI takes time by
-// its length and by the templates. Beyond them a URI needs its qualified form.
+// Bounds of the time for which one server can delay requests to others: matching a URI
+// takes time proportional to its length and to the number of templates. Beyond them, a
+// URI is found only in its qualified form.
 const (
 	maxCompared  = 2048 // bytes of a URI
 	maxTemplates = 256  // of a server
 )
 
-// compare has URIs compared with a template from now on. Those of a server are added
-// one after the other.
+// compare adds a template that URIs are matched with. The templates of a server must
+// be added in sequence.
 func (v *view) compare(t target, pattern *regexp.Regexp) {
 	if n := len(v.templates) - maxTemplates; n >= 0 && v.templates[n].server == t.server {
 		return
@@ -155,7 +180,7 @@ func (v *view) compare(t target, pattern *regexp.Regexp) {
 	v.templates = append(v.templates, template{t, prefix, pattern})
 }
 
-// offer is what is listed of a server.
+// offer returns the lists of a server as exported, to be filled.
 func (v *view) offer(server string) map[catalog.Kind]catalog.List {
 	o, ok := v.offered[server]
 	if !ok {
@@ -165,13 +190,14 @@ func (v *view) offer(server string) map[catalog.Kind]catalog.List {
 	return o
 }
 
-// resource finds the server of a URI, which need not be listed.
+// resource returns the target of a URI, which need not be listed, if the filter admits
+// it.
 func (v *view) resource(uri string) (target, bool) {
 	t, ok := v.locate(uri)
 	if ok && t.server == "" {
 		return t, true
 	}
-	if !ok || !v.filter.admits(v.export(t), t.key) || matches(v.filter.deny, uri) {
+	if !ok || !v.filter.admits(catalog.Resources, t, v.export(t)) {
 		return target{}, false
 	}
 	return t, true
@@ -189,11 +215,13 @@ func (v *view) locate(uri string) (target, bool) {
 	if v.only != "" {
 		return target{v.only, uri}, true
 	}
+	if o, listed := v.owners[uri]; listed { // not exported, or in our own form
+		return target{o.server, uri}, !o.shared
+	}
 	return v.byTemplate(uri)
 }
 
-// byTemplate finds the server whose templates a URI belongs to, unless those of
-// several servers claim it.
+// byTemplate returns the target of a URI that matches templates of exactly one server.
 func (v *view) byTemplate(uri string) (found target, ok bool) {
 	if len(uri) > maxCompared {
 		return target{}, false
@@ -210,7 +238,7 @@ func (v *view) byTemplate(uri string) (found target, ok bool) {
 	return found, ok
 }
 
-// export is the URI under which clients find a resource of a server.
+// export returns the URI under which clients find a resource of a server.
 func (v *view) export(t target) string {
 	if t.server == "" {
 		return t.key
@@ -221,7 +249,7 @@ func (v *view) export(t target) string {
 	if v.only != "" {
 		return t.key
 	}
-	if strings.HasPrefix(t.key, ownForm) {
+	if isQualified(t.key) {
 		return qualify(t.server, t.key)
 	}
 	if at, ok := v.locate(t.key); ok && at == t {

@@ -7,21 +7,23 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
 var (
 	errEnd = errors.New("nothing is left to read")
-	// errWithheld: the store is here, has messages, and does not give them.
-	errWithheld = errors.New("the store does not give what it has")
+	// errWithheld: the store answers, has messages, and does not deliver them.
+	errWithheld = errors.New("the store does not deliver what it has")
 )
 
-// nudgeAfter is how long await leaves a store in peace that has something to give
-// and gives nothing.
+// nudgeAfter is how long await waits for a store that has messages and delivers
+// none, before it requests another.
 const nudgeAfter = 20 * time.Millisecond
 
-// await is next for those to whom silence says nothing: a busy disk and a far
-// cluster are silent, too. It asks the store, and ends with errEnd only when that
-// says that nothing is left; else after callTimeout at the latest.
+// await is next for callers that must know whether there is more: a busy disk and a
+// remote cluster are silent for a while, too. It returns errEnd only when the store
+// says that nothing is left; otherwise it ends after callTimeout at the latest.
 func (m *messages) await(ctx context.Context) (message, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errWithheld)
 	defer cancel()
@@ -46,19 +48,19 @@ func (m *messages) await(ctx context.Context) (message, error) {
 			return message{}, errEnd
 		}
 		// A message that cannot be read back stops the store's consumer. Some kinds
-		// go on behind it when they are asked for more.
+		// of damage are skipped when more is requested.
 		unanswered, m.quiet = 0, nudgeAfter
-		if err := m.ask(m.j.nc.NewInbox(), 1); err != nil {
+		if err := m.ask(m.store.nc.NewInbox(), 1); err != nil {
 			return message{}, err
 		}
 	}
 }
 
-// left asks the store whether there is anything that did not come yet.
+// left asks the store whether there is anything that was not delivered yet.
 func (m *messages) left(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	c, err := m.j.js.Consumer(ctx, m.stream, m.consumer)
+	c, err := m.store.js.Consumer(ctx, m.stream, m.consumer)
 	if err != nil {
 		return false, err
 	}
@@ -66,12 +68,12 @@ func (m *messages) left(ctx context.Context) (bool, error) {
 	return info.NumPending > 0 || info.Delivered.Consumer > m.last, nil
 }
 
-// retried calls f again while it fails: a consumer of the store whose node died is
-// no good any more, and another one is.
+// retried calls f again while it fails: a consumer whose node died is useless, and
+// the next one works.
 func retried(ctx context.Context, f func() error) error {
 	var err error
-	for range patience {
-		if err = f(); err == nil || ctx.Err() != nil || !pause(ctx, 100*time.Millisecond) {
+	for range maxEmptyConsumers {
+		if err = f(); err == nil || ctx.Err() != nil || !backoff.Sleep(ctx, 100*time.Millisecond) {
 			break
 		}
 	}

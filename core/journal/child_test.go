@@ -54,7 +54,7 @@ func childAppend(dir string) error {
 	waiting := make([]*item, 0, window)
 	for n := 0; ; n++ {
 		it := &item{event: s.next(uri(n % 100)), done: make(chan outcome, 1)}
-		if err := j.queue.push(it); err != nil {
+		if err := j.writer.queue.push(it); err != nil {
 			return err
 		}
 		if waiting = append(waiting, it); len(waiting) < window {
@@ -91,9 +91,9 @@ func startChild(t *testing.T, what, dir string, env ...string) (*exec.Cmd, *bufi
 	return cmd, bufio.NewScanner(out)
 }
 
-// TestKilledAtAnyTimeNothingAcknowledgedIsLost kills a process that appends, at
-// different points, and looks for every event that it had been told is durable.
-func TestKilledAtAnyTimeNothingAcknowledgedIsLost(t *testing.T) {
+// TestKillLosesNothingAcknowledged kills a process that appends, at
+// different points, and looks for every event that was acknowledged as durable.
+func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	acked := map[string]string{} // id → bus id

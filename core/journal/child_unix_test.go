@@ -20,7 +20,7 @@ import (
 )
 
 // childFull fills a journal, makes its disk full (no file may grow beyond what
-// the log has), goes on appending, frees the disk, and reports what it was told.
+// the log has), goes on appending, frees the disk, and reports what was acknowledged.
 func childFull(dir string) int {
 	signal.Ignore(syscall.SIGXFSZ)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -36,7 +36,7 @@ func childFull(dir string) int {
 		for range n {
 			it := &item{event: s.next(uri(len(items) % 100)), done: make(chan outcome, 1)}
 			items = append(items, it)
-			_ = j.queue.push(it)
+			_ = j.writer.queue.push(it)
 		}
 	}
 	followed := make(chan uint64, 1)

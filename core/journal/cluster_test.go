@@ -20,17 +20,18 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
 // cluster is three NATS servers on the loopback, each a process of its own.
 type cluster struct {
-	names []string
-	nodes map[string]*exec.Cmd
+	specs []nodeSpec
+	nodes map[string]*exec.Cmd // by name
 	urls  []string
 }
 
-// nodeSpec tells a child process which node it is.
+// nodeSpec says which node a child process is.
 type nodeSpec struct {
 	Name, Dir     string
 	Client, Route int
@@ -87,14 +88,25 @@ func startCluster(t testing.TB) *cluster {
 	clients, routes := free[:3], free[3:]
 	c := &cluster{nodes: map[string]*exec.Cmd{}}
 	dir := t.TempDir()
+	for i := range 3 {
+		c.specs = append(c.specs, nodeSpec{Name: fmt.Sprintf("n%d", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Client: clients[i], Route: routes[i], Routes: routes})
+		c.urls = append(c.urls, fmt.Sprintf("nats://127.0.0.1:%d", clients[i]))
+	}
+	t.Cleanup(func() { c.kill(0, 1, 2) })
+	c.start(t, 0, 1, 2)
+	return c
+}
+
+// start starts nodes and waits until they are ready.
+func (c *cluster) start(t testing.TB, nodes ...int) {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var outputs []*bufio.Scanner
-	for i := range 3 {
-		n := nodeSpec{Name: fmt.Sprintf("n%d", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Client: clients[i], Route: routes[i], Routes: routes}
-		spec, err := json.Marshal(n)
+	for _, i := range nodes {
+		spec, err := json.Marshal(c.specs[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,9 +123,7 @@ func startCluster(t testing.TB) *cluster {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		c.names, c.nodes[n.Name] = append(c.names, n.Name), cmd
-		c.urls = append(c.urls, fmt.Sprintf("nats://127.0.0.1:%d", clients[i]))
+		c.nodes[c.specs[i].Name] = cmd
 		outputs = append(outputs, bufio.NewScanner(out))
 	}
 	for _, out := range outputs {
@@ -121,7 +131,16 @@ func startCluster(t testing.TB) *cluster {
 			t.Fatal("a node is not ready")
 		}
 	}
-	return c
+}
+
+// kill kills (SIGKILL) nodes, all at once.
+func (c *cluster) kill(nodes ...int) {
+	for _, i := range nodes {
+		_ = c.nodes[c.specs[i].Name].Process.Kill()
+	}
+	for _, i := range nodes {
+		_ = c.nodes[c.specs[i].Name].Wait() // killed
+	}
 }
 
 // node opens a journal that connects to that node first.
@@ -135,13 +154,13 @@ func (c *cluster) node(t testing.TB, i int) *Journal {
 // cluster under load may need more than one question.
 func (c *cluster) killLeader(ctx context.Context, j *Journal) (string, error) {
 	for {
-		s, err := j.js.Stream(ctx, "mcptrack")
+		s, err := j.store.js.Stream(ctx, "mcptrack")
 		if err == nil {
 			if info := s.CachedInfo(); info.Cluster != nil && c.nodes[info.Cluster.Leader] != nil {
 				return info.Cluster.Leader, c.nodes[info.Cluster.Leader].Process.Kill()
 			}
 		}
-		if !pause(ctx, 20*time.Millisecond) {
+		if !backoff.Sleep(ctx, 20*time.Millisecond) {
 			return "", errors.Join(err, context.Cause(ctx))
 		}
 	}
@@ -248,16 +267,15 @@ func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 	held := acquire(t, a, "docs", 0)
 	taken := make(chan time.Time, 1)
 	go func() {
-		if l, err := b.Lease(t.Context(), "docs", 0); err == nil && l != nil {
+		if l, err := b.Lease(t.Context(), "docs", LeaseOptions{}); err == nil && l != nil {
 			taken <- time.Now()
 		}
 	}()
-	eventually(t, "the other one watches", 5*time.Second, func() bool {
-		b.leases.mu.Lock()
-		defer b.leases.mu.Unlock()
-		return b.leases.table != nil
+	eventually(t, "the other process sees the lease", 5*time.Second, func() bool {
+		held, err := b.Leases()
+		return err == nil && len(held) == 1
 	})
-	a.nc.Close() // as if killed: nothing is given back
+	a.store.nc.Close() // as if killed: nothing is given back
 	died := time.Now()
 	select {
 	case <-held.Lost():
@@ -277,4 +295,82 @@ func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 	case <-time.After(11 * time.Second):
 		t.Fatal("not taken over")
 	}
+}
+
+// TestLeasesComeBack: whatever the cluster loses, leases are held again within 15 s of
+// its return. A cluster that loses what it acknowledged may give a lease to a second
+// process; the first one notices when it renews.
+func TestLeasesComeBack(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	names := []string{"a", "b", "c", "d"}
+	journals := []*Journal{c.node(t, 0), c.node(t, 1)}
+	var mu sync.Mutex
+	held := map[string]map[*Lease]time.Time{}
+	for _, name := range names {
+		held[name] = map[*Lease]time.Time{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var holding sync.WaitGroup
+	defer holding.Wait()
+	defer cancel()
+	for _, j := range journals {
+		for _, name := range names {
+			holding.Go(func() {
+				for ctx.Err() == nil {
+					l, err := j.Lease(ctx, name, LeaseOptions{})
+					if err != nil {
+						continue
+					}
+					mu.Lock()
+					held[name][l] = time.Now()
+					mu.Unlock()
+					select {
+					case <-l.Lost():
+					case <-ctx.Done():
+					}
+					mu.Lock()
+					delete(held[name], l)
+					for _, since := range held[name] {
+						if both := time.Since(since); both > DefaultLease/2 {
+							t.Errorf("two processes held %s for %v", name, both)
+						}
+					}
+					mu.Unlock()
+					l.Release()
+				}
+			})
+		}
+	}
+	// back waits until all leases are held and known to be on all nodes.
+	back := func(what string) {
+		t.Helper()
+		began := time.Now()
+		eventually(t, what+": all leases held again", 15*time.Second, func() bool {
+			for _, j := range journals {
+				if known, err := j.Leases(); err != nil || len(known) != len(names) {
+					return false
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			return !slices.ContainsFunc(names, func(name string) bool { return len(held[name]) != 1 })
+		})
+		t.Logf("%s: held again after %v", what, time.Since(began).Round(time.Millisecond))
+	}
+	back("at the start")
+	for _, lost := range [][]int{{0, 1, 2}, {1, 2}} {
+		c.kill(lost...)
+		backoff.Sleep(t.Context(), DefaultLease+time.Second) // longer than a lease lasts
+		c.start(t, lost...)
+		back(fmt.Sprint("without nodes ", lost))
+	}
+	c.kill(0, 1, 2) // shorter than a lease lasts
+	c.start(t, 0, 1, 2)
+	back("after a short restart")
+	eventually(t, "the bucket is deleted", 30*time.Second, func() bool {
+		return journals[0].store.js.DeleteKeyValue(t.Context(), "mcptrack_leases") == nil
+	})
+	backoff.Sleep(t.Context(), 2*leaseCheck)
+	back("after the bucket was deleted")
 }

@@ -9,14 +9,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // blocks are the files that hold the events.
 func blocks(t *testing.T, dir string) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, "store", "jetstream", "*", "streams", "mcptrack", "msgs", "*.blk"))
+	return blocksOf(t, filepath.Join(dir, "store"))
+}
+
+func blocksOf(t *testing.T, store string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(store, "jetstream", "*", "streams", "mcptrack", "msgs", "*.blk"))
 	if err != nil || len(found) == 0 {
 		t.Fatalf("no blocks: %v", err)
 	}
@@ -35,7 +42,7 @@ func change(t *testing.T, file string, f func([]byte) []byte) {
 }
 
 // truthful fails if an entry is not what was appended under its number, and
-// returns how many are there and how many were told missing.
+// returns how many are there and how many were reported missing.
 func truthful(t *testing.T, entries []Entry, same bool) (there, missing int) {
 	t.Helper()
 	next := uint64(1)
@@ -50,7 +57,7 @@ func truthful(t *testing.T, entries []Entry, same bool) (there, missing int) {
 			continue
 		}
 		if e.Seq != next {
-			t.Fatalf("entry %s after %d, and no gap was told", e.ID, next-1)
+			t.Fatalf("entry %s after %d, without a gap before it", e.ID, next-1)
 		}
 		ev, err := e.Event()
 		if err != nil {
@@ -84,9 +91,9 @@ func TestFlippedByteIsNeverServed(t *testing.T) {
 	})
 	j = open(t, Options{Dir: dir})
 	there, missing := truthful(t, read(t, j, 0), true)
-	t.Logf("%d there, %d told missing, epoch kept: %v, %+v", there, missing, j.Epoch() == epoch, j.Stats())
+	t.Logf("%d there, %d reported missing, epoch kept: %v, %+v", there, missing, j.Epoch() == epoch, j.Stats())
 	if there+missing != n && j.Epoch() == epoch {
-		t.Errorf("%d of %d are neither there nor told missing", n-there-missing, n)
+		t.Errorf("%d of %d are neither there nor reported missing", n-there-missing, n)
 	}
 	if there < n/3 {
 		t.Errorf("one byte cost %d of %d events", n-there, n)
@@ -124,7 +131,7 @@ func TestFlippedSequenceDoesNotHang(t *testing.T) {
 	j = open(t, Options{Dir: dir})
 	there, missing := truthful(t, read(t, j, 0), true)
 	if there != 20 || missing != 0 || j.Epoch() == epoch || j.Stats().Damages == 0 {
-		t.Errorf("%d there, %d told missing, epoch kept: %v, %+v", there, missing, j.Epoch() == epoch, j.Stats())
+		t.Errorf("%d there, %d reported missing, epoch kept: %v, %+v", there, missing, j.Epoch() == epoch, j.Stats())
 	}
 }
 
@@ -169,9 +176,9 @@ func TestRandomDamage(t *testing.T) {
 			continue
 		}
 		there, missing := truthful(t, read(t, j, 0), true)
-		t.Logf("%s (%d): %d there, %d told missing, epoch kept: %v", filepath.Base(file), round%3, there, missing, j.Epoch() == epoch)
+		t.Logf("%s (%d): %d there, %d reported missing, epoch kept: %v", filepath.Base(file), round%3, there, missing, j.Epoch() == epoch)
 		if there+missing != 150 && j.Epoch() == epoch {
-			t.Errorf("%d are neither there nor told missing", 150-there-missing)
+			t.Errorf("%d are neither there nor reported missing", 150-there-missing)
 		}
 		appendN(t, j, newSource(), 2)
 		closeJournal(t, j)
@@ -223,5 +230,52 @@ func TestUnreadableLogIsSetAside(t *testing.T) {
 	}
 	if e := appendN(t, j, newSource(), 5); e.Seq != 5 {
 		t.Errorf("goes on with %s", e.ID)
+	}
+}
+
+// TestShorterLogOfAKilledRun: what readers saw is known up to the last event, however
+// short the time since.
+func TestShorterLogOfAKilledRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd, out := startChild(t, "append", dir)
+	last := ""
+	for n := 0; n < 300 && out.Scan(); n++ {
+		_, last, _ = strings.Cut(out.Text(), " ")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	epoch, seq, err := event.ParseID(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(t, blocks(t, dir)[0], func(b []byte) []byte { return b[:bytes.Index(b, fmt.Appendf(nil, `"name":"n%d"`, seq-20))] })
+	_ = os.Remove(filepath.Join(filepath.Dir(blocks(t, dir)[0]), "index.db"))
+	j := open(t, Options{Dir: dir})
+	if e := appendN(t, j, newSource(), 1); e.Seq > seq {
+		t.Fatalf("the log continues with %s: nothing was cut", e.ID)
+	}
+	if j.Epoch() == epoch {
+		t.Error("the same epoch, so an id names two events")
+	}
+}
+
+// TestShorterLogOfAServer: a NATS server comes back with less than it acknowledged.
+func TestShorterLogOfAServer(t *testing.T) {
+	t.Parallel()
+	server := journaltest.Start(t, t.TempDir())
+	j := open(t, Options{URL: server.URL, Replicas: 1})
+	epoch := j.Epoch()
+	appendN(t, j, newSource(), 100)
+	server.Stop()
+	block := blocksOf(t, server.Dir)[0]
+	change(t, block, func(b []byte) []byte { return b[:len(b)*2/3] })
+	_ = os.Remove(filepath.Join(filepath.Dir(block), "index.db"))
+	server.Start()
+	eventually(t, "a new epoch", 20*time.Second, func() bool { return j.Epoch() != epoch })
+	if e := appendN(t, j, newSource(), 1); e.Seq > 100 {
+		t.Fatalf("the log continues with %s: nothing was cut", e.ID)
 	}
 }

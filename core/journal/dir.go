@@ -1,11 +1,13 @@
 package journal
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,36 +15,38 @@ import (
 )
 
 // dir is the data directory of a log in this process: the lock, the mark and
-// the store. It belongs to one Journal.
+// the store. One Journal owns it.
 type dir struct {
 	path string
 	lock *os.File
-	// marked is what was written last; the keeper's, and Close's after it.
-	marked mark
+	// markFile and marked, what was written to it last, are used by the writer, and by
+	// Close after that has ended.
+	markFile *os.File
+	marked   mark
 }
 
-// mark is what was true of the log when somebody last wrote it down. It is how
-// a log is recognised that came back shorter, or not at all.
+// mark is what readers may have seen of the log. It shows whether a log came back
+// shorter, or not at all.
 type mark struct {
 	Epoch string `json:"epoch"`
-	Last  uint64 `json:"last"` // was shown to readers
+	Last  uint64 `json:"last"`
 	// Durability is that of the run which wrote it, Boot the operating system's.
 	Durability Durability `json:"durability"`
 	Boot       string     `json:"boot,omitempty"`
 	Clean      bool       `json:"clean"` // the run ended by Close
 }
 
-// openDir makes the directory, unless one with a store has to be there already, and
+// openDir makes the directory, or with existing requires one that has a store, and
 // locks it.
 func openDir(path string, existing bool) (*dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
+		return nil, fmt.Errorf("journal: find the data directory: %w", err)
 	}
 	d := &dir{path: path}
 	if existing {
 		if _, err := os.Stat(d.store()); err != nil {
-			return nil, fmt.Errorf("journal: %w", err)
+			return nil, fmt.Errorf("journal: look for stored events: %w", err)
 		}
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -52,9 +56,15 @@ func openDir(path string, existing bool) (*dir, error) {
 		return nil, fmt.Errorf("journal: %w", err)
 	} else if info.Mode()&fs.ModeSymlink != 0 {
 		return nil, fmt.Errorf("journal: the data directory %s is a symbolic link; name the directory itself", path)
+	} else if err := checkOwner(path, info); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
 	}
 	if info, err := os.Lstat(d.store()); err == nil && !info.IsDir() {
-		return nil, fmt.Errorf("journal: %s is no directory", d.store())
+		return nil, fmt.Errorf("journal: %s is not a directory", d.store())
+	} else if err == nil {
+		if err := checkOwner(d.store(), info); err != nil {
+			return nil, fmt.Errorf("journal: %w", err)
+		}
 	}
 	d.lock, err = lockFile(filepath.Join(path, "lock"))
 	if errors.Is(err, ErrLocked) {
@@ -65,36 +75,46 @@ func openDir(path string, existing bool) (*dir, error) {
 	if err := os.MkdirAll(d.store(), 0o700); err != nil {
 		return nil, errors.Join(fmt.Errorf("journal: make the store: %w", err), d.close())
 	}
+	if d.markFile, err = openPrivate(filepath.Join(path, "mark")); err != nil {
+		return nil, errors.Join(fmt.Errorf("journal: open the mark: %w", err), d.close())
+	}
 	return d, nil
 }
 
 func (d *dir) store() string { return filepath.Join(d.path, "store") }
 
 // close gives the lock back.
-func (d *dir) close() error { return unlockFile(d.lock) }
+func (d *dir) close() error {
+	if d.markFile != nil {
+		_ = d.markFile.Close()
+	}
+	return unlockFile(d.lock)
+}
 
 // readMark returns the zero mark when there is none that can be read.
 func (d *dir) readMark() mark {
 	var m mark
-	b, err := os.ReadFile(filepath.Join(d.path, "mark"))
+	b, err := io.ReadAll(io.NewSectionReader(d.markFile, 0, 16*markSize))
 	if err != nil || json.Unmarshal(b, &m) != nil {
 		return mark{}
 	}
 	return m
 }
 
-// writeMark replaces the mark as one step. It is only as durable as the system
+// markSize is the size of a mark, padded with spaces.
+const markSize = 256
+
+// writeMark overwrites the mark in place: it is written before every group of events
+// becomes visible, which is too often for another file each time, and a process that
+// is killed does not tear a write of one page. It is only as durable as the system
 // makes it: a lost mark means less to compare with, not a wrong answer.
 func (d *dir) writeMark(m mark) error {
 	b, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(d.path, "mark.new")
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
-		return fmt.Errorf("journal: write the mark: %w", err)
-	}
-	if err := os.Rename(tmp, filepath.Join(d.path, "mark")); err != nil {
+	b = append(b, bytes.Repeat([]byte(" "), max(markSize-1-len(b), 0))...)
+	if _, err := d.markFile.WriteAt(append(b, '\n'), 0); err != nil {
 		return fmt.Errorf("journal: write the mark: %w", err)
 	}
 	return nil
@@ -137,7 +157,7 @@ func (d *dir) probe() error {
 }
 
 // setAside moves a store that cannot be read out of the way, for somebody to
-// look into, and returns where it is.
+// examine, and returns where it is.
 func (d *dir) setAside() (string, error) {
 	for n := 1; ; n++ {
 		to := fmt.Sprintf("%s.damaged-%d", d.store(), n)

@@ -7,156 +7,169 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
 // openLog makes or opens the streams and finds out whether they are what they
 // were when this process, or the one before it, had them last.
-func (j *Journal) openLog(ctx context.Context) error {
-	if j.dir != nil {
-		if err := j.lookForLog(ctx); err != nil {
+func (w *writer) openLog(ctx context.Context) error {
+	if w.store.dir != nil {
+		if err := w.store.setDamagedAside(ctx); err != nil {
 			return err
 		}
 	}
-	info, err := j.ensure(ctx)
+	info, err := w.store.ensure(ctx)
 	if err != nil {
 		return err
 	}
-	if j.dir != nil {
-		if info, err = j.compare(ctx, info); err != nil {
+	if w.store.dir != nil {
+		if info, err = w.compare(ctx, info); err != nil {
 			return err
 		}
 	}
-	j.take(info)
+	w.take(info)
 	return nil
 }
 
-// lookForLog sets a store aside that was a log and is none now: its description
-// cannot be read. What is in it is for somebody to look into.
-func (j *Journal) lookForLog(ctx context.Context) error {
-	_, err := j.info(ctx, j.opts.Stream)
-	if !errors.Is(err, jetstream.ErrStreamNotFound) || j.dir.readMark().Epoch == "" && !j.dir.holds(j.opts.Stream) {
+// setDamagedAside moves a store whose description of the log cannot be read any more
+// out of the way, for somebody to examine, and starts an empty one.
+func (s *store) setDamagedAside(ctx context.Context) error {
+	_, err := s.info(ctx, s.opts.Stream)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) || s.dir.readMark().Epoch == "" && !s.dir.holds(s.opts.Stream) {
 		return nil
 	}
-	j.embedded.stop()
-	to, err := j.dir.setAside()
+	s.embedded.stop()
+	to, err := s.dir.setAside()
 	if err != nil {
 		return fmt.Errorf("journal: set a damaged store aside: %w", err)
 	}
-	j.damages.Add(1)
-	j.opts.Logger.Error("the log cannot be read; it was set aside and a new one begun", "was", to)
-	if err := j.embedded.start(); err != nil {
+	s.counts.damages.Add(1)
+	s.opts.Logger.Error("the log cannot be read; it was set aside and a new one was started", "was", to)
+	if err := s.embedded.start(); err != nil {
 		return err
 	}
-	return j.reconnected(ctx)
+	return s.reconnected(ctx)
 }
 
-// reconnected waits until the client has found the server again.
-func (j *Journal) reconnected(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		// A question that was asked on the old connection is never answered.
-		try, done := context.WithTimeout(ctx, 500*time.Millisecond)
-		_, err := j.js.AccountInfo(try)
-		done()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("journal: reach the store: %w", err)
-		}
-	}
-}
-
-// compare holds the log against the mark. A log that may have lost events that
-// somebody saw begins another epoch: their numbers would be given out again.
-func (j *Journal) compare(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
-	was := j.dir.readMark()
+// compare compares the log with the mark. A log that may have lost events that
+// readers saw begins a new epoch: their numbers would be given out again.
+func (w *writer) compare(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
+	was := w.store.dir.readMark()
 	if was.Epoch != info.Config.Metadata[epochKey] {
 		return info, nil
 	}
 	lost := info.State.LastSeq < was.Last
-	boot := bootID()
-	cut := !was.Clean && was.Durability != Always && (was.Boot == "" || was.Boot != boot)
+	cut := !was.Clean && was.Durability != Always && (was.Boot == "" || was.Boot != w.boot)
 	if lost {
-		j.damages.Add(1)
-		j.opts.Logger.Error("the log is shorter than it was; a new epoch begins", "last", info.State.LastSeq, "was", was.Last)
+		w.store.counts.damages.Add(1)
+		w.store.opts.Logger.Error("the log is shorter than it was; a new epoch begins", "last", info.State.LastSeq, "was", was.Last)
 	} else if cut {
-		j.opts.Logger.Warn("the machine stopped while events were not yet durable; a new epoch begins")
+		w.store.opts.Logger.Warn("the machine stopped while events were not yet durable; a new epoch begins")
 	}
 	if !lost && !cut {
 		return info, nil
 	}
-	return j.renew(ctx, info)
+	return w.store.renew(ctx, info)
 }
 
-// check is compare while running: after the store was read anew, or was made
-// anew by somebody. It reports whether the log has another epoch now.
-func (j *Journal) check(ctx context.Context, info *jetstream.StreamInfo) (renewed bool, err error) {
-	if j.dir != nil && info.State.LastSeq < j.last && info.Config.Metadata[epochKey] == j.Epoch() {
-		j.damages.Add(1)
-		j.opts.Logger.Error("the log came back shorter; a new epoch begins", "last", info.State.LastSeq, "was", j.last)
-		if info, err = j.renew(ctx, info); err != nil {
+// check is compare while running: after the store was restarted, or somebody
+// replaced the log. It reports whether the log has another epoch now.
+func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed bool, err error) {
+	if w.shorter(info) && w.store.dir == nil {
+		if info, err = w.lookAgain(ctx, info); err != nil {
 			return false, err
 		}
 	}
-	if info.Config.Metadata[epochKey] == j.Epoch() {
+	if w.shorter(info) {
+		w.store.counts.damages.Add(1)
+		w.store.opts.Logger.Error("the log came back shorter; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
+		if info, err = w.store.renew(ctx, info); err != nil {
+			return false, err
+		}
+		renewed = true
+	}
+	if info.Config.Metadata[epochKey] == w.head.id() {
 		return false, nil
 	}
-	if j.dir == nil {
-		j.opts.Logger.Warn("somebody made the log anew; a new epoch begins", "last", info.State.LastSeq, "was", j.last)
+	if !renewed {
+		w.store.opts.Logger.Warn("the log was replaced; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
 	}
-	j.take(info)
+	w.take(info)
 	return true, nil
 }
 
-// suspect makes the writer look whether the log is still the one that it knows.
-func (j *Journal) suspect() {
-	j.doubt.Store(true)
-	j.queue.rouse()
+// shorter reports whether the log has lost events since it was written or read last.
+func (w *writer) shorter(info *jetstream.StreamInfo) bool {
+	return info.State.LastSeq < w.last && info.Config.Metadata[epochKey] == w.head.id()
 }
 
-// verify is check where there is reason to: on a cluster another process may make
-// the log anew, and nothing fails here. It is the writer's.
-func (j *Journal) verify(ctx context.Context) error {
-	if !j.doubt.Swap(false) {
+// lookAgain describes the log again for some seconds while it is shorter than it was:
+// a node of a cluster that has just become the leader may not have applied yet
+// everything that is stored.
+func (w *writer) lookAgain(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout/2)
+	defer cancel()
+	for w.shorter(info) && backoff.Sleep(ctx, 100*time.Millisecond) {
+		again, err := w.store.info(ctx, w.store.opts.Stream)
+		if err == nil {
+			info = again
+		} else if ctx.Err() == nil {
+			return nil, err
+		}
+	}
+	return info, nil
+}
+
+// suspect makes the writer check whether the log is still the one that it knows.
+func (w *writer) suspect() {
+	w.doubt.Store(true)
+	w.queue.rouse()
+}
+
+// verify is check where there is reason to: on a cluster another process may replace
+// the log without anything failing here.
+func (w *writer) verify(ctx context.Context) error {
+	if !w.doubt.Swap(false) {
 		return nil
 	}
-	info, err := j.info(ctx, j.opts.Stream)
+	info, err := w.store.info(ctx, w.store.opts.Stream)
 	if err == nil {
-		_, err = j.check(ctx, info)
+		_, err = w.check(ctx, info)
 	}
 	if err != nil {
-		j.doubt.Store(true)
-		return fmt.Errorf("journal: look whether the log is still the same: %w", err)
+		w.doubt.Store(true)
+		return fmt.Errorf("journal: check whether the log is still the same: %w", err)
 	}
 	return nil
 }
 
-// take makes the log that the store has ours.
-func (j *Journal) take(info *jetstream.StreamInfo) {
+// take makes the log that the store has the one that is written and read.
+func (w *writer) take(info *jetstream.StreamInfo) {
 	epoch := info.Config.Metadata[epochKey]
-	j.epoch.Store(&epoch)
-	j.last = info.State.LastSeq
-	j.durable.set(j.last)
+	w.head.epoch.Store(&epoch)
+	w.last = info.State.LastSeq
+	w.show()
 }
 
-// mark writes down what is true of the log, when that has changed.
-func (j *Journal) mark(clean bool) {
-	if j.dir == nil || j.epoch.Load() == nil {
+// show lets readers see everything up to the last event, after the mark says so.
+func (w *writer) show() {
+	w.mark(false)
+	w.head.durable.set(w.last)
+}
+
+// mark writes the mark, if what it says has changed.
+func (w *writer) mark(clean bool) {
+	if w.store.dir == nil || w.head.id() == "" {
 		return
 	}
-	m := mark{Epoch: j.Epoch(), Last: j.durable.get(), Durability: j.opts.Durability, Boot: bootID(), Clean: clean}
-	if m == j.dir.marked {
+	m := mark{Epoch: w.head.id(), Last: w.last, Durability: w.store.opts.Durability, Boot: w.boot, Clean: clean}
+	if m == w.store.dir.marked {
 		return
 	}
-	if err := j.dir.writeMark(m); err != nil {
-		j.opts.Logger.Debug("cannot write the mark", "err", err)
+	if err := w.store.dir.writeMark(m); err != nil {
+		w.store.opts.Logger.Debug("cannot write the mark", "err", err)
 		return
 	}
-	j.dir.marked = m
+	w.store.dir.marked = m
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // anew deletes the log, as an operator may, and has the journal make another one with
@@ -17,7 +18,7 @@ import (
 func anew(t *testing.T, j *Journal, s *source) Entry {
 	t.Helper()
 	was := j.Epoch()
-	if err := j.js.DeleteStream(t.Context(), j.opts.Stream); err != nil {
+	if err := j.store.js.DeleteStream(t.Context(), j.store.opts.Stream); err != nil {
 		t.Fatal(err)
 	}
 	e, err := j.Store(t.Context(), s.next(uri(1)))
@@ -30,11 +31,11 @@ func anew(t *testing.T, j *Journal, s *source) Entry {
 	return e
 }
 
-// TestReadersOfALogMadeAnew: a process that only reads, and whose own writer notices
-// nothing, is told, and can follow the new log.
-func TestReadersOfALogMadeAnew(t *testing.T) {
+// TestReadersSeeThatTheLogWasReplaced: a process that only reads, and whose own writer notices
+// nothing, gets an error, and can follow the new log.
+func TestReadersSeeThatTheLogWasReplaced(t *testing.T) {
 	t.Parallel()
-	url := startStore(t)
+	url := journaltest.Store(t)
 	a, b := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
 	s := newSource()
 	const n = 5
@@ -65,18 +66,18 @@ func TestReadersOfALogMadeAnew(t *testing.T) {
 	if got := read(t, b, 1); len(got) != 1 || got[0].ID != first.ID {
 		t.Errorf("%d entries are read", len(got))
 	}
-	// It was told by its reader: the number alone is above what it knows.
+	// Its reader noticed: the number alone is above what it knows.
 	e, err := b.Store(ctx, s.next(uri(2)))
 	if err != nil || e.ID != event.FormatID(a.Epoch(), 2) {
 		t.Errorf("stored as %s, %v, in the log %s", e.ID, err, a.Epoch())
 	}
 }
 
-// TestWriterOfALogMadeAnew: nothing fails for a process that stores in a log that
+// TestWriterSeesThatTheLogWasReplaced: nothing fails for a process that stores in a log that
 // another one made anew, but its numbers do not rise.
-func TestWriterOfALogMadeAnew(t *testing.T) {
+func TestWriterSeesThatTheLogWasReplaced(t *testing.T) {
 	t.Parallel()
-	url := startStore(t)
+	url := journaltest.Store(t)
 	a, b := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
 	s := newSource()
 	appendN(t, b, s, 5)
@@ -89,10 +90,10 @@ func TestWriterOfALogMadeAnew(t *testing.T) {
 	}
 }
 
-// TestALogMadeAnewWhileAway: who comes back looks.
-func TestALogMadeAnewWhileAway(t *testing.T) {
+// TestReplacedLogIsSeenAfterReconnect: a process that reconnects checks the epoch.
+func TestReplacedLogIsSeenAfterReconnect(t *testing.T) {
 	t.Parallel()
-	f := startFarStore(t)
+	f := startSlowStore(t)
 	a, b := open(t, Options{URL: f.url, Replicas: 1}), open(t, Options{URL: f.url, Replicas: 1})
 	s := newSource()
 	appendN(t, a, s, 2)
@@ -101,17 +102,18 @@ func TestALogMadeAnewWhileAway(t *testing.T) {
 	eventually(t, "the new epoch is known", 10*time.Second, func() bool { return b.Epoch() == a.Epoch() })
 }
 
-// TestALogThatCameBackShorter: a reader that waits for an entry to become durable is
-// told when the log that has it is gone.
-func TestALogThatCameBackShorter(t *testing.T) {
+// TestReaderEndsWhenTheLogCameBackShorter: a reader that waits for an entry to become durable is
+// ended when the log that has it is gone.
+func TestReaderEndsWhenTheLogCameBackShorter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := func(epoch string, last uint64) *jetstream.StreamInfo {
 			info := &jetstream.StreamInfo{State: jetstream.StreamState{LastSeq: last}}
 			info.Config.Metadata = map[string]string{epochKey: epoch}
 			return info
 		}
-		j := &Journal{embedded: &embedded{}}
-		j.take(log("a", 4))
+		store, head := &store{embedded: &embedded{}}, new(head)
+		j := &Journal{store: store, head: head, recent: new(recent), writer: newWriter(store, head, nil, nil)}
+		j.writer.take(log("a", 4))
 		r := &reader{j: j, epoch: "a", next: 5, yield: func(e Entry, _ error) bool {
 			t.Errorf("%s comes before it is durable", e.ID)
 			return true
@@ -124,7 +126,7 @@ func TestALogThatCameBackShorter(t *testing.T) {
 			ended <- err
 		}()
 		synctest.Wait()
-		j.take(log("b", 3))
+		j.writer.take(log("b", 3))
 		if err := <-ended; !errors.Is(err, ErrEpoch) {
 			t.Errorf("ended with %v", err)
 		}

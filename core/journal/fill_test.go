@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fillEvents names the variable that tells a child how many events to store.
+// fillEvents names the variable with the number of events that a child stores.
 const fillEvents = "MCPTRACK_JOURNAL_EVENTS"
 
 // childFill stores events about 10,000 resources, durably and without waiting for
@@ -32,10 +32,10 @@ func childFill(dir string) error {
 	var last *item
 	for i := range n {
 		last = &item{event: s.next(uri(i % 10_000)), done: make(chan outcome, 1)}
-		if err := j.queue.push(last); err != nil {
+		if err := j.writer.queue.push(last); err != nil {
 			return err
 		}
-		for i%1024 == 0 && j.Stats().Waiting > j.opts.Queue/2 { // lest events give way to newer ones
+		for i%1024 == 0 && j.Stats().Waiting > j.store.opts.Queue/2 { // lest events give way to newer ones
 			<-time.After(time.Millisecond)
 		}
 	}

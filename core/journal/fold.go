@@ -6,7 +6,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// foldKey is of what a newer item says everything that an older one said.
+// foldKey identifies items of which a newer one makes an older one superfluous.
 type foldKey struct {
 	server, uri string
 	what        event.Type
@@ -14,6 +14,9 @@ type foldKey struct {
 }
 
 func (i *item) key() foldKey {
+	if i.note != nil {
+		return foldKey{what: "note", name: i.note.subject}
+	}
 	if i.event == nil {
 		return foldKey{server: i.resource.ServerID, uri: i.resource.URI, what: "state"}
 	}
@@ -27,9 +30,9 @@ func (i *item) key() foldKey {
 	return k
 }
 
-// fold returns items without those that a newer one of the same key stands for,
-// in the order of the newer ones, and how many events it saved. Somebody who
-// waits for an item gets it stored as it is.
+// fold merges items into newer ones of the same key and returns what is left, in the
+// order of the newer ones, and how many events were merged. An item that a caller
+// waits for is left as it is.
 func fold(items []*item) (kept []*item, folded int) {
 	newest := make(map[foldKey]*item, len(items))
 	for n := len(items) - 1; n >= 0; n-- {
@@ -54,7 +57,7 @@ func fold(items []*item) (kept []*item, folded int) {
 	return kept, folded
 }
 
-// merge returns the newer event with what only the older one tells. Events are
+// merge returns the newer event with what only the older one carries. Events are
 // shared: it changes neither.
 func merge(older, newer *event.Event) *event.Event {
 	e := *newer

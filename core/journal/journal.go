@@ -2,175 +2,82 @@ package journal
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Journal is an open log. Its methods may be called from several goroutines.
 type Journal struct {
-	opts     Options
-	dir      *dir      // nil on a cluster
-	embedded *embedded // nil on a cluster
-	nc       *nats.Conn
-	js       jetstream.JetStream
-	instance string // names this run, for events that have no id of their own
+	store  *store
+	head   *head
+	recent *recent
+	writer *writer
+	states *stateWriter
+	leases leases
 
-	epoch   atomic.Pointer[string]
-	doubt   atomic.Bool // the store may have another epoch: the writer is to verify
-	durable watermark   // the last event that readers may see
-	queue   *queue
-	states  *states
-	recent  recent
-	leases  leases
-
-	pub     *publisher // the writer's, like the next two
-	last    uint64     // the last event known to be in the log
-	unnamed uint64
-
-	ctx     context.Context // ends all that reads; see lifetime
+	ctx     context.Context // ends everything that reads; see lifetime
 	end     context.CancelCauseFunc
-	writing sync.WaitGroup // the writer
-	keeping sync.WaitGroup // the keeper
+	writing sync.WaitGroup // writer.run
+	keeping sync.WaitGroup // states.run
 	closed  sync.Once
 
 	readersMu sync.Mutex     // guards closing
-	closing   bool           // nobody may join the readers any more
-	readers   sync.WaitGroup // all under lifetime
-
-	counters
+	closing   bool           // readers cannot be added any more
+	readers   sync.WaitGroup // everything under lifetime
 }
 
-// Open opens the log, or makes it. The context bounds opening only.
+// Open opens the log, creating it if necessary. ctx applies to opening only.
 func Open(ctx context.Context, opts Options) (*Journal, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{opts: opts, instance: newEpoch(), queue: newQueue(opts.Queue), states: newStates()}
+	j := &Journal{store: newStore(opts), head: new(head), recent: new(recent)}
+	j.states = newStateWriter(j.store, j.head)
+	j.writer = newWriter(j.store, j.head, j.states, j.recent)
 	j.ctx, j.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := j.start(ctx); err != nil {
 		j.end(ErrClosed)
-		j.release()
+		j.store.release()
 		return nil, err
 	}
 	return j, nil
 }
 
 func (j *Journal) start(ctx context.Context) error {
-	var fault chan struct{}
-	if j.opts.URL == "" {
-		fault = make(chan struct{}, 1)
-		if err := j.openStore(fault); err != nil {
-			return err
-		}
-	}
-	if err := j.connect(); err != nil {
+	if err := j.store.open(j.writer.suspect); err != nil {
 		return err
 	}
-	if err := j.openLog(ctx); err != nil {
+	if err := j.writer.open(ctx); err != nil {
 		return err
 	}
-	var err error
-	if j.pub, err = newPublisher(j.nc, fault); err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	if j.embedded == nil {
-		j.pub.wait = 2 * time.Second // a leader that died does not answer any more
-	}
-	keeper, err := newPublisher(j.nc, nil)
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	if j.embedded != nil {
-		// Measured: a batch costs as much as 60 single syncs; without syncs, nothing
-		// is gained. On a cluster only a batch keeps the order when a node dies.
-		j.pub.batchFrom, j.pub.largest = 64, maxBatch
-		if j.opts.Durability != Always {
-			j.pub.batchFrom = maxBatch + 1
-		}
-		keeper.batchFrom, keeper.largest = j.pub.batchFrom, j.pub.largest
-	}
-	j.mark(false)
-	j.writing.Go(func() { j.write(j.ctx) })
-	j.keeping.Go(func() { j.keep(j.ctx, keeper); keeper.close() })
-	return nil
-}
-
-// openStore locks the directory and starts the server in this process.
-func (j *Journal) openStore(fault chan struct{}) error {
-	var err error
-	if j.dir, err = openDir(j.opts.Dir, j.opts.Existing); err != nil {
+	if err := j.states.open(); err != nil {
 		return err
 	}
-	if was := j.dir.readMark(); !was.Clean && j.opts.Durability == Always {
-		if err := j.dir.sync(); err != nil {
-			return fmt.Errorf("journal: make durable what a killed run left: %w", err)
-		}
-	}
-	j.embedded = &embedded{dir: j.dir, durability: j.opts.Durability, log: &serverLog{log: j.opts.Logger, fault: fault}}
-	return j.embedded.start()
-}
-
-func (j *Journal) connect() error {
-	opts := []nats.Option{
-		nats.Name("mcptrack"),
-		nats.MaxReconnects(-1),
-		nats.ReconnectWait(100 * time.Millisecond),
-		nats.ReconnectJitter(50*time.Millisecond, 200*time.Millisecond),
-		nats.ReconnectBufSize(-1), // what cannot be sent now is for the writer to send again
-		nats.Timeout(5 * time.Second),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			j.opts.Logger.Debug("connection to the store", "err", printable.Line(err.Error(), 256))
-		}),
-	}
-	if j.embedded != nil {
-		opts = append(opts, nats.InProcessServer(j.embedded), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
-	} else {
-		// What happened meanwhile, nobody knows.
-		opts = append(opts, nats.ReconnectHandler(func(*nats.Conn) { j.suspect() }))
-		for one := range strings.SplitSeq(j.opts.URL, ",") {
-			if u, err := url.Parse(strings.TrimSpace(one)); err != nil || u.Host == "" {
-				return errors.New("journal: the NATS URL is none; it is like nats://host:4222")
-			}
-		}
-		if j.opts.Credentials != "" {
-			opts = append(opts, nats.UserCredentials(j.opts.Credentials))
-		}
-	}
-	var err error
-	if j.nc, err = nats.Connect(j.opts.URL, opts...); err != nil {
-		return fmt.Errorf("journal: connect to NATS: %w", err)
-	}
-	if j.js, err = jetstream.New(j.nc); err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
+	j.writing.Go(func() { j.writer.run(j.ctx) })
+	j.keeping.Go(func() { j.states.run(j.ctx) })
 	return nil
 }
 
 // Epoch is the first part of the ids that the log gives now.
-func (j *Journal) Epoch() string { return *j.epoch.Load() }
+func (j *Journal) Epoch() string { return j.head.id() }
+
+// Process is the name of this process; see [Options].
+func (j *Journal) Process() string { return j.store.opts.Process }
 
 // Append queues the event and never waits. Events become visible to readers in
 // the order of the calls, with an id of the log. The event is shared from now
 // on, as on the bus. The only error is [ErrClosed].
-func (j *Journal) Append(e *event.Event) error { return j.queue.push(&item{event: e}) }
+func (j *Journal) Append(e *event.Event) error { return j.writer.queue.push(&item{event: e}) }
 
-// Store appends the event and waits until it is durable. When ctx ends first, it
-// may be stored yet.
+// Store appends the event and waits until it is durable. When ctx ends first, the
+// event may still be stored later.
 func (j *Journal) Store(ctx context.Context, e *event.Event) (Entry, error) {
 	it := &item{event: e, done: make(chan outcome, 1)}
-	if err := j.queue.push(it); err != nil {
+	if err := j.writer.queue.push(it); err != nil {
 		return Entry{}, err
 	}
 	select {
@@ -179,6 +86,31 @@ func (j *Journal) Store(ctx context.Context, e *event.Event) (Entry, error) {
 	case <-ctx.Done():
 		return Entry{}, fmt.Errorf("journal: wait for an event to be stored: %w", context.Cause(ctx))
 	}
+}
+
+// Flush waits until everything that was appended or remembered is stored, or ctx ends.
+func (j *Journal) Flush(ctx context.Context) error {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if events := j.Stats().Waiting; events == 0 && j.states.waiting() == 0 {
+			return nil
+		} else if events == 0 {
+			j.states.hurry()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Remember stores the content of a resource that no event carries, such as the one
+// found at the first read. It never waits; the state is stored within some seconds.
+// States that events carry are stored anyway. The zero State forgets the resource.
+func (j *Journal) Remember(r Resource, st State) error {
+	return j.writer.queue.push(&item{resource: r, state: st})
 }
 
 // lifetime is ctx ended by Close too, which waits until cancel is called.
@@ -200,13 +132,13 @@ func (j *Journal) lifetime(ctx context.Context) (context.Context, context.Cancel
 }
 
 // Close stores what is queued, for [Options.Drain] at most, ends all iterators
-// and leases, and waits for all that belongs to the Journal. It says how many
-// events could not be stored. Later calls return nil.
+// and leases, and waits for everything the Journal owns. It returns how many events
+// could not be stored. Later calls return nil.
 func (j *Journal) Close() error {
 	var err error
 	j.closed.Do(func() {
-		j.queue.close()
-		drain := time.AfterFunc(j.opts.Drain, func() { j.end(ErrClosed) })
+		j.writer.queue.close()
+		drain := time.AfterFunc(j.store.opts.Drain, func() { j.end(ErrClosed) })
 		j.writing.Wait()
 		drain.Stop()
 		j.leases.close()
@@ -216,24 +148,11 @@ func (j *Journal) Close() error {
 		j.closing = true
 		j.readersMu.Unlock()
 		j.readers.Wait()
-		if n := j.unsaved.Load(); n > 0 {
+		if n := j.store.counts.unsaved.Load(); n > 0 {
 			err = fmt.Errorf("journal: %d events could not be stored before the end", n)
 		}
-		j.mark(err == nil)
-		j.release()
+		j.writer.mark(err == nil)
+		j.store.release()
 	})
 	return err
-}
-
-// release gives back what open took, in the other order.
-func (j *Journal) release() {
-	if j.nc != nil {
-		j.nc.Close()
-	}
-	if j.embedded != nil {
-		j.embedded.stop()
-	}
-	if j.dir != nil {
-		_ = j.dir.close()
-	}
 }

@@ -43,7 +43,7 @@ func TestStoredInOrderWithIdsWithoutHoles(t *testing.T) {
 	}
 }
 
-func TestReopenKeepsIdsAndGoesOn(t *testing.T) {
+func TestReopenKeepsIdsAndContinues(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	j := open(t, Options{Dir: dir})
@@ -120,7 +120,7 @@ func TestReadersSeeOnlyWhatIsDurable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := j.durable.get(); e.Seq > d {
+		if d := j.head.durable.get(); e.Seq > d {
 			t.Fatalf("%d was shown when %d was durable", e.Seq, d)
 		}
 		if e.Seq == 3000 {
@@ -130,7 +130,7 @@ func TestReadersSeeOnlyWhatIsDurable(t *testing.T) {
 	<-done
 }
 
-func TestEntryKeepsWhatDoesNotGoOnTheWire(t *testing.T) {
+func TestRecentEntryHasMembersThatAreNotStored(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	j := open(t, Options{Dir: dir})
@@ -168,7 +168,7 @@ func TestSecondJournalOnADirectoryIsRefused(t *testing.T) {
 	closeJournal(t, open(t, Options{Dir: dir}))
 }
 
-func TestDirectoryIsPrivateAndNoLink(t *testing.T) {
+func TestDirectoryIsPrivateAndNotALink(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	j := open(t, Options{Dir: dir})

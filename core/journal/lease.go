@@ -7,61 +7,75 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// DefaultLease is the time to live of a lease unless told otherwise. Somebody
-// who died is replaced after about this time.
+// DefaultLease is the default time to live of a lease. A holder that died is replaced
+// after about this time.
 const DefaultLease = 8 * time.Second
+
+// LeaseOptions are how a lease is acquired. The zero value is usable.
+type LeaseOptions struct {
+	// TTL is how long others wait for a holder that is silent; [DefaultLease], at least
+	// 1 s. A holder that cannot reach the store loses the lease within this time.
+	TTL time.Duration
+	// Yield is called when the lease is free, and returns for how long it is left to
+	// others first. nil: it is taken at once.
+	Yield func() time.Duration
+}
 
 // Lease is the right to do something that only one process may do at a time. It
 // is renewed until it is released or lost.
 type Lease struct {
-	// Name is what it is about.
+	// Name is what the lease is about.
 	Name string
 
-	table *leaseTable
-	key   string
-	ttl   time.Duration
-	value leaseValue
-	rev   uint64
+	journal *Journal
+	table   *leaseTable
+	key     string
+	ttl     time.Duration
+	value   leaseValue
+	rev     uint64        // of acquire, then of renew
+	fence   atomic.Uint64 // the number of the holder's first event; see Fence
 
 	lost chan struct{} // closed by the renewing goroutine; nobody sends
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-// leaseValue is a lease as it is kept. Nothing in it is a time: clocks differ.
+// leaseValue is the stored form of a lease. It has no time, because clocks differ.
 type leaseValue struct {
-	Holder string `json:"holder"`
-	TTL    int64  `json:"ttlMs"`
-	Beat   uint64 `json:"beat"`
+	Holder   string `json:"holder"` // of this lease: another one for every Lease
+	Instance string `json:"instance,omitempty"`
+	Process  string `json:"process,omitempty"`
+	TTL      int64  `json:"ttlMs"`
+	Beat     uint64 `json:"beat"`
 }
 
-// Lease waits until nobody else holds the lease of that name, and takes it. ttl
-// (0: [DefaultLease], at least 1 s) is how long others wait for a holder that is
-// silent, so a holder that cannot reach the store loses it within that time.
-// Holders and waiters measure time by themselves: nobody's clock needs to be right,
-// only to run about as fast as others'.
-func (j *Journal) Lease(ctx context.Context, name string, ttl time.Duration) (*Lease, error) {
-	if ttl == 0 {
-		ttl = DefaultLease
+// Lease waits until nobody else holds the lease of that name, and takes it. Holders
+// and waiters measure time by themselves: clocks need not be right, only run about as
+// fast as each other. Leases survive the loss of the store's data: holders claim them
+// again, and waiters wait for holders that they know.
+func (j *Journal) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease, error) {
+	if opts.TTL == 0 {
+		opts.TTL = DefaultLease
 	}
-	ttl = max(ttl, time.Second)
 	ctx, cancel := j.lifetime(ctx)
 	defer cancel()
-	t, err := j.leases.open(ctx, j)
+	t, err := j.leases.open(j)
 	if err != nil {
-		return nil, fmt.Errorf("journal: open the leases: %w", err)
+		return nil, err
 	}
+	ttl := max(opts.TTL, time.Second)
 	l := &Lease{
-		Name: name, table: t, key: "l" + hex.EncodeToString([]byte(name)), ttl: ttl,
-		value: leaseValue{Holder: newEpoch() + newEpoch(), TTL: ttl.Milliseconds()},
+		Name: name, journal: j, table: t, key: leaseKey(name), ttl: ttl,
+		value: leaseValue{Holder: newEpoch() + newEpoch(), Instance: j.store.instance, Process: j.store.opts.Process, TTL: ttl.Milliseconds()},
 		lost:  make(chan struct{}),
 	}
-	sent, err := l.acquire(ctx)
+	sent, err := l.acquire(ctx, opts.Yield, j.leases.holds)
 	if err != nil {
 		return nil, fmt.Errorf("journal: acquire a lease: %w", err)
 	}
@@ -71,14 +85,29 @@ func (j *Journal) Lease(ctx context.Context, name string, ttl time.Duration) (*L
 	return l, nil
 }
 
-// acquire waits for the lease and takes it. It returns when it asked for it.
-func (l *Lease) acquire(ctx context.Context) (time.Time, error) {
+func leaseKey(name string) string { return "l" + hex.EncodeToString([]byte(name)) }
+
+// acquire waits for the lease and takes it. It returns when it sent the request.
+func (l *Lease) acquire(ctx context.Context, yield func() time.Duration, here func(key string) bool) (time.Time, error) {
+	yielded := false // since the lease was seen to be held
 	for {
-		seen, changed := l.table.look(l.key)
-		wait := time.Until(seen.at.Add(seen.ttl))
-		if seen.free || wait <= 0 {
+		seen, kv, changed := l.table.look(l.key)
+		wait := time.Until(seen.at.Add(seen.value.ttl()))
+		// A lease that this process held and lost has no holder.
+		abandoned := seen.value.Instance == l.value.Instance && !here(l.key)
+		switch {
+		case kv == nil:
+			wait = time.Minute // until there is a bucket
+		case !seen.free && wait > 0 && !abandoned:
+			yielded = false
+		case !yielded && yield != nil:
+			yielded = true
+			if wait = yield(); wait <= 0 {
+				continue
+			}
+		default:
 			sent := time.Now()
-			rev, err := l.write(ctx, seen)
+			rev, err := l.write(ctx, kv, seen)
 			if err == nil {
 				l.rev = rev
 				return sent, nil
@@ -86,9 +115,10 @@ func (l *Lease) acquire(ctx context.Context) (time.Time, error) {
 			if ctx.Err() != nil {
 				return time.Time{}, context.Cause(ctx)
 			}
-			wait = l.ttl / 10 // somebody was faster, or the store is away
+			wait = l.ttl / 10 // another process was faster, or the store is unreachable
 			if !errors.Is(err, jetstream.ErrKeyExists) && !wrongRevision(err) {
 				wait = l.ttl / 4
+				l.table.check()
 			}
 		}
 		timer := time.NewTimer(wait)
@@ -104,8 +134,8 @@ func (l *Lease) acquire(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// write puts our value in the place of what was seen, and of nothing else.
-func (l *Lease) write(ctx context.Context, seen sighting) (uint64, error) {
+// write replaces what was seen, and nothing else, by our value.
+func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, seen sighting) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.ttl/2)
 	defer cancel()
 	l.value.Beat++
@@ -113,10 +143,10 @@ func (l *Lease) write(ctx context.Context, seen sighting) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if seen.free {
-		return l.table.kv.Create(ctx, l.key, data)
+	if seen.rev == 0 || seen.free {
+		return kv.Create(ctx, l.key, data)
 	}
-	return l.table.kv.Update(ctx, l.key, data, seen.rev)
+	return kv.Update(ctx, l.key, data, seen.rev)
 }
 
 func wrongRevision(err error) bool {
@@ -124,9 +154,9 @@ func wrongRevision(err error) bool {
 	return ok && apiErr.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
 }
 
-// Lost is closed when somebody else may hold the lease: it was released, or
-// could not be renewed in time, or the Journal is closed. Who holds it must stop
-// by then what the lease allows.
+// Lost is closed when another process may hold the lease: it was released, or
+// could not be renewed in time, or the Journal is closed. The holder must stop by
+// then what the lease allows.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Release gives the lease back, for others to take at once, and waits for its
@@ -140,7 +170,7 @@ func (l *Lease) Release() {
 func (l *Lease) renew(ctx context.Context, sent time.Time) {
 	defer close(l.lost)
 	for {
-		// Others count from when they saw our last beat, which is after it was sent.
+		// Others count from when they saw our last renewal, which is after it was sent.
 		until := sent.Add(l.ttl - l.ttl/8)
 		next := time.NewTimer(min(l.ttl/4, time.Until(until)))
 		select {
@@ -155,38 +185,57 @@ func (l *Lease) renew(ctx context.Context, sent time.Time) {
 		}
 		now := time.Now()
 		try, cancel := context.WithDeadline(ctx, until)
-		rev, err := l.write(try, sighting{rev: l.rev})
-		switch {
-		case err == nil:
-			sent, l.rev = now, rev
-		case wrongRevision(err) && !l.adopt(try):
-			cancel()
+		held, err := l.beat(try)
+		cancel()
+		if !held {
 			return
 		}
-		cancel()
+		if err == nil {
+			sent = now
+		}
 	}
 }
 
-// adopt takes over the revision of a beat of ours whose answer was lost. It
-// reports false if the lease is somebody else's.
-func (l *Lease) adopt(ctx context.Context) bool {
-	e, err := l.table.kv.Get(ctx, l.key)
+// beat renews the lease once. held is false if another process has it. With an error
+// the lease may or may not have been renewed.
+func (l *Lease) beat(ctx context.Context) (held bool, err error) {
+	kv := l.table.bucket()
+	if kv == nil {
+		return true, errNoAnswer
+	}
+	rev, err := l.write(ctx, kv, sighting{rev: l.rev})
+	if err == nil {
+		l.rev = rev
+		return true, nil
+	}
+	if !wrongRevision(err) {
+		l.table.check()
+		return true, err
+	}
+	// The answer to an earlier renewal was lost, the store has lost the lease, or
+	// another process took it.
+	e, err := kv.Get(ctx, l.key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return false
+		if rev, err = l.write(ctx, kv, sighting{free: true}); err == nil {
+			l.rev = rev
+		}
+		return !errors.Is(err, jetstream.ErrKeyExists), err
 	}
 	if err != nil {
-		return true // not known; time will tell
+		return true, err
 	}
 	var v leaseValue
 	if json.Unmarshal(e.Value(), &v) != nil || v.Holder != l.value.Holder {
-		return false
+		return false, nil
 	}
 	l.rev = e.Revision()
-	return true
+	return true, errNoAnswer // renewed at an unknown time
 }
 
 func (l *Lease) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_ = l.table.kv.Delete(ctx, l.key, jetstream.LastRevision(l.rev)) // else it runs out
+	if kv := l.table.bucket(); kv != nil {
+		_ = kv.Delete(ctx, l.key, jetstream.LastRevision(l.rev)) // else it expires
+	}
 }

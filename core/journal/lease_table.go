@@ -3,113 +3,210 @@ package journal
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// leases are the leases of a Journal: the table, opened when the first is asked
-// for, and those that are held.
-type leases struct {
-	mu     sync.Mutex // guards all below
-	table  *leaseTable
-	held   map[*Lease]struct{}
-	closed bool
-}
-
-// leaseTable is what is known of all leases of the log, by watching them: one
+// leaseTable is what is known of all leases of the log, by watching their bucket: one
 // watcher, however many wait.
 type leaseTable struct {
-	kv      jetstream.KeyValue
-	watcher jetstream.KeyWatcher
-	watch   sync.WaitGroup
+	store *store
+	// suspect is signalled when a request to the bucket failed. Capacity 1, never
+	// closed: a token means that the bucket is to be checked.
+	suspect chan struct{}
 
 	mu      sync.Mutex // guards all below
+	kv      jetstream.KeyValue
+	err     error // why what is below is not current; nil if it is
 	seen    map[string]sighting
 	waiting map[string]chan struct{} // by lease; closed and removed when it is seen again
 }
 
-func newLeaseTable() *leaseTable {
-	return &leaseTable{seen: map[string]sighting{}, waiting: map[string]chan struct{}{}}
+func newLeaseTable(s *store) *leaseTable {
+	return &leaseTable{store: s, suspect: make(chan struct{}, 1), err: errors.New("not read yet"),
+		seen: map[string]sighting{}, waiting: map[string]chan struct{}{}}
 }
 
 // sighting is the last that was seen of a lease.
 type sighting struct {
-	free bool
-	rev  uint64
-	ttl  time.Duration
-	at   time.Time // by our own clock
+	free  bool
+	rev   uint64 // 0: the store has lost it
+	value leaseValue
+	at    time.Time // by our own clock
 }
 
-func (s *leases) open(ctx context.Context, j *Journal) (*leaseTable, error) {
-	s.mu.Lock()
-	t, closed := s.table, s.closed
-	s.mu.Unlock()
-	if t != nil || closed {
-		if closed {
-			return nil, ErrClosed
+// ttl is bounded, because others write it.
+func (v leaseValue) ttl() time.Duration {
+	return min(time.Duration(v.TTL)*time.Millisecond, time.Minute)
+}
+
+const (
+	leaseCheck    = time.Second // how often the bucket is checked
+	leasePatience = 3           // checks in a row that may fail
+)
+
+var (
+	errLeasesReplaced = errors.New("the bucket of the leases was replaced")
+	errLeasesSilent   = errors.New("the watcher of the leases is behind")
+)
+
+// run keeps the table current until ctx ends. The bucket is made again whenever it is
+// lost: it is in memory, so a cluster that was down as a whole has none.
+func (t *leaseTable) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := t.follow(ctx)
+		t.fail(err)
+		if ctx.Err() == nil {
+			t.store.opts.Logger.Debug("the leases are read again", "err", err)
 		}
-		return t, nil
+		backoff.Sleep(ctx, leaseCheck/4)
 	}
-	// Leases need no disk: a cluster that went down as a whole took longer to come
-	// back than any lease lasts.
-	kv, err := j.bucket(ctx, jetstream.KeyValueConfig{
-		Bucket: j.opts.Stream + "_leases", Description: "mcptrack: who does what", Storage: jetstream.MemoryStorage, MaxBytes: 16 << 20,
+}
+
+// follow watches the bucket until it is lost or ctx ends.
+func (t *leaseTable) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	open, opened := context.WithTimeout(ctx, callTimeout)
+	defer opened()
+	name := t.store.opts.Stream + "_leases"
+	kv, err := t.store.bucket(open, jetstream.KeyValueConfig{
+		Bucket: name, Description: "mcptrack: who does what", Storage: jetstream.MemoryStorage, MaxBytes: 16 << 20,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	t = newLeaseTable()
-	t.kv = kv
-	if t.watcher, err = kv.WatchAll(j.ctx); err != nil {
-		return nil, err
+	made, err := t.store.js.Stream(open, "KV_"+name)
+	if err != nil {
+		return err
 	}
-	for first := true; first; { // until all there is was seen
+	watcher, err := kv.WatchAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = watcher.Stop() }()
+	first := map[string]sighting{}
+	last := uint64(0)
+	for all := false; !all; {
 		select {
-		case e, ok := <-t.watcher.Updates():
-			if first = e != nil && ok; first {
-				t.note(e)
+		case e, ok := <-watcher.Updates():
+			if !ok {
+				return errLeasesSilent
 			}
-		case <-ctx.Done():
-			_ = t.watcher.Stop()
-			return nil, context.Cause(ctx)
+			if all = e == nil; !all {
+				first[e.Key()], last = sightingOf(e), e.Revision()
+			}
+		case <-open.Done():
+			return context.Cause(open)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.table != nil { // closed, or somebody was faster
-		_ = t.watcher.Stop()
-		if s.closed {
-			return nil, ErrClosed
-		}
-		return s.table, nil
-	}
-	s.table = t
-	t.watch.Go(func() {
-		for e := range t.watcher.Updates() {
+	t.reset(kv, first)
+	tick := time.NewTicker(leaseCheck)
+	defer tick.Stop()
+	for failed, behind := 0, 0; ; {
+		select {
+		case e, ok := <-watcher.Updates():
+			if !ok {
+				return errLeasesSilent
+			}
 			if e != nil {
-				t.note(e)
+				t.put(e.Key(), sightingOf(e))
+				last = e.Revision()
 			}
+			continue
+		case <-tick.C:
+		case <-t.suspect:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-	})
-	return t, nil
+		try, done := context.WithTimeout(ctx, leaseCheck)
+		now, err := t.store.js.Stream(try, "KV_"+name)
+		done()
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return err
+		case err != nil:
+			if failed++; failed >= leasePatience {
+				t.setErr(err)
+			}
+			continue
+		case !now.CachedInfo().Created.Equal(made.CachedInfo().Created), now.CachedInfo().State.LastSeq < last:
+			return errLeasesReplaced
+		case now.CachedInfo().State.LastSeq > last:
+			if behind++; behind >= leasePatience {
+				return errLeasesSilent
+			}
+		default:
+			behind = 0
+		}
+		failed = 0
+		t.setErr(nil)
+	}
 }
 
-// note takes down what the watcher saw.
-func (t *leaseTable) note(e jetstream.KeyValueEntry) {
+func sightingOf(e jetstream.KeyValueEntry) sighting {
 	s := sighting{rev: e.Revision(), at: time.Now()}
-	var v leaseValue
 	if e.Operation() != jetstream.KeyValuePut {
 		s.free = true
-	} else if json.Unmarshal(e.Value(), &v) == nil {
-		s.ttl = min(time.Duration(v.TTL)*time.Millisecond, time.Minute)
+	} else {
+		_ = json.Unmarshal(e.Value(), &s.value) // else it expires at once
 	}
-	t.put(e.Key(), s)
+	return s
 }
 
-// put wakes those that wait for this lease, and nobody else: every lease is renewed
-// every few seconds, and many wait for others.
+// reset replaces the table by what a bucket has. Leases that were held and that it has
+// not are left to their holders until they expire.
+func (t *leaseTable) reset(kv jetstream.KeyValue, now map[string]sighting) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, s := range t.seen {
+		if _, ok := now[key]; !ok && !s.free {
+			s.rev = 0
+			now[key] = s
+		}
+	}
+	t.kv, t.err, t.seen = kv, nil, now
+	for key, changed := range t.waiting {
+		close(changed)
+		delete(t.waiting, key)
+	}
+}
+
+// fail says that there is no bucket.
+func (t *leaseTable) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kv, t.err = nil, err
+}
+
+func (t *leaseTable) setErr(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = err
+}
+
+// bucket is nil while there is none.
+func (t *leaseTable) bucket() jetstream.KeyValue {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.kv
+}
+
+// check has the bucket checked soon.
+func (t *leaseTable) check() {
+	select {
+	case t.suspect <- struct{}{}:
+	default:
+	}
+}
+
+// put wakes the waiters of this lease, and no others: every lease is renewed every few
+// seconds, and many are waited for.
 func (t *leaseTable) put(key string, s sighting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,9 +217,9 @@ func (t *leaseTable) put(key string, s sighting) {
 	}
 }
 
-// look returns the last sighting of a lease, and a channel that is closed when
-// there may be a newer one.
-func (t *leaseTable) look(key string) (sighting, <-chan struct{}) {
+// look returns the last sighting of a lease, the bucket, and a channel that is closed
+// when there may be something newer.
+func (t *leaseTable) look(key string) (sighting, jetstream.KeyValue, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s, ok := t.seen[key]
@@ -134,50 +231,5 @@ func (t *leaseTable) look(key string) (sighting, <-chan struct{}) {
 		changed = make(chan struct{})
 		t.waiting[key] = changed
 	}
-	return s, changed
-}
-
-// hold begins to renew a lease that was acquired.
-func (s *leases) hold(l *Lease, sent time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ctx, stop := context.WithCancel(context.Background())
-	l.stop = stop
-	if s.closed {
-		stop()
-		l.giveBack(context.Background())
-		return ErrClosed
-	}
-	if s.held == nil {
-		s.held = map[*Lease]struct{}{}
-	}
-	s.held[l] = struct{}{}
-	l.done.Go(func() {
-		l.renew(ctx, sent)
-		stop()
-		s.mu.Lock()
-		delete(s.held, l)
-		s.mu.Unlock()
-	})
-	return nil
-}
-
-// close releases all leases and ends the table.
-func (s *leases) close() {
-	s.mu.Lock()
-	s.closed = true
-	held := make([]*Lease, 0, len(s.held))
-	for l := range s.held {
-		held = append(held, l)
-		l.stop()
-	}
-	t := s.table
-	s.mu.Unlock()
-	for _, l := range held {
-		l.done.Wait()
-	}
-	if t != nil {
-		_ = t.watcher.Stop()
-		t.watch.Wait()
-	}
+	return s, t.kv, changed
 }

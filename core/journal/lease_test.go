@@ -21,7 +21,7 @@ func acquire(t *testing.T, j *Journal, name string, ttl time.Duration) *Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
-	l, err := j.Lease(ctx, name, ttl)
+	l, err := j.Lease(ctx, name, LeaseOptions{TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 	other := acquire(t, j, "another server", ttl)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*ttl) // several lives of a lease that is not renewed
 	defer cancel()
-	if l, err := j.Lease(ctx, "docs", ttl); !errors.Is(err, context.DeadlineExceeded) {
+	if l, err := j.Lease(ctx, "docs", LeaseOptions{TTL: ttl}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a second holder: %v, %v", l, err)
 	}
 	if lost(a) || lost(other) {
@@ -45,7 +45,7 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 	// Given back, it is free at once.
 	got := make(chan *Lease, 1)
 	go func() {
-		l, _ := j.Lease(t.Context(), "docs", time.Minute)
+		l, _ := j.Lease(t.Context(), "docs", LeaseOptions{TTL: time.Minute})
 		got <- l
 	}()
 	a.Release()
@@ -64,23 +64,23 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Error("a released lease was not free within 5 s")
 	}
-	if _, err := j.Lease(t.Context(), "docs", 0); !errors.Is(err, ErrClosed) {
+	if _, err := j.Lease(t.Context(), "docs", LeaseOptions{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
 
-// TestABeatWakesItsOwnWaiters: at rest every lease of the log is renewed every few
+// TestRenewalWakesOnlyWaitersOfItsLease: at rest every lease of the log is renewed every few
 // seconds, and waking everybody for that is work that grows with their square.
-func TestABeatWakesItsOwnWaiters(t *testing.T) {
+func TestRenewalWakesOnlyWaitersOfItsLease(t *testing.T) {
 	t.Parallel()
-	table := newLeaseTable()
-	beat := sighting{rev: 1, ttl: DefaultLease, at: time.Now()}
+	table := newLeaseTable(nil)
+	beat := sighting{rev: 1, value: leaseValue{TTL: DefaultLease.Milliseconds()}, at: time.Now()}
 	for _, key := range []string{"a", "b"} {
 		table.put(key, beat)
 	}
-	_, first := table.look("a")
-	_, second := table.look("a")
-	_, other := table.look("b")
+	_, _, first := table.look("a")
+	_, _, second := table.look("a")
+	_, _, other := table.look("b")
 	table.put("a", beat)
 	for what, c := range map[string]struct {
 		changed <-chan struct{}
@@ -96,7 +96,7 @@ func TestABeatWakesItsOwnWaiters(t *testing.T) {
 			t.Errorf("%s was woken: %v", what, woken)
 		}
 	}
-	if _, again := table.look("a"); again == first {
+	if _, _, again := table.look("a"); again == first {
 		t.Error("who looks again waits for what was")
 	}
 	if len(table.waiting) != 2 {
@@ -104,14 +104,14 @@ func TestABeatWakesItsOwnWaiters(t *testing.T) {
 	}
 }
 
-func TestManyWaitOneHolds(t *testing.T) {
+func TestLeaseHasOneHolderAmongMany(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{Dir: t.TempDir()})
 	var holders, turns atomic.Int32
 	done := make(chan error, 8)
 	for range cap(done) {
 		go func() {
-			l, err := j.Lease(t.Context(), "one", 5*time.Second)
+			l, err := j.Lease(t.Context(), "one", LeaseOptions{TTL: 5 * time.Second})
 			if err == nil {
 				if holders.Add(1) != 1 {
 					err = errors.New("two holders")

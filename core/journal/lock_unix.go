@@ -11,7 +11,7 @@ import (
 // lockFile takes the lock or fails at once. The kernel gives it back when the
 // process ends, however that happens.
 func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
+	f, err := openPrivate(path)
 	if err != nil {
 		return nil, err
 	}

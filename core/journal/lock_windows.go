@@ -9,7 +9,7 @@ import (
 // lockFile takes the lock or fails at once. The system gives it back when the
 // process ends, however that happens.
 func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := openPrivate(path)
 	if err != nil {
 		return nil, err
 	}

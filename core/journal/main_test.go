@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// childEnv tells the test binary to be a process that a test kills; see child_test.go.
+// childEnv makes the test binary a process that a test kills; see child_test.go.
 const childEnv = "MCPTRACK_JOURNAL_CHILD"
 
 func TestMain(m *testing.M) {

@@ -23,29 +23,29 @@ type message struct {
 	data    []byte
 }
 
-// direct is up to how many messages one question is asked for.
+// direct is the largest number of messages that is read with one request.
 const direct = 512
 
-// get asks the store for the messages of a range. It returns the first of them,
+// get reads the messages of a range with one request. It returns the first of them,
 // possibly none.
-func (j *Journal) get(ctx context.Context, from, to uint64) ([]message, error) {
+func (s *store) get(ctx context.Context, from, to uint64) ([]message, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	want := to - from + 1
-	ask, err := json.Marshal(struct {
+	request, err := json.Marshal(struct {
 		Seq   uint64 `json:"seq"`
 		Batch uint64 `json:"batch"`
 	}{from, want})
 	if err != nil {
 		return nil, err
 	}
-	inbox := j.nc.NewInbox()
-	sub, err := j.nc.SubscribeSync(inbox)
+	inbox := s.nc.NewInbox()
+	sub, err := s.nc.SubscribeSync(inbox)
 	if err != nil {
 		return nil, fmt.Errorf("journal: read the log: %w", err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := j.nc.PublishRequest("$JS.API.DIRECT.GET."+j.opts.Stream, inbox, ask); err != nil {
+	if err := s.nc.PublishRequest("$JS.API.DIRECT.GET."+s.opts.Stream, inbox, request); err != nil {
 		return nil, fmt.Errorf("journal: read the log: %w", err)
 	}
 	out := make([]message, 0, want)
@@ -70,35 +70,35 @@ func (j *Journal) get(ctx context.Context, from, to uint64) ([]message, error) {
 }
 
 // messages is what one consumer of the store delivers: everything from some
-// place on, in order. When the node or the connection that it lives on is gone,
-// it is silent or fails, and another has to be opened.
+// sequence on, in order. When the node or the connection of the consumer is gone, it
+// is silent or fails, and another has to be opened.
 //
-// It pulls by itself. The client's "ordered" consumer does the like, but makes two
-// timers for every message, notices that a node is gone only in a call that waits
-// longer than two heartbeats, and cannot be interrupted while it looks for another.
+// It pulls by itself. The client's "ordered" consumer does something similar, but
+// makes two timers for every message, notices that a node is gone only in a call that
+// waits longer than two heartbeats, and cannot be interrupted while it reconnects.
 type messages struct {
-	j        *Journal
+	store    *store
 	stream   string
 	consumer string
 	sub      *nats.Subscription
 	// in is sent to by the connection and never closed. Its capacity is above what
-	// is ever asked for, so that the connection does not drop any.
+	// is ever requested, so that the connection does not drop any.
 	in      chan *nats.Msg
 	timer   *time.Timer
-	quiet   time.Duration // when next says that nothing comes
-	asked   int           // and not yet delivered
+	quiet   time.Duration // after which next returns errQuiet
+	asked   int           // requested and not yet delivered
 	pending uint64        // how many there were when it was opened
 	last    uint64        // deliveries so far
 }
 
-func (j *Journal) open(ctx context.Context, from uint64) (*messages, error) {
-	return j.consume(ctx, j.opts.Stream, jetstream.ConsumerConfig{
+func (s *store) consumeFrom(ctx context.Context, from uint64) (*messages, error) {
+	return s.consume(ctx, s.opts.Stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 	})
 }
 
 // consume opens a consumer.
-func (j *Journal) consume(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (*messages, error) {
+func (s *store) consume(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (*messages, error) {
 	cfg.AckPolicy = jetstream.AckNonePolicy
 	cfg.MemoryStorage = true
 	cfg.Replicas = 1
@@ -106,22 +106,22 @@ func (j *Journal) consume(ctx context.Context, stream string, cfg jetstream.Cons
 	cfg.ReplayPolicy = jetstream.ReplayInstantPolicy
 	start, cancel := context.WithTimeout(ctx, callTimeout/4)
 	defer cancel()
-	c, err := j.js.CreateConsumer(start, stream, cfg)
+	c, err := s.js.CreateConsumer(start, stream, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("journal: read the log: %w", err)
 	}
 	info := c.CachedInfo()
-	m := &messages{j: j, stream: stream, consumer: info.Name, pending: info.NumPending,
+	m := &messages{store: s, stream: stream, consumer: info.Name, pending: info.NumPending,
 		in: make(chan *nats.Msg, 2*prefetch), timer: time.NewTimer(quietAfter), quiet: quietAfter}
-	// Not an inbox of the connection's own: it would get every delivery as well, and
-	// take one for the answer to whatever is asked meanwhile.
-	if m.sub, err = j.nc.ChanSubscribe(j.nc.NewInbox(), m.in); err != nil {
+	// Not an inbox of the connection's own: that would get every delivery as well, and
+	// take one for the answer to another request.
+	if m.sub, err = s.nc.ChanSubscribe(s.nc.NewInbox(), m.in); err != nil {
 		return nil, fmt.Errorf("journal: read the log: %w", err)
 	}
 	return m, nil
 }
 
-// quietAfter is when next says that nothing comes, as a rule.
+// quietAfter is how long next waits for a message, as a rule.
 const quietAfter = 500 * time.Millisecond
 
 var (
@@ -130,7 +130,7 @@ var (
 	errMissed = errors.New("the store's consumer missed a message")
 )
 
-// next waits for a message, for a while: errQuiet.
+// next waits for a message, and returns errQuiet if none comes for a while.
 func (m *messages) next(ctx context.Context) (message, error) {
 	for {
 		if m.asked <= prefetch/2 {
@@ -143,7 +143,7 @@ func (m *messages) next(ctx context.Context) (message, error) {
 		if err != nil {
 			return message{}, err
 		}
-		if raw.Reply == "" { // a status: of what was asked, no more will come
+		if raw.Reply == "" { // a status: the request has ended
 			if status := raw.Header.Get("Status"); status != "404" && status != "408" {
 				return message{}, fmt.Errorf("%w (status %s)", errNoAnswer, status)
 			}
@@ -164,9 +164,9 @@ func (m *messages) next(ctx context.Context) (message, error) {
 	}
 }
 
-// ask asks the store for so many messages.
+// ask requests the next n messages.
 func (m *messages) ask(inbox string, n int) error {
-	return m.j.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+m.stream+"."+m.consumer, inbox,
+	return m.store.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+m.stream+"."+m.consumer, inbox,
 		fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, n, 30*time.Second))
 }
 
@@ -188,7 +188,7 @@ func (m *messages) receive(ctx context.Context) (*nats.Msg, error) {
 	}
 }
 
-// parseReply reads what a delivery says of its message in its reply subject:
+// parseReply reads the metadata of a delivery from its reply subject:
 // $JS.ACK.[DOMAIN.ACCOUNT.]STREAM.CONSUMER.TRIES.SEQ.DELIVERY.NANOSECONDS.PENDING[.RANDOM]
 func parseReply(reply string) (m message, delivered uint64, ok bool) {
 	const fixed = 9
@@ -212,32 +212,32 @@ func parseReply(reply string) (m message, delivered uint64, ok bool) {
 	return message{seq: n[0], stored: time.Unix(0, int64(n[2])), pending: n[3]}, n[1], true
 }
 
-// close takes the consumer out of the store, which would keep it for a minute.
+// close removes the consumer from the store, which would keep it for a minute.
 func (m *messages) close() {
 	_ = m.sub.Unsubscribe()
-	if !m.j.nc.IsConnected() {
+	if !m.store.nc.IsConnected() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = m.j.js.DeleteConsumer(ctx, m.stream, m.consumer) // else it runs out
+	_ = m.store.js.DeleteConsumer(ctx, m.stream, m.consumer) // else it runs out
 }
 
-// scan tells the id under which every message from seq on was stored, durable
-// or not. It is the writer's.
-func (j *Journal) scan(ctx context.Context, from, to uint64, found func(seq uint64, id string)) error {
+// scan calls found with the id under which every message from seq on was stored,
+// durable or not.
+func (s *store) scan(ctx context.Context, from, to uint64, found func(seq uint64, id string)) error {
 	if from > to {
 		return nil
 	}
-	msgs, err := j.open(ctx, from)
+	msgs, err := s.consumeFrom(ctx, from)
 	if err != nil {
 		return err
 	}
 	defer msgs.close()
 	for {
 		m, err := msgs.await(ctx)
-		if errors.Is(err, errEnd) || errors.Is(err, errWithheld) && j.embedded != nil {
-			return nil // what is left cannot be read
+		if errors.Is(err, errEnd) || errors.Is(err, errWithheld) && s.embedded != nil {
+			return nil // the rest cannot be read
 		}
 		if err != nil {
 			return fmt.Errorf("journal: look up what was stored: %w", err)

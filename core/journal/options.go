@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"regexp"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Durability says when an event counts as stored.
@@ -19,7 +22,7 @@ const (
 	OS       Durability = "os"
 )
 
-// Options tell where the log is and how much of it to keep.
+// Options are where the log is and how much of it is kept.
 type Options struct {
 	// Dir is the data directory, made with mode 0700 if need be. One process at a
 	// time may have it. Needed unless URL is set.
@@ -29,8 +32,9 @@ type Options struct {
 	URL string
 	// Credentials is a file with NATS user credentials for URL; optional.
 	Credentials string
-	// Existing takes a log only if there is one, as it is: nothing is made and what
-	// it retains stays. Without one the error of Open matches [fs.ErrNotExist].
+	// Existing opens a log only if there is one, to read it: nothing is made and its
+	// retention is not changed. Without one the error of Open matches [fs.ErrNotExist].
+	// The log of a directory that another process has is read through that process.
 	Existing bool
 	// Durability is of the log in Dir; [Always].
 	Durability Durability
@@ -41,8 +45,10 @@ type Options struct {
 	// Stream names the log on a cluster: letters, digits, _ and -; "mcptrack".
 	Stream string
 	// Replicas is on how many nodes of a cluster the log is kept when it is made;
-	// 0: 3, or 1 if the cluster is none.
+	// 0: 3, or 1 if the server is not part of a cluster.
 	Replicas int
+	// Process names this process to the others that share the log, for people; host:pid.
+	Process string
 	// Queue is how many events may wait before newer ones replace older ones of
 	// the same server, resource and type; 65,536.
 	Queue int
@@ -61,8 +67,8 @@ var ErrLocked = errors.New("data directory is in use")
 var ErrClosed = errors.New("journal is closed")
 
 // ErrEpoch ends an iterator when the log was replaced by a new one: what it
-// promised to continue no longer exists. Resume tells where to go on.
-var ErrEpoch = errors.New("the log was made anew")
+// promised to continue no longer exists. Resume returns where to continue.
+var ErrEpoch = errors.New("the log was replaced")
 
 // ErrTooLarge is the error of an event that does not fit into the store.
 var ErrTooLarge = errors.New("event too large for the store")
@@ -74,6 +80,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Retain = cmp.Or(o.Retain, 7*24*time.Hour)
 	o.RetainBytes = cmp.Or(o.RetainBytes, 1<<30)
 	o.Stream = cmp.Or(o.Stream, "mcptrack")
+	o.Process = printable.Line(cmp.Or(o.Process, processName()), 128)
 	o.Queue = cmp.Or(o.Queue, 1<<16)
 	o.Drain = cmp.Or(o.Drain, 5*time.Second)
 	if o.Logger == nil {
@@ -81,13 +88,21 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case o.Dir == "" && o.URL == "":
-		return o, errors.New("journal: neither a data directory nor a NATS URL given")
+		return o, errors.New("journal: no data directory and no NATS URL given")
 	case o.Durability != Always && o.Durability != Interval && o.Durability != OS:
-		return o, fmt.Errorf("journal: durability %q is none of always, interval, os", o.Durability)
+		return o, fmt.Errorf("journal: unknown durability %q; choose always, interval or os", o.Durability)
 	case !streamName.MatchString(o.Stream):
-		return o, fmt.Errorf("journal: stream name %q: only letters, digits, _ and - are possible", o.Stream)
+		return o, fmt.Errorf("journal: invalid stream name %q; only letters, digits, _ and - are allowed", o.Stream)
 	case o.Retain < 0 || o.RetainBytes < 0 || o.Queue < 0 || o.Replicas < 0 || o.Drain < 0:
-		return o, errors.New("journal: options below zero")
+		return o, errors.New("journal: negative option")
 	}
 	return o, nil
+}
+
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }

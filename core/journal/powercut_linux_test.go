@@ -25,7 +25,7 @@ import (
 // made again, so that it is the state of one moment. Mounting the copy is what the
 // next boot does.
 //
-// Not simulated: a device that forgets what it was told to flush, or that keeps
+// Not simulated: a device that forgets what it acknowledged as flushed, or that keeps
 // later writes and loses earlier ones. A run whose durability leaves syncing to the
 // operating system shows that the cut takes something away at all.
 
@@ -97,7 +97,7 @@ func (d *device) cut(t *testing.T, to string) {
 	t.Fatal("the device is never at rest")
 }
 
-// acknowledged are the events that a child was told are durable, by id.
+// acknowledged are the ids of the events that were acknowledged to a child as durable.
 type acknowledged struct {
 	mu  sync.Mutex
 	bus map[string]string
@@ -190,14 +190,14 @@ func TestPowerCut(t *testing.T) {
 				if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
-				told := acked.copy()
+				acked := acked.copy()
 				again := filepath.Join(tmp, fmt.Sprint("cut", i))
 				disk.cut(t, again)
 				if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 					t.Fatal(err)
 				}
 				next := attach(t, again)
-				missing, total := told.missing(t, filepath.Join(next.mount, "data"))
+				missing, total := acked.missing(t, filepath.Join(next.mount, "data"))
 				next.detach(t)
 				t.Logf("%d of %d acknowledged events are lost", missing, total)
 				switch {

@@ -6,12 +6,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// item is what waits to be stored: an event, or the state of a resource.
+// item is what waits to be stored: an event, the state of a resource, or a note.
 type item struct {
 	event    *event.Event
 	resource Resource
-	state    State // where event is nil
-	// done gets the outcome if somebody waits for it. The writer sends once and
+	state    State  // where event and note are nil
+	note     *note  // that is to be remembered
+	lease    *Lease // that allows it; nil: none is needed
+	// done gets the outcome if a caller waits for it. The writer sends once and
 	// does not close it; capacity 1, so that the writer never waits.
 	done chan outcome
 }
@@ -21,7 +23,8 @@ type outcome struct {
 	err   error
 }
 
-// queue holds items between who appends and the writer. Pushing never waits.
+// queue holds items between the callers that append and the writer. Pushing never
+// waits.
 type queue struct {
 	// wake is sent to by push, rouse and close and never closed. Capacity 1: a token
 	// means that there may be something to take.
@@ -66,7 +69,7 @@ func (q *queue) push(it *item) error {
 func (q *queue) take(n int) []*item {
 	for {
 		q.mu.Lock()
-		q.taken = 0 // who takes again is done with what it took before
+		q.taken = 0 // the writer has stored what it took before
 		if len(q.items) > 0 {
 			n = min(n, len(q.items))
 			out := q.items[:n:n]

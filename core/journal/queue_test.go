@@ -61,9 +61,9 @@ func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
 	}
 }
 
-// TestWhatIsBeingStoredCounts: somebody who waits until nothing waits any more must
-// not be told so while the last events are on their way to the disk.
-func TestWhatIsBeingStoredCounts(t *testing.T) {
+// TestItemsBeingStoredCountAsWaiting: somebody who waits until nothing waits any more must
+// not be let go while the last events are on their way to the disk.
+func TestItemsBeingStoredCountAsWaiting(t *testing.T) {
 	t.Parallel()
 	q := newQueue(100)
 	s := newSource()
@@ -87,7 +87,7 @@ func TestWhatIsBeingStoredCounts(t *testing.T) {
 	}
 }
 
-func TestFoldedEventsAddUp(t *testing.T) {
+func TestMergedEventsAddUp(t *testing.T) {
 	t.Parallel()
 	yes := true
 	updated := func(was, now uint64, changed *bool) *event.Event {
@@ -114,7 +114,7 @@ func TestFoldedEventsAddUp(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoURIFoldsByName(t *testing.T) {
+func TestEventsWithoutURIMergeByName(t *testing.T) {
 	t.Parallel()
 	of := func(p event.Payload) *item { return &item{event: &event.Event{ServerID: "s", Payload: p}} }
 	kept, folded := fold([]*item{
@@ -166,8 +166,8 @@ func TestTooLargeEventsAreSplit(t *testing.T) {
 	}
 }
 
-// TestAnEventThatDoesNotFitStopsNothing appends one beyond what the server takes.
-func TestAnEventThatDoesNotFitStopsNothing(t *testing.T) {
+// TestTooLargeEventDoesNotStopTheLog appends one beyond what the server takes.
+func TestTooLargeEventDoesNotStopTheLog(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{Dir: t.TempDir()})
 	s := newSource()

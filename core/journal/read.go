@@ -6,24 +6,26 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
 // Reasons of gaps.
 const (
 	ReasonRetention = "retention" // older than what is kept
-	ReasonDamaged   = "damaged"   // the store could not read it back, or it is no event
+	ReasonDamaged   = "damaged"   // the store could not read it back, or it is not an event
 	ReasonEpoch     = "epoch"     // the id is of another log
 	ReasonAhead     = "ahead"     // the id is of the future
-	ReasonInvalid   = "invalid"   // no id at all
+	ReasonInvalid   = "invalid"   // not an id
 )
 
 // prefetch is how many entries are asked for ahead of a reader. They wait in
 // memory, so it bounds what a slow reader costs.
 const prefetch = 4096
 
-// Read returns the entries from seq (0: the first) to the last one there is
-// now, oldest first. Where entries are missing it yields one Entry with Gap. A
-// failure is yielded once, as the last.
+// Read yields the entries from number from (0: the first) up to the last one when it is
+// called. Missing entries are reported as entries with Gap, one for each reason. An error
+// is yielded last and ends the sequence.
 func (j *Journal) Read(ctx context.Context, from uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		b, err := j.Bounds(ctx)
@@ -46,7 +48,7 @@ func (j *Journal) Follow(ctx context.Context, from uint64) iter.Seq2[Entry, erro
 	}
 }
 
-// reader is one pass over the log.
+// reader reads the log once.
 type reader struct {
 	j     *Journal
 	epoch string // "": of the log that there is when it begins
@@ -79,23 +81,25 @@ func (r *reader) run(ctx context.Context) error {
 			return err
 		}
 	}
-	for idle := 0; r.to == 0 || r.next <= r.to; {
+	retry := backoff.New(50*time.Millisecond, 1600*time.Millisecond)
+	for r.to == 0 || r.next <= r.to {
 		before := r.next
-		more, err := r.pass(ctx)
+		more, err := r.consume(ctx)
 		if err == nil && !more || ctx.Err() != nil || errors.Is(err, ErrEpoch) || errors.Is(err, ErrClosed) {
 			return err
 		}
-		if idle++; r.next > before {
-			idle = 0
+		if r.next > before {
+			retry.Reset()
 		}
+		wait := retry.Next()
 		switch {
-		case r.to == 0 || idle < patience:
-			pause(ctx, 50*time.Millisecond<<min(idle, 5)) // the store is away; it will be back
+		case r.to == 0 || retry.Failures() <= maxEmptyConsumers:
+			backoff.Sleep(ctx, wait) // the store is unreachable for now
 		case err != nil:
 			return err
-		case r.j.embedded == nil:
+		case r.j.store.embedded == nil:
 			return fmt.Errorf("journal: read the log: %w", errNoAnswer)
-		default: // a store that is here and does not give it has it no more
+		default: // the store in this process has lost it
 			if more, err := r.missing(ctx, r.to); err != nil || !more {
 				return err
 			}
@@ -104,9 +108,9 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// begin finds out which log there is; it waits for a store that is away.
+// begin finds out which log there is; it waits while the store is unreachable.
 func (r *reader) begin(ctx context.Context) error {
-	if r.j.embedded != nil {
+	if r.j.store.embedded != nil {
 		r.epoch = r.j.Epoch()
 		return nil
 	}
@@ -116,17 +120,17 @@ func (r *reader) begin(ctx context.Context) error {
 			r.epoch = b.Epoch
 			return nil
 		}
-		if !pause(ctx, 250*time.Millisecond) {
+		if !backoff.Sleep(ctx, 250*time.Millisecond) {
 			return err
 		}
 	}
 }
 
-// same fails if the log is not the one that the reader reads. On a cluster the store
-// is asked: what was opened or got before its answer is of that log then.
+// same fails if the log is not the one that the reader reads. On a cluster it asks
+// the store: what was opened or received before the answer is of that log then.
 func (r *reader) same(ctx context.Context) error {
 	epoch := r.j.Epoch()
-	if r.j.embedded == nil {
+	if r.j.store.embedded == nil {
 		b, err := r.j.Bounds(ctx)
 		if err != nil {
 			return err
@@ -139,13 +143,13 @@ func (r *reader) same(ctx context.Context) error {
 	return nil
 }
 
-// patience is how many passes may yield nothing before reading up to an end is
-// given up.
-const patience = 3
+// maxEmptyConsumers is how many consumers in a row may yield nothing before reading up to an
+// end is given up.
+const maxEmptyConsumers = 3
 
-// pass reads with one consumer of the store, until that one is no good any more.
-func (r *reader) pass(ctx context.Context) (more bool, err error) {
-	msgs, err := r.j.open(ctx, r.next)
+// consume reads with one consumer of the store, until that one fails.
+func (r *reader) consume(ctx context.Context) (more bool, err error) {
+	msgs, err := r.j.store.consumeFrom(ctx, r.next)
 	if err != nil {
 		return true, err
 	}
@@ -179,11 +183,11 @@ func (r *reader) pass(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// late is asked when nothing came for a while: should it have? A consumer that
-// was on a node that died says nothing for ever.
+// late reports, when no message came for a while, whether one should have: a
+// consumer on a node that died never delivers again.
 func (r *reader) late(ctx context.Context) (bool, error) {
-	if r.j.embedded != nil {
-		return r.j.durable.get() >= r.next, r.same(ctx)
+	if r.j.store.embedded != nil {
+		return r.j.head.durable.get() >= r.next, r.same(ctx)
 	}
 	b, err := r.j.Bounds(ctx)
 	if err == nil && b.Epoch != r.epoch {
@@ -192,11 +196,11 @@ func (r *reader) late(ctx context.Context) (bool, error) {
 	return b.Last >= r.next, err
 }
 
-// few yields what one question to the store gets: a consumer that missed a
-// little is the usual case and needs no consumer in the store. The answer may
-// fall short, from a node that lags or a store that is damaged.
+// few yields what one request to the store returns: a reader that missed a little is
+// the usual case and needs no consumer in the store. The answer may be incomplete,
+// from a node that lags or a store that is damaged.
 func (r *reader) few(ctx context.Context) (more bool, err error) {
-	found, err := r.j.get(ctx, r.next, r.to)
+	found, err := r.j.store.get(ctx, r.next, r.to)
 	if err == nil {
 		err = r.same(ctx)
 	}
@@ -214,13 +218,13 @@ func (r *reader) few(ctx context.Context) (more bool, err error) {
 // take yields one message and the gap before it, if there is one.
 func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
 	seq := m.seq
-	if seq < r.next { // a consumer that was made anew begins a little early
+	if seq < r.next { // a consumer that was replaced begins a little early
 		return true, nil
 	}
 	if r.to != 0 && seq > r.to {
 		return r.missing(ctx, r.to)
 	}
-	if r.j.embedded != nil {
+	if r.j.store.embedded != nil {
 		if err := r.durable(ctx, seq); err != nil {
 			return false, err
 		}
@@ -231,8 +235,8 @@ func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
 		}
 	}
 	r.next = seq + 1
-	if r.j.embedded == nil {
-		m.data = tame(m.data)
+	if r.j.store.embedded == nil {
+		m.data = sanitize(m.data)
 	}
 	if !kept(m.data) {
 		return r.yield(gapEntry(r.epoch, seq, seq, ReasonDamaged), nil), nil
@@ -245,7 +249,7 @@ func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
 // durable waits until the entry is, in the log that the reader reads.
 func (r *reader) durable(ctx context.Context, seq uint64) error {
 	for {
-		ok, moved := r.j.durable.reached(seq)
+		ok, moved := r.j.head.durable.reached(seq)
 		if err := r.same(ctx); ok || err != nil { // the epoch is set before the mark
 			return err
 		}
@@ -274,7 +278,7 @@ func (r *reader) missing(ctx context.Context, last uint64) (more bool, err error
 		}
 	}
 	if r.next <= last {
-		r.j.damaged(r.next, last)
+		r.j.store.counts.damaged(r.j.store.opts.Logger, r.next, last)
 		e := gapEntry(r.epoch, r.next, last, ReasonDamaged)
 		r.next = last + 1
 		return r.yield(e, nil), nil

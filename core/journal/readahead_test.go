@@ -90,7 +90,7 @@ func TestReadAheadIsBounded(t *testing.T) {
 	})
 }
 
-func TestReadAheadWaitsNoLongerThanToldTo(t *testing.T) {
+func TestReadAheadKeepsDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		r := newReadAhead(here)

@@ -22,7 +22,7 @@ type Entry struct {
 	// Stored is when the store took it, by the store's clock.
 	Stored time.Time
 	// Data is the event in its wire form, one line without a line feed, id first.
-	// It is shared: nobody changes it.
+	// It is shared and must not be changed.
 	Data []byte
 	// Gap is set where events are missing, and Data is the gap event then.
 	Gap *event.Gap
@@ -31,7 +31,7 @@ type Entry struct {
 }
 
 // Event returns the entry as an event. One that this process appended a short
-// time ago has what does not go on the wire too, such as Received and Text.
+// time ago also has the members that are not stored, such as Received and Text.
 func (e *Entry) Event() (event.Event, error) {
 	if e.local != nil {
 		ev := *e.local
@@ -45,8 +45,12 @@ func (e *Entry) Event() (event.Event, error) {
 	return ev, nil
 }
 
-// Received is when the notification behind the event arrived, if this process
-// appended it a short time ago and there was one; else zero.
+// Local reports whether this process appended the event and still has it in memory, so
+// that Event also returns the members that are not stored.
+func (e *Entry) Local() bool { return e.local != nil }
+
+// Received is when the notification behind the event arrived. It is zero if there was
+// none, or if this process does not have the event in memory.
 func (e *Entry) Received() time.Time {
 	if e.local == nil {
 		return time.Time{}
@@ -62,7 +66,7 @@ func entry(epoch string, seq uint64, stored time.Time, data []byte) Entry {
 	return Entry{ID: id, Seq: seq, Stored: stored, Data: append(line, data[1:]...)}
 }
 
-// gapEntry tells that the events from first to last are missing.
+// gapEntry stands for the events from first to last, which are missing.
 func gapEntry(epoch string, first, last uint64, reason string) Entry {
 	g := event.Gap{From: event.FormatID(epoch, first-1), To: event.FormatID(epoch, last), Reason: reason}
 	e := event.Event{ID: g.To, Timestamp: time.Now(), Payload: g}
@@ -73,10 +77,10 @@ func gapEntry(epoch string, first, last uint64, reason string) Entry {
 // kept reports whether stored data has the form that entry needs.
 func kept(data []byte) bool { return len(data) > 2 && data[0] == '{' && data[1] == '"' }
 
-// tame returns what a cluster has stored as readers may have it: JSON in one line,
-// in which nothing is hidden; nil if it is no such thing. Anybody on the cluster can
-// put anything into the log, and readers show it on terminals.
-func tame(data []byte) []byte {
+// sanitize returns what a cluster has stored as JSON in one line without hidden
+// characters, or nil if it is not JSON in one line. Anybody on the cluster can put
+// anything into the log, and readers show it on terminals.
+func sanitize(data []byte) []byte {
 	if !json.Valid(data) || !utf8.Valid(data) || bytes.ContainsAny(data, "\r\n") {
 		return nil
 	}
@@ -89,25 +93,15 @@ type Resource struct{ ServerID, URI string }
 // token is the resource as two tokens of a subject. Hashes, because both are
 // hostile and subjects have a grammar; the names are in the data.
 func (r Resource) token() string {
-	server := sha256.Sum256([]byte(r.ServerID))
 	if r.URI == "" {
-		return hex.EncodeToString(server[:8]) + ".-"
+		return r.server() + ".-"
 	}
 	uri := sha256.Sum256([]byte(r.URI))
-	return hex.EncodeToString(server[:8]) + "." + hex.EncodeToString(uri[:16])
+	return r.server() + "." + hex.EncodeToString(uri[:16])
 }
 
-// subjectOf is where an event is stored. Those that tell a content are apart,
-// so that the last one about every resource is found without reading the log.
-func (j *Journal) subjectOf(e *event.Event) string {
-	class := "event."
-	switch p := e.Payload.(type) {
-	case event.ResourceUpdated:
-		if !p.Digest.IsZero() {
-			class = "content."
-		}
-	case event.ResourceRemoved:
-		class = "content."
-	}
-	return j.opts.Stream + "." + class + Resource{e.ServerID, e.ResourceURI}.token()
+// server is the server as a token of a subject.
+func (r Resource) server() string {
+	server := sha256.Sum256([]byte(r.ServerID))
+	return hex.EncodeToString(server[:8])
 }

@@ -12,21 +12,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Resumption is where a consumer goes on that knows events up to some id.
+// Resumption is where a consumer continues that has the events up to some id.
 type Resumption struct {
 	// From is what to pass to Read or Follow.
 	From uint64
-	// Gap is set if the consumer missed what cannot be told any more, or if its id
-	// says nothing about this log; it is to be told so first. From is the first
-	// entry there is then. A consumer that prefers to go on with what is new uses
-	// Next instead.
+	// Gap is set if the consumer missed events that are no longer there, or if its id
+	// is not of this log; it must get the gap first. From is the first entry there is
+	// then. A consumer that prefers to go on with what is new uses Next instead.
 	Gap *event.Gap
 	// Next is the number that the next new event will have.
 	Next uint64
 }
 
-// Resume works out where a consumer goes on whose last event had the given id,
-// which may be anything: it comes from outside.
+// Resume works out where a consumer continues whose last event had the given id,
+// which may be any text.
 func (j *Journal) Resume(ctx context.Context, id string) (Resumption, error) {
 	b, err := j.Bounds(ctx)
 	if err != nil {
@@ -53,8 +52,7 @@ func (j *Journal) Resume(ctx context.Context, id string) (Resumption, error) {
 }
 
 // Since returns the number of the first entry that was stored at t or later:
-// Last+1 if there is none. That a slow store says nothing is not taken for that; it
-// is waited for, then an error.
+// Last+1 if there is none. A store that does not answer in time is an error.
 func (j *Journal) Since(ctx context.Context, t time.Time) (seq uint64, err error) {
 	ctx, cancel := j.lifetime(ctx)
 	defer cancel()
@@ -72,14 +70,14 @@ func (j *Journal) since(ctx context.Context, t time.Time) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	msgs, err := j.consume(ctx, j.opts.Stream, jetstream.ConsumerConfig{
+	msgs, err := j.store.consume(ctx, j.store.opts.Stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &t,
 	})
 	if err != nil {
 		return 0, err
 	}
 	defer msgs.close()
-	info, err := j.info(ctx, j.opts.Stream)
+	info, err := j.store.info(ctx, j.store.opts.Stream)
 	if err != nil {
 		return 0, fmt.Errorf("journal: find a time: %w", err)
 	}

@@ -68,8 +68,8 @@ func TestEmptyLog(t *testing.T) {
 	}
 }
 
-// TestRetentionIsToldAsAGap keeps so little that the beginning goes.
-func TestRetentionIsToldAsAGap(t *testing.T) {
+// TestRetentionIsReadAsAGap keeps so little that the beginning goes.
+func TestRetentionIsReadAsAGap(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	j := open(t, Options{Dir: dir, RetainBytes: 64 << 10, Durability: OS})
@@ -111,8 +111,8 @@ func TestRetentionIsToldAsAGap(t *testing.T) {
 	}
 }
 
-// TestExistingIsLeftAsItIs: who only reads makes nothing and shortens nothing.
-func TestExistingIsLeftAsItIs(t *testing.T) {
+// TestExistingLogIsNotChanged: opening with Existing makes nothing and shortens nothing.
+func TestExistingLogIsNotChanged(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "events")
 	if _, err := Open(t.Context(), Options{Dir: dir, Existing: true}); !errors.Is(err, fs.ErrNotExist) {
@@ -125,14 +125,14 @@ func TestExistingIsLeftAsItIs(t *testing.T) {
 	appendN(t, j, newSource(), 3)
 	closeJournal(t, j)
 	j = open(t, Options{Dir: dir, Existing: true, RetainBytes: 1})
-	info, err := j.info(t.Context(), j.opts.Stream)
+	info, err := j.store.info(t.Context(), j.store.opts.Stream)
 	if err != nil || info.Config.MaxAge != 1000*time.Hour || info.Config.MaxBytes != 1<<30 {
 		t.Errorf("retention %v, %v", info.Config, err)
 	}
 	inOrder(t, read(t, j, 1), j.Epoch(), 1, 3)
 }
 
-// TestRetentionByAge lets everything grow old: what is gone is told, and the
+// TestRetentionByAge lets everything grow old: what is gone is a gap, and the
 // numbers go on.
 func TestRetentionByAge(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 )
 
 // serverLog passes on what the server in this process has to say. It also hears
-// from it that a write failed: the server tells nobody else.
+// from it that a write failed: the server reports it nowhere else.
 type serverLog struct {
 	log *slog.Logger
 	// fault is signalled when the store cannot be written any more. Capacity 1:

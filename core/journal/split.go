@@ -8,12 +8,12 @@ import (
 
 // encode returns what is stored for the event: its wire form without an id. An
 // event that is larger than the store takes becomes several where its meaning
-// allows that, or tells less: a list of 10,000 URIs must not stop the log.
+// allows that, or loses details: a list of 10,000 URIs must not stop the log.
 func encode(e *event.Event, limit int) ([][]byte, error) {
 	bare := *e
 	bare.ID = ""
 	if u, ok := bare.Payload.(event.ResourceUpdated); ok {
-		u.Content, u.Diff = nil, nil // shown on request, never kept
+		u.Content, u.Diff = nil, nil // shown on request, never stored
 		bare.Payload = u
 	}
 	data, err := bare.AppendJSON(nil)
@@ -39,8 +39,8 @@ func encode(e *event.Event, limit int) ([][]byte, error) {
 	return parts, nil
 }
 
-// split returns smaller payloads that together tell the same, or the most of it
-// that fits; none if there is no such thing.
+// split returns smaller payloads that together mean the same, or the most of it
+// that fits; none if that is impossible.
 func split(p event.Payload) []event.Payload {
 	switch p := p.(type) {
 	case event.ListChanged:

@@ -13,12 +13,12 @@ import (
 // digests are the states as one wants to read them in a failure.
 func digests(t *testing.T, j *Journal) map[string]catalog.Digest {
 	t.Helper()
-	states, err := j.States(t.Context())
+	states, err := j.States(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]catalog.Digest{}
-	for r, s := range states {
+	for r, s := range states.Resources {
 		out[r.ServerID+" "+r.URI] = s.Digest
 	}
 	return out
@@ -67,16 +67,16 @@ func TestStatesSurviveARestart(t *testing.T) {
 	if diff := cmp.Diff(want, digests(t, j)); diff != "" {
 		t.Errorf("after the restart (-want +got):\n%s", diff)
 	}
-	states, err := j.States(t.Context())
+	states, err := j.States(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st := states[Resource{"docs", "file:///quiet"}]; st.Size != 7 || st.MimeType != "text/plain" || st.When.IsZero() {
+	if st := states.Resources[Resource{"docs", "file:///quiet"}]; st.Size != 7 || st.MimeType != "text/plain" || st.When.IsZero() {
 		t.Errorf("the state is %+v", st)
 	}
 }
 
-// TestStatesOfAKilledRun: what the keeper had no time for is in the log.
+// TestStatesOfAKilledRun: states that were not stored in time are found in the log.
 func TestStatesOfAKilledRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -143,31 +143,6 @@ func TestStateOfAnotherEpoch(t *testing.T) {
 	} {
 		if got := st.covers(c.m, c.epoch); got != c.want {
 			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-func TestCursor(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	j := open(t, Options{Dir: dir})
-	hostile := "inject/../*.> \x00"
-	for _, name := range []string{"inject", hostile} {
-		c := j.Cursor(name)
-		if v, err := c.Get(t.Context()); v != "" || err != nil {
-			t.Errorf("before the first: %q, %v", v, err)
-		}
-		for _, v := range []string{"a-1", "a-2"} {
-			if err := c.Put(t.Context(), v+name); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	closeJournal(t, j)
-	j = open(t, Options{Dir: dir})
-	for _, name := range []string{"inject", hostile} {
-		if v, err := j.Cursor(name).Get(t.Context()); v != "a-2"+name || err != nil {
-			t.Errorf("after a restart: %q, %v", v, err)
 		}
 	}
 }

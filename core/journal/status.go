@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,22 +10,23 @@ import (
 
 // counters are written by the writer and by readers that find damage.
 type counters struct {
-	appended, tooLarge, failures, unsaved, damages atomic.Uint64
+	appended, tooLarge, failures, unsaved, damages, fenced atomic.Uint64
 
 	trouble atomic.Pointer[error] // why storing does not work; nil if it does
 	took    latency
 
-	damageMu sync.Mutex // guards told
-	told     uint64     // the last damaged entry that was told to the log
+	damageMu sync.Mutex // guards reported
+	reported uint64     // the last damaged entry that was counted and logged
 }
 
 // Stats counts what happened since Open.
 type Stats struct {
 	Stored   uint64 // events that are durable
-	Waiting  int    // items that are not
+	Waiting  int    // items that are queued or being stored
 	Folded   uint64 // events that a newer one of the same resource stands for
 	TooLarge uint64 // events that did not fit into the store
 	Failures uint64 // failed attempts to store
+	Fenced   uint64 // events that were dropped because their lease was lost
 	Damages  uint64 // entries that could not be read back, and logs that came back short
 	// Syncs, SyncTime and SlowestSync are of groups of events stored as one step.
 	Syncs       uint64
@@ -34,32 +36,33 @@ type Stats struct {
 
 // Stats returns the counts.
 func (j *Journal) Stats() Stats {
-	s := Stats{Stored: j.appended.Load(), TooLarge: j.tooLarge.Load(), Failures: j.failures.Load(), Damages: j.damages.Load()}
-	s.Waiting, s.Folded = j.queue.size()
-	s.Syncs, s.SyncTime, s.SlowestSync = j.took.sum()
+	c := &j.store.counts
+	s := Stats{Stored: c.appended.Load(), TooLarge: c.tooLarge.Load(), Failures: c.failures.Load(), Damages: c.damages.Load(), Fenced: c.fenced.Load()}
+	s.Waiting, s.Folded = j.writer.queue.size()
+	s.Syncs, s.SyncTime, s.SlowestSync = c.took.sum()
 	return s
 }
 
 // Err returns why events cannot be stored at the moment, nil if they can. They
-// wait meanwhile. For readiness: what is not stored, nobody sees.
+// wait meanwhile, and no reader sees them.
 func (j *Journal) Err() error {
-	if err := j.trouble.Load(); err != nil {
+	if err := j.store.counts.trouble.Load(); err != nil {
 		return fmt.Errorf("journal: events cannot be stored: %w", *err)
 	}
 	return nil
 }
 
-// damaged counts entries that could not be read back, each once as long as
+// damaged counts and logs entries that could not be read back, each once as long as
 // readers find them in order.
-func (j *Journal) damaged(first, last uint64) {
-	j.damageMu.Lock()
-	defer j.damageMu.Unlock()
-	if last <= j.told {
+func (c *counters) damaged(log *slog.Logger, first, last uint64) {
+	c.damageMu.Lock()
+	defer c.damageMu.Unlock()
+	if last <= c.reported {
 		return
 	}
-	j.damages.Add(last - max(first-1, j.told))
-	j.told = last
-	j.opts.Logger.Error("entries of the log are damaged; readers are told of a gap", "first", first, "last", last)
+	c.damages.Add(last - max(first-1, c.reported))
+	c.reported = last
+	log.Error("entries of the log are damaged; readers get a gap", "first", first, "last", last)
 }
 
 // latency adds up durations.

@@ -9,130 +9,105 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
 const (
 	epochKey = "mcptrack.epoch"
-	// callTimeout bounds one question to the store.
+	// callTimeout bounds one request to the store.
 	callTimeout = 10 * time.Second
 	// dedupe is for how long a cluster itself recognises a repeated event. It
 	// covers an attempt that is still on its way when it is looked up. In this
-	// process there is no such way, and what the server remembers costs memory by
-	// the event.
+	// process there is no such delay, and every event that the server remembers
+	// costs memory.
 	dedupe         = time.Minute
 	dedupeEmbedded = 5 * time.Second
 	// stateBytes bounds the states: some 500,000 resources.
 	stateBytes = 256 << 20
 )
 
-// Bounds is what the log holds.
+// Bounds are the ends of the log.
 type Bounds struct {
 	Epoch string
-	// First and Last are the ends of what is kept. Of a log that holds nothing
-	// any more, or nothing yet, First is Last+1.
+	// First and Last are the ends of what is stored. Of an empty log First is Last+1.
 	First, Last uint64
-	// Bytes is what is kept, as stored.
+	// Bytes is the size of the log in the store.
 	Bytes uint64
 }
 
-// FirstID and LastID are the ids of the ends.
-func (b Bounds) FirstID() string { return event.FormatID(b.Epoch, b.First) }
-
-// LastID is the id of the last event, also when it is no longer kept.
-func (b Bounds) LastID() string { return event.FormatID(b.Epoch, b.Last) }
-
-// Bounds asks the store what it holds.
+// Bounds asks the store for the bounds of the log.
 func (j *Journal) Bounds(ctx context.Context) (Bounds, error) {
-	info, err := j.info(ctx, j.opts.Stream)
+	info, err := j.store.info(ctx, j.store.opts.Stream)
 	if err != nil {
 		return Bounds{}, fmt.Errorf("journal: ask for the bounds of the log: %w", err)
 	}
-	b := j.bounds(info)
-	if j.dir == nil && b.Epoch != j.Epoch() {
-		j.suspect()
-	}
-	return b, nil
-}
-
-// info asks for a stream, again and again while nobody answers: a cluster that
-// elects a leader, or a server in this process that is being restarted, loses
-// questions. The error is that of an answer, or of the last try.
-func (j *Journal) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	for {
-		try, done := context.WithTimeout(ctx, time.Second)
-		s, err := j.js.Stream(try, name)
-		done()
-		if err == nil {
-			return s.CachedInfo(), nil
-		}
-		if apiErr, ok := errors.AsType[*jetstream.APIError](err); ok && apiErr.Code < 500 || j.nc.IsClosed() {
-			return nil, err
-		}
-		if !pause(ctx, 50*time.Millisecond) {
-			return nil, err
-		}
-	}
-}
-
-// pause waits and reports whether ctx still goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (j *Journal) bounds(info *jetstream.StreamInfo) Bounds {
 	b := Bounds{Epoch: info.Config.Metadata[epochKey], First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq, Bytes: info.State.Bytes}
 	if info.State.Msgs == 0 {
 		b.First = b.Last + 1
 	}
-	if j.embedded != nil { // what is not yet durable is not there yet
-		b.Last = min(b.Last, max(j.durable.get(), b.First-1))
+	if j.store.embedded != nil { // what is not yet durable is not there yet
+		b.Last = min(b.Last, max(j.head.durable.get(), b.First-1))
 	}
-	return b
+	if j.store.dir == nil && b.Epoch != j.Epoch() {
+		j.writer.suspect()
+	}
+	return b, nil
 }
 
-func (j *Journal) subject(class string) string { return j.opts.Stream + "." + class }
+// info describes a stream. It repeats the request while there is no answer: a cluster
+// that elects a leader, or a server in this process that is being restarted, loses
+// requests. The error is that of an answer, or of the last try.
+func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for {
+		try, done := context.WithTimeout(ctx, time.Second)
+		found, err := s.js.Stream(try, name)
+		done()
+		if err == nil {
+			return found.CachedInfo(), nil
+		}
+		if apiErr, ok := errors.AsType[*jetstream.APIError](err); ok && apiErr.Code < 500 || s.nc.IsClosed() {
+			return nil, err
+		}
+		if !backoff.Sleep(ctx, 50*time.Millisecond) {
+			return nil, err
+		}
+	}
+}
 
-// ensure makes the log and the states, or takes those there are and brings
-// their retention up to date. It returns the epoch and the state of the log.
-func (j *Journal) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
-	replicas := j.opts.Replicas
+// ensure makes the log and the states, or opens the existing ones and updates their
+// retention. It describes the log.
+func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
+	replicas := s.opts.Replicas
 	if replicas == 0 {
 		replicas = 1
-		if j.opts.URL != "" {
+		if s.opts.URL != "" {
 			replicas = 3
 		}
 	}
 	window := dedupe
-	if j.embedded != nil {
+	if s.embedded != nil {
 		window = dedupeEmbedded
 	}
 	events := jetstream.StreamConfig{
-		Name:               j.opts.Stream,
+		Name:               s.opts.Stream,
 		Description:        "mcptrack: events",
-		Subjects:           []string{j.subject("event.>"), j.subject("content.>")},
+		Subjects:           []string{s.subjects.of("event.>"), s.subjects.of("content.>")},
 		Storage:            jetstream.FileStorage,
-		MaxAge:             j.opts.Retain,
-		MaxBytes:           j.opts.RetainBytes,
-		Duplicates:         min(window, j.opts.Retain),
+		MaxAge:             s.opts.Retain,
+		MaxBytes:           s.opts.RetainBytes,
+		Duplicates:         min(window, s.opts.Retain),
 		AllowDirect:        true,
 		AllowAtomicPublish: true,
 		DenyDelete:         true, // a hole would be taken for damage
 		Replicas:           replicas,
 	}
 	states := jetstream.StreamConfig{
-		Name:               j.opts.Stream + "_states",
+		Name:               s.opts.Stream + "_states",
 		Description:        "mcptrack: the last known content of resources",
-		Subjects:           []string{j.subject("state.>")},
+		Subjects:           []string{s.subjects.of("state.>")},
 		Storage:            jetstream.FileStorage,
 		MaxBytes:           stateBytes,
 		MaxMsgsPerSubject:  1,
@@ -140,48 +115,48 @@ func (j *Journal) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 		AllowMsgTTL:        true,
 		Replicas:           replicas,
 	}
-	info, err := j.ensureStream(ctx, events)
+	info, err := s.ensureStream(ctx, events)
 	if err != nil {
 		return nil, fmt.Errorf("journal: open the log: %w", err)
 	}
-	if _, err := j.ensureStream(ctx, states); err != nil {
+	if _, err := s.ensureStream(ctx, states); err != nil {
 		return nil, fmt.Errorf("journal: open the states: %w", err)
 	}
 	return info, nil
 }
 
-func (j *Journal) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+func (s *store) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
 	defer cancel()
 	for {
-		info, err := j.info(ctx, cfg.Name)
+		info, err := s.info(ctx, cfg.Name)
 		if err == nil {
-			return j.adopt(ctx, info, cfg)
+			return s.adopt(ctx, info, cfg)
 		}
 		switch {
 		case !errors.Is(err, jetstream.ErrStreamNotFound):
 			return nil, err
-		case j.opts.Existing:
+		case s.opts.Existing:
 			return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 		}
 		cfg.Metadata = map[string]string{epochKey: newEpoch()}
 		try, done := context.WithTimeout(ctx, callTimeout/4)
-		s, err := j.js.CreateStream(try, cfg)
+		made, err := s.js.CreateStream(try, cfg)
 		done()
 		if err == nil {
-			return s.CachedInfo(), nil
+			return made.CachedInfo(), nil
 		}
 		switch apiErr, _ := errors.AsType[*jetstream.APIError](err); {
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another node was faster
-		case apiErr == nil: // no answer: a cluster that is only starting loses questions
-			if j.nc.IsClosed() || !pause(ctx, 50*time.Millisecond) {
+		case apiErr == nil: // no answer: a cluster that is starting loses requests
+			if s.nc.IsClosed() || !backoff.Sleep(ctx, 50*time.Millisecond) {
 				return nil, err
 			}
-		case apiErr.ErrorCode == codeNotClustered && j.opts.Replicas == 0:
-			j.opts.Logger.Warn("the NATS server is no cluster: the log is kept on one node")
+		case apiErr.ErrorCode == codeNotClustered && s.opts.Replicas == 0:
+			s.opts.Logger.Warn("the NATS server is not part of a cluster; the log is stored on one node")
 			cfg.Replicas = 1
-		case apiErr.ErrorCode == codeNoPeers: // nodes that are only starting are waited for
-			if !pause(ctx, 250*time.Millisecond) {
+		case apiErr.ErrorCode == codeNoPeers: // nodes that are starting are waited for
+			if !backoff.Sleep(ctx, 250*time.Millisecond) {
 				return nil, fmt.Errorf("the cluster has too few nodes for %d replicas: %w", cfg.Replicas, err)
 			}
 		default:
@@ -196,31 +171,31 @@ const (
 	codeNoPeers      = 10005 // no suitable peers for placement
 )
 
-// adopt takes a stream that exists. Its replicas and its epoch stay.
-func (j *Journal) adopt(ctx context.Context, info *jetstream.StreamInfo, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+// adopt opens a stream that exists. Its replicas and its epoch are not changed.
+func (s *store) adopt(ctx context.Context, info *jetstream.StreamInfo, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
 	have := info.Config
 	if _, _, err := event.ParseID(event.FormatID(have.Metadata[epochKey], 0)); err != nil {
 		return nil, fmt.Errorf("stream %s was not made by mcptrack", have.Name)
 	}
-	if j.opts.Existing || have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Duplicates >= want.Duplicates {
+	if s.opts.Existing || have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Duplicates >= want.Duplicates {
 		return info, nil
 	}
 	have.MaxAge, have.MaxBytes, have.Duplicates = want.MaxAge, want.MaxBytes, max(want.Duplicates, 0)
-	s, err := j.js.UpdateStream(ctx, have)
+	updated, err := s.js.UpdateStream(ctx, have)
 	if err != nil {
 		return nil, fmt.Errorf("set the retention: %w", err)
 	}
-	return s.CachedInfo(), nil
+	return updated.CachedInfo(), nil
 }
 
-// renew gives the log another epoch: ids given out before may name events that
-// are not there any more.
-func (j *Journal) renew(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
+// renew gives the log another epoch, because ids given out before may name events
+// that are no longer there.
+func (s *store) renew(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
 	cfg := info.Config
 	cfg.Metadata[epochKey] = newEpoch()
-	s, err := j.js.UpdateStream(ctx, cfg)
+	updated, err := s.js.UpdateStream(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("journal: begin a new epoch: %w", err)
 	}
-	return s.CachedInfo(), nil
+	return updated.CachedInfo(), nil
 }

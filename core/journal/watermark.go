@@ -1,12 +1,29 @@
 package journal
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
-// watermark is a number that rises, and who waits for that.
+// head is what readers may see: which log it is, and up to which event.
+type head struct {
+	epoch   atomic.Pointer[string]
+	durable watermark
+}
+
+// id is the epoch of the log, "" before it is known.
+func (h *head) id() string {
+	if epoch := h.epoch.Load(); epoch != nil {
+		return *epoch
+	}
+	return ""
+}
+
+// watermark is a number that rises, with waiters for that.
 type watermark struct {
 	mu    sync.Mutex // guards both below
 	value uint64
-	// moved is closed when value is set; made only when somebody waits.
+	// moved is closed when value is set; made only for a waiter.
 	moved chan struct{}
 }
 
@@ -16,7 +33,7 @@ func (w *watermark) get() uint64 {
 	return w.value
 }
 
-// set sets the value, also to a lower one: the log was made anew.
+// set sets the value, also to a lower one: the log was replaced.
 func (w *watermark) set(v uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

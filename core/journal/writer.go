@@ -5,69 +5,110 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// write is the writer: it takes what is queued, in groups that grow with the
-// load, and stores it. It returns when the queue is closed and empty, or when
-// ctx ends.
-func (j *Journal) write(ctx context.Context) {
+// writer stores what is queued. All but queue, doubt and the methods suspect and mark
+// is used by its run goroutine only.
+type writer struct {
+	store  *store
+	head   *head
+	states *stateWriter
+	recent *recent
+	queue  *queue
+	doubt  atomic.Bool // the log may have been replaced: verify is to check
+
+	pub      *publisher
+	last     uint64 // the last event known to be in the log
+	boot     string // the run of the operating system
+	instance string // names this run, for events that have no id of their own
+	unnamed  uint64 // how many of those there were
+}
+
+func newWriter(s *store, h *head, states *stateWriter, r *recent) *writer {
+	return &writer{store: s, head: h, states: states, recent: r, queue: newQueue(s.opts.Queue), boot: bootID(), instance: newEpoch()}
+}
+
+// open opens the log.
+func (w *writer) open(ctx context.Context) error {
+	if err := w.openLog(ctx); err != nil {
+		return err
+	}
+	var err error
+	if w.pub, err = newPublisher(w.store); err != nil {
+		return err
+	}
+	w.pub.fault = w.store.fault
+	if w.store.embedded == nil {
+		w.pub.wait = 2 * time.Second // a leader that died does not answer any more
+	}
+	return nil
+}
+
+// run stores what is queued, in groups that grow with the load. It returns when the
+// queue is closed and empty, or when ctx ends.
+func (w *writer) run(ctx context.Context) {
 	for {
-		group := j.queue.take(maxBatch)
+		group := w.queue.take(maxBatch)
 		if group == nil {
 			return
 		}
-		_ = j.verify(ctx) // if that fails, it is done again before anything is stored
-		j.storeGroup(ctx, group)
+		_ = w.verify(ctx) // if that fails, it is repeated before anything is stored
+		w.storeGroup(ctx, group)
 	}
 }
 
 // storeGroup stores a group of items in their order, however long that takes.
-func (j *Journal) storeGroup(ctx context.Context, group []*item) {
+func (w *writer) storeGroup(ctx context.Context, group []*item) {
 	pending := make([]*record, 0, len(group))
 	for _, it := range group {
 		if it.event == nil {
 			if len(pending) == 0 {
-				j.states.put(it.resource, it.state, j.last)
+				w.states.put(it, w.last)
 			} else {
 				before := pending[len(pending)-1]
 				before.states = append(before.states, it)
 			}
 			continue
 		}
-		parts, err := encode(it.event, j.largest())
+		parts, err := encode(it.event, w.largest())
 		if err != nil {
-			j.tooLarge.Add(1)
-			j.opts.Logger.Error("an event cannot be stored", "err", err)
+			w.store.counts.tooLarge.Add(1)
+			w.store.opts.Logger.Error("an event cannot be stored", "err", err)
 			it.finish(Entry{}, err)
 			continue
 		}
 		id := it.event.ID
 		if id == "" {
-			j.unnamed++
-			id = event.FormatID(j.instance, j.unnamed)
+			w.unnamed++
+			id = event.FormatID(w.instance, w.unnamed)
 		} else {
-			j.recent.put(it.event)
+			w.recent.put(it.event)
 		}
 		for n, data := range parts {
-			r := &record{subject: j.subjectOf(it.event), id: id, data: data}
+			r := &record{subject: w.store.subjects.event(it.event), id: id, data: data}
 			if n > 0 {
 				r.id = fmt.Sprintf("%s.%d", id, n)
 			}
 			if n == len(parts)-1 {
 				r.item = it
 			}
+			if r.lease = it.lease; it.lease != nil && w.store.embedded == nil {
+				r.fence = w.store.subjects.fence(it.lease.Name)
+			}
 			pending = append(pending, r)
 		}
 	}
-	j.storeAll(ctx, pending)
+	w.storeAll(ctx, pending)
 }
 
 // largest is how many bytes an event may have: what the server takes, less the
 // headers.
-func (j *Journal) largest() int { return int(j.nc.MaxPayload()) - 1024 }
+func (w *writer) largest() int { return int(w.store.nc.MaxPayload()) - 1024 }
 
 func (i *item) finish(e Entry, err error) {
 	if i.done != nil {
@@ -75,34 +116,40 @@ func (i *item) finish(e Entry, err error) {
 	}
 }
 
-// storeAll stores the records in order. It gives up what is left only when ctx
-// ends.
-func (j *Journal) storeAll(ctx context.Context, records []*record) {
-	for attempt := 0; len(records) > 0; {
+// storeAll stores the records in order. It gives up only when ctx ends.
+func (w *writer) storeAll(ctx context.Context, records []*record) {
+	retry := backoff.New(50*time.Millisecond, 2*time.Second)
+	for {
+		if records, _ = w.held(ctx, records, false); len(records) == 0 {
+			return
+		}
 		began := time.Now()
-		n, err := j.publish(ctx, records)
-		j.stored(records[:n])
+		n, err := w.publish(ctx, records)
+		w.stored(records[:n])
 		records = records[n:]
 		if n > 0 {
-			j.took.observe(time.Since(began))
-			attempt = 0
-			j.works()
+			w.store.counts.took.observe(time.Since(began))
+			retry.Reset()
+			w.works()
 		}
 		if err == nil {
 			continue
 		}
-		attempt++
-		j.fails(err)
-		for ctx.Err() == nil {
-			if records, err = j.mend(ctx, records, attempt); err == nil {
+		if refused(err) {
+			if records, err = w.held(ctx, records, true); err == nil && backoff.Sleep(ctx, retry.Next()) {
+				continue
+			}
+		}
+		w.fails(err)
+		for backoff.Sleep(ctx, retry.Next()) {
+			if records, err = w.mend(ctx, records); err == nil {
 				break
 			}
-			attempt++
-			j.fails(err)
+			w.fails(err)
 		}
 		if ctx.Err() != nil {
 			for _, r := range records {
-				j.unsaved.Add(1)
+				w.store.counts.unsaved.Add(1)
 				if r.item != nil {
 					r.item.finish(Entry{}, fmt.Errorf("journal: not stored: %w", err))
 				}
@@ -113,39 +160,40 @@ func (j *Journal) storeAll(ctx context.Context, records []*record) {
 }
 
 // publish stores records in the log that this process knows.
-func (j *Journal) publish(ctx context.Context, records []*record) (int, error) {
-	if err := j.verify(ctx); err != nil {
+func (w *writer) publish(ctx context.Context, records []*record) (int, error) {
+	if err := w.verify(ctx); err != nil {
 		return 0, err
 	}
-	n, err := j.pub.publish(ctx, records)
-	if j.dir == nil && slices.ContainsFunc(records[:n], func(r *record) bool { return r.seq <= j.last }) {
-		j.doubt.Store(true) // numbers only rise; these are of another log, or were stored before
-		if err := j.verify(ctx); err != nil {
+	n, err := w.pub.publish(ctx, records)
+	if w.store.dir == nil && slices.ContainsFunc(records[:n], func(r *record) bool { return r.seq <= w.last }) {
+		w.doubt.Store(true) // numbers only rise: these are of another log, or were stored before
+		if err := w.verify(ctx); err != nil {
 			return 0, err
 		}
 	}
 	return n, err
 }
 
-// stored lets readers see what is in the log now, and then tells who waits.
-func (j *Journal) stored(records []*record) {
+// stored lets readers see what is in the log now, and then wakes the callers that
+// wait for their items.
+func (w *writer) stored(records []*record) {
 	for _, r := range records {
-		j.last = max(j.last, r.seq)
+		w.last = max(w.last, r.seq)
 	}
-	j.durable.set(j.last)
-	j.appended.Add(uint64(len(records)))
+	w.show()
+	w.store.counts.appended.Add(uint64(len(records)))
 	for _, r := range records {
 		if r.item == nil {
 			continue
 		}
 		if res, st, ok := stateOf(r.item.event); ok {
-			j.states.put(res, st, r.seq)
+			w.states.put(&item{resource: res, state: st, lease: r.lease}, r.seq)
 		}
 		for _, it := range r.states {
-			j.states.put(it.resource, it.state, r.seq)
+			w.states.put(it, r.seq)
 		}
 		if r.item.done != nil {
-			e := entry(j.Epoch(), r.seq, time.Now(), r.data)
+			e := entry(w.head.id(), r.seq, time.Now(), r.data)
 			e.local = r.item.event
 			r.item.finish(e, nil)
 		}
@@ -153,32 +201,28 @@ func (j *Journal) stored(records []*record) {
 }
 
 // mend brings the store back after a failed attempt, and returns the records
-// that it turns out not to have.
-func (j *Journal) mend(ctx context.Context, records []*record, attempt int) ([]*record, error) {
-	wait := min(50*time.Millisecond<<min(attempt, 8), 2*time.Second)
-	if !pause(ctx, wait) {
-		return records, context.Cause(ctx)
-	}
-	if j.embedded != nil {
-		if err := j.dir.probe(); err != nil {
+// that it does not have.
+func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error) {
+	if w.store.embedded != nil {
+		if err := w.store.dir.probe(); err != nil {
 			return records, err
 		}
-		if err := j.embedded.restart(); err != nil {
+		if err := w.store.embedded.restart(); err != nil {
 			return records, err
 		}
-		if err := j.reconnected(ctx); err != nil {
+		if err := w.store.reconnected(ctx); err != nil {
 			return records, err
 		}
 	}
-	info, err := j.ensure(ctx)
+	info, err := w.store.ensure(ctx)
 	if err != nil {
 		return records, err
 	}
-	renewed, err := j.check(ctx, info)
+	renewed, err := w.check(ctx, info)
 	if err != nil {
 		return records, err
 	}
-	if renewed { // what was found in the log that is gone is not in this one
+	if renewed { // what was found in the old log is not in this one
 		for _, r := range records {
 			r.seq = 0
 		}
@@ -187,7 +231,7 @@ func (j *Journal) mend(ctx context.Context, records []*record, attempt int) ([]*
 	for _, r := range records {
 		wanted[r.id] = r
 	}
-	err = j.scan(ctx, j.last+1, info.State.LastSeq, func(seq uint64, id string) {
+	err = w.store.scan(ctx, w.last+1, info.State.LastSeq, func(seq uint64, id string) {
 		if r, ok := wanted[id]; ok && r.seq == 0 {
 			r.seq = seq
 		}
@@ -195,8 +239,8 @@ func (j *Journal) mend(ctx context.Context, records []*record, attempt int) ([]*
 	if err != nil {
 		return records, err
 	}
-	// One that is missing between others comes after them now: the newer ones are
-	// in the log for good. Batches and a store that stays failed prevent it.
+	// A record that is missing between others is stored after them now, because those
+	// stay in the log. Batches, and a store that stays failed, prevent that.
 	var found, left []*record
 	for _, r := range records {
 		if r.seq != 0 {
@@ -205,25 +249,25 @@ func (j *Journal) mend(ctx context.Context, records []*record, attempt int) ([]*
 			left = append(left, r)
 		}
 	}
-	j.stored(found)
+	w.stored(found)
 	return left, nil
 }
 
-// fails notes that storing does not work, and says so once.
-func (j *Journal) fails(err error) {
-	j.failures.Add(1)
+// fails counts a failed attempt, and logs the first in a row.
+func (w *writer) fails(err error) {
+	w.store.counts.failures.Add(1)
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	if old := j.trouble.Swap(&err); old == nil {
-		j.opts.Logger.Error("events cannot be stored; they wait and are tried again", "err", err)
+	if old := w.store.counts.trouble.Swap(&err); old == nil {
+		w.store.opts.Logger.Error("events cannot be stored; they wait and are tried again", "err", err)
 	}
 }
 
-// works notes that storing works.
-func (j *Journal) works() {
-	if old := j.trouble.Swap(nil); old != nil {
-		waiting, folded := j.queue.size()
-		j.opts.Logger.Info("events are stored again", "waiting", waiting, "folded", folded)
+// works ends the state that fails began.
+func (w *writer) works() {
+	if old := w.store.counts.trouble.Swap(nil); old != nil {
+		waiting, folded := w.queue.size()
+		w.store.opts.Logger.Info("events are stored again", "waiting", waiting, "folded", folded)
 	}
 }

@@ -11,17 +11,17 @@
 //
 // # Ownership
 //
-// Whoever calls [Start] calls [Process.Stop], also after the child has died by
+// The caller of [Start] calls [Process.Stop], also after the child has died by
 // itself: Stop closes the pipes and ends the two goroutines of a Process (the
 // one that reaps the child, the one that drains stderr). Nothing else closes
 // [Process.Stdout]; [Process.Stdin] may be closed earlier by its user. Done is
-// closed by the reaping goroutine and by nobody else.
+// closed by the reaping goroutine only.
 //
 // # Order and loss
 //
 // Stdout delivers accepted lines in order and drops none of them before Stop;
-// lines that cannot be JSON-RPC are dropped, counted and logged. Stop cuts what
-// nobody has read yet: a reader that wants a dead child's last words reads to
+// lines that cannot be JSON-RPC are dropped, counted and logged. Stop discards what
+// has not been read yet: a reader that needs the last output of a dead child reads to
 // io.EOF first. Stderr keeps the newest lines only and never blocks the child.
 //
 // # Escapees

@@ -33,7 +33,7 @@ func inherited() []string {
 
 // Environ builds the environment of a child: the allowed variables that lookup
 // (such as os.LookupEnv) knows, and own, which wins. Own keys are taken as they
-// are: whoever wrote OPENAI_API_KEY there meant it. The result is sorted, so that
+// are: a key that is written there is meant. The result is sorted, so that
 // equal inputs give equal environments.
 func Environ(lookup func(string) (string, bool), own map[string]string) []string {
 	env := maps.Clone(own)

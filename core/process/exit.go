@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Exit tells how a child ended.
+// Exit is how a child ended.
 type Exit struct {
 	// Code is the exit status, -1 if a signal ended it or nothing is known.
 	Code int

@@ -2,8 +2,8 @@ package process
 
 import "fmt"
 
-// FaultError says that the child broke a limit of its [Spec] on stdout and was
-// told to go.
+// FaultError means that the child exceeded a limit of its [Spec] on stdout and was
+// terminated.
 type FaultError struct {
 	// Kind is what there was too much of.
 	Kind FaultKind

@@ -21,7 +21,7 @@ const (
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // group is the child's process group. Its id is the child's pid: as long as the
-// child is not reaped or a member is left, the kernel gives it to nobody else.
+// child is not reaped or a member is left, the kernel does not give it to another process.
 type group struct {
 	id int
 
@@ -63,7 +63,7 @@ func (g *group) signal(s syscall.Signal) {
 }
 
 // alive says whether members are left after the child was reaped. Once there are
-// none, there never will be any: the id may already be somebody else's.
+// none, there never will be any: the id may already belong to another process.
 func (g *group) alive() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

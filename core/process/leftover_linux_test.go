@@ -42,7 +42,7 @@ func TestStopSparesOthers(t *testing.T) {
 	pidOf(p)
 	p.Stop(process.Grace{Stdin: 10 * time.Second, Term: 10 * time.Millisecond})
 	if !exists(pid) || !exists(other.Pid()) {
-		t.Fatal("the family of another Process was hit")
+		t.Fatal("the process tree of another Process was signalled")
 	}
 }
 
@@ -101,7 +101,7 @@ func leaveBehind(t *testing.T) (victim int) {
 	t.Helper()
 	owner := start(t, "owner")
 	victim = pidOf(owner)
-	// Others may be swept, who were left behind by programs that run beside the test.
+	// Leftovers of other programs on this machine may be swept, too.
 	if _, err := process.Sweep(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,8 @@ func TestSweep(t *testing.T) {
 		if n > 0 {
 			break
 		}
-		if try == 5 { // a tracker that was started beside the test may be faster, now and then
-			t.Fatal("others did it, every time")
+		if try == 5 { // another tracker on this machine may be faster, now and then
+			t.Fatal("another program removed it, every time")
 		}
 	}
 	if !exists(mine.Pid()) {

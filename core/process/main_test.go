@@ -83,7 +83,7 @@ func play(role string) {
 				time.Sleep(time.Hour)
 			}
 		}
-	case "deaf": // never reads stdin
+	case "ignores-stdin": // never reads stdin
 		ready()
 		time.Sleep(time.Hour)
 	case "environ":
@@ -136,7 +136,7 @@ func must[T any](v T, err error) T {
 
 // pidOf reads what ready printed.
 func pidOf(p *process.Process) int {
-	line, err := bufio.NewReader(p.Stdout()).ReadString('\n')
+	line, err := bufio.NewReader(stdout(p)).ReadString('\n')
 	if err != nil {
 		return -1
 	}
@@ -177,3 +177,22 @@ func wait(t testing.TB, p *process.Process) {
 
 // exists is true for the living and for zombies.
 func exists(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+// linesReader reads lines as a stream of bytes.
+type linesReader struct {
+	lines *process.Lines
+	rest  []byte
+}
+
+func stdout(p *process.Process) *linesReader { return &linesReader{lines: p.Stdout()} }
+
+func (r *linesReader) Read(b []byte) (n int, err error) {
+	if len(r.rest) == 0 {
+		if r.rest, err = r.lines.Next(); err != nil {
+			return 0, err
+		}
+	}
+	n = copy(b, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}

@@ -3,7 +3,7 @@ package process
 import "os"
 
 // pipe is one os.Pipe. They are ours and not exec's: cmd.StdoutPipe is closed by
-// cmd.Wait while somebody still reads it, and cmd.Wait with copied writers waits
+// cmd.Wait while it is still being read, and cmd.Wait with copied writers waits
 // for grandchildren.
 type pipe struct{ r, w *os.File }
 

@@ -54,9 +54,10 @@ type Process struct {
 	nonce   string
 	started time.Time
 
-	stdin  *stdinPipe
-	stdout *lineReader
-	stderr *stderrRing
+	stdin      *stdinPipe
+	stdout     *Lines
+	stdoutPipe *os.File
+	stderr     *stderrRing
 
 	// done is closed by wait, once, after exit has been written.
 	done chan struct{}
@@ -107,7 +108,9 @@ func Start(spec Spec) (*Process, error) {
 	pipes.closeChildEnds()
 	p.started = time.Now()
 	p.stdin = &stdinPipe{f: pipes.stdin.w}
-	p.stdout = newLineReader(pipes.stdout.r, spec, p.fail)
+	p.stdoutPipe = pipes.stdout.r
+	p.stdout = NewLines(p.stdoutPipe, spec)
+	p.stdout.onFault = p.fail
 	p.stderr = newStderrRing(pipes.stderr.r, spec)
 	p.group.adopt(p.cmd.Process)
 	p.wg.Go(p.wait)
@@ -119,24 +122,20 @@ func Start(spec Spec) (*Process, error) {
 // read; Close and Stop release it. Closing twice is harmless.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Stdout yields the lines of the child's standard output that begin, after
-// blanks, with '{' or '[', each ended by one '\n', whatever the sizes of the
-// reads. A byte order mark, '\r' and blanks around a line are removed. Everything
-// else is noise: counted, logged, skipped. A last line without its end is
-// delivered only if it is valid JSON. It returns io.EOF when all holders of the
-// pipe are gone or Stop was called, and a [*FaultError] when a limit of the Spec
-// was broken; the child is then told to go.
-func (p *Process) Stdout() io.Reader { return p.stdout }
+// Stdout returns the lines of the child's standard output that can be messages. They
+// end when all holders of the pipe are gone or Stop was called, and when a limit of
+// the Spec is exceeded; the child is then terminated.
+func (p *Process) Stdout() *Lines { return p.stdout }
 
 // Done is closed once the direct child is dead and reaped, even if a grandchild
 // still holds its pipes.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Pid is the process id of the direct child, which on Unix is also that of its
-// group. After Done it may belong to somebody else.
+// group. After Done it may belong to another process.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Exit tells how the direct child ended. It is the zero Exit before Done.
+// Exit returns how the direct child ended. It is the zero Exit before Done.
 func (p *Process) Exit() Exit {
 	select {
 	case <-p.done:
@@ -176,7 +175,7 @@ func (p *Process) Stderr() []string {
 const lastWords = 100 * time.Millisecond
 
 // Noise is the number of stdout lines skipped so far.
-func (p *Process) Noise() (lines int) { return int(p.stdout.noise.Load()) }
+func (p *Process) Noise() (lines int) { return int(p.stdout.skipped.Load()) }
 
 // wait reaps the child as soon as it dies.
 func (p *Process) wait() {
@@ -191,8 +190,8 @@ func (p *Process) wait() {
 }
 
 // fail is called once by the stdout reader when a limit is broken. A child that
-// floods us is asked to go, and made to go 2 s later: nobody reads it any more,
-// so Done must not depend on its goodwill.
+// floods us is terminated, and killed 2 s later: it is not read any more, so Done must
+// not depend on its cooperation.
 func (p *Process) fail(f *FaultError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // startTime is when a process started, in clock ticks since boot. With the pid it
-// names a process for good.
+// identifies a process uniquely, even after the pid is reused.
 type startTime uint64
 
 // stat is what we use of /proc/PID/stat (proc_pid_stat(5)).

@@ -108,7 +108,7 @@ func lookPath(spec Spec, fail func(error, string, ...any) (string, error)) (stri
 	}
 }
 
-// startError words what only the kernel can tell.
+// startError explains an error of the kernel.
 func startError(spec Spec, err error) error {
 	reason := cause(err).Error()
 	switch {

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	stderrKept      = 64 << 10 // bytes of the newest lines
+	stderrLimit     = 64 << 10 // bytes of the newest lines
 	stderrPerSecond = 20       // lines logged
 )
 
-// stderrRing keeps the newest lines of standard error. drain always reads, so
-// the child never blocks; what is too much is forgotten.
+// stderrRing holds the newest lines of standard error. drain always reads, so the child
+// never blocks; the oldest lines are dropped.
 type stderrRing struct {
 	src    *os.File
 	redact func(string) string
 	log    *slog.Logger
 	ended  chan struct{} // closed by drain as its last act
 
-	mu   sync.Mutex
-	kept []byte // whole lines, each with '\n', at most twice stderrKept
-	part []byte // head of the line that has no end yet, at most maxHead
+	mu     sync.Mutex
+	recent []byte // whole lines, each with '\n', at most twice stderrLimit
+	part   []byte // head of the line that has no end yet, at most maxHead
 
 	window  time.Time // start of the second that logged counts
 	logged  int
@@ -64,26 +64,26 @@ func (s *stderrRing) add(b []byte) {
 	}
 }
 
-// endLine moves part into kept and forgets the oldest lines once kept is twice
-// too long, so that a flood costs one move per 64 KiB.
+// endLine moves part into recent and drops the oldest lines once recent is twice too
+// long, so that a flood costs one move per 64 KiB.
 func (s *stderrRing) endLine() {
 	line := bytes.TrimSpace(s.part)
 	if len(line) > 0 {
 		s.logLine(line)
-		s.kept = append(append(s.kept, line...), '\n')
+		s.recent = append(append(s.recent, line...), '\n')
 	}
 	s.part = s.part[:0]
-	if len(s.kept) > 2*stderrKept {
-		s.kept = append(s.kept[:0], newest(s.kept)...)
+	if len(s.recent) > 2*stderrLimit {
+		s.recent = append(s.recent[:0], newest(s.recent)...)
 	}
 }
 
-// newest is the tail of kept that lines returns.
-func newest(kept []byte) []byte {
-	if len(kept) <= stderrKept {
-		return kept
+// newest is the tail of recent that lines returns.
+func newest(recent []byte) []byte {
+	if len(recent) <= stderrLimit {
+		return recent
 	}
-	tail := kept[len(kept)-stderrKept:]
+	tail := recent[len(recent)-stderrLimit:]
 	return tail[bytes.IndexByte(tail, '\n')+1:]
 }
 
@@ -110,7 +110,7 @@ func (s *stderrRing) logLine(line []byte) {
 // panic that explains a hang.
 func (s *stderrRing) lines() []string {
 	s.mu.Lock()
-	raw := bytes.Clone(newest(s.kept))
+	raw := bytes.Clone(newest(s.recent))
 	part := bytes.Clone(bytes.TrimSpace(s.part))
 	s.mu.Unlock()
 	var lines []string

@@ -19,67 +19,73 @@ const (
 	busyBuf  = 64 << 10
 )
 
-// lineReader passes whole lines that can be JSON-RPC and skips the rest. It
-// works in one buffer: nothing is allocated or copied per line but the copy into
-// the caller's slice. The buffer grows with need up to maxLine and shrinks when
-// it is empty again. One goroutine reads at a time.
-type lineReader struct {
-	src      *os.File
-	maxLine  int
-	maxLines int
-	maxBytes int
-	redact   func(string) string
-	log      *slog.Logger
-	onFault  func(*FaultError)
+// Lines yields the lines of a server's standard output that can be JSON-RPC messages
+// and skips the others. It works in one buffer, which grows with need up to MaxLine
+// and shrinks when it is empty again: nothing is allocated or copied per line. It has
+// one reader.
+type Lines struct {
+	src    io.Reader
+	limits lineLimits
+	redact func(string) string
+	log    *slog.Logger
+	// onFault is called once, when a limit is exceeded.
+	onFault func(*FaultError)
 
 	buf      []byte
-	out      []byte // accepted bytes not yet handed over; part of buf
-	pos, end int    // buf[pos:end] is not yet judged
+	line     []byte // accepted by next; part of buf
+	pos, end int    // buf[pos:end] has not been examined
 	seen     int    // buf[pos:seen] holds no '\n'
 	skipping bool   // inside a noise line whose head was thrown away
 	ended    bool   // the source has no more
 	err      error  // sticky
 
-	rowLines, rowBytes int          // noise since the last message
-	noise              atomic.Int64 // noise lines in all
+	noiseLines, noiseBytes int          // since the last message
+	skipped                atomic.Int64 // noise lines in all
 }
 
-func newLineReader(src *os.File, spec Spec, onFault func(*FaultError)) *lineReader {
-	return &lineReader{
-		src:      src,
-		maxLine:  cmp.Or(spec.MaxLine, DefaultMaxLine),
-		maxLines: cmp.Or(spec.MaxNoiseLines, DefaultMaxNoiseLines),
-		maxBytes: cmp.Or(spec.MaxNoiseBytes, DefaultMaxNoiseBytes),
-		redact:   spec.Redact,
-		log:      spec.Logger,
-		onFault:  onFault,
+// lineLimits are the limits of a [Spec], defaults filled in.
+type lineLimits struct{ line, noiseLines, noiseBytes int }
+
+// NewLines returns the lines of r within the limits of the spec; its Redact and
+// Logger are used for what is skipped. For the output of a [Process], see
+// [Process.Stdout].
+func NewLines(r io.Reader, spec Spec) *Lines {
+	if spec.Logger == nil {
+		spec.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Lines{
+		src: r,
+		limits: lineLimits{
+			line:       cmp.Or(spec.MaxLine, DefaultMaxLine),
+			noiseLines: cmp.Or(spec.MaxNoiseLines, DefaultMaxNoiseLines),
+			noiseBytes: cmp.Or(spec.MaxNoiseBytes, DefaultMaxNoiseBytes),
+		},
+		redact:  spec.Redact,
+		log:     spec.Logger,
+		onFault: func(*FaultError) {},
 	}
 }
 
-// Read hands over as many accepted lines as are at hand and fit; it blocks only
-// if there is none.
-func (r *lineReader) Read(p []byte) (n int, err error) {
-	for n < len(p) {
-		if len(r.out) == 0 && !r.next() {
-			if n > 0 {
-				break
-			}
-			if r.err != nil {
-				return 0, r.err
-			}
-			r.fill()
-			continue
+// Next returns the next line that begins, after blanks, with '{' or '[', followed by
+// one '\n'. A byte order mark, '\r' and blanks around the line are removed. Other
+// lines are noise: counted, logged, skipped. A last line without its end is returned
+// only if it is valid JSON. The line is valid until the next call.
+//
+// The error is io.EOF when the source ended or was closed, and a [*FaultError] when a
+// limit was exceeded.
+func (r *Lines) Next() ([]byte, error) {
+	for !r.next() {
+		if r.err != nil {
+			return nil, r.err
 		}
-		c := copy(p[n:], r.out)
-		r.out = r.out[c:]
-		n += c
+		r.fill()
 	}
-	return n, nil
+	return r.line, nil
 }
 
-// next judges buffered lines until one is accepted into out; false if more
-// input is needed or r.err says that none will come.
-func (r *lineReader) next() bool {
+// next examines buffered lines until it has accepted one; false if more input is
+// needed or r.err says that none will come.
+func (r *Lines) next() bool {
 	for r.err == nil {
 		i := bytes.IndexByte(r.buf[r.seen:r.end], '\n')
 		if i < 0 {
@@ -98,10 +104,10 @@ func (r *lineReader) next() bool {
 }
 
 // accept takes one whole line, with its '\n'.
-func (r *lineReader) accept(line []byte) bool {
+func (r *Lines) accept(line []byte) bool {
 	if r.skipping {
 		r.skipping = false
-		r.rowBytes += len(line)
+		r.noiseBytes += len(line)
 		r.checkNoise()
 		return false
 	}
@@ -112,25 +118,25 @@ func (r *lineReader) accept(line []byte) bool {
 	}
 	// The blanks at the end go, the '\n' moves up to the message.
 	last := len(bytes.TrimRight(msg, " \t\r\n"))
-	if last > r.maxLine {
-		r.fail(LongLine, r.maxLine)
+	if last > r.limits.line {
+		r.fail(LongLine, r.limits.line)
 		return false
 	}
 	msg[last] = '\n'
-	r.out = msg[:last+1]
-	r.rowLines, r.rowBytes = 0, 0
+	r.line = msg[:last+1]
+	r.noiseLines, r.noiseBytes = 0, 0
 	return true
 }
 
 // checkPartial keeps the buffer bounded while a line has no end yet: noise is
 // thrown away as it comes, a message may fill maxLine.
-func (r *lineReader) checkPartial() {
+func (r *Lines) checkPartial() {
 	part := r.buf[r.pos:r.end]
 	if len(part) == 0 {
 		return
 	}
 	if r.skipping {
-		r.rowBytes += len(part)
+		r.noiseBytes += len(part)
 		r.pos, r.seen = r.end, r.end
 		r.checkNoise()
 		return
@@ -138,8 +144,8 @@ func (r *lineReader) checkPartial() {
 	msg := trimLeft(part)
 	switch {
 	case len(msg) > 0 && (msg[0] == '{' || msg[0] == '['):
-		if len(msg) > r.maxLine+len("\r\n") {
-			r.fail(LongLine, r.maxLine)
+		if len(msg) > r.limits.line+len("\r\n") {
+			r.fail(LongLine, r.limits.line)
 		}
 	case len(part) > maxHead:
 		// Enough of it for a log line; what it is will not change.
@@ -151,7 +157,7 @@ func (r *lineReader) checkPartial() {
 
 // fill reads once. It makes room first: what is left moves to the front, a full
 // buffer grows.
-func (r *lineReader) fill() {
+func (r *Lines) fill() {
 	if r.ended {
 		r.err = io.EOF
 		return
@@ -181,7 +187,7 @@ func (r *lineReader) fill() {
 	}
 }
 
-func (r *lineReader) grow() {
+func (r *Lines) grow() {
 	bigger := make([]byte, 2*len(r.buf))
 	copy(bigger, r.buf[:r.end])
 	r.buf = bigger
@@ -189,7 +195,7 @@ func (r *lineReader) grow() {
 
 // finish ends the stream. A last line without its end is a message only if it is
 // whole: half of one would only confuse the peer's decoder.
-func (r *lineReader) finish(err error) {
+func (r *Lines) finish(err error) {
 	r.ended = true
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 		r.err = err
@@ -212,30 +218,30 @@ func (r *lineReader) finish(err error) {
 }
 
 // skip counts and logs one noise line, or the head of a long one.
-func (r *lineReader) skip(line []byte) {
-	total := r.noise.Add(1)
-	r.rowLines++
-	r.rowBytes += len(line)
+func (r *Lines) skip(line []byte) {
+	total := r.skipped.Add(1)
+	r.noiseLines++
+	r.noiseBytes += len(line)
 	// The first lines are what a person needs to find the culprit; then 8, 16, 32 …
 	if text := bytes.TrimSpace(line); len(text) > 0 && (total <= 5 || bits.OnesCount64(uint64(total)) == 1) {
-		r.log.Warn("skipped a stdout line that is no JSON-RPC message", "line", visible(text, r.redact), "skipped", total)
+		r.log.Warn("skipped a line of stdout that is not a JSON-RPC message", "line", visible(text, r.redact), "skipped", total)
 	}
 	r.checkNoise()
 }
 
-func (r *lineReader) checkNoise() {
+func (r *Lines) checkNoise() {
 	switch {
-	case r.rowLines > r.maxLines:
-		r.fail(NoiseLines, r.maxLines)
-	case r.rowBytes > r.maxBytes:
-		r.fail(NoiseBytes, r.maxBytes)
+	case r.noiseLines > r.limits.noiseLines:
+		r.fail(NoiseLines, r.limits.noiseLines)
+	case r.noiseBytes > r.limits.noiseBytes:
+		r.fail(NoiseBytes, r.limits.noiseBytes)
 	}
 }
 
-func (r *lineReader) fail(kind FaultKind, limit int) {
+func (r *Lines) fail(kind FaultKind, limit int) {
 	f := &FaultError{Kind: kind, Limit: limit}
 	r.err = f
-	r.buf, r.out, r.pos, r.end, r.seen = nil, nil, 0, 0, 0
+	r.buf, r.line, r.pos, r.end, r.seen = nil, nil, 0, 0, 0
 	r.onFault(f)
 }
 

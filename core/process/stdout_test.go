@@ -28,7 +28,7 @@ func echo(t *testing.T, s process.Spec, input string, wrap func(io.Reader) io.Re
 		io.WriteString(p.Stdin(), input)
 		p.Stdin().Close()
 	}()
-	out, err := io.ReadAll(wrap(p.Stdout()))
+	out, err := io.ReadAll(wrap(stdout(p)))
 	return string(out), p, err
 }
 
@@ -132,7 +132,7 @@ func TestEndlessLine(t *testing.T) {
 	var before, after runtime.MemStats
 	p := start(t, "long-line")
 	runtime.ReadMemStats(&before)
-	n, err := io.Copy(io.Discard, p.Stdout())
+	n, err := io.Copy(io.Discard, stdout(p))
 	runtime.ReadMemStats(&after)
 	if _, ok := errors.AsType[*process.FaultError](err); !ok || n != 0 {
 		t.Fatalf("got %d bytes, %v", n, err)
@@ -160,16 +160,14 @@ func BenchmarkStdout(b *testing.B) {
 			}
 		}
 	}()
-	buf := make([]byte, 32<<10)
-	out := p.Stdout()
 	b.SetBytes(int64(len(msg)))
 	b.ReportAllocs()
 	for read, want := 0, b.N*len(msg); read < want; {
-		n, err := out.Read(buf)
+		line, err := p.Stdout().Next()
 		if err != nil {
 			b.Fatal(err)
 		}
-		read += n
+		read += len(line)
 	}
 	b.StopTimer()
 	p.Stop(process.Grace{Stdin: -1, Term: -1})

@@ -39,20 +39,20 @@ func (p *Process) Stop(g Grace) Exit {
 
 func (p *Process) shutdown(g Grace) {
 	p.stdin.Close()
-	f := family{group: &p.group, nonce: p.nonce}
+	t := tree{group: &p.group, nonce: p.nonce}
 	p.leaves(cmp.Or(g.Stdin, defaultStdin))
-	alive := f.alive() // each look costs a walk through /proc
+	alive := t.alive() // each call reads /proc
 	if alive {
-		f.signal(terminate)
-		alive = p.remains(&f, cmp.Or(g.Term, defaultTerm))
+		t.signal(terminate)
+		alive = p.remains(&t, cmp.Or(g.Term, defaultTerm))
 	}
-	// A family that forks faster than it is counted is caught by the repetition.
+	// Processes that fork faster than they are counted are caught by the repetition.
 	for deadline := time.Now().Add(killWait); alive; {
-		f.signal(kill)
+		t.signal(kill)
 		<-p.done
-		alive = p.remains(&f, 100*time.Millisecond)
+		alive = p.remains(&t, 100*time.Millisecond)
 		if time.Now().After(deadline) {
-			p.spec.Logger.Warn("processes outlive SIGKILL", "command", visible([]byte(p.spec.Command), p.spec.Redact))
+			p.spec.Logger.Warn("processes survive SIGKILL", "command", visible([]byte(p.spec.Command), p.spec.Redact))
 			break
 		}
 	}
@@ -61,7 +61,7 @@ func (p *Process) shutdown(g Grace) {
 		p.killer.Stop()
 	}
 	p.mu.Unlock()
-	p.stdout.src.Close()
+	p.stdoutPipe.Close()
 	// With the writers gone, stderr ends by itself; an escapee we cannot see may
 	// still hold it.
 	if p.stderr.src.SetReadDeadline(time.Now().Add(drainWait)) != nil {
@@ -83,15 +83,15 @@ func (p *Process) leaves(d time.Duration) bool {
 	}
 }
 
-// remains waits up to d for the whole family to go and reports whether any of it
+// remains waits up to d for the whole tree to go and reports whether any of it
 // is left. Only the direct child can be awaited, the others have to be looked at.
-func (p *Process) remains(f *family, d time.Duration) bool {
+func (p *Process) remains(t *tree, d time.Duration) bool {
 	deadline := time.Now().Add(d)
 	if !p.leaves(d) {
 		return true
 	}
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		if !f.alive() {
+		if !t.alive() {
 			return false
 		}
 		if left := time.Until(deadline); left > 0 {

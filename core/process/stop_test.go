@@ -60,7 +60,7 @@ func TestStopLadder(t *testing.T) {
 			if took := time.Since(began); took > 8*time.Second {
 				t.Fatalf("took %v", took)
 			}
-			if n, err := p.Stdout().Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			if n, err := stdout(p).Read(make([]byte, 1)); n != 0 || err != io.EOF {
 				t.Fatalf("reading after Stop: %d, %v", n, err)
 			}
 		})
@@ -98,7 +98,7 @@ func TestGrandchildOfLivingWrapper(t *testing.T) {
 }
 
 func TestStopReleasesBlockedWriter(t *testing.T) {
-	p := start(t, "deaf")
+	p := start(t, "ignores-stdin")
 	pidOf(p)
 	result := make(chan error, 1) // the writer sends once
 	go func() {
@@ -128,7 +128,7 @@ func TestStopReleasesBlockedReader(t *testing.T) {
 	p := start(t, "cat")
 	result := make(chan error, 1) // the reader sends once
 	go func() {
-		_, err := p.Stdout().Read(make([]byte, 100))
+		_, err := stdout(p).Read(make([]byte, 100))
 		result <- err
 	}()
 	p.Stop(process.Grace{Stdin: -1, Term: -1})
@@ -163,7 +163,7 @@ func TestStderrFlood(t *testing.T) {
 	if pidOf(p) <= 0 { // it gets there only if stderr is drained
 		t.Fatal("the child is blocked on stderr")
 	}
-	eventually(t, "the last line is kept", func() bool {
+	eventually(t, "the last line is stored", func() bool {
 		lines := p.Stderr()
 		return len(lines) > 0 && lines[len(lines)-1] == "no end"
 	})
@@ -173,7 +173,7 @@ func TestStderrFlood(t *testing.T) {
 		size += len(l)
 	}
 	if size > 70<<10 || len(lines) < 50 {
-		t.Fatalf("kept %d lines, %d bytes", len(lines), size)
+		t.Fatalf("stored %d lines, %d bytes", len(lines), size)
 	}
 	if got := lines[len(lines)-3]; got != `the \x1b[31mlast\x1b[0m line` {
 		t.Fatalf("got %q", got)
@@ -191,7 +191,7 @@ func TestRedact(t *testing.T) {
 	p := must(process.Start(s))
 	defer p.Stop(process.Grace{})
 	wait(t, p)
-	eventually(t, "the line is kept", func() bool { return len(p.Stderr()) == 1 })
+	eventually(t, "the line is stored", func() bool { return len(p.Stderr()) == 1 })
 	if got := p.Stderr()[0]; got != "key=***" {
 		t.Fatalf("got %q", got)
 	}
@@ -202,7 +202,7 @@ func TestChildGetsOnlyItsEnvironment(t *testing.T) {
 	t.Setenv("MCPTRACK_TOKEN", "secret")
 	t.Setenv("LC_ALL", "C.UTF-8")
 	p := start(t, "environ")
-	out := must(io.ReadAll(p.Stdout()))
+	out := must(io.ReadAll(stdout(p)))
 	if bytes.Contains(out, []byte("secret")) {
 		t.Fatalf("a secret was inherited:\n%s", out)
 	}

@@ -45,7 +45,7 @@ func Sweep(ctx context.Context, log *slog.Logger) (killed int, err error) {
 	case err != nil:
 		return killed, fmt.Errorf("sweep leftovers: %w", err)
 	case len(left) > 0:
-		return killed, fmt.Errorf("sweep leftovers: %d processes outlive SIGKILL", len(left))
+		return killed, fmt.Errorf("sweep leftovers: %d processes survive SIGKILL", len(left))
 	}
 	return killed, nil
 }

@@ -12,29 +12,28 @@ import (
 	"github.com/mcptrack/mcptrack/core/filewatch"
 )
 
-// Options say what to follow and whom to tell. Apply and Publish are needed.
+// Options configure [Run]. Path, Apply and Publish are required.
 type Options struct {
 	// Path is the file, which need not exist yet.
 	Path string
-	// Config are the surroundings that the file is read in.
+	// Config is passed to the parser of the file.
 	Config config.Options
-	// Current is the config in force when Run begins; nil is an empty one.
+	// Current is the config in use when Run begins; nil is an empty one.
 	Current *config.Config
-	// Apply is given every new config, and returns at once.
+	// Apply receives every new config. It must return at once.
 	Apply func(*config.Config)
-	// Publish is given config.reloaded and config.rejected, and returns at once.
+	// Publish receives config.reloaded and config.rejected. It must return at once.
 	Publish func(event.Event)
-	// Kick asks for a reload at once, also of a file that did not change: what
-	// the file refers to may have. Nil: never. Its sender does not close it.
+	// Kick requests a reload at once, also of a file that did not change, because
+	// variables or programs that it refers to may have. Nil: never. Its sender does not close it.
 	Kick <-chan struct{}
-	// HoldCommands keeps commands that are new or changed from being started
-	// until a Kick says that an operator wants them: whoever can write the file
-	// could otherwise run anything.
+	// HoldCommands holds new or changed commands back until a Kick confirms that an
+	// operator wants them: otherwise anyone who can write the file could run anything.
 	HoldCommands bool
 	// Watch tunes how the file is watched; its Baseline is not used.
 	Watch filewatch.FileOptions
-	// Logger gets one line for every reload at info, and what is wrong at warn;
-	// nil discards.
+	// Logger receives one line for every reload at level info, and problems at level
+	// warn; nil discards.
 	Logger *slog.Logger
 }
 
@@ -43,11 +42,13 @@ type reloader struct {
 	opts    Options
 	log     *slog.Logger
 	file    *config.Config // the last good content of the file
-	applied *config.Config // what was handed on: file without what is held back
+	applied *config.Config // the config applied last: file without what is held back
 	started bool           // something was delivered before
+	data    []byte         // what file was read from; nil before the first delivery
+	refers  referred       // the files that file refers to
 }
 
-// Run follows the file until ctx ends and returns its cause.
+// Run reloads the file whenever it changes, until ctx ends, and returns its cause.
 func Run(ctx context.Context, opts Options) error {
 	r := &reloader{opts: opts, log: opts.Logger, file: opts.Current, applied: opts.Current}
 	if r.log == nil {
@@ -59,13 +60,20 @@ func Run(ctx context.Context, opts Options) error {
 	if opts.Watch.Logger == nil {
 		opts.Watch.Logger = r.log
 	}
+	opts.Watch.MaxBytes = config.SizeLimit(opts.Path)
 	file := filewatch.NewFile(opts.Path, opts.Watch)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { _ = file.Run(ctx) })
+	defer r.refers.stop()
 	kicked := false
 	for {
+		r.refers.follow(r.file.Files)
 		select {
+		case <-r.refers.tick():
+			if r.refers.check() && r.data != nil {
+				r.again()
+			}
 		case change, ok := <-file.Changes():
 			if !ok {
 				return context.Cause(ctx)
@@ -82,32 +90,52 @@ func Run(ctx context.Context, opts Options) error {
 	}
 }
 
-// take looks at one settled state of the file.
+// again reads the last good content once more, because a file that it refers to changed.
+// Nothing is published if that makes no difference.
+func (r *reloader) again() {
+	next, _ := config.Parse(r.data, r.opts.Path, r.opts.Config)
+	if next == nil {
+		return // only possible with Config.Strict; the old config stays
+	}
+	if d := diff(r.file, next); len(d.Added)+len(d.Removed)+len(d.Changed) == 0 {
+		return
+	}
+	r.adopt(next, diff(r.file, next), time.Now(), false)
+}
+
+// take takes in one settled state of the file.
 func (r *reloader) take(c filewatch.Change, kicked bool) {
 	first := !r.started
 	r.started = true
 	next, problems := r.parse(c)
 	if next == nil {
 		if first && c.Missing && len(r.file.Servers) == 0 {
-			return // never was there: whoever started us said so
+			return // it never existed, which the caller reports
 		}
-		r.log.Warn("config rejected; the last good one stays in force", "file", r.opts.Path, "problem", problems.Error())
+		r.log.Warn("config rejected; the last good one stays in use", "file", r.opts.Path, "problem", problems.Error())
 		r.opts.Publish(event.Event{Payload: event.ConfigRejected{Problems: problems}})
 		return
 	}
 	reloaded := diff(r.file, next)
 	quiet := len(reloaded.Added)+len(reloaded.Removed)+len(reloaded.Changed) == 0
+	r.data = c.Data
 	if first && quiet {
-		return // it is what Current was read from
+		return // it is the content that Current was read from
 	}
+	r.adopt(next, reloaded, c.SeenAt, kicked)
+}
+
+// adopt makes a config the one in use. reloaded is how it differs from the last one,
+// seen when the change was noticed.
+func (r *reloader) adopt(next *config.Config, reloaded event.ConfigReloaded, seen time.Time, kicked bool) {
 	r.file = next
 	applied, held := next, []string(nil)
 	if r.opts.HoldCommands && !kicked {
 		applied, held = hold(r.applied, next)
 	}
 	r.applied = applied
-	// Told before it is applied: what follows from it comes after it.
-	reloaded.Duration = event.Milliseconds(time.Since(c.SeenAt))
+	// Published before it is applied: the events that follow from it come later.
+	reloaded.Duration = event.Milliseconds(time.Since(seen))
 	r.opts.Publish(event.Event{Payload: reloaded})
 	r.opts.Apply(applied)
 	r.log.Info("config reloaded", "file", r.opts.Path, "servers", len(next.Servers),
@@ -130,7 +158,7 @@ func (r *reloader) parse(c filewatch.Change) (*config.Config, config.Problems) {
 	return config.Parse(c.Data, r.opts.Path, r.opts.Config)
 }
 
-// diff tells the ids by which two configs differ, each sorted.
+// diff returns the IDs by which two configs differ, each list sorted.
 func diff(from, to *config.Config) event.ConfigReloaded {
 	d := event.ConfigReloaded{Added: []string{}, Removed: []string{}, Changed: []string{}}
 	for _, srv := range to.Servers {
@@ -151,10 +179,10 @@ func diff(from, to *config.Config) event.ConfigReloaded {
 	return d
 }
 
-// hold takes back what would start a command that did not run so far: a new
-// server is left out, a changed one stays as it is. It returns their ids. Who runs
-// what is not tracked is not known here (a gateway may), so that it counts as
-// running when it stays so, and as not running when it comes to be tracked.
+// hold returns the config without what would start a command that was not running: a new
+// server is left out, a changed one stays as it was. It also returns the IDs of both. A
+// server that is not tracked may be run by the gateway, which is not known here: it counts
+// as running while its entry stays untracked, and as not running when it becomes tracked.
 func hold(running, next *config.Config) (*config.Config, []string) {
 	out := &config.Config{Path: next.Path, Servers: make([]config.Server, 0, len(next.Servers))}
 	var held []string

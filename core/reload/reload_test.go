@@ -22,19 +22,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // bench is a Run on a real file, and what it said.
 type bench struct {
 	*testing.T
-	path    string
-	kick    chan struct{}
-	applied chan *config.Config
-	told    chan event.Payload
+	path      string
+	kick      chan struct{}
+	applied   chan *config.Config
+	published chan event.Payload
 }
 
 func run(t *testing.T, content string, change ...func(*Options)) *bench {
 	t.Helper()
 	b := &bench{T: t, path: filepath.Join(t.TempDir(), "mcp-servers.json"), kick: make(chan struct{}, 1),
-		applied: make(chan *config.Config, 16), told: make(chan event.Payload, 16)}
+		applied: make(chan *config.Config, 16), published: make(chan event.Payload, 16)}
 	opts := Options{Path: b.path, Kick: b.kick, Config: config.Options{LookPath: func(s string) (string, error) { return s, nil }},
 		Apply:   func(c *config.Config) { b.applied <- c },
-		Publish: func(e event.Event) { b.told <- e.Payload }}
+		Publish: func(e event.Event) { b.published <- e.Payload }}
 	if content != "" {
 		b.save(content)
 		cfg, problems := config.Load(b.path, opts.Config)
@@ -69,7 +69,7 @@ func (b *bench) save(content string) {
 func (b *bench) next() event.Payload {
 	b.Helper()
 	select {
-	case p := <-b.told:
+	case p := <-b.published:
 		return p
 	case <-time.After(10 * time.Second):
 		b.Fatal("nothing was published within 10 s")
@@ -101,19 +101,19 @@ func (b *bench) ids() []string {
 	}
 }
 
-// TestToldBeforeApplied: what a consumer sees happen comes after why it happens.
-func TestToldBeforeApplied(t *testing.T) {
+// TestReloadIsPublishedBeforeItIsApplied: effects come after their cause.
+func TestReloadIsPublishedBeforeItIsApplied(t *testing.T) {
 	t.Parallel()
 	var order []string // of the goroutine of Run; ids and reloaded come after it
 	b := run(t, `{"mcpServers": {"a": {"command": "one"}}}`, func(o *Options) {
 		apply, publish := o.Apply, o.Publish
 		o.Apply = func(c *config.Config) { order = append(order, "applied"); apply(c) }
-		o.Publish = func(e event.Event) { order = append(order, "told"); publish(e) }
+		o.Publish = func(e event.Event) { order = append(order, "published"); publish(e) }
 	})
 	b.save(`{"mcpServers": {"a": {"command": "two"}}}`)
 	b.reloaded("[] [] [a]")
 	b.ids() // both are over
-	if !slices.Equal(order, []string{"told", "applied"}) {
+	if !slices.Equal(order, []string{"published", "applied"}) {
 		t.Errorf("%q", order)
 	}
 }
@@ -121,7 +121,7 @@ func TestToldBeforeApplied(t *testing.T) {
 func (b *bench) silent() {
 	b.Helper()
 	select {
-	case p := <-b.told:
+	case p := <-b.published:
 		b.Fatalf("published %s %+v", p.Type(), p)
 	case <-b.applied:
 		b.Fatal("applied a config")
@@ -242,5 +242,50 @@ func TestHoldUntracked(t *testing.T) {
 	cfg = <-b.applied
 	if off, _ := cfg.Server("off"); len(cfg.Servers) != 2 || off.Enabled {
 		t.Errorf("applied %+v", cfg.Servers)
+	}
+}
+
+// Files that the config refers to are followed: a server that lacked one can be used as
+// soon as it is there, and what makes no difference is not published.
+func TestReferredFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	secret, variables := filepath.Join(dir, "token"), filepath.Join(dir, "a.env")
+	entry := func(id, more string) string { return fmt.Sprintf(`{"id": %q, "command": "x", %s}`, id, more) }
+	b := run(t, servers(entry("a", fmt.Sprintf(`"args": ["${file:%s}"]`, secret)), entry("b", fmt.Sprintf(`"envFile": %q`, variables)), server("c", "x")))
+	put := func(path, content string) {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lacking := func() string {
+		var out []string
+		select {
+		case cfg := <-b.applied:
+			for _, srv := range cfg.Servers {
+				out = append(out, fmt.Sprint(srv.ID, srv.Unconfigured() == nil))
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing was applied within 10 s")
+		}
+		return strings.Join(out, " ")
+	}
+	put(secret, "s3cret\n")
+	b.reloaded("[] [] [a]")
+	if got := lacking(); got != "atrue bfalse ctrue" {
+		t.Errorf("after the secret: %s", got)
+	}
+	put(variables, "A=1\n")
+	b.reloaded("[] [] [b]")
+	if got := lacking(); got != "atrue btrue ctrue" {
+		t.Errorf("after the envFile: %s", got)
+	}
+	put(variables, "A=1\n# the same\n") // makes no difference
+	if err := os.Remove(secret); err != nil {
+		t.Fatal(err)
+	}
+	b.reloaded("[] [] [a]")
+	if got := lacking(); got != "afalse btrue ctrue" {
+		t.Errorf("without the secret: %s", got)
 	}
 }

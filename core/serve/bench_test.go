@@ -26,7 +26,7 @@ func large(tools, size int) (c serve.Catalog) {
 
 // BenchmarkCall is one tools/call of the modern era over HTTP on loopback.
 func BenchmarkCall(b *testing.B) {
-	h := furnish(serve.Options{})
+	h := newNoteServer(serve.Options{})
 	url := h.over(b).URL
 	body := []byte(call("echo", ","+metaModern))
 	var took []time.Duration
@@ -47,12 +47,12 @@ func BenchmarkCall(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }
 
-// BenchmarkFanOut is one update that 500 listens over HTTP are told of.
+// BenchmarkFanOut notifies 500 HTTP listens of one update.
 func BenchmarkFanOut(b *testing.B) {
-	h := furnish(serve.Options{}, "a")
+	h := newNoteServer(serve.Options{}, "a")
 	url := h.over(b).URL
 	const listens = 500
-	told := make(chan struct{}, listens) // each reader sends once for an update
+	received := make(chan struct{}, listens) // each reader sends once for an update
 	for range listens {
 		r, _ := http.NewRequestWithContext(b.Context(), http.MethodPost, url,
 			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{`+metaModern+`,"notifications":{"resourceSubscriptions":["note:///a"]}}}`))
@@ -65,14 +65,14 @@ func BenchmarkFanOut(b *testing.B) {
 		go func() {
 			for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 				if strings.HasPrefix(lines.Text(), "data:") {
-					told <- struct{}{}
+					received <- struct{}{}
 				}
 			}
 		}()
 	}
 	all := func() {
 		for range listens {
-			<-told
+			<-received
 		}
 	}
 	all()
@@ -84,7 +84,7 @@ func BenchmarkFanOut(b *testing.B) {
 
 // BenchmarkCallStdio is the same over pipes.
 func BenchmarkCallStdio(b *testing.B) {
-	h := furnish(serve.Options{})
+	h := newNoteServer(serve.Options{})
 	defer h.Close()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -103,7 +103,7 @@ func BenchmarkCallStdio(b *testing.B) {
 
 // BenchmarkList10000 walks a list of 10,000 tools of 1 KB over HTTP.
 func BenchmarkList10000(b *testing.B) {
-	h := furnish(serve.Options{})
+	h := newNoteServer(serve.Options{})
 	url := h.over(b).URL
 	h.SetCatalog(large(10_000, 1000))
 	for b.Loop() {

@@ -10,46 +10,46 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// Catalog is all that a server lists. Items are JSON objects as the protocol has
-// them, in the order in which they are to be listed; what is no JSON object is left
-// out.
+// Catalog holds everything that a server lists. Items are JSON objects as defined by
+// the protocol, in the order in which they are listed; other values are left out.
 type Catalog struct {
 	Tools, Prompts, Resources, Templates []json.RawMessage
 }
 
 const (
-	// keptCatalogs are how many catalogs later pages can come from.
-	keptCatalogs = 8
-	pageBytes    = 1 << 20
+	maxGenerations = 8 // catalogs whose cursors are still valid
+	pageBytes      = 1 << 20
 )
 
-// catalogs are the present catalog and those before it whose walks may not have
-// ended.
+// catalogs holds the current catalog and previous ones that a client may still be
+// paging through.
 type catalogs struct {
-	// epoch makes cursors of another server, or of a run before, unknown.
+	// epoch is part of every cursor, so that those of another server or of a previous
+	// run are rejected.
 	epoch string
 
-	mu   sync.Mutex
-	gen  uint64
-	kept map[uint64]*Catalog
-	// mirror has the arguments of the present tools that come in headers as well.
+	mu          sync.Mutex
+	gen         uint64 // of the current catalog
+	generations map[uint64]*Catalog
+	// mirror lists the arguments of the current tools that are repeated in headers.
 	mirror map[string][]mirrored
-	// walked are the generations that cursors were given out for; others need not
-	// be kept.
-	walked map[uint64]bool
+	// paged holds the generations for which a cursor was issued. Others are dropped as
+	// soon as they are replaced.
+	paged map[uint64]bool
 }
 
 func (c *catalogs) start() {
 	c.epoch = rand.Text()[:8]
-	c.kept, c.walked = map[uint64]*Catalog{0: {}}, make(map[uint64]bool)
+	c.generations, c.paged = map[uint64]*Catalog{0: {}}, make(map[uint64]bool)
 }
 
 func (c *catalogs) set(next Catalog) (changed subscriptions.Lists) {
 	c.mu.Lock()
-	known := c.kept[c.gen]
+	known := c.generations[c.gen]
 	c.mu.Unlock()
 	next = Catalog{
 		Tools: objects(next.Tools, known.Tools), Prompts: objects(next.Prompts, known.Prompts),
@@ -58,8 +58,8 @@ func (c *catalogs) set(next Catalog) (changed subscriptions.Lists) {
 	mirror := mirroredArguments(next.Tools)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.kept[c.gen]
-	// A list that is as before is the one before, so that few copies are kept.
+	now := c.generations[c.gen]
+	// An unchanged list reuses the previous slice, so that generations share memory.
 	replace := func(old []json.RawMessage, list *[]json.RawMessage) bool {
 		if !slices.EqualFunc(old, *list, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 			return true
@@ -76,20 +76,20 @@ func (c *catalogs) set(next Catalog) (changed subscriptions.Lists) {
 	if !changed.Any() {
 		return changed
 	}
-	if !c.walked[c.gen] {
-		delete(c.kept, c.gen)
+	if !c.paged[c.gen] {
+		delete(c.generations, c.gen)
 	}
 	c.gen++
-	c.kept[c.gen], c.mirror = &next, mirror
-	if c.gen >= keptCatalogs {
-		delete(c.kept, c.gen-keptCatalogs)
-		delete(c.walked, c.gen-keptCatalogs)
+	c.generations[c.gen], c.mirror = &next, mirror
+	if c.gen >= maxGenerations {
+		delete(c.generations, c.gen-maxGenerations)
+		delete(c.paged, c.gen-maxGenerations)
 	}
 	return changed
 }
 
-// objects are the items that are JSON objects, each in one line. Most are known
-// from the list before, at the same place, and need not be looked at again.
+// objects returns the items that are JSON objects, each in one line. Most are equal to
+// those of the previous list at the same index and are not checked again.
 func objects(items, known []json.RawMessage) []json.RawMessage {
 	clean := make([]json.RawMessage, 0, len(items))
 	for i, item := range items {
@@ -100,35 +100,35 @@ func objects(items, known []json.RawMessage) []json.RawMessage {
 		if !json.Valid(item) {
 			continue
 		}
-		if item = tidy(item); item[0] == '{' {
+		if item = oneLine(item); item[0] == '{' {
 			clean = append(clean, item)
 		}
 	}
 	return clean
 }
 
-// page returns a part of a list, and the cursor of the next part or "". A cursor
-// names the catalog that the first page came from.
+// page returns one page of a list and the cursor of the next page, or "" after the last.
+// A cursor identifies the catalog that the first page came from.
 func (c *catalogs) page(cursor string, size int, of func(*Catalog) []json.RawMessage) (items []json.RawMessage, next string, err *Error) {
 	gen, from, valid := uint64(0), 0, true
 	if cursor != "" {
 		gen, from, valid = c.parseCursor(cursor)
 	}
 	if !valid {
-		return nil, "", refuse(CodeInvalidParams, "invalid cursor")
+		return nil, "", errorf(mcp.CodeInvalidParams, "invalid cursor")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cursor == "" {
 		gen = c.gen
 	}
-	catalog := c.kept[gen]
+	catalog := c.generations[gen]
 	if catalog == nil {
-		return nil, "", refuse(CodeInvalidParams, "the cursor has expired: the list has changed since, start again")
+		return nil, "", errorf(mcp.CodeInvalidParams, "the cursor has expired because the list has changed; list again without a cursor")
 	}
 	list := of(catalog)
 	if from > len(list) {
-		return nil, "", refuse(CodeInvalidParams, "invalid cursor")
+		return nil, "", errorf(mcp.CodeInvalidParams, "invalid cursor")
 	}
 	to, total := from, 0
 	for to < len(list) && to-from < size && total <= pageBytes {
@@ -137,7 +137,7 @@ func (c *catalogs) page(cursor string, size int, of func(*Catalog) []json.RawMes
 	}
 	if to < len(list) {
 		next = fmt.Sprintf("%s.%d.%d", c.epoch, gen, to)
-		c.walked[gen] = true
+		c.paged[gen] = true
 	}
 	return list[from:to], next, nil
 }
@@ -158,7 +158,7 @@ func (c *catalogs) parseCursor(cursor string) (gen uint64, from int, valid bool)
 	return gen, from, err1 == nil && err2 == nil && from > 0
 }
 
-// listResult encodes a page, with more members after it.
+// listResult encodes a page, followed by more members.
 func listResult(field string, items []json.RawMessage, next string, more []member) json.RawMessage {
 	size := len(field) + len(next) + 512
 	for _, item := range items {

@@ -12,15 +12,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// TestListsAreWhole: whoever walks a list while it is replaced all the time sees
-// one that was set, or is told that the cursor has expired.
-func TestListsAreWhole(t *testing.T) {
+// A client that pages through a list while it is replaced sees one consistent list, or
+// gets an error that its cursor has expired.
+func TestListsAreConsistent(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, serve.Options{PageSize: 25})
+	h := newTestServer(t, serve.Options{PageSize: 25})
 	version := func(v int) serve.Catalog {
 		var c serve.Catalog
 		for i := range 20 + v%30 {
@@ -48,7 +49,7 @@ func TestListsAreWhole(t *testing.T) {
 		readers.Go(func() {
 			whole := 0
 			for range 50 {
-				if walk(w, list[0], list[1]) {
+				if listAll(w, list[0], list[1]) {
 					whole++
 				}
 			}
@@ -62,8 +63,8 @@ func TestListsAreWhole(t *testing.T) {
 	writer.Wait()
 }
 
-// walk lists all pages and reports whether it came to the end.
-func walk(w *wire, method, field string) bool {
+// listAll lists all pages and reports whether it reached the last.
+func listAll(w *wire, method, field string) bool {
 	type item struct{ V, Of int }
 	var items []item
 	for cursor := ""; ; {
@@ -108,14 +109,14 @@ func walk(w *wire, method, field string) bool {
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	s := serve.New(serve.Options{PageSize: 3, CallTool: (&house{}).call})
+	s := serve.New(serve.Options{PageSize: 3, CallTool: (&testServer{}).call})
 	defer s.Close()
 	big := strings.Repeat("x", 900_000)
 	s.SetCatalog(serve.Catalog{Tools: []json.RawMessage{
 		object(`{"name":"a"}`), object(`7`), object(`{"name":`), nil, object(" {\n\"name\":\"b\"}\r\n"),
 		object(`{"name":"c","x":%q}`, big), object(`{"name":"d","x":%q}`, big), object(`{"name":"e","x":%q}`, big), object(`{"name":"f"}`),
 	}})
-	w := (&house{Server: s}).pipe(t)
+	w := (&testServer{Server: s}).pipe(t)
 	w.initialize()
 	// What is no object is left out, and a page ends by items or bytes.
 	cursor, sizes, names := "", []int{}, ""
@@ -172,20 +173,20 @@ func TestPages(t *testing.T) {
 		if strings.Contains(got, "list_changed") {
 			continue
 		}
-		if code(got) != serve.CodeInvalidParams || !strings.Contains(got, "expired") {
+		if code(got) != mcp.CodeInvalidParams || !strings.Contains(got, "expired") {
 			t.Errorf("%.200s", got)
 		}
 		break
 	}
-	other := newHouse(t, serve.Options{}).pipe(t)
+	other := newTestServer(t, serve.Options{}).pipe(t)
 	other.initialize()
 	other.send("%s", again)
-	if got := other.next(); code(got) != serve.CodeInvalidParams {
+	if got := other.next(); code(got) != mcp.CodeInvalidParams {
 		t.Errorf("%.200s", got)
 	}
 }
 
-func TestOnlyWhatChangedIsTold(t *testing.T) {
+func TestListChangedOnlyForChangedLists(t *testing.T) {
 	t.Parallel()
 	s := serve.New(serve.Options{})
 	defer s.Close()
@@ -208,7 +209,7 @@ func TestOnlyWhatChangedIsTold(t *testing.T) {
 	}
 }
 
-// A function may say more than we would, and less.
+// A function may set members of the era itself.
 func TestEraMembers(t *testing.T) {
 	t.Parallel()
 	results := map[string]string{
@@ -232,20 +233,20 @@ func TestEraMembers(t *testing.T) {
 	want := map[string][2]string{
 		"plain":    {`{"contents":[]}`, `{"contents":[],"resultType":"complete","ttlMs":0,"cacheScope":"private",` + info + `}`},
 		"own":      {`{"contents":[],"_meta":{"a":1}}`, `{"ttlMs":5000,"cacheScope":"public","contents":[],"resultType":"complete",` + strings.TrimSuffix(info, "}") + `,"a":1}}`},
-		"asks":     {"", `{"resultType":"input_required","ttlMs":0,"cacheScope":"private",` + info + `}`},
+		"asks":     {"", `{"resultType":"input_required",` + info + `}`},
 		"theirs":   {`{"contents":[]}`, `{"contents":[],"resultType":"complete","ttlMs":0,"cacheScope":"private",` + info + `}`},
 		"empty":    {`{}`, `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + info + `}`},
 		"no UTF-8": {`{"contents":[],"x":"a\ufffdb"}`, `{"contents":[],"x":"a\ufffdb","resultType":"complete","ttlMs":0,"cacheScope":"private",` + info + `}`},
 		"no meta":  {`{"_meta":7}`, `{"_meta":7,"resultType":"complete","ttlMs":0,"cacheScope":"private"}`},
 	}
-	w := (&house{Server: s}).pipe(t)
+	w := (&testServer{Server: s}).pipe(t)
 	w.initialize()
 	for name := range results {
 		for era, meta := range []string{`{"uri":%q}`, `{"uri":%q,` + metaModern + `}`} {
 			w.send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":`+meta+`}`, name)
 			got := w.next()
 			if want[name][era] == "" {
-				if code(got) != serve.CodeInternal {
+				if code(got) != mcp.CodeInternal {
 					t.Errorf("%s: %s", name, got)
 				}
 				continue
@@ -257,11 +258,11 @@ func TestEraMembers(t *testing.T) {
 	}
 }
 
-// A panic is told to the operator, not to the client.
+// A panic is logged, and its value is not sent to the client.
 func TestPanicIsLogged(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder // written by the one call, read after its answer
-	h := newHouse(t, serve.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	h := newTestServer(t, serve.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	w := h.pipe(t)
 	w.initialize()
 	w.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"panic"}}`)
@@ -271,10 +272,10 @@ func TestPanicIsLogged(t *testing.T) {
 	}
 }
 
-// No more functions are in work at a time than the options say; others wait.
-func TestMaxInWork(t *testing.T) {
+// MaxInFlight bounds the running functions; further requests wait.
+func TestMaxInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, serve.Options{MaxInWork: 2, MaxWaiting: 3})
+		h := newTestServer(t, serve.Options{MaxInFlight: 2, MaxWaiting: 3})
 		w := h.pipe(t)
 		w.initialize()
 		for i := range 2 {
@@ -286,26 +287,26 @@ func TestMaxInWork(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(h.began) != 0 {
-			t.Error("a third is in work")
+			t.Error("a third function runs")
 		}
 		// What is sent after them is read, above all that they are to end.
 		w.send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
 		w.expect(`{"jsonrpc":"2.0","id":"p","result":{}}`)
 		w.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"wait"}}`)
-		w.expect(`{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"message":"too many requests wait for their turn"}}`)
-		for _, id := range []int{3, 4, 0} { // two that wait, and one in work
+		w.expect(`{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"message":"too many requests are waiting on this connection"}}`)
+		for _, id := range []int{3, 4, 0} { // two that wait, and one that runs
 			w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
 		}
 		<-h.ended
 		<-h.began // 2, which waited
 		synctest.Wait()
 		if len(h.began) != 0 {
-			t.Error("one that was cancelled is in work")
+			t.Error("a cancelled request runs")
 		}
 		go h.Close()
 		for range 2 {
 			<-h.ended
-			if got := w.next(); code(got) != serve.CodeInternal {
+			if got := w.next(); code(got) != mcp.CodeInternal {
 				t.Error(got)
 			}
 		}

@@ -14,19 +14,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// dialled is one way in which our own client reaches the house.
+// dialled is one transport of our own client to the test server.
 type dialled struct {
 	name string
 	era  session.Era
-	dial func(*testing.T, *house) *session.Session
+	dial func(*testing.T, *testServer) *session.Session
 }
 
 func ways() []dialled {
-	http := func(protocol config.Protocol) func(*testing.T, *house) *session.Session {
-		return func(t *testing.T, h *house) *session.Session {
+	http := func(protocol config.Protocol) func(*testing.T, *testServer) *session.Session {
+		return func(t *testing.T, h *testServer) *session.Session {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			s, err := session.Dial(ctx, config.Server{ID: "house", Transport: config.TransportHTTP, URL: config.NewSecret(h.over(t).URL), Protocol: protocol}, session.Options{})
+			s, err := session.Dial(ctx, config.Server{ID: "notes", Transport: config.TransportHTTP, URL: config.NewSecret(h.over(t).URL), Protocol: protocol}, session.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -34,8 +34,8 @@ func ways() []dialled {
 			return s
 		}
 	}
-	pipes := func(protocol config.Protocol) func(*testing.T, *house) *session.Session {
-		return func(t *testing.T, h *house) *session.Session {
+	pipes := func(protocol config.Protocol) func(*testing.T, *testServer) *session.Session {
+		return func(t *testing.T, h *testServer) *session.Session {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			inR, inW := io.Pipe()
@@ -46,7 +46,7 @@ func ways() []dialled {
 				_ = outW.Close()
 				ended <- err
 			}()
-			s, err := session.OverIO(ctx, outR, inW, config.Server{ID: "house", Protocol: protocol}, session.Options{})
+			s, err := session.OverIO(ctx, outR, inW, config.Server{ID: "notes", Protocol: protocol}, session.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,15 +68,15 @@ func ways() []dialled {
 	}
 }
 
-// TestOwnClient: mcptrack tracks what mcptrack serves, in every way there is.
+// mcptrack tracks what mcptrack serves, over every transport and in both eras.
 func TestOwnClient(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways() {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t, serve.Options{PageSize: 2}, "a", "b", "c", "d", "e")
+			h := newTestServer(t, serve.Options{PageSize: 2}, "a", "b", "c", "d", "e")
 			s := way.dial(t, h)
-			if info := s.Info(); info.Era != way.era || !info.Push || info.ServerName != "house" || info.ServerVersion != "1.2.3" {
+			if info := s.Info(); info.Era != way.era || !info.Push || info.ServerName != "notes" || info.ServerVersion != "1.2.3" {
 				t.Errorf("%+v", info)
 			}
 			for kind, want := range map[catalog.Kind]int{catalog.Resources: 5, catalog.Tools: len(tools()), catalog.Prompts: 1, catalog.Templates: 1} {

@@ -6,57 +6,62 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
 // conn is the connection of one ServeIO.
 type conn struct {
 	srv *Server
-	// ctx is that of everything in work: done when ServeIO may not wait for it.
+	// ctx is the parent of every request; it is cancelled when the connection fails.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	out    *outbox
-	// ending is closed by finish: streams are to end in good order.
+	// ending is closed by finish; streams then end with their results.
 	ending chan struct{}
-	// slots has one for each function in work, which its goroutine takes and gives
-	// back when the answer is written.
+	// slots is a semaphore for running functions. A goroutine sends to acquire a slot
+	// and receives to release it after writing the answer; it is never closed.
 	slots   chan struct{}
 	waiting waiting
-	wg      sync.WaitGroup // functions in work or waiting, listens and the legacy pusher
+	wg      sync.WaitGroup // functions running or waiting, listens and the legacy pusher
 
-	// legacy is what initialize made; it belongs to the reader.
+	// legacy is set by initialize and used by the reading goroutine only.
 	legacy *legacyState
 
-	inWork  inWork // functions and listens
-	listens atomic.Int64
+	inFlight inFlight // functions and listens
+	listens  atomic.Int64
 }
 
-// legacyState is a connection of the initialize era.
+// legacyState is the state of a connection in the legacy era.
 type legacyState struct {
 	version string
 	sub     *subscriptions.Subscriber
-	pushes  bool // the pusher runs
+	pushes  bool // the pusher is running
 	stop    context.CancelFunc
+	client  *Client
+	mute    context.CancelFunc // the client can no longer answer
+	leave   context.CancelFunc // the client has left, or starts anew
 }
 
-// handle deals with one message. What takes time goes on elsewhere; what changes
-// the state of the connection happens, and is answered, in the order of requests.
+// handle processes one message. Functions run on other goroutines; requests that
+// change the state of the connection are executed and answered in order.
 func (c *conn) handle(data []byte) {
 	m, failed := parse(data)
 	if failed != nil {
 		if m.id != nil || m.method == "" {
-			c.refuse(m.id, failed)
+			c.fail(m.id, failed)
 		}
 		return
 	}
-	if c.legacy != nil && m.method != methodInitialize {
+	if c.legacy != nil && m.method != mcp.MethodInitialize {
 		c.startPushing()
 	}
 	switch {
-	case m.isAnswer():
-	case m.id == nil:
-		if m.method == noteCancelled {
-			c.inWork.cancel(m.fields["requestId"])
+	case m.isAnswer() || m.id == nil:
+		if m.method == mcp.NotificationCancelled {
+			c.inFlight.cancel(m.fields["requestId"])
+		} else if c.legacy != nil {
+			c.legacy.client.receive(m)
 		}
 	default:
 		c.request(m)
@@ -64,69 +69,73 @@ func (c *conn) handle(data []byte) {
 }
 
 func (c *conn) request(m *message) {
-	who := caller{modern: m.meta[metaVersion] != nil || m.method == methodDiscover || m.method == methodListen}
+	from := caller{modern: m.meta[mcp.MetaProtocolVersion] != nil || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen}
 	switch {
-	case who.modern:
-	case m.method == methodInitialize:
+	case from.modern:
+	case m.method == mcp.MethodInitialize:
 		c.initialize(m)
 		return
 	case c.legacy != nil:
-		who.version = c.legacy.version
-	case m.method != methodPing:
-		who.modern = true // and lacks what it needs
+		from.version, from.client = c.legacy.version, c.legacy.client
+	case m.method != mcp.MethodPing:
+		from.modern = true // rejected below, as _meta is missing
 	}
-	if who.modern {
-		who.version = modernVersion
+	if from.modern {
+		from.version = mcp.ModernVersion
 		if failed := checkMeta(m); failed != nil {
-			c.refuse(m.id, failed)
+			c.fail(m.id, failed)
 			return
 		}
 	}
-	switch offered := c.srv.offers(m.method, who.modern); {
-	case offered && m.method == methodListen:
+	switch offered := c.srv.opts.offers(m.method, from.modern, c.srv.about.Load()); {
+	case offered && m.method == mcp.MethodListen:
 		c.listen(m)
-	case offered && (m.method == methodSubscribe || m.method == methodUnsubscribe):
+	case offered && (m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe):
 		sub := c.legacy.sub
 		c.out.put(func() []byte { return line(subscribe(sub, m)) })
-	case offered && !quick(m.method):
-		c.work(m, who)
+	case offered && !fromMemory(m.method):
+		c.runFunc(m, from)
 	default:
-		c.out.put(func() []byte { return c.answerTo(c.ctx, m, who) })
+		c.out.put(func() []byte { return c.answerTo(c.ctx, m, from) })
 	}
 }
 
-func (c *conn) refuse(id json.RawMessage, failed *Error) {
+func (c *conn) fail(id json.RawMessage, failed *Error) {
 	c.out.put(func() []byte { return line(answer(id, nil, failed)) })
 }
 
-func (c *conn) answerTo(ctx context.Context, m *message, who caller) []byte {
-	result, failed := c.srv.result(ctx, m, who)
+func (c *conn) answerTo(ctx context.Context, m *message, from caller) []byte {
+	result, failed := c.srv.result(ctx, m, from)
 	return line(answer(m.id, result, failed))
 }
 
-// initialize begins the legacy era, again if it had begun: subscriptions are gone
-// then.
+// initialize starts the legacy era. A second initialize drops the subscriptions of
+// the first.
 func (c *conn) initialize(m *message) {
-	version, result, failed := c.srv.initialized(m)
+	version, result, failed := c.srv.identity().initialized(m)
 	if failed != nil {
-		c.refuse(m.id, failed)
+		c.fail(m.id, failed)
 		return
 	}
-	sub, err := c.srv.subs.Open(c.srv.listsOffered())
+	sub, err := c.srv.subs.Open(c.srv.opts.listsOffered())
 	if err != nil {
-		c.refuse(m.id, refuse(CodeInternal, "%s", err))
+		c.fail(m.id, errorf(mcp.CodeInternal, "%s", err))
 		return
 	}
 	if c.legacy != nil {
 		c.legacy.stop()
+		c.legacy.leave()
 		c.legacy.sub.Close()
 	}
-	c.legacy = &legacyState{version: version, sub: sub, stop: func() {}}
+	gone, leave := context.WithCancel(c.ctx)
+	ctx, mute := context.WithCancel(gone)
+	c.legacy = &legacyState{version: version, sub: sub, stop: func() {}, leave: leave, mute: mute}
+	c.legacy.client = newClient(ctx, gone, m, func(message []byte) bool { return c.out.write(ctx, message) == nil })
 	c.out.put(func() []byte { return line(answer(m.id, result, nil)) })
 }
 
-// startPushing begins to push with the first message after initialize: before, the
-// client may not have our answer yet.
+// startPushing starts to send notifications at the first message after initialize:
+// before that, the client may not have received the answer yet.
 func (c *conn) startPushing() {
 	if c.legacy.pushes {
 		return
@@ -145,10 +154,11 @@ func (c *conn) push(ctx context.Context, _ subscriptions.Batch, message []byte) 
 	return c.out.write(ctx, message)
 }
 
-// subscribe and unsubscribe are answered right after they took effect.
+// subscribe executes resources/subscribe and resources/unsubscribe and returns the
+// encoded answer.
 func subscribe(sub *subscriptions.Subscriber, m *message) []byte {
 	uri := text(m.fields["uri"])
-	if m.method == methodUnsubscribe {
+	if m.method == mcp.MethodUnsubscribe {
 		sub.Remove(uri)
 	} else if err := sub.Add(uri); err != nil {
 		return answer(m.id, nil, subscribeError(err))
@@ -156,41 +166,19 @@ func subscribe(sub *subscriptions.Subscriber, m *message) []byte {
 	return answer(m.id, json.RawMessage("{}"), nil)
 }
 
-// waiting counts the requests that wait for a slot, and their bytes.
-type waiting struct {
-	mu           sync.Mutex
-	count, bytes int
-}
-
-// begin notes one of a size, unless there are too many.
-func (w *waiting) begin(size int, o *Options) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.count >= o.MaxWaiting || w.bytes+size > 16*o.MaxMessage {
-		return false
-	}
-	w.count, w.bytes = w.count+1, w.bytes+size
-	return true
-}
-
-func (w *waiting) end(size int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.count, w.bytes = w.count-1, w.bytes-size
-}
-
-// work has a function of the options answer, once there is a slot for it. The reader
-// goes on meanwhile: what it reads may cancel what has all the slots.
-func (c *conn) work(m *message, who caller) {
-	ctx, end, ok := c.inWork.begin(c.ctx, m.id)
+// runFunc answers a request with a function of the options, once a slot is free. The
+// reader is not blocked meanwhile: the next message may cancel a request that holds a
+// slot.
+func (c *conn) runFunc(m *message, from caller) {
+	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
 	if !ok {
-		c.refuse(m.id, busy())
+		c.fail(m.id, errDuplicateID())
 		return
 	}
 	size := len(m.params)
 	if !c.waiting.begin(size, &c.srv.opts) {
 		end()
-		c.refuse(m.id, refuse(CodeInternal, "too many requests wait for their turn"))
+		c.fail(m.id, errorf(mcp.CodeInternal, "too many requests are waiting on this connection"))
 		return
 	}
 	c.wg.Go(func() {
@@ -201,34 +189,34 @@ func (c *conn) work(m *message, who caller) {
 			c.waiting.end(size)
 			defer func() { <-c.slots }()
 			notes := newNotifier(ctx, func(ctx context.Context, message []byte) { _ = c.out.write(ctx, message) })
-			who.notify = notes.notify
-			result, failed = c.srv.result(ctx, m, who)
+			from.notes = notes
+			result, failed = c.srv.result(ctx, m, from)
 			notes.close()
 		case <-ctx.Done():
 			c.waiting.end(size)
-			failed = refuse(CodeInternal, "%s", context.Cause(ctx))
+			failed = errorf(mcp.CodeInternal, "%s", context.Cause(ctx))
 		}
 		cancelled := wasCancelled(ctx)
 		end()
 		if !cancelled {
-			// Not under ctx: also when the server closes the client is told.
+			// Not under ctx: the answer is also sent while the server closes.
 			_ = c.out.write(context.Background(), answer(m.id, result, failed))
 		}
 	})
 }
 
-// listen serves a stream of the modern era. One that the client cancels gets no
-// answer; one that we end does.
+// listen serves a subscriptions/listen. It is answered with a result unless the client
+// cancels it.
 func (c *conn) listen(m *message) {
-	ctx, end, ok := c.inWork.begin(c.ctx, m.id)
+	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
 	if !ok {
-		c.refuse(m.id, busy())
+		c.fail(m.id, errDuplicateID())
 		return
 	}
 	if c.listens.Add(1) > int64(c.srv.opts.MaxListens) {
 		c.listens.Add(-1)
 		end()
-		c.refuse(m.id, refuse(CodeInternal, "at most %d listens for a client", c.srv.opts.MaxListens))
+		c.fail(m.id, errorf(mcp.CodeInternal, "a client may have at most %d open listens", c.srv.opts.MaxListens))
 		return
 	}
 	c.wg.Go(func() {
@@ -241,7 +229,7 @@ func (c *conn) stream(ctx context.Context, m *message, end func()) {
 	defer end()
 	l, failed := c.srv.listen(m)
 	if failed != nil {
-		c.refuse(m.id, failed)
+		c.fail(m.id, failed)
 		return
 	}
 	defer l.sub.Close()

@@ -1,71 +1,77 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"slices"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// caller is who sent a message, as far as an answer depends on it.
+// caller describes the sender of a message as far as the answer depends on it.
 type caller struct {
 	version   string
 	modern    bool
 	principal string
-	notify    func(method string, params any)
+	notes     *notifier // nil: the client takes no notifications
+	client    *Client   // of the legacy era
 }
 
-// quick reports whether a request is answered from memory, without a function of
-// the options.
-func quick(method string) bool {
+// fromMemory reports whether a request is answered without a function of the options.
+func fromMemory(method string) bool {
 	switch method {
-	case methodCall, methodGetPrompt, methodRead, methodComplete:
-		return false
+	case mcp.MethodPing, mcp.MethodInitialize, mcp.MethodDiscover, mcp.MethodListen, mcp.MethodSubscribe, mcp.MethodUnsubscribe,
+		mcp.MethodListTools, mcp.MethodListPrompts, mcp.MethodListResources, mcp.MethodListTemplates:
+		return true
 	}
-	return true
+	return false
 }
 
-// result answers a request that needs neither a session nor a stream. ctx bounds
-// the function that it calls.
-func (s *Server) result(ctx context.Context, m *message, who caller) (json.RawMessage, *Error) {
-	if !s.offers(m.method, who.modern) {
-		return nil, refuse(CodeMethodNotFound, "method not found: %s", bounded(m.method))
+// result answers a request that needs neither a session nor a stream. ctx is passed to
+// the function of the options.
+func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawMessage, *Error) {
+	if !s.opts.offers(m.method, from.modern, s.about.Load()) {
+		return nil, errorf(mcp.CodeMethodNotFound, "method not found: %s", bounded(m.method))
 	}
 	switch m.method {
-	case methodPing:
+	case mcp.MethodPing:
 		return json.RawMessage("{}"), nil
-	case methodDiscover:
-		return s.complete(s.discovered(), true, who)
-	case methodTools, methodPrompts, methodResources, methodTemplates:
-		return s.list(m, who)
-	case methodCall:
-		return s.ask(ctx, s.opts.CallTool, m, who, "name")
-	case methodGetPrompt:
-		return s.ask(ctx, s.opts.GetPrompt, m, who, "name")
-	case methodRead:
-		return s.ask(ctx, s.opts.ReadResource, m, who, "uri")
-	case methodComplete:
-		return s.ask(ctx, s.opts.Complete, m, who, "")
+	case mcp.MethodDiscover:
+		return s.complete(s.identity().discovered(), true, from)
+	case mcp.MethodListTools, mcp.MethodListPrompts, mcp.MethodListResources, mcp.MethodListTemplates:
+		return s.list(m, from)
+	case mcp.MethodCallTool:
+		return s.call(ctx, s.opts.CallTool, m, from, "name")
+	case mcp.MethodGetPrompt:
+		return s.call(ctx, s.opts.GetPrompt, m, from, "name")
+	case mcp.MethodReadResource:
+		return s.call(ctx, s.opts.ReadResource, m, from, "uri")
+	case mcp.MethodComplete:
+		return s.call(ctx, s.opts.Complete, m, from, "")
 	}
-	return nil, refuse(CodeInvalidRequest, "%s is not possible here", m.method)
+	if fromMemory(m.method) { // needs a session or a stream
+		return nil, errorf(mcp.CodeInvalidRequest, "%s is not allowed here", m.method)
+	}
+	return s.call(ctx, s.opts.Extension, m, from, "")
 }
 
-func (s *Server) list(m *message, who caller) (json.RawMessage, *Error) {
+func (s *Server) list(m *message, from caller) (json.RawMessage, *Error) {
 	field, of := "tools", func(c *Catalog) []json.RawMessage { return c.Tools }
 	switch m.method {
-	case methodPrompts:
+	case mcp.MethodListPrompts:
 		field, of = "prompts", func(c *Catalog) []json.RawMessage { return c.Prompts }
-	case methodResources:
+	case mcp.MethodListResources:
 		field, of = "resources", func(c *Catalog) []json.RawMessage { return c.Resources }
-	case methodTemplates:
+	case mcp.MethodListTemplates:
 		field, of = "resourceTemplates", func(c *Catalog) []json.RawMessage { return c.Templates }
 	}
 	cursor := ""
 	if raw := m.fields["cursor"]; raw != nil && string(raw) != "null" {
 		if err := json.Unmarshal(raw, &cursor); err != nil {
-			return nil, refuse(CodeInvalidParams, `"cursor" must be a string`)
+			return nil, errorf(mcp.CodeInvalidParams, `"cursor" must be a string`)
 		}
 	}
 	items, next, err := s.lists.page(cursor, s.opts.PageSize, of)
@@ -73,64 +79,79 @@ func (s *Server) list(m *message, who caller) (json.RawMessage, *Error) {
 		return nil, err
 	}
 	var more []member
-	if who.modern {
+	if from.modern {
 		more = s.eraMembers(true)
 	}
 	return listResult(field, items, next, more), nil
 }
 
-// ask has a function of the options answer. required names the parameter that
-// must be a string.
-func (s *Server) ask(ctx context.Context, f Func, m *message, who caller, required string) (json.RawMessage, *Error) {
+// call answers a request with a function of the options. required is the name of a
+// parameter that must be a string, or "".
+func (s *Server) call(ctx context.Context, f Func, m *message, from caller, required string) (json.RawMessage, *Error) {
 	if required != "" && text(m.fields[required]) == "" {
-		return nil, refuse(CodeInvalidParams, "%s: %q must be a string", m.method, required)
+		return nil, errorf(mcp.CodeInvalidParams, "%s: %q must be a string", m.method, required)
 	}
 	r := &Request{
-		Method: m.method, Params: m.params, Version: who.version, Principal: who.principal,
-		modern: who.modern, fields: m.fields, notify: who.notify,
+		Method: m.method, Params: m.params, Version: from.version, Principal: from.principal,
+		modern: from.modern, fields: m.fields, notes: from.notes, Client: from.client,
+	}
+	if from.modern {
+		r.Capabilities = m.meta[mcp.MetaClientCapabilities]
+	} else if from.client != nil {
+		r.Capabilities = from.client.Capabilities
 	}
 	r.stripConnection(m.meta)
 	result, err := s.run(ctx, f, r)
 	if err != nil {
 		return nil, wireError(err, r)
 	}
-	return s.complete(result, m.method == methodRead, who)
+	return s.complete(result, m.method == mcp.MethodReadResource, from)
 }
 
-// complete makes a result fit for the wire: an object in one line, with the members
-// that the modern era requires, or without those that only it has. A function may
-// hand on what another server said: to this client the server is this one.
-func (s *Server) complete(result json.RawMessage, cacheable bool, who caller) (json.RawMessage, *Error) {
+// complete prepares a result for the wire: an object in one line, with the members that
+// the modern era requires, or without those that only that era has. A function may
+// forward the result of another server; serverInfo in _meta is replaced by our own.
+func (s *Server) complete(result json.RawMessage, cacheable bool, from caller) (json.RawMessage, *Error) {
 	var err error
-	if who.modern {
-		result, err = with(result, s.eraMembers(cacheable))
+	if from.modern {
+		result, err = with(result, s.eraMembers(cacheable && !unfinished(result)))
 	} else {
 		result, err = withoutEra(result)
 	}
 	if errors.Is(err, errUnfinished) {
-		return nil, refuse(CodeInternal, "%s", err)
+		return nil, errorf(mcp.CodeInternal, "%s", err)
 	}
 	if err != nil {
-		return nil, refuse(CodeInternal, "the result is no JSON object")
+		return nil, errorf(mcp.CodeInternal, "the result is not a JSON object")
 	}
 	return result, nil
 }
 
-// eraMembers are what results of the modern era have beyond those of the legacy
-// one. Nothing may be kept without asking again (ttlMs 0) or be shared between
-// users (private), unless a function says otherwise: whoever wants to be told of
-// changes subscribes.
+// unfinished reports whether a result is not the final one: the client has to answer
+// first, or to ask again.
+func unfinished(result json.RawMessage) bool {
+	if !bytes.Contains(result, []byte(`"resultType"`)) {
+		return false
+	}
+	fields, err := object(result)
+	kind := text(fields["resultType"])
+	return err == nil && kind != "" && kind != "complete"
+}
+
+// eraMembers returns the members that results have in the modern era only. By default
+// results may neither be cached (ttlMs 0) nor be shared between users (private):
+// clients learn of changes by subscribing.
 func (s *Server) eraMembers(cacheable bool) []member {
 	members := []member{{"resultType", json.RawMessage(`"complete"`)}}
 	if cacheable {
 		members = append(members, member{"ttlMs", json.RawMessage("0")}, member{"cacheScope", json.RawMessage(`"private"`)})
 	}
-	return append(members, member{"_meta", s.stamp})
+	return append(members, member{"_meta", s.serverMeta})
 }
 
-// stripConnection leaves out what only concerned the connection.
+// stripConnection removes the members of _meta that concern only the connection.
 func (r *Request) stripConnection(meta map[string]json.RawMessage) {
-	own := []string{metaVersion, metaClient, metaAbilities}
+	own := []string{mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.MetaClientCapabilities}
 	if !slices.ContainsFunc(own, func(name string) bool { return meta[name] != nil }) {
 		return
 	}
@@ -152,5 +173,5 @@ func (r *Request) stripConnection(meta map[string]json.RawMessage) {
 	r.fields, r.Params = fields, encode(fields)
 }
 
-// bounded is a text of a client, fit to be repeated.
+// bounded makes a text of a client safe to repeat in a message.
 func bounded(text string) string { return printable.Line(text, 100) }

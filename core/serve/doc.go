@@ -1,61 +1,65 @@
-// Package serve is an MCP server of both protocol eras at one place: a catalog, the
-// functions behind it, and who is subscribed, over standard streams and Streamable
-// HTTP. The gateway and the vault are such servers.
+// Package serve implements an MCP server for both protocol eras: it serves a catalog,
+// calls the functions behind it and notifies subscribers, over standard streams and
+// Streamable HTTP. The gateway and the vault are built on it.
 //
 // The legacy era (2024-11-05 to 2025-11-25) has sessions, resources/subscribe and a
-// GET stream; the modern one (2026-07-28) has neither, and subscriptions/listen. A
-// client picks by what it sends; both kinds may be connected at a time, to one
-// endpoint, and what differs between them ends here. See
-// https://modelcontextprotocol.io/specification for both. Not supported: batches,
-// which only 2025-03-26 had; the SSE transport of 2024-11-05; logging.
+// GET stream; the modern era (2026-07-28) has subscriptions/listen instead of all
+// three. Clients of both eras can use one endpoint at the same time: what a client
+// sends selects the era, and callers of this package rarely need to know which it is.
+// See https://modelcontextprotocol.io/specification for both. Not supported: batches,
+// which only 2025-03-26 had; the SSE transport of 2024-11-05.
 //
 // # Promises
 //
-//   - Lists are wholly old or wholly new. SetCatalog swaps all of them in one step,
-//     and later pages of a list come from the catalog of its first page, or the
-//     cursor is refused. A list_changed is sent for lists that really differ.
-//   - Order: on standard streams subscribing is answered, and takes effect, in the
-//     order of requests; an update of a resource comes after the answer or the
-//     acknowledgement of its subscription, and the notifications of a request before
-//     its answer. Over HTTP this holds within one stream; an update on the GET
-//     stream may overtake the answer to a POST.
-//   - Loss: updates go only to those who asked, tagged with the subscription id in
-//     the modern era. What a client has not read yet is a set of URIs (see
-//     core/subscriptions): a slow client loses no last change and delays nobody. A
-//     client that comes back to its session with Last-Event-ID is told again what
-//     came after that event, one without it what it was told in the last minute;
-//     the modern era has no replay.
-//   - Cleaning up: a subscription ends with its stream, its session or its
-//     connection, at once. A legacy HTTP session outlives its GET stream, so that a
-//     client that reconnects is told what changed in between; it ends by DELETE,
-//     when idle, or to make room.
-//   - Cancelling: notifications/cancelled ends the context of a function in both
-//     eras, and so does the leaving of a modern HTTP client. A legacy HTTP client
-//     that leaves cancels nothing, as its era wants it.
-//   - Bounds: sessions, streams, subscriptions, requests in work and the size of a
-//     message are limited by Options. What a client asks from memory is encoded
-//     when it is written. Writes have deadlines over HTTP; a client on standard
-//     streams that does not read delays itself.
-//   - Ownership: Close ends all streams in good order, cancels what is in work and
-//     waits until nothing of the server runs. ServeIO and ServeHTTP return after
-//     everything that they started has ended.
-//   - A function that panics answers an internal error; the server lives.
+//   - Consistent lists: a client sees either the old or the new catalog, never a
+//     mixture. SetCatalog swaps all lists in one step; later pages of a list come from
+//     the catalog of its first page, or the cursor is rejected. A list_changed is sent
+//     only for lists that differ.
+//   - Order: on standard streams, subscription requests take effect and are answered
+//     in the order in which they arrive. An update of a resource is sent after the
+//     answer or acknowledgement of its subscription, and the notifications of a
+//     request before its answer. Over HTTP this holds within one stream; an update on
+//     the GET stream may overtake the answer to a POST.
+//   - Loss: updates are sent only to subscribers, tagged with the subscription id in
+//     the modern era. Updates that a client has not read are held as a set of URIs
+//     (see core/subscriptions), so a slow client never misses the latest change and
+//     never delays another client. A client that resumes its session with
+//     Last-Event-ID gets again what was sent after that event; without it, what was
+//     sent in the last minute. A call from 2025-11-25 on is answered by a stream that the
+//     client can resume in the same way, until a minute after the answer; at most 256
+//     events and 1 MiB besides the answer are held for it. The modern era has no replay.
+//   - Cleanup: a subscription ends immediately with its stream, session or connection.
+//     A legacy HTTP session outlives its GET stream, so that a client that reconnects
+//     learns what changed meanwhile; it ends by DELETE, when idle, or when the limit
+//     on sessions is reached.
+//   - Requests to clients: a Func can ask a legacy client, see [Client]. The question goes
+//     on the stream of the request in progress, else on that of the session.
+//   - Cancellation: notifications/cancelled cancels the context of a function in both
+//     eras, and so does a modern HTTP client that disconnects. A legacy HTTP client
+//     that disconnects cancels nothing, as its specification requires.
+//   - Bounds: Options limit sessions, streams, subscriptions, requests in flight and
+//     the size of a message. Answers from memory are encoded when they are written.
+//     Writes over HTTP have deadlines; a client on standard streams that does not read
+//     delays only itself.
+//   - Ownership: Close ends all streams with their results, cancels requests in flight
+//     and waits for every goroutine of the server. ServeIO and ServeHTTP return after
+//     everything they started has ended.
+//   - A function that panics is answered with an internal error; the server goes on.
 //
-// Who may ask (Host, Origin, tokens) is decided before ServeHTTP. A session is bound
-// to the Authorization header that it was opened with, whose value is only kept as a
-// digest and never handed on. Messages are read strictly: names in their exact case,
-// none twice, headers equal to the body.
+// Authentication (Host, Origin, tokens) happens before ServeHTTP. A session is bound
+// to the Authorization header that opened it; only a digest of its value is stored and
+// it is never forwarded. Messages are parsed strictly: member names are case-sensitive
+// and unique, and headers must match the body.
 //
 // # Why not mcp-go's server
 //
 // Measured on mcp-go v1.2.1: SetPrompts and SetResources empty a list before they
-// fill it, so that 22 of 986 lists asked for meanwhile were short. No session of its
+// fill it, so 22 of 986 lists read meanwhile were incomplete. No session of its
 // transports records subscriptions, and nothing delivers resources/updated to a
-// listen. What a client has not read is dropped beyond 100 notifications, without a
-// word: 270 of a burst of 1,000 arrived. Pages are cut by name, so that of ten
-// resources of one name three were listed. A tool of a hostile upstream with a bad
-// x-mcp-header panics the process. Its structs lose members that they do not know.
-// ServeStdio has one session for the whole process. An end of the server leaves
-// listens without their result until a deadline. To work around each of these is
-// more than what is here.
+// listen. Beyond 100 unread notifications it drops the rest silently: 270 of a burst
+// of 1,000 arrived. It pages by name, so only three of ten resources with the same
+// name were listed. A tool of a hostile upstream with a bad x-mcp-header panics the
+// process. Its structs drop members that they do not know. ServeStdio has one session
+// for the whole process. Stopping the server leaves listens without their result until
+// a deadline. Working around all of these would take more code than this package.
 package serve

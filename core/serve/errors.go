@@ -4,53 +4,42 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Error is an error as JSON-RPC has it.
+// Error is a JSON-RPC error.
 type Error struct {
 	Code    int
 	Message string
-	Data    any // encoded as JSON; nil: left out
+	Data    any // encoded as JSON; omitted if nil
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// ErrNotFound is for a Func whose resource, tool or prompt is not there. A missing
-// resource is -32002 in the legacy era and -32602 in the modern one; the others are
-// -32602 in both.
+// ErrNotFound is returned by a Func whose resource, tool or prompt does not exist. The
+// code of a missing resource is -32002 in the legacy era and -32602 in the modern one;
+// that of the others is -32602 in both.
 var ErrNotFound = errors.New("not found")
 
-// Codes of JSON-RPC and MCP.
-const (
-	CodeParse              = -32700
-	CodeInvalidRequest     = -32600
-	CodeMethodNotFound     = -32601
-	CodeInvalidParams      = -32602
-	CodeInternal           = -32603
-	CodeResourceNotFound   = -32002
-	CodeHeaderMismatch     = -32020
-	CodeMissingCapability  = -32021
-	CodeUnsupportedVersion = -32022
-)
-
-func refuse(code int, format string, args ...any) *Error {
+func errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// wireError is the Error that tells the client of err.
+// wireError converts the error of a Func to the one that is sent to the client.
 func wireError(err error, r *Request) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	if !errors.Is(err, ErrNotFound) {
-		return refuse(CodeInternal, "%s", err)
+		return errorf(mcp.CodeInternal, "%s", err)
 	}
-	if r.Method != methodRead {
-		return refuse(CodeInvalidParams, "%s", err)
+	if r.Method != mcp.MethodReadResource {
+		return errorf(mcp.CodeInvalidParams, "%s", err)
 	}
-	e := &Error{Code: CodeResourceNotFound, Message: "Resource not found: " + r.URI(), Data: map[string]string{"uri": r.URI()}}
+	e := &Error{Code: mcp.CodeResourceNotFound, Message: "Resource not found: " + r.URI(), Data: map[string]string{"uri": r.URI()}}
 	if r.modern {
-		e.Code = CodeInvalidParams
+		e.Code = mcp.CodeInvalidParams
 	}
 	return e
 }

@@ -29,11 +29,11 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzServeIO: whatever a client sends, every line that it gets is a message, with
-// one answer at most for an id, and the next request is answered.
+// FuzzServeIO: for any input, every line of output is a message, with at most one answer
+// for an id, and the next request is answered.
 func FuzzServeIO(f *testing.F) {
 	seeds(f)
-	h := furnish(serve.Options{MaxMessage: 1 << 16}, "a")
+	h := newNoteServer(serve.Options{MaxMessage: 1 << 16}, "a")
 	f.Cleanup(h.Close)
 	f.Fuzz(func(t *testing.T, input []byte) {
 		if bytes.Contains(input, []byte(`"wait"`)) || bytes.Contains(input, []byte(`"proceed"`)) || bytes.Contains(input, []byte(`hold`)) {
@@ -81,7 +81,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// FuzzServeHTTP: whatever a body and its headers are, the answer is one of ours.
+// FuzzServeHTTP: any body and headers get a well-formed answer.
 func FuzzServeHTTP(f *testing.F) {
 	for _, version := range []string{"", "2025-11-25", "2026-07-28"} {
 		f.Add([]byte(toolList), version, "tools/list", "")
@@ -89,7 +89,7 @@ func FuzzServeHTTP(f *testing.F) {
 		f.Add([]byte(call("echo", ","+metaModern)), version, "tools/call", "=?base64?ZWNobw==?=")
 		f.Add([]byte(ping), version, "", "")
 	}
-	h := furnish(serve.Options{MaxMessage: 1 << 16, MaxSessions: 10}, "a")
+	h := newNoteServer(serve.Options{MaxMessage: 1 << 16, MaxSessions: 10}, "a")
 	f.Cleanup(h.Close)
 	f.Fuzz(func(t *testing.T, body []byte, version, method, name string) {
 		if bytes.Contains(body, []byte(`"wait"`)) || bytes.Contains(body, []byte(`"proceed"`)) || bytes.Contains(body, []byte(`hold`)) {

@@ -9,20 +9,18 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/sse"
 )
 
 const (
-	headerSession = "Mcp-Session-Id"
-	headerVersion = "Mcp-Protocol-Version"
-	headerMethod  = "Mcp-Method"
-	headerName    = "Mcp-Name"
-
 	typeJSON   = "application/json"
-	typeEvents = "text/event-stream"
+	typeEvents = sse.ContentType
 )
 
-// accepts reports whether the client takes a media type. Without an Accept header
-// it takes all, as HTTP has it.
+// accepts reports whether the client accepts a media type. Without an Accept header it
+// accepts all, as HTTP specifies.
 func accepts(r *http.Request, mediaType string) bool {
 	values := r.Header.Values("Accept")
 	if len(values) == 0 {
@@ -32,7 +30,7 @@ func accepts(r *http.Request, mediaType string) bool {
 	for one := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		t, params, err := mime.ParseMediaType(one)
 		if err == nil && strings.Trim(params["q"], "0.") == "" && params["q"] != "" {
-			continue // q=0: not that
+			continue // q=0 excludes it
 		}
 		if err == nil && (t == mediaType || t == kind+"/*" || t == "*/*") {
 			return true
@@ -41,8 +39,8 @@ func accepts(r *http.Request, mediaType string) bool {
 	return false
 }
 
-// principal is a digest of the credentials, with a key that is new in every
-// process, so that it is of no use to anybody else.
+// principal returns a digest of the credentials. Its key is new in every process, so
+// that the digest is useless elsewhere.
 func (s *Server) principal(r *http.Request) string {
 	values := r.Header.Values("Authorization")
 	if len(values) == 0 {
@@ -55,7 +53,7 @@ func (s *Server) principal(r *http.Request) string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// single returns the value of a header that may come only once.
+// single returns the value of a header, which may occur only once.
 func single(r *http.Request, header string) (value string, ok bool) {
 	values := r.Header.Values(header)
 	if len(values) > 1 {
@@ -64,79 +62,79 @@ func single(r *http.Request, header string) (value string, ok bool) {
 	return r.Header.Get(header), true
 }
 
-// checkVersion holds the version in the header to the one in the body, if there
-// is one: it may be why we were chosen to answer.
+// checkVersion compares the version in the header with that in the body, if there is
+// one: a proxy may have routed the request by the header.
 func checkVersion(r *http.Request, m *message) *Error {
-	switch value, ok := single(r, headerVersion); {
+	switch value, ok := single(r, mcp.HeaderProtocolVersion); {
 	case !ok:
-		return mismatch(headerVersion, "comes twice")
+		return mismatch(mcp.HeaderProtocolVersion, "occurs twice")
 	case value == "":
-		return mismatch(headerVersion, "is missing")
+		return mismatch(mcp.HeaderProtocolVersion, "is missing")
 	case m.version() != "" && value != m.version():
-		return mismatch(headerVersion, "does not match the version in _meta")
+		return mismatch(mcp.HeaderProtocolVersion, "does not match the version in _meta")
 	}
 	return nil
 }
 
 func mismatch(header, why string) *Error {
-	return refuse(CodeHeaderMismatch, "header %s %s", header, why)
+	return errorf(mcp.CodeHeaderMismatch, "header %s %s", header, why)
 }
 
-// checkHeaders holds the other headers of a modern request to its body: what is
-// between us and the client may have decided by the headers.
+// checkHeaders compares the other headers of a modern request with its body: proxies
+// may have decided by the headers.
 func checkHeaders(r *http.Request, m *message) *Error {
-	switch value, ok := single(r, headerMethod); {
+	switch value, ok := single(r, mcp.HeaderMethod); {
 	case !ok:
-		return mismatch(headerMethod, "comes twice")
+		return mismatch(mcp.HeaderMethod, "occurs twice")
 	case value == "":
-		return mismatch(headerMethod, "is missing")
+		return mismatch(mcp.HeaderMethod, "is missing")
 	case value != m.method:
-		return mismatch(headerMethod, "does not match the method")
+		return mismatch(mcp.HeaderMethod, "does not match the method")
 	}
 	param := ""
 	switch m.method {
-	case methodCall, methodGetPrompt:
+	case mcp.MethodCallTool, mcp.MethodGetPrompt:
 		param = "name"
-	case methodRead:
+	case mcp.MethodReadResource:
 		param = "uri"
 	default:
 		return nil
 	}
-	value, ok := single(r, headerName)
+	value, ok := single(r, mcp.HeaderName)
 	if !ok {
-		return mismatch(headerName, "comes twice")
+		return mismatch(mcp.HeaderName, "occurs twice")
 	}
 	if value == "" {
-		return mismatch(headerName, "is missing")
+		return mismatch(mcp.HeaderName, "is missing")
 	}
 	if value, ok = decodeHeader(value); !ok || value != text(m.fields[param]) {
-		return mismatch(headerName, "does not match params."+param)
+		return mismatch(mcp.HeaderName, "does not match params."+param)
 	}
 	return nil
 }
 
-// decodeHeader undoes the encoding of values that headers cannot carry.
+// decodeHeader decodes a value that a header cannot carry literally. A value that only
+// begins like an encoded one is literal.
 func decodeHeader(value string) (string, bool) {
 	inner, ok := strings.CutPrefix(value, "=?base64?")
+	if ok {
+		inner, ok = strings.CutSuffix(inner, "?=")
+	}
 	if !ok {
 		return value, true
-	}
-	if inner, ok = strings.CutSuffix(inner, "?="); !ok {
-		return "", false
 	}
 	b, err := base64.StdEncoding.DecodeString(inner)
 	return string(b), err == nil
 }
 
-// isModern tells the era of a POST: by its _meta, else by its header, else by
-// whether it belongs to a session.
+// isModern determines the era of a POST by its _meta, else by its headers.
 func isModern(r *http.Request, m *message) bool {
-	if m.meta[metaVersion] != nil {
+	if m.meta[mcp.MetaProtocolVersion] != nil {
 		return true
 	}
-	version := r.Header.Get(headerVersion)
-	if m.method == methodInitialize || r.Header.Get(headerSession) != "" && version != modernVersion {
+	version := r.Header.Get(mcp.HeaderProtocolVersion)
+	if m.method == mcp.MethodInitialize || r.Header.Get(mcp.HeaderSession) != "" && version != mcp.ModernVersion {
 		return false
 	}
-	return version != "" && !slices.Contains(supported()[1:], version) || m.method == methodDiscover || m.method == methodListen
+	return version != "" && !slices.Contains(mcp.Versions()[1:], version) || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen
 }

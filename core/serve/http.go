@@ -9,18 +9,19 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // bodyTimeout is how long a client may take to send a message.
 const bodyTimeout = 30 * time.Second
 
-// ServeHTTP is the MCP endpoint for both eras, whatever its path. It returns when
-// all that it started has ended, which for a legacy client that has left means:
-// when its call is answered, as a lost connection cancels nothing in that era.
+// ServeHTTP is the MCP endpoint for both eras, on any path. It returns when everything
+// it started has ended. If a legacy client disconnects, that is when its call has been
+// answered: a lost connection cancels nothing in that era.
 //
-// It sets the deadlines of its connection itself, and bounds bodies by MaxMessage.
-// Clients that do not accept text/event-stream are served, but get no
-// notifications.
+// ServeHTTP sets the deadlines of its connection itself and bounds bodies by MaxMessage.
+// Clients that do not accept text/event-stream are served without notifications.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
 		w.Header().Set("Retry-After", "1")
@@ -43,9 +44,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w)}
-	defer context.AfterFunc(s.ctx, x.hurry)()
+	defer context.AfterFunc(s.ctx, x.shortenDeadline)()
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != typeJSON || r.Header.Get("Content-Encoding") != "" {
-		http.Error(w, "a body must be plain "+typeJSON, http.StatusUnsupportedMediaType)
+		http.Error(w, "the Content-Type must be "+typeJSON+", without Content-Encoding", http.StatusUnsupportedMediaType)
 		return
 	}
 	if !accepts(r, typeJSON) {
@@ -56,9 +57,9 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		w.Header().Set("Connection", "close") // instead of reading the rest
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			http.Error(w, "a message has more than "+strconv.Itoa(s.opts.MaxMessage)+" bytes", http.StatusRequestEntityTooLarge)
+			http.Error(w, "the message is larger than "+strconv.Itoa(s.opts.MaxMessage)+" bytes", http.StatusRequestEntityTooLarge)
 		} else {
-			http.Error(w, "the body did not arrive", http.StatusBadRequest)
+			http.Error(w, "the request body could not be read", http.StatusBadRequest)
 		}
 		return
 	}
@@ -75,7 +76,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// exchange is one POST and its answer. It belongs to the goroutine of the handler.
+// exchange is one POST and its answer. Only the handler's goroutine uses it.
 type exchange struct {
 	srv *Server
 	w   http.ResponseWriter
@@ -86,8 +87,8 @@ type exchange struct {
 	principal string
 }
 
-// body reads the message. The deadline must not outlive it: it would look like a
-// client that has left.
+// body reads the message. The deadline is removed afterwards: when it passed, the
+// client would seem to have disconnected.
 func (x *exchange) body() ([]byte, error) {
 	_ = x.rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	b, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, int64(x.srv.opts.MaxMessage)))
@@ -102,26 +103,26 @@ func (x *exchange) reply(status int, message []byte) {
 	h.Set("Content-Length", strconv.Itoa(len(message)))
 	x.srv.deadline(x.rc)
 	x.w.WriteHeader(status)
-	_ = x.srv.write(x.w, x.rc, message) // an error is the client's
+	_, _ = x.srv.writer(x.w).Write(message) // fails only if the client has disconnected
 }
 
 func (x *exchange) fail(status int, id json.RawMessage, failed *Error) {
 	x.reply(status, answer(id, nil, failed))
 }
 
-// hurry bounds a write that is under way.
-func (x *exchange) hurry() { _ = x.rc.SetWriteDeadline(time.Now().Add(goodbye)) }
+// shortenDeadline bounds a write that is in progress.
+func (x *exchange) shortenDeadline() { _ = x.rc.SetWriteDeadline(time.Now().Add(drainTimeout)) }
 
 // result answers a request from memory.
-func (x *exchange) result(who caller) {
-	result, failed := x.srv.result(x.r.Context(), x.m, who)
+func (x *exchange) result(from caller) {
+	result, failed := x.srv.result(x.r.Context(), x.m, from)
 	x.reply(http.StatusOK, answer(x.m.id, result, failed))
 }
 
-// modern serves a message that stands for itself.
+// modern serves a message of the modern era, which has no session.
 func (x *exchange) modern() {
 	m := x.m
-	if m.id == nil || m.isAnswer() { // nothing is expected of it
+	if m.id == nil || m.isAnswer() { // not answered
 		x.w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -129,22 +130,22 @@ func (x *exchange) modern() {
 		x.fail(http.StatusBadRequest, m.id, failed)
 		return
 	}
-	who := caller{version: modernVersion, modern: true, principal: x.principal}
+	from := caller{version: mcp.ModernVersion, modern: true, principal: x.principal}
 	switch {
-	case !x.srv.offers(m.method, true):
-		_, failed := x.srv.result(x.r.Context(), m, who)
+	case !x.srv.opts.offers(m.method, true, x.srv.about.Load()):
+		_, failed := x.srv.result(x.r.Context(), m, from)
 		x.fail(http.StatusNotFound, m.id, failed)
-	case m.method == methodListen:
+	case m.method == mcp.MethodListen:
 		x.listen()
-	case quick(m.method):
-		x.result(who)
+	case fromMemory(m.method):
+		x.result(from)
 	default:
-		x.work(x.r.Context(), who)
+		x.runFunc(x.r.Context(), from, nil)
 	}
 }
 
-// check refuses a modern request that is not as it should be, the most telling
-// reason first.
+// check validates the headers and _meta of a modern request. Of several errors it
+// returns the one that explains most.
 func (x *exchange) check() *Error {
 	if failed := checkVersion(x.r, x.m); failed != nil {
 		return failed
@@ -155,14 +156,14 @@ func (x *exchange) check() *Error {
 	if failed := checkHeaders(x.r, x.m); failed != nil {
 		return failed
 	}
-	if x.m.method == methodCall {
+	if x.m.method == mcp.MethodCallTool {
 		return x.srv.checkMirrored(x.r, x.m)
 	}
 	return nil
 }
 
-// listen is a stream of the modern era. It ends with its result when the server
-// closes, and is cancelled by its client's leaving.
+// listen serves a subscriptions/listen. It ends with its result when the server closes,
+// and without one when the client disconnects.
 func (x *exchange) listen() {
 	if !accepts(x.r, typeEvents) {
 		http.Error(x.w, "the client must accept "+typeEvents, http.StatusNotAcceptable)
@@ -171,7 +172,7 @@ func (x *exchange) listen() {
 	l, failed := x.srv.listen(x.m)
 	if failed != nil {
 		status := http.StatusBadRequest
-		if failed.Code == CodeInternal { // no room
+		if failed.Code == mcp.CodeInternal { // a limit is reached
 			status = http.StatusServiceUnavailable
 			x.w.Header().Set("Retry-After", "1")
 		}
@@ -179,7 +180,7 @@ func (x *exchange) listen() {
 		return
 	}
 	defer l.sub.Close()
-	stream := x.srv.newSSE(x.w)
+	stream := x.srv.newEventStream(x.w)
 	if stream.start() != nil || stream.event("", l.ack) != nil || stream.flush() != nil {
 		return
 	}
@@ -191,6 +192,6 @@ func (x *exchange) listen() {
 		}
 	}
 	if stream.event("", answer(x.m.id, l.end, nil)) == nil {
-		_ = stream.flush() // an error is the client's
+		_ = stream.flush() // fails only if the client has disconnected
 	}
 }

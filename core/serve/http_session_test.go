@@ -13,11 +13,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// A session outlives its stream: what changed in between is told to the next one,
+// A session outlives its stream: changes in between are sent on the next one,
 // and so is what a stream that broke may not have delivered.
 func TestSessionStream(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, serve.Options{}, "a", "b")
+	s := newEndpoint(t, serve.Options{}, "a", "b")
 	h := s.initialize()
 	for _, uri := range []string{"a", "b"} {
 		if status, body := s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///%s"}}`, uri); status != 200 || code(body) != 0 {
@@ -52,7 +52,7 @@ func TestSessionStream(t *testing.T) {
 	first.next()
 	first.next()
 
-	// Whoever comes back with an id is told what came after it, and newer things.
+	// A client that resumes with an id gets what was sent after it, and newer updates.
 	s.write("a", "2")
 	updated(first, "a")
 	second := get(seen)
@@ -66,7 +66,7 @@ func TestSessionStream(t *testing.T) {
 	updated(second, "a")
 	second.leave()
 	s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"note:///b"}}`)
-	s.write("b", "nobody is told")
+	s.write("b", "no subscriber")
 	s.write("a", "3")
 	s.write("a", "4")
 	third := get(second.id)
@@ -74,8 +74,8 @@ func TestSessionStream(t *testing.T) {
 	s.write("a", "5")
 	updated(third, "a")
 
-	// Who does not say what it had, or nothing sensible, is told again what is not
-	// long ago.
+	// A client that sends no id or an invalid one gets again what was sent within
+	// replayWindow.
 	third.leave()
 	get("").leave()
 	get("99999").leave()
@@ -104,7 +104,7 @@ func TestSessionStream(t *testing.T) {
 // Idle sessions end, and the oldest makes room for a new one; those in use stay.
 func TestSessionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, serve.Options{SessionIdle: time.Minute, MaxSessions: 2})
+		h := newTestServer(t, serve.Options{SessionIdle: time.Minute, MaxSessions: 2})
 		post := func(session, body string) *httptest.ResponseRecorder {
 			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
@@ -151,16 +151,16 @@ func TestSessionsEnd(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		if !alive(one) {
-			t.Error("a session with a call in work was ended")
+			t.Error("a session with a call in flight was ended")
 		}
 		h.Close()
 	})
 }
 
-// What was told long ago is not told again to who does not say what it had.
-func TestToldLongAgo(t *testing.T) {
+// Without Last-Event-ID, what was sent longer ago than replayWindow is not repeated.
+func TestReplayWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, serve.Options{Heartbeat: time.Hour}, "a", "b")
+		h := newTestServer(t, serve.Options{Heartbeat: time.Hour}, "a", "b")
 		session := ""
 		do := func(ctx context.Context, method, body string) *httptest.ResponseRecorder {
 			r := httptest.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))

@@ -4,14 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// codeSession is what SDKs answer for a session that is not there.
+// codeSession is the code with which the SDKs answer requests of an unknown session.
 const codeSession = -32001
 
-// legacy serves a message of the initialize era.
+// legacy serves a message of the legacy era.
 func (x *exchange) legacy() {
-	if x.m.method == methodInitialize && x.m.id != nil {
+	if x.m.method == mcp.MethodInitialize && x.m.id != nil {
 		x.initialize()
 		return
 	}
@@ -21,91 +23,100 @@ func (x *exchange) legacy() {
 	}
 	defer x.srv.http.release(ss)
 	m := x.m
-	who := caller{version: ss.version, principal: x.principal}
+	from := caller{version: ss.version, principal: x.principal, client: ss.client}
 	switch {
-	case m.id == nil || m.isAnswer(): // nothing is expected of it
-		if m.method == noteCancelled {
-			ss.inWork.cancel(m.fields["requestId"])
+	case m.id == nil || m.isAnswer(): // not answered
+		if m.method == mcp.NotificationCancelled {
+			ss.inFlight.cancel(m.fields["requestId"])
+		} else {
+			ss.client.receive(m)
 		}
 		x.w.WriteHeader(http.StatusAccepted)
-	case !x.srv.offers(m.method, false):
-		x.result(who)
-	case m.method == methodSubscribe || m.method == methodUnsubscribe:
-		if m.method == methodUnsubscribe {
-			ss.told.forget(text(m.fields["uri"]))
+	case !x.srv.opts.offers(m.method, false, x.srv.about.Load()):
+		x.result(from)
+	case m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe:
+		if m.method == mcp.MethodUnsubscribe {
+			ss.replay.forget(text(m.fields["uri"]))
 		}
 		x.reply(http.StatusOK, subscribe(ss.sub, m))
-	case quick(m.method):
-		x.result(who)
+	case fromMemory(m.method):
+		x.result(from)
 	default:
-		// A lost connection does not cancel: only the client or its session does.
-		ctx, end, ok := ss.inWork.begin(ss.ctx, m.id)
+		// The parent is the session: a lost connection does not cancel the request.
+		ctx, end, ok := ss.inFlight.begin(ss.ctx, m.id)
 		if !ok {
-			x.fail(http.StatusOK, m.id, busy())
+			x.fail(http.StatusOK, m.id, errDuplicateID())
 			return
 		}
 		defer end()
-		x.work(ctx, who)
+		var call *callStream
+		if ss.version >= mcp.LatestLegacy && accepts(x.r, typeEvents) {
+			call = ss.calls.begin()
+			defer ss.calls.end(call)
+		}
+		x.runFunc(ctx, from, call)
 	}
 }
 
 func (x *exchange) initialize() {
-	version, result, failed := x.srv.initialized(x.m)
+	version, result, failed := x.srv.identity().initialized(x.m)
 	if failed != nil {
 		x.fail(http.StatusOK, x.m.id, failed)
 		return
 	}
-	ss, err := x.srv.http.open(version, x.principal)
+	ss, err := x.srv.http.open(version, x.principal, x.m)
 	if err != nil {
 		x.w.Header().Set("Retry-After", "1")
-		x.fail(http.StatusServiceUnavailable, x.m.id, refuse(CodeInternal, "%s", err))
+		x.fail(http.StatusServiceUnavailable, x.m.id, errorf(mcp.CodeInternal, "%s", err))
 		return
 	}
 	defer x.srv.http.release(ss)
-	x.w.Header().Set(headerSession, ss.id)
+	x.w.Header().Set(mcp.HeaderSession, ss.id)
 	x.reply(http.StatusOK, answer(x.m.id, result, nil))
 }
 
-// session finds the session of a request and keeps it until release; otherwise it
-// answers why there is none. body tells whether a JSON-RPC answer is expected.
+// session returns the session of a request, in use until the caller releases it. If
+// there is none, it answers the request with the reason and returns nil. body says
+// whether the request has a JSON-RPC body, whose id the answer carries.
 func (x *exchange) session(body bool) *session {
 	var id json.RawMessage
 	if body {
 		id = x.m.id
 	}
-	name, ok := single(x.r, headerSession)
+	name, ok := single(x.r, mcp.HeaderSession)
 	if !ok || name == "" {
-		x.fail(http.StatusBadRequest, id, refuse(CodeInvalidRequest,
-			"no %s: initialize first, or send %q in params._meta", headerSession, metaVersion))
+		x.fail(http.StatusBadRequest, id, errorf(mcp.CodeInvalidRequest,
+			"no %s: initialize first, or send %q in params._meta", mcp.HeaderSession, mcp.MetaProtocolVersion))
 		return nil
 	}
-	if version, ok := single(x.r, headerVersion); !ok || version != "" && !isLegacy(version) {
+	if version, ok := single(x.r, mcp.HeaderProtocolVersion); !ok || version != "" && !mcp.IsLegacy(version) {
 		x.fail(http.StatusBadRequest, id, &Error{
-			Code: CodeUnsupportedVersion, Message: "unsupported protocol version",
-			Data: map[string]any{"supported": supported(), "requested": bounded(version)},
+			Code: mcp.CodeUnsupportedVersion, Message: "unsupported protocol version",
+			Data: map[string]any{"supported": mcp.Versions(), "requested": bounded(version)},
 		})
 		return nil
 	}
 	ss := x.srv.http.use(name, x.principal)
 	if ss == nil {
-		x.fail(http.StatusNotFound, id, refuse(codeSession, "session not found"))
+		x.fail(http.StatusNotFound, id, errorf(codeSession, "session not found"))
 	}
 	return ss
 }
 
-// refusedByEra refuses the methods that only the legacy era has.
-func refusedByEra(w http.ResponseWriter, r *http.Request) bool {
-	if r.Header.Get(headerVersion) != modernVersion {
+// rejectModern rejects an HTTP method that the modern era does not have; it reports
+// whether it did.
+func rejectModern(w http.ResponseWriter, r *http.Request) bool {
+	if r.Header.Get(mcp.HeaderProtocolVersion) != mcp.ModernVersion {
 		return false
 	}
 	w.Header().Set("Allow", "POST")
-	http.Error(w, "this version of the protocol has no "+r.Method, http.StatusMethodNotAllowed)
+	http.Error(w, r.Method+" is not part of this protocol version", http.StatusMethodNotAllowed)
 	return true
 }
 
-// get opens the stream of a legacy session.
+// get serves the GET stream of a legacy session.
 func (s *Server) get(w http.ResponseWriter, r *http.Request) {
-	if refusedByEra(w, r) {
+	if rejectModern(w, r) {
 		return
 	}
 	if !accepts(r, typeEvents) {
@@ -120,26 +131,32 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	defer s.http.release(ss)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	// Whoever ends the session or replaces the stream does not wait for long for a
-	// client that does not read.
+	// A client that does not read must not delay the end of its session, nor the stream
+	// that replaces this one.
 	defer context.AfterFunc(ss.ctx, func() { cancel(errSessionEnded) })()
-	defer context.AfterFunc(ctx, x.hurry)()
+	defer context.AfterFunc(ctx, x.shortenDeadline)()
+	if call, number, ok := ss.calls.find(r.Header.Get(mcp.HeaderLastEventID)); ok {
+		_ = s.newEventStream(w).resume(ctx, call, number) // the client will resume again
+		return
+	}
 	detach := ss.attach(cancel)
 	defer detach()
-	ss.sub.Restore(ss.told.after(r.Header.Get("Last-Event-ID")))
-	stream := s.newSSE(w)
+	ss.sub.Restore(ss.replay.after(r.Header.Get(mcp.HeaderLastEventID)))
+	stream := s.newEventStream(w)
 	if stream.start() != nil {
 		return
 	}
-	if ss.version >= latestLegacy && (stream.prime(ss.told.begin()) != nil || stream.flush() != nil) {
+	if ss.version >= mcp.LatestLegacy && (stream.prime(ss.replay.begin()) != nil || stream.flush() != nil) {
 		return
 	}
-	_ = stream.pusher(ss.sub, ss.told.next).run(ctx, s.ctx.Done()) // the client will open another
+	p := stream.pusher(ss.sub, ss.replay.next)
+	p.messages = ss.messages
+	_ = p.run(ctx, s.ctx.Done()) // a failed stream is reopened by the client
 }
 
 // delete ends a legacy session.
 func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
-	if refusedByEra(w, r) {
+	if rejectModern(w, r) {
 		return
 	}
 	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), principal: s.principal(r)}

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// TestSubscriptionLimits: what is too much is refused, and what there is room for
-// works.
+// Subscriptions beyond a limit are rejected; those below it work.
 func TestSubscriptionLimits(t *testing.T) {
 	t.Parallel()
 	opts := serve.Options{Subscriptions: subscriptions.Options{MaxURIs: 2, MaxSubscribers: 2}}
@@ -23,7 +23,7 @@ func TestSubscriptionLimits(t *testing.T) {
 
 	t.Run("stdio", func(t *testing.T) {
 		t.Parallel()
-		h := newHouse(t, opts)
+		h := newTestServer(t, opts)
 		w, other := h.pipe(t), h.pipe(t)
 		w.send("%s", listen)
 		w.expect(honoured, metaName)
@@ -31,7 +31,7 @@ func TestSubscriptionLimits(t *testing.T) {
 		for _, c := range []struct {
 			note string
 			code int
-		}{{"a", 0}, {"b", 0}, {"c", serve.CodeInternal}, {"b", 0}} {
+		}{{"a", 0}, {"b", 0}, {"c", mcp.CodeInternal}, {"b", 0}} {
 			other.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":%q}}`, note(c.note))
 			if got := other.next(); code(got) != c.code {
 				t.Errorf("%s: %s", c.note, got)
@@ -39,21 +39,21 @@ func TestSubscriptionLimits(t *testing.T) {
 		}
 		third := h.pipe(t)
 		third.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
-		if got := third.next(); code(got) != serve.CodeInternal || !strings.Contains(got, "too many") {
+		if got := third.next(); code(got) != mcp.CodeInternal || !strings.Contains(got, "too many") {
 			t.Error(got)
 		}
 		third.send("%s", listen)
-		if got := third.next(); code(got) != serve.CodeInternal {
+		if got := third.next(); code(got) != mcp.CodeInternal {
 			t.Error(got)
 		}
 		third.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
-		if got := third.next(); code(got) != serve.CodeInvalidParams {
+		if got := third.next(); code(got) != mcp.CodeInvalidParams {
 			t.Error(got)
 		}
 	})
 	t.Run("http", func(t *testing.T) {
 		t.Parallel()
-		s := newSite(t, opts)
+		s := newEndpoint(t, opts)
 		e := s.stream("POST", modern("subscriptions/listen"), listen)
 		e.expect(honoured, metaName)
 		s.initialize()
@@ -74,8 +74,8 @@ func TestSubscriptionLimits(t *testing.T) {
 	})
 }
 
-// TestLateNotify: what a function says after its answer is for nobody, and what
-// cannot be said does no harm.
+// Notifications that a function sends after its answer, and those that cannot be encoded,
+// are dropped.
 func TestLateNotify(t *testing.T) {
 	t.Parallel()
 	late := make(chan *serve.Request, 1)
@@ -84,8 +84,8 @@ func TestLateNotify(t *testing.T) {
 		late <- r
 		return content("ok"), nil
 	}})
-	h := &house{Server: srv}
-	s := &site{house: h, t: t, url: h.over(t).URL}
+	h := &testServer{Server: srv}
+	s := &endpoint{testServer: h, t: t, url: h.over(t).URL}
 	w := h.pipe(t)
 	for range 20 {
 		w.send("%s", call("x", ","+metaModern))
@@ -99,10 +99,10 @@ func TestLateNotify(t *testing.T) {
 	}
 }
 
-// TestWaitingForASlot: who waits for a slot leaves with its client or the server.
+// A request that waits for a slot ends with its client or the server.
 func TestWaitingForASlot(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, serve.Options{MaxInWork: 1})
+	s := newEndpoint(t, serve.Options{MaxInFlight: 1})
 	wait := func(ctx context.Context, done chan<- int) {
 		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(call("wait", ","+metaModern)))
 		r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"wait"}}
@@ -131,8 +131,8 @@ func TestWaitingForASlot(t *testing.T) {
 	go wait(t.Context(), two)
 	s.post(modern("tools/list"), toolList)
 	s.Close()
-	if got := within(t, one, "the call in work"); got != http.StatusOK {
-		t.Errorf("in work: %d", got)
+	if got := within(t, one, "the running call"); got != http.StatusOK {
+		t.Errorf("running call: %d", got)
 	}
 	// It had the slot for a moment, waited, or came too late: it has an answer.
 	if got := within(t, two, "the call that waited"); got != http.StatusOK && got != http.StatusServiceUnavailable {
@@ -143,9 +143,9 @@ func TestWaitingForASlot(t *testing.T) {
 	}
 }
 
-func TestHeadersThatComeTwice(t *testing.T) {
+func TestDuplicateHeaders(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, serve.Options{})
+	s := newEndpoint(t, serve.Options{})
 	for _, name := range []string{"Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader(call("echo", ","+metaModern)))
 		if err != nil {
@@ -159,7 +159,7 @@ func TestHeadersThatComeTwice(t *testing.T) {
 		}
 		b, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != http.StatusBadRequest || code(string(b)) != serve.CodeHeaderMismatch {
+		if resp.StatusCode != http.StatusBadRequest || code(string(b)) != mcp.CodeHeaderMismatch {
 			t.Errorf("%s: %d %s", name, resp.StatusCode, b)
 		}
 	}
@@ -167,7 +167,7 @@ func TestHeadersThatComeTwice(t *testing.T) {
 
 func TestBrokenInput(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, serve.Options{})
+	h := newTestServer(t, serve.Options{})
 	w := h.pipe(t)
 	w.initialize()
 	w.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
@@ -12,43 +13,35 @@ type listen struct {
 	sub *subscriptions.Subscriber
 	ack []byte // the first message
 	end json.RawMessage
-	// empty says that nothing is left of what was asked for.
+	// empty means that nothing of what was requested is honoured.
 	empty bool
 }
 
-// filter is what a listen asks for, or what is honoured.
-type filter struct {
-	Tools     bool     `json:"toolsListChanged,omitempty"`
-	Prompts   bool     `json:"promptsListChanged,omitempty"`
-	Resources bool     `json:"resourcesListChanged,omitempty"`
-	URIs      []string `json:"resourceSubscriptions,omitempty"`
-}
-
-// listen subscribes as the message asks. Whoever calls it closes the subscriber.
+// listen subscribes as the message requests. The caller must close the subscriber.
 func (s *Server) listen(m *message) (*listen, *Error) {
 	want, err := parseFilter(m.fields["notifications"])
 	if err != nil {
 		return nil, err
 	}
-	has := s.listsOffered()
-	honoured := filter{
+	has := s.opts.listsOffered()
+	honoured := mcp.SubscriptionFilter{
 		Tools:     want.Tools && has.Tools,
 		Prompts:   want.Prompts && has.Prompts,
 		Resources: want.Resources && has.Resources,
 	}
 	sub, failed := s.subs.Open(subscriptions.Lists{Tools: honoured.Tools, Prompts: honoured.Prompts, Resources: honoured.Resources})
 	if failed != nil {
-		return nil, refuse(CodeInternal, "%s", failed)
+		return nil, errorf(mcp.CodeInternal, "%s", failed)
 	}
 	if has.Resources {
 		honoured.URIs = subscribeAll(sub, want.URIs)
 	}
-	meta := map[string]json.RawMessage{metaSubscription: m.id}
+	meta := map[string]json.RawMessage{mcp.MetaSubscriptionID: m.id}
 	return &listen{
 		sub: sub,
-		ack: notification(noteAcknowledged, struct {
+		ack: notification(mcp.NotificationAcknowledged, struct {
 			Meta     map[string]json.RawMessage `json:"_meta"`
-			Honoured filter                     `json:"notifications"`
+			Honoured mcp.SubscriptionFilter     `json:"notifications"`
 		}{meta, honoured}),
 		end: encode(struct {
 			Type string                     `json:"resultType"`
@@ -58,8 +51,9 @@ func (s *Server) listen(m *message) (*listen, *Error) {
 	}, nil
 }
 
-// subscribeAll returns the URIs that could be subscribed, none twice. What cannot
-// be, also for want of room, is left out: the client sees it and can ask again.
+// subscribeAll subscribes to URIs and returns those that succeeded, without duplicates.
+// Others, including those beyond a limit, are left out: the client sees that in the
+// acknowledgement and can retry.
 func subscribeAll(sub *subscriptions.Subscriber, uris []string) (honoured []string) {
 	seen := make(map[string]bool)
 	for _, uri := range uris {
@@ -77,12 +71,11 @@ func subscribeAll(sub *subscriptions.Subscriber, uris []string) (honoured []stri
 	return honoured
 }
 
-// parseFilter reads the parameter "notifications". What it asks for and we do not
-// know is not honoured.
-func parseFilter(raw json.RawMessage) (f filter, err *Error) {
+// parseFilter decodes the parameter "notifications". Unknown members are ignored.
+func parseFilter(raw json.RawMessage) (f mcp.SubscriptionFilter, err *Error) {
 	fields, failed := object(raw)
 	if failed != nil {
-		return f, refuse(CodeInvalidParams, `"notifications" must be an object`)
+		return f, errorf(mcp.CodeInvalidParams, `"notifications" must be an object`)
 	}
 	for name, into := range map[string]any{
 		"toolsListChanged":      &f.Tools,
@@ -91,16 +84,16 @@ func parseFilter(raw json.RawMessage) (f filter, err *Error) {
 		"resourceSubscriptions": &f.URIs,
 	} {
 		if value := fields[name]; value != nil && json.Unmarshal(value, into) != nil {
-			return f, refuse(CodeInvalidParams, "notifications.%s has the wrong type", name)
+			return f, errorf(mcp.CodeInvalidParams, "notifications.%s has the wrong type", name)
 		}
 	}
 	return f, nil
 }
 
-// subscribeError is the refusal of a resources/subscribe.
+// subscribeError converts the error of a resources/subscribe.
 func subscribeError(err error) *Error {
 	if errors.Is(err, subscriptions.ErrTooMany) || errors.Is(err, subscriptions.ErrClosed) {
-		return refuse(CodeInternal, "%s", err)
+		return errorf(mcp.CodeInternal, "%s", err)
 	}
-	return refuse(CodeInvalidParams, "%s", err)
+	return errorf(mcp.CodeInvalidParams, "%s", err)
 }

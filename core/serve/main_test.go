@@ -13,15 +13,16 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// serveKey makes a re-executed test binary the house on its standard streams.
+// serveKey makes a re-executed test binary serve the test server on its standard streams.
 const serveKey = "MCPTRACK_TEST_HOUSE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(serveKey) != "" {
-		h := furnish(serve.Options{PageSize: 2}, "a", "b", "c")
+		h := newNoteServer(serve.Options{PageSize: 2}, "a", "b", "c")
 		err := h.ServeIO(context.Background(), os.Stdin, os.Stdout)
 		h.Close()
 		if err != nil {
@@ -32,9 +33,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// house is a server with something behind it: notes that can be written, and tools
+// testServer is a server of notes that can be written, and of tools
 // that misbehave on request.
-type house struct {
+type testServer struct {
 	*serve.Server
 
 	mu    sync.Mutex
@@ -46,21 +47,21 @@ type house struct {
 
 func note(name string) string { return "note:///" + name }
 
-// newHouse opens a house, which is closed at the end of the test.
-func newHouse(t testing.TB, opts serve.Options, notes ...string) *house {
+// newTestServer starts a test server, which is closed at the end of the test.
+func newTestServer(t testing.TB, opts serve.Options, notes ...string) *testServer {
 	t.Helper()
-	h := furnish(opts, notes...)
+	h := newNoteServer(opts, notes...)
 	t.Cleanup(h.Close)
 	return h
 }
 
-// furnish makes a server whose catalog has the tools and the notes given.
-func furnish(opts serve.Options, notes ...string) *house {
-	h := &house{notes: map[string]string{}, began: make(chan string, 100), ended: make(chan string, 100), proceed: make(chan struct{}, 1)}
+// newNoteServer returns a server whose catalog has the given tools and notes.
+func newNoteServer(opts serve.Options, notes ...string) *testServer {
+	h := &testServer{notes: map[string]string{}, began: make(chan string, 100), ended: make(chan string, 100), proceed: make(chan struct{}, 1)}
 	for _, n := range notes {
 		h.notes[note(n)] = n + " 0"
 	}
-	opts.Name, opts.Version = "house", "1.2.3"
+	opts.Name, opts.Version = "notes", "1.2.3"
 	opts.CallTool, opts.GetPrompt, opts.ReadResource, opts.Complete = h.call, h.prompt, h.read, h.complete
 	if opts.Subscriptions.Subscribable == nil {
 		opts.Subscriptions.Subscribable = func(uri string) bool { return strings.HasPrefix(uri, "note:///") }
@@ -74,7 +75,7 @@ func tools() []string {
 	return []string{"echo", "wait", "progress", "panic", "missing", "odd", "write", "proceed", "drop"}
 }
 
-func (h *house) catalog(notes ...string) serve.Catalog {
+func (h *testServer) catalog(notes ...string) serve.Catalog {
 	var c serve.Catalog
 	for _, tool := range tools() {
 		c.Tools = append(c.Tools, object(`{"name":%q,"inputSchema":{"type":"object"}}`, tool))
@@ -91,15 +92,15 @@ func object(format string, args ...any) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(format, args...))
 }
 
-// write changes a note and tells.
-func (h *house) write(name, text string) {
+// write changes a note and notifies its subscribers.
+func (h *testServer) write(name, text string) {
 	h.mu.Lock()
 	h.notes[note(name)] = text
 	h.mu.Unlock()
 	h.Updated(note(name))
 }
 
-func (h *house) read(_ context.Context, r *serve.Request) (json.RawMessage, error) {
+func (h *testServer) read(_ context.Context, r *serve.Request) (json.RawMessage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	text, ok := h.notes[r.URI()]
@@ -109,14 +110,14 @@ func (h *house) read(_ context.Context, r *serve.Request) (json.RawMessage, erro
 	return json.Marshal(map[string]any{"contents": []any{map[string]any{"uri": r.URI(), "mimeType": "text/plain", "text": text}}})
 }
 
-func (h *house) prompt(_ context.Context, r *serve.Request) (json.RawMessage, error) {
+func (h *testServer) prompt(_ context.Context, r *serve.Request) (json.RawMessage, error) {
 	if r.Name() != "greet" {
 		return nil, serve.ErrNotFound
 	}
 	return object(`{"messages":[{"role":"user","content":{"type":"text","text":"Hello"}}]}`), nil
 }
 
-func (h *house) complete(context.Context, *serve.Request) (json.RawMessage, error) {
+func (h *testServer) complete(context.Context, *serve.Request) (json.RawMessage, error) {
 	return object(`{"completion":{"values":["paris"],"total":1,"hasMore":false}}`), nil
 }
 
@@ -124,7 +125,7 @@ func content(text string) json.RawMessage {
 	return object(`{"content":[{"type":"text","text":%q}]}`, text)
 }
 
-func (h *house) call(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+func (h *testServer) call(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
 	switch r.Name() {
 	case "echo":
 		return content(string(r.Params)), nil
@@ -159,7 +160,7 @@ func (h *house) call(ctx context.Context, r *serve.Request) (json.RawMessage, er
 		h.SetCatalog(c)
 		return content("ok"), nil
 	case "sampling":
-		return nil, &serve.Error{Code: serve.CodeMissingCapability, Message: "sampling is needed"}
+		return nil, &serve.Error{Code: mcp.CodeMissingCapability, Message: "sampling is needed"}
 	case "odd":
 		return json.RawMessage("{\n \"content\": []\r\n}"), nil
 	}
@@ -172,8 +173,8 @@ func arguments(r *serve.Request) json.RawMessage {
 	return p.Arguments
 }
 
-// over serves the house over HTTP.
-func (h *house) over(t testing.TB) *httptest.Server {
+// over serves the test server over HTTP.
+func (h *testServer) over(t testing.TB) *httptest.Server {
 	t.Helper()
 	ts := httptest.NewServer(h)
 	t.Cleanup(func() {

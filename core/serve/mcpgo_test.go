@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// mcpgo is a client of mcp-go and what it was told.
+// mcpgo is a client of mcp-go and the notifications that it received.
 type mcpgo struct {
 	*client.Client
 	t *testing.T
@@ -27,7 +27,7 @@ type mcpgo struct {
 	wake chan struct{} // capacity 1: there is news
 }
 
-func dialMCPGo(t *testing.T, h *house, overHTTP, modern bool) *mcpgo {
+func dialMCPGo(t *testing.T, h *testServer, overHTTP, modern bool) *mcpgo {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background()) // t.Context ends before the cleanup
 	var opts []client.ClientOption
@@ -116,7 +116,7 @@ func TestMCPGoClient(t *testing.T) {
 		for _, overHTTP := range []bool{false, true} {
 			t.Run(fmt.Sprintf("modern=%t http=%t", modern, overHTTP), func(t *testing.T) {
 				t.Parallel()
-				h := newHouse(t, serve.Options{PageSize: 2}, "a", "b", "c")
+				h := newTestServer(t, serve.Options{PageSize: 2}, "a", "b", "c")
 				c := dialMCPGo(t, h, overHTTP, modern)
 				ctx := t.Context()
 				list, err := c.ListTools(ctx, mcp.ListToolsRequest{})
@@ -158,10 +158,10 @@ func TestMCPGoClient(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				h.write("b", "nobody asked")
+				h.write("b", "not subscribed")
 				h.write("a", "a 1")
 				if got := c.expect("resources/updated " + note("a")); len(got) != 1 {
-					t.Errorf("told of %q", got)
+					t.Errorf("notified of %q", got)
 				}
 				h.SetCatalog(serve.Catalog{})
 				c.expect("tools/list_changed")

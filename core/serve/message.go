@@ -6,27 +6,31 @@ import (
 	"errors"
 	"maps"
 	"unicode/utf8"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-const maxID = 1024 // bytes of a request id, which we echo
+const maxID = 1024 // bytes of a request id, which is echoed
 
-// message is one message of a client: a request with an id, a notification without
-// one, or an answer, which we asked for nothing and ignore.
+// message is one message of a client: a request if it has an id, else a notification;
+// or an answer to a request of ours.
 type message struct {
 	id     json.RawMessage
 	method string
 	params json.RawMessage            // an object, or nil
 	fields map[string]json.RawMessage // of params
 	meta   map[string]json.RawMessage // params._meta
+	result json.RawMessage            // of an answer
+	failed json.RawMessage            // the error of an answer
 }
 
 func (m *message) isAnswer() bool { return m.method == "" }
 
-// version is the protocol version that a modern message carries, else "".
-func (m *message) version() string { return text(m.meta[metaVersion]) }
+// version is the protocol version of a modern message; "" for others.
+func (m *message) version() string { return text(m.meta[mcp.MetaProtocolVersion]) }
 
-// idKey is what a request in work is found by: the same for all ways to write an
-// id that a client may use.
+// idKey normalizes a request id: the same string written with other escapes has the
+// same key.
 func idKey(id json.RawMessage) string {
 	if len(id) > 0 && id[0] == '"' {
 		return "s" + text(id)
@@ -42,15 +46,15 @@ func text(raw json.RawMessage) string {
 	return s
 }
 
-// parse is strict where parsers of two parties could disagree: members have their
-// exact names and come once. On an error the message holds the id if there was one.
+// parse is strict where two parsers could disagree: member names are case-sensitive and
+// unique. On an error the message holds the id, if there was one.
 func parse(data []byte) (*message, *Error) {
 	m := &message{}
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '[' {
-		return m, refuse(CodeInvalidRequest, "batches are not supported")
+		return m, errorf(mcp.CodeInvalidRequest, "batches are not supported")
 	}
 	if !json.Valid(data) || !utf8.Valid(data) {
-		return m, refuse(CodeParse, "not JSON in UTF-8")
+		return m, errorf(mcp.CodeParse, "not JSON in UTF-8")
 	}
 	top, err := members(data)
 	if err != nil {
@@ -59,35 +63,38 @@ func parse(data []byte) (*message, *Error) {
 	if id, ok := top["id"]; ok {
 		number := len(id) > 0 && (id[0] == '-' || id[0] >= '0' && id[0] <= '9')
 		if len(id) > maxID || id[0] != '"' && !number {
-			return m, refuse(CodeInvalidRequest, "the id must be a string or a number of at most %d bytes", maxID)
+			return m, errorf(mcp.CodeInvalidRequest, "the id must be a string or a number of at most %d bytes", maxID)
 		}
 		m.id = id
 	}
 	if text(top["jsonrpc"]) != "2.0" {
-		return m, refuse(CodeInvalidRequest, `"jsonrpc" must be "2.0"`)
+		return m, errorf(mcp.CodeInvalidRequest, `"jsonrpc" must be "2.0"`)
 	}
 	if raw, ok := top["method"]; ok {
 		if m.method = text(raw); m.method == "" {
-			return m, refuse(CodeInvalidRequest, `"method" must be a string`)
+			return m, errorf(mcp.CodeInvalidRequest, `"method" must be a string`)
 		}
 	} else if top["result"] == nil && top["error"] == nil {
-		return m, refuse(CodeInvalidRequest, `there is no "method"`)
+		return m, errorf(mcp.CodeInvalidRequest, `"method" is missing`)
+	} else {
+		m.result, m.failed = top["result"], top["error"]
+		return m, nil
 	}
 	if m.params = top["params"]; m.params == nil {
 		return m, nil
 	}
 	if m.fields, err = members(m.params); err != nil {
-		return m, refuse(CodeInvalidParams, "params: %s", err.Message)
+		return m, errorf(mcp.CodeInvalidParams, "params: %s", err.Message)
 	}
 	if raw, ok := m.fields["_meta"]; ok {
 		if m.meta, err = members(raw); err != nil {
-			return m, refuse(CodeInvalidParams, "params._meta: %s", err.Message)
+			return m, errorf(mcp.CodeInvalidParams, "params._meta: %s", err.Message)
 		}
 	}
 	return m, nil
 }
 
-// answer encodes the answer to a request as one line without its end.
+// answer encodes the answer to a request as one line, without the line end.
 func answer(id, result json.RawMessage, failed *Error) []byte {
 	if id == nil {
 		id = json.RawMessage("null")
@@ -114,20 +121,20 @@ func notification(method string, params any) []byte {
 	return b
 }
 
-// member is one member of an object to be.
+// member is one member to add to an object.
 type member struct {
 	name  string
 	value json.RawMessage
 }
 
-// with returns an object as one line with more members. Members that it has stay,
-// but for those of _meta.
+// with returns obj in one line with members added. Members that obj has keep their
+// values, except those within _meta.
 func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 	fields, failed := object(obj)
 	if failed != nil {
 		return nil, failed
 	}
-	obj = tidy(obj)
+	obj = oneLine(obj)
 	var add []member
 	for _, m := range more {
 		there := fields[m.name]
@@ -145,11 +152,10 @@ func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 	return append(appendMembers(b, len(fields) == 0, add), '}'), nil
 }
 
-// errUnfinished is the error of a result that wants something from a client which
-// has no words for that.
-var errUnfinished = errors.New("the server asks for input, which is possible from protocol version " + modernVersion + " on")
+// errUnfinished is the error of a result that requests input from a legacy client.
+var errUnfinished = errors.New("the server requests input from the client, which needs protocol version " + mcp.ModernVersion)
 
-// withoutEra returns an object as one line without what only the modern era has.
+// withoutEra returns obj in one line without the members that only the modern era has.
 func withoutEra(obj json.RawMessage) (json.RawMessage, error) {
 	fields, failed := object(obj)
 	if failed != nil {
@@ -163,21 +169,22 @@ func withoutEra(obj json.RawMessage) (json.RawMessage, error) {
 		delete(fields, name)
 	}
 	meta, failed := object(fields["_meta"])
-	server := failed == nil && meta[metaServer] != nil
+	server := failed == nil && meta[mcp.MetaServerInfo] != nil
 	if server {
-		delete(meta, metaServer)
+		delete(meta, mcp.MetaServerInfo)
 		if fields["_meta"] = encode(meta); len(meta) == 0 {
 			delete(fields, "_meta")
 		}
 	}
 	if !server && len(fields) == before {
-		return tidy(obj), nil
+		return oneLine(obj), nil
 	}
 	return json.Marshal(fields)
 }
 
-// tidy makes valid JSON fit for a line of output or of an event.
-func tidy(raw json.RawMessage) json.RawMessage {
+// oneLine makes valid JSON fit for a line of output or of an event: without line ends
+// and in valid UTF-8.
+func oneLine(raw json.RawMessage) json.RawMessage {
 	if bytes.ContainsAny(raw, "\n\r") {
 		var line bytes.Buffer
 		line.Grow(len(raw))
@@ -190,7 +197,7 @@ func tidy(raw json.RawMessage) json.RawMessage {
 	return bytes.TrimSpace(raw)
 }
 
-// withMeta is with for an object that has a _meta.
+// withMeta does the work of with for an object that has a _meta.
 func withMeta(fields map[string]json.RawMessage, more []member) (json.RawMessage, error) {
 	all := maps.Clone(fields)
 	for _, m := range more {
@@ -201,7 +208,7 @@ func withMeta(fields map[string]json.RawMessage, more []member) (json.RawMessage
 			own, failed := object(m.value) // ours
 			theirs, err := object(there)
 			if failed != nil || err != nil {
-				continue // not for us to judge
+				continue // an invalid _meta stays as it is
 			}
 			maps.Copy(theirs, own)
 			all[m.name] = encode(theirs)

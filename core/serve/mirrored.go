@@ -3,14 +3,18 @@ package serve
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// mirrored is an argument of a tool that modern clients over HTTP repeat in a
-// header Mcp-Param-NAME, because the tool's schema says so with "x-mcp-header".
+// mirrored is a tool argument that modern HTTP clients repeat in a header
+// Mcp-Param-NAME, as the tool's schema requires with "x-mcp-header".
 type mirrored struct {
 	path   []string // of the argument
 	header string
@@ -21,47 +25,92 @@ const (
 	mirrorDepth = 32
 )
 
-// mirroredArguments finds them in tools, by tool.
+// mirroredArguments returns the mirrored arguments of each tool, by its name. Tools whose
+// annotations are invalid have none: clients ignore such tools.
 func mirroredArguments(tools []json.RawMessage) map[string][]mirrored {
 	var found map[string][]mirrored
 	for _, tool := range tools {
-		if !bytes.Contains(tool, []byte(`"`+mirrorKey+`"`)) {
+		list, name, err := mirroredOf(tool)
+		if err != nil || len(list) == 0 {
 			continue
 		}
-		fields, err := object(tool)
-		if err != nil {
-			continue
+		if found == nil {
+			found = make(map[string][]mirrored)
 		}
-		if list := appendMirrored(nil, fields["inputSchema"], nil); len(list) > 0 {
-			if found == nil {
-				found = make(map[string][]mirrored)
-			}
-			found[text(fields["name"])] = list
-		}
+		found[name] = list
 	}
 	return found
 }
 
-// appendMirrored looks where clients look: along "properties" only.
-func appendMirrored(list []mirrored, schema json.RawMessage, path []string) []mirrored {
-	fields, err := object(schema)
-	if err != nil || len(path) > mirrorDepth {
-		return list
-	}
-	if header := text(fields[mirrorKey]); header != "" && len(path) > 0 {
-		list = append(list, mirrored{path: slices.Clone(path), header: "Mcp-Param-" + header})
-	}
-	properties, err := object(fields["properties"])
-	if err != nil {
-		return list
-	}
-	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		list = appendMirrored(list, properties[name], append(path, name))
-	}
-	return list
+// CheckTool returns an error, for users, if modern clients reject a tool because of its
+// annotations "x-mcp-header".
+func CheckTool(tool json.RawMessage) error {
+	_, _, err := mirroredOf(tool)
+	return err
 }
 
-// checkMirrored holds the headers of a call to its arguments.
+func mirroredOf(tool json.RawMessage) (list []mirrored, name string, err error) {
+	if !bytes.Contains(tool, []byte(mirrorKey)) {
+		return nil, "", nil
+	}
+	fields, failed := object(tool)
+	if failed != nil {
+		return nil, "", nil
+	}
+	m := mirroring{seen: map[string]bool{}}
+	err = m.add(fields["inputSchema"], nil)
+	return m.list, text(fields["name"]), err
+}
+
+// mirroring collects the mirrored arguments of one tool.
+type mirroring struct {
+	list []mirrored
+	seen map[string]bool // headers, in lower case
+}
+
+// add looks where clients look: in nested "properties" only.
+func (m *mirroring) add(schema json.RawMessage, path []string) error {
+	fields, failed := object(schema)
+	if failed != nil || len(path) > mirrorDepth {
+		return nil
+	}
+	if raw, there := fields[mirrorKey]; there && len(path) > 0 {
+		header := text(raw)
+		switch {
+		case !isToken(header):
+			return fmt.Errorf("its %s of %q is not a valid header name", mirrorKey, bounded(path[len(path)-1]))
+		case !slices.Contains([]string{"string", "integer", "boolean"}, text(fields["type"])):
+			return fmt.Errorf("its %s of %q needs the type string, integer or boolean", mirrorKey, bounded(path[len(path)-1]))
+		case m.seen[strings.ToLower(header)]:
+			return fmt.Errorf("it has the %s %q twice", mirrorKey, header)
+		}
+		m.seen[strings.ToLower(header)] = true
+		m.list = append(m.list, mirrored{path: slices.Clone(path), header: "Mcp-Param-" + header})
+	}
+	properties, failed := object(fields["properties"])
+	if failed != nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if err := m.add(properties[name], append(path, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isToken reports whether s is a token (RFC 9110, 5.6.2), as header names are.
+func isToken(s string) bool {
+	for _, c := range []byte(s) {
+		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
+			continue
+		}
+		return false
+	}
+	return s != ""
+}
+
+// checkMirrored compares the headers of a call with its arguments.
 func (s *Server) checkMirrored(r *http.Request, m *message) *Error {
 	for _, arg := range s.lists.mirrored(text(m.fields["name"])) {
 		value := m.fields["arguments"]
@@ -73,20 +122,20 @@ func (s *Server) checkMirrored(r *http.Request, m *message) *Error {
 			value = fields[name]
 		}
 		if len(value) == 0 || bytes.ContainsAny(value[:1], "n{[") {
-			continue // null or absent: there need be no header; no primitive: there cannot be
+			continue // absent, null, object or array: no header is required
 		}
 		got, ok := single(r, arg.header)
 		if !ok || len(r.Header.Values(arg.header)) == 0 {
-			return refuse(CodeHeaderMismatch, "header %s must come once, as the argument does", bounded(arg.header))
+			return errorf(mcp.CodeHeaderMismatch, "header %s must occur once, as its argument is present", bounded(arg.header))
 		}
 		if got, ok = decodeHeader(got); !ok || !sameValue(value, got) {
-			return refuse(CodeHeaderMismatch, "header %s does not match the argument", bounded(arg.header))
+			return errorf(mcp.CodeHeaderMismatch, "header %s does not match the argument", bounded(arg.header))
 		}
 	}
 	return nil
 }
 
-// sameValue compares a primitive with its text; numbers by value.
+// sameValue compares a JSON primitive with the text of a header; numbers by value.
 func sameValue(value json.RawMessage, header string) bool {
 	if value[0] == '"' {
 		return text(value) == header

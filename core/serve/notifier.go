@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// notifier carries the notifications of one request to its client, none after
-// close returned.
+// notifier sends the notifications of one request to its client, none after close has
+// returned.
 type notifier struct {
 	ctx    context.Context // of the request
 	cancel context.CancelFunc
-	// send waits until the client has taken the message, or ctx ends.
+	// send blocks until the message is written or ctx is done.
 	send func(ctx context.Context, message []byte)
 
 	mu   sync.Mutex
 	over bool
-	wg   sync.WaitGroup // sends under way
+	wg   sync.WaitGroup // calls of send
 }
 
 func newNotifier(ctx context.Context, send func(context.Context, []byte)) *notifier {
@@ -24,21 +24,24 @@ func newNotifier(ctx context.Context, send func(context.Context, []byte)) *notif
 	return n
 }
 
-func (n *notifier) notify(method string, params any) {
+// write reports false if the request is over.
+func (n *notifier) write(message []byte) bool {
 	n.mu.Lock()
 	if n.over {
 		n.mu.Unlock()
-		return
+		return false
 	}
 	n.wg.Add(1)
 	n.mu.Unlock()
 	defer n.wg.Done()
-	if message := notification(method, params); message != nil && n.ctx.Err() == nil {
-		n.send(n.ctx, message)
+	if n.ctx.Err() != nil {
+		return false
 	}
+	n.send(n.ctx, message)
+	return true
 }
 
-// close ends the sends that are under way and lets none begin any more.
+// close aborts running sends, prevents new ones and waits for them.
 func (n *notifier) close() {
 	n.mu.Lock()
 	n.over = true

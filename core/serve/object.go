@@ -4,28 +4,30 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// maxMembers bounds what reading an object costs: a map entry is far larger than
-// the shortest member.
+// maxMembers bounds the memory of a decoded object: a map entry is far larger than the
+// shortest member.
 const maxMembers = 10_000
 
-// object reads the members of one JSON object, each of which may come only once.
+// object decodes the members of a JSON object, whose names must be unique.
 func object(data []byte) (map[string]json.RawMessage, *Error) {
 	if !json.Valid(data) {
-		return nil, refuse(CodeParse, "not JSON")
+		return nil, errorf(mcp.CodeParse, "not JSON")
 	}
 	return members(data)
 }
 
-// members is object for valid JSON. What it returns shares the memory of data.
+// members does the work of object for valid JSON. Its values share the memory of data.
 //
-// encoding/json is not used: into a struct it takes names in any case and the last
-// of two, and into a map it copies every value.
+// encoding/json is not used: into a struct it matches names case-insensitively and lets
+// the last duplicate win, and into a map it copies every value.
 func members(data []byte) (map[string]json.RawMessage, *Error) {
 	data = bytes.Trim(data, " \t\r\n")
 	if len(data) == 0 || data[0] != '{' {
-		return nil, refuse(CodeInvalidRequest, "not an object")
+		return nil, errorf(mcp.CodeInvalidRequest, "not an object")
 	}
 	found := make(map[string]json.RawMessage, 4)
 	for rest := skipSpace(data[1:]); rest[0] != '}'; {
@@ -37,10 +39,10 @@ func members(data []byte) (map[string]json.RawMessage, *Error) {
 		rest = skipSpace(skipSpace(rest[end:])[1:]) // the colon
 		end = valueEnd(rest)
 		if len(found) == maxMembers {
-			return nil, refuse(CodeInvalidRequest, "an object has more than %d members", maxMembers)
+			return nil, errorf(mcp.CodeInvalidRequest, "an object has more than %d members", maxMembers)
 		}
 		if _, twice := found[string(name)]; twice {
-			return nil, refuse(CodeInvalidRequest, "a member is there twice")
+			return nil, errorf(mcp.CodeInvalidRequest, "a member occurs twice")
 		}
 		found[string(name)] = slices.Clip(json.RawMessage(rest[:end]))
 		if rest = skipSpace(rest[end:]); rest[0] == ',' {

@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// goodbye bounds how long a client that does not read can delay the end.
-const goodbye = time.Second
+// drainTimeout bounds how long a client that does not read can delay a shutdown.
+const drainTimeout = time.Second
 
-// outbox writes the lines of a connection, one after the other.
+// outbox writes the lines of a connection in order.
 type outbox struct {
-	// jobs are sent to by the reader, by requests, listens and notifiers, and
-	// closed by nobody: a notification may come late. Their capacity is what a
-	// client may ask for from memory without reading answers.
+	// The reader, requests, listens and notifiers send on jobs; it is never closed, as a
+	// notification may come late. Its capacity is the number of answers from memory that
+	// a client may request without reading.
 	jobs chan job
-	// quit is closed by the owner when no more answers come.
+	// quit is closed by the owner when all answers were sent on jobs.
 	quit chan struct{}
-	// gone is closed when nothing is written any more, for whatever reason.
+	// gone is closed when the outbox will write nothing more, for any reason.
 	gone  chan struct{}
 	leave func() // closes gone, once
 
-	failed func(error) // told of an error of out, once
-	// writes counts begun and ended calls of Write: odd while one is under way.
+	failed func(error) // called at most once, with the first error of out
+	// writes counts the begins and ends of calls of Write: it is odd during a call.
 	writes atomic.Uint64
 }
 
-// job makes one or more lines, on the goroutine that writes them: what it does
-// happens right before they are written. Nothing is written if they are nil.
+// job produces one or more lines on the writing goroutine, right before they are
+// written. If lines returns nil, nothing is written.
 type job struct {
 	lines func() []byte
-	done  chan struct{} // closed by the writer after writing; nil: nobody waits
+	done  chan struct{} // closed after writing; may be nil
 }
 
 func newOutbox(failed func(error)) *outbox {
@@ -42,8 +42,8 @@ func newOutbox(failed func(error)) *outbox {
 	return o
 }
 
-// run is the only one to touch out. It returns after an error, or when quit is
-// closed and all jobs are done.
+// run is the only writer to out. It returns after an error, or when quit is closed and
+// all jobs are done.
 func (o *outbox) run(out io.Writer) {
 	defer o.leave()
 	for {
@@ -52,7 +52,7 @@ func (o *outbox) run(out io.Writer) {
 			if !o.do(j, out) {
 				return
 			}
-		case <-o.quit: // no more answers come, but some may wait
+		case <-o.quit: // write the jobs that are queued
 			for {
 				select {
 				case j := <-o.jobs:
@@ -67,7 +67,7 @@ func (o *outbox) run(out io.Writer) {
 	}
 }
 
-// do reports false when nothing more can be written.
+// do runs one job; it reports false when out has failed.
 func (o *outbox) do(j job, out io.Writer) bool {
 	if lines := j.lines(); lines != nil {
 		o.writes.Add(1)
@@ -84,10 +84,10 @@ func (o *outbox) do(j job, out io.Writer) bool {
 	return true
 }
 
-// watch abandons the writer when one call of Write takes longer than goodbye. It
-// returns when nothing is written any more.
+// watch calls abandon when one call of Write takes longer than drainTimeout. It returns
+// then, or when the outbox is done.
 func (o *outbox) watch(abandon func()) {
-	tick := time.NewTicker(goodbye)
+	tick := time.NewTicker(drainTimeout)
 	defer tick.Stop()
 	for before := o.writes.Load(); ; {
 		select {
@@ -104,7 +104,7 @@ func (o *outbox) watch(abandon func()) {
 	}
 }
 
-// put hands a job over without waiting for it to be done.
+// put queues a job without waiting for it to be done.
 func (o *outbox) put(lines func() []byte) {
 	select {
 	case o.jobs <- job{lines: lines}:
@@ -112,8 +112,8 @@ func (o *outbox) put(lines func() []byte) {
 	}
 }
 
-// write waits until the message is written. The error says that it may not be,
-// because ctx ended or nothing is written any more.
+// write queues a message and waits until it is written. After an error, which is the
+// cause of ctx or io.ErrClosedPipe, it may or may not be written.
 func (o *outbox) write(ctx context.Context, message []byte) error {
 	j := job{lines: func() []byte { return line(message) }, done: make(chan struct{})}
 	select {

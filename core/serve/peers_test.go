@@ -56,18 +56,18 @@ func node(t *testing.T, script string, args ...string) []byte {
 	return stdout.Bytes()
 }
 
-// TestTypeScriptClient has the official SDK for TypeScript go through all that a
-// client can do, in both eras and over both transports.
+// The official TypeScript SDK exercises every feature, in both eras and over both
+// transports.
 func TestTypeScriptClient(t *testing.T) {
 	t.Parallel()
-	script := filepath.Join(peers(t), "house.mjs")
+	script := filepath.Join(peers(t), "sdk_client.mjs")
 	for _, era := range []string{"legacy", "modern"} {
 		for _, transport := range []string{"http", "stdio"} {
 			t.Run(era+" "+transport, func(t *testing.T) {
 				t.Parallel()
 				target := os.Args[0]
 				if transport == "http" {
-					h := newHouse(t, serve.Options{PageSize: 2}, "a", "b", "c")
+					h := newTestServer(t, serve.Options{PageSize: 2}, "a", "b", "c")
 					target = h.over(t).URL
 				}
 				var got map[string]any
@@ -83,7 +83,7 @@ func TestTypeScriptClient(t *testing.T) {
 				}
 				updated := []any{"resources/updated note:///a"}
 				want := map[string]any{
-					"server": map[string]any{"name": "house", "version": "1.2.3"},
+					"server": map[string]any{"name": "notes", "version": "1.2.3"},
 					"capabilities": map[string]any{
 						"completions": map[string]any{},
 						"prompts":     map[string]any{"listChanged": true},
@@ -122,11 +122,11 @@ func TestTypeScriptClient(t *testing.T) {
 	}
 }
 
-// TestInspector has the official Inspector's command line list, read and call.
+// The command line of the official Inspector lists, reads and calls.
 func TestInspector(t *testing.T) {
 	t.Parallel()
 	script := filepath.Join(peers(t), "node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
-	h := newHouse(t, serve.Options{PageSize: 3}, "a", "b", "c")
+	h := newTestServer(t, serve.Options{PageSize: 3}, "a", "b", "c")
 	url := h.over(t).URL + "/mcp"
 	for _, era := range []string{"legacy", "modern"} {
 		for _, c := range []struct {

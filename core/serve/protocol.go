@@ -2,164 +2,155 @@ package serve
 
 import (
 	"encoding/json"
-	"slices"
+	"strings"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// Methods of requests and notifications; see the schemas of the specification.
-const (
-	methodInitialize  = "initialize"
-	methodInitialized = "notifications/initialized"
-	methodPing        = "ping"
-	methodDiscover    = "server/discover"
-	methodTools       = "tools/list"
-	methodCall        = "tools/call"
-	methodPrompts     = "prompts/list"
-	methodGetPrompt   = "prompts/get"
-	methodResources   = "resources/list"
-	methodTemplates   = "resources/templates/list"
-	methodRead        = "resources/read"
-	methodSubscribe   = "resources/subscribe"
-	methodUnsubscribe = "resources/unsubscribe"
-	methodComplete    = "completion/complete"
-	methodListen      = "subscriptions/listen"
-
-	noteCancelled    = "notifications/cancelled"
-	noteAcknowledged = "notifications/subscriptions/acknowledged"
-	noteUpdated      = "notifications/resources/updated"
-	noteTools        = "notifications/tools/list_changed"
-	notePrompts      = "notifications/prompts/list_changed"
-	noteResources    = "notifications/resources/list_changed"
-)
-
-// Members of _meta that belong to the connection.
-const (
-	metaVersion      = "io.modelcontextprotocol/protocolVersion"
-	metaClient       = "io.modelcontextprotocol/clientInfo"
-	metaAbilities    = "io.modelcontextprotocol/clientCapabilities"
-	metaServer       = "io.modelcontextprotocol/serverInfo"
-	metaSubscription = "io.modelcontextprotocol/subscriptionId"
-)
-
-const (
-	modernVersion = "2026-07-28"
-	latestLegacy  = "2025-11-25"
-)
-
-// supported are all protocol versions, the newest first.
-func supported() []string {
-	return []string{modernVersion, latestLegacy, "2025-06-18", "2025-03-26", "2024-11-05"}
+// Description describes the server to clients, in addition to Options.
+type Description struct {
+	Instructions string // replaces those of Options
+	// Extensions are the capabilities of extensions, by their identifiers. The methods of
+	// the extension "…/NAME" begin with "NAME/"; Options.Extension answers them.
+	Extensions map[string]json.RawMessage
+	// Logging declares that legacy clients can set a log level: Options.Extension answers
+	// logging/setLevel, too.
+	Logging bool
 }
 
-func isLegacy(version string) bool {
-	return version != modernVersion && slices.Contains(supported(), version)
-}
-
-// offers reports whether a method exists in an era, given what the options have.
-func (s *Server) offers(method string, modern bool) bool {
-	switch method {
-	case methodTools, methodCall:
-		return s.opts.CallTool != nil
-	case methodPrompts, methodGetPrompt:
-		return s.opts.GetPrompt != nil
-	case methodResources, methodTemplates, methodRead:
-		return s.opts.ReadResource != nil
-	case methodSubscribe, methodUnsubscribe:
-		return s.opts.ReadResource != nil && !modern
-	case methodComplete:
-		return s.opts.Complete != nil
-	case methodInitialize, methodPing:
-		return !modern
-	case methodDiscover, methodListen:
-		return modern
+// declares reports whether a method belongs to an extension.
+func (d *Description) declares(method string) bool {
+	name, _, ok := strings.Cut(method, "/")
+	if !ok || d == nil {
+		return false
+	}
+	for id := range d.Extensions {
+		if id[strings.LastIndexByte(id, '/')+1:] == name {
+			return true
+		}
 	}
 	return false
 }
 
-// capabilities are what the options make possible.
-func (s *Server) capabilities() map[string]any {
-	caps := map[string]any{}
-	if s.opts.CallTool != nil {
-		caps["tools"] = map[string]bool{"listChanged": true}
+// offers reports whether a method is available in an era, given the handlers.
+func (o *Options) offers(method string, modern bool, about *Description) bool {
+	switch method {
+	case mcp.MethodListTools, mcp.MethodCallTool:
+		return o.CallTool != nil
+	case mcp.MethodListPrompts, mcp.MethodGetPrompt:
+		return o.GetPrompt != nil
+	case mcp.MethodListResources, mcp.MethodListTemplates, mcp.MethodReadResource:
+		return o.ReadResource != nil
+	case mcp.MethodSubscribe, mcp.MethodUnsubscribe:
+		return o.ReadResource != nil && !modern
+	case mcp.MethodComplete:
+		return o.Complete != nil
+	case mcp.MethodInitialize, mcp.MethodPing:
+		return !modern
+	case mcp.MethodDiscover, mcp.MethodListen:
+		return modern
 	}
-	if s.opts.GetPrompt != nil {
-		caps["prompts"] = map[string]bool{"listChanged": true}
+	if method == mcp.MethodSetLevel {
+		return !modern && about.Logging && o.Extension != nil
 	}
-	if s.opts.ReadResource != nil {
-		caps["resources"] = map[string]bool{"listChanged": true, "subscribe": true}
+	return o.Extension != nil && about.declares(method)
+}
+
+// capabilities returns the server's capabilities, given the handlers.
+func (o *Options) capabilities() mcp.Capabilities {
+	tools, prompts, resources := o.CallTool != nil, o.GetPrompt != nil, o.ReadResource != nil
+	return mcp.Capabilities{
+		Tools: tools, ToolsListChanged: tools,
+		Prompts: prompts, PromptsListChanged: prompts,
+		Resources: resources, ResourcesListChanged: resources, ResourcesSubscribe: resources,
+		Completions: o.Complete != nil,
 	}
-	if s.opts.Complete != nil {
-		caps["completions"] = struct{}{}
+}
+
+// identity is how the server introduces itself.
+type identity struct {
+	opts  *Options
+	about *Description
+}
+
+func (s *Server) identity() identity { return identity{&s.opts, s.about.Load()} }
+
+// capabilities returns the capabilities of the server and its extensions.
+func (id identity) capabilities() json.RawMessage {
+	caps := encode(id.opts.capabilities())
+	if extensions := id.about.Extensions; len(extensions) > 0 {
+		caps, _ = with(caps, []member{{"extensions", encode(extensions)}}) // it is an object
 	}
 	return caps
 }
 
-// listsOffered are the lists that a client can hear of.
-func (s *Server) listsOffered() subscriptions.Lists {
+// listsOffered returns the lists whose changes are announced.
+func (o *Options) listsOffered() subscriptions.Lists {
 	return subscriptions.Lists{
-		Tools:     s.opts.CallTool != nil,
-		Prompts:   s.opts.GetPrompt != nil,
-		Resources: s.opts.ReadResource != nil,
+		Tools:     o.CallTool != nil,
+		Prompts:   o.GetPrompt != nil,
+		Resources: o.ReadResource != nil,
 	}
 }
 
-// info is the server as it introduces itself.
-type info struct {
-	Name    string `json:"name"`
-	Title   string `json:"title,omitempty"`
-	Version string `json:"version"`
+func (o *Options) info() mcp.Implementation {
+	return mcp.Implementation{Name: o.Name, Title: o.Title, Version: o.Version}
 }
 
-func (s *Server) info() info { return info{s.opts.Name, s.opts.Title, s.opts.Version} }
-
-// initialized is the result of initialize, with the version that is spoken then:
-// the client's if we know it, else our newest of that era.
-func (s *Server) initialized(m *message) (version string, result json.RawMessage, err *Error) {
+// initialized returns the result of initialize and the negotiated version: the client's
+// if it is supported, else the newest of the legacy era.
+func (id identity) initialized(m *message) (version string, result json.RawMessage, err *Error) {
 	version = text(m.fields["protocolVersion"])
 	if version == "" {
-		return "", nil, refuse(CodeInvalidParams, `initialize: "protocolVersion" must be a string`)
+		return "", nil, errorf(mcp.CodeInvalidParams, `initialize: "protocolVersion" must be a string`)
 	}
-	if !isLegacy(version) {
-		version = latestLegacy
+	if !mcp.IsLegacy(version) {
+		version = mcp.LatestLegacy
+	}
+	caps := id.capabilities()
+	if id.about.Logging {
+		caps, _ = with(caps, []member{{"logging", json.RawMessage("{}")}}) // it is an object
 	}
 	return version, encode(struct {
-		Version      string         `json:"protocolVersion"`
-		Capabilities map[string]any `json:"capabilities"`
-		Info         info           `json:"serverInfo"`
-		Instructions string         `json:"instructions,omitempty"`
-	}{version, s.capabilities(), s.info(), s.opts.Instructions}), nil
+		Version      string             `json:"protocolVersion"`
+		Capabilities json.RawMessage    `json:"capabilities"`
+		Info         mcp.Implementation `json:"serverInfo"`
+		Instructions string             `json:"instructions,omitempty"`
+	}{version, caps, id.opts.info(), id.about.Instructions}), nil
 }
 
-// discovered is the result of server/discover. It names the versions that can be
-// used without initialize; the others are told in refusals.
-func (s *Server) discovered() json.RawMessage {
+// withoutInitialize returns the versions that a request can name without a handshake.
+func withoutInitialize() []string { return []string{mcp.ModernVersion} }
+
+// discovered returns the result of server/discover.
+func (id identity) discovered() json.RawMessage {
 	return encode(struct {
-		Versions     []string       `json:"supportedVersions"`
-		Capabilities map[string]any `json:"capabilities"`
-		Instructions string         `json:"instructions,omitempty"`
-	}{[]string{modernVersion}, s.capabilities(), s.opts.Instructions})
+		Versions     []string        `json:"supportedVersions"`
+		Capabilities json.RawMessage `json:"capabilities"`
+		Instructions string          `json:"instructions,omitempty"`
+	}{withoutInitialize(), id.capabilities(), id.about.Instructions})
 }
 
-// checkMeta refuses a modern request whose _meta is not that of our version.
+// checkMeta validates the protocol members of a modern request's _meta.
 func checkMeta(m *message) *Error {
 	version := m.version()
 	switch {
-	case m.meta[metaVersion] == nil:
-		return refuse(CodeInvalidParams, "params._meta lacks %q", metaVersion)
-	case version != modernVersion:
+	case m.meta[mcp.MetaProtocolVersion] == nil:
+		return errorf(mcp.CodeInvalidParams, "params._meta lacks %q", mcp.MetaProtocolVersion)
+	case version != mcp.ModernVersion:
 		return &Error{
-			Code: CodeUnsupportedVersion, Message: "unsupported protocol version",
-			Data: map[string]any{"supported": supported(), "requested": bounded(version)},
+			Code: mcp.CodeUnsupportedVersion, Message: "unsupported protocol version",
+			Data: map[string]any{"supported": withoutInitialize(), "requested": bounded(version)},
 		}
 	}
-	if _, err := object(m.meta[metaAbilities]); err != nil {
-		return refuse(CodeInvalidParams, "params._meta lacks %q, or it is no object", metaAbilities)
+	if _, err := object(m.meta[mcp.MetaClientCapabilities]); err != nil {
+		return errorf(mcp.CodeInvalidParams, "params._meta.%q must be an object", mcp.MetaClientCapabilities)
 	}
 	return nil
 }
 
-// encode is for values of ours, which always encode.
+// encode marshals values that cannot fail to encode.
 func encode(v any) json.RawMessage {
 	b, _ := json.Marshal(v)
 	return b

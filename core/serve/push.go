@@ -6,26 +6,29 @@ import (
 	"iter"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// pusher tells one client what its subscriber is to be told.
+// pusher sends the notifications of a subscriber to its client.
 type pusher struct {
 	sub *subscriptions.Subscriber
 	// tag is the subscription id of a listen; nil in the legacy era.
 	tag json.RawMessage
-	// send writes one message and waits for that, but for what flush does. what is
-	// the one thing that it tells.
+	// send writes one message; it may be buffered until flush. what is the single list
+	// or URI that the message announces.
 	send func(ctx context.Context, what subscriptions.Batch, message []byte) error
-	// flush is called after what belongs together; nil: send is enough.
+	// messages yields messages that belong to no subscription; may be nil.
+	messages <-chan []byte
+	// flush is called after a batch was sent; nil if send does not buffer.
 	flush func() error
-	// beat is called every so often while nothing is sent; never if every is 0.
+	// beat is called whenever nothing was sent for the time every; never if that is 0.
 	beat  func() error
 	every time.Duration
 }
 
-// run pushes until ending is closed (nil), ctx is done or a send fails. A batch
-// that was not sent as a whole is put back as a whole.
+// run sends until ending is closed (nil), ctx is done or a send fails. A batch that
+// was not sent completely is put back completely.
 func (p *pusher) run(ctx context.Context, ending <-chan struct{}) error {
 	var beats <-chan time.Time
 	var timer *time.Timer
@@ -44,8 +47,16 @@ func (p *pusher) run(ctx context.Context, ending <-chan struct{}) error {
 			if err := p.beat(); err != nil {
 				return err
 			}
+		case message := <-p.messages:
+			err := p.send(ctx, subscriptions.Batch{}, message)
+			if err == nil && p.flush != nil {
+				err = p.flush()
+			}
+			if err != nil {
+				return err
+			}
 		case <-p.sub.C():
-			if err := p.tell(ctx); err != nil {
+			if err := p.deliver(ctx); err != nil {
 				return err
 			}
 		}
@@ -55,7 +66,7 @@ func (p *pusher) run(ctx context.Context, ending <-chan struct{}) error {
 	}
 }
 
-func (p *pusher) tell(ctx context.Context) error {
+func (p *pusher) deliver(ctx context.Context) error {
 	batch := p.sub.Take()
 	err := p.sendAll(ctx, batch)
 	if err == nil && p.flush != nil && !batch.Empty() {
@@ -68,7 +79,7 @@ func (p *pusher) tell(ctx context.Context) error {
 }
 
 func (p *pusher) sendAll(ctx context.Context, batch subscriptions.Batch) error {
-	for what, message := range news(batch, p.tag) {
+	for what, message := range notifications(batch, p.tag) {
 		if err := p.send(ctx, what, message); err != nil {
 			return err
 		}
@@ -76,15 +87,15 @@ func (p *pusher) sendAll(ctx context.Context, batch subscriptions.Batch) error {
 	return nil
 }
 
-// news are the parts of a batch and the notification of each.
-func news(b subscriptions.Batch, tag json.RawMessage) iter.Seq2[subscriptions.Batch, []byte] {
+// notifications yields the parts of a batch, each with its encoded notification.
+func notifications(b subscriptions.Batch, tag json.RawMessage) iter.Seq2[subscriptions.Batch, []byte] {
 	type params struct {
 		Meta map[string]json.RawMessage `json:"_meta,omitempty"`
 		URI  string                     `json:"uri,omitempty"`
 	}
 	var meta map[string]json.RawMessage
 	if tag != nil {
-		meta = map[string]json.RawMessage{metaSubscription: tag}
+		meta = map[string]json.RawMessage{mcp.MetaSubscriptionID: tag}
 	}
 	return func(yield func(subscriptions.Batch, []byte) bool) {
 		for _, list := range []struct {
@@ -92,16 +103,16 @@ func news(b subscriptions.Batch, tag json.RawMessage) iter.Seq2[subscriptions.Ba
 			method  string
 			one     subscriptions.Lists
 		}{
-			{b.Lists.Tools, noteTools, subscriptions.Lists{Tools: true}},
-			{b.Lists.Prompts, notePrompts, subscriptions.Lists{Prompts: true}},
-			{b.Lists.Resources, noteResources, subscriptions.Lists{Resources: true}},
+			{b.Lists.Tools, mcp.NotificationToolsChanged, subscriptions.Lists{Tools: true}},
+			{b.Lists.Prompts, mcp.NotificationPromptsChanged, subscriptions.Lists{Prompts: true}},
+			{b.Lists.Resources, mcp.NotificationResourcesChanged, subscriptions.Lists{Resources: true}},
 		} {
 			if list.changed && !yield(subscriptions.Batch{Lists: list.one}, notification(list.method, params{Meta: meta})) {
 				return
 			}
 		}
 		for _, uri := range b.URIs {
-			if !yield(subscriptions.Batch{URIs: []string{uri}}, notification(noteUpdated, params{Meta: meta, URI: uri})) {
+			if !yield(subscriptions.Batch{URIs: []string{uri}}, notification(mcp.NotificationResourceUpdated, params{Meta: meta, URI: uri})) {
 				return
 			}
 		}

@@ -2,22 +2,27 @@ package serve
 
 import "encoding/json"
 
-// Request is what a Func is asked. It is valid until the Func returns.
+// Request is a request for a Func. It is valid until the Func returns.
 type Request struct {
-	// Method is tools/call, prompts/get, resources/read or completion/complete.
+	// Method is tools/call, prompts/get, resources/read, completion/complete, or one of an
+	// extension.
 	Method string
-	// Params are the parameters as the client sent them, without the members of
-	// _meta that only concern the connection.
+	// Params are the parameters as the client sent them, without the members of _meta
+	// that concern only the connection.
 	Params json.RawMessage
 	// Version is the protocol version of the client.
 	Version string
-	// Principal tells apart clients with different credentials: a digest of the
+	// Principal distinguishes clients with different credentials: a digest of the
 	// Authorization header, "" without one. Never the credentials themselves.
 	Principal string
+	// Capabilities are those of the client, a JSON object; nil if it declared none.
+	Capabilities json.RawMessage
+	// Client is the client, if it is of the legacy era; else nil.
+	Client *Client
 
 	modern bool
 	fields map[string]json.RawMessage
-	notify func(method string, params any)
+	notes  *notifier
 }
 
 // URI is params.uri, or "".
@@ -29,7 +34,7 @@ func (r *Request) Name() string { return text(r.fields["name"]) }
 // Modern reports whether the client is of the era of 2026-07-28.
 func (r *Request) Modern() bool { return r.modern }
 
-// ProgressToken is the token that progress must carry; nil: the client wants none.
+// ProgressToken is the token that progress must carry; nil if the client requested none.
 func (r *Request) ProgressToken() json.RawMessage {
 	meta, err := object(r.fields["_meta"])
 	if err != nil {
@@ -39,12 +44,15 @@ func (r *Request) ProgressToken() json.RawMessage {
 }
 
 // Notify sends a notification that belongs to this request, such as
-// notifications/progress, before its answer. It waits while the client does not
-// read. It does nothing once the client has left, the request was cancelled or the
-// Func has returned, for an HTTP client that does not accept text/event-stream, and
-// for params that cannot be encoded.
+// notifications/progress, before its answer. It blocks while the client does not read.
+// It does nothing once the client has disconnected, the request was cancelled or the
+// Func has returned, for an HTTP client that does not accept text/event-stream, and for
+// params that cannot be encoded.
 func (r *Request) Notify(method string, params any) {
-	if r.notify != nil {
-		r.notify(method, params)
+	if r.notes == nil {
+		return
+	}
+	if message := notification(method, params); message != nil {
+		r.notes.write(message)
 	}
 }

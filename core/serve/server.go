@@ -9,77 +9,82 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// Func answers one request with the result's JSON object, which the server may
-// complete with members of the era but does not change otherwise. An *Error is
-// answered as it is, ErrNotFound as the era has it, and any other error as a code
-// -32603 with its text; a panic is answered without its value. A result may set
-// ttlMs and cacheScope, which are 0 and "private" otherwise. ctx ends when the client
-// cancels the request, when it leaves (but not a legacy client over HTTP, whose
-// session may go on), or when the server closes; the Func must return then.
+// Func handles one request and returns the result, a JSON object. The server adds the
+// members that the client's era requires and changes nothing else. An *Error is sent
+// as it is, ErrNotFound as the era specifies, and any other error with code -32603 and
+// its text; a panic is answered without its value. A result may set ttlMs and
+// cacheScope, which default to 0 and "private". ctx is cancelled when the client
+// cancels the request, when it disconnects (except for a legacy HTTP client, whose
+// session goes on) and when the server closes; the Func must return then.
 type Func func(ctx context.Context, r *Request) (json.RawMessage, error)
 
-// Options of a Server. The zero value offers nothing but is usable.
+// Options configure a Server. The zero value is usable but offers nothing.
 type Options struct {
-	// Name, Title, Version and Instructions are told to clients. "mcptrack", "", "dev", "".
+	// Name, Title, Version and Instructions describe the server to clients; they
+	// default to "mcptrack", "", "dev" and "".
 	Name, Title, Version, Instructions string
 
-	// What can be asked for; a nil function is a capability that is not declared.
+	// Handlers of requests. A capability whose handler is nil is not declared.
 	CallTool     Func // tools/call
 	GetPrompt    Func // prompts/get
-	ReadResource Func // resources/read; resources can be subscribed then
+	ReadResource Func // resources/read; also enables subscriptions to resources
 	Complete     Func // completion/complete
+	Extension    Func // methods of the extensions in [Server.Describe]
 
-	// Subscriptions say which URIs can be subscribed, and how many.
+	// Subscriptions configure which URIs can be subscribed to, and how many.
 	Subscriptions subscriptions.Options
 
-	// PageSize is how many items a page of a list has at most; 1,000. A page also
-	// ends when it has more than 1 MiB.
+	// PageSize is the maximum number of items in a page of a list; 1,000 by default.
+	// A page also ends once it exceeds 1 MiB.
 	PageSize int
-	// MaxMessage bounds one message of a client in bytes; 4 MiB.
+	// MaxMessage is the maximum size of a client's message in bytes; 4 MiB by default.
 	MaxMessage int
-	// MaxInWork bounds the calls, reads and prompts in work for one connection (or
-	// for all clients of HTTP together); further ones wait, and can be cancelled
-	// meanwhile. 256.
-	MaxInWork int
-	// MaxWaiting bounds those that wait on one connection of standard streams, and
-	// sixteen times MaxMessage their size; further ones are refused. Over HTTP the
-	// connections are the bound. 1,024.
+	// MaxInFlight bounds the calls, reads and prompts that run at the same time, per
+	// connection on standard streams and for all clients together over HTTP; 256 by
+	// default. Further requests wait and can be cancelled meanwhile.
+	MaxInFlight int
+	// MaxWaiting bounds the requests that wait on one connection of standard streams;
+	// 1,024 by default. Their total size is bounded by 16 times MaxMessage. Further
+	// requests are rejected. Over HTTP the number of connections is the bound.
 	MaxWaiting int
-	// MaxListens bounds the listens open on one connection of standard streams; 64.
-	// Over HTTP Subscriptions.MaxSubscribers is the bound.
+	// MaxListens bounds the open listens of one connection of standard streams; 64 by
+	// default. Over HTTP, Subscriptions.MaxSubscribers bounds them.
 	MaxListens int
-	// MaxSessions bounds legacy HTTP sessions; 2,000.
+	// MaxSessions bounds legacy HTTP sessions; 2,000 by default.
 	MaxSessions int
-	// SessionIdle is how long a legacy HTTP session without a stream is kept; 5 min.
+	// SessionIdle is how long a legacy HTTP session may be idle; 5 min by default.
 	SessionIdle time.Duration
-	// Heartbeat is the time between two comments on a silent HTTP stream; 15 s.
+	// Heartbeat is the interval of comments on an idle HTTP stream; 15 s by default.
 	Heartbeat time.Duration
-	// WriteTimeout bounds one write to an HTTP stream; a client that does not read
-	// for so long is cut off. 10 s.
+	// WriteTimeout bounds each write to an HTTP stream; 10 s by default. A client that
+	// does not read for that long is disconnected.
 	WriteTimeout time.Duration
-	// Logger gets the panics of functions, with their stacks; nil discards them.
+	// Logger receives panics of functions with their stacks; nil discards them.
 	Logger *slog.Logger
 }
 
-// Server serves any number of clients. Make it with New and Close it. All methods
-// may be called from any goroutine.
+// Server serves any number of clients. Create it with New and Close it when done. All
+// methods are safe for concurrent use.
 type Server struct {
-	opts  Options
-	subs  *subscriptions.Manager
-	lists catalogs
-	http  sessions
-	stamp json.RawMessage // _meta of modern results
-	key   []byte          // of digests of credentials
-	// work has a slot for each HTTP request in work, which its handler takes and
-	// gives back.
-	work chan struct{}
+	opts       Options
+	subs       *subscriptions.Manager
+	lists      catalogs
+	http       sessions
+	about      atomic.Pointer[Description]
+	serverMeta json.RawMessage // _meta of modern results
+	key        []byte          // for digests of credentials
+	// slots is a semaphore of capacity MaxInFlight for HTTP requests. Handlers send to
+	// acquire a slot and receive to release it; it is never closed.
+	slots chan struct{}
 
-	ctx    context.Context // done when the server closes
+	ctx    context.Context // cancelled when the server closes
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
@@ -87,12 +92,12 @@ type Server struct {
 	wg     sync.WaitGroup // connections and HTTP requests
 }
 
-// New makes a Server with an empty catalog.
+// New returns a Server with an empty catalog.
 func New(opts Options) *Server {
 	opts.Name, opts.Version = cmp.Or(opts.Name, "mcptrack"), cmp.Or(opts.Version, "dev")
 	opts.PageSize = cmp.Or(opts.PageSize, 1_000)
 	opts.MaxMessage = cmp.Or(opts.MaxMessage, 4<<20)
-	opts.MaxInWork = cmp.Or(opts.MaxInWork, 256)
+	opts.MaxInFlight = cmp.Or(opts.MaxInFlight, 256)
 	opts.MaxWaiting = cmp.Or(opts.MaxWaiting, 1_024)
 	opts.MaxListens = cmp.Or(opts.MaxListens, 64)
 	opts.MaxSessions = cmp.Or(opts.MaxSessions, 2_000)
@@ -102,35 +107,40 @@ func New(opts Options) *Server {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, subs: subscriptions.New(opts.Subscriptions), work: make(chan struct{}, opts.MaxInWork)}
+	s := &Server{opts: opts, subs: subscriptions.New(opts.Subscriptions), slots: make(chan struct{}, opts.MaxInFlight)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.Describe(Description{Instructions: opts.Instructions})
 	s.lists.start()
 	s.http.start(s)
 	s.key = []byte(rand.Text())
-	s.stamp = encode(map[string]info{metaServer: s.info()})
+	s.serverMeta = encode(map[string]mcp.Implementation{mcp.MetaServerInfo: s.opts.info()})
 	return s
 }
 
-// Updated tells the subscribers of each URI that it changed. The new content must be
-// readable before.
+// Updated notifies the subscribers of each URI that it changed. The new content must
+// already be readable.
 func (s *Server) Updated(uris ...string) { s.subs.Updated(uris...) }
 
-// Subscriptions returns what the server knows of its subscribers, to ask it.
+// Subscriptions returns the server's subscription manager, for queries.
 func (s *Server) Subscriptions() *subscriptions.Manager { return s.subs }
 
-// SetCatalog replaces all lists in one step and tells the clients which of them
-// changed; an equal catalog tells nothing. The server keeps the slices: the caller
-// must not write to them any more.
+// SetCatalog replaces all lists in one step, notifies clients of those that changed and
+// returns them; an equal catalog notifies nobody. The server keeps the slices: the
+// caller must not modify them afterwards.
 func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {
 	changed = s.lists.set(c)
 	s.subs.ListChanged(changed)
 	return changed
 }
 
-// Close ends every stream (a listen with its result), cancels what is in work, and
-// returns when nothing of the server runs, which takes a second more if a client does
-// not read. Requests that come later are refused. It must not be called by a Func,
-// which it waits for. Closing again does no harm.
+// Describe replaces the description that later clients get: there is no notification of
+// a change.
+func (s *Server) Describe(d Description) { s.about.Store(&d) }
+
+// Close ends every stream (a listen with its result), cancels requests in flight and
+// returns when all goroutines of the server have ended, which takes up to a second
+// longer if a client does not read. Later requests are rejected. A Func must not call
+// it, because Close waits for Funcs. Closing more than once is allowed.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -140,7 +150,8 @@ func (s *Server) Close() {
 	s.http.close()
 }
 
-// enter counts a connection or a request in. It reports false after Close.
+// enter registers a connection or an HTTP request, which Close then waits for. It
+// reports false after Close.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,18 +162,18 @@ func (s *Server) enter() bool {
 	return true
 }
 
-// run calls a function of the options and turns its panic into an error.
+// run calls f and turns a panic into an error.
 func (s *Server) run(ctx context.Context, f Func, r *Request) (result json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			// The client is not told the value, which may hold anything.
+			// The value may hold anything, so it is not sent to the client.
 			s.opts.Logger.Error("a function panicked", "method", r.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			result, err = nil, fmt.Errorf("%s: internal error", r.Method)
 		}
 	}()
 	result, err = f(ctx, r)
 	if err == nil && len(result) == 0 {
-		err = fmt.Errorf("%s gave no result", r.Method)
+		err = fmt.Errorf("%s returned no result", r.Method)
 	}
 	return result, err
 }

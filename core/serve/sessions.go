@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// sessions are the legacy HTTP sessions of a server.
+// sessions holds the legacy HTTP sessions of a server.
 type sessions struct {
 	srv *Server
 
@@ -18,17 +18,22 @@ type sessions struct {
 	byID map[string]*session
 }
 
-// session is one client of the initialize era over HTTP. It ends by DELETE, when
-// it is idle, when it has to make room, or with the server.
+// session is one legacy HTTP client. It ends by DELETE, when it is idle for too long or
+// the limit on sessions is reached, or with the server.
 type session struct {
 	id        string
 	version   string
 	principal string
 	sub       *subscriptions.Subscriber
-	ctx       context.Context // done when the session ends
+	ctx       context.Context // cancelled when the session ends
 	end       context.CancelCauseFunc
-	inWork    inWork
-	told      told
+	inFlight  inFlight
+	replay    replayLog
+	calls     callStreams
+	client    *Client
+	// messages are those for the GET stream that belong to no request; sent to by queue,
+	// received by the pusher, never closed.
+	messages chan []byte
 
 	// Guarded by sessions.mu.
 	users int // requests and the stream
@@ -42,7 +47,7 @@ type session struct {
 // attached is the GET stream of a session.
 type attached struct {
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when the stream has put back what it did not send
+	done   chan struct{} // closed when the stream has put back what it could not send
 }
 
 var (
@@ -52,14 +57,16 @@ var (
 
 func (h *sessions) start(s *Server) { h.srv, h.byID = s, make(map[string]*session) }
 
-// open makes a session, in use by the caller, who calls release.
-func (h *sessions) open(version, principal string) (*session, error) {
-	sub, err := h.srv.subs.Open(h.srv.listsOffered())
+// open creates a session, in use until the caller releases it.
+func (h *sessions) open(version, principal string, m *message) (*session, error) {
+	sub, err := h.srv.subs.Open(h.srv.opts.listsOffered())
 	if err != nil {
 		return nil, err
 	}
 	ss := &session{id: rand.Text(), version: version, principal: principal, sub: sub, users: 1}
 	ss.ctx, ss.end = context.WithCancelCause(h.srv.ctx)
+	ss.messages = make(chan []byte, maxAsked)
+	ss.client = newClient(ss.ctx, ss.ctx, m, ss.queue)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.byID) >= h.srv.opts.MaxSessions && !h.makeRoom() {
@@ -71,8 +78,8 @@ func (h *sessions) open(version, principal string) (*session, error) {
 	return ss, nil
 }
 
-// use finds a session of the principal and keeps it until release. A session of
-// somebody else is as good as none.
+// use returns the session with this id, in use until the caller releases it. It returns
+// nil if there is none, or if it belongs to another principal.
 func (h *sessions) use(id, principal string) *session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,7 +114,8 @@ func (h *sessions) drop(ss *session) {
 	ss.close(errSessionEnded)
 }
 
-// expire runs when nobody used the session for long enough, or just begins to.
+// expire ends a session that was idle for long enough. A request may have begun to use
+// it while the timer fired.
 func (h *sessions) expire(ss *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,8 +124,8 @@ func (h *sessions) expire(ss *session) {
 	}
 }
 
-// makeRoom ends the session that has been idle for longest; its client begins a
-// new one with its next request. It reports false if none is idle.
+// makeRoom ends the session that has been idle for longest; its client starts a new one
+// with its next request. It reports false if none is idle. h.mu must be held.
 func (h *sessions) makeRoom() bool {
 	var oldest *session
 	for _, ss := range h.byID {
@@ -139,23 +147,39 @@ func (h *sessions) close() {
 	}
 }
 
+// queue queues a message for the GET stream, if there is one.
+func (ss *session) queue(message []byte) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.stream == nil {
+		return false
+	}
+	select {
+	case ss.messages <- message:
+		return true
+	default:
+		return false
+	}
+}
+
 func (ss *session) close(why error) {
 	ss.end(why)
 	ss.sub.Close()
 }
 
-// attach makes a stream the one of the session and ends the one before: the
-// client opens another because it lost that, maybe before we know. It returns when
-// the one before has put back what it did not send. The caller calls detach.
+// attach makes a stream the one of the session and ends the previous one: a client
+// opens another stream when it has lost the first, possibly before the server notices.
+// attach returns when the previous stream has put back what it did not send. The caller
+// must call detach.
 func (ss *session) attach(cancel context.CancelCauseFunc) (detach func()) {
 	mine := &attached{cancel: cancel, done: make(chan struct{})}
 	ss.mu.Lock()
-	before := ss.stream
+	previous := ss.stream
 	ss.stream = mine
 	ss.mu.Unlock()
-	if before != nil {
-		before.cancel(errReplaced)
-		<-before.done
+	if previous != nil {
+		previous.cancel(errReplaced)
+		<-previous.done
 	}
 	return func() {
 		ss.mu.Lock()

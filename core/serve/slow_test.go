@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// stall opens a stream and reads nothing of it, with little room in between.
+// stall opens a stream with small buffers and reads nothing of it.
 func stall(t *testing.T, url, method string, h header, body string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -34,10 +34,10 @@ func stall(t *testing.T, url, method string, h header, body string) net.Conn {
 	return c
 }
 
-// TestSlowHTTPClient: a client that does not read delays nobody, costs no memory,
-// is cut off, and is told what it missed if it comes back.
+// A client that does not read delays no other client, costs no memory, is disconnected,
+// and gets what it missed when it comes back.
 func TestSlowHTTPClient(t *testing.T) { // not parallel: it measures memory
-	h := newHouse(t, serve.Options{WriteTimeout: 300 * time.Millisecond})
+	h := newTestServer(t, serve.Options{WriteTimeout: 300 * time.Millisecond})
 	ts := httptest.NewUnstartedServer(h)
 	ts.Listener = smallBuffers{ts.Listener}
 	ts.Start()
@@ -45,7 +45,7 @@ func TestSlowHTTPClient(t *testing.T) { // not parallel: it measures memory
 		h.Close()
 		ts.Close()
 	})
-	s := &site{house: h, t: t, url: ts.URL}
+	s := &endpoint{testServer: h, t: t, url: ts.URL}
 	const many = 2000
 	uris := make([]string, many)
 	filter := make([]string, many)
@@ -73,7 +73,7 @@ func TestSlowHTTPClient(t *testing.T) { // not parallel: it measures memory
 		began := time.Now()
 		h.Updated(uris...)
 		if got := good.next(); !strings.Contains(got, "updated") {
-			t.Fatalf("the good client was told %q", got)
+			t.Fatalf("the good client received %q", got)
 		}
 		slowest = max(slowest, time.Since(began))
 	}
@@ -97,7 +97,7 @@ func TestSlowHTTPClient(t *testing.T) { // not parallel: it measures memory
 	}
 }
 
-// smallBuffers makes connections that a client who does not read soon fills.
+// smallBuffers returns connections whose buffers fill soon when a client does not read.
 type smallBuffers struct{ net.Listener }
 
 func (l smallBuffers) Accept() (net.Conn, error) {
@@ -108,10 +108,10 @@ func (l smallBuffers) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// A stream that has nothing to tell shows that it lives.
+// An idle stream sends heartbeats.
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, serve.Options{Heartbeat: 10 * time.Millisecond}, "a")
+	s := newEndpoint(t, serve.Options{Heartbeat: 10 * time.Millisecond}, "a")
 	listen := s.stream("POST", modern("subscriptions/listen"),
 		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{`+metaModern+`,"notifications":{"toolsListChanged":true}}}`)
 	listen.next()
@@ -125,9 +125,9 @@ func TestHeartbeat(t *testing.T) {
 	}
 	// A long call whose answer has become a stream beats as well.
 	call := s.stream("POST", modern("tools/call", "Mcp-Name", "progress"), call("progress", `,"arguments":{"hold":1},`+metaModern))
-	for told := 0; told < 3; { // it may beat in between already
+	for count := 0; count < 3; { // heartbeats may come in between
 		if call.next() != ":" {
-			told++
+			count++
 		}
 	}
 	if got := call.next(); got != ":" {
@@ -137,11 +137,10 @@ func TestHeartbeat(t *testing.T) {
 	eventually(t, "the answer", func() bool { return strings.Contains(call.next(), "result") })
 }
 
-// A body that does not come is not waited for without end, and one that is too
-// large is not read.
+// A body that does not arrive times out, and one that is too large is not read.
 func TestEndlessBody(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, serve.Options{MaxMessage: 1000})
+	s := newEndpoint(t, serve.Options{MaxMessage: 1000})
 	r, w := io.Pipe()
 	go func() {
 		for {

@@ -8,19 +8,22 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 var errClosed = errors.New("the server is shutting down")
 
-// ServeIO serves one client that speaks newline-delimited JSON-RPC of either era,
-// until in ends or the server closes (nil), ctx is done (its cause), or reading or
-// writing fails. When in ends, what was asked before is answered and listens get
-// their result; in all other cases calls in work are cancelled first.
+// ServeIO serves one client that speaks newline-delimited JSON-RPC of either era. It
+// returns nil when in ends or the server closes, the cause of ctx when that is done,
+// and otherwise the error of reading or writing. When in ends, all requests are
+// answered and listens get their result; in all other cases requests in flight are
+// cancelled first.
 //
 // ServeIO closes in if it is an io.Closer. It also closes out if the client does not
-// read the last answers: for 1 s after ctx is done or the server closes, or 1 s for
-// one Write after in ended. A Read or Write that Close does not interrupt, such as
-// one on a terminal, is left behind.
+// read the last answers within 1 s after ctx is done or the server closes, or if one
+// Write after the end of in takes longer than 1 s. A Read or Write that Close does not
+// interrupt, such as one on a terminal, outlives ServeIO.
 func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error {
 	if !s.enter() {
 		closeIf(in)
@@ -30,7 +33,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 	c := &conn{
 		srv:    s,
 		ending: make(chan struct{}),
-		slots:  make(chan struct{}, s.opts.MaxInWork),
+		slots:  make(chan struct{}, s.opts.MaxInFlight),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.ctx, func() { c.cancel(errClosed) })()
@@ -40,7 +43,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 		c.out.leave()
 	}
 	defer context.AfterFunc(c.ctx, func() {
-		timer := time.NewTimer(goodbye)
+		timer := time.NewTimer(drainTimeout)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -63,7 +66,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 	closeIf(in)
 	select {
 	case <-read:
-	case <-time.After(100 * time.Millisecond): // left behind
+	case <-time.After(100 * time.Millisecond): // Close does not interrupt this Read
 	}
 	if errors.Is(err, errClosed) {
 		err = nil
@@ -71,7 +74,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 	return err
 }
 
-// read handles messages until there are none, which is no error.
+// read handles messages until the end of input, for which it returns nil.
 func (c *conn) read(lines <-chan rawLine) error {
 	for {
 		select {
@@ -82,7 +85,7 @@ func (c *conn) read(lines <-chan rawLine) error {
 			case l.err == nil:
 				c.handle(l.text)
 			case errors.Is(l.err, errLong):
-				c.refuse(nil, refuse(CodeInvalidRequest, "a message has more than %d bytes", c.srv.opts.MaxMessage))
+				c.fail(nil, errorf(mcp.CodeInvalidRequest, "the message is larger than %d bytes", c.srv.opts.MaxMessage))
 			case errors.Is(l.err, io.EOF):
 				return nil
 			default:
@@ -92,11 +95,15 @@ func (c *conn) read(lines <-chan rawLine) error {
 	}
 }
 
-// finish ends what the connection started, and returns when it has ended.
+// finish ends everything that the connection started and waits for it.
 func (c *conn) finish() {
 	close(c.ending)
+	if c.legacy != nil {
+		c.legacy.mute()
+	}
 	c.wg.Wait()
 	if c.legacy != nil {
+		c.legacy.leave()
 		c.legacy.sub.Close()
 	}
 	close(c.out.quit)
@@ -105,16 +112,16 @@ func (c *conn) finish() {
 
 var errLong = errors.New("line too long")
 
-// rawLine is one line of input, or how it ended.
+// rawLine is one line of input, or the error that ended it.
 type rawLine struct {
 	text []byte
 	err  error
 }
 
-// readLines reads in on its own goroutine, which alone sends on the channel and
-// never closes it: after an error other than errLong nothing comes. The channel is
-// unbuffered, so that requests wait in the client's pipe. The goroutine ends with
-// in or, after ctx, with the next line; it closes ended then.
+// readLines reads in on a goroutine of its own, the only sender on lines, which is never
+// closed: an error other than errLong is the last value. lines is unbuffered, so that
+// requests wait in the client's pipe. The goroutine ends with in or, once ctx is done,
+// at the next line, and closes ended then.
 func readLines(ctx context.Context, in io.Reader, limit int) (lines <-chan rawLine, ended <-chan struct{}) {
 	sent, done := make(chan rawLine), make(chan struct{})
 	go func() {
@@ -137,8 +144,8 @@ func readLines(ctx context.Context, in io.Reader, limit int) (lines <-chan rawLi
 	return sent, done
 }
 
-// readLine returns the next line without its end, or errLong for one that is
-// skipped. A last line without an end counts; io.EOF comes after it.
+// readLine returns the next line without its line end, or errLong for one that exceeds
+// the limit and is skipped. An unterminated last line counts; io.EOF follows it.
 func readLine(r *bufio.Reader, limit int) (text []byte, err error) {
 	long := false
 	for {

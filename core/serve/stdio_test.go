@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
@@ -19,35 +20,35 @@ func TestInitializeNegotiates(t *testing.T) {
 		"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25",
 		"2026-07-28": "2025-11-25", "1999-01-01": "2025-11-25",
 	} {
-		w := newHouse(t, serve.Options{Title: "The House", Instructions: "Knock."}).pipe(t)
+		w := newTestServer(t, serve.Options{Title: "The Notes", Instructions: "Knock."}).pipe(t)
 		w.send(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":%q,"capabilities":{}}}`, asked)
 		w.expect(`{"jsonrpc":"2.0","id":"i","result":{"protocolVersion":%q,"instructions":"Knock.",
 			"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{}},
-			"serverInfo":{"name":"house","title":"The House","version":"1.2.3"}}}`, want)
+			"serverInfo":{"name":"notes","title":"The Notes","version":"1.2.3"}}}`, want)
 	}
 }
 
 func TestDiscover(t *testing.T) {
 	t.Parallel()
-	w := newHouse(t, serve.Options{}).pipe(t)
+	w := newTestServer(t, serve.Options{}).pipe(t)
 	w.send(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{%s}}`, metaModern)
 	w.expect(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["2026-07-28"],
 		"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{}},
-		"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"house","version":"1.2.3"}}}}`)
+		"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"notes","version":"1.2.3"}}}}`)
 }
 
-// What is not declared is not there.
+// Methods of capabilities that are not declared do not exist.
 func TestNothingOffered(t *testing.T) {
 	t.Parallel()
 	s := serve.New(serve.Options{})
 	defer s.Close()
-	w := (&house{Server: s}).pipe(t)
+	w := (&testServer{Server: s}).pipe(t)
 	w.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
 	w.expect(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"mcptrack","version":"dev"}}}`)
 	for _, method := range []string{"tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/templates/list",
 		"resources/read", "resources/subscribe", "completion/complete", "logging/setLevel", "no/such"} {
 		w.send(`{"jsonrpc":"2.0","id":2,"method":%q,"params":{"name":"x","uri":"x"}}`, method)
-		if got := w.next(); code(got) != serve.CodeMethodNotFound {
+		if got := w.next(); code(got) != mcp.CodeMethodNotFound {
 			t.Errorf("%s: %s", method, got)
 		}
 	}
@@ -64,46 +65,46 @@ func TestRefusals(t *testing.T) {
 		code       int
 		contains   string
 	}{
-		{"no JSON", `{"jsonrpc":`, serve.CodeParse, `"id":null`},
-		{"no UTF-8", "{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"ping\"}", serve.CodeParse, `"id":null`},
-		{"many members", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + members(10_001) + `}}`, serve.CodeInvalidParams, `10000 members`},
-		{"trailing", `{"jsonrpc":"2.0","id":1,"method":"ping"} x`, serve.CodeParse, ``},
-		{"batch", `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, serve.CodeInvalidRequest, "batch"},
-		{"no object", `"ping"`, serve.CodeInvalidRequest, ``},
-		{"version", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, serve.CodeInvalidRequest, `"id":1`},
-		{"null id", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, serve.CodeInvalidRequest, ``},
-		{"object id", `{"jsonrpc":"2.0","id":{},"method":"ping"}`, serve.CodeInvalidRequest, ``},
-		{"long id", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 2000) + `","method":"ping"}`, serve.CodeInvalidRequest, ``},
-		{"two ids", `{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, serve.CodeInvalidRequest, "twice"},
-		{"two names", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","name":"wait"}}`, serve.CodeInvalidParams, "twice"},
-		{"wrong case", `{"jsonrpc":"2.0","id":1,"Method":"ping"}`, serve.CodeInvalidRequest, `no \"method\"`},
-		{"method type", `{"jsonrpc":"2.0","id":1,"method":7}`, serve.CodeInvalidRequest, ``},
-		{"params type", `{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}`, serve.CodeInvalidParams, ``},
-		{"meta type", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":1}}`, serve.CodeInvalidParams, ``},
-		{"unknown method", `{"jsonrpc":"2.0","id":1,"method":"no/such\u0007"}`, serve.CodeMethodNotFound, `no/such\\x07`},
-		{"no name", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`, serve.CodeInvalidParams, `name`},
-		{"no uri", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":""}}`, serve.CodeInvalidParams, `uri`},
-		{"no params", `{"jsonrpc":"2.0","id":1,"method":"resources/read"}`, serve.CodeInvalidParams, `uri`},
-		{"cursor type", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":1}}`, serve.CodeInvalidParams, `cursor`},
-		{"cursor", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"0.1.1"}}`, serve.CodeInvalidParams, `cursor`},
-		{"subscribe to nothing", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{}}`, serve.CodeInvalidParams, `Resource URI cannot be empty`},
-		{"subscribe elsewhere", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"other:///x"}}`, serve.CodeInvalidParams, `Resource other:///x is not subscribable`},
-		{"missing resource", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:///zzz"}}`, serve.CodeResourceNotFound, `"data":{"uri":"note:///zzz"}`},
-		{"missing tool", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"missing"}}`, serve.CodeInvalidParams, `not found`},
-		{"a panic", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"panic"}}`, serve.CodeInternal, `internal error`},
-		{"modern without meta", `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, serve.CodeInvalidParams, `protocolVersion`},
-		{"unknown version", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"` + metaName + `protocolVersion":"2099-01-01"}}}`, serve.CodeUnsupportedVersion, `"supported":["2026-07-28","2025-11-25"`},
-		{"no capabilities", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"` + metaName + `protocolVersion":"2026-07-28"}}}`, serve.CodeInvalidParams, `clientCapabilities`},
-		{"modern ping", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + metaModern + `}}`, serve.CodeMethodNotFound, ``},
-		{"modern subscribe", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a",` + metaModern + `}}`, serve.CodeMethodNotFound, ``},
-		{"modern missing resource", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:///zzz",` + metaModern + `}}`, serve.CodeInvalidParams, `"data":{"uri":"note:///zzz"}`},
-		{"listen to nothing", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + metaModern + `}}`, serve.CodeInvalidParams, `notifications`},
-		{"listen type", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + metaModern + `,"notifications":{"resourceSubscriptions":"a"}}}`, serve.CodeInvalidParams, `resourceSubscriptions`},
-		{"long line", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + strings.Repeat("x", 300_000) + `"}}`, serve.CodeInvalidRequest, `200000 bytes`},
+		{"no JSON", `{"jsonrpc":`, mcp.CodeParse, `"id":null`},
+		{"no UTF-8", "{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"ping\"}", mcp.CodeParse, `"id":null`},
+		{"many members", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + members(10_001) + `}}`, mcp.CodeInvalidParams, `10000 members`},
+		{"trailing", `{"jsonrpc":"2.0","id":1,"method":"ping"} x`, mcp.CodeParse, ``},
+		{"batch", `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, mcp.CodeInvalidRequest, "batch"},
+		{"no object", `"ping"`, mcp.CodeInvalidRequest, ``},
+		{"version", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, mcp.CodeInvalidRequest, `"id":1`},
+		{"null id", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, mcp.CodeInvalidRequest, ``},
+		{"object id", `{"jsonrpc":"2.0","id":{},"method":"ping"}`, mcp.CodeInvalidRequest, ``},
+		{"long id", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 2000) + `","method":"ping"}`, mcp.CodeInvalidRequest, ``},
+		{"two ids", `{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, mcp.CodeInvalidRequest, "twice"},
+		{"two names", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","name":"wait"}}`, mcp.CodeInvalidParams, "twice"},
+		{"wrong case", `{"jsonrpc":"2.0","id":1,"Method":"ping"}`, mcp.CodeInvalidRequest, `\"method\" is missing`},
+		{"method type", `{"jsonrpc":"2.0","id":1,"method":7}`, mcp.CodeInvalidRequest, ``},
+		{"params type", `{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}`, mcp.CodeInvalidParams, ``},
+		{"meta type", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":1}}`, mcp.CodeInvalidParams, ``},
+		{"unknown method", `{"jsonrpc":"2.0","id":1,"method":"no/such\u0007"}`, mcp.CodeMethodNotFound, `no/such\\x07`},
+		{"no name", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`, mcp.CodeInvalidParams, `name`},
+		{"no uri", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":""}}`, mcp.CodeInvalidParams, `uri`},
+		{"no params", `{"jsonrpc":"2.0","id":1,"method":"resources/read"}`, mcp.CodeInvalidParams, `uri`},
+		{"cursor type", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":1}}`, mcp.CodeInvalidParams, `cursor`},
+		{"cursor", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"0.1.1"}}`, mcp.CodeInvalidParams, `cursor`},
+		{"subscribe to nothing", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{}}`, mcp.CodeInvalidParams, `Resource URI cannot be empty`},
+		{"subscribe elsewhere", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"other:///x"}}`, mcp.CodeInvalidParams, `Resource other:///x is not subscribable`},
+		{"missing resource", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:///zzz"}}`, mcp.CodeResourceNotFound, `"data":{"uri":"note:///zzz"}`},
+		{"missing tool", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"missing"}}`, mcp.CodeInvalidParams, `not found`},
+		{"a panic", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"panic"}}`, mcp.CodeInternal, `internal error`},
+		{"modern without meta", `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, mcp.CodeInvalidParams, `protocolVersion`},
+		{"unknown version", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"` + metaName + `protocolVersion":"2099-01-01"}}}`, mcp.CodeUnsupportedVersion, `"supported":["2026-07-28"]`},
+		{"no capabilities", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"` + metaName + `protocolVersion":"2026-07-28"}}}`, mcp.CodeInvalidParams, `clientCapabilities`},
+		{"modern ping", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + metaModern + `}}`, mcp.CodeMethodNotFound, ``},
+		{"modern subscribe", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a",` + metaModern + `}}`, mcp.CodeMethodNotFound, ``},
+		{"modern missing resource", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:///zzz",` + metaModern + `}}`, mcp.CodeInvalidParams, `"data":{"uri":"note:///zzz"}`},
+		{"listen to nothing", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + metaModern + `}}`, mcp.CodeInvalidParams, `notifications`},
+		{"listen type", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + metaModern + `,"notifications":{"resourceSubscriptions":"a"}}}`, mcp.CodeInvalidParams, `resourceSubscriptions`},
+		{"long line", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + strings.Repeat("x", 300_000) + `"}}`, mcp.CodeInvalidRequest, `200000 bytes`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newHouse(t, serve.Options{MaxMessage: 200_000}, "a").pipe(t)
+			w := newTestServer(t, serve.Options{MaxMessage: 200_000}, "a").pipe(t)
 			w.initialize()
 			w.send("%s", c.send)
 			got := w.next()
@@ -124,25 +125,25 @@ func members(n int) string {
 	return b.String()[1:]
 }
 
-// Before initialize only ping is answered, and what says its version itself.
+// Before initialize, only ping and requests of the modern era are answered.
 func TestBeforeInitialize(t *testing.T) {
 	t.Parallel()
-	w := newHouse(t, serve.Options{}, "a").pipe(t)
+	w := newTestServer(t, serve.Options{}, "a").pipe(t)
 	w.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	w.expect(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	w.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-	if got := w.next(); code(got) != serve.CodeInvalidParams {
+	if got := w.next(); code(got) != mcp.CodeInvalidParams {
 		t.Error(got)
 	}
 	w.send(`{"jsonrpc":"2.0","id":3,"method":"prompts/list","params":{%s}}`, metaModern)
 	w.expect(`{"jsonrpc":"2.0","id":3,"result":{"prompts":[{"name":"greet","arguments":[{"name":"who","required":true}]}],
-		"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"%sserverInfo":{"name":"house","version":"1.2.3"}}}}`, metaName)
+		"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"%sserverInfo":{"name":"notes","version":"1.2.3"}}}}`, metaName)
 }
 
-// Answers and notifications without an id are for nobody.
-func TestSilence(t *testing.T) {
+// Neither answers nor notifications are answered.
+func TestNotificationsAreNotAnswered(t *testing.T) {
 	t.Parallel()
-	w := newHouse(t, serve.Options{}).pipe(t)
+	w := newTestServer(t, serve.Options{}).pipe(t)
 	w.initialize()
 	for _, m := range []string{``, `  `, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}`,
 		`{"jsonrpc":"2.0","method":"no/such"}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`,
@@ -157,7 +158,7 @@ func TestSilence(t *testing.T) {
 // when a client does not wait; and no update comes before its answer.
 func TestLegacySubscriptions(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, serve.Options{}, "a", "b")
+	h := newTestServer(t, serve.Options{}, "a", "b")
 	w, other := h.pipe(t), h.pipe(t)
 	w.initialize()
 	other.initialize()
@@ -170,7 +171,7 @@ func TestLegacySubscriptions(t *testing.T) {
 			`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
 		w.expect(`{"jsonrpc":"2.0","id":"u","result":{}}`)
 		w.expect(`{"jsonrpc":"2.0","id":"p","result":{}}`)
-		h.write("a", "nobody is told")
+		h.write("a", "no subscriber")
 	}
 	other.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///b"}}`)
 	other.expect(`{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -180,7 +181,7 @@ func TestLegacySubscriptions(t *testing.T) {
 	h.write("b", "x")
 	other.expect(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"note:///b"}}`)
 
-	// All lists go to everybody of this era, once for any number of changes.
+	// All clients of this era get every list_changed, once for any number of changes.
 	h.SetCatalog(serve.Catalog{})
 	for _, conn := range []*wire{w, other} {
 		conn.expect(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`)
@@ -205,7 +206,7 @@ func TestLegacySubscriptions(t *testing.T) {
 
 func TestListens(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, serve.Options{MaxListens: 2}, "a", "b")
+	h := newTestServer(t, serve.Options{MaxListens: 2}, "a", "b")
 	w := h.pipe(t)
 	listen := func(id, filter string) {
 		w.send(`{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":{%s,"notifications":%s}}`, id, metaModern, filter)
@@ -223,11 +224,11 @@ func TestListens(t *testing.T) {
 
 	// An id is not taken twice, however it is written, and there is a limit.
 	listen(`"s\u0065ven"`, `{"toolsListChanged":true}`)
-	if got := w.next(); code(got) != serve.CodeInvalidRequest {
+	if got := w.next(); code(got) != mcp.CodeInvalidRequest {
 		t.Error(got)
 	}
 	listen(`8`, `{"toolsListChanged":true}`)
-	if got := w.next(); code(got) != serve.CodeInternal {
+	if got := w.next(); code(got) != mcp.CodeInternal {
 		t.Error(got)
 	}
 
@@ -238,7 +239,7 @@ func TestListens(t *testing.T) {
 	h.SetCatalog(serve.Catalog{})
 	w.expect(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"%ssubscriptionId":7}}}`, metaName)
 
-	// The end of the server is told.
+	// The server ends the listen with its result when it closes.
 	go h.Close()
 	w.expect(`{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","_meta":{"%ssubscriptionId":7}}}`, metaName)
 	if err := within(t, w.ended, "the end"); err != nil || w.next() != "" {
@@ -251,13 +252,13 @@ func TestListens(t *testing.T) {
 
 func TestCancelledCall(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, serve.Options{})
+	h := newTestServer(t, serve.Options{})
 	w := h.pipe(t)
 	w.initialize()
 	w.send(`{"jsonrpc":"2.0","id":"w","method":"tools/call","params":{"name":"wait"}}`)
 	within(t, h.began, "the call")
 	w.send(`{"jsonrpc":"2.0","id":"w","method":"tools/call","params":{"name":"echo"}}`)
-	if got := w.next(); code(got) != serve.CodeInvalidRequest {
+	if got := w.next(); code(got) != mcp.CodeInvalidRequest {
 		t.Error(got)
 	}
 	w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"w","reason":"bored"}}`)
@@ -270,7 +271,7 @@ func TestCancelledCall(t *testing.T) {
 
 func TestProgressComesBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
-	w := newHouse(t, serve.Options{}).pipe(t)
+	w := newTestServer(t, serve.Options{}).pipe(t)
 	w.initialize()
 	for range 20 {
 		w.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"progress","_meta":{"progressToken":"p"}}}`)
@@ -281,10 +282,10 @@ func TestProgressComesBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// The end of the input is not the end of what was asked.
+// Requests in flight are answered after the end of input.
 func TestEndOfInput(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, serve.Options{}, "a")
+	h := newTestServer(t, serve.Options{}, "a")
 	w := h.pipe(t)
 	w.send(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{%s,"notifications":{"toolsListChanged":true}}}`, metaModern)
 	w.next()
@@ -317,7 +318,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	for _, how := range []string{"cancel", "close", "end of input"} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(t, serve.Options{}, "a")
+				h := newTestServer(t, serve.Options{}, "a")
 				stuck, good := h.pipe(t), h.pipe(t)
 				stuck.initialize()
 				good.initialize()
@@ -354,7 +355,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 
 func TestBrokenOutput(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, serve.Options{})
+	h := newTestServer(t, serve.Options{})
 	w := h.pipe(t)
 	w.initialize()
 	w.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)

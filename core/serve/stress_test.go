@@ -15,11 +15,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// TestLastChangeIsTold: a client whose connection is cut all the time, and which
-// comes back with the id of the last event, always learns of the last change.
-func TestLastChangeIsTold(t *testing.T) {
+// A client whose connection breaks again and again, and which resumes with the id of the
+// last event, always learns of the last change.
+func TestLastChangeArrives(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, serve.Options{}, "a", "b")
+	s := newEndpoint(t, serve.Options{}, "a", "b")
 	h := s.initialize()
 	for _, n := range []string{"a", "b"} {
 		s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":%q}}`, note(n))
@@ -75,11 +75,11 @@ func TestLastChangeIsTold(t *testing.T) {
 	}
 }
 
-// TestManyClients: clients of both eras and transports come, subscribe, ask and
-// leave without a word, while everything changes. Nothing of them stays.
+// Clients of both eras and transports connect, subscribe, call and disconnect abruptly,
+// while everything changes. Nothing of them is left behind.
 func TestManyClients(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, serve.Options{}, "a", "b", "c")
+	s := newEndpoint(t, serve.Options{}, "a", "b", "c")
 	stop := make(chan struct{})
 	var world, clients sync.WaitGroup
 	world.Go(func() {

@@ -16,10 +16,10 @@ const (
 	metaName   = "io.modelcontextprotocol/"
 )
 
-// wire is one connection of ServeIO, spoken to by hand.
+// wire is one connection of ServeIO, used by hand-written messages.
 type wire struct {
 	t      *testing.T
-	h      *house
+	h      *testServer
 	in     *io.PipeWriter
 	out    *bufio.Scanner
 	outR   *io.PipeReader
@@ -27,8 +27,8 @@ type wire struct {
 	ended  chan error // sent to once, when ServeIO has returned
 }
 
-// pipe connects to the house. The connection ends with the test.
-func (h *house) pipe(t *testing.T) *wire {
+// pipe connects to the test server. The connection ends with the test.
+func (h *testServer) pipe(t *testing.T) *wire {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -49,7 +49,7 @@ func (h *house) pipe(t *testing.T) *wire {
 	return w
 }
 
-// send may be called on any goroutine; what could not be sent is not answered.
+// send may be called on any goroutine. Errors are ignored.
 func (w *wire) send(format string, args ...any) {
 	w.t.Helper()
 	if _, err := fmt.Fprintf(w.in, format+"\n", args...); err != nil {
@@ -94,7 +94,7 @@ func decoded(text string) any {
 	return v
 }
 
-// code is the error code of an answer, 0 if it is none.
+// code is the error code of an answer, 0 without an error.
 func code(message string) int {
 	var m struct{ Error struct{ Code int } }
 	_ = json.Unmarshal([]byte(message), &m)

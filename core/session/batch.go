@@ -6,7 +6,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// Signal tells about the notifications for one URI since the last Take.
+// Signal sums up the notifications for one URI since the last Take.
 type Signal struct {
 	First  time.Time // when the first was received
 	Count  int
@@ -22,10 +22,15 @@ type Batch struct {
 	// Gap is "" or the reason why notifications may have been lost: subscribe
 	// again, list again, read again, in this order.
 	Gap string
+	// Silent is set if nothing but a silent stream is the reason for the Gap: it has
+	// been replaced or will be by subscribing again. Nothing is known to be lost; a
+	// change that is found now was missed by the old stream.
+	Silent bool
 	// Dropped counts notifications that were not delivered, by reason:
 	// "unsubscribed", "before_ack", "foreign_subscription", "overflow",
-	// "malformed" (also list items without a usable key). "untagged" counts
-	// those that were delivered although they lacked their subscription id.
+	// "malformed" (also list items without a usable key), "undecodable" (what began like
+	// a message, but is not JSON: a gap follows). "untagged" counts those that were
+	// delivered although they lacked their subscription id.
 	Dropped map[string]int
 }
 
@@ -37,4 +42,7 @@ const (
 	dropOverflow     = "overflow"
 	dropMalformed    = "malformed"
 	countUntagged    = "untagged"
+
+	// DroppedUndecodable is the one that may be worth a warning.
+	DroppedUndecodable = "undecodable"
 )

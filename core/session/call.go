@@ -3,7 +3,12 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // CallTool calls a tool and returns the raw result. A tool that failed says so
@@ -13,13 +18,46 @@ func (s *Session) CallTool(ctx context.Context, name string, args map[string]any
 	if args == nil {
 		args = map[string]any{}
 	}
-	raw, err := s.withMirrors(ctx, func() (json.RawMessage, error) {
-		return s.request(ctx, methodCall, map[string]any{"name": name, "arguments": args})
+	s.listenForRequests(ctx)
+	raw, err := s.withToolHeaders(ctx, func() (json.RawMessage, error) {
+		return s.requests.request(ctx, mcp.MethodCallTool, map[string]any{"name": name, "arguments": args})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("call tool %q: %w", name, err)
 	}
 	return raw, nil
+}
+
+// listenForRequests opens the notification stream of a one-shot session over legacy
+// HTTP, which has none: a tool may wait for the answer to a request that its server
+// sends there.
+func (s *Session) listenForRequests(ctx context.Context) {
+	if s.opts.OneShot && s.Info().Era == EraLegacy && s.requests.conn.HTTP() {
+		s.streamOnce.Do(func() {
+			ctx, cancel := context.WithTimeout(ctx, requestStreamPatience)
+			defer cancel()
+			s.requests.conn.Listen()
+			s.requests.conn.AwaitStream(ctx)
+		})
+	}
+}
+
+// requestStreamPatience bounds the wait for that stream: some servers send its headers
+// only with the first event.
+const requestStreamPatience = 250 * time.Millisecond
+
+// withToolHeaders makes a tool call, and once more if the server misses headers that
+// could not be known because its tools were not listed yet.
+func (s *Session) withToolHeaders(ctx context.Context, call func() (json.RawMessage, error)) (json.RawMessage, error) {
+	raw, err := call()
+	e, ok := errors.AsType[*RPCError](err)
+	if !ok || e.Code != mcp.CodeHeaderMismatch || s.requests.conn.ToolsKnown() {
+		return raw, err
+	}
+	if _, failed := s.List(ctx, catalog.Tools); failed != nil {
+		return raw, err
+	}
+	return call()
 }
 
 // GetPrompt gets a prompt and returns the raw result.
@@ -28,7 +66,7 @@ func (s *Session) GetPrompt(ctx context.Context, name string, args map[string]st
 	if len(args) > 0 {
 		params["arguments"] = args
 	}
-	raw, err := s.request(ctx, "prompts/get", params)
+	raw, err := s.requests.request(ctx, mcp.MethodGetPrompt, params)
 	if err != nil {
 		return nil, fmt.Errorf("get prompt %q: %w", name, err)
 	}
@@ -43,11 +81,11 @@ func (s *Session) Redact(text string) string { return s.redact.text(text) }
 // server/discover of the modern one, which has no ping. An error that the server
 // answered is a sign of life too.
 func (s *Session) Ping(ctx context.Context) error {
-	method := "ping"
-	if s.isModern() {
-		method = methodDiscover
+	method := mcp.MethodPing
+	if s.Info().Era == EraModern {
+		method = mcp.MethodDiscover
 	}
-	_, err := s.request(ctx, method, nil)
+	_, err := s.requests.request(ctx, method, nil)
 	if err != nil && !isAnswer(err) {
 		return fmt.Errorf("ping: %w", err)
 	}

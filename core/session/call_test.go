@@ -1,9 +1,13 @@
 package session_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -20,12 +24,12 @@ import (
 func TestWithProgress(t *testing.T) {
 	inEachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
 		srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
-		var told []float64
+		var reports []float64
 		began := time.Now()
 		var ended time.Duration
 		done := make(chan error, 1) // the call's, sent once
 		go func() {
-			ctx := session.WithProgress(t.Context(), func(p session.Progress) { told = append(told, p.Progress) })
+			ctx := session.WithProgress(t.Context(), func(p session.Progress) { reports = append(reports, p.Progress) })
 			_, err := s.CallTool(ctx, "slow", nil)
 			ended = time.Since(began)
 			done <- err
@@ -45,8 +49,8 @@ func TestWithProgress(t *testing.T) {
 		if err := <-done; err == nil || ended != 90*time.Second { // 30 s after the last that rose
 			t.Errorf("%v after %v", err, ended)
 		}
-		if !slices.Equal(told, []float64{0, 1, 2}) {
-			t.Errorf("told %v", told)
+		if !slices.Equal(reports, []float64{0, 1, 2}) {
+			t.Errorf("reports %v", reports)
 		}
 		synctest.Wait()
 		if srv.Count("notifications/cancelled") != 1 {
@@ -55,7 +59,7 @@ func TestWithProgress(t *testing.T) {
 	})
 }
 
-// Who interrupts a call and closes the session at once has still told the server.
+// A call that is interrupted is cancelled on the server even if the session is closed at once.
 func TestCancelledBeforeClosed(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -100,7 +104,7 @@ func TestCancelledBeforeClosedHTTP(t *testing.T) {
 	}
 }
 
-// A server that wants input is told of by what it wants; its words are made safe.
+// The error names what the server wants to know, sanitized.
 func TestInputRequired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(false, true)
@@ -110,7 +114,7 @@ func TestInputRequired(t *testing.T) {
 			"c": "nonsense",
 		}}})
 		srv.Fail(sessiontest.Fault{Method: "tools/call", Result: map[string]any{"resultType": "input_required", "inputRequests": 7}})
-		s := over(t, srv, config.Server{Env: map[string]config.Secret{"KEY": config.NewSecret("hunter2secret")}}, session.Options{})
+		s := over(t, srv, config.Server{Program: config.Program{Env: map[string]config.Secret{"KEY": config.NewSecret("hunter2secret")}}}, session.Options{})
 		_, err := s.Read(t.Context(), "file:///a")
 		e, ok := errors.AsType[*session.InputRequiredError](err)
 		if !ok || e.Method != "resources/read" || len(e.Asked) != 2 || e.Asked[0].Method != "elicitation/create" || e.Asked[1].Method != "roots/list" {
@@ -166,4 +170,97 @@ func TestComplete(t *testing.T) {
 			t.Error("a result that is none was taken")
 		}
 	})
+}
+
+// A tool may wait for the answer to a request that its server sends on the GET stream:
+// a call of one command answers it, too.
+func TestOneShotCallAnswersRequestsOfTheServer(t *testing.T) {
+	srv := newServer(true, false)
+	call, answer := make(chan struct{}), make(chan json.RawMessage) // unbuffered; never closed
+	ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Result json.RawMessage
+		}
+		_ = json.Unmarshal(body, &m)
+		switch {
+		case r.Method == http.MethodGet:
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.(http.Flusher).Flush()
+			select {
+			case <-call:
+				fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"of-the-server\",\"method\":\"ping\"}\n\n")
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+			}
+			<-r.Context().Done()
+		case m.Method == "tools/call":
+			select {
+			case call <- struct{}{}:
+			case <-r.Context().Done():
+				return
+			}
+			select {
+			case <-answer:
+				srv.ServeHTTP(w, r)
+			case <-r.Context().Done():
+			}
+		case string(m.ID) == `"of-the-server"` && m.Method == "":
+			w.WriteHeader(http.StatusAccepted)
+			select {
+			case answer <- m.Result:
+			case <-time.After(5 * time.Second): // the call has given up
+			}
+		default:
+			srv.ServeHTTP(w, r)
+		}
+	}))
+	entry := httpEntry(ts.URL)
+	entry.RequestTimeout = 5 * time.Second
+	s := dial(t, entry, session.Options{OneShot: true})
+	if _, err := s.CallTool(t.Context(), "x", nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What went wrong with an answer is told in words.
+func TestBrokenAnswers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		contentType, body string
+		cut               bool
+		want              string
+	}{
+		"event stream closed": {"text/event-stream", ": busy\n\n", false, "the server closed the event stream before it answered"},
+		"event stream cut":    {"text/event-stream", ": busy\n\n", true, "the event stream broke off before the server answered: the connection broke off within the answer"},
+		"JSON cut":            {"application/json", `{"jsonrpc":"2.0","id":`, true, "the connection broke off within the answer"},
+		"not JSON":            {"application/json", `hello`, false, "the answer is not JSON"},
+		"no answer":           {"", "", true, "the server closed the connection without an answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer(true, false)
+			ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				if !bytes.Contains(body, []byte(`"tools/call"`)) {
+					srv.ServeHTTP(w, r)
+					return
+				}
+				if tt.contentType != "" {
+					w.Header().Set("Content-Type", tt.contentType)
+					_, _ = io.WriteString(w, tt.body)
+					w.(http.Flusher).Flush()
+				}
+				if tt.cut {
+					panic(http.ErrAbortHandler)
+				}
+			}))
+			_, err := dial(t, httpEntry(ts.URL), session.Options{}).CallTool(t.Context(), "x", nil)
+			if err == nil || err.Error() != `call tool "x": `+tt.want {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+		})
+	}
 }

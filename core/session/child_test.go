@@ -20,9 +20,18 @@ func serve(kind string) {
 	case "fake":
 		fmt.Println("a banner that is no message")
 		srv.ServeStdio(os.Stdin, os.Stdout)
+	case "flood":
+		flood(os.Stdin, os.Stdout)
 	case "dies":
 		fmt.Fprintln(os.Stderr, "cannot open the database: token "+os.Getenv("DB_TOKEN"))
 		os.Exit(3)
+	case "hangs":
+		fmt.Fprintln(os.Stderr, "open https://login.test/device to sign in, not with "+os.Getenv("DB_TOKEN"))
+		select {}
+	case "hangs-later":
+		fmt.Fprintln(os.Stderr, "waiting for the lock of another server")
+		srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
+		srv.ServeStdio(os.Stdin, os.Stdout)
 	case "echoes":
 		fmt.Fprintln(os.Stderr, "usage:", os.Args[1:])
 		os.Exit(2)
@@ -36,11 +45,11 @@ func serve(kind string) {
 			time.Sleep(time.Millisecond)
 		}
 		os.Exit(7)
-	case "deaf":
+	case "unresponsive":
 		// Answers the handshake and then reads nothing any more.
 		in := bufio.NewReader(os.Stdin)
 		_, _ = in.ReadString('\n')
-		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-1","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"deaf","version":"1"}}}`)
+		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-1","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"unresponsive","version":"1"}}}`)
 		select {}
 	case "longline":
 		in := bufio.NewReader(os.Stdin)

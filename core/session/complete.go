@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // Reference names what an argument belongs to: a prompt by its name, or a resource
@@ -38,7 +40,7 @@ func (s *Session) Complete(ctx context.Context, ref Reference, argument, value s
 	if len(given) > 0 {
 		params["context"] = map[string]any{"arguments": given}
 	}
-	raw, err := s.request(ctx, "completion/complete", params)
+	raw, err := s.requests.request(ctx, mcp.MethodComplete, params)
 	if err != nil {
 		return Completion{}, fmt.Errorf("complete %q: %w", argument, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // Content is what a server answered to resources/read.
@@ -22,8 +23,8 @@ type Content struct {
 	// Digest covers, entry by entry and in order, the URI, the MIME type, the
 	// text or the decoded blob, and any other members of the entry, none of them
 	// changed by decoding (see [catalog.Lossless]). What a
-	// server adds to the result itself (_meta, ttlMs, cacheScope) is no content
-	// and not covered.
+	// server adds to the result itself (_meta, ttlMs, cacheScope) is not content
+	// and is not covered.
 	Digest catalog.Digest
 	// Size is the number of bytes of all texts and decoded blobs.
 	Size int64
@@ -41,9 +42,10 @@ func (c *Content) Text() (string, bool) { return c.text, c.allText }
 // Read asks for a resource. The answer never comes from a cache. An error that
 // means "no such resource" in any era is [ErrNotFound].
 func (s *Session) Read(ctx context.Context, uri string) (*Content, error) {
-	raw, err := s.request(ctx, "resources/read", map[string]any{"uri": uri})
-	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == codeInvalidParams {
-		// 2026-07-28 has no code of its own for a missing resource.
+	raw, err := s.requests.request(ctx, mcp.MethodReadResource, map[string]any{"uri": uri})
+	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeInvalidParams {
+		// 2026-07-28 defines no error code for a missing resource; its servers answer with
+		// "invalid params", as some legacy servers do.
 		return nil, fmt.Errorf("read %q: %w: %w", uri, ErrNotFound, err)
 	}
 	if err != nil {

@@ -3,27 +3,33 @@ package session
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
 // Dial connects to a server and completes the handshake. It gives up when ctx
 // ends or after the connect timeout, and leaves nothing behind then. The context
-// has no meaning for the session that it returns.
+// has no meaning for the session that it returns. The error for a server that this
+// machine lacks something for is a [config.UnconfiguredError]; nothing is tried.
 //
 // The era is chosen as follows, unless the server's entry fixes it. The legacy
-// handshake comes first. Over HTTP it is kept only if the server also opens a
+// handshake comes first. Over HTTP its result is used only if the server also opens a
 // notification stream; otherwise a server that speaks the modern era is used
 // that way, then SSE on the same URL is tried if the entry allows a fallback,
 // and last comes a legacy session that cannot push. A remembered modern era
 // (Options.Era) turns the order around.
 func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
+	if err := srv.Unconfigured(); err != nil {
+		return nil, err
+	}
 	opts = opts.withDefaults()
 	timeout := opts.ConnectTimeout
 	if srv.ConnectTimeout > 0 {
 		timeout = srv.ConnectTimeout
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not connected within %s", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not connected within %s%s", timeout, slowStart(srv)))
 	defer cancel()
 	switch srv.Transport {
 	case config.TransportStdio:
@@ -37,3 +43,18 @@ func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error
 }
 
 var _ DialFunc = Dial
+
+// slowStart explains why a program that downloads its server may need longer, "" for
+// any other.
+func slowStart(srv config.Server) string {
+	if srv.Transport != config.TransportStdio {
+		return ""
+	}
+	program := strings.ToLower(filepath.Base(srv.Command))
+	program = strings.TrimSuffix(strings.TrimSuffix(program, ".exe"), ".cmd")
+	switch program {
+	case "npx", "uvx", "bunx", "pnpx", "pipx", "uv", "npm", "pnpm", "yarn", "bun", "deno", "docker", "podman":
+		return ": " + program + " may still be downloading; raise connectTimeout"
+	}
+	return ""
+}

@@ -5,132 +5,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
-	"time"
-
-	"github.com/mark3labs/mcp-go/client/transport"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session/wire"
 )
-
-// getPatience is how long a legacy server gets to open its notification stream.
-// Some send the headers only with the first event.
-const getPatience = 2 * time.Second
 
 // httpDial is one attempt to connect over HTTP.
 type httpDial struct {
-	s       *Session
-	srv     config.Server
-	opts    Options
-	url     *url.URL // without user info
-	headers http.Header
-	base    *http.Transport
+	s        *Session
+	srv      config.Server
+	endpoint *wire.Endpoint
 }
 
 func newHTTPDial(srv config.Server, opts Options) (*httpDial, error) {
-	u, err := url.Parse(srv.URL.Reveal())
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("connect: the URL is not an absolute http or https URL")
-	}
-	h := make(http.Header, len(srv.Headers)+1)
+	headers := make(http.Header, len(srv.Headers)+1)
 	for name, value := range srv.Headers {
-		h[http.CanonicalHeaderKey(name)] = []string{value.Reveal()}
+		headers[http.CanonicalHeaderKey(name)] = []string{value.Reveal()}
 	}
-	if u.User != nil && h.Get("Authorization") == "" {
-		password, _ := u.User.Password()
-		q := &http.Request{Header: h}
-		q.SetBasicAuth(u.User.Username(), password)
-	}
-	u.User = nil
-	return &httpDial{s: newSession(srv, opts), srv: srv, opts: opts, url: u, headers: h, base: newBase()}, nil
-}
-
-// newBase makes a transport for one session. It has no timeout for answers, as
-// streams have none; TCP keep-alive finds dead peers, requests have deadlines.
-func newBase() *http.Transport {
-	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment,
-		DialContext: (&net.Dialer{
-			Timeout:         10 * time.Second,
-			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
-		}).DialContext,
-		ForceAttemptHTTP2:      true,
-		TLSHandshakeTimeout:    10 * time.Second,
-		MaxIdleConnsPerHost:    16,
-		IdleConnTimeout:        90 * time.Second,
-		MaxResponseHeaderBytes: 256 << 10,
-	}
-}
-
-// client makes an HTTP client and the guard in it.
-func (d *httpDial) client() (*http.Client, *guard) {
-	g := &guard{base: d.base, origin: d.url, headers: d.headers, redact: d.s.redact, answers: make(chan struct{}, maxAnswers),
-		onEvent: func(_, data string) error { d.s.look([]byte(data)); return nil },
-		maxBody: d.opts.Limits.MaxBody, maxLine: d.opts.Limits.MaxLine, onLost: d.s.lose}
-	return &http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, g
-}
-
-// httpConn is one transport with what is needed to give it up.
-type httpConn struct {
-	tr   *transport.StreamableHTTP
-	g    *guard
-	get  *getWatch
-	stop context.CancelFunc // ends the notification stream and its retries
-}
-
-// open makes a transport; with listening it will hold a notification stream.
-func (d *httpDial) open(listening bool) (*httpConn, error) {
-	hc, g := d.client()
-	options := []transport.StreamableHTTPCOption{transport.WithHTTPBasicClient(hc), transport.WithHTTPLogger(d.s.logger)}
-	c := &httpConn{g: g}
-	if listening {
-		options = append(options, transport.WithContinuousListening())
-		c.get = newGetWatch(d.s)
-		g.onGET, g.onGETEnd = c.get.answered, c.get.ended
-	}
-	tr, err := transport.NewStreamableHTTP(d.url.String(), options...)
+	s := newSession(srv, opts)
+	e, err := wire.NewEndpoint(srv.URL.Reveal(), headers, s.wireConfig())
 	if err != nil {
-		return nil, errors.New("connect: the URL cannot be used")
-	}
-	ctx, stop := context.WithCancel(d.s.ctx)
-	c.tr, c.stop = tr, stop
-	d.s.attach(tr)
-	if err := tr.Start(ctx); err != nil {
-		stop()
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return c, nil
-}
-
-// abandon gives a transport up; a legacy server is told in the background.
-func (d *httpDial) abandon(c *httpConn) {
-	c.g.silent.Store(true)
-	c.stop()
-	if end := func() { _ = c.tr.Close() }; !d.s.wg.Go(end) {
-		end()
-	}
-}
-
-// keep makes a transport that of the session.
-func (d *httpDial) keep(c *httpConn, info Info) *Session {
-	d.s.tr = c.tr
-	d.s.hush = func(lost bool) {
-		c.g.silent.Store(true)
-		c.g.dead.Store(lost)
-	}
-	d.s.stop = func() {
-		c.stop()
-		d.base.CloseIdleConnections()
-	}
-	info.Transport = config.TransportHTTP
-	d.s.setInfo(info)
-	if c.get != nil {
-		c.get.publish()
-	}
-	return d.s
+	return &httpDial{s: s, srv: srv, endpoint: e}, nil
 }
 
 func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
@@ -138,12 +38,15 @@ func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, e
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.dial(ctx)
+	conn, info, err := d.dial(ctx)
 	if err == nil {
-		return s, nil
+		info.Transport = config.TransportHTTP
+		if opts.OneShot && info.Era == EraLegacy {
+			d.s.fullInfo = func(ctx context.Context) Info { return d.tracked(ctx, conn, info) }
+		}
+		return d.s.attach(conn, info), nil
 	}
-	_ = d.s.Close()
-	d.base.CloseIdleConnections()
+	d.giveUp()
 	if srv.Fallback && srv.Protocol != config.ProtocolModern && turnedDown(err) && ctx.Err() == nil {
 		s, sseErr := dialSSE(ctx, srv, opts)
 		if sseErr == nil {
@@ -154,84 +57,141 @@ func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, e
 	return nil, fmt.Errorf("connect: %w", err)
 }
 
-func (d *httpDial) dial(ctx context.Context) (*Session, error) {
+// giveUp releases what a failed attempt leaves.
+func (d *httpDial) giveUp() {
+	_ = d.s.Close()
+	d.endpoint.Close()
+}
+
+// dialSSE connects over the HTTP+SSE transport of 2024-11-05, which only knows
+// the legacy era.
+func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
+	if srv.Protocol == config.ProtocolModern {
+		return nil, fmt.Errorf("connect: the sse transport has no modern protocol")
+	}
+	d, err := newHTTPDial(srv, opts)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := d.endpoint.SSE(ctx)
+	if err != nil {
+		d.giveUp()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	d.s.requests.conn = conn
+	info, err := newHandshake(d.s, conn).initialize(ctx, mcp.LatestLegacy)
+	if err != nil {
+		d.giveUp()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	info.Transport, info.Push = config.TransportSSE, true
+	return d.s.attach(conn, info), nil
+}
+
+// dial finds the era. The caller owns the connection.
+func (d *httpDial) dial(ctx context.Context) (*wire.Conn, Info, error) {
 	protocol := d.srv.Protocol
-	version := legacyVersion
+	version := mcp.LatestLegacy
 	var first error
-	if modernFirst(protocol, d.opts.Era) {
+	if modernFirst(protocol, d.s.opts.Era) {
 		pctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, errDeadline)
 		if protocol == config.ProtocolModern {
 			pctx = ctx
 		}
-		s, err := d.dialModern(pctx)
+		conn, info, err := d.dialModern(pctx)
 		cancel()
 		if err == nil || protocol == config.ProtocolModern || !turnedDown(err) && !errors.Is(err, errDeadline) {
-			return s, err
+			return conn, info, err
 		}
 		first = err
-		version = cmp.Or(newestOf(namedVersions(err), speaksLegacy), version)
+		version = cmp.Or(newestOf(namedVersions(err), mcp.IsLegacy), version)
 	}
-	c, info, err := d.initialize(ctx, version)
+	conn, info, err := d.dialLegacy(ctx, version)
 	if err != nil {
 		if protocol == config.ProtocolLegacy || first != nil || !turnedDown(err) {
-			return nil, errors.Join(first, err)
+			return nil, Info{}, errors.Join(first, err)
 		}
-		s, modernErr := d.dialModern(ctx)
+		conn, info, modernErr := d.dialModern(ctx)
 		if modernErr != nil {
-			return nil, errors.Join(err, modernErr)
+			return nil, Info{}, errors.Join(err, modernErr)
 		}
-		return s, nil
+		return conn, info, nil
 	}
-	if d.opts.OneShot {
-		return d.keep(c, info), nil
+	if d.s.opts.OneShot {
+		return conn, info, nil
 	}
-	if status := c.get.wait(ctx); status == http.StatusOK {
-		info.Push = true
-		return d.keep(c, info), nil
-	} else if protocol != config.ProtocolLegacy && first == nil {
-		pctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, errDeadline)
-		s, err := d.dialModern(pctx)
-		cancel()
-		if err == nil {
-			d.abandon(c)
-			return s, nil
-		}
-		d.s.attach(c.tr)
+	conn.Listen()
+	if conn.AwaitStream(ctx) || protocol == config.ProtocolLegacy || first != nil {
+		return conn, info, nil
 	}
-	if c.get.refused() {
-		c.stop() // or the transport would ask again every second
+	modern, modernInfo, err := d.probeModern(ctx)
+	if err != nil {
+		return conn, info, nil
 	}
-	return d.keep(c, info), nil
+	d.abandon(conn)
+	return modern, modernInfo, nil
 }
 
-// initialize opens a legacy session, in another version if the server asks so.
-func (d *httpDial) initialize(ctx context.Context, version string) (*httpConn, Info, error) {
-	c, err := d.open(!d.opts.OneShot)
+// probeModern connects in the modern era, to a server that is known to speak the
+// legacy one.
+func (d *httpDial) probeModern(ctx context.Context) (*wire.Conn, Info, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, errDeadline)
+	defer cancel()
+	return d.dialModern(ctx)
+}
+
+// tracked returns the Info that dial would have led to without OneShot, where it led
+// to a legacy connection.
+func (d *httpDial) tracked(ctx context.Context, conn *wire.Conn, info Info) Info {
+	conn.Listen()
+	if info.Push = conn.AwaitStream(ctx); info.Push || d.srv.Protocol == config.ProtocolLegacy {
+		return info
+	}
+	modern, modernInfo, err := d.probeModern(ctx)
+	if err != nil {
+		return info
+	}
+	d.abandon(modern)
+	modernInfo.Transport, modernInfo.Push = info.Transport, true
+	return modernInfo
+}
+
+// dialLegacy opens a legacy session, in another version if the server asks so.
+func (d *httpDial) dialLegacy(ctx context.Context, version string) (*wire.Conn, Info, error) {
+	conn, err := d.endpoint.Streamable()
 	if err != nil {
 		return nil, Info{}, err
 	}
-	info, err := d.s.initialize(ctx, c.tr, version)
+	info, err := newHandshake(d.s, conn).initialize(ctx, version)
 	if err == nil {
-		return c, info, nil
+		return conn, info, nil
 	}
-	d.abandon(c)
+	d.abandon(conn)
 	named := namedVersions(err)
-	if v := newestOf(named, speaksLegacy); v != "" && v != version && !slices.Contains(named, modernVersion) {
-		return d.initialize(ctx, v)
+	if v := newestOf(named, mcp.IsLegacy); v != "" && v != version && !slices.Contains(named, mcp.ModernVersion) {
+		return d.dialLegacy(ctx, v)
 	}
 	return nil, Info{}, err
 }
 
-func (d *httpDial) dialModern(ctx context.Context) (*Session, error) {
-	c, err := d.open(false)
+func (d *httpDial) dialModern(ctx context.Context) (*wire.Conn, Info, error) {
+	conn, err := d.endpoint.Streamable()
 	if err != nil {
-		return nil, err
+		return nil, Info{}, err
 	}
-	info, err := d.s.discover(ctx, c.tr)
+	info, err := newHandshake(d.s, conn).discover(ctx)
 	if err != nil {
-		d.abandon(c)
-		return nil, err
+		d.abandon(conn)
+		return nil, Info{}, err
 	}
-	info.Push = !d.opts.OneShot
-	return d.keep(c, info), nil
+	info.Push = !d.s.opts.OneShot
+	return conn, info, nil
+}
+
+// abandon gives a connection up. The session of a legacy server is
+// deleted in the background, for which only Close waits.
+func (d *httpDial) abandon(conn *wire.Conn) {
+	if end := func() { conn.Close(ErrClosed) }; !d.s.wg.Go(end) {
+		end()
+	}
 }

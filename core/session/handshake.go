@@ -9,19 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mark3labs/mcp-go/client/transport"
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"github.com/mcptrack/mcptrack/core/config"
-)
-
-const (
-	methodInitialize = "initialize"
-	methodDiscover   = "server/discover"
-	methodListen     = "subscriptions/listen"
-
-	modernVersion = mcp.ProtocolVersion20260728
-	legacyVersion = mcp.LATEST_LEGACY_PROTOCOL_VERSION
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
 // versionError is a server that answered but speaks nothing that we speak.
@@ -37,89 +27,93 @@ func (e *versionError) Error() string {
 	return fmt.Sprintf("%s: the server speaks only %.200q", e.method, strings.Join(e.supported, ", "))
 }
 
+// handshake finds out, over one connection, how a server wants to be spoken to.
+type handshake struct {
+	conn     *wire.Conn
+	requests *requester
+	redact   redactor
+}
+
+func newHandshake(s *Session, conn *wire.Conn) *handshake {
+	return &handshake{conn: conn, requests: &s.requests, redact: s.redact}
+}
+
 // initialize performs the handshake of the legacy era.
-func (s *Session) initialize(ctx context.Context, tr transport.Interface, version string) (Info, error) {
-	raw, err := s.sendUnbounded(ctx, tr, version, s.nextID(), methodInitialize, map[string]any{
+func (h *handshake) initialize(ctx context.Context, version string) (Info, error) {
+	raw, err := h.requests.send(ctx, h.conn, version, h.requests.nextID(), mcp.MethodInitialize, map[string]any{
 		"protocolVersion": version,
-		"clientInfo":      s.client,
-		"capabilities":    struct{}{}, // none: nobody here can sample, elicit or name roots
+		"clientInfo":      h.requests.client,
+		"capabilities":    h.requests.capabilities(),
 	})
 	if err != nil {
 		return Info{}, fmt.Errorf("initialize: %w", err)
 	}
 	var r struct {
-		ProtocolVersion string          `json:"protocolVersion"`
-		Capabilities    json.RawMessage `json:"capabilities"`
-		ServerInfo      clientInfo      `json:"serverInfo"`
+		ProtocolVersion string             `json:"protocolVersion"`
+		Capabilities    json.RawMessage    `json:"capabilities"`
+		ServerInfo      mcp.Implementation `json:"serverInfo"`
+		Instructions    string             `json:"instructions"`
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return Info{}, fmt.Errorf("initialize: malformed result: %w", err)
 	}
-	if !speaksLegacy(r.ProtocolVersion) {
-		return Info{}, &versionError{methodInitialize, []string{r.ProtocolVersion}}
+	if !mcp.IsLegacy(r.ProtocolVersion) {
+		return Info{}, &versionError{mcp.MethodInitialize, []string{r.ProtocolVersion}}
 	}
-	if h, ok := tr.(transport.HTTPConnection); ok {
-		h.SetProtocolVersion(r.ProtocolVersion)
+	h.conn.SetProtocolVersion(r.ProtocolVersion)
+	if err := h.conn.Notify(ctx, mcp.NotificationInitialized, nil); err != nil {
+		return Info{}, fmt.Errorf("initialized: %w", err)
 	}
-	x := new(exchange)
-	err = tr.SendNotification(withExchange(ctx, x), mcp.JSONRPCNotification{JSONRPC: mcp.JSONRPC_VERSION,
-		Notification: mcp.Notification{Method: "notifications/initialized"}})
-	if err != nil {
-		return Info{}, fmt.Errorf("initialized: %w", s.requestError(ctx, x, err))
-	}
-	return s.newInfo(EraLegacy, r.ProtocolVersion, r.ServerInfo, r.Capabilities), nil
+	return h.newInfo(EraLegacy, r.ProtocolVersion, r.ServerInfo, r.Capabilities, r.Instructions), nil
 }
 
 // discover asks a server of the modern era what it is. Success alone proves
 // nothing: some servers answer although they refuse every other request of the
 // era, so the versions that they name are what counts.
-func (s *Session) discover(ctx context.Context, tr transport.Interface) (Info, error) {
-	h, isHTTP := tr.(transport.HTTPConnection)
-	if isHTTP {
-		h.SetProtocolVersion(modernVersion)
-	}
-	info, err := s.tryDiscover(ctx, tr)
-	if err != nil && isHTTP {
-		h.SetProtocolVersion("")
+func (h *handshake) discover(ctx context.Context) (Info, error) {
+	h.conn.SetProtocolVersion(mcp.ModernVersion)
+	info, err := h.tryDiscover(ctx)
+	if err != nil {
+		h.conn.SetProtocolVersion("")
 	}
 	return info, err
 }
 
-func (s *Session) tryDiscover(ctx context.Context, tr transport.Interface) (Info, error) {
-	raw, err := s.sendUnbounded(ctx, tr, modernVersion, s.nextID(), methodDiscover, nil)
+func (h *handshake) tryDiscover(ctx context.Context) (Info, error) {
+	raw, err := h.requests.send(ctx, h.conn, mcp.ModernVersion, h.requests.nextID(), mcp.MethodDiscover, nil)
 	if err != nil {
 		return Info{}, fmt.Errorf("discover: %w", err)
 	}
 	var r struct {
 		SupportedVersions []string        `json:"supportedVersions"`
 		Capabilities      json.RawMessage `json:"capabilities"`
+		Instructions      string          `json:"instructions"`
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return Info{}, fmt.Errorf("discover: malformed result: %w", err)
 	}
-	if !slices.Contains(r.SupportedVersions, modernVersion) {
-		return Info{}, &versionError{methodDiscover, r.SupportedVersions}
+	if !slices.Contains(r.SupportedVersions, mcp.ModernVersion) {
+		return Info{}, &versionError{mcp.MethodDiscover, r.SupportedVersions}
 	}
 	var meta struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
-	var server clientInfo
+	var server mcp.Implementation
 	if json.Unmarshal(raw, &meta) == nil {
-		_ = json.Unmarshal(meta.Meta[mcp.MetaKeyServerInfo], &server)
+		_ = json.Unmarshal(meta.Meta[mcp.MetaServerInfo], &server)
 	}
-	return s.newInfo(EraModern, modernVersion, server, r.Capabilities), nil
+	return h.newInfo(EraModern, mcp.ModernVersion, server, r.Capabilities, r.Instructions), nil
 }
 
-func (s *Session) newInfo(era Era, version string, server clientInfo, caps json.RawMessage) Info {
+const maxInstructions = 64 << 10
+
+func (h *handshake) newInfo(era Era, version string, server mcp.Implementation, caps json.RawMessage, instructions string) Info {
 	return Info{
 		Era: era, ProtocolVersion: version,
-		ServerName: s.redact.text(server.Name), ServerVersion: s.redact.text(server.Version),
-		Capabilities: parseCapabilities(caps), RawCapabilities: caps,
+		ServerName: h.redact.text(server.Name), ServerVersion: h.redact.text(server.Version),
+		Capabilities: mcp.ParseCapabilities(caps), RawCapabilities: caps,
+		Instructions: strings.ToValidUTF8(instructions[:min(len(instructions), maxInstructions)], ""),
 	}
-}
-
-func speaksLegacy(version string) bool {
-	return mcp.IsValidProtocolVersion(version) && !mcp.IsModernProtocol(version)
 }
 
 // newestOf returns the newest of the versions that pass; versions are dates.
@@ -133,14 +127,14 @@ func newestOf(versions []string, pass func(string) bool) string {
 	return newest
 }
 
-// namedVersions returns the versions that a server named when it turned down the
-// one that it was spoken to in.
+// namedVersions returns the versions that a server named when it rejected the
+// requested one.
 func namedVersions(err error) []string {
 	if v, ok := errors.AsType[*versionError](err); ok {
 		return v.supported
 	}
 	rpc, ok := errors.AsType[*RPCError](err)
-	if !ok || rpc.Code != codeUnsupportedVersion {
+	if !ok || rpc.Code != mcp.CodeUnsupportedVersion {
 		return nil
 	}
 	var data struct {
@@ -170,7 +164,7 @@ func turnedDown(err error) bool {
 }
 
 // modernFirst reports whether the modern era should be tried before the legacy
-// one. Legacy comes first for servers that nobody knows yet: of those that speak
+// one. Legacy comes first for unknown servers: of those that speak
 // both, most deliver more in legacy, and some die of an unknown first message.
 func modernFirst(p config.Protocol, era Era) bool {
 	return p == config.ProtocolModern || p != config.ProtocolLegacy && era == EraModern

@@ -40,8 +40,15 @@ func TestHTTPCredentials(t *testing.T) {
 		srv.Fail(sessiontest.Fault{Method: "initialize", Status: status, Body: "no", Times: 1})
 		entry := httpEntry(ts.URL)
 		entry.Fallback = true
-		if _, err := session.Dial(t.Context(), entry, session.Options{}); !errors.Is(err, session.ErrAuth) {
+		_, err := session.Dial(t.Context(), entry, session.Options{})
+		if !errors.Is(err, session.ErrAuth) || !strings.Contains(err.Error(), fmt.Sprintf(`(HTTP status %d): add an Authorization header to the server's "headers"`, status)) {
 			t.Errorf("%d: %v", status, err)
+		}
+		srv.Fail(sessiontest.Fault{Method: "initialize", Status: status, Times: 1,
+			Body: `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"token expired"}}`})
+		_, err = session.Dial(t.Context(), httpEntry(u.String()), session.Options{})
+		if !errors.Is(err, session.ErrAuth) || !strings.Contains(err.Error(), "check the Authorization header") || !strings.Contains(err.Error(), "token expired") {
+			t.Errorf("%d with credentials: %v", status, err)
 		}
 	}
 	if srv.Count("server/discover") != 0 {
@@ -203,9 +210,9 @@ func TestHTTPBodiesAreBounded(t *testing.T) {
 			}))
 			s := dial(t, httpEntry(ts.URL), session.Options{Limits: session.Limits{MaxBody: 1 << 20, MaxLine: 1 << 20}})
 			_, err := s.CallTool(t.Context(), "echo", nil)
-			_, large := errors.AsType[*session.TooLargeError](err)
+			_, tooLarge := errors.AsType[*session.TooLargeError](err)
 			_, status := errors.AsType[*session.HTTPError](err)
-			if !large && !status {
+			if !tooLarge && !status {
 				t.Errorf("%v", err)
 			}
 			if err := s.Ping(t.Context()); err != nil {

@@ -11,8 +11,8 @@ import (
 
 // InputRequiredError is the answer of a server that wants the client to ask its
 // user, a model or its environment something first, and to repeat the request then
-// (2026-07-28, multi round-trip requests). mcptrack has nobody to ask and says so in
-// advance, in its capabilities.
+// (2026-07-28, multi round-trip requests). mcptrack cannot ask anything and says so in
+// its capabilities.
 type InputRequiredError struct {
 	Method string // of the request that was not answered
 	// Asked is what the server wants to know, at most 10 of it, in the order of the
@@ -23,7 +23,7 @@ type InputRequiredError struct {
 // InputRequest is one thing that a server wants to know before it answers.
 type InputRequest struct {
 	Method  string // such as "elicitation/create"; printable
-	Message string // what it would tell a user, printable, at most 300 bytes; may be ""
+	Message string // what it would show to a user, printable, at most 300 bytes; may be ""
 }
 
 func (e *InputRequiredError) Error() string {
@@ -42,7 +42,7 @@ const maxAsked = 10
 
 // newInputRequired reads what an input_required result asks for. What it cannot read
 // it leaves out: the error says enough without.
-func newInputRequired(s *Session, method string, raw json.RawMessage) *InputRequiredError {
+func newInputRequired(redact redactor, method string, raw json.RawMessage) *InputRequiredError {
 	e := &InputRequiredError{Method: method}
 	var result struct {
 		Requests map[string]json.RawMessage `json:"inputRequests"`
@@ -65,7 +65,7 @@ func newInputRequired(s *Session, method string, raw json.RawMessage) *InputRequ
 		}
 		e.Asked = append(e.Asked, InputRequest{
 			Method:  printable.Line(q.Method, 100),
-			Message: printable.Line(s.redact.text(q.Params.Message), 300),
+			Message: printable.Line(redact.text(q.Params.Message), 300),
 		})
 	}
 	return e

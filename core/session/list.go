@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// maxKey is the most bytes of an item's key: keys are shown, compared and told.
+// maxKey is the most bytes of an item's key: keys are shown, compared and published.
 const maxKey = 8 << 10
 
 // LimitError is a list that the server does not let end within [Limits].
@@ -20,21 +20,21 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s", e.Method, e.Limit) }
 
-// List walks all pages of a list, within one request timeout. A kind that the
+// List fetches all pages of a list, within one request timeout. A kind that the
 // server does not declare gives an empty list and no request; so do templates of
-// a server that has resources but not that method. Items that are no objects or
+// a server that has resources but not that method. Items that are not objects or
 // have no key, or one of more than 8 KiB, are left out and counted as malformed in [Batch.Dropped].
 //
-// A list is no snapshot: it may be torn when it changes during the walk, which
-// then raises another signal.
+// A list is not a snapshot: it may be torn if it changes meanwhile, which raises
+// another signal.
 func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error) {
 	if !s.Info().Capabilities.Has(k) {
 		return catalog.List{}, nil
 	}
-	limit := s.requestTimeout()
+	limit := s.requests.requestTimeout()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s: %w (%s for all pages)", k.Method(), errDeadline, limit))
 	defer cancel()
-	items, err := s.walk(ctx, k)
+	items, err := s.pages(ctx, k)
 	if k == catalog.Templates && errors.Is(err, ErrUnsupported) {
 		return catalog.List{}, nil
 	}
@@ -43,12 +43,12 @@ func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error
 	}
 	list := catalog.NewList(items)
 	if k == catalog.Tools {
-		s.mirrors.learn(list)
+		s.requests.conn.LearnTools(list)
 	}
 	return list, nil
 }
 
-func (s *Session) walk(ctx context.Context, k catalog.Kind) ([]catalog.Item, error) {
+func (s *Session) pages(ctx context.Context, k catalog.Kind) ([]catalog.Item, error) {
 	var items []catalog.Item
 	var params map[string]any // nil: the first page
 	seen := map[string]struct{}{}
@@ -58,20 +58,20 @@ func (s *Session) walk(ctx context.Context, k catalog.Kind) ([]catalog.Item, err
 			s.signals.drop(dropMalformed, malformed)
 		}
 	}()
-	for range s.limits.MaxPages {
-		raw, err := s.request(ctx, k.Method(), params)
+	for range s.opts.Limits.MaxPages {
+		raw, err := s.requests.request(ctx, k.Method(), params)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", k.Method(), err)
 		}
-		if size += int64(len(raw)); size > s.limits.MaxList {
-			return nil, &LimitError{k.Method(), fmt.Sprintf("%d bytes", s.limits.MaxList)}
+		if size += int64(len(raw)); size > s.opts.Limits.MaxList {
+			return nil, &LimitError{k.Method(), fmt.Sprintf("%d bytes", s.opts.Limits.MaxList)}
 		}
 		page, cursor, err := decodePage(k, raw)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", k.Method(), err)
 		}
-		if len(items)+len(page) > s.limits.MaxItems {
-			return nil, &LimitError{k.Method(), fmt.Sprintf("%d items", s.limits.MaxItems)}
+		if len(items)+len(page) > s.opts.Limits.MaxItems {
+			return nil, &LimitError{k.Method(), fmt.Sprintf("%d items", s.opts.Limits.MaxItems)}
 		}
 		for _, rawItem := range page {
 			it, err := catalog.NewItem(k, rawItem)
@@ -90,11 +90,11 @@ func (s *Session) walk(ctx context.Context, k catalog.Kind) ([]catalog.Item, err
 		seen[*cursor] = struct{}{}
 		params = map[string]any{"cursor": *cursor}
 	}
-	return nil, &LimitError{k.Method(), fmt.Sprintf("%d pages", s.limits.MaxPages)}
+	return nil, &LimitError{k.Method(), fmt.Sprintf("%d pages", s.opts.Limits.MaxPages)}
 }
 
 // decodePage reads one page. The empty string is a cursor like any other; only
-// an absent (or null) one ends the walk.
+// an absent (or null) one ends the list.
 func decodePage(k catalog.Kind, raw json.RawMessage) (items []json.RawMessage, cursor *string, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {

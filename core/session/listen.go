@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
 const (
@@ -33,17 +35,9 @@ type listen struct {
 	err  error // of the request; valid once over is closed
 }
 
-// wireFilter is SubscriptionFilter of the modern protocol.
-type wireFilter struct {
-	Tools     bool     `json:"toolsListChanged,omitempty"`
-	Prompts   bool     `json:"promptsListChanged,omitempty"`
-	Resources bool     `json:"resourcesListChanged,omitempty"`
-	URIs      []string `json:"resourceSubscriptions,omitempty"`
-}
-
-// subscribeModern replaces the listens, if the filter changed or one has ended.
-func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack, error) {
-	sub := s.subscriber
+// subscribeModern replaces the listens, if the filter changed, or if one has ended or
+// was silent for too long.
+func (sub *subscriber) subscribeModern(ctx context.Context, f Filter, info Info) (Ack, error) {
 	caps := info.Capabilities
 	ask := Filter{Tools: f.Tools && caps.Tools, Prompts: f.Prompts && caps.Prompts, Resources: f.Resources && caps.Resources}
 	var unsupported error
@@ -52,34 +46,34 @@ func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack
 	} else if len(f.URIs) > 0 {
 		unsupported = fmt.Errorf("%w: no resource subscriptions", ErrUnsupported)
 	}
-	if sameFilter(sub.filter, f) && s.allLive(sub.listens) && (len(sub.listens) > 0 || ask.Empty()) {
+	if sameFilter(sub.filter, f) && sub.allHealthy(sub.listens) && (len(sub.listens) > 0 || ask.Empty()) {
 		return sub.ack, unsupported
 	}
 
 	if err := sub.pause(ctx); err != nil {
 		return Ack{}, err
 	}
-	s.signals.wantMore(wantedOf(f)) // an update may follow the ack at once
+	sub.s.signals.wantMore(wantedOf(f)) // an update may follow the ack at once
 	interrupted := false
 	// A copy: if this fails, those that have ended must still be known as such.
-	old := slices.DeleteFunc(slices.Clone(sub.listens), func(l *listen) bool { return !s.signals.live(l.stream.id) })
-	if s.stdio && len(old) > 0 {
+	old := slices.DeleteFunc(slices.Clone(sub.listens), func(l *listen) bool { return !sub.s.signals.live(l.stream.id) })
+	if !sub.s.requests.conn.HTTP() && len(old) > 0 {
 		// A server may keep one subscription per connection, so that the end of
 		// the old one would take the new one along.
-		s.hangUp(old)
+		sub.hangUp(old)
 		sub.listens, old = nil, nil
-		if err := sleep(ctx, settle); err != nil {
-			return Ack{}, err
+		if !backoff.Sleep(ctx, settle) {
+			return Ack{}, context.Cause(ctx)
 		}
 		interrupted = true
 	}
-	fresh, missing, err := s.listenAll(ctx, ask)
+	fresh, missing, err := sub.listenAll(ctx, ask)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
-		s.hangUp(fresh)
+		sub.hangUp(fresh)
 		return Ack{}, err
 	}
-	s.retire(old)
-	s.signals.setWanted(wantedOf(f))
+	sub.retire(old)
+	sub.s.signals.setWanted(wantedOf(f))
 	sub.listens, sub.filter = fresh, f
 	sub.ack = modernAck(f, fresh, missing, caps)
 	if err == nil {
@@ -120,7 +114,7 @@ func modernAck(f Filter, listens []*listen, refused []string, caps Capabilities)
 
 // listenAll opens as many listens as the filter needs. URIs because of which the
 // server refuses a whole listen are left out and returned.
-func (s *Session) listenAll(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
+func (sub *subscriber) listenAll(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for i, uris := range chunks(f.URIs, maxListen) {
 		part := Filter{URIs: uris}
 		if i == 0 { // the lists go with the first one
@@ -129,7 +123,7 @@ func (s *Session) listenAll(ctx context.Context, f Filter) (listens []*listen, r
 		if part.Empty() {
 			continue
 		}
-		got, bad, err := s.listenBut(ctx, part)
+		got, bad, err := sub.listenBut(ctx, part)
 		listens, refused = append(listens, got...), append(refused, bad...)
 		if err != nil {
 			return listens, refused, err
@@ -140,12 +134,12 @@ func (s *Session) listenAll(ctx context.Context, f Filter) (listens []*listen, r
 
 // listenBut opens one listen, without the URIs that the server will not have.
 // A server that names the culprit costs one more request, others a bisection.
-func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
+func (sub *subscriber) listenBut(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for {
-		l, err := s.listen(ctx, f)
+		l, err := sub.listen(ctx, f)
 		switch {
 		case err == nil && l.ack.Empty():
-			s.hangUp([]*listen{l})
+			sub.hangUp([]*listen{l})
 			return nil, refused, nil
 		case err == nil:
 			return []*listen{l}, refused, nil
@@ -156,10 +150,10 @@ func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, r
 		if !isAnswer(err) || len(f.URIs) == 0 || errors.Is(err, ErrAuth) {
 			return nil, nil, err
 		}
-		s.logger.Debug("subscription refused as a whole", "err", err)
+		sub.s.logger.Debug("subscription refused as a whole", "err", err)
 		bad := culprits(err, f.URIs)
 		if len(bad) == 0 {
-			bad, err = s.bisect(ctx, f.URIs)
+			bad, err = sub.bisect(ctx, f.URIs)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -227,16 +221,4 @@ func chunks(uris []string, limit int) [][]string {
 
 func sameFilter(a, b Filter) bool {
 	return a.Tools == b.Tools && a.Prompts == b.Prompts && a.Resources == b.Resources && slices.Equal(a.URIs, b.URIs)
-}
-
-// sleep waits for d unless ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

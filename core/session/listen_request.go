@@ -6,29 +6,34 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
 // listen opens one stream and waits for the acknowledgement. From then on the
 // stream lives until it is hung up, ends, or the session does; an end that is
 // not ours raises a Gap.
-func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
-	lctx, cancel := context.WithCancelCause(s.ctx)
-	st := &stream{id: s.nextID(), ack: make(chan Filter, 1), cancel: func() { cancel(errHungUp) }}
+func (sub *subscriber) listen(ctx context.Context, f Filter) (*listen, error) {
+	lctx, cancel := context.WithCancelCause(sub.s.ctx)
+	st := &stream{id: sub.s.requests.nextID(), ack: make(chan Filter, 1), cancel: func() { cancel(errHungUp) }}
 	l := &listen{stream: st, over: make(chan struct{})}
-	s.signals.open(st)
-	params := map[string]any{"notifications": wireFilter(f)}
-	if !s.wg.Go(func() {
+	sub.s.signals.open(st)
+	began := time.Now()
+	params := map[string]any{"notifications": mcp.SubscriptionFilter(f)}
+	if !sub.s.wg.Go(func() {
 		defer close(l.over)
 		defer cancel(nil)
-		_, l.err = s.sendUnbounded(lctx, s.tr, modernVersion, st.id, methodListen, params)
-		if s.signals.forget(st) {
-			s.subscriber.listenEnded(time.Now())
-			s.signals.raiseGap(streamEnd(s.signals.reason(st), l.err))
+		l.err = sub.send(lctx, st, params)
+		if sub.s.signals.forget(st) {
+			sub.listenEnded(began)
+			sub.s.signals.raiseGap(streamEnd(sub.s.signals.reason(st), l.err))
 		}
 	}) {
 		cancel(nil)
-		s.signals.forget(st)
-		return nil, s.endCause(ErrClosed)
+		sub.s.signals.forget(st)
+		return nil, sub.s.Err()
 	}
 
 	t := time.NewTimer(ackTimeout)
@@ -47,12 +52,25 @@ func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 		}
 		return nil, l.err
 	case <-t.C:
-		s.hangUp([]*listen{l})
+		sub.hangUp([]*listen{l})
 		return nil, fmt.Errorf("%w: the subscription was not acknowledged within %s", errDeadline, ackTimeout)
 	case <-ctx.Done():
-		s.hangUp([]*listen{l})
+		sub.hangUp([]*listen{l})
 		return nil, context.Cause(ctx)
 	}
+}
+
+// send sends the request of a listen and returns when the listen is over.
+func (sub *subscriber) send(ctx context.Context, st *stream, params map[string]any) error {
+	requests := &sub.s.requests
+	q := requests.prepare(requests.conn, mcp.ModernVersion, st.id, mcp.MethodListen, params)
+	if requests.conn.HTTP() { // on stdio and SSE other messages prove that the connection works
+		silent := time.AfterFunc(wire.StreamIdle, func() { sub.s.signals.wentSilent(st) })
+		defer silent.Stop()
+		q.Alive = func() { silent.Reset(wire.StreamIdle) }
+	}
+	_, err := requests.do(ctx, requests.conn, q)
+	return err
 }
 
 var errHungUp = errors.New("no longer wanted")
@@ -68,10 +86,10 @@ func streamEnd(said string, err error) string {
 	}
 }
 
-// hangUp ends listens; their end is no gap. It does not wait for the server.
-func (s *Session) hangUp(listens []*listen) {
+// hangUp ends listens, which does not count as a gap. It does not wait for the server.
+func (sub *subscriber) hangUp(listens []*listen) {
 	for _, l := range listens {
-		s.signals.forget(l.stream)
+		sub.s.signals.forget(l.stream)
 		l.stream.cancel()
 	}
 	for _, l := range listens {
@@ -80,36 +98,36 @@ func (s *Session) hangUp(listens []*listen) {
 }
 
 // retire hangs up, after a moment, listens that others have replaced.
-func (s *Session) retire(listens []*listen) {
+func (sub *subscriber) retire(listens []*listen) {
 	if len(listens) == 0 {
 		return
 	}
-	s.signals.leave(listens)
-	s.wg.Go(func() {
-		_ = sleep(s.ctx, settle)
-		s.hangUp(listens)
+	sub.s.signals.leave(listens)
+	sub.s.wg.Go(func() {
+		_ = backoff.Sleep(sub.s.ctx, settle)
+		sub.hangUp(listens)
 	})
 }
 
-// allLive reports whether none of the listens has ended.
-func (s *Session) allLive(listens []*listen) bool {
-	return !slices.ContainsFunc(listens, func(l *listen) bool { return !s.signals.live(l.stream.id) })
+// allHealthy reports whether none of the listens has ended or has to be replaced.
+func (sub *subscriber) allHealthy(listens []*listen) bool {
+	return !slices.ContainsFunc(listens, func(l *listen) bool { return !sub.s.signals.healthy(l.stream.id) })
 }
 
 // bisect finds the URIs that make the server refuse a listen, by asking for
 // halves. The number of requests is bounded: beyond, all that is left counts as
 // refused and is polled.
-func (s *Session) bisect(ctx context.Context, uris []string) (bad []string, err error) {
+func (sub *subscriber) bisect(ctx context.Context, uris []string) (bad []string, err error) {
 	budget := maxBisect
-	var walk func([]string) error
-	walk = func(part []string) error {
+	var try func([]string) error
+	try = func(part []string) error {
 		if budget--; budget < 0 {
 			bad = append(bad, part...)
 			return nil
 		}
-		l, err := s.listen(ctx, Filter{URIs: part})
+		l, err := sub.listen(ctx, Filter{URIs: part})
 		if err == nil {
-			s.hangUp([]*listen{l})
+			sub.hangUp([]*listen{l})
 			return nil
 		}
 		if !isAnswer(err) {
@@ -119,18 +137,18 @@ func (s *Session) bisect(ctx context.Context, uris []string) (bad []string, err 
 			bad = append(bad, part[0])
 			return nil
 		}
-		if err := walk(part[:len(part)/2]); err != nil {
+		if err := try(part[:len(part)/2]); err != nil {
 			return err
 		}
-		return walk(part[len(part)/2:])
+		return try(part[len(part)/2:])
 	}
 	if len(uris) == 1 {
 		return uris, nil
 	}
-	if err := walk(uris[:len(uris)/2]); err != nil {
+	if err := try(uris[:len(uris)/2]); err != nil {
 		return nil, err
 	}
-	err = walk(uris[len(uris)/2:])
+	err = try(uris[len(uris)/2:])
 	return bad, err
 }
 

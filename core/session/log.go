@@ -6,15 +6,15 @@ import (
 	"log/slog"
 )
 
-// quietHandler lets the libraries' own log lines through at debug level only,
-// and without the URLs and headers that their errors repeat.
+// quietHandler passes on the library's log records, at debug level and redacted: its
+// errors repeat URLs and headers.
 type quietHandler struct {
 	next   slog.Handler
-	redact redactor
+	redact func(string) string
 }
 
-func quietLogger(l *slog.Logger, r redactor) *slog.Logger {
-	return slog.New(quietHandler{l.Handler(), r})
+func quietLogger(l *slog.Logger, redact func(string) string) *slog.Logger {
+	return slog.New(quietHandler{l.Handler(), redact})
 }
 
 func (h quietHandler) Enabled(ctx context.Context, _ slog.Level) bool {
@@ -22,7 +22,7 @@ func (h quietHandler) Enabled(ctx context.Context, _ slog.Level) bool {
 }
 
 func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
-	out := slog.NewRecord(r.Time, slog.LevelDebug, h.redact.text(r.Message), 0)
+	out := slog.NewRecord(r.Time, slog.LevelDebug, h.redact(r.Message), 0)
 	r.Attrs(func(a slog.Attr) bool {
 		out.AddAttrs(h.clean(a))
 		return true
@@ -31,7 +31,7 @@ func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h quietHandler) clean(a slog.Attr) slog.Attr {
-	return slog.String(a.Key, h.redact.text(fmt.Sprint(a.Value.Resolve().Any())))
+	return slog.String(a.Key, h.redact(fmt.Sprint(a.Value.Resolve().Any())))
 }
 
 func (h quietHandler) WithAttrs(attrs []slog.Attr) slog.Handler {

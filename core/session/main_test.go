@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// serveKey tells a re-executed test binary which server to be; see child_test.go.
+// serveKey selects the server that a re-executed test binary is; see child_test.go.
 const serveKey = "MCPTRACK_TEST_SERVE"
 
 func TestMain(m *testing.M) {

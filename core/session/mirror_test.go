@@ -69,7 +69,7 @@ func TestArgumentsAreMirroredInHeaders(t *testing.T) {
 		if len(calls) != want {
 			t.Errorf("%d calls: %s", len(calls), calls)
 		}
-		// What still does not fit is told, not tried for ever.
+		// What still does not fit is an error, not tried for ever.
 		_, err := s.CallTool(t.Context(), "bad", map[string]any{"a": "b"})
 		if e, ok := errors.AsType[*session.RPCError](err); !ok || e.Code != -32020 || len(calls) != want+1 {
 			t.Errorf("%v after %d calls", err, len(calls))

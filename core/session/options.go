@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"os"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
 // DialFunc is how a tracker gets its sessions: the seam for embedders and
@@ -19,8 +21,8 @@ type DialFunc func(ctx context.Context, srv config.Server, opts Options) (*Sessi
 // Options are the ways of a session that do not come from the server's entry in
 // the configuration. The zero value is usable.
 type Options struct {
-	// ClientName and ClientVersion are told to the server; "mcptrack" and "dev".
-	ClientName, ClientVersion string
+	// ClientVersion is sent to the server with the name mcptrack; "dev".
+	ClientVersion string
 	// ConnectTimeout bounds Dial when the server's entry does not; default 15 s.
 	ConnectTimeout time.Duration
 	// Era is what an earlier session with the same server found out; "" when
@@ -32,12 +34,39 @@ type Options struct {
 	// is opened or waited for, and a child process that outlives its stdin gets
 	// SIGTERM after 100 ms instead of 1 s.
 	OneShot bool
+	// Client is the client that the session speaks for in the legacy era; nil: the server
+	// has nobody to ask, and its messages are dropped.
+	Client *ClientSide
 	// Logger gets everything that is worth a line, at debug level; nil discards.
 	Logger *slog.Logger
 	// Environ looks up what the child's environment is picked from; os.LookupEnv
 	// when nil. A child inherits what core/process allows, never the rest,
 	// which may hold other servers' secrets.
 	Environ func(name string) (string, bool)
+	// DialContext makes the connections to servers over HTTP; a [net.Dialer] with
+	// keep-alive when nil.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// ClientSide is what a legacy server sees of the client behind a session.
+type ClientSide struct {
+	// Capabilities are declared to the server, a JSON object.
+	Capabilities json.RawMessage
+	// Request answers a request of the server, such as sampling/createMessage. It is
+	// called on a goroutine of its own, and ctx ends when the server cancels the request
+	// or the session ends. An [*RPCError] is answered as it is.
+	Request func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+	// Message gets notifications that the session does not handle itself, such as
+	// notifications/message, in order. It is called by the goroutine that reads from the
+	// server and must not block.
+	Message func(method string, params json.RawMessage)
+}
+
+func (c *ClientSide) wire() wire.Client {
+	if c == nil {
+		return wire.Client{}
+	}
+	return wire.Client{Request: c.Request, Message: c.Message}
 }
 
 // Limits bound one session. A zero field means its default.
@@ -59,7 +88,7 @@ const (
 	EraModern Era = "modern" // 2026-07-28: discover, subscriptions/listen
 )
 
-// Info is what the handshake told. It does not change during a session, but for
+// Info is the result of the handshake. It does not change during a session, but for
 // Push, which turns true when a server opens its GET stream late.
 type Info struct {
 	Transport       config.Transport // the one in use: sse after a fallback from http
@@ -69,65 +98,15 @@ type Info struct {
 	ServerVersion   string
 	Capabilities    Capabilities
 	RawCapabilities json.RawMessage // as the server sent them
+	Instructions    string          // as the server sent them; hostile, at most 64 KiB
 	Push            bool            // a channel for notifications exists
 }
 
-// Capabilities are the parts of a server's capabilities that a tracker acts on.
-type Capabilities struct {
-	Resources, Tools, Prompts, Completions bool
-
-	ResourcesSubscribe                                         bool
-	ResourcesListChanged, ToolsListChanged, PromptsListChanged bool
-}
-
-// Has reports whether the server offers lists of the kind.
-func (c Capabilities) Has(k catalog.Kind) bool {
-	switch k {
-	case catalog.Resources, catalog.Templates:
-		return c.Resources
-	case catalog.Tools:
-		return c.Tools
-	case catalog.Prompts:
-		return c.Prompts
-	}
-	return false
-}
-
-func parseCapabilities(raw json.RawMessage) Capabilities {
-	type list struct {
-		ListChanged bool `json:"listChanged"`
-		Subscribe   bool `json:"subscribe"`
-	}
-	var c struct {
-		Resources, Tools, Prompts *list
-		Completions               json.RawMessage
-	}
-	if json.Unmarshal(raw, &c) != nil {
-		// One member of a wrong type must not hide the others.
-		var members map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &members)
-		for name, into := range map[string]**list{"resources": &c.Resources, "tools": &c.Tools, "prompts": &c.Prompts} {
-			if _, ok := members[name]; ok && *into == nil {
-				*into = new(list)
-			}
-		}
-	}
-	caps := Capabilities{Completions: len(c.Completions) > 0 && string(c.Completions) != "null"}
-	if c.Resources != nil {
-		caps.Resources, caps.ResourcesSubscribe, caps.ResourcesListChanged = true, c.Resources.Subscribe, c.Resources.ListChanged
-	}
-	if c.Tools != nil {
-		caps.Tools, caps.ToolsListChanged = true, c.Tools.ListChanged
-	}
-	if c.Prompts != nil {
-		caps.Prompts, caps.PromptsListChanged = true, c.Prompts.ListChanged
-	}
-	return caps
-}
+// Capabilities are what a server declares.
+type Capabilities = mcp.Capabilities
 
 // withDefaults fills in what was left zero.
 func (o Options) withDefaults() Options {
-	o.ClientName = cmp.Or(o.ClientName, "mcptrack")
 	o.ClientVersion = cmp.Or(o.ClientVersion, "dev")
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 15*time.Second)
 	o.Limits = Limits{

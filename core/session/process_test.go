@@ -3,6 +3,7 @@ package session_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -20,8 +21,8 @@ func child(t *testing.T, kind string) config.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return config.Server{Transport: config.TransportStdio, Command: exe, Env: map[string]config.Secret{
-		serveKey: config.NewSecret(kind), "DB_TOKEN": config.NewSecret("tok-7f8e9d0c")}}
+	return config.Server{Transport: config.TransportStdio, Program: config.Program{Command: exe, Env: map[string]config.Secret{
+		serveKey: config.NewSecret(kind), "DB_TOKEN": config.NewSecret("tok-7f8e9d0c")}}}
 }
 
 func TestProcess(t *testing.T) {
@@ -46,6 +47,33 @@ func TestProcessThatDies(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "cannot open the database") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What a server that does not answer wrote to stderr is often the reason.
+func TestTimeoutsShowStderr(t *testing.T) {
+	_, err := session.Dial(t.Context(), child(t, "hangs"), session.Options{ConnectTimeout: time.Second, OneShot: true})
+	if err == nil || !strings.Contains(err.Error(), "not connected within 1s (stderr: open https://login.test/device") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
+		t.Errorf("%v", err)
+	}
+	// A program that downloads its server may need longer.
+	cold := child(t, "hangs")
+	npx := filepath.Join(t.TempDir(), "npx")
+	if err := os.Symlink(cold.Command, npx); err != nil {
+		t.Skip(err)
+	}
+	cold.Command = npx
+	_, err = session.Dial(t.Context(), cold, session.Options{ConnectTimeout: time.Second, OneShot: true})
+	if err == nil || !strings.Contains(err.Error(), "not connected within 1s: npx may still be downloading; raise connectTimeout (stderr: open https://login.test/device") {
+		t.Errorf("%v", err)
+	}
+	entry := child(t, "hangs-later")
+	entry.RequestTimeout = time.Second
+	for oneShot, want := range map[bool]string{true: "no answer in time (1s) (stderr: waiting for the lock of another server)", false: "no answer in time (1s)"} {
+		s := dial(t, entry, session.Options{OneShot: oneShot})
+		if _, err := s.CallTool(t.Context(), "x", nil); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("one-shot %t: %v", oneShot, err)
+		}
 	}
 }
 
@@ -75,7 +103,7 @@ func TestProcessEnvironment(t *testing.T) {
 // A server that stops reading must neither hold a request beyond its deadline
 // nor survive.
 func TestProcessThatReadsNothing(t *testing.T) {
-	entry := child(t, "deaf")
+	entry := child(t, "unresponsive")
 	entry.RequestTimeout = 300 * time.Millisecond
 	s := dial(t, entry, session.Options{OneShot: true})
 	start := time.Now()
@@ -104,7 +132,7 @@ func TestProcessWithAnEndlessLine(t *testing.T) {
 }
 
 func TestCommandNotFound(t *testing.T) {
-	entry := config.Server{Transport: config.TransportStdio, Command: "no-such-command-here", Args: []string{"--token=tok-1122334455"}}
+	entry := config.Server{Transport: config.TransportStdio, Program: config.Program{Command: "no-such-command-here", Args: []string{"--token=tok-1122334455"}}}
 	_, err := session.Dial(t.Context(), entry, session.Options{})
 	if err == nil || !strings.Contains(err.Error(), "no-such-command-here") || strings.Contains(err.Error(), "tok-") {
 		t.Errorf("%v", err)

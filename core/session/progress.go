@@ -1,20 +1,20 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
-const methodProgress = "notifications/progress"
-
-// maxExtended is how long a request may go on because its server tells of progress.
+// maxExtended is how long a request may go on because its server reports progress.
 const maxExtended = time.Hour
 
-// Progress is what notifications/progress tells of a request.
+// Progress is the content of a notifications/progress.
 type Progress struct {
 	Progress float64 // finite
 	Total    float64 // 0: not known
@@ -23,11 +23,13 @@ type Progress struct {
 
 type progressKey struct{}
 
-// WithProgress asks for reports on the requests that are made with the context that
-// it returns: servers may send some, or none. f is called on the goroutine that
-// reads from the server, one call at a time and not after the request returned; it
-// must return at once. A request whose server reports goes on beyond the request
-// timeout, for as long as a report comes within each, up to an hour.
+// WithProgress requests progress reports for the requests that are made with the
+// context that it returns: servers may send some, or none. f is called on the
+// goroutine that reads from the server, one call at a time and not after the request
+// returned; it must return at once.
+//
+// A report extends the request: it fails when the server was silent for the request
+// timeout, and in any case after an hour (or the request timeout, if that is longer).
 func WithProgress(ctx context.Context, f func(Progress)) context.Context {
 	return context.WithValue(ctx, progressKey{}, f)
 }
@@ -37,8 +39,45 @@ func progressOf(ctx context.Context) func(Progress) {
 	return f
 }
 
-// progressWatch knows who waits for reports, by the token of the request. The zero
-// value is ready.
+// limits bound one request.
+type limits struct {
+	silence  time.Duration  // how long the server may be silent; 0: the request timeout
+	progress func(Progress) // gets the reports, each of which ends a silence; may be nil
+}
+
+// bound returns the context of a request with the id. It ends when the server was
+// silent for too long, and at the latest after maxExtended: a server must not keep a
+// request for ever by reporting. This is the only policy for timeouts and progress;
+// see [WithProgress]. The caller calls stop once the request is over.
+func (r *requester) bound(ctx context.Context, id string, l limits) (_ context.Context, stop func()) {
+	silence := cmp.Or(max(l.silence, 0), r.requestTimeout())
+	late := fmt.Errorf("%w (%s)", errDeadline, silence)
+	if l.progress == nil {
+		return context.WithTimeoutCause(ctx, silence, late)
+	}
+	longest := max(maxExtended, silence)
+	ctx, cancelLongest := context.WithTimeoutCause(ctx, longest, fmt.Errorf("%w (%s, with progress)", errDeadline, longest))
+	ctx, cancel := context.WithCancelCause(ctx)
+	idle := time.AfterFunc(silence, func() { cancel(late) })
+	first, last := true, 0.0
+	r.progress.add(id, func(p Progress) {
+		if !first && p.Progress <= last {
+			return // the specification requires it to increase
+		}
+		first, last = false, p.Progress
+		idle.Reset(silence)
+		l.progress(p)
+	})
+	return ctx, func() {
+		r.progress.remove(id)
+		idle.Stop()
+		cancel(nil)
+		cancelLongest()
+	}
+}
+
+// progressWatch knows the callbacks of requests, by progress token. The zero value is
+// ready.
 type progressWatch struct {
 	mu    sync.Mutex // guards watch; held while a callback runs, so that none runs late
 	watch map[string]func(Progress)
@@ -59,46 +98,20 @@ func (w *progressWatch) remove(token string) {
 	delete(w.watch, token)
 }
 
-// tell hands a report on; it runs on the transport's reader. Reports that nobody
-// waits for are late or made up, and those without a number are none.
-func (w *progressWatch) tell(n mcp.JSONRPCNotification) {
-	fields := n.Params.AdditionalFields
-	token, _ := fields["progressToken"].(string)
-	now, ok := fields["progress"].(float64)
-	if !ok || math.IsNaN(now) || math.IsInf(now, 0) {
+// report passes a report on; it runs on the goroutine that reads from the server.
+// Reports with an unknown token are late or made up, and those without a number are
+// malformed.
+func (w *progressWatch) report(n *wire.Notification) {
+	if n.Progress == nil || math.IsInf(*n.Progress, 0) {
 		return
 	}
-	p := Progress{Progress: now}
-	if total, ok := fields["total"].(float64); ok && total > 0 && !math.IsInf(total, 0) {
-		p.Total = total
+	p := Progress{Progress: *n.Progress, Message: n.Message}
+	if n.Total > 0 && !math.IsInf(n.Total, 0) {
+		p.Total = n.Total
 	}
-	p.Message, _ = fields["message"].(string)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if f := w.watch[token]; f != nil {
+	if f := w.watch[n.ProgressToken]; f != nil {
 		f(p)
-	}
-}
-
-// watchProgress lets f see the reports on the request with the id, and ends the
-// context when for as long as limit there was none.
-func (s *Session) watchProgress(ctx context.Context, id string, f func(Progress), limit time.Duration, late error) (context.Context, func()) {
-	ctx, cancelMax := context.WithTimeoutCause(ctx, maxExtended, late)
-	ctx, cancel := context.WithCancelCause(ctx)
-	idle := time.AfterFunc(limit, func() { cancel(late) })
-	first, last := true, 0.0
-	s.progress.add(id, func(p Progress) {
-		if !first && p.Progress <= last {
-			return // the specification wants it to rise: what does not proves nothing
-		}
-		first, last = false, p.Progress
-		idle.Reset(limit)
-		f(p)
-	})
-	return ctx, func() {
-		s.progress.remove(id)
-		idle.Stop()
-		cancel(nil)
-		cancelMax()
 	}
 }

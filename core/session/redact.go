@@ -52,7 +52,7 @@ func secretsOf(srv config.Server) []string {
 }
 
 // variableSecrets are the parts of a variable's value that must not be shown. The
-// host that is connected to may be: what is wrong with it could not be told else.
+// host that is connected to may be: errors have to name it.
 func variableSecrets(value, address string) []string {
 	if u, err := url.Parse(address); err == nil && strings.Contains(u.Host, value) {
 		return nil

@@ -56,15 +56,16 @@ func TestVariablesAreHidden(t *testing.T) {
 	}
 }
 
-// A URL may be a secret in its path, and shows in what is told of redirects.
+// A URL may be a secret in its path, and shows in errors about redirects.
 func TestPathOfAURLIsHidden(t *testing.T) {
 	ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, r.URL.Path+"/", http.StatusPermanentRedirect)
 	}))
 	variables := map[string]string{"HOST": strings.TrimPrefix(ts.URL, "http://"), "TOKEN": "tok-1 2/3", "URL": ts.URL + "/s/tok-4567"}
 	for url, want := range map[string]string{
-		"http://${HOST}/s/${TOKEN}/mcp": ts.URL + "/s/[redacted]/mcp/",
-		"${URL}/mcp":                    ts.URL + "/[redacted]/mcp/",
+		"http://${HOST}/s/${TOKEN}/mcp":                  ts.URL + "/s/[redacted]/mcp/",
+		"${URL}/mcp":                                     ts.URL + "/[redacted]/mcp/",
+		"http://${HOST}/v1/hook/aB3dE5fG7hI9/mcp-server": ts.URL + "/v1/hook/[redacted]/mcp-server/",
 	} {
 		_, err := session.Dial(t.Context(), configured(t, map[string]any{"url": url, "type": "http"}, variables), session.Options{})
 		if got := fmt.Sprint(err); !strings.Contains(got, "redirects to "+want+",") {

@@ -8,8 +8,8 @@ import (
 
 // Whatever the order of the secrets, nothing is left of the longer one.
 func TestRedactorOfSecretsThatBeginAlike(t *testing.T) {
-	srv := config.Server{Env: map[string]config.Secret{
-		"ORG": config.NewSecret("acme-corp"), "TOKEN": config.NewSecret("acme-corp-9f8e7d6c"), "KEY": config.NewSecret("acme-corp-9f8e")}}
+	srv := config.Server{Program: config.Program{Env: map[string]config.Secret{
+		"ORG": config.NewSecret("acme-corp"), "TOKEN": config.NewSecret("acme-corp-9f8e7d6c"), "KEY": config.NewSecret("acme-corp-9f8e")}}}
 	for range 20 { // that of a map
 		got := newRedactor(secretsOf(srv)).text("token acme-corp-9f8e7d6c of acme-corp is expired")
 		if got != "token [redacted] of [redacted] is expired" {

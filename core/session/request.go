@@ -5,224 +5,191 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
+	"maps"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
-	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
-// errDeadline is the cause of a request that its own limit ended.
-var errDeadline = errors.New("no answer in time")
+// Request is a request in its raw form, for a proxy that forwards what it received.
+type Request struct {
+	Method string
+	// Params are sent as they are, but for what the session says itself: its own
+	// progress token and, in the modern era, the client, in _meta.
+	Params map[string]json.RawMessage
+	// Progress is called with the progress that the server reports. It is called by
+	// the goroutine that reads from the server, one call at a time and none after Do
+	// has returned, and must return at once. Nil: the server is not asked to report.
+	Progress func(Progress)
+	// Timeout is how long the server may be silent; see [WithProgress]. 0: the
+	// request timeout of the server's entry.
+	Timeout time.Duration
+	// Client holds the capabilities of the client for which the request is made, a JSON
+	// object; nil: it has none. A server of the modern era sees them, and may answer
+	// with a result that is not complete: Do returns that as it is, and the client
+	// answers by repeating the request. In the legacy era Client has no effect.
+	Client json.RawMessage
+}
+
+// Do sends a request and returns the raw result; a notification, whose method begins with
+// "notifications/", has neither params nor result. The errors are those of the other
+// methods: an [*RPCError] is what the server answered, as it answered it. When ctx
+// ends, the request is cancelled on the server.
+func (s *Session) Do(ctx context.Context, q Request) (json.RawMessage, error) {
+	if strings.HasPrefix(q.Method, "notifications/") {
+		return nil, s.requests.conn.Notify(ctx, q.Method, nil)
+	}
+	params := make(map[string]any, len(q.Params))
+	for name, value := range q.Params {
+		params[name] = value
+	}
+	do := func() (json.RawMessage, error) {
+		return s.requests.forward(ctx, q, params)
+	}
+	if q.Method == mcp.MethodCallTool {
+		return s.withToolHeaders(ctx, do)
+	}
+	return do()
+}
+
+// requester sends the requests of a session.
+type requester struct {
+	session  *Session
+	client   mcp.Implementation
+	timeout  atomic.Int64 // of one request, in nanoseconds
+	seq      atomic.Int64 // request ids
+	progress progressWatch
+
+	conn *wire.Conn // set when the handshake is complete
+}
+
+// capabilities returns those of the client: none, unless there is a user, a model or a
+// root to ask.
+func (r *requester) capabilities() any {
+	if c := r.session.opts.Client; c != nil && c.Capabilities != nil {
+		return c.Capabilities
+	}
+	return struct{}{}
+}
+
+func (r *requester) requestTimeout() time.Duration { return time.Duration(r.timeout.Load()) }
 
 // request sends a request and returns its result. It ends with ctx, with the
 // session, or after the request timeout, whichever is first.
-func (s *Session) request(ctx context.Context, method string, params map[string]any) (json.RawMessage, error) {
-	return s.send(ctx, s.tr, s.Info().version(), s.nextID(), method, params)
+func (r *requester) request(ctx context.Context, method string, params map[string]any) (json.RawMessage, error) {
+	return r.bounded(ctx, method, params, limits{progress: progressOf(ctx)})
 }
 
-func (i Info) version() string { return i.ProtocolVersion }
+// bounded sends a request within limits.
+func (r *requester) bounded(ctx context.Context, method string, params map[string]any, l limits) (json.RawMessage, error) {
+	id := r.nextID()
+	ctx, stop := r.bound(ctx, id, l)
+	defer stop()
+	if l.progress != nil {
+		params = withMeta(params, map[string]any{"progressToken": id})
+	}
+	return r.send(ctx, r.conn, r.session.Info().ProtocolVersion, id, method, params)
+}
+
+// forward sends a request for a client of ours.
+func (r *requester) forward(ctx context.Context, q Request, params map[string]any) (json.RawMessage, error) {
+	l := limits{q.Timeout, q.Progress}
+	if q.Client == nil || r.session.Info().Era != EraModern {
+		return r.bounded(ctx, q.Method, params, l)
+	}
+	id := r.nextID()
+	ctx, stop := r.bound(ctx, id, l)
+	defer stop()
+	if l.progress != nil {
+		params = withMeta(params, map[string]any{"progressToken": id})
+	}
+	out := r.prepare(r.conn, r.session.Info().ProtocolVersion, id, q.Method, params)
+	out.Params = withMeta(out.Params, map[string]any{mcp.MetaClientCapabilities: q.Client})
+	return r.exchange(ctx, r.conn, out)
+}
 
 // nextID makes a request id. Ids are strings: they can be confused neither with
 // a server's own numeric ids nor, by TypeScript servers, with anything else.
-func (s *Session) nextID() string { return "mcptrack-" + strconv.FormatInt(s.seq.Add(1), 10) }
+func (r *requester) nextID() string { return "mcptrack-" + strconv.FormatInt(r.seq.Add(1), 10) }
 
-// send is request on a certain transport, in a certain protocol version.
-func (s *Session) send(ctx context.Context, tr transport.Interface, version, id, method string, params map[string]any) (json.RawMessage, error) {
-	limit := s.requestTimeout()
-	late := fmt.Errorf("%w (%s)", errDeadline, limit)
-	if f := progressOf(ctx); f != nil {
-		ctx, stop := s.watchProgress(ctx, id, f, limit, late)
-		defer stop()
-		return s.sendUnbounded(ctx, tr, version, id, method, withMeta(params, map[string]any{"progressToken": id}))
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
-	defer cancel()
-	return s.sendUnbounded(ctx, tr, version, id, method, params)
+// send sends a request over a certain connection, in a certain protocol version. Only
+// ctx bounds it: handshakes and listens have limits of their own.
+func (r *requester) send(ctx context.Context, conn *wire.Conn, version, id, method string, params map[string]any) (json.RawMessage, error) {
+	return r.do(ctx, conn, r.prepare(conn, version, id, method, params))
 }
 
-// sendUnbounded is for the one request that may wait for ever: a listen.
-func (s *Session) sendUnbounded(ctx context.Context, tr transport.Interface, version, id, method string, params map[string]any) (json.RawMessage, error) {
-	if s.ended() {
-		return nil, s.Err()
+// prepare adds what the era requires in every request.
+func (r *requester) prepare(conn *wire.Conn, version, id, method string, params map[string]any) wire.Request {
+	q := wire.Request{ID: id, Method: method, Version: version, Params: params, Announce: method != mcp.MethodInitialize}
+	if version == mcp.ModernVersion {
+		q.Params = withMeta(params, map[string]any{
+			mcp.MetaProtocolVersion:    version,
+			mcp.MetaClientInfo:         r.client,
+			mcp.MetaClientCapabilities: struct{}{},
+		})
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
-
-	rid := mcp.NewRequestId(id)
-	q := transport.JSONRPCRequest{JSONRPC: mcp.JSONRPC_VERSION, ID: rid, Method: method, Params: params}
-	if mcp.IsModernProtocol(version) {
-		var err error
-		if q.Params, q.Header, err = s.modernise(version, method, params); err != nil {
-			return nil, err
-		}
-	} else if params == nil {
-		q.Params = nil
+	if conn.HTTP() && r.session.Info().Era != EraLegacy {
+		q.Announce = false // the closed request says so
 	}
-	defer s.waiting.add(id, cancel)()
-	x := new(exchange)
-	resp, err := tr.SendRequest(withExchange(ctx, x), q)
-	if err != nil || resp == nil { // the SSE transport returns neither when its stream breaks at the wrong moment
-		if ctx.Err() != nil && !isAnswer(context.Cause(ctx)) {
-			s.cancelRequest(tr, rid, method)
-		}
-		return nil, s.requestError(ctx, x, err)
-	}
-	if resp.Error == nil && x.failed() {
-		return nil, s.requestError(ctx, x, nil) // a body that happens to be an object is no answer
-	}
-	if !resp.ID.IsNil() && resp.ID.String() != rid.String() {
-		return nil, errors.New("the answer belongs to another request")
-	}
-	if resp.Error != nil {
-		return nil, x.wrap(s.rpcError(resp.Error))
-	}
-	return resp.Result, s.checkResultType(method, resp.Result)
+	return q
 }
 
-// modernise adds what 2026-07-28 wants in every request.
-func (s *Session) modernise(version, method string, params map[string]any) (map[string]any, http.Header, error) {
-	p := withMeta(params, map[string]any{
-		mcp.MetaKeyProtocolVersion:    version,
-		mcp.MetaKeyClientInfo:         s.client,
-		mcp.MetaKeyClientCapabilities: struct{}{},
-	})
-	raw, err := json.Marshal(p)
+func (r *requester) do(ctx context.Context, conn *wire.Conn, q wire.Request) (json.RawMessage, error) {
+	raw, err := r.exchange(ctx, conn, q)
 	if err != nil {
-		return nil, nil, err
+		if r.session.opts.OneShot && errors.Is(err, errDeadline) {
+			err = conn.WithStderr(err) // which is about this request, or the start
+		}
+		return nil, err
 	}
-	h := http.Header{}
-	for k, v := range mcp.StandardHeaders(version, mcp.MCPMethod(method), raw) {
-		h.Set(k, v)
+	return raw, r.checkResultType(q.Method, raw)
+}
+
+// exchange returns a result of any type.
+func (r *requester) exchange(ctx context.Context, conn *wire.Conn, q wire.Request) (json.RawMessage, error) {
+	if err := r.session.Err(); err != nil {
+		return nil, &InterruptedError{Err: err}
 	}
-	if method == methodCall {
-		for k, v := range s.mirrors.headers(raw) {
-			h.Set(k, v)
+	return conn.Do(ctx, q)
+}
+
+// withMeta returns the params with more members in _meta.
+func withMeta(params map[string]any, members map[string]any) map[string]any {
+	p := make(map[string]any, len(params)+1)
+	maps.Copy(p, params)
+	meta := map[string]any{}
+	switch old := params["_meta"].(type) {
+	case map[string]any:
+		maps.Copy(meta, old)
+	case json.RawMessage:
+		var raw map[string]json.RawMessage
+		_ = json.Unmarshal(old, &raw) // an object, or nothing to keep
+		for name, value := range raw {
+			meta[name] = value
 		}
 	}
-	return p, h, nil
+	maps.Copy(meta, members)
+	p["_meta"] = meta
+	return p
 }
 
-// flushPatience is how long somebody who gives up waits for the server to be told.
-const flushPatience = 250 * time.Millisecond
-
-// cancelRequest tells the server that nobody waits any more. In the modern era the
-// closed request says so over HTTP, where in the legacy one it says nothing. A
-// handshake cannot be cancelled. It returns when the notification is out, or after
-// a moment: the caller may be about to leave.
-func (s *Session) cancelRequest(tr transport.Interface, id mcp.RequestId, method string) {
-	info := s.Info()
-	_, http := tr.(*transport.StreamableHTTP)
-	if http && info.Era != EraLegacy || method == methodInitialize || s.ended() {
-		return
-	}
-	out := make(chan struct{}) // closed by the goroutine below
-	defer func() {
-		t := time.NewTimer(flushPatience)
-		defer t.Stop()
-		select {
-		case <-out:
-		case <-t.C:
-		}
-	}()
-	if !s.wg.Go(func() {
-		defer close(out)
-		ctx, cancel := context.WithTimeout(s.ctx, 2*time.Second)
-		defer cancel()
-		_ = tr.SendNotification(withExchange(ctx, new(exchange)), mcp.JSONRPCNotification{JSONRPC: mcp.JSONRPC_VERSION, Notification: mcp.Notification{
-			Method: "notifications/cancelled",
-			Params: mcp.NotificationParams{AdditionalFields: map[string]any{"requestId": id, "reason": "no longer wanted"}},
-		}})
-	}) {
-		close(out) // the session is closed, and the server knows
-	}
-}
-
-// requestError makes an error that may be shown out of what went wrong.
-func (s *Session) requestError(ctx context.Context, x *exchange, err error) error {
-	switch {
-	case s.ended() && ctx.Err() != nil:
-		return s.endCause(err)
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case x.rpcError() != nil:
-		return x.wrap(s.rpcError(x.rpcError()))
-	case x.error() != nil:
-		return x.error()
-	case s.stdio && !s.waitEnd(ctx):
-		return errConnectionLost
-	case s.stdio:
-		return s.Err()
-	case err == nil:
-		return errConnectionLost
-	}
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		return errDeadline // the SSE transport has a timer and a text of its own
-	}
-	return cleanURLError(s.redact, err)
-}
-
-// cleanURLError makes an error of a library fit to be shown: those of net/http
-// contain the URL, with everything that is in it.
-func cleanURLError(r redactor, err error) error {
-	if err == nil {
-		return nil
-	}
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err
-	}
-	return &transportError{r.text(err.Error()), err}
-}
-
-// waitEnd waits until the session knows why its stdio transport failed.
-func (s *Session) waitEnd(ctx context.Context) bool {
-	t := time.NewTimer(time.Second)
-	defer t.Stop()
-	select {
-	case <-s.done:
-	case <-ctx.Done():
-	case <-t.C:
-	}
-	return s.ended()
-}
-
-// transportError is an error of a library, in words that may be shown.
-type transportError struct {
-	text string
-	err  error
-}
-
-func (e *transportError) Error() string { return e.text }
-func (e *transportError) Unwrap() error { return e.err }
-
-var errConnectionLost = errors.New("the connection was lost")
-
-func (s *Session) rpcError(e *mcp.JSONRPCErrorDetails) *RPCError {
-	out := &RPCError{Code: e.Code, Message: s.redact.text(e.Message)}
-	if e.Data != nil {
-		if raw, err := json.Marshal(e.Data); err == nil && len(raw) <= 64<<10 {
-			out.Data = raw
-		}
-	}
-	return out
-}
-
-// checkResultType refuses results that are none. A missing type is complete.
-func (s *Session) checkResultType(method string, raw json.RawMessage) error {
-	var r struct {
+// checkResultType refuses results of an unknown type. A missing type is complete.
+func (r *requester) checkResultType(method string, raw json.RawMessage) error {
+	var result struct {
 		ResultType *string `json:"resultType"`
 	}
-	if err := json.Unmarshal(raw, &r); err != nil {
+	if err := json.Unmarshal(raw, &result); err != nil {
 		return fmt.Errorf("%s: malformed result: %w", method, err)
 	}
 	switch {
-	case r.ResultType == nil || *r.ResultType == "complete":
+	case result.ResultType == nil || *result.ResultType == "complete":
 		return nil
-	case *r.ResultType == "input_required":
-		return newInputRequired(s, method, raw)
+	case *result.ResultType == "input_required":
+		return newInputRequired(r.session.redact, method, raw)
 	}
-	return fmt.Errorf("%s: result of the unknown type %.40q", method, *r.ResultType)
+	return fmt.Errorf("%s: result of the unknown type %.40q", method, *result.ResultType)
 }

@@ -4,80 +4,88 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
 // Session is one live connection to one server. Its methods may be called from
-// several goroutines. Whoever dialled it must Close it, also after it ended.
+// several goroutines. The caller that dialled it must Close it, also after it ended.
 type Session struct {
-	limits  Limits
-	timeout atomic.Int64 // of one request, in nanoseconds
-	client  clientInfo
-	logger  *slog.Logger
+	opts    Options
 	redact  redactor
+	logger  *slog.Logger // redacts, and logs at debug level
 	signals *Signals
 
-	stdio bool
-	tr    transport.Interface
-	// hush, when not nil, is called before a transport is closed: what is seen
-	// from then on is our own doing. lost tells that the server is gone.
-	hush func(lost bool)
-	// flush waits, for a moment, for what is on its way to the server; called once,
-	// by Close.
-	flush func()
-	// stop releases what the transport stands on (child, connections); it is
-	// called once, by Close.
-	stop func()
-
-	// ctx lives as long as the session. Requests end with it.
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	wg     group        // every goroutine of the session
-	seq    atomic.Int64 // request ids
-
-	progress progressWatch
-	waiting  waiting
-	mirrors  mirrors
-
-	// done is closed, by whoever sets err, when the session is over.
-	done      chan struct{}
-	closeOnce sync.Once
-
-	mu     sync.Mutex // guards what follows; never held across I/O
-	err    error
-	info   Info
-	modern bool
-
+	requests   requester
 	subscriber *subscriber
+
+	// fullInfo sends the requests that a OneShot dial skipped and returns the complete
+	// Info; nil: none were skipped. Called at most once.
+	fullInfo   func(context.Context) Info
+	streamOnce sync.Once // see listenForRequests
+	garbled    undecodable
+
+	// ctx ends when the session is closed.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     wire.Group // every goroutine of the session
+
+	// done is closed, under mu, when err is set.
+	done chan struct{}
+
+	mu   sync.Mutex // guards what follows; never held across I/O
+	err  error
+	info Info
 }
 
-type clientInfo struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
-}
-
-// newSession makes a session that has no transport yet.
+// newSession makes a session that has no connection yet.
 func newSession(srv config.Server, opts Options) *Session {
 	s := &Session{
-		limits:     opts.Limits,
-		client:     clientInfo{opts.ClientName, opts.ClientVersion},
-		redact:     newRedactor(secretsOf(srv)),
-		signals:    newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),
-		done:       make(chan struct{}),
-		flush:      func() {},
-		stop:       func() {},
-		subscriber: newSubscriber(),
+		opts:    opts,
+		redact:  newRedactor(secretsOf(srv)),
+		signals: newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),
+		done:    make(chan struct{}),
 	}
+	s.logger = quietLogger(opts.Logger, s.redact.text)
+	s.requests.client = mcp.Implementation{Name: "mcptrack", Version: opts.ClientVersion}
+	s.requests.session = s
+	s.subscriber = newSubscriber(s)
 	s.SetRequestTimeout(srv.RequestTimeout)
-	s.logger = quietLogger(opts.Logger, s.redact)
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
+}
+
+// wireConfig is what the connections of the session need to know.
+func (s *Session) wireConfig() wire.Config {
+	return wire.Config{
+		MaxLine:      s.opts.Limits.MaxLine,
+		MaxBody:      s.opts.Limits.MaxBody,
+		Redact:       s.redact.text,
+		Logger:       s.logger,
+		DialContext:  s.opts.DialContext,
+		WriteTimeout: s.requests.requestTimeout,
+		Handler: wire.Handler{
+			Notification: s.notification,
+			Client:       s.opts.Client.wire(),
+			Opened:       s.setPush,
+			Gap:          s.subscriber.gap,
+			Silent:       s.signals.raiseSilent,
+			Undecodable:  s.undecodable,
+			Lost:         s.end,
+		},
+	}
+}
+
+// notification handles a notification on the goroutine that reads from the server.
+func (s *Session) notification(n *wire.Notification) {
+	if n.Method == mcp.NotificationProgress {
+		s.requests.progress.report(n)
+		return
+	}
+	s.signals.notify(n, s.Info().Era == EraModern)
 }
 
 // Info returns what is known of the server.
@@ -87,16 +95,14 @@ func (s *Session) Info() Info {
 	return s.info
 }
 
-// SetRequestTimeout bounds the requests that begin from now on as another
-// RequestTimeout of the server's entry would; zero is the default.
+// SetRequestTimeout sets the timeout of requests that start from now on; zero restores
+// the default.
 func (s *Session) SetRequestTimeout(d time.Duration) {
 	if d <= 0 {
 		d = config.DefaultRequestTimeout
 	}
-	s.timeout.Store(int64(d))
+	s.requests.timeout.Store(int64(d))
 }
-
-func (s *Session) requestTimeout() time.Duration { return time.Duration(s.timeout.Load()) }
 
 // Signals returns the dirty set. It stays readable after the session ended.
 func (s *Session) Signals() *Signals { return s.signals }
@@ -105,7 +111,7 @@ func (s *Session) Signals() *Signals { return s.signals }
 // called.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err tells why the session is over: an [*EndError], or [ErrClosed]. It is nil
+// Err returns why the session is over: an [*EndError], or [ErrClosed]. It is nil
 // before Done is closed.
 func (s *Session) Err() error {
 	s.mu.Lock()
@@ -116,28 +122,18 @@ func (s *Session) Err() error {
 // Close ends the session and returns once the server's process group, the
 // connections and all goroutines of the session are gone. For a child that
 // ignores everything but SIGKILL that takes a few seconds. The error is always
-// nil; a child that had to be killed is no error.
+// nil; having to kill the child is not an error.
 func (s *Session) Close() error {
-	s.closeOnce.Do(func() {
-		if !s.ended() {
-			s.flush() // a cancellation may be on its way
-		}
-		if s.hush != nil {
-			s.hush(s.ended())
-		}
-		s.end(ErrClosed)
-		s.cancel(ErrClosed)
-		if s.tr != nil {
-			_ = s.tr.Close()
-		}
-		s.stop()
-	})
+	s.end(ErrClosed)
+	if conn := s.requests.conn; conn != nil {
+		conn.Close(ErrClosed)
+	}
+	s.cancel()
 	s.wg.Wait()
 	return nil
 }
 
-// end declares the session over. Only the first call counts. It may be called
-// from the transport's own goroutines.
+// end declares the session over. Only the first call counts.
 func (s *Session) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,72 +143,21 @@ func (s *Session) end(err error) {
 	}
 }
 
-// lose ends the session and fails every request that is still waiting.
-func (s *Session) lose(err error) {
-	s.end(err)
-	s.cancel(s.Err())
-}
-
-// ended reports whether the session is over.
-func (s *Session) ended() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
+// attach makes conn the session's connection and stores the result of the handshake.
+func (s *Session) attach(conn *wire.Conn, info Info) *Session {
+	s.requests.conn = conn
+	s.mu.Lock()
+	s.info = info
+	s.mu.Unlock()
+	if conn.Publish() {
+		s.setPush()
 	}
+	return s
 }
 
-// endCause is the error for a request that the end of the session failed.
-func (s *Session) endCause(err error) error {
-	if cause := s.Err(); cause != nil {
-		return cause
-	}
-	return err
-}
-
-// setInfo publishes the result of the handshake.
-func (s *Session) setInfo(info Info) {
+// setPush notes that the server can push.
+func (s *Session) setPush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.info, s.modern = info, info.Era == EraModern
-}
-
-func (s *Session) setPush(push bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.info.Push = push
-}
-
-func (s *Session) isModern() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.modern
-}
-
-// attach wires a transport to the session. It is called again when the
-// handshake moves to another transport; the old one must be closed by then.
-func (s *Session) attach(tr transport.Interface) {
-	s.tr = tr
-	tr.SetNotificationHandler(func(n mcp.JSONRPCNotification) {
-		if n.Method == methodProgress {
-			s.progress.tell(n)
-			return
-		}
-		s.signals.notify(n, s.isModern())
-	})
-	if b, ok := tr.(transport.BidirectionalInterface); ok {
-		b.SetRequestHandler(answerRequest)
-	}
-}
-
-// answerRequest answers what a server asks of its client: ping, and nothing else.
-// No capability was offered, so what wants a model, a user or roots (sampling,
-// elicitation, roots/list) is declined at once, as "method not found": a server that
-// asks all the same must not wait for an answer.
-func answerRequest(_ context.Context, q transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
-	if q.Method == "ping" {
-		return transport.NewJSONRPCResultResponse(q.ID, []byte("{}")), nil
-	}
-	return transport.NewJSONRPCErrorResponse(q.ID, codeMethodNotFound, "method not found", nil), nil
+	s.info.Push = true
 }

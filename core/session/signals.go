@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
 // Signals is the bounded dirty set of a session: which keys to look at again.
@@ -19,13 +19,14 @@ type Signals struct {
 	// closes it; the one reader is the session's owner.
 	wake     chan struct{}
 	max      int
-	untagged bool // stdio servers that do not tag are believed
+	untagged bool // notifications without a subscription id are accepted: some stdio servers send no ids
 
 	mu      sync.Mutex
 	lists   map[catalog.Kind]struct{}
 	uris    map[string]Signal
 	subs    int // sub-resources among uris
 	gap     string
+	silent  bool // gap is that of a silent stream
 	dropped map[string]int
 	want    wanted
 	streams map[string]*stream // modern: live listens by request id
@@ -64,19 +65,35 @@ func (g *Signals) C() <-chan struct{} { return g.wake }
 func (g *Signals) Take() Batch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	b := Batch{Lists: g.lists, URIs: g.uris, Gap: g.gap, Dropped: g.dropped}
-	g.lists, g.uris, g.gap, g.dropped, g.subs = nil, nil, "", nil, 0
+	b := Batch{Lists: g.lists, URIs: g.uris, Gap: g.gap, Silent: g.silent, Dropped: g.dropped}
+	g.lists, g.uris, g.gap, g.silent, g.dropped, g.subs = nil, nil, "", false, nil, 0
 	return b
 }
 
-// raiseGap tells that notifications may be missing. The first reason stays.
+// raiseGap records that notifications may be missing. The first reason stays.
 func (g *Signals) raiseGap(reason string) {
 	g.mu.Lock()
+	g.setGap(reason)
+	g.mu.Unlock()
+	g.ring()
+}
+
+// raiseSilent records that a stream was silent for so long that notifications may be
+// missing.
+func (g *Signals) raiseSilent(reason string) {
+	g.mu.Lock()
 	if g.gap == "" {
-		g.gap = reason
+		g.gap, g.silent = reason, true
 	}
 	g.mu.Unlock()
 	g.ring()
+}
+
+// setGap needs g.mu. What is known to be a gap is not only silence.
+func (g *Signals) setGap(reason string) {
+	if g.gap == "" || g.silent {
+		g.gap, g.silent = reason, false
+	}
 }
 
 func (g *Signals) drop(reason string, n int) {
@@ -118,24 +135,24 @@ func (g *Signals) count(reason string, n int) {
 }
 
 // notify folds one notification in. It runs on the transport's reader.
-func (g *Signals) notify(n mcp.JSONRPCNotification, modern bool) {
+func (g *Signals) notify(n *wire.Notification, modern bool) {
 	switch n.Method {
-	case "notifications/tools/list_changed":
+	case mcp.NotificationToolsChanged:
 		g.listChanged(n, modern, catalog.Tools)
-	case "notifications/prompts/list_changed":
+	case mcp.NotificationPromptsChanged:
 		g.listChanged(n, modern, catalog.Prompts)
-	case "notifications/resources/list_changed":
+	case mcp.NotificationResourcesChanged:
 		g.listChanged(n, modern, catalog.Resources, catalog.Templates)
-	case "notifications/resources/updated":
+	case mcp.NotificationResourceUpdated:
 		g.updated(n, modern)
-	case "notifications/subscriptions/acknowledged":
+	case mcp.NotificationAcknowledged:
 		g.acknowledged(n)
-	case "notifications/cancelled":
+	case mcp.NotificationCancelled:
 		g.cancelled(n)
 	}
 }
 
-func (g *Signals) listChanged(n mcp.JSONRPCNotification, modern bool, kinds ...catalog.Kind) {
+func (g *Signals) listChanged(n *wire.Notification, modern bool, kinds ...catalog.Kind) {
 	g.mu.Lock()
 	ok := g.admit(n, modern)
 	if ok && !g.want.lists[kinds[0]] {
@@ -143,7 +160,7 @@ func (g *Signals) listChanged(n mcp.JSONRPCNotification, modern bool, kinds ...c
 		ok = false
 	}
 	if ok {
-		if g.isUntagged(n, modern) {
+		if g.untagged && isUntagged(n, modern) {
 			g.count(countUntagged, 1)
 		}
 		if g.lists == nil {
@@ -159,11 +176,10 @@ func (g *Signals) listChanged(n mcp.JSONRPCNotification, modern bool, kinds ...c
 	}
 }
 
-func (g *Signals) updated(n mcp.JSONRPCNotification, modern bool) {
-	uri, _ := n.Params.AdditionalFields["uri"].(string)
+func (g *Signals) updated(n *wire.Notification, modern bool) {
 	g.mu.Lock()
-	ok := g.admit(n, modern) && g.mark(uri)
-	if ok && g.isUntagged(n, modern) {
+	ok := g.admit(n, modern) && g.mark(n.URI)
+	if ok && g.untagged && isUntagged(n, modern) {
 		g.count(countUntagged, 1)
 	}
 	g.mu.Unlock()
@@ -193,9 +209,7 @@ func (g *Signals) mark(uri string) bool {
 	if !known {
 		if len(g.uris) >= g.max {
 			g.count(dropOverflow, 1)
-			if g.gap == "" {
-				g.gap = "more changes than fit the set"
-			}
+			g.setGap("more changes than fit the set")
 			return true
 		}
 		if g.uris == nil {

@@ -161,7 +161,7 @@ func TestRequestDeadline(t *testing.T) {
 				t.Errorf("%s: call: %v after %v", era, err, time.Since(start))
 			}
 			if err := s.Ping(t.Context()); err == nil {
-				t.Errorf("%s: a ping that nobody answered succeeded", era)
+				t.Errorf("%s: a ping without an answer succeeded", era)
 			}
 			synctest.Wait()
 			if srv.Count("notifications/cancelled") != 2 {

@@ -1,17 +1,14 @@
 package session
 
-import (
-	"encoding/json"
-
-	"github.com/mark3labs/mcp-go/mcp"
-)
+import "github.com/mcptrack/mcptrack/core/session/wire"
 
 // stream is one subscriptions/listen as the notification handler sees it. It is
 // guarded by the Signals it is registered with.
 type stream struct {
 	id      string
 	acked   bool
-	leaving bool // it has been replaced: its end is no gap
+	leaving bool // it has been replaced: its end is not a gap
+	silent  bool // it has to be replaced
 	empty   bool // the server honours nothing; it will end the stream at once
 	// ack has room for one: the handler sends the filter that the server
 	// honours, at the first acknowledgement only; it is never closed.
@@ -30,7 +27,7 @@ func (g *Signals) open(st *stream) {
 }
 
 // forget ends the delivery for a stream. It reports whether its end is a gap:
-// the stream had been delivering, and nobody had forgotten it before.
+// the stream had been delivering, and had not been forgotten before.
 func (g *Signals) forget(st *stream) (gap bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -63,21 +60,32 @@ func (g *Signals) live(id string) bool {
 	return ok
 }
 
-// isUntagged reports whether a modern notification lacks its subscription id and
-// may do so: on stdio there are servers that know no better.
-func (g *Signals) isUntagged(n mcp.JSONRPCNotification, modern bool) bool {
-	_, tagged := n.Params.Meta[mcp.MetaKeySubscriptionID]
-	return modern && !tagged && g.untagged
+// healthy reports whether the stream is registered and has not been silent.
+func (g *Signals) healthy(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	st := g.streams[id]
+	return st != nil && !st.silent
 }
 
-// admit checks the subscription id of a modern notification. It needs the lock.
-func (g *Signals) admit(n mcp.JSONRPCNotification, modern bool) bool {
-	if !modern || g.isUntagged(n, modern) {
+// wentSilent notes that no byte came on a stream for [wire.StreamIdle]: the next
+// Subscribe replaces it.
+func (g *Signals) wentSilent(st *stream) {
+	g.mu.Lock()
+	due := g.streams[st.id] == st && st.acked && !st.leaving && !st.silent
+	st.silent = st.silent || due
+	g.mu.Unlock()
+	if due {
+		g.raiseSilent("the subscription was silent for " + wire.StreamIdle.String())
+	}
+}
+
+// admit checks the subscription id of a modern notification. g.mu must be held.
+func (g *Signals) admit(n *wire.Notification, modern bool) bool {
+	if !modern || g.untagged && isUntagged(n, modern) {
 		return true
 	}
-	tag := n.Params.Meta[mcp.MetaKeySubscriptionID]
-	id, _ := tag.(string)
-	st := g.streams[id]
+	st := g.streams[n.Meta.Subscription.ID]
 	switch {
 	case st == nil:
 		g.count(dropForeign, 1)
@@ -89,33 +97,29 @@ func (g *Signals) admit(n mcp.JSONRPCNotification, modern bool) bool {
 	return true
 }
 
-func (g *Signals) acknowledged(n mcp.JSONRPCNotification) {
-	id, _ := n.Params.Meta[mcp.MetaKeySubscriptionID].(string)
-	var f wireFilter
-	raw, err := json.Marshal(n.Params.AdditionalFields["notifications"])
-	if err == nil {
-		err = json.Unmarshal(raw, &f)
-	}
+func (g *Signals) acknowledged(n *wire.Notification) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	st := g.streams[id]
+	st := g.streams[n.Meta.Subscription.ID]
 	switch {
 	case st == nil:
 		g.count(dropForeign, 1)
-	case err != nil:
+	case n.Malformed:
 		g.count(dropMalformed, 1)
 	case !st.acked:
-		honoured := Filter(f)
+		var honoured Filter
+		if n.Honoured != nil {
+			honoured = Filter(*n.Honoured)
+		}
 		st.acked, st.empty = true, honoured.Empty()
 		st.ack <- honoured
 	}
 }
 
 // cancelled ends the listen that the server names: its way to end one on stdio.
-func (g *Signals) cancelled(n mcp.JSONRPCNotification) {
-	id, _ := n.Params.AdditionalFields["requestId"].(string)
+func (g *Signals) cancelled(n *wire.Notification) {
 	g.mu.Lock()
-	st := g.streams[id]
+	st := g.streams[n.RequestID]
 	if st != nil && st.why == "" {
 		st.why = "the server cancelled the subscription"
 	}
@@ -123,4 +127,9 @@ func (g *Signals) cancelled(n mcp.JSONRPCNotification) {
 	if st != nil {
 		st.cancel()
 	}
+}
+
+// isUntagged reports whether a modern notification lacks its subscription id.
+func isUntagged(n *wire.Notification, modern bool) bool {
+	return modern && !n.Meta.Subscription.Present
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
@@ -34,15 +35,16 @@ type Ack struct {
 	Honoured     Filter
 	MissingURIs  []string
 	MissingLists []catalog.Kind // templates go with resources
-	// Interrupted tells that this call had to end the old subscription before it
+	// Interrupted means that this call had to end the old subscription before it
 	// could begin the new one: list and compare again, as for a [Batch.Gap].
 	Interrupted bool
 }
 
-// subscriber holds what is subscribed. Its lock is a channel, as a caller may
+// subscriber holds what a session has subscribed. Its lock is a channel, as a caller may
 // give up waiting for it: it is held during requests.
 type subscriber struct {
-	// busy has room for one: whoever sends holds the lock.
+	s *Session
+	// busy has room for one: a sender holds the lock until it receives.
 	busy chan struct{}
 
 	legacy  legacyState
@@ -51,17 +53,30 @@ type subscriber struct {
 	ack     Ack       // modern: what the server honoured
 
 	mu    sync.Mutex
-	ended time.Time // modern: when a server last ended a listen
+	ended time.Time // modern: when a listen last ended soon after its beginning
 }
 
-// relisten is the least time between the end of a listen and the next one: a
-// server that ends every listen at once must not be answered at full speed.
+// relisten is the least time between the end of a listen that lived no longer than that
+// and the next one: a server that ends every listen at once must not be answered at full
+// speed.
 const relisten = time.Second
 
-func (sub *subscriber) listenEnded(at time.Time) {
+// gap forgets what was subscribed, as the server may be a new one, and raises a Gap.
+func (sub *subscriber) gap(reason string) {
+	sub.legacy.invalidate()
+	sub.s.signals.raiseGap(reason)
+}
+
+// listenEnded notes the end of a listen. One that lived for a while may be replaced at
+// once.
+func (sub *subscriber) listenEnded(began time.Time) {
+	now := time.Now()
+	if now.Sub(began) > relisten {
+		return
+	}
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	sub.ended = at
+	sub.ended = now
 }
 
 // pause waits until a listen may be opened again.
@@ -72,17 +87,20 @@ func (sub *subscriber) pause(ctx context.Context) error {
 	if ended.IsZero() {
 		return nil
 	}
-	return sleep(ctx, time.Until(ended.Add(relisten)))
+	if !backoff.Sleep(ctx, time.Until(ended.Add(relisten))) {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
-func newSubscriber() *subscriber {
-	return &subscriber{busy: make(chan struct{}, 1), legacy: legacyState{uris: map[string]struct{}{}, doubt: map[string]struct{}{}}}
+func newSubscriber(s *Session) *subscriber {
+	return &subscriber{s: s, busy: make(chan struct{}, 1), legacy: legacyState{uris: map[string]struct{}{}, doubt: map[string]struct{}{}}}
 }
 
 // Subscribe makes the server push exactly what the filter names and returns once
 // the server has confirmed. What was subscribed before and still is wanted goes
 // on without interruption; where a server makes that impossible (modern, over
-// stdio) [Ack.Interrupted] tells. Repeating a call costs nothing while the
+// stdio) [Ack.Interrupted] is set. Repeating a call costs nothing while the
 // subscriptions stand.
 //
 // Kinds of lists that the server does not have cannot change and are neither
@@ -103,9 +121,9 @@ func (s *Session) Subscribe(ctx context.Context, f Filter) (Ack, error) {
 	var ack Ack
 	var err error
 	if info.Era == EraModern {
-		ack, err = s.subscribeModern(ctx, f, info)
+		ack, err = sub.subscribeModern(ctx, f, info)
 	} else {
-		ack, err = s.subscribeLegacy(ctx, f, info)
+		ack, err = sub.subscribeLegacy(ctx, f, info)
 	}
 	if err != nil {
 		return ack, fmt.Errorf("subscribe: %w", err)

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // subscribeParallel is how many subscribe requests are in flight at once. More
 // make servers slower, not faster.
 const subscribeParallel = 8
 
-// legacyState is what the server is believed to have subscribed.
+// legacyState is what is presumably subscribed on the server.
 type legacyState struct {
 	mu   sync.Mutex
 	uris map[string]struct{}
@@ -32,8 +34,8 @@ func (l *legacyState) invalidate() {
 	l.gen++
 }
 
-// plan compares a wish with what is subscribed. What is in doubt is asked for again,
-// or ended to be sure.
+// plan compares the wanted URIs with the subscribed ones. What is in doubt is
+// subscribed again, or unsubscribed to be sure.
 func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +56,7 @@ func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
 }
 
 // asking notes that a request for the URI is about to be sent: until its answer is
-// recorded, nobody knows what the server made of it.
+// recorded, its outcome is in doubt.
 func (l *legacyState) asking(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +80,7 @@ func (l *legacyState) record(gen int, uri string, subscribed bool) {
 	}
 }
 
-func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack, error) {
+func (sub *subscriber) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack, error) {
 	caps := info.Capabilities
 	ack := Ack{Honoured: Filter{
 		Tools:     f.Tools && caps.ToolsListChanged && info.Push,
@@ -87,8 +89,8 @@ func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack
 	}}
 	ack.MissingLists = missingLists(f, ack.Honoured, caps)
 	if !info.Push || len(f.URIs) > 0 && !caps.ResourcesSubscribe {
-		// Without a channel the server could agree but never tell.
-		s.signals.setWanted(wantedOf(f))
+		// Without a channel the server could agree but never notify.
+		sub.s.signals.setWanted(wantedOf(f))
 		ack.MissingURIs = f.URIs
 		if len(f.URIs) > 0 && !caps.ResourcesSubscribe {
 			return ack, fmt.Errorf("%w: no resource subscriptions", ErrUnsupported)
@@ -96,14 +98,14 @@ func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack
 		return ack, nil
 	}
 
-	add, remove, gen := s.subscriber.legacy.plan(f.URIs)
-	s.signals.wantMore(wantedOf(f)) // an update may come before the answer
-	missing, err := s.subscribeEach(ctx, add, gen)
+	add, remove, gen := sub.legacy.plan(f.URIs)
+	sub.s.signals.wantMore(wantedOf(f)) // an update may come before the answer
+	missing, err := sub.subscribeEach(ctx, add, gen)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
 		return ack, err
 	}
-	s.signals.setWanted(wantedOf(f))
-	if rerr := s.unsubscribeEach(ctx, remove, gen); err == nil {
+	sub.s.signals.setWanted(wantedOf(f))
+	if rerr := sub.unsubscribeEach(ctx, remove, gen); err == nil {
 		err = rerr
 	}
 	ack.MissingURIs = missing
@@ -118,21 +120,21 @@ func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack
 // subscribeEach subscribes the URIs and returns, sorted, those that the server
 // refused. It fails as a whole if the session or ctx ends, or if the server does
 // not know the method; what was answered until then is recorded all the same.
-func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (missing []string, err error) {
-	errs := s.forEach(ctx, "resources/subscribe", uris)
+func (sub *subscriber) subscribeEach(ctx context.Context, uris []string, gen int) (missing []string, err error) {
+	errs := sub.forEach(ctx, mcp.MethodSubscribe, uris)
 	unsupported := false
 	for i, uri := range uris {
 		e := errs[i]
 		switch {
 		case e == nil:
-			s.subscriber.legacy.record(gen, uri, true)
+			sub.legacy.record(gen, uri, true)
 		case errors.Is(e, ErrUnsupported):
-			s.subscriber.legacy.record(gen, uri, false)
+			sub.legacy.record(gen, uri, false)
 			unsupported = true
 		case isRefusal(e):
-			s.logger.Debug("subscription refused", "uri", uri, "err", e)
+			sub.s.logger.Debug("subscription refused", "uri", uri, "err", e)
 			if isAnswer(e) { // or it may have been heard
-				s.subscriber.legacy.record(gen, uri, false)
+				sub.legacy.record(gen, uri, false)
 			}
 			missing = append(missing, uri)
 		case err == nil:
@@ -150,12 +152,12 @@ func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (mi
 
 // unsubscribeEach ends subscriptions. A server that refuses is not asked again:
 // its signals are not wanted and so counted and dropped.
-func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) (err error) {
-	errs := s.forEach(ctx, "resources/unsubscribe", uris)
+func (sub *subscriber) unsubscribeEach(ctx context.Context, uris []string, gen int) (err error) {
+	errs := sub.forEach(ctx, mcp.MethodUnsubscribe, uris)
 	for i, uri := range uris {
 		switch e := errs[i]; {
 		case e == nil || isRefusal(e):
-			s.subscriber.legacy.record(gen, uri, false)
+			sub.legacy.record(gen, uri, false)
 		case err == nil:
 			err = e
 		}
@@ -167,9 +169,9 @@ func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) (
 // errors in the order of the URIs. After an error that concerns all of them the
 // rest is not sent and gets the same error, and so does what two request
 // timeouts leave undone.
-func (s *Session) forEach(ctx context.Context, method string, uris []string) []error {
+func (sub *subscriber) forEach(ctx context.Context, method string, uris []string) []error {
 	errs := make([]error, len(uris))
-	ctx, stop := context.WithTimeoutCause(ctx, 2*s.requestTimeout(), errDeadline)
+	ctx, stop := context.WithTimeoutCause(ctx, 2*sub.s.requests.requestTimeout(), errDeadline)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -181,8 +183,8 @@ func (s *Session) forEach(ctx context.Context, method string, uris []string) []e
 				if errs[i] = context.Cause(ctx); errs[i] != nil {
 					continue
 				}
-				s.subscriber.legacy.asking(uris[i])
-				_, err := s.request(ctx, method, map[string]any{"uri": uris[i]})
+				sub.legacy.asking(uris[i])
+				_, err := sub.s.requests.request(ctx, method, map[string]any{"uri": uris[i]})
 				if errs[i] = err; err != nil && (errors.Is(err, ErrUnsupported) || !isRefusal(err)) {
 					cancel(err)
 				}

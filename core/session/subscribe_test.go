@@ -341,7 +341,7 @@ func TestUnsubscribedAreDropped(t *testing.T) {
 		srv.Untagged = true
 		for i := range 10_000 {
 			srv.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/resources/updated",
-				"params": map[string]any{"uri": fmt.Sprintf("test://nobody/%d", i)}})
+				"params": map[string]any{"uri": fmt.Sprintf("test://unsubscribed/%d", i)}})
 		}
 		srv.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": map[string]any{"uri": 5}})
 		b := take(t, s)

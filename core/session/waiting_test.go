@@ -27,7 +27,7 @@ func isMalformed(err error) bool {
 	return ok && e.Code == -32603 && strings.HasPrefix(e.Message, "malformed error: ") && len(e.Message) < 1100
 }
 
-// An answer that nobody can read is one all the same: its request must not hang.
+// A malformed answer is an answer: its request must not hang.
 func TestMalformedErrorOverStdio(t *testing.T) {
 	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
 		for _, raw := range malformed() {

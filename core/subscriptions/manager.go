@@ -15,7 +15,7 @@ var (
 	ErrClosed            = errors.New("the subscriber is closed")
 )
 
-// emptyURIError has the text that clients of the vault design know.
+// emptyURIError has the text that existing clients of vaults expect.
 type emptyURIError struct{}
 
 func (emptyURIError) Error() string { return "Resource URI cannot be empty" }
@@ -32,9 +32,8 @@ func (e *NotSubscribableError) Is(target error) bool { return target == ErrUnava
 
 // Options of a Manager. The zero value is usable.
 type Options struct {
-	// Subscribable reports whether a URI can be subscribed. Nil: every URI can. It
-	// is asked only for what there is room for, without a lock held, and must not
-	// wait.
+	// Subscribable reports whether a URI can be subscribed. Nil: every URI can. It is
+	// called without a lock held, only for URIs within the limits, and must not block.
 	Subscribable func(uri string) bool
 	// MaxURIs bounds the URIs of one subscriber; 10,000.
 	MaxURIs int
@@ -46,9 +45,9 @@ type Options struct {
 	MaxTotal int
 }
 
-// Manager knows all subscribers of one server. Its methods may be called from any
-// goroutine, never block and cost what they reach: an update costs its
-// subscribers, not those of other URIs.
+// Manager has all subscribers of one server. Its methods may be called from any
+// goroutine and never block. An update costs time for the subscribers of its URI, not
+// for those of others.
 type Manager struct {
 	opts Options
 
@@ -58,7 +57,7 @@ type Manager struct {
 	total int // URIs over all subscribers
 }
 
-// New makes a Manager without subscribers.
+// New returns a Manager without subscribers.
 func New(opts Options) *Manager {
 	opts.MaxURIs = cmp.Or(opts.MaxURIs, 10_000)
 	opts.MaxURIBytes = cmp.Or(opts.MaxURIBytes, 8_192)
@@ -67,8 +66,8 @@ func New(opts Options) *Manager {
 	return &Manager{opts: opts, open: make(map[*Subscriber]struct{}), byURI: make(map[string]map[*Subscriber]struct{})}
 }
 
-// Lists says which lists a subscriber wants to hear of, or which have changed.
-// Templates go with resources.
+// Lists says of which lists a subscriber is notified, or which have changed. Templates
+// belong to resources.
 type Lists struct{ Tools, Prompts, Resources bool }
 
 // Any reports whether at least one is set.
@@ -82,7 +81,7 @@ func (l Lists) or(o Lists) Lists {
 	return Lists{l.Tools || o.Tools, l.Prompts || o.Prompts, l.Resources || o.Resources}
 }
 
-// Open adds a subscriber that hears of the lists and, so far, of no URI. The error
+// Open adds a subscriber that is notified of the lists and, so far, of no URI. The error
 // is ErrTooMany when MaxSubscribers are open.
 func (m *Manager) Open(lists Lists) (*Subscriber, error) {
 	m.mu.Lock()
@@ -95,7 +94,7 @@ func (m *Manager) Open(lists Lists) (*Subscriber, error) {
 	return s, nil
 }
 
-// Updated tells the subscribers of each URI that it changed.
+// Updated notifies the subscribers of each URI that it changed.
 func (m *Manager) Updated(uris ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +105,7 @@ func (m *Manager) Updated(uris ...string) {
 	}
 }
 
-// ListChanged tells the subscribers of each of the lists that it changed.
+// ListChanged notifies the subscribers of each of the lists that it changed.
 func (m *Manager) ListChanged(lists Lists) {
 	if !lists.Any() {
 		return
@@ -121,8 +120,8 @@ func (m *Manager) ListChanged(lists Lists) {
 	}
 }
 
-// Subscribed reports whether anybody is subscribed to the URI, so that a caller
-// can save the work of finding out whether it changed.
+// Subscribed reports whether a client is subscribed to the URI, so that a caller can
+// skip finding out whether it changed.
 func (m *Manager) Subscribed(uri string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,14 +135,14 @@ type Stats struct {
 	URIs          int // different URIs
 }
 
-// Stats returns the present sizes.
+// Stats returns the current sizes.
 func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return Stats{Subscribers: len(m.open), Subscriptions: m.total, URIs: len(m.byURI)}
 }
 
-// wellFormed says why a URI can be subscribed by nobody, whatever there is.
+// wellFormed returns an error for a URI that no server could have.
 func (m *Manager) wellFormed(uri string) error {
 	switch {
 	case uri == "":

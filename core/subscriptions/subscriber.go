@@ -8,16 +8,16 @@ type Batch struct {
 	URIs  []string // in the order in which they became dirty, none twice
 }
 
-// Empty reports whether there is nothing to tell.
+// Empty reports whether there is nothing to send.
 func (b Batch) Empty() bool { return !b.Lists.Any() && len(b.URIs) == 0 }
 
 // Subscriber is one channel to a client. Make it with Manager.Open and Close it.
-// Its methods may be called from any goroutine; Take belongs to the one that
+// Its methods may be called from any goroutine; Take should be called by the one that
 // sends.
 type Subscriber struct {
 	m *Manager
-	// wake is sent to by the manager under its lock, without waiting, and closed by
-	// nobody. Capacity 1: it says that there is something, not how much.
+	// wake is sent to by the manager under its lock, without waiting, and never closed.
+	// Capacity 1: it says that there is something, not how much.
 	wake chan struct{}
 
 	// Guarded by m.mu.
@@ -28,14 +28,14 @@ type Subscriber struct {
 	closed     bool
 }
 
-// Add subscribes to a URI. To add what is there already changes nothing. The error
+// Add subscribes to a URI. Adding a URI again has no effect. The error
 // is an ErrEmptyURI, ErrUnavailable, ErrTooMany or ErrClosed, with a text for the
 // client.
 func (s *Subscriber) Add(uri string) error {
 	if err := s.m.wellFormed(uri); err != nil {
 		return err
 	}
-	// Before Subscribable is asked, which may begin something for the URI.
+	// Before Subscribable is called, which may start work for the URI.
 	if there, err := s.room(uri); there || err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (s *Subscriber) roomLocked(uri string) (there bool, err error) {
 	return false, nil
 }
 
-// Remove ends the subscription to a URI; a change that was not taken yet is not
-// told any more. To remove what is not there changes nothing.
+// Remove ends the subscription to a URI; a change that was not taken yet is dropped.
+// Removing a URI that is not subscribed has no effect.
 func (s *Subscriber) Remove(uri string) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -115,8 +115,8 @@ func (s *Subscriber) remove(uri string) {
 // something, or had something that an earlier Take took. It is never closed.
 func (s *Subscriber) C() <-chan struct{} { return s.wake }
 
-// Take returns what became dirty since the last call and starts anew. The caller
-// must send all of it before it waits again.
+// Take returns and resets what became dirty since the last call. The caller must send
+// all of it before it waits again.
 func (s *Subscriber) Take() Batch {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -128,8 +128,8 @@ func (s *Subscriber) Take() Batch {
 	return b
 }
 
-// Restore puts back what was taken and could not be sent, for the next Take. What
-// was unsubscribed since stays away.
+// Restore puts back what was taken and could not be sent, for the next Take. URIs that
+// were unsubscribed since are left out.
 func (s *Subscriber) Restore(b Batch) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *Subscriber) Restore(b Batch) {
 	s.ring()
 }
 
-// Close takes the subscriber out of its manager, at once and for good.
+// Close removes the subscriber from its manager.
 func (s *Subscriber) Close() {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -161,7 +161,7 @@ func (s *Subscriber) Close() {
 	delete(s.m.open, s)
 }
 
-// mark makes a subscribed URI dirty. It must be called with m.mu held.
+// mark makes a subscribed URI dirty. m.mu must be held.
 func (s *Subscriber) mark(uri string) {
 	if !s.uris[uri] {
 		s.uris[uri] = true

@@ -82,7 +82,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestListsOnlyToThoseWhoAsked(t *testing.T) {
+func TestListChangesReachOnlyTheirSubscribers(t *testing.T) {
 	t.Parallel()
 	m := subscriptions.New(subscriptions.Options{})
 	tools, none := open(t, m, subscriptions.Lists{Tools: true}), open(t, m, subscriptions.Lists{})
@@ -116,8 +116,8 @@ func TestRestoreKeepsWhatWasNotSent(t *testing.T) {
 	}
 }
 
-// TestModel holds a manager with several subscribers to the plainest possible
-// description of it: a set of wanted and a list of dirty URIs for each.
+// A manager with several subscribers behaves like the simplest model of it: a set of
+// subscribed URIs and a list of dirty URIs for each subscriber.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -197,8 +197,8 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// TestLastChangeIsNeverLost: whatever the interleaving, a sender that reads the
-// value after each Take has the last one in the end.
+// Whatever the interleaving, a sender that reads the value after each Take ends up with
+// the last one.
 func TestLastChangeIsNeverLost(t *testing.T) {
 	t.Parallel()
 	m := subscriptions.New(subscriptions.Options{})

@@ -4,9 +4,9 @@ import "strings"
 
 // counted is a word of a document.
 type counted struct {
-	text   string // part of the text
-	weight uint64 // how often it is there, with weights
-	told   uint64 // how often it is in fields of keywords
+	text    string // part of the text
+	weight  uint64 // weighted frequency
+	keyword uint64 // frequency in keyword fields
 }
 
 // count returns the words of a document, in the order in which they come.
@@ -15,7 +15,7 @@ func (o *Options) count(fields []Field) []counted {
 	for _, f := range fields {
 		size += min(len(f.Text), o.MaxText)
 	}
-	likely := min(size/8, 200) // of so many words are short texts, and the different ones of longer ones
+	likely := min(size/8, 200) // a guess of the number of different words
 	words, place := make([]counted, 0, likely), make(map[string]int, likely)
 	for _, f := range fields {
 		weight := uint64(min(max(f.Weight, 1), maxCount))
@@ -23,14 +23,14 @@ func (o *Options) count(fields []Field) []counted {
 			n, known := place[word]
 			if !known {
 				if n = len(words); n >= o.MaxWords {
-					return true // those that are known still count
+					return true // known words still count
 				}
 				place[word] = n
 				words = append(words, counted{text: word})
 			}
 			words[n].weight += weight
 			if f.Keywords {
-				words[n].told++
+				words[n].keyword++
 			}
 			return true
 		})
@@ -38,7 +38,7 @@ func (o *Options) count(fields []Field) []counted {
 	return words
 }
 
-// own returns copies of a word and its term that do not keep a whole text in memory.
+// own returns copies of a word and its term, which do not keep the whole text in memory.
 func own(word, term string) (string, string) {
 	if term == word {
 		word = strings.Clone(word)

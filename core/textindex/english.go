@@ -5,9 +5,8 @@ import (
 	"github.com/blevesearch/snowballstem/english"
 )
 
-// English is an [Options.Term] for English: "" for the words of every second
-// sentence, else the stem, so that "notes" finds "note". Words of anything but the
-// letters a to z are left as they are: the stemmer is for English.
+// English is an [Options.Term] for English: "" for stop words, else the stem, so that
+// "notes" finds "note". Words with characters other than a to z are not stemmed.
 func English(word string) string {
 	if stopWord(word) {
 		return ""

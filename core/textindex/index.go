@@ -7,40 +7,39 @@ import (
 	"sync"
 )
 
-// An Index finds documents by their words. Make it with [New].
+// An Index finds documents by their words. Create it with [New].
 type Index[ID cmp.Ordered] struct {
 	opts Options
 
 	mu     sync.RWMutex // guards what follows; held to read by searches
 	terms  table
-	forms  table             // words of keyword fields, as they are written
-	stems  map[string]string // the terms of words met before: a cache, while opts.Term is set
-	sorted []*entry          // of terms, in their order
-	fresh  []*entry          // those that came since, in any order
+	forms  table             // words of keyword fields, unstemmed
+	stems  map[string]string // caches opts.Term
+	sorted []*entry          // of terms, sorted by key
+	fresh  []*entry          // of terms added since, unsorted
 	docs   []document[ID]    // by number
 	byID   map[ID]uint32
-	dead   int    // documents
-	length uint64 // of all documents that live
+	dead   int    // number of dead documents
+	length uint64 // of all living documents
 }
 
-// document is one state of what an ID stands for.
+// document is one version of the document with an ID.
 type document[ID cmp.Ordered] struct {
 	id     ID
 	length uint32
-	dead   bool // there is a newer state, or none
+	dead   bool // it was replaced or removed
 }
 
-// mostDocuments live: with the dead, which are at most a quarter of all, they can
-// still be named by a posting.
+// mostDocuments bounds the living documents, so that together with the dead, at most a
+// quarter of all, their numbers fit into a posting.
 const mostDocuments = 12_000_000
 
 // A Field is a text of a document.
 type Field struct {
 	Text string
-	// Weight is how much each word counts; from 1 to 255, and 0 is 1.
+	// Weight of each word, from 1 to 255; 0 means 1.
 	Weight int
-	// Keywords says that the words are written for people: [Index.Keywords] are of
-	// these fields.
+	// Keywords marks text written for people, from which [Index.Keywords] are taken.
 	Keywords bool
 }
 
@@ -52,8 +51,8 @@ func New[ID cmp.Ordered](opts Options) *Index[ID] {
 	}
 }
 
-// Put adds a document, or replaces the one of that ID. It reports whether there was
-// room: a new document that would be one more than MaxDocuments is not taken in.
+// Put adds a document or replaces the one with that ID. It reports false, and adds
+// nothing, if there are MaxDocuments others.
 func (x *Index[ID]) Put(id ID, fields ...Field) bool {
 	words := x.opts.count(fields)
 	x.mu.Lock()
@@ -72,8 +71,8 @@ func (x *Index[ID]) Put(id ID, fields ...Field) bool {
 		if added := x.terms.add(term, doc, w.weight, x.opts.MaxVocabulary); added != nil {
 			x.fresh = append(x.fresh, added)
 		}
-		if w.told > 0 {
-			x.forms.add(w.text, doc, w.told, x.opts.MaxVocabulary)
+		if w.keyword > 0 {
+			x.forms.add(w.text, doc, w.keyword, x.opts.MaxVocabulary)
 		}
 	}
 	length = min(length, math.MaxUint32)
@@ -84,7 +83,7 @@ func (x *Index[ID]) Put(id ID, fields ...Field) bool {
 	return true
 }
 
-// Remove takes a document out and reports whether it was there.
+// Remove removes a document and reports whether it existed.
 func (x *Index[ID]) Remove(id ID) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -93,7 +92,7 @@ func (x *Index[ID]) Remove(id ID) bool {
 	return found
 }
 
-// drop makes a document invisible.
+// drop marks a document as dead.
 func (x *Index[ID]) drop(id ID) bool {
 	doc, ok := x.byID[id]
 	if !ok {
@@ -106,8 +105,8 @@ func (x *Index[ID]) drop(id ID) bool {
 	return true
 }
 
-// sweep forgets dead documents once they are more than a quarter: then it costs each
-// of them the postings of four, and not those of all.
+// sweep removes dead documents once they are more than a quarter, so that the amortized
+// cost of each is the postings of four documents instead of all.
 func (x *Index[ID]) sweep() {
 	if x.dead*4 <= len(x.docs) {
 		return
@@ -128,11 +127,11 @@ func (x *Index[ID]) sweep() {
 	without := func(e *entry) bool { return len(e.list) == 0 }
 	x.sorted = slices.DeleteFunc(x.sorted, without)
 	x.fresh = slices.DeleteFunc(x.fresh, without)
-	clear(x.stems) // some are of words that nobody says any more
+	clear(x.stems) // some belong to words that no document has any more
 }
 
-// settle sorts the terms that came, once they are so many that looking through them
-// costs more.
+// settle merges the unsorted terms into the sorted ones, once scanning them would cost
+// more.
 func (x *Index[ID]) settle() {
 	if len(x.fresh) > max(1000, len(x.sorted)/4) {
 		x.sorted = append(slices.Grow(x.sorted, len(x.fresh)), x.fresh...)
@@ -141,7 +140,7 @@ func (x *Index[ID]) settle() {
 	}
 }
 
-// term is what a word is indexed as.
+// term returns the term that a word is indexed as.
 func (x *Index[ID]) term(word string) string {
 	if x.opts.Term == nil {
 		return word

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// ids are those of hits, in order.
+// ids returns the ids of hits, in order.
 func ids[ID int | string](hits []Hit[ID]) (all []ID) {
 	for _, h := range hits {
 		all = append(all, h.ID)
@@ -19,7 +19,7 @@ func ids[ID int | string](hits []Hit[ID]) (all []ID) {
 	return all
 }
 
-// TestScores: BM25 as it is written in the package documentation, worked out by hand
+// BM25 as defined in the package documentation, computed by hand
 // for three documents of 4, 2 and 6 words (average 4), where "b" counts 3 in the
 // title of the third:
 //
@@ -71,8 +71,8 @@ func TestOrderOfEquals(t *testing.T) {
 	}
 }
 
-// TestNoHistory: sums of numbers depend on their order, so that must be the same.
-func TestNoHistory(t *testing.T) {
+// Results do not depend on history, although floating-point sums depend on their order.
+func TestHistoryIndependence(t *testing.T) {
 	t.Parallel()
 	texts := corpus(200, 60)
 	forward, backward := New[int](Options{}), New[int](Options{})
@@ -208,7 +208,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// corpus is n texts of so many words, as rare as those of a language.
+// corpus returns n texts of words that are distributed as in a natural language.
 func corpus(n, words int) []string {
 	r := rand.New(rand.NewPCG(1, 2))
 	texts := make([]string, n)
@@ -231,7 +231,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// TestBytes: the estimate is right within a third; not parallel, since it measures.
+// The estimate of memory is within a third; not parallel because it measures the heap.
 func TestBytes(t *testing.T) {
 	if n := New[int](Options{}).Stats().Bytes; n != 0 {
 		t.Errorf("an empty index has %d bytes", n)
@@ -273,9 +273,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestTextsAreNotKept: a word of the index must not hold the text of which it was a
-// part.
-func TestTextsAreNotKept(t *testing.T) {
+// A word of the index must not keep the text that it was part of in memory.
+func TestTextsAreNotRetained(t *testing.T) {
 	for what, opts := range map[string]Options{"as written": {}, "English": {Term: English}} {
 		before := heap()
 		x := New[int](opts)
@@ -290,7 +289,7 @@ func TestTextsAreNotKept(t *testing.T) {
 	}
 }
 
-// TestConcurrent: searches beside puts and removals see documents whole.
+// Searches concurrent with puts and removals see complete documents.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	x := New[int](Options{Term: English})

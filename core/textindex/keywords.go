@@ -13,9 +13,9 @@ type Keyword struct {
 	Documents int    // that have the term, in any form
 }
 
-// Keywords returns the n terms that most documents have in their fields of keywords,
-// the most frequent first, equal ones in the order of their words. Words without a
-// letter are left out.
+// Keywords returns the n terms that occur in the keyword fields of most documents, the
+// most frequent first, equal ones in the order of their words. Words without a letter
+// are left out.
 func (x *Index[ID]) Keywords(n int) []Keyword {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is an index that looks at every document for every question.
+// model is an index that scans all documents for every query.
 type model struct {
 	opts Options
 	docs map[int][]Field
@@ -37,8 +37,8 @@ func (m *model) words(f func(id int, word, term string, field Field)) {
 	}
 }
 
-// counts are how often each document has each term, the length of documents, and in
-// how many documents each term is.
+// counts returns the frequency of each term in each document, the lengths of documents,
+// and the number of documents with each term.
 func (m *model) counts() (has map[int]map[string]float64, lengths map[int]float64, documents map[string]int) {
 	has, lengths, documents = map[int]map[string]float64{}, map[int]float64{}, map[string]int{}
 	m.words(func(id int, _, term string, field Field) {
@@ -142,8 +142,8 @@ func (m *model) keywords(n int) []Keyword {
 	return all[:min(len(all), n)]
 }
 
-// TestModel: whatever was put and removed, the index finds what a look at every
-// document finds, and is the same as one that was made of what is left.
+// After any puts and removals, the index finds what a scan of all documents finds, and
+// equals one made from the remaining documents.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	vocabulary := []string{"note", "notes", "noted", "notebook", "Read", "reading", "the", "write_note", "writeNote", "字", "42", "nothing"}

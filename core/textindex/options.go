@@ -2,27 +2,27 @@ package textindex
 
 import "cmp"
 
-// Options are how texts are taken apart and how much is taken in. Zero fields mean
-// the default named beside them.
+// Options configure how texts are split into words, and the bounds of an index. Zero
+// fields mean their defaults.
 type Options struct {
-	// Term is what a word is indexed as and looked for; "" means it says nothing. It
-	// gets words as [Options.Words] yields them, gives the same for the same word,
-	// and may be called by several goroutines at once. nil: every word is a term.
+	// Term maps a word to the term that is indexed and searched; "" skips the word. It
+	// receives words as [Options.Words] yields them, must be a pure function, and may be
+	// called concurrently. nil: every word is a term.
 	Term func(word string) string
-	// Identifiers takes them apart: readFile, HTTPServer and read_file are two words
-	// each. Otherwise each is one.
+	// Identifiers splits them: readFile, HTTPServer and read_file are two words each.
+	// Otherwise each is one.
 	Identifiers bool
-	// MinWord and MaxWord are of how many characters a word is; 1 and 64. What is
-	// longer is a hash or the like, which nobody looks for.
+	// MinWord and MaxWord bound the length of a word in characters; 1 and 64 by default.
+	// Other words are not indexed: long ones are mostly hashes, for which nobody searches.
 	MinWord, MaxWord int
-	// MaxText is how many bytes of a field are indexed; 1 MiB.
+	// MaxText is how many bytes of a field are indexed; 1 MiB by default.
 	MaxText int
-	// MaxWords is how many different words of a document are indexed; 20,000.
+	// MaxWords bounds the different words of a document; 20,000 by default.
 	MaxWords int
-	// MaxDocuments is how many documents there are; 1,000,000, at most 12,000,000.
+	// MaxDocuments bounds the documents; 1,000,000 by default, at most 12,000,000.
 	MaxDocuments int
-	// MaxVocabulary is how many different terms there are; 1,000,000. Those of
-	// removed documents count until they are swept.
+	// MaxVocabulary bounds the different terms; 1,000,000 by default. Those of removed
+	// documents count until they are swept.
 	MaxVocabulary int
 }
 

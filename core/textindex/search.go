@@ -11,7 +11,7 @@ import (
 // A Query says what to look for.
 type Query struct {
 	// Text has the words, of which a document has at least one. Words that say nothing
-	// (see [Options.Term]) are not looked for.
+	// (see [Options.Term]) are ignored.
 	Text string
 	// All means that a document has all words.
 	All bool
@@ -19,18 +19,17 @@ type Query struct {
 	Prefix Prefix
 }
 
-// Prefix is how a word stands for terms that begin with its own. The zero value
-// means that it does not.
+// Prefix configures whether a word also matches longer terms that begin with it. The zero
+// value disables this.
 type Prefix struct {
-	// Min is of how many characters a term is that stands for longer ones; 0 means
-	// none does.
+	// Min is the minimum length of the word in characters; 0 disables prefixes.
 	Min int
-	// Unknown means that only a word that is in no document does.
+	// Unknown restricts prefixes to words that occur in no document.
 	Unknown bool
-	// Weight is what a longer term counts; 0.5.
+	// Weight of a longer term; 0.5 by default.
 	Weight float64
-	// Most is for how many terms a word stands: those of the most documents. 0 means
-	// any number.
+	// Most bounds the longer terms to those that occur in most documents; 0 means any
+	// number.
 	Most int
 }
 
@@ -88,7 +87,7 @@ func (x *Index[ID]) find(wanted []string, q Query) (hits []Hit[ID]) {
 	return hits
 }
 
-// longer are the terms that begin with another, in order.
+// longer returns the terms that begin with prefix, in order.
 func (x *Index[ID]) longer(prefix string, most int) []*entry {
 	var terms []*entry
 	take := func(e *entry) {
@@ -112,7 +111,7 @@ func (x *Index[ID]) longer(prefix string, most int) []*entry {
 		})
 		terms = terms[:most]
 	}
-	slices.SortFunc(terms, byKey) // the sum of scores depends on their order, a little
+	slices.SortFunc(terms, byKey) // floating-point sums depend on their order
 	return terms
 }
 
@@ -129,22 +128,22 @@ func (x *Index[ID]) living(list []posting) int {
 	return n
 }
 
-// search is one that is under way.
+// search is the state of one search.
 type search[ID cmp.Ordered] struct {
 	*Index[ID]
 	tallies []tally // by number of document
-	round   uint32  // the number of the present word, from 1
-	found   int     // documents that have it
+	round   uint32  // the number of the current word, from 1
+	found   int     // documents that contain it
 }
 
-// tally is what a document has of a search.
+// tally is the result of a search for one document.
 type tally struct {
 	score float64
-	words uint32 // how many it has
+	words uint32 // number of words that it contains
 	last  uint32 // the round of the last one
 }
 
-// score adds what a term counts in each document.
+// score adds the score of a term to each document.
 func (s *search[ID]) score(list []posting, weight float64) {
 	const k1, b = 1.2, 0.75
 	all, have := float64(len(s.byID)), float64(s.living(list))

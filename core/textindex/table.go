@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// posting is one document that has a term, and how often, up to maxCount: there are
-// many, so both are in one number.
+// posting is a document with a term and the frequency, up to maxCount. Both share one
+// number to save memory.
 type posting uint32
 
 const (
 	maxCount = 255
-	gone     = math.MaxUint32 // the new number of a document that is not kept
+	gone     = math.MaxUint32 // the new number of a removed document
 )
 
 func newPosting(doc uint32, count uint64) posting {
@@ -21,7 +21,7 @@ func newPosting(doc uint32, count uint64) posting {
 func (p posting) doc() uint32   { return uint32(p) >> 8 }
 func (p posting) count() uint64 { return uint64(p & 255) }
 
-// entry is a key with the documents that have it, in the order of their numbers.
+// entry is a key with its documents, in the order of their numbers.
 type entry struct {
 	key  string
 	list []posting
@@ -29,16 +29,15 @@ type entry struct {
 
 func byKey(a, b *entry) int { return strings.Compare(a.key, b.key) }
 
-// table is an inverted list. Its keys are copies, and only found in an entry: to
-// assign to a string that a map has gives it the key's new bytes, with the whole text
-// around them.
+// table is an inverted list. Its keys are copies owned by the entries: a substring as a
+// map key would keep the whole text in memory.
 type table struct {
 	entries  map[string]*entry
 	postings int
 	keyBytes int
 }
 
-// list is that of a key; nil if there is none.
+// list returns the postings of a key; nil if there are none.
 func (t *table) list(key string) []posting {
 	if e := t.entries[key]; e != nil {
 		return e.list
@@ -47,7 +46,7 @@ func (t *table) list(key string) []posting {
 }
 
 // add counts a key for a document, which must be the last one so far. It returns the
-// entry if that was not there before and there was room for it.
+// entry if it is new and did not exceed the bound.
 func (t *table) add(key string, doc uint32, count uint64, most int) (added *entry) {
 	e := t.entries[key]
 	if e == nil {
@@ -68,8 +67,8 @@ func (t *table) add(key string, doc uint32, count uint64, most int) (added *entr
 	return added
 }
 
-// renumber gives documents new numbers, in the same order, and takes out those that
-// are gone. An entry without documents is no part of the table any more.
+// renumber gives documents new numbers, in the same order, and removes those that are
+// gone. Entries without documents are removed from the table.
 func (t *table) renumber(number []uint32) {
 	for key, e := range t.entries {
 		kept := e.list[:0]

@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Words yields the words of a text in lower case, one after the other: letters,
-// digits and marks that follow each other, with underscores in between. Scripts that
-// are written without spaces have words of one character, of any MinWord.
+// Words yields the words of a text in lower case: sequences of letters, digits and
+// marks, joined by underscores. In scripts without spaces every character is a word,
+// whatever MinWord is.
 func (o Options) Words(text string) iter.Seq[string] {
 	o = o.withDefaults()
 	return func(yield func(string) bool) { o.words(text, yield) }
 }
 
-// words needs options with defaults.
+// words implements Words for options with defaults.
 func (o *Options) words(text string, yield func(string) bool) {
 	var (
 		start, end = -1, 0 // of the word; -1: none
@@ -40,7 +40,7 @@ func (o *Options) words(text string, yield func(string) bool) {
 		k := kindOf(r)
 		size := utf8.RuneLen(r)
 		if r == utf8.RuneError {
-			size = 1 // or it is U+FFFD; it is no part of a word
+			size = 1 // or it is U+FFFD; either is not part of a word
 		}
 		switch {
 		case k == single:
@@ -75,7 +75,7 @@ func (o *Options) words(text string, yield func(string) bool) {
 	flush(len(text))
 }
 
-// A kind is what a character is in a word.
+// A kind is the role of a character in a word.
 type kind uint8
 
 const (
@@ -119,8 +119,8 @@ func kindOf(r rune) kind {
 	return none
 }
 
-// unspaced reports whether a character is of a script that has no spaces between
-// words; where they end is a matter of dictionaries.
+// unspaced reports whether a character belongs to a script without spaces between words,
+// which only a dictionary could split.
 func unspaced(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsNumber(r)) &&
 		unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)

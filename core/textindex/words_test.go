@@ -57,8 +57,8 @@ func TestEnglish(t *testing.T) {
 	}
 }
 
-// FuzzWords: any text has words that are in lower case, as long as asked for, and
-// words of themselves; and each of them finds the text.
+// FuzzWords: the words of any text are in lower case, within the bounds and words
+// themselves, and each of them finds the text.
 func FuzzWords(f *testing.F) {
 	f.Add("readFile HTTPServer read_file", true)
 	f.Add("e\u0301 字A_ _x\xff İ ǅx ªº ⅷ", true)

@@ -37,10 +37,10 @@ func TestAllLists(t *testing.T) {
 		docs.NotifyListChanged(catalog.Prompts)
 		docs.Set("file:///b.md", "two") // announces its list
 		w.pass(5 * time.Second)
-		if n := len(w.told(event.TypePromptsListChanged)); n != 1 {
+		if n := len(w.published(event.TypePromptsListChanged)); n != 1 {
 			w.Errorf("%d changes of prompts", n)
 		}
-		if n := len(w.told(event.TypeResourcesListChanged)); n != 1 {
+		if n := len(w.published(event.TypeResourcesListChanged)); n != 1 {
 			w.Errorf("%d changes of resources", n)
 		}
 	})

@@ -16,14 +16,14 @@ import (
 
 // The end of a session is one failure: one event, which says why and until when,
 // one count, one warning (B6).
-func TestEndOfASessionIsToldOnce(t *testing.T) {
+func TestEndOfASessionIsPublishedOnce(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Disconnect()
 		w.pass(5 * time.Second)
 		w.wantState("docs", event.Ready)
 		var backoffs []event.ServerState
-		for _, e := range w.told(event.TypeServerState) {
+		for _, e := range w.published(event.TypeServerState) {
 			if p := e.Payload.(event.ServerState); p.State == event.Backoff {
 				backoffs = append(backoffs, p)
 			}
@@ -59,7 +59,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A server that never answers is given up after its connect timeout, told, and
+// A server that never answers is given up after its connect timeout, with an event, and
 // tried again; one that is refused with every wait jittered is never tried in step
 // with another.
 func TestConnectTimeout(t *testing.T) {
@@ -111,7 +111,7 @@ func TestWarnings(t *testing.T) {
 		caps map[string]any
 		want string
 	}{
-		"no resources": {map[string]any{"tools": map[string]any{}}, "does not offer resources"},
+		"no resources": {map[string]any{"completions": map[string]any{}}, "does not offer resources"},
 		"no subscribe": {map[string]any{"resources": map[string]any{"listChanged": true}}, "polling every"},
 		"all":          {map[string]any{"resources": map[string]any{"listChanged": true, "subscribe": true}}, ""},
 	} {

@@ -1,16 +1,19 @@
 package tracker
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// What changed while no tracker ran is told: the digests of an earlier one are the
+// A change while no tracker ran is published: the digests of an earlier one are the
 // baseline of the next.
 func TestBaselineOfAnEarlierTracker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -21,7 +24,7 @@ func TestBaselineOfAnEarlierTracker(t *testing.T) {
 		first.stop()
 
 		docs.SetQuietly("file:///b.md", "two")
-		delete(known, "file:///c.md") // was never told
+		delete(known, "file:///c.md") // was not published
 		second := newWorld(t, Options{Baseline: func(server, uri string) catalog.Digest {
 			if server != "docs" {
 				t.Errorf("asked for the server %q", server)
@@ -32,5 +35,46 @@ func TestBaselineOfAnEarlierTracker(t *testing.T) {
 		second.start(sessiontest.Entry("docs"))
 		second.pass(5 * time.Second)
 		second.wantUpdates("file:///b.md resync")
+	})
+}
+
+// What was added to a list, removed from it and changed in it while no tracker ran is
+// published: the lists of an earlier one are the baseline of the next.
+func TestBaselineListsOfAnEarlierTracker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newWorld(t, Options{})
+		docs := first.Serve("docs", session.EraLegacy)
+		settledOn(first, docs, "file:///a.md", "file:///b.md")
+		st, _ := first.tracker.Snapshot().Server("docs")
+		known := map[catalog.Kind]catalog.List{}
+		for k, list := range st.Lists {
+			for _, it := range list { // as they are stored
+				known[k] = append(known[k], catalog.Item{Key: it.Key, Digest: it.Digest})
+			}
+		}
+		first.stop()
+
+		docs.SetQuietly("file:///c.md", "new")
+		docs.Remove("file:///a.md")
+		second := newWorld(t, Options{BaselineList: func(server string, k catalog.Kind) (catalog.List, bool) {
+			list, ok := known[k]
+			return list, ok && server == "docs"
+		}})
+		second.Add("docs", docs)
+		second.start(sessiontest.Entry("docs"))
+		second.pass(5 * time.Second)
+		var got []string
+		for _, e := range second.published() {
+			switch p := e.Payload.(type) {
+			case event.ListChanged:
+				got = append(got, fmt.Sprint(p.List, " +", p.Added, " -", p.Removed, " ", e.Cause))
+			case event.ResourceAdded, event.ResourceRemoved:
+				got = append(got, fmt.Sprint(p.Type(), " ", e.ResourceURI, " ", e.Cause))
+			}
+		}
+		want := []string{"resources +[file:///c.md] -[file:///a.md] resync", "resource.added file:///c.md resync", "resource.removed file:///a.md resync"}
+		if !slices.Equal(got, want) {
+			t.Errorf("published %q, want %q", got, want)
+		}
 	})
 }

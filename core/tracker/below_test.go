@@ -24,7 +24,7 @@ func dirWorld(w *world, docs *sessiontest.Server) {
 
 // Every announcement from below makes the parent be looked at, not only the first,
 // and also one that comes while the parent is being read (B10).
-func TestParentIsLookedAtEveryTime(t *testing.T) {
+func TestParentIsComparedEveryTime(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		dirWorld(w, docs)
 		for i := range 3 {
@@ -37,7 +37,7 @@ func TestParentIsLookedAtEveryTime(t *testing.T) {
 			return len(slices.DeleteFunc(w.updates(), func(s string) bool { return !strings.HasPrefix(s, "file:///dir ") }))
 		}
 		if n := parents(); n != 3 {
-			w.Errorf("the parent changed 3 times and was told %d times:\n%s", n, w.log())
+			w.Errorf("the parent changed 3 times and was published %d times:\n%s", n, w.log())
 		}
 		w.forget()
 		docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///dir", Times: 1, Result: content1("file:///dir", "listing 2"), Delay: time.Second})
@@ -47,7 +47,7 @@ func TestParentIsLookedAtEveryTime(t *testing.T) {
 		docs.NotifyUpdated("file:///dir/x.md")
 		w.pass(10 * time.Second)
 		if n := parents(); n != 1 {
-			w.Errorf("a change of the parent while it was read was told %d times:\n%s", n, w.log())
+			w.Errorf("a change of the parent while it was read was published %d times:\n%s", n, w.log())
 		}
 	})
 }
@@ -59,7 +59,7 @@ func content1(uri, text string) any {
 
 // A change of the entry that has nothing to do with resources leaves what is
 // below them known.
-func TestBelowSurvivesAConfigChange(t *testing.T) {
+func TestSubResourceSurvivesAConfigChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		docs := w.Serve("docs", session.EraLegacy)
@@ -73,15 +73,15 @@ func TestBelowSurvivesAConfigChange(t *testing.T) {
 		docs.NotifyUpdated("file:///dir/x.md")
 		w.pass(time.Second)
 		w.wantUpdates("file:///dir/x.md notify")
-		if u := w.told(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated); u.Changed == nil || *u.Changed {
+		if u := w.published(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated); u.Changed == nil || *u.Changed {
 			w.Errorf("what it was is forgotten: %+v", u)
 		}
 	})
 }
 
 // A sub-resource that becomes listed is followed in its own right, and what was
-// announced of it on the way is told.
-func TestBelowBecomesListed(t *testing.T) {
+// announced about it in the meantime is published.
+func TestSubResourceBecomesListed(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///dir", "one")
 		w.start(sessiontest.Entry("docs"))
@@ -95,7 +95,7 @@ func TestBelowBecomesListed(t *testing.T) {
 		docs.NotifyUpdated("file:///dir/x.md") // opens a window
 		w.pass(100 * time.Millisecond)
 		docs.Set("file:///dir/x.md", "two") // is dirty in it
-		docs.Remove("file:///dir")          // and the list is told
+		docs.Remove("file:///dir")          // and the list is published
 		w.pass(10 * time.Second)
 		w.wantUpdates("file:///dir/x.md notify", "file:///dir/x.md trailing")
 		docs.Set("file:///dir/x.md", "three")
@@ -104,9 +104,9 @@ func TestBelowBecomesListed(t *testing.T) {
 	})
 }
 
-// However many sub-resources a server invents, what is kept is bounded; the quiet
-// ones give way, so that new ones are told under their own URI.
-func TestBelowIsBounded(t *testing.T) {
+// However many sub-resources a server invents, memory is bounded; the idle ones make
+// room, so that new ones are published under their own URI.
+func TestSubResourcesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		docs := w.Serve("docs", session.EraLegacy)
@@ -118,16 +118,16 @@ func TestBelowIsBounded(t *testing.T) {
 			}
 			w.pass(10 * time.Second)
 			st, _ := w.tracker.Snapshot().Server("docs")
-			if n := len(st.Resources); n > maxChildren+1 {
+			if n := len(st.Resources); n > 1001 {
 				w.Fatalf("round %d: %d resources are kept", round, n)
 			}
 		}
-		told := map[string]bool{}
-		for _, e := range w.told(event.TypeResourceUpdated) {
-			told[e.ResourceURI] = true
+		published := map[string]bool{}
+		for _, e := range w.published(event.TypeResourceUpdated) {
+			published[e.ResourceURI] = true
 		}
-		if len(told) < 5*400 {
-			w.Errorf("only %d of 2,000 sub-resources were told under their own URI", len(told))
+		if len(published) < 5*400 {
+			w.Errorf("only %d of 2,000 sub-resources were published under their own URI", len(published))
 		}
 		st, _ := w.tracker.Snapshot().Server("docs")
 		if c := st.Counts; c.Led+c.Folded+c.Unknown != c.Signals {

@@ -15,32 +15,28 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Client is one server of a tracker, as somebody uses it who looks at it: requests
-// in the live session, whose answers are kept and told, and subscriptions. It has
-// no state of its own: any number of Clients of one server are one and the same.
+// A Client makes requests to one tracked server, caches the results and publishes them
+// as events, and subscribes to resources. It has no state of its own: all Clients of
+// one server are equivalent.
 //
-// Every request goes to the server; what it brought last is in [Client.Cache], and
-// an event tells of it. Of what is kept there, what is followed (by the config or by
-// a subscription) is read again when the server announces an update. All that is
-// kept, and all subscriptions, end with the session: the tracker reconnects and
-// follows what the config names, but does not subscribe again for a Client.
+// Every request goes to the server; its last result is in [Client.Cache]. Cached
+// resources that are tracked, because of the config or a subscription, are read again
+// when the server announces an update. The cache and the subscriptions end with the
+// session: the tracker reconnects and tracks what the config selects, but does not
+// subscribe again for a Client.
 //
-// [Tracker.CallTool] and its siblings are for those who only pass things on: they
-// keep and tell nothing.
+// [Tracker.CallTool] and its siblings are for passing results on: they neither cache
+// nor publish anything.
 type Client struct {
 	t      *Tracker
 	server string
 }
 
-// Client returns the client of the server with the id, whether it is known yet or
-// not.
+// Client returns a client of the server with that ID, which need not be known yet.
 func (t *Tracker) Client(server string) *Client { return &Client{t, server} }
 
-// Cache returns what is kept of the server.
-func (c *Client) Cache() cache.View { return c.t.kept.View(c.server) }
-
-// CacheStats returns how full the cache of all clients is.
-func (t *Tracker) CacheStats() cache.Stats { return t.kept.Stats() }
+// Cache returns the cached results of the server.
+func (c *Client) Cache() cache.View { return c.t.caches.View(c.server) }
 
 // UnsupportedError is the error for what a server does not offer. Nothing was sent.
 // errors.Is finds [session.ErrUnsupported] in it.
@@ -53,65 +49,68 @@ func (e *UnsupportedError) Is(target error) bool { return target == session.ErrU
 
 const whatSubscriptions = "resource subscriptions"
 
-// connection is what a Client needs of one session: the follower makes it and ends
-// it with the session.
+// connection is what clients need of one session. The follower creates it and ends it
+// with the session.
 type connection struct {
 	s     *session.Session
-	shelf *cache.Shelf
+	cache *cache.Session
 
-	// asks are taken by the follower, until it has closed ended. No capacity: who
-	// asks knows that it was taken.
-	asks  chan *ask
-	ended chan struct{}
+	// changes is received from by the follower, until it closes ended. No capacity, so
+	// that a sent request is one that was received.
+	changes chan *subscriptionRequest
+	ended   chan struct{}
 
 	// subscriptions are the URIs that clients are subscribed to, sorted; the follower
 	// replaces the slice and nobody changes it.
 	subscriptions atomic.Pointer[[]string]
 
-	errands errands
+	requests requests
 
-	// telling orders what is kept and the events about it. It is held for no I/O.
-	telling sync.Mutex
+	// publishing keeps the events about the cache in the order of its changes. It is
+	// not held across I/O.
+	publishing sync.Mutex
 }
 
-func newConnection(kept *cache.Store, server string, s *session.Session) *connection {
-	c := &connection{s: s, shelf: kept.Open(server), asks: make(chan *ask), ended: make(chan struct{})}
+func newConnection(caches *cache.Store, server string, s *session.Session) *connection {
+	c := &connection{s: s, cache: caches.Open(server), changes: make(chan *subscriptionRequest), ended: make(chan struct{})}
 	c.subscriptions.Store(new([]string))
 	return c
 }
 
-// connection returns that of the live session.
-func (c *Client) connection() (*connection, error) { return c.t.connection(c.server) }
+// connection returns the connection of the live session. See [Tracker.connection].
+func (c *Client) connection(ctx context.Context) (*connection, error) {
+	return c.t.connection(ctx, c.server)
+}
 
-// offering is connection for a server that offers the lists of the kind.
-func (c *Client) offering(k catalog.Kind) (*connection, error) {
-	conn, err := c.connection()
+// offering is connection for a server that offers lists of the kind.
+func (c *Client) offering(ctx context.Context, k catalog.Kind) (*connection, error) {
+	conn, err := c.connection(ctx)
 	if err == nil && !conn.s.Info().Capabilities.Has(k) {
 		return nil, &UnsupportedError{string(k)}
 	}
 	return conn, err
 }
 
-// maxRereads is how often a resource is read that keeps changing while it is.
+// maxRereads is how often a resource is read that keeps changing while it is read.
 const maxRereads = 3
 
-// fetched is what a read brought and where it is to be kept.
-type fetched struct {
+// fetch is a read whose result is to be cached.
+type fetch struct {
 	c    *Client
 	conn *connection
 	kind catalog.Kind // resources, or templates
 	name string       // the URI, or the template
 }
 
-// read asks for the resource until no update was announced meanwhile.
-func (q fetched) read(ctx context.Context, uri string, params map[string]string) (cache.Resource, error) {
+// read reads the resource until no update was announced meanwhile.
+func (q fetch) read(ctx context.Context, uri string, params map[string]string) (cache.Resource, error) {
 	for try := 1; ; try++ {
-		f := q.conn.shelf.Fetch(q.kind, q.name, uri)
-		content, err := errand(q.conn, func(s *session.Session) (*session.Content, error) { return s.Read(ctx, uri) })
+		f := q.conn.cache.Fetch(q.kind, q.name, uri)
+		content, err := do(q.conn, func(s *session.Session) (*session.Content, error) { return s.Read(ctx, uri) })
 		if err != nil {
 			f.Cancel()
 			if errors.Is(err, session.ErrNotFound) {
-				q.conn.shelf.Gone(uri)
+				q.conn.cache.Gone(uri)
 			}
 			return cache.Resource{}, err
 		}
@@ -119,7 +118,7 @@ func (q fetched) read(ctx context.Context, uri string, params map[string]string)
 		if q.kind == catalog.Templates {
 			r.Template, r.Params = q.name, params
 		}
-		if q.keep(f, r) == cache.Outdated && try < maxRereads {
+		if q.store(f, r) == cache.Outdated && try < maxRereads {
 			continue
 		}
 		return r, nil
@@ -132,10 +131,10 @@ func newResource(uri string, c *session.Content) cache.Resource {
 	return r
 }
 
-// keep stores what was read and tells it.
-func (q fetched) keep(f *cache.Fetch, r cache.Resource) cache.Outcome {
-	q.conn.telling.Lock()
-	defer q.conn.telling.Unlock()
+// store caches the result and publishes it.
+func (q fetch) store(f *cache.Fetch, r cache.Resource) cache.Outcome {
+	q.conn.publishing.Lock()
+	defer q.conn.publishing.Unlock()
 	was, had := q.c.Cache().Resource(q.name)
 	if q.kind == catalog.Templates {
 		was, had = q.c.Cache().Template(q.name)
@@ -146,16 +145,16 @@ func (q fetched) keep(f *cache.Fetch, r cache.Resource) cache.Outcome {
 		if !had || was.URI != r.URI {
 			previous = nil
 		}
-		q.c.t.tellContent(q.c.server, "", previous, r)
+		q.c.t.publishContent(q.c.server, "", previous, r)
 	}
 	return outcome
 }
 
-// tellContent publishes that a client has the content of a resource anew.
-func (t *Tracker) tellContent(server string, cause event.Cause, was *cache.Resource, now cache.Resource) {
+// publishContent publishes the content of a resource that a client read.
+func (t *Tracker) publishContent(server string, cause event.Cause, was *cache.Resource, now cache.Resource) {
 	p := event.ResourceContent{Template: now.Template, MimeType: now.MimeType, Size: now.Size, Digest: now.Digest}
 	if now.Size <= t.opts.MaxText {
-		now.Params = maps.Clone(now.Params) // those of the caller are his to change
+		now.Params = maps.Clone(now.Params) // the caller may change its own
 		p.Content = &now
 	}
 	if was != nil {
@@ -165,20 +164,20 @@ func (t *Tracker) tellContent(server string, cause event.Cause, was *cache.Resou
 			p.Previous = was
 		}
 	}
-	// It tells nothing that is published as state: the last event about the resource
-	// remains the one that told its change.
+	// No published state changes: the last event about the resource remains the one
+	// about its last change.
 	t.store.publish(event.Event{ServerID: server, ResourceURI: now.URI, Cause: cause, Payload: p})
 }
 
-// List returns the last known list of the server, empty if none is known or
-// followed. It outlives sessions.
+// List returns the last known list of the server, empty if none is known or tracked.
+// It outlives sessions.
 func (c *Client) List(kind catalog.Kind) catalog.List {
 	return slices.Clone(c.t.store.list(c.server, kind))
 }
 
 // Capabilities returns what the connected server says that it offers.
 func (c *Client) Capabilities() (session.Capabilities, error) {
-	conn, err := c.connection()
+	conn, err := c.t.live(c.server)
 	if err != nil {
 		return session.Capabilities{}, err
 	}

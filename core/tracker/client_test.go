@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
@@ -39,22 +40,22 @@ func now(done <-chan error) error {
 
 var errNothing = errors.New("still waiting")
 
-// wantSubscriptions compares what clients are subscribed to, and what was told last.
+// wantSubscriptions compares what clients are subscribed to, and what was published last.
 func (w *world) wantSubscriptions(want ...string) {
 	w.Helper()
 	synctest.Wait()
 	if got := w.tracker.Client("docs").Subscriptions(); !slices.Equal(got, want) {
 		w.Errorf("subscribed to %q, want %q", got, want)
 	}
-	told := w.told(event.TypeSubscriptionsChanged)
-	if len(told) == 0 {
+	published := w.published(event.TypeSubscriptionsChanged)
+	if len(published) == 0 {
 		if len(want) > 0 {
-			w.Error("no subscriptions were told")
+			w.Error("no subscriptions were published")
 		}
 		return
 	}
-	if got := told[len(told)-1].Payload.(event.SubscriptionsChanged).URIs; !slices.Equal(got, want) {
-		w.Errorf("told %q, want %q", got, want)
+	if got := published[len(published)-1].Payload.(event.SubscriptionsChanged).URIs; !slices.Equal(got, want) {
+		w.Errorf("published %q, want %q", got, want)
 	}
 }
 
@@ -89,7 +90,8 @@ func TestRefusedSubscription(t *testing.T) {
 	})
 }
 
-// Who asks while nobody is connected, or loses the server while it waits, is told.
+// A request while the server is not connected, or whose server is lost, fails with an
+// error that says so.
 func TestSubscribeWithoutServer(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")
@@ -213,5 +215,45 @@ func TestManySubscribe(t *testing.T) {
 		if n := docs.Count("subscriptions/listen"); n > 6 {
 			w.Errorf("%d listens", n)
 		}
+	})
+}
+
+// A request that is made before Run has taken the first config waits for that.
+func TestRequestsWaitForTheFirstConfig(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := New(Options{})
+		requests := map[string]func(context.Context) error{
+			"Tracker.ReadResource": func(ctx context.Context) error { _, err := tr.ReadResource(ctx, "docs", "file:///a.md"); return err },
+			"Tracker.Do":           func(ctx context.Context) error { _, err := tr.Do(ctx, "docs", session.Request{}); return err },
+			"Client.CallTool":      func(ctx context.Context) error { _, err := tr.Client("docs").CallTool(ctx, "add", nil); return err },
+			"Client.Subscribe":     func(ctx context.Context) error { return tr.Client("docs").Subscribe(ctx, "file:///a.md") },
+		}
+		type result struct {
+			name string
+			err  error
+		}
+		results := make(chan result, len(requests))
+		for name, request := range requests {
+			go func() { results <- result{name, request(t.Context())} }()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := tr.ReadResource(ctx, "docs", "file:///a.md"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a request without a config gives %v, want the end of its context", err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = tr.Run(ctx) }()
+		tr.Apply(&config.Config{Servers: []config.Server{{ID: "docs"}}}) // not enabled
+		for range requests {
+			if r := <-results; !errors.Is(r.err, ErrNotConnected) {
+				t.Errorf("%s gives %v, want %v", r.name, r.err, ErrNotConnected)
+			}
+		}
+		if _, err := tr.ReadResource(t.Context(), "nobody", "file:///a.md"); !errors.Is(err, ErrUnknownServer) {
+			t.Errorf("a server that is not in the config gives %v", err)
+		}
+		stop()
+		<-done
 	})
 }

@@ -6,16 +6,16 @@ import "time"
 // counts as a suspension of the process or the machine.
 const clockTolerance = 5 * time.Second
 
-// clock notices that this process did not run for a while: a timer that rings
+// clock notices that this process did not run for a while: a timer that expires
 // far too late (SIGSTOP), or wall time that ran ahead of the monotonic clock,
 // which stands still while a machine sleeps.
 type clock struct {
-	last     time.Time // when jumped was asked last
-	expected time.Time // when it should be asked again at the latest
+	last     time.Time // when jumped was called last
+	expected time.Time // when it should be called again at the latest
 }
 
-// expect notes until when the owner sleeps, and returns it; never (the zero
-// time) becomes an hour.
+// expect notes when the owner will wake up, and returns it; no time (zero) becomes an
+// hour.
 func (c *clock) expect(at time.Time) time.Time {
 	if at.IsZero() {
 		at = c.last.Add(time.Hour)

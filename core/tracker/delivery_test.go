@@ -46,27 +46,27 @@ func TestPromiseOneEventForOneState(t *testing.T) {
 		w.pass(200 * time.Millisecond)
 		w.wantUpdates("file:///a.md notify", "file:///a.md notify", "file:///a.md trailing")
 		w.pass(time.Minute)
-		if n := len(w.told()); n != 3 {
+		if n := len(w.published()); n != 3 {
 			w.Errorf("%d events:\n%s", n, w.log())
 		}
 	})
 }
 
-// An update whose content is the same is told, as such.
+// An announced update without a change of content is published with changed: false.
 func TestUpdateWithoutChange(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
 		docs.NotifyUpdated("file:///a.md")
 		w.pass(time.Second)
 		w.wantUpdates("file:///a.md notify")
-		if u := w.told()[0].Payload.(event.ResourceUpdated); u.Changed == nil || *u.Changed {
+		if u := w.published()[0].Payload.(event.ResourceUpdated); u.Changed == nil || *u.Changed {
 			w.Errorf("changed is %v, want false", u.Changed)
 		}
 	})
 }
 
 // A read that takes its time: the event goes out without the digest after the
-// patience, and the content is told for certain.
+// patience, and the content is published in any case.
 func TestSlowRead(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
@@ -74,7 +74,7 @@ func TestSlowRead(t *testing.T) {
 		docs.Set("file:///a.md", "two")
 		w.pass(300 * time.Millisecond)
 		w.wantUpdates("file:///a.md notify")
-		if u := w.told()[0].Payload.(event.ResourceUpdated); !u.Digest.IsZero() {
+		if u := w.published()[0].Payload.(event.ResourceUpdated); !u.Digest.IsZero() {
 			w.Error("the digest is there before the read has answered")
 		}
 		w.pass(5 * time.Second)
@@ -82,7 +82,7 @@ func TestSlowRead(t *testing.T) {
 	})
 }
 
-// read: none tells every announcement at once, and reads nothing.
+// read: none publishes every announcement at once, and reads nothing.
 func TestReadNone(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")
@@ -116,7 +116,7 @@ func TestListReplacesTheSet(t *testing.T) {
 				w.Error("b was unsubscribed from")
 			}
 		}
-		lists := w.told(event.TypeResourcesListChanged)
+		lists := w.published(event.TypeResourcesListChanged)
 		if len(lists) != 1 {
 			w.Fatalf("want one list change:\n%s", w.log())
 		}
@@ -124,7 +124,7 @@ func TestListReplacesTheSet(t *testing.T) {
 		if fmt.Sprint(p.Added, p.Removed, p.Changed) != "[file:///c.md] [file:///a.md] []" {
 			w.Errorf("%+v", p)
 		}
-		if len(w.told(event.TypeResourceAdded)) != 1 || len(w.told(event.TypeResourceRemoved)) != 1 {
+		if len(w.published(event.TypeResourceAdded)) != 1 || len(w.published(event.TypeResourceRemoved)) != 1 {
 			w.Errorf("want one added and one removed:\n%s", w.log())
 		}
 		w.wantUpdates()
@@ -143,7 +143,7 @@ func TestFailingPageKeepsTheList(t *testing.T) {
 		docs.SetQuietly("file:///d.md", "one")
 		docs.NotifyListChanged(catalog.Resources)
 		w.pass(400 * time.Millisecond)
-		lists := w.told(event.TypeResourcesListChanged)
+		lists := w.published(event.TypeResourcesListChanged)
 		if len(lists) != 1 || lists[0].Payload.(event.ListChanged).Error == "" {
 			w.Fatalf("want one list change with an error:\n%s", w.log())
 		}
@@ -157,8 +157,8 @@ func TestFailingPageKeepsTheList(t *testing.T) {
 	})
 }
 
-// 50 announcements of a changed list cost at most two walks; one that comes
-// during a walk costs one more (B5).
+// 50 announcements of a changed list cost at most two syncs; one that comes
+// during a sync costs one more (B5).
 func TestListFlood(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
@@ -169,7 +169,7 @@ func TestListFlood(t *testing.T) {
 		}
 		w.pass(5 * time.Second)
 		if n := docs.Count("tools/list") - before; n < 1 || n > 2 {
-			w.Errorf("%d walks for 50 announcements", n)
+			w.Errorf("%d syncs for 50 announcements", n)
 		}
 		before = docs.Count("tools/list")
 		docs.Fail(sessiontest.Fault{Method: "tools/list", Times: 1, Delay: time.Second})
@@ -178,14 +178,14 @@ func TestListFlood(t *testing.T) {
 		docs.NotifyListChanged(catalog.Tools)
 		w.pass(5 * time.Second)
 		if n := docs.Count("tools/list") - before; n != 2 {
-			w.Errorf("%d walks, want one more for what came during the first", n)
+			w.Errorf("%d syncs, want one more for what came during the first", n)
 		}
 	})
 }
 
-// An update of something below a followed URI is told under its own URI, and the
+// An update of something below a followed URI is published under its own URI, and the
 // parent is looked at (B10).
-func TestUpdateBelowAFollowedURI(t *testing.T) {
+func TestUpdateOfASubResource(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///dir")
 		docs.SetQuietly("file:///dir/new.md", "one")
@@ -208,7 +208,7 @@ func TestNotFound(t *testing.T) {
 		before := docs.Count("resources/read")
 		docs.NotifyUpdated("file:///a.md")
 		w.pass(20 * time.Second)
-		if n := len(w.told(event.TypeResourceRemoved)); n != 1 {
+		if n := len(w.published(event.TypeResourceRemoved)); n != 1 {
 			w.Errorf("%d removed events:\n%s", n, w.log())
 		}
 		if n := docs.Count("resources/read") - before; n > 2 {

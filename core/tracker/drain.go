@@ -8,8 +8,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// drain tells what is owed before the end, unless the server is not wanted any
-// more: then its silence is.
+// drain publishes what is outstanding before the end, unless the server was removed:
+// then nothing is published about it any more.
 func (f *follower) drain(cause error) {
 	if errors.Is(cause, errRemoved) {
 		return
@@ -17,45 +17,49 @@ func (f *follower) drain(cause error) {
 	over := time.NewTimer(f.w.opts.Drain)
 	defer over.Stop()
 	f.signals(f.s.Signals().Take())
-	f.w.co.closeWindows(time.Now())
-	for f.startReads(); f.w.co.busy(); f.startReads() {
+	f.w.co.EndWindows(time.Now())
+	for f.reader.start(f.w.co); f.w.co.Busy(); f.reader.start(f.w.co) {
 		select {
-		case a := <-f.reads:
-			f.answered(a)
+		case r := <-f.reader.results:
+			f.answered(r)
 		case <-f.s.Done():
 			return
 		case <-over.C:
 			return
 		}
-		f.w.co.closeWindows(time.Now())
+		f.w.co.EndWindows(time.Now())
 	}
 }
 
-// close ends the jobs and the session, and waits for both. An orderly end tells
-// the server first, for at most a second.
+// open makes the session available to clients.
+func (f *follower) open() {
+	f.w.following = f
+	f.w.conn.Store(f.conn)
+}
+
+// shut ends what clients have of the session: the session cache and subscriptions.
+func (f *follower) shut() {
+	f.w.following = nil
+	f.w.conn.Store(nil)
+	close(f.conn.ended)
+	f.conn.publishing.Lock()
+	defer f.conn.publishing.Unlock()
+	f.conn.cache.Close()
+	f.clients.end()
+}
+
+// close ends the jobs and the session, and waits for both. In an orderly end it
+// unsubscribes first, which takes at most a second.
 func (f *follower) close() {
 	if f.s.Err() == nil {
-		ctx, cancel := context.WithTimeout(f.ctx, time.Second)
-		f.quiesce(ctx)
+		ctx, cancel := context.WithTimeout(f.jobs.ctx, time.Second)
+		f.syncs.quiesce(ctx)
 		_, _ = f.s.Subscribe(ctx, session.Filter{})
 		cancel()
 	}
-	f.cancel()
+	f.jobs.cancel()
 	f.s.Close()
-	f.w.dropped(f.s.Signals().Take().Dropped)
-	f.jobs.Wait()
-	f.w.co.abandon()
-}
-
-// quiesce ends a walk that is under way: two changes of one subscription must
-// not overlap.
-func (f *follower) quiesce(ctx context.Context) {
-	if !f.syncing {
-		return
-	}
-	f.stopWalk()
-	select {
-	case <-f.syncs:
-	case <-ctx.Done():
-	}
+	f.w.pub.dropped(f.s.Signals().Take().Dropped)
+	f.jobs.wg.Wait()
+	f.w.co.Abandon()
 }

@@ -21,9 +21,9 @@ func (w *world) stopped() time.Duration {
 	return time.Since(began)
 }
 
-// A shutdown in the middle of a window tells the newest content, also if the
+// A shutdown in the middle of a window publishes the newest content, also if the
 // change came while the last one was being read.
-func TestDrainTellsTheNewestContent(t *testing.T) {
+func TestDrainPublishesTheNewestContent(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Set("file:///a.md", "two")
@@ -37,10 +37,10 @@ func TestDrainTellsTheNewestContent(t *testing.T) {
 		if d := w.stopped(); d > 2*time.Second {
 			w.Errorf("the shutdown took %v", d)
 		}
-		updates := w.told(event.TypeResourceUpdated)
+		updates := w.published(event.TypeResourceUpdated)
 		last := updates[len(updates)-1].Payload.(event.ResourceUpdated)
 		if want := trueDigests(docs)["file:///a.md"]; last.Digest != want {
-			w.Errorf("the last event tells %s, true is %s:\n%s", last.Digest, want, w.log())
+			w.Errorf("the last event says %s, true is %s:\n%s", last.Digest, want, w.log())
 		}
 	})
 }
@@ -83,7 +83,7 @@ func TestShutdownOfAHungServer(t *testing.T) {
 					w.Errorf("the shutdown took %v", d)
 				}
 				if got := w.updates(); len(got) == 0 || got[0] != "file:///a.md notify" {
-					w.Errorf("updates %q: the announced change was not told", got)
+					w.Errorf("updates %q: the announced change was not published", got)
 				}
 			})
 		})
@@ -171,8 +171,8 @@ func TestSnapshotAndStreamJoin(t *testing.T) {
 }
 
 // An update that is announced while the resource is being read for another reason
-// is read and told before the end.
-func TestDrainOfWhatIsBeingCompared(t *testing.T) {
+// is read and published before the end.
+func TestDrainDuringAComparison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		docs := w.Serve("docs", session.EraLegacy)
@@ -186,13 +186,13 @@ func TestDrainOfWhatIsBeingCompared(t *testing.T) {
 		docs.NotifyUpdated("file:///a.md")
 		w.pass(10 * time.Millisecond)
 		w.stopped()
-		updates := w.told(event.TypeResourceUpdated)
+		updates := w.published(event.TypeResourceUpdated)
 		if len(updates) == 0 {
-			w.Fatal("nothing was told: this test tests nothing")
+			w.Fatal("nothing was published: this test tests nothing")
 		}
 		last := updates[len(updates)-1].Payload.(event.ResourceUpdated)
 		if want := trueDigests(docs)["file:///a.md"]; last.Digest != want {
-			w.Errorf("the last event tells %s, true is %s:\n%s", last.Digest, want, w.log())
+			w.Errorf("the last event says %s, true is %s:\n%s", last.Digest, want, w.log())
 		}
 	})
 }

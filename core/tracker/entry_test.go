@@ -14,7 +14,7 @@ import (
 )
 
 // Another way of reading takes effect: from none to digest the content is read and
-// told, from digest to none it is not read any more.
+// published, from digest to none it is not read any more.
 func TestReadModeChanges(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		none := func(s *config.Server) { s.Read = config.ReadNone }
@@ -27,7 +27,7 @@ func TestReadModeChanges(t *testing.T) {
 		docs.Set("file:///a.md", "two")
 		w.pass(time.Second)
 		w.wantUpdates("file:///a.md notify")
-		if u := w.told(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated); u.Digest.IsZero() || u.Changed == nil || !*u.Changed {
+		if u := w.published(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated); u.Digest.IsZero() || u.Changed == nil || !*u.Changed {
 			w.Errorf("the content was not read: %+v", u)
 		}
 		w.apply(sessiontest.Entry("docs", none))
@@ -126,11 +126,13 @@ func TestSelectionChanges(t *testing.T) {
 	})
 }
 
-// A server without resources is unsupported only while resources are wanted.
+// A server without resources is unsupported only while nothing else of it is tracked: one
+// that has tools alone is ready, without a warning.
 func TestUnsupportedOnlyWhileWanted(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.Capabilities = map[string]any{"tools": map[string]any{"listChanged": true}}
 		off := func(s *config.Server) { s.TrackResources = false }
+		alone := func(s *config.Server) { s.TrackTools, s.TrackPrompts = false, false }
 		w.start(sessiontest.Entry("docs", off))
 		w.pass(time.Second)
 		w.wantState("docs", event.Ready)
@@ -138,6 +140,12 @@ func TestUnsupportedOnlyWhileWanted(t *testing.T) {
 			w.Errorf("warned %q", w.logs.warnings())
 		}
 		w.apply(sessiontest.Entry("docs"))
+		w.pass(time.Second)
+		w.wantState("docs", event.Ready)
+		if n := len(w.logs.warnings()); n != 0 {
+			w.Errorf("warned %q", w.logs.warnings())
+		}
+		w.apply(sessiontest.Entry("docs", alone))
 		w.pass(time.Second)
 		w.wantState("docs", event.Unsupported)
 		if n := len(w.logs.warnings()); n != 1 {
@@ -225,7 +233,7 @@ func TestRemovedServerIsSilent(t *testing.T) {
 		if n := len(w.tracker.Snapshot().Servers); n != 0 {
 			w.Errorf("%d servers are known", n)
 		}
-		if states := w.told(event.TypeServerState); len(states) != 1 || states[0].Payload.(event.ServerState).Reason != "removed" {
+		if states := w.published(event.TypeServerState); len(states) != 1 || states[0].Payload.(event.ServerState).Reason != "removed" {
 			w.Errorf("want one state, Stopping because it is removed:\n%s", w.log())
 		}
 	})
@@ -251,9 +259,9 @@ func TestNeedsAuth(t *testing.T) {
 	})
 }
 
-// What the config selects anew while a walk is out is subscribed to before it is
-// read, too: a change between the two is told.
-func TestSelectionChangesDuringAWalk(t *testing.T) {
+// A resource that the config selects during a sync is subscribed to before it is
+// read, too: a change between the two is published.
+func TestSelectionChangesDuringASync(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")
 		docs.SetQuietly("file:///b.md", "one")
@@ -263,7 +271,7 @@ func TestSelectionChangesDuringAWalk(t *testing.T) {
 		docs.NotifyListChanged(catalog.Resources)
 		w.pass(100 * time.Millisecond)
 		w.apply(sessiontest.Entry("docs"))
-		w.pass(time.Second) // the walk has failed, and is tried again in about half a second
+		w.pass(time.Second) // the sync has failed, and is tried again in about half a second
 		docs.Set("file:///a.md", "two")
 		w.pass(5 * time.Second)
 		want := trueDigests(docs)["file:///a.md"]
@@ -273,8 +281,8 @@ func TestSelectionChangesDuringAWalk(t *testing.T) {
 	})
 }
 
-// A walk that hangs does not hold up what the config asks for now (B2).
-func TestSwitchedOffDuringAHungWalk(t *testing.T) {
+// A sync that hangs does not delay a change of the config (B2).
+func TestSwitchedOffDuringAHungSync(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Fail(sessiontest.Fault{Method: "tools/list", Times: 1, Silent: true})
@@ -289,9 +297,9 @@ func TestSwitchedOffDuringAHungWalk(t *testing.T) {
 		docs.Set("file:///a.md", "two")
 		w.pass(5 * time.Second)
 		w.wantUpdates()
-		// What the walk was out for is not forgotten.
-		if n := len(w.told(event.TypeToolsListChanged)); n != 1 {
-			w.Errorf("%d changes of the tools were told:\n%s", n, w.log())
+		// What the sync was to do is not forgotten.
+		if n := len(w.published(event.TypeToolsListChanged)); n != 1 {
+			w.Errorf("%d changes of the tools were published:\n%s", n, w.log())
 		}
 		if n := len(w.Dialled("docs")); n != 1 {
 			w.Errorf("dialled %d times", n)

@@ -38,8 +38,8 @@ func (n *notes) dial(ctx context.Context, srv config.Server, opts session.Option
 
 // config follows the lists of the server, but no resource of it.
 func (n *notes) config() *config.Config {
-	return &config.Config{Servers: []config.Server{{ID: "notes", Transport: config.TransportStdio, Command: "notes-server",
-		Enabled: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest}}}
+	return &config.Config{Servers: []config.Server{{ID: "notes", Transport: config.TransportStdio, Program: config.Program{Command: "notes-server"},
+		Enabled: true, Tracking: config.Tracking{TrackTools: true, TrackPrompts: true, Read: config.ReadDigest}}}}
 }
 
 // Everything that a client does, and every change that concerns it, is an event with
@@ -152,7 +152,7 @@ func ExampleClient_Cache() {
 	// kept after clearing: false
 }
 
-// Print how the resources of all servers change, as diffs: the program of the README.
+// Print how the resources of all servers change, as diffs: the program of mcptrack help embedding.
 func Example_diffs() {
 	server := newNotes()
 	cfg := server.config() // or config.Load("config/mcp-servers.json", config.Options{})

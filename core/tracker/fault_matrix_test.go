@@ -73,10 +73,10 @@ func faults() []fault {
 		}},
 		{name: "the session is forgotten", on: overHTTP, happens: func(s *stand) { s.docs.ForgetSessions(); s.change("meanwhile", false) }},
 		{name: "the subscriptions are forgotten", on: overHTTP, happens: func(s *stand) { s.docs.ForgetSubscriptions(); s.change("meanwhile", false) }},
-		{name: "the listen ends with its result", on: modern, happens: func(s *stand) { s.docs.EndListens(true); s.change("meanwhile", false) }},
+		{name: "the listen ends with its result", on: modern, happens: func(s *stand) { s.change("meanwhile", false); s.docs.EndListens(true) }},
 		{name: "the listen is cancelled", on: modern, happens: func(s *stand) { s.docs.CancelListens(); s.change("meanwhile", false) }},
 		{name: "the listen breaks off", on: func(l link) bool { return modern(l) && overHTTP(l) },
-			happens: func(s *stand) { s.docs.EndListens(false); s.change("meanwhile", false) }},
+			happens: func(s *stand) { s.change("meanwhile", false); s.docs.EndListens(false) }},
 		{name: "announcements are lost", happens: func(s *stand) {
 			s.docs.Mute(true)
 			s.change("meanwhile", true)
@@ -126,7 +126,7 @@ func faults() []fault {
 
 // TestFault is the fault matrix: every fault on every transport and era it can
 // happen on, while resources change. In the end the last event of every resource
-// tells the truth.
+// is true.
 func TestFault(t *testing.T) {
 	var (
 		mu        sync.Mutex
@@ -154,14 +154,14 @@ func TestFault(t *testing.T) {
 		t.Fatal("nothing was tried")
 	}
 	slices.Sort(recovered)
-	t.Logf("%d faults; time to recover p50 %v, p99 %v; resync events that told nothing new: %d",
+	t.Logf("%d faults; time to recover p50 %v, p99 %v; resync events that said nothing new: %d",
 		len(recovered), recovered[len(recovered)/2].Round(time.Millisecond), recovered[len(recovered)*99/100].Round(time.Millisecond), dups)
 	if dups > 0 {
-		t.Errorf("%d resync events told nothing new", dups)
+		t.Errorf("%d resync events said nothing new", dups)
 	}
 }
 
-// run lets the fault happen and waits until every resource is told truly, and
+// run lets the fault happen and waits until every resource is published truly, and
 // stays so. It returns the time from the end of the fault.
 func (f fault) run(t *testing.T, l link) (took time.Duration, dups int) {
 	s := newStand(t, l)
@@ -175,11 +175,11 @@ func (f fault) run(t *testing.T, l link) (took time.Duration, dups int) {
 	over := time.Now()
 	s.docs.Set("file:///8.md", "after")
 	truth := digestsOf(s.docs)
-	told := func() bool { return len(s.wrong(truth)) == 0 }
-	s.eventually("truth for all resources", told)
+	published := func() bool { return len(s.wrong(truth)) == 0 }
+	s.eventually("truth for all resources", published)
 	took = time.Since(over)
 	rest(500 * time.Millisecond) // nothing untrue follows and stays
-	s.eventually("truth for all resources, still", told)
+	s.eventually("truth for all resources, still", published)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen < 5 {

@@ -36,7 +36,7 @@ func links() []link {
 func (l link) String() string { return string(l.transport) + "-" + string(l.era) }
 
 // stand is a fake server behind a real transport, followed by a tracker with
-// short times, and the state of every resource as the events told it.
+// short times, and the state of every resource as the events say.
 type stand struct {
 	*testing.T
 	link
@@ -44,15 +44,15 @@ type stand struct {
 	tracker *Tracker
 	wire    *wire // http and sse
 
-	mu   sync.Mutex
-	told map[string]catalog.Digest // zero: gone
-	dups int                       // resync events that told nothing new
-	last time.Time                 // of the last event about content
-	seen int
+	mu        sync.Mutex
+	published map[string]catalog.Digest // zero: gone
+	dups      int                       // resync events that said nothing new
+	last      time.Time                 // of the last event about content
+	seen      int
 }
 
 func newStand(t *testing.T, l link) *stand {
-	s := &stand{T: t, link: l, docs: sessiontest.New(), told: map[string]catalog.Digest{}}
+	s := &stand{T: t, link: l, docs: sessiontest.New(), published: map[string]catalog.Digest{}}
 	s.docs.Legacy, s.docs.Modern = l.era == session.EraLegacy, l.era == session.EraModern
 	s.docs.PageSize = 4
 	for i := range 10 {
@@ -65,7 +65,8 @@ func newStand(t *testing.T, l link) *stand {
 func (s *stand) start() {
 	s.Helper()
 	srv := sessiontest.Entry("docs", func(c *config.Server) {
-		c.Transport, c.PollInterval, c.RequestTimeout = s.transport, 500*time.Millisecond, 2*time.Second
+		c.Transport, c.RequestTimeout = s.transport, 2*time.Second
+		c.PollInterval, c.SafetyInterval = 500*time.Millisecond, 4*time.Second
 	})
 	opts := Options{Window: 200 * time.Millisecond, Patience: 50 * time.Millisecond, Resync: 4 * time.Second, Liveness: time.Second,
 		Backoff: 20 * time.Millisecond, MaxBackoff: 500 * time.Millisecond, Drain: 100 * time.Millisecond,
@@ -110,36 +111,36 @@ func (s *stand) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range st.Resources {
-		s.told[r.URI] = r.Digest
+		s.published[r.URI] = r.Digest
 	}
 }
 
-// note keeps what an event tells of a resource.
+// note keeps what an event says about a resource.
 func (s *stand) note(e *event.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen++
 	switch p := e.Payload.(type) {
 	case event.ResourceUpdated:
-		if e.Cause == event.CauseResync && p.Digest == s.told[e.ResourceURI] {
+		if e.Cause == event.CauseResync && p.Digest == s.published[e.ResourceURI] {
 			s.dups++
 		}
-		s.told[e.ResourceURI], s.last = p.Digest, time.Now()
+		s.published[e.ResourceURI], s.last = p.Digest, time.Now()
 	case event.ResourceRemoved:
-		s.told[e.ResourceURI], s.last = catalog.Digest{}, time.Now()
+		s.published[e.ResourceURI], s.last = catalog.Digest{}, time.Now()
 	case event.ResourceAdded: // its content is in the snapshot once it was read
-		s.told[e.ResourceURI] = catalog.Digest{1}
+		s.published[e.ResourceURI] = catalog.Digest{1}
 	}
 }
 
-// wrong are the resources of which the last event does not tell the truth.
+// wrong returns the resources whose last event is not true.
 func (s *stand) wrong(truth map[string]catalog.Digest) []string {
 	st, _ := s.tracker.Snapshot().Server("docs")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var wrong []string
 	for uri, want := range truth {
-		got := s.told[uri]
+		got := s.published[uri]
 		if got == (catalog.Digest{1}) {
 			for _, r := range st.Resources {
 				if r.URI == uri {

@@ -98,7 +98,7 @@ func (w *wire) cutOff() {
 }
 
 // mend lets new connections pass. Those that were cut off stay dead, as the
-// network forgot them, but nobody tells their ends.
+// network forgot them, without a word to either end.
 func (w *wire) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// An update of a sub-resource renews what is kept of the one above it, too (B10).
-func TestUpdateBelowRenewsParent(t *testing.T) {
+// An update of a sub-resource refreshes the cached content of the one above it, too (B10).
+func TestUpdateOfASubResourceRefreshesTheParent(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///dir")
 		client := w.tracker.Client("docs")
@@ -39,8 +39,8 @@ func TestUpdateBelowRenewsParent(t *testing.T) {
 }
 
 // What the server says does not exist is dropped, by whoever finds out (F11); what
-// wants input is reported and not kept (F14).
-func TestKeptUntilGone(t *testing.T) {
+// wants input is reported and not cached (F14).
+func TestCachedUntilGone(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		client := w.tracker.Client("docs")
@@ -55,8 +55,8 @@ func TestKeptUntilGone(t *testing.T) {
 		if keys := client.Cache().Keys(catalog.Resources); !slices.Equal(keys, []string{"file:///b.md"}) {
 			w.Errorf("kept %q", keys)
 		}
-		if n := len(w.told(event.TypeResourceRemoved)); n != 1 {
-			w.Errorf("%d removals told", n)
+		if n := len(w.published(event.TypeResourceRemoved)); n != 1 {
+			w.Errorf("%d removals published", n)
 		}
 		docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///b.md", Code: -32002, Message: "gone"})
 		if _, err := client.ReadResource(w.Context(), "file:///b.md"); !errors.Is(err, session.ErrNotFound) {
@@ -76,7 +76,7 @@ func TestKeptUntilGone(t *testing.T) {
 
 // A resource that keeps changing while it is read is read three times, returned, and
 // in the end kept as it is then.
-func TestReadOfRestlessResource(t *testing.T) {
+func TestReadOfAResourceThatKeepsChanging(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Fail(sessiontest.Fault{Method: "resources/read", Delay: 300 * time.Millisecond})
@@ -103,12 +103,12 @@ func TestReadOfRestlessResource(t *testing.T) {
 	})
 }
 
-// What a tool says when it fails is told to everybody, without the server's secrets.
+// The error text of a tool is published without the server's secrets.
 func TestToolFailureIsRedacted(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		const secret = "hunter2-hunter2"
-		text := strings.Repeat("x", maxFailure-5) + " the key " + secret + "\x1b[31m is wrong"
-		docs.Fail(sessiontest.Fault{Method: "tools/call", Result: map[string]any{"isError": true, "content": []any{map[string]any{"type": "text", "text": text[maxFailure-15:]}}}, Times: 1})
+		text := strings.Repeat("x", 300-5) + " the key " + secret + "\x1b[31m is wrong"
+		docs.Fail(sessiontest.Fault{Method: "tools/call", Result: map[string]any{"isError": true, "content": []any{map[string]any{"type": "text", "text": text[300-15:]}}}, Times: 1})
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Result: map[string]any{"isError": true, "content": []any{map[string]any{"type": "text", "text": text}}}})
 		srv := untracked("docs")
 		srv.Env = map[string]config.Secret{"KEY": config.NewSecret(secret)}
@@ -120,8 +120,8 @@ func TestToolFailureIsRedacted(t *testing.T) {
 				w.Fatalf("%+v, %v", r, err)
 			}
 			synctest.Wait()
-			told := w.told(event.TypeToolResult)
-			for _, shown := range []string{r.Error, told[len(told)-1].Payload.(event.ToolResult).Error} {
+			published := w.published(event.TypeToolResult)
+			for _, shown := range []string{r.Error, published[len(published)-1].Payload.(event.ToolResult).Error} {
 				if shown == "" || strings.Contains(shown, secret[:4]) || strings.Contains(shown, "\x1b") {
 					w.Errorf("shown %q", shown)
 				}
@@ -130,10 +130,10 @@ func TestToolFailureIsRedacted(t *testing.T) {
 	})
 }
 
-// What clients read is told, but the last event about a resource remains the one that
-// told its change; large contents are told without themselves, and a server that is
+// Reads of clients are published, but the last event about a resource remains the one
+// about its change; events of large contents lack the content, and a server that is
 // removed does not come back because an answer was late.
-func TestClientEventsAreNoState(t *testing.T) {
+func TestClientEventsDoNotChangeTheState(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Set("file:///a.md", "two")
@@ -153,12 +153,12 @@ func TestClientEventsAreNoState(t *testing.T) {
 			w.Fatal(err)
 		}
 		synctest.Wait()
-		told := w.told(event.TypeResourceContent)
-		if len(told) != 1 || told[0].Payload.(event.ResourceContent).Content != nil || told[0].Payload.(event.ResourceContent).Size != 256<<10+1 {
-			w.Errorf("told %+v", told)
+		published := w.published(event.TypeResourceContent)
+		if len(published) != 1 || published[0].Payload.(event.ResourceContent).Content != nil || published[0].Payload.(event.ResourceContent).Size != 256<<10+1 {
+			w.Errorf("published %+v", published)
 		}
 		if _, ok := client.Cache().Resource("file:///large.md"); !ok {
-			w.Error("it is not kept")
+			w.Error("it is not cached")
 		}
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
 		called := w.inBackground(func(ctx context.Context) error {
@@ -176,9 +176,9 @@ func TestClientEventsAreNoState(t *testing.T) {
 	})
 }
 
-// Whatever happens in whatever order, once all is quiet what is kept of a followed
+// Whatever happens in whatever order, once all is quiet the cached content of a tracked
 // resource is what the server has (E12).
-func TestKeptEndsWithTruth(t *testing.T) {
+func TestCacheConvergesToTheTruth(t *testing.T) {
 	uris := []string{"file:///a.md", "file:///b.md", "file:///c.md"}
 	checked := 0
 	for seed := range uint64(30) {
@@ -247,15 +247,15 @@ func TestCallersCannotWriteEvents(t *testing.T) {
 		}
 		p.Arguments["k"] = "theirs"
 		w.pass(time.Second)
-		contents, prompts := w.told(event.TypeResourceContent), w.told(event.TypePromptContent)
+		contents, prompts := w.published(event.TypeResourceContent), w.published(event.TypePromptContent)
 		if len(contents) != 1 || len(prompts) != 1 {
 			w.Fatalf("events:\n%s", w.log())
 		}
 		if got := contents[0].Payload.(event.ResourceContent).Content.Params["name"]; got != "a" {
-			w.Errorf("the event of the resource tells %q", got)
+			w.Errorf("the event of the content says %q", got)
 		}
 		if got := prompts[0].Payload.(event.PromptContent).Prompt.Arguments["k"]; got != "v" {
-			w.Errorf("the event of the prompt tells %q", got)
+			w.Errorf("the event of the prompt says %q", got)
 		}
 	})
 }

@@ -27,20 +27,20 @@ func methods(s *sessiontest.Server) []string {
 }
 
 // A connect subscribes to what is known, lists, subscribes to what the list
-// added, reads it, and tells no event of content: that is the baseline (B1).
+// added, reads it, and publishes no event of content: that is the baseline (B1).
 func TestConnectSubscribesBeforeItReads(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.PageSize = 40
 		for i := range 120 {
 			docs.SetQuietly(fmt.Sprintf("file:///%03d.md", i), "one")
 		}
-		w.start(sessiontest.Entry("docs"))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.SafetyInterval = -1 }))
 		w.pass(5 * time.Second)
 		w.wantState("docs", event.Ready)
 		if n := len(docs.Subscribed()); n != 120 {
 			w.Errorf("%d resources are subscribed to, want 120", n)
 		}
-		active := w.told(event.TypeSubscriptionActive)
+		active := w.published(event.TypeSubscriptionActive)
 		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Resources.Count != 120 {
 			w.Errorf("want one subscription.active of 120:\n%s", w.log())
 		}
@@ -69,15 +69,15 @@ func lastIndex(all []string, s string) int {
 	return -1
 }
 
-// A server without resources is told once, stays connected for its tools, and is
-// not tried again (B3).
+// A server without anything that is tracked is published as such once, stays connected,
+// and is not tried again (B3).
 func TestServerWithoutResources(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
-		docs.Capabilities = map[string]any{"tools": map[string]any{"listChanged": true}}
+		docs.Capabilities = map[string]any{"completions": map[string]any{}}
 		w.start(sessiontest.Entry("docs"))
 		w.pass(time.Minute)
 		w.wantState("docs", event.Unsupported)
-		if n := len(w.told(event.TypeServerState)); n != 3 { // Pending, Connecting, Unsupported
+		if n := len(w.published(event.TypeServerState)); n != 3 { // Pending, Connecting, Unsupported
 			w.Errorf("%d states:\n%s", n, w.log())
 		}
 		if n := len(w.Dialled("docs")); n != 1 {
@@ -96,7 +96,7 @@ func TestServerWithoutSubscribeIsPolled(t *testing.T) {
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.PollInterval = 10 * time.Second }))
 		w.pass(time.Second)
-		active := w.told(event.TypeSubscriptionActive)
+		active := w.published(event.TypeSubscriptionActive)
 		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Mode != event.Poll {
 			w.Fatalf("want one subscription.active in mode poll:\n%s", w.log())
 		}
@@ -105,7 +105,7 @@ func TestServerWithoutSubscribeIsPolled(t *testing.T) {
 		w.wantUpdates("file:///a.md poll")
 		docs.SetQuietly("file:///b.md", "new")
 		w.pass(13 * time.Second)
-		if n := len(w.told(event.TypeResourceAdded)); n != 1 {
+		if n := len(w.published(event.TypeResourceAdded)); n != 1 {
 			w.Errorf("a new resource was not found by polling:\n%s", w.log())
 		}
 	})
@@ -140,9 +140,9 @@ func TestApplyTouchesOnlyWhatDiffers(t *testing.T) {
 				if subs := w.Server("drop").Subscribed(); len(subs) != 0 {
 					w.Errorf("the removed server still has subscriptions %q", subs)
 				}
-				for _, e := range w.told() {
+				for _, e := range w.published() {
 					if e.ServerID == "keep" {
-						w.Errorf("the unchanged server told %s", e.Type())
+						w.Errorf("the unchanged server published %s", e.Type())
 					}
 				}
 			})
@@ -167,7 +167,7 @@ func TestTrackingSwitchedOffAndOn(t *testing.T) {
 		docs.Set("file:///a.md", "two")
 		docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": map[string]any{"uri": "file:///a.md"}})
 		w.pass(5 * time.Second)
-		if events := w.told(); len(events) != 0 {
+		if events := w.published(); len(events) != 0 {
 			w.Fatalf("events after it was switched off:\n%s", w.log())
 		}
 		w.tracker.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("docs")}})
@@ -227,6 +227,33 @@ func TestCatalogIsNotDialled(t *testing.T) {
 	})
 }
 
+// A server that this machine lacks something for is known, says what is missing, and
+// is connected to as soon as nothing is.
+func TestUnconfiguredIsNotDialled(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		lacks := func(what string) config.Server {
+			return sessiontest.Entry("docs", func(s *config.Server) { s.Missing = []string{what} })
+		}
+		w.start(lacks("uses variable A"))
+		if _, err := w.tracker.Settled(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		w.pass(time.Hour)
+		w.wantState("docs", event.Unconfigured)
+		w.tracker.Apply(&config.Config{Servers: []config.Server{lacks("uses variable B")}})
+		w.pass(time.Second)
+		if st, _ := w.tracker.Snapshot().Server("docs"); st.State != event.Unconfigured || st.Error != "uses variable B" {
+			w.Errorf("%+v", st)
+		}
+		if n := len(w.Dialled("docs")); n != 0 {
+			w.Errorf("dialled %d times", n)
+		}
+		w.tracker.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("docs")}})
+		w.pass(time.Second)
+		w.wantState("docs", event.Ready)
+	})
+}
+
 // Settled waits until every server was tried, and no longer.
 func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -248,7 +275,7 @@ func TestSettled(t *testing.T) {
 	})
 }
 
-// A shutdown tells what is owed, unsubscribes, and leaves nothing (B11).
+// A shutdown publishes what is outstanding, unsubscribes, and leaves nothing (B11).
 func TestShutdownDrains(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")
@@ -283,7 +310,7 @@ func TestNothingIsPendingAtTheEnd(t *testing.T) {
 			w.apply(entries...)
 			w.stopped()
 			stopped := map[string]bool{}
-			for _, e := range w.told(event.TypeServerState) {
+			for _, e := range w.published(event.TypeServerState) {
 				switch st := e.Payload.(event.ServerState); st.State {
 				case event.Stopping:
 					stopped[e.ServerID] = true

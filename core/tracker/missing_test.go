@@ -16,7 +16,7 @@ import (
 
 // A resource that goes away is removed once, whether a read or the list finds out
 // first (F11).
-func TestRemovalIsToldOnce(t *testing.T) {
+func TestRemovalIsPublishedOnce(t *testing.T) {
 	for name, remove := range map[string]func(w *world, docs *sessiontest.Server){
 		"the read finds out": func(w *world, docs *sessiontest.Server) {
 			docs.Mute(true)
@@ -41,7 +41,7 @@ func TestRemovalIsToldOnce(t *testing.T) {
 				settledOn(w, docs, "file:///a.md", "file:///b.md")
 				remove(w, docs)
 				w.pass(10 * time.Second)
-				removed := w.told(event.TypeResourceRemoved)
+				removed := w.published(event.TypeResourceRemoved)
 				if len(removed) != 1 || removed[0].ResourceURI != "file:///a.md" {
 					w.Errorf("want a.md removed once:\n%s", w.log())
 				}
@@ -56,13 +56,13 @@ func TestRemovalIsToldOnce(t *testing.T) {
 }
 
 // A resource that the list names and nobody can read is no news, and known as
-// gone; what the list tells of its return is.
+// gone; the list announces its return.
 func TestListedButUnreadable(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Code: -32002, Message: "Resource not found"})
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		w.pass(time.Minute)
-		if n := len(w.told()); n != 0 {
+		if n := len(w.published()); n != 0 {
 			w.Errorf("events:\n%s", w.log())
 		}
 		st, _ := w.tracker.Snapshot().Server("docs")
@@ -80,7 +80,7 @@ func TestListedButUnreadable(t *testing.T) {
 }
 
 // What is no content is never taken for content (F14).
-func TestAnswersThatAreNoContent(t *testing.T) {
+func TestResultsWithoutContent(t *testing.T) {
 	for name, result := range map[string]any{
 		"input is required":     map[string]any{"resultType": "input_required", "contents": []any{}},
 		"an unknown resultType": map[string]any{"resultType": "maybe", "contents": []any{map[string]any{"uri": "file:///a.md", "text": "two"}}},
@@ -94,8 +94,8 @@ func TestAnswersThatAreNoContent(t *testing.T) {
 				docs.Set("file:///a.md", "two")
 				w.pass(20 * time.Second)
 				w.wantUpdates("file:///a.md notify")
-				if u := w.told(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated); !u.Digest.IsZero() {
-					w.Errorf("told a digest: %+v", u)
+				if u := w.published(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated); !u.Digest.IsZero() {
+					w.Errorf("published a digest: %+v", u)
 				}
 				if n := docs.Count("resources/read") - before; n > 6 {
 					w.Errorf("%d reads in 20 s of failures", n)
@@ -110,7 +110,7 @@ func TestAnswersThatAreNoContent(t *testing.T) {
 }
 
 // A list without end or in a circle keeps the old one (F12).
-func TestListsWithoutEnd(t *testing.T) {
+func TestEndlessLists(t *testing.T) {
 	for name, spoil := range map[string]func(*sessiontest.Server){
 		"repeated cursor": func(s *sessiontest.Server) { s.RepeatedCursor = true },
 		"endless pages":   func(s *sessiontest.Server) { s.EndlessPages = true },
@@ -129,7 +129,7 @@ func TestListsWithoutEnd(t *testing.T) {
 				if len(st.Lists[catalog.Resources]) != 3 || len(docs.Subscribed()) != 3 {
 					w.Errorf("lists %v, subscribed %q", st.Lists[catalog.Resources], docs.Subscribed())
 				}
-				if n := len(w.told(event.TypeResourceRemoved, event.TypeResourceAdded)); n != 0 {
+				if n := len(w.published(event.TypeResourceRemoved, event.TypeResourceAdded)); n != 0 {
 					w.Errorf("events:\n%s", w.log())
 				}
 				docs.Set("file:///b.md", "two")
@@ -141,7 +141,7 @@ func TestListsWithoutEnd(t *testing.T) {
 }
 
 // A list that hangs takes nothing from the other lists: resources are followed,
-// and the one that hangs is told.
+// and the one that hangs is published.
 func TestOneListHangs(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.Fail(sessiontest.Fault{Method: "prompts/list", Silent: true})
@@ -152,9 +152,9 @@ func TestOneListHangs(t *testing.T) {
 		if n := len(w.Dialled("docs")); n != 1 {
 			w.Errorf("dialled %d times", n)
 		}
-		failed := w.told(event.TypePromptsListChanged)
+		failed := w.published(event.TypePromptsListChanged)
 		if len(failed) == 0 || failed[0].Payload.(event.ListChanged).Error == "" {
-			w.Errorf("nobody was told of the list:\n%s", w.log())
+			w.Errorf("the failure of the list was not published:\n%s", w.log())
 		}
 		docs.Set("file:///a.md", "two")
 		w.pass(time.Second)
@@ -179,7 +179,7 @@ func TestNarrowAcknowledgementOfLists(t *testing.T) {
 		docs.SetQuietly("file:///b.md", "two")
 		w.pass(40 * time.Second)
 		w.wantUpdates("file:///b.md poll")
-		tools := w.told(event.TypeToolsListChanged)
+		tools := w.published(event.TypeToolsListChanged)
 		if len(tools) != 1 || tools[0].Cause != event.CausePoll || fmt.Sprint(tools[0].Payload.(event.ListChanged).Added) != "[two]" {
 			w.Errorf("the list that is not pushed was not polled:\n%s", w.log())
 		}
@@ -191,8 +191,8 @@ func TestNarrowAcknowledgementOfLists(t *testing.T) {
 }
 
 // A resource that leaves the list and comes back with other content has changed,
-// though its server tells only of the list; with the same content it has not.
-func TestComesBack(t *testing.T) {
+// though its server announces only the change of the list; with the same content it has not.
+func TestReturningResourceIsCompared(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
 		docs.Remove("file:///a.md")
@@ -203,22 +203,11 @@ func TestComesBack(t *testing.T) {
 		docs.NotifyListChanged("resources")
 		w.pass(5 * time.Second)
 		w.wantUpdates("file:///a.md resync")
-		u := w.told(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated)
+		u := w.published(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated)
 		if u.Changed == nil || !*u.Changed || u.PreviousDigest.IsZero() {
-			w.Errorf("told %+v", u)
+			w.Errorf("published %+v", u)
 		}
 	})
-}
-
-// What is remembered of those that have left is bounded.
-func TestFormerIsBounded(t *testing.T) {
-	f := former{}
-	for i := range 2 * maxFormer {
-		f.keep(fmt.Sprint("file:///", i), digestOf(i+1))
-	}
-	if len(f) != maxFormer {
-		t.Errorf("%d are remembered", len(f))
-	}
 }
 
 // What is followed on, listed or not, is not remembered as it was when it left the
@@ -242,7 +231,7 @@ func TestLeavesTheListButStays(t *testing.T) {
 		w.apply(include("file:///a.md", "file:///b.md"))
 		w.pass(3 * time.Second)
 		w.wantUpdates("file:///a.md notify")
-		if n := len(w.told(event.TypeResourceRemoved)); n != 1 {
+		if n := len(w.published(event.TypeResourceRemoved)); n != 1 {
 			w.Errorf("%d resources have left the list: this test tests nothing", n)
 		}
 	})

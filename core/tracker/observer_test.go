@@ -21,13 +21,13 @@ type observer struct {
 	stopped  bool // what was not announced in time may be missing
 }
 
-// known is what the events told of one resource.
+// known is what the events say about one resource.
 type known struct {
-	digest catalog.Digest
-	told   bool // an event told something of it
-	owed   bool // the last event was without its digest
-	gone   bool
-	at     time.Time
+	digest    catalog.Digest
+	published bool // an event said something about it
+	owed      bool // the last event was without its digest
+	gone      bool
+	at        time.Time
 }
 
 // check compares what the events say with the truth.
@@ -46,23 +46,23 @@ func (o *observer) check() {
 		want, v := truth[uri], o.view[uri]
 		_, follows := status[uri]
 		switch {
-		case want.IsZero() && v.told && !v.gone:
+		case want.IsZero() && v.published && !v.gone:
 			complain(uri, "it is gone and nobody said so")
 		case want.IsZero() && follows:
 			complain(uri, "it is gone and still followed")
 		case want.IsZero():
 		case !follows && !o.stopped:
 			complain(uri, "it is not followed")
-		case v.told && v.gone && !o.stopped:
-			complain(uri, "it is there and was told to be gone")
+		case v.published && v.gone && !o.stopped:
+			complain(uri, "it is there and was published as gone")
 		case !o.c.read:
 			o.checkUnread(uri, v, complain)
 		case follows && status[uri] != want:
 			complain(uri, "its change was lost")
-		case v.told && v.owed:
+		case v.published && v.owed:
 			complain(uri, "the last event owes its digest")
-		case v.told && !v.gone && !v.digest.IsZero() && v.digest != want:
-			complain(uri, "its last event tells something else")
+		case v.published && !v.gone && !v.digest.IsZero() && v.digest != want:
+			complain(uri, "its last event says something else")
 		}
 	}
 	if wrong > 0 {
@@ -84,14 +84,14 @@ func (o *observer) checkUnread(uri string, v known, complain func(uri, what stri
 			last = ch.Time
 		}
 	}
-	if base, there := o.begin.Server("docs"); there && !v.told && slices.ContainsFunc(base.Resources, func(r ResourceStatus) bool { return r.URI == uri }) {
+	if base, there := o.begin.Server("docs"); there && !v.published && slices.ContainsFunc(base.Resources, func(r ResourceStatus) bool { return r.URI == uri }) {
 		if last.After(base.Since) {
-			complain(uri, "nothing was told of its change")
+			complain(uri, "nothing was published of its change")
 		}
 		return
 	}
 	if v.at.Before(last) {
-		complain(uri, "nothing was told after its last change at "+last.Format("04:05.000"))
+		complain(uri, "nothing was published after its last change at "+last.Format("04:05.000"))
 	}
 }
 
@@ -125,7 +125,7 @@ func (o *observer) checkLists(st ServerStatus) {
 }
 
 // replay adds up the events: their numbers have no holes, each says rightly what
-// it follows on, and none but an answer to an announcement tells nothing new.
+// preceding event, and only the answer to an announcement may repeat the content.
 func (o *observer) replay() {
 	w := o.c.w
 	o.view = map[string]known{}
@@ -133,7 +133,7 @@ func (o *observer) replay() {
 		o.view[uri] = known{digest: d}
 	}
 	var seq uint64
-	for _, e := range w.told() {
+	for _, e := range w.published() {
 		if seq != 0 && e.Seq != seq+1 {
 			w.Errorf("event %d after %d", e.Seq, seq)
 		}
@@ -153,19 +153,19 @@ func (o *observer) replay() {
 			if o.c.read && e.Seq > o.begin.Seq {
 				o.checkUpdate(e, p, v)
 			}
-			v = known{digest: cmpOr(p.Digest, v.digest), told: true, owed: p.Digest.IsZero(), at: e.Timestamp}
+			v = known{digest: cmpOr(p.Digest, v.digest), published: true, owed: p.Digest.IsZero(), at: e.Timestamp}
 		case event.ResourceRemoved:
-			if v.told && v.gone && e.Cause != event.CauseNotify {
-				w.Errorf("event %d: %s is told to be gone twice", e.Seq, uri)
+			if v.published && v.gone && e.Cause != event.CauseNotify {
+				w.Errorf("event %d: %s is published as gone twice", e.Seq, uri)
 			}
-			v = known{told: true, gone: true, at: e.Timestamp}
+			v = known{published: true, gone: true, at: e.Timestamp}
 		case event.ServerState:
 			if p.State == event.Pending {
 				o.unlearn("") // added to the config
 			}
 			continue
 		case event.ResourceAdded:
-			v = known{told: true, at: e.Timestamp}
+			v = known{published: true, at: e.Timestamp}
 		default:
 			continue
 		}
@@ -189,9 +189,9 @@ func (o *observer) unlearn(uri string) {
 func (o *observer) checkUpdate(e *event.Event, p event.ResourceUpdated, v known) {
 	w := o.c.w
 	if !v.digest.IsZero() && !p.Digest.IsZero() && !p.PreviousDigest.IsZero() && p.PreviousDigest != v.digest {
-		w.Errorf("event %d: %s follows on %s, told was %s", e.Seq, e.ResourceURI, p.PreviousDigest, v.digest)
+		w.Errorf("event %d: %s follows on %s, published was %s", e.Seq, e.ResourceURI, p.PreviousDigest, v.digest)
 	}
-	if e.Cause != event.CauseNotify && !v.owed && v.told && p.Digest == v.digest && !p.Digest.IsZero() {
+	if e.Cause != event.CauseNotify && !v.owed && v.published && p.Digest == v.digest && !p.Digest.IsZero() {
 		w.Errorf("event %d: %s for nothing new of %s", e.Seq, e.Cause, e.ResourceURI)
 	}
 	if p.Changed != nil && *p.Changed == (p.Digest == p.PreviousDigest) {
@@ -202,7 +202,7 @@ func (o *observer) checkUpdate(e *event.Event, p event.ResourceUpdated, v known)
 // log shows the events of docs in short.
 func (o *observer) log() string {
 	var b strings.Builder
-	for _, e := range o.c.w.told() {
+	for _, e := range o.c.w.published() {
 		if e.ServerID != "docs" {
 			continue
 		}

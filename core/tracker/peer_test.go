@@ -82,8 +82,8 @@ func startPeer(t *testing.T, era session.Era, opts tracker.Options, entry func(*
 	}
 	p.tracker = tracker.New(opts)
 	p.client = p.tracker.Client("notes")
-	srv := config.Server{ID: "notes", Transport: config.TransportStdio, Enabled: true, Read: config.ReadDigest,
-		PollInterval: config.DefaultPollInterval, RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
+	srv := config.Server{ID: "notes", Transport: config.TransportStdio, Enabled: true, Tracking: config.Tracking{Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
+		RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
 	if entry != nil {
 		entry(&srv)
 	}
@@ -128,7 +128,7 @@ func (p *peer) dial(ctx context.Context, script string, srv config.Server, opts 
 	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
-		_ = cmd.Wait() // killed, or told to exit with an error
+		_ = cmd.Wait() // killed, or asked to exit with an error
 	}()
 	p.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -186,11 +186,11 @@ func (p *peer) subscribes(uri string) int {
 	return p.sent("resources/subscribe", `"`+uri+`"`) + p.sent("subscriptions/listen", `"`+uri+`"`)
 }
 
-// do calls one of the server's tools without it being kept or told.
+// do calls one of the server's tools; nothing is cached or published.
 func (p *peer) do(tool string, args map[string]any) {
 	p.Helper()
 	raw, err := p.tracker.CallTool(p.ctx(), "notes", tool, args)
-	if text, failed := tracker.ToolFailure(raw); err != nil || failed {
+	if text, failed := session.ToolFailure(raw); err != nil || failed {
 		p.Fatalf("%s: %v %s", tool, err, text)
 	}
 }

@@ -68,7 +68,7 @@ func (p *peer) settled(uri string) {
 	})
 }
 
-// eventually waits until something is so that no event tells.
+// eventually waits for a condition that has no event.
 func (p *peer) eventually(what string, so func() bool) {
 	p.Helper()
 	deadline := time.NewTimer(patience)

@@ -23,7 +23,7 @@ func withoutSubscribe(docs *sessiontest.Server) {
 }
 
 // A server that offers subscriptions and does not know the method is polled.
-func TestSubscribeIsNotThere(t *testing.T) {
+func TestSubscribeMethodIsUnknown(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		withoutSubscribe(docs)
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
@@ -37,7 +37,7 @@ func TestSubscribeIsNotThere(t *testing.T) {
 }
 
 // So is what its list has gained while it was away.
-func TestSubscribeIsNotThereAfterARestart(t *testing.T) {
+func TestSubscribeIsUnknownAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		docs := w.Serve("docs", session.EraLegacy)
@@ -127,7 +127,7 @@ func TestNeitherPushedNorRead(t *testing.T) {
 		unread := sessiontest.Entry("docs", func(s *config.Server) { s.Read = config.ReadNone })
 		w.start(unread)
 		w.pass(3 * time.Second)
-		active := w.told(event.TypeSubscriptionActive)
+		active := w.published(event.TypeSubscriptionActive)
 		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Mode != "" {
 			w.Errorf("want one subscription.active without a mode:\n%s", w.log())
 		}
@@ -157,8 +157,8 @@ func TestRefusedAndNotRead(t *testing.T) {
 	})
 }
 
-// Who was told that a subscription has begun finds it begun, and the event told.
-func TestSubscriptionIsToldFirst(t *testing.T) {
+// When Subscribe returns, the subscription is active and its event is published.
+func TestSubscriptionIsPublishedBeforeSubscribeReturns(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Include = []string{"file:///b.md"} }))

@@ -1,67 +1,76 @@
 package tracker
 
 import (
+	"context"
 	"errors"
+	"net"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// readAnswer is how a read ended.
-type readAnswer struct {
-	k       *key
-	got     content
-	outcome readOutcome
+// reader makes the reads that a coalescer queues, in jobs.
+type reader struct {
+	conn   *connection
+	jobs   *jobs
+	cached *refresher
+	texts  bool // whether to keep texts
+
+	// results receives the result of every read and is never closed. Its capacity is
+	// the number of reads in flight.
+	results chan readResult
+}
+
+// readResult is how a read ended.
+type readResult struct {
+	read    coalesce.Read
+	content coalesce.Content
+	outcome coalesce.Outcome
 	err     error
 }
 
-// startReads begins as many of the wished reads as may be in flight.
-func (f *follower) startReads() {
-	if f.s.Err() != nil {
+// start begins as many of the queued reads as may be in flight.
+func (r *reader) start(co *coalesce.Coalescer) {
+	if r.conn.s.Err() != nil {
 		return
 	}
 	for {
-		k, _ := f.w.co.nextRead(f.w.opts.Reads)
-		if k == nil {
+		q, ok := co.NextRead(cap(r.results))
+		if !ok {
 			return
 		}
-		if mutant == mutantCachedRead && k.role == roleResync {
-			f.w.co.started(k)
-			f.w.co.finish(k, readOK, k.told, time.Now())
-			continue
-		}
-		f.w.co.started(k)
-		uri, cause := k.uri, k.role.cause()
-		f.jobs.Go(func() { f.reads <- f.read(k, uri, cause) })
+		r.jobs.start(func(ctx context.Context) { r.results <- r.read(ctx, q) })
 	}
 }
 
-func (f *follower) read(k *key, uri string, cause event.Cause) readAnswer {
-	keep := f.conn.fetch(uri)
-	c, err := f.s.Read(f.ctx, uri)
-	f.renew(keep, uri, c, err, cause)
+// read runs in a job.
+func (r *reader) read(ctx context.Context, q coalesce.Read) readResult {
+	cached := r.conn.begin(q.URI)
+	c, err := r.conn.s.Read(ctx, q.URI)
+	r.cached.store(cached, q.URI, c, err, q.Cause)
 	switch {
 	case errors.Is(err, session.ErrNotFound):
-		return readAnswer{k: k, outcome: readMissing, err: err}
+		return readResult{read: q, outcome: coalesce.Missing, err: err}
 	case err != nil:
-		return readAnswer{k: k, outcome: readFailed, err: err}
+		return readResult{read: q, outcome: coalesce.Failed, err: err}
 	}
-	got := content{digest: c.Digest, size: c.Size, mimeType: c.MimeType}
-	if text, ok := c.Text(); ok && f.w.opts.Texts {
-		got.text = &text
+	got := coalesce.Content{Digest: c.Digest, Size: c.Size, MimeType: c.MimeType}
+	if text, ok := c.Text(); ok && r.texts {
+		got.Text = &text
 	}
-	return readAnswer{k: k, got: got}
+	return readResult{read: q, content: got}
 }
 
-func (f *follower) answered(a readAnswer) {
-	if a.outcome != readFailed {
-		f.conn.errands.alive()
+// answered takes in the result of a read.
+func (f *follower) answered(r readResult) {
+	if r.outcome != coalesce.Failed {
+		f.conn.requests.alive()
 	} else {
-		f.w.log.Debug("read failed", "uri", a.k.uri, "err", errorLine(a.err))
+		f.w.log.Debug("read failed", "uri", r.read.URI, "err", errorLine(r.err))
+		if _, ok := errors.AsType[*net.OpError](r.err); ok { // the connection failed, not only this read
+			f.liveness.soon(time.Now())
+		}
 	}
-	f.w.co.finish(a.k, a.outcome, a.got, time.Now())
-	if a.outcome != readFailed && !a.k.removed {
-		f.w.learned(a.k)
-	}
+	f.w.co.Answer(r.read, r.outcome, r.content, time.Now())
 }

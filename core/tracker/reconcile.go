@@ -10,19 +10,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Causes with which a worker or its session is told to end.
+// Causes with which the context of a worker or its session is cancelled.
 var (
 	errRemoved    = errors.New("removed from the config")
 	errSuperseded = errors.New("the config changed")
 )
 
-// Run tracks until ctx ends. It then drains: what was announced is read and told
-// (for at most Options.Drain), servers are unsubscribed from and disconnected, all
-// at once. When it returns, with the cause of ctx, every stream of events has
-// ended and no goroutine or process is left. It may be called once.
+// Run tracks until ctx ends. Then it drains: resources whose change was announced are
+// read and published (for at most Options.Drain), servers are unsubscribed from and
+// disconnected, all concurrently. When it returns, with the cause of ctx, every stream
+// of events has ended and no goroutine or process is left. It may be called once.
 func (t *Tracker) Run(ctx context.Context) error {
 	defer t.store.bus.Close()
-	defer t.took(math.MaxUint64) // nobody waits for what will never be looked at
+	defer t.markTaken(math.MaxUint64) // no config will be taken any more
 	var (
 		running sync.WaitGroup
 		desired = map[string]config.Server{}
@@ -74,7 +74,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 				}
 			}
 			reconcile()
-			t.took(n)
+			t.markTaken(n)
 		case id := <-exits:
 			t.mu.Lock()
 			w := t.workers[id]
@@ -114,6 +114,9 @@ func wanted(cfg *config.Config) (map[string]config.Server, []string) {
 	for _, srv := range cfg.Servers {
 		if srv.PollInterval <= 0 {
 			srv.PollInterval = config.DefaultPollInterval
+		}
+		if srv.SafetyInterval == 0 {
+			srv.SafetyInterval = config.DefaultSafetyInterval
 		}
 		set[srv.ID] = srv
 		order = append(order, srv.ID)

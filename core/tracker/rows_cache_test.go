@@ -36,9 +36,9 @@ func textOf(r cache.Resource) string {
 	return s
 }
 
-// A read always fetches, is kept and told; getters tell what is not there, and
+// A read always fetches, is cached and published; getters report what is missing, and
 // readers cannot write.
-func TestE2(t *testing.T) {
+func TestReadIsCachedAndPublished(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		if _, ok := p.client.Cache().Resource("note:///a"); ok {
@@ -47,10 +47,10 @@ func TestE2(t *testing.T) {
 		before := time.Now()
 		r := p.read("note:///a")
 		e, _ := p.awaitType(event.TypeResourceContent, "note:///a")
-		told := e.Payload.(event.ResourceContent)
-		if textOf(r) != "a one\n" || textOf(*told.Content) != "a one\n" || told.Content.URI != "note:///a" ||
-			told.Content.Time.Before(before) || told.Changed != nil || told.Digest != r.Digest {
-			p.Errorf("read %+v, told %+v", r, told)
+		published := e.Payload.(event.ResourceContent)
+		if textOf(r) != "a one\n" || textOf(*published.Content) != "a one\n" || published.Content.URI != "note:///a" ||
+			published.Content.Time.Before(before) || published.Changed != nil || published.Digest != r.Digest {
+			p.Errorf("read %+v, published %+v", r, published)
 		}
 		p.set("note:///a", "a two\n") // nobody is subscribed
 		if kept, ok := p.client.Cache().Resource("note:///a"); !ok || textOf(kept) != "a one\n" || !kept.Time.Equal(r.Time) {
@@ -60,8 +60,8 @@ func TestE2(t *testing.T) {
 			p.Errorf("read %q", textOf(again))
 		}
 		e, _ = p.awaitType(event.TypeResourceContent, "note:///a")
-		if told = e.Payload.(event.ResourceContent); told.Changed == nil || !*told.Changed || textOf(*told.Previous) != "a one\n" {
-			p.Errorf("told %+v", told)
+		if published = e.Payload.(event.ResourceContent); published.Changed == nil || !*published.Changed || textOf(*published.Previous) != "a one\n" {
+			p.Errorf("published %+v", published)
 		}
 		kept, _ := p.client.Cache().Resource("note:///a")
 		copy(kept.Raw(), strings.Repeat("X", 20))
@@ -78,7 +78,7 @@ func TestE2(t *testing.T) {
 }
 
 // Clearing all empties resources, templates, prompts and results; descriptors stay.
-func TestE3(t *testing.T) {
+func TestClearAllEmptiesTheCache(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
 		p.readAll()
@@ -118,7 +118,7 @@ func (p *peer) readAll() {
 
 // A changed list keeps what survives and drops what was removed; what was read by a
 // template is untouched by the list of resources.
-func TestE4(t *testing.T) {
+func TestListChangeDropsRemovedEntries(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
 		p.readAll()
@@ -150,13 +150,13 @@ func TestE4(t *testing.T) {
 		p.do("remove", map[string]any{"kind": "templates", "name": "note:///{year}/{name}"})
 		p.awaitType(event.TypeTemplatesListChanged, "")
 		if keys := view.Keys(catalog.Templates); len(keys) != 0 {
-			p.Errorf("a template that is gone is kept: %q", keys)
+			p.Errorf("a template that is gone is cached: %q", keys)
 		}
 	})
 }
 
-// Reads by template are kept under the template; the last parameters win.
-func TestE8(t *testing.T) {
+// Reads by template are cached under the template; the last parameters win.
+func TestTemplateReadsAreCached(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
 		const template = "note:///{year}/{name}"
@@ -175,7 +175,7 @@ func TestE8(t *testing.T) {
 			}
 			e, _ := p.awaitType(event.TypeResourceContent, r.URI)
 			if c := e.Payload.(event.ResourceContent); c.Template != template || c.Changed != nil {
-				p.Errorf("told %+v", c)
+				p.Errorf("published %+v", c)
 			}
 		}
 		if kept, _ := p.client.Cache().Template(template); kept.URI != "note:///2026/a%20b%2F%C3%BC" {
@@ -190,8 +190,8 @@ func TestE8(t *testing.T) {
 	})
 }
 
-// Prompts are kept by name with their last arguments.
-func TestE9(t *testing.T) {
+// Prompts are cached by name with their last arguments.
+func TestPromptsAreCached(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		for _, who := range []string{"you", "me"} {
@@ -199,22 +199,22 @@ func TestE9(t *testing.T) {
 				p.Fatal(err)
 			}
 			e, _ := p.awaitType(event.TypePromptContent, "")
-			told := e.Payload.(event.PromptContent)
+			published := e.Payload.(event.PromptContent)
 			kept, ok := p.client.Cache().Prompt("greet")
-			for _, got := range []cache.Prompt{kept, *told.Prompt} {
+			for _, got := range []cache.Prompt{kept, *published.Prompt} {
 				if !ok || got.Arguments["who"] != who || !strings.Contains(string(got.Raw()), "greet "+who) || got.Time.IsZero() {
 					p.Errorf("%s: %+v %s", who, got, got.Raw())
 				}
 			}
 		}
 		if _, ok := p.client.Cache().Prompt("farewell"); ok {
-			p.Error("a prompt that nobody got is kept")
+			p.Error("a prompt that nobody requested is cached")
 		}
 	})
 }
 
-// Results are kept by tool, of success and of failure.
-func TestE10(t *testing.T) {
+// Results are cached by tool, of success and of failure.
+func TestToolResultsAreCached(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		for _, c := range []struct {
@@ -227,16 +227,16 @@ func TestE10(t *testing.T) {
 				p.Fatalf("%s: %v", c.tool, err)
 			}
 			e, _ := p.awaitType(event.TypeToolResult, "")
-			told := e.Payload.(event.ToolResult)
+			published := e.Payload.(event.ToolResult)
 			kept, ok := p.client.Cache().ToolResult(c.tool)
-			for _, got := range []cache.ToolResult{r, kept, *told.Result} {
+			for _, got := range []cache.ToolResult{r, kept, *published.Result} {
 				if !ok || got.Name != c.tool || got.Success != (c.failure == "") || !strings.Contains(got.Error, c.failure) ||
 					string(got.Arguments()) != `{"n":1}` || got.Time.Before(before) || (got.Raw() == nil) != c.refused {
 					p.Errorf("%s: %+v %s", c.tool, got, got.Raw())
 				}
 			}
-			if told.Name != c.tool || told.Success != kept.Success || told.Error != kept.Error {
-				p.Errorf("%s: told %+v", c.tool, told)
+			if published.Name != c.tool || published.Success != kept.Success || published.Error != kept.Error {
+				p.Errorf("%s: published %+v", c.tool, published)
 			}
 		}
 	})

@@ -17,12 +17,12 @@ import (
 func TestLongCall(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
-		var told []session.Progress
-		ctx := session.WithProgress(p.ctx(), func(r session.Progress) { told = append(told, r) })
+		var published []session.Progress
+		ctx := session.WithProgress(p.ctx(), func(r session.Progress) { published = append(published, r) })
 		r, err := p.client.CallTool(ctx, "work", map[string]any{"steps": 3, "ms": 10})
 		want := []session.Progress{{Progress: 1, Total: 3, Message: "step 1"}, {Progress: 2, Total: 3, Message: "step 2"}, {Progress: 3, Total: 3, Message: "step 3"}}
-		if err != nil || !r.Success || !slices.Equal(told, want) {
-			p.Errorf("%+v, %v; told %+v", r, err, told)
+		if err != nil || !r.Success || !slices.Equal(published, want) {
+			p.Errorf("%+v, %v; published %+v", r, err, published)
 		}
 		p.awaitType(event.TypeToolResult, "")
 
@@ -35,8 +35,8 @@ func TestLongCall(t *testing.T) {
 			p.Errorf("kept %+v", kept)
 		}
 		e, _ := p.awaitType(event.TypeToolResult, "")
-		if told := e.Payload.(event.ToolResult); told.Success || told.Error != "cancelled" {
-			p.Errorf("told %+v", told)
+		if published := e.Payload.(event.ToolResult); published.Success || published.Error != "cancelled" {
+			p.Errorf("published %+v", published)
 		}
 		p.eventually("the server has stopped", func() bool {
 			raw, err := p.tracker.CallTool(p.ctx(), "notes", "cancelled", nil)
@@ -46,7 +46,7 @@ func TestLongCall(t *testing.T) {
 }
 
 // What a server wants of its client is declined at once: nobody hangs.
-func TestAskedByServer(t *testing.T) {
+func TestRequestsOfTheServerAreDeclined(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		for _, method := range []string{"elicitation/create", "sampling/createMessage", "roots/list"} {

@@ -12,7 +12,7 @@ import (
 )
 
 // An update that arrives while a resource is read never leaves the older content.
-func TestE12(t *testing.T) {
+func TestUpdateDuringAReadIsNotLost(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		if err := p.client.Subscribe(p.ctx(), "note:///a"); err != nil {
@@ -30,7 +30,7 @@ func TestE12(t *testing.T) {
 		p.await(func(e *event.Event) bool {
 			u, ok := e.Payload.(event.ResourceUpdated)
 			return ok && u.Changed != nil && *u.Changed
-		}, "the update is told")
+		}, "the update is published")
 		p.do("release", nil)
 		reading.Wait()
 		if err != nil || textOf(got) != "a two\n" {
@@ -44,7 +44,7 @@ func TestE12(t *testing.T) {
 
 // ttlMs is respected where the caller asks for that, and only for the same request;
 // an announced update ends it; without ttlMs nothing is fresh.
-func TestE13(t *testing.T) {
+func TestFreshness(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		const uri = "note:///ttl"

@@ -16,7 +16,7 @@ import (
 
 // Changes of lists are followed unless they are ignored: then they are not asked for
 // on the wire, and what is announced all the same is not acted on.
-func TestE1(t *testing.T) {
+func TestIgnoredListChanges(t *testing.T) {
 	t.Parallel()
 	for name, ignored := range map[string][]catalog.Kind{"default": nil, "ignored": {catalog.Tools}} {
 		t.Run(name, func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestE1(t *testing.T) {
 				if want && !has(before, event.TypeToolsListChanged, "") {
 					p.awaitType(event.TypeToolsListChanged, "")
 				}
-				if told := has(before, event.TypeToolsListChanged, ""); !want && told {
-					p.Error("an ignored change is told")
+				if published := has(before, event.TypeToolsListChanged, ""); !want && published {
+					p.Error("an ignored change is published")
 				}
 				if again := p.sent("tools/list", "") > lists; again != want {
 					p.Errorf("the tools were listed again: %t", again)
@@ -63,14 +63,14 @@ func TestListChangeDetails(t *testing.T) {
 		}
 		if !slices.Equal(l.Changed, []string{"shape"}) || len(l.Details) != 1 || l.Details[0].Key != "shape" ||
 			!slices.Equal(l.Details[0].Fields, []string{"description", "inputSchema"}) || !slices.Equal(l.Details[0].Changes, want) {
-			p.Errorf("told %+v", l)
+			p.Errorf("published %+v", l)
 		}
 	})
 }
 
-// An update of what is subscribed to and kept is read and told; of what is not kept
+// An update of a subscribed and cached resource is read and published; of one that is not cached
 // only the update; of what is not subscribed to nothing.
-func TestE5(t *testing.T) {
+func TestUpdatesOfSubscribedResources(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]config.ReadMode{"digest": config.ReadDigest, "none": config.ReadNone} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestE5(t *testing.T) {
 						p.settled(uri)
 					}
 				}
-				p.read("note:///a") // b is not kept
+				p.read("note:///a") // b is not cached
 				p.read("note:///c") // is kept, but not subscribed to
 				p.awaitType(event.TypeResourceContent, "note:///c")
 
@@ -94,11 +94,11 @@ func TestE5(t *testing.T) {
 				p.set("note:///a", "a two\n")
 				e, before := p.awaitType(event.TypeResourceContent, "note:///a")
 				if took := time.Since(began); took > 3*time.Second {
-					p.Errorf("told after %s", took)
+					p.Errorf("published after %s", took)
 				}
-				told := e.Payload.(event.ResourceContent)
-				if textOf(*told.Content) != "a two\n" || textOf(*told.Previous) != "a one\n" || !*told.Changed || e.Cause != event.CauseNotify {
-					p.Errorf("told %+v, cause %q", told, e.Cause)
+				published := e.Payload.(event.ResourceContent)
+				if textOf(*published.Content) != "a two\n" || textOf(*published.Previous) != "a one\n" || !*published.Changed || e.Cause != event.CauseNotify {
+					p.Errorf("published %+v, cause %q", published, e.Cause)
 				}
 				if kept, _ := p.client.Cache().Resource("note:///a"); textOf(kept) != "a two\n" || kept.Stale {
 					p.Errorf("kept %q", textOf(kept))
@@ -108,7 +108,7 @@ func TestE5(t *testing.T) {
 					before = append(before, more...)
 				}
 				if has(before, event.TypeResourceContent, "note:///b") {
-					p.Error("what is not kept was told as content")
+					p.Error("what is not cached was published as content")
 				}
 				for _, typ := range []event.Type{event.TypeResourceUpdated, event.TypeResourceContent} {
 					if has(before, typ, "note:///c") {
@@ -121,7 +121,7 @@ func TestE5(t *testing.T) {
 }
 
 // Subscribing twice is one request, and nothing is sent to a server that cannot.
-func TestE6(t *testing.T) {
+func TestSubscribingTwiceIsOneRequest(t *testing.T) {
 	t.Parallel()
 	t.Run("supported", func(t *testing.T) {
 		t.Parallel()
@@ -139,7 +139,7 @@ func TestE6(t *testing.T) {
 			}
 			e, _ := p.awaitType(event.TypeSubscriptionsChanged, "")
 			if got := e.Payload.(event.SubscriptionsChanged).URIs; !slices.Equal(got, []string{"note:///a"}) {
-				p.Errorf("told %q", got)
+				p.Errorf("published %q", got)
 			}
 			if !p.client.Subscribed("note:///a") || p.client.Subscribed("note:///b") || !slices.Equal(p.client.Subscriptions(), []string{"note:///a"}) {
 				p.Errorf("subscribed to %q", p.client.Subscriptions())
@@ -158,7 +158,7 @@ func TestE6(t *testing.T) {
 			}
 			p.set("note:///b", "b two\n")
 			if _, before := p.awaitType(event.TypeResourceUpdated, "note:///b"); has(before, event.TypeResourceUpdated, "note:///a") {
-				p.Error("told of what is not subscribed to any more")
+				p.Error("published of what is not subscribed to any more")
 			}
 		})
 	})
@@ -179,9 +179,9 @@ func TestE6(t *testing.T) {
 	})
 }
 
-// The end of a session empties what is kept and subscribed to, told once; the
+// The end of a session empties what is cached and subscribed to, published once; the
 // library does not subscribe again, and goes on to work.
-func TestE7(t *testing.T) {
+func TestEndOfASessionEmptiesTheCache(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		p.readAll()
@@ -208,14 +208,14 @@ func TestE7(t *testing.T) {
 			s, ok := e.Payload.(event.ServerState)
 			return ok && s.State == event.Ready
 		}, "the server is back")
-		var told [][]string
+		var published [][]string
 		for _, e := range append(before, none) {
 			if s, ok := e.Payload.(event.SubscriptionsChanged); ok {
-				told = append(told, s.URIs)
+				published = append(published, s.URIs)
 			}
 		}
-		if len(told) != 1 || len(told[0]) != 0 {
-			p.Errorf("told %q", told)
+		if len(published) != 1 || len(published[0]) != 0 {
+			p.Errorf("published %q", published)
 		}
 		if subs := p.client.Subscriptions(); len(subs) != 0 {
 			p.Errorf("subscribed to %q", subs)
@@ -230,8 +230,8 @@ func TestE7(t *testing.T) {
 }
 
 // A list that cannot be loaded again is announced with the error; the old one stays,
-// and what is kept with it.
-func TestE11(t *testing.T) {
+// and what is cached with it.
+func TestFailedListReloadKeepsTheOldList(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
 		p.read("note:///a")
@@ -239,7 +239,7 @@ func TestE11(t *testing.T) {
 		p.do("failLists", map[string]any{"times": 1})
 		e, _ := p.awaitType(event.TypeResourcesListChanged, "")
 		if l := e.Payload.(event.ListChanged); !strings.Contains(l.Error, "being rebuilt") || len(l.Removed) != 0 {
-			p.Errorf("told %+v", l)
+			p.Errorf("published %+v", l)
 		}
 		if now := p.client.List(catalog.Resources).Keys(); len(now) == 0 || !slices.Equal(now, before) {
 			p.Errorf("the list is %q, was %q", now, before)
@@ -250,7 +250,7 @@ func TestE11(t *testing.T) {
 		p.do("add", map[string]any{"kind": "resources", "name": "note:///e"})
 		e, _ = p.awaitType(event.TypeResourcesListChanged, "")
 		if l := e.Payload.(event.ListChanged); l.Error != "" || !slices.Equal(l.Added, []string{"note:///e"}) {
-			p.Errorf("told %+v", l)
+			p.Errorf("published %+v", l)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func used(t *testing.T) usage {
 
 // TestSoak lets faults of the matrix happen at random on servers of every
 // transport and era for as long as -soak says, with changes in between, and wants
-// every resource to be told truly after each of them, and nothing to have grown
+// every resource to be published truly after each of them, and nothing to have grown
 // at the end. It is void, and fails, unless the load really flowed.
 func TestSoak(t *testing.T) {
 	if *soak == 0 {
@@ -75,7 +75,7 @@ func TestSoak(t *testing.T) {
 	for _, s := range stands {
 		st, _ := s.tracker.Snapshot().Server("docs")
 		signals += st.Counts.Signals
-		events += st.Counts.Told
+		events += st.Counts.Published
 		s.mu.Lock()
 		dups += s.dups
 		s.mu.Unlock()
@@ -89,7 +89,7 @@ func TestSoak(t *testing.T) {
 	}
 	rest(5 * time.Second)
 	after := used(t)
-	t.Logf("%d faults in %v; notifications %d, events %d; keys whose last event differs from the truth: 0; longest recovery %v; resync events that told nothing new: %d",
+	t.Logf("%d faults in %v; notifications %d, events %d; keys whose last event differs from the truth: 0; longest recovery %v; resync events that said nothing new: %d",
 		rounds, *soak, signals, events, worst.Round(time.Millisecond), dups)
 	t.Logf("goroutines %d → %d, descriptors %d → %d, RSS %d → %d MiB, peak %d MiB",
 		before.goroutines, after.goroutines, before.files, after.files, before.rssMiB, after.rssMiB, peak.rssMiB)
@@ -97,7 +97,7 @@ func TestSoak(t *testing.T) {
 		t.Errorf("void: only %d notifications and %d events in %v", signals, events, *soak)
 	}
 	if dups > 0 {
-		t.Errorf("%d resync events told nothing new", dups)
+		t.Errorf("%d resync events said nothing new", dups)
 	}
 	if after.goroutines > before.goroutines+20 || after.files > before.files+20 {
 		t.Errorf("something grew: %+v became %+v", before, after)

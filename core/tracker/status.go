@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -11,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Snapshot is what the tracker knew at one place in the order of events. It is
-// the caller's to keep; nothing in it changes any more.
+// Snapshot is what the tracker knew at one point in the order of events. It does not
+// change any more.
 type Snapshot struct {
 	Epoch   string
 	Seq     uint64         // of the last event that is part of it
@@ -28,6 +29,21 @@ func (s *Snapshot) Server(id string) (ServerStatus, bool) {
 	return s.Servers[i], true
 }
 
+// LastAfter returns the last event of every resource that had one after the given
+// number, oldest first: what a consumer that was cut off goes on with.
+func (s *Snapshot) LastAfter(seq uint64) []*event.Event {
+	var last []*event.Event
+	for _, srv := range s.Servers {
+		for _, r := range srv.Resources {
+			if r.Last != nil && r.Last.Seq > seq {
+				last = append(last, r.Last)
+			}
+		}
+	}
+	slices.SortFunc(last, func(a, b *event.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	return last
+}
+
 // ServerStatus is what is known of one server.
 type ServerStatus struct {
 	ID        string
@@ -38,28 +54,26 @@ type ServerStatus struct {
 	Error     string    // of the last failure, one printable line; "" once Ready
 	Attempt   int       // failures in a row
 	NextRetry time.Time // zero unless waiting for it
-	Restarts  int       // sessions that ended without being asked to
 
 	// Info is what the last session said of the server; zero before the first.
 	Info session.Info
 	Mode event.Mode // how changes of resources are noticed; "" while they are not
-	// Missing are the followed URIs that the server does not push.
+	// Missing are the tracked URIs whose updates the server does not push.
 	Missing []string
-	// Lists are the last known lists. They outlive sessions: a server that is
-	// away keeps its catalog.
+	// Lists are the last known lists. They outlive sessions.
 	Lists map[catalog.Kind]catalog.List
-	// Resources are the followed ones, sorted by URI.
+	// Resources are the tracked ones, sorted by URI.
 	Resources []ResourceStatus
 	Counts    Counts
 }
 
-// ResourceStatus is what is known of one followed resource.
+// ResourceStatus is what is known of one tracked resource.
 type ResourceStatus struct {
 	URI      string
-	Digest   catalog.Digest // of the content told last; zero if not known
+	Digest   catalog.Digest // of the content published last; zero if not known
 	Size     int64
 	MimeType string
-	Text     *string      // where Options.Texts is set and the content is text
+	Text     *string      // nil unless Options.Texts is set and the content is text
 	Gone     bool         // the server says that there is no such resource
 	Last     *event.Event // the last event about it; nil before the first
 }
@@ -69,10 +83,11 @@ type Counts struct {
 	Signals   uint64            // notifications about resources that were received
 	Led       uint64            // that opened a window
 	Folded    uint64            // that fell into a window or came together with others
-	Unknown   uint64            // about resources that are not followed
-	Told      uint64            // events about resource content
-	Unchanged uint64            // reads that found what was told already
+	Unknown   uint64            // about resources that are not tracked
+	Published uint64            // events about resource content
+	Unchanged uint64            // reads that found the content published last
 	Failed    uint64            // reads that failed
 	Failures  uint64            // connections and lists that failed
-	Dropped   map[string]uint64 // notifications that the session set aside, by reason
+	Missed    uint64            // changes that the server should have announced and did not
+	Dropped   map[string]uint64 // notifications that the session discarded, by reason
 }

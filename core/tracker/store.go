@@ -11,11 +11,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// store is the published state. A change and the event that tells it are
-// committed under one lock, so that a snapshot and the events after it join
-// without a gap and without overlap. Workers write, everybody reads.
+// store is the published state. A change and its event are committed under one lock, so
+// that a snapshot and the events after it join without a gap and without overlap. Only
+// workers write.
 type store struct {
 	bus *bus.Bus
 
@@ -34,7 +35,7 @@ func newStore(b *bus.Bus) *store {
 	return &store{bus: b, servers: map[string]*record{}}
 }
 
-// record returns the server's record, made if need be. It needs the lock.
+// record returns the server's record, creating it if necessary. s.mu must be held.
 func (s *store) record(id string) *record {
 	r, ok := s.servers[id]
 	if !ok {
@@ -44,7 +45,7 @@ func (s *store) record(id string) *record {
 	return r
 }
 
-// commit publishes the event and applies the change that it tells, as one step.
+// commit publishes the event and applies its change to the state, as one step.
 func (s *store) commit(e event.Event, change func(*record)) *event.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,8 +62,7 @@ func (s *store) commit(e event.Event, change func(*record)) *event.Event {
 	return published
 }
 
-// publish sends an event that is about no server. It needs no lock of its own,
-// but whoever changes the store with it holds it.
+// publish publishes an event that changes no state. s.mu may be held.
 func (s *store) publish(e event.Event) *event.Event {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = time.Now()
@@ -70,21 +70,29 @@ func (s *store) publish(e event.Event) *event.Event {
 	return s.bus.Publish(e)
 }
 
-// update applies a change that no event tells, such as counts.
+// update applies a change that has no event, such as counts.
 func (s *store) update(id string, change func(*record)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s.record(id))
 }
 
-// forget drops a server that was told to be Stopping because it is removed.
+// knows reports whether the server is in the snapshot.
+func (s *store) knows(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.servers[id]
+	return ok
+}
+
+// forget removes a server that was published as Stopping because it is removed.
 func (s *store) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.servers, id)
 }
 
-// list is one list of a server, nil if none is known. Lists are replaced as a whole.
+// list returns one list of a server, nil if none is known. Lists are replaced as a whole.
 func (s *store) list(id string, k catalog.Kind) catalog.List {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,4 +130,15 @@ func (s *store) snapshotLocked() *Snapshot {
 	}
 	slices.SortFunc(snap.Servers, func(a, b ServerStatus) int { return strings.Compare(a.ID, b.ID) })
 	return snap
+}
+
+// describe records what is known of a resource.
+func (r *record) describe(res coalesce.Resource) {
+	st, ok := r.resources[res.URI]
+	if !ok {
+		st = &ResourceStatus{URI: res.URI}
+		r.resources[res.URI] = st
+	}
+	st.Digest, st.Size, st.MimeType, st.Text = res.Content.Digest, res.Content.Size, res.Content.MimeType, res.Content.Text
+	st.Gone = res.Gone
 }

@@ -41,9 +41,9 @@ func TestChangeDuringAListSwap(t *testing.T) {
 	})
 }
 
-// An update of a resource that the walk under way has subscribed to, but that is
-// not known yet, is told when it is.
-func TestUpdateBeforeTheWalkIsOver(t *testing.T) {
+// An update of a resource that the sync under way has subscribed to, but that is
+// not known yet, is published when it is.
+func TestUpdateDuringASyncIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		docs := w.Serve("docs", session.EraLegacy)
@@ -75,14 +75,14 @@ func TestListIsEmptyForAMoment(t *testing.T) {
 		docs.SetList(catalog.Tools, map[string]any{"name": "one"}, map[string]any{"name": "two"}, map[string]any{"name": "three"})
 		docs.NotifyListChanged(catalog.Tools)
 		w.pass(5 * time.Second)
-		changes := w.told(event.TypeToolsListChanged)
+		changes := w.published(event.TypeToolsListChanged)
 		if len(changes) != 1 || len(changes[0].Payload.(event.ListChanged).Removed) != 0 || changes[0].Cause != event.CauseNotify {
 			w.Errorf("want one change that removes nothing:\n%s", w.log())
 		}
 		docs.SetList(catalog.Tools) // and this time for good
 		docs.NotifyListChanged(catalog.Tools)
 		w.pass(5 * time.Second)
-		if changes := w.told(event.TypeToolsListChanged); len(changes) != 2 || len(changes[1].Payload.(event.ListChanged).Removed) != 3 {
+		if changes := w.published(event.TypeToolsListChanged); len(changes) != 2 || len(changes[1].Payload.(event.ListChanged).Removed) != 3 {
 			w.Errorf("want the end of three tools:\n%s", w.log())
 		}
 	})
@@ -121,7 +121,7 @@ func goodbye(docs *sessiontest.Server) []string {
 }
 
 // A listen for lists alone is ended on the wire, too.
-func TestGoodbyeWithoutResources(t *testing.T) {
+func TestListenForListsIsEndedOnTheWire(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.TrackResources = false }))
 		w.pass(3 * time.Second)
@@ -136,9 +136,9 @@ func TestGoodbyeWithoutResources(t *testing.T) {
 	})
 }
 
-// Whoever is left is told so on the wire, and nothing is subscribed to after that,
-// also if a walk was just about to (B2, B11).
-func TestGoodbye(t *testing.T) {
+// A server that is removed is unsubscribed from on the wire, and nothing is subscribed
+// to after that, also if a sync was about to (B2, B11).
+func TestRemovedServerIsUnsubscribedFrom(t *testing.T) {
 	for name, leave := range map[string]func(w *world){
 		"removed":  func(w *world) { w.apply() },
 		"shutdown": func(w *world) { w.end(nil) },
@@ -165,7 +165,7 @@ func TestGoodbye(t *testing.T) {
 
 // A server that is removed and wanted again before it was let go of is back as
 // soon as it has gone, as a new one.
-func TestWantedAgainWhileClosing(t *testing.T) {
+func TestServerReturnsToTheConfigWhileClosing(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		docs.Fail(sessiontest.Fault{Silent: true}) // the goodbye takes its time

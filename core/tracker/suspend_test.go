@@ -37,9 +37,9 @@ func TestSuspension(t *testing.T) {
 			w.Errorf("dialled %d times", n)
 		}
 		if n := docs.Count("resources/list") - lists; n != 1 {
-			w.Errorf("%d walks, want one", n)
+			w.Errorf("%d syncs, want one", n)
 		}
-		if n := len(w.told(event.TypeServerState)); n != 0 {
+		if n := len(w.published(event.TypeServerState)); n != 0 {
 			w.Errorf("%d states:\n%s", n, w.log())
 		}
 		w.forget()

@@ -1,8 +1,12 @@
 package tracker
 
-import "sync/atomic"
+import (
+	"sync/atomic"
 
-// textBudget bounds the text that is kept for content and diffs in events.
+	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
+)
+
+// textBudget bounds the texts that are stored for content and diffs in events.
 type textBudget struct {
 	each, all int64
 	used      atomic.Int64
@@ -10,19 +14,19 @@ type textBudget struct {
 
 // replace accounts for one content taking the place of another, and returns it
 // without its text if there is no room for that.
-func (b *textBudget) replace(was, now content) content {
-	if was.text != nil {
-		b.used.Add(-int64(len(*was.text)))
+func (b *textBudget) replace(was, now coalesce.Content) coalesce.Content {
+	if was.Text != nil {
+		b.used.Add(-int64(len(*was.Text)))
 	}
-	if now.text == nil {
+	if now.Text == nil {
 		return now
 	}
-	n := int64(len(*now.text))
+	n := int64(len(*now.Text))
 	if n > b.each || b.used.Add(n) > b.all {
 		if n <= b.each {
 			b.used.Add(-n)
 		}
-		now.text = nil
+		now.Text = nil
 	}
 	return now
 }

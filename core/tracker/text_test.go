@@ -24,11 +24,11 @@ func TestTextsInEventsAreBounded(t *testing.T) {
 		docs.Set("file:///c.md", strings.Repeat("x", 90))
 		w.pass(time.Second)
 		var got []bool
-		for _, e := range w.told(event.TypeResourceUpdated) {
+		for _, e := range w.published(event.TypeResourceUpdated) {
 			u := e.Payload.(event.ResourceUpdated)
 			got = append(got, u.Text != nil)
 			if u.Digest.IsZero() || *u.Size < 90 {
-				w.Errorf("told %+v", u)
+				w.Errorf("published %+v", u)
 			}
 		}
 		if len(got) != 3 || got[0] || !got[1] || got[2] {

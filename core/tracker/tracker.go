@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -15,8 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Options are how a tracker works. The zero value is usable; a zero field means
-// its default.
+// Options configure a [Tracker]. The zero value is usable; a zero field means its
+// default.
 type Options struct {
 	// Dial connects to a server; nil: [session.Dial].
 	Dial session.DialFunc
@@ -24,44 +25,49 @@ type Options struct {
 	Session session.Options
 	// Window is the time within which changes of one resource are merged; 2 s.
 	Window time.Duration
-	// Patience is how long an event waits for its resource to be read; 250 ms.
+	// Patience is how long an event waits for the read of its resource; 250 ms.
 	Patience time.Duration
-	// Resync is about how often everything is compared in full; 5 min, ± 20 %.
+	// Resync is the interval at which everything is listed again; 5 min, ± 20 %. See
+	// [config.Tracking] for how often resources are read.
 	Resync time.Duration
-	// Liveness is how often a server is asked whether it lives; 15 s.
+	// Liveness is the interval of the pings; 15 s.
 	Liveness time.Duration
 	// Backoff is the first wait after a failure; 500 ms. It doubles up to MaxBackoff.
 	Backoff time.Duration
 	// MaxBackoff is the longest wait between two attempts; 30 s.
 	MaxBackoff time.Duration
-	// Drain bounds what is still read and told when tracking ends; 3 s.
+	// Drain bounds how long resources are still read and published when tracking ends; 3 s.
 	Drain time.Duration
-	// Reads is how many reads one server may have to answer at once; 8.
+	// Reads is how many reads per server may be in flight; 8.
 	Reads int
-	// Texts keeps the text of followed resources, for content and diffs in events:
-	// up to MaxText bytes each (256 KiB) and MaxTexts in all (64 MiB). MaxText also
-	// bounds what events of clients carry.
+	// Texts keeps the text of tracked resources, for content and diffs in events: up to
+	// MaxText bytes each (256 KiB) and MaxTexts in all (64 MiB). MaxText also bounds the
+	// contents and results in the events of clients.
 	Texts             bool
 	MaxText, MaxTexts int64
-	// Baseline tells what was known of a resource before this tracker was made: the
-	// digest that was told last, zero if none was. A resource whose content differs
-	// when it is first read gives a resync event. It is called by the workers, many
-	// at a time, and returns at once; nil knows nothing.
+	// Baseline returns the digest that was published for a resource before this tracker
+	// was created, zero if none was. A resource whose content differs from it when it is
+	// first read gives a resync event. It is called concurrently by the workers and must
+	// return at once; nil: nothing was published.
 	Baseline func(server, uri string) catalog.Digest
-	// AllLists follows all lists of every server, whatever its entry says; which
-	// resources are followed is up to the entry. For a gateway.
+	// BaselineList returns the keys and digests of a list that was published before this
+	// tracker was made; ok is false if none was. A list that differs when it is first
+	// loaded is published as changed, with cause resync. It is called like Baseline.
+	BaselineList func(server string, k catalog.Kind) (list catalog.List, ok bool)
+	// AllLists tracks all lists of every server, whatever its entry selects; which
+	// resources are tracked is up to the entry. For a gateway.
 	AllLists bool
 	// IgnoreListChanges are lists whose changes servers are not asked to announce and
 	// that are not polled either (templates go with resources). They are still listed
-	// on connecting and by the routine comparison. Empty: none is ignored.
+	// after connecting and every Resync. Empty: none is ignored.
 	IgnoreListChanges []catalog.Kind
-	// CacheBytes bounds what is kept of what clients read, of all servers together;
+	// CacheBytes bounds the session caches of all servers together;
 	// [cache.DefaultMaxBytes].
 	CacheBytes int64
-	// Lag is how many events a subscriber may be behind; [bus.DefaultCapacity].
+	// Lag is how many events a subscriber may fall behind; [bus.DefaultCapacity].
 	Lag int
-	// Logger gets one line per state of a server at info, and what a user should
-	// look into at warn; nil discards.
+	// Logger receives one line per state of a server at level info, and problems that a
+	// user should look into at level warn; nil discards.
 	Logger *slog.Logger
 }
 
@@ -85,13 +91,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// A Tracker keeps one session to every server of a desired set and publishes
-// what changes. Its methods may be called from anywhere.
+// A Tracker keeps one session to every server of a desired set and publishes what
+// changes. Its methods are safe for concurrent use.
 type Tracker struct {
-	opts  Options
-	store *store
-	texts *textBudget
-	kept  *cache.Store // what clients read
+	opts   Options
+	store  *store
+	texts  *textBudget
+	caches *cache.Store // the session caches
 
 	// applied wakes Run to take the newest config. Capacity 1, because one wake is
 	// enough for any number of configs: Apply sends without blocking; never closed.
@@ -100,9 +106,9 @@ type Tracker struct {
 	mu      sync.Mutex         // guards all below
 	workers map[string]*worker // Run alone writes
 	newest  *config.Config     // what was applied last
-	given   uint64             // how many configs were applied
-	taken   uint64             // how many of them Run has looked at, or was spared
-	looked  chan struct{}      // closed and replaced by Run whenever taken has risen
+	applies uint64             // how many configs were applied
+	taken   uint64             // how many of them Run has taken, or skipped
+	took    chan struct{}      // closed and replaced by Run whenever taken has risen
 }
 
 // New returns a tracker that tracks nothing yet. It starts no goroutine.
@@ -112,21 +118,21 @@ func New(opts Options) *Tracker {
 		opts:    opts,
 		store:   newStore(bus.New()),
 		texts:   &textBudget{each: opts.MaxText, all: opts.MaxTexts},
-		kept:    cache.NewStore(opts.CacheBytes),
+		caches:  cache.NewStore(opts.CacheBytes),
 		applied: make(chan struct{}, 1),
-		looked:  make(chan struct{}),
+		took:    make(chan struct{}),
 		workers: map[string]*worker{},
 	}
 }
 
-// Apply sets the desired set of servers. It never blocks and never fails; when it
-// is called again before the last config was looked at, the latest wins. Servers
-// whose entry did not change keep their process and session. A server that is to
-// be known but not connected is one that is not enabled.
+// Apply sets the desired set of servers. It never blocks and never fails; if it is
+// called again before Run has taken the last config, the latest wins. Servers whose
+// entry did not change keep their process and session. A server that is not enabled is
+// known but not connected.
 func (t *Tracker) Apply(cfg *config.Config) {
 	t.mu.Lock()
 	t.newest = cfg
-	t.given++
+	t.applies++
 	t.mu.Unlock()
 	select {
 	case t.applied <- struct{}{}:
@@ -134,32 +140,32 @@ func (t *Tracker) Apply(cfg *config.Config) {
 	}
 }
 
-// take is what Run has to make true now, and the number of the config.
+// take returns the config that Run has to apply, and its number.
 func (t *Tracker) take() (*config.Config, uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.newest, t.given
+	return t.newest, t.applies
 }
 
-// took tells that Run has begun to make that config true.
-func (t *Tracker) took(n uint64) {
+// markTaken notes that Run has begun to apply that config.
+func (t *Tracker) markTaken(n uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.taken = n
-	close(t.looked)
-	t.looked = make(chan struct{})
+	close(t.took)
+	t.took = make(chan struct{})
 }
 
-// awaitTaken waits until Run has looked at what is applied now.
+// awaitTaken waits until Run has taken the config that is applied now.
 func (t *Tracker) awaitTaken(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for want := max(t.given, 1); t.taken < want; {
-		looked := t.looked
+	for want := max(t.applies, 1); t.taken < want; {
+		took := t.took
 		t.mu.Unlock()
 		var err error
 		select {
-		case <-looked:
+		case <-took:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
@@ -174,18 +180,18 @@ func (t *Tracker) awaitTaken(ctx context.Context) error {
 // Snapshot returns what is known now.
 func (t *Tracker) Snapshot() *Snapshot { return t.store.snapshot() }
 
-// Subscribe returns what is known now and the stream of all events after it,
-// without a gap between the two. See [bus.Bus.Subscribe] for how it ends.
+// Subscribe returns what is known now and the stream of all events after it, without a
+// gap between the two. See [bus.Bus.Subscribe] for how the stream ends.
 func (t *Tracker) Subscribe(ctx context.Context) (*Snapshot, *bus.Subscription) {
 	return t.store.subscribe(ctx, t.opts.Lag)
 }
 
-// Publish puts an event that is about no server into the order: for those who
-// feed the tracker, such as a config reloader.
+// Publish publishes an event that is not about a server, in order with the others: for
+// the source of the configs, such as a config reloader.
 func (t *Tracker) Publish(e event.Event) { t.store.publish(e) }
 
 // Settled waits until every server of the last applied config was tried once: it
-// is Ready, Unsupported, NeedsAuth or Disabled, or has failed. It returns what is
+// is Ready, Unsupported, NeedsAuth, Unconfigured or Disabled, or has failed. It returns what is
 // known then, or the cause of ctx with what is known by then. Apply and Run must
 // have been called. A server whose entry changed may still show what came of its
 // old one.
@@ -214,4 +220,18 @@ func settled(s *Snapshot) bool {
 		}
 	}
 	return true
+}
+
+// Gone waits until a server that is not in the last applied config has been
+// disconnected and everything about it was published.
+func (t *Tracker) Gone(ctx context.Context, server string) error {
+	if err := t.awaitTaken(ctx); err != nil {
+		return err
+	}
+	for t.store.knows(server) {
+		if !backoff.Sleep(ctx, 20*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }

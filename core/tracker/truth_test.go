@@ -51,7 +51,7 @@ func truth(t *testing.T, era session.Era, seed uint64) {
 		opts.MaxTexts = 100
 	}
 	w := newWorld(t, opts)
-	c := &chaos{w: w, rng: rng, docs: w.Serve("docs", era), era: era, push: true, read: true, base: func(*config.Server) {},
+	c := &chaos{w: w, rng: rng, docs: w.Serve("docs", era), era: era, push: true, read: true, base: func(s *config.Server) { s.SafetyInterval = -1 },
 		exist: map[string]bool{}}
 	switch rng.IntN(8) {
 	case 0:
@@ -59,7 +59,7 @@ func truth(t *testing.T, era session.Era, seed uint64) {
 		c.docs.Capabilities["resources"] = map[string]any{"listChanged": true}
 	case 1:
 		c.read = false
-		c.base = func(s *config.Server) { s.Read = config.ReadNone }
+		c.base = func(s *config.Server) { s.Read, s.SafetyInterval = config.ReadNone, -1 }
 	case 2:
 		c.push = era == session.EraLegacy
 		c.docs.FailAck(sessiontest.AckFault{Hide: []string{"file:///1.md", "file:///2.md"}, NoTools: true})
@@ -126,17 +126,17 @@ func (q *calm) change(*observer) {
 	}
 }
 
-// check: every change was told at once.
+// check: every change was published at once.
 func (q *calm) check(o *observer) {
-	var told []time.Time
-	for _, e := range q.w.told(event.TypeResourceUpdated) {
+	var published []time.Time
+	for _, e := range q.w.published(event.TypeResourceUpdated) {
 		if e.ServerID == "calm" {
-			told = append(told, e.Timestamp)
+			published = append(published, e.Timestamp)
 		}
 	}
 	for i, at := range q.changes {
-		if !slices.ContainsFunc(told, func(t time.Time) bool { return !t.Before(at) && t.Sub(at) < 50*time.Millisecond }) {
-			q.w.Errorf("calm: change %d at %v was not told within 50 ms", i, at.Format("04:05.000"))
+		if !slices.ContainsFunc(published, func(t time.Time) bool { return !t.Before(at) && t.Sub(at) < 50*time.Millisecond }) {
+			q.w.Errorf("calm: change %d at %v was not published within 50 ms", i, at.Format("04:05.000"))
 		}
 	}
 	if n := len(q.w.Dialled("calm")); n != 1 {

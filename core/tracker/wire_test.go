@@ -74,15 +74,15 @@ func TestEraIsLearnedOnce(t *testing.T) {
 		} else if n := docs.Count("initialize"); n != dials || docs.Count("subscriptions/listen") != 0 {
 			w.Errorf("%d initialize in %d connections, %d listens", n, dials, docs.Count("subscriptions/listen"))
 		}
-		for _, e := range w.told(event.TypeServerState) {
+		for _, e := range w.published(event.TypeServerState) {
 			if p := e.Payload.(event.ServerState); p.State == event.Ready && (p.Era != string(session.EraModern)) == docs.Modern {
-				w.Errorf("told the era %q", p.Era)
+				w.Errorf("published the era %q", p.Era)
 			}
 		}
 	})
 }
 
-// What is not meant for this client is counted and not told; what lacks its tag on
+// Notifications for other clients are counted and ignored; those without their tag on
 // stdio is (F5).
 func TestForeignNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestForeignNotifications(t *testing.T) {
 	})
 }
 
-// 50 announcements of changed resources cost at most two walks, and the set
+// 50 announcements of changed resources cost at most two syncs, and the set
 // follows the last of them (B5).
 func TestResourceListFlood(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
@@ -138,14 +138,14 @@ func TestResourceListFlood(t *testing.T) {
 			limit = 4 // each swap of a listen over stdio looks once more
 		}
 		if n := docs.Count("resources/list") - before; n < 1 || n > limit {
-			w.Errorf("%d walks for 50 announcements", n)
+			w.Errorf("%d syncs for 50 announcements", n)
 		}
 		if n := len(docs.Subscribed()); n != 51 {
 			w.Errorf("%d are subscribed to, want 51", n)
 		}
-		added := w.told(event.TypeResourceAdded)
+		added := w.published(event.TypeResourceAdded)
 		if len(added) != 50 || added[0].Cause != event.CauseNotify {
-			w.Errorf("%d were told to be added:\n%s", len(added), w.log())
+			w.Errorf("%d were published as added:\n%s", len(added), w.log())
 		}
 	})
 }
@@ -158,8 +158,8 @@ func TestChangedDescriptor(t *testing.T) {
 		docs.SetResource("file:///a.md", sessiontest.Resource{Text: "# two", MimeType: "text/markdown"})
 		docs.NotifyListChanged(catalog.Resources)
 		w.pass(3 * time.Second)
-		if n := len(w.told(event.TypeResourceChanged)); n != 1 {
-			w.Errorf("%d descriptors were told to have changed", n)
+		if n := len(w.published(event.TypeResourceChanged)); n != 1 {
+			w.Errorf("%d descriptors were published as changed", n)
 		}
 		w.wantUpdates("file:///a.md resync")
 	})

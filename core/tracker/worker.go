@@ -4,22 +4,20 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
-
-	"github.com/cenkalti/backoff/v5"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// worker keeps one server connected and followed, for as long as its id is
-// wanted. Its run goroutine owns every field below the channels; what it knows of
-// the server outlives sessions.
+// worker keeps one server connected and tracked for as long as its id is wanted. Its
+// run goroutine owns every field below the channels; what it knows of the server
+// outlives sessions.
 type worker struct {
 	t    *Tracker
 	opts Options
@@ -29,62 +27,40 @@ type worker struct {
 	// offers holds the newest entry of the config that run has not seen.
 	// Capacity 1: the reconcile loop replaces what is in it; never closed.
 	offers   chan config.Server
-	cancel   context.CancelCauseFunc // the reconcile loop's, and so are:
+	cancel   context.CancelCauseFunc // owned by the reconcile loop, as are:
 	removing bool
 	offered  config.Server // the newest entry
 
-	conn atomic.Pointer[connection] // for requests and clients; nil while not connected
+	conn atomic.Pointer[connection] // of the live session, for clients; nil while not connected
 
-	srv   config.Server
-	era   session.Era
-	lists map[catalog.Kind]catalog.List
-
-	following *follower // of the live session
-	co        *coalescer
-	former    former
-	state     event.State
-	attempt   int
-	deaths    []time.Time // of the last sessions, for crashloop
-	delays    *backoff.ExponentialBackOff
-	warned    map[string]bool // what was warned of once
-	counts    Counts          // beyond what the coalescer counts
+	srv        config.Server
+	era        session.Era
+	lists      map[catalog.Kind]catalog.List
+	following  *follower // of the live session
+	co         *coalesce.Coalescer
+	pub        *publisher
+	retries    *retries
+	missed     int  // changes that the server did not announce, since the last new connection of the config
+	unreliable bool // it is polled because of that
 }
-
-// Crash loops are named when so many sessions died within so long.
-const (
-	crashLoopDeaths = 5
-	crashLoopWithin = time.Minute
-	healthyAfter    = time.Minute // up for so long: the next wait is short again
-)
 
 func newWorker(t *Tracker, srv config.Server) *worker {
 	w := &worker{
 		t: t, opts: t.opts, id: srv.ID, srv: srv, offered: srv,
-		log:    t.opts.Logger.With("server", printable.Line(srv.ID, 128)),
-		offers: make(chan config.Server, 1),
-		lists:  map[catalog.Kind]catalog.List{},
-		former: former{},
-		warned: map[string]bool{},
-		state:  event.Pending,
-		delays: backoff.NewExponentialBackOff(),
+		log:     t.opts.Logger.With("server", printable.Line(srv.ID, 128)),
+		offers:  make(chan config.Server, 1),
+		lists:   map[catalog.Kind]catalog.List{},
+		retries: newRetries(t.opts.Backoff, t.opts.MaxBackoff),
 	}
-	w.delays.InitialInterval, w.delays.MaxInterval = t.opts.Backoff, t.opts.MaxBackoff
-	w.delays.Multiplier, w.delays.RandomizationFactor = 2, 0.2
-	w.newCoalescer()
+	w.pub = &publisher{store: t.store, id: w.id, log: w.log, state: event.Pending, warned: map[string]bool{},
+		transport: func() config.Transport { return w.srv.Transport },
+		counts:    func() coalesce.Counts { return w.co.Counts() }}
+	w.co = coalesce.New(coalesce.Options{
+		Window: w.opts.Window, Patience: w.opts.Patience, Digests: srv.Read != config.ReadNone,
+		Baseline: w.baseline, Publish: w.updated, Learned: w.pub.learned, Forgotten: w.pub.forgotten,
+		Replace: t.texts.replace,
+	})
 	return w
-}
-
-func (w *worker) newCoalescer() {
-	w.co = newCoalescer(w.opts.Window, w.opts.Patience, w.srv.Read != config.ReadNone, w.tell)
-	w.co.keep = w.t.texts.replace
-}
-
-// renewCoalescer begins anew with what is known of the resources, because they
-// are read in another way. No read may be in flight. Counts go on.
-func (w *worker) renewCoalescer() {
-	w.unfollowAll()
-	w.counts = w.co.counts.addTo(w.counts)
-	w.newCoalescer()
 }
 
 // offer gives the worker a new entry; the latest wins.
@@ -97,7 +73,7 @@ func (w *worker) offer(srv config.Server) {
 	w.offered = srv
 }
 
-// remove ends the worker because its server is not wanted any more.
+// remove ends the worker because its server is no longer wanted.
 func (w *worker) remove() {
 	w.removing = true
 	w.cancel(errRemoved)
@@ -105,33 +81,38 @@ func (w *worker) remove() {
 
 // run works until ctx ends.
 func (w *worker) run(ctx context.Context) {
-	defer func() { w.co.clear() }() // gives the texts back; what was known stays published
+	defer w.co.Reset(false) // gives the texts back; the published state stays
 	for ctx.Err() == nil {
-		if reason, ok := unconnected(&w.srv); ok {
-			w.setState(event.Disabled, event.ServerState{Reason: reason})
-			w.rest(ctx, 0)
+		if st, ok := unconnected(&w.srv); ok {
+			w.pub.setState(st)
+			w.wait(ctx, 0)
 			continue
 		}
 		again, err := w.connectAndFollow(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, errSuperseded):
-			w.attempt = 0
-			w.delays.Reset()
+			w.retries.reset()
 		default:
-			w.rest(ctx, max(time.Until(again), time.Nanosecond))
+			w.wait(ctx, max(time.Until(again), time.Nanosecond))
 		}
 	}
-	w.setState(event.Stopping, event.ServerState{Reason: reasonOf(context.Cause(ctx))})
+	w.pub.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
 }
 
-// unconnected reports whether the server is to be known but not connected, and why
-// where its entry does not say that it is disabled.
-func unconnected(srv *config.Server) (reason string, ok bool) {
-	if srv.Enabled && srv.Transport == config.TransportCatalog {
-		return "an HTTP catalog, which the gateway serves", true
+// unconnected reports whether the server is known but not connected to, and the state
+// that it has then.
+func unconnected(srv *config.Server) (event.ServerState, bool) {
+	err := srv.Unconfigured()
+	switch {
+	case !srv.Enabled:
+		return event.ServerState{State: event.Disabled}, true
+	case err != nil:
+		return event.ServerState{State: event.Unconfigured, Error: errorLine(err)}, true
+	case srv.Transport == config.TransportCatalog:
+		return event.ServerState{State: event.Disabled, Reason: "an HTTP catalog, which the gateway serves"}, true
 	}
-	return "", !srv.Enabled
+	return event.ServerState{}, false
 }
 
 func reasonOf(cause error) string {
@@ -141,21 +122,20 @@ func reasonOf(cause error) string {
 	return "shutdown"
 }
 
-// unfollowAll forgets all resources.
-func (w *worker) unfollowAll() {
-	w.co.clear()
-	clear(w.former)
+// forgetResources forgets all resources. From here on they are read or not.
+func (w *worker) forgetResources(digests bool) {
+	w.co.Reset(digests)
 	w.t.store.update(w.id, func(r *record) { clear(r.resources) })
 }
 
-// connectAndFollow is one session from dialling to its end; the error says why
-// it ended and is never nil. A failure has been told, and is tried again at the
-// time returned.
+// connectAndFollow is one session from dialling to its end; the error says why it ended
+// and is never nil. A failure has been published, and is to be tried again at the time
+// returned.
 func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err error) {
-	if digests := w.srv.Read != config.ReadNone; w.co.digests != digests {
-		w.renewCoalescer()
+	if digests := w.srv.Read != config.ReadNone; w.co.Digests() != digests {
+		w.forgetResources(digests)
 	}
-	w.setState(event.Connecting, event.ServerState{Attempt: w.attempt})
+	w.pub.setState(event.ServerState{State: event.Connecting, Attempt: w.retries.attempt})
 	sctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	opts := w.opts.Session
@@ -170,19 +150,18 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	w.era = s.Info().Era
 	began := time.Now()
 	f := newFollower(w, s)
-	f.connect()
+	f.open()
 	err = f.run(sctx)
-	f.disconnect()
+	f.shut()
 	if errors.Is(context.Cause(ctx), errRemoved) {
-		w.unfollowAll() // nothing is told of it from here on
+		w.forgetResources(w.co.Digests()) // nothing is published about them from here on
 	}
-	w.co.suspend()
+	w.co.Suspend()
 	if time.Since(began) >= healthyAfter {
-		w.attempt = 0
-		w.delays.Reset()
+		w.retries.reset()
 	}
 	if ctx.Err() != nil {
-		w.setState(event.Stopping, event.ServerState{Reason: reasonOf(context.Cause(ctx))})
+		w.pub.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
 	} else if !errors.Is(err, errSuperseded) {
 		again = w.failed(err, "disconnected")
 	}
@@ -190,7 +169,7 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	return again, err
 }
 
-// dial connects, and gives up at once when the config offers something else.
+// dial connects, and gives up at once when the config offers another connection.
 func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Session, error) {
 	type result struct {
 		s   *session.Session
@@ -199,7 +178,7 @@ func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Sessi
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	srv := w.srv
-	dialled := make(chan result, 1) // sent to once, by the goroutine below
+	dialled := make(chan result, 1) // receives one value, from the goroutine below
 	go func() {
 		s, err := w.opts.Dial(ctx, srv, opts)
 		dialled <- result{s, err}
@@ -220,50 +199,32 @@ func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Sessi
 	}
 }
 
-// adopt takes in a new entry and reports whether the session has to be a new one.
+// adopt takes in a new entry and reports whether it needs a new session.
 func (w *worker) adopt(next config.Server) (reconnect bool) {
 	old := w.srv
 	w.srv = next
 	if !next.SameConnection(old) {
-		w.era = ""
-		w.warned = map[string]bool{}
+		w.era, w.missed, w.unreliable = "", 0, false
+		clear(w.pub.warned)
 		return true
 	}
-	return next.Read != old.Read // every key starts anew
+	return next.Read != old.Read // all resources start anew
 }
 
-// failed tells a failure, once, and returns when to try again.
+// failed publishes a failure and returns when to try again.
 func (w *worker) failed(err error, reason string) time.Time {
 	now := time.Now()
-	w.attempt++
-	wait := min(w.delays.NextBackOff(), w.opts.MaxBackoff)
-	st := event.ServerState{Reason: reason, Error: errorLine(err), Attempt: w.attempt}
-	state := event.Backoff
-	if ra, ok := errors.AsType[*session.RetryAfter](err); ok {
-		wait = min(max(wait, ra.Wait), w.opts.MaxBackoff)
-		st.Reason = "server asked to wait"
-	}
-	if errors.Is(err, session.ErrAuth) {
-		state, wait = event.NeedsAuth, w.opts.MaxBackoff*9/10+rand.N(w.opts.MaxBackoff/10)
-	}
-	w.deaths = append(w.deaths, now)
-	if over := len(w.deaths) - crashLoopDeaths; over > 0 {
-		w.deaths = w.deaths[over:]
-	}
-	if _, died := errors.AsType[*session.EndError](err); died && len(w.deaths) == crashLoopDeaths && now.Sub(w.deaths[0]) < crashLoopWithin {
-		st.Reason = "crashloop"
-	}
-	st.RetryIn = event.Milliseconds(wait)
-	w.failure(state, st)
-	return now.Add(wait)
+	st := w.retries.failed(err, reason, now)
+	w.pub.failure(st)
+	return now.Add(time.Duration(st.RetryIn))
 }
 
-// rest waits for the time given, or for ever when it is 0, but not beyond a new
-// entry of the config or the end of ctx. Windows still end meanwhile.
-func (w *worker) rest(ctx context.Context, wait time.Duration) {
+// wait waits for the time given, or without end if it is 0, but not beyond the end of
+// ctx or an entry of the config that needs another connection.
+func (w *worker) wait(ctx context.Context, d time.Duration) {
 	var over <-chan time.Time
-	if wait > 0 {
-		timer := time.NewTimer(wait)
+	if d > 0 {
+		timer := time.NewTimer(d)
 		defer timer.Stop()
 		over = timer.C
 	}
@@ -275,15 +236,89 @@ func (w *worker) rest(ctx context.Context, wait time.Duration) {
 			return
 		case next := <-w.offers:
 			if w.adopt(next) {
-				w.attempt = 0
-				w.delays.Reset()
+				w.retries.reset()
 				return
 			}
 		}
 	}
 }
 
-// errorLine is the error as one printable line.
+// baseline returns the digest that an earlier tracker published for a resource.
+func (w *worker) baseline(uri string) catalog.Digest {
+	if w.opts.Baseline == nil {
+		return catalog.Digest{}
+	}
+	return w.opts.Baseline(w.id, uri)
+}
+
+// updated publishes an event of the coalescer.
+func (w *worker) updated(u coalesce.Update) {
+	w.pub.updated(u)
+	f := w.following
+	switch {
+	case f == nil:
+	case !w.co.Digests() && !u.Removed:
+		f.cached.reload(u.URI, u.Cause)
+	case f.coverage.pushes(u.URI):
+		w.pub.missedChanges(f.unannounced.found(u, time.Now()))
+	}
+}
+
+// baselineList returns a list that an earlier tracker published.
+func (w *worker) baselineList(k catalog.Kind) (catalog.List, bool) {
+	if w.opts.BaselineList == nil {
+		return nil, false
+	}
+	return w.opts.BaselineList(w.id, k)
+}
+
+// setList replaces a list as one step and publishes how it changed. The first list is
+// the baseline, unless an earlier tracker published one, and the delta is empty: there
+// is nothing yet that it changes.
+func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) catalog.Delta {
+	old, had := w.lists[k]
+	if !had {
+		if published, ok := w.baselineList(k); ok {
+			w.lists[k] = published
+			w.setList(k, list, event.CauseResync)
+			return catalog.Delta{}
+		}
+	}
+	delta := catalog.Diff(old, list)
+	w.lists[k] = list
+	if !had || delta.Empty() {
+		w.t.store.update(w.id, func(r *record) { r.lists[k] = list })
+		return catalog.Delta{}
+	}
+	if w.following != nil {
+		w.following.conn.cache.Remove(k, delta.Removed)
+	}
+	w.pub.listChanged(k, old, list, delta, cause)
+	if k != catalog.Resources {
+		return delta
+	}
+	selected := func(uris []string) []string {
+		var out []string
+		for _, uri := range uris {
+			if w.srv.TrackResources && w.srv.Selects(uri) {
+				out = append(out, uri)
+			}
+		}
+		return out
+	}
+	w.pub.descriptors(selected(delta.Added), list, cause, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
+	var removed []string
+	for _, uri := range selected(delta.Removed) {
+		if known, _ := w.co.Lookup(uri); !known.Reported { // else published already, when a read did not find it
+			removed = append(removed, uri)
+		}
+	}
+	w.pub.descriptors(removed, old, cause, func(d event.Descriptor) event.Payload { return event.ResourceRemoved{Descriptor: d} })
+	w.pub.descriptors(selected(delta.Changed), list, cause, func(d event.Descriptor) event.Payload { return event.ResourceChanged{Descriptor: d} })
+	return delta
+}
+
+// errorLine returns the error as one printable line.
 func errorLine(err error) string {
 	if err == nil {
 		return ""

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a tracker, the fake servers that it follows, and what it told: all
+// world is a tracker, the fake servers that it follows, and what it published: all
 // within one synctest bubble, so that time passes only where a test says so.
 type world struct {
 	*testing.T
@@ -57,7 +57,9 @@ func newWorld(t *testing.T, opts Options) *world {
 
 // start runs the tracker with the entries.
 func (w *world) start(entries ...config.Server) {
-	w.opts.Dial, w.opts.Logger = w.Dial, slog.New(w.logs)
+	if w.opts.Logger = slog.New(w.logs); w.opts.Dial == nil {
+		w.opts.Dial = w.Dial
+	}
 	w.tracker = New(w.opts)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	w.end = cancel
@@ -89,8 +91,8 @@ func (w *world) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// told are the events of the types, since the last forget; all without types.
-func (w *world) told(types ...event.Type) []*event.Event {
+// published returns the events of the types, since the last forget; all without types.
+func (w *world) published(types ...event.Type) []*event.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []*event.Event
@@ -111,7 +113,7 @@ func (w *world) forget() {
 // updates are the resource.updated events as "uri cause", in order.
 func (w *world) updates() []string {
 	var out []string
-	for _, e := range w.told(event.TypeResourceUpdated) {
+	for _, e := range w.published(event.TypeResourceUpdated) {
 		out = append(out, e.ResourceURI+" "+string(e.Cause))
 	}
 	return out
@@ -143,7 +145,7 @@ func (w *world) wantUpdates(want ...string) {
 // log shows all events.
 func (w *world) log() string {
 	var b []byte
-	for _, e := range w.told() {
+	for _, e := range w.published() {
 		b, _ = e.AppendJSON(b)
 		b = append(b, '\n')
 	}

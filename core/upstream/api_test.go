@@ -18,8 +18,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// api is an HTTP API on a network within the process, so that a real server and a
-// real client meet under the fake time of synctest.
+// api is an HTTP API on an in-process network, so that a real server and a real client
+// communicate under the fake time of synctest.
 type api struct {
 	mu      sync.Mutex
 	version func() (status int, body string)
@@ -122,7 +122,7 @@ func (a *api) answer(version, tools func() (int, string)) {
 	}
 }
 
-// count is how often a path was asked for since the last count of it.
+// count returns the number of requests for a path since the last call.
 func (a *api) count(path string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,7 +139,7 @@ func (a *api) count(path string) int {
 
 func down() (int, string) { return http.StatusServiceUnavailable, "" }
 
-// tool is a catalog of plain GET tools.
+// tool returns a catalog of plain GET tools.
 func tool(names ...string) string {
 	var entries []string
 	for _, name := range names {
@@ -148,7 +148,7 @@ func tool(names ...string) string {
 	return "[" + strings.Join(entries, ",") + "]"
 }
 
-// follower is an Upstream under test with all that it told.
+// follower is an Upstream under test, which records its callbacks.
 type follower struct {
 	*testing.T
 	*Upstream
@@ -214,21 +214,21 @@ func (f *follower) want(names string) {
 	}
 }
 
-// wantChanges checks how many changes were told since the last check.
+// wantChanges checks the number of OnChange calls since the last check.
 func (f *follower) wantChanges(n int) {
 	f.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.changes) != n {
-		f.Errorf("%d changes were told, want %d: %+v", len(f.changes), n, f.changes)
+		f.Errorf("%d changes, want %d: %+v", len(f.changes), n, f.changes)
 	}
 	f.changes = nil
 }
 
-// polls lets the time of so many polls pass.
+// polls waits for the time of n polls.
 func (f *follower) polls(n int) { pass(time.Duration(n)*33*time.Second + 5*time.Second) }
 
-// pass lets time pass, which is that of synctest, until all rests.
+// pass waits for fake time, and until all goroutines are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

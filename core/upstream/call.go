@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -14,24 +13,24 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// maxErrorText bounds what is shown of an answer that is an error.
+// maxErrorText bounds the part of an error answer that is forwarded.
 const maxErrorText = 16 << 10
 
-// Version is what get_version says of this program.
+// Version is the version of this program in the result of get_version.
 type Version struct {
 	Version string `json:"version"`
 	Build   string `json:"build,omitempty"`
 	Commit  string `json:"commit,omitempty"`
 }
 
-// Call calls a tool with arguments, a JSON object or nothing, and returns an MCP
-// tool result. Whatever the caller of the tool can learn from is such a result with
-// isError: wrong arguments, an API that cannot be reached, an HTTP status that is
-// no success. An error is returned for a tool that is not in the catalog
-// ([ErrUnknownTool]), when ctx ends (its cause), and after Close ([ErrClosed]).
+// Call calls a tool with arguments, a JSON object or nil, and returns an MCP tool
+// result. Failures that the caller of the tool can act on are results with isError:
+// invalid arguments, an API that cannot be reached, or an HTTP status other than 2xx. An
+// error is returned for a tool that is not in the catalog ([ErrUnknownTool]), when ctx
+// is done (its cause) and after Close ([ErrClosed]).
 //
-// ctx brings its deadline and its end, nothing else: no value in it, so no
-// credential of whoever asked, reaches the API.
+// ctx contributes its deadline and cancellation only: no value in it, and so no
+// credential of a caller, reaches the API.
 func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMessage) (json.RawMessage, error) {
 	ctx, done, err := u.begin(ctx)
 	if err != nil {
@@ -43,7 +42,7 @@ func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMess
 	}
 	e := u.Catalog().routes[name]
 	if e == nil {
-		return nil, fmt.Errorf("%w: %s", ErrUnknownTool, show(name))
+		return nil, fmt.Errorf("%w: %s", ErrUnknownTool, bounded(name))
 	}
 	t, err := e.fill(arguments)
 	if err == nil && len(t.body) > MaxAnswerBytes {
@@ -66,10 +65,10 @@ func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMess
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return failure(e.route() + ": " + printable.Line(err.Error(), 500)), nil
+		return failure(e.route() + ": " + printable.Line(u.redact.text(err.Error()), 500)), nil
 	case a.status < 200 || a.status > 299:
 		text := e.route() + ": HTTP " + statusText(a.status)
-		if detail := strings.TrimSpace(cut(string(a.body[:min(len(a.body), 2*maxErrorText)]), maxErrorText)); detail != "" {
+		if detail := strings.TrimSpace(cut(u.redact.body(a.body, 2*maxErrorText), maxErrorText)); detail != "" {
 			text += "\n" + detail
 		}
 		return failure(text), nil
@@ -93,22 +92,19 @@ type resource struct {
 }
 
 func encodeResult(c content, isError bool) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(struct { // strings always encode
+	b, _ := printable.Marshal(struct { // strings always encode
 		Content []content `json:"content"`
 		IsError bool      `json:"isError,omitempty"`
 	}{[]content{c}, isError})
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return b
 }
 
 func failure(text string) json.RawMessage {
 	return encodeResult(content{Type: "text", Text: &text}, true)
 }
 
-// success is the answer as content: text where it is text, else as its media type
-// says.
+// success converts the answer to content: text if it is valid UTF-8, else by its media
+// type.
 func (u *Upstream) success(a answer, path string) json.RawMessage {
 	if utf8.Valid(a.body) {
 		text := string(a.body)
@@ -130,10 +126,10 @@ func (u *Upstream) success(a answer, path string) json.RawMessage {
 	return encodeResult(content{Type: "resource", Resource: &resource{uri, media, data}}, false)
 }
 
-// versions answers get_version: the API's own words if it can be reached, or why
-// not.
+// versions answers get_version with the versions of this program and of the API, or the
+// reason why the API cannot be reached.
 func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
-	var told struct {
+	var report struct {
 		Mcptrack Version `json:"mcptrack"`
 		Server   struct {
 			Version string `json:"version,omitempty"`
@@ -142,21 +138,21 @@ func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
 			Error   string `json:"error,omitempty"`
 		} `json:"server"`
 	}
-	told.Mcptrack = u.opts.Self
+	report.Mcptrack = u.opts.Self
 	v, err := u.fetchVersion(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		told.Server.Error = printable.Line(err.Error(), 500)
+		report.Server.Error = printable.Line(u.redact.text(err.Error()), 500)
 	default:
-		told.Server.Version, told.Server.Build = cut(v.word("version"), 256), cut(v.build, 256)
-		told.Server.Commit = cut(cmp.Or(v.word("git_commit"), v.word("commit")), 256)
+		report.Server.Version, report.Server.Build = cut(v.text("version"), 256), cut(v.build, 256)
+		report.Server.Commit = cut(cmp.Or(v.text("git_commit"), v.text("commit")), 256)
 	}
-	text, err := json.Marshal(told)
+	text, err := json.Marshal(report)
 	if err != nil {
-		return nil, fmt.Errorf("tell versions: %w", err)
+		return nil, fmt.Errorf("encode versions: %w", err)
 	}
-	shown := string(printable.JSON(text))
-	return encodeResult(content{Type: "text", Text: &shown}, false), nil
+	safe := string(printable.JSON(text))
+	return encodeResult(content{Type: "text", Text: &safe}, false), nil
 }

@@ -20,16 +20,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// world is a real HTTP server with a catalog, and an upstream that has read it.
-type world struct {
+// fixture is a real HTTP server with a catalog, and an upstream that has read it.
+type fixture struct {
 	*testing.T
 	*Upstream
 	server *httptest.Server
 }
 
-func inWorld(t *testing.T, catalog string, handle http.HandlerFunc, change ...func(*Options)) *world {
+func withAPI(t *testing.T, catalog string, handle http.HandlerFunc, change ...func(*Options)) *fixture {
 	t.Helper()
-	w := &world{T: t}
+	w := &fixture{T: t}
 	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch strings.TrimPrefix(r.URL.Path, "/base") {
 		case "/api/version":
@@ -60,7 +60,7 @@ func inWorld(t *testing.T, catalog string, handle http.HandlerFunc, change ...fu
 }
 
 // call returns the text of the result and whether it is an error.
-func (w *world) call(name, arguments string) (string, bool) {
+func (w *fixture) call(name, arguments string) (string, bool) {
 	w.Helper()
 	raw, err := w.Call(w.Context(), name, json.RawMessage(arguments))
 	if err != nil {
@@ -76,7 +76,7 @@ func (w *world) call(name, arguments string) (string, bool) {
 	return r.Content[0].Text, r.IsError
 }
 
-// echo answers with what was asked.
+// echo answers with the request.
 func echo(rw http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	_, _ = fmt.Fprintf(rw, "%s %s %s %s", r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"), body)
@@ -91,9 +91,9 @@ const routes = `[{"name":"get","method":"GET","path":"/api/notes/{id}/{n}","para
  {"name":"pair","method":"GET","path":"/api/files/{x}{y}/z","params":[{"name":"x"},{"name":"y"}]}]`
 
 func TestCallRoutes(t *testing.T) {
-	w := inWorld(t, routes, echo)
+	w := withAPI(t, routes, echo)
 	for _, test := range []struct{ tool, arguments, want string }{
-		{"get", `{"id":"a b/ü?#%","n":12345678901234567890.50}`, "GET /base/api/notes/a%20b%2F%C3%BC%3F%23%25/12345678901234567890.50  "},
+		{"get", `{"id":"a bü?#%","n":12345678901234567890.50}`, "GET /base/api/notes/a%20b%C3%BC%3F%23%25/12345678901234567890.50  "},
 		{"get", `{"id":"a","n":1,"q":"x&y=1","many":["a",2,true,{"k": [1]}],"o":{"a": "b"},"flag":false,"i":-3}`,
 			"GET /base/api/notes/a/1?flag=false&i=-3&many=a&many=2&many=true&many=%7B%22k%22%3A%5B1%5D%7D&o=%7B%22a%22%3A%22b%22%7D&q=x%26y%3D1  "},
 		{"get", `{"id":"a","n":1,"q":null,"many":[]}`, "GET /base/api/notes/a/1  "},
@@ -110,9 +110,9 @@ func TestCallRoutes(t *testing.T) {
 	}
 }
 
-// What is wrong with the arguments is told to who can mend it, and nothing is sent.
+// Invalid arguments are reported to the caller, and nothing is sent.
 func TestCallRefusesArguments(t *testing.T) {
-	w := inWorld(t, routes, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
+	w := withAPI(t, routes, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
 	for arguments, want := range map[string]string{
 		`[]`:                                  "object",
 		`{`:                                   "object",
@@ -125,25 +125,33 @@ func TestCallRefusesArguments(t *testing.T) {
 		`{"id":"a","n":1,"o":[]}`:             `"o" must be of type object`,
 		`{"id":"a","n":1,"flag":"true"}`:      `"flag" must be of type boolean`,
 		`{"id":"a","n":1,"i":1.5}`:            `"i" must be of type integer`,
-		`{"id":"a","n":1,"nope":1}`:           `no parameter "nope"`,
-		`{"id":"","n":1}`:                     "part of a path",
-		`{"id":".","n":1}`:                    "part of a path",
-		`{"id":"..","n":1}`:                   "part of a path",
-		`{"id":"../../admin","n":1}`:          "part of a path",
-		`{"id":"a/../b","n":1}`:               "part of a path",
-		`{"id":"..\\b","n":1}`:                "part of a path",
-		`{"id":"%2e%2e","n":1}`:               "part of a path",
-		`{"id":"%252e%252e%252fadmin","n":1}`: "part of a path",
-		`{"id":"a\u0000","n":1}`:              "part of a path",
-		`{"id":"a\r\nX: y","n":1}`:            "part of a path",
+		`{"id":"a","n":1,"nope":1}`:           `unknown parameter "nope"`,
+		`{"id":"","n":1}`:                     "one segment of a path",
+		`{"id":".","n":1}`:                    "one segment of a path",
+		`{"id":"..","n":1}`:                   "one segment of a path",
+		`{"id":"../../admin","n":1}`:          "one segment of a path",
+		`{"id":"a/../b","n":1}`:               "one segment of a path",
+		`{"id":"..\\b","n":1}`:                "one segment of a path",
+		`{"id":"%2e%2e","n":1}`:               "one segment of a path",
+		`{"id":"%252e%252e%252fadmin","n":1}`: "one segment of a path",
+		`{"id":"a/b","n":1}`:                  "one segment of a path",
+		`{"id":"a%2fb","n":1}`:                "one segment of a path",
+		`{"id":"a%5Cb","n":1}`:                "one segment of a path",
+		`{"id":"a%252Fb","n":1}`:              "one segment of a path",
+		`{"id":"a\\b","n":1}`:                 "one segment of a path",
+		`{"id":"a\u0000","n":1}`:              "one segment of a path",
+		`{"id":"a\r\nX: y","n":1}`:            "one segment of a path",
 		`{"id":"a","n":1,"q":"` + strings.Repeat("x", maxURL) + `"}`: "longer than 64 KiB",
 	} {
 		if got, failed := w.call("get", arguments); !failed || !strings.Contains(got, want) {
 			t.Errorf("%.80s: %.200s, want %s", arguments, got, want)
 		}
 	}
-	// Each is harmless, both together are not, to who decodes twice.
-	if got, failed := w.call("pair", `{"x":"%","y":"2e%2e"}`); !failed || !strings.Contains(got, "leads elsewhere") {
+	// Each value is harmless, but together they are a dot segment when decoded twice.
+	if got, failed := w.call("pair", `{"x":"%","y":"2e%2e"}`); !failed || !strings.Contains(got, "dot segments") {
+		t.Errorf("%s", got)
+	}
+	if got, failed := w.call("pair", `{"x":"a%","y":"2fb"}`); !failed || !strings.Contains(got, "more segments") {
 		t.Errorf("%s", got)
 	}
 	if _, err := w.Call(t.Context(), "nope\x1b[31m", nil); !errors.Is(err, ErrUnknownTool) || strings.Contains(err.Error(), "\x1b") {
@@ -153,7 +161,7 @@ func TestCallRefusesArguments(t *testing.T) {
 
 func TestCallAnswers(t *testing.T) {
 	var answer http.HandlerFunc
-	w := inWorld(t, tool("a"), func(rw http.ResponseWriter, r *http.Request) { answer(rw, r) })
+	w := withAPI(t, tool("a"), func(rw http.ResponseWriter, r *http.Request) { answer(rw, r) })
 	as := func(status int, kind, body string) {
 		answer = func(rw http.ResponseWriter, _ *http.Request) {
 			if kind != "" {
@@ -205,14 +213,14 @@ func TestCallAnswers(t *testing.T) {
 	}
 }
 
-// Redirects stay at the origin; what leaves it is refused before anything is sent.
+// Redirects within the origin are followed; others fail before anything is sent.
 func TestRedirects(t *testing.T) {
 	foreign := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("the other origin got %s %s with %v", r.Method, r.URL, r.Header)
 	}))
 	t.Cleanup(foreign.Close)
 	var to string
-	w := inWorld(t, tool("a"), func(rw http.ResponseWriter, r *http.Request) {
+	w := withAPI(t, tool("a"), func(rw http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/here") {
 			_, _ = io.WriteString(rw, "here "+r.Header.Get("X-Key"))
 			return
@@ -235,8 +243,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// S19: only our own headers are sent, no cookie is kept, and no credential is ever
-// shown.
+// S19: only our own headers are sent, no cookie is stored, and no credential is ever
+// logged.
 func TestCredentials(t *testing.T) {
 	var sent atomic.Pointer[http.Header]
 	handle := func(rw http.ResponseWriter, r *http.Request) {
@@ -247,7 +255,7 @@ func TestCredentials(t *testing.T) {
 		rw.WriteHeader(http.StatusTeapot)
 	}
 	var log bytes.Buffer
-	w := inWorld(t, tool("a"), handle, func(o *Options) {
+	w := withAPI(t, tool("a"), handle, func(o *Options) {
 		*o = FromConfig(config.Server{URL: config.NewSecret(strings.Replace(o.URL, "http://", "http://user:pa55@", 1)),
 			Headers: map[string]config.Secret{"x-key": config.NewSecret("k3y"), "Host": config.NewSecret("virtual.example")}})
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -275,8 +283,8 @@ func TestCredentials(t *testing.T) {
 	w.server.Close()
 	gone, failed := w.call("a", "")
 	version, _ := w.call("get_version", "")
-	w.Close() // ends who writes the log
-	for _, shown := range []string{text, gone, version, w.Endpoint(), fmt.Sprintf("%+v", w.Status()), log.String()} {
+	w.Close() // ends the log writer
+	for _, shown := range []string{text, gone, version, w.display, fmt.Sprintf("%+v", w.Status()), log.String()} {
 		if strings.Contains(shown, "pa55") || strings.Contains(shown, "k3y") || strings.Contains(shown, "user") {
 			t.Errorf("shown: %s", shown)
 		}
@@ -289,19 +297,53 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// An API that echoes a request does not make an error leak credentials.
+func TestErrorsAreRedacted(t *testing.T) {
+	const token, path = `t0k"en/+value`, "/s3cr3tpath"
+	basic := base64.StdEncoding.EncodeToString([]byte("someuser:pa55word"))
+	answers := []func(r *http.Request) string{
+		func(r *http.Request) string { return fmt.Sprintf("%v %s", r.Header, r.URL) },
+		func(r *http.Request) string { return string(quoted(r.Header.Get("X-Key"))) + r.URL.Path },
+		func(r *http.Request) string { return url.QueryEscape(r.Header.Get("X-Key")) },
+		func(*http.Request) string { return "key " + token + strings.Repeat("x", maxErrorText) },
+		func(*http.Request) string { return strings.Repeat("x", maxErrorText-6) + token },
+		func(*http.Request) string { return "someuser pa55word" },
+		func(*http.Request) string { return strings.Repeat(token, maxErrorText) },
+	}
+	n := 0
+	w := withAPI(t, tool("a"), func(rw http.ResponseWriter, r *http.Request) {
+		rw.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(rw, answers[n](r))
+	}, func(o *Options) {
+		*o = FromConfig(config.Server{URL: config.NewSecret(strings.Replace(o.URL, "http://", "http://someuser:pa55word@", 1)),
+			Headers: map[string]config.Secret{"X-Key": config.NewSecret("Bearer " + token)}, Secrets: []config.Secret{config.NewSecret(path)}})
+	})
+	for n = range answers {
+		got, failed := w.call("a", "")
+		if !failed || !strings.Contains(got, "HTTP 403") {
+			t.Errorf("%d: %s", n, got)
+		}
+		for _, secret := range []string{token, "t0k", "en/+", url.QueryEscape(token), basic, "someuser", "pa55word", path} {
+			if strings.Contains(got, secret) {
+				t.Errorf("%d: %s in %.300s", n, secret, got)
+			}
+		}
+	}
+}
+
 func TestGetVersion(t *testing.T) {
-	w := inWorld(t, "[]", echo)
+	w := withAPI(t, "[]", echo)
 	want := `{"mcptrack":{"version":"9.9","commit":"def"},"server":{"version":"1.2","build":"b7","commit":"abc"}}`
 	if got, failed := w.call("get_version", "{}"); failed || got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 
-// A call ends with its context, and with the time that Options gives it.
+// A call ends with its context, and after Options.Timeout.
 func TestCallEnds(t *testing.T) {
 	free := make(chan struct{})
 	asked := make(chan struct{}, 2)
-	w := inWorld(t, tool("a"), func(http.ResponseWriter, *http.Request) { asked <- struct{}{}; <-free },
+	w := withAPI(t, tool("a"), func(http.ResponseWriter, *http.Request) { asked <- struct{}{}; <-free },
 		func(o *Options) { o.Timeout = 1 })
 	if got, failed := w.call("a", ""); !failed || !strings.Contains(got, "no answer within 1ns") {
 		t.Errorf("%s", got)
@@ -326,7 +368,7 @@ func TestNewRefuses(t *testing.T) {
 		t.Error("a negative interval")
 	}
 	u, err := New(Options{URL: " HTTPS://u:p@h.example:1/a%2Fb// "})
-	if err != nil || u.Endpoint() != "https://h.example:1/a%2Fb" {
+	if err != nil || u.display != "https://h.example:1/a%2Fb" {
 		t.Errorf("%v, %v", u, err)
 	}
 	if c := u.Catalog(); len(c.Tools) != 1 || c.Tools[0].Key != getVersion || !c.Loaded.IsZero() {

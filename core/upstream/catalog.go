@@ -15,39 +15,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// MaxSkips is how many skipped entries are told one by one.
+// MaxSkips is how many skipped entries are reported individually.
 const MaxSkips = 100
 
-// A Catalog is what an API offered at one time: a list of tools and, unseen, the
-// routes behind them. It is immutable, and so is what it holds.
+// A Catalog holds the tools of an API at one time, with the routes behind them. It is
+// deeply immutable.
 type Catalog struct {
-	// Build is that of the API when the catalog was read; "" if it tells none. It
-	// is a word of the API: hostile.
+	// Build is the API's build when the catalog was read, "" if it has none. It is not
+	// sanitized.
 	Build string
-	// Tools are MCP tool descriptors in the order to list them. get_version is
-	// always there, and last.
+	// Tools are MCP tool descriptors in the order to list them. get_version is always
+	// present, as the last one.
 	Tools []catalog.Item
-	// Loaded is when the catalog was read; zero before the first was.
+	// Loaded is when the catalog was read; zero before the first one.
 	Loaded time.Time
 
 	routes map[string]*entry
 }
 
-// List returns the tools as a value to compare with others.
+// List returns the tools as a list that can be compared with others.
 func (c *Catalog) List() catalog.List { return catalog.NewList(c.Tools) }
 
 // A Skip is an entry of a catalog that cannot be served.
 type Skip struct {
 	Index  int    // in the array, from 0
-	Name   string // what it calls itself, one printable line; "" if nothing
+	Name   string // one printable line; "" if it has none
 	Reason string
-}
-
-func (s Skip) String() string {
-	if s.Name == "" {
-		return fmt.Sprintf("entry %d is skipped: %s", s.Index, s.Reason)
-	}
-	return fmt.Sprintf("entry %d (%s) is skipped: %s", s.Index, s.Name, s.Reason)
 }
 
 func emptyCatalog() *Catalog { return &Catalog{Tools: []catalog.Item{versionTool()}} }
@@ -61,8 +54,8 @@ type candidate struct {
 	skipped int
 }
 
-// parseCatalog checks the body of a catalog entry by entry. It fails only if there
-// are no entries to look at.
+// parseCatalog checks the body of a catalog entry by entry. It fails only if the body is
+// not an array.
 func parseCatalog(body []byte) (*candidate, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(body, &list); err != nil || list == nil {
@@ -71,7 +64,7 @@ func parseCatalog(body []byte) (*candidate, error) {
 	c := &candidate{routes: map[string]*entry{}}
 	skip := func(index int, name string, reason error) {
 		if c.skipped++; len(c.skips) < MaxSkips {
-			c.skips = append(c.skips, Skip{index, show(name), reason.Error()})
+			c.skips = append(c.skips, Skip{index, bounded(name), reason.Error()})
 		}
 	}
 	for i, raw := range list {
@@ -79,7 +72,7 @@ func parseCatalog(body []byte) (*candidate, error) {
 		switch {
 		case err != nil:
 		case c.routes[e.name] != nil:
-			err = errors.New("its name is that of an entry before it")
+			err = errors.New("an earlier entry has the same name")
 		case len(c.routes) == MaxTools:
 			err = fmt.Errorf("there are more than %d tools", MaxTools)
 		}
@@ -107,8 +100,8 @@ func parseCatalog(body []byte) (*candidate, error) {
 	return c, nil
 }
 
-// fetcher reads the catalog and remembers the last one, so that one that did not
-// change costs nothing. It belongs to the goroutine of Run.
+// fetcher reads the catalog and caches the last one, so that an unchanged one is not
+// parsed again. Only the goroutine of Run uses it.
 type fetcher struct {
 	u    *Upstream
 	etag string
@@ -140,7 +133,7 @@ func (f *fetcher) fetch(ctx context.Context) (*candidate, error) {
 	return f.last, nil
 }
 
-// warn tells of the entries that are skipped, if they are not the same as before.
+// warn reports skipped entries, unless they are the same as before.
 func (u *Upstream) warn(before, now *candidate) {
 	if now.skipped == 0 || before != nil && before.skipped == now.skipped && slices.Equal(before.skips, now.skips) {
 		return
@@ -157,20 +150,20 @@ func (u *Upstream) warn(before, now *candidate) {
 	}
 }
 
-// swap serves a candidate from now on and tells if its list differs.
+// swap makes a candidate the current catalog and calls OnChange if its list differs.
 func (u *Upstream) swap(build string, c *candidate) {
 	now := u.Catalog()
 	next := &Catalog{Build: build, Loaded: time.Now(), routes: c.routes}
 	next.Tools = append(slices.Clone(c.tools), versionTool())
 	delta := catalog.Diff(now.List(), next.List())
 	if delta.Empty() {
-		next.Tools = now.Tools // another order is no change, so none is shown
+		next.Tools = now.Tools // keeps the previous order
 	}
 	u.current.Store(next)
 	if delta.Empty() {
 		return
 	}
-	u.log.Info("catalog changed", "build", show(build), "tools", len(next.Tools),
+	u.log.Info("catalog changed", "build", bounded(build), "tools", len(next.Tools),
 		"added", len(delta.Added), "removed", len(delta.Removed), "changed", len(delta.Changed))
 	if u.opts.OnChange != nil {
 		u.opts.OnChange(next, delta)

@@ -17,7 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Bounds of what the API may answer, and how fast it has to.
+// Bounds of the API's answers.
 const (
 	MaxVersionBytes = 64 << 10
 	MaxCatalogBytes = 1 << 20
@@ -41,7 +41,7 @@ func (u *Upstream) newClient() {
 			MaxIdleConnsPerHost: 16, MaxResponseHeaderBytes: 64 << 10}
 		u.client.Transport = u.own
 	}
-	u.client.Jar = nil // what one caller is told must not be sent for another
+	u.client.Jar = nil // cookies set for one caller must not be sent for another
 	u.client.CheckRedirect = u.checkRedirect
 }
 
@@ -49,7 +49,7 @@ func (u *Upstream) newClient() {
 // arguments, at the origin of the base URL.
 func (u *Upstream) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
-		return fmt.Errorf("it redirects more than %d times", maxRedirects)
+		return fmt.Errorf("the API redirected more than %d times", maxRedirects)
 	}
 	if origin(req.URL) != origin(u.base) {
 		return errOtherOrigin
@@ -150,8 +150,8 @@ func (u *Upstream) plain(ctx context.Context, err error) error {
 	return err
 }
 
-// get asks for a path on a connection of its own: behind a balancer, connections
-// that are kept would always show the same backend.
+// get requests a path on a new connection: behind a load balancer, a reused connection
+// would always reach the same backend.
 func (u *Upstream) get(ctx context.Context, path, etag string, limit int64, within time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %s", within))
 	defer cancel()
@@ -170,7 +170,7 @@ func (u *Upstream) get(ctx context.Context, path, etag string, limit int64, with
 	return a, nil
 }
 
-// statusError is an answer whose status is not what was asked for.
+// statusError is the error of a GET with an unexpected status.
 func statusError(path string, status int) error {
 	return fmt.Errorf("GET %s: HTTP %s", path, statusText(status))
 }
@@ -179,14 +179,14 @@ func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// serverVersion is what the API tells of itself.
+// serverVersion is the API's version document.
 type serverVersion struct {
-	build string // "" if it tells none
-	told  map[string]json.RawMessage
+	build   string // "" if it has none
+	members map[string]json.RawMessage
 }
 
-// fetchVersion asks for the version. An API that has no such route, or one that
-// answers something else, tells no build; one that is down is an error.
+// fetchVersion requests the version. If the API has no such route, or the answer is not
+// a version document, the build is ""; if the API is down, it returns an error.
 func (u *Upstream) fetchVersion(ctx context.Context) (serverVersion, error) {
 	const path = "/api/version"
 	a, err := u.get(ctx, path, "", MaxVersionBytes, versionTimeout)
@@ -202,18 +202,18 @@ func (u *Upstream) fetchVersion(ctx context.Context) (serverVersion, error) {
 		return serverVersion{}, statusError(path, a.status)
 	}
 	var v serverVersion
-	if json.Unmarshal(a.body, &v.told) != nil {
+	if json.Unmarshal(a.body, &v.members) != nil {
 		return serverVersion{}, nil
 	}
-	v.build = v.word("build")
+	v.build = v.text("build")
 	return v, nil
 }
 
-// word is a string or a number that the API tells, "" otherwise.
-func (v serverVersion) word(name string) string {
+// text returns a member that is a string or a number, "" for any other.
+func (v serverVersion) text(name string) string {
 	var s string
 	var n json.Number
-	switch raw := v.told[name]; {
+	switch raw := v.members[name]; {
 	case json.Unmarshal(raw, &s) == nil:
 		return strings.TrimSpace(s)
 	case json.Unmarshal(raw, &n) == nil:
@@ -222,5 +222,5 @@ func (v serverVersion) word(name string) string {
 	return ""
 }
 
-// show makes words of the API fit for a line of a log.
-func show(s string) string { return printable.Line(s, 128) }
+// bounded makes a text of the API fit for a line of a log.
+func bounded(s string) string { return printable.Line(s, 128) }

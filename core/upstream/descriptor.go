@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// descriptor is the entry as an MCP tool. It is written member by member because
-// parameters keep the order of the catalog, which is that of forms in clients.
+// descriptor returns the entry as an MCP tool. It is written member by member to keep
+// the order of the parameters, which clients use for forms.
 func (e *entry) descriptor() (catalog.Item, error) {
 	var b bytes.Buffer
 	b.WriteString(`{"name":` + quoted(e.name))
@@ -26,7 +27,7 @@ func (e *entry) descriptor() (catalog.Item, error) {
 			b.WriteString(`,"description":` + quoted(p.description))
 		}
 		if p.kind == "array" {
-			b.WriteString(`,"items":{}`) // any; some clients insist on the member
+			b.WriteString(`,"items":{}`) // of any type; some clients require the member
 		}
 		b.WriteByte('}')
 		if p.required {
@@ -49,20 +50,17 @@ func (e *entry) descriptor() (catalog.Item, error) {
 	return catalog.NewItem(catalog.Tools, b.Bytes())
 }
 
-// versionTool is the descriptor of get_version.
+// versionTool returns the descriptor of get_version.
 func versionTool() catalog.Item {
-	raw := json.RawMessage(`{"name":"` + getVersion + `","description":"Tells the versions of mcptrack and of the API behind the tools. ` +
+	raw := json.RawMessage(`{"name":"` + getVersion + `","description":"Returns the versions of mcptrack and of the API behind the tools. ` +
 		`Use it to check that both can be reached.","inputSchema":{"type":"object","properties":{},"additionalProperties":false},` +
 		`"annotations":{"readOnlyHint":true}}`)
-	item, _ := catalog.NewItem(catalog.Tools, raw) // held by a test
+	item, _ := catalog.NewItem(catalog.Tools, raw) // constant, and covered by a test
 	return item
 }
 
-// quoted is s as a JSON string.
+// quoted returns s as a JSON string.
 func quoted(s string) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always encodes
-	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	b, _ := printable.Marshal(s) // a string always encodes
+	return string(b)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Bounds of a catalog beside its size. What exceeds them is skipped.
+// Bounds of a catalog, in addition to its size. Entries that exceed them are skipped.
 const (
 	MaxTools        = 10_000
 	MaxParams       = 128
@@ -22,7 +22,11 @@ const (
 	placeholderLeft = '{'
 )
 
-// getVersion is the tool that is always there.
+// maxDecoding is how often a path is decoded to find what a server, or a proxy before it,
+// may see in it.
+const maxDecoding = 4
+
+// getVersion is the name of the built-in tool.
 const getVersion = "get_version"
 
 // A param is one parameter of an entry.
@@ -32,7 +36,7 @@ type param struct {
 	required                bool
 }
 
-// An entry is one tool of the catalog that was found valid.
+// An entry is a valid tool of the catalog.
 type entry struct {
 	name, description string
 	method            string
@@ -44,7 +48,7 @@ type entry struct {
 // name of a parameter.
 type piece struct{ text, param string }
 
-// route is the path as the catalog has it.
+// route returns the method and path as in the catalog.
 func (e *entry) route() string {
 	var b strings.Builder
 	b.WriteString(e.method + " ")
@@ -57,8 +61,8 @@ func (e *entry) route() string {
 	return b.String()
 }
 
-// parseEntry checks one element of the catalog. The error says why it cannot be
-// served; name is what it calls itself, if anything.
+// parseEntry checks one element of the catalog. The error says why it is skipped; name
+// is set even then, if the element has one.
 func parseEntry(raw json.RawMessage) (e *entry, name string, err error) {
 	var m map[string]json.RawMessage // keys in their exact case, unlike a struct
 	if json.Unmarshal(raw, &m) != nil || m == nil {
@@ -66,16 +70,16 @@ func parseEntry(raw json.RawMessage) (e *entry, name string, err error) {
 	}
 	e = &entry{}
 	var path string
-	if e.name, err = word(m, "name"); err != nil {
+	if e.name, err = stringMember(m, "name"); err != nil {
 		return nil, "", err
 	}
-	if e.description, err = word(m, "description"); err != nil {
+	if e.description, err = stringMember(m, "description"); err != nil {
 		return nil, e.name, err
 	}
-	if e.method, err = word(m, "method"); err != nil {
+	if e.method, err = stringMember(m, "method"); err != nil {
 		return nil, e.name, err
 	}
-	if path, err = word(m, "path"); err != nil {
+	if path, err = stringMember(m, "path"); err != nil {
 		return nil, e.name, err
 	}
 	e.method = strings.ToUpper(e.method)
@@ -84,9 +88,9 @@ func parseEntry(raw json.RawMessage) (e *entry, name string, err error) {
 	case !validName(e.name):
 		err = fmt.Errorf("its name is empty, longer than %d bytes, or has spaces or invisible characters", maxName)
 	case e.name == getVersion:
-		err = errors.New("its name is that of a tool that is always there")
+		err = errors.New("its name is reserved for a built-in tool")
 	case !slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE"}, e.method):
-		err = errors.New("its method is none of GET, POST, PUT, PATCH and DELETE")
+		err = errors.New("its method is not GET, POST, PUT, PATCH or DELETE")
 	default:
 		if e.path, err = parsePath(path); err == nil {
 			err = e.parseParams(m["params"])
@@ -95,8 +99,8 @@ func parseEntry(raw json.RawMessage) (e *entry, name string, err error) {
 	return e, e.name, err
 }
 
-// word returns a string member, "" if it is absent.
-func word(m map[string]json.RawMessage, name string) (string, error) {
+// stringMember returns a string member, "" if it is absent.
+func stringMember(m map[string]json.RawMessage, name string) (string, error) {
 	var s *string
 	if raw, ok := m[name]; ok && json.Unmarshal(raw, &s) != nil {
 		return "", fmt.Errorf("its %q is not a string", name)
@@ -111,7 +115,7 @@ func validName(s string) bool {
 	return s != "" && len(s) <= maxName && printable.Line(s, 0) == s && strings.IndexFunc(s, unicode.IsSpace) < 0
 }
 
-// parsePath takes a path apart at its placeholders.
+// parsePath splits a path at its placeholders.
 func parsePath(path string) ([]piece, error) {
 	switch {
 	case path == "":
@@ -131,7 +135,7 @@ func parsePath(path string) ([]piece, error) {
 			break
 		}
 		name, next, closed := strings.Cut(after, "}")
-		if !closed || !validName(name) || strings.ContainsRune(name, placeholderLeft) {
+		if !closed || !validName(name) || strings.ContainsRune(name, placeholderLeft) || !oneSegment(name) {
 			return nil, errors.New("its path has a placeholder that is not {name}")
 		}
 		pieces = append(pieces, piece{param: name})
@@ -141,23 +145,23 @@ func parsePath(path string) ([]piece, error) {
 		if strings.IndexFunc(p.text, func(r rune) bool {
 			return r <= ' ' || r > '~' || strings.ContainsRune("\"#<>?\\^`{|}", r)
 		}) >= 0 {
-			return nil, errors.New("its path has characters that a path cannot have")
+			return nil, errors.New("its path has characters that are not allowed in a URL path")
 		}
 	}
 	if _, err := url.PathUnescape(path); err != nil {
-		return nil, errors.New("its path is not well escaped")
+		return nil, errors.New("its path has an invalid percent-encoding")
 	}
-	if strings.Contains(path, "..") || leadsElsewhere(path) {
-		return nil, errors.New("its path leads elsewhere")
+	if strings.Contains(path, "..") || escapesPath(path) {
+		return nil, errors.New("its path has dot segments, backslashes or control characters")
 	}
 	return pieces, nil
 }
 
-// leadsElsewhere reports whether a path, or text that becomes part of one, may be
-// taken for another by a server, or a proxy before it, that decodes more than once.
-func leadsElsewhere(s string) bool {
-	for range 4 {
-		if strayPath(s) {
+// escapesPath reports whether a path, or a text that becomes part of one, could be
+// resolved to another path by a server or proxy that decodes it more than once.
+func escapesPath(s string) bool {
+	for range maxDecoding {
+		if hasDotSegment(s) {
 			return true
 		}
 		next, err := url.PathUnescape(s)
@@ -169,14 +173,30 @@ func leadsElsewhere(s string) bool {
 	return true
 }
 
-// strayPath looks for segments and characters that mean something else than
-// themselves.
-func strayPath(s string) bool {
+// oneSegment reports whether a text stays one segment of a path however often it is
+// decoded: behind WSGI, for example, %2F reaches other routes.
+func oneSegment(s string) bool {
+	for range maxDecoding {
+		if strings.ContainsAny(s, `/\`) {
+			return false
+		}
+		next, err := url.PathUnescape(s)
+		if err != nil || next == s {
+			return true
+		}
+		s = next
+	}
+	return false
+}
+
+// hasDotSegment reports whether a path has dot segments, backslashes or control
+// characters.
+func hasDotSegment(s string) bool {
 	return slices.ContainsFunc(strings.Split(s, "/"), func(segment string) bool { return segment == "." || segment == ".." }) ||
 		strings.IndexFunc(s, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }) >= 0
 }
 
-// parseParams reads the parameters and holds them against the path.
+// parseParams decodes the parameters and matches them with the path.
 func (e *entry) parseParams(raw json.RawMessage) error {
 	var list []json.RawMessage
 	if raw != nil && json.Unmarshal(raw, &list) != nil {
@@ -198,7 +218,7 @@ func (e *entry) parseParams(raw json.RawMessage) error {
 			return fmt.Errorf("parameter %d: %w", i+1, err)
 		}
 		if seen[p.name] {
-			return fmt.Errorf("it has parameter %s twice", show(p.name))
+			return fmt.Errorf("parameter %s occurs twice", bounded(p.name))
 		}
 		seen[p.name] = true
 		if p.in == "" {
@@ -211,19 +231,19 @@ func (e *entry) parseParams(raw json.RawMessage) error {
 		}
 		if p.in == "path" {
 			if !open[p.name] {
-				return fmt.Errorf("its path has no {%s}", show(p.name))
+				return fmt.Errorf("its path has no {%s}", bounded(p.name))
 			}
 			if p.kind == "array" || p.kind == "object" {
-				return fmt.Errorf("parameter %s of its path is an %s", show(p.name), p.kind)
+				return fmt.Errorf("parameter %s of its path has type %s", bounded(p.name), p.kind)
 			}
 			delete(open, p.name)
-			p.required = true // a path cannot do without
+			p.required = true // the path would be incomplete
 		}
 		e.params = append(e.params, p)
 	}
 	for _, p := range e.path {
 		if open[p.param] {
-			return fmt.Errorf("no parameter fills {%s} of its path", show(p.param))
+			return fmt.Errorf("no parameter for {%s} in its path", bounded(p.param))
 		}
 	}
 	return nil
@@ -238,7 +258,7 @@ func parseParam(raw json.RawMessage) (p param, err error) {
 		name string
 		into *string
 	}{{"name", &p.name}, {"type", &p.kind}, {"description", &p.description}, {"in", &p.in}} {
-		if *of.into, err = word(m, of.name); err != nil {
+		if *of.into, err = stringMember(m, of.name); err != nil {
 			return p, err
 		}
 	}
@@ -250,9 +270,9 @@ func parseParam(raw json.RawMessage) (p param, err error) {
 	case !validName(p.name):
 		return p, errors.New("its name is empty, too long, or has spaces or invisible characters")
 	case !slices.Contains([]string{"", "string", "number", "integer", "boolean", "array", "object"}, p.kind):
-		return p, errors.New("its type is none of string, number, integer, boolean, array and object")
+		return p, errors.New("its type is not string, number, integer, boolean, array or object")
 	case !slices.Contains([]string{"", "path", "query", "body"}, p.in):
-		return p, errors.New("it is in none of path, query and body")
+		return p, errors.New(`its "in" is not path, query or body`)
 	}
 	if p.kind == "" {
 		p.kind = "string"

@@ -39,7 +39,7 @@ func TestDescriptor(t *testing.T) {
 	}
 }
 
-// G7: what is wrong is skipped with a reason, the others live.
+// G7: an invalid entry is skipped with a reason; the others are served.
 func TestSkips(t *testing.T) {
 	entry := func(member string) string {
 		m := map[string]json.RawMessage{"name": []byte(`"t"`), "method": []byte(`"GET"`), "path": []byte(`"/api/t"`)}
@@ -67,7 +67,7 @@ func TestSkips(t *testing.T) {
 		entry(`{"name":"a\u202eb"}`):    "invisible",
 		entry(`{"name":"a\u0000"}`):     "invisible",
 		entry(`{"name":"` + longName(129) + `"}`):                             "128 bytes",
-		entry(`{"name":"get_version"}`):                                       "always there",
+		entry(`{"name":"get_version"}`):                                       "reserved",
 		entry(`{"description":{}}`):                                           `"description"`,
 		entry(`{"method":""}`):                                                "method",
 		entry(`{"method":"HEAD"}`):                                            "method",
@@ -80,17 +80,17 @@ func TestSkips(t *testing.T) {
 		entry(`{"path":"api/x"}`):                                             "/api/",
 		entry(`{"path":"//evil.example/api/"}`):                               "/api/",
 		entry(`{"path":"https://e/api/"}`):                                    "/api/",
-		entry(`{"path":"/api/../x"}`):                                         "elsewhere",
-		entry(`{"path":"/api/a..b"}`):                                         "elsewhere",
-		entry(`{"path":"/api/./x"}`):                                          "elsewhere",
-		entry(`{"path":"/api/%2e%2e/x"}`):                                     "elsewhere",
-		entry(`{"path":"/api/%252e%252e/x"}`):                                 "elsewhere",
-		entry(`{"path":"/api/%2e%2e%2fx"}`):                                   "elsewhere",
-		entry(`{"path":"/api/%5c%2e"}`):                                       "elsewhere",
-		entry(`{"path":"/api/a%00"}`):                                         "elsewhere",
+		entry(`{"path":"/api/../x"}`):                                         "dot segments",
+		entry(`{"path":"/api/a..b"}`):                                         "dot segments",
+		entry(`{"path":"/api/./x"}`):                                          "dot segments",
+		entry(`{"path":"/api/%2e%2e/x"}`):                                     "dot segments",
+		entry(`{"path":"/api/%252e%252e/x"}`):                                 "dot segments",
+		entry(`{"path":"/api/%2e%2e%2fx"}`):                                   "dot segments",
+		entry(`{"path":"/api/%5c%2e"}`):                                       "dot segments",
+		entry(`{"path":"/api/a%00"}`):                                         "dot segments",
 		entry(`{"path":"/api/a%0d%0aX: y"}`):                                  "characters",
-		entry(`{"path":"/api/a%0d%0a"}`):                                      "elsewhere",
-		entry(`{"path":"/api/%zz"}`):                                          "escaped",
+		entry(`{"path":"/api/a%0d%0a"}`):                                      "dot segments",
+		entry(`{"path":"/api/%zz"}`):                                          "percent-encoding",
 		entry(`{"path":"/api/a?x=1"}`):                                        "characters",
 		entry(`{"path":"/api/a#x"}`):                                          "characters",
 		entry(`{"path":"/api/a b"}`):                                          "characters",
@@ -100,20 +100,23 @@ func TestSkips(t *testing.T) {
 		entry(`{"path":"/api/` + longName(2048) + `"}`):                       "2048 bytes",
 		entry(`{"path":"/api/{x"}`):                                           "placeholder",
 		entry(`{"path":"/api/x}"}`):                                           "characters",
+		entry(`{"path":"/api/{a/b}"}`):                                        "placeholder",
+		entry(`{"path":"/api/{a%2fb}"}`):                                      "placeholder",
+		entry(`{"path":"/api/{a\\b}"}`):                                       "placeholder",
 		entry(`{"path":"/api/{}"}`):                                           "placeholder",
 		entry(`{"path":"/api/{a{b}}"}`):                                       "placeholder",
-		entry(`{"path":"/api/{x}"}`):                                          "fills {x}",
+		entry(`{"path":"/api/{x}"}`):                                          "for {x}",
 		entry(`{"params":{}}`):                                                "not an array",
 		entry(`{"params":[1]}`):                                               "parameter 1",
 		params("/api/t", `{"name":""}`):                                       "parameter 1",
 		params("/api/t", `{"name":"a"},{"name":"a"}`):                         "twice",
 		params("/api/t", `{"name":"a","type":"date"}`):                        "type",
 		params("/api/t", `{"name":"a","type":1}`):                             `"type"`,
-		params("/api/t", `{"name":"a","in":"header"}`):                        "none of path",
+		params("/api/t", `{"name":"a","in":"header"}`):                        "not path",
 		params("/api/t", `{"name":"a","in":"path"}`):                          "no {a}",
 		params("/api/t", `{"name":"a","required":"y"}`):                       `"required"`,
-		params("/api/{a}", `{"name":"a","type":"object"}`):                    "an object",
-		params("/api/{a}", `{"name":"a","in":"query"}`):                       "fills {a}",
+		params("/api/{a}", `{"name":"a","type":"object"}`):                    "type object",
+		params("/api/{a}", `{"name":"a","in":"query"}`):                       "for {a}",
 		params("/api/t", strings.Repeat(`{"name":"a"},`, 128)+`{"name":"a"}`): "more than 128",
 	} {
 		c, err := parseCatalog([]byte(`[{"name":"before","method":"GET","path":"/api/x"},` + text + `,{"name":"after","method":"GET","path":"/api/x"}]`))
@@ -129,7 +132,7 @@ func TestSkips(t *testing.T) {
 
 func longName(n int) string { return strings.Repeat("x", n) }
 
-// These look odd and are fine.
+// Unusual but valid entries.
 func TestNotSkipped(t *testing.T) {
 	for _, text := range []string{
 		`{"name":"naïve","method":"GET","path":"/api/x"}`,
@@ -146,7 +149,7 @@ func TestNotSkipped(t *testing.T) {
 	}
 }
 
-// The first of a name wins, and what is skipped is told up to a bound.
+// The first entry of a name wins, and the number of reported skips is bounded.
 func TestDuplicatesAndBounds(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`[{"name":"a","method":"GET","path":"/api/first"}`)
@@ -157,8 +160,8 @@ func TestDuplicatesAndBounds(t *testing.T) {
 	if err != nil || len(c.tools) != 1 || c.routes["a"].route() != "GET /api/first" {
 		t.Errorf("%v, %v", c.routes["a"], err)
 	}
-	if c.skipped != 500 || len(c.skips) != MaxSkips || !strings.Contains(c.skips[0].Reason, "before it") {
-		t.Errorf("%d skipped, %d told", c.skipped, len(c.skips))
+	if c.skipped != 500 || len(c.skips) != MaxSkips || !strings.Contains(c.skips[0].Reason, "same name") {
+		t.Errorf("%d skipped, %d reported", c.skipped, len(c.skips))
 	}
 	b.Reset()
 	for i := range MaxTools + 5 {
@@ -174,8 +177,8 @@ func TestDuplicatesAndBounds(t *testing.T) {
 	}
 }
 
-// FuzzCatalog: whatever an API answers, what comes out of it is a sound list of
-// tools, and no call leaves the routes.
+// FuzzCatalog: any catalog results in a valid list of tools, and no call leaves the
+// routes.
 func FuzzCatalog(f *testing.F) {
 	f.Add([]byte(tool("a", "b")), []byte(`{}`))
 	f.Add([]byte(`[{"name":"a","method":"PUT","path":"/api/{x}/{y}","params":[{"name":"x"},{"name":"y","type":"number"},{"name":"q","in":"query","type":"array"}]}]`),
@@ -223,7 +226,7 @@ func FuzzCatalog(f *testing.F) {
 			if origin(req.URL) != "https://h.example:8443" || !strings.HasPrefix(req.URL.EscapedPath(), "/base/api/") {
 				t.Fatalf("%q leads to %s", target.path, req.URL)
 			}
-			if plain, _ := url.PathUnescape(req.URL.EscapedPath()); strayPath(plain) {
+			if plain, _ := url.PathUnescape(req.URL.EscapedPath()); hasDotSegment(plain) {
 				t.Fatalf("%q is %q", target.path, plain)
 			}
 			if target.body != nil && !json.Valid(target.body) {

@@ -46,7 +46,7 @@ func Example() {
 	for _, tool := range up.Catalog().Tools {
 		fmt.Println(tool.Key)
 	}
-	result, err := up.Call(context.Background(), "get_note", json.RawMessage(`{"id":"a/b"}`))
+	result, err := up.Call(context.Background(), "get_note", json.RawMessage(`{"id":"a b"}`))
 	fmt.Println(string(result), err)
 	up.Close()
 	fmt.Println(<-ended)
@@ -54,6 +54,6 @@ func Example() {
 	// added [get_note]
 	// get_note
 	// get_version
-	// {"content":[{"type":"text","text":"note a/b"}]} <nil>
+	// {"content":[{"type":"text","text":"note a b"}]} <nil>
 	// catalog upstream closed
 }

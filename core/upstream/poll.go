@@ -3,78 +3,76 @@ package upstream
 import (
 	"context"
 	"maps"
-	"math/rand/v2"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
 const (
-	// A new build is looked at again at so many polls: behind a balancer, both
-	// answers about the version may have come from one backend and the catalog
+	// verifications is the number of polls that confirm a new build: behind a load
+	// balancer, both version answers may have come from one backend and the catalog
 	// between them from another.
 	verifications = 2
-	// So many intervals long, what was left is remembered.
+	// flapWindow is how long previous builds are remembered, in intervals.
 	flapWindow = 20
-	// An old build, or one of several, is believed after so many more answers that
-	// agree, half a second apart.
+	// agreement is the number of further answers, half a second apart, that must agree
+	// before an old build, or one of several, is accepted.
 	agreement = 4
-	// Each old build that came back within the window makes the next one wait for
-	// another poll that agrees, up to so many.
+	// maxDoubt bounds the additional polls that must agree: one for each old build that
+	// came back within the window.
 	maxDoubt = 3
-	// After so many polls in a row whose answers disagree and tell builds never met
-	// before, the build says nothing (it may be a time or a counter), and for the
-	// window the catalog is compared instead.
+	// maxNoise is the number of consecutive polls with contradicting answers and unknown
+	// builds after which builds are considered meaningless (such as a time or a
+	// counter). The catalog is then compared instead for the window.
 	maxNoise = 3
 	// maxRemembered bounds the builds and catalogs that are remembered.
 	maxRemembered = 32
 	firstRetry    = time.Second
 )
 
-// A poller decides when a catalog is read and when it is served. It belongs to the
-// goroutine of Run.
+// A poller decides when a catalog is read and when it is served. Only the goroutine of
+// Run uses it.
 //
-// A state of the API is known by a key: its build, or the digest of its catalog
-// where it tells no build.
+// A state of the API is identified by a key: its build, or the digest of its catalog if
+// it has no build.
 type poller struct {
 	u       *Upstream
 	fetcher fetcher
 
-	seen   string                       // the key of what is served; "" before the first
-	left   map[string]time.Time         // keys that were seen before this one, when last met
-	met    map[string]time.Time         // keys that disagreed with others, when last met
-	served map[catalog.Digest]time.Time // catalogs that were served before this one, till when
-	now    catalog.Digest               // the catalog that is served; zero before the first
-	verify int                          // polls at which seen is still to be confirmed
-	mixed  bool                         // the last answers did not agree
-	turns  []time.Time                  // when something old came back, or would have
-	claim  string                       // the key that the last poll began with
-	claims int                          // how many polls did so in a row
-	noise  int                          // polls in a row with disagreement of unknown keys
-	ignore time.Time                    // until then builds say nothing
+	seen   string                       // the current key; "" before the first
+	left   map[string]time.Time         // previous keys, and when each was last seen
+	met    map[string]time.Time         // keys of contradicting answers, and when each was last seen
+	served map[catalog.Digest]time.Time // previous catalogs, and when each was replaced
+	now    catalog.Digest               // of the current catalog; zero before the first
+	verify int                          // polls that must still confirm seen
+	mixed  bool                         // the last answers contradicted each other
+	turns  []time.Time                  // when a previous key came back, or would have
+	claim  string                       // the key of the last poll's first answer
+	claims int                          // consecutive polls with that key
+	noise  int                          // consecutive polls with contradicting unknown keys
+	ignore time.Time                    // builds are ignored until then
 
-	retry time.Duration // before the first catalog
+	retry *backoff.Backoff // before the first catalog
 }
 
 func newPoller(u *Upstream) *poller {
 	return &poller{u: u, fetcher: fetcher{u: u}, left: map[string]time.Time{}, met: map[string]time.Time{},
-		served: map[catalog.Digest]time.Time{}, retry: firstRetry}
+		served: map[catalog.Digest]time.Time{}, retry: backoff.New(firstRetry, u.opts.Interval)}
 }
 
-// wait is the time until the next poll.
+// wait returns the time until the next poll.
 func (p *poller) wait(err error) time.Duration {
-	interval := p.u.opts.Interval
-	if err != nil && p.now.IsZero() && p.retry < interval {
-		interval = p.retry
-		p.retry *= 2
+	if err != nil && p.now.IsZero() {
+		return p.retry.Next()
 	}
-	return interval - interval/10 + rand.N(interval/5+1)
+	return backoff.Spread(p.u.opts.Interval)
 }
 
-// observed is one answer of the API about its state.
+// observed is the state of the API according to one answer.
 type observed struct {
 	key, build string
-	catalog    *candidate // where the state is known by it
+	catalog    *candidate // if the key is its digest
 }
 
 func (p *poller) observe(ctx context.Context) (observed, error) {
@@ -92,8 +90,8 @@ func (p *poller) observe(ctx context.Context) (observed, error) {
 	return observed{key: c.digest.String(), build: v.build, catalog: c}, nil
 }
 
-// poll asks once. An error leaves everything as it was, so that the next poll
-// tries the same again.
+// poll polls once. After an error nothing has changed, so that the next poll tries the
+// same again.
 func (p *poller) poll(ctx context.Context) error {
 	p.forget()
 	o, err := p.observe(ctx)
@@ -109,7 +107,7 @@ func (p *poller) poll(ctx context.Context) error {
 	}
 	_, old := p.left[o.key]
 	if doubt := min(len(p.turns), maxDoubt); old && p.claims <= doubt {
-		p.turns[len(p.turns)-1] = time.Now() // still going on
+		p.turns[len(p.turns)-1] = time.Now() // the builds are still alternating
 		p.meet(o.key)
 		return nil
 	}
@@ -134,9 +132,8 @@ func (p *poller) poll(ctx context.Context) error {
 		p.adopt(o, c)
 		return nil
 	}
-	// Deployed in between, or two builds side by side: the next poll looks closely.
-	// Either way this catalog is one of theirs, and if it is a new one there is no
-	// reason to hide it.
+	// The API was deployed meanwhile, or two builds run in parallel: the next poll
+	// requires agreement. This catalog is from one of them, so a new one can be served.
 	p.disagree(o.key, after.key)
 	if _, old := p.served[c.digest]; !old {
 		p.serve(o.build, c)
@@ -144,10 +141,10 @@ func (p *poller) poll(ctx context.Context) error {
 	return nil
 }
 
-// agreed reports whether several more answers tell the same key.
+// agreed reports whether several further answers have the same key.
 func (p *poller) agreed(ctx context.Context, key string) (bool, error) {
 	for range agreement {
-		if !sleep(ctx, min(500*time.Millisecond, p.u.opts.Interval/10)) {
+		if !backoff.Sleep(ctx, min(500*time.Millisecond, p.u.opts.Interval/10)) {
 			return false, context.Cause(ctx)
 		}
 		o, err := p.observe(ctx)
@@ -162,19 +159,19 @@ func (p *poller) agreed(ctx context.Context, key string) (bool, error) {
 	return true, nil
 }
 
-// disagree notes that answers told several keys.
+// disagree records that answers had several keys.
 func (p *poller) disagree(keys ...string) {
 	p.mixed = true
-	strange := false
+	unknown := false
 	for _, key := range keys {
 		_, left := p.left[key]
 		_, met := p.met[key]
-		strange = strange || key != p.seen && !left && !met
+		unknown = unknown || key != p.seen && !left && !met
 		if met || len(p.met) < maxRemembered {
 			p.met[key] = time.Now()
 		}
 	}
-	if !strange {
+	if !unknown {
 		p.noise = 0
 		return
 	}
@@ -184,7 +181,7 @@ func (p *poller) disagree(keys ...string) {
 	}
 }
 
-// adopt takes a state for the present one.
+// adopt makes a state the current one.
 func (p *poller) adopt(o observed, c *candidate) {
 	switch _, old := p.left[o.key]; {
 	case o.key != p.seen:
@@ -201,20 +198,20 @@ func (p *poller) adopt(o observed, c *candidate) {
 		p.verify = max(0, p.verify-1)
 	}
 	if o.catalog != nil {
-		p.verify = 0 // every poll looks at the catalog
+		p.verify = 0 // every poll reads the catalog
 	}
 	p.mixed, p.noise = false, 0
 	p.serve(o.build, c)
 }
 
-// meet remembers a key that was the present one before.
+// meet remembers a previous key.
 func (p *poller) meet(key string) {
 	if key != "" && key != p.seen && (len(p.left) < maxRemembered || !p.left[key].IsZero()) {
 		p.left[key] = time.Now()
 	}
 }
 
-// serve swaps a catalog in, if it is not served already.
+// serve makes a catalog the current one, unless it is already.
 func (p *poller) serve(build string, c *candidate) {
 	if c.digest == p.now && p.u.Catalog().Build == build {
 		return
@@ -227,7 +224,7 @@ func (p *poller) serve(build string, c *candidate) {
 	p.u.swap(build, c)
 }
 
-// forget drops what was left longer ago than the window.
+// forget drops what is older than the window.
 func (p *poller) forget() {
 	horizon := time.Now().Add(-flapWindow * p.u.opts.Interval)
 	maps.DeleteFunc(p.left, func(_ string, at time.Time) bool { return at.Before(horizon) })

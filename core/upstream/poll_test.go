@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// G1, G5: a new build is shown within the interval and ten seconds; an identical
-// catalog, or one in another order, bothers nobody.
+// G1, G5: a new build is served within the interval and ten seconds; an identical catalog,
+// or one in another order, causes no OnChange.
 func TestNewBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -56,7 +56,7 @@ func TestNewBuild(t *testing.T) {
 	})
 }
 
-// A route that changes under the same descriptor is used and bothers nobody.
+// A route that changes under the same descriptor is used and causes no OnChange.
 func TestRouteChangesSilently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -72,8 +72,8 @@ func TestRouteChangesSilently(t *testing.T) {
 	})
 }
 
-// G2: what is down keeps its tools; what was down at the start is found at the
-// first good poll.
+// G2: an API that goes down keeps its tools; one that was down at the start is found at the
+// first successful poll.
 func TestDownAndUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -104,7 +104,7 @@ func TestDownAndUp(t *testing.T) {
 	})
 }
 
-// While there is nothing yet, polls are not an interval apart.
+// Before the first catalog, polls are more frequent.
 func TestFirstPollsAreQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -123,7 +123,7 @@ func TestFirstPollsAreQuick(t *testing.T) {
 	})
 }
 
-// G3: a catalog that cannot be read under a new build is tried at every poll.
+// G3: after a new build, a catalog that cannot be read is requested at every poll.
 func TestFailedFetchIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, broken := range map[string]func() (int, string){
@@ -150,8 +150,7 @@ func TestFailedFetchIsRetried(t *testing.T) {
 	})
 }
 
-// G4: a deployment between the answers about the version and the catalog is
-// noticed, wherever it comes.
+// G4: a deployment between the requests for version and catalog is noticed, at any point.
 func TestDeployInBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for requests := range 4 {
@@ -179,8 +178,7 @@ func TestDeployInBetween(t *testing.T) {
 	})
 }
 
-// A catalog that comes later than its build, from a cache or another backend, is
-// found nevertheless.
+// A catalog that appears later than its build, from a cache or another backend, is found.
 func TestCatalogLagsBehindBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -194,7 +192,7 @@ func TestCatalogLagsBehindBuild(t *testing.T) {
 	})
 }
 
-// Polls that look at a balancer do it on connections of their own.
+// Polls use new connections, as a load balancer assigns backends to connections.
 func TestPollsDoNotKeepConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -212,8 +210,7 @@ func TestPollsDoNotKeepConnections(t *testing.T) {
 	})
 }
 
-// An API without a build: the catalog itself is compared, by ETag where there is
-// one.
+// Without a build the catalog is compared, by ETag if there is one.
 func TestWithoutBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, version := range map[string]func() (int, string){
@@ -272,7 +269,7 @@ func TestNumberOfBuild(t *testing.T) {
 	})
 }
 
-// Polls are spread: not all an interval apart, none beyond ten per cent of it.
+// Polls have a jitter of at most ten per cent.
 func TestJitter(t *testing.T) {
 	p := newPoller(&Upstream{opts: Options{Interval: 30 * time.Second}})
 	seen := map[time.Duration]bool{}
@@ -288,7 +285,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// A backend that never answers costs a poll its timeout and nothing else.
+// A backend that never answers makes a poll time out.
 func TestHungBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -307,7 +304,7 @@ func TestHungBackend(t *testing.T) {
 	})
 }
 
-// G8: Close ends what is in work, at once, however often it is called.
+// G8: Close ends everything immediately and may be called more than once.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -349,7 +346,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Close waits for a callback that is under way.
+// Close waits for a running callback.
 func TestCloseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)

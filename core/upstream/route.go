@@ -12,18 +12,17 @@ import (
 	"strings"
 )
 
-// maxURL bounds what arguments can make of a URL.
+// maxURL bounds the length of a URL with its arguments.
 const maxURL = 64 << 10
 
-// A target is what a call asks for: a path with query, escaped, and a JSON body or
-// nil.
+// A target is the request of a call: an escaped path with query, and a JSON body or nil.
 type target struct {
 	path string
 	body []byte
 }
 
-// fill puts arguments into the entry's route. Its errors are for the caller of the
-// tool, who can do better.
+// fill puts arguments into the entry's route. Its errors are meant for the caller of the
+// tool, who can correct the arguments.
 func (e *entry) fill(arguments json.RawMessage) (target, error) {
 	args, err := e.arguments(arguments)
 	if err != nil {
@@ -59,20 +58,26 @@ func (e *entry) fill(arguments json.RawMessage) (target, error) {
 			continue
 		}
 		value := scalar(args[piece.param])
-		if value == "" || leadsElsewhere(value) {
-			return t, fmt.Errorf("parameter %q must be a part of a path: not empty, no \".\" or \"..\", no backslash, no control characters", piece.param)
+		if value == "" || escapesPath(value) || !oneSegment(value) {
+			return t, fmt.Errorf("parameter %q must be one segment of a path: not empty, not \".\" or \"..\", without slashes, backslashes and control characters, encoded or not", piece.param)
 		}
 		path.WriteString(url.PathEscape(value))
 	}
-	// Values beside fixed text, or two of them, may only together make a step up.
-	if leadsElsewhere(path.String()) {
-		return t, errors.New("the arguments make a path that leads elsewhere")
+	// A dot segment may result only from several values, or from a value next to text.
+	if escapesPath(path.String()) {
+		return t, errors.New("the arguments result in a path with dot segments")
+	}
+	own := strings.Split(e.route(), "/")
+	for i, segment := range strings.Split(path.String(), "/") {
+		if strings.Contains(own[i], "{") && !oneSegment(segment) {
+			return t, errors.New("the arguments result in a path with more segments")
+		}
 	}
 	if len(query) > 0 {
 		path.WriteString("?" + query.Encode())
 	}
 	if path.Len() > maxURL {
-		return t, fmt.Errorf("the arguments make the URL longer than %d KiB", maxURL>>10)
+		return t, fmt.Errorf("with these arguments the URL is longer than %d KiB", maxURL>>10)
 	}
 	t.path = path.String()
 	if body.Len() > 0 {
@@ -82,8 +87,8 @@ func (e *entry) fill(arguments json.RawMessage) (target, error) {
 	return t, nil
 }
 
-// arguments are those given, by name, each of the type its parameter has. null is
-// the same as not given.
+// arguments returns the arguments by name, checked for their types. null means that an
+// argument is absent.
 func (e *entry) arguments(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	var args map[string]json.RawMessage
 	if len(bytes.TrimSpace(raw)) > 0 && json.Unmarshal(raw, &args) != nil {
@@ -109,7 +114,7 @@ func (e *entry) arguments(raw json.RawMessage) (map[string]json.RawMessage, erro
 	}
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if !known[name] {
-			return nil, fmt.Errorf("there is no parameter %s", strconv.Quote(cut(name, maxName)))
+			return nil, fmt.Errorf("unknown parameter %s", strconv.Quote(cut(name, maxName)))
 		}
 	}
 	return args, nil
@@ -135,8 +140,8 @@ func (p param) accepts(raw json.RawMessage) bool {
 
 func isNumber(first byte) bool { return first == '-' || '0' <= first && first <= '9' }
 
-// scalar is a JSON value as text: a string without its quotes, a number with the
-// digits it was given.
+// scalar returns a JSON value as text: a string without quotes, a number with its
+// original digits.
 func scalar(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -149,14 +154,14 @@ func scalar(raw json.RawMessage) string {
 	return b.String()
 }
 
-// queryValues are what one parameter contributes to the query: every element of an
-// array by itself, all else once, objects as JSON.
+// queryValues returns the values of one parameter in the query: one for each element of
+// an array, one for anything else, with objects as JSON.
 func queryValues(p param, raw json.RawMessage) []string {
 	if p.kind != "array" {
 		return []string{scalar(raw)}
 	}
 	var elements []json.RawMessage
-	_ = json.Unmarshal(raw, &elements) // an array: accepts has looked
+	_ = json.Unmarshal(raw, &elements) // accepts has checked that it is an array
 	values := make([]string, len(elements))
 	for i, element := range elements {
 		values[i] = scalar(element)

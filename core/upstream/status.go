@@ -6,18 +6,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Status is how following the API goes.
+// Status describes the state of polling.
 type Status struct {
 	Up       bool      // the last poll succeeded
-	Since    time.Time // when Up became what it is; zero before the first poll
-	Error    string    // of the last poll, one printable line; "" when it succeeded
-	Failures int       // polls in a row that failed
+	Since    time.Time // when Up changed last; zero before the first poll
+	Error    string    // of the last poll, one printable line; "" if it succeeded
+	Failures int       // consecutive polls that failed
 	Polled   time.Time // when the last poll ended
-	Build    string    // of the catalog that is served, one printable line
-	Loaded   time.Time // when the catalog that is served was read; zero: none yet
+	Build    string    // of the current catalog, one printable line
+	Loaded   time.Time // when the current catalog was read; zero if there is none yet
 }
 
-// Status returns how following goes now.
+// Status returns the current state of polling.
 func (u *Upstream) Status() Status {
 	u.mu.Lock()
 	st := u.status
@@ -27,14 +27,14 @@ func (u *Upstream) Status() Status {
 	return st
 }
 
-// polled notes how a poll went and tells if that is news.
+// polled records the result of a poll, and logs and reports it if the state changed.
 func (u *Upstream) polled(err error) {
 	now := time.Now()
 	u.mu.Lock()
 	first := u.status.Since.IsZero()
-	turned := first || u.status.Up != (err == nil)
+	changed := first || u.status.Up != (err == nil)
 	u.status.Polled, u.status.Up = now, err == nil
-	if turned {
+	if changed {
 		u.status.Since = now
 	}
 	if err == nil {
@@ -47,7 +47,7 @@ func (u *Upstream) polled(err error) {
 	if first {
 		close(u.tried)
 	}
-	if !turned {
+	if !changed {
 		return
 	}
 	st := u.Status()

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// G9: a catalog of which nothing can be served leaves get_version, and says so once.
+// G9: a catalog without valid entries leaves only get_version, and is reported once.
 func TestNothingValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -26,15 +26,15 @@ func TestNothingValid(t *testing.T) {
 		f.want("")
 		f.wantChanges(2)
 		if len(f.skips) != 1 || len(f.skips[0]) != 2 {
-			t.Fatalf("skips told: %v", f.skips)
+			t.Fatalf("reported skips: %v", f.skips)
 		}
-		if got := f.skips[0][1].String(); got != "entry 1 (x) is skipped: its method is none of GET, POST, PUT, PATCH and DELETE" {
-			t.Errorf("%s", got)
+		if got := f.skips[0][1]; got != (Skip{1, "x", "its method is not GET, POST, PUT, PATCH or DELETE"}) {
+			t.Errorf("%+v", got)
 		}
 		a.set("3", ` [1,{"name":"x","method":"TRACE","path":"/api/x"}]`)
 		f.polls(4)
 		if len(f.skips) != 1 {
-			t.Errorf("the same skips were told again: %v", f.skips)
+			t.Errorf("the same skips were reported again: %v", f.skips)
 		}
 		a.set("4", `[]`)
 		f.polls(4)
@@ -44,9 +44,9 @@ func TestNothingValid(t *testing.T) {
 	})
 }
 
-// G6: ten readers and callers see lists that are wholly one of those the API had,
-// each with the routes that belong to it, while one build follows the other.
-func TestReadersSeeWholeCatalogs(t *testing.T) {
+// G6: while builds change, ten readers and callers see consistent lists, each with the
+// routes that belong to it.
+func TestCatalogsAreConsistent(t *testing.T) {
 	const size, builds = 20, 40
 	list := func(n int64) string {
 		var entries []string
@@ -63,10 +63,10 @@ func TestReadersSeeWholeCatalogs(t *testing.T) {
 			func() (int, string) { return 200, list(build.Load()) })
 		f := follow(t, a, func(o *Options) {
 			o.Interval = 100 * time.Millisecond
-			told := o.OnChange
+			record := o.OnChange
 			o.OnChange = func(c *Catalog, d catalog.Delta) {
-				if told(c, d); d.Empty() {
-					t.Error("told without a change")
+				if record(c, d); d.Empty() {
+					t.Error("OnChange without a change")
 				}
 			}
 		})

@@ -13,12 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Errors that callers tell apart.
+// Errors that callers can check with errors.Is.
 var (
 	// ErrClosed: the upstream was closed.
 	ErrClosed = errors.New("catalog upstream closed")
@@ -32,58 +33,63 @@ const (
 	DefaultTimeout  = 300 * time.Second
 )
 
-// Options are where an API is and how it is followed. Only URL is needed.
+// Options configure an Upstream. Only URL is required.
 type Options struct {
-	// URL is the base that /api/version comes after. It may hold user info, which
-	// is sent as basic authentication and never shown.
+	// URL is the base URL, below which /api/version is. It may contain user info, which
+	// is sent as basic authentication and never logged.
 	URL string
-	// Shown stands for the URL in messages and logs; by default it is the URL without
-	// user info.
-	Shown string
-	// Header is sent with every request: credentials for the API.
-	Header http.Header
-	// Interval is the time between two polls, ± 10 %; 30 s. Until there is a first
-	// catalog, polls begin at 1 s apart.
+	// Display replaces the URL in messages and logs; the URL without user info by
+	// default.
+	Display string
+	// Header is sent with every request: credentials for the API. They are redacted in
+	// errors of the API, which may echo a request, and so are Secrets.
+	Header  http.Header
+	Secrets []string
+	// Interval is the time between polls, ± 10 %; 30 s by default. Before the first
+	// catalog was read, it starts at 1 s and doubles.
 	Interval time.Duration
-	// Timeout bounds one call; 300 s.
+	// Timeout bounds a call; 300 s by default.
 	Timeout time.Duration
-	// Client sends the requests; nil: one of its own. Its CheckRedirect and Jar are
-	// not used.
+	// Client sends the requests; nil means a client of its own. CheckRedirect and Jar
+	// are not used.
 	Client *http.Client
-	// Self is what get_version says of this program.
+	// Self is the version of this program, as get_version reports it.
 	Self Version
-	// OnChange is called after a list that differs from the one before was swapped
-	// in, with what differs.
+	// OnChange is called after a list that differs from the previous one was swapped
+	// in, with the differences.
 	OnChange func(*Catalog, catalog.Delta)
-	// OnSkip is called when a catalog was read with entries that cannot be served,
-	// once for the same ones: the first [MaxSkips] of them, and how many there are.
-	// nil: they are logged.
+	// OnSkip is called when a catalog has invalid entries, once for the same ones, with
+	// the first [MaxSkips] of them and their total number. nil: they are logged.
 	OnSkip func(skips []Skip, total int)
 	// OnStatus is called when the API became reachable or unreachable.
 	OnStatus func(Status)
-	// Logger gets at warn what a user should look into; nil discards.
+	// Logger receives warnings that a user should look into; nil discards them.
 	Logger *slog.Logger
 }
 
-// FromConfig are the options for a server of the config whose transport is
+// FromConfig returns the options for a configured server whose transport is
 // [config.TransportCatalog].
 func FromConfig(srv config.Server) Options {
-	opts := Options{URL: srv.URL.Reveal(), Shown: strings.TrimRight(srv.Endpoint(), "/"), Interval: srv.CatalogInterval, Timeout: srv.RequestTimeout, Header: http.Header{}}
+	opts := Options{URL: srv.URL.Reveal(), Display: strings.TrimRight(srv.Endpoint(), "/"), Interval: srv.CatalogInterval, Timeout: srv.RequestTimeout, Header: http.Header{}}
 	for name, value := range srv.Headers {
 		opts.Header.Set(name, value.Reveal())
+	}
+	for _, secret := range srv.Secrets {
+		opts.Secrets = append(opts.Secrets, secret.Reveal())
 	}
 	return opts
 }
 
-// An Upstream is one HTTP API whose catalog is followed. Its methods may be called
-// from anywhere, but Close not from a callback.
+// An Upstream serves the tools of one HTTP API. Its methods are safe for concurrent use,
+// but Close must not be called from a callback.
 type Upstream struct {
-	opts   Options
-	base   *url.URL // without trailing slash
-	shown  string   // the base without credentials
-	client *http.Client
-	own    *http.Transport // nil: the client is the caller's
-	log    *slog.Logger
+	opts    Options
+	base    *url.URL // without trailing slash
+	display string   // the base without credentials
+	client  *http.Client
+	redact  redactor        // removes credentials from texts of the API
+	own     *http.Transport // nil: the client is the caller's
+	log     *slog.Logger
 
 	current atomic.Pointer[Catalog]
 	life    context.Context // ends with Close
@@ -110,11 +116,12 @@ func New(opts Options) (*Upstream, error) {
 	}
 	opts.Header = opts.Header.Clone()
 	u := &Upstream{opts: opts, base: base, log: opts.Logger, tried: make(chan struct{})}
-	u.shown = cmp.Or(opts.Shown, (&url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path, RawPath: base.RawPath}).String())
+	u.display = cmp.Or(opts.Display, (&url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path, RawPath: base.RawPath}).String())
 	if u.log == nil {
 		u.log = slog.New(slog.DiscardHandler)
 	}
-	u.log = u.log.With("url", printable.Line(u.shown, 200))
+	u.log = u.log.With("url", printable.Line(u.display, 200))
+	u.redact = newRedactor(base, opts.Header, opts.Secrets)
 	u.newClient()
 	u.life, u.end = context.WithCancelCause(context.Background())
 	u.current.Store(emptyCatalog())
@@ -125,29 +132,26 @@ func parseBase(raw string) (*url.URL, error) {
 	base, err := url.Parse(strings.TrimSpace(raw))
 	switch { // no message quotes the URL: it may hold credentials
 	case err != nil:
-		return nil, errors.New("catalog URL: it is not a URL")
+		return nil, errors.New("invalid catalog URL")
 	case base.Scheme != "http" && base.Scheme != "https" || base.Hostname() == "":
-		return nil, errors.New("catalog URL: want http://HOST or https://HOST")
+		return nil, errors.New("invalid catalog URL; expected http://HOST or https://HOST")
 	case base.RawQuery != "" || base.ForceQuery || base.Fragment != "":
-		return nil, errors.New("catalog URL: a base URL has no query and no fragment")
+		return nil, errors.New("invalid catalog URL: a base URL must not have a query or fragment")
 	}
 	escaped := strings.TrimRight(base.EscapedPath(), "/")
 	if base.Path, err = url.PathUnescape(escaped); err != nil {
-		return nil, errors.New("catalog URL: it is not a URL")
+		return nil, errors.New("invalid catalog URL")
 	}
 	base.RawPath = escaped
 	return base, nil
 }
 
-// Catalog returns the tools as they are now, never nil. Before the first
-// successful poll it has get_version alone.
+// Catalog returns the current tools, never nil. Before the first successful poll it
+// contains only get_version.
 func (u *Upstream) Catalog() *Catalog { return u.current.Load() }
 
-// Endpoint is the base URL without credentials: for messages and logs.
-func (u *Upstream) Endpoint() string { return u.shown }
-
-// Run polls until ctx ends or Close is called, and returns why. The first poll is
-// made at once. It must not run twice at a time.
+// Run polls until ctx is done or Close is called, and returns the cause. The first poll
+// starts immediately. Run must not be called concurrently.
 func (u *Upstream) Run(ctx context.Context) error {
 	ctx, done, err := u.begin(ctx)
 	if err != nil {
@@ -159,7 +163,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 	u.polling = true
 	u.mu.Unlock()
 	if again {
-		return errors.New("catalog upstream is running already")
+		return errors.New("catalog upstream is already running")
 	}
 	defer func() {
 		u.mu.Lock()
@@ -176,14 +180,14 @@ func (u *Upstream) Run(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		u.polled(err)
-		if !sleep(ctx, p.wait(err)) {
+		if !backoff.Sleep(ctx, p.wait(err)) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// begin registers work that Close waits for. Its context ends with ctx or with
-// Close; done has to be called.
+// begin registers work that Close waits for. The returned context ends with ctx or
+// Close. The caller must call done.
 func (u *Upstream) begin(ctx context.Context) (_ context.Context, done func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -200,8 +204,8 @@ func (u *Upstream) begin(ctx context.Context) (_ context.Context, done func(), e
 	}, nil
 }
 
-// Close ends Run and all calls in work and returns when they have ended. It may be
-// called more than once and at the same time.
+// Close ends Run and all calls and returns when they have ended. It may be called more
+// than once and concurrently.
 func (u *Upstream) Close() {
 	u.mu.Lock()
 	u.closed = true
@@ -213,9 +217,9 @@ func (u *Upstream) Close() {
 	}
 }
 
-// Settled waits until the API was asked once, with success or not, so that a
-// server can begin with its tools. It returns the error of that poll's state, or
-// the cause of ctx. Run must have been called.
+// Settled waits until the first poll ended, so that a server can start with the tools.
+// It returns the current error of polling, if any, or the cause of ctx. Run must have
+// been called.
 func (u *Upstream) Settled(ctx context.Context) error {
 	select {
 	case <-u.tried:
@@ -227,19 +231,7 @@ func (u *Upstream) Settled(ctx context.Context) error {
 		return ErrClosed
 	}
 	if st := u.Status(); !st.Up {
-		return fmt.Errorf("catalog %s: %s", printable.Line(u.shown, 200), st.Error)
+		return fmt.Errorf("catalog %s: %s", printable.Line(u.display, 200), st.Error)
 	}
 	return nil
-}
-
-// sleep waits, and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// house is a served vault.
-type house struct {
+// testServer is a served vault.
+type testServer struct {
 	*Server
 	t    testing.TB
 	dir  string
@@ -26,7 +26,7 @@ type house struct {
 }
 
 // serveVault serves a folder until the test ends.
-func serveVault(t testing.TB, opts ServerOptions) *house {
+func serveVault(t testing.TB, opts ServerOptions) *testServer {
 	t.Helper()
 	if opts.Vault.Quiet == 0 {
 		opts.Vault.Quiet, opts.Vault.ListSpacing = 30*time.Millisecond, 50*time.Millisecond
@@ -36,7 +36,7 @@ func serveVault(t testing.TB, opts ServerOptions) *house {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan error, 1) // Run's goroutine sends once
 	go func() { done <- s.Run(ctx) }()
-	h := &house{Server: s, t: t, dir: opts.Vault.Dir, http: httptest.NewServer(s)}
+	h := &testServer{Server: s, t: t, dir: opts.Vault.Dir, http: httptest.NewServer(s)}
 	t.Cleanup(func() {
 		s.Server.Close()
 		h.http.Close()
@@ -50,31 +50,31 @@ func serveVault(t testing.TB, opts ServerOptions) *house {
 	return h
 }
 
-// way is how a client connects.
-type way struct {
+// transport is how a client connects.
+type transport struct {
 	http     bool
 	protocol config.Protocol
 }
 
-func ways() map[string]way {
-	return map[string]way{
+func transports() map[string]transport {
+	return map[string]transport{
 		"legacy over stdio": {false, config.ProtocolLegacy}, "modern over stdio": {false, config.ProtocolModern},
 		"legacy over HTTP": {true, config.ProtocolLegacy}, "modern over HTTP": {true, config.ProtocolModern},
 	}
 }
 
-// inAllWays runs a test for every way that a client may connect.
-func inAllWays(t *testing.T, test func(t *testing.T, connect func(h *house) *guest)) {
-	for name, w := range ways() {
+// forEachTransport runs a test for every way that a client may connect.
+func forEachTransport(t *testing.T, test func(t *testing.T, connect func(h *testServer) *testClient)) {
+	for name, w := range transports() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, func(h *house) *guest { return connect(t, h, w) })
+			test(t, func(h *testServer) *testClient { return connect(t, h, w) })
 		})
 	}
 }
 
-// guest is a client of a house, and what it was told.
-type guest struct {
+// testClient is a client of a testServer, and the updates it received.
+type testClient struct {
 	*session.Session
 	t testing.TB
 
@@ -86,10 +86,10 @@ type guest struct {
 	quit  func()
 }
 
-func connect(t testing.TB, h *house, w way) *guest {
+func connect(t testing.TB, h *testServer, w transport) *testClient {
 	t.Helper()
 	srv := config.Server{ID: "vault", Enabled: true, Protocol: w.protocol, RequestTimeout: patience}
-	g := &guest{t: t, uris: make(map[string]int), news: make(chan struct{}, 1)}
+	g := &testClient{t: t, uris: make(map[string]int), news: make(chan struct{}, 1)}
 	var err error
 	served := make(chan error, 1) // ServeIO's goroutine sends once
 	if w.http {
@@ -132,7 +132,7 @@ func connect(t testing.TB, h *house, w way) *guest {
 	return g
 }
 
-func (g *guest) collect() {
+func (g *testClient) collect() {
 	b := g.Signals().Take()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,7 +149,7 @@ func (g *guest) collect() {
 	}
 }
 
-func (g *guest) subscribe(uris ...string) session.Ack {
+func (g *testClient) subscribe(uris ...string) session.Ack {
 	g.t.Helper()
 	ack, err := g.Subscribe(g.t.Context(), session.Filter{Resources: true, URIs: uris})
 	if err != nil {
@@ -158,49 +158,49 @@ func (g *guest) subscribe(uris ...string) session.Ack {
 	return ack
 }
 
-func (g *guest) forget() {
+func (g *testClient) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	clear(g.uris)
 	g.lists = 0
 }
 
-func (g *guest) told() map[string]int {
+func (g *testClient) updateCounts() map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	told := make(map[string]int)
-	maps.Copy(told, g.uris)
-	return told
+	counts := make(map[string]int)
+	maps.Copy(counts, g.uris)
+	return counts
 }
 
-// wantTold waits until the URIs were told and returns how long that took.
-func (g *guest) wantTold(within time.Duration, uris ...string) {
+// waitUpdated waits until the URIs were updated and returns how long that took.
+func (g *testClient) waitUpdated(within time.Duration, uris ...string) {
 	g.t.Helper()
 	began := time.Now()
 	for deadline := time.After(patience); ; {
-		told := g.told()
-		if !slices.ContainsFunc(uris, func(uri string) bool { return told[uri] == 0 }) {
+		counts := g.updateCounts()
+		if !slices.ContainsFunc(uris, func(uri string) bool { return counts[uri] == 0 }) {
 			if took := time.Since(began); took > within {
-				g.t.Errorf("told after %v, want %v", took, within)
+				g.t.Errorf("updates took %v, want at most %v", took, within)
 			}
 			return
 		}
 		select {
 		case <-g.news:
 		case <-deadline:
-			g.t.Fatalf("%q wanted, told %v (gaps %q)", uris, told, g.gaps)
+			g.t.Fatalf("%q wanted, updates %v (gaps %q)", uris, counts, g.gaps)
 		}
 	}
 }
 
-// listed is how often the list was told to have changed.
-func (g *guest) listed() int {
+// listed returns the number of list updates.
+func (g *testClient) listed() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.lists
 }
 
-func (g *guest) read(uri string) string {
+func (g *testClient) read(uri string) string {
 	g.t.Helper()
 	c, err := g.Read(g.t.Context(), uri)
 	if err != nil {
@@ -211,7 +211,7 @@ func (g *guest) read(uri string) string {
 }
 
 // call returns the structure of a tool's result, or its error text.
-func (g *guest) call(tool string, args map[string]any) (structure map[string]any, text string, failed bool) {
+func (g *testClient) call(tool string, args map[string]any) (structure map[string]any, text string, failed bool) {
 	g.t.Helper()
 	raw, err := g.CallTool(g.t.Context(), tool, args)
 	if err != nil {

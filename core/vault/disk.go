@@ -10,10 +10,11 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"syscall"
 )
 
-// Why an entry of the folder is no part of the vault. The texts are keys of the
-// counts in vault://structure.
+// Reasons why an entry of the folder is not part of the vault. The texts are the keys
+// of the counts in vault://structure.
 var (
 	errSymlink    = errors.New("symbolic link")
 	errHardLink   = errors.New("hard link")
@@ -22,13 +23,13 @@ var (
 	errName       = errors.New("unprintable name") // or one with a backslash, see goodName
 	errUnreadable = errors.New("unreadable")
 	errTooMany    = errors.New("too many")
-	// errMoved: another file has the name since.
+	// errMoved: another file got the name during the access.
 	errMoved = errors.New("changed while it was read")
 )
 
-// disk is the folder on disk, and the only way to it. Every access goes through an
-// os.Root, so that no path leads out of it, whatever is renamed or linked meanwhile.
-// Its methods may be called from any goroutine.
+// disk is the only access to the folder. All accesses go through an os.Root, so that
+// no path escapes, whatever is renamed or linked meanwhile. It is safe for concurrent
+// use.
 type disk struct {
 	dir     string
 	maxNote int64
@@ -38,11 +39,23 @@ type disk struct {
 }
 
 func openDisk(dir string, maxNote int64) (*disk, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := openFolder(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the vault: %w", err)
 	}
 	return &disk{dir: dir, maxNote: maxNote, root: root}, nil
+}
+
+// openFolder opens a folder and nothing else: opening a FIFO would block.
+func openFolder(dir string) (*os.Root, error) {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(dir)
 }
 
 func (d *disk) close() error {
@@ -51,8 +64,8 @@ func (d *disk) close() error {
 	return d.root.Close()
 }
 
-// reopen goes to the folder that has the name now, if it is another one. An error
-// means that there is none; the old one stays open then.
+// reopen switches to the folder that has the name now. On an error the old one stays
+// open.
 func (d *disk) reopen() error {
 	now, err := os.Stat(d.dir)
 	if err != nil {
@@ -62,13 +75,13 @@ func (d *disk) reopen() error {
 	if err == nil && os.SameFile(now, have) {
 		return nil
 	}
-	root, err := os.OpenRoot(d.dir)
+	root, err := openFolder(d.dir)
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// Whoever still holds the old one fails to read, which is the truth.
+	// Concurrent reads of the old folder fail, as they should.
 	_ = d.root.Close()
 	d.root = root
 	return nil
@@ -80,10 +93,10 @@ func (d *disk) at() *os.Root {
 	return d.root
 }
 
-// enter opens a folder of the vault; the caller closes it. An os.Root keeps to what is
-// below it but follows links there, also to what is hidden. Each folder on the way is
-// therefore compared with what has its name: if that is a folder, and the same one,
-// no link was followed, whatever is swapped meanwhile.
+// enter opens a folder of the vault; the caller closes it. An os.Root prevents escapes
+// but follows links within it, also into hidden folders. Each opened folder on the
+// path is therefore compared with the entry of that name: if they are the same
+// directory, no link was followed, even if entries are swapped concurrently.
 func (d *disk) enter(dir string) (*os.Root, error) {
 	at, err := d.at().OpenRoot(".")
 	if err != nil || dir == "" {
@@ -105,7 +118,7 @@ func (d *disk) enter(dir string) (*os.Root, error) {
 	return at, nil
 }
 
-// same reports why a folder that was opened is not the one that has the name.
+// same returns an error unless the opened folder is the one that has the name.
 func same(in *os.Root, name string, opened *os.Root) error {
 	named, err := in.Lstat(name)
 	if err != nil {
@@ -124,7 +137,7 @@ func same(in *os.Root, name string, opened *os.Root) error {
 	return nil
 }
 
-// lstat looks at an entry without following it, or a folder on the way to it, if it
+// lstat looks at an entry without following it, or a folder on the path to it, if it
 // is a symbolic link.
 func (d *disk) lstat(p string) (fs.FileInfo, error) {
 	in, err := d.enter(parentOf(p))
@@ -150,7 +163,7 @@ func (d *disk) list(p string) ([]fs.FileInfo, error) {
 	return f.Readdir(-1)
 }
 
-// check says why an entry cannot be a file of the vault, nil if it can.
+// check returns why an entry cannot be a file of the vault, or nil.
 func (d *disk) check(p string, info fs.FileInfo) error {
 	_, names := identity(info)
 	switch {
@@ -168,8 +181,8 @@ func (d *disk) check(p string, info fs.FileInfo) error {
 	return nil
 }
 
-// read returns the content of a note and what the file was when it was opened. What
-// is opened must be what has the name, as in enter, and what check wants.
+// read returns the content of a note and its file info. The opened file must be the
+// one that has the name, as in enter, and pass check.
 func (d *disk) read(p string) ([]byte, fs.FileInfo, error) {
 	in, err := d.enter(parentOf(p))
 	if err != nil {

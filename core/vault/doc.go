@@ -1,58 +1,59 @@
-// Package vault is an MCP server over a folder of Markdown notes, in the manner of
-// Obsidian: notes, folders, what is recent, tags, statistics and structure as
-// resources that tell their subscribers when they change, whoever changed them.
+// Package vault serves a folder of Markdown notes, such as an Obsidian vault, over
+// MCP. Notes, folders, recent changes, tags, statistics and structure are resources
+// whose subscribers are notified of every change, whichever program made it.
 //
-// A [Vault] is the index of a folder and keeps itself in line with the disk; it
-// knows nothing of MCP. A [Server] gives it to clients by core/serve.
+// A [Vault] indexes a folder and keeps the index in sync with the disk; it knows
+// nothing of MCP. A [Server] serves a Vault to clients through core/serve.
 //
 // # Resources
 //
-//	vault://recent      ?mode=preview|full &limit=1…100 &offset=   notes, the newest first
-//	vault://stats       how many files and notes there are
-//	vault://tags        ?mode=summary|full                         tags and in how many notes they are
-//	vault://structure   folders, and the names of what is in them
+//	vault://recent      ?mode=preview|full &limit=1…100 &offset=   notes, newest first
+//	vault://stats       the number of files and notes
+//	vault://tags        ?mode=summary|full                         tags, with the number of notes that have each
+//	vault://structure   the folder tree with file names
 //	vault://note/{+path}     the text of a note
-//	vault://folder/{+path}   what is in a folder, and a digest of all below it
+//	vault://folder/{+path}   the entries of a folder, and a digest of everything below it
 //
 // # Promises
 //
-//   - Truth: once the folder is left alone for Quiet, the index is what is on disk.
-//     How changes are found, and what about those that give no event, is told by
-//     core/filewatch.
-//   - Order: the index is replaced in one step, then what depends on it is compared,
-//     then subscribers are told. Whoever reads after being told reads the new state
-//     or a newer one.
-//   - Only changes are told: an update means that the resource shows something else
-//     than before. A folder shows a digest of everything below it, so it tells of
-//     anything below it. What changes and changes back between two looks is not seen.
-//   - Pace: bursts are folded. A resource is told at most once in Spacing (4 times a
-//     second), the list of notes once in ListSpacing, and the last change always is.
-//   - Bounds: notes up to MaxNoteBytes, MaxEntries files and folders, 64 levels. What
-//     is beyond is left out and counted, with the reason, in vault://structure. Tags,
-//     links and words are those of the first MiB of a note; frontmatter that is nested
-//     more than 64 levels deep is not told. A text that would keep the parser busy is
-//     tamed for it; clients read it as it is. In memory are facts about notes and not
-//     their texts, which are read when asked for. Subscriptions to pages and to other
-//     spellings of a URI are at most 100,000 together.
-//   - Ownership: Run owns every goroutine but the one that indexes texts, which Close
-//     waits for.
+//   - Convergence: once the folder has been unchanged for Quiet, the index equals
+//     what is on disk. core/filewatch documents how changes are found, including
+//     those that produce no event.
+//   - Order: the index is replaced atomically before subscribers are notified. A read
+//     after a notification returns the new state or a newer one.
+//   - Only real changes are published: an update means that the rendered resource
+//     differs. A folder contains a digest of everything below it, so it is updated
+//     whenever anything below it changes. A change that is reverted between two scans
+//     is not seen.
+//   - Rate: a resource is published at most once per Spacing, the list of notes at
+//     most once per ListSpacing. Bursts are coalesced and the last change is always
+//     published.
+//   - Limits: notes of up to MaxNoteBytes, MaxEntries files and folders, 64 levels.
+//     vault://structure counts what exceeds them, with the reason. Tags, links and
+//     words come from the first MiB of a note; frontmatter nested more than 64 levels
+//     deep is omitted. Markup that is quadratic to parse is simplified for the parser
+//     only; clients always read the original text. The index holds no note texts, they
+//     are read on request. Subscriptions to pages of recent and to alternative
+//     spellings of a URI are limited to 100,000 in total.
+//   - Ownership: Run owns every goroutine except the one that builds the search index,
+//     which Close waits for.
 //
 // # What is part of the vault
 //
-// Regular files below the folder that have one name. Hidden files and folders (so
-// .obsidian, .trash and .git), what editors leave while they save, and what Ignore
-// says are not there at all. Symbolic links are not followed, also not within the
-// vault, and FIFOs, sockets and devices are never opened. A file with more than one
-// hard link is left out: its other name may be anywhere, with another owner's
-// secrets in it. Programs that save by linking are looked at again after a second.
-// Names that are no text, or have control characters or backslashes, are left out
-// too: no URI could lead to them.
+// Regular files with exactly one hard link. Hidden files and folders (.obsidian,
+// .trash, .git), temporary files of editors, and whatever Ignore matches are not part
+// of it. Symbolic links are not followed, not even within the vault, and FIFOs,
+// sockets and devices are never opened. A file with several hard links is skipped
+// because its other name may be outside the vault; as some programs link briefly
+// while they save, it is checked again after a second. Names that are not valid
+// UTF-8, or contain control characters or backslashes, are skipped because no URI
+// could address them.
 //
-// Every access goes through an os.Root, and what was opened must be the very file or
-// folder that has the name: links that are swapped in meanwhile lead nowhere.
+// Every access goes through an os.Root, and the opened file must be the one that
+// currently has the name, so a link swapped in during the access leads nowhere.
 //
-// Libraries: goldmark parses Markdown, with frontmatter and wikilink of go.abhg.dev;
-// doublestar matches globs; errgroup bounds how many notes are read at a time. The
-// hashtag of go.abhg.dev was measured and left out: 1.1 ms of emoji tables for every
-// command at its start.
+// Libraries: goldmark parses Markdown, with the frontmatter and wikilink extensions
+// of go.abhg.dev; doublestar matches globs; errgroup limits concurrent reads. The
+// hashtag extension of go.abhg.dev is not used: its emoji tables add 1.1 ms to the
+// start of every command.
 package vault

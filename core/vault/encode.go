@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 const (
@@ -12,49 +14,23 @@ const (
 	mimeJSON     = "application/json"
 )
 
-// encode never fails: what it is given are our own structs of texts and numbers.
+// encode encodes our own structs of strings and numbers, which cannot fail.
 func encode(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	b, _ := printable.Marshal(v)
+	return b
 }
 
-// pretty encodes with one member a line, which makes diffs of it readable.
+// pretty encodes one member per line, for readable diffs.
 func pretty(v any) []byte {
 	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	_ = enc.Encode(v)
-	return b.Bytes()
+	_ = json.Indent(&b, encode(v), "", "  ")
+	return append(b.Bytes(), '\n')
 }
 
-// depthOf is how deep objects and arrays of valid JSON are nested.
-func depthOf(doc []byte) (most int) {
-	now, inString := 0, false
-	for i := 0; i < len(doc); i++ {
-		switch c := doc[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			now++
-			most = max(most, now)
-		case c == '}' || c == ']':
-			now--
-		}
-	}
-	return most
-}
-
-// timestamp has three digits of a second, as JavaScript's toISOString does.
+// timestamp has millisecond precision, like JavaScript's toISOString.
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// sizeText is a size for people.
+// sizeText formats a size for people.
 func sizeText(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
@@ -66,7 +42,7 @@ func sizeText(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-// listOf makes an empty list of none, which JSON would have as null.
+// listOf replaces nil by an empty list, so that JSON has [] and not null.
 func listOf[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// entry is one file or folder of the vault, or one that was left out. It never
-// changes: what is new is a new entry.
+// entry is one file or folder of the vault, or one that was skipped. It is
+// immutable: every change makes a new entry.
 type entry struct {
 	path     string
 	dir      bool
 	size     int64
 	modified time.Time
 	inode    uint64
-	left     error // why it was left out; nil if it was not
-	note     *note // nil if it is none
+	left     error // why it was skipped; nil if it was not
+	note     *note // nil if it is not a note
 
 	// young says that the file was written so shortly before it was read that a
-	// later change need not show in its time and size.
+	// later change may leave its modification time and size unchanged.
 	young bool
 }
 
-// note is what the index keeps of a note. Its text stays on disk.
+// note is the index entry of a note. The text stays on disk.
 type note struct {
 	path           string
 	title, preview string
@@ -35,16 +35,16 @@ type note struct {
 	item           json.RawMessage // how resources/list has it
 }
 
-// youth is how coarse the time of a file may be: of whole milliseconds, as some file
-// systems keep no more than that or even two seconds, and of a finer one.
+// youth is the possible granularity of a modification time. Some file systems store
+// whole seconds or milliseconds, in steps of up to two seconds.
 func youth(modified time.Time) time.Duration {
 	if modified.Nanosecond()%int(time.Millisecond) == 0 {
 		return 2 * time.Second
 	}
-	return 50 * time.Millisecond // the clock of a kernel that ticks 100 times a second, and some
+	return 50 * time.Millisecond // more than one tick of a kernel clock at 100 Hz
 }
 
-// file makes the entry of a file that is no note.
+// file makes the entry of a file other than a note.
 func file(p string, info fs.FileInfo) *entry {
 	inode, _ := identity(info)
 	return &entry{path: p, size: info.Size(), modified: info.ModTime(), inode: inode}
@@ -52,18 +52,17 @@ func file(p string, info fs.FileInfo) *entry {
 
 func folder(p string) *entry { return &entry{path: p, dir: true} }
 
-func leftOut(p string, why error) *entry { return &entry{path: p, left: reason(why)} }
+func skipped(p string, why error) *entry { return &entry{path: p, left: reason(why)} }
 
-// unchanged reports whether a file can be taken to have the content that it had
-// when e was made.
+// unchanged reports whether a file certainly has the content that it had when e was
+// made.
 func (e *entry) unchanged(info fs.FileInfo) bool {
 	inode, _ := identity(info)
 	return e != nil && e.left == nil && !e.dir && !e.young &&
 		e.size == info.Size() && e.inode == inode && e.modified.Equal(info.ModTime())
 }
 
-// equal reports whether two entries of one path are alike in all that anybody can
-// see of them.
+// equal reports whether two entries of one path are indistinguishable to clients.
 func (e *entry) equal(o *entry) bool {
 	if e == nil || o == nil {
 		return e == o

@@ -7,19 +7,18 @@ import (
 )
 
 const (
-	// maxExtras bounds the URIs that are subscribed to in a form of the client's. One
-	// client may have 10,000, and must leave room for others.
+	// maxExtras limits the URIs in extras. It is ten times the subscription limit of
+	// one client, so that one client cannot exhaust it.
 	maxExtras = 100_000
-	// extraGrace is how long such a URI is kept while nobody is subscribed to it: a
-	// client asks whether it can be, and then it is.
+	// extraGrace is how long a URI stays without a subscriber: it is added just before
+	// the subscription is made.
 	extraGrace = 10 * time.Second
-	// pruneSpacing is the least time between two looks at what nobody is subscribed to.
+	// pruneSpacing is the least time between two searches for unsubscribed URIs.
 	pruneSpacing = time.Second
 )
 
-// extras are the URIs that clients asked for and that are not found from what
-// changes: pages of recent, and other spellings. What is kept is what somebody is
-// subscribed to, or asked for a moment ago.
+// extras holds the subscribed URIs that cannot be derived from a changed path: pages
+// of recent, and alternative spellings. It maps targets to the URIs that clients used.
 type extras struct {
 	mu sync.Mutex // not held while subscribed is called, which has locks of its own
 
@@ -29,14 +28,14 @@ type extras struct {
 	pruned     time.Time
 }
 
-// listen says who knows what is subscribed to. Before, nothing is dropped.
+// listen sets the function that reports subscriptions. Nothing is dropped before.
 func (x *extras) listen(subscribed func(uri string) bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.subscribed = subscribed
 }
 
-// add takes a URI in, or reports that there are too many.
+// add adds a URI. It returns false if there are maxExtras already.
 func (x *extras) add(uri string, t target, now time.Time) bool {
 	x.prune(now)
 	x.mu.Lock()
@@ -61,7 +60,7 @@ func (x *extras) of(t target) []string {
 	return slices.Clone(x.forms[t])
 }
 
-// pages returns the pages of recent that somebody asked for.
+// pages returns the pages of recent in extras.
 func (x *extras) pages() (pages []target) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -73,7 +72,7 @@ func (x *extras) pages() (pages []target) {
 	return pages
 }
 
-// prune drops what nobody is subscribed to any more, once in a while.
+// prune drops URIs without a subscriber, at most once per pruneSpacing.
 func (x *extras) prune(now time.Time) {
 	x.mu.Lock()
 	subscribed := x.subscribed
@@ -97,12 +96,12 @@ func (x *extras) prune(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, uri := range left {
-		if now.Sub(x.asked[uri]) > extraGrace { // else it was asked for again
+		if now.Sub(x.asked[uri]) > extraGrace { // it may have been added again meanwhile
 			delete(x.asked, uri)
 		}
 	}
 	for t, uris := range x.forms {
-		uris = slices.DeleteFunc(uris, func(uri string) bool { _, kept := x.asked[uri]; return !kept })
+		uris = slices.DeleteFunc(uris, func(uri string) bool { _, ok := x.asked[uri]; return !ok })
 		if x.forms[t] = uris; len(uris) == 0 {
 			delete(x.forms, t)
 		}

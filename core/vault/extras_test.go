@@ -9,15 +9,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// page is a page of recent that nobody sees by itself.
+// page returns a page of recent that is not listed.
 func page(i int) (uri string, t target) {
 	t = target{kind: kindRecent, limit: defaultLimit, offset: i + 1}
 	return t.uri(), t
 }
 
-// TestOneClientLeavesRoom: a client with as many subscriptions as it may have takes
-// none from others, and what it leaves behind is forgotten though nothing changes.
-func TestOneClientLeavesRoom(t *testing.T) {
+// TestOneClientCannotExhaustExtras: a client with the maximum of subscriptions leaves
+// room for others, and its URIs are pruned after it left, even if nothing changes.
+func TestOneClientCannotExhaustExtras(t *testing.T) {
 	t.Parallel()
 	var v *Vault
 	m := subscriptions.New(subscriptions.Options{Subscribable: func(uri string) bool { return v.Subscribable(uri) }})
@@ -45,15 +45,14 @@ func TestOneClientLeavesRoom(t *testing.T) {
 		t.Error("refused")
 	}
 	if n := len(v.extras.asked); n != 2 || len(v.extras.forms) != n {
-		t.Errorf("%d are kept of %d targets, want 2", n, len(v.extras.forms))
+		t.Errorf("%d URIs of %d targets remain, want 2", n, len(v.extras.forms))
 	}
 	if got := v.extras.of(target{kind: kindRecent, limit: defaultLimit, full: true}); len(got) != 1 {
 		t.Errorf("what is subscribed to was dropped: %q", got)
 	}
 }
 
-// TestExtrasAreBounded: clients that ask for ever new URIs take no memory, and what is
-// full of what they left is not full for long.
+// TestExtrasAreBounded: unsubscribed URIs are limited in number and pruned.
 func TestExtrasAreBounded(t *testing.T) {
 	t.Parallel()
 	var x extras
@@ -73,14 +72,14 @@ func TestExtrasAreBounded(t *testing.T) {
 	}
 	now = now.Add(time.Hour)
 	fill(maxExtras, false) // nobody can say what is subscribed to before Run
-	kept, _ := page(7)
-	x.listen(func(uri string) bool { return uri == kept })
+	subscribed, _ := page(7)
+	x.listen(func(uri string) bool { return uri == subscribed })
 	uri, to := page(maxExtras)
 	if !x.add(uri, to, now) {
 		t.Error("there is room, and it was not found")
 	}
 	if len(x.asked) != 2 || len(x.forms) != 2 {
-		t.Errorf("%d URIs of %d targets are kept, want 2", len(x.asked), len(x.forms))
+		t.Errorf("%d URIs of %d targets remain, want 2", len(x.asked), len(x.forms))
 	}
 	now = now.Add(extraGrace)
 	x.prune(now)
@@ -90,12 +89,12 @@ func TestExtrasAreBounded(t *testing.T) {
 	now = now.Add(pruneSpacing)
 	x.prune(now)
 	if len(x.of(to)) != 0 || len(x.asked) != 1 || len(x.forms) != 1 {
-		t.Error("what nobody wanted is kept")
+		t.Error("an unsubscribed URI remains")
 	}
 }
 
-// TestSpellings: many forms of one target are one to compute, whoever wrote them.
-func TestSpellings(t *testing.T) {
+// TestSpellingsShareOneTarget: a target is compared once for all of its spellings.
+func TestSpellingsShareOneTarget(t *testing.T) {
 	t.Parallel()
 	e := open(t, quick(vaultOf(t, map[string]string{"n.md": "x"})), "nobody")
 	for i := range 3 {

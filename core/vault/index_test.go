@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// wantIndex waits until the index is what a new one would be.
-func (e *ear) wantIndex() {
+// wantIndex waits until the index equals that of a newly opened vault.
+func (e *recorder) wantIndex() {
 	e.t.Helper()
 	var diff string
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -30,7 +30,7 @@ func (e *ear) wantIndex() {
 	}
 }
 
-// picture is all that the index shows.
+// picture returns the content of all resources but single notes.
 func (v *Vault) picture() map[string]string {
 	s := v.now.Load()
 	shows := make(map[string]string)
@@ -57,23 +57,23 @@ func (v *Vault) picture() map[string]string {
 	return shows
 }
 
-// picture of a vault that was never changed.
+// picture returns the picture of a newly opened vault.
 func picture(t testing.TB, opts Options) map[string]string {
 	t.Helper()
 	opts.Logger = nil
 	v, err := Open(opts)
 	must(t, err)
 	defer v.Close()
-	looks, _, err := v.scan.look(t.Context(), []string{""}, newSnapshot())
+	scans, _, err := v.scan.scan(t.Context(), []string{""}, newSnapshot())
 	must(t, err)
-	s, _ := newSnapshot().with(looks)
+	s, _ := newSnapshot().with(scans)
 	v.now.Store(s)
 	return v.picture()
 }
 
-// TestIncremental: whatever is done to the folder, the index ends up as if it had
-// been made after that, by what watches and by nothing else.
-func TestIncremental(t *testing.T) {
+// TestIncrementalEqualsFullScan: after any changes to the folder, the index that file
+// events updated equals that of a newly opened vault.
+func TestIncrementalEqualsFullScan(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
@@ -109,9 +109,9 @@ func TestIncremental(t *testing.T) {
 	})
 }
 
-// TestWithIsFull: to put what was found into a snapshot is the same as to look at
-// everything, in any order and any parts.
-func TestWithIsFull(t *testing.T) {
+// TestPartialScansEqualFullScan: merging partial scans into a snapshot, in any order,
+// gives the same snapshot as a full scan.
+func TestPartialScansEqualFullScan(t *testing.T) {
 	t.Parallel()
 	paths := []string{"a", "a-b.md", "a/1.md", "a/2.md", "a/b", "a/b/3.md", "a.md", "c", "c/4.md", "c/x.png"}
 	rapid.Check(t, func(r *rapid.T) {
@@ -130,7 +130,7 @@ func TestWithIsFull(t *testing.T) {
 		for step := range rapid.IntRange(1, 8).Draw(r, "steps") {
 			at := rapid.SampledFrom(append(paths, "")).Draw(r, "at")
 			maps.DeleteFunc(disk, func(p string, _ *entry) bool { return within(p, at) })
-			l := found{path: at}
+			l := scanned{path: at}
 			for _, p := range paths {
 				if within(p, at) && rapid.Bool().Draw(r, "there") {
 					disk[p] = make1(p, step)
@@ -139,18 +139,18 @@ func TestWithIsFull(t *testing.T) {
 			}
 			before := s
 			var changes []change
-			s, changes = s.with([]found{l})
+			s, changes = s.with([]scanned{l})
 			for _, c := range changes {
 				if c.old != before.at(c.path) || c.now != s.at(c.path) {
 					r.Fatalf("change of %s is not between the snapshots", c.path)
 				}
 			}
 		}
-		var all found
+		var all scanned
 		for _, e := range disk {
 			all.entries = append(all.entries, e)
 		}
-		want, _ := newSnapshot().with([]found{all})
+		want, _ := newSnapshot().with([]scanned{all})
 		if !slices.Equal(want.entries, s.entries) || !slices.Equal(want.recent, s.recent) {
 			r.Fatalf("entries or recent notes differ")
 		}
@@ -160,8 +160,8 @@ func TestWithIsFull(t *testing.T) {
 	})
 }
 
-// TestGitCheckout: a checkout of many notes is told at most four times a second,
-// and ends with the truth.
+// TestGitCheckout: during a checkout of many notes each resource is updated at most
+// four times a second, and the index converges.
 func TestGitCheckout(t *testing.T) {
 	t.Parallel()
 	git := func(dir string, args ...string) {
@@ -200,14 +200,14 @@ func TestGitCheckout(t *testing.T) {
 	defer e.mu.Unlock()
 	last := map[string]time.Time{}
 	for _, u := range e.updates {
-		if gap := u.at.Sub(last[u.uri]); gap < 200*time.Millisecond { // 250, on the clock of who tells
-			t.Errorf("%s was told again after %v", u.uri, gap)
+		if gap := u.at.Sub(last[u.uri]); gap < 200*time.Millisecond { // 250, by the clock of the sender
+			t.Errorf("%s was updated again after %v", u.uri, gap)
 		}
 		last[u.uri] = u.at
 	}
 	for _, uri := range []string{recentURI, statsURI, tagsURI, structureURI, folderURI(""), folderURI("d1")} {
 		if last[uri].IsZero() {
-			t.Errorf("%s was not told", uri)
+			t.Errorf("%s was not updated", uri)
 		}
 	}
 }

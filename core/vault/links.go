@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// nameTable finds notes by their names, in lower case and without ".md".
+// nameTable indexes notes by file name, in lower case and without ".md".
 type nameTable struct {
 	once  sync.Once
-	notes map[string][]named // in the order of fromEnd; many may have one name
+	notes map[string][]named // sorted by named.compare
 }
 
-// named is a note as links see it.
+// named is a note with its linkName.
 type named struct{ key, path string }
 
-// named returns the notes of a name.
+// named returns the notes with a file name.
 func (s *snapshot) named(name string) []named {
 	t := s.names
 	t.once.Do(func() {
@@ -35,13 +35,13 @@ func (s *snapshot) named(name string) []named {
 	return t.notes[name]
 }
 
-// compare has notes whose keys end alike together, of these those of one folder, and
-// there the first choice first.
+// compare sorts by key from its end, then by folder, then by firstChoice, so that the
+// candidates for a link are adjacent.
 func (n named) compare(o named) int {
 	return cmp.Or(fromEnd(n.key, o.key), strings.Compare(parentOf(n.path), parentOf(o.path)), firstChoice(n.path, o.path))
 }
 
-// fromEnd compares texts from their last byte to their first.
+// fromEnd compares strings from their last byte to their first.
 func fromEnd(a, b string) int {
 	i, j := len(a)-1, len(b)-1
 	for ; i >= 0 && j >= 0; i, j = i-1, j-1 {
@@ -52,16 +52,16 @@ func fromEnd(a, b string) int {
 	return cmp.Compare(i, j)
 }
 
-// firstChoice orders notes that a link fits equally well.
+// firstChoice orders notes that match a link equally well.
 func firstChoice(a, b string) int {
 	return cmp.Or(len(a)-len(b), strings.Compare(a, b))
 }
 
-// linkName is how links are compared.
+// linkName is the form in which links and paths are compared.
 func linkName(p string) string { return strings.TrimSuffix(strings.ToLower(p), ".md") }
 
-// wanted is what the key of a note must be, or end with, to be what a link in
-// another note leads to.
+// wanted returns what the key of a note must equal or end with to be the target of a
+// link in the note from.
 func wanted(link, from string) string {
 	want := linkName(strings.TrimPrefix(link, "/"))
 	if strings.HasPrefix(want, "./") || strings.HasPrefix(want, "../") {
@@ -70,25 +70,24 @@ func wanted(link, from string) string {
 	return want
 }
 
-// fits reports whether what a link wants is the end of a key.
+// fits reports whether want equals key or its last path segments.
 func fits(key, want string) bool {
 	rest, ok := strings.CutSuffix(key, want)
 	return ok && (rest == "" || rest[len(rest)-1] == '/')
 }
 
-// linker finds where links lead. It is of one goroutine and one answer, in which
-// many links may want the same.
+// linker resolves links and caches the results. It is used by one goroutine for one
+// request, in which many links may have the same target.
 type linker struct {
 	*snapshot
-	best map[string]string // by what is wanted, wherever the link is
+	best map[string]string // result of find by want
 }
 
 func (s *snapshot) linker() *linker { return &linker{s, make(map[string]string)} }
 
-// resolve returns the path of the note that a link in another note leads to, "" if
-// there is none. Like Obsidian it takes a target for the end of a path: of several
-// notes the one whose path is the target, then one in the same folder, then the one
-// with the shortest path.
+// resolve returns the path of the note that a link in the note from leads to, "" if
+// there is none. Like Obsidian it matches the end of a path: it prefers the note
+// whose whole path is the target, then one in the same folder, then the shortest path.
 func (l *linker) resolve(link, from string) string {
 	if exact, ok := strings.CutPrefix(link, "/"); ok && l.note(exact) != nil {
 		return exact
@@ -102,10 +101,10 @@ func (l *linker) resolve(link, from string) string {
 	if best == "" || linkName(best) == want {
 		return best
 	}
-	return cmp.Or(l.beside(want, from), best)
+	return cmp.Or(l.sibling(want, from), best)
 }
 
-// find is the note for what is wanted, whoever wants it.
+// find returns the best match for want in the whole vault.
 func (s *snapshot) find(want string) string {
 	notes, end := s.named(path.Base(want)), "/"+want
 	fit := ending(notes, want, func(key string) bool { return key == want })
@@ -118,8 +117,8 @@ func (s *snapshot) find(want string) string {
 	return slices.MinFunc(fit, func(a, b named) int { return firstChoice(a.path, b.path) }).path
 }
 
-// ending returns those of notes in order whose keys have an end, as ok says; they
-// follow one another.
+// ending returns the consecutive notes from the first key that sorts at or after end
+// for which ok is true.
 func ending(notes []named, end string, ok func(key string) bool) []named {
 	from, _ := slices.BinarySearchFunc(notes, end, func(n named, end string) int { return fromEnd(n.key, end) })
 	to := from
@@ -129,8 +128,8 @@ func ending(notes []named, end string, ok func(key string) bool) []named {
 	return notes[from:to]
 }
 
-// beside is the note for what is wanted in the folder of the note that wants it.
-func (s *snapshot) beside(want, from string) string {
+// sibling returns the match for want in the folder of the note from.
+func (s *snapshot) sibling(want, from string) string {
 	dir := parentOf(from)
 	key := path.Join(strings.ToLower(dir), path.Base(want))
 	if !fits(key, want) {
@@ -146,8 +145,7 @@ func (s *snapshot) beside(want, from string) string {
 	return ""
 }
 
-// linkTargets returns the notes that a note links to, in order, and the targets
-// that lead nowhere.
+// linkTargets returns the notes that a note links to, sorted, and its broken links.
 func (s *snapshot) linkTargets(n *note) (to, broken []string) {
 	l := s.linker()
 	for _, link := range n.links {
@@ -161,8 +159,8 @@ func (s *snapshot) linkTargets(n *note) (to, broken []string) {
 	return slices.Compact(to), broken
 }
 
-// backlinks returns the notes that link to a note, in order. Nothing of it is kept:
-// a new note changes what the links of others mean.
+// backlinks returns the notes that link to a note, sorted. The result is not cached:
+// a new note can change the targets of existing links.
 func (s *snapshot) backlinks(ctx context.Context, p string) (from []string, err error) {
 	l, key := s.linker(), linkName(p)
 	for _, n := range s.recent {
@@ -170,7 +168,7 @@ func (s *snapshot) backlinks(ctx context.Context, p string) (from []string, err 
 			return nil, context.Cause(ctx)
 		}
 		if n.path != p && slices.ContainsFunc(n.links, func(link string) bool {
-			// Few links can lead to p at all, and only of these more is to be known.
+			// fits is cheap and excludes almost all links.
 			return fits(key, wanted(link, n.path)) && l.resolve(link, n.path) == p
 		}) {
 			from = append(from, n.path)

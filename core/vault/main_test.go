@@ -23,8 +23,8 @@ const patience = 20 * time.Second
 
 var errTestOver = errors.New("test over")
 
-// ear is a Listener that remembers what it was told.
-type ear struct {
+// recorder is a Listener that remembers the updates it received.
+type recorder struct {
 	*Vault
 	t testing.TB
 
@@ -46,18 +46,18 @@ func quick(dir string) Options {
 }
 
 // open runs a vault until the test ends.
-func open(t testing.TB, opts Options, uris ...string) *ear {
+func open(t testing.TB, opts Options, uris ...string) *recorder {
 	t.Helper()
 	return openUntil(t, t.Cleanup, opts, uris...)
 }
 
 // openUntil is open for a vault that ends when cleanup calls what it is given. Each
 // holds an inotify instance, of which a user may have 128.
-func openUntil(t testing.TB, cleanup func(func()), opts Options, uris ...string) *ear {
+func openUntil(t testing.TB, cleanup func(func()), opts Options, uris ...string) *recorder {
 	t.Helper()
 	v, err := Open(opts)
 	must(t, err)
-	e := &ear{Vault: v, t: t, news: make(chan struct{}, 1)}
+	e := &recorder{Vault: v, t: t, news: make(chan struct{}, 1)}
 	e.subscribe(uris...)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan error, 1) // Run's goroutine sends once
@@ -79,7 +79,7 @@ func openUntil(t testing.TB, cleanup func(func()), opts Options, uris ...string)
 	return e
 }
 
-func (e *ear) subscribe(uris ...string) {
+func (e *recorder) subscribe(uris ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.uris == nil && len(uris) > 0 {
@@ -90,13 +90,13 @@ func (e *ear) subscribe(uris ...string) {
 	}
 }
 
-func (e *ear) subscribed(uri string) bool {
+func (e *recorder) subscribed(uri string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.uris == nil || e.uris[uri]
 }
 
-func (e *ear) updated(uris ...string) {
+func (e *recorder) updated(uris ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, uri := range uris {
@@ -105,29 +105,29 @@ func (e *ear) updated(uris ...string) {
 	e.wake()
 }
 
-func (e *ear) listed(notes []json.RawMessage) {
+func (e *recorder) listed(notes []json.RawMessage) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lists = append(e.lists, notes)
 	e.wake()
 }
 
-func (e *ear) wake() {
+func (e *recorder) wake() {
 	select {
 	case e.news <- struct{}{}:
 	default:
 	}
 }
 
-// forget drops what was told so far.
-func (e *ear) forget() {
+// forget drops the recorded updates.
+func (e *recorder) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.updates, e.lists = nil, nil
 }
 
-// told returns how often each URI was told.
-func (e *ear) told() map[string]int {
+// updateCounts returns the number of updates of each URI.
+func (e *recorder) updateCounts() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	counts := make(map[string]int)
@@ -137,29 +137,29 @@ func (e *ear) told() map[string]int {
 	return counts
 }
 
-// wantTold waits until all of the URIs were told.
-func (e *ear) wantTold(uris ...string) {
+// waitUpdated waits until all of the URIs were updated.
+func (e *recorder) waitUpdated(uris ...string) {
 	e.t.Helper()
-	e.until(fmt.Sprintf("%q told", uris), func() bool {
-		told := e.told()
-		return !slices.ContainsFunc(uris, func(uri string) bool { return told[uri] == 0 })
+	e.until(fmt.Sprintf("%q updated", uris), func() bool {
+		counts := e.updateCounts()
+		return !slices.ContainsFunc(uris, func(uri string) bool { return counts[uri] == 0 })
 	})
 }
 
 // until waits for a condition, which news may change.
-func (e *ear) until(what string, ok func() bool) {
+func (e *recorder) until(what string, ok func() bool) {
 	e.t.Helper()
 	for deadline, tick := time.After(patience), time.Tick(20*time.Millisecond); !ok(); {
 		select {
 		case <-e.news:
 		case <-tick:
 		case <-deadline:
-			e.t.Fatalf("not %s (told %v, mode %v)", what, e.told(), e.Mode())
+			e.t.Fatalf("not %s (updates %v, mode %v)", what, e.updateCounts(), e.Mode())
 		}
 	}
 }
 
-func (e *ear) read(uri string) string {
+func (e *recorder) read(uri string) string {
 	e.t.Helper()
 	c, err := e.Read(uri)
 	if err != nil {
@@ -169,7 +169,7 @@ func (e *ear) read(uri string) string {
 }
 
 // decode reads a JSON resource.
-func decode[T any](e *ear, uri string) (v T) {
+func decode[T any](e *recorder, uri string) (v T) {
 	e.t.Helper()
 	must(e.t, json.Unmarshal([]byte(e.read(uri)), &v))
 	return v

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// settle is how long a test listens for what must not come.
+// settle is how long a test waits for updates that must not come.
 const settle = 600 * time.Millisecond
 
-// listen lets updates come for a while.
-func (e *ear) listen(d time.Duration) {
+// listen receives updates for a while.
+func (e *recorder) listen(d time.Duration) {
 	for over := time.After(d); ; {
 		select {
 		case <-e.news:
@@ -24,9 +24,8 @@ func (e *ear) listen(d time.Duration) {
 	}
 }
 
-// TestOnlyWhatChangedIsTold goes through what people do to notes, with everything
-// subscribed.
-func TestOnlyWhatChangedIsTold(t *testing.T) {
+// TestOnlyChangesArePublished edits notes in many ways while everything is subscribed.
+func TestOnlyChangesArePublished(t *testing.T) {
 	t.Parallel()
 	dir := vaultOf(t, map[string]string{
 		"a/x/one.md": "# One\n\n#tag", "a/two.md": "# Two", "b/three.md": "# Three", "pic.png": "p",
@@ -66,14 +65,14 @@ func TestOnlyWhatChangedIsTold(t *testing.T) {
 	for _, step := range steps {
 		e.forget()
 		must(t, step.do())
-		e.wantTold(step.want...)
+		e.waitUpdated(step.want...)
 		if step.want == nil {
 			e.listen(settle)
 		}
 		want := strings.Join(step.want, " ") + " "
-		for uri := range e.told() {
+		for uri := range e.updateCounts() {
 			if !strings.Contains(want, uri+" ") {
-				t.Errorf("%s: %s was told", step.name, uri)
+				t.Errorf("%s: %s was updated", step.name, uri)
 			}
 		}
 		for _, uri := range step.want { // and what is read is new
@@ -85,8 +84,8 @@ func TestOnlyWhatChangedIsTold(t *testing.T) {
 	e.wantIndex()
 }
 
-// TestReadAfterTold: whoever reads after being told has the new text, every time.
-func TestReadAfterTold(t *testing.T) {
+// TestReadAfterUpdate: a read after an update always returns the new text.
+func TestReadAfterUpdate(t *testing.T) {
 	t.Parallel()
 	dir := vaultOf(t, map[string]string{"n.md": "0 #t0"})
 	opts := quick(dir)
@@ -95,7 +94,7 @@ func TestReadAfterTold(t *testing.T) {
 	for i := 1; i <= 15; i++ {
 		e.forget()
 		save(t, filepath.Join(dir, "n.md"), fmt.Sprintf("%d #t%d", i, i))
-		e.wantTold(noteURI("n.md"), recentURI, tagsFullURI)
+		e.waitUpdated(noteURI("n.md"), recentURI, tagsFullURI)
 		tag := fmt.Sprintf("t%d", i)
 		if text := e.read(noteURI("n.md")); !strings.HasSuffix(text, tag) {
 			t.Errorf("%d: note is %q", i, text)
@@ -109,9 +108,9 @@ func TestReadAfterTold(t *testing.T) {
 	}
 }
 
-// TestQueries: pages of recent and other spellings of a URI can be subscribed to,
-// and are told by the URI that the client wrote.
-func TestQueries(t *testing.T) {
+// TestSpellingsAndPagesArePublished: pages of recent and alternative spellings of a
+// URI can be subscribed to, and updates have the URI that the client used.
+func TestSpellingsAndPagesArePublished(t *testing.T) {
 	t.Parallel()
 	dir := vaultOf(t, map[string]string{"a b.md": "x", "c.md": "y"})
 	uris := []string{
@@ -125,7 +124,7 @@ func TestQueries(t *testing.T) {
 		}
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "a b.md"), []byte("x #new"), 0o644))
-	e.wantTold(uris...)
+	e.waitUpdated(uris...)
 	for _, uri := range []string{
 		"", "vault://", "vault://nope", "vault://note/nope.md", "vault://note/", "vault://folder/nope", "vault://recent?limit=0", "vault://recent?limit=5&limit=6",
 		"vault://stats?mode=full", "vault://note/../a b.md", "vault://note/%2e%2e/x.md", "vault://note/c.md/", "file:///etc/passwd", "vault://note/c.md\n",
@@ -148,9 +147,9 @@ func TestNewFolders(t *testing.T) {
 	e.wantIndex()
 }
 
-// TestList: the list changes when notes come, go or have another title, and not
-// otherwise.
-func TestList(t *testing.T) {
+// TestListUpdates: the list is published only when a note is added, removed or
+// retitled.
+func TestListUpdates(t *testing.T) {
 	t.Parallel()
 	dir := vaultOf(t, map[string]string{"n.md": "# One\ntext"})
 	e := open(t, quick(dir))
@@ -158,9 +157,9 @@ func TestList(t *testing.T) {
 	last := func() string { e.mu.Lock(); defer e.mu.Unlock(); return fmt.Sprintf("%s", e.lists[len(e.lists)-1]) }
 	e.until("listed", func() bool { return lists() == 1 && strings.Contains(last(), `"title":"One"`) })
 	put(t, filepath.Join(dir, "n.md"), "# One\nother text")
-	e.wantTold(noteURI("n.md"))
+	e.waitUpdated(noteURI("n.md"))
 	put(t, filepath.Join(dir, "pic.png"), "p")
-	e.wantTold(structureURI)
+	e.waitUpdated(structureURI)
 	if n := lists(); n != 1 {
 		t.Errorf("%d lists", n)
 	}
@@ -188,44 +187,44 @@ func TestEditors(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("vim: %v: %s", err, out)
 			}
-			e.wantTold(noteURI("n.md"))
+			e.waitUpdated(noteURI("n.md"))
 			e.until("new", func() bool { return strings.TrimSpace(e.read(noteURI("n.md"))) == text })
 		}
 	}
 	e.wantIndex()
-	for uri, n := range e.told() {
+	for uri, n := range e.updateCounts() {
 		if strings.HasPrefix(uri, notePrefix) && uri != noteURI("n.md") {
-			t.Errorf("%s was told %d times", uri, n)
+			t.Errorf("%s was updated %d times", uri, n)
 		}
 	}
 }
 
-// TestPacer: the last change is told, and none too soon.
+// TestPacer: the last change is sent, and none before spacing has passed.
 func TestPacer(t *testing.T) {
 	began := time.Now()
 	p := pacer{spacing: 250 * time.Millisecond}
-	var told []time.Duration
+	var sent []time.Duration
 	for at := time.Duration(0); at < 2*time.Second; at += 10 * time.Millisecond {
 		if at < time.Second {
 			p.add("a")
 		}
 		if next, ok := p.next(); ok && !next.After(began.Add(at)) {
 			if due := p.take(began.Add(at)); len(due) > 0 {
-				told = append(told, at)
+				sent = append(sent, at)
 			}
 		}
 	}
-	if got, want := fmt.Sprint(told), "[0s 250ms 500ms 750ms 1s]"; got != want {
-		t.Errorf("told at %s, want %s", got, want)
+	if got, want := fmt.Sprint(sent), "[0s 250ms 500ms 750ms 1s]"; got != want {
+		t.Errorf("sent at %s, want %s", got, want)
 	}
 	p.take(began.Add(time.Hour))
 	if len(p.sent)+len(p.waiting) > 0 {
-		t.Errorf("kept %v %v", p.sent, p.waiting)
+		t.Errorf("left: %v %v", p.sent, p.waiting)
 	}
 }
 
-// TestRootReplaced: while the folder is away the last state stays, and another one in
-// its place is taken for what it is.
+// TestRootReplaced: while the folder is missing the last state stays, and a new folder
+// of that name is indexed.
 func TestRootReplaced(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "vault")
@@ -240,7 +239,7 @@ func TestRootReplaced(t *testing.T) {
 		t.Error(err)
 	}
 	put(t, filepath.Join(dir, "new.md"), "new")
-	e.wantTold(noteURI("old.md"), noteURI("new.md"), recentURI)
+	e.waitUpdated(noteURI("old.md"), noteURI("new.md"), recentURI)
 	e.wantIndex()
 	must(t, os.RemoveAll(dir))
 	must(t, os.Rename(dir+".away", dir))

@@ -10,32 +10,33 @@ import (
 	"github.com/mcptrack/mcptrack/core/filewatch"
 )
 
-// Options are how a vault is read. Only Dir is needed; other zero fields mean the
-// default named beside them.
+// Options configure a vault. Only Dir is required; zero fields mean the documented
+// default.
 type Options struct {
-	// Dir is the folder. It may be reached through symbolic links; none below it is
-	// followed.
+	// Dir is the folder. It may be reached through symbolic links; links below it are
+	// not followed.
 	Dir string
-	// Ignore are globs of paths that are no part of the vault, relative to Dir and
-	// with slashes: * within a segment, ** across, {a,b}. One without a slash also
-	// means entries of that name in any folder.
+	// Ignore lists globs of paths to exclude, relative to Dir and with slashes: *
+	// matches within a segment, ** across segments, {a,b} either. A glob without a
+	// slash also matches entries of that name in any folder.
 	Ignore []string
-	// MaxNoteBytes is the largest note that is read; 4 MiB.
+	// MaxNoteBytes is the size of the largest note that is read; 4 MiB.
 	MaxNoteBytes int64
-	// MaxEntries bounds files and folders together; 200,000. What comes after, in
-	// the order of paths, is left out.
+	// MaxEntries limits the number of files and folders; 200,000. Entries beyond it,
+	// in path order, are skipped.
 	MaxEntries int
-	// Quiet is how long a file must be left alone before it is read; 200 ms.
+	// Quiet is how long a file must be unchanged before it is read; 200 ms.
 	Quiet time.Duration
 	// Spacing is the least time between two updates of one resource; 250 ms.
 	Spacing time.Duration
 	// ListSpacing is the least time between two changes of the list; 500 ms.
 	ListSpacing time.Duration
-	// Logger gets what was left out and how changes are found; nil discards.
+	// Logger gets warnings about skipped entries and about missing file events; nil
+	// discards them.
 	Logger *slog.Logger
 }
 
-// OptionError is an option that is refused: wrong usage, not a failure.
+// OptionError is an invalid option: a usage error.
 type OptionError struct {
 	Option string // "dir" or "ignore"
 	Reason string // one line
@@ -45,11 +46,11 @@ func (e *OptionError) Error() string { return e.Option + ": " + e.Reason }
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Dir == "" {
-		return o, &OptionError{"dir", "no folder was given"}
+		return o, &OptionError{"dir", "no folder given"}
 	}
 	for _, glob := range o.Ignore {
 		if glob == "" || !doublestar.ValidatePattern(glob) {
-			return o, &OptionError{"ignore", fmt.Sprintf("%q is no valid glob", glob)}
+			return o, &OptionError{"ignore", fmt.Sprintf("invalid glob %q", glob)}
 		}
 	}
 	if o.MaxNoteBytes <= 0 {
@@ -73,7 +74,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// tree are the options of what watches the vault.
+// tree returns the options of the vault's file watcher.
 func (o Options) tree() filewatch.TreeOptions {
 	r := rules{globs: o.Ignore}
 	return filewatch.TreeOptions{

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// pacer holds updates back so that none of one resource comes sooner than spacing
-// after the one before. What is held back is a set: many changes are one update.
+// pacer delays updates so that two of one resource are at least spacing apart.
+// Updates that wait are coalesced.
 type pacer struct {
 	spacing time.Duration
 
 	waiting map[string]struct{}
-	sent    map[string]time.Time // not longer ago than spacing
+	sent    map[string]time.Time // within the last spacing
 }
 
 func (p *pacer) add(uri string) {

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// pageChanges say which pages of vault://recent show something else than before. The
-// notes are gone through once, however many pages somebody is subscribed to.
+// pageChanges determines which pages of vault://recent changed. The notes are compared
+// once, however many pages have subscribers.
 type pageChanges struct {
-	all             bool  // each page tells how many notes there are
-	previews, texts []int // places with another note, or other facts of it, in order
+	all             bool  // the number of notes changed, which every page contains
+	previews, texts []int // sorted positions whose item differs in mode=preview and mode=full
 }
 
 func comparePages(old, next *snapshot) (c pageChanges) {
@@ -32,15 +32,15 @@ func comparePages(old, next *snapshot) (c pageChanges) {
 	return c
 }
 
-// sameItem reports whether recent shows two notes alike.
+// sameItem reports whether two notes have equal items in vault://recent.
 func sameItem(a, b *note, full bool) bool {
 	return a.path == b.path && bytes.Equal(encode(recentItem(a, full, digestOf)), encode(recentItem(b, full, digestOf)))
 }
 
-// digestOf stands for the text of a note where only differences matter.
+// digestOf replaces the text of a note where only differences matter.
 func digestOf(n *note) (string, bool) { return hex.EncodeToString(n.digest[:]), true }
 
-// differs reports whether a page shows something else than before.
+// differs reports whether a page changed.
 func (c pageChanges) differs(t target) bool {
 	places := c.previews
 	if t.full {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -18,10 +17,12 @@ import (
 	"github.com/yuin/goldmark/util"
 	"go.abhg.dev/goldmark/frontmatter"
 	"go.abhg.dev/goldmark/wikilink"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
 const (
-	maxFrontmatter = 64 << 10 // bytes; a longer one is not read
+	maxFrontmatter = 64 << 10 // bytes; longer frontmatter is treated as text
 	maxTags        = 500      // of one note
 	maxLinks       = 5000     // of one note
 	maxTarget      = 1024     // bytes of a link
@@ -29,23 +30,22 @@ const (
 	maxPreview     = 100      // runes
 	maxPreviewed   = 4096     // bytes of text that a preview is taken from
 	maxMetadata    = 256 << 10
-	// maxMetadataDepth is how deep metadata may be nested: clients refuse, or break
-	// at, answers that are nested some hundred levels deep.
+	// maxMetadataDepth is the largest nesting depth of metadata: clients reject, or
+	// crash on, responses nested some hundred levels deep.
 	maxMetadataDepth = 64
 )
 
-// facts are what a note's text says.
+// facts is what the index extracts from the text of a note.
 type facts struct {
 	title, preview string
 	tags           []string // sorted, each once
 	links          []string // sorted, each once; see linkTo
-	// metadata is the frontmatter as JSON, nil if there is none that can be read or
-	// it is beyond our bounds.
-	// Only read_note asks for it; the index does not keep it.
+	// metadata is the frontmatter as JSON, nil if it is missing, invalid or exceeds
+	// the limits. Only read_note uses it; the index drops it.
 	metadata json.RawMessage
 }
 
-// markdown parses notes. It may be used by several goroutines.
+// markdown parses notes. It is safe for concurrent use.
 type markdown struct{ bare, withFront goldmark.Markdown }
 
 func newMarkdown() *markdown {
@@ -56,12 +56,12 @@ func newMarkdown() *markdown {
 	}
 }
 
-// parse reads the text of a note at a path. What cannot be parsed is a note with
-// a title and nothing else.
+// parse extracts facts from the text of the note at path p. If the parser panics,
+// the note has a title only.
 func (m *markdown) parse(p string, src []byte) (f facts) {
 	base := strings.TrimSuffix(path.Base(p), path.Ext(p))
 	defer func() {
-		if recover() != nil { // of a library, over somebody's text
+		if recover() != nil { // goldmark on hostile input
 			f = facts{title: titleOf(base)}
 		}
 	}()
@@ -73,8 +73,8 @@ func (m *markdown) parse(p string, src []byte) (f facts) {
 	}
 	ctx := parser.NewContext()
 	parsed := src
-	if tamed, changed := tame(src[body:]); changed {
-		parsed = slices.Concat(src[:body], tamed)
+	if limited, changed := limitMarkup(src[body:]); changed {
+		parsed = slices.Concat(src[:body], limited)
 	}
 	doc := md.Parser().Parse(text.NewReader(parsed), parser.WithContext(ctx))
 
@@ -89,9 +89,9 @@ func (m *markdown) parse(p string, src []byte) (f facts) {
 	return f
 }
 
-// frontEnd is where the frontmatter ends, 0 without one. It must be closed: the
-// parser takes everything after an open one for frontmatter, while three dashes at
-// the top of a note are more often a line.
+// frontEnd returns where the frontmatter ends, 0 without frontmatter. It must be
+// closed: the parser would take all text after an unclosed delimiter for frontmatter,
+// while three dashes at the top of a note are more often a horizontal rule.
 func frontEnd(src []byte) int {
 	line, rest, ok := bytes.Cut(src, []byte("\n"))
 	line = bytes.TrimRight(line, "\r")
@@ -112,7 +112,7 @@ func frontEnd(src []byte) int {
 	return 0
 }
 
-// front takes tags and metadata from the frontmatter and returns its title.
+// front sets tags and metadata from the frontmatter and returns its title.
 func (f *facts) front(data *frontmatter.Data) string {
 	var values map[string]any
 	if data.Decode(&values) != nil {
@@ -123,14 +123,14 @@ func (f *facts) front(data *frontmatter.Data) string {
 			f.tags = append(f.tags, frontTags(value)...)
 		}
 	}
-	if b, err := json.Marshal(values); err == nil && len(b) <= maxMetadata && len(values) > 0 && depthOf(b) <= maxMetadataDepth {
+	if b, err := json.Marshal(values); err == nil && len(b) <= maxMetadata && len(values) > 0 && catalog.Depth(b) <= maxMetadataDepth {
 		f.metadata = b
 	}
 	title, _ := values["title"].(string)
 	return title
 }
 
-// frontTags reads a list, or a text with commas or spaces between tags.
+// frontTags reads a list, or a string of tags separated by commas or spaces.
 func frontTags(value any) (tags []string) {
 	switch v := value.(type) {
 	case string:
@@ -140,7 +140,7 @@ func frontTags(value any) (tags []string) {
 	case []any:
 		for _, item := range v {
 			switch item.(type) {
-			case []any, map[string]any, map[any]any: // no tag, and perhaps of great depth
+			case []any, map[string]any, map[any]any: // not a tag, and possibly deeply nested
 			default:
 				tags = appendTag(tags, strings.TrimSpace(fmt.Sprint(item)))
 			}
@@ -156,7 +156,7 @@ func appendTag(tags []string, text string) []string {
 	return tags
 }
 
-// walk collects tags and links and returns the text of the first heading of level 1.
+// walk collects tags and links and returns the text of the first level-1 heading.
 func (f *facts) walk(doc ast.Node, src []byte, dir string) (heading string) {
 	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
@@ -183,7 +183,7 @@ func (f *facts) walk(doc ast.Node, src []byte, dir string) (heading string) {
 	return heading
 }
 
-// plain is the text of a node and what is in it.
+// plain returns the text of a node and its descendants.
 func plain(n ast.Node, src []byte) string {
 	var b strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -202,8 +202,8 @@ func plain(n ast.Node, src []byte) string {
 	return b.String()
 }
 
-// linkTo is the note that an ordinary link leads to, as "/" and its path, or "".
-// The target of a wikilink never begins like that and is a name to be looked up.
+// linkTo returns the note that an ordinary link leads to, as "/" and its path, or "".
+// Wikilinks have no leading slash: their targets are names for linker.resolve.
 func linkTo(destination, dir string) string {
 	destination, _, _ = strings.Cut(destination, "#")
 	to, err := url.PathUnescape(destination)
@@ -217,48 +217,4 @@ func linkTo(destination, dir string) string {
 		return ""
 	}
 	return to
-}
-
-func unique(list []string, most int) []string {
-	slices.Sort(list)
-	list = slices.Compact(list)
-	return slices.Clip(list[:min(len(list), most)])
-}
-
-// titleOf is the first of the texts of which something can be shown.
-func titleOf(texts ...string) string {
-	for _, t := range texts {
-		if t = shorten(t, maxTitle); t != "" {
-			return t
-		}
-	}
-	return "Untitled"
-}
-
-// shorten is the beginning of a text on one line: white space becomes single
-// spaces, and what cannot be printed goes.
-func shorten(s string, runes int) string {
-	var b strings.Builder
-	space := false
-	for _, r := range s {
-		switch {
-		case unicode.IsSpace(r):
-			space = b.Len() > 0
-			continue
-		case r == utf8.RuneError || !unicode.IsPrint(r) && r != '\u200d': // the joiner of emoji
-			continue
-		}
-		if space {
-			if runes--; runes <= 0 {
-				break
-			}
-			b.WriteByte(' ')
-			space = false
-		}
-		if runes--; runes < 0 {
-			break
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
 func TestParse(t *testing.T) {
@@ -61,15 +63,15 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestDeepFrontmatter: what is nested too deep for clients is not told, but title and
-// tags beside it are.
+// TestDeepFrontmatter: too deeply nested metadata is omitted, but title and tags of
+// the same frontmatter are used.
 func TestDeepFrontmatter(t *testing.T) {
 	m := newMarkdown()
 	lists := func(n int, in string) string { return strings.Repeat("[", n) + in + strings.Repeat("]", n) }
 	for name, tt := range map[string]struct {
 		src  string
 		tags []string
-		told bool
+		want bool
 	}{
 		"as deep as may be": {"---\ntitle: T\ntags: [x]\na: " + lists(maxMetadataDepth-1, "") + "\n---\n", []string{"x"}, true},
 		"one deeper":        {"---\ntitle: T\ntags: [x]\na: " + lists(maxMetadataDepth, "") + "\n---\n", []string{"x"}, false},
@@ -80,11 +82,11 @@ func TestDeepFrontmatter(t *testing.T) {
 		"brackets in text":  {"---\ntitle: T\ntags: [x]\na: '\"\\" + lists(300, "") + "'\n---\n", []string{"x"}, true},
 	} {
 		f := m.parse("n.md", []byte(tt.src))
-		if f.title != "T" || !slices.Equal(f.tags, tt.tags) || (f.metadata != nil) != tt.told {
+		if f.title != "T" || !slices.Equal(f.tags, tt.tags) || (f.metadata != nil) != tt.want {
 			t.Errorf("%s: title %q, tags %q, metadata %.100s", name, f.title, f.tags, f.metadata)
 		}
-		if depthOf(f.metadata) > maxMetadataDepth {
-			t.Errorf("%s: %d levels", name, depthOf(f.metadata))
+		if catalog.Depth(f.metadata) > maxMetadataDepth {
+			t.Errorf("%s: %d levels", name, catalog.Depth(f.metadata))
 		}
 	}
 }
@@ -101,7 +103,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		got := m.parse("dir/note.md", []byte(src))
 		if got.title == "" || utf8.RuneCountInString(got.title) > maxTitle || utf8.RuneCountInString(got.preview) > maxPreview ||
-			len(got.tags) > maxTags || len(got.links) > maxLinks || len(got.metadata) > maxMetadata || depthOf(got.metadata) > maxMetadataDepth {
+			len(got.tags) > maxTags || len(got.links) > maxLinks || len(got.metadata) > maxMetadata || catalog.Depth(got.metadata) > maxMetadataDepth {
 			t.Fatalf("unbounded: %+v", got)
 		}
 		for _, text := range append(append([]string{got.title, got.preview}, got.tags...), got.links...) {
@@ -115,9 +117,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestHostileTexts: no text takes the parser much longer than others of its size,
-// and what is in a long paragraph is found all the same.
-func TestHostileTexts(t *testing.T) {
+// TestHostileMarkup: no text takes the parser much longer than others of its size,
+// and tags in a long paragraph are still found.
+func TestHostileMarkup(t *testing.T) {
 	t.Parallel()
 	m := newMarkdown()
 	for _, unit := range []string{
@@ -125,7 +127,7 @@ func TestHostileTexts(t *testing.T) {
 		"***a", "> - ", "[[", "#", "- a\n  ", "<a ", "[a\n", "`a``b", "*a_b", "[x](a\n", "a*\n", "- [](\n", "| [](a |\n", "<?", "<a b='", "![](", "[^1]: a\n",
 	} {
 		src := []byte(strings.Repeat(unit, (1<<18)/len(unit)))
-		if took := m.fastest(src, 10*time.Second); took > 10*time.Second { // hours without tame; this is no measurement
+		if took := m.fastest(src, 10*time.Second); took > 10*time.Second { // hours without limitMarkup; a generous limit
 			t.Errorf("%q: %v", unit, took)
 		}
 	}

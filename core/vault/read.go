@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// ErrNotFound is a resource or note that is not there.
+// ErrNotFound means that a resource or note does not exist.
 var ErrNotFound = errors.New("not found")
 
-// Content is what a resource holds.
+// Content is the content of a resource.
 type Content struct {
 	MIMEType string
 	Text     string // valid UTF-8
 }
 
-// Read returns a resource as it is now. The error is ErrNotFound if there is none,
-// or one that says what is wrong with the URI.
+// Read returns the current content of a resource. The error is ErrNotFound, or
+// describes what is wrong with the URI.
 func (v *Vault) Read(uri string) (Content, error) {
 	t, err := parseURI(uri)
 	if err != nil {
@@ -45,7 +45,7 @@ func (v *Vault) Read(uri string) (Content, error) {
 	return Content{mimeJSON, string(doc)}, nil
 }
 
-// open reads a note that is in the index. What is not valid text in it is replaced.
+// open reads a note that is in the index and replaces invalid UTF-8.
 func (v *Vault) open(s *snapshot, p string) (string, error) {
 	if s.note(p) == nil {
 		return "", fmt.Errorf("%w: %s", ErrNotFound, p)
@@ -53,14 +53,14 @@ func (v *Vault) open(s *snapshot, p string) (string, error) {
 	src, _, err := v.disk.read(p)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errMoved) || reason(err) != errUnreadable {
-			return "", fmt.Errorf("%w: %s", ErrNotFound, p) // the index does not know yet
+			return "", fmt.Errorf("%w: %s", ErrNotFound, p) // the index is not up to date yet
 		}
-		return "", fmt.Errorf("read the note: %w", reason(err)) // paths of this machine stay here
+		return "", fmt.Errorf("read the note: %w", reason(err)) // without paths of this machine
 	}
 	return strings.ToValidUTF8(string(src), "\ufffd"), nil
 }
 
-// Note is a note with what is known about it.
+// Note is a note with its metadata and links.
 type Note struct {
 	Path        string          `json:"path"`
 	URI         string          `json:"uri"`
@@ -70,13 +70,13 @@ type Note struct {
 	Tags        []string        `json:"tags"`
 	Frontmatter json.RawMessage `json:"frontmatter,omitempty"`
 	Links       []string        `json:"links"`       // notes it links to
-	Broken      []string        `json:"brokenLinks"` // targets that are no note
+	Broken      []string        `json:"brokenLinks"` // targets that do not exist
 	Backlinks   []string        `json:"backlinks"`   // notes that link to it
 	Content     string          `json:"content"`
 }
 
-// ReadNote returns a note by its path, with or without ".md", or by a link as it is
-// written between brackets. The error is the cause of ctx if that ends meanwhile.
+// ReadNote returns a note by its path, with or without ".md", or by the text of a
+// wikilink to it. The error is the cause of ctx if ctx ends first.
 func (v *Vault) ReadNote(ctx context.Context, p string) (*Note, error) {
 	p = strings.TrimPrefix(strings.TrimSpace(p), "/")
 	if err := checkPath(p); err != nil {
@@ -98,7 +98,7 @@ func (v *Vault) ReadNote(ctx context.Context, p string) (*Note, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What it says now: the index may be a moment behind the disk.
+	// Parsed again: the index may lag behind the disk.
 	f := v.scan.md.parse(n.path, []byte(src))
 	now := &note{path: n.path, links: f.links}
 	note := &Note{
@@ -111,8 +111,8 @@ func (v *Vault) ReadNote(ctx context.Context, p string) (*Note, error) {
 	return note, nil
 }
 
-// Complete returns paths of notes or folders that a beginning may stand for, at
-// most 100, and how many there are.
+// Complete returns completions for the beginning of a path of a note or folder, at
+// most 100, and their total number.
 func (v *Vault) Complete(beginning string, folders bool) (paths []string, total int) {
 	return v.now.Load().commonPaths(beginning, folders, 100)
 }

@@ -3,17 +3,15 @@ package vault
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 )
 
 const (
-	// contentBudget bounds the text of all notes in one vault://recent?mode=full.
+	// contentBudget limits the bytes of all notes in one vault://recent?mode=full.
 	contentBudget = 2 << 20
-	// maxTree is how many files vault://structure names; of more only the folders.
+	// maxTree is how many entries vault://structure lists; beyond it, only folders.
 	maxTree = 50_000
 )
 
@@ -39,7 +37,7 @@ type pagination struct {
 	HasMore bool `json:"hasMore"`
 }
 
-// recentItem is a note as recent shows it.
+// recentItem returns the element of vault://recent for a note.
 func recentItem(n *note, full bool, content func(*note) (string, bool)) recentNote {
 	at := timestamp(n.modified)
 	r := recentNote{Path: n.path, Title: n.title, ModifiedAt: at, Meta: recentMeta{n.size, sizeText(n.size), at}}
@@ -54,9 +52,9 @@ func recentItem(n *note, full bool, content func(*note) (string, bool)) recentNo
 	return r
 }
 
-// renderRecent is vault://recent. What a page shows besides its notes must be known
-// to pageChanges. content gives the text of a note, false to have
-// its preview instead.
+// renderRecent renders vault://recent. pageChanges must take account of everything a
+// page contains besides its notes. content returns the text of a note, or false to
+// show its preview instead.
 func (s *snapshot) renderRecent(t target, content func(*note) (string, bool)) []byte {
 	doc := struct {
 		Notes      []recentNote `json:"notes"`
@@ -75,7 +73,7 @@ func (s *snapshot) renderRecent(t target, content func(*note) (string, bool)) []
 	return pretty(doc)
 }
 
-// renderStats is vault://stats.
+// renderStats renders vault://stats.
 func (s *snapshot) renderStats() []byte {
 	var doc struct {
 		Files int `json:"fileCount"`
@@ -90,7 +88,7 @@ func (s *snapshot) renderStats() []byte {
 	return pretty(doc)
 }
 
-// renderTags is vault://tags.
+// renderTags renders vault://tags.
 func (s *snapshot) renderTags(full bool) []byte {
 	tags := s.tagCounts()
 	if full {
@@ -124,122 +122,8 @@ func (s *snapshot) renderTags(full bool) []byte {
 	return pretty(doc)
 }
 
-// treeNode is a folder in vault://structure.
-type treeNode struct {
-	Name    string      `json:"name"`
-	Path    string      `json:"path"`
-	Notes   []string    `json:"notes,omitempty"`
-	Files   []string    `json:"files,omitempty"`
-	Folders []*treeNode `json:"folders,omitempty"`
-	Count   int         `json:"noteCount"` // in it and below
-}
-
-// renderStructure is vault://structure. Sizes and times are not in it, so that it
-// changes only when something comes, goes or moves.
-func (s *snapshot) renderStructure() []byte {
-	root := &treeNode{Name: "/"}
-	doc := struct {
-		Mode    string         `json:"mode"`
-		Folders int            `json:"totalFolders"`
-		Notes   int            `json:"totalNotes"`
-		Files   int            `json:"totalFiles"`
-		Skipped map[string]int `json:"skipped,omitempty"`
-		Root    *treeNode      `json:"root"`
-	}{Mode: "full", Notes: len(s.recent), Root: root}
-	if len(s.entries) > maxTree {
-		doc.Mode = "folders"
-	}
-	nodes := map[string]*treeNode{"": root}
-	for _, e := range s.entries {
-		parent := nodes[parentOf(e.path)]
-		switch {
-		case e.left != nil:
-			if doc.Skipped == nil {
-				doc.Skipped = make(map[string]int)
-			}
-			doc.Skipped[e.left.Error()]++
-		case parent == nil: // of a folder that was left out meanwhile
-		case e.dir:
-			n := &treeNode{Name: path.Base(e.path), Path: e.path}
-			nodes[e.path] = n
-			parent.Folders = append(parent.Folders, n)
-			doc.Folders++
-		default:
-			doc.Files++
-			if e.note != nil {
-				for p := e.path; p != ""; {
-					p = parentOf(p)
-					nodes[p].Count++
-				}
-			}
-			switch {
-			case doc.Mode == "folders":
-			case e.note != nil:
-				parent.Notes = append(parent.Notes, path.Base(e.path))
-			default:
-				parent.Files = append(parent.Files, path.Base(e.path))
-			}
-		}
-	}
-	return pretty(doc)
-}
-
-// parentOf is the folder that a path is in; "" is the root.
-func parentOf(p string) string { return p[:max(0, strings.LastIndexByte(p, '/'))] }
-
-type folderFile struct {
-	Name     string `json:"name"`
-	Path     string `json:"path"`
-	Title    string `json:"title,omitempty"`
-	Size     int64  `json:"size"`
-	Modified string `json:"modified"`
-}
-
-// renderFolder is vault://folder/…: what is in the folder, and a digest of all that
-// is below it, so that the document differs whenever anything below does.
-func (s *snapshot) renderFolder(dir string) []byte {
-	doc := struct {
-		Path    string       `json:"path"`
-		Folders []string     `json:"folders"`
-		Files   []folderFile `json:"files"`
-		Notes   int          `json:"noteCount"`
-		Count   int          `json:"fileCount"`
-		Digest  string       `json:"digest"`
-	}{Path: dir, Folders: []string{}, Files: []folderFile{}}
-	sum := sha256.New()
-	for _, e := range s.below(dir) {
-		if e.left != nil {
-			continue
-		}
-		direct := parentOf(e.path) == dir
-		fmt.Fprintf(sum, "%q", e.path)
-		switch {
-		case e.dir:
-			if direct {
-				doc.Folders = append(doc.Folders, path.Base(e.path))
-			}
-			continue
-		case e.note != nil:
-			doc.Notes++
-			sum.Write(e.note.digest[:])
-		default:
-			fmt.Fprintf(sum, " %d %d", e.size, e.modified.UnixNano())
-		}
-		doc.Count++
-		if direct {
-			f := folderFile{Name: path.Base(e.path), Path: e.path, Size: e.size, Modified: timestamp(e.modified)}
-			if e.note != nil {
-				f.Title = e.note.title
-			}
-			doc.Files = append(doc.Files, f)
-		}
-	}
-	doc.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
-	return pretty(doc)
-}
-
-// render is what any target but a note shows. text gives the text of a note for
-// vault://recent, if there is one to show.
+// render renders any target but a note. text returns the text of a note for
+// vault://recent, or false to show its preview instead.
 func (s *snapshot) render(t target, text func(*note) (string, bool)) []byte {
 	switch t.kind {
 	case kindRecent:
@@ -256,8 +140,8 @@ func (s *snapshot) render(t target, text func(*note) (string, bool)) []byte {
 	return nil
 }
 
-// fingerprint tells apart two states of what a target shows; "" is that there is
-// nothing. It costs no look at the disk.
+// fingerprint identifies the content of a target; "" means that it does not exist.
+// It does not access the disk.
 func (s *snapshot) fingerprint(t target) string {
 	if !s.exists(t) {
 		return ""
@@ -281,8 +165,8 @@ func (s *snapshot) exists(t target) bool {
 	return true
 }
 
-// commonPaths completes the beginning of a path: those of folders or notes that
-// begin with it or have a part that does, the shorter first.
+// commonPaths completes the beginning of a path: it returns folders or notes that
+// begin with it or have a segment that does, less nested ones first.
 func (s *snapshot) commonPaths(prefix string, folders bool, most int) (paths []string, total int) {
 	want := strings.ToLower(prefix)
 	for _, e := range s.entries {

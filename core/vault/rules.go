@@ -9,15 +9,14 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// maxDepth is how deep folders may be nested; below, nothing is looked at.
+// maxDepth is the nesting depth below which folders are ignored.
 const maxDepth = 64
 
-// rules say what is part of a vault by its path.
+// rules decide by path what is part of a vault.
 type rules struct{ globs []string }
 
-// ignored reports whether an entry is no part of the vault, the folders above it
-// being part of it: hidden ones (which .obsidian, .trash and .git are), what
-// editors leave while they save, and what the globs say.
+// ignored reports whether an entry of a folder in the vault is excluded: hidden
+// entries (.obsidian, .trash, .git), temporary files of editors, and glob matches.
 func (r rules) ignored(p string, dir bool) bool {
 	name := path.Base(p)
 	if strings.HasPrefix(name, ".") || strings.Count(p, "/") >= maxDepth {
@@ -39,7 +38,7 @@ func (r rules) ignored(p string, dir bool) bool {
 	return false
 }
 
-// scratch reports whether a file is of an editor and not of the user.
+// scratch reports whether a file is a temporary file of an editor or browser.
 func scratch(name string) bool {
 	switch path.Ext(name) {
 	case ".tmp", ".swp", ".swo", ".swx", ".vsctmp", ".crdownload", ".part":
@@ -48,7 +47,7 @@ func scratch(name string) bool {
 	return name == "4913" || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
 }
 
-// hides reports whether a path has a part that is ignored.
+// hides reports whether a path or a folder above it is ignored.
 func (r rules) hides(p string, dir bool) bool {
 	for i := range len(p) {
 		if p[i] == '/' && r.ignored(p[:i], true) {
@@ -58,15 +57,14 @@ func (r rules) hides(p string, dir bool) bool {
 	return r.ignored(p, dir)
 }
 
-// printableName reports whether a name can be told: text without control
-// characters.
+// printableName reports whether a name is valid UTF-8 without control characters.
 func printableName(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
-// goodName reports whether a file or folder can be part of the vault by its name: one
-// that can be told, and that the path in a URI can have.
+// goodName reports whether a file or folder can be part of the vault by its name: it
+// must be printable and possible in the path of a URI.
 func goodName(name string) bool { return printableName(name) && !strings.Contains(name, `\`) }
 
-// isNote reports whether a file is a note by its name.
+// isNote reports whether a path has the extension of a note.
 func isNote(p string) bool { return strings.EqualFold(path.Ext(p), ".md") }

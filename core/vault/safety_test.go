@@ -17,7 +17,7 @@ import (
 
 const secret = "SECRET of somebody else"
 
-// hostileVault is a folder with every way out of it that we know, beside a folder
+// hostileVault makes a folder with every known way to escape from it, next to a folder
 // with a secret.
 func hostileVault(t *testing.T) (dir string) {
 	t.Helper()
@@ -54,9 +54,9 @@ func hostileVault(t *testing.T) (dir string) {
 	return dir
 }
 
-// TestNothingLeaves: none of the ways out is listed, read, searched or counted as a
-// note, and nothing blocks on what never ends.
-func TestNothingLeaves(t *testing.T) {
+// TestNothingOutsideIsServed: no escape is listed, read, searched or counted as a note,
+// and no FIFO or device blocks.
+func TestNothingOutsideIsServed(t *testing.T) {
 	t.Parallel()
 	opts := quick(hostileVault(t))
 	opts.MaxNoteBytes = 64 << 10
@@ -86,7 +86,7 @@ func TestNothingLeaves(t *testing.T) {
 				t.Errorf("read %q: %q, %v", uri, c.Text, err)
 			}
 			if err != nil && strings.Contains(err.Error(), e.opts.Dir) {
-				t.Errorf("read %q tells where the vault is: %v", uri, err)
+				t.Errorf("reading %q reveals the path of the vault: %v", uri, err)
 			}
 			if e.Subscribable(uri) {
 				t.Errorf("%q can be subscribed to", uri)
@@ -106,9 +106,9 @@ func TestNothingLeaves(t *testing.T) {
 	}
 }
 
-// TestNamesThatCannotBeTold: what no URI can name is listed nowhere and is counted,
-// whether it was there before the vault or came later.
-func TestNamesThatCannotBeTold(t *testing.T) {
+// TestUnprintableNamesAreSkipped: entries that no URI can address are counted but not
+// listed, whether they exist at the start or are added later.
+func TestUnprintableNamesAreSkipped(t *testing.T) {
 	t.Parallel()
 	dir := vaultOf(t, map[string]string{"n.md": "x", `a\b.md`: "x", `c\d/n.md`: "x"})
 	e := open(t, quick(dir))
@@ -134,13 +134,13 @@ func TestNamesThatCannotBeTold(t *testing.T) {
 		t.Errorf("listed: %s", items)
 	}
 	must(t, os.Rename(filepath.Join(dir, `a\b.md`), filepath.Join(dir, "b.md")))
-	e.wantTold(noteURI("b.md"))
+	e.waitUpdated(noteURI("b.md"))
 	e.until("counted no more", func() bool { return skipped() == 4 })
 }
 
-// TestSwap swaps a note and a folder for links to a secret, as fast as it can, while
-// the vault is read and looked at: not a byte comes from outside.
-func TestSwap(t *testing.T) {
+// TestConcurrentLinkSwap swaps a note and a folder for links to a secret in a loop
+// while the vault is scanned and read: no byte comes from outside.
+func TestConcurrentLinkSwap(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
 	dir := filepath.Join(base, "vault")
@@ -189,9 +189,9 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// TestLinkedForAMoment: a program that saves by linking makes the note disappear
-// for a moment only, though what ends it is no event of the note's name.
-func TestLinkedForAMoment(t *testing.T) {
+// TestTemporaryHardLink: a note comes back after a program linked it temporarily, even
+// though removing the link gives no event for the note's name.
+func TestTemporaryHardLink(t *testing.T) {
 	t.Parallel()
 	dir := vaultOf(t, map[string]string{"n.md": "one", "other/x.md": "x"})
 	e := open(t, quick(dir))
@@ -204,8 +204,8 @@ func TestLinkedForAMoment(t *testing.T) {
 	e.wantIndex()
 }
 
-// TestTooMany: beyond MaxEntries nothing is taken in, and what goes makes room.
-func TestTooMany(t *testing.T) {
+// TestMaxEntries: entries beyond MaxEntries are skipped until others are removed.
+func TestMaxEntries(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for i := range 20 {

@@ -16,20 +16,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// scanner looks at the disk and says what is there. It may be used by several
-// goroutines, but a look is one.
+// scanner reads the disk into entries. It is safe for concurrent use.
 type scanner struct {
 	disk  *disk
 	rules rules
 	md    *markdown
-	most  int // entries
+	most  int // limit of entries
 }
 
-// look says what is at paths and below them; "" is the whole vault. Entries of old
-// are taken over where the file is the same by its time and size, unless a path
-// names the file itself: then somebody saw it change. again are paths that were in
-// a state that may pass without any event.
-func (s *scanner) look(ctx context.Context, paths []string, old *snapshot) (looks []found, again []string, err error) {
+// scan reads paths and everything below them; "" is the whole vault. Entries of old
+// are reused for files with unchanged time and size, unless paths contains the file
+// itself, as that means that an event reported a change. retry lists the paths in a
+// transient state, which may end without an event.
+func (s *scanner) scan(ctx context.Context, paths []string, old *snapshot) (scans []scanned, retry []string, err error) {
 	all := make(coverage, len(paths))
 	for _, p := range paths {
 		all[p] = struct{}{}
@@ -52,21 +51,21 @@ func (s *scanner) look(ctx context.Context, paths []string, old *snapshot) (look
 		return nil, nil, err
 	}
 	for _, w := range walks {
-		l := found{path: w.from}
+		l := scanned{path: w.from}
 		for _, r := range w.results {
 			if r.entry != nil {
 				l.entries = append(l.entries, r.entry)
 			}
-			if r.again {
-				again = append(again, r.path)
+			if r.retry {
+				retry = append(retry, r.path)
 			}
 		}
-		looks = append(looks, l)
+		scans = append(scans, l)
 	}
-	return looks, again, nil
+	return scans, retry, nil
 }
 
-// walk is one look at one path.
+// walk is one scan of one path and everything below it.
 type walk struct {
 	*scanner
 	ctx  context.Context
@@ -74,25 +73,25 @@ type walk struct {
 	work *errgroup.Group
 	from string
 
-	// results are in places of their own, so that the jobs that fill them in need
-	// no lock.
+	// results are allocated one by one, so that concurrent reads need no lock to fill
+	// them in.
 	results []*result
 	room    int
-	err     error // the vault itself cannot be read
+	err     error // reading the root folder failed
 }
 
-// result is what is at a path: an entry, or nothing any more.
+// result is what is at a path: an entry, or nil for nothing.
 type result struct {
 	path  string
 	entry *entry
-	again bool // it may be another one soon
+	retry bool // the state is transient
 }
 
-func (w *walk) found(p string, e *entry, again bool) {
-	w.results = append(w.results, &result{p, e, again})
+func (w *walk) add(p string, e *entry, retry bool) {
+	w.results = append(w.results, &result{p, e, retry})
 }
 
-// begin looks at the path that the walk begins with.
+// begin scans the path that the walk begins with.
 func (w *walk) begin() {
 	p := w.from
 	if p == "" {
@@ -100,52 +99,52 @@ func (w *walk) begin() {
 		return
 	}
 	if in := parentOf(p); in != "" && checkPath(in) != nil {
-		return // below a folder that is left out
+		return // below a skipped folder
 	}
 	info, err := w.disk.lstat(p)
-	if passing(err) {
+	if transient(err) {
 		w.keep(p)
 	}
 	if err != nil || w.rules.hides(p, info.IsDir()) {
-		return // gone, or on the other side of a link, or none of ours
+		return // removed, behind a link, or ignored
 	}
 	w.entry(p, info, true)
 }
 
-// entry looks at one entry. read says that a file is to be read whatever its time
-// and size say.
+// entry scans one entry. With read, a file is read even if its time and size are
+// unchanged.
 func (w *walk) entry(p string, info fs.FileInfo, read bool) {
 	have := w.old.at(p)
 	if w.room--; w.room < 0 {
-		w.found(p, leftOut(p, errTooMany), false)
+		w.add(p, skipped(p, errTooMany), false)
 		return
 	}
 	if info.IsDir() {
 		switch {
 		case !goodName(path.Base(p)):
-			w.found(p, leftOut(p, errName), false)
+			w.add(p, skipped(p, errName), false)
 			return
 		case have != nil && have.dir:
-			w.found(p, have, false)
+			w.add(p, have, false)
 		default:
-			w.found(p, folder(p), false)
+			w.add(p, folder(p), false)
 		}
 		w.folder(p)
 		return
 	}
 	if err := w.disk.check(p, info); err != nil {
-		// Programs link for a moment while they save, and that it is over is no
-		// event of this name.
-		w.found(p, leftOut(p, err), err == errHardLink)
+		// Some programs link for a moment while they save, and removing the link gives
+		// no event for this name.
+		w.add(p, skipped(p, err), err == errHardLink)
 		return
 	}
 	switch {
 	case !read && have.unchanged(info):
-		w.found(p, have, false)
+		w.add(p, have, false)
 	case !isNote(p):
-		w.found(p, file(p, info), false)
+		w.add(p, file(p, info), false)
 	default:
-		w.found(p, nil, false)
+		w.add(p, nil, false)
 		place := w.results[len(w.results)-1]
 		w.work.Go(func() error {
 			w.read(place, have)
@@ -154,7 +153,7 @@ func (w *walk) entry(p string, info fs.FileInfo, read bool) {
 	}
 }
 
-// folder looks at what is in a folder.
+// folder scans the entries of a folder.
 func (w *walk) folder(p string) {
 	if w.ctx.Err() != nil || w.err != nil {
 		return
@@ -165,11 +164,11 @@ func (w *walk) folder(p string) {
 	case p == "":
 		w.err = fmt.Errorf("read the vault: %w", err)
 		return
-	case passing(err):
+	case transient(err):
 		w.keep(p)
 		return
 	default:
-		w.found(p+"/", leftOut(p+"/", err), false) // the folder is there; what is in it nobody knows
+		w.add(p+"/", skipped(p+"/", err), false) // the folder exists, its entries are unknown
 	}
 	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, info := range infos {
@@ -179,18 +178,18 @@ func (w *walk) folder(p string) {
 	}
 }
 
-// keep leaves what is known of a path and below it as it is, until it can be read.
+// keep retains the old entries at and below a path until it can be read.
 func (w *walk) keep(p string) {
 	w.results = slices.DeleteFunc(w.results, func(r *result) bool { return r.path == p })
-	w.found(p, w.old.at(p), true)
+	w.add(p, w.old.at(p), true)
 	for _, e := range w.old.below(p) {
-		w.found(e.path, e, false)
+		w.add(e.path, e, false)
 	}
 }
 
-// passing reports whether an error says nothing about the file: too many are open,
-// say, or it was saved anew while we looked.
-func passing(err error) bool {
+// transient reports whether an error is not a property of the file: too many files
+// are open, for example, or the file was replaced during the access.
+func transient(err error) bool {
 	return slices.ContainsFunc([]error{errMoved, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.EAGAIN},
 		func(e error) bool { return errors.Is(err, e) })
 }
@@ -204,16 +203,16 @@ func (w *walk) read(r *result, have *entry) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return
-	case passing(err):
-		r.entry, r.again = have, true
+	case transient(err):
+		r.entry, r.retry = have, true
 		return
 	case err != nil:
-		r.entry = leftOut(r.path, err)
+		r.entry = skipped(r.path, err)
 		return
 	}
 	r.entry = makeNote(r.path, info, src, w.md.parse(r.path, src), time.Now())
 	if have != nil && have.note != nil && have.note.digest == r.entry.note.digest {
-		// The text is the same, and so is what it says: one copy is enough.
+		// The text is the same: share the old facts.
 		n := *have.note
 		n.modified = r.entry.note.modified
 		r.entry.note = &n

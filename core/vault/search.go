@@ -17,42 +17,43 @@ const (
 	snippetText = 80 // runes on either side of a word
 )
 
-// SearchOptions say what is wanted; at least one of Query and Tag.
+// SearchOptions are the arguments of a search. Query or Tag is required.
 type SearchOptions struct {
-	// Query are words that must all be in the note, in title, text or tags. A word
-	// of three letters or more also finds those that begin with it.
+	// Query is a list of words. A note must have all of them, in its title, text or
+	// tags. A word of three letters or more also matches longer words that begin with
+	// it.
 	Query string `json:"query"`
-	// Tag finds the tag and those below it; case does not matter.
+	// Tag matches the tag and nested tags, ignoring case.
 	Tag string `json:"tag"`
-	// Folder limits the search to what is below it.
+	// Folder limits the search to notes below it.
 	Folder string `json:"folder"`
-	// Limit is how many results are wanted; 20, at most 100.
+	// Limit is the number of results, up to 100; 20.
 	Limit int `json:"limit"`
 }
 
-// SearchResult is one note that was found.
+// SearchResult is one matching note.
 type SearchResult struct {
 	Path     string   `json:"path"`
 	URI      string   `json:"uri"`
 	Title    string   `json:"title"`
 	Modified string   `json:"modifiedAt"`
 	Tags     []string `json:"tags"`
-	Score    float64  `json:"score,omitempty"`   // of a Query; the best first
-	Snippet  string   `json:"snippet,omitempty"` // of a Query; text around a word
+	Score    float64  `json:"score,omitempty"`   // with Query only
+	Snippet  string   `json:"snippet,omitempty"` // with Query only: text around a word
 }
 
-// ErrInvalid is an argument that is refused.
+// ErrInvalid is an invalid argument.
 var ErrInvalid = errors.New("invalid argument")
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// Search finds notes: by words the best first, by tag alone the newest first. total
-// counts also those beyond the limit. The first search indexes the texts, which
-// takes a second for some thousands of notes.
+// Search finds notes, by words with the best match first, by tag alone with the
+// newest note first. total includes matches beyond the limit. The first search builds
+// the index, which takes about a second for some thousands of notes.
 func (v *Vault) Search(ctx context.Context, o SearchOptions) (results []SearchResult, total int, err error) {
-	wanted, err := o.check()
+	wanted, err := o.normalize()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -87,15 +88,15 @@ func (v *Vault) Search(ctx context.Context, o SearchOptions) (results []SearchRe
 	return results, len(hits), nil
 }
 
-// check completes the options and returns the words.
-func (o *SearchOptions) check() (wanted []string, err error) {
+// normalize checks and completes the options and returns the words of Query.
+func (o *SearchOptions) normalize() (wanted []string, err error) {
 	o.Tag = strings.Trim(strings.TrimPrefix(strings.TrimSpace(o.Tag), "#"), "/")
 	o.Folder = strings.Trim(o.Folder, "/")
 	switch {
 	case len(o.Query) > maxQuery || len(o.Tag) > maxTagBytes:
-		return nil, invalid("query and tag have at most %d and %d bytes", maxQuery, maxTagBytes)
+		return nil, invalid("query must not exceed %d bytes, and tag %d bytes", maxQuery, maxTagBytes)
 	case o.Limit < 0 || o.Limit > maxResults:
-		return nil, invalid("limit is 1 to %d", maxResults)
+		return nil, invalid("limit must be between 1 and %d", maxResults)
 	case o.Folder != "" && checkPath(o.Folder) != nil:
 		return nil, invalid("folder: %v", checkPath(o.Folder))
 	}
@@ -106,30 +107,30 @@ func (o *SearchOptions) check() (wanted []string, err error) {
 		}
 	}
 	if len(wanted) > maxWords {
-		return nil, invalid("at most %d words", maxWords)
+		return nil, invalid("query must not exceed %d words", maxWords)
 	}
 	if len(wanted) == 0 && o.Tag == "" {
-		return nil, invalid("query or tag is needed")
+		return nil, invalid("query or tag is required")
 	}
 	if len(wanted) == 0 && strings.TrimSpace(o.Query) != "" {
-		return nil, invalid("the query has no words")
+		return nil, invalid("query contains no words")
 	}
 	return wanted, nil
 }
 
-// tagged reports whether a note has a tag or one below it; "" is any.
+// tagged reports whether a note has a tag or one nested in it; "" matches any note.
 func (n *note) tagged(tag string) bool {
 	return tag == "" || slices.ContainsFunc(n.tags, func(t string) bool {
 		return len(t) >= len(tag) && strings.EqualFold(t[:len(tag)], tag) && (len(t) == len(tag) || t[len(tag)] == '/')
 	})
 }
 
-// snippet is the text around the first place of a word, on one line.
+// snippet returns the text around the first match of a word, on one line.
 func snippet(text string, wanted []string) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	low := strings.ToLower(text)
 	at := -1
-	if len(low) == len(text) { // else places differ, and the beginning has to do
+	if len(low) == len(text) { // else offsets differ: show the beginning
 		for _, word := range wanted {
 			if i := strings.Index(low, word); i >= 0 && (at < 0 || i < at) {
 				at = i

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// found is the paths that a search finds, in order.
-func (e *ear) found(o SearchOptions) (paths []string) {
+// found returns the paths that a search finds, in order.
+func (e *recorder) found(o SearchOptions) (paths []string) {
 	e.t.Helper()
 	results, total, err := e.Search(e.t.Context(), o)
 	must(e.t, err)
@@ -79,9 +79,9 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchFollows: what is found is what is there now, also when so much changed
-// that all is indexed anew.
-func TestSearchFollows(t *testing.T) {
+// TestSearchAfterChanges: searches reflect the current notes, also after so many
+// changes that the whole index is rebuilt.
+func TestSearchAfterChanges(t *testing.T) {
 	t.Parallel()
 	const many = 200
 	dir := t.TempDir()
@@ -163,7 +163,7 @@ func TestReadNote(t *testing.T) {
 		t.Error(diff)
 	}
 	if n, err := e.ReadNote(t.Context(), "b/one.md"); err != nil || !slices.Equal(n.Backlinks, []string{"b/three.md"}) {
-		t.Errorf("a link means the note beside it: %+v, %v", n, err)
+		t.Errorf("a link prefers the note in the same folder: %+v, %v", n, err)
 	}
 	for path, want := range map[string]error{"nope": ErrNotFound, "": ErrInvalid, "../x": ErrInvalid, "a": ErrNotFound} {
 		if _, err := e.ReadNote(t.Context(), path); !errors.Is(err, want) {
@@ -179,8 +179,7 @@ func TestReadNote(t *testing.T) {
 	}
 }
 
-// TestRecentFull: texts come as long as there is room, and shapes are those of the
-// design.
+// TestRecentFull: mode=full contains texts within contentBudget, and previews beyond.
 func TestRecentFull(t *testing.T) {
 	t.Parallel()
 	big := strings.Repeat("x", contentBudget-10)

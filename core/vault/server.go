@@ -8,31 +8,32 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// ServerOptions are a vault and how it is served.
+// ServerOptions configure a vault and its server.
 type ServerOptions struct {
 	Vault Options
-	// Name, Title, Version and Instructions are what clients are told;
-	// "mcptrack-vault", "Vault", "dev" and a line about notes.
+	// Name, Title, Version and Instructions are sent to clients when they connect; by
+	// default "mcptrack-vault", "Vault", "dev" and a line about notes.
 	Name, Title, Version, Instructions string
-	// MaxSubscriptions bounds the resources of one client; 10,000.
+	// MaxSubscriptions limits the subscribed resources of one client; 10,000.
 	MaxSubscriptions int
-	// CallTool answers calls of tools that the vault does not have, GetPrompt those
-	// of prompts; see [Server.Offer]. nil: there are none.
+	// CallTool handles calls of the tools, GetPrompt requests for the prompts that
+	// [Server.Offer] added. nil: there are none.
 	CallTool, GetPrompt serve.Func
 }
 
-// Server is a vault as an MCP server. Make it with NewServer, Run it, and give it to
-// clients by ServeIO and ServeHTTP of the embedded server, once it is Ready.
+// Server serves a vault over MCP. Make it with NewServer, call Run, and once it is
+// Ready connect clients with ServeIO and ServeHTTP of the embedded server.
 type Server struct {
 	*serve.Server
 	vault *Vault
-	other serve.Func // tools that are not the vault's
+	other serve.Func // handles tools added by Offer
 
-	mu                    sync.Mutex // held to put the catalog together
+	mu                    sync.Mutex // guards the parts of the catalog
 	notes, tools, prompts []json.RawMessage
 }
 
@@ -46,7 +47,7 @@ func NewServer(opts ServerOptions) (*Server, error) {
 	s := &Server{vault: v, other: opts.CallTool}
 	s.Server = serve.New(serve.Options{
 		Name: cmp.Or(opts.Name, "mcptrack-vault"), Title: cmp.Or(opts.Title, "Vault"), Version: opts.Version,
-		Instructions:  cmp.Or(opts.Instructions, "Notes in Markdown. Subscribe to vault://recent, to a note or to a folder to be told of changes."),
+		Instructions:  cmp.Or(opts.Instructions, "Notes in Markdown. Subscribe to vault://recent, to a note or to a folder to be notified of changes."),
 		CallTool:      s.callTool,
 		GetPrompt:     opts.GetPrompt,
 		ReadResource:  s.readResource,
@@ -59,11 +60,11 @@ func NewServer(opts ServerOptions) (*Server, error) {
 // Ready is closed when the vault can be served.
 func (s *Server) Ready() <-chan struct{} { return s.vault.Ready() }
 
-// Vault is what is served.
+// Vault returns the served vault.
 func (s *Server) Vault() *Vault { return s.vault }
 
-// Run keeps the vault in line with its folder and tells clients, until ctx ends, and
-// returns its cause. It is called once.
+// Run keeps the vault in sync with its folder and notifies clients until ctx ends,
+// then returns the cause of ctx. It is called once.
 func (s *Server) Run(ctx context.Context) error {
 	return s.vault.Run(ctx, Listener{
 		Subscribed: s.Subscriptions().Subscribed,
@@ -77,8 +78,8 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 }
 
-// Offer lists tools and prompts beside the vault's own, in place of those offered
-// before. The caller must not write to them any more.
+// Offer replaces the tools and prompts that are listed in addition to the vault's
+// own. The caller must not modify them afterwards.
 func (s *Server) Offer(tools, prompts []json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +87,7 @@ func (s *Server) Offer(tools, prompts []json.RawMessage) {
 	s.list()
 }
 
-// list must be called with s.mu held.
+// list publishes the catalog. s.mu must be held.
 func (s *Server) list() {
 	s.SetCatalog(serve.Catalog{
 		Tools: append(tools(), s.tools...), Prompts: s.prompts,
@@ -116,7 +117,7 @@ func (s *Server) readResource(_ context.Context, r *serve.Request) (json.RawMess
 	return encode(map[string]any{"contents": []contents{{r.URI(), c.MIMEType, c.Text}}}), nil
 }
 
-// wireError is how a client is told.
+// wireError converts an error of the vault for clients.
 func wireError(err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return serve.ErrNotFound
@@ -128,10 +129,10 @@ func wireError(err error) error {
 }
 
 func refuse(text string) error {
-	return &serve.Error{Code: serve.CodeInvalidParams, Message: text}
+	return &serve.Error{Code: mcp.CodeInvalidParams, Message: text}
 }
 
-// complete gives paths for the templates.
+// complete completes paths for the templates.
 func (s *Server) complete(_ context.Context, r *serve.Request) (json.RawMessage, error) {
 	var params struct {
 		Ref struct {
@@ -144,7 +145,7 @@ func (s *Server) complete(_ context.Context, r *serve.Request) (json.RawMessage,
 		} `json:"argument"`
 	}
 	if json.Unmarshal(r.Params, &params) != nil {
-		return nil, refuse("ref and argument are needed")
+		return nil, refuse("ref and argument are required")
 	}
 	folders := params.Ref.URI == folderTemplate
 	if params.Ref.Type != "ref/resource" || !folders && params.Ref.URI != noteTemplate {
@@ -157,55 +158,4 @@ func (s *Server) complete(_ context.Context, r *serve.Request) (json.RawMessage,
 	return encode(map[string]any{"completion": map[string]any{
 		"values": listOf(paths), "total": total, "hasMore": total > len(paths),
 	}}), nil
-}
-
-func (s *Server) callTool(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
-	var params struct {
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	if err := json.Unmarshal(r.Params, &params); err != nil {
-		return nil, refuse("arguments must be an object")
-	}
-	if len(params.Arguments) == 0 {
-		params.Arguments = json.RawMessage("{}")
-	}
-	switch r.Name() {
-	case "search_notes":
-		var o SearchOptions
-		if err := json.Unmarshal(params.Arguments, &o); err != nil {
-			return toolError(argumentError(err)), nil
-		}
-		results, total, err := s.vault.Search(ctx, o)
-		if err != nil {
-			return failedTool(ctx, err)
-		}
-		return toolResult("", object{"results": results, "total": total}), nil
-	case "read_note":
-		var o struct {
-			Path string `json:"path"`
-		}
-		if err := json.Unmarshal(params.Arguments, &o); err != nil {
-			return toolError(argumentError(err)), nil
-		}
-		n, err := s.vault.ReadNote(ctx, o.Path)
-		if err != nil {
-			return failedTool(ctx, err)
-		}
-		return toolResult(n.Content, n), nil
-	}
-	if s.other != nil {
-		return s.other(ctx, r)
-	}
-	return nil, fmt.Errorf("%w: tool %q", serve.ErrNotFound, r.Name())
-}
-
-// failedTool tells the model what it can mend, and the client the rest.
-func failedTool(ctx context.Context, err error) (json.RawMessage, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrNotFound) {
-		return toolError(err.Error()), nil
-	}
-	return nil, err
 }

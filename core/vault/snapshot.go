@@ -5,16 +5,14 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 )
 
-// snapshot is the whole index at one moment. It never changes, so whoever holds one
-// reads it without a lock. What is derived from it is made when it is first asked
-// for, and taken over from the snapshot before where nothing that it depends on
-// differs.
+// snapshot is the index at one moment. It is immutable, so it is read without a lock.
+// Derived tables are built on first use, and shared with the previous snapshot if
+// nothing that they depend on changed.
 type snapshot struct {
 	entries []*entry // by path
-	recent  []*note  // the newest first, then by path
+	recent  []*note  // newest first, then by path
 
 	tags  *tagTable
 	names *nameTable
@@ -22,13 +20,13 @@ type snapshot struct {
 
 func newSnapshot() *snapshot { return &snapshot{tags: &tagTable{}, names: &nameTable{}} }
 
-// found is what was found at a path and below it, in place of what was there.
-type found struct {
+// scanned is the result of a scan: the new entries at and below a path.
+type scanned struct {
 	path    string // "" is the whole vault
 	entries []*entry
 }
 
-// change is one path at which the vault differs. A nil entry is one that is not there.
+// change is a difference at one path. A nil entry means that there was, or is, none.
 type change struct {
 	path     string
 	old, now *entry
@@ -36,17 +34,17 @@ type change struct {
 
 func byPath(a, b *entry) int { return strings.Compare(a.path, b.path) }
 
-// newest orders notes as vault://recent has them.
+// newest orders notes as in vault://recent.
 func newest(a, b *note) int {
 	return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
 }
 
-// with returns the snapshot with what was found, and how it differs from s. If it
-// does not, it is s.
-func (s *snapshot) with(looks []found) (*snapshot, []change) {
-	replaced := make(coverage, len(looks))
+// with returns the snapshot after scans, and its differences from s. Without any, it
+// returns s itself.
+func (s *snapshot) with(scans []scanned) (*snapshot, []change) {
+	replaced := make(coverage, len(scans))
 	var fresh []*entry
-	for _, l := range looks {
+	for _, l := range scans {
 		replaced[l.path] = struct{}{}
 		fresh = append(fresh, l.entries...)
 	}
@@ -98,7 +96,7 @@ func (s *snapshot) with(looks []found) (*snapshot, []change) {
 	return next, changes
 }
 
-// derive brings what depends on the entries in line with them.
+// derive updates recent and resets the tables that changes invalidate.
 func (s *snapshot) derive(changes []change) {
 	gone := make(map[string]bool)
 	var come []*note
@@ -143,7 +141,7 @@ func noteOf(e *entry) *note {
 	return e.note
 }
 
-// at returns the entry of a path, or nil.
+// at returns the entry at a path, or nil.
 func (s *snapshot) at(p string) *entry {
 	i, ok := slices.BinarySearchFunc(s.entries, p, func(e *entry, p string) int { return strings.Compare(e.path, p) })
 	if !ok {
@@ -152,10 +150,10 @@ func (s *snapshot) at(p string) *entry {
 	return s.entries[i]
 }
 
-// note returns the note of a path, or nil.
+// note returns the note at a path, or nil.
 func (s *snapshot) note(p string) *note { return noteOf(s.at(p)) }
 
-// below returns the entries below a folder, "" for all.
+// below returns the entries below a folder; "" is the whole vault.
 func (s *snapshot) below(dir string) []*entry {
 	if dir == "" {
 		return s.entries
@@ -165,7 +163,7 @@ func (s *snapshot) below(dir string) []*entry {
 	return s.entries[from:to]
 }
 
-// isFolder reports whether there is a folder; "" always is one.
+// isFolder reports whether a path is a folder; "" always is.
 func (s *snapshot) isFolder(p string) bool {
 	if p == "" {
 		return true
@@ -174,7 +172,7 @@ func (s *snapshot) isFolder(p string) bool {
 	return e != nil && e.dir
 }
 
-// coverage are paths that stand for everything below them as well.
+// coverage is a set of paths, each of which includes everything below it.
 type coverage map[string]struct{}
 
 // has reports whether p is covered.
@@ -185,7 +183,7 @@ func (c coverage) has(p string) bool {
 	return c.above(p)
 }
 
-// above reports whether p is below one of the paths.
+// above reports whether p is strictly below one of the paths.
 func (c coverage) above(p string) bool {
 	if _, ok := c[""]; ok {
 		return p != ""
@@ -200,66 +198,13 @@ func (c coverage) above(p string) bool {
 	return false
 }
 
-// reduce returns the paths that no other one covers, in order.
-func (c coverage) reduce() (kept []string) {
+// reduce returns the paths that no other path covers, sorted.
+func (c coverage) reduce() (paths []string) {
 	for p := range c {
 		if !c.above(p) {
-			kept = append(kept, p)
+			paths = append(paths, p)
 		}
 	}
-	slices.Sort(kept)
-	return kept
-}
-
-// tagTable counts in how many notes each tag is.
-type tagTable struct {
-	once sync.Once
-	list []tagCount // the most used first, then by name
-}
-
-type tagCount struct {
-	Name  string `json:"name"`
-	Count int    `json:"count"`
-}
-
-// tagCounts folds tags that differ in case alone, as Obsidian does. Of several
-// spellings the most used is told, and of these the first in order.
-func (s *snapshot) tagCounts() []tagCount {
-	t := s.tags
-	t.once.Do(func() {
-		type folded struct {
-			count     int
-			spellings map[string]int
-		}
-		all := make(map[string]*folded)
-		for _, n := range s.recent {
-			keys := make([]string, 0, len(n.tags))
-			for _, tag := range n.tags {
-				key := strings.ToLower(tag)
-				f := all[key]
-				if f == nil {
-					f = &folded{spellings: make(map[string]int)}
-					all[key] = f
-				}
-				f.spellings[tag]++
-				if !slices.Contains(keys, key) {
-					keys = append(keys, key)
-					f.count++
-				}
-			}
-		}
-		for _, f := range all {
-			best := ""
-			for name, count := range f.spellings {
-				if best == "" || count > f.spellings[best] || count == f.spellings[best] && name < best {
-					best = name
-				}
-			}
-			t.list = append(t.list, tagCount{Name: best, Count: f.count})
-		}
-		slices.SortFunc(t.list, func(a, b tagCount) int {
-			return cmp.Or(b.Count-a.Count, strings.Compare(a.Name, b.Name))
-		})
-	})
-	return t.list
+	slices.Sort(paths)
+	return paths
 }

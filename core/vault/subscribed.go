@@ -2,22 +2,21 @@ package vault
 
 import "time"
 
-// affected are the URIs that somebody subscribed to and that show something else
-// than before.
-func (k *keeper) affected(old, next *snapshot, changes []change) map[string]struct{} {
+// affected returns the subscribed URIs whose content differs between two snapshots.
+func (u *updater) affected(old, next *snapshot, changes []change) map[string]struct{} {
 	uris := make(map[string]struct{})
 	if len(changes) == 0 {
 		return uris
 	}
-	k.extras.prune(time.Now())
-	tell := func(wanted []string) {
-		for _, uri := range wanted {
+	u.extras.prune(time.Now())
+	add := func(subscribed []string) {
+		for _, uri := range subscribed {
 			uris[uri] = struct{}{}
 		}
 	}
 	compare := func(t target) {
-		if wanted := k.wanted(t); len(wanted) > 0 && old.fingerprint(t) != next.fingerprint(t) {
-			tell(wanted)
+		if subscribed := u.subscribedURIs(t); len(subscribed) > 0 && old.fingerprint(t) != next.fingerprint(t) {
+			add(subscribed)
 		}
 	}
 	for _, t := range []target{{kind: kindStats}, {kind: kindTags}, {kind: kindTags, full: true}, {kind: kindStructure}} {
@@ -42,39 +41,39 @@ func (k *keeper) affected(old, next *snapshot, changes []change) map[string]stru
 		compare(target{kind: kindFolder, path: p})
 	}
 	pages := comparePages(old, next)
-	for _, t := range append(k.extras.pages(), firstPage()) {
+	for _, t := range append(u.extras.pages(), firstPage()) {
 		if pages.differs(t) {
-			tell(k.wanted(t))
+			add(u.subscribedURIs(t))
 		}
 	}
 	return uris
 }
 
-// wanted are the URIs of a target that somebody subscribed to.
-func (k *keeper) wanted(t target) (uris []string) {
+// subscribedURIs returns the URIs of a target that have subscribers.
+func (u *updater) subscribedURIs(t target) (uris []string) {
 	if t.listed() {
-		if uri := t.uri(); k.Subscribed(uri) {
+		if uri := t.uri(); u.Subscribed(uri) {
 			uris = append(uris, uri)
 		}
 	}
-	for _, uri := range k.extras.of(t) {
-		if k.Subscribed(uri) {
+	for _, uri := range u.extras.of(t) {
+		if u.Subscribed(uri) {
 			uris = append(uris, uri)
 		}
 	}
 	return uris
 }
 
-// Subscribable reports whether a URI can be subscribed to: one of the resources, or
-// a note or folder that is there now, in whatever form a client writes it. It is
-// called when a client asks to.
+// Subscribable reports whether a URI can be subscribed to: it must be one of the fixed
+// resources, or a note or folder that exists, in any spelling. It is called at each
+// subscription request, and remembers spellings other than our own.
 func (v *Vault) Subscribable(uri string) bool {
 	t, err := parseURI(uri)
 	if err != nil || !v.now.Load().exists(t) {
 		return false
 	}
 	if t.listed() && t.uri() == uri {
-		return true // found again from what changes
+		return true // can be derived from a changed path
 	}
 	return v.extras.add(uri, t, time.Now())
 }

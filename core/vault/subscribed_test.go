@@ -12,9 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestToldIsWhatDiffers: whatever changes, the URIs that are told are those of which
-// what they show differs, pages of recent and other spellings among them.
-func TestToldIsWhatDiffers(t *testing.T) {
+// TestPublishedURIsEqualDifferences: after any change, exactly the URIs whose rendered
+// content differs are updated, including pages of recent and alternative spellings.
+func TestPublishedURIsEqualDifferences(t *testing.T) {
 	t.Parallel()
 	paths := []string{"a", "a/1.md", "a/2.md", "a/b", "a/b/3.md", "a/b/x.png", "c.md", "d.md", "é.md"}
 	rapid.Check(t, func(r *rapid.T) {
@@ -36,7 +36,7 @@ func TestToldIsWhatDiffers(t *testing.T) {
 			}
 			return e
 		}
-		some := func() (l found) {
+		some := func() (l scanned) {
 			at := rapid.SampledFrom(append([]string{""}, paths...)).Draw(r, "at")
 			l.path = at
 			for _, p := range paths {
@@ -46,8 +46,8 @@ func TestToldIsWhatDiffers(t *testing.T) {
 			}
 			return l
 		}
-		old, _ := newSnapshot().with([]found{some(), {path: "d.md", entries: []*entry{entryAt("d.md")}}})
-		next, changes := old.with([]found{some()})
+		old, _ := newSnapshot().with([]scanned{some(), {path: "d.md", entries: []*entry{entryAt("d.md")}}})
+		next, changes := old.with([]scanned{some()})
 
 		asked := map[string]target{}
 		for _, t := range []target{firstPage(), {kind: kindStats}, {kind: kindTags}, {kind: kindTags, full: true}, {kind: kindStructure}, {kind: kindFolder}} {
@@ -83,38 +83,38 @@ func TestToldIsWhatDiffers(t *testing.T) {
 				want[uri] = struct{}{}
 			}
 		}
-		k := &keeper{Vault: v, Listener: Listener{Subscribed: func(string) bool { return true }}}
-		got := k.affected(old, next, changes)
+		u := &updater{Vault: v, Listener: Listener{Subscribed: func(string) bool { return true }}}
+		got := u.affected(old, next, changes)
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
-			r.Fatalf("told (-what differs +told):\n%s", diff)
+			r.Fatalf("updated URIs (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestManyPages: what one client asks for does not keep others from their updates. No
-// page is rendered to see whether it differs, which would be a thousand allocations.
-func TestManyPages(t *testing.T) { // not beside others, whose allocations would count
+// TestManyPages: many subscribed pages do not slow updates down. Comparing a page does
+// not render it, which would take a thousand allocations.
+func TestManyPages(t *testing.T) { // not parallel: allocations of other tests would count
 	const notes, pages = 3000, 10_000
-	var all found
+	var all scanned
 	for i := range notes {
 		n := &note{path: fmt.Sprintf("n%05d.md", i), title: "A note", modified: time.Unix(int64(i), 0)}
 		all.entries = append(all.entries, &entry{path: n.path, note: n, modified: n.modified})
 	}
-	old, _ := newSnapshot().with([]found{all})
+	old, _ := newSnapshot().with([]scanned{all})
 	n := *all.entries[notes/2].note
 	n.digest[0], n.title = 1, "Another title"
-	next, changes := old.with([]found{{path: n.path, entries: []*entry{{path: n.path, note: &n, modified: n.modified}}}})
-	k := &keeper{Vault: &Vault{}, Listener: Listener{Subscribed: func(uri string) bool { return strings.HasPrefix(uri, recentURI) }}}
+	next, changes := old.with([]scanned{{path: n.path, entries: []*entry{{path: n.path, note: &n, modified: n.modified}}}})
+	u := &updater{Vault: &Vault{}, Listener: Listener{Subscribed: func(uri string) bool { return strings.HasPrefix(uri, recentURI) }}}
 	for i := range pages {
 		to := target{kind: kindRecent, limit: 100, offset: i}
-		k.extras.add(to.uri(), to, time.Now())
+		u.extras.add(to.uri(), to, time.Now())
 	}
-	var told map[string]struct{}
-	allocs := testing.AllocsPerRun(3, func() { told = k.affected(old, next, changes) })
+	var uris map[string]struct{}
+	allocs := testing.AllocsPerRun(3, func() { uris = u.affected(old, next, changes) })
 	if allocs > pages {
 		t.Errorf("%.0f allocations for %d pages", allocs, pages)
 	}
-	if len(told) != 100 { // those with its place
-		t.Errorf("%d pages are told, want 100", len(told))
+	if len(uris) != 100 { // those with its place
+		t.Errorf("%d pages are updated, want 100", len(uris))
 	}
 }

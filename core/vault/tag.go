@@ -19,20 +19,21 @@ type tagNode struct {
 	tag string
 }
 
-// Kind makes it a node; nothing renders one.
+// Kind implements ast.Node; tags are never rendered.
 func (*tagNode) Kind() ast.NodeKind { return ast.KindText }
 
-// Dump makes it a node.
+// Dump implements ast.Node.
 func (n *tagNode) Dump(src []byte, level int) { ast.DumpHelper(n, src, level, nil, nil) }
 
-// tagParser finds tags where goldmark looks for inline elements: not in code, not in
-// links and not behind a backslash.
+// tagParser is an inline parser for tags: goldmark does not call it within code and
+// links or after a backslash.
 type tagParser struct{}
 
-// Trigger is what a tag begins with.
+// Trigger implements parser.InlineParser.
 func (tagParser) Trigger() []byte { return []byte{'#'} }
 
-// Parse takes a tag and leaves its text where it was, for headings and the like.
+// Parse implements parser.InlineParser. The text of the tag remains as a child, so
+// that it is part of a heading, for example.
 func (tagParser) Parse(_ ast.Node, block text.Reader, _ parser.Context) ast.Node {
 	before := block.PrecendingCharacter()
 	if unicode.IsLetter(before) || unicode.IsDigit(before) || strings.ContainsRune("_-/&#", before) {
@@ -57,8 +58,8 @@ func (tagParser) Parse(_ ast.Node, block text.Reader, _ parser.Context) ast.Node
 	return n
 }
 
-// tagRune reports whether a tag may have a character: letters, digits, emoji and
-// three signs. Those that Obsidian refuses are punctuation and white space.
+// tagRune reports whether a character is allowed in a tag, as in Obsidian: letters,
+// digits, emoji, "_", "-" and "/", but no other punctuation and no white space.
 func tagRune(r rune) bool {
 	switch {
 	case r == '_' || r == '-' || r == '/' || r == '\u200d': // the last joins emoji
@@ -69,8 +70,8 @@ func tagRune(r rune) bool {
 	return r != utf8.RuneError && unicode.In(r, unicode.L, unicode.N, unicode.M, unicode.So, unicode.Sk)
 }
 
-// cleanTag returns a tag without a sign before it and slashes around it. It is one if
-// it has only what a tag may have, no empty level and something besides digits.
+// cleanTag removes a leading "#" and surrounding slashes. ok is false if the tag has
+// an invalid character, an empty level, or only digits.
 func cleanTag(tag string) (string, bool) {
 	tag = strings.Trim(strings.TrimPrefix(tag, "#"), "/")
 	ok := tag != "" && len(tag) <= maxTagBytes && !strings.Contains(tag, "//") &&

@@ -15,36 +15,38 @@ import (
 )
 
 const (
-	// maxText is how much of a note is searched.
+	// maxText is how many bytes of a note are indexed.
 	maxText = 1 << 20
-	// manyNotes is after how many read in one go their memory is given back.
+	// manyNotes is the number of notes read at once after which memory is returned to
+	// the system.
 	manyNotes = 1000
 
-	// What a word in a title or a tag counts, in words of the text.
+	// The weight of a word in a title or tag, relative to a word in the text.
 	titleWeight, tagWeight = 5, 3
 
-	// minPrefix is how many letters of a word find longer ones, which count less.
+	// minPrefix is the least length of a query word that also matches longer words;
+	// these count prefixWeight.
 	minPrefix    = 3
 	prefixWeight = 0.2
 )
 
-// textOptions have no stemmer: notes are in any language.
+// textOptions has no stemmer: notes may be in any language.
 func textOptions() textindex.Options { return textindex.Options{MaxText: maxText} }
 
-// noteTexts finds notes by their words. It is filled when somebody first searches,
-// costs nothing before, and is brought in line with the notes by each search.
+// noteTexts is the full-text index. The first search builds it, later searches update
+// it.
 type noteTexts struct {
 	disk  *disk
 	md    *markdown
-	index *textindex.Index[string] // by paths
+	index *textindex.Index[string] // by path
 
-	ctx    context.Context // done when it is closed
+	ctx    context.Context // done after close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // the build in work
+	wg     sync.WaitGroup // the running build
 
 	mu       sync.Mutex
-	building chan struct{}                // closed by the build in work when it is over; nil: none
-	indexed  map[string][sha256.Size]byte // digests of the notes that are in the index
+	building chan struct{}                // closed by the running build when it ends; nil: none
+	indexed  map[string][sha256.Size]byte // digests of the indexed notes
 }
 
 func (x *noteTexts) start(d *disk, md *markdown, most int) {
@@ -56,7 +58,7 @@ func (x *noteTexts) start(d *disk, md *markdown, most int) {
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 }
 
-// close ends a build in work. Nobody may search any more.
+// close ends a running build and waits for it. Searches fail afterwards.
 func (x *noteTexts) close() {
 	x.mu.Lock()
 	x.cancel()
@@ -64,17 +66,17 @@ func (x *noteTexts) close() {
 	x.wg.Wait()
 }
 
-// refresh brings the index in line with a snapshot. A build goes on when the one who
-// asked for it leaves: the next one will want it.
+// refresh updates the index to a snapshot. A build continues after ctx ends, for the
+// next search.
 func (x *noteTexts) refresh(ctx context.Context, s *snapshot) error {
-	for range 2 { // notes that change meanwhile are not waited for
+	for range 2 { // the second build contains what changed before this call
 		x.mu.Lock()
 		if x.ctx.Err() != nil {
 			x.mu.Unlock()
 			return errors.New("the vault is closed")
 		}
 		if x.building == nil {
-			gone, late := x.behind(s)
+			gone, late := x.stale(s)
 			if len(gone)+len(late) == 0 {
 				x.mu.Unlock()
 				return nil
@@ -93,9 +95,9 @@ func (x *noteTexts) refresh(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// behind says which documents are no notes any more and which notes are no
-// documents yet, or are others now. It must be called with mu held.
-func (x *noteTexts) behind(s *snapshot) (gone []string, late []*note) {
+// stale returns the indexed notes that no longer exist, and the notes that are not
+// indexed or have changed. x.mu must be held.
+func (x *noteTexts) stale(s *snapshot) (gone []string, late []*note) {
 	for _, n := range s.recent {
 		if digest, ok := x.indexed[n.path]; !ok || digest != n.digest {
 			late = append(late, n)
@@ -111,12 +113,12 @@ func (x *noteTexts) behind(s *snapshot) (gone []string, late []*note) {
 	return gone, late
 }
 
-// build reads notes and takes them in. One that cannot be read is left as it is:
-// the snapshot will soon say why.
+// build reads and indexes notes. A note that cannot be read keeps its old entry until
+// the next snapshot.
 func (x *noteTexts) build(gone []string, late []*note) {
 	var read errgroup.Group
 	read.SetLimit(max(2, runtime.GOMAXPROCS(0)))
-	digests := make([]*[sha256.Size]byte, len(late)) // nil: it was not read
+	digests := make([]*[sha256.Size]byte, len(late)) // nil: not read
 	for i, n := range late {
 		read.Go(func() error {
 			if x.ctx.Err() != nil {
@@ -137,7 +139,7 @@ func (x *noteTexts) build(gone []string, late []*note) {
 		x.index.Remove(p)
 	}
 	if len(late) > manyNotes {
-		debug.FreeOSMemory() // their texts, which are several times the index
+		debug.FreeOSMemory() // the texts take several times the memory of the index
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -153,7 +155,7 @@ func (x *noteTexts) build(gone []string, late []*note) {
 	x.building = nil
 }
 
-// fields are what a note is found by.
+// fields returns the indexed fields of a note.
 func (x *noteTexts) fields(p string, src []byte) []textindex.Field {
 	f := x.md.parse(p, src)
 	fields := []textindex.Field{{Text: f.title, Weight: titleWeight}}
@@ -163,8 +165,7 @@ func (x *noteTexts) fields(p string, src []byte) []textindex.Field {
 	return append(fields, textindex.Field{Text: searchable(src)})
 }
 
-// hits returns the notes of a snapshot that have all words of a query, with their
-// scores.
+// hits returns the scores of the notes that have all words of a query, by path.
 func (x *noteTexts) hits(ctx context.Context, s *snapshot, query string) (map[string]float64, error) {
 	if err := x.refresh(ctx, s); err != nil {
 		return nil, err
@@ -179,7 +180,7 @@ func (x *noteTexts) hits(ctx context.Context, s *snapshot, query string) (map[st
 	return scores, nil
 }
 
-// searchable is the part of a note's text that can be found.
+// searchable returns the part of a note that is indexed.
 func searchable(src []byte) string {
 	src = src[frontEnd(src):]
 	return string(src[:min(len(src), maxText)])

@@ -11,15 +11,15 @@ const (
 	folderTemplate = folderPrefix + "{+path}"
 )
 
-// object is JSON that we write ourselves.
+// object is a JSON object.
 type object = map[string]any
 
 func resources() (items []json.RawMessage) {
 	for _, r := range [][3]string{
-		{recentURI, "Recent notes", "The notes changed last. ?mode=preview|full&limit=&offset="},
-		{statsURI, "Statistics", "How many files and notes there are"},
+		{recentURI, "Recent notes", "The most recently changed notes. ?mode=preview|full&limit=&offset="},
+		{statsURI, "Statistics", "The number of files and notes"},
 		{tagsURI, "Tags", "The most used tags; all with ?mode=full"},
-		{structureURI, "Structure", "Folders and what is in them"},
+		{structureURI, "Structure", "The folder tree with file names"},
 	} {
 		items = append(items, encode(object{
 			"uri": r[0], "name": r[0][len(scheme):], "title": r[1], "description": r[2], "mimeType": mimeJSON,
@@ -31,7 +31,7 @@ func resources() (items []json.RawMessage) {
 func templates() []json.RawMessage {
 	return []json.RawMessage{
 		encode(object{"uriTemplate": noteTemplate, "name": "note", "title": "Note", "description": "The text of a note", "mimeType": mimeMarkdown}),
-		encode(object{"uriTemplate": folderTemplate, "name": "folder", "title": "Folder", "description": "What is in a folder", "mimeType": mimeJSON}),
+		encode(object{"uriTemplate": folderTemplate, "name": "folder", "title": "Folder", "description": "The entries of a folder", "mimeType": mimeJSON}),
 	}
 }
 
@@ -72,7 +72,7 @@ func tools() []json.RawMessage {
 	}
 }
 
-// argumentError says which argument has the wrong type, without Go's names.
+// argumentError names the argument with the wrong type, without Go's type names.
 func argumentError(err error) string {
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && t.Field != "" {
 		return fmt.Sprintf("invalid argument: %s cannot be a %s", t.Field, t.Value)
@@ -84,7 +84,7 @@ func toolError(text string) json.RawMessage {
 	return encode(object{"isError": true, "content": []object{{"type": "text", "text": text}}})
 }
 
-// toolResult has the structure also as text, unless there is a better one.
+// toolResult returns structured content, also as text unless text is given.
 func toolResult(text string, structure any) json.RawMessage {
 	if text == "" {
 		text = string(encode(structure))

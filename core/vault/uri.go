@@ -24,7 +24,7 @@ const (
 	maxLimit     = 100
 )
 
-// kind is what a resource is of.
+// kind is the kind of a resource.
 type kind int
 
 const (
@@ -36,7 +36,7 @@ const (
 	kindFolder
 )
 
-// target is what a URI leads to.
+// target is a parsed URI. It is comparable: equal targets have equal content.
 type target struct {
 	kind          kind
 	path          string // of a note or a folder; "" is the root folder
@@ -44,16 +44,16 @@ type target struct {
 	limit, offset int    // of recent
 }
 
-// uriError is a URI that is none of ours, in the words of the vault design.
+// uriError is an invalid URI.
 type uriError struct{ why string }
 
 func (e *uriError) Error() string { return "Invalid resource URI format: " + e.why }
 
 func badURI(why string, args ...any) error { return &uriError{fmt.Sprintf(why, args...)} }
 
-// parseURI reads a URI. Percent signs are decoded once. What follows note/ and
-// folder/ is a path to its end, question marks and all, since clients that expand
-// the templates leave those as they are.
+// parseURI parses a URI. Percent-encoding is decoded once. All text after note/ and
+// folder/ is the path, including question marks, since clients that expand the
+// templates do not encode them.
 func parseURI(uri string) (t target, err error) {
 	if len(uri) > maxURI {
 		return t, badURI("more than %d bytes", maxURI)
@@ -74,7 +74,7 @@ func parseURI(uri string) (t target, err error) {
 	if !ok {
 		return t, badURI("it does not begin with %s", scheme)
 	}
-	name, query, asks := strings.Cut(rest, "?")
+	name, query, hasQuery := strings.Cut(rest, "?")
 	switch name {
 	case "recent":
 		t = target{kind: kindRecent, limit: defaultLimit}
@@ -85,23 +85,23 @@ func parseURI(uri string) (t target, err error) {
 	case "structure":
 		t.kind = kindStructure
 	default:
-		return t, badURI("there is no such resource")
+		return t, badURI("unknown resource")
 	}
-	if asks {
+	if hasQuery {
 		err = t.parseQuery(query)
 	}
 	return t, err
 }
 
-// parseQuery accepts what the resource knows, each key once.
+// parseQuery parses the parameters of the resource, each at most once.
 func (t *target) parseQuery(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return badURI("the query cannot be read")
+		return badURI("the query is malformed")
 	}
 	for key, value := range values {
 		if len(value) != 1 {
-			return badURI("%q comes twice", key)
+			return badURI("duplicate parameter %q", key)
 		}
 		n, err := strconv.Atoi(value[0])
 		switch {
@@ -120,8 +120,8 @@ func (t *target) parseQuery(query string) error {
 	return nil
 }
 
-// decodePath turns the last part of a URI into a path of the vault: relative, with
-// slashes, and without any way out.
+// decodePath decodes the path in a URI. It is relative, with slashes, and cannot lead
+// out of the vault.
 func decodePath(text string) (string, error) {
 	p, err := url.PathUnescape(text)
 	if err != nil {
@@ -135,17 +135,17 @@ func checkPath(p string) error {
 	case p == "":
 		return badURI("the path is empty")
 	case !printableName(p):
-		return badURI("the path has control characters or is no text")
+		return badURI("the path contains control characters or invalid UTF-8")
 	case strings.Contains(p, `\`):
-		return badURI("paths have slashes")
+		return badURI("the path contains a backslash")
 	case p == "." || !fs.ValidPath(p): // also "..", "a//b", "/a" and "a/"
 		return badURI("the path leads out of the vault")
 	}
 	return nil
 }
 
-// encodePath is the part of a URI for a path: what expanding a template with
-// {+path} gives, but for "?", "#" and brackets, which are encoded.
+// encodePath encodes a path for a URI, like the expansion of {+path} in a template
+// except that "?", "#" and brackets are encoded, too.
 func encodePath(p string) string {
 	const hex = "0123456789ABCDEF"
 	b := make([]byte, 0, len(p)+8)
@@ -163,7 +163,7 @@ func encodePath(p string) string {
 func noteURI(p string) string   { return notePrefix + encodePath(p) }
 func folderURI(p string) string { return folderPrefix + encodePath(p) }
 
-// uri is the URI of a target in the form that the vault itself uses.
+// uri returns the canonical URI of a target.
 func (t target) uri() string {
 	switch t.kind {
 	case kindRecent:
@@ -196,9 +196,9 @@ func (t target) uri() string {
 	return folderURI(t.path)
 }
 
-// listed reports whether what changes is told for the target's own URI without
-// anybody having asked: all but the pages of recent, which are without number.
+// listed reports whether changes of the target are found without an entry in extras:
+// true for all but the unlimited number of pages of recent.
 func (t target) listed() bool { return t.kind != kindRecent || t == firstPage() }
 
-// firstPage is vault://recent itself.
+// firstPage is the target of vault://recent.
 func firstPage() target { return target{kind: kindRecent, limit: defaultLimit} }

@@ -10,9 +10,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/filewatch"
 )
 
-// A Vault is the index of a folder of notes, kept in line with the disk by Run.
-// Make it with [Open]. All methods may be called from any goroutine, while Run runs
-// and when it does not.
+// A Vault is the index of a folder of notes. Run keeps it in sync with the disk. Make
+// it with [Open]. All methods are safe for concurrent use, whether Run runs or not.
 type Vault struct {
 	opts Options
 	disk *disk
@@ -21,28 +20,29 @@ type Vault struct {
 	text noteTexts
 
 	now   atomic.Pointer[snapshot]
-	ready chan struct{} // closed by Run when the first look is over
+	ready chan struct{} // closed by Run after the first scan
 
 	extras extras
 
-	told map[string]bool // what was left out and logged; of Run alone
+	logged map[string]bool // messages already logged; used by Run only
 }
 
-// Listener is told what changes. Its functions are called by Run, one at a time,
-// and must not wait.
+// Listener receives changes. Run calls its functions one at a time; they must not
+// block.
 type Listener struct {
-	// Subscribed says whether anybody wants to hear of a URI. Unlike the others it is
-	// also called by Subscribable, from any goroutine.
+	// Subscribed reports whether a URI has a subscriber. Unlike the others it is also
+	// called by Subscribable, from any goroutine.
 	Subscribed func(uri string) bool
-	// Updated tells that resources changed. What they are now can be read before.
+	// Updated is called after the content of resources changed.
 	Updated func(uris ...string)
-	// Listed tells all notes, as items of resources/list, when one came, went or has
-	// another title. The receiver owns the slice and must not write to the items.
+	// Listed is called with all notes, as items of resources/list, after a note was
+	// added, removed or retitled. The receiver owns the slice and must not modify the
+	// items.
 	Listed func(notes []json.RawMessage)
 }
 
-// Open opens the folder. It reads nothing yet: Run does. Errors of options are of
-// type *[OptionError].
+// Open opens the folder without reading it; Run does. Errors of options are of type
+// *[OptionError].
 func Open(opts Options) (*Vault, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -54,7 +54,7 @@ func Open(opts Options) (*Vault, error) {
 	}
 	v := &Vault{
 		opts: opts, disk: d, tree: filewatch.NewTree(opts.Dir, opts.tree()),
-		ready: make(chan struct{}), told: make(map[string]bool),
+		ready: make(chan struct{}), logged: make(map[string]bool),
 	}
 	v.scan = &scanner{disk: d, rules: rules{globs: opts.Ignore}, md: newMarkdown(), most: opts.MaxEntries}
 	v.now.Store(newSnapshot())
@@ -68,14 +68,14 @@ func (v *Vault) Close() error {
 	return v.disk.close()
 }
 
-// Ready is closed when the whole folder was looked at for the first time.
+// Ready is closed after the first complete scan of the folder.
 func (v *Vault) Ready() <-chan struct{} { return v.ready }
 
-// Mode says how changes are found.
+// Mode returns how changes are found at present.
 func (v *Vault) Mode() filewatch.Mode { return v.tree.Mode() }
 
-// Run keeps the index in line with the disk until ctx ends, and returns its cause.
-// Nothing that happens to the folder makes it return earlier. It is called once.
+// Run keeps the index in sync with the disk until ctx ends and returns the cause of
+// ctx. Nothing that happens to the folder makes it return earlier. It is called once.
 func (v *Vault) Run(ctx context.Context, l Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -84,11 +84,11 @@ func (v *Vault) Run(ctx context.Context, l Listener) error {
 	wg.Go(func() { cancel(v.tree.Run(ctx)) })
 	defer wg.Wait()
 
-	k := keeper{Vault: v, Listener: l, pace: pacer{spacing: v.opts.Spacing}, tries: make(map[string]int)}
+	u := updater{Vault: v, Listener: l, pace: pacer{spacing: v.opts.Spacing}, retries: make(map[string]int)}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		timer.Reset(k.wait(time.Now()))
+		timer.Reset(u.wait(time.Now()))
 		select {
 		case b, ok := <-v.tree.Batches():
 			if !ok {
@@ -96,16 +96,16 @@ func (v *Vault) Run(ctx context.Context, l Listener) error {
 				return context.Cause(ctx)
 			}
 			for _, p := range b.Paths {
-				delete(k.tries, p)
+				delete(u.retries, p)
 			}
-			k.look(ctx, b.Paths, b.All)
+			u.refresh(ctx, b.Paths, b.All)
 		case <-timer.C:
-			k.tick(ctx, time.Now())
+			u.tick(ctx, time.Now())
 		}
 	}
 }
 
-// items are the notes as resources/list has them, in the order of their paths.
+// items returns the notes as items of resources/list, in path order.
 func (v *Vault) items() []json.RawMessage {
 	s := v.now.Load()
 	items := make([]json.RawMessage, 0, len(s.recent))

@@ -8,6 +8,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
@@ -15,8 +16,8 @@ import (
 type status struct {
 	Version   string `json:"version"`
 	StartedAt string `json:"startedAt"`
-	// Epoch and Seq make the id (epoch-seq) from which a client goes on that has
-	// what is told here: it may see again what it has, and misses nothing.
+	// Epoch and Seq make the id (epoch-seq) from which a client resumes after this
+	// answer: it may get events again that the answer contains, and misses none.
 	Epoch     string              `json:"epoch,omitempty"`
 	Seq       uint64              `json:"seq"`
 	Servers   int                 `json:"servers"`
@@ -25,31 +26,17 @@ type status struct {
 	Updates   uint64              `json:"updates"`
 	Failures  uint64              `json:"failures"`
 	Clients   int                 `json:"clients"`
+	Login     bool                `json:"login,omitempty"`   // POST /logout ends a login
+	History   bool                `json:"history,omitempty"` // /api/history and /api/activity answer
+	*cluster
 }
 
-// server is one element of /api/servers.
-type server struct {
-	ID              string      `json:"id"`
-	Transport       string      `json:"transport"`
-	State           event.State `json:"state"`
-	Since           string      `json:"since,omitempty"`
-	Reason          string      `json:"reason,omitempty"`
-	Error           string      `json:"error,omitempty"`
-	Attempt         int         `json:"attempt,omitempty"`
-	NextRetry       string      `json:"nextRetry,omitempty"`
-	Era             string      `json:"era,omitempty"`
-	ProtocolVersion string      `json:"protocolVersion,omitempty"`
-	ServerName      string      `json:"serverName,omitempty"`
-	ServerVersion   string      `json:"serverVersion,omitempty"`
-	Mode            event.Mode  `json:"mode,omitempty"`
-	Resources       int         `json:"resources"`
-	Missing         int         `json:"missing"`
-	Templates       int         `json:"templates"`
-	Prompts         int         `json:"prompts"`
-	Tools           int         `json:"tools"`
-	Signals         uint64      `json:"signals"`
-	Updates         uint64      `json:"updates"`
-	Failures        uint64      `json:"failures"`
+// cluster is the part of the status that is about the processes that share servers.
+type cluster struct {
+	Process    string   `json:"process"`
+	Processes  int      `json:"processes"`
+	Unfollowed []string `json:"unfollowed,omitempty"` // servers that no process follows
+	Waiting    string   `json:"waiting,omitempty"`    // why leases cannot be acquired
 }
 
 // resource is one element of /api/servers/{id}/resources.
@@ -60,13 +47,13 @@ type resource struct {
 	Size     int64  `json:"size"`
 	Digest   string `json:"digest,omitempty"`
 	Gone     bool   `json:"gone,omitempty"`
-	Changed  string `json:"changed,omitempty"` // when it was told last
+	Changed  string `json:"changed,omitempty"` // time of the last event about it
 }
 
 // content is the answer of /api/servers/{id}/content.
 type content struct {
 	resource
-	// Text is missing where the content is binary, large or not known yet.
+	// Text is missing if the content is binary, large or cannot be read.
 	Text *string `json:"text,omitempty"`
 }
 
@@ -75,21 +62,6 @@ func stamp(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(event.TimeFormat)
-}
-
-func newServer(st *tracker.ServerStatus) server {
-	transport := st.Info.Transport
-	if transport == "" {
-		transport = st.Transport
-	}
-	return server{
-		ID: st.ID, Transport: string(transport), State: st.State, Since: stamp(st.Since), Reason: st.Reason, Error: st.Error,
-		Attempt: st.Attempt, NextRetry: stamp(st.NextRetry), Era: string(st.Info.Era), ProtocolVersion: st.Info.ProtocolVersion,
-		ServerName: st.Info.ServerName, ServerVersion: st.Info.ServerVersion, Mode: st.Mode,
-		Resources: len(st.Resources), Missing: len(st.Missing), Templates: len(st.Lists[catalog.Templates]),
-		Prompts: len(st.Lists[catalog.Prompts]), Tools: len(st.Lists[catalog.Tools]),
-		Signals: st.Counts.Signals, Updates: st.Counts.Told, Failures: st.Counts.Failures,
-	}
 }
 
 func newResource(st *tracker.ServerStatus, r *tracker.ResourceStatus) resource {
@@ -108,18 +80,22 @@ func newResource(st *tracker.ServerStatus, r *tracker.ResourceStatus) resource {
 }
 
 func (d *Dashboard) status(w http.ResponseWriter, _ *http.Request) {
-	out := status{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}}
+	out := status{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Login: d.opts.Login, History: d.opts.Select != nil}
 	if d.opts.Last != nil {
-		out.Epoch, out.Seq = d.opts.Last() // before the snapshot, which then has all up to there
+		out.Epoch, out.Seq = d.opts.Last() // before the snapshot, which then includes it
 	}
-	snap := d.opts.Snapshot()
-	out.Servers = len(snap.Servers)
-	for i := range snap.Servers {
-		st := &snap.Servers[i]
-		out.States[st.State]++
-		out.Resources += len(st.Resources)
-		out.Updates += st.Counts.Told
-		out.Failures += st.Counts.Failures
+	servers := d.opts.Servers()
+	out.Servers = len(servers)
+	for _, srv := range servers {
+		out.States[srv.State]++
+		out.Resources += srv.Resources
+		out.Updates += srv.Updates
+		out.Failures += srv.Failures
+	}
+	if d.opts.Cluster != nil {
+		if c, ok := d.opts.Cluster(); ok {
+			out.cluster = &cluster{c.Process, c.Processes, c.Unfollowed, c.Waiting}
+		}
 	}
 	if d.opts.Clients != nil {
 		out.Clients = d.opts.Clients()
@@ -128,12 +104,7 @@ func (d *Dashboard) status(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (d *Dashboard) servers(w http.ResponseWriter, _ *http.Request) {
-	snap := d.opts.Snapshot()
-	out := make([]server, 0, len(snap.Servers))
-	for i := range snap.Servers {
-		out = append(out, newServer(&snap.Servers[i]))
-	}
-	answer(w, out)
+	answer(w, append([]publish.Server{}, d.opts.Servers()...))
 }
 
 func (d *Dashboard) resources(w http.ResponseWriter, r *http.Request) {
@@ -149,23 +120,7 @@ func (d *Dashboard) resources(w http.ResponseWriter, r *http.Request) {
 	answer(w, out)
 }
 
-func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
-	st, ok := d.opts.Snapshot().Server(r.PathValue("id"))
-	if !ok {
-		refuse(w, http.StatusNotFound, "no such server")
-		return
-	}
-	uri := r.URL.Query().Get("uri")
-	for i := range st.Resources {
-		if st.Resources[i].URI == uri {
-			answer(w, content{newResource(&st, &st.Resources[i]), st.Resources[i].Text})
-			return
-		}
-	}
-	refuse(w, http.StatusNotFound, "no such resource is followed")
-}
-
-// answer writes a value as JSON in which nothing is hidden.
+// answer writes a value as JSON without hidden characters.
 func answer(w http.ResponseWriter, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {

@@ -36,8 +36,7 @@ func browser(t *testing.T, width, height int, more ...chromedp.ExecAllocatorOpti
 	return ctx
 }
 
-// events serves one event stream with an update of the first resource in it, once
-// a client is there.
+// events serves an event stream with an update every 200 ms.
 func events(streams *atomic.Int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		streams.Add(1)
@@ -69,7 +68,7 @@ func TestPageInChromium(t *testing.T) {
 	}
 	s := serve(t, New(Options{Version: "1.2.3", Snapshot: snapshot}), map[string]http.Handler{"GET /events": events(&streams)})
 	p := tabPage{t, browser(t, 1280, 800)}
-	p.open(s.URL)
+	p.open(s.URL + "/?server=server-0000")
 	p.until(`document.querySelectorAll('#resource-list .row').length > 3`)
 	servers, resources := p.text("#server-list"), p.text("#resource-list")
 	if !strings.Contains(servers, "server-0000") || !strings.Contains(servers, "<img src=x") || !strings.Contains(servers, "Backoff") || !strings.Contains(servers, "attempt 3") {
@@ -82,7 +81,7 @@ func TestPageInChromium(t *testing.T) {
 	p.key("resource-list", "ArrowDown") // by keyboard: the second resource
 	p.until(`document.querySelector('#detail-body').textContent.includes('first line')`)
 	changed.Store(true)
-	p.until(`document.querySelector('#detail-body').textContent.includes('second line')`) // changed under our eyes
+	p.until(`document.querySelector('#detail-body').textContent.includes('second line')`) // while it is shown
 	p.click("#tab-diff")
 	p.until(`document.querySelectorAll('#detail-body .add').length > 0`)
 	if diff := p.text("#detail-body"); !strings.Contains(diff, "-first line") || !strings.Contains(diff, "+second line") {
@@ -91,7 +90,7 @@ func TestPageInChromium(t *testing.T) {
 	p.until(`document.querySelector('#feed-list').textContent.includes('resource.updated')`)
 	p.screenshot("desktop")
 	p.until(`document.querySelectorAll('.row').length < 200`) // of 11,000 things: the lists are virtual
-	p.until(`document.querySelectorAll('img, b').length === 0 && document.title === 'mcptrack'`)
+	p.until(`document.querySelectorAll('img, b, script:not([src])').length === 0 && document.title === 'mcptrack'`)
 	if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(390, 844)); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +107,7 @@ func TestPageInChromium(t *testing.T) {
 	}
 }
 
-// tabPage is a tab with our page.
+// tabPage is a tab of the browser.
 type tabPage struct {
 	t   *testing.T
 	ctx context.Context
@@ -126,8 +125,13 @@ func (p tabPage) until(condition string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, 20*time.Second)
 	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](condition)); err != nil {
-		p.t.Fatalf("%s: %v", condition, err)
+	_, err := chromedp.Run(ctx, chromedp.Poll[bool](condition))
+	for err != nil && ctx.Err() == nil { // the page was left meanwhile
+		_, err = chromedp.Run(ctx, chromedp.Poll[bool](condition))
+	}
+	if err != nil {
+		text, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string]("location.href + ' ' + document.body.innerText"))
+		p.t.Fatalf("%s: %v; the page is %.2000q", condition, err, text)
 	}
 }
 
@@ -155,7 +159,7 @@ func (p tabPage) key(list, name string) {
 	}
 }
 
-// screenshot is for people who want to look: with MCPTRACK_SCREENSHOTS=DIR.
+// screenshot saves a picture if MCPTRACK_SCREENSHOTS names a directory.
 func (p tabPage) screenshot(name string) {
 	p.t.Helper()
 	dir := os.Getenv("MCPTRACK_SCREENSHOTS")

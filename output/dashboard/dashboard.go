@@ -1,54 +1,94 @@
-// Package dashboard is the page on which people see what happens, and the JSON
-// behind it.
+// Package dashboard is the web page of serve-sse, and the JSON API behind it.
 //
-// The page is three embedded files without a build step. It shows the servers, a
-// live feed, and of a resource its history, content and diffs. It makes elements of
-// text only, never of markup, so whatever servers call things appears as such, and
-// images of what is nothing else. All tabs of a browser share one event stream; the
-// next tab goes on where the last one ended, and a refused stream is asked for again.
+// The page consists of embedded files without a build step: servers with their tools,
+// prompts and history, resources with content, versions and diffs, a live feed and
+// charts. Its state is in the URL. It creates elements from text only, never from
+// markup, so that hostile names stay text. All tabs of a browser share one event
+// stream; when the tab that holds it is closed, another one resumes it, and a refused
+// stream is retried.
 //
-// Nothing here changes anything: all routes are GET. One makes a request of a server,
-// to show a followed resource that is an image.
+// All routes are GET and change nothing. /content and /image read a followed resource
+// from its server if its content is not known; at most 4 at a time. /api/history and
+// /api/activity read the log; at most 2 at a time. Old versions of texts are held in
+// memory, up to 64 MiB, and are lost at a restart; the log has their digests.
+//
+// uPlot (MIT) draws the charts: it is vendored in assets/uplot, the only library of the
+// page.
 package dashboard
 
 import (
+	"context"
 	"embed"
 	"io/fs"
+	"iter"
 	"net/http"
+	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 //go:embed assets
 var files embed.FS
 
-// Options are what the dashboard shows. Snapshot is needed.
+// Options configure a dashboard. Snapshot is required; the other functions may be nil,
+// and what they provide is not shown then.
 type Options struct {
 	Version  string
 	Snapshot func() *tracker.Snapshot
-	// Last is the epoch and the number of the last event that clients of the feeds
-	// can have seen. nil: not shown.
+	// Servers are all servers, also those that other processes follow; nil: those of
+	// Snapshot.
+	Servers func() []publish.Server
+	// Cluster describes the processes that share servers, if several may; nil: none do.
+	Cluster func() (publish.Cluster, bool)
+	// Last returns the epoch and the number of the last event that clients of the feeds
+	// can have received.
 	Last func() (epoch string, seq uint64)
-	// Clients counts those who listen to the feeds; nil: not shown.
+	// Clients counts the clients of the feeds.
 	Clients func() int
-	// Client reads the images that are shown; nil: none are.
+	// Client reads contents that are not in the snapshot.
 	Client func(server string) *tracker.Client
+	// Select reads the log, for history and charts; see [journal.Journal.Select].
+	Select func(context.Context, journal.Selection) iter.Seq2[journal.Entry, error]
+	// Follow returns new entries of the log, for old versions of texts.
+	Follow func(context.Context) iter.Seq2[journal.Entry, error]
+	// Login says that people log in, so that the page has a button to log out.
+	Login bool
 }
 
 // Dashboard answers the routes of the page.
 type Dashboard struct {
-	opts    Options
-	started time.Time
-	images  chan struct{} // a counting semaphore over reads of images
+	opts     Options
+	started  time.Time
+	versions versions
+	reads    chan struct{} // a counting semaphore over reads from servers
+	scans    chan struct{} // a counting semaphore over reads of the log
+
+	mu            sync.Mutex
+	activities    map[string]*activity // by server
+	activityOrder []string             // the least recently used first
 }
 
 // New makes a dashboard.
 func New(opts Options) *Dashboard {
-	return &Dashboard{opts: opts, started: time.Now(), images: make(chan struct{}, maxImages)}
+	if opts.Servers == nil {
+		opts.Servers = func() (servers []publish.Server) {
+			snap := opts.Snapshot()
+			for i := range snap.Servers {
+				servers = append(servers, publish.NewServer(&snap.Servers[i]))
+			}
+			return servers
+		}
+	}
+	return &Dashboard{
+		opts: opts, started: time.Now(), versions: versions{most: maxVersionBytes},
+		reads: make(chan struct{}, maxReads), scans: make(chan struct{}, maxScans), activities: make(map[string]*activity),
+	}
 }
 
-// Routes are the patterns (see [http.ServeMux]) and who answers them.
+// Routes returns the handlers by pattern (see [http.ServeMux]).
 func (d *Dashboard) Routes() map[string]http.Handler {
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
@@ -59,6 +99,9 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 		"GET /assets/":                    http.StripPrefix("/assets/", http.FileServerFS(assets)),
 		"GET /api/status":                 http.HandlerFunc(d.status),
 		"GET /api/servers":                http.HandlerFunc(d.servers),
+		"GET /api/servers/{id}":           http.HandlerFunc(d.server),
+		"GET /api/history":                http.HandlerFunc(d.history),
+		"GET /api/activity":               http.HandlerFunc(d.activity),
 		"GET /api/servers/{id}/resources": http.HandlerFunc(d.resources),
 		"GET /api/servers/{id}/content":   http.HandlerFunc(d.content),
 		"GET /api/servers/{id}/image":     http.HandlerFunc(d.image),

@@ -13,14 +13,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// evil is what a hostile server calls its things.
+// evil is a name that a hostile server chose.
 const evil = `<img src=x onerror="document.title='owned'"></script><b>bold` + "\u202e\x1b[31m"
 
-// world is a snapshot with many servers and resources, one of them hostile.
+// world returns a snapshot with many servers and resources, with hostile names.
 func world() *tracker.Snapshot {
 	at := time.Date(2026, 11, 20, 19, 37, 25, 0, time.UTC)
 	snap := &tracker.Snapshot{Epoch: "ab", Seq: 9}
@@ -53,7 +54,7 @@ func serve(t *testing.T, d *Dashboard, more map[string]http.Handler) *httptest.S
 			mux.Handle(pattern, h)
 		}
 	}
-	// The policy of package web, so that the page is known to live with it.
+	// The page must work with the policy of package web.
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -83,7 +84,7 @@ func TestAPI(t *testing.T) {
 	if st.Version != "1.2.3" || st.Servers != 1000 || st.States[event.Ready] != 999 || st.Resources != 10_000 || st.Clients != 4 {
 		t.Errorf("%+v", st)
 	}
-	var servers []server
+	var servers []publish.Server
 	fetch(t, s.URL+"/api/servers", &servers)
 	if len(servers) != 1000 || servers[1].State != event.Backoff || servers[1].NextRetry != "2026-11-20T19:38:25.000Z" || servers[0].Resources != 10_000 {
 		t.Errorf("%d servers, %+v", len(servers), servers[1])
@@ -106,9 +107,9 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// TestStatusIsWhereToGoOn: the id in the status is no later than what is told with it,
-// even when something happens meanwhile. It is that of the feeds, not of the tracker.
-func TestStatusIsWhereToGoOn(t *testing.T) {
+// TestStatusCanBeResumed: the id in the status is not later than its other members, even
+// if events happen meanwhile. It is an id of the feeds, not of the tracker.
+func TestStatusCanBeResumed(t *testing.T) {
 	happened := uint64(41)
 	s := serve(t, New(Options{
 		Last: func() (string, uint64) { defer func() { happened++ }(); return "3f9a1c20b7e4d581", happened },
@@ -124,13 +125,13 @@ func TestStatusIsWhereToGoOn(t *testing.T) {
 	}
 }
 
-// TestNothingIsChanged: there is no route that does more than show.
+// TestNothingIsChanged: all routes are read-only.
 func TestNothingIsChanged(t *testing.T) {
 	d := New(Options{Snapshot: world})
 	s := serve(t, d, nil)
 	for pattern := range d.Routes() {
 		if !strings.HasPrefix(pattern, "GET ") {
-			t.Errorf("%s is more than a look", pattern)
+			t.Errorf("%s is not read-only", pattern)
 		}
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {

@@ -9,13 +9,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// TestDiffOfLongTexts: texts of any number of lines can be compared; the page shows
-// so many rows and says how many it does not.
+// TestDiffOfLongTexts: texts of any number of lines can be compared; the page shows a
+// limited number of lines and counts the others.
 func TestDiffOfLongTexts(t *testing.T) {
 	const n = 300_000
 	var now atomic.Pointer[string]
-	tell := func(text string) { now.Store(&text) }
-	tell(strings.Repeat("\n", n))
+	set := func(text string) { now.Store(&text) }
+	set(strings.Repeat("\n", n))
 	var streams atomic.Int64
 	s := serve(t, New(Options{Snapshot: func() *tracker.Snapshot {
 		snap := world()
@@ -24,17 +24,16 @@ func TestDiffOfLongTexts(t *testing.T) {
 		return snap
 	}}), map[string]http.Handler{"GET /events": events(&streams)})
 	p := tabPage{t, browser(t, 1280, 800)}
-	p.open(s.URL)
+	p.open(s.URL + "/?server=server-0000&tab=diff")
 	p.until(`document.querySelectorAll('#resource-list .row').length > 3`)
-	p.click("#tab-diff")
 	p.key("resource-list", "Home")
 	p.key("resource-list", "ArrowDown")
 	p.until(`document.querySelector('#detail-meta').textContent.includes('293.0 KiB')`)
 	lines := strings.Repeat("one\ntwo\n", n/2)
-	tell(lines)
-	p.until(`document.querySelector('#detail-body').textContent.includes('299000 more lines of the new text')`) // each with each would be too much
+	set(lines)
+	p.until(`document.querySelector('#detail-body').textContent.includes('299000 more lines of the new text')`) // comparing all pairs would take too long
 	p.until(`document.querySelectorAll('#detail-body .del').length === 1000 && document.querySelectorAll('#detail-body .add').length === 1000`)
-	tell("one\n" + lines + "two\n" + "three\n" + lines)
+	set("one\n" + lines + "two\n" + "three\n" + lines)
 	p.until(`document.querySelector('#detail-body').textContent.includes('298003 more lines of the new text')`)
 	p.until(`document.querySelectorAll('#detail-body span').length < 2100`)
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// stream is an event stream that a test tells what to say.
+// stream is an event stream controlled by a test.
 type stream struct {
 	mu     sync.Mutex
 	refuse bool
-	end    chan struct{} // closed, and made anew, to end all streams
-	opened chan string   // sent the id that each stream is to go on from
-	say    chan string   // received from by the stream
+	end    chan struct{} // closed, and replaced, to end all streams
+	opened chan string   // receives the id after which each stream resumes
+	say    chan string   // text for a stream to send
 }
 
 func newStream() *stream {
@@ -48,7 +48,7 @@ func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// restart ends all streams and refuses new ones, or takes them.
+// restart ends all streams, and refuses or accepts new ones.
 func (s *stream) restart(refuse bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,19 +57,19 @@ func (s *stream) restart(refuse bool) {
 	s.end = make(chan struct{})
 }
 
-// next waits for a stream and returns the id that it is to go on from.
+// next waits for a stream and returns the id after which it resumes.
 func (s *stream) next(t *testing.T) string {
 	t.Helper()
 	select {
 	case id := <-s.opened:
 		return id
 	case <-time.After(20 * time.Second):
-		t.Fatal("no stream was asked for")
+		t.Fatal("no stream was requested")
 		return ""
 	}
 }
 
-// tabs opens more tabs of one browser, each with the means to close it.
+// tabs returns a function that opens another tab of one browser, and closes it.
 func tabs(t *testing.T) (open func() (tabPage, context.CancelFunc), s *stream) {
 	t.Helper()
 	s = newStream()
@@ -91,7 +91,7 @@ const live, offline = `document.querySelector('#link').textContent === 'live'`, 
 
 // A stream that is refused for good, after a restart that ended the login or by a
 // proxy, is asked for again, and still by one tab for all.
-func TestRefusedStreamIsAskedForAgain(t *testing.T) {
+func TestRefusedStreamIsRetried(t *testing.T) {
 	open, s := tabs(t)
 	first, _ := open()
 	first.until(live)
@@ -108,8 +108,8 @@ func TestRefusedStreamIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// A tab that takes over goes on after what the others have seen, also when that was
-// no event.
+// A tab that takes over resumes after the last id that any tab received, also if that
+// was a checkpoint.
 func TestNextTabResumes(t *testing.T) {
 	open, s := tabs(t)
 	first, closeFirst := open()
@@ -118,13 +118,13 @@ func TestNextTabResumes(t *testing.T) {
 	second.until(live)
 	s.say <- "id: ab-41\nevent: checkpoint\ndata: {}\n\nevent: resource.updated\ndata: {\"type\":\"resource.updated\",\"timestamp\":\"\"}\n\n"
 	second.until(`document.querySelector('#feed-list').textContent.includes('resource.updated')`)
-	third, _ := open() // was not there yet
+	third, _ := open() // opened after the events
 	third.until(live)
 	s.next(t) // that of the first tab
 	for _, leave := range []func(){closeFirst, closeSecond} {
 		leave()
 		if id := s.next(t); id != "ab-41" {
-			t.Errorf("the next stream goes on from %q", id)
+			t.Errorf("the next stream resumes after %q", id)
 		}
 	}
 }

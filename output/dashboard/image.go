@@ -1,40 +1,39 @@
 package dashboard
 
 import (
-	"context"
+	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"image"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/mcptrack/mcptrack/core/cache"
-	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 const (
-	// maxImage is the largest image that is shown, in bytes.
-	maxImage = 4 << 20
-	// maxImages is how many are read from servers at a time.
-	maxImages = 4
-	// imageTime is how long a server may take to hand one out.
-	imageTime = 10 * time.Second
+	maxImage  = 4 << 20 // bytes
+	maxPixels = 50_000_000
 )
 
-// image shows a followed resource that is an image. The tracker keeps texts only, so
-// the server is asked, unless a client has read this very content already; nothing
-// else of a server can be read this way.
+// image answers with a followed resource that is an image, read from the server unless
+// a client has read this version already. Other content of a server cannot be read
+// this way.
 func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
 	if d.opts.Client == nil {
 		refuse(w, http.StatusNotFound, "images are not shown here")
 		return
 	}
 	id, uri := r.PathValue("id"), r.URL.Query().Get("uri")
-	res, ok := d.followed(id, uri)
+	_, res, ok := d.followed(id, uri)
 	if !ok || res.Gone || res.Size > maxImage || !strings.HasPrefix(res.MimeType, "image/") {
-		refuse(w, http.StatusNotFound, "no such image is followed")
+		refuse(w, http.StatusNotFound, "no such image")
 		return
 	}
 	tag := strconv.Quote(res.Digest.String())
@@ -44,17 +43,9 @@ func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	select {
-	case d.images <- struct{}{}:
-		defer func() { <-d.images }()
-	case <-r.Context().Done():
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), imageTime)
-	defer cancel()
-	content, err := d.read(ctx, id, res)
+	content, err := d.read(r.Context(), id, res)
 	if err != nil {
-		refuse(w, http.StatusBadGateway, "the server does not hand it out")
+		refuse(w, http.StatusBadGateway, "the server did not return it")
 		return
 	}
 	data, mimeType, err := picture(content)
@@ -71,29 +62,9 @@ func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// followed finds a resource that is followed.
-func (d *Dashboard) followed(id, uri string) (tracker.ResourceStatus, bool) {
-	st, _ := d.opts.Snapshot().Server(id)
-	for _, res := range st.Resources {
-		if res.URI == uri {
-			return res, true
-		}
-	}
-	return tracker.ResourceStatus{}, false
-}
-
-// read returns the content that is kept, if it is the one that is followed, else it
-// reads it.
-func (d *Dashboard) read(ctx context.Context, id string, res tracker.ResourceStatus) (cache.Resource, error) {
-	client := d.opts.Client(id)
-	if kept, ok := client.Cache().Resource(res.URI); ok && !kept.Stale && kept.Digest == res.Digest {
-		return kept, nil
-	}
-	return client.ReadResource(ctx, res.URI)
-}
-
-// picture returns the bytes of the first entry, which must be what browsers take for
-// a picture and for nothing else, whatever the server calls it. SVG is a document.
+// picture returns the bytes of the first entry, which must be in an image format that
+// browsers cannot take for anything else (SVG is a document), of limited dimensions: a
+// small file can decode to gigabytes.
 func picture(r cache.Resource) (data []byte, mimeType string, err error) {
 	var result struct {
 		Contents []struct {
@@ -104,11 +75,53 @@ func picture(r cache.Resource) (data []byte, mimeType string, err error) {
 		return nil, "", errors.New("no content")
 	}
 	if data, err = base64.StdEncoding.DecodeString(result.Contents[0].Blob); err != nil || len(data) == 0 || len(data) > maxImage {
-		return nil, "", errors.New("no bytes, or too many")
+		return nil, "", errors.New("empty or too large")
 	}
 	switch mimeType = http.DetectContentType(data); mimeType {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":
-		return data, mimeType, nil
+	default:
+		return nil, "", errors.New("not an image in a supported format")
 	}
-	return nil, "", errors.New("not a picture that can be shown")
+	width, height, err := dimensions(data, mimeType)
+	if err != nil {
+		return nil, "", errors.New("not a valid image")
+	}
+	if width <= 0 || height <= 0 || width > maxPixels/height {
+		return nil, "", errors.New("the image has too many pixels")
+	}
+	return data, mimeType, nil
+}
+
+// dimensions reads the size of an image from its header.
+func dimensions(data []byte, mimeType string) (width, height int, err error) {
+	if mimeType == "image/webp" {
+		return webpDimensions(data)
+	}
+	var config image.Config
+	switch mimeType {
+	case "image/png":
+		config, err = png.DecodeConfig(bytes.NewReader(data))
+	case "image/jpeg":
+		config, err = jpeg.DecodeConfig(bytes.NewReader(data))
+	case "image/gif":
+		config, err = gif.DecodeConfig(bytes.NewReader(data))
+	}
+	return config.Width, config.Height, err
+}
+
+// webpDimensions reads the first chunk of a WebP file (RFC 9649): VP8X, VP8L or VP8.
+func webpDimensions(data []byte) (width, height int, err error) {
+	if len(data) < 30 {
+		return 0, 0, errors.New("too short")
+	}
+	switch b := data[20:]; string(data[12:16]) {
+	case "VP8X":
+		return 1 + int(b[4]) + int(b[5])<<8 + int(b[6])<<16, 1 + int(b[7]) + int(b[8])<<8 + int(b[9])<<16, nil
+	case "VP8L":
+		bits := binary.LittleEndian.Uint32(b[1:])
+		return 1 + int(bits&0x3fff), 1 + int(bits>>14&0x3fff), nil
+	case "VP8 ":
+		return int(binary.LittleEndian.Uint16(b[6:]) & 0x3fff), int(binary.LittleEndian.Uint16(b[8:]) & 0x3fff), nil
+	}
+	return 0, 0, errors.New("unknown chunk")
 }

@@ -31,7 +31,7 @@ func gallery(t *testing.T, resources map[string]sessiontest.Resource) (*tracker.
 		serving.Go(wait)
 		return session.OverIO(ctx, r, w, srv, opts)
 	}})
-	tr.Apply(&config.Config{Servers: []config.Server{{ID: "gallery", Transport: config.TransportStdio, Enabled: true, TrackResources: true, Read: config.ReadDigest}}})
+	tr.Apply(&config.Config{Servers: []config.Server{{ID: "gallery", Transport: config.TransportStdio, Enabled: true, Tracking: config.Tracking{TrackResources: true, Read: config.ReadDigest}}}})
 	_, events := tr.Subscribe(context.Background())
 	ctx, stop := context.WithCancel(context.Background())
 	running.Go(func() { _ = tr.Run(ctx) })
@@ -90,7 +90,7 @@ func TestImage(t *testing.T) {
 	reads := func() int { return server.Count("resources/read") }
 	before := reads()
 	var tag string
-	for range 2 { // the second time it is kept
+	for range 2 { // the second one is answered from the cache
 		r, body := get("art:///logo.png", "")
 		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "image/png" || !bytes.Equal(body, drawn.Bytes()) {
 			t.Errorf("%s %s, %d bytes", r.Status, r.Header.Get("Content-Type"), len(body))
@@ -135,7 +135,7 @@ func TestImageInChromium(t *testing.T) {
 	})
 	s := serve(t, New(Options{Snapshot: tr.Snapshot, Client: tr.Client}), map[string]http.Handler{"GET /events": quiet})
 	p := tabPage{t, browser(t, 1280, 800)}
-	p.open(s.URL)
+	p.open(s.URL + "/?server=gallery")
 	p.until(`document.querySelectorAll('#resource-list .row').length === 2`)
 	p.key("resource-list", "Home")
 	p.until(`document.querySelector('#detail-body img')?.naturalWidth === 3`)

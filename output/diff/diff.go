@@ -1,4 +1,4 @@
-// Package diff shows how a text changed, as a unified diff.
+// Package diff formats the change of a text as a unified diff.
 //
 // Library: aymanbagabas/go-udiff, the diff of the Go tools as a package (BSD).
 package diff
@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// MaxText is the size in bytes of each side beyond which no diff is made: it
-// would be of no use to a reader and cost more than it is worth.
+// MaxText is the size in bytes of each side beyond which no diff is made: it would be
+// useless to a reader and expensive.
 const MaxText = 1 << 20
 
 // Unified returns the unified diff from one text to another, with three lines of
@@ -25,7 +25,7 @@ func Unified(label, from, to string) string {
 	return udiff.Unified(label, label, from, to)
 }
 
-// Colour returns the diff with ANSI colours for a terminal, its lines printable.
+// Colour returns the diff with ANSI colours for a terminal and only printable characters.
 func Colour(unified string) string {
 	const red, green, cyan, reset = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[0m"
 	var b strings.Builder

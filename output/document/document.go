@@ -1,8 +1,8 @@
-// Package document writes the one document of a one-shot command, in the format
-// that was asked for, and streams of documents for streaming commands.
+// Package document writes the document of a one-shot command in the requested format,
+// and streams of documents for streaming commands.
 //
-// The JSON form is the truth; every other format is made from it, so that keys are
-// the same everywhere. Hidden characters are escaped in all of them.
+// All other formats are derived from the JSON form, so that keys are the same
+// everywhere. Hidden characters are escaped in all of them.
 //
 // Library: sigs.k8s.io/yaml turns the JSON into YAML, so that one set of tags
 // serves both (maintained by the Kubernetes project, MIT and BSD).
@@ -31,32 +31,32 @@ type Format struct {
 // Formats names the choices, for help and completion.
 func Formats() []string { return []string{"table", "wide", "json", "yaml", "name", "template="} }
 
-// ParseFormat reads a value of --output.
+// ParseFormat parses a value of --output.
 func ParseFormat(s string) (Format, error) {
 	if text, ok := strings.CutPrefix(s, "template="); ok {
-		t, err := template.New("output").Option("missingkey=zero").Funcs(template.FuncMap{"json": compact}).Parse(text)
+		t, err := parseTemplate(text)
 		if err != nil {
-			return Format{}, fmt.Errorf("output template: %w", err)
+			return Format{}, err
 		}
 		return Format{Name: "template", Template: t}, nil
 	}
 	if s == "template" || !slices.Contains(Formats(), s) {
-		return Format{}, fmt.Errorf("unknown output format %q; choose table, wide, json, yaml, name or template=GO_TEMPLATE", s)
+		return Format{}, fmt.Errorf("unknown --output %q; choose table, wide, json, yaml, name or template=GO_TEMPLATE", s)
 	}
 	return Format{Name: s}, nil
 }
 
-// Table reports whether the format is one for people.
+// Table reports whether the format is a table for people.
 func (f Format) Table() bool { return f.Name == "table" || f.Name == "wide" }
 
-// Wide reports whether people asked for all columns.
+// Wide reports whether the table has all columns.
 func (f Format) Wide() bool { return f.Name == "wide" }
 
 // Write writes v, whose JSON form is one document, in the machine formats: json
-// (indented), yaml, template (for each item when v is an array). The format name
-// is the caller's, who knows what names its items.
+// (indented), yaml, template (once per item if v is an array). The caller implements the
+// format name.
 func Write(w io.Writer, f Format, v any) error {
-	doc, err := encode(v)
+	doc, err := printable.Marshal(v)
 	if err != nil {
 		return err
 	}
@@ -87,18 +87,8 @@ func WriteEach(w io.Writer, f Format, v any) error {
 	return Write(w, f, v)
 }
 
-func encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return printable.JSON(bytes.TrimSpace(buf.Bytes())), nil
-}
-
 func compact(v any) (string, error) {
-	b, err := encode(v)
+	b, err := printable.Marshal(v)
 	return string(b), err
 }
 
@@ -109,27 +99,4 @@ func writeYAML(w io.Writer, doc []byte) error {
 	}
 	_, err = io.WriteString(w, printable.Lines(string(out)))
 	return err
-}
-
-func writeTemplate(w io.Writer, t *template.Template, doc []byte) error {
-	var v any
-	dec := json.NewDecoder(bytes.NewReader(doc))
-	dec.UseNumber()
-	if err := dec.Decode(&v); err != nil {
-		return err
-	}
-	items, ok := v.([]any)
-	if !ok {
-		items = []any{v}
-	}
-	for _, item := range items {
-		var out strings.Builder
-		if err := t.Execute(&out, item); err != nil {
-			return fmt.Errorf("output template: %w", err)
-		}
-		if _, err := io.WriteString(w, printable.Lines(out.String())+"\n"); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -15,7 +15,10 @@ func TestFormats(t *testing.T) {
 	for format, want := range map[string]string{
 		"json": "[\n  {\n    \"id\": \"a\",\n    \"note\": \"x\\u001b\\u202e<&>\",\n    \"n\": 9007199254740993\n  },\n  {\n    \"id\": \"b\",\n    \"n\": 0\n  }\n]\n",
 		"yaml": "- id: a\n  \"n\": 9007199254740993\n  note: \"x\\e\\u202e<&>\"\n- id: b\n  \"n\": 0\n",
-		"template={{.id}}: {{.n}}{{with .note}} {{json .}}{{end}}": "a: 9007199254740993 \"x\\u001b\\u202e<&>\"\nb: 0\n",
+		"template={{.id}}: {{.n}}{{with .note}} {{json .}}{{end}}":                                                          "a: 9007199254740993 \"x\\u001b\\u202e<&>\"\nb: 0\n",
+		"template={{if gt .n 1}}many{{else}}few{{end}} {{printf \"%d\" .n}}":                                                "many 9007199254740993\nfew 0\n",
+		"template=<{{.missing}}{{.missing.too}}{{with .note}}-{{$.nothing}}{{end}}>":                                        "<->\n<>\n",
+		"template={{range $k, $v := .}}{{$k}} {{end}}{{define \"x\"}}{{.no}}{{end}}{{template \"x\" .}}{{$x := .id}}{{$x}}": "id n note a\nid n b\n",
 	} {
 		f, err := ParseFormat(format)
 		if err != nil {
@@ -59,5 +62,8 @@ func TestBadFormats(t *testing.T) {
 	}
 	if err := Write(&strings.Builder{}, f, map[string]int{}); err == nil {
 		t.Error("a template that fails is no error")
+	}
+	if _, err := ParseFormat("template={{.x"); err == nil || err.Error() != "invalid output template, line 1: unclosed action" {
+		t.Errorf("an open action: %v", err)
 	}
 }

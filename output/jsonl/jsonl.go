@@ -1,8 +1,7 @@
-// Package jsonl writes events as NDJSON: one compact JSON object in one line.
+// Package jsonl writes events as NDJSON: one compact JSON object per line.
 //
-// A batch of events is one write, which is flushed at once: nothing waits in a
-// buffer for more to come. Each event's line is whole; after a failed write the
-// last line may not be.
+// A batch of events is one write, which is flushed immediately: no event waits in a
+// buffer. All lines are complete, except possibly the last one after a failed write.
 package jsonl
 
 import (
@@ -12,19 +11,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Writer writes events to one stream. It belongs to one goroutine.
+// Writer writes events to one stream. It must be used by one goroutine at a time.
 type Writer struct {
 	w   io.Writer
 	buf []byte
 }
 
-// maxKept is the largest buffer that is kept between batches.
+// maxKept is the largest buffer that is reused for the next batch.
 const maxKept = 1 << 20
 
 // NewWriter returns a writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write writes the events, in order, and returns when the stream has taken them.
+// Write writes the events, in order, and returns when the stream has accepted them.
 func (w *Writer) Write(events ...*event.Event) error {
 	b := w.buf[:0]
 	for _, e := range events {

@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// counting counts the writes, so that a batch is seen to be one.
+// counting counts the writes.
 type counting struct {
 	strings.Builder
 	writes int

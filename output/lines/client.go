@@ -6,11 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// client describes what a client on this side did.
+// client describes an action of a client on this side.
 func (w *Writer) client(e *event.Event) string {
 	switch p := e.Payload.(type) {
 	case event.ResourceContent:
@@ -43,12 +44,12 @@ func (w *Writer) client(e *event.Event) string {
 	return ""
 }
 
-// maxPlaces is how many places of a changed descriptor are shown.
+// maxPlaces is how many changes of a descriptor are shown.
 const maxPlaces = 3
 
-// places tells where a changed item differs, if the event says so.
+// places lists where a changed item differs, if the event says so.
 func (w *Writer) places(p event.ListChanged, name, sign string) string {
-	i := slices.IndexFunc(p.Details, func(d event.ItemChange) bool { return d.Key == name })
+	i := slices.IndexFunc(p.Details, func(d catalog.ItemChange) bool { return d.Key == name })
 	if sign != "~" || i < 0 {
 		return ""
 	}

@@ -1,6 +1,5 @@
-// Package lines shows events to people: one line for each, coloured on a
-// terminal, with diffs and contents indented below. Its text is not for scripts,
-// which have NDJSON; it may change.
+// Package lines formats events for people: one line each, coloured on a terminal, with
+// diffs and contents indented below. The text may change; scripts should use NDJSON.
 package lines
 
 import (
@@ -15,13 +14,13 @@ import (
 	"github.com/mcptrack/mcptrack/output/diff"
 )
 
-// Writer writes events to one stream. It belongs to one goroutine.
+// Writer writes events to one stream. It must be used by one goroutine at a time.
 type Writer struct {
 	W      io.Writer
 	Colour bool
 	Wide   bool // dates, ids and digests too
-	// Summaries says what changed content is where it was asked for and cannot be
-	// shown, because it is binary or large.
+	// Summaries describes new content that cannot be displayed, because it is binary or
+	// large.
 	Summaries bool
 	Zone      *time.Location // of the times shown; nil: UTC
 }
@@ -59,7 +58,7 @@ func (w *Writer) line(b *strings.Builder, e *event.Event) {
 	}
 }
 
-// below writes what was asked for beside the event itself.
+// below writes the requested diff or content below the line of the event.
 func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
 	text := ""
 	switch {
@@ -84,7 +83,7 @@ func (w *Writer) describe(e *event.Event) string {
 	case event.ServerState:
 		return w.state(p)
 	case event.SubscriptionActive:
-		s := fmt.Sprintf("following %s (%s)", plural(p.Resources.Count, "resource"), cmp.Or(printable.Line(string(p.Mode), 32), "changes are not noticed"))
+		s := fmt.Sprintf("following %s (%s)", plural(p.Resources.Count, "resource"), cmp.Or(printable.Line(string(p.Mode), 32), "changes go unnoticed"))
 		if len(p.Missing) > 0 {
 			s += fmt.Sprintf(", %d of them polled", len(p.Missing))
 		}
@@ -96,7 +95,7 @@ func (w *Writer) describe(e *event.Event) string {
 	case event.ResourceRemoved:
 		return w.paint(red, "removed") + "  " + uri
 	case event.ResourceChanged:
-		return w.paint(yellow, "described anew") + "  " + uri
+		return w.paint(yellow, "description changed") + "  " + uri
 	case event.ListChanged:
 		return w.paint(cyan, string(p.List)) + "  " + w.listChange(p)
 	case event.ResourceContent, event.PromptContent, event.ToolResult, event.SubscriptionsChanged:
@@ -116,7 +115,7 @@ func (w *Writer) state(p event.ServerState) string {
 	switch p.State {
 	case event.Ready:
 		colour = green
-	case event.Backoff, event.NeedsAuth:
+	case event.Backoff, event.NeedsAuth, event.Unconfigured:
 		colour = red
 	case event.Unsupported:
 		colour = yellow
@@ -146,7 +145,7 @@ func (w *Writer) details(e *event.Event, p event.ResourceUpdated) string {
 		parts = append(parts, "same content")
 	}
 	if e.Cause != event.CauseNotify {
-		parts = append(parts, string(e.Cause))
+		parts = append(parts, found(e.Cause))
 	}
 	if w.Wide && !p.Digest.IsZero() {
 		parts = append(parts, p.Digest.String())
@@ -162,7 +161,7 @@ const maxNames = 5
 
 func (w *Writer) listChange(p event.ListChanged) string {
 	if p.Error != "" {
-		return w.paint(red, "could not be listed again: ") + printable.Line(p.Error, 500)
+		return w.paint(red, "could not be listed: ") + printable.Line(p.Error, 500)
 	}
 	var parts []string
 	for _, c := range []struct {
@@ -211,5 +210,19 @@ func size(n int64) string {
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 	default:
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+}
+
+// found returns how a change was found, in words for people.
+func found(c event.Cause) string {
+	switch c {
+	case event.CauseTrailing:
+		return "end of a burst"
+	case event.CauseResync:
+		return "found after a reconnect"
+	case event.CausePoll:
+		return "found by polling"
+	default:
+		return printable.Line(string(c), 40)
 	}
 }

@@ -33,7 +33,7 @@ func samples() []*event.Event {
 		event.ResourceAdded{}, event.ResourceRemoved{}, event.ResourceChanged{},
 		event.ListChanged{List: catalog.Tools, Added: []string{"a", "b", "c", "d", "e", "f", "g"}, Removed: []string{"x"}, Changed: []string{"y"}},
 		event.ListChanged{List: catalog.Resources, Error: "timed out"},
-		event.ListChanged{List: catalog.Tools, Changed: []string{"add", "sum"}, Details: []event.ItemChange{
+		event.ListChanged{List: catalog.Tools, Changed: []string{"add", "sum"}, Details: []catalog.ItemChange{
 			{Key: "add", Changes: []catalog.Change{{Op: catalog.Changed, Path: "/description"}, {Op: catalog.Added, Path: "/inputSchema/properties/c"},
 				{Op: catalog.Removed, Path: "/inputSchema/properties/b"}, {Op: catalog.Changed, Path: "/title"}}, More: 2}}},
 		event.ResourceContent{Size: 2300, Changed: &changed, Template: "file:///{name}"},
@@ -81,7 +81,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// What cannot be shown is summarised, if it was asked for and is new.
+// Content that cannot be displayed is summarised, if it is requested and new.
 func TestSummaries(t *testing.T) {
 	size, changed, same := int64(2300), true, false
 	for _, c := range []struct {
@@ -107,9 +107,9 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// TestNothingHiddenReachesTheTerminal: whatever servers call things, only our own
-// colours and line feeds are beside what can be seen.
-func TestNothingHiddenReachesTheTerminal(t *testing.T) {
+// Whatever names servers use, the output contains no control characters except our own
+// colours and line feeds.
+func TestControlCharactersNeverReachTheTerminal(t *testing.T) {
 	colours := regexp.MustCompile("\x1b\\[[0-9]+m")
 	rapid.Check(t, func(t *rapid.T) {
 		evil := rapid.String().Draw(t, "text")
@@ -121,7 +121,7 @@ func TestNothingHiddenReachesTheTerminal(t *testing.T) {
 			&event.Event{Payload: event.ServerState{State: event.State(evil)}}, // as a newer mcptrack, or anybody, may have stored it
 			&event.Event{Payload: event.SubscriptionActive{Mode: event.Mode(evil)}},
 			&event.Event{Payload: event.ListChanged{List: catalog.Tools, Added: []string{evil}, Error: evil}},
-			&event.Event{Payload: event.ListChanged{List: catalog.Tools, Changed: []string{evil}, Details: []event.ItemChange{
+			&event.Event{Payload: event.ListChanged{List: catalog.Tools, Changed: []string{evil}, Details: []catalog.ItemChange{
 				{Key: evil, Changes: []catalog.Change{{Op: catalog.Changed, Path: "/" + evil}}}}}},
 			&event.Event{ResourceURI: evil, Payload: event.ResourceContent{Template: evil}},
 			&event.Event{Payload: event.PromptContent{Name: evil}},

@@ -28,7 +28,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		j := c.opts.Journal()
 		s.counter("mcptrack_journal_stored_total", "Events that are durable.", j.Stored)
 		s.gauge("mcptrack_journal_waiting", "Events that wait to be stored.", float64(j.Waiting))
-		s.counter("mcptrack_journal_folded_total", "Events that a newer one of the same resource stands for, because storing was too slow.", j.Folded)
+		s.counter("mcptrack_journal_folded_total", "Events that were merged into a newer one of the same resource because storing was too slow.", j.Folded)
+		s.counter("mcptrack_journal_fenced_total", "Events that were dropped because another process follows their server now.", j.Fenced)
 		s.counter("mcptrack_journal_failures_total", "Failed attempts to store.", j.Failures)
 		s.counter("mcptrack_journal_damages_total", "Events that the store could not read back.", j.Damages)
 		s.counter("mcptrack_journal_syncs_total", "Groups of events that were stored as one step.", j.Syncs)
@@ -43,11 +44,18 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter("mcptrack_clients_closed_total", "Clients that were closed, by reason.", cl.Refused, "reason", "overload")
 		s.counter("mcptrack_gaps_total", "Gap events that were sent.", cl.Gaps)
 	}
+	if c.opts.Cluster != nil {
+		if cl, ok := c.opts.Cluster(); ok {
+			s.gauge("mcptrack_processes", "Processes that share the servers.", float64(cl.Processes))
+			s.gauge("mcptrack_servers_unfollowed", "Servers that no process follows.", float64(len(cl.Unfollowed)))
+			s.gauge("mcptrack_waiting_for_leases", "1 while leases cannot be acquired, so that this process soon follows no server.", truth(cl.Waiting != ""))
+		}
+	}
 	if c.opts.Reloads != nil {
-		reloaded, rejected, good := c.opts.Reloads()
-		s.counter("mcptrack_config_reloads_total", "Config reloads, by result.", reloaded, "result", "reloaded")
-		s.counter("mcptrack_config_reloads_total", "Config reloads, by result.", rejected, "result", "rejected")
-		s.gauge("mcptrack_config_last_reload_successful", "1 if the config on disk is the one in force.", truth(good))
+		r := c.opts.Reloads()
+		s.counter("mcptrack_config_reloads_total", "Config reloads, by result.", r.Reloaded, "result", "reloaded")
+		s.counter("mcptrack_config_reloads_total", "Config reloads, by result.", r.Rejected, "result", "rejected")
+		s.gauge("mcptrack_config_last_reload_successful", "1 if the config on disk is the one in force.", truth(r.Good))
 	}
 }
 
@@ -60,7 +68,7 @@ func truth(b bool) float64 {
 
 // states are all states of a server, so that a state that is left becomes 0.
 func states() []event.State {
-	return []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth, event.Disabled, event.Stopping}
+	return []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth, event.Unconfigured, event.Disabled, event.Stopping}
 }
 
 // scrape sends the metrics of one scrape.
@@ -75,10 +83,11 @@ func (s scrape) server(st *tracker.ServerStatus) {
 	c := st.Counts
 	s.counter("mcptrack_notifications_total", "Notifications about resources.", c.Signals, "server", st.ID)
 	s.counter("mcptrack_coalesced_total", "Notifications that were merged with others.", c.Folded, "server", st.ID)
-	s.counter("mcptrack_updates_total", "Events about content of resources.", c.Told, "server", st.ID)
+	s.counter("mcptrack_updates_total", "Events about content of resources.", c.Published, "server", st.ID)
 	s.counter("mcptrack_unchanged_reads_total", "Reads that found what was known.", c.Unchanged, "server", st.ID)
 	s.counter("mcptrack_read_failures_total", "Reads that failed.", c.Failed, "server", st.ID)
 	s.counter("mcptrack_tracker_errors_total", "Connections and lists that failed.", c.Failures, "server", st.ID)
+	s.counter("mcptrack_missed_changes_total", "Changes that a server did not announce although it claims to.", c.Missed, "server", st.ID)
 	for reason, n := range c.Dropped {
 		s.counter("mcptrack_dropped_total", "Notifications that were set aside, by reason.", n, "server", st.ID, "reason", reason)
 	}
@@ -93,7 +102,7 @@ func (s scrape) counter(name, help string, value uint64, labels ...string) {
 	s.emit(name, help, prometheus.CounterValue, float64(value), labels...)
 }
 
-// emit sends one metric; labels are names and values in turns.
+// emit sends one metric; labels alternate names and values.
 func (s scrape) emit(name, help string, kind prometheus.ValueType, value float64, labels ...string) {
 	var names, values []string
 	for i := 0; i+1 < len(labels); i += 2 {

@@ -1,4 +1,4 @@
-// Package metrics shows how mcptrack does as Prometheus metrics.
+// Package metrics exports the state of mcptrack as Prometheus metrics.
 //
 // Counters and gauges are read when they are scraped, from the one place that
 // counts them; only the delivery latency is observed as it happens. Labels are ids
@@ -17,10 +17,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// Clients is how the feeds do; see package output/sse.
+// Clients are the numbers of the feeds; see package output/sse.
 type Clients struct {
 	Connected int    // now
 	Served    uint64 // in all
@@ -35,9 +36,9 @@ type Options struct {
 	Snapshot func() *tracker.Snapshot
 	Journal  func() journal.Stats
 	Clients  func() Clients
-	// Reloads is how often the config was reloaded and rejected, and whether the
-	// last attempt was good.
-	Reloads func() (reloaded, rejected uint64, good bool)
+	Reloads  func() publish.Reloads
+	// Cluster describes the processes that share servers, if several may.
+	Cluster func() (publish.Cluster, bool)
 }
 
 // Metrics is a set of metrics. Its methods may be called from anywhere.

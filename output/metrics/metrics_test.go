@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
@@ -30,7 +31,10 @@ func example() *Metrics {
 		},
 		Journal: func() journal.Stats { return journal.Stats{Stored: 5, Syncs: 2, SyncTime: time.Second} },
 		Clients: func() Clients { return Clients{Connected: 3, Slow: 1} },
-		Reloads: func() (uint64, uint64, bool) { return 2, 1, true },
+		Cluster: func() (publish.Cluster, bool) {
+			return publish.Cluster{Processes: 2, Unfollowed: []string{"docs"}}, true
+		},
+		Reloads: func() publish.Reloads { return publish.Reloads{Reloaded: 2, Rejected: 1, Good: true} },
 	})
 }
 
@@ -52,7 +56,7 @@ func TestScrape(t *testing.T) {
 		`mcptrack_info{version="1.2.3"} 1`, `mcptrack_server_state{server="docs",state="Ready"} 1`, `mcptrack_server_state{server="docs",state="Backoff"} 0`,
 		`mcptrack_server_resources{server="docs"} 10000`, `mcptrack_notifications_total{server="docs"} 7`, `mcptrack_dropped_total{reason="foreign",server="docs"} 2`,
 		`mcptrack_dropped_total{reason="not_followed",server="docs"} 1`, `mcptrack_journal_stored_total 5`, `mcptrack_journal_sync_seconds_total 1`,
-		`mcptrack_clients 3`, `mcptrack_clients_closed_total{reason="slow"} 1`, `mcptrack_config_last_reload_successful 1`,
+		`mcptrack_servers_unfollowed 1`, `mcptrack_waiting_for_leases 0`, `mcptrack_clients 3`, `mcptrack_clients_closed_total{reason="slow"} 1`, `mcptrack_config_last_reload_successful 1`,
 		`mcptrack_delivery_latency_seconds_bucket{le="0.005"} 1`, `go_goroutines`,
 	} {
 		if !strings.Contains(text, want) {

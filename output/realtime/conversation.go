@@ -3,52 +3,41 @@ package realtime
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// conversation puts messages into one conversation, over one connection after
-// another: begin and run are called for each. Offers and what the endpoint says come from any
-// goroutine and never wait.
+// conversation delivers messages to one conversation, over one connection after another:
+// begin and run are called for each. Events to offer and server events may come from any
+// goroutine; they never wait.
 type conversation struct {
-	name  string
-	opts  DeliveryOptions
-	keeps bool // the progress
-	// wake tells run that something below changed. Capacity 1: it looks at all of
-	// it; sent to by anybody, never closed.
+	name      string
+	opts      DeliveryOptions
+	resumable bool // the progress is recorded
+	// wake signals run that something below changed. Capacity 1: run looks at all of it;
+	// sent to by any goroutine, never closed.
 	wake chan struct{}
 
 	mu       sync.Mutex // guards the rest; never held across I/O or a hook
 	queue    *queue
-	flight   *flight // the message that is being delivered
+	dialect  dialect
+	muted    bool    // the dialect is not known yet: send nothing
+	flight   *flight // the item that is being delivered
 	replies  replies
-	finish   bool          // nothing more will be offered: end when all is delivered
+	imports  toolImports
+	foreign  recent        // items of other injectors
+	fatal    string        // the last error that is not about our events and would not pass
+	finish   bool          // nothing more will be offered: end when everything is delivered
 	ended    chan struct{} // closed with that
 	outcomes []outcome
 	progress progress
 	stats    Stats // what the queue does not count
 }
 
-// flight is a message on its way.
-type flight struct {
-	*pending
-	frame []byte
-	sends int       // over this connection
-	until time.Time // for the acknowledgement; zero: to be sent
-}
-
-// outcome is for the hooks, which run calls.
-type outcome struct {
-	receipt *Receipt
-	failure *Failure
-}
-
-// line is a connection as run needs it.
-type line struct {
+// connection is what run needs of a connection.
+type connection struct {
 	send func(context.Context, []byte) error
 	// ready reports whether an acknowledgement would have been seen by now; an error
 	// ends the connection.
@@ -56,11 +45,14 @@ type line struct {
 }
 
 // errFinished ends a run after which there is nothing left to do.
-var errFinished = errors.New("all is delivered")
+var errFinished = errors.New("everything is delivered")
 
 func newConversation(name string, o DeliveryOptions) *conversation {
 	o = o.withDefaults()
-	return &conversation{name: name, opts: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), queue: newQueue(o.Queue)}
+	return &conversation{
+		name: name, opts: o, dialect: openAI{}, foreign: recent{},
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), queue: newQueue(o.Queue),
+	}
 }
 
 func (c *conversation) signal() {
@@ -70,24 +62,24 @@ func (c *conversation) signal() {
 	}
 }
 
-// offer takes an event; of those that are no update it notes the id.
+// offer accepts an event; of events other than updates only the id matters.
 func (c *conversation) offer(e *event.Event) {
 	m, err := NewMessage(e, c.opts.Message)
 	if err != nil {
 		c.pass(e.ID)
 		return
 	}
-	c.take(m)
+	c.add(m)
 }
 
-func (c *conversation) take(m Message) {
+func (c *conversation) add(m Message) {
 	c.mu.Lock()
-	taken := !c.progress.has(m.EventID) && c.queue.offer(m, time.Now())
-	if !taken {
+	accepted := !c.progress.covers(&m) && c.queue.offer(m, time.Now())
+	if !accepted {
 		c.queue.last = m.EventID
 	}
 	c.mu.Unlock()
-	if taken {
+	if accepted {
 		c.signal()
 	}
 }
@@ -120,12 +112,12 @@ func (c *conversation) done() bool {
 
 // run delivers over one connection until ctx ends (its cause is the error), the
 // connection fails, or nothing is left to do (errFinished). begin comes before it.
-func (c *conversation) run(ctx context.Context, l line) error {
-	defer c.tell()
+func (c *conversation) run(ctx context.Context, l connection) error {
+	defer c.report()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		c.tell()
+		c.report()
 		frame, late, wait := c.step(time.Now())
 		switch {
 		case ctx.Err() != nil:
@@ -159,34 +151,17 @@ func (c *conversation) run(ctx context.Context, l line) error {
 	}
 }
 
-// begin forgets what went on over the last connection, before anything is heard
-// over the next. A message without an acknowledgement is sent again, or the newer
-// one of its resource instead.
-func (c *conversation) begin() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stats.Connections++
-	c.replies.reset()
-	if c.flight != nil {
-		c.flight.until, c.flight.sends = time.Time{}, 0
-		c.dropSuperseded()
-	}
-}
-
-func (c *conversation) dropSuperseded() {
-	if c.queue.superseded(c.flight.pending) {
-		c.queue.merged++
-		c.flight = nil
-	}
-}
-
-// step decides what to do: send a frame; find out why an acknowledgement is late;
-// or wait, for ever if 0. A negative wait is the end.
+// step decides what to do: send a frame; find out why an acknowledgement is late; or
+// wait, until something changes if 0. A negative wait is the end.
 func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f := c.flight; f != nil && f.until.IsZero() {
-		c.launch(now)
+		if left := f.after.Sub(now); left > 0 {
+			return nil, false, left
+		}
+		f.launch(now)
+		c.stats.Sent++
 		return f.frame, false, 0
 	} else if f != nil {
 		if left := f.until.Sub(now); left > 0 {
@@ -194,21 +169,35 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 		}
 		return nil, true, 0
 	}
+	if c.muted {
+		return nil, false, 0
+	}
 	if c.opts.Respond {
-		if frame, wait = c.replies.step(now, c.opts.AckTimeout); frame != nil {
+		if frame, wait = c.replies.step(now, c.dialect, c.opts.AckTimeout); frame != nil {
 			return frame, false, 0
 		}
 	}
-	p, due := c.queue.take(now)
-	if p != nil {
-		frame, err := encode(p.Create)
-		if err != nil { // strings always encode
-			c.fail(p, err.Error())
+	frame, patience, stale := c.imports.step(now, len(c.replies.active) == 0 && c.replies.blocked(now) == 0)
+	for _, e := range stale {
+		c.queue.offer(toolsMessage(e, c.opts.Message.Scope), now)
+	}
+	if frame != nil {
+		return frame, false, 0
+	}
+	if patience > 0 && (wait == 0 || patience < wait) {
+		wait = patience
+	}
+	batch, due := c.queue.take(now, c.dialect.limits())
+	if len(batch) > 0 {
+		f := newFlight(batch, c.dialect, c.opts.Message.Role)
+		if c.foreign.has(f.id, now) { // another injector was faster
+			c.delivered(f, now)
 			return nil, false, time.Nanosecond
 		}
-		c.flight = &flight{pending: p, frame: frame}
-		c.launch(now)
-		return frame, false, 0
+		c.flight = f
+		f.launch(now)
+		c.stats.Sent++
+		return f.frame, false, 0
 	}
 	if due > 0 && (wait == 0 || due < wait) {
 		wait = due
@@ -219,148 +208,12 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 	return nil, false, wait
 }
 
-// launch notes that the flight's frame is about to be sent: its acknowledgement may
-// come before send returns.
-func (c *conversation) launch(now time.Time) {
-	c.flight.sends++
-	c.flight.until = now.Add(time.Hour)
-	c.stats.Sent++
-}
-
-// sent starts the clock of what was sent last.
-func (c *conversation) sent(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.flight != nil {
-		c.flight.until = now.Add(c.opts.AckTimeout)
-	}
-}
-
-// repeat goes on after an acknowledgement was late.
-func (c *conversation) repeat(ready bool, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f := c.flight
-	switch {
-	case f == nil: // it came
-	case !ready: // nobody could have seen it
-		f.until = now.Add(c.opts.AckTimeout)
-	case f.sends >= c.opts.Attempts:
-		c.flight = nil
-		c.fail(f.pending, "it was never acknowledged")
-	default:
-		f.until = time.Time{}
-		c.dropSuperseded()
-	}
-}
-
-// observe takes note of what the endpoint says. It returns true for what answers
-// us alone: an error that names an event of ours.
-func (c *conversation) observe(e serverEvent) (ours bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	defer c.signal()
-	switch e.Type {
-	case "conversation.item.added", "conversation.item.done", "conversation.item.created":
-		// LocalAI repeats the id of our event instead of giving events ids of its own.
-		if f := c.flight; f != nil && (e.Item.ID == f.ItemID || e.EventID == f.Create.EventID) {
-			c.delivered(f)
-		}
-	case "response.created":
-		c.replies.created(e.Response.ID)
-	case "response.done":
-		c.replies.done(e.Response.ID)
-	case "error":
-		return c.refused(e)
-	}
-	return false
-}
-
-// refused deals with an error: one that names the message in flight is the end of
-// that message and of nothing else.
-func (c *conversation) refused(e serverEvent) (ours bool) {
-	id := e.Error.EventID
-	f := c.flight
-	switch {
-	case f != nil && id == f.Create.EventID && duplicate(e):
-		c.delivered(f) // what was sent before did arrive
-	case f != nil && id == f.Create.EventID:
-		c.flight = nil
-		c.fail(f.pending, reason(e))
-	case id != "" && id == c.replies.asked:
-		c.replies.refused(e.Error.Code == "conversation_already_has_active_response", time.Now())
-	}
-	return strings.HasPrefix(id, itemEventPrefix) || strings.HasPrefix(id, replyEventPrefix)
-}
-
-// duplicate recognises the refusal of an item id that is there already.
-func duplicate(e serverEvent) bool {
-	text := strings.ToLower(e.Error.Code + " " + e.Error.Message)
-	return strings.Contains(text, "already exist") || strings.Contains(text, "already_exist") || strings.Contains(text, "duplicate")
-}
-
-func reason(e serverEvent) string {
-	parts := []string{}
-	for _, s := range []string{e.Error.Type, e.Error.Code, e.Error.Message} {
-		if s != "" {
-			parts = append(parts, printable.Line(s, 300))
-		}
-	}
-	return strings.Join(parts, ": ")
-}
-
-func (c *conversation) delivered(f *flight) {
-	now := time.Now()
-	from := f.Received
-	if from.IsZero() {
-		from = f.Timestamp
-	}
-	c.flight = nil
-	c.replies.wanted = c.replies.wanted || c.opts.Respond
-	c.stats.Injected++
-	c.handled(f.pending)
-	c.outcomes = append(c.outcomes, outcome{receipt: &Receipt{
-		Message: f.Message, Session: c.name, At: now, Latency: max(0, now.Sub(from))}})
-}
-
-func (c *conversation) fail(p *pending, why string) {
-	c.stats.Failed++
-	c.handled(p)
-	c.outcomes = append(c.outcomes, outcome{failure: &Failure{Message: p.Message, Session: c.name, Reason: why}})
-}
-
-// handled notes that a message need not be delivered any more.
-func (c *conversation) handled(p *pending) {
-	if !c.keeps {
-		return
-	}
-	c.progress.add(p.EventID)
-	if len(c.progress.done) > maxDone {
-		c.progress.upTo(c.cursor())
-	}
-}
-
-// cursor is the id up to which nothing is left to do.
+// cursor returns the id up to which nothing is left to do.
 func (c *conversation) cursor() string {
 	if c.flight != nil {
-		return c.queue.cursor(c.flight.pending)
+		return c.queue.cursor(c.flight.batch)
 	}
 	return c.queue.cursor(nil)
-}
-
-// tell calls the hooks.
-func (c *conversation) tell() {
-	c.mu.Lock()
-	outcomes := c.outcomes
-	c.outcomes = nil
-	c.mu.Unlock()
-	for _, o := range outcomes {
-		if o.receipt != nil {
-			c.opts.Injected(*o.receipt)
-		} else {
-			c.opts.Failed(*o.failure)
-		}
-	}
 }
 
 func (c *conversation) snapshot() Stats {
@@ -370,7 +223,15 @@ func (c *conversation) snapshot() Stats {
 	s.Merged, s.Stale, s.Dropped = c.queue.merged, c.queue.stale, c.queue.dropped
 	s.Waiting = len(c.queue.waiting)
 	if c.flight != nil {
-		s.Waiting++
+		s.Waiting += len(c.flight.batch)
 	}
 	return s
+}
+
+// decode parses a server event in the dialect of the session.
+func (c *conversation) decode(b []byte, whole bool) (serverEvent, bool) {
+	c.mu.Lock()
+	d := c.dialect
+	c.mu.Unlock()
+	return d.decode(b, whole)
 }

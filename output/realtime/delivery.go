@@ -2,22 +2,23 @@ package realtime
 
 import "time"
 
-// DeliveryOptions are how messages are delivered. A zero field means its default.
+// DeliveryOptions configure how messages are delivered. A zero field means its default.
 type DeliveryOptions struct {
 	Message MessageOptions
 	Queue   QueueOptions
-	// Respond lets the model answer: one response.create after a message, held back
-	// and merged while a response is active.
+	// Respond asks the model to respond: with one response.create for everything that
+	// waits, never while a response is active, while the user speaks, or between a
+	// function call and its output.
 	Respond bool
-	// AckTimeout is how long an acknowledgement may take before the message is sent
-	// again; 5 s.
+	// AckTimeout is how long an acknowledgement may take before the item is sent again;
+	// 5 s.
 	AckTimeout time.Duration
-	// Attempts is how often a message is sent over a connection that works before it
-	// is given up; 3.
+	// Attempts is how often an item is sent over a connection that works before it is
+	// given up; 3.
 	Attempts int
-	// Injected is called for every message that was acknowledged, Failed for every
-	// one that was refused or given up.
-	Injected func(Receipt)
+	// Injected is called with the messages of every item that was acknowledged, Failed for
+	// every message that was rejected or given up.
+	Injected func([]Receipt)
 	Failed   func(Failure)
 }
 
@@ -29,7 +30,7 @@ func (o DeliveryOptions) withDefaults() DeliveryOptions {
 		o.Attempts = 3
 	}
 	if o.Injected == nil {
-		o.Injected = func(Receipt) {}
+		o.Injected = func([]Receipt) {}
 	}
 	if o.Failed == nil {
 		o.Failed = func(Failure) {}
@@ -37,32 +38,33 @@ func (o DeliveryOptions) withDefaults() DeliveryOptions {
 	return o
 }
 
-// Receipt tells of a message that is in a conversation.
+// Receipt describes a message that is in a conversation.
 type Receipt struct {
 	Message
-	Session string        // which, where there are several
+	Session string        // of a proxy
 	At      time.Time     // when it was acknowledged
-	Latency time.Duration // since the server's notification, or the event's time where that is not known
+	Merged  int           // older updates of the resource that it covers, too
+	Latency time.Duration // since the oldest update that it covers: the server's notification, or the event's time without one
 }
 
-// Failure tells of a message that is not.
+// Failure describes a message that is not.
 type Failure struct {
 	Message
 	Session string
 	Reason  string // one line, safe to print
 }
 
-// Stats are counts of one session, or of all that passed a proxy.
+// Stats are counts of one session, or of all sessions of a proxy.
 type Stats struct {
-	Connections uint64 // that were made
-	Sent        uint64 // frames with a message, repetitions too
+	Connections uint64 // established
+	Sent        uint64 // items, repetitions included
 	Injected    uint64 // messages acknowledged
-	Failed      uint64 // messages refused, or given up
+	Failed      uint64 // messages rejected or given up
 	Merged      uint64 // updates that a later one of the same resource replaced
-	Stale       uint64 // updates that were not newer than what was known
-	Dropped     uint64 // messages lost because too many waited
-	Waiting     int    // messages that wait now
-	Open        int    // conversations that are open now
+	Stale       uint64 // updates that were not newer than the last one
+	Dropped     uint64 // messages dropped since too many waited
+	Waiting     int    // messages that wait or are in flight
+	Open        int    // connected conversations
 }
 
 func (s *Stats) add(o Stats) {

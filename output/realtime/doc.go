@@ -1,32 +1,34 @@
-// Package realtime puts a message about every updated resource into a live
-// OpenAI Realtime conversation.
+// Package realtime adds a message about every updated resource to a live OpenAI Realtime
+// or GPT-Live conversation.
 //
-// A [Session] is a connection of our own: the sideband of a running WebRTC or SIP
-// call, or a session that we open. A [Proxy] stands between an application and
-// the endpoint, passes everything through, and puts messages into each session
-// that passes. A [DryRun] writes what would be sent. All three are fed by Offer or
-// Write with events of any type; those that are not resource.updated are ignored.
+// A [Session] is a connection of our own: the sideband of a running call or session, or
+// a session that we open. A [Proxy] stands between an application and the endpoint,
+// forwards everything, and adds messages to each session. A [DryRun] writes what would be
+// sent. All three are fed with events of any type by Offer or Write; other events than
+// resource.updated are ignored.
 //
-// Order and loss: messages are about states. Of the updates of one resource that
-// wait, only the newest is sent (see [QueueOptions]); an update that is not newer
-// than the last one is dropped. A message counts as delivered when the endpoint
-// acknowledges it, and is sent again under the same item id until then: over one
-// connection that works a few times, over others that were lost as often as it
-// takes. A message that is refused or given up is told as a [Failure], and the next
-// one follows. When the bounded queue is full, the message that waited longest is
-// lost, and counted. Offer never waits for the network.
+// Order and loss: messages are about states. Of the updates of one resource that wait,
+// only the newest is sent (see [QueueOptions]), which covers the others; an update that is
+// not newer than the last one is dropped. Within an epoch the ids of events decide what is
+// newer, without ids their times. Messages that wait are sent together, as one item with
+// one part each; a rejected item is sent again message by message. A message counts as
+// delivered when the endpoint acknowledges its item, which is sent again under the same id
+// until then: a few times over one connection that works, and over any number of lost
+// ones. A message that is rejected or given up is reported as a [Failure], and the next
+// one follows; [Progress] covers the rejected ones only. When the bounded queue is full,
+// the message that has waited longest is dropped and counted. Offer never waits for the
+// network.
 //
-// Ownership: Run and ServeHTTP own their connections and goroutines and wait for
-// them. Hooks are called from those goroutines, never at the same time for one
-// session; a slow hook slows its session and nothing else.
+// Ownership: Run and ServeHTTP own their connections and goroutines and wait for them.
+// Hooks are called from those goroutines, never concurrently for one session; a slow hook
+// delays its session and nothing else.
 //
-// Memory: of what is being read no more than 64 KiB at a time is held, and of what
-// is being written as much, by a session and for each direction of one that passes
-// the proxy.
+// Memory: a session holds at most 64 KiB of what is being read and as much of what is
+// being written, a proxied one for each direction.
 //
-// github.com/coder/websocket does the framing: it has no dependencies, takes
-// contexts, and is what OpenAI's own Go client uses.
+// github.com/coder/websocket does the framing: it has no dependencies, accepts contexts,
+// and is what OpenAI's own Go client uses.
 //
-// The protocol is that of https://platform.openai.com/docs/guides/realtime in its
-// GA form; the beta header is never sent.
+// The protocols are those of https://platform.openai.com/docs/guides/realtime in its GA
+// form (the beta header is never sent) and of GPT-Live; see dialect.
 package realtime

@@ -11,42 +11,45 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // DefaultURL is OpenAI's endpoint.
 const DefaultURL = "wss://api.openai.com/v1/realtime"
 
-// DefaultMaxMessage is the largest message that is taken, in bytes, unless told
-// otherwise: a little more than the audio that the API takes at once.
+// DefaultMaxMessage is the default limit of a message in bytes: a little more than the
+// audio that the API accepts at once.
 const DefaultMaxMessage = 16 << 20
 
-// Endpoint is where conversations are held. It holds secrets, which its text does
+// Endpoint is an API that hosts conversations. It contains secrets, which its text does
 // not show.
 type Endpoint struct {
-	// URL is that of a WebSocket: wss, ws, or as much as https, http. "" is
+	// URL is that of a WebSocket: wss, ws, or the equivalent https, http. "" is
 	// DefaultURL. Without a path it gets /v1/realtime, and after /v1 /realtime.
 	URL string
+	// LiveSession is the id of a running GPT-Live session to attach to: the path is then
+	// /v1/live/sessions/ID/attach.
+	LiveSession string
 	// Query replaces members of the URL's query, such as call_id and model.
 	Query url.Values
-	// Header is sent with every handshake: Authorization, above all.
+	// Header is sent with every handshake, such as Authorization.
 	Header http.Header
 	// Insecure allows a URL that is not encrypted for a host that is not this one.
 	Insecure bool
-	// Client makes the handshakes; nil: one that follows no redirects and minds the
-	// proxy of the environment.
+	// Client makes the handshakes; nil: one that follows no redirects and uses the proxy of
+	// the environment.
 	Client *http.Client
 	// MaxMessage is DefaultMaxMessage unless set. A larger one ends its connection.
 	MaxMessage int64
 }
 
-// OptionError is an option that is refused.
+// OptionError is an invalid option.
 type OptionError struct {
 	Option string // "url", "header", "role"
 	Reason string // one line
@@ -54,14 +57,17 @@ type OptionError struct {
 
 func (e *OptionError) Error() string { return e.Option + ": " + e.Reason }
 
-// RefusedError is an endpoint's refusal that trying again would not change.
+// RefusedError is a refusal of the endpoint that another attempt would not change.
 type RefusedError struct {
-	Status  int    // of the handshake, or the code of the close frame
+	Status  int    // of the handshake, or the code of the close frame; 0: there was none
 	Message string // one line, safe to print; "" if it said nothing
 }
 
 func (e *RefusedError) Error() string {
-	s := fmt.Sprintf("the endpoint refused: %d", e.Status)
+	s := "the endpoint refused the session"
+	if e.Status > 0 {
+		s += fmt.Sprintf(": %d", e.Status)
+	}
 	if text := http.StatusText(e.Status); text != "" {
 		s += " " + text
 	}
@@ -86,27 +92,27 @@ func (e Endpoint) String() string { return e.Address() }
 // GoString is the address, too.
 func (e Endpoint) GoString() string { return e.Address() }
 
-// Check tells what is wrong with the endpoint: nil or an *[OptionError].
+// Check validates the endpoint. Its error is an *[OptionError].
 func (e *Endpoint) Check() error {
 	u, err := e.parse()
 	if err != nil {
 		return err
 	}
 	if u.Scheme == "ws" && !e.Insecure && !loopback(u.Hostname()) {
-		return &OptionError{"url", fmt.Sprintf("%s is not encrypted, so what is said and the key could be read on the way; use wss", e.Address())}
+		return &OptionError{"url", fmt.Sprintf("%s is not encrypted: others could read the conversation and the key; use wss", e.Address())}
 	}
 	for name, values := range e.Header {
 		switch {
 		case !headerName(name):
-			return &OptionError{"header", fmt.Sprintf("%q is no name of a header", printable.Line(name, 64))}
+			return &OptionError{"header", fmt.Sprintf("invalid header name %q", printable.Line(name, 64))}
 		case hopByHop(name):
 			return &OptionError{"header", printable.Line(name, 64) + " belongs to the connection and cannot be set"}
 		case strings.EqualFold(name, "OpenAI-Beta"):
-			return &OptionError{"header", "OpenAI-Beta asks for a protocol that is gone: the endpoint would close the connection"}
+			return &OptionError{"header", "OpenAI-Beta selects a protocol that no longer exists: the endpoint would close the connection"}
 		}
 		for _, v := range values {
 			if !headerValue(v) {
-				return &OptionError{"header", "the value of " + printable.Line(name, 64) + " has characters that no header may have"}
+				return &OptionError{"header", "the value of " + printable.Line(name, 64) + " has characters that headers cannot have"}
 			}
 		}
 	}
@@ -120,7 +126,7 @@ func (e *Endpoint) parse() (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
-		return nil, &OptionError{"url", fmt.Sprintf("%q is no URL such as %s", printable.Line(text, 200), DefaultURL)}
+		return nil, &OptionError{"url", fmt.Sprintf("invalid URL %q; expected one such as %s", printable.Line(text, 200), DefaultURL)}
 	}
 	switch strings.ToLower(u.Scheme) {
 	case "wss", "https":
@@ -128,25 +134,36 @@ func (e *Endpoint) parse() (*url.URL, error) {
 	case "ws", "http":
 		u.Scheme = "ws"
 	default:
-		return nil, &OptionError{"url", fmt.Sprintf("%q is neither wss nor ws", printable.Line(u.Scheme, 32))}
+		return nil, &OptionError{"url", fmt.Sprintf("unsupported scheme %q; use wss or ws", printable.Line(u.Scheme, 32))}
 	}
 	if u.User != nil {
 		return nil, &OptionError{"url", "a URL with a password ends up in logs; use a header"}
 	}
 	u.Fragment = ""
-	switch path := strings.TrimSuffix(u.Path, "/"); path {
-	case "":
-		u.Path = "/v1/realtime"
-	default:
-		if strings.HasSuffix(path, "/v1") {
-			u.Path = path + "/realtime"
+	path := strings.TrimSuffix(u.Path, "/")
+	if path == "" || e.URL == "" {
+		path = "/v1"
+	}
+	if strings.HasSuffix(path, "/v1") {
+		if u.Path = path + "/realtime"; e.LiveSession != "" {
+			if !liveID(e.LiveSession) {
+				return nil, &OptionError{"session-id", fmt.Sprintf("invalid session id %q", printable.Line(e.LiveSession, 64))}
+			}
+			u.Path = path + "/live/sessions/" + e.LiveSession + "/attach"
 		}
 	}
 	u.RawQuery = replaced(u.Query(), e.Query, u.RawQuery)
 	return u, nil
 }
 
-// replaced is a query with members replaced by others; as it was without others.
+// liveID reports whether an id can be a segment of a path.
+func liveID(id string) bool {
+	return len(id) <= 256 && !strings.ContainsFunc(id, func(r rune) bool {
+		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
+
+// replaced returns a query with members replaced by others; raw without others.
 func replaced(q, with url.Values, raw string) string {
 	if len(with) == 0 {
 		return raw
@@ -166,7 +183,7 @@ func loopback(host string) bool {
 // handshakeTimeout is how long a handshake may take.
 const handshakeTimeout = 15 * time.Second
 
-// dial connects. The error of a handshake that was answered is an *handshakeError.
+// dial connects. The error of a handshake with a response is a *handshakeError.
 func (e *Endpoint) dial(ctx context.Context, u *url.URL, header http.Header, subprotocols []string) (*peer, *http.Response, error) {
 	client := e.Client
 	if client == nil {
@@ -199,13 +216,13 @@ func defaultClient() *http.Client {
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    10 * time.Second,
-		DisableKeepAlives:      true, // a refused handshake leaves nothing behind
+		DisableKeepAlives:      true, // a refused handshake leaves no connection behind
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 64 << 10,
 	}}
 }
 
-// withoutURL takes the URL out of an error of net/http: its query may hold a key.
+// withoutURL removes the URL from an error of net/http: its query may contain a key.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -213,7 +230,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// handshakeError is the answer of an endpoint that does not take the connection.
+// handshakeError is the response of an endpoint that refuses the connection.
 type handshakeError struct {
 	status     int
 	message    string
@@ -226,23 +243,21 @@ func (e *handshakeError) Error() string {
 
 func newHandshakeError(res *http.Response) *handshakeError {
 	e := &handshakeError{status: res.StatusCode}
-	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
-		e.retryAfter = time.Duration(min(s, 3600)) * time.Second
-	}
+	e.retryAfter = min(backoff.RetryAfter(res.Header), time.Hour)
 	if res.Body == nil {
 		return e
 	}
-	body, _ := io.ReadAll(res.Body) // 1,024 bytes that are in memory already
+	body, _ := io.ReadAll(res.Body) // at most 1,024 bytes, in memory already
 	res.Body = io.NopCloser(strings.NewReader(string(body)))
-	var told struct {
+	var doc struct {
 		Error struct {
 			Code    any    `json:"code"`
 			Message string `json:"message"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(body, &told) == nil {
-		e.message = printable.Line(told.Error.Message, 300)
-		if code, ok := told.Error.Code.(string); ok && code != "" {
+	if json.Unmarshal(body, &doc) == nil {
+		e.message = printable.Line(doc.Error.Message, 300)
+		if code, ok := doc.Error.Code.(string); ok && code != "" {
 			e.message = strings.TrimSuffix(printable.Line(code, 64)+": "+e.message, ": ")
 		}
 	}

@@ -46,7 +46,7 @@ func TestEndpointHeader(t *testing.T) {
 	for name, value := range map[string]string{"OpenAI-Beta": "realtime=v1", "connection": "close", "Sec-WebSocket-Key": "x", "Host": "h", "a b": "x", "": "x", "X": "a\r\nY: b", "Y": "\x00"} {
 		e := Endpoint{Header: http.Header{name: {value}}}
 		if _, ok := errors.AsType[*OptionError](e.Check()); !ok {
-			t.Errorf("%q: %q was taken", name, value)
+			t.Errorf("%q: %q was accepted", name, value)
 		}
 	}
 	if err := (&Endpoint{Header: http.Header{"Authorization": {"Bearer x"}, "OpenAI-Safety-Identifier": {"a b\tc"}}}).Check(); err != nil {

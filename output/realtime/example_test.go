@@ -38,7 +38,11 @@ func ExampleSession() {
 		},
 		Call: true,
 		Delivery: realtime.DeliveryOptions{
-			Injected: func(r realtime.Receipt) { fmt.Println(r.ResourceURI, "after", r.Latency) },
+			Injected: func(receipts []realtime.Receipt) {
+				for _, r := range receipts {
+					fmt.Println(r.ResourceURI, "after", r.Latency)
+				}
+			},
 		},
 	})
 	if err != nil {

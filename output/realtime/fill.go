@@ -5,9 +5,8 @@ import (
 	"io"
 )
 
-// fill reads until buf is full or the message ends, and tells which. A message
-// that fills buf to the last byte may turn out to be whole with the next call, of
-// zero bytes.
+// fill reads until buf is full or the message ends, and reports which. Whether a message
+// that fills buf exactly is whole shows only with the next call, of zero bytes.
 func fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
 	for n < len(buf) {
 		m, err := r.Read(buf[n:])
@@ -22,5 +21,5 @@ func fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
 	return n, false, nil
 }
 
-// errBrokenOff is the error of a stream that ended within a message.
-var errBrokenOff = errors.New("the connection ended within a message")
+// errTruncated is the error of a stream that ended within a message.
+var errTruncated = errors.New("the connection ended within a message")

@@ -5,22 +5,21 @@ import (
 	"io"
 )
 
-// gatherer writes a frame as one where the library, whose buffer is of 4 KiB, hands
-// it over in pieces: each piece would wake the other side, and be a packet and a
-// TLS record of its own. It belongs to who writes; one write at a time.
+// gatherer combines the pieces of a frame, which the library writes in units of 4 KiB,
+// into one write: each piece would wake the other side, and be a packet and a TLS record
+// of its own. It must be used by one goroutine at a time.
 type gatherer struct {
 	w    io.Writer
-	held []byte   // the begin of a frame
-	head [14]byte // of the frame that is coming, up to its payload
+	held []byte   // the beginning of a frame
+	head [14]byte // of the next frame, up to its payload
 	have int      // bytes in head
 	left uint64   // of its payload
 }
 
-// maxHeld is how much of a frame is held back.
+// maxHeld is how much of a frame is held.
 const maxHeld = 64 << 10
 
-// Write implements [io.Writer]. What is not the end of a frame may be held until
-// more is written.
+// Write implements [io.Writer]. An incomplete frame may be held until more is written.
 func (g *gatherer) Write(b []byte) (int, error) {
 	if whole := g.follow(b); !whole && len(g.held)+len(b) <= maxHeld {
 		g.held = append(g.held, b...)
@@ -40,7 +39,7 @@ func (g *gatherer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// follow reads along (RFC 6455, §5.2) and reports whether b ends with a frame.
+// follow parses frames (RFC 6455, §5.2) and reports whether b ends with the end of one.
 func (g *gatherer) follow(b []byte) (whole bool) {
 	for len(b) > 0 {
 		if g.left > 0 {

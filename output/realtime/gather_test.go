@@ -76,7 +76,7 @@ func TestGatherer(t *testing.T) {
 	if len(out) != 1 || !bytes.Equal(out[0], two) || len(g.held) != 0 {
 		t.Errorf("%d writes", len(out))
 	}
-	// A failure is told by the write that fails.
+	// The write that fails returns the error.
 	g = &gatherer{w: failing{}}
 	b := frame(false, 1000)
 	if _, err := g.Write(b[:500]); err != nil {

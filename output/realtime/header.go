@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// headerName reports whether a string is a name of a header: a token of RFC 9110,
+// headerName reports whether a string is a valid header name: a token of RFC 9110,
 // §5.6.2.
 func headerName(s string) bool {
 	for i := range len(s) {
@@ -19,8 +19,7 @@ func headerName(s string) bool {
 	return s != ""
 }
 
-// headerValue reports whether a string is a value of a header: nothing in it ends
-// the line.
+// headerValue reports whether a string is a valid header value: it stays in its line.
 func headerValue(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
@@ -30,8 +29,8 @@ func headerValue(s string) bool {
 	return true
 }
 
-// hopByHop reports whether a header is about one connection, or belongs to the
-// handshake that each connection makes anew.
+// hopByHop reports whether a header is about one connection, or is part of the handshake
+// that is made for each connection.
 func hopByHop(name string) bool {
 	switch name = textproto.CanonicalMIMEHeaderKey(name); name {
 	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
@@ -41,9 +40,9 @@ func hopByHop(name string) bool {
 	return strings.HasPrefix(name, "Sec-Websocket-")
 }
 
-// endToEnd copies the headers that are not about one connection.
+// endToEnd copies the headers that are not hop-by-hop.
 func endToEnd(to, from http.Header) {
-	named := map[string]bool{} // what Connection names is about it, too
+	named := map[string]bool{} // headers that Connection names are hop-by-hop, too
 	for _, line := range from.Values("Connection") {
 		for name := range strings.SplitSeq(line, ",") {
 			named[textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))] = true

@@ -23,9 +23,17 @@ func update(n uint64, uri string, at time.Time) *event.Event {
 		Timestamp: at, Cause: event.CauseNotify, Received: at, Payload: event.ResourceUpdated{}}
 }
 
+// texts returns the texts of all items.
+func texts(items []realtimetest.Item) (out []string) {
+	for _, it := range items {
+		out = append(out, it.Texts...)
+	}
+	return out
+}
+
 // wire is a network of pipes, for the time of synctest.
 type wire struct {
-	conns  chan net.Conn // from dial to Accept; capacity 0, closed by nobody
+	conns  chan net.Conn // from dial to Accept; capacity 0, never closed
 	closed chan struct{} // closed by Close
 	once   sync.Once
 }
@@ -51,7 +59,7 @@ func (w *wire) client() *http.Client {
 		case w.conns <- there:
 			return here, nil
 		case <-w.closed:
-			return nil, fmt.Errorf("nobody listens: %w", net.ErrClosed)
+			return nil, fmt.Errorf("no listener: %w", net.ErrClosed)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -81,7 +89,7 @@ func begin(t *testing.T, far *realtimetest.Endpoint, change func(*SessionOptions
 		Endpoint: Endpoint{URL: "ws://127.0.0.1/v1/realtime?model=test", Client: w.client()},
 		Delivery: DeliveryOptions{
 			Queue:    QueueOptions{Every: -1, Window: -1},
-			Injected: func(x Receipt) { r.mu.Lock(); defer r.mu.Unlock(); r.receipts = append(r.receipts, x) },
+			Injected: func(x []Receipt) { r.mu.Lock(); defer r.mu.Unlock(); r.receipts = append(r.receipts, x...) },
 			Failed:   func(x Failure) { r.mu.Lock(); defer r.mu.Unlock(); r.failures = append(r.failures, x) },
 		},
 	}

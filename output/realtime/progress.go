@@ -1,76 +1,82 @@
 package realtime
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Progress is how far a session is in a log of events, to be kept for the next
-// run: everything up to Cursor was handled, and of what follows it the events in
-// Done. A message that fails counts as handled.
+// Progress is how far a session has come in a log of events, to be kept for the next
+// run: everything up to Cursor was handled, and of what follows it the updates of some
+// resources. A message that is rejected counts as handled.
 type Progress struct {
-	Cursor string   `json:"cursor"`
-	Done   []string `json:"done,omitempty"`
+	Cursor string `json:"cursor"`
+	// Newest has, for each resource with handled updates after the cursor, the number of
+	// the newest of them, which covers the older ones. The keys are hashes.
+	Newest map[string]uint64 `json:"newest,omitempty"`
 }
 
-// maxDone is how many ids after the cursor are kept. More would need as many
-// messages to overtake one that waits.
-const maxDone = 4096
+// maxNewest bounds Progress.Newest.
+const maxNewest = 4096
 
-// progress notes which events were handled. The zero value is ready; it belongs to
-// who holds its owner's lock.
-type progress struct{ done map[string]struct{} }
-
-func (p *progress) has(id string) bool {
-	_, ok := p.done[id]
-	return ok
+// progress records which updates of one epoch were handled. The zero value is ready. The
+// owner's lock must be held.
+type progress struct {
+	epoch  string
+	newest map[string]uint64
 }
 
-func (p *progress) add(id string) {
-	if id == "" {
+func progressOf(p Progress) progress {
+	epoch, _, err := event.ParseID(p.Cursor)
+	if err != nil {
+		return progress{}
+	}
+	return progress{epoch, maps.Clone(p.Newest)}
+}
+
+func (k key) hash() string { return strings.TrimPrefix(hashID(k.server, k.uri), itemPrefix) }
+
+// covers reports whether a message, or a newer one of its resource, was handled.
+func (p *progress) covers(m *Message) bool {
+	if len(p.newest) == 0 {
+		return false
+	}
+	epoch, seq, err := event.ParseID(m.EventID)
+	if err != nil || epoch != p.epoch {
+		return false
+	}
+	newest, ok := p.newest[m.key().hash()]
+	return ok && seq <= newest
+}
+
+func (p *progress) add(m *Message) {
+	epoch, seq, err := event.ParseID(m.EventID)
+	if err != nil {
 		return
 	}
-	if p.done == nil {
-		p.done = map[string]struct{}{}
+	if epoch != p.epoch || p.newest == nil {
+		p.epoch, p.newest = epoch, map[string]uint64{}
 	}
-	p.done[id] = struct{}{}
+	h := m.key().hash()
+	p.newest[h] = max(p.newest[h], seq)
 }
 
-// upTo forgets what the cursor covers and returns what is left, oldest first. Ids
-// of another epoch than the cursor's are of a log that is gone.
+// upTo removes what the cursor covers and returns the rest.
 func (p *progress) upTo(cursor string) Progress {
 	epoch, last, err := event.ParseID(cursor)
 	if err != nil {
-		clear(p.done)
+		clear(p.newest)
 		return Progress{}
 	}
-	type done struct {
-		seq uint64
-		id  string
-	}
-	var left []done
-	for id := range p.done {
-		e, seq, err := event.ParseID(id)
-		if err != nil || e != epoch || seq <= last {
-			delete(p.done, id)
-			continue
+	maps.DeleteFunc(p.newest, func(_ string, seq uint64) bool { return epoch != p.epoch || seq <= last })
+	if n := len(p.newest) - maxNewest; n > 0 {
+		oldest := slices.SortedFunc(maps.Keys(p.newest), func(a, b string) int { return cmp.Compare(p.newest[a], p.newest[b]) })
+		for _, h := range oldest[:n] {
+			delete(p.newest, h)
 		}
-		left = append(left, done{seq, id})
 	}
-	slices.SortFunc(left, func(a, b done) int {
-		if a.seq < b.seq {
-			return -1
-		}
-		return 1
-	})
-	out := Progress{Cursor: cursor}
-	for i, d := range left {
-		if len(left)-i > maxDone {
-			delete(p.done, d.id)
-			continue
-		}
-		out.Done = append(out.Done, d.id)
-	}
-	return out
+	return Progress{Cursor: cursor, Newest: maps.Clone(p.newest)}
 }

@@ -84,8 +84,8 @@ func TestProxyRefusals(t *testing.T) {
 	if res.StatusCode != http.StatusUpgradeRequired {
 		t.Errorf("plain HTTP: %d", res.StatusCode)
 	}
-	nobody := startProxy(t, &realtimetest.Endpoint{}, func(o *ProxyOptions) { o.Upstream.URL = "ws://127.0.0.1:1/v1/realtime" })
-	if _, res, err := nobody.handshake("/", nil); err == nil || res == nil || res.StatusCode != 502 {
-		t.Errorf("nobody there: %v, %v", err, res)
+	unreachable := startProxy(t, &realtimetest.Endpoint{}, func(o *ProxyOptions) { o.Upstream.URL = "ws://127.0.0.1:1/v1/realtime" })
+	if _, res, err := unreachable.handshake("/", nil); err == nil || res == nil || res.StatusCode != 502 {
+		t.Errorf("an unreachable endpoint: %v, %v", err, res)
 	}
 }

@@ -38,7 +38,7 @@ func startProxy(t *testing.T, far *realtimetest.Endpoint, change func(*ProxyOpti
 		Upstream: Endpoint{URL: end.URL + "/v1/realtime"},
 		Delivery: DeliveryOptions{
 			Queue:    QueueOptions{Every: -1, Window: -1},
-			Injected: func(r Receipt) { x.mu.Lock(); defer x.mu.Unlock(); x.receipts = append(x.receipts, r) },
+			Injected: func(r []Receipt) { x.mu.Lock(); defer x.mu.Unlock(); x.receipts = append(x.receipts, r...) },
 		},
 	}
 	if change != nil {
@@ -233,8 +233,8 @@ func TestProxySpeech(t *testing.T) {
 	wg.Wait()
 	ctx, cancel := x.bound()
 	defer cancel()
-	if items := x.far.AwaitItems(ctx, 20*sessions); len(items) != 20*sessions {
-		t.Errorf("%d items", len(items))
+	if !x.far.Await(ctx, func() bool { return len(texts(x.far.Items())) == 20*sessions }) {
+		t.Errorf("%d messages", len(texts(x.far.Items())))
 	}
 	if s := x.Stats(); s.Open != sessions || s.Injected > 20*sessions {
 		t.Errorf("%+v", s)

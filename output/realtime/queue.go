@@ -1,27 +1,28 @@
 package realtime
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 )
 
 // QueueOptions bound what is sent. Every message stays in the conversation and is
-// paid for with every later answer, so saying less is worth something. A zero
-// field means its default.
+// paid for with every later response. A zero field means its default.
 type QueueOptions struct {
-	// MaxPending is how many resources may wait; 1,024. Beyond it the message that
-	// waited longest is lost.
+	// MaxPending is how many resources may wait; 1,024. Beyond it the message that has
+	// waited longest is dropped.
 	MaxPending int
 	// Window is the time after a message about a resource in which further updates
-	// of it are merged into one message at its end; 2 s. Negative: no merging but of
-	// what waits.
+	// of it are merged into one message at its end; 2 s. Negative: only updates of
+	// messages that wait are merged.
 	Window time.Duration
-	// Every is the time in which the token bucket gains one message; 2 s. Negative:
-	// no limit.
+	// Every is the time in which the token bucket gains one item, which may have
+	// messages about many resources; 2 s. Negative: no limit.
 	Every time.Duration
-	// Burst is how many messages the bucket holds; 5.
+	// Burst is how many items the bucket holds; 5.
 	Burst int
-	// Remember is of how many resources the newest timestamp is kept; 16,384.
+	// Remember is for how many resources the newest update is remembered; 16,384.
 	Remember int
 }
 
@@ -43,41 +44,41 @@ func (o QueueOptions) withDefaults() QueueOptions {
 	return o
 }
 
-// Updates that come this late are what happened while somebody was away, and come
-// one after the other: each waits for the next one of its resource for settle, but
-// no longer than settled in all. So there is one message about each resource, not
-// one about its past and one about its present.
+// Updates that arrive this late happened during an outage, and arrive one after the
+// other: each waits for the next one of its resource for settle, but no longer than
+// settled in all. So there is one message about each resource, not one about its past
+// and one about its present.
 const (
 	late    = time.Second
 	settle  = 250 * time.Millisecond
 	settled = 2 * time.Second
 )
 
-// key is what one message is about.
+// key identifies what one message is about.
 type key struct{ server, uri string }
 
-// known is what is remembered of a resource.
-type known struct {
-	newest int64     // ms of the newest update that was taken
-	sent   time.Time // when a message about it was last taken; zero: never
-	at     uint64    // number of the update that set newest
-}
+func (m *Message) key() key { return key{m.ServerID, m.ResourceURI} }
 
 // pending is a message that waits.
 type pending struct {
 	Message
-	came   time.Time // the first of the updates that it stands for
-	due    time.Time
-	number uint64 // rises with every update that is taken
-	before string // id of the update offered before this one: the cursor while it waits
+	arrived time.Time // the first of the updates that it covers
+	since   time.Time // when the oldest update that it covers happened
+	due     time.Time
+	settles time.Time // not before that, even for an item that is sent anyway
+	number  uint64    // increases with every update that is accepted
+	before  string    // id of the update offered before this one: the cursor while it waits
+	merged  int       // older updates that it covers
+	alone   bool      // it must not share an item: one that it was in was rejected
 }
 
 // queue holds what is to be sent. It is a pure state machine: time comes from
-// outside and never runs backwards. It belongs to who holds its owner's lock.
+// outside and never runs backwards. Its owner's lock must be held.
 type queue struct {
 	opts    QueueOptions
 	waiting map[key]*pending
 	known   map[key]known
+	given   map[key]*pending // messages given up that the cursor must not pass
 	number  uint64
 	last    string // id of the last update that was offered
 	tokens  float64
@@ -89,30 +90,30 @@ type queue struct {
 
 func newQueue(o QueueOptions) *queue {
 	o = o.withDefaults()
-	return &queue{opts: o, waiting: map[key]*pending{}, known: map[key]known{}, tokens: float64(o.Burst)}
+	return &queue{opts: o, waiting: map[key]*pending{}, known: map[key]known{}, given: map[key]*pending{}, tokens: float64(o.Burst)}
 }
 
-// offer takes an update, unless it is not newer than the last one of its resource.
+// offer accepts an update, unless it is not newer than the last one of its resource.
 func (q *queue) offer(m Message, now time.Time) bool {
-	k := key{m.ServerID, m.ResourceURI}
+	k := m.key()
 	before := q.last
 	q.last = m.EventID
-	stamp := m.Timestamp.UnixMilli()
 	seen, ok := q.known[k]
-	if ok && stamp <= seen.newest {
+	if ok && !seen.before(&m) {
 		q.stale++
 		return false
 	}
 	q.number++
-	seen.newest, seen.at = stamp, q.number
+	seen.update(&m, q.number)
 	q.known[k] = seen
 	if len(q.known) > q.opts.Remember {
 		q.forget(k)
 	}
-	p := &pending{Message: m, number: q.number, before: before, came: now, due: now}
+	p := &pending{Message: m, number: q.number, before: before, arrived: now, since: m.happened(), due: now}
 	if old := q.waiting[k]; old != nil {
 		q.merged++
-		p.came, p.due = old.came, old.due
+		p.merge(old)
+		p.arrived, p.due = old.arrived, old.due
 	} else {
 		if !seen.sent.IsZero() && q.opts.Window > 0 {
 			p.due = later(now, seen.sent.Add(q.opts.Window))
@@ -122,40 +123,85 @@ func (q *queue) offer(m Message, now time.Time) bool {
 		}
 	}
 	if now.Sub(m.Timestamp) > late {
-		p.due = later(p.due, earlier(now.Add(settle), p.came.Add(settled)))
+		p.settles = earlier(now.Add(settle), p.arrived.Add(settled))
+		p.due = later(p.due, p.settles)
 	}
 	q.waiting[k] = p
 	return true
 }
 
-// take removes the message that is due longest. Without one it returns how long
-// nothing will be, 0 if that is until the next offer.
-func (q *queue) take(now time.Time) (p *pending, wait time.Duration) {
+// merge makes p cover the updates that an older message of the same resource covers.
+func (p *pending) merge(old *pending) {
+	p.merged += old.merged + 1
+	p.since = earlier(p.since, old.since)
+}
+
+// limits bound one item.
+type limits struct{ messages, bytes int }
+
+// take removes the messages that are due, for one item: those that have been due
+// longest first, none of them about the same resource. It includes messages that become
+// due before the next item could be sent. Without any it returns how long there will be
+// none, 0 if that is until the next offer.
+func (q *queue) take(now time.Time, most limits) (batch []*pending, wait time.Duration) {
 	if len(q.waiting) == 0 {
 		return nil, 0
 	}
 	if wait := q.fill(now); wait > 0 {
 		return nil, wait
 	}
-	for _, w := range q.waiting {
-		if p == nil || w.due.Before(p.due) || w.due.Equal(p.due) && w.number < p.number {
-			p = w
+	horizon := now
+	if q.opts.Every > 0 && q.tokens < 2 {
+		horizon = now.Add(time.Duration((2 - q.tokens) * float64(q.opts.Every)))
+	}
+	var due []*pending
+	first := time.Time{}
+	for _, p := range q.waiting {
+		if q.hasten || !p.due.After(now) || p.due.Before(horizon) && !p.settles.After(now) {
+			due = append(due, p)
+		}
+		if first.IsZero() || p.due.Before(first) {
+			first = p.due
 		}
 	}
-	if p.due.After(now) && !q.hasten {
-		return nil, p.due.Sub(now)
+	if first.After(now) && !q.hasten {
+		return nil, first.Sub(now)
+	}
+	slices.SortFunc(due, func(a, b *pending) int {
+		return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.number, b.number))
+	})
+	size := 0
+	for _, p := range due {
+		if size += p.size(); len(batch) > 0 && (len(batch) == most.messages || size > most.bytes || p.alone || batch[0].alone) {
+			break
+		}
+		batch = append(batch, p)
+		k := p.key()
+		delete(q.waiting, k)
+		if seen, ok := q.known[k]; ok {
+			seen.sent = now
+			q.known[k] = seen
+		}
 	}
 	q.tokens = math.Max(0, q.tokens-1)
-	k := key{p.ServerID, p.ResourceURI}
-	delete(q.waiting, k)
-	if seen, ok := q.known[k]; ok {
-		seen.sent = now
-		q.known[k] = seen
-	}
-	return p, 0
+	return batch, 0
 }
 
-// fill adds the tokens of the time that has passed, and tells how long there will
+// restore puts back messages that were taken and not delivered, to be sent one by one,
+// unless a newer one of the same resource waits.
+func (q *queue) restore(batch []*pending) {
+	for _, p := range batch {
+		p.alone = true
+		if newer := q.waiting[p.key()]; newer != nil {
+			q.merged++
+			newer.merge(p)
+			continue
+		}
+		q.waiting[p.key()] = p
+	}
+}
+
+// fill adds the tokens of the time that has passed, and returns how long there will
 // be none.
 func (q *queue) fill(now time.Time) time.Duration {
 	if q.opts.Every < 0 {
@@ -171,24 +217,46 @@ func (q *queue) fill(now time.Time) time.Duration {
 	return max(time.Millisecond, time.Duration((1-q.tokens)*float64(q.opts.Every)))
 }
 
-// cursor is the id up to which every update was handled: sent, merged into a
-// later one, stale or dropped. inflight is the message being sent, nil for none.
-func (q *queue) cursor(inflight *pending) string {
+// cursor returns the id up to which every update was handled: sent, merged into a
+// later one that was handled, stale or dropped. inFlight are the messages being sent.
+func (q *queue) cursor(inFlight []*pending) string {
 	first, cursor := uint64(math.MaxUint64), q.last
-	if inflight != nil {
-		first, cursor = inflight.number, inflight.before
-	}
-	for _, p := range q.waiting {
+	consider := func(p *pending) {
 		if p.number < first {
 			first, cursor = p.number, p.before
 		}
 	}
+	for _, p := range inFlight {
+		consider(p)
+	}
+	for _, p := range q.waiting {
+		consider(p)
+	}
+	for _, p := range q.given {
+		consider(p)
+	}
 	return cursor
 }
 
-// superseded reports whether a newer update of the same resource waits.
-func (q *queue) superseded(p *pending) bool {
-	return q.waiting[key{p.ServerID, p.ResourceURI}] != nil
+// giveUp remembers a message that was not delivered, so that the cursor stays before it
+// until a newer one of its resource is handled.
+func (q *queue) giveUp(p *pending) {
+	if len(q.given) < q.opts.MaxPending {
+		q.given[p.key()] = p
+	}
+}
+
+// supersede merges the messages into waiting ones if newer ones about all their resources
+// wait, and reports whether it did.
+func (q *queue) supersede(batch []*pending) bool {
+	if slices.ContainsFunc(batch, func(p *pending) bool { return q.waiting[p.key()] == nil }) {
+		return false
+	}
+	for _, p := range batch {
+		q.waiting[p.key()].merge(p)
+		q.merged++
+	}
+	return true
 }
 
 func (q *queue) dropOldest() {
@@ -201,30 +269,6 @@ func (q *queue) dropOldest() {
 	}
 	delete(q.waiting, oldest)
 	q.dropped++
-}
-
-// forget makes room by forgetting an eighth of what is remembered, oldest first
-// as far as a sample tells: exact order would cost more than it is worth.
-func (q *queue) forget(keep key) {
-	n := len(q.known) / 8
-	limit := q.number - min(q.number, uint64(q.opts.Remember)/2)
-	for k, v := range q.known {
-		if n <= 0 {
-			return
-		}
-		if k != keep && v.at <= limit && q.waiting[k] == nil {
-			delete(q.known, k)
-			n--
-		}
-	}
-	for k := range q.known {
-		if len(q.known) <= q.opts.Remember {
-			return
-		}
-		if k != keep {
-			delete(q.known, k)
-		}
-	}
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -19,6 +19,15 @@ func message(n uint64, uri string, at time.Time) Message {
 	return m
 }
 
+// one takes one message.
+func (q *queue) one(now time.Time) *pending {
+	batch, _ := q.take(now, limits{messages: 1})
+	if len(batch) == 0 {
+		return nil
+	}
+	return batch[0]
+}
+
 // The trace of a queue: what is offered when, and what comes out when.
 func TestQueueMerges(t *testing.T) {
 	start := time.Unix(1000, 0)
@@ -32,11 +41,11 @@ func TestQueueMerges(t *testing.T) {
 			n++
 			q.offer(message(n, uri, now), now)
 		}
-		for p, _ := q.take(now); p != nil; p, _ = q.take(now) {
+		for p := q.one(now); p != nil; p = q.one(now) {
 			got = append(got, fmt.Sprintf("%d:%s%d", ms, p.ResourceURI, p.Timestamp.Sub(start).Milliseconds()))
 		}
 	}
-	// Leading edges at once, trailing ones at the window's end with the newest state.
+	// Leading edges immediately, trailing ones at the window's end with the newest state.
 	want := []string{"0:a0", "300:b300", "2000:a1900", "5000:a5000", "7000:a5100", "9000:b9000"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -46,8 +55,8 @@ func TestQueueMerges(t *testing.T) {
 	}
 }
 
-// What happened while nobody listened comes late, and makes one message about each
-// resource; one that goes on coming holds it up for a while, not for ever.
+// Updates that happened during an outage arrive late, and make one message about each
+// resource; a resource that keeps changing delays it for a while only.
 func TestQueueSettles(t *testing.T) {
 	start := time.Unix(1000, 0)
 	q := newQueue(QueueOptions{Every: -1, Window: -1})
@@ -67,7 +76,7 @@ func TestQueueSettles(t *testing.T) {
 		if ms <= 5000 {
 			offer("busy", time.Minute)
 		}
-		for p, _ := q.take(now); p != nil; p, _ = q.take(now) {
+		for p := q.one(now); p != nil; p = q.one(now) {
 			got = append(got, fmt.Sprintf("%d:%s", ms, p.ResourceURI))
 		}
 	}
@@ -77,26 +86,41 @@ func TestQueueSettles(t *testing.T) {
 	}
 	q.hasten = true // the source has ended: nothing waits
 	q.offer(message(n+1, "end", start), at(11_000))
-	if p, _ := q.take(at(11_000)); p == nil {
+	if q.one(at(11_000)) == nil {
 		t.Error("it waits for what will not come")
 	}
 }
 
-// Same or older: nothing.
-func TestQueueStale(t *testing.T) {
+// Within an epoch the ids decide what is newer, whatever the clock does; without ids the
+// timestamps do.
+func TestQueueRejectsUpdatesThatAreNotNewer(t *testing.T) {
 	now := time.Unix(1000, 0)
-	q := newQueue(QueueOptions{Every: -1, Window: -1})
-	for i, c := range []struct {
-		after time.Duration
-		taken bool
-	}{{0, true}, {0, false}, {-time.Second, false}, {time.Microsecond, false}, {time.Millisecond, true}, {0, false}} {
-		if got := q.offer(message(uint64(i+1), "a", now.Add(c.after)), now); got != c.taken {
-			t.Errorf("%d: taken %t", i, got)
+	for name, c := range map[string]struct {
+		ids      []string
+		after    []time.Duration
+		accepted []bool
+	}{
+		"one epoch":   {[]string{"aa-5", "aa-5", "aa-4", "aa-6", "aa-8", "aa-9"}, []time.Duration{0, 0, time.Hour, -time.Hour, -time.Hour, -time.Minute}, []bool{true, false, false, true, false, true}},
+		"a new epoch": {[]string{"aa-5", "bb-1", "bb-1", "bb-2"}, []time.Duration{0, -time.Hour, 0, -time.Minute}, []bool{true, true, false, true}},
+		"no ids":      {make([]string, 6), []time.Duration{0, 0, -time.Second, time.Microsecond, time.Millisecond, 0}, []bool{true, false, false, false, true, false}},
+	} {
+		q := newQueue(QueueOptions{Every: -1, Window: -1})
+		q.hasten = true
+		for i, id := range c.ids {
+			e := update(1, "a", now.Add(c.after[i]))
+			e.ID = id
+			m, err := NewMessage(e, MessageOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := q.offer(m, now); got != c.accepted[i] {
+				t.Errorf("%s, %d: accepted %t", name, i, got)
+			}
+			q.one(now)
 		}
-		q.take(now)
-	}
-	if q.stale != 4 || q.cursor(nil) != "00000000000000aa-6" {
-		t.Errorf("%d stale, cursor %s", q.stale, q.cursor(nil))
+		if last := c.ids[len(c.ids)-1]; q.cursor(nil) != last {
+			t.Errorf("%s: cursor %s", name, q.cursor(nil))
+		}
 	}
 }
 
@@ -111,7 +135,7 @@ func TestQueueFlood(t *testing.T) {
 		if i < 10_000 {
 			q.offer(message(uint64(i+1), fmt.Sprint(i%50), now), now)
 		}
-		if p, _ := q.take(now); p != nil {
+		if q.one(now) != nil {
 			sent++
 		}
 	}
@@ -134,7 +158,7 @@ func TestQueueBounds(t *testing.T) {
 		}
 	}
 	var got []string
-	for p, _ := q.take(now); p != nil; p, _ = q.take(now) {
+	for p := q.one(now); p != nil; p = q.one(now) {
 		got = append(got, p.ResourceURI)
 	}
 	if q.dropped != 990 || len(got) != 10 || got[0] != "990" || got[9] != "999" {
@@ -142,9 +166,9 @@ func TestQueueBounds(t *testing.T) {
 	}
 }
 
-// Whenever a run ends, the next one, given the log after the cursor and told what
-// is done, sends the newest state of every resource exactly once and nothing that
-// was delivered before.
+// Whenever a run ends, the next one, given the log after the cursor and the progress,
+// sends the newest state of every resource exactly once, nothing that was delivered
+// before, and nothing older than that.
 func TestProgressNeitherRepeatsNorLoses(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -153,15 +177,13 @@ func TestProgressNeitherRepeatsNorLoses(t *testing.T) {
 		for i := range log {
 			log[i] = update(uint64(i+1), rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "uri"), start.Add(time.Duration(i)*time.Second))
 		}
-		delivered := map[string]int{}
+		delivered, newestSent := map[string]int{}, map[string]uint64{}
 		var kept Progress
 		for len(log) > 0 {
 			c := newConversation("", DeliveryOptions{Queue: QueueOptions{Window: time.Duration(rapid.IntRange(1, 10).Draw(t, "window")) * time.Second, Every: -1}})
-			c.keeps = true
+			c.resumable = true
 			c.queue.last = kept.Cursor
-			for _, id := range kept.Done {
-				c.progress.add(id)
-			}
+			c.progress = progressOf(kept)
 			_, after, _ := event.ParseID(kept.Cursor)
 			steps := rapid.IntRange(0, 60).Draw(t, "steps")
 			now := start.Add(time.Duration(after) * time.Second)
@@ -172,7 +194,7 @@ func TestProgressNeitherRepeatsNorLoses(t *testing.T) {
 				if rapid.Bool().Draw(t, "offer") && next < uint64(len(log)) {
 					// As Session.Offer does, at a time of ours.
 					m := message(next+1, log[next].ResourceURI, log[next].Timestamp)
-					if c.progress.has(m.EventID) || !c.queue.offer(m, now) {
+					if c.progress.covers(&m) || !c.queue.offer(m, now) {
 						c.queue.last = m.EventID
 					}
 					next++
@@ -181,8 +203,14 @@ func TestProgressNeitherRepeatsNorLoses(t *testing.T) {
 				switch {
 				case frame == nil:
 				case rapid.IntRange(0, 3).Draw(t, "ack") > 0:
-					delivered[c.flight.EventID]++
-					c.delivered(c.flight)
+					for _, p := range c.flight.batch {
+						delivered[p.EventID]++
+						if p.position().seq < newestSent[p.ResourceURI] {
+							t.Errorf("%s was delivered after a newer one", p.EventID)
+						}
+						newestSent[p.ResourceURI] = max(newestSent[p.ResourceURI], p.position().seq)
+					}
+					c.delivered(c.flight, now)
 				default:
 					c.begin() // another connection
 				}

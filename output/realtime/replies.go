@@ -5,55 +5,78 @@ import (
 	"time"
 )
 
-// replies decides when the model is asked to answer: at most one response may
-// write to a conversation at a time. The zero value is ready; it belongs to who
-// holds its owner's lock.
+// replies decides when the model is asked to respond: never while a response is active,
+// while the user speaks, or between a function call and its output. The zero value is
+// ready. The owner's lock must be held.
 type replies struct {
-	wanted bool                // a message is to be answered
-	active map[string]struct{} // responses that are running
-	asked  string              // id of our response.create that nothing answered yet
-	until  time.Time           // for that answer; zero: it is being sent
-	hold   time.Time           // ask no earlier, unless a response ends
-	count  int
+	wanted   bool                 // messages wait for a response
+	active   map[string]struct{}  // responses in progress
+	asked    string               // id of our response.create that was not answered yet
+	until    time.Time            // the deadline of the answer
+	hold     time.Time            // ask no earlier, unless a response ends
+	speaking time.Time            // since when the user speaks; zero: silent
+	calls    map[string]time.Time // function calls by id: when they were made; zero: they have their output
+	count    int
 }
 
-// Bounds: maxActive is how many running responses are told apart; holdOff how long
-// a response that we do not see is waited for.
 const (
+	// maxActive bounds the responses, and the function calls, that are tracked.
 	maxActive = 64
-	holdOff   = 30 * time.Second
+	// holdOff is the wait for a response that we do not see.
+	holdOff = 30 * time.Second
+	// turnGrace is how long the endpoint, after the user's turn, and the application,
+	// after the output of a function, may take to begin a response of their own.
+	turnGrace = 2 * time.Second
+	// maxBlocked is how long an end of speech, or the output of a function, is waited for.
+	maxBlocked = 5 * time.Minute
 )
 
-// step returns the frame that asks for an answer when it is time, else how long it
-// is not: 0 for until something happens.
-func (r *replies) step(now time.Time, patience time.Duration) (frame []byte, wait time.Duration) {
+// step returns the frame that asks for a response when it is time, else how long to wait:
+// 0 is until something happens.
+func (r *replies) step(now time.Time, d dialect, timeout time.Duration) (frame []byte, wait time.Duration) {
 	if r.asked != "" {
 		if now.Before(r.until) {
 			return nil, r.until.Sub(now)
 		}
-		r.asked = "" // an answer, if it came, was not recognised
+		r.asked = "" // an answer, if there was one, was not recognised
 	}
-	switch {
-	case !r.wanted || len(r.active) > 0:
+	if !r.wanted || len(r.active) > 0 {
 		return nil, 0
-	case now.Before(r.hold):
+	}
+	if wait := r.blocked(now); wait > 0 {
+		return nil, wait
+	}
+	if now.Before(r.hold) {
 		return nil, r.hold.Sub(now)
 	}
 	r.count++
-	e := responseCreate(fmt.Sprintf("%d_%d", now.UnixMilli(), r.count))
-	frame, err := encode(e)
-	if err != nil { // strings always encode
-		return nil, holdOff
+	frame, id := d.respond(fmt.Sprintf("%d_%d", now.UnixMilli(), r.count))
+	r.wanted = false
+	if frame == nil {
+		return nil, 0
 	}
-	r.wanted, r.asked, r.until = false, e.EventID, now.Add(patience)
+	r.asked, r.until = id, now.Add(timeout)
 	return frame, 0
 }
 
-// busy reports whether something of ours is still to come.
+// blocked returns how long a response must not be asked for at most, whatever happens.
+func (r *replies) blocked(now time.Time) (wait time.Duration) {
+	if !r.speaking.IsZero() {
+		wait = r.speaking.Add(maxBlocked).Sub(now)
+	}
+	for _, at := range r.calls {
+		if !at.IsZero() {
+			wait = max(wait, at.Add(maxBlocked).Sub(now))
+		}
+	}
+	return wait
+}
+
+// busy reports whether a response is wanted or was asked for.
 func (r *replies) busy() bool { return r.wanted || r.asked != "" }
 
 func (r *replies) created(id string) {
-	r.asked = ""
+	r.asked, r.hold = "", time.Time{}
 	if r.active == nil {
 		r.active = map[string]struct{}{}
 	}
@@ -62,8 +85,8 @@ func (r *replies) created(id string) {
 	}
 }
 
-// done ends a response; one without an id, and one that was not seen to begin,
-// ends all.
+// done ends a response; one without an id, and one whose beginning was not seen, ends
+// all.
 func (r *replies) done(id string) {
 	r.hold = time.Time{}
 	if _, ok := r.active[id]; ok {
@@ -73,8 +96,48 @@ func (r *replies) done(id string) {
 	clear(r.active)
 }
 
-// refused ends our request. If a response is active that we did not see begin,
-// there will be another request after it.
+// speech records that the user begins or ends to speak.
+func (r *replies) speech(begins bool, now time.Time) {
+	if begins {
+		r.speaking = now
+		return
+	}
+	r.speaking = time.Time{}
+	if len(r.active) == 0 {
+		r.hold = later(r.hold, now.Add(turnGrace))
+	}
+}
+
+// item records function calls and their outputs. Both may be reported several times.
+func (r *replies) item(e serverEvent, now time.Time) {
+	id := e.Item.CallID
+	switch e.Item.Type {
+	case "function_call":
+		if _, ok := r.calls[id]; ok {
+			return
+		}
+		if r.calls == nil {
+			r.calls = map[string]time.Time{}
+		}
+		for old, at := range r.calls {
+			if len(r.calls) >= maxActive && (at.IsZero() || now.Sub(at) > maxBlocked) {
+				delete(r.calls, old)
+			}
+		}
+		if len(r.calls) < maxActive {
+			r.calls[id] = now
+		}
+	case "function_call_output":
+		if r.calls[id].IsZero() {
+			return // repeated, or of a call before our time
+		}
+		r.calls[id] = time.Time{}
+		r.hold = later(r.hold, now.Add(turnGrace))
+	}
+}
+
+// refused handles an error about our request. If a response is active whose beginning
+// was not seen, there will be another request after it.
 func (r *replies) refused(active bool, now time.Time) {
 	r.asked = ""
 	if active {
@@ -82,9 +145,10 @@ func (r *replies) refused(active bool, now time.Time) {
 	}
 }
 
-// reset is for a new connection. A request whose fate is not known is not repeated:
-// an answer too many is heard, and one too few is not.
+// reset is for a new connection. A request with an unknown outcome is not repeated: users
+// would hear a second response, but do not miss one.
 func (r *replies) reset() {
-	r.asked, r.hold = "", time.Time{}
+	r.asked, r.hold, r.speaking = "", time.Time{}, time.Time{}
 	clear(r.active)
+	clear(r.calls)
 }

@@ -3,9 +3,7 @@ package realtime
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"sync"
@@ -14,18 +12,19 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// SessionOptions are how a session is held.
+// SessionOptions configure a session.
 type SessionOptions struct {
 	Endpoint Endpoint
 	Delivery DeliveryOptions
-	// Call says that the session is a running call that others hold: its end is the
-	// end of ours, where another session would be opened anew.
+	// Call says that the session is a running one of somebody else, as a LiveSession is:
+	// Run ends with it, rather than opening another session.
 	Call bool
-	// Resume is where a former run was; zero: at the beginning of what is offered.
+	// Resume is the progress of the previous run; zero: there was none.
 	Resume Progress
 	// Ping is how often the connection is probed; 20 s.
 	Ping time.Duration
@@ -33,16 +32,13 @@ type SessionOptions struct {
 	Logger *slog.Logger
 }
 
-// ErrEnded is the error of a call's session after the call.
-var ErrEnded = errors.New("the session has ended")
-
-// Session is a connection of our own to a conversation, kept up through outages.
-// All its methods but Run may be called from anywhere at any time.
+// Session is a connection of our own to a conversation, which is restored after outages.
+// All its methods but Run may be called from any goroutine at any time.
 type Session struct {
 	opts      SessionOptions
 	url       *url.URL
 	log       *slog.Logger
-	talk      *conversation
+	conv      *conversation
 	connected atomic.Bool
 }
 
@@ -50,13 +46,13 @@ type Session struct {
 const (
 	firstWait = 500 * time.Millisecond
 	lastWait  = 30 * time.Second
-	// healthyAfter so long the next wait is short again.
+	// healthyAfter is how long a connection must last for the next wait to be short.
 	healthyAfter = time.Minute
-	// callGrace is how long a call that was just created may not be known yet.
+	// callGrace is how long a call that was just created may be unknown.
 	callGrace = 10 * time.Second
 	// pongTimeout is how long the answer to a ping may take.
 	pongTimeout = 10 * time.Second
-	// farewell is how long the end of a connection may take.
+	// farewell is how long closing a connection may take.
 	farewell = time.Second
 )
 
@@ -68,6 +64,7 @@ func NewSession(o SessionOptions) (*Session, error) {
 	if err := o.Delivery.Message.check(); err != nil {
 		return nil, &OptionError{"role", err.Error()}
 	}
+	o.Call = o.Call || o.Endpoint.LiveSession != ""
 	if o.Ping <= 0 {
 		o.Ping = 20 * time.Second
 	}
@@ -78,67 +75,67 @@ func NewSession(o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{opts: o, url: u, log: o.Logger, talk: newConversation("", o.Delivery)}
-	s.talk.keeps = true
-	s.talk.queue.last = o.Resume.Cursor
-	for _, id := range o.Resume.Done {
-		s.talk.progress.add(id)
+	s := &Session{opts: o, url: u, log: o.Logger, conv: newConversation("", o.Delivery)}
+	if o.Endpoint.LiveSession != "" {
+		s.conv.dialect = gptLive{}
 	}
+	s.conv.resumable = true
+	s.conv.queue.last = o.Resume.Cursor
+	s.conv.progress = progressOf(o.Resume)
 	return s, nil
 }
 
-// Offer takes an event, of any type, and returns at once.
-func (s *Session) Offer(e *event.Event) { s.talk.offer(e) }
+// Offer accepts an event, of any type, and returns immediately.
+func (s *Session) Offer(e *event.Event) { s.conv.offer(e) }
 
-// Pass notes that there was nothing to offer up to an id.
-func (s *Session) Pass(id string) { s.talk.pass(id) }
+// Pass records that there was nothing to offer up to an id.
+func (s *Session) Pass(id string) { s.conv.pass(id) }
 
-// Finish says that nothing more will be offered: Run returns when all that waits
+// Finish says that nothing more will be offered: Run returns when everything that waits
 // is delivered.
-func (s *Session) Finish() { s.talk.end() }
+func (s *Session) Finish() { s.conv.end() }
 
-// Progress is where the next run should begin.
+// Progress returns where the next run should begin.
 func (s *Session) Progress() Progress {
-	s.talk.mu.Lock()
-	defer s.talk.mu.Unlock()
-	return s.talk.progress.upTo(s.talk.cursor())
+	s.conv.mu.Lock()
+	defer s.conv.mu.Unlock()
+	return s.conv.progress.upTo(s.conv.cursor())
 }
 
 // Stats returns the counts.
 func (s *Session) Stats() Stats {
-	st := s.talk.snapshot()
+	st := s.conv.snapshot()
 	if s.connected.Load() {
 		st.Open = 1
 	}
 	return st
 }
 
-// Run connects, delivers, and connects again when the connection is lost, until
-// ctx ends or Finish has been obeyed: nil. After Finish it connects only if something
-// waits. It fails with [ErrEnded] after a call,
-// and with a *[RefusedError]. It is called once.
+// Run connects, delivers, and reconnects when the connection is lost, until ctx ends or
+// everything is delivered after Finish (nil). After Finish it connects only if something
+// waits. It fails with [ErrEnded] after a call, and with a *[RefusedError]. It must be
+// called once.
 func (s *Session) Run(ctx context.Context) error {
-	began, wait, lost := time.Now(), firstWait, false
-	for !s.talk.done() {
+	began, retry, lost := time.Now(), backoff.New(firstWait, lastWait), false
+	for !s.conv.done() {
 		started := time.Now()
 		reached, err := s.connect(ctx, &lost)
 		if ctx.Err() != nil || errors.Is(err, errFinished) {
 			return nil
 		}
 		if reached && time.Since(started) >= healthyAfter {
-			wait = firstWait
+			retry.Reset()
 		}
-		next, final := s.judge(err, time.Since(began))
-		if final != nil {
-			return final
+		next, end := s.afterError(err, time.Since(began))
+		if end != nil {
+			return end
 		}
-		pause := jitter(wait)
-		wait = min(2*wait, lastWait)
+		pause := retry.Next()
 		if next > 0 {
 			pause = next
 		}
 		level := slog.LevelInfo
-		if !lost && !overAndNew(err) {
+		if !lost && !atItsLimit(err) {
 			lost, level = true, slog.LevelWarn
 		}
 		s.log.Log(ctx, level, "realtime session lost", "endpoint", s.opts.Endpoint.Address(), "err", oneLine(err), "next", pause.Round(time.Millisecond))
@@ -150,61 +147,27 @@ func (s *Session) Run(ctx context.Context) error {
 	return nil
 }
 
-// rest waits before the next connection, unless there is nothing to connect for.
+// rest waits before the next connection, unless there is nothing left to deliver.
 func (s *Session) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for ended := s.talk.ended; ; ended = nil {
+	for ended := s.conv.ended; ; ended = nil {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 			return
 		case <-ended:
-			if s.talk.done() {
+			if s.conv.done() {
 				return
 			}
 		}
 	}
 }
 
-// judge decides what an error of a connection means: the end, or another attempt,
-// after a time of its own unless next is 0. age is that of the whole run.
-func (s *Session) judge(err error, age time.Duration) (next time.Duration, final error) {
-	if h, ok := errors.AsType[*handshakeError](err); ok {
-		switch {
-		case h.status == http.StatusNotFound && s.opts.Call && s.talk.snapshot().Connections > 0:
-			return 0, ErrEnded
-		case h.status == http.StatusNotFound && s.opts.Call && age < callGrace:
-			return time.Second, nil
-		case h.status == http.StatusRequestTimeout, h.status == http.StatusTooEarly, h.status == http.StatusTooManyRequests:
-		case h.status < 500:
-			return 0, &RefusedError{Status: h.status, Message: h.message}
-		}
-		return min(h.retryAfter, lastWait), nil
-	}
-	ce, _ := errors.AsType[websocket.CloseError](err)
-	switch ce.Code {
-	case websocket.StatusNormalClosure, websocket.StatusGoingAway:
-		if s.opts.Call {
-			return 0, ErrEnded
-		}
-	case 3000, 3003: // unauthorized, forbidden: the registry of RFC 6455, §11.7
-		return 0, &RefusedError{Status: int(ce.Code), Message: printable.Line(ce.Reason, 200)}
-	}
-	return 0, nil
-}
-
-// overAndNew reports whether a session came to its ordinary end, that of its
-// longest time.
-func overAndNew(err error) bool { return websocket.CloseStatus(err) == websocket.StatusGoingAway }
-
-// jitter spreads a wait over the quarter before it.
-func jitter(d time.Duration) time.Duration { return d - rand.N(d/4) }
-
 func oneLine(err error) string { return printable.Line(err.Error(), 300) }
 
-// connect holds one connection until it ends; reached tells whether there was one.
+// connect runs one connection until it ends. It reports whether there was one.
 func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err error) {
 	header := s.opts.Endpoint.Header.Clone()
 	if header == nil {
@@ -221,15 +184,15 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 	s.log.Log(ctx, level, "realtime session connected", "endpoint", s.opts.Endpoint.Address())
 	s.connected.Store(true)
 	defer s.connected.Store(false)
-	s.talk.begin()
-	// The connection outlives ctx by its farewell; cut ends it at once.
+	s.conv.begin()
+	// The connection outlives ctx by the time to close it; cut ends it immediately.
 	life, cut := context.WithCancel(context.WithoutCancel(ctx))
 	running, fail := context.WithCancelCause(ctx)
-	heard := make(chan error, 1) // what ended the reading; sent to once
+	ended := make(chan error, 1) // the error that ended the reading; sent to once
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		err := s.read(life, conn)
-		heard <- err
+		ended <- err
 		fail(err)
 	})
 	wg.Go(func() {
@@ -237,7 +200,7 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 			fail(err)
 		}
 	})
-	err = s.talk.run(running, line{
+	err = s.conv.run(running, connection{
 		send: func(ctx context.Context, frame []byte) error {
 			ctx, cancel := context.WithTimeout(ctx, lastWait)
 			defer cancel()
@@ -248,84 +211,19 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 	over := ctx.Err() != nil || errors.Is(err, errFinished)
 	if !over {
 		if cause := context.Cause(running); cause != nil {
-			err = cause // rather than what it led to
+			err = cause // rather than its consequence
 		}
 	}
 	fail(err)
 	stop := time.AfterFunc(farewell, cut)
 	if over {
 		_ = conn.Close(websocket.StatusNormalClosure, "")
-	} else if last := <-heard; websocket.CloseStatus(last) != -1 {
-		err = last // a close code says more than a write that failed on it
+	} else if last := <-ended; websocket.CloseStatus(last) != -1 {
+		err = last // a close code says more than the write that failed because of it
 	}
 	stop.Stop()
 	cut()
 	_ = conn.CloseNow()
 	wg.Wait()
 	return true, err
-}
-
-// read reads all that the endpoint says, which is what keeps the connection going,
-// and keeps of it no more than peekSize bytes.
-func (s *Session) read(ctx context.Context, conn *peer) error {
-	buf := make([]byte, peekSize)
-	var told time.Time // when an error was
-	for {
-		typ, r, err := conn.Reader(ctx)
-		if err != nil {
-			return err
-		}
-		n, whole, err := fill(r, buf)
-		if err == nil && !whole {
-			_, err = io.Copy(io.Discard, r)
-		}
-		if err == nil && conn.ended.Load() {
-			err = errBrokenOff
-		}
-		if err != nil {
-			return err
-		}
-		if typ != websocket.MessageText {
-			continue
-		}
-		if e, ok := decodeServer(buf[:n], whole); ok {
-			s.heard(e, &told)
-		}
-	}
-}
-
-// heard takes note of what the endpoint says; of its errors one a second is told.
-func (s *Session) heard(e serverEvent, told *time.Time) {
-	if ours := s.talk.observe(e); e.Type == "error" && !ours && time.Since(*told) >= time.Second {
-		*told = time.Now()
-		s.log.Warn("the realtime endpoint tells of an error", "error", reason(e))
-	}
-}
-
-// probe finds out that the other side is gone without a word.
-func (s *Session) probe(ctx context.Context, conn *peer) error {
-	tick := time.NewTicker(s.opts.Ping)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		if err := ping(ctx, conn); err != nil {
-			return err
-		}
-	}
-}
-
-func ping(ctx context.Context, conn *peer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, pongTimeout, errors.New("no answer to a ping"))
-	defer cancel()
-	if err := conn.Ping(ctx); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return err
-	}
-	return nil
 }

@@ -96,8 +96,8 @@ func TestSessionRefused(t *testing.T) {
 	}
 }
 
-// A fresh call may not be known yet; one that never is, is none; one that was
-// known is over.
+// A new call may be unknown for a while; one that stays unknown does not exist; one that
+// was known has ended.
 func TestSessionNotFound(t *testing.T) {
 	call := func(o *SessionOptions) { o.Call = true }
 	t.Run("later found", func(t *testing.T) {
@@ -149,8 +149,7 @@ func TestSessionNotFound(t *testing.T) {
 	})
 }
 
-// Attempts come after 0.5 s, 1 s, … 30 s less some jitter, however long it takes,
-// and after Retry-After where the endpoint names it.
+// Attempts come after 0.5 s, 1 s, … 30 s, spread by 20 %, however long it takes.
 func TestSessionBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Time
@@ -159,13 +158,80 @@ func TestSessionBacksOff(t *testing.T) {
 		synctest.Wait()
 		want := 500 * time.Millisecond
 		for i := 1; i < len(at); i++ {
-			if pause := at[i].Sub(at[i-1]); pause > want || pause < want*3/4 {
+			if pause := at[i].Sub(at[i-1]); pause > min(want*121/100, 30*time.Second) || pause < min(want*79/100, 20*time.Second) {
 				t.Errorf("attempt %d after %v, want about %v", i, pause, want)
 			}
 			want = min(2*want, 30*time.Second)
 		}
-		if n := len(at); n < 24 || n > 34 || len(r.done) != 0 {
+		if n := len(at); n < 24 || n > 40 || len(r.done) != 0 {
 			t.Errorf("%d attempts", n)
+		}
+	})
+}
+
+// An endpoint that rejects the session itself ends the run, whichever way it says so;
+// one that has a problem is tried again.
+func TestSessionRejectedAfterTheHandshake(t *testing.T) {
+	sessionError := func(c *realtimetest.Conn, typ, code string) {
+		c.Say(map[string]any{"type": "error", "error": map[string]any{"type": typ, "code": code, "message": "m", "event_id": nil}})
+	}
+	for name, c := range map[string]struct {
+		greet   func(*realtimetest.Conn)
+		refused bool
+	}{
+		"error and close": {func(c *realtimetest.Conn) {
+			sessionError(c, "invalid_request_error", "beta_api_shape_disabled")
+			_ = c.Close(4000, "")
+		}, true},
+		"error and no close": {func(c *realtimetest.Conn) {
+			sessionError(c, "invalid_request_error", "model_not_found")
+			_ = c.CloseNow()
+		}, true},
+		"close with a reason":   {func(c *realtimetest.Conn) { _ = c.Close(4004, "invalid_request_error.model_not_found") }, true},
+		"close without":         {func(c *realtimetest.Conn) { _ = c.Close(4001, "") }, true},
+		"policy, with a reason": {func(c *realtimetest.Conn) { _ = c.Close(1008, "invalid_request_error.invalid_model") }, true},
+		"rate limit": {func(c *realtimetest.Conn) {
+			sessionError(c, "tokens", "rate_limit_exceeded")
+			_ = c.Close(4029, "rate_limit_exceeded")
+		}, false},
+		"server error":       {func(c *realtimetest.Conn) { sessionError(c, "server_error", ""); _ = c.Close(1011, "server_error") }, false},
+		"server error, 4000": {func(c *realtimetest.Conn) { _ = c.Close(4500, "server_error") }, false},
+		"cut off":            {func(c *realtimetest.Conn) { _ = c.CloseNow() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := begin(t, &realtimetest.Endpoint{Greet: c.greet}, nil)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				select {
+				case err := <-r.done:
+					if _, ok := errors.AsType[*RefusedError](err); !ok || !c.refused {
+						t.Errorf("%v", err)
+					}
+					r.done <- nil
+				default:
+					if c.refused || len(r.far.Requests()) < 3 {
+						t.Errorf("%d connections", len(r.far.Requests()))
+					}
+				}
+			})
+		})
+	}
+}
+
+// An error about an event of the application on the same call is not about the session.
+func TestSessionSurvivesErrorsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, &realtimetest.Endpoint{Greet: func(c *realtimetest.Conn) {
+			if c.N == 1 {
+				c.Fail("evt_of_the_application", "invalid_value", "")
+				_ = c.CloseNow()
+			}
+		}}, nil)
+		r.Offer(update(1, "a:b", time.Now()))
+		time.Sleep(time.Minute)
+		if len(r.injected()) != 1 {
+			t.Errorf("%d receipts", len(r.injected()))
 		}
 	})
 }

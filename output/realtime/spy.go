@@ -10,15 +10,14 @@ import (
 	"github.com/coder/websocket"
 )
 
-// peer is one end of a connection. coder/websocket 1.8.15 takes the end of the
-// stream within a message for the end of the message; ended tells the two apart.
+// peer is one end of a connection. coder/websocket 1.8.15 does not distinguish the end of
+// the stream within a message from the end of the message; ended does.
 type peer struct {
 	*websocket.Conn
 	ended *atomic.Bool // the stream has ended: set when a read of it failed
 }
 
-// spyTransport notes the end of the stream that a handshake leads to. It makes one
-// request.
+// spyTransport detects the end of the stream of a handshake. It makes one request.
 type spyTransport struct {
 	base  http.RoundTripper
 	ended *atomic.Bool
@@ -52,7 +51,7 @@ func (s *spyStream) Write(b []byte) (int, error) { return s.gather.Write(b) }
 
 func (s *spyStream) Read(b []byte) (int, error) { return spy(s.ReadWriteCloser, b, &s.late, s.ended) }
 
-// spy reads, and tells an error only when there are no more bytes.
+// spy reads, and returns an error only when there are no more bytes.
 func spy(r io.Reader, b []byte, late *error, ended *atomic.Bool) (n int, err error) {
 	if err = *late; err == nil {
 		n, err = r.Read(b)
@@ -66,8 +65,8 @@ func spy(r io.Reader, b []byte, late *error, ended *atomic.Bool) (n int, err err
 	return n, err
 }
 
-// spyWriter is the server's side of the same: it notes the end of the stream of a
-// request that is upgraded.
+// spyWriter does the same on the server's side: it detects the end of the stream of an
+// upgraded request.
 type spyWriter struct {
 	http.ResponseWriter
 	ended *atomic.Bool
@@ -83,7 +82,7 @@ func (w *spyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	spied := &spyConn{Conn: conn, ended: w.ended, gather: gatherer{w: conn}}
-	// Nothing is in the writer yet; from here on it writes to what gathers.
+	// The writer is empty; from here on it writes to the gatherer.
 	return spied, bufio.NewReadWriter(brw.Reader, bufio.NewWriterSize(spied, 4<<10)), nil
 }
 

@@ -7,58 +7,69 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"sync/atomic"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/sse"
 )
 
-// client is one stream. It belongs to the goroutine of its handler, but for cut.
+// client is one stream. It belongs to the goroutine of its handler, except for cut.
 type client struct {
 	hub    *Hub
 	w      http.ResponseWriter
-	rc     *http.ResponseController
+	out    *sse.Writer
 	ctx    context.Context // ends with the request, or by cancel
 	cancel context.CancelFunc
 	feed   bool
 	query  query
 	ring   *ring
 	beat   *time.Ticker
-	next   uint64 // the number of the first entry that it was not offered yet
-	told   uint64 // the number in the last id that it was sent
+	next   uint64 // the number of the first entry that was not offered to it yet
+	sent   uint64 // the number in the last id that was sent to it
 	live   bool   // it has reached the ring
-	cut    atomic.Bool
+}
+
+func newClient(h *Hub, w http.ResponseWriter) *client {
+	return &client{hub: h, w: w, out: sse.NewWriter(w, func() time.Time { return time.Now().Add(h.opts.WriteTimeout) })}
+}
+
+// cut makes everything that the client is doing fail. It may be called from any
+// goroutine.
+func (c *client) cut() {
+	c.cancel()
+	c.out.Interrupt()
 }
 
 // batch is how many frames are taken from the ring at a time.
 const batch = 64
 
-// headers begins the answer.
+// headers sets the headers of the response.
 func (c *client) headers() {
 	h := c.w.Header()
 	h.Set("X-Accel-Buffering", "no")
 	if c.feed {
-		h.Set("Content-Type", "text/event-stream")
+		h.Set("Content-Type", sse.ContentType)
 		h.Set("Cache-Control", "no-cache, no-transform")
 		h.Set("Connection", "keep-alive")
 		h.Set("X-Reconnect-After", "5000")
 		return
 	}
-	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("Content-Type", sse.ContentType+"; charset=utf-8")
 	h.Set("Cache-Control", "no-store, no-transform")
 }
 
-// run sends until the stream ends, and says why it did.
+// run sends until the stream ends, and returns why it did.
 func (c *client) run() reason {
 	c.beat = time.NewTicker(c.hub.opts.Heartbeat)
 	defer c.beat.Stop()
-	// The answer begins before the store is asked anything.
-	if err := c.write([]byte(c.preamble())); err != nil {
+	// The response begins before the store is queried.
+	if err := c.write(c.preamble()); err != nil {
 		return writeFailed(err)
 	}
 	next, gap, err := c.place(c.ctx)
 	if err != nil {
 		return c.sourceFailed()
 	}
-	c.next, c.told = next, next-1
+	c.next, c.sent = next, next-1
 	if gap != nil {
 		c.hub.counts.gaps.Add(1)
 		f := gapFrame(*gap, next-1)
@@ -66,22 +77,21 @@ func (c *client) run() reason {
 			return writeFailed(err)
 		}
 	} else if !c.feed {
-		if err := c.write([]byte(checkpoint(c.ring.epoch, next-1, time.Now()))); err != nil {
+		if err := c.write(appendCheckpoint(nil, c.ring.epoch, next-1, time.Now())); err != nil {
 			return writeFailed(err)
 		}
 	}
 	return c.send()
 }
 
-func (c *client) preamble() string {
+func (c *client) preamble() []byte {
 	if c.feed {
-		return retry(5*time.Second) + handshake(time.Now())
+		return appendHandshake(sse.AppendRetry(nil, 5*time.Second), time.Now())
 	}
-	return retry(time.Second + rand.N(time.Second)) // spread over time
+	return sse.AppendRetry(nil, time.Second+rand.N(time.Second)) // spread over time
 }
 
-// send is the life of a stream: history while the ring has not what is next, then
-// the ring.
+// send sends history until the ring has the next entry, then from the ring.
 func (c *client) send() reason {
 	for {
 		var frames [batch]*frame
@@ -118,11 +128,11 @@ func (c *client) send() reason {
 	}
 }
 
-// idle waits for a reason to go on.
+// idle waits for something to send.
 func (c *client) idle(wake <-chan struct{}) (why reason, more bool) {
 	select {
 	case <-wake:
-	case <-c.hub.last: // what was shown last is sent first
+	case <-c.hub.last: // the last shown frames are sent first
 	case <-c.ctx.Done():
 		return gone, false
 	case <-c.beat.C:
@@ -133,7 +143,7 @@ func (c *client) idle(wake <-chan struct{}) (why reason, more bool) {
 	return "", true
 }
 
-// forward writes frames from the ring as one.
+// forward writes frames from the ring and flushes once.
 func (c *client) forward(frames []*frame) error {
 	var received time.Time
 	n := 0
@@ -144,13 +154,13 @@ func (c *client) forward(frames []*frame) error {
 			continue
 		}
 		if n == 0 {
-			c.deadline()
+			c.out.Extend()
 		}
 		if received.IsZero() {
 			received = f.received
 		}
 		n++
-		c.told = f.seq
+		c.sent = f.seq
 		if _, err := c.w.Write(b); err != nil {
 			return err
 		}
@@ -158,7 +168,7 @@ func (c *client) forward(frames []*frame) error {
 	if n == 0 {
 		return nil
 	}
-	if err := c.rc.Flush(); err != nil {
+	if err := c.out.Flush(); err != nil {
 		return err
 	}
 	c.hub.counts.sent.Add(uint64(n))
@@ -168,31 +178,30 @@ func (c *client) forward(frames []*frame) error {
 	return nil
 }
 
-// heartbeat shows that the stream lives, and says how far it is if filters hid
-// that.
+// heartbeat keeps the stream alive. If filters hid events since the last id, it sends a
+// checkpoint, too.
 func (c *client) heartbeat() error {
-	text := heartbeat
-	if !c.feed && c.told+1 < c.next {
-		c.told = c.next - 1
-		text = checkpoint(c.ring.epoch, c.told, time.Now()) + text
+	var b []byte
+	if !c.feed && c.sent+1 < c.next {
+		c.sent = c.next - 1
+		b = appendCheckpoint(b, c.ring.epoch, c.sent, time.Now())
 	}
-	return c.write([]byte(text))
+	return c.write(sse.AppendComment(b, "heartbeat"))
 }
 
-// stopped ends the stream when the tracker ends.
+// stopped ends the stream when the tracker stops.
 func (c *client) stopped() reason {
-	text := stopped(c.feed, time.Now())
-	if !c.feed && c.told+1 < c.next {
-		text = checkpoint(c.ring.epoch, c.next-1, time.Now()) + text
+	var b []byte
+	if !c.feed && c.sent+1 < c.next {
+		b = appendCheckpoint(b, c.ring.epoch, c.next-1, time.Now())
 	}
-	if err := c.write([]byte(text)); err != nil {
+	if err := c.write(appendStopped(b, c.feed, time.Now())); err != nil {
 		return writeFailed(err)
 	}
 	return ended
 }
 
-// sourceFailed closes a stream whose history cannot be read; the client tries
-// again.
+// sourceFailed returns why a stream ends whose history cannot be read.
 func (c *client) sourceFailed() reason {
 	if c.ctx.Err() != nil {
 		return gone
@@ -200,28 +209,12 @@ func (c *client) sourceFailed() reason {
 	return failed
 }
 
-// write writes and flushes, piece by piece, each with its deadline.
+// write writes and flushes.
 func (c *client) write(b []byte) error {
-	for len(b) > 0 {
-		piece := b[:min(len(b), 64<<10)]
-		b = b[len(piece):]
-		c.deadline()
-		if _, err := c.w.Write(piece); err != nil {
-			return err
-		}
-		if err := c.rc.Flush(); err != nil {
-			return err
-		}
+	if _, err := c.out.Write(b); err != nil {
+		return err
 	}
-	return nil
-}
-
-// deadline gives the client its time for the next write.
-func (c *client) deadline() {
-	_ = c.rc.SetWriteDeadline(time.Now().Add(c.hub.opts.WriteTimeout))
-	if c.cut.Load() {
-		_ = c.rc.SetWriteDeadline(time.Unix(1, 0))
-	}
+	return c.out.Flush()
 }
 
 func (f *frame) bytes(feed bool) []byte {
@@ -231,7 +224,7 @@ func (f *frame) bytes(feed bool) []byte {
 	return f.event
 }
 
-// writeFailed tells a client that is too slow from one that has left.
+// writeFailed distinguishes a client that is too slow from one that disconnected.
 func writeFailed(err error) reason {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return slow

@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// recorder is a ResponseWriter for tests in a bubble, where there is no network.
+// recorder is a ResponseWriter for synctest, where there is no network.
 type recorder struct {
 	mu     sync.Mutex
 	header http.Header
@@ -33,7 +33,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.text.Write(b)
 }
 
-// take returns what was written since the last time.
+// take returns what was written since the last call.
 func (r *recorder) take() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +41,7 @@ func (r *recorder) take() string {
 	return r.text.String()
 }
 
-// inBubble runs a hub and one client of a route in a bubble.
+// inBubble runs a hub and one client of a route under synctest.
 func inBubble(t *testing.T, h *Hub, handler http.Handler, path string, check func(*recorder)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -130,7 +130,7 @@ func TestFeedHeadersOnTheWire(t *testing.T) {
 	}
 }
 
-func TestWakesAreFewUnderLoadAndAtOnceAfterSilence(t *testing.T) {
+func TestWritesAreCombinedUnderLoadAndImmediateAfterSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemLog()
 		writes := 0

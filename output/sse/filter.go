@@ -12,16 +12,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Bounds of a query's globs: a glob is matched against every event, and tries
-// every combination of its alternatives and, in one path segment, of its stars.
+// Bounds of a query's globs: a glob is matched against every event, and matching tries
+// every combination of its alternatives and of the stars in one path segment.
 const (
 	maxGlobs      = 32
 	maxGlobLength = 512
 	maxGlobParts  = 8
 )
 
-// filter is what a client asked for: of every kind of glob that there is, one must
-// match. Gaps pass every filter.
+// filter is the filter of a client: of every kind of glob that is given, one must match.
+// Gaps pass every filter.
 type filter struct{ types, servers, uris []string }
 
 func parseFilter(q url.Values) (filter, error) {
@@ -32,18 +32,19 @@ func parseFilter(q url.Values) (filter, error) {
 	for _, glob := range slices.Concat(f.types, f.servers, f.uris) {
 		if len(glob) > maxGlobLength || strings.Count(glob, "{") > maxGlobParts || strings.Count(glob, "*") > 2*maxGlobParts ||
 			!doublestar.ValidatePattern(glob) {
-			return filter{}, fmt.Errorf("%q is no glob, or too long a one", printable.Line(glob, 64))
+			return filter{}, fmt.Errorf("invalid or too complex glob %q", printable.Line(glob, 64))
 		}
 	}
 	for _, glob := range f.types {
 		if !slices.ContainsFunc(event.Types(), func(t event.Type) bool { return match(glob, string(t)) }) {
-			return filter{}, fmt.Errorf("no event is of type %q", printable.Line(glob, 64))
+			return filter{}, fmt.Errorf("unknown event type %q", printable.Line(glob, 64))
 		}
 	}
 	return f, nil
 }
 
-// split takes comma-separated lists apart. URIs have commas: they are repeated.
+// split splits comma-separated lists. URIs may contain commas, so theirs is repeated
+// instead.
 func split(values []string) []string {
 	var out []string
 	for _, v := range values {

@@ -3,26 +3,26 @@ package sse
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/sse"
 )
 
-// frame is one entry of the log as clients get it. It is made once, shared, and
-// never changed.
+// frame is one entry of the log as it is sent to clients. It is encoded once, shared,
+// and never changed.
 type frame struct {
 	seq         uint64
 	kind        event.Type
 	server, uri string    // decoded, for filters
-	received    time.Time // when the notification behind it arrived; zero: not known
+	received    time.Time // when the notification behind it arrived; zero: unknown
 	event       []byte    // for Events
-	feed        []byte    // for Feed; nil: not shown there
+	feed        []byte    // for Feed; nil: not part of it
 }
 
-// newFrame encodes an entry. What the log holds is not trusted: a frame has one
-// id, one event name and one line of data, or else it tells a gap in its place.
+// newFrame encodes an entry. The content of the log is not trusted: an entry that cannot
+// be encoded as one event with an id is replaced by a gap.
 func newFrame(e *journal.Entry, epoch string) *frame {
 	f, ok := encode(e)
 	if !ok {
@@ -32,7 +32,7 @@ func newFrame(e *journal.Entry, epoch string) *frame {
 	return f
 }
 
-// gapFrame tells a gap whose end, To, is the entry seq.
+// gapFrame returns a gap event whose end, To, is the entry seq.
 func gapFrame(g event.Gap, seq uint64) *frame {
 	e := event.Event{ID: g.To, Timestamp: time.Now(), Payload: g}
 	data, _ := e.AppendJSON(nil) // three strings always encode
@@ -49,19 +49,15 @@ func encode(e *journal.Entry) (*frame, bool) {
 		return nil, false
 	}
 	f := &frame{seq: e.Seq, kind: event.Type(h.kind), server: h.server.text(), uri: h.uri.text()}
-	b := make([]byte, 0, len(e.Data)+len(e.ID)+len(h.kind)+24)
-	b = append(append(b, "id: "...), e.ID...)
-	b = append(append(b, "\nevent: "...), h.kind...)
-	b = append(append(b, "\ndata: "...), e.Data...)
-	f.event = append(b, "\n\n"...)
-	f.feed = feedFrame(e, h)
+	f.event = sse.Append(make([]byte, 0, len(e.Data)+len(e.ID)+len(h.kind)+24), e.ID, h.kind, e.Data)
+	f.feed = feedFrame(e, f, h.timestamp)
 	return f, true
 }
 
-// literal is a JSON string as it is in the document, with its quotes; nil: none.
+// literal is a JSON string as it appears in the document, with its quotes; nil: none.
 type literal []byte
 
-// text returns what it stands for.
+// text returns the decoded string.
 func (l literal) text() string {
 	if len(l) < 2 {
 		return ""
@@ -70,20 +66,20 @@ func (l literal) text() string {
 		return string(l[1 : len(l)-1])
 	}
 	var s string
-	_ = json.Unmarshal(l, &s) // what is no string filters as none
+	_ = json.Unmarshal(l, &s) // an invalid string is treated as absent
 	return s
 }
 
-// head is the begin of an event in its wire form.
+// head is the beginning of an event in its wire form.
 type head struct {
 	kind        string
 	server, uri literal
 	timestamp   time.Time
 }
 
-// scan reads the head of the document that core/event writes: strings, in a fixed
-// order, up to the timestamp. Decoding all of it would be most of the work of a
-// replay. It fails on what core/event cannot have written.
+// scan parses the head of a document that core/event wrote: strings, in a fixed order,
+// up to the timestamp. Decoding the whole document would be most of the work of a
+// replay. It fails on documents that core/event cannot have written.
 func scan(data []byte) (h head, ok bool) {
 	if len(data) < 2 || data[0] != '{' || data[len(data)-1] != '}' {
 		return head{}, false
@@ -113,7 +109,7 @@ func scan(data []byte) (h head, ok bool) {
 	}
 }
 
-// scanString returns the string literal at a place, and the place after it.
+// scanString returns the string literal at a position, and the position after it.
 func scanString(data []byte, at int) (literal, int) {
 	if at >= len(data) || data[at] != '"' {
 		return nil, at
@@ -129,8 +125,8 @@ func scanString(data []byte, at int) (literal, int) {
 	return nil, at
 }
 
-// eventName reports whether a name may follow "event: ". A newer mcptrack on the
-// same cluster may know more types than this one.
+// eventName reports whether a name may follow "event: ". A newer version on the same
+// cluster may know more types than this one.
 func eventName(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < 'a' || c > 'z') && c != '.' && c != '_' {
@@ -138,77 +134,4 @@ func eventName(s string) bool {
 		}
 	}
 	return s != "" && len(s) <= 64
-}
-
-// feedFrame is the entry in the shapes of the VibeChat feed, nil if it has none.
-func feedFrame(e *journal.Entry, h head) []byte {
-	switch event.Type(h.kind) {
-	case event.TypeResourceUpdated:
-		if h.server == nil || h.uri == nil {
-			return nil
-		}
-		b := append(append([]byte("id: "), e.ID...), "\ndata: "...)
-		b = append(append(b, `{"type":"resource_update","serverId":`...), h.server...)
-		b = append(append(b, `,"resourceUri":`...), h.uri...)
-		b = strconv.AppendInt(append(b, `,"timestamp":`...), h.timestamp.UnixMilli(), 10)
-		return append(b, "}\n\n"...)
-	case event.TypeServerState, event.TypeResourcesListChanged:
-		return feedError(e, h)
-	case event.TypeGap:
-		return feedGap(e, h)
-	}
-	return nil
-}
-
-// feedError tells that resources cannot be followed or listed, nil if the event is
-// no such failure.
-func feedError(e *journal.Entry, h head) []byte {
-	ev, err := e.Event()
-	if err != nil || h.server == nil {
-		return nil
-	}
-	reason, text := "refresh", ""
-	switch p := ev.Payload.(type) {
-	case event.ListChanged:
-		text = p.Error
-	case event.ServerState:
-		switch p.State {
-		case event.Unsupported:
-			reason = "unsupported"
-			if text = p.Error; text == "" {
-				text = p.Reason
-			}
-			if text == "" {
-				text = "server does not support resources"
-			}
-		case event.Backoff, event.NeedsAuth:
-			text = p.Error
-		}
-	}
-	if text == "" {
-		return nil
-	}
-	b := append([]byte(`data: {"type":"resource_error","serverId":`), h.server...)
-	if h.uri != nil {
-		b = append(append(b, `,"resourceUri":`...), h.uri...)
-	}
-	b = strconv.AppendInt(append(b, `,"timestamp":`...), h.timestamp.UnixMilli(), 10)
-	b = append(append(append(b, `,"reason":"`...), reason...), `","error":`...)
-	return append(append(b, quote(text)...), "}\n\n"...)
-}
-
-// feedGap is ours: the feed's first clients ignore types that they do not know,
-// and the others are not left in the belief that they saw everything.
-func feedGap(e *journal.Entry, h head) []byte {
-	ev, err := e.Event()
-	g, ok := ev.Payload.(event.Gap)
-	if err != nil || !ok {
-		return nil
-	}
-	b := append(append([]byte("id: "), e.ID...), "\ndata: "...)
-	b = append(append(b, `{"type":"gap","from":`...), quote(g.From)...)
-	b = append(append(b, `,"to":`...), quote(g.To)...)
-	b = append(append(b, `,"reason":`...), quote(g.Reason)...)
-	b = strconv.AppendInt(append(b, `,"timestamp":`...), h.timestamp.UnixMilli(), 10)
-	return append(b, "}\n\n"...)
 }

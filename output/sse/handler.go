@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/sse"
 )
 
-// startTimeout is how long a client waits for a hub that is about to start.
+// startTimeout is how long a request waits for a hub that is about to start.
 const startTimeout = 2 * time.Second
 
 // Feed serves the VibeChat feed, GET /api/mcp/resource-events: updates and errors
@@ -21,7 +22,7 @@ func (h *Hub) Feed() http.Handler {
 
 // Events serves all events, GET /events, with the filters ?type=, ?server= (globs,
 // comma-separated or repeated) and ?uri= (a glob, repeated), and ?ongap=latest for
-// a client that wants no history when its own is gone.
+// a client that skips the remaining history if its own has expired.
 func (h *Hub) Events() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, false) })
 }
@@ -43,12 +44,13 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request, feed bool) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	c := &client{hub: h, w: w, rc: http.NewResponseController(w), ctx: ctx, cancel: cancel, feed: feed, query: q}
+	c := newClient(h, w)
+	c.ctx, c.cancel, c.feed, c.query = ctx, cancel, feed, q
 	c.headers()
 	if !h.admit(c) {
 		h.counts.refused.Add(1)
-		// Spread over time, so that they do not all come back at once.
-		_ = c.write([]byte(retry(5*time.Second + rand.N(5*time.Second))))
+		// Spread over time, so that clients do not all reconnect at the same moment.
+		_ = c.write(sse.AppendRetry(nil, 5*time.Second+rand.N(5*time.Second)))
 		return
 	}
 	defer h.leave(c)
@@ -72,7 +74,7 @@ func (h *Hub) available(ctx context.Context) error {
 	select {
 	case <-h.first:
 		return nil
-	case <-h.last: // is told by admit
+	case <-h.last: // admit refuses
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -81,7 +83,8 @@ func (h *Hub) available(ctx context.Context) error {
 	}
 }
 
-// admit gives the client a place, and the ring to read from.
+// admit registers the client and gives it the ring to read from. It reports false if
+// the hub is full or shutting down.
 func (h *Hub) admit(c *client) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,7 +105,7 @@ func (h *Hub) leave(c *client) {
 	h.handlers.Done()
 }
 
-// refuse answers a request that gets no stream.
+// refuse answers a request with an error instead of a stream.
 func refuse(w http.ResponseWriter, status int, what, details string) {
 	body, _ := json.Marshal(struct { // two strings always encode
 		Error   string `json:"error"`

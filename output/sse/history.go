@@ -1,23 +1,23 @@
 package sse
 
-// Bounds of a page of history. A page is in memory while it is written, so that no
-// client holds a reader of the store. A client may be slow to take it: only maxPages
-// may be large at a time, and who finds none free makes do with a small one, so that
-// nobody waits for somebody else's writes.
+// Bounds of a page of history. A page is held in memory while it is written, so that no
+// client holds a reader of the store. As clients may read slowly, only maxPages pages
+// may be large at the same time; other clients get small ones, so that none waits for
+// the writes of another.
 const (
 	pageBytes   = 1 << 20
 	smallPage   = 64 << 10
 	pageEntries = 1 << 14
 )
 
-// page is a piece of history to write.
+// page is a part of history to write.
 type page struct {
 	text []byte
 	sent int  // events in text
 	room bool // the next event needs a large page, and this is not one
 }
 
-// page sends the next piece of history, up to where the ring goes on.
+// page sends the next part of history, up to where the ring continues.
 func (c *client) page() (why reason, more bool) {
 	large := false
 	select {
@@ -53,8 +53,8 @@ func (c *client) page() (why reason, more bool) {
 	return "", true
 }
 
-// acquire waits for a place, and says meanwhile that the stream lives.
-func (c *client) acquire(places chan<- struct{}) (why reason, more bool) {
+// acquire waits for a slot of a semaphore, and sends heartbeats meanwhile.
+func (c *client) acquire(slots chan<- struct{}) (why reason, more bool) {
 	for {
 		select {
 		case <-c.hub.last:
@@ -62,7 +62,7 @@ func (c *client) acquire(places chan<- struct{}) (why reason, more bool) {
 		default:
 		}
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 			return "", true
 		case <-c.hub.last:
 		case <-c.ctx.Done():
@@ -91,7 +91,7 @@ func (c *client) history(large bool) (p page, why reason, more bool) {
 			if read == 0 {
 				return page{}, c.sourceFailed(), false
 			}
-			break // what was read counts; the next page meets the error again
+			break // what was read counts; the next page will fail with the same error
 		}
 		if !ofEpoch(e.ID, c.ring.epoch) {
 			return page{}, replaced, false
@@ -102,7 +102,7 @@ func (c *client) history(large bool) (p page, why reason, more bool) {
 				break
 			}
 			p.text = append(p.text, b...)
-			c.told = f.seq
+			c.sent = f.seq
 			p.sent++
 		}
 		c.next = f.seq + 1
@@ -111,7 +111,7 @@ func (c *client) history(large bool) (p page, why reason, more bool) {
 			break
 		}
 	}
-	if c.next == begin && !p.room { // neither here nor there: the log was cut below us
+	if c.next == begin && !p.room { // in neither ring nor log, which was truncated meanwhile
 		return page{}, c.sourceFailed(), false
 	}
 	return p, "", true

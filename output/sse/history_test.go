@@ -8,9 +8,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// TestSlowReadersOfHistoryHoldNobodyUp: those that do not take the pages they asked
-// for hold neither a place to read nor others' pages.
-func TestSlowReadersOfHistoryHoldNobodyUp(t *testing.T) {
+// Clients that do not read their page of history occupy neither a reader nor the pages
+// of others.
+func TestSlowReadersOfHistoryDoNotDelayOthers(t *testing.T) {
 	const total, missed = 1000, 50 // 16 MB, more than a connection takes unread
 	l := newMemLog()
 	h, base := serve(t, Options{Source: l.source(), Ring: 16, WriteTimeout: time.Minute})
@@ -18,14 +18,14 @@ func TestSlowReadersOfHistoryHoldNobodyUp(t *testing.T) {
 	eventually(t, "all is followed", func() bool { return h.current().followed() > total })
 	connect(t, base, "/events?since=earliest", "")
 	sent, since := uint64(0), time.Now()
-	eventually(t, "it is stuck", func() bool {
+	eventually(t, "its writes block", func() bool {
 		if now := h.Stats().Replayed; now != sent {
 			sent, since = now, time.Now()
 		}
 		return sent > 0 && time.Since(since) > time.Second
 	})
 	if len(h.pages) != 1 || len(h.readers) != 0 {
-		t.Errorf("it holds %d pages and %d places of readers", len(h.pages), len(h.readers))
+		t.Errorf("it holds %d pages and %d readers", len(h.pages), len(h.readers))
 	}
 	for range maxPages - 1 {
 		h.pages <- struct{}{} // as if there were more of them
@@ -37,16 +37,15 @@ func TestSlowReadersOfHistoryHoldNobodyUp(t *testing.T) {
 		}
 	}
 	if len(h.pages) != maxPages {
-		t.Error("the slow one was not slow")
+		t.Error("the slow client has read its page")
 	}
 	for range maxPages - 1 {
 		<-h.pages
 	}
 }
 
-// TestAnEventForALargePage: what a small page has no room for waits for a large one,
-// in its order.
-func TestAnEventForALargePage(t *testing.T) {
+// An event that does not fit into a small page waits for a large one, in its order.
+func TestLargeEventsOfHistoryKeepTheirOrder(t *testing.T) {
 	l := newMemLog()
 	h, base := serve(t, Options{Source: l.source(), Ring: 4, WriteTimeout: time.Minute})
 	events := updates(30)

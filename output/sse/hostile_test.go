@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// entryOf is an event as the log has it.
+// entryOf returns the entry of the log for an event.
 func entryOf(t testing.TB, e event.Event) journal.Entry {
 	t.Helper()
 	e.Seq, e.ID = 7, testEpoch+"-7"
@@ -22,8 +22,8 @@ func entryOf(t testing.TB, e event.Event) journal.Entry {
 	return journal.Entry{ID: e.ID, Seq: 7, Data: data}
 }
 
-// FuzzOneEvent: whatever a server calls its resources, a client sees one event,
-// with these names.
+// Whatever names a server gives its resources, a client receives one event with these
+// names.
 func FuzzOneEvent(f *testing.F) {
 	for _, s := range []string{"plain", "a\nid: 1\n\ndata: x", "a\r\rb", "\x00", "\u2028\u2029\u202e", `"},{"a":"`, "\U0001f600", "\xff\xfe", `\`, `\"`, "</script>"} {
 		f.Add(s, "file:///"+s, "n"+s)
@@ -60,14 +60,13 @@ func FuzzOneEvent(f *testing.F) {
 				t.Errorf("message %d is %+v", i, m)
 			}
 			if utf8.ValidString(server+uri) && (doc.ServerID != valid(server) || doc.ResourceURI != valid(uri)) {
-				t.Errorf("message %d tells %q of %q, %q", i, doc, server, uri)
+				t.Errorf("message %d has %q for %q, %q", i, doc, server, uri)
 			}
 		}
 	})
 }
 
-// FuzzAnyEntry: whatever is in the store, a client sees one event with the id of
-// the entry.
+// Whatever the store contains, a client receives one event with the id of the entry.
 func FuzzAnyEntry(f *testing.F) {
 	f.Add([]byte(`{"id":"x","type":"resource.updated","timestamp":"2026-01-01T00:00:00.000Z"}`))
 	f.Add([]byte("{\"id\":\"x\",\"type\":\"a\\nb\",\"timestamp\":\"2026-01-01T00:00:00.000Z\"\n\ndata: x}"))
@@ -100,7 +99,7 @@ func TestDamagedEntriesAreGaps(t *testing.T) {
 	}
 }
 
-func TestRingPlaces(t *testing.T) {
+func TestRingPositions(t *testing.T) {
 	r := newRing(testEpoch, 1, 8, 1<<20)
 	var buf [8]*frame
 	take := func(next uint64) (seqs []uint64, v view) {

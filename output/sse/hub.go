@@ -7,10 +7,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// Options are how a hub works. A zero field means its default; Source is needed.
+// Options configure a hub. A zero field means its default; Source is required.
 type Options struct {
 	Source Source
 	// MaxClients is how many streams may be open; 2,000.
@@ -20,27 +21,27 @@ type Options struct {
 	Ring, RingBytes int
 	// Heartbeat is the time between the comments, and checkpoints, of a stream; 15 s.
 	Heartbeat time.Duration
-	// Tick is the shortest time between two wakes of a client; 5 ms.
+	// Tick is the minimum time between two wake-ups of a client; 5 ms.
 	Tick time.Duration
 	// WriteTimeout is how long a client may take for one write; 5 s.
 	WriteTimeout time.Duration
-	// Unavailable says why there is nothing to stream, nil if there is; new clients
-	// get it with status 500. Its text is shown to them. nil: always available.
+	// Unavailable says why there is nothing to stream, nil if there is. New clients get
+	// its text with status 500. nil: always available.
 	Unavailable func() error
 	// Wrote is called after every write of live events to a client, from many
-	// goroutines: with how many they were and when the notification behind the
-	// oldest of them was received, zero if that is not known. For histograms.
+	// goroutines, with their number and with the time at which the notification behind
+	// the oldest of them was received; zero if unknown. For histograms.
 	Wrote func(events int, received time.Time)
-	// Logger gets one line when the source fails, and one with the first entry that
-	// comes after that; nil discards.
+	// Logger gets one line when the source fails, and one when it works again; nil
+	// discards.
 	Logger *slog.Logger
 }
 
 // Hub sends one log to many clients.
 type Hub struct {
 	opts Options
-	// readers and pages are sent to by who reads history, and who has a large page of
-	// it; received from when done, and never closed.
+	// readers and pages are semaphores: a client sends while it reads history, and while
+	// it holds a large page, and receives when done. Never closed.
 	readers, pages chan struct{}
 
 	dirty chan struct{} // capacity 1: the ring has frames to show; sent to by the follower, never closed
@@ -50,7 +51,7 @@ type Hub struct {
 	last  chan struct{} // closed when clients have to end: nothing is shown any more
 
 	counts  counts
-	failing bool // the source, as Logger was told; the follower's
+	failing bool // an outage of the source was logged; used by the follower only
 
 	mu       sync.Mutex
 	ring     *ring
@@ -61,14 +62,13 @@ type Hub struct {
 	stopErr  error
 }
 
-// Bounds of what history costs: how many clients read it at once, and how many have a
-// large page of it in memory.
+// How many clients read history at the same time, and how many hold a large page of it.
 const (
 	maxReaders = 32
 	maxPages   = 32
 )
 
-// New returns a hub that has nothing to send until Run.
+// New returns a hub that sends nothing before Run.
 func New(opts Options) *Hub {
 	for _, d := range []struct {
 		value *int
@@ -101,9 +101,8 @@ var (
 	errStarting = errors.New("the event log is not open yet")
 )
 
-// Run follows the source until ctx ends, the source is closed, or Shutdown is
-// called. It then ends all streams, as Shutdown does, and returns nil. It is
-// called once.
+// Run follows the source until ctx ends, the source is closed, or Shutdown is called. It
+// then ends all streams, as Shutdown does, and returns nil. It must be called once.
 func (h *Hub) Run(ctx context.Context) error {
 	// Following goes on while Shutdown catches up, after ctx.
 	follow, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -131,10 +130,10 @@ func (h *Hub) Run(ctx context.Context) error {
 	return err
 }
 
-// followAll fills rings, one after the other, until it is told to end. Anything
-// but that is overcome by trying again: clients lose nothing by a ring that waits.
+// followAll fills rings, one after the other, until ctx ends or the source is closed. It
+// retries after any other error: clients lose nothing by waiting.
 func (h *Hub) followAll(ctx context.Context) {
-	wait := time.Duration(0)
+	retry := backoff.New(50*time.Millisecond, 2*time.Second)
 	for {
 		began := time.Now()
 		err := h.follow(ctx)
@@ -148,18 +147,15 @@ func (h *Hub) followAll(ctx context.Context) {
 			h.failing = true
 		}
 		if time.Since(began) > time.Minute {
-			wait = 0
+			retry.Reset()
 		}
-		wait = min(max(2*wait, 50*time.Millisecond), 2*time.Second)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, retry.Next()) {
 			return
 		}
 	}
 }
 
-// follow fills the ring, after making it if need be.
+// follow fills the ring, which it creates if there is none.
 func (h *Hub) follow(ctx context.Context) error {
 	r := h.current()
 	if r == nil {
@@ -167,7 +163,7 @@ func (h *Hub) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// What clients that come back after a restart of ours want is in the ring then.
+		// Clients that reconnect after a restart of this process are served from the ring.
 		from := b.First
 		if kept := uint64(h.opts.Ring / 2); b.Last+1 > b.First+kept {
 			from = b.Last + 1 - kept
@@ -204,8 +200,8 @@ func (h *Hub) follow(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// drop ends the ring of a log that was replaced. Its clients come back with ids
-// that say nothing about the new one, and are told so.
+// drop ends the ring of a log that was replaced. Its clients reconnect with ids of the
+// old log and get a gap.
 func (h *Hub) drop() {
 	h.mu.Lock()
 	r := h.ring
@@ -222,7 +218,8 @@ func (h *Hub) current() *ring {
 	return h.ring
 }
 
-// showAll is the waker: at once after a silence, then once per tick.
+// showAll shows new frames immediately after a silence, then once per
+// tick.
 func (h *Hub) showAll(ctx context.Context) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()

@@ -13,8 +13,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// TestEveryOutageIsLoggedOnce: a line when the source fails, however often it is
-// tried, and one when it is back; the next time, too.
+// There is one line when the source fails, however often it is retried, and one when it
+// works again; for every outage.
 func TestEveryOutageIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemLog()

@@ -9,9 +9,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// TestShutdownTellsWhatIsBeingStored shuts down right after the last event was
-// appended, while the store syncs it.
-func TestShutdownTellsWhatIsBeingStored(t *testing.T) {
+// The hub is shut down right after the last event was appended, while the store syncs
+// it.
+func TestShutdownSendsWhatIsBeingStored(t *testing.T) {
 	const total = 200
 	for range 5 {
 		j, err := journal.Open(t.Context(), journal.Options{Dir: t.TempDir()})

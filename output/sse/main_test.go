@@ -40,7 +40,7 @@ func serve(t testing.TB, opts Options) (*Hub, string) {
 	return h, srv.URL
 }
 
-// stream is a connection to a route, without the helpfulness of http.Client.
+// stream is a connection to a route, without the buffering and retries of http.Client.
 type stream struct {
 	t     testing.TB
 	conn  net.Conn
@@ -103,7 +103,7 @@ func (s *stream) next() message {
 	return s.p.messages[s.taken-1]
 }
 
-// events returns the next n messages that are no checkpoints.
+// events returns the next n messages that are not checkpoints.
 func (s *stream) events(n int) []message {
 	s.t.Helper()
 	var out []message
@@ -115,7 +115,7 @@ func (s *stream) events(n int) []message {
 	return out
 }
 
-// rest reads to the end and returns the messages that next has not.
+// rest reads to the end and returns the messages that next did not return.
 func (s *stream) rest() []message {
 	s.t.Helper()
 	for {

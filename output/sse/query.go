@@ -12,14 +12,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// query is what a client asks for.
+// query is the query of one client.
 type query struct {
 	filter    filter
-	id        string    // the last id that it has seen, whatever that may be
+	id        string    // the last id that the client received, unvalidated
 	at        time.Time // or: from this time on
 	seq       *uint64   // or: after this number
-	earliest  bool      // or: all there is
-	gapLatest bool      // when its history is gone it wants none
+	earliest  bool      // or: everything there is
+	gapLatest bool      // if its history has expired, skip the rest of it
 }
 
 func parseQuery(r *http.Request, feed bool) (query, error) {
@@ -39,7 +39,7 @@ func parseQuery(r *http.Request, feed bool) (query, error) {
 	case "latest":
 		q.gapLatest = true
 	default:
-		return query{}, errors.New(`ongap is "earliest" or "latest"`)
+		return query{}, errors.New(`invalid ongap; expected "earliest" or "latest"`)
 	}
 	if since := v.Get("since"); since != "" && q.id == "" {
 		err = q.since(since)
@@ -47,8 +47,8 @@ func parseQuery(r *http.Request, feed bool) (query, error) {
 	return q, err
 }
 
-// since reads the parameter of that name. Unlike an id, which a client may have
-// from anywhere, it was written by somebody: what it cannot mean is an error.
+// since parses the parameter of that name. Unlike an id, which a client may have
+// received from another log, it was written by a person: an invalid one is an error.
 func (q *query) since(s string) error {
 	switch s {
 	case "earliest":
@@ -73,10 +73,10 @@ func (q *query) since(s string) error {
 		q.at = time.Now().Add(-d)
 		return nil
 	}
-	return fmt.Errorf("since=%q is no id, number, time or duration, nor earliest or latest", printable.Line(s, 64))
+	return fmt.Errorf("invalid since=%q; expected an id, a number, an RFC 3339 time, a duration, earliest or latest", printable.Line(s, 64))
 }
 
-// place works out where the client begins, and what it has missed for good.
+// place determines where the client begins, and what it has missed.
 func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err error) {
 	source, q := c.hub.opts.Source, c.query
 	switch {
@@ -92,7 +92,7 @@ func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err er
 		next, _ = c.ring.position()
 		return next, nil, nil
 	}
-	// Most come back soon: no need to ask the store.
+	// Most clients reconnect soon: the ring has what they need.
 	if epoch, seq, err := event.ParseID(q.id); err == nil && epoch == c.ring.epoch && c.ring.reach(seq+1) {
 		return seq + 1, nil, nil
 	}

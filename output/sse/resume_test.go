@@ -66,9 +66,9 @@ func TestWhereAClientBegins(t *testing.T) {
 	}
 }
 
-// TestOnlyErrorsOfTheFeedComeAgain: an error after the last update has no id there, so
-// it comes once more, and the update does not.
-func TestOnlyErrorsOfTheFeedComeAgain(t *testing.T) {
+// An error after the last update has no id in the feed, so it is repeated; the update is
+// not.
+func TestResumedFeedRepeatsOnlyErrors(t *testing.T) {
 	l := newMemLog()
 	_, base := serve(t, Options{Source: l.source()})
 	l.append(updates(1)...)
@@ -160,10 +160,9 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostOrTwice has clients leave and come back at random while events
-// are published, with a ring so small that they meet history, the ring, and the
-// seam between the two.
-func TestNothingIsLostOrTwice(t *testing.T) {
+// Clients disconnect and resume at random while events are published, with a ring so
+// small that they read from history, from the ring, and across the boundary.
+func TestResumedEventsAreNeitherLostNorRepeated(t *testing.T) {
 	const total, clients = 10000, 9
 	l := newMemLog()
 	h, base := serve(t, Options{Source: l.source(), Ring: 256, Tick: time.Millisecond})
@@ -234,7 +233,7 @@ func TestNothingIsLostOrTwice(t *testing.T) {
 	}
 }
 
-func TestALogMadeAnew(t *testing.T) {
+func TestReplacedLogEndsStreamsAndLeavesAGap(t *testing.T) {
 	l := newMemLog()
 	l.append(updates(10)...)
 	h, base := serve(t, Options{Source: l.source()})

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// ring holds the newest frames of one epoch of the log. One goroutine pushes, the
-// waker shows, clients take.
+// ring holds the newest frames of one epoch of the log. One goroutine pushes frames, the
+// waker shows them, and clients take them.
 type ring struct {
 	epoch    string
 	maxBytes int
@@ -20,8 +20,8 @@ type ring struct {
 	first  uint64        // the ring is complete from this number on
 	next   uint64        // the number after the newest
 	shown  uint64        // the number after the newest that was shown
-	over   bool          // the log was replaced: nothing more comes
-	wake   chan struct{} // closed, and made anew, by show and end; nobody sends
+	over   bool          // the log was replaced: the ring gets no more frames
+	wake   chan struct{} // closed and replaced by show and end; never sent to
 }
 
 // newRing returns a ring for the entries from number first on.
@@ -30,7 +30,7 @@ func newRing(epoch string, first uint64, size, maxBytes int) *ring {
 		first: first, next: first, shown: first, wake: make(chan struct{})}
 }
 
-// push adds the newest frame; the oldest ones make room.
+// push adds the newest frame and removes as many old ones as the bounds require.
 func (r *ring) push(f *frame) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func (r *ring) push(f *frame) {
 	r.next = f.seq + 1
 }
 
-// show lets clients see what was pushed, and wakes those that wait.
+// show makes pushed frames visible to clients, and wakes those that wait.
 func (r *ring) show() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *ring) show() {
 	}
 }
 
-// end tells clients that nothing more comes.
+// end marks the ring as complete and wakes all clients.
 func (r *ring) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,21 +112,21 @@ func (r *ring) find(seq uint64) uint64 {
 	return r.tail + uint64(n)
 }
 
-// reach reports whether a client that has seen all before next can go on here.
+// reach reports whether a client that has everything before next can continue here.
 func (r *ring) reach(next uint64) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.first <= next && next <= r.next && !r.over
 }
 
-// followed is the number to follow the log from.
+// followed returns the number from which to follow the log.
 func (r *ring) followed() uint64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.next
 }
 
-// position is the end of what clients see, and what tells that it moves.
+// position returns the end of what is shown, and a channel that is closed when it moves.
 func (r *ring) position() (shown uint64, wake <-chan struct{}) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

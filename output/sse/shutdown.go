@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Time for the two halves of a shutdown: to catch up with the log, and for clients
-// to take what is left.
+// Time for the two phases of a shutdown: for the ring to catch up with the log, and for
+// clients to receive the rest.
 const (
 	catchUp = 400 * time.Millisecond
 	takeAll = 500 * time.Millisecond
 )
 
-// Shutdown takes no more clients, sends those that there are all that is in the
-// log by now, then a frame tracker_stopped, and ends their streams: within 1 s, or
-// when ctx ends; a client that is slower than that is cut. Run ends too. It
-// returns when no handler is at work any more, and may be called more than once;
-// all calls return the same. It is meant for [web.Server.OnShutdown].
+// Shutdown accepts no more clients, sends the connected ones everything that is in the
+// log by now and a frame tracker_stopped, and ends their streams: within 1 s, or when
+// ctx ends; a slower client is disconnected. Run ends too. Shutdown returns when no
+// handler is running any more. It may be called more than once; all calls return the
+// same. It is meant for [web.Server.OnShutdown].
 func (h *Hub) Shutdown(ctx context.Context) error {
 	h.stop.Do(func() { h.stopErr = h.shutdown(ctx) })
 	return h.stopErr
@@ -43,7 +43,7 @@ func (h *Hub) shutdown(ctx context.Context) error {
 	return err
 }
 
-// caughtUp waits until the ring has all that was appended before.
+// caughtUp waits until the ring shows everything that was appended before.
 func (h *Hub) caughtUp(ctx context.Context) error {
 	r := h.current()
 	if r == nil || h.followed() {
@@ -68,13 +68,13 @@ func (h *Hub) caughtUp(ctx context.Context) error {
 		case <-h.done:
 			return nil
 		case <-ctx.Done():
-			return errors.New("clients were stopped before the last events: the log is slow")
+			return errors.New("streams were ended before the last events: the log is slow")
 		}
 	}
 	return nil
 }
 
-// followed reports whether the follower has ended by itself.
+// followed reports whether the follower has ended on its own.
 func (h *Hub) followed() bool {
 	select {
 	case <-h.done:
@@ -84,13 +84,11 @@ func (h *Hub) followed() bool {
 	}
 }
 
-// cut makes everything that clients are at fail.
+// cut fails all writes of clients that are in progress.
 func (h *Hub) cut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.clients {
-		c.cut.Store(true)
-		c.cancel()
-		_ = c.rc.SetWriteDeadline(time.Unix(1, 0))
+		c.cut()
 	}
 }

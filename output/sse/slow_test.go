@@ -24,9 +24,9 @@ func large(n int) []event.Event {
 	return out
 }
 
-// TestClientsThatNeverRead: 5 of them, more than 8 MB behind, are closed; 5 that
-// read get everything, soon.
-func TestClientsThatNeverRead(t *testing.T) {
+// Five clients that never read, more than 8 MB behind, are disconnected; five that read
+// get everything without delay.
+func TestClientsThatNeverReadAreDisconnected(t *testing.T) {
 	const (
 		total    = 800 // 13 MB
 		patience = 8 * time.Second
@@ -78,7 +78,7 @@ func TestClientsThatNeverRead(t *testing.T) {
 	}
 }
 
-func TestAClientTooMany(t *testing.T) {
+func TestClientsBeyondTheLimit(t *testing.T) {
 	const limit = 2000
 	l := newMemLog()
 	h, base := serve(t, Options{Source: l.source()})
@@ -157,13 +157,12 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// hurry is much longer than a shutdown takes, and much shorter than the timeouts that
-// it must not wait for.
+// hurry is much longer than a shutdown takes, and much shorter than the timeouts for
+// which it must not wait.
 const hurry = 4 * time.Second
 
-// TestShutdownCutsTheStuck: neither a client that does not read nor a store that
-// does not answer holds it up.
-func TestShutdownCutsTheStuck(t *testing.T) {
+// Neither a client that does not read nor a store that does not answer delays Shutdown.
+func TestShutdownDoesNotWaitForSlowClientsOrStores(t *testing.T) {
 	l := newMemLog()
 	l.append(large(2000)...)
 	src := l.source()
@@ -188,7 +187,7 @@ func TestShutdownCutsTheStuck(t *testing.T) {
 	}
 }
 
-func TestALeavingClientIsFreed(t *testing.T) {
+func TestDisconnectedClientIsRemoved(t *testing.T) {
 	l := newMemLog()
 	h, base := serve(t, Options{Source: l.source()})
 	s := connect(t, base, "/events", "")
@@ -201,8 +200,8 @@ func TestALeavingClientIsFreed(t *testing.T) {
 	}
 }
 
-// BenchmarkFanOut is one event to every client, as fast as they take it; both ends
-// are in this process. 1,000 events are under way at most.
+// BenchmarkFanOut sends one event to every client, as fast as they read; both ends are in
+// this process. At most 1,000 events are in flight.
 func BenchmarkFanOut(b *testing.B) {
 	for _, clients := range []int{100, 1000} {
 		b.Run(fmt.Sprint(clients), func(b *testing.B) {

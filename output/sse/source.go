@@ -8,15 +8,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// Source is the log that a hub sends. Its members have the contracts of the
-// methods of [journal.Journal] of the same name; all are needed but Settle.
+// Source is the log that a hub sends. Its fields have the contracts of the methods of
+// [journal.Journal] of the same name. All but Settle are required.
 type Source struct {
 	Bounds func(context.Context) (journal.Bounds, error)
 	Follow func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error]
 	Read   func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error]
 	Resume func(ctx context.Context, id string) (journal.Resumption, error)
 	Since  func(context.Context, time.Time) (uint64, error)
-	// Settle waits until all that was appended is in Bounds; for [Hub.Shutdown].
+	// Settle waits until Bounds includes everything that was appended; for [Hub.Shutdown].
 	Settle func(context.Context) error
 }
 
@@ -24,17 +24,6 @@ type Source struct {
 func FromJournal(j *journal.Journal) Source {
 	return Source{
 		Bounds: j.Bounds, Follow: j.Follow, Read: j.Read, Resume: j.Resume, Since: j.Since,
-		Settle: func(ctx context.Context) error {
-			tick := time.NewTicker(2 * time.Millisecond)
-			defer tick.Stop()
-			for j.Stats().Waiting > 0 {
-				select {
-				case <-tick.C:
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-			}
-			return nil
-		},
+		Settle: j.Flush,
 	}
 }

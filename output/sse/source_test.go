@@ -16,15 +16,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// memLog is a log in memory, with the contracts of the journal, whose retention,
-// damage and replacement tests decide.
+// memLog is a log in memory with the contracts of the journal. Tests decide on its
+// retention, damage and replacement.
 type memLog struct {
 	mu      sync.Mutex
 	epoch   string
 	entries []journal.Entry
 	first   uint64
 	closed  bool
-	more    chan struct{} // closed and made anew when something changes
+	more    chan struct{} // closed and replaced when something changes
 }
 
 const testEpoch = "3f9a1c20b7e4d581"
@@ -40,7 +40,7 @@ func (l *memLog) changed() {
 	l.more = make(chan struct{})
 }
 
-// append stores events; ids are given.
+// append stores events and assigns their ids.
 func (l *memLog) append(events ...event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +59,7 @@ func (l *memLog) append(events ...event.Event) {
 	l.changed()
 }
 
-// forget is retention: the first n entries are gone.
+// forget removes the first n entries, as retention does.
 func (l *memLog) forget(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *memLog) forget(n int) {
 	l.first += uint64(n)
 }
 
-// replace is another log in its place.
+// replace replaces the log by another one.
 func (l *memLog) replace(epoch string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +88,7 @@ func (l *memLog) bounds(context.Context) (journal.Bounds, error) {
 	return journal.Bounds{Epoch: l.epoch, First: l.first, Last: l.first + uint64(len(l.entries)) - 1}, nil
 }
 
-// from returns the entries from seq on, with a gap in front if some are gone.
+// from returns the entries from seq on, after a gap if some have expired.
 func (l *memLog) from(seq uint64) []journal.Entry {
 	var out []journal.Entry
 	if seq < l.first {
@@ -205,7 +205,7 @@ func updates(n int) []event.Event {
 // message is what a client dispatches.
 type message struct{ id, event, data string }
 
-// parser reads a stream as the HTML standard says (9.2.6).
+// parser parses a stream as the HTML standard says (9.2.6), independently of core/sse.
 type parser struct {
 	line              []byte
 	cr                bool // the last byte was CR

@@ -6,11 +6,11 @@ import "sync/atomic"
 type reason string
 
 const (
-	gone     reason = "gone"     // the client left
-	slow     reason = "slow"     // it did not take a write in time
+	gone     reason = "gone"     // the client disconnected
+	slow     reason = "slow"     // it did not accept a write in time
 	overrun  reason = "overrun"  // it fell behind the ring
 	ended    reason = "stopped"  // the hub was shut down
-	replaced reason = "replaced" // the log was made anew
+	replaced reason = "replaced" // the log was replaced by a new one
 	failed   reason = "failed"   // the log could not be read
 )
 
@@ -45,12 +45,12 @@ func (c *counts) closed(r reason) { c.of(r).Add(1) }
 type Stats struct {
 	Clients  int    // streams open now
 	Accepted uint64 // streams opened
-	Refused  uint64 // clients too many, or while shutting down
+	Refused  uint64 // beyond MaxClients, or while shutting down
 	Sent     uint64 // events sent live, counted for every client
 	Replayed uint64 // events sent from history
-	Gaps     uint64 // clients that were told a gap in what they asked for
-	// Closed counts streams by why they ended: "gone" (the client left), "slow",
-	// "overrun" (by the ring), "stopped", "replaced" (the log was made anew),
+	Gaps     uint64 // clients that got a gap since what they asked for had expired
+	// Closed counts streams by why they ended: "gone" (the client disconnected), "slow",
+	// "overrun" (by the ring), "stopped", "replaced" (the log, by a new one),
 	// "failed" (the log could not be read). Every reason is a key.
 	Closed map[string]uint64
 }
@@ -71,8 +71,8 @@ func (h *Hub) Stats() Stats {
 	return s
 }
 
-// Last returns the id that a client would be at that has seen all there is: to begin
-// from after a look at what is known otherwise. epoch is "" before there is a log.
+// Last returns the id of the newest event that is shown, so that a client can take a
+// snapshot and resume from there. epoch is "" before the log is open.
 func (h *Hub) Last() (epoch string, seq uint64) {
 	r := h.current()
 	if r == nil {

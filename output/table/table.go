@@ -1,8 +1,8 @@
-// Package table shows what servers offer to people, as tables.
+// Package table displays what servers offer as tables for people.
 //
-// It is the only package that knows tablewriter, which the project's owner chose;
-// it brings a logger and colour libraries that nothing else needs. Every cell is
-// printable text: control characters of servers never reach the terminal.
+// It is the only package that imports tablewriter, which brings a logger and colour
+// libraries that nothing else needs. Every cell is printable text: control characters
+// of servers never reach the terminal.
 package table
 
 import (
@@ -18,32 +18,32 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Options are how tables look.
+// Options configure tables.
 type Options struct {
-	Wide  bool // all columns, nothing cut
+	Wide  bool // all columns, nothing truncated
 	Width int  // columns of the terminal; 0: no limit
 }
 
-// cell widths in runes where a table is not wide.
+// Maximum cell widths in runes if a table is not wide.
 const (
 	narrowText  = 48
 	narrowError = 300
 )
 
-// Servers shows one row for every server that was asked.
-func Servers(w io.Writer, reports []tracker.Report, o Options) error {
-	head := []string{"Server", "State", "Transport", "Era", "Resources", "Templates", "Prompts", "Tools", "Error"}
+// Servers displays one row for each server that was queried.
+func Servers(w io.Writer, reports []session.Report, o Options) error {
+	head := []string{"Server", "State", "Transport", "Protocol", "Resources", "Templates", "Prompts", "Tools", "Error"}
 	if o.Wide {
-		head = []string{"Server", "State", "Transport", "Era", "Protocol", "Name", "Version", "Tracked", "Resources", "Templates", "Prompts", "Tools", "Error"}
+		head = []string{"Server", "State", "Transport", "Protocol", "Name", "Version", "Tracked", "Resources", "Templates", "Prompts", "Tools", "Error"}
 	}
 	rows := make([][]string, 0, len(reports))
 	for _, r := range reports {
-		state, message := "ready", ""
+		state, message := r.State(), ""
 		if r.Err != nil {
-			state, message = "failed", o.cut(r.Err.Error(), narrowError)
+			message = o.cut(r.Err.Error(), narrowError)
 		}
 		n := func(k catalog.Kind) string {
 			list, ok := r.Lists[k]
@@ -56,9 +56,9 @@ func Servers(w io.Writer, reports []tracker.Report, o Options) error {
 		if transport == "" {
 			transport = r.Server.Transport
 		}
-		row := []string{o.cut(r.Server.ID, narrowText), state, string(transport), dash(string(r.Info.Era))}
+		row := []string{o.cut(r.Server.ID, narrowText), state, string(transport), dash(o.cut(r.Info.ProtocolVersion, narrowText))}
 		if o.Wide {
-			row = append(row, dash(o.cut(r.Info.ProtocolVersion, 0)), dash(o.cut(r.Info.ServerName, 0)),
+			row = append(row, dash(o.cut(r.Info.ServerName, 0)),
 				dash(o.cut(r.Info.ServerVersion, 0)), strconv.FormatBool(r.Server.Tracked()))
 		}
 		rows = append(rows, append(row, n(catalog.Resources), n(catalog.Templates), n(catalog.Prompts), n(catalog.Tools), message))
@@ -66,8 +66,8 @@ func Servers(w io.Writer, reports []tracker.Report, o Options) error {
 	return render(w, head, rows)
 }
 
-// Items shows one row for every item of one kind.
-func Items(w io.Writer, k catalog.Kind, reports []tracker.Report, o Options) error {
+// Items displays one row for each item of one kind.
+func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) error {
 	head := []string{"Server", "Name", "Description"}
 	switch k {
 	case catalog.Resources:
@@ -104,7 +104,7 @@ func Items(w io.Writer, k catalog.Kind, reports []tracker.Report, o Options) err
 	return render(w, head, rows)
 }
 
-// Rows shows any rows; empty cells become a dash, but in the last column.
+// Rows displays arbitrary rows; empty cells become a dash, except in the last column.
 func Rows(w io.Writer, head []string, rows [][]string) error {
 	shown := make([][]string, 0, len(rows))
 	for _, row := range rows {
@@ -119,7 +119,7 @@ func Rows(w io.Writer, head []string, rows [][]string) error {
 	return render(w, head, shown)
 }
 
-// cut makes a cell's text printable and, unless all is wanted, short.
+// cut returns printable text for a cell, truncated unless the table is wide.
 func (o Options) cut(s string, limit int) string {
 	if o.Wide {
 		limit = 0
@@ -134,7 +134,7 @@ func dash(s string) string {
 	return s
 }
 
-// render draws without borders: columns that cut(1) and awk(1) can take apart.
+// render draws without borders: columns that awk can split.
 func render(w io.Writer, head []string, rows [][]string) error {
 	var drawn bytes.Buffer
 	t := tablewriter.NewTable(&drawn,
@@ -160,7 +160,7 @@ func render(w io.Writer, head []string, rows [][]string) error {
 	}
 	var out strings.Builder
 	for line := range strings.Lines(drawn.String()) {
-		out.WriteString(strings.TrimRight(line, " \n") + "\n") // padding that would wrap
+		out.WriteString(strings.TrimRight(line, " \n") + "\n") // without padding that would wrap
 	}
 	_, err := io.WriteString(w, out.String())
 	return err

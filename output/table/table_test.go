@@ -15,12 +15,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func reports(t *testing.T) []tracker.Report {
+func reports(t *testing.T) []session.Report {
 	t.Helper()
 	items := func(k catalog.Kind, raw ...string) catalog.List {
 		var out []catalog.Item
@@ -33,8 +32,8 @@ func reports(t *testing.T) []tracker.Report {
 		}
 		return catalog.NewList(out)
 	}
-	return []tracker.Report{
-		{Server: config.Server{ID: "docs", Enabled: true, Transport: config.TransportHTTP, TrackResources: true},
+	return []session.Report{
+		{Server: config.Server{ID: "docs", Enabled: true, Transport: config.TransportHTTP, Tracking: config.Tracking{TrackResources: true}},
 			Info: session.Info{Transport: config.TransportSSE, Era: session.EraLegacy, ProtocolVersion: "2025-11-25", ServerName: "Docs", ServerVersion: "1.2"},
 			Lists: map[catalog.Kind]catalog.List{
 				catalog.Resources: items(catalog.Resources, `{"uri":"file:///ガイド.md","name":"日本語","mimeType":"text/markdown","size":12}`, `{"uri":"file:///b","name":"evil \u001b[31m\n\u202ename"}`),

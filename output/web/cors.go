@@ -11,14 +11,14 @@ const (
 	mcpHeaders = "Authorization, Content-Type, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name"
 	mcpExposed = "Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version"
 
-	// mcpParam begins the headers that repeat arguments of a tool. Each tool chooses
-	// their names, so they are allowed as they are asked for, up to maxParams.
+	// mcpParam is the prefix of headers that repeat arguments of a tool. Tools choose
+	// the names, so all requested ones are allowed, up to maxParams.
 	mcpParam  = "mcp-param-"
 	maxParams = 64
 )
 
-// allow says what pages of the other origin may do, and reports whether that is all
-// that was asked.
+// allow sets the CORS headers for a page of another origin. preflight reports whether
+// the request asked for nothing else.
 func (s *Server) allow(h http.Header, r *http.Request, other string) (preflight bool) {
 	h.Set("Access-Control-Allow-Origin", other)
 	methods, headers, exposed := "GET", "Authorization, Last-Event-ID", "Last-Event-ID"
@@ -40,8 +40,7 @@ func (s *Server) allow(h http.Header, r *http.Request, other string) (preflight 
 	return true
 }
 
-// params returns those of the names asked for that are of arguments, each after a
-// comma.
+// params returns the requested headers with prefix mcpParam, each after a comma.
 func params(asked []string) string {
 	var b strings.Builder
 	n := 0
@@ -58,8 +57,7 @@ func params(asked []string) string {
 	return b.String()
 }
 
-// token reports whether a text in lower case is of the characters of a header's
-// name (RFC 9110, 5.6.2).
+// token reports whether a lower-case string is a valid header name (RFC 9110, 5.6.2).
 func token(s string) bool {
 	return strings.Trim(s, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz") == ""
 }

@@ -1,34 +1,50 @@
-// Package web is the one HTTP server of a process: its address, who may ask, and
-// how it ends. What is served comes from others, by [Server.Handle].
+// Package web is the HTTP server of a process: its listener, access control, limits
+// and shutdown. The routes are added by others with [Server.Handle].
 //
-// # Who may ask
+// # Access control
 //
-// A loopback address unless there is a token. Every request, whatever its route
-// and method, passes the same guards in this order:
+// The address must be a loopback address unless a token is set. Every request,
+// whatever its route and method, passes these checks in order:
 //
-//  1. Host must name the listener. Otherwise a page that points its own name at
+//  1. Host must name the listener. Otherwise a page that resolves its own name to
 //     127.0.0.1 (DNS rebinding) could read everything. 403.
-//  2. Origin and Sec-Fetch-Site must be absent or say "the same site", or Origin
-//     must be one of Options.Origins. Also for GET: a stream is worth stealing. 403.
+//  2. Origin and Sec-Fetch-Site must be absent or name the same site, or Origin must
+//     be one of Options.Origins. This includes GET, as streams are worth stealing. 403.
 //  3. With a token: Authorization: Bearer, or the cookie of a login. 401. Only
-//     /healthz and /login are open. A token in a query is never looked at, since
-//     URLs end up in logs.
+//     /healthz, /login and its style sheet are exempt. A token in a query is ignored,
+//     since URLs end up in logs.
 //  4. The route and its method: 404, 405.
 //
-// All answers carry a content security policy that allows nothing from elsewhere,
-// and nosniff. CORS headers go to Options.Origins only; with Options.MCP they allow
-// the headers of MCP, among them Mcp-Param-NAME, whose names tools choose.
+// All responses carry a content security policy that allows nothing from other sites,
+// and nosniff. CORS headers are sent to Options.Origins only; with Options.MCP they
+// allow the headers of MCP, including Mcp-Param-NAME, whose names tools choose.
 //
-// # How it ends
+// Wrong tokens are logged and limited: five at once and then one per two seconds for
+// an address (IPv6: a /64 network), fifty and then ten per second in all. Beyond the
+// first limit tokens of the address are not checked but answered with 429; beyond the
+// second one this applies to all addresses that sent a wrong token before. Logins
+// that already have a cookie are not affected.
 //
-// [Server.Serve] ends with its context: /readyz turns 503, the hooks of
-// [Server.OnShutdown] end the streams, requests under way may finish, and after
-// Options.Drain everything left is cut. It returns when no handler runs any more.
+// # Connections
 //
-// # Time and memory
+// A connection is trusted once a request on it has passed all checks, other than one
+// for an exempt route. There may be 128 untrusted connections from one address, 512 in
+// all, and Options.MaxConns connections of both kinds. At each limit the oldest
+// untrusted connection, or else the trusted one that has been idle longest, is closed
+// for the new one; a new one is refused only if all others are busy. An untrusted
+// connection may be idle for 5 s, a trusted one for a minute.
 //
-// Headers must arrive within 5 s and fit into 16 KiB, bodies within 10 s and 64
-// KiB, or 4 MiB with Options.MCP. There is no write timeout, which would end streams; every request begins
-// with a write deadline of 30 s, and a stream sets its own for every write. A
-// connection beyond Options.MaxConns is closed at once.
+// Headers must arrive within 5 s and fit into 16 KiB, bodies within 10 s and 64 KiB,
+// or 4 MiB with Options.MCP; the body of a refused request is not read. There is no
+// write timeout, which would end streams: every request begins with a write deadline
+// of 30 s, and a stream sets its own for every write. HTTP/2 is not offered.
+//
+// # Shutdown
+//
+// [Server.Serve] ends with its context: /readyz returns 503, the hooks of
+// [Server.OnShutdown] end the streams, requests in progress may finish, and after
+// Options.Drain all remaining connections are closed. It returns when no handler runs
+// any more.
+//
+// Library: golang.org/x/time/rate limits wrong tokens.
 package web

@@ -9,22 +9,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// netAddr is what the server listens on.
+// netAddr is the address of the listener.
 type netAddr struct {
-	host string // as asked for, or the IP
+	host string // as given, or the IP address
 	port string
 }
 
-// Listen listens on a TCP address such as "127.0.0.1:8722"; port 0 picks one. An
-// address that others can reach needs a token: without one, and for an address
-// that is none, the error is an *[OptionError]. From its return on connections are
-// taken, and wait for Serve.
+// Listen listens on a TCP address such as "127.0.0.1:8722"; port 0 selects a free
+// port. A non-loopback address requires a token of at least 128 bits; without one, and
+// for an invalid address, the error is an *[OptionError]. Connections are accepted once
+// it returns, and wait for Serve.
 func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, &OptionError{"addr", fmt.Sprintf("%q is no HOST:PORT", printable.Line(addr, 128))}
+		return nil, &OptionError{"addr", fmt.Sprintf("invalid address %q; expected HOST:PORT", printable.Line(addr, 128))}
 	}
-	// Resolved once: what is checked is what is bound.
+	// Resolve once, so that the address that is checked is the one that is bound.
 	var resolver net.Resolver
 	ip := netip.IPv6Unspecified()
 	if host != "" {
@@ -41,15 +41,16 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	}
 	number, err := resolver.LookupPort(ctx, "tcp", port)
 	if err != nil {
-		return nil, &OptionError{"addr", fmt.Sprintf("%q is no port", printable.Line(port, 64))}
+		return nil, &OptionError{"addr", fmt.Sprintf("invalid port %q", printable.Line(port, 64))}
 	}
-	if !ip.IsLoopback() && !s.opts.Token.Set() {
-		return nil, &OptionError{"addr", fmt.Sprintf(
-			"%s can be reached by others, so it needs a token (--token-file), or listen on 127.0.0.1", printable.Line(addr, 128))}
+	if !ip.IsLoopback() {
+		if err := s.checkExposed(addr); err != nil {
+			return nil, err
+		}
 	}
 	network := "tcp"
 	if host == "0.0.0.0" {
-		network = "tcp4" // as who wrote that expects
+		network = "tcp4" // "tcp" would also listen on IPv6
 	}
 	bind := netip.AddrPortFrom(ip, uint16(number)).String()
 	if host == "" {
@@ -67,11 +68,32 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	return ln, nil
 }
 
-// URL is where the server is: "http://127.0.0.1:8722". It is known after Listen,
-// and "" before that.
+// checkExposed checks the options for an address that other machines can reach.
+func (s *Server) checkExposed(addr string) error {
+	switch token := s.opts.Token; {
+	case !token.Set():
+		return &OptionError{"addr", fmt.Sprintf(
+			"%s is reachable from other machines: a token is required (--token-file), or listen on 127.0.0.1", printable.Line(addr, 128))}
+	case token.bits < minBits:
+		return &OptionError{"token-file", fmt.Sprintf(
+			"the token is too easy to guess for an address that is reachable from other machines (about %d of %d bits); make one with: openssl rand -base64 24", token.bits, minBits)}
+	}
+	if s.opts.TLS == nil && !s.opts.TrustProxy {
+		s.opts.Logger.Warn("the token is sent unencrypted; use --tls-cert and --tls-key, or a proxy with TLS and --trust-proxy",
+			"addr", printable.Line(addr, 128))
+	}
+	return nil
+}
+
+// URL returns the address of the server, such as "http://127.0.0.1:8722", or "" before
+// Listen.
 func (s *Server) URL() string {
 	if s.addr.port == "" {
 		return ""
 	}
-	return "http://" + net.JoinHostPort(s.addr.host, s.addr.port)
+	scheme := "http://"
+	if s.opts.TLS != nil {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(s.addr.host, s.addr.port)
 }

@@ -1,84 +1,95 @@
 package web
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
+	"embed"
+	"html/template"
 	"net/http"
 	"strings"
 	"time"
 )
 
-// A browser cannot give EventSource a header, so people log in: the token typed
-// into a form becomes a cookie that scripts cannot read and other sites cannot
-// send. The cookie holds the time of its end, signed with a key of this run; it
-// says nothing of the token, and there is nothing to keep per login.
+// A browser cannot add a header to an EventSource, so people log in: a form turns the
+// token into a cookie that scripts cannot read and other sites cannot send.
 const (
 	cookieName = "mcptrack"
 	cookieAge  = 12 * time.Hour
+	maxLogin   = 8 << 10 // bytes of the form
 )
 
-const loginPage = `<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>mcptrack: log in</title>
-<form method="post" action="/login">
-<p><label>Token <input name="token" type="password" autocomplete="current-password" required autofocus></label>
-<button>Log in</button></p>
-</form></html>
-`
+//go:embed assets
+var assets embed.FS
+
+// loginForm is the data of the login page.
+type loginForm struct{ Problem, Next string }
 
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", "no-store")
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write([]byte(loginPage))
+		s.loginPage(w, http.StatusOK, loginForm{Next: nextPage(r.URL.Query().Get("next"))})
 	case http.MethodPost:
-		if !s.opts.Token.Is(strings.TrimSpace(r.PostFormValue("token"))) {
-			plain(w, http.StatusUnauthorized, "this is not the token")
+		r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
+		if err := r.ParseForm(); err != nil || r.PostForm.Get("token") == "" { // not a guess
+			s.loginPage(w, http.StatusBadRequest, loginForm{"Enter the token.", "/"})
 			return
 		}
-		http.SetCookie(w, &http.Cookie{
-			Name: cookieName, Value: s.ticket(time.Now().Add(cookieAge)), Path: "/",
-			MaxAge: int(cookieAge.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
-		})
-		http.Redirect(w, r, "/", http.StatusSeeOther)
+		next := nextPage(r.PostFormValue("next"))
+		token := strings.TrimSpace(r.PostFormValue("token"))
+		switch s.checkToken(r, token) {
+		case wrongToken:
+			s.loginPage(w, http.StatusUnauthorized, loginForm{"This token is wrong.", next})
+			return
+		case notChecked:
+			w.Header().Set("Retry-After", retryAfter)
+			s.loginPage(w, http.StatusTooManyRequests, loginForm{"Too many wrong tokens. Try again in a few seconds.", next})
+			return
+		case rightToken:
+		}
+		http.SetCookie(w, s.cookie(r, s.tickets.issue(time.Now()), cookieAge))
+		http.Redirect(w, r, next, http.StatusSeeOther)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
 		plain(w, http.StatusMethodNotAllowed, "method not allowed")
 	}
 }
 
-// ticket is the value of a cookie that is good until end.
-func (s *Server) ticket(end time.Time) string {
-	b := binary.BigEndian.AppendUint64(nil, uint64(end.Unix()))
-	mac := hmac.New(sha256.New, s.key[:])
-	mac.Write(b)
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(b))
-}
-
-// ticketValid reports whether this server made the ticket and it is not over.
-func (s *Server) ticketValid(text string, now time.Time) bool {
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(b) != 8+sha256.Size {
-		return false
-	}
-	mac := hmac.New(sha256.New, s.key[:])
-	mac.Write(b[:8])
-	return hmac.Equal(mac.Sum(nil), b[8:]) && now.Before(time.Unix(int64(binary.BigEndian.Uint64(b)), 0))
-}
-
-// authorized reports whether the request has the token or a login.
-func (s *Server) authorized(r *http.Request) bool {
-	if values := r.Header.Values("Authorization"); len(values) > 0 {
-		scheme, token, _ := strings.Cut(values[0], " ")
-		return len(values) == 1 && strings.EqualFold(scheme, "Bearer") && s.opts.Token.Is(strings.TrimSpace(token))
-	}
+// logout ends the login of the request. The cookie is invalid afterwards, also for
+// other programs that copied it.
+func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	for _, c := range r.CookiesNamed(cookieName) {
-		if s.ticketValid(c.Value, time.Now()) {
-			return true
-		}
+		s.tickets.revoke(c.Value, time.Now())
 	}
-	return false
+	http.SetCookie(w, s.cookie(r, "", -time.Second))
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+func (s *Server) cookie(r *http.Request, value string, age time.Duration) *http.Cookie {
+	return &http.Cookie{
+		Name: cookieName, Value: value, Path: "/", MaxAge: int(age.Seconds()),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.scheme(r) == "https",
+	}
+}
+
+// nextPage returns the page to show after the login: the dashboard with the given
+// query, never another site.
+func nextPage(text string) string {
+	if strings.HasPrefix(text, "/?") {
+		return text
+	}
+	return "/"
+}
+
+func (s *Server) loginPage(w http.ResponseWriter, status int, form loginForm) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = s.page.Execute(w, form)
+}
+
+func loginTemplate() *template.Template {
+	return template.Must(template.ParseFS(assets, "assets/login.html"))
+}
+
+func loginStyle(w http.ResponseWriter, r *http.Request) {
+	http.ServeFileFS(w, r, assets, "assets/login.css")
 }

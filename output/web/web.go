@@ -1,46 +1,55 @@
 package web
 
 import (
+	"container/list"
 	"context"
-	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Options are how a server works. The zero value is a server for this machine
-// only; a zero field means its default.
+// Options configure a server. The zero value is a server for this machine only; a zero
+// field means the documented default.
 type Options struct {
-	// Token must be presented by everybody if it is set; see [LoadToken].
+	// Token, if set, is required from all clients; see [LoadToken].
 	Token Token
 	// Origins are the origins of other sites whose pages may read from this server,
-	// such as "https://dash.example". Their hosts are also taken as names of this
+	// such as "https://dash.example". Their hosts are also accepted as names of this
 	// server, for a reverse proxy in front of it.
 	Origins []string
-	// Ready says why the server is not ready, nil if it is; for /readyz. Its text is
-	// shown to who asks.
+	// TLS, if set, makes the server speak HTTPS; see [LoadTLS].
+	TLS *tls.Config
+	// TrustProxy says that all requests come through a reverse proxy, whose headers
+	// X-Forwarded-Proto and X-Forwarded-For (its last element) are true.
+	TrustProxy bool
+	// Ready returns why the server is not ready, nil if it is; for /readyz. Clients see
+	// the text.
 	Ready func() error
 	// MCP says that an MCP endpoint is served: bodies may have 4 MiB, and pages of
 	// Origins may use its methods and headers.
 	MCP bool
-	// MaxConns is how many connections may be open; 4,096.
+	// MaxConns limits open connections; 4,096.
 	MaxConns int
-	// Drain is how long requests may go on after the end of Serve's context; 5 s.
+	// Drain is how long requests may continue after the end of Serve's context; 5 s.
 	Drain time.Duration
-	// Logger gets what clients do wrong at debug; nil discards.
+	// Logger logs wrong tokens as warnings, and refused requests at debug level; nil
+	// discards.
 	Logger *slog.Logger
 }
 
-// OptionError is an option that is refused: wrong usage, not a failure.
+// OptionError reports an invalid option. Commands treat it as a usage error.
 type OptionError struct {
-	Option string // "addr", "token-file" or "allow-origin"
+	Option string // the flag: "addr", "token-file", "allow-origin", "tls-cert" or "tls-key"
 	Reason string // one line
 }
 
@@ -50,26 +59,29 @@ func (e *OptionError) Error() string { return e.Option + ": " + e.Reason }
 type Server struct {
 	opts    Options
 	origins []origin
-	key     [32]byte // signs the cookies of this run
 	mux     *http.ServeMux
 	routes  []string
 	hooks   []func(context.Context) error
 
+	// With a token only.
+	page     *template.Template
+	tickets  *tickets
+	throttle *throttle
+
 	addr     netAddr
 	draining atomic.Bool
-	conns    atomic.Int64
-	refused  atomic.Uint64
+	conns    connSet
 	running  running
 }
 
-// running waits for the handlers, which net/http does not do once it cuts.
+// running counts the handlers: net/http does not wait for them when it closes.
 type running struct {
 	mu    sync.Mutex
 	ended bool
 	wg    sync.WaitGroup
 }
 
-// enter reports whether a handler may still begin; it then calls wg.Done.
+// enter reports whether a handler may start. It must call wg.Done at its end.
 func (r *running) enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +91,7 @@ func (r *running) enter() bool {
 	return !r.ended
 }
 
-// end lets none begin any more and waits for those that did.
+// end prevents further handlers and waits for the running ones.
 func (r *running) end() {
 	r.mu.Lock()
 	r.ended = true
@@ -87,8 +99,8 @@ func (r *running) end() {
 	r.wg.Wait()
 }
 
-// New returns a server with /healthz and /readyz, and /login if there is a token.
-// Its errors are of type *[OptionError].
+// New returns a server with /healthz and /readyz and, with a token, /login and
+// /logout. Its errors are of type *[OptionError].
 func New(opts Options) (*Server, error) {
 	if opts.MaxConns == 0 {
 		opts.MaxConns = 4096
@@ -99,7 +111,7 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, mux: http.NewServeMux()}
+	s := &Server{opts: opts, mux: http.NewServeMux(), conns: connSet{most: opts.MaxConns, byAddr: make(map[netip.Prefix]*list.List)}}
 	for _, text := range opts.Origins {
 		o, err := parseOrigin(text)
 		if err != nil {
@@ -107,44 +119,35 @@ func New(opts Options) (*Server, error) {
 		}
 		s.origins = append(s.origins, o)
 	}
-	_, _ = rand.Read(s.key[:]) // never fails
 	s.Handle("/healthz", get(s.healthz))
 	s.Handle("/readyz", get(s.readyz))
 	if opts.Token.Set() {
+		s.page, s.tickets, s.throttle = loginTemplate(), newTickets(), newThrottle()
 		s.Handle("/login", http.HandlerFunc(s.login))
+		s.Handle("/login.css", get(loginStyle))
+		s.Handle("POST /logout", http.HandlerFunc(s.logout))
 	}
 	return s, nil
 }
 
-// Handle serves a pattern of [http.ServeMux]. It panics on a pattern that is
-// invalid or taken, as the mux does.
+// Handle serves a pattern of [http.ServeMux]. Like that, it panics on a pattern that is
+// invalid or registered already.
 func (s *Server) Handle(pattern string, h http.Handler) {
 	s.mux.Handle(pattern, h)
 	s.routes = append(s.routes, pattern)
 }
 
-// Routes returns the patterns that are served, sorted.
+// Routes returns the registered patterns, sorted.
 func (s *Server) Routes() []string { return slices.Sorted(slices.Values(s.routes)) }
 
-// OnShutdown adds a function that ends what would not end by itself, such as
-// streams. It is called once, when draining begins, side by side with the others;
-// its context ends when the time for draining does.
+// OnShutdown adds a function that ends requests that do not end by themselves, such as
+// streams. It is called once, when draining begins, concurrently with other hooks; its
+// context ends after Options.Drain.
 func (s *Server) OnShutdown(hook func(context.Context) error) { s.hooks = append(s.hooks, hook) }
 
-// Stats are counts since New.
-type Stats struct {
-	Conns   int    // open now
-	Refused uint64 // connections beyond Options.MaxConns
-}
-
-// Stats returns the counts.
-func (s *Server) Stats() Stats {
-	return Stats{Conns: int(s.conns.Load()), Refused: s.refused.Load()}
-}
-
-// Serve serves until ctx ends, drains, and returns nil, or what was cut or went
-// wrong. It owns the listener, which must come from [Server.Listen] of the same
-// server, and is called once.
+// Serve serves until ctx ends, then drains. It returns nil, or why connections had to
+// be closed or serving failed. It owns the listener, which must come from
+// [Server.Listen] of the same server, and is called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
@@ -154,8 +157,14 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16<<10 - 4096, // net/http adds 4 KiB
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ConnState:         s.count,
+		ConnContext:       connContext,
+		ConnState:         connState,
 		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
+	}
+	srv.RegisterOnShutdown(s.conns.closeUnused)
+	ln = limitedListener{ln, &s.conns}
+	if s.opts.TLS != nil {
+		ln = tls.NewListener(ln, s.opts.TLS)
 	}
 	ended := make(chan error, 1) // sent to once, by the goroutine below
 	var wg sync.WaitGroup
@@ -172,7 +181,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return s.drain(ctx, srv, cut)
 }
 
-// drain ends the streams, lets requests finish, and cuts what is left.
+// drain ends the streams, waits for requests to finish, and closes the remaining
+// connections.
 func (s *Server) drain(ctx context.Context, srv *http.Server, cut context.CancelCauseFunc) error {
 	s.draining.Store(true)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Drain)
@@ -183,26 +193,13 @@ func (s *Server) drain(ctx context.Context, srv *http.Server, cut context.Cancel
 		hooks.Go(func() { failed[i] = hook(ctx) })
 	}
 	if err := srv.Shutdown(ctx); err != nil {
-		failed[len(s.hooks)] = fmt.Errorf("requests were cut after %v: %w", s.opts.Drain, err)
+		failed[len(s.hooks)] = fmt.Errorf("unfinished requests were closed after %v: %w", s.opts.Drain, err)
 		cut(errors.New("server is shutting down"))
 		_ = srv.Close()
 	}
 	hooks.Wait()
 	s.running.end()
 	return errors.Join(failed...)
-}
-
-// count keeps the number of connections below the limit.
-func (s *Server) count(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if s.conns.Add(1) > int64(s.opts.MaxConns) {
-			s.refused.Add(1)
-			_ = c.Close()
-		}
-	case http.StateClosed, http.StateHijacked:
-		s.conns.Add(-1)
-	}
 }
 
 // get serves GET and HEAD.
@@ -235,7 +232,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, "ok")
 }
 
-// plain answers with one line of text.
+// plain writes a response of one line of text.
 func plain(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

@@ -27,7 +27,7 @@ const (
 )
 
 // blast is the load server: raw JSON-RPC over stdio, protocol 2025-11-25, so
-// that its own cost is small beside that of a client. Its tool "blast" makes
+// that its own cost is small compared to that of a client. Its tool "blast" makes
 // it send count notifications at a rate per second (0: as fast as the pipe
 // takes them), round robin over its resources, and then one for blastDone. The
 // times at which they were sent go to a file, one wall clock nanosecond number

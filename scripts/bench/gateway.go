@@ -298,15 +298,15 @@ func (c *httpClient) listen(ctx context.Context) (news <-chan int64, stop func()
 		cancel()
 		return nil, nil, err
 	}
-	told := make(chan int64, 1000) // more than there are changes
+	notified := make(chan int64, 1000) // more than there are changes
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		defer p.Body.Close()
 		for lines := bufio.NewScanner(p.Body); lines.Scan(); {
 			if strings.Contains(lines.Text(), "notifications/tools/list_changed") {
-				told <- time.Now().UnixNano()
+				notified <- time.Now().UnixNano()
 			}
 		}
 	})
-	return told, func() { cancel(); reading.Wait() }, nil
+	return notified, func() { cancel(); reading.Wait() }, nil
 }

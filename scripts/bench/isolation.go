@@ -12,7 +12,7 @@ import (
 )
 
 // isolation measures what a server that floods costs its neighbour: the time from
-// an update of a calm server to its line, alone and beside 50,000 notifications a
+// an update of a calm server to its line, alone and during 50,000 notifications a
 // second of another server, and the memory that is resident after the flood.
 func (b *bench) isolation(ctx context.Context) error {
 	const count, rate, flood = 1500, 300, 50_000

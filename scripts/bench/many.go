@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// many is a server with many tools, each of which answers at once. A call with
-// "change" adds a tool, tells of it, and answers when.
+// many is a server with many tools, each of which answers immediately. A call with
+// "change" adds a tool, sends the notification, and answers with the time.
 type many struct {
 	tools int
 
@@ -103,7 +103,7 @@ func (m *many) list() string {
 	return `{"tools":[` + b.String()[1:] + `]}`
 }
 
-// change adds a tool and tells of it.
+// change adds a tool and sends the notification.
 func (m *many) change() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

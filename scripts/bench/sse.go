@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A fanout is many clients of one serve-sse, which is told updates of distinct
+// A fanout is many clients of one serve-sse, which gets updates of distinct
 // resources at a rate.
 type fanout struct {
 	scenario    string
@@ -27,8 +27,8 @@ type fanout struct {
 	p99         float64 // goal: at most so many ms
 }
 
-// sse measures serve-sse with durability always: a server tells mcptrack what
-// changed, mcptrack stores it and tells all clients. Latency is from the sending
+// sse measures serve-sse with durability always: a server notifies mcptrack of
+// changes, mcptrack stores them and sends them to all clients. Latency is from the sending
 // server to the client's read; server, mcptrack and clients share this machine.
 func (b *bench) sse(ctx context.Context) error {
 	for _, f := range []fanout{
@@ -81,7 +81,7 @@ func (b *bench) fanOut(ctx context.Context, f fanout) (err error) {
 		return err
 	}
 	limit := time.Now().Add(time.Duration(f.count/f.rate)*time.Second + 20*time.Second)
-	// Time that is over is told as what was lost.
+	// What is not received in time is reported as lost.
 	late := ls.until(limit, func() bool { return ls.arrived == f.clients*f.count })
 	cpu, err := cpuTime(s.cmd.Process.Pid)
 	if err != nil {

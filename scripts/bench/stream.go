@@ -211,7 +211,7 @@ func (ls *listeners) frame(l *listener, frame []byte, now uint32) error {
 	return nil
 }
 
-// decode returns what is in the chunks, behind the begin of a frame from before.
+// decode returns the content of the chunks, after the start of a frame left from before.
 func (l *listener) decode(raw []byte) ([]byte, error) {
 	if len(l.raw) > 0 {
 		raw = append(l.raw, raw...)

@@ -25,7 +25,7 @@ const (
 )
 
 // vault measures a vault of 10,000 notes: its start until it answers, from the save
-// of a note until its subscriber is told, its memory, and a checkout of all notes.
+// of a note until its subscriber is notified, its memory, and a checkout of all notes.
 func (b *bench) vault(ctx context.Context) error {
 	dir := filepath.Join(b.tmp, "vault")
 	if err := makeVault(ctx, dir); err != nil {
@@ -40,7 +40,7 @@ func (b *bench) vault(ctx context.Context) error {
 	b.report.atMost(300, "vault", "save to update, p99")
 	b.report.atMost(100, "vault", "RSS")
 	b.report.atMost(100, "vault", "RSS after a search")
-	b.report.atMost(5000, "vault", "all told after it")
+	b.report.atMost(5000, "vault", "all notified after it")
 	b.report.atMost(4, "vault", "updates of one resource")
 	return nil
 }
@@ -127,7 +127,7 @@ func (b *bench) vaultOnce(ctx context.Context, dir string) error {
 	return b.vaultMemory(c, "RSS after a search")
 }
 
-// vaultSaves saves one note after another, each once the one before was told.
+// vaultSaves saves one note after another, each once the subscriber was notified of the one before.
 func (b *bench) vaultSaves(c *vaultClient, dir string) error {
 	var took []float64
 	for i := range vaultEdits {
@@ -151,14 +151,14 @@ func (b *bench) vaultSaves(c *vaultClient, dir string) error {
 	return nil
 }
 
-// vaultCheckout replaces every note and waits until the tags tell so.
+// vaultCheckout replaces every note and waits until the tags reflect it.
 func (b *bench) vaultCheckout(ctx context.Context, c *vaultClient, dir string) error {
 	for _, uri := range []string{"vault://recent", "vault://tags?mode=full", "vault://folder/"} {
 		if _, err := c.ask("resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil {
 			return err
 		}
 	}
-	clear(c.told)
+	clear(c.notified)
 	before, _ := cpuTime(c.cmd.Process.Pid)
 	began := time.Now()
 	if err := git(ctx, dir, "checkout", "-q", "-f", "two"); err != nil {
@@ -182,14 +182,14 @@ func (b *bench) vaultCheckout(ctx context.Context, c *vaultClient, dir string) e
 		}
 	}
 	b.report.add("vault", "checkout of 10,000 files", "ms", "git", milliseconds(checkedOut))
-	b.report.add("vault", "all told after it", "ms", "mcptrack", milliseconds(time.Since(began)-checkedOut))
+	b.report.add("vault", "all notified after it", "ms", "mcptrack", milliseconds(time.Since(began)-checkedOut))
 	after, err := cpuTime(c.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
 	b.report.add("vault", "CPU of the checkout", "ms", "mcptrack", milliseconds(after-before))
 	most := 0
-	for _, times := range c.told {
+	for _, times := range c.notified {
 		for i := range times {
 			n := 0
 			for j := i; j < len(times) && times[j].Sub(times[i]) < time.Second-20*time.Millisecond; j++ { // as they arrive, not as they are sent
@@ -211,7 +211,7 @@ func (b *bench) vaultMemory(c *vaultClient, name string) error {
 	return nil
 }
 
-// vaultClient asks a vault by lines of text: it costs nothing beside what is measured.
+// vaultClient talks to a vault in lines of text: its own cost is negligible.
 type vaultClient struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -220,8 +220,8 @@ type vaultClient struct {
 	id    int
 	// lines are sent and closed by the reader; far more than ever wait, so that the
 	// times are those of arrival.
-	lines chan vaultLine
-	told  map[string][]time.Time // when each URI was told to have changed
+	lines    chan vaultLine
+	notified map[string][]time.Time // when updates of each URI arrived
 }
 
 type vaultLine struct {
@@ -245,7 +245,7 @@ func openVault(ctx context.Context, mcptrack, dir string) (*vaultClient, error) 
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
-	c := &vaultClient{cmd: cmd, in: in, began: time.Now(), stop: cancel, told: map[string][]time.Time{}}
+	c := &vaultClient{cmd: cmd, in: in, began: time.Now(), stop: cancel, notified: map[string][]time.Time{}}
 	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
 		cancel()
 		return nil, err
@@ -296,7 +296,7 @@ func (c *vaultClient) until(is func(vaultMessage) bool) error {
 			return fmt.Errorf("the vault answered %s", m.Error)
 		}
 		if m.Method == "notifications/resources/updated" {
-			c.told[m.Params.URI] = append(c.told[m.Params.URI], line.at)
+			c.notified[m.Params.URI] = append(c.notified[m.Params.URI], line.at)
 		}
 		if is(m) {
 			return nil

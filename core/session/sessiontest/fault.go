@@ -3,6 +3,7 @@ package sessiontest
 import (
 	"encoding/json"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -39,25 +40,37 @@ type AckFault struct {
 	Early    bool     // an update precedes the acknowledgement
 }
 
+// faults are the ways in which requests go wrong.
+type faults struct {
+	mu   sync.Mutex
+	list []*Fault
+	ack  AckFault
+}
+
 // Fail adds a fault.
-func (s *Server) Fail(f Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = append(s.faults, &f)
+func (f *faults) Fail(next Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = append(f.list, &next)
 }
 
 // FailAck sets how acknowledgements go wrong.
-func (s *Server) FailAck(f AckFault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ack = f
+func (f *faults) FailAck(ack AckFault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ack = ack
 }
 
-// Heal removes all faults.
-func (s *Server) Heal() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults, s.ack, s.mute = nil, AckFault{}, false
+func (f *faults) clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list, f.ack = nil, AckFault{}
+}
+
+func (f *faults) acknowledgement() AckFault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ack
 }
 
 // fault returns the fault for a request, or nil.
@@ -67,16 +80,21 @@ func (s *Server) fault(method string, params json.RawMessage) *Fault {
 		Cursor *string `json:"cursor"`
 	}
 	_ = json.Unmarshal(params, &p)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, f := range s.faults {
-		if f.Method != "" && f.Method != method || f.URI != "" && f.URI != p.URI || f.Page > 0 && f.Page != s.pageOf(p.Cursor) {
+	return s.take(method, p.URI, s.pageOf(p.Cursor))
+}
+
+// take returns the first fault that matches, and counts its use.
+func (f *faults) take(method, uri string, page int) *Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, one := range f.list {
+		if one.Method != "" && one.Method != method || one.URI != "" && one.URI != uri || one.Page > 0 && one.Page != page {
 			continue
 		}
-		hit := *f
-		if f.Times > 0 {
-			if f.Times--; f.Times == 0 {
-				s.faults = slices.Delete(s.faults, i, i+1)
+		hit := *one
+		if one.Times > 0 {
+			if one.Times--; one.Times == 0 {
+				f.list = slices.Delete(f.list, i, i+1)
 			}
 		}
 		return &hit

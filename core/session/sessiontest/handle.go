@@ -4,10 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
@@ -24,12 +22,6 @@ type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 	Data    any    `json:"data,omitempty"`
-}
-
-func (s *Server) log(m message, raw []byte, header map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wire = append(s.wire, Message{Time: time.Now(), Method: m.Method, ID: m.ID, Params: m.Params, Raw: raw, Header: header})
 }
 
 // answer computes the answer to a request other than a listen.
@@ -71,19 +63,17 @@ func (s *Server) dispatch(p *peer, m message) (any, *rpcError) {
 		return nil, &rpcError{-32022, "unsupported protocol version",
 			map[string]any{"supported": []string{ModernVersion}, "requested": q.ProtocolVersion}}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	modern := version != ""
 	info := map[string]any{"name": s.Name, "version": "1"}
 	switch m.Method {
 	case "initialize":
-		p.legacy = true
-		return map[string]any{"protocolVersion": LegacyVersion, "capabilities": s.Capabilities, "serverInfo": info}, nil
+		s.accept(p)
+		return map[string]any{"protocolVersion": LegacyVersion, "capabilities": s.Capabilities, "serverInfo": info, "instructions": s.Instructions}, nil
 	case "server/discover":
 		if !modern {
 			break
 		}
-		return map[string]any{"resultType": "complete", "supportedVersions": []string{ModernVersion}, "capabilities": s.Capabilities,
+		return map[string]any{"resultType": "complete", "supportedVersions": []string{ModernVersion}, "capabilities": s.Capabilities, "instructions": s.Instructions,
 			"ttlMs": 0, "cacheScope": "public", "_meta": map[string]any{"io.modelcontextprotocol/serverInfo": info}}, nil
 	case "ping":
 		if !modern {
@@ -93,13 +83,10 @@ func (s *Server) dispatch(p *peer, m message) (any, *rpcError) {
 		if modern {
 			break
 		}
-		delete(p.filter.uris, q.URI)
-		if m.Method == "resources/subscribe" {
-			p.filter.uris[q.URI] = struct{}{}
-		}
+		s.follow(p, q.URI, m.Method == "resources/subscribe")
 		return map[string]any{}, nil
 	case "resources/read":
-		r, ok := s.resources[q.URI]
+		r, ok := s.resource(q.URI)
 		if !ok {
 			if modern {
 				return nil, &rpcError{-32602, "resource not found", map[string]any{"uri": q.URI}}
@@ -132,9 +119,9 @@ func (s *Server) cacheable(modern bool, result map[string]any) map[string]any {
 	return result
 }
 
-// page needs the lock. Cursors are page numbers; "" may stand for page 2.
+// page answers a request for a list. Cursors are page numbers; "" may stand for page 2.
 func (s *Server) page(k catalog.Kind, cursor *string, modern bool) (any, *rpcError) {
-	items := s.list(k)
+	items := s.world.list(k)
 	size := s.PageSize
 	if size <= 0 {
 		size = max(len(items), 1)
@@ -169,21 +156,6 @@ func (s *Server) pageOf(cursor *string) int {
 	return n
 }
 
-func (s *Server) list(k catalog.Kind) []json.RawMessage {
-	items := []json.RawMessage{}
-	if k == catalog.Resources {
-		for _, uri := range slices.Sorted(maps.Keys(s.resources)) {
-			raw, _ := json.Marshal(map[string]any{"uri": uri, "name": uri, "mimeType": s.resources[uri].MimeType})
-			items = append(items, raw)
-		}
-		return items
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.items[k])) {
-		items = append(items, s.items[k][key])
-	}
-	return items
-}
-
 // startListen registers a listen, acknowledges it and returns it; or an error.
 func (s *Server) startListen(p *peer, m message) (*listen, *rpcError) {
 	var q struct {
@@ -192,11 +164,9 @@ func (s *Server) startListen(p *peer, m message) (*listen, *rpcError) {
 	if err := json.Unmarshal(m.Params, &q); err != nil {
 		return nil, &rpcError{-32602, err.Error(), nil}
 	}
-	s.mu.Lock()
-	a := s.ack
+	a := s.acknowledgement()
 	for _, bad := range a.Reject {
 		if slices.Contains(q.Notifications.URIs, bad) {
-			s.mu.Unlock()
 			if a.Name {
 				return nil, &rpcError{-32602, "forbidden: " + bad, nil}
 			}
@@ -206,29 +176,18 @@ func (s *Server) startListen(p *peer, m message) (*listen, *rpcError) {
 	f := q.Notifications
 	f.URIs = slices.DeleteFunc(f.URIs, func(u string) bool { return slices.Contains(a.Hide, u) })
 	f.Tools = f.Tools && !a.NoTools
-	l := &listen{filter: f.withSet(), end: make(chan bool, 1)}
-	p.listens[string(m.ID)] = l
-	s.mu.Unlock()
+	l := s.listen(p, m.ID, f.withSet())
 	tag := map[string]any{"io.modelcontextprotocol/subscriptionId": m.ID}
 	if a.Early && len(f.URIs) > 0 {
 		p.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/resources/updated",
 			"params": map[string]any{"uri": f.URIs[0], "_meta": tag}})
 	}
 	if !a.Never {
-		// Under the lock: nobody may know of the listen before its client does.
-		s.mu.Lock()
-		p.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+		s.acknowledge(p, l, map[string]any{"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
 			"params": map[string]any{"notifications": l.filter, "_meta": tag}})
-		l.acked = true
-		s.mu.Unlock()
 	}
 	if a.EndAfter || !a.Never && l.filter.empty() {
-		s.mu.Lock()
-		if _, open := p.listens[string(m.ID)]; open {
-			delete(p.listens, string(m.ID))
-			l.end <- true
-		}
-		s.mu.Unlock()
+		s.endListen(p, m.ID, true)
 	}
 	return l, nil
 }

@@ -2,7 +2,6 @@ package sessiontest
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -17,13 +16,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodGet:
 		s.get(w, r)
 	case http.MethodDelete:
-		s.mu.Lock()
-		s.wire = append(s.wire, Message{Time: time.Now(), Method: "DELETE", Header: seen(r)})
-		if p := s.sessions[r.Header.Get("Mcp-Session-Id")]; p != nil {
-			s.cut(p)
-		}
-		delete(s.sessions, r.Header.Get("Mcp-Session-Id"))
-		s.mu.Unlock()
+		s.request("DELETE", seen(r))
+		s.clients.end(r.Header.Get("Mcp-Session-Id"))
 	default:
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 	}
@@ -61,17 +55,10 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	p := newPeer(func([]byte) {})
 	if m.Method == "initialize" {
 		if s.Legacy && !s.NoSession {
-			s.mu.Lock()
-			s.serial++
-			id := fmt.Sprintf("session-%d", s.serial)
-			s.sessions[id] = p
-			s.mu.Unlock()
-			w.Header().Set("Mcp-Session-Id", id)
+			w.Header().Set("Mcp-Session-Id", s.open("session", p))
 		}
 	} else if !s.NoSession {
-		s.mu.Lock()
-		known := s.sessions[r.Header.Get("Mcp-Session-Id")]
-		s.mu.Unlock()
+		known := s.session(r.Header.Get("Mcp-Session-Id"))
 		if known == nil {
 			http.Error(w, "session not found", http.StatusNotFound)
 			return
@@ -155,17 +142,13 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, m message) {
 
 // get is the notification stream of a legacy session.
 func (s *Server) get(w http.ResponseWriter, r *http.Request) {
-	id := r.Header.Get("Mcp-Session-Id")
-	s.mu.Lock()
-	s.wire = append(s.wire, Message{Time: time.Now(), Method: "GET", Header: seen(r)})
-	known := s.sessions[id]
-	noGET := s.NoGET || !s.Legacy
-	s.mu.Unlock()
+	s.request("GET", seen(r))
+	known := s.session(r.Header.Get("Mcp-Session-Id"))
 	if f := s.fault("GET", nil); f != nil && s.faulty(w, r, f, message{}) {
 		return
 	}
 	switch {
-	case noGET:
+	case s.NoGET || !s.Legacy:
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	case known == nil && !s.NoSession:
@@ -176,9 +159,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	p := newPeer(st.send)
 	p.legacy = true
 	if known != nil {
-		s.mu.Lock()
-		p.filter = known.filter // shares the set of URIs
-		s.mu.Unlock()
+		s.share(p, known)
 	}
 	s.join(p)
 	defer s.leave(p)

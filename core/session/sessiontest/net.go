@@ -70,7 +70,7 @@ func (n *Net) Dial(ctx context.Context, srv config.Server, opts session.Options)
 	return s, err
 }
 
-// Dialled tells when a server was dialled.
+// Dialled returns when a server was dialled.
 func (n *Net) Dialled(id string) []time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,9 +103,9 @@ func (n *Net) Wait() {
 // Entry is the entry of a server in a config, with everything tracked; change makes
 // it another.
 func Entry(id string, change ...func(*config.Server)) config.Server {
-	srv := config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Command: id,
-		TrackResources: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest,
-		PollInterval: config.DefaultPollInterval, RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
+	srv := config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: id},
+		Tracking:       config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
+		RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
 	for _, c := range change {
 		c(&srv)
 	}

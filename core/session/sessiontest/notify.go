@@ -8,10 +8,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// NotifyUpdated sends resources/updated to whoever subscribed to the URI or to a
-// URI that it is below.
-func (s *Server) NotifyUpdated(uri string) {
-	s.notify("notifications/resources/updated", map[string]any{"uri": uri}, func(f filter) bool { return f.covers(uri) })
+// NotifyUpdated sends resources/updated to the clients that subscribed to the URI or
+// to one that it is below.
+func (c *clients) NotifyUpdated(uri string) {
+	c.notify("notifications/resources/updated", map[string]any{"uri": uri}, func(f filter) bool { return f.covers(uri) })
 }
 
 // Flood sends n updates of uri as fast as the clients read.
@@ -22,31 +22,31 @@ func (s *Server) Flood(uri string, n int) {
 }
 
 // NotifyListChanged sends list_changed of the kind; templates go with resources.
-func (s *Server) NotifyListChanged(k catalog.Kind) {
+func (c *clients) NotifyListChanged(k catalog.Kind) {
 	if k == catalog.Templates {
 		k = catalog.Resources
 	}
-	s.notify("notifications/"+string(k)+"/list_changed", nil, func(f filter) bool {
+	c.notify("notifications/"+string(k)+"/list_changed", nil, func(f filter) bool {
 		return k == catalog.Tools && f.Tools || k == catalog.Prompts && f.Prompts || k == catalog.Resources && f.Resources
 	})
 }
 
 // Mute drops all notifications from now on, as servers with full queues do.
-func (s *Server) Mute(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mute = on
+func (c *clients) Mute(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mute = on
 }
 
-func (s *Server) notify(method string, params map[string]any, wanted func(filter) bool) {
+func (c *clients) notify(method string, params map[string]any, wanted func(filter) bool) {
 	type target struct {
 		p  *peer
 		id json.RawMessage
 	}
 	var targets []target
-	s.mu.Lock()
-	if !s.mute {
-		for p := range s.peers {
+	c.mu.Lock()
+	if !c.mute {
+		for p := range c.peers {
 			if p.legacy && wanted(p.filter) {
 				targets = append(targets, target{p, nil})
 			}
@@ -57,8 +57,8 @@ func (s *Server) notify(method string, params map[string]any, wanted func(filter
 			}
 		}
 	}
-	untagged := s.Untagged
-	s.mu.Unlock()
+	untagged := c.Untagged
+	c.mu.Unlock()
 	for _, t := range targets {
 		out := maps.Clone(params)
 		if t.id != nil && !untagged {
@@ -79,14 +79,14 @@ func orEmpty(m map[string]any) map[string]any {
 }
 
 // Broadcast sends any message to all clients, as it is.
-func (s *Server) Broadcast(message any) {
-	for _, p := range s.everybody() {
+func (c *clients) Broadcast(message any) {
+	for _, p := range c.everybody() {
 		p.send(message)
 	}
 }
 
-func (s *Server) everybody() []*peer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.peers))
+func (c *clients) everybody() []*peer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.peers))
 }

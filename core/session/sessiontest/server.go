@@ -10,10 +10,6 @@ package sessiontest
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
-	"sync"
-	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
@@ -24,56 +20,25 @@ const (
 	ModernVersion = "2026-07-28"
 )
 
-// Message is one message that a client sent.
-type Message struct {
-	Time   time.Time
-	Method string // "" for an answer
-	ID     json.RawMessage
-	Params json.RawMessage
-	Raw    json.RawMessage
-	Header map[string]string // HTTP: what a test may want to see
-}
-
-// Change is one change of the world.
-type Change struct {
-	Time time.Time
-	URI  string
-	Text string // "" after a removal
-	Gone bool
-}
-
-// Server is the world and its clients. Make it with New, change the exported
-// fields before it is served.
+// Server is a world, the clients that look at it, and the faults between them. Make
+// it with New, change the exported fields before it is served.
 type Server struct {
-	Legacy, Modern bool // eras spoken; New: both
-	PageSize       int  // items per page; 0: all
-	Capabilities   map[string]any
-
-	NoGET          bool   // HTTP: GET is answered with 405
-	NoSession      bool   // HTTP: no session id is given
-	Untagged       bool   // modern notifications lack their subscription id
+	Legacy, Modern bool   // eras spoken; New: both
+	PageSize       int    // items per page; 0: all
 	Name           string // serverInfo.name; "fake"
-	EmptyCursor    bool   // the first nextCursor is ""
-	RepeatedCursor bool   // every page has the same nextCursor
-	EndlessPages   bool   // there is always another page
+	Capabilities   map[string]any
+	Instructions   string
 
-	mu        sync.Mutex
-	resources map[string]Resource
-	items     map[catalog.Kind]map[string]json.RawMessage
-	faults    []*Fault
-	ack       AckFault
-	mute      bool
-	wire      []Message
-	truth     []Change
-	peers     map[*peer]struct{}
-	sessions  map[string]*peer // HTTP legacy and SSE
-	serial    int
-}
+	NoGET          bool // HTTP: GET is answered with 405
+	NoSession      bool // HTTP: no session id is given
+	EmptyCursor    bool // the first nextCursor is ""
+	RepeatedCursor bool // every page has the same nextCursor
+	EndlessPages   bool // there is always another page
 
-// Resource is one resource.
-type Resource struct {
-	Text, MimeType string
-	Blob           []byte // instead of Text
+	world
+	clients
+	faults
+	received
 }
 
 // New makes a server that speaks both eras and offers everything.
@@ -83,10 +48,9 @@ func New() *Server {
 		Legacy: true, Modern: true, Name: "fake",
 		Capabilities: map[string]any{"tools": list, "prompts": list,
 			"resources": map[string]any{"listChanged": true, "subscribe": true}},
-		resources: map[string]Resource{},
-		items: map[catalog.Kind]map[string]json.RawMessage{
-			catalog.Tools: {}, catalog.Prompts: {}, catalog.Templates: {}},
-		peers: map[*peer]struct{}{}, sessions: map[string]*peer{},
+		world: world{resources: map[string]Resource{}, items: map[catalog.Kind]map[string]json.RawMessage{
+			catalog.Tools: {}, catalog.Prompts: {}, catalog.Templates: {}}},
+		clients: clients{peers: map[*peer]struct{}{}, sessions: map[string]*peer{}},
 	}
 }
 
@@ -100,98 +64,14 @@ func (s *Server) Set(uri, text string) {
 	s.NotifyUpdated(uri)
 }
 
-// SetQuietly is Set without a notification. It reports whether uri is new.
-func (s *Server) SetQuietly(uri, text string) (added bool) {
-	return s.SetResource(uri, Resource{Text: text, MimeType: "text/plain"})
-}
-
-// SetResource is SetQuietly for any resource.
-func (s *Server) SetResource(uri string, r Resource) (added bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, known := s.resources[uri]
-	s.resources[uri] = r
-	s.truth = append(s.truth, Change{Time: time.Now(), URI: uri, Text: r.Text})
-	return !known
-}
-
 // Remove removes a resource and notifies of the changed list.
 func (s *Server) Remove(uri string) {
-	s.mu.Lock()
-	delete(s.resources, uri)
-	s.truth = append(s.truth, Change{Time: time.Now(), URI: uri, Gone: true})
-	s.mu.Unlock()
+	s.remove(uri)
 	s.NotifyListChanged(catalog.Resources)
 }
 
-// SetList replaces the tools, prompts or templates, without a notification.
-// Items are maps or raw JSON; their key member must be there.
-func (s *Server) SetList(k catalog.Kind, items ...any) {
-	list := make(map[string]json.RawMessage, len(items))
-	for i, it := range items {
-		raw, err := json.Marshal(it)
-		if err != nil {
-			panic(err)
-		}
-		var m map[string]any
-		_ = json.Unmarshal(raw, &m)
-		key, _ := m[k.KeyField()].(string)
-		if key == "" {
-			key = "\x00" + string(rune('a'+i)) // malformed on purpose
-		}
-		list[key] = raw
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.items[k] = list
-}
-
-// Wire returns what clients have sent, in order.
-func (s *Server) Wire() []Message {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.wire)
-}
-
-// Count returns how many requests or notifications of the method were received.
-func (s *Server) Count(method string) int {
-	n := 0
-	for _, m := range s.Wire() {
-		if m.Method == method {
-			n++
-		}
-	}
-	return n
-}
-
-// Truth returns all changes of resources, in order.
-func (s *Server) Truth() []Change {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.truth)
-}
-
-// Subscribed returns the URIs that anybody is subscribed to, sorted.
-func (s *Server) Subscribed() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := map[string]struct{}{}
-	for p := range s.peers {
-		maps.Copy(all, p.filter.uris)
-		for _, l := range p.listens {
-			maps.Copy(all, l.filter.uris)
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
-// Listens returns how many listens are open.
-func (s *Server) Listens() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for p := range s.peers {
-		n += len(p.listens)
-	}
-	return n
+// Heal removes all faults.
+func (s *Server) Heal() {
+	s.faults.clear()
+	s.Mute(false)
 }

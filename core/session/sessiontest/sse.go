@@ -70,12 +70,8 @@ func (s *Server) SSE() http.Handler {
 		st := newEventStream(w)
 		p := newPeer(st.send)
 		p.legacy = true
-		s.mu.Lock()
-		s.serial++
-		id := fmt.Sprintf("sse-%d", s.serial)
-		s.sessions[id] = p
-		s.peers[p] = struct{}{}
-		s.mu.Unlock()
+		id := s.open("sse", p)
+		s.join(p)
 		st.start()
 		st.mu.Lock()
 		st.event("endpoint", []byte(r.URL.Path+"?session="+id))
@@ -86,17 +82,12 @@ func (s *Server) SSE() http.Handler {
 		case <-r.Context().Done():
 		}
 		st.end()
-		s.mu.Lock()
-		delete(s.sessions, id)
-		delete(s.peers, p)
-		s.mu.Unlock()
+		s.clients.end(id)
 	})
 }
 
 func (s *Server) postSSE(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	p := s.sessions[r.URL.Query().Get("session")]
-	s.mu.Unlock()
+	p := s.session(r.URL.Query().Get("session"))
 	raw, err := io.ReadAll(r.Body)
 	var m message
 	switch {

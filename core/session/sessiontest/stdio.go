@@ -9,7 +9,7 @@ import (
 )
 
 // ServeStdio serves one client over newline-delimited JSON until r ends or the
-// server is told to Disconnect; then it closes w, if that is an io.Closer, and
+// server is made to Disconnect; then it closes w, if that is an io.Closer, and
 // returns when everything it started has ended.
 func (s *Server) ServeStdio(r io.Reader, w io.Writer) {
 	var mu sync.Mutex
@@ -21,9 +21,7 @@ func (s *Server) ServeStdio(r io.Reader, w io.Writer) {
 	s.join(p)
 	var wg sync.WaitGroup
 	closeBoth := sync.OnceFunc(func() {
-		s.mu.Lock()
-		s.cut(p)
-		s.mu.Unlock()
+		s.leave(p)
 		if c, ok := w.(io.Closer); ok {
 			_ = c.Close()
 		}
@@ -57,12 +55,7 @@ func (s *Server) receive(wg *sync.WaitGroup, p *peer, line []byte) {
 			RequestID json.RawMessage `json:"requestId"`
 		}
 		_ = json.Unmarshal(m.Params, &q)
-		s.mu.Lock()
-		if l := p.listens[string(q.RequestID)]; l != nil {
-			delete(p.listens, string(q.RequestID))
-			l.end <- false
-		}
-		s.mu.Unlock()
+		s.endListen(p, q.RequestID, false)
 		return
 	case len(m.ID) == 0 || m.Method == "":
 		return

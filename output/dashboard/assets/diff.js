@@ -1,6 +1,6 @@
-// The lines by which two texts differ, with what surrounds them: longest common
-// subsequence, after equal heads and tails are set aside. Each row is an element of
-// the page, so what is beyond most rows is only counted, in rows of the sign '…'.
+// diff returns the lines by which two texts differ, with some context, as pairs of a
+// sign and a line: the longest common subsequence after removing equal heads and tails.
+// Each pair becomes an element, so lines beyond most are only counted, with sign '…'.
 export function diff(from, to, context = 3, most = 2000) {
   const a = from.split('\n'), b = to.split('\n');
   let head = 0;
@@ -34,7 +34,7 @@ export function diff(from, to, context = 3, most = 2000) {
   return out.concat(a.slice(a.length - tail, a.length - tail + context).map((l) => [' ', l]));
 }
 
-// leftOut says how many lines of a text are not shown.
+// leftOut adds the number of lines of a text that are not shown.
 function leftOut(out, n, which) {
   if (n > 0) out.push(['…', ` ${n} more lines of the ${which} text`]);
 }

@@ -1,9 +1,9 @@
-// Package realtimetest is an endpoint of the Realtime API for tests: it checks what
-// it is sent as strictly as its documentation says, keeps conversations, and has
-// the faults of real ones on demand.
+// Package realtimetest is an endpoint of the Realtime API for tests: it validates client
+// events as strictly as the documentation does, hosts conversations, and has the faults
+// of real endpoints on demand.
 //
-// An [Endpoint] is an [http.Handler]; its handlers belong to their server. It keeps
-// all that it received until it is thrown away.
+// An [Endpoint] is an [http.Handler]; its handlers are owned by their server. It keeps
+// everything that it received.
 package realtimetest
 
 import (
@@ -32,19 +32,18 @@ type Item struct {
 // Endpoint serves any number of sessions. The zero value behaves well.
 type Endpoint struct {
 	// Refuse returns the status that refuses the handshake with a number, from 1; 0
-	// takes it. nil: all are taken.
+	// accepts it. nil: all are accepted.
 	Refuse func(n int, r *http.Request) int
 	// Greet is called at the beginning of every session, after session.created.
 	Greet func(*Conn)
-	// Create replaces what is done with an item: usually [Conn.Add].
+	// Create handles an item instead of [Conn.Add].
 	Create func(*Conn, Item)
-	// Message gets what is not a client event that is known here, binary messages
-	// above all.
+	// Message gets messages other than the client events that are handled here.
 	Message func(*Conn, websocket.MessageType, []byte)
 	// Accept are the options of the handshake; Header is sent with it.
 	Accept websocket.AcceptOptions
 	Header http.Header
-	// Manual holds back the end of responses until [Conn.EndResponse].
+	// Manual delays the end of responses until [Conn.EndResponse].
 	Manual bool
 
 	mu       sync.Mutex
@@ -107,11 +106,11 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return
 		}
-		c.take(typ, b)
+		c.receive(typ, b)
 	}
 }
 
-// notify wakes who waits; the caller holds the lock.
+// notify wakes those that wait. e.mu must be held.
 func (e *Endpoint) notify() {
 	if e.changed != nil {
 		close(e.changed)
@@ -132,7 +131,7 @@ func (e *Endpoint) Requests() []*http.Request {
 	return slices.Clone(e.requests)
 }
 
-// Items returns the items received so far, repetitions too, in order.
+// Items returns the items received so far, repetitions included, in order.
 func (e *Endpoint) Items() []Item {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -146,15 +145,15 @@ func (e *Endpoint) Replies() int {
 	return e.replies
 }
 
-// Problems returns what clients did that the API does not allow.
+// Problems returns how clients violated the API.
 func (e *Endpoint) Problems() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.problems)
 }
 
-// Await waits until a condition on the endpoint holds, and reports whether it did
-// before ctx ended.
+// Await waits until a condition on the endpoint holds, or ctx ends, and reports whether it
+// holds.
 func (e *Endpoint) Await(ctx context.Context, holds func() bool) bool {
 	for {
 		e.mu.Lock()
@@ -174,7 +173,7 @@ func (e *Endpoint) Await(ctx context.Context, holds func() bool) bool {
 	}
 }
 
-// AwaitItems waits for so many items.
+// AwaitItems waits for n items.
 func (e *Endpoint) AwaitItems(ctx context.Context, n int) []Item {
 	e.Await(ctx, func() bool { return len(e.Items()) >= n })
 	return e.Items()
@@ -194,8 +193,8 @@ type clientEvent struct {
 	} `json:"item"`
 }
 
-// take deals with one message of the client.
-func (c *Conn) take(typ websocket.MessageType, b []byte) {
+// receive handles one message of the client.
+func (c *Conn) receive(typ websocket.MessageType, b []byte) {
 	var ev clientEvent
 	if typ == websocket.MessageText && json.Unmarshal(b, &ev) == nil {
 		switch ev.Type {
@@ -208,6 +207,9 @@ func (c *Conn) take(typ websocket.MessageType, b []byte) {
 			c.e.notify()
 			c.e.mu.Unlock()
 			c.respond(ev.EventID)
+			return
+		case "session.thinking.append":
+			c.appendThinking(b)
 			return
 		}
 	}
@@ -225,7 +227,7 @@ func (c *Conn) create(ev clientEvent) {
 		it.Texts = append(it.Texts, p.Text)
 	}
 	if ev.Item.Type != "message" || it.Role != "user" && it.Role != "system" || len(it.Texts) == 0 || len(it.ID) == 0 || len(it.ID) > 32 {
-		c.e.problem("an item that is none: %+v", ev)
+		c.e.problem("invalid item: %+v", ev)
 	}
 	c.e.mu.Lock()
 	c.e.items = append(c.e.items, it)
@@ -238,8 +240,8 @@ func (c *Conn) create(ev clientEvent) {
 	c.Add(it)
 }
 
-// Add puts an item into the conversation and acknowledges it; one whose id is
-// there already is an error.
+// Add adds an item to the conversation and acknowledges it. An id that exists already is
+// an error.
 func (c *Conn) Add(it Item) {
 	c.mu.Lock()
 	twice := c.known[it.ID]
@@ -254,13 +256,13 @@ func (c *Conn) Add(it Item) {
 	}
 }
 
-// Acknowledge says an event about an item.
+// Acknowledge sends an event about an item.
 func (c *Conn) Acknowledge(typ, id string) {
 	c.Say(map[string]any{"type": typ, "event_id": "event_" + id, "previous_item_id": nil,
 		"item": map[string]any{"id": id, "object": "realtime.item", "type": "message", "status": "completed"}})
 }
 
-// Fail says an error about a client event.
+// Fail sends an error about a client event.
 func (c *Conn) Fail(eventID, code, message string) {
 	c.Say(map[string]any{"type": "error", "event_id": "event_e",
 		"error": map[string]any{"type": "invalid_request_error", "code": code, "message": message, "param": nil, "event_id": eventID}})
@@ -297,8 +299,8 @@ func (c *Conn) EndResponse() {
 	}
 }
 
-// Say sends a server event. Its error is the connection's end, which the reader
-// sees as well.
+// Say sends a server event. It ignores errors: the reader sees the end of the connection,
+// too.
 func (c *Conn) Say(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {

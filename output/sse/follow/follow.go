@@ -7,43 +7,45 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/sse"
 )
 
-// Options are what to follow. A zero field means its default.
+// MaxEvent is the size of the largest event that is accepted, in bytes.
+const MaxEvent = 8 << 20
+
+// Options configure Run. A zero field means its default.
 type Options struct {
 	URL    string
 	Header http.Header // of every request: Authorization, above all
-	// LastID is where to go on; "", or one that no header can carry: where the feed
-	// begins by itself.
+	// LastID is the id after which to resume; without one that a header can carry, the
+	// feed decides where to begin.
 	LastID string
-	// Idle is how long a feed may say nothing, not even a heartbeat; 90 s.
+	// Idle is how long a feed may send nothing, not even a heartbeat; 90 s.
 	Idle time.Duration
-	// Client makes the requests; nil: one that follows no redirects and minds the
-	// proxy of the environment.
+	// Client makes the requests; nil: one that follows no redirects and uses the proxy
+	// of the environment.
 	Client *http.Client
-	// Connected is called whenever a connection was made.
+	// Connected is called after each successful connection.
 	Connected func()
 	// Logger gets connections at info and outages at warn; nil discards.
 	Logger *slog.Logger
 }
 
-// RefusedError is the answer of a feed that trying again would not change.
+// RefusedError is a response of the feed that a retry would not change.
 type RefusedError struct{ Status int }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the feed refused: %d %s", e.Status, http.StatusText(e.Status))
+	return fmt.Sprintf("the feed refused the request: %d %s", e.Status, http.StatusText(e.Status))
 }
 
-// ErrStopped is the error of a feed that says that there is nothing more to come
-// back for: 204.
-var ErrStopped = errors.New("the feed has ended for good")
+// ErrStopped is the error of a feed that asks its clients not to reconnect: status 204.
+var ErrStopped = errors.New("the feed has ended permanently")
 
 // Times between attempts.
 const (
@@ -53,22 +55,23 @@ const (
 
 // follower is one Run.
 type follower struct {
-	opts  Options
-	log   *slog.Logger
-	take  func(Event) error
-	last  string        // id
-	retry time.Duration // what the feed asked for
-	wait  time.Duration // before the next attempt
+	opts    Options
+	log     *slog.Logger
+	deliver func(sse.Event) error
+	last    string        // id
+	asked   time.Duration // the wait that the feed asked for with retry:
+	after   time.Duration // the wait that the last answer asked for with Retry-After
+	retry   *backoff.Backoff
 }
 
-// takeError marks an error of the taker.
-type takeError struct{ error }
+// deliverError marks an error of the consumer.
+type deliverError struct{ error }
 
-func (e takeError) Unwrap() error { return e.error }
+func (e deliverError) Unwrap() error { return e.error }
 
-// Run follows a feed until ctx ends (nil) or take fails (its error), or with
-// [ErrStopped] or a *[RefusedError].
-func Run(ctx context.Context, o Options, take func(Event) error) error {
+// Run follows a feed until ctx ends (nil), deliver fails (its error), or the feed does
+// ([ErrStopped] or a *[RefusedError]).
+func Run(ctx context.Context, o Options, deliver func(sse.Event) error) error {
 	if o.Idle <= 0 {
 		o.Idle = 90 * time.Second
 	}
@@ -82,38 +85,35 @@ func Run(ctx context.Context, o Options, take func(Event) error) error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if !sendable(o.LastID) {
+	if !sse.ValidID(o.LastID) {
 		o.LastID = ""
 	}
-	f := &follower{opts: o, log: o.Logger, take: take, last: o.LastID, retry: leastWait, wait: leastWait}
+	f := &follower{opts: o, log: o.Logger, deliver: deliver, last: o.LastID, retry: backoff.New(leastWait, mostWait)}
 	lost := false
 	for {
 		began := time.Now()
-		heard, err := f.connect(ctx, &lost)
+		received, err := f.connect(ctx, &lost)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if t, ok := errors.AsType[takeError](err); ok {
+		if t, ok := errors.AsType[deliverError](err); ok {
 			return t.error
 		}
 		if _, refused := errors.AsType[*RefusedError](err); refused || errors.Is(err, ErrStopped) {
 			return err
 		}
-		if heard {
-			f.wait = f.retry
+		if received {
+			f.retry.Reset()
 		}
-		f.wait = max(f.wait, f.retry)
-		pause := max(f.wait+rand.N(f.wait/4), time.Until(began.Add(leastWait)))
-		f.wait = min(2*f.wait, mostWait)
+		pause := max(f.retry.NextAfter(max(f.asked, f.after)), time.Until(began.Add(leastWait)))
+		f.after = 0
 		level := slog.LevelInfo
-		if !lost && !(heard && ended(err)) { // a feed may end its streams now and then
+		if !lost && !(received && ended(err)) { // feeds may end their streams routinely
 			lost, level = true, slog.LevelWarn
 		}
-		f.log.Log(ctx, level, "feed lost", "err", err, "next", min(pause, mostWait).Round(time.Millisecond))
-		select {
-		case <-ctx.Done():
+		f.log.Log(ctx, level, "feed lost", "err", err, "next", pause.Round(time.Millisecond))
+		if !backoff.Sleep(ctx, pause) {
 			return nil
-		case <-time.After(min(pause, mostWait)):
 		}
 	}
 }
@@ -131,8 +131,8 @@ func defaultClient() *http.Client {
 	}
 }
 
-// connect reads one connection to its end. heard tells whether an event came.
-func (f *follower) connect(ctx context.Context, lost *bool) (heard bool, err error) {
+// connect reads one connection to its end. It reports whether an event was received.
+func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, f.opts.URL, nil)
@@ -140,7 +140,7 @@ func (f *follower) connect(ctx context.Context, lost *bool) (heard bool, err err
 		return false, &RefusedError{Status: http.StatusBadRequest}
 	}
 	maps.Copy(q.Header, f.opts.Header)
-	q.Header.Set("Accept", "text/event-stream")
+	q.Header.Set("Accept", sse.ContentType)
 	q.Header.Set("Cache-Control", "no-store")
 	if f.last != "" {
 		q.Header.Set("Last-Event-ID", f.last)
@@ -153,7 +153,7 @@ func (f *follower) connect(ctx context.Context, lost *bool) (heard bool, err err
 		return false, err
 	}
 	defer func() { _ = res.Body.Close() }()
-	if err := f.judge(res); err != nil {
+	if err := f.check(res); err != nil {
 		return false, err
 	}
 	if *lost {
@@ -161,60 +161,46 @@ func (f *follower) connect(ctx context.Context, lost *bool) (heard bool, err err
 		f.log.Warn("feed connected again")
 	}
 	f.opts.Connected()
-	silence := fmt.Errorf("it said nothing for %v", f.opts.Idle)
+	silence := fmt.Errorf("the feed sent nothing for %v", f.opts.Idle)
 	watch := time.AfterFunc(f.opts.Idle, func() { cancel(silence) })
 	defer watch.Stop()
-	p := newParser(&watched{res.Body, watch, f.opts.Idle}, f.last)
+	r := sse.NewReader(res.Body, f.last, MaxEvent, func() { watch.Reset(f.opts.Idle) })
 	for {
-		e, err := p.next()
-		if p.retry > 0 {
-			f.retry = min(max(p.retry, leastWait), mostWait)
+		e, err := r.Read()
+		if r.Retry() > 0 {
+			f.asked = r.Retry()
 		}
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
-			return heard, fmt.Errorf("read the feed: %w", err)
+			return received, fmt.Errorf("read the feed: %w", err)
 		}
-		watch.Stop() // the taker's time is not the feed's
-		if err := f.take(e); err != nil {
-			return true, takeError{err}
+		watch.Stop() // the time of the consumer does not count
+		if err := f.deliver(e); err != nil {
+			return true, deliverError{err}
 		}
 		watch.Reset(f.opts.Idle)
-		heard, f.last = true, e.ID
+		received, f.last = true, e.ID
 	}
 }
 
-// judge decides what the beginning of an answer means.
-func (f *follower) judge(res *http.Response) error {
+// check decides what the status and headers of a response mean.
+func (f *follower) check(res *http.Response) error {
 	switch {
 	case res.StatusCode == http.StatusOK:
-		if kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || kind != "text/event-stream" {
+		if !sse.IsStream(res.Header.Get("Content-Type")) {
 			return &RefusedError{Status: http.StatusUnsupportedMediaType}
 		}
 		return nil
 	case res.StatusCode == http.StatusNoContent:
 		return ErrStopped
 	case res.StatusCode >= 500, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooManyRequests:
-		if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
-			f.wait = max(f.wait, min(time.Duration(min(s, 60))*time.Second, mostWait))
-		}
+		f.after = backoff.RetryAfter(res.Header)
 		return fmt.Errorf("the feed answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))
 	}
 	return &RefusedError{Status: res.StatusCode}
 }
 
-// watched puts off the end for silence with every byte.
-type watched struct {
-	io.Reader
-	watch *time.Timer
-	idle  time.Duration
-}
-
-func (w *watched) Read(b []byte) (int, error) {
-	n, err := w.Reader.Read(b)
-	if n > 0 {
-		w.watch.Reset(w.idle)
-	}
-	return n, err
-}
+// ended reports whether a read error is the end of the stream.
+func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }

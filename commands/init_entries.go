@@ -1,0 +1,104 @@
+package commands
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/mcptrack/mcptrack/core/config"
+)
+
+// entries are the servers of a new config, in the list form. Ids are unique.
+type entries struct {
+	servers []entryObject
+	byID    map[string]string // the JSON of each without its id
+}
+
+// An entryObject is one server as an object whose members have an order.
+type entryObject []config.Key
+
+// MarshalJSON writes the members in their order.
+func (o entryObject) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, k := range o {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := encode(&b, k.Name); err != nil {
+			return nil, err
+		}
+		b.WriteByte(':')
+		if err := encode(&b, k.Value); err != nil {
+			return nil, err
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// encode writes a value without HTML escapes and without a line break.
+func encode(b *bytes.Buffer, value any) error {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return err
+	}
+	b.Truncate(b.Len() - 1)
+	return nil
+}
+
+// add adds a server of a host and reports whether it is new. One of the same name that
+// differs is named after the host too.
+func (e *entries) add(srv config.Imported, host string) bool {
+	object := entryObject(srv.Keys)
+	if !srv.Enabled {
+		object = append(object, config.Key{Name: "enabled", Value: false})
+	}
+	object = append(object, config.Key{Name: "trackResources", Value: true})
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return false // it came from a config, whose values all have a JSON form
+	}
+	if e.byID == nil {
+		e.byID = map[string]string{}
+	}
+	id := srv.ID
+	for n := 1; ; n++ {
+		same, taken := e.byID[id]
+		switch {
+		case same == string(text):
+			return false
+		case !taken:
+			e.byID[id] = string(text)
+			e.servers = append(e.servers, append(entryObject{{Name: "id", Value: id}}, object...))
+			return true
+		case n == 1:
+			id = srv.ID + "-" + host
+		default:
+			id = fmt.Sprintf("%s-%s-%d", srv.ID, host, n)
+		}
+	}
+}
+
+// IsZero reports whether there are none.
+func (e entries) IsZero() bool { return len(e.servers) == 0 }
+
+// MarshalJSON writes the config.
+func (e entries) MarshalJSON() ([]byte, error) {
+	return entryObject{{Name: "servers", Value: e.servers}}.MarshalJSON()
+}
+
+// document returns the config as the text of a file.
+func (e entries) document() ([]byte, error) {
+	text, err := e.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "  "); err != nil {
+		return nil, err
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}

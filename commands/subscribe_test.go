@@ -1,0 +1,77 @@
+package commands
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// --count of subscribe counts changes of resources; one that is new in the list is
+// printed and not counted.
+func TestSubscribeCountsChangesOnly(t *testing.T) {
+	b := newBench(t)
+	b.server.SetQuietly("note:///a", "one")
+	lines, out := io.Pipe()
+	b.Out = out
+	code := make(chan int, 1) // sent to once
+	go func() {
+		code <- Main(t.Context(), &b.Env, []string{"subscribe", "notes", "note:///*", "--json", "--count", "2", "--timeout", "1m"})
+		_ = out.Close()
+	}()
+	var types []string
+	updates := 0
+	for printed := bufio.NewScanner(lines); printed.Scan(); {
+		var e struct {
+			Type        string
+			ResourceURI string
+			Resources   []string
+		}
+		if err := json.Unmarshal(printed.Bytes(), &e); err != nil {
+			t.Fatalf("%s: %v", printed.Text(), err)
+		}
+		types = append(types, e.Type)
+		switch {
+		case e.Type == "subscription.active" && len(e.Resources) == 1:
+			b.server.SetQuietly("note:///b", "new")
+			b.server.NotifyListChanged(catalog.Resources)
+		case e.Type == "subscription.active":
+			b.server.SetQuietly("note:///a", "two")
+			b.server.NotifyUpdated("note:///a")
+		case e.Type == "resource.updated" && updates == 0:
+			updates++
+			b.server.SetQuietly("note:///b", "newer")
+			b.server.NotifyUpdated("note:///b")
+		case e.Type == "resource.updated":
+			updates++
+		}
+	}
+	if got := <-code; got != 0 || updates != 2 {
+		t.Errorf("exit %d after %d updates: %s: %s", got, updates, types, &b.err)
+	}
+	if all := strings.Join(types, " "); !strings.Contains(all, "resource.added") {
+		t.Errorf("the new resource was not printed: %s", all)
+	}
+}
+
+// A glob that matches nothing is waited for; stderr says so once.
+func TestSubscribeWaitsForResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.server.SetQuietly("note:///a", "one")
+		code, out := b.run(t, "subscribe", "notes", "other:///**", "--json", "--timeout", "1m")
+		if code != exitTimeout || !strings.Contains(out, `"resources":[]`) || strings.Count(b.err.String(), "waiting for one") != 1 {
+			t.Errorf("exit %d, %s: %s", code, out, &b.err)
+		}
+		if !strings.Contains(b.err.String(), `"message":"--timeout expired before there was a resource to follow"`) {
+			t.Errorf("%s", &b.err)
+		}
+		if code, _ := b.run(t, "subscribe", "notes", "--json", "--timeout", "1m"); code != exitOK {
+			t.Errorf("with a resource: exit %d: %s", code, &b.err)
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package commands
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// goErrors are the words of errors of Go's library, cobra and pflag, which users do
+// not get to see.
+var goErrors = regexp.MustCompile(`strconv|parsing|ParseInt|time: |parse error|invalid syntax|invalid argument|invalid character|unexpected end of JSON|missing unit|must be formatted|shorthand|template: output|accepts \d|net/url`)
+
+// commandLines calls visit with every command, each from a fresh tree.
+func commandLines(t *testing.T, visit func(path []string, cmd *cobra.Command)) {
+	t.Helper()
+	var walk func(path []string, cmd *cobra.Command)
+	walk = func(path []string, cmd *cobra.Command) {
+		visit(path, cmd)
+		for _, sub := range cmd.Commands() {
+			walk(append(path[:len(path):len(path)], sub.Name()), sub)
+		}
+	}
+	var g globals
+	walk(nil, newRoot(&Env{LookupEnv: func(string) (string, bool) { return "", false }}, &g))
+}
+
+// TestInvalidFlagValues gives every flag of every command that is not a text a value
+// that it cannot have, and every flag that needs a value none.
+func TestInvalidFlagValues(t *testing.T) {
+	b := newBench(t)
+	tried := 0
+	wrong := func(args ...string) {
+		t.Helper()
+		code, out := b.run(t, args...)
+		tried++
+		if text := b.err.String(); code != exitUsage || out != "" || goErrors.MatchString(text) || !strings.Contains(text, "hint: ") {
+			t.Errorf("%q: exit %d, stdout %q: %s", args, code, out, text)
+		}
+	}
+	commandLines(t, func(path []string, cmd *cobra.Command) {
+		path = path[:len(path):len(path)]
+		cmd.InheritedFlags() // merges those of the root
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			switch f.Value.Type() {
+			case "string", "stringArray":
+			case "stringSlice":
+				wrong(append(path, "--"+f.Name+`=a"b`)...)
+			default:
+				wrong(append(path, "--"+f.Name+"=abc")...)
+				wrong(append(path, "--"+f.Name+"=99999999999999999999")...)
+			}
+			if f.NoOptDefVal == "" {
+				wrong(append(path, "--"+f.Name)...)
+			}
+		})
+		wrong(append(path, "--no-such-flag")...)
+		wrong(append(path, "-X")...)
+		wrong(append(path, "--=a")...)
+	})
+	if tried < 200 {
+		t.Errorf("only %d command lines were tried", tried)
+	}
+}
+
+// TestWrongUsage: each message says what is wrong and what would be right.
+func TestWrongUsage(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct{ args, want, hint string }{
+		{"wach", `unknown command "wach"`, "did you mean watch?"},
+		{"wach --demo", `unknown command "wach"`, "did you mean watch?"},
+		{"-q wach", "unknown flag -q", "see mcptrack --help"},
+		{"exit-code", `unknown command "exit-code"`, "did you mean exit-codes?"},
+		{"serve", `unknown command "serve"`, "did you mean serve-sse?"},
+		{"nonsense", `unknown command "nonsense"`, "see mcptrack --help"},
+		{"--demo", "unknown flag --demo", "--demo is a flag of "},
+		{"watch --dmeo", "unknown flag --dmeo", "did you mean --demo?"},
+		{"watch --timeout", "--timeout needs a value: --timeout DURATION", "see mcptrack watch --help"},
+		{"watch --timeout 5", `invalid value "5" for --timeout; expected a duration such as 500ms, 30s or 1h30m`, ""},
+		{"watch --count abc", `invalid value "abc" for --count; expected a whole number`, ""},
+		{"watch --json=maybe", `invalid value "maybe" for --json; expected true or false`, ""},
+		{"watch a b", "mcptrack watch takes at most 1 argument, got 2", "usage: mcptrack watch [FILE]"},
+		{"call notes", "mcptrack call takes 2 arguments, got 1", "usage: mcptrack call SERVER TOOL"},
+		{"subscribe", "mcptrack subscribe takes at least 1 argument, got 0", "usage: mcptrack subscribe SERVER"},
+		{"version now", `mcptrack version takes no arguments, got "now"`, ""},
+		{"help enviroment", `unknown help topic "enviroment"`, "did you mean environment?"},
+		{"completion", "no shell given; choose bash, zsh, fish or powershell", ""},
+		{"completion fsh", `unknown command "fsh"`, "did you mean fish?"},
+		{"watch --type resource.updatd", `no event is of type "resource.updatd"`, "did you mean resource.updated?"},
+		{"watch --type [a", `invalid glob "[a"`, ""},
+		{"watch --limit page=5", `unknown limit "page" in --limit`, "did you mean pages?"},
+		{"watch --limit items=many", "invalid --limit items=many; expected a positive number such as 500, 64KiB or 16MiB", ""},
+		{"list note", `the config has no server "note"`, "did you mean notes?"},
+		{"list resorces", `the config has no server "resorces"`, "did you mean resources?"},
+		{"subscribe note", `the config has no server "note"`, "did you mean notes?"},
+		{"call notes t --arg a=b --args-json {}", "--arg and --args-json exclude each other", ""},
+		{"call notes t --args-json {", "--args-json is not a JSON object", ""},
+		{"subscribe notes --call t={", "the arguments of --call t are not a JSON object", ""},
+		{"list -o template={{", "invalid output template, line 1: unclosed action", ""},
+		{"list -o xml", `unknown --output "xml"`, ""},
+		{"read notes --template a{", "--template: ", ""},
+		{"status :", `invalid URL ":"`, ""},
+		{"serve-sse --retain soon", "invalid --retain", ""},
+		{"serve-sse --retain-bytes many", "invalid --retain-bytes", ""},
+		{"replay --since soon", "invalid --since", ""},
+		{"gateway --index-ttl soon", "invalid --index-ttl", ""},
+		{"gateway --catalog-url :", "--catalog-url", ""},
+		{"gateway --deny [a", `invalid glob "[a" in --deny`, ""},
+		{"subscribe notes note:///[a", `invalid glob "note:///[a"`, ""},
+		{"vault . --ignore [a", "--ignore", ""},
+		{"inject --model m --url :", "--url", ""},
+		{"inject --model m --from :", "invalid --from", ""},
+	} {
+		code, _ := b.run(t, strings.Fields(c.args)...)
+		if text := b.err.String(); code != exitUsage || !strings.Contains(text, "mcptrack: "+c.want) || !strings.Contains(text, c.hint) || goErrors.MatchString(text) {
+			t.Errorf("%s: exit %d: %swant %s\n%s", c.args, code, text, c.want, c.hint)
+		}
+	}
+}
+
+// TestSuggestItems: a name that the server refuses is compared with those that it
+// listed last.
+func TestSuggestItems(t *testing.T) {
+	b := newBench(t)
+	b.server.SetList(catalog.Tools, map[string]any{"name": "convert", "inputSchema": map[string]any{"type": "object"}})
+	b.server.SetQuietly("note:///guide", "text")
+	for _, kind := range []string{"tools", "resources"} {
+		if code, _ := b.run(t, "list", kind); code != 0 {
+			t.Fatalf("list: exit %d: %s", code, &b.err)
+		}
+	}
+	for args, want := range map[string]string{
+		"call notes convrt --arg a=b": "did you mean convert?",
+		"read notes note:///giude":    "did you mean note:///guide?",
+	} {
+		if code, _ := b.run(t, strings.Fields(args)...); code != exitRefused || !strings.Contains(b.err.String(), want) {
+			t.Errorf("%s: exit %d: %s", args, code, &b.err)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+// Package backoff computes how long to wait before the next attempt. Some places compute
+// their waits themselves: those after gaps in core/tracker, the repeated reads of its
+// coalescer, and the short waits of core/filewatch and core/process.
+//
+// A [Backoff] counts the waits of one thing that is retried: New(first, longest), Next
+// after each failure, Reset after a success. Waits double up to the longest and are
+// spread by 20 %, so that many clients of one server do not return in lockstep; no
+// wait exceeds the longest. A server that names a time (Retry-After, the retry field of
+// an event stream) is obeyed with [Backoff.NextAfter].
+//
+//	retry := backoff.New(time.Second, 30*time.Second)
+//	for backoff.Sleep(ctx, wait) {
+//		if err := try(); err == nil {
+//			retry.Reset()
+//		}
+//		wait = retry.Next()
+//	}
+//
+// What is done periodically rather than retried uses [Spread].
+//
+// cenkalti/backoff (MIT, maintained, no dependencies) computes the intervals. Its Retry
+// loop is not used: the loops here have state of their own between attempts.
+package backoff
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// randomization is the fraction by which a wait may be longer or shorter.
+const randomization = 0.2
+
+// A Backoff counts the waits of one thing that is retried. It must not be used by two
+// goroutines at a time.
+type Backoff struct {
+	intervals backoff.ExponentialBackOff
+	longest   time.Duration
+	failures  int
+}
+
+// New returns a Backoff whose first wait is about first and whose later ones double up
+// to longest. Both must be positive.
+func New(first, longest time.Duration) *Backoff {
+	b := &Backoff{longest: longest, intervals: backoff.ExponentialBackOff{
+		InitialInterval: first, RandomizationFactor: randomization, Multiplier: 2,
+		MaxInterval: time.Duration(float64(longest) / (1 + randomization)), // so that the longest waits are spread, too
+	}}
+	b.Reset()
+	return b
+}
+
+// Next counts a failure and returns how long to wait before the next attempt.
+func (b *Backoff) Next() time.Duration {
+	b.failures++
+	return min(b.intervals.NextBackOff(), b.longest)
+}
+
+// NextAfter is Next for a server that asked for a wait of at least least, of which 0 to
+// 20 % more is made. It still does not exceed the longest wait.
+func (b *Backoff) NextAfter(least time.Duration) time.Duration {
+	return min(max(b.Next(), least+rand.N(least/5+1)), b.longest)
+}
+
+// Failures is how many waits there were since the last Reset.
+func (b *Backoff) Failures() int { return b.failures }
+
+// Reset makes the next wait the first one again.
+func (b *Backoff) Reset() {
+	b.failures = 0
+	b.intervals.Reset()
+}
+
+// Spread returns d changed by up to 10 %, for what many processes do periodically.
+func Spread(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
+
+// Sleep waits and reports whether ctx is still alive.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// RetryAfter reads a Retry-After header (RFC 9110, section 10.2.3): seconds or a date.
+// It returns 0 without a valid one.
+func RetryAfter(h http.Header) time.Duration {
+	v := h.Get("Retry-After")
+	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(time.Until(t), 0)
+	}
+	return 0
+}

@@ -1,0 +1,157 @@
+// Package hosts knows where the programs that use MCP servers keep their configs.
+//
+// It holds names and places only; what the files mean is read by core/config, which
+// goes by their content. Sources are the documentation of each host (November 2026).
+package hosts
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Host is a program that has a config with MCP servers.
+type Host struct {
+	Name  string // as in --host, such as "claude-code"
+	Title string // for people
+	Files []File // project files first, each kind in the order in which they are tried
+}
+
+// A File is a place where a host keeps a config.
+type File struct {
+	Base Base
+	Path string // below the base, with slashes; its last element may be a glob
+	// Settings is set for a file that holds all settings of the host, so that it may
+	// well have no servers.
+	Settings bool
+}
+
+// Base is a folder that paths are relative to.
+type Base int
+
+// The bases.
+const (
+	Project   Base = iota // the working directory
+	Home                  // the user's home
+	XDG                   // XDG_CONFIG_HOME or ~/.config, on every system
+	AppConfig             // ~/.config, ~/Library/Application Support or %AppData%
+)
+
+// All returns the hosts in alphabetical order of their names.
+func All() []Host {
+	one := func(name, title string, files ...File) Host { return Host{name, title, files} }
+	return []Host{
+		one("amazon-q", "Amazon Q Developer", File{Project, ".amazonq/mcp.json", false}, File{Home, ".aws/amazonq/mcp.json", false}),
+		one("antigravity", "Antigravity", File{Home, ".gemini/antigravity/mcp_config.json", false}),
+		one("claude-code", "Claude Code", File{Project, ".mcp.json", false}, File{Home, ".claude.json", true}),
+		one("claude-desktop", "Claude Desktop", File{AppConfig, "Claude/claude_desktop_config.json", true}),
+		one("cline", "Cline", File{AppConfig, "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json", false},
+			File{Home, ".cline/data/settings/cline_mcp_settings.json", false}),
+		one("codex", "Codex", File{Project, ".codex/config.toml", true}, File{Home, ".codex/config.toml", true}),
+		one("continue", "Continue", File{Project, ".continue/mcpServers/*.yaml", false}, File{Project, ".continue/config.yaml", true},
+			File{Home, ".continue/config.yaml", true}),
+		one("copilot", "GitHub Copilot CLI", File{Project, ".copilot/mcp-config.json", false}, File{Home, ".copilot/mcp-config.json", false}),
+		one("crush", "Crush", File{Project, ".crush.json", true}, File{Project, "crush.json", true}, File{XDG, "crush/crush.json", true}),
+		one("cursor", "Cursor", File{Project, ".cursor/mcp.json", false}, File{Home, ".cursor/mcp.json", false}),
+		one("gemini", "Gemini CLI", File{Project, ".gemini/settings.json", true}, File{Home, ".gemini/settings.json", true}),
+		one("goose", "Goose", File{XDG, "goose/config.yaml", true}, File{AppConfig, "Block/goose/config/config.yaml", true}),
+		one("junie", "Junie", File{Project, ".junie/mcp/mcp.json", false}, File{Home, ".junie/mcp/mcp.json", false}),
+		one("kiro", "Kiro", File{Project, ".kiro/settings/mcp.json", false}, File{Home, ".kiro/settings/mcp.json", false}),
+		one("opencode", "opencode", File{Project, "opencode.json", true}, File{Project, "opencode.jsonc", true},
+			File{Project, ".opencode/opencode.json", true}, File{XDG, "opencode/opencode.json", true}, File{XDG, "opencode/opencode.jsonc", true}),
+		one("qwen", "Qwen Code", File{Project, ".qwen/settings.json", true}, File{Home, ".qwen/settings.json", true}),
+		one("roo", "Roo Code", File{Project, ".roo/mcp.json", false},
+			File{AppConfig, "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json", false}),
+		one("vscode", "VS Code", File{Project, ".vscode/mcp.json", false}, File{Project, ".vscode/settings.json", true},
+			File{AppConfig, "Code/User/mcp.json", false}, File{AppConfig, "Code/User/settings.json", true}),
+		one("windsurf", "Windsurf", File{Home, ".codeium/windsurf/mcp_config.json", false}),
+		one("zed", "Zed", File{Project, ".zed/settings.json", true}, File{XDG, "zed/settings.json", true}, File{AppConfig, "Zed/settings.json", true}),
+	}
+}
+
+// Find returns the host with the name.
+func Find(name string) (Host, bool) {
+	all := All()
+	if i := slices.IndexFunc(all, func(h Host) bool { return h.Name == name }); i >= 0 {
+		return all[i], true
+	}
+	return Host{}, false
+}
+
+// Names returns the names of all hosts, sorted.
+func Names() []string {
+	var names []string
+	for _, h := range All() {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
+// IsSettings reports whether a file of this path is by its name one that holds all
+// settings of some host.
+func IsSettings(path string) bool {
+	path = filepath.ToSlash(path)
+	for _, h := range All() {
+		for _, f := range h.Files {
+			if f.Settings && (path == f.Path || strings.HasSuffix(path, "/"+f.Path)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Folders are the folders behind the bases of a user. An empty one has no files.
+type Folders struct{ Project, Home, XDG, AppConfig string }
+
+// Paths returns where the host may have a config: the files of its project and then
+// those of the user, existing or not. A glob stays only if nothing matches it.
+func (h Host) Paths(in Folders) []string {
+	var paths []string
+	for _, f := range h.Files {
+		folder := map[Base]string{Project: in.Project, Home: in.Home, XDG: in.XDG, AppConfig: in.AppConfig}[f.Base]
+		if folder == "" && f.Base != Project {
+			continue
+		}
+		path := filepath.Join(folder, filepath.FromSlash(f.Path))
+		matches, _ := filepath.Glob(path)
+		if len(matches) == 0 || !strings.Contains(f.Path, "*") {
+			matches = []string{path}
+		}
+		for _, m := range matches[:min(len(matches), maxMatches)] {
+			if !slices.Contains(paths, m) {
+				paths = append(paths, m)
+			}
+		}
+	}
+	return paths
+}
+
+// Siblings returns the other files that a host reads together with the one of this path:
+// those that the same glob matches, at most 100, sorted.
+func Siblings(path string) []string {
+	for _, h := range All() {
+		for _, f := range h.Files {
+			dir, glob := filepath.Split(filepath.FromSlash(f.Path))
+			in := filepath.Dir(path)
+			matches, _ := filepath.Match(glob, filepath.Base(path))
+			dir = filepath.Clean(dir)
+			if !strings.Contains(glob, "*") || !matches || in != dir && !strings.HasSuffix(in, string(filepath.Separator)+dir) {
+				continue
+			}
+			var others []string
+			entries, _ := os.ReadDir(in)
+			for _, e := range entries {
+				if ok, _ := filepath.Match(glob, e.Name()); ok && e.Name() != filepath.Base(path) && len(others) < maxMatches {
+					others = append(others, filepath.Join(in, e.Name()))
+				}
+			}
+			return others
+		}
+	}
+	return nil
+}
+
+// maxMatches bounds the files of one glob.
+const maxMatches = 100

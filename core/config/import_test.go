@@ -1,0 +1,70 @@
+package config
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// imports returns the entries of a file as JSON, and the variables that took the
+// place of secrets.
+func imports(t *testing.T, name, text string) (entries []string, variables string) {
+	t.Helper()
+	dir := t.TempDir()
+	servers, problems := Import(write(t, filepath.Join(dir, name), text), surroundings(t, map[string]string{"K": "hunter2-of-the-environment"}), &Names{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range servers {
+		var line strings.Builder
+		line.WriteString(s.ID)
+		if !s.Enabled {
+			line.WriteString(" off")
+		}
+		for _, k := range s.Keys {
+			value, err := json.Marshal(k.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			line.WriteString(" " + k.Name + "=" + string(value))
+		}
+		entries = append(entries, line.String())
+		for _, v := range s.Variables {
+			variables += " " + v.Name
+		}
+	}
+	return entries, variables
+}
+
+// What is imported has our own keys and references, and no secret.
+func TestImport(t *testing.T) {
+	const token = "ghp_hunter2hunter2hunter2hunter2hunter2"
+	for _, test := range []struct{ name, text, want, variables string }{
+		{"mcp.json", `{"mcpServers": {"docs": {"command": "go", "args": ["--token=` + token + `", "--api-key", "hunter2", "-v"], "env": {"API_KEY": "hunter2", "N": 1, "DB": "postgres://u:hunter2@h/"}, "cwd": "${workspaceFolder}"}}}`,
+			`docs command="go" args=["--token=${DOCS_TOKEN}","--api-key","${DOCS_API_KEY}","-v"] env={"API_KEY":"${API_KEY}","DB":"${DB}","N":"1"} cwd="${workspaceFolder}"`,
+			" DOCS_TOKEN DOCS_API_KEY API_KEY DB"},
+		{"mcp.json", `{"mcpServers": {"my web": {"type": "sse", "url": "https://h/sse", "headers": {"Authorization": "Bearer hunter2", "X-Key": "${K:-d}"}, "disabled": true, "include": ["a://*"]}}}`,
+			`my web off type="sse" url="https://h/sse" headers={"Authorization":"Bearer ${MY_WEB_AUTHORIZATION}","X-Key":"${K:-d}"} include=["a://*"]`, " MY_WEB_AUTHORIZATION"},
+		{"mcp.json", `{"mcpServers": {"a": {"command": "go", "env": {"KEY_TOKEN": "hunter2"}}, "b": {"command": "go", "env": {"KEY_TOKEN": "hunter3"}}, "c": {"command": "go", "env": {"KEY_TOKEN": "hunter2"}}}}`,
+			"a command=\"go\" env={\"KEY_TOKEN\":\"${KEY_TOKEN}\"}\nb command=\"go\" env={\"KEY_TOKEN\":\"${KEY_TOKEN_2}\"}\nc command=\"go\" env={\"KEY_TOKEN\":\"${KEY_TOKEN}\"}",
+			" KEY_TOKEN KEY_TOKEN_2 KEY_TOKEN"},
+		{"mcp.json", `{"mcpServers": {"web": {"url": "https://h/mcp?token=hunter2"}}}`, `web url="${WEB_URL}"`, " WEB_URL"},
+		{"opencode.json", `{"mcp": {"docs": {"type": "local", "command": ["go", "mcp"], "environment": {"A": "{env:K}"}}}}`,
+			`docs command="go" args=["mcp"] env={"A":"${K}"}`, ""},
+		{"config.toml", "[mcp_servers.web]\nurl = \"https://h/\"\nbearer_token_env_var = \"K\"\nenv_http_headers = {X = \"K\"}\n",
+			`web url="https://h/" headers={"Authorization":"Bearer ${K}","X":"${K}"}`, ""},
+		{"config.yaml", "extensions:\n  docs: {type: stdio, cmd: go, args: [mcp], env_keys: [K]}\n  dev: {type: builtin}\n",
+			`docs command="go" args=["mcp"] env={"K":"${K}"}`, ""},
+		{"c.yaml", "mcpServers:\n  - name: docs\n    command: go\n    env: {A: \"${{ secrets.K }}\"}\n    onConnect: [{tool: t, arguments: {n: 1}}]\n",
+			`docs command="go" env={"A":"${K}"} onConnect=[{"arguments":{"n":1},"tool":"t"}]`, ""},
+	} {
+		entries, variables := imports(t, test.name, test.text)
+		if got := strings.Join(entries, "\n"); got != test.want || variables != test.variables {
+			t.Errorf("%s\n got %s |%s\nwant %s |%s", test.text, got, variables, test.want, test.variables)
+		}
+	}
+	if servers, problems := Import(write(t, filepath.Join(t.TempDir(), "x.json"), `{"servers": 1}`), Options{}, &Names{}); servers != nil || problems.Errors() == 0 {
+		t.Errorf("an invalid file: %v, %v", servers, problems)
+	}
+}

@@ -1,0 +1,71 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/secretfile"
+)
+
+// file returns the only line of a file for ${file:PATH}. Relative paths start at the
+// workspace. The content is hidden, whatever it is.
+func (e *expander) file(name string) (string, *referenceError) {
+	fail := func(what, hint string) (string, *referenceError) {
+		return "", &referenceError{code: CodeFileReference, message: "uses a ${file:…} that " + what, hint: hint}
+	}
+	if tokenShaped(name) {
+		return "", secretAsName()
+	}
+	path := strings.TrimSpace(name)
+	if path == "" {
+		return fail("names no file", "write ${file:PATH}")
+	}
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && e.home != "" {
+		path = filepath.Join(e.home, rest)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(e.workspace, path)
+	}
+	e.refersTo(path)
+	value, err := secretfile.Read(path)
+	if refused, ok := errors.AsType[*secretfile.RefusedError](err); ok {
+		return fail("cannot be used: "+refused.Problem, "a file for one secret has one line and mode 0600; relative paths start at ${workspaceFolder}")
+	}
+	if err != nil {
+		return fail("cannot be read", "")
+	}
+	e.hideAlways(value)
+	return value, nil
+}
+
+// refersTo notes a file or folder whose changes matter.
+func (e *expander) refersTo(path string) {
+	if len(e.files) < maxFiles {
+		e.files = append(e.files, path)
+	}
+}
+
+// maxFiles is the most files of which one config can make us notice changes.
+const maxFiles = 256
+
+// fromKeyring returns a secret for ${keyring:NAME}.
+func (e *expander) fromKeyring(name string) (string, *referenceError) {
+	if secretShaped(name) {
+		return "", secretAsName()
+	}
+	if name == "" || len(name) > 256 || e.keyring == nil {
+		return "", unknownReference("keyring:" + name)
+	}
+	value, err := e.keyring(name)
+	if err != nil || value == "" {
+		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s of the keyring, which is not there", quote(name)),
+			hint: fmt.Sprintf("store it under service mcptrack and account %s", quote(name))}
+	}
+	if strings.ContainsRune(value, 0) {
+		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s of the keyring, which is not text", quote(name))}
+	}
+	e.hideAlways(value)
+	return value, nil
+}

@@ -1,0 +1,217 @@
+package tree
+
+import (
+	"bytes"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tailscale/hujson"
+)
+
+// parseJSON reads JSON with comments and trailing commas.
+func (s *Source) parseJSON() (*Node, *Error) {
+	// hujson calls itself for each level, and takes a hundred bytes for the value that
+	// may be one byte of text.
+	switch o := s.scan(len(s.text)); {
+	case len(o.open) > MaxDepth:
+		return nil, tooDeep(o.open[MaxDepth])
+	case o.values > MaxValues:
+		return nil, &Error{Offset: o.last, Code: CodeTooLarge, Message: fmt.Sprintf("more than %d values", MaxValues)}
+	}
+	// A line comment may end with the file; hujson wants its newline.
+	input := make([]byte, 0, len(s.text)+1)
+	input = append(append(input, s.text...), '\n')
+	value, err := hujson.Parse(input)
+	if err == nil {
+		return fromJSON(&value), nil
+	}
+	// The text of the error is not used: it quotes the file, secrets included,
+	// and names its own column. Its line and column, in bytes, are all it has.
+	var line, column int
+	if _, scanErr := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &line, &column); scanErr != nil ||
+		line < 1 || line > len(s.lines)+1 {
+		line, column = 1, 1
+	}
+	offset := len(s.text)
+	if line <= len(s.lines) {
+		offset = min(s.lines[line-1]+column-1, len(s.text))
+	}
+	return nil, s.explain(offset)
+}
+
+func tooDeep(offset int) *Error {
+	return &Error{Offset: offset, Code: CodeTooDeep, Message: fmt.Sprintf("nested deeper than %d levels", MaxDepth)}
+}
+
+func fromJSON(v *hujson.Value) *Node {
+	n := &Node{Offset: v.StartOffset}
+	switch t := v.Value.(type) {
+	case *hujson.Object:
+		n.Kind = Object
+		n.Members = make([]*Member, len(t.Members))
+		for i := range t.Members {
+			m := &t.Members[i]
+			name, _ := m.Name.Value.(hujson.Literal)
+			n.Members[i] = &Member{Name: name.String(), Offset: m.Name.StartOffset, Value: fromJSON(&m.Value)}
+		}
+	case *hujson.Array:
+		n.Kind = List
+		n.Items = make([]*Node, len(t.Elements))
+		for i := range t.Elements {
+			n.Items[i] = fromJSON(&t.Elements[i])
+		}
+	case hujson.Literal:
+		n.Text = t.String()
+		switch t.Kind() {
+		case '"':
+			n.Kind = String
+		case '0':
+			n.Kind = Number
+		case 't', 'f':
+			n.Kind = Bool
+		}
+	}
+	return n
+}
+
+// An outline is what stands before some offset: the offsets of the brackets
+// still open there, and of the last token and the one before it (0 if none).
+// Strings count from their opening quote, words by their last byte.
+type outline struct {
+	open         []int
+	last, before int
+	values       int // values and keys
+}
+
+// afterKey reports whether the last token is the key of an object member.
+func (o outline) afterKey(t []byte) bool {
+	return len(o.open) > 0 && t[o.open[len(o.open)-1]] == '{' && t[o.last] == '"' &&
+		(t[o.before] == '{' || t[o.before] == ',')
+}
+
+// afterValue reports whether the last token ends a value.
+func (o outline) afterValue(t []byte, offset int) bool {
+	return o.last < offset && !o.afterKey(t) &&
+		(t[o.last] == '"' || t[o.last] == '}' || t[o.last] == ']' || isWordByte(t[o.last]))
+}
+
+// wantsKey reports whether a key must come next.
+func (o outline) wantsKey(t []byte) bool {
+	return len(o.open) > 0 && t[o.open[len(o.open)-1]] == '{' && (t[o.last] == '{' || t[o.last] == ',')
+}
+
+// scan reads the tokens before end. It stops when more than MaxDepth brackets
+// are open or there are more than MaxValues values.
+func (s *Source) scan(end int) outline {
+	var o outline
+	t := s.text[:end]
+	token := func(i int) { o.before, o.last = o.last, i }
+	value := func(i int) { token(i); o.values++ }
+	for i := 0; i < len(t); {
+		if o.values > MaxValues {
+			return o
+		}
+		switch c := t[i]; {
+		case c == '"':
+			value(i)
+			for i++; i < len(t) && t[i] != '"'; i++ {
+				if t[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case c == '/' && bytes.HasPrefix(t[i:], []byte("//")):
+			i = skipPast(t, i+2, "\n")
+		case c == '/' && bytes.HasPrefix(t[i:], []byte("/*")):
+			i = skipPast(t, i+2, "*/")
+		case c == '{' || c == '[':
+			value(i)
+			if o.open = append(o.open, i); len(o.open) > MaxDepth {
+				return o
+			}
+			i++
+		case c == '}' || c == ']':
+			token(i)
+			if len(o.open) > 0 {
+				o.open = o.open[:len(o.open)-1]
+			}
+			i++
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			i++
+		default:
+			if n := wordLength(t[i:]); n > 0 {
+				i += n
+				value(i - 1)
+			} else {
+				i++
+				token(i - 1)
+			}
+		}
+	}
+	return o
+}
+
+func skipPast(t []byte, from int, end string) int {
+	if i := bytes.Index(t[min(from, len(t)):], []byte(end)); i >= 0 {
+		return from + i + len(end)
+	}
+	return len(t)
+}
+
+// explain says why no tree could be read at the offset, in terms of the file.
+func (s *Source) explain(offset int) *Error {
+	o := s.scan(offset)
+	afterValue := o.afterValue(s.text, offset)
+	rest := s.text[offset:]
+	if len(bytes.TrimSpace(rest)) == 0 {
+		return s.explainEnd(o)
+	}
+	r, _ := utf8.DecodeRune(rest)
+	word := rest[:wordLength(rest)]
+	if err := space(offset, r); err != nil {
+		return err
+	}
+	switch {
+	case bytes.HasPrefix(rest, []byte("/*")):
+		return syntax(offset, "comment is not closed", `close it with "*/"`)
+	case r != ':' && r != '=' && o.last < offset && o.afterKey(s.text):
+		return syntax(offset, `expected ":" and a value after the key`, "")
+	case afterValue && len(o.open) == 0:
+		return syntax(offset, "text after the end of the document", "a config file holds one object")
+	case afterValue && (r == '"' || r == '{' || r == '[' || len(word) > 0):
+		return syntax(offset, "missing comma before this", "")
+	case r == '"':
+		return s.explainString(offset)
+	case r == '\'':
+		return syntax(offset, "single quotes do not make a string", `JSON strings are in double quotes: "…"`)
+	case r == '“' || r == '”' || r == '‘' || r == '’':
+		return syntax(offset, "typographic quotes do not make a string", `use the plain double quote: "`)
+	case r == '#':
+		return syntax(offset, `"#" does not begin a comment`, "comments begin with // or are between /* and */")
+	case r == '=':
+		return syntax(offset, `expected ":" between key and value, found "="`, "")
+	case r == '}' || r == ']':
+		return s.explainClose(offset, r, o)
+	case r == ',':
+		return syntax(offset, "comma without a value before it", "")
+	case len(word) > 0:
+		return s.explainWord(offset, string(word), o)
+	case unicode.IsPrint(r):
+		return syntax(offset, fmt.Sprintf("unexpected character %q", r), "")
+	}
+	return syntax(offset, fmt.Sprintf("unexpected character %U", r), "")
+}
+
+func isWordByte(c byte) bool {
+	return c == '-' || c == '+' || c == '.' || c == '_' || c == '$' ||
+		'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+func wordLength(t []byte) int {
+	n := 0
+	for n < len(t) && isWordByte(t[n]) {
+		n++
+	}
+	return n
+}

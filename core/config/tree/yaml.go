@@ -1,0 +1,185 @@
+package tree
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v4/plugin/loaderlimits"
+)
+
+// A yamlReader converts the nodes of one YAML document. Aliases are followed, within
+// bounds: a few lines of them can stand for billions of values.
+type yamlReader struct {
+	*Source
+	values int // converted so far, those behind aliases each time
+	last   place
+}
+
+// A place is a line and column with its offset.
+type place struct{ line, column, offset int }
+
+// at returns the offset of a node. Nodes come in the order of the text but for those
+// behind aliases, so that a long line is not read from its beginning for each.
+func (r *yamlReader) at(y *yaml.Node) int {
+	offset := 0
+	if y.Line == r.last.line && y.Column >= r.last.column {
+		offset = r.last.offset
+		for column := r.last.column; column < y.Column && offset < len(r.text); column++ {
+			_, size := utf8.DecodeRune(r.text[offset:])
+			offset += size
+		}
+	} else {
+		offset = r.offset(y.Line, y.Column)
+	}
+	r.last = place{y.Line, y.Column, offset}
+	return offset
+}
+
+// parseYAML reads the only document of a YAML stream.
+func (s *Source) parseYAML() (*Node, *Error) {
+	var documents []yaml.Node
+	err := yaml.Load(s.text, &documents, yaml.WithAllDocuments(), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(2*MaxDepth))))
+	if err != nil {
+		return nil, s.explainYAML(err)
+	}
+	if len(documents) > 1 {
+		return nil, syntax(s.offset(documents[1].Line, documents[1].Column), "a second document", "a config file holds one document")
+	}
+	if len(documents) == 0 || len(documents[0].Content) == 0 {
+		return nil, syntax(0, "file is empty", "the least is servers: []")
+	}
+	r := &yamlReader{Source: s}
+	return r.node(documents[0].Content[0], 0)
+}
+
+// explainYAML gives the parser's error its place. Its text is not used: it may quote
+// the file.
+func (s *Source) explainYAML(err error) *Error {
+	offset, text := 0, err.Error()
+	if bad, ok := errors.AsType[*yaml.LoadError](err); ok {
+		offset, text = s.offset(bad.Mark.Line, bad.Mark.Column), bad.Message
+	}
+	switch {
+	case strings.Contains(text, "depth"):
+		return tooDeep(offset)
+	case strings.Contains(text, "tab") || s.tabbed(offset):
+		return syntax(offset, "a tab cannot indent YAML", "indent with spaces")
+	case strings.Contains(text, "unknown anchor"):
+		return syntax(offset, "alias without an anchor", `define it before with "&NAME"`)
+	}
+	start := s.lineOf(offset)
+	line, _, _ := bytes.Cut(s.text[start:], []byte("\n"))
+	for i, r := range string(line) {
+		if err := space(start+i, r); err != nil {
+			return err
+		}
+	}
+	return syntax(offset, "invalid YAML here", "check the indentation, and that strings with : # { } [ ] are in quotes")
+}
+
+func (s *Source) lineOf(offset int) int {
+	line, _ := s.Position(offset)
+	return s.lines[line-1]
+}
+
+// tabbed reports whether the line of the offset is indented with a tab.
+func (s *Source) tabbed(offset int) bool {
+	line := s.text[s.lineOf(offset):]
+	return strings.HasPrefix(strings.TrimLeft(string(line[:min(len(line), 64)]), " "), "\t")
+}
+
+func (r *yamlReader) node(y *yaml.Node, depth int) (*Node, *Error) {
+	at := r.at(y)
+	if depth > MaxDepth {
+		return nil, tooDeep(at)
+	}
+	if r.values++; r.values > MaxValues {
+		return nil, &Error{Offset: at, Code: CodeTooLarge, Message: "aliases stand for too many values", Hint: "write them out"}
+	}
+	n := &Node{Offset: at}
+	switch y.Kind {
+	case yaml.AliasNode:
+		here := r.last
+		target, err := r.node(y.Alias, depth+1)
+		r.last = here
+		if err != nil {
+			return nil, err
+		}
+		copied := *target
+		copied.Offset = at
+		return &copied, nil
+	case yaml.SequenceNode:
+		n.Kind = List
+		for _, item := range y.Content {
+			v, err := r.node(item, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			n.Items = append(n.Items, v)
+		}
+	case yaml.MappingNode:
+		n.Kind = Object
+		if err := r.mapping(n, y, depth); err != nil {
+			return nil, err
+		}
+	default:
+		n.Text = y.Value
+		switch y.ShortTag() {
+		case "!!null":
+			n.Kind = Null
+		case "!!bool":
+			n.Kind, n.Text = Bool, strings.ToLower(y.Value)
+		case "!!int", "!!float":
+			n.Kind = Number
+		default:
+			n.Kind = String
+		}
+	}
+	return n, nil
+}
+
+// mapping reads the members of an object. Those that "<<" brings in come last and
+// only where the object has none of the name.
+func (r *yamlReader) mapping(n *Node, y *yaml.Node, depth int) *Error {
+	var merged []*Node
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		name, at := y.Content[i], r.at(y.Content[i])
+		if name.Kind != yaml.ScalarNode {
+			return syntax(at, "a key must be a string", "")
+		}
+		for i, c := range name.Value {
+			if err := space(at+i, c); err != nil && name.Style == 0 {
+				return err
+			}
+		}
+		v, err := r.node(y.Content[i+1], depth+1)
+		if err != nil {
+			return err
+		}
+		if name.Value == "<<" && name.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
+			if v.Kind == List {
+				merged = append(merged, v.Items...)
+			} else {
+				merged = append(merged, v)
+			}
+			continue
+		}
+		n.Members = append(n.Members, &Member{Name: name.Value, Offset: at, Value: v})
+	}
+	known := n.Index()
+	for _, from := range merged {
+		if from.Kind != Object {
+			return syntax(from.Offset, `"<<" takes an object`, "")
+		}
+		for _, m := range from.Members {
+			if known[m.Name] == nil {
+				known[m.Name] = m
+				n.Members = append(n.Members, m)
+			}
+		}
+	}
+	return nil
+}

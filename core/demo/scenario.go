@@ -1,0 +1,215 @@
+package demo
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/atomicfile"
+)
+
+// Notes that always exist.
+const (
+	clockNote = "clock.md"
+	guideNote = "guide.md"
+	tasksNote = "tasks.md"
+	inbox     = "inbox"
+
+	cycle   = 6 // ticks
+	maxMail = 3
+	maxTips = 5
+)
+
+// scenario edits the notes of the demo. Ticks and tool calls come from several
+// goroutines.
+type scenario struct {
+	dir   string
+	now   func() time.Time
+	seed  uint64
+	began time.Time
+	// offer publishes tools and prompts; set before the first tick.
+	offer func(tools, prompts []json.RawMessage)
+	// paced is sent to when the interval changes. Capacity 1: run reads the newest.
+	paced chan struct{}
+
+	mu       sync.Mutex // also held while saving a note, a small local file
+	interval time.Duration
+	tick     int
+	tips     []string
+	tipsSum  int // tips added in total
+	tasks    map[string]bool
+	mail     []*message
+	mailSum  int // messages received in total
+	touches  map[string]int
+	// counting and summary are the states of the tool count_words and the prompt
+	// summarize_inbox: absent, first form, second form.
+	counting, summary int
+}
+
+type message struct {
+	number        int
+	from, subject string
+	read          bool
+}
+
+func (m *message) path() string { return fmt.Sprintf("%s/message-%d.md", inbox, m.number) }
+
+func newScenario(dir string, opts Options) *scenario {
+	return &scenario{
+		dir: dir, now: opts.Now, seed: opts.Seed, began: opts.Now(),
+		paced:    make(chan struct{}, 1),
+		interval: clamp(cmp.Or(opts.Interval, defaultInterval)),
+		tasks:    map[string]bool{"answer the mail": false, "read the guide": true, "water the plants": false},
+		touches:  make(map[string]int),
+	}
+}
+
+// open saves the initial notes.
+func (s *scenario) open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addTip()
+	s.addTip()
+	if err := s.receive(); err != nil {
+		return err
+	}
+	return s.save(clockNote, guideNote, tasksNote)
+}
+
+// step performs one tick.
+func (s *scenario) step() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tick++
+	changed := []string{clockNote}
+	switch s.tick % cycle {
+	case 1:
+		s.addTip()
+		changed = append(changed, guideNote)
+	case 2:
+		if err := s.receive(); err != nil {
+			return err
+		}
+	case 3:
+		tasks := []string{"answer the mail", "read the guide", "water the plants"}
+		task := tasks[s.random().IntN(len(tasks))]
+		s.tasks[task] = !s.tasks[task]
+		changed = append(changed, tasksNote)
+	case 4:
+		s.counting = (s.counting + 1) % 3
+		s.offerAll()
+	case 5:
+		s.summary = (s.summary + 1) % 3
+		s.offerAll()
+	case 0:
+		s.tips = slices.Delete(s.tips, 0, 1)
+		changed = append(changed, guideNote)
+		for _, m := range s.mail {
+			if !m.read {
+				m.read = true
+				changed = append(changed, m.path())
+				break
+			}
+		}
+	}
+	return s.save(changed...)
+}
+
+// random depends only on the seed and the tick, so that tool calls do not influence the
+// scenario.
+func (s *scenario) random() *rand.Rand {
+	return rand.New(rand.NewPCG(s.seed, uint64(s.tick)))
+}
+
+func (s *scenario) addTip() {
+	tips := []string{
+		"Subscribe first, then read, so that no change is lost in between.",
+		"A notification says that something changed, never what.",
+		"A list may change while you page through it.",
+		"A quiet server is not necessarily a healthy one: ping it.",
+		"Two updates within the window are published once.",
+		"Read the diff, not the whole document.",
+		"A server that restarts forgets your subscriptions.",
+	}
+	s.tipsSum++
+	pick := tips[(int(s.seed%uint64(len(tips)))+s.tipsSum)%len(tips)]
+	s.tips = append(s.tips, fmt.Sprintf("%d. %s", s.tipsSum, pick))
+	if len(s.tips) > maxTips {
+		s.tips = slices.Delete(s.tips, 0, 1)
+	}
+}
+
+// receive adds a message to the inbox, then removes the oldest beyond maxMail, so that
+// the folder never has too few.
+func (s *scenario) receive() error {
+	s.mailSum++
+	random := s.random()
+	from := []string{"Ada", "Grace", "Edsger", "Barbara", "Ken"}
+	subjects := []string{"Lunch on Friday?", "The build is green", "Review, please", "Minutes of today", "New coffee machine"}
+	m := &message{number: s.mailSum, from: from[random.IntN(len(from))], subject: subjects[random.IntN(len(subjects))]}
+	s.mail = append(s.mail, m)
+	if err := s.save(m.path()); err != nil {
+		return err
+	}
+	if len(s.mail) <= maxMail {
+		return nil
+	}
+	gone := s.mail[0]
+	s.mail = slices.Delete(s.mail, 0, 1)
+	delete(s.touches, gone.path())
+	return os.Remove(filepath.Join(s.dir, filepath.FromSlash(gone.path())))
+}
+
+// save writes notes as editors do: to a new file that replaces the old one.
+func (s *scenario) save(paths ...string) error {
+	for _, p := range paths {
+		text, ok := s.text(p)
+		if !ok {
+			continue
+		}
+		to := filepath.Join(s.dir, filepath.FromSlash(p))
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return fmt.Errorf("save a note of the demo: %w", err)
+		}
+		if err := atomicfile.Write(to, 0o600, []byte(text)); err != nil {
+			return fmt.Errorf("save a note of the demo: %w", err)
+		}
+	}
+	return nil
+}
+
+// touch changes a note; ok is false if it does not exist.
+func (s *scenario) touch(p string) (times int, ok bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.text(p); !ok {
+		return 0, false, nil
+	}
+	s.touches[p]++
+	return s.touches[p], true, s.save(p)
+}
+
+// pace returns the current interval.
+func (s *scenario) pace() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.interval
+}
+
+func (s *scenario) setPace(d time.Duration) time.Duration {
+	s.mu.Lock()
+	s.interval = clamp(d)
+	d = s.interval
+	s.mu.Unlock()
+	select {
+	case s.paced <- struct{}{}:
+	default:
+	}
+	return d
+}

@@ -1,0 +1,174 @@
+package event
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Type names a kind of event, as in the "type" member.
+type Type string
+
+// The types of events.
+const (
+	TypeServerState          Type = "server.state"
+	TypeSubscriptionActive   Type = "subscription.active"
+	TypeResourceUpdated      Type = "resource.updated"
+	TypeResourceAdded        Type = "resource.added"
+	TypeResourceRemoved      Type = "resource.removed"
+	TypeResourceChanged      Type = "resource.changed"
+	TypeResourcesListChanged Type = "resources.list_changed"
+	TypeTemplatesListChanged Type = "templates.list_changed"
+	TypePromptsListChanged   Type = "prompts.list_changed"
+	TypeToolsListChanged     Type = "tools.list_changed"
+	TypeConfigReloaded       Type = "config.reloaded"
+	TypeConfigRejected       Type = "config.rejected"
+	TypeResourceContent      Type = "resource.content"
+	TypePromptContent        Type = "prompt.content"
+	TypeToolResult           Type = "tool.result"
+	TypeSubscriptionsChanged Type = "subscriptions.changed"
+	TypeGap                  Type = "gap"
+)
+
+// Definition describes a type of event.
+type Definition struct {
+	Type  Type
+	About string // one sentence for the documentation
+	// Change says that events of the type report a change of a server, the config or
+	// the feed, rather than how servers are followed or what a client on this side did.
+	// --count counts the changes.
+	Change bool
+
+	decode func(data []byte) (Payload, error)
+	sample Payload // its struct has the members
+}
+
+// Definitions returns all types, in the order of the documentation.
+func Definitions() []Definition {
+	return []Definition{
+		{TypeServerState, "The state of a server changed.", false, decode[ServerState], ServerState{}},
+		{TypeSubscriptionActive, "The resources of a server are followed from here on.", false, decode[SubscriptionActive], SubscriptionActive{}},
+		{TypeResourceUpdated, "The content of a resource was announced or found to be different.", true, decode[ResourceUpdated], ResourceUpdated{}},
+		{TypeResourceAdded, "A followed server offers a new resource.", true, decode[ResourceAdded], ResourceAdded{}},
+		{TypeResourceRemoved, "A resource is no longer offered.", true, decode[ResourceRemoved], ResourceRemoved{}},
+		{TypeResourceChanged, "The descriptor of a resource changed, not its content.", true, decode[ResourceChanged], ResourceChanged{}},
+		{TypeResourcesListChanged, "The list of resources changed or could not be loaded.", true, decodeList(catalog.Resources), ListChanged{}},
+		{TypeTemplatesListChanged, "The list of resource templates changed or could not be loaded.", true, decodeList(catalog.Templates), ListChanged{}},
+		{TypePromptsListChanged, "The list of prompts changed or could not be loaded.", true, decodeList(catalog.Prompts), ListChanged{}},
+		{TypeToolsListChanged, "The list of tools changed or could not be loaded.", true, decodeList(catalog.Tools), ListChanged{}},
+		{TypeConfigReloaded, "A new config is applied.", true, decode[ConfigReloaded], ConfigReloaded{}},
+		{TypeConfigRejected, "A new config is invalid; the old one stays in use.", true, decode[ConfigRejected], ConfigRejected{}},
+		{TypeResourceContent, "A client on this side read the content of a resource.", false, decode[ResourceContent], ResourceContent{}},
+		{TypePromptContent, "A client on this side got a prompt.", false, decode[PromptContent], PromptContent{}},
+		{TypeToolResult, "A client on this side called a tool.", false, decode[ToolResult], ToolResult{}},
+		{TypeSubscriptionsChanged, "Clients on this side subscribed to other resources than before.", false, decode[SubscriptionsChanged], SubscriptionsChanged{}},
+		{TypeGap, "Earlier events have expired from the feed.", true, decode[Gap], Gap{}},
+	}
+}
+
+// Types returns all types, in the order of the documentation.
+func Types() []Type {
+	var types []Type
+	for _, d := range Definitions() {
+		types = append(types, d.Type)
+	}
+	return types
+}
+
+// Define returns the definition of a type.
+func Define(t Type) (Definition, bool) {
+	for _, d := range Definitions() {
+		if d.Type == t {
+			return d, true
+		}
+	}
+	return Definition{}, false
+}
+
+// Member is a member of an event's JSON object.
+type Member struct {
+	Name     string
+	Optional bool   // it may be absent
+	About    string // what it says, where its name does not; a few words
+
+	path string // to its field, as errors of encoding/json name it
+}
+
+// Members returns the members beyond those that all types share, in the order in which
+// they are written. They are the fields of the payload's struct, with the description
+// in its about tag.
+func (d Definition) Members() []Member { return members(reflect.TypeOf(d.sample), "") }
+
+func members(t reflect.Type, path string) []Member {
+	var out []Member
+	for f := range t.Fields() {
+		if f.Anonymous {
+			out = append(out, members(f.Type, path+f.Name+".")...)
+			continue
+		}
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "" && name != "-" {
+			out = append(out, Member{name, options != "", f.Tag.Get("about"), path + name})
+		}
+	}
+	return out
+}
+
+// ErrUnknownType is the error of an event of a type that this version does not know.
+var ErrUnknownType = errors.New("unknown event type")
+
+func decodePayload(t Type, data []byte) (Payload, error) {
+	d, ok := Define(t)
+	if !ok {
+		return nil, fmt.Errorf("%w %q", ErrUnknownType, printable.Line(string(t), 64))
+	}
+	p, err := d.decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("invalid %s event: %w", t, err)
+	}
+	return p, nil
+}
+
+// decode ignores optional members whose values have the wrong type.
+func decode[P Payload](data []byte) (Payload, error) {
+	var p P
+	err := json.Unmarshal(data, &p)
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return p, err
+	}
+	for _, m := range members(reflect.TypeOf(p), "") {
+		if m.Optional && (wrong.Field == m.path || strings.HasPrefix(wrong.Field, m.path+".")) {
+			return decodeWithout[P](data, m.Name)
+		}
+	}
+	return p, fmt.Errorf("member %q has the wrong type: JSON %s", printable.Line(wrong.Field, 64), wrong.Value)
+}
+
+func decodeWithout[P Payload](data []byte, name string) (Payload, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(all, func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, name) })
+	rest, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
+	return decode[P](rest)
+}
+
+func decodeList(kind catalog.Kind) func([]byte) (Payload, error) {
+	return func(data []byte) (Payload, error) {
+		p, err := decode[ListChanged](data)
+		l, _ := p.(ListChanged)
+		l.List = kind
+		return l, err
+	}
+}

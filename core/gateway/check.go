@@ -1,0 +1,105 @@
+package gateway
+
+import (
+	"errors"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// checked is the result of checking a list.
+type checked struct {
+	list    []catalog.Item
+	items   []item
+	refused []Refusal
+}
+
+// check checks the items of a list. The result is reused until the list changes.
+func (l *loop) check(server string, k catalog.Kind, list []catalog.Item) checked {
+	was := l.checked[server][k]
+	if len(was.list) == len(list) && (len(list) == 0 || &was.list[0] == &list[0]) {
+		return was // lists are immutable
+	}
+	c := checked{list: list, items: make([]item, 0, len(list))}
+	known := make(map[string]item, len(was.items))
+	for _, it := range was.items {
+		known[it.key] = it
+	}
+	for _, it := range list {
+		// One that differs only in the order of its members stays as it was: clients
+		// cache prompts by the bytes of lists.
+		checked, again := known[it.Key]
+		var err error
+		if !again || checked.digest != it.Digest {
+			checked, err = newItem(k, it)
+		}
+		if err == nil && l.g.opts.Pin && k == catalog.Tools {
+			err = l.pin(target{server, it.Key}, it.Digest)
+		}
+		reason := checked.suspicion
+		if err != nil {
+			reason = err.Error()
+		} else {
+			c.items = append(c.items, checked)
+		}
+		if reason != "" {
+			c.refused = append(c.refused, Refusal{Server: server, Kind: k, Key: it.Key, Reason: reason, Listed: err == nil})
+		}
+	}
+	return c
+}
+
+// Refusal is an item of a server that is not listed, or that is suspicious.
+type Refusal struct {
+	Server string
+	Kind   catalog.Kind
+	Key    string // the server's name or URI of the item; not sanitized
+	Reason string // one line for users
+	Listed bool   // the item is listed, but suspicious
+}
+
+// maxLogged is how many refusals of one merge are logged individually.
+const maxLogged = 20
+
+// report logs the refusals that are new and passes them to Options.Refused.
+func (l *loop) report(refused map[Refusal]struct{}) {
+	logged := 0
+	for r := range refused {
+		if _, known := l.refused[r]; known {
+			continue
+		}
+		if l.g.opts.Refused != nil {
+			l.g.opts.Refused(r)
+		}
+		if logged++; logged > maxLogged {
+			continue
+		}
+		what := "an item is not listed"
+		if r.Listed {
+			what = "an item looks suspicious"
+		}
+		l.g.opts.Logger.Warn(what, "server", printable.Line(r.Server, 128), "list", string(r.Kind),
+			"item", printable.Line(r.Key, 200), "reason", r.Reason)
+	}
+	if logged > maxLogged {
+		l.g.opts.Logger.Warn("more items are not listed or look suspicious", "number", logged-maxLogged)
+	}
+	l.refused = refused
+}
+
+var errChanged = errors.New("it has changed since it was first listed")
+
+// pin rejects a tool that differs from its first version.
+func (l *loop) pin(t target, now catalog.Digest) error {
+	first, seen := l.pins[t]
+	if !seen && len(l.pins) < maxPins {
+		l.pins[t] = now
+	}
+	if seen && first != now {
+		return errChanged
+	}
+	return nil
+}
+
+// maxPins bounds the memory used for a server that lists ever new names.
+const maxPins = 100_000

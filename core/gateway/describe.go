@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// Bounds of what clients get in their first answer.
+const (
+	maxInstructions = 8 << 10 // bytes, for all servers together
+	maxExtensions   = 64      // of a server
+	maxExtension    = 16 << 10
+)
+
+// about is how a server introduces itself.
+type about struct {
+	instructions string
+	logging      bool
+	extensions   map[string]json.RawMessage
+}
+
+func aboutOf(info session.Info) about {
+	a := about{instructions: strings.TrimSpace(show(info.Instructions))}
+	var caps struct {
+		Extensions json.RawMessage `json:"extensions"`
+		Logging    json.RawMessage `json:"logging"`
+	}
+	_ = json.Unmarshal(info.RawCapabilities, &caps) // without extensions on an error
+	a.logging = isObject(caps.Logging)
+	for _, m := range readMembers(caps.Extensions) {
+		if len(a.extensions) == maxExtensions {
+			break
+		}
+		if len(m.name) <= maxName && len(m.value) <= maxExtension && isObject(m.value) && catalog.Depth(m.value) <= maxDepth {
+			if a.extensions == nil {
+				a.extensions = map[string]json.RawMessage{}
+			}
+			a.extensions[m.name] = m.value
+		}
+	}
+	return a
+}
+
+// describe merges how the servers introduce themselves. own are our own instructions.
+func (v *view) describe(own string, sources []source) serve.Description {
+	d := serve.Description{Instructions: own, Extensions: map[string]json.RawMessage{}}
+	speakers := 0
+	for _, s := range sources {
+		if s.about.instructions != "" {
+			speakers++
+		}
+	}
+	for _, s := range sources {
+		d.Logging = d.Logging || s.about.logging
+		for id, settings := range s.about.extensions {
+			if v.extensions[id] = append(v.extensions[id], s.id); len(v.extensions[id]) == 1 {
+				d.Extensions[id] = settings
+			}
+		}
+		if s.about.instructions == "" {
+			continue
+		}
+		// Every server gets its share: a long text must not displace the others.
+		text := shorten(s.about.instructions, (maxInstructions-len(own))/speakers-maxHeading)
+		if v.only == "" {
+			text = "# Server " + shorten(show(s.id), maxHeading-16) + "\n\n" + text
+		}
+		if d.Instructions != "" {
+			d.Instructions += "\n\n"
+		}
+		d.Instructions += text
+	}
+	return d
+}
+
+// maxHeading bounds the heading of a server's instructions, with the lines around it.
+const maxHeading = 96
+
+// shorten cuts a text to at most limit bytes, at a character boundary.
+func shorten(s string, limit int) string {
+	if limit = max(limit, 0); len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:max(0, limit-len("…"))], "") + "…"
+}
+
+// extension forwards a request of an extension to the server that declares it. If several
+// do, the resource in the request decides.
+func (g *Gateway) extension(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+	if r.Method == mcp.MethodSetLevel {
+		return g.clients.setLevel(r)
+	}
+	v := g.view.Load()
+	name, _, _ := strings.Cut(r.Method, "/")
+	var declaring []string
+	for id, servers := range v.extensions {
+		if id[strings.LastIndexByte(id, '/')+1:] == name {
+			declaring = append(declaring, servers...)
+		}
+	}
+	params := fields(r.Params)
+	t := target{}
+	if len(declaring) > 0 && allEqual(declaring) {
+		t.server = declaring[0]
+	}
+	if uri := r.URI(); uri != "" {
+		at, ok := v.resource(uri)
+		if !ok || g.api(at.server) != nil {
+			return nil, serve.ErrNotFound
+		}
+		for _, server := range declaring {
+			if server == at.server {
+				t = at
+			}
+		}
+		if t.server == at.server {
+			params["uri"] = quote(at.key)
+		}
+	}
+	if t.server == "" {
+		return nil, &serve.Error{Code: mcp.CodeMethodNotFound, Message: "several servers declare the extension of " + r.Method + ", and the request names none of them"}
+	}
+	return g.forward(ctx, v, r, t, params)
+}
+
+func allEqual(list []string) bool {
+	for _, s := range list {
+		if s != list[0] {
+			return false
+		}
+	}
+	return true
+}

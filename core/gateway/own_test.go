@@ -1,0 +1,442 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// asking is a legacy server with a process for each connection, whose tools ask the
+// client: "ask" makes the request of its arguments and returns the answer.
+type asking struct {
+	mu    sync.Mutex
+	conns []*askingConn
+}
+
+type askingConn struct {
+	in  *bufio.Reader
+	out io.WriteCloser
+
+	mu           sync.Mutex
+	capabilities string
+	level        string
+	rootsChanged int
+	ended        bool
+	last         int
+	asked        map[int]chan json.RawMessage
+}
+
+func (a *asking) Dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+	r, toClient := io.Pipe()
+	fromClient, w := io.Pipe()
+	c := &askingConn{in: bufio.NewReader(fromClient), out: toClient, asked: map[int]chan json.RawMessage{}}
+	a.mu.Lock()
+	a.conns = append(a.conns, c)
+	a.mu.Unlock()
+	go c.run()
+	return session.OverIO(ctx, r, w, srv, opts)
+}
+
+// of returns the connections that declared a capability, and of those that are open how
+// many.
+func (a *asking) of(capability string) (conns []*askingConn, open int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.conns {
+		c.mu.Lock()
+		if strings.Contains(c.capabilities, capability) {
+			conns = append(conns, c)
+			if !c.ended {
+				open++
+			}
+		}
+		c.mu.Unlock()
+	}
+	return conns, open
+}
+
+func (c *askingConn) send(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = fmt.Fprintf(c.out, format+"\n", args...)
+}
+
+func (c *askingConn) run() {
+	defer c.out.Close()
+	for {
+		line, err := c.in.ReadBytes('\n')
+		if err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.ended = true
+			for _, answer := range c.asked {
+				close(answer)
+			}
+			return
+		}
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				Capabilities json.RawMessage
+				Level        string
+				Arguments    struct{ Method, Params, Log string }
+			}
+			Result, Error json.RawMessage
+		}
+		if json.Unmarshal(line, &m) != nil {
+			continue
+		}
+		switch m.Method {
+		case "":
+			var id int
+			_ = json.Unmarshal(m.ID, &id)
+			c.mu.Lock()
+			answer := c.asked[id]
+			delete(c.asked, id)
+			c.mu.Unlock()
+			if answer != nil {
+				answer <- slices.Concat(m.Result, m.Error)
+			}
+		case "initialize":
+			c.mu.Lock()
+			c.capabilities = string(m.Params.Capabilities)
+			c.mu.Unlock()
+			c.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"asking","version":"1"}}}`, m.ID)
+		case "tools/list":
+			c.send(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}`, m.ID)
+		case "logging/setLevel":
+			c.mu.Lock()
+			c.level = m.Params.Level
+			c.mu.Unlock()
+			c.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
+		case "notifications/roots/list_changed":
+			c.mu.Lock()
+			c.rootsChanged++
+			c.mu.Unlock()
+		case "tools/call":
+			answer := make(chan json.RawMessage, 1)
+			c.mu.Lock()
+			c.last++
+			id := c.last
+			c.asked[id] = answer
+			c.mu.Unlock()
+			if log := m.Params.Arguments.Log; log != "" {
+				c.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`, log)
+			}
+			c.send(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, m.Params.Arguments.Method, m.Params.Arguments.Params)
+			go func() {
+				if got, ok := <-answer; ok {
+					c.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":%s}}`, m.ID, got)
+				}
+			}()
+		default:
+			if m.ID != nil {
+				c.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
+			}
+		}
+	}
+}
+
+func newAsking(t *testing.T) (*asking, *outside) {
+	a := &asking{}
+	return a, newOutside(t, Options{Dial: a.Dial}, sessiontest.Entry("docs"))
+}
+
+// answering connects a client that answers with its name, and fails the test if it gets
+// what is meant for another.
+func (o *outside) answering(name string, overHTTP bool) (*session.Session, *messages) {
+	o.Helper()
+	got := &messages{}
+	opts := session.Options{Client: &session.ClientSide{
+		Capabilities: json.RawMessage(`{"sampling":{},"elicitation":{"form":{}},"roots":{"listChanged":true},"experimental":{"x":{}}}`),
+		Request: func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			if !strings.Contains(string(params), name+".") {
+				o.Errorf("%s was asked %s %s", name, method, params)
+			}
+			if strings.Contains(string(params), "refuse") {
+				return nil, &session.RPCError{Code: -1, Message: "user rejected", Data: json.RawMessage(`{"d":1}`)}
+			}
+			return json.RawMessage(`{"by":"` + name + `","asked":` + string(params) + `}`), nil
+		},
+		Message: got.add,
+	}}
+	var s *session.Session
+	var err error
+	if overHTTP {
+		ts := httptest.NewServer(o.gateway.Server())
+		o.Cleanup(ts.Close)
+		s, err = session.Dial(o.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL), Protocol: config.ProtocolLegacy}, opts)
+	} else {
+		in, toServer := io.Pipe()
+		fromServer, out := io.Pipe()
+		go func() { _ = o.gateway.Server().ServeIO(context.Background(), in, out); _ = out.Close() }()
+		s, err = session.OverIO(o.Context(), fromServer, toServer, config.Server{Protocol: config.ProtocolLegacy}, opts)
+	}
+	if err != nil {
+		o.Fatal(err)
+	}
+	o.Cleanup(func() { _ = s.Close() })
+	return s, got
+}
+
+type messages struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (m *messages) add(_ string, params json.RawMessage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = append(m.all, string(params))
+}
+
+func (m *messages) take() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.all
+	m.all = nil
+	return all
+}
+
+func ask(ctx context.Context, c *session.Session, method, params, log string) (string, error) {
+	arguments, _ := json.Marshal(map[string]string{"method": method, "params": params, "log": log})
+	raw, err := c.Do(ctx, session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"ask"`), "arguments": arguments}})
+	return string(raw), err
+}
+
+// What a server asks during a call of one client is answered by that client and no other,
+// over both transports, with several calls of several clients at the same time.
+func TestServerAsksTheRightClient(t *testing.T) {
+	t.Parallel()
+	a, o := newAsking(t)
+	rounds := 250
+	if testing.Short() {
+		rounds = 25
+	}
+	var all sync.WaitGroup
+	for i, name := range []string{"ann", "bob", "cat", "dan"} {
+		c, messages := o.answering(name, i%2 == 0)
+		for range 3 {
+			all.Go(func() {
+				for n := range rounds {
+					method := []string{"sampling/createMessage", "elicitation/create", "roots/list"}[n%3]
+					params := fmt.Sprintf(`{"for":"%s.%d"}`, name, n)
+					got, err := ask(t.Context(), c, method, params, name+".log")
+					if err != nil || !strings.Contains(got, `{"by":"`+name+`","asked":`+params+`}`) {
+						t.Errorf("%s: %s, %v", name, got, err)
+						return
+					}
+				}
+			})
+		}
+		t.Cleanup(func() {
+			for _, m := range messages.take() {
+				if !strings.Contains(m, name+".log") {
+					t.Errorf("%s got the message %s", name, m)
+				}
+			}
+		})
+	}
+	all.Wait()
+	conns, _ := a.of(`"sampling"`)
+	if len(conns) != 4 {
+		t.Errorf("%d sessions for 4 clients", len(conns))
+	}
+	for _, c := range conns {
+		if want := `{"elicitation":{"form":{}},"roots":{"listChanged":true},"sampling":{}}`; c.capabilities != want {
+			t.Errorf("declared %s", c.capabilities)
+		}
+	}
+}
+
+// Errors of a client reach the server; what a client did not declare is not asked.
+func TestClientRefuses(t *testing.T) {
+	t.Parallel()
+	for _, overHTTP := range []bool{false, true} {
+		_, o := newAsking(t)
+		c, _ := o.answering("ann", overHTTP)
+		if got, err := ask(t.Context(), c, "elicitation/create", `{"for":"ann.refuse"}`, ""); err != nil || !strings.Contains(got, `{"code":-1,"message":"user rejected","data":{"d":1}}`) {
+			t.Errorf("%s, %v", got, err)
+		}
+		if got, err := ask(t.Context(), c, "experimental/x", `{"for":"ann."}`, ""); err != nil || !strings.Contains(got, `"code":-32601`) {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+}
+
+// A client's own session begins with its first request and ends with the client; clients
+// that declare nothing share one.
+func TestOwnSessionsEnd(t *testing.T) {
+	t.Parallel()
+	for _, overHTTP := range []bool{false, true} {
+		a, o := newAsking(t)
+		c, _ := o.answering("ann", overHTTP)
+		plain := o.client(session.EraLegacy, nil)
+		if _, err := plain.List(t.Context(), "tools"); err != nil {
+			t.Fatal(err)
+		}
+		if conns, _ := a.of(`"sampling"`); len(conns) != 0 {
+			t.Errorf("%d sessions before a request", len(conns))
+		}
+		if _, err := ask(t.Context(), c, "roots/list", `{"for":"ann."}`, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ask(t.Context(), plain, "roots/list", `{}`, ""); err != nil || !strings.Contains(got, "-32601") {
+			t.Errorf("%s, %v", got, err)
+		}
+		conns, open := a.of(`"sampling"`)
+		if len(conns) != 1 || open != 1 {
+			t.Fatalf("%d sessions, %d open", len(conns), open)
+		}
+		if _, err := c.Do(t.Context(), session.Request{Method: "notifications/roots/list_changed"}); err != nil {
+			t.Fatal(err)
+		}
+		o.eventually("the server learns of roots", func() bool {
+			conns[0].mu.Lock()
+			defer conns[0].mu.Unlock()
+			return conns[0].rootsChanged == 1
+		})
+		// A session that breaks is replaced.
+		_ = conns[0].out.Close()
+		o.eventually("a new session", func() bool {
+			got, err := ask(t.Context(), c, "roots/list", `{"for":"ann."}`, "")
+			return err == nil && strings.Contains(got, "ann")
+		})
+		_ = c.Close()
+		o.eventually("its sessions end", func() bool { _, open := a.of(`"sampling"`); return open == 0 })
+	}
+}
+
+// A log level holds for the client that sets it, which alone gets the messages, before the
+// answer of the call that caused them.
+func TestLogging(t *testing.T) {
+	t.Parallel()
+	for _, overHTTP := range []bool{false, true} {
+		a, o := newAsking(t)
+		ann, messages := o.answering("ann", overHTTP)
+		bob, others := o.answering("bob", overHTTP)
+		if _, err := ann.Do(t.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`"debug"`)}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ann.Do(t.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`7`)}}); err == nil {
+			t.Error("a number is a level")
+		}
+		for range 20 {
+			if _, err := ask(t.Context(), ann, "roots/list", `{"for":"ann."}`, "hello"); err != nil {
+				t.Fatal(err)
+			}
+			if got := messages.take(); len(got) != 1 || got[0] != `{"level":"info","data":"hello"}` {
+				t.Errorf("received %q", got)
+			}
+		}
+		if _, err := ask(t.Context(), bob, "roots/list", `{"for":"bob."}`, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := others.take(); len(got) != 0 {
+			t.Errorf("another client received %q", got)
+		}
+		conns, _ := a.of(`"sampling"`)
+		levels := []string{}
+		for _, c := range conns {
+			c.mu.Lock()
+			levels = append(levels, c.level)
+			c.mu.Unlock()
+		}
+		slices.Sort(levels)
+		if !slices.Equal(levels, []string{"", "debug"}) {
+			t.Errorf("levels %q", levels)
+		}
+	}
+}
+
+// A client that leaves, or that cancels, leaves no request behind.
+func TestAskedClientLeaves(t *testing.T) {
+	t.Parallel()
+	for _, overHTTP := range []bool{false, true} {
+		_, o := newAsking(t)
+		waiting := make(chan struct{}, 1)
+		opts := session.Options{Client: &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{}}`),
+			Request: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+				waiting <- struct{}{}
+				<-ctx.Done() // the gateway cancels
+				return nil, context.Cause(ctx)
+			}}}
+		ts := httptest.NewServer(o.gateway.Server())
+		defer ts.Close()
+		c, err := session.Dial(t.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL), Protocol: config.ProtocolLegacy}, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := ask(ctx, c, "sampling/createMessage", `{}`, "")
+			failed <- err
+		}()
+		<-waiting
+		if overHTTP {
+			cancel()
+		} else {
+			_ = c.Close()
+		}
+		select {
+		case err := <-failed:
+			if err == nil {
+				t.Error("the call succeeded")
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the call hangs")
+		}
+		cancel()
+		_ = c.Close()
+	}
+}
+
+// What a server of the modern era asks becomes requests to a client of the legacy one.
+func TestLegacyClientOfModernServer(t *testing.T) {
+	t.Parallel()
+	server := sessiontest.New()
+	server.Legacy, server.Modern = false, true
+	server.SetList("tools", tool("ask"))
+	var net sessiontest.Net
+	net.Add("docs", server)
+	t.Cleanup(net.Wait)
+	o := newOutside(t, Options{Dial: net.Dial}, sessiontest.Entry("docs"))
+	server.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Result: json.RawMessage(
+		`{"resultType":"input_required","requestState":"s1","inputRequests":{"q":{"method":"elicitation/create","params":{"for":"ann.1"}},"r":{"method":"roots/list","params":{"for":"ann.2"}}}}`)})
+	for _, overHTTP := range []bool{true, false} {
+		c, _ := o.answering("ann", overHTTP)
+		raw, err := c.Do(t.Context(), session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"ask"`)}})
+		if err != nil || strings.Contains(string(raw), "input_required") {
+			t.Fatalf("%s, %v", raw, err)
+		}
+	}
+	wire := server.Wire()
+	i := slices.IndexFunc(wire, func(m sessiontest.Message) bool { return strings.Contains(string(m.Params), "inputResponses") })
+	if i < 0 {
+		t.Fatal("the request was not repeated")
+	}
+	params := fields(wire[i].Params)
+	if string(params["requestState"]) != `"s1"` || string(params["inputResponses"]) != `{"q":{"asked":{"for":"ann.1"},"by":"ann"},"r":{"asked":{"for":"ann.2"},"by":"ann"}}` &&
+		string(params["inputResponses"]) != `{"q":{"by":"ann","asked":{"for":"ann.1"}},"r":{"by":"ann","asked":{"for":"ann.2"}}}` {
+		t.Errorf("sent %s", wire[i].Params)
+	}
+	server.Fail(sessiontest.Fault{Method: "tools/call", Result: json.RawMessage(`{"resultType":"input_required","inputRequests":{"q":{"method":"other/ask"}}}`)})
+	c, _ := o.answering("ann", true)
+	if raw, err := c.Do(t.Context(), session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"ask"`)}}); err == nil || !strings.Contains(err.Error(), "cannot give") {
+		t.Errorf("%s, %v", raw, err)
+	}
+}

@@ -1,0 +1,88 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+)
+
+// AnnouncementTTL is how long an announcement is stored unless it is repeated.
+const AnnouncementTTL = time.Hour
+
+// Announcement is the last that the holder of a server's lease said about it, to the
+// other processes on the cluster.
+type Announcement struct {
+	ServerID string `json:"serverId"`
+	// Status is null when the server was removed.
+	Status json.RawMessage `json:"status"`
+}
+
+// Announce replaces the announcement about a server, as far as the lease allows it. It
+// never waits.
+func (l *Lease) Announce(a Announcement) error {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	subject := l.journal.store.subjects.of("state.") + Resource{ServerID: a.ServerID}.server() + ".server"
+	n := &note{subject: subject, parts: [][]byte{data}, ttl: AnnouncementTTL, lease: l}
+	return l.journal.writer.queue.push(&item{note: n, lease: l})
+}
+
+// Announcements returns the last announcement about every server, and then every new
+// one, possibly some of them again. It ends with the cause of ctx, or [ErrClosed].
+func (j *Journal) Announcements(ctx context.Context) iter.Seq2[Announcement, error] {
+	return func(yield func(Announcement, error) bool) {
+		ctx, cancel := j.lifetime(ctx)
+		defer cancel()
+		retry := backoff.New(100*time.Millisecond, 2*time.Second)
+		for ctx.Err() == nil {
+			more := j.store.announcements(ctx, func(a Announcement) bool {
+				retry.Reset()
+				return yield(a, nil)
+			})
+			if !more {
+				return
+			}
+			backoff.Sleep(ctx, retry.Next())
+		}
+		yield(Announcement{}, context.Cause(ctx))
+	}
+}
+
+// announcements reads with one consumer of the store, until that one fails, and reports
+// whether more are wanted.
+func (s *store) announcements(ctx context.Context, yield func(Announcement) bool) (more bool) {
+	msgs, err := s.consume(ctx, s.opts.Stream+"_states", jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{s.subjects.of("state.*.server")},
+	})
+	if err != nil {
+		return true
+	}
+	defer msgs.close()
+	for quiet := 0; ; {
+		m, err := msgs.next(ctx)
+		if errors.Is(err, errQuiet) {
+			if quiet++; quiet%4 != 0 {
+				continue
+			}
+			if late, err := msgs.left(ctx); err != nil || late {
+				return true
+			}
+			continue
+		}
+		if err != nil {
+			return true
+		}
+		var a Announcement
+		if json.Unmarshal(sanitize(m.data), &a) == nil && a.ServerID != "" && !yield(a) {
+			return false
+		}
+	}
+}

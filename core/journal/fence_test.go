@@ -1,0 +1,197 @@
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+)
+
+// holder acquires and fences the lease of the server of newSource's events.
+func holder(t *testing.T, j *Journal, ttl time.Duration) *Lease {
+	t.Helper()
+	l := acquire(t, j, "docs", ttl)
+	e := &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Pending}}
+	if err := l.Fence(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// last is the name in the last event of the resource.
+func last(t *testing.T, j *Journal, uri string) (name string) {
+	t.Helper()
+	for _, entry := range read(t, j, 0) {
+		e, err := entry.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, ok := e.Payload.(event.ResourceUpdated); ok && e.ResourceURI == uri {
+			name = u.Name
+		}
+	}
+	return name
+}
+
+// TestCutOffHolderStoresNothingOld: what waits in the queue of a process that was cut
+// off is not stored behind the events of the process that took over.
+func TestCutOffHolderStoresNothingOld(t *testing.T) {
+	t.Parallel()
+	f := startSlowStore(t)
+	cut, other := open(t, Options{URL: f.url, Replicas: 1}), open(t, Options{URL: f.store, Replicas: 1})
+	s := newSource()
+	old := holder(t, cut, 2*time.Second)
+	if err := old.Append(s.next(uri(1))); err != nil {
+		t.Fatal(err)
+	}
+	if err := cut.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.setAway(true)
+	for range 3 {
+		if err := errors.Join(old.Append(s.next(uri(1))), old.Remember(Resource{"docs", uri(2)}, State{Digest: digest(7)})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := holder(t, other, 2*time.Second)
+	newer := s.next(uri(1))
+	if err := next.Append(newer); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.setAway(false)
+	eventually(t, "the cut off process has nothing to store", 20*time.Second, func() bool { return cut.Stats().Waiting == 0 })
+	if got, want := last(t, other, uri(1)), newer.Payload.(event.ResourceUpdated).Name; got != want {
+		t.Errorf("the last event is %s, want %s", got, want)
+	}
+	if n := cut.Stats().Fenced; n == 0 {
+		t.Error("nothing was counted as dropped")
+	}
+	closeJournal(t, cut)
+	states, err := other.States(t.Context(), "")
+	if err != nil || states.Resources[Resource{"docs", uri(1)}].Digest != newer.Payload.(event.ResourceUpdated).Digest || len(states.Resources) != 1 {
+		t.Errorf("states %v, %v", states, err)
+	}
+}
+
+// TestStoppedHolderStoresNothingOld: a process that was stopped (SIGSTOP) does not know
+// yet that its lease was lost. The store refuses what it appends.
+func TestStoppedHolderStoresNothingOld(t *testing.T) {
+	t.Parallel()
+	url := journaltest.Store(t)
+	stopped, other := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
+	s := newSource()
+	old := holder(t, stopped, time.Minute)
+	// The lease goes to another process before its time, which the holder does not see.
+	value, err := json.Marshal(leaseValue{Holder: "x", TTL: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.table.bucket().Put(t.Context(), old.key, value); err != nil {
+		t.Fatal(err)
+	}
+	next := holder(t, other, time.Minute)
+	newer := s.next(uri(1))
+	if err := next.Append(newer); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if lost(old) {
+		t.Fatal("the holder knows already")
+	}
+	for n := range 10 { // as a batch
+		e := s.next(uri(1))
+		e.ServerID = []string{"docs", "another"}[n%2]
+		if e.ServerID == "docs" {
+			err = old.Append(e)
+		} else {
+			err = stopped.Append(e)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stopped.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !lost(old) || stopped.Stats().Fenced != 5 {
+		t.Errorf("lost: %v, %+v", lost(old), stopped.Stats())
+	}
+	found := map[string]int{}
+	for _, entry := range read(t, other, 0) {
+		e, err := entry.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[e.ServerID]++
+	}
+	if found["docs"] != 3 || found["another"] != 5 {
+		t.Errorf("stored: %v", found)
+	}
+	// The next holder goes on.
+	if err := next.Append(s.next(uri(1))); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Flush(t.Context()); err != nil || other.Stats().Fenced != 0 {
+		t.Errorf("the next holder: %v, %+v", err, other.Stats())
+	}
+}
+
+// TestFenceOutlivesRetention: a lease whose fence retention has removed is still good.
+func TestFenceOutlivesRetention(t *testing.T) {
+	t.Parallel()
+	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, Retain: 300 * time.Millisecond})
+	l := holder(t, j, 0)
+	eventually(t, "the fence is gone", 10*time.Second, func() bool {
+		b, err := j.Bounds(t.Context())
+		return err == nil && b.First > b.Last
+	})
+	if err := l.Append(newSource().next(uri(1))); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Flush(t.Context()); err != nil || j.Stats().Fenced != 0 || j.Stats().Stored != 1 {
+		t.Errorf("%v, %+v", err, j.Stats())
+	}
+}
+
+// TestContentRememberedUnderALostLease: what a process learned under a lease that it lost
+// is not known when it gets the lease again, since the event of it may not be stored.
+func TestContentRememberedUnderALostLease(t *testing.T) {
+	t.Parallel()
+	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1})
+	lease := holder(t, j, time.Minute)
+	remember := func(n int) {
+		if err := lease.Remember(Resource{"docs", uri(n)}, State{Digest: digest(uint64(n))}); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := func() int {
+		states, err := j.States(t.Context(), "docs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(states.Resources)
+	}
+	j.states.mu.Lock() // nothing is written to the store meanwhile
+	j.states.dirty[Resource{"docs", uri(1)}] = sequenced{State: State{Digest: digest(1)}, lease: lease}
+	j.states.mu.Unlock()
+	lease.stop()
+	<-lease.lost
+	if n := known(); n != 0 {
+		t.Errorf("%d contents known that waited when the lease was lost", n)
+	}
+	remember(2)
+	if n := known(); n != 0 {
+		t.Errorf("%d contents known that were remembered after the lease was lost", n)
+	}
+}

@@ -1,0 +1,121 @@
+package journal
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// leases are the leases of a Journal: the table, opened when the first is requested,
+// and those that are held.
+type leases struct {
+	mu     sync.Mutex // guards all below
+	table  *leaseTable
+	held   map[*Lease]struct{}
+	closed bool
+	end    context.CancelFunc // of the table's goroutine
+	runs   sync.WaitGroup     // the table's goroutine
+}
+
+func (s *leases) open(j *Journal) (*leaseTable, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	if s.table == nil {
+		t := newLeaseTable(j.store)
+		ctx, end := context.WithCancel(context.Background())
+		s.table, s.end, s.held = t, end, map[*Lease]struct{}{}
+		s.runs.Go(func() { t.run(ctx) })
+	}
+	return s.table, nil
+}
+
+// hold begins to renew a lease that was acquired.
+func (s *leases) hold(l *Lease, sent time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	if s.closed {
+		stop()
+		l.giveBack(context.Background())
+		return ErrClosed
+	}
+	s.held[l] = struct{}{}
+	l.done.Go(func() {
+		l.renew(ctx, sent)
+		stop()
+		s.mu.Lock()
+		delete(s.held, l)
+		s.mu.Unlock()
+	})
+	return nil
+}
+
+// holds reports whether this Journal holds the lease with the key.
+func (s *leases) holds(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.held {
+		if l.key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// close releases all leases and ends the table.
+func (s *leases) close() {
+	s.mu.Lock()
+	s.closed = true
+	held := make([]*Lease, 0, len(s.held))
+	for l := range s.held {
+		held = append(held, l)
+		l.stop()
+	}
+	end := s.end
+	s.mu.Unlock()
+	for _, l := range held {
+		l.done.Wait()
+	}
+	if end != nil {
+		end()
+		s.runs.Wait()
+	}
+}
+
+// LeaseInfo is a lease that some process holds.
+type LeaseInfo struct {
+	Name    string
+	Process string // that holds it; see [Options.Process]
+	Own     bool   // it is this Journal
+}
+
+// Leases returns the leases that are held now, in no order. The error says why that is
+// not known, and that no lease can be acquired now.
+func (j *Journal) Leases() ([]LeaseInfo, error) {
+	t, err := j.leases.open(j)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
+		return nil, fmt.Errorf("journal: leases: %w", t.err)
+	}
+	now := time.Now()
+	var out []LeaseInfo
+	for key, s := range t.seen {
+		name, err := hex.DecodeString(strings.TrimPrefix(key, "l"))
+		if err != nil || s.free || !now.Before(s.at.Add(s.value.ttl())) {
+			continue
+		}
+		out = append(out, LeaseInfo{string(name), s.value.Process, s.value.Instance == j.store.instance})
+	}
+	return out, nil
+}

@@ -1,0 +1,87 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Selection is a part of the log.
+type Selection struct {
+	// ServerID selects the events of one server; "" selects all events.
+	ServerID string
+	// URI selects the contents of one resource of the server: its updates that have a
+	// digest, and its removals.
+	URI string
+	// After selects entries that were stored at that time or later.
+	After time.Time
+}
+
+// Select returns the selected entries up to the last one there is now, oldest first.
+// The store finds them, so a selection is cheap even in a large log. Entries that are
+// missing from the log are left out without a gap, and a damaged one may end the
+// selection: it is for looking back, not for following. A failure is yielded once, as
+// the last.
+func (j *Journal) Select(ctx context.Context, sel Selection) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		ctx, cancel := j.lifetime(ctx)
+		defer cancel()
+		if err := j.selectEntries(ctx, sel, yield); err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			yield(Entry{}, err)
+		}
+	}
+}
+
+func (j *Journal) selectEntries(ctx context.Context, sel Selection, yield func(Entry, error) bool) error {
+	b, err := j.Bounds(ctx)
+	if err != nil || b.Last < b.First {
+		return err
+	}
+	cfg := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy, FilterSubjects: j.store.subjectsOf(sel)}
+	if !sel.After.IsZero() {
+		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &sel.After
+	}
+	msgs, err := j.store.consume(ctx, j.store.opts.Stream, cfg)
+	if err != nil {
+		return err
+	}
+	defer msgs.close()
+	for left := msgs.pending; left > 0; {
+		m, err := msgs.await(ctx)
+		switch {
+		case errors.Is(err, errEnd), errors.Is(err, errWithheld) && j.store.embedded != nil: // some could not be read back
+			return nil
+		case err != nil:
+			return fmt.Errorf("journal: read the log: %w", err)
+		case m.seq > b.Last: // not durable yet when this began
+			return nil
+		}
+		left = m.pending
+		if j.store.embedded == nil {
+			m.data = sanitize(m.data)
+		}
+		if kept(m.data) && !yield(entry(b.Epoch, m.seq, m.stored, m.data), nil) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// subjectsOf returns the subjects of a selection; nil means all.
+func (s *store) subjectsOf(sel Selection) []string {
+	r := Resource{sel.ServerID, sel.URI}
+	switch {
+	case sel.ServerID == "":
+		return nil
+	case sel.URI == "":
+		return []string{s.subjects.of("event." + r.server() + ".*"), s.subjects.of("content." + r.server() + ".*")}
+	}
+	return []string{s.subjects.of("content." + r.token())}
+}

@@ -1,0 +1,85 @@
+package mcp
+
+import (
+	"encoding/json"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// Capabilities are the server capabilities that mcptrack acts on. In JSON they
+// have the shape of the specification.
+type Capabilities struct {
+	Resources, Tools, Prompts, Completions bool
+
+	ResourcesSubscribe                                         bool
+	ResourcesListChanged, ToolsListChanged, PromptsListChanged bool
+}
+
+// Has reports whether the server offers lists of the kind.
+func (c Capabilities) Has(k catalog.Kind) bool {
+	switch k {
+	case catalog.Resources, catalog.Templates:
+		return c.Resources
+	case catalog.Tools:
+		return c.Tools
+	case catalog.Prompts:
+		return c.Prompts
+	}
+	return false
+}
+
+type wireCapability struct {
+	ListChanged bool `json:"listChanged,omitempty"`
+	Subscribe   bool `json:"subscribe,omitempty"`
+}
+
+type wireCapabilities struct {
+	Resources   *wireCapability `json:"resources,omitempty"`
+	Tools       *wireCapability `json:"tools,omitempty"`
+	Prompts     *wireCapability `json:"prompts,omitempty"`
+	Completions json.RawMessage `json:"completions,omitempty"`
+}
+
+// ParseCapabilities reads what a server declares. It accepts members of a wrong
+// type as declared without options: one mistake must not hide the other members.
+func ParseCapabilities(raw json.RawMessage) Capabilities {
+	var w wireCapabilities
+	if json.Unmarshal(raw, &w) != nil {
+		var members map[string]json.RawMessage
+		_ = json.Unmarshal(raw, &members)
+		for name, into := range map[string]**wireCapability{"resources": &w.Resources, "tools": &w.Tools, "prompts": &w.Prompts} {
+			if _, ok := members[name]; ok && *into == nil {
+				*into = new(wireCapability)
+			}
+		}
+	}
+	c := Capabilities{Completions: len(w.Completions) > 0 && string(w.Completions) != "null"}
+	if r := w.Resources; r != nil {
+		c.Resources, c.ResourcesSubscribe, c.ResourcesListChanged = true, r.Subscribe, r.ListChanged
+	}
+	if t := w.Tools; t != nil {
+		c.Tools, c.ToolsListChanged = true, t.ListChanged
+	}
+	if p := w.Prompts; p != nil {
+		c.Prompts, c.PromptsListChanged = true, p.ListChanged
+	}
+	return c
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (c Capabilities) MarshalJSON() ([]byte, error) {
+	var w wireCapabilities
+	if c.Resources {
+		w.Resources = &wireCapability{ListChanged: c.ResourcesListChanged, Subscribe: c.ResourcesSubscribe}
+	}
+	if c.Tools {
+		w.Tools = &wireCapability{ListChanged: c.ToolsListChanged}
+	}
+	if c.Prompts {
+		w.Prompts = &wireCapability{ListChanged: c.PromptsListChanged}
+	}
+	if c.Completions {
+		w.Completions = json.RawMessage(`{}`)
+	}
+	return json.Marshal(w)
+}

@@ -1,0 +1,30 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]mcp.Capabilities{
+		`{}`:   {},
+		`null`: {},
+		`7`:    {},
+		`{"tools":{"listChanged":true},"completions":{}}`:                            {Tools: true, ToolsListChanged: true, Completions: true},
+		`{"resources":{"subscribe":true,"listChanged":true},"prompts":{}}`:           {Resources: true, ResourcesSubscribe: true, ResourcesListChanged: true, Prompts: true},
+		`{"resources":{"subscribe":"yes"},"tools":7,"prompts":{"listChanged":true}}`: {Resources: true, Tools: true, Prompts: true, PromptsListChanged: true},
+		`{"completions":null}`: {},
+	} {
+		got := mcp.ParseCapabilities(json.RawMessage(raw))
+		if got != want {
+			t.Errorf("%s: %+v", raw, got)
+		}
+		again, err := json.Marshal(got)
+		if err != nil || mcp.ParseCapabilities(again) != got {
+			t.Errorf("%s was written as %s (%v)", raw, again, err)
+		}
+	}
+}

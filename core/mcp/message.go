@@ -1,0 +1,17 @@
+package mcp
+
+// Implementation is how a client or a server introduces itself.
+type Implementation struct {
+	Name    string `json:"name"`
+	Title   string `json:"title,omitempty"`
+	Version string `json:"version"`
+}
+
+// SubscriptionFilter is what a subscriptions/listen asks for, and what its
+// acknowledgement grants.
+type SubscriptionFilter struct {
+	Tools     bool     `json:"toolsListChanged,omitempty"`
+	Prompts   bool     `json:"promptsListChanged,omitempty"`
+	Resources bool     `json:"resourcesListChanged,omitempty"`
+	URIs      []string `json:"resourceSubscriptions,omitempty"`
+}

@@ -1,0 +1,135 @@
+package process
+
+import (
+	"os"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// tree is the process group of a child and the marked descendants outside of it. It
+// is used by the one goroutine that runs Stop.
+type tree struct {
+	group *group
+	nonce string
+	// escaped are the descendants seen so far, by pid. Dead ones have no
+	// environment any more, so they have to be remembered to be reaped.
+	escaped map[int]startTime
+	// last is the signal sent last; descendants found later get it too.
+	last syscall.Signal
+}
+
+// alive looks again; it also reaps what has died and was re-parented to us.
+func (t *tree) alive() bool {
+	group := t.group.alive()
+	found := t.outside()
+	for _, m := range found {
+		if t.escaped == nil {
+			t.escaped = make(map[int]startTime)
+		}
+		if t.escaped[m.pid] != m.start && t.last != 0 {
+			signalExact(m.pid, m.start, t.last)
+		}
+		t.escaped[m.pid] = m.start
+	}
+	// A dying process loses its environment before its state says Z.
+	alive := len(found) > 0
+	for pid, start := range t.escaped {
+		st, err := readStat(pid)
+		if err != nil || st.start != start || reapOrphan(pid, st) {
+			delete(t.escaped, pid)
+			continue
+		}
+		_, parent := t.escaped[st.ppid]
+		alive = alive || running(st) || parent || dying(st)
+	}
+	return group || alive
+}
+
+// outside finds the living marked processes that left the group.
+func (t *tree) outside() []proc {
+	return slices.DeleteFunc(markedBy(t.nonce), func(p proc) bool { return p.pgrp == t.group.id })
+}
+
+func (t *tree) signal(s syscall.Signal) {
+	t.last = s
+	t.group.signal(s)
+	for pid, start := range t.escaped {
+		signalExact(pid, start, s)
+	}
+}
+
+// signalExact signals the process that had this pid at this start time. The
+// handle is opened before the start time is compared, so that the signal cannot
+// reach a later owner of the pid.
+func signalExact(pid int, start startTime, s syscall.Signal) {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return
+	}
+	defer p.Release()
+	if st, err := readStat(pid); err == nil && st.start == start {
+		_ = p.Signal(s)
+	}
+}
+
+// reapOrphan reaps a dead process that was re-parented to us; false if it is not
+// dead or not ours. It asks for this pid only: a wait for any child would steal
+// the status of another Process.
+func reapOrphan(pid int, st stat) bool {
+	if st.state != 'Z' || st.ppid != os.Getpid() {
+		return false
+	}
+	got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil)
+	return got == pid || err == unix.ECHILD
+}
+
+// dying is true for a zombie of ours that cannot be reaped yet: its first thread
+// is gone, others are still on their way out.
+func dying(st stat) bool { return st.ppid == os.Getpid() }
+
+// membersRun reports whether a member of the group runs, and reaps zombies that were
+// re-parented to us: the leader is gone, so no member is the child of another Process.
+func membersRun(pgid int) bool {
+	members := make(map[int]stat)
+	for pid := range pids() {
+		if st, err := readStat(pid); err == nil && st.pgrp == pgid && !reapOrphan(pid, st) {
+			members[pid] = st
+		}
+	}
+	for _, st := range members {
+		// The dead child of a dying parent will be ours in a moment.
+		if _, parent := members[st.ppid]; running(st) || parent || dying(st) {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitExit returns true once the child is dead but not reaped. It parks on the
+// netpoller: a blocking wait would cost a thread for each child.
+func awaitExit(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return false // before Linux 5.10, or no descriptor left
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var waitErr error
+	err = conn.Read(func(fd uintptr) bool {
+		var info unix.Siginfo
+		for {
+			waitErr = unix.Waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+			if waitErr != unix.EINTR {
+				break
+			}
+		}
+		return waitErr != nil || info.Signo != 0
+	})
+	return err == nil && waitErr == nil
+}

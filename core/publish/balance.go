@@ -1,0 +1,107 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+)
+
+const (
+	// balanceEvery is how often a process looks whether it has more than its share. It
+	// then gives up a quarter of the excess, so that no more servers are away at a time
+	// than needed for an even share within a minute.
+	balanceEvery = 2 * time.Second
+	// keepFor is how long a server is kept that no other process took.
+	keepFor = 10 * time.Minute
+	// orphanedFor is how long a server may be followed by no process, as in a takeover,
+	// before that is reported.
+	orphanedFor = 15 * time.Second
+)
+
+// balance gives servers up to processes that have fewer, until ctx ends.
+func (s *sharing) balance(ctx context.Context) {
+	for backoff.Sleep(ctx, backoff.Spread(balanceEvery)) {
+		leases, err := s.journal.Leases()
+		if err != nil {
+			continue
+		}
+		process, processes := holders(leases)
+		s.mu.Lock()
+		s.noteOrphansLocked(process)
+		excess := s.heldLocked() - s.fairLocked(processes)
+		give := (excess + 3) / 4
+		for _, sh := range s.shares { // in random order
+			if give > 0 && sh.giveUp != nil && time.Now().After(sh.keep) {
+				sh.giveUp()
+				sh.giveUp = nil
+				give--
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// yield leaves a free server to others if this process has its share.
+func (s *sharing) yield() time.Duration {
+	leases, err := s.journal.Leases()
+	if err != nil {
+		return 0
+	}
+	_, processes := holders(leases)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.heldLocked() < s.fairLocked(processes) {
+		return 0
+	}
+	return yieldFor
+}
+
+// heldLocked counts the servers that are followed and not being given up.
+func (s *sharing) heldLocked() (n int) {
+	for _, sh := range s.shares {
+		if sh.giveUp != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// fairLocked is how many of its servers one of the processes should follow at most.
+func (s *sharing) fairLocked(processes int) int {
+	processes = max(processes, 1)
+	return (len(s.shares) + processes - 1) / processes
+}
+
+func (s *sharing) noteOrphansLocked(process map[string]string) {
+	for id := range s.shares {
+		if _, ok := process[id]; ok {
+			delete(s.orphans, id)
+		} else if _, ok := s.orphans[id]; !ok {
+			s.orphans[id] = time.Now()
+		}
+	}
+}
+
+// ready returns why this process, or the cluster, does not follow what it should.
+func (s *sharing) ready() error {
+	if _, err := s.journal.Leases(); err != nil {
+		return fmt.Errorf("waiting for leases: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []string
+	for id, since := range s.orphans {
+		if time.Since(since) > orphanedFor {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	slices.Sort(ids)
+	return fmt.Errorf("waiting for leases: no process follows %d servers: %s", len(ids), strings.Join(ids[:min(len(ids), 5)], ", "))
+}

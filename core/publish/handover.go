@@ -1,0 +1,48 @@
+package publish
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// handOverWait bounds how long a server is kept to publish and store what is left.
+const handOverWait = 5 * time.Second
+
+// takeOver makes sure that nothing is stored any more of what earlier holders have in
+// their queues, and reads what they stored.
+func (s *sharing) takeOver(ctx context.Context, id string, lease *journal.Lease) error {
+	err := lease.Fence(ctx, &event.Event{ServerID: id, Timestamp: time.Now(), Payload: event.ServerState{
+		State: event.Pending, Reason: "followed by " + s.journal.Process()}})
+	if err != nil {
+		return err
+	}
+	return s.memory.loadServer(ctx, id)
+}
+
+// handOver stops following a server, and waits until what is left is stored.
+func (s *sharing) handOver(id string, sh *share, lease *journal.Lease) {
+	s.mu.Lock()
+	ending := s.ctx == nil || s.ctx.Err() != nil // then the publisher has stored it
+	s.mu.Unlock()
+	if ending {
+		s.set(id, sh, nil, nil)
+		return
+	}
+	if st, ok := s.tracker.Snapshot().Server(id); ok {
+		s.memory.rememberServer(&st)
+	}
+	s.set(id, sh, nil, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), handOverWait)
+	defer cancel()
+	if s.tracker.Gone(ctx, id) == nil {
+		s.recorder.settle(ctx)
+		if !s.wants(id) {
+			_ = lease.Announce(journal.Announcement{ServerID: id, Status: json.RawMessage(removed)}) // else it expires
+		}
+		_ = s.journal.Flush(ctx) // else the next holder finds it by reading the server
+	}
+}

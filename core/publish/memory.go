@@ -1,0 +1,196 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// rememberEvery is how often contents and lists are stored that no event carries.
+const rememberEvery = 2 * time.Second
+
+// memory is what is known of servers from one run to the next, and from one process to
+// another.
+type memory struct {
+	journal *journal.Journal
+	sharing *sharing // nil: no leases are needed
+
+	mu     sync.Mutex                           // guards all below
+	known  map[string]*published                // as it was loaded, by server
+	stored map[string]map[string]catalog.Digest // what was stored of resources, by server and URI
+	lists  map[journal.ListName]catalog.List    // what was stored of lists
+}
+
+// published is what was published of a server.
+type published struct {
+	resources map[string]catalog.Digest // by URI
+	lists     map[catalog.Kind]catalog.List
+}
+
+func newMemory(j *journal.Journal) *memory {
+	return &memory{journal: j, known: map[string]*published{}, stored: map[string]map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{}}
+}
+
+// load reads what is remembered of all servers.
+func (m *memory) load(ctx context.Context) error {
+	states, err := m.journal.States(ctx, "")
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.known)
+	m.addLocked(states)
+	return nil
+}
+
+func (m *memory) addLocked(states journal.States) {
+	of := func(id string) *published {
+		p, ok := m.known[id]
+		if !ok {
+			p = &published{map[string]catalog.Digest{}, map[catalog.Kind]catalog.List{}}
+			m.known[id] = p
+		}
+		return p
+	}
+	for at, st := range states.Resources {
+		of(at.ServerID).resources[at.URI] = st.Digest
+	}
+	for name, list := range states.Lists {
+		of(name.ServerID).lists[name.Kind] = list
+	}
+}
+
+// loadWithRetry is load for a cluster that may be electing leaders.
+func (m *memory) loadWithRetry(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	retry := backoff.New(100*time.Millisecond, 2*time.Second)
+	for {
+		err := m.load(ctx)
+		if err == nil || errors.Is(err, journal.ErrClosed) || !backoff.Sleep(ctx, retry.Next()) {
+			return err
+		}
+	}
+}
+
+// loadServer reads what is remembered of one server, whichever process stored it.
+func (m *memory) loadServer(ctx context.Context, id string) error {
+	states, err := m.journal.States(ctx, id)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.known, id)
+	delete(m.stored, id)
+	for _, kind := range catalog.Kinds() {
+		delete(m.lists, journal.ListName{ServerID: id, Kind: kind})
+	}
+	m.addLocked(states)
+	return nil
+}
+
+// baseline is the digest that was published last of a resource, or zero.
+func (m *memory) baseline(server, uri string) catalog.Digest {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.known[server]; p != nil {
+		return p.resources[uri]
+	}
+	return catalog.Digest{}
+}
+
+// baselineList is a list as it was published last.
+func (m *memory) baselineList(server string, k catalog.Kind) (list catalog.List, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.known[server]; p != nil {
+		list, ok = p.lists[k]
+	}
+	return list, ok
+}
+
+// run stores what the tracker has read without an event until ctx ends.
+func (m *memory) run(ctx context.Context, t *tracker.Tracker, r *recorder) error {
+	tick := time.NewTicker(rememberEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			m.remember(t.Snapshot(), r)
+		}
+	}
+}
+
+// remember stores the contents and lists of a snapshot that were not stored yet, unless
+// events of the snapshot are not recorded yet: what they carry must be stored after
+// them, or a crash in between would lose the event.
+func (m *memory) remember(snap *tracker.Snapshot, r *recorder) {
+	if r.recorded() < snap.Seq {
+		return
+	}
+	for i := range snap.Servers {
+		m.rememberServer(&snap.Servers[i])
+	}
+}
+
+func (m *memory) rememberServer(srv *tracker.ServerStatus) {
+	to, ok := m.writer(srv.ID)
+	if !ok {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, now := m.stored[srv.ID], map[string]catalog.Digest{}
+	for _, r := range srv.Resources {
+		if r.Digest.IsZero() {
+			continue
+		}
+		if now[r.URI] = r.Digest; before[r.URI] == r.Digest {
+			continue
+		}
+		if to.Remember(journal.Resource{ServerID: srv.ID, URI: r.URI}, journal.State{Digest: r.Digest, Size: r.Size, MimeType: r.MimeType, When: time.Now()}) != nil {
+			return // the journal is closed
+		}
+	}
+	m.stored[srv.ID] = now
+	for kind, list := range srv.Lists {
+		name := journal.ListName{ServerID: srv.ID, Kind: kind}
+		if last, ok := m.lists[name]; ok && same(last, list) {
+			continue
+		}
+		if to.RememberList(name, list) != nil {
+			return
+		}
+		m.lists[name] = list
+	}
+}
+
+// same reports whether the two are one list: lists are replaced as a whole.
+func same(a, b catalog.List) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// remembers is a journal, or a lease on it.
+type remembers interface {
+	Remember(journal.Resource, journal.State) error
+	RememberList(journal.ListName, catalog.List) error
+}
+
+// writer is what stores for the server; false if its lease is not held.
+func (m *memory) writer(id string) (remembers, bool) {
+	if m.sharing == nil {
+		return m.journal, true
+	}
+	l := m.sharing.lease(id)
+	return l, l != nil
+}

@@ -1,0 +1,240 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// Names of leases: of a server, and of a process that shares servers.
+const (
+	serverLease  = "server/"
+	processLease = "process/"
+)
+
+const (
+	// jitter spreads the requests of processes that start together.
+	jitter = 100 * time.Millisecond
+	// yieldFor is how long a process that has its share leaves a free server to others.
+	yieldFor = 2 * time.Second
+)
+
+// sharing divides the servers of a config among all processes on one cluster: each
+// is followed by the process that holds its lease.
+type sharing struct {
+	journal  *journal.Journal
+	tracker  *tracker.Tracker
+	recorder *recorder
+	memory   *memory
+	log      *slog.Logger
+
+	mu      sync.Mutex      // guards the rest
+	ctx     context.Context // of run; nil while it does not run
+	cfg     *config.Config
+	shares  map[string]*share         // by server of the config
+	leases  map[string]*journal.Lease // the last one of every server, also if it was lost
+	orphans map[string]time.Time      // servers that no process follows, and since when
+	running sync.WaitGroup
+}
+
+// share is the goroutine that wants, or has, the lease of one server.
+type share struct {
+	stop   context.CancelFunc
+	held   bool
+	giveUp context.CancelFunc // ends what it has, for another process; nil while it has none
+	keep   time.Time          // until then it is not given up again: no other process wanted it
+}
+
+func newSharing(j *journal.Journal, t *tracker.Tracker, r *recorder, m *memory, log *slog.Logger) *sharing {
+	return &sharing{journal: j, tracker: t, recorder: r, memory: m, log: log, cfg: &config.Config{},
+		shares: map[string]*share{}, leases: map[string]*journal.Lease{}, orphans: map[string]time.Time{}}
+}
+
+// apply sets the servers to divide. It returns at once.
+func (s *sharing) apply(cfg *config.Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg = cfg
+	if s.ctx != nil {
+		s.contendLocked()
+		s.followLocked()
+	}
+}
+
+// contendLocked has one goroutine for every server of the config.
+func (s *sharing) contendLocked() {
+	for id, sh := range s.shares {
+		if _, wanted := s.cfg.Server(id); !wanted {
+			sh.stop()
+			delete(s.shares, id)
+			delete(s.orphans, id)
+		}
+	}
+	for _, srv := range s.cfg.Servers {
+		if _, runs := s.shares[srv.ID]; !runs {
+			ctx, stop := context.WithCancel(s.ctx)
+			sh := &share{stop: stop}
+			s.shares[srv.ID] = sh
+			s.running.Go(func() { s.hold(ctx, srv.ID, sh) })
+		}
+	}
+}
+
+// run holds leases until ctx ends; it has given them all back when it returns.
+func (s *sharing) run(ctx context.Context) error {
+	s.mu.Lock()
+	s.ctx = ctx
+	s.contendLocked()
+	s.followLocked()
+	s.mu.Unlock()
+	s.running.Go(func() { s.appear(ctx) })
+	s.balance(ctx)
+	s.mu.Lock()
+	s.ctx = nil // the tracker has ended: nothing is applied any more
+	s.mu.Unlock()
+	s.running.Wait()
+	return nil
+}
+
+// appear lets the other processes count this one.
+func (s *sharing) appear(ctx context.Context) {
+	retry := backoff.New(time.Second, 5*time.Second)
+	name := fmt.Sprintf("%s%016x", processLease, rand.Uint64())
+	for ctx.Err() == nil {
+		lease, err := s.journal.Lease(ctx, name, journal.LeaseOptions{})
+		if err != nil {
+			backoff.Sleep(ctx, retry.Next())
+			continue
+		}
+		retry.Reset()
+		select {
+		case <-lease.Lost():
+		case <-ctx.Done():
+		}
+		lease.Release()
+	}
+}
+
+// hold takes the lease of one server again and again until ctx ends, and follows the
+// server while it has it.
+func (s *sharing) hold(ctx context.Context, id string, sh *share) {
+	retry := backoff.New(time.Second, 5*time.Second)
+	givenUp := false
+	for backoff.Sleep(ctx, rand.N(jitter)) {
+		yielded := 0
+		lease, err := s.journal.Lease(ctx, serverLease+id, journal.LeaseOptions{Yield: func() time.Duration {
+			if yielded++; givenUp && yielded == 1 {
+				return journal.DefaultLease
+			}
+			return s.yield()
+		}})
+		if err == nil {
+			if err = s.takeOver(ctx, id, lease); err != nil {
+				lease.Release()
+			}
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.Warn("cannot take a server over", "server", id, "err", err)
+				backoff.Sleep(ctx, retry.Next())
+			}
+			continue
+		}
+		retry.Reset()
+		if givenUp && yielded == 1 { // no other process took it
+			s.mu.Lock()
+			sh.keep = time.Now().Add(keepFor)
+			s.mu.Unlock()
+		}
+		granted, giveUp := context.WithCancel(ctx)
+		s.set(id, sh, lease, giveUp)
+		select {
+		case <-lease.Lost():
+			s.log.Warn("the lease of a server is lost; another process may follow it now", "server", id)
+		case <-granted.Done():
+		}
+		givenUp = granted.Err() != nil && ctx.Err() == nil
+		giveUp()
+		s.handOver(id, sh, lease)
+		lease.Release()
+	}
+}
+
+// set says that the server is followed under the lease; nil: it is not followed.
+func (s *sharing) set(id string, sh *share, lease *journal.Lease, giveUp context.CancelFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sh.held, sh.giveUp = lease != nil, giveUp
+	if lease != nil {
+		s.leases[id] = lease
+	}
+	if s.ctx != nil {
+		s.followLocked()
+	}
+}
+
+// lease is the last lease of the server: what it still allows is up to the journal. nil
+// if this process does not share servers, or has never had one of this server.
+func (s *sharing) lease(id string) *journal.Lease {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leases[id]
+}
+
+// wanted are the ids of the servers of the config.
+func (s *sharing) wanted() (ids []string) {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, srv := range s.cfg.Servers {
+		ids = append(ids, srv.ID)
+	}
+	return ids
+}
+
+// wants reports whether the server is in the config.
+func (s *sharing) wants(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.cfg.Server(id)
+	return ok
+}
+
+// followLocked follows the servers of the config whose leases are held.
+func (s *sharing) followLocked() {
+	cfg := &config.Config{Path: s.cfg.Path, Servers: slices.Clone(s.cfg.Servers)}
+	cfg.Servers = slices.DeleteFunc(cfg.Servers, func(srv config.Server) bool {
+		sh := s.shares[srv.ID]
+		return sh == nil || !sh.held
+	})
+	s.tracker.Apply(cfg)
+}
+
+// holders returns the processes that hold the leases of servers, and how many processes
+// share them.
+func holders(leases []journal.LeaseInfo) (process map[string]string, processes int) {
+	process = map[string]string{}
+	for _, l := range leases {
+		if id, ok := strings.CutPrefix(l.Name, serverLease); ok {
+			process[id] = l.Process
+		} else if strings.HasPrefix(l.Name, processLease) {
+			processes++
+		}
+	}
+	return process, processes
+}

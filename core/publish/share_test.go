@@ -1,0 +1,131 @@
+package publish_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+func names(n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("s%d", i))
+	}
+	return ids
+}
+
+// Servers are divided evenly, also when a process comes late or comes back, and every
+// change is published once whichever process follows the server.
+func TestServersAreSharedOutAgain(t *testing.T) {
+	t.Parallel()
+	const n = 8
+	w := newWorld(t, names(n)...)
+	opts := journal.Options{URL: journaltest.Store(t), Replicas: 1}
+	first := w.start(opts)
+	first.knows()
+	second := w.start(opts)
+	began := time.Now()
+	even := func() bool { return first.follows() == n/2 && second.follows() == n/2 }
+	eventually(t, "the servers are shared evenly", time.Minute, even)
+	t.Logf("shared evenly after %v", time.Since(began).Round(time.Millisecond))
+	second.stop()
+	began = time.Now()
+	eventually(t, "a process that ends gives its servers back", 10*time.Second, func() bool { return first.follows() == n })
+	t.Logf("taken over after %v", time.Since(began).Round(time.Millisecond))
+	for _, id := range names(n) {
+		w.servers[id].SetQuietly("file:///a.md", "two") // found by whoever takes it over
+	}
+	second = w.start(opts)
+	eventually(t, "the servers are shared evenly again", time.Minute, even)
+	if err := first.Ready(); err != nil {
+		t.Error(err)
+	}
+	log := first.log()
+	for _, id := range names(n) {
+		want := id + " resource.updated file:///a.md resync"
+		if got := slices.DeleteFunc(slices.Clone(log), func(line string) bool { return line != want }); len(got) > 1 {
+			t.Errorf("%q was published %d times", want, len(got))
+		}
+	}
+	for _, line := range log {
+		if !strings.HasSuffix(line, "resource.updated file:///a.md resync") {
+			t.Errorf("published without a change: %s", line)
+		}
+	}
+}
+
+// NATS restarts and has lost what was in memory: servers are followed again within 15 s,
+// and until then the process says that it is not ready.
+func TestServersAreFollowedAfterARestartOfNATS(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, names(3)...)
+	server := journaltest.Start(t, t.TempDir())
+	p := w.start(journal.Options{URL: server.URL, Replicas: 1})
+	p.knows()
+	server.Stop()
+	eventually(t, "the process waits for leases", 20*time.Second, func() bool {
+		err := p.Ready()
+		return p.follows() == 0 && err != nil && strings.Contains(err.Error(), "waiting for leases")
+	})
+	server.Start()
+	began := time.Now()
+	eventually(t, "the servers are followed again", 15*time.Second, func() bool { return p.follows() == 3 && p.Ready() == nil })
+	t.Logf("followed again after %v", time.Since(began).Round(time.Millisecond))
+	w.servers["s1"].Set("file:///a.md", "two")
+	eventually(t, "a change is published", 10*time.Second, func() bool {
+		return slices.Contains(p.log(), "s1 resource.updated file:///a.md notify")
+	})
+}
+
+// Every process on a cluster knows all servers and who follows them, also one that
+// follows none, and which of them nobody follows.
+func TestEveryProcessKnowsAllServers(t *testing.T) {
+	t.Parallel()
+	const n = 4
+	w := newWorld(t, names(n)...)
+	opts := journal.Options{URL: journaltest.Store(t), Replicas: 1}
+	replica := w.replica(opts)
+	opts.Process = "one"
+	one := w.start(opts)
+	opts.Process = "two"
+	two := w.start(opts)
+	known := func(p *run) (ready int, by map[string]int) {
+		by = map[string]int{}
+		for _, srv := range p.Servers() {
+			if srv.State == event.Ready && srv.Resources == 2 {
+				ready++
+			}
+			by[srv.FollowedBy]++
+		}
+		return ready, by
+	}
+	for _, p := range []*run{one, two, replica} {
+		eventually(t, "all servers are known", 30*time.Second, func() bool {
+			ready, by := known(p)
+			return ready == n && by["one"] == n/2 && by["two"] == n/2
+		})
+		state, ok := p.Cluster()
+		if !ok || state.Processes != 2 || len(state.Unfollowed) != 0 || state.Waiting != "" {
+			t.Errorf("the cluster is %+v", state)
+		}
+	}
+	one.stop()
+	two.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("s0")}})
+	eventually(t, "the replica sees that servers are followed by nobody or removed", 20*time.Second, func() bool {
+		state, _ := replica.Cluster()
+		_, by := known(replica)
+		return by["two"] == 1 && by["one"] == 0 && state.Processes == 1 && len(state.Unfollowed) == by[""]
+	})
+	two.stop()
+	eventually(t, "the replica sees that nobody follows the server", 20*time.Second, func() bool {
+		state, _ := replica.Cluster()
+		return slices.Contains(state.Unfollowed, "s0") && state.Processes == 0
+	})
+}

@@ -1,0 +1,79 @@
+package reload
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"time"
+)
+
+// checkInterval is how often the files that a config refers to are looked at. They are
+// polled because they may lie anywhere, and few configs have any.
+const checkInterval = time.Second
+
+// A stamp is what shows that a file changed; zero if there is none.
+type stamp struct {
+	modified time.Time
+	size     int64
+	mode     fs.FileMode
+}
+
+// referred are the files that the config refers to, as they were last.
+type referred struct {
+	files   []string
+	stamps  map[string]stamp
+	changed bool // since the config was read, and not yet reported
+	ticker  *time.Ticker
+}
+
+// tick returns the channel on which the next check is due; nil: never.
+func (r *referred) tick() <-chan time.Time {
+	if r.ticker == nil {
+		return nil
+	}
+	return r.ticker.C
+}
+
+// follow sets the files. What changed between reading them and now is not known, so that
+// other files than before count as changed.
+func (r *referred) follow(files []string) {
+	if slices.Equal(files, r.files) {
+		return
+	}
+	r.stop()
+	r.files, r.stamps, r.changed = files, stamps(files), true
+	if len(files) > 0 {
+		r.ticker = time.NewTicker(checkInterval)
+	}
+}
+
+// check reports whether any file changed and has been the same for one interval since.
+func (r *referred) check() bool {
+	if now := stamps(r.files); !maps.Equal(now, r.stamps) {
+		r.stamps, r.changed = now, true
+		return false
+	}
+	settled := r.changed
+	r.changed = false
+	return settled
+}
+
+func (r *referred) stop() {
+	if r.ticker != nil {
+		r.ticker.Stop()
+		r.ticker = nil
+	}
+}
+
+func stamps(files []string) map[string]stamp {
+	out := make(map[string]stamp, len(files))
+	for _, file := range files {
+		s := stamp{}
+		if info, err := os.Stat(file); err == nil {
+			s = stamp{info.ModTime(), info.Size(), info.Mode()}
+		}
+		out[file] = s
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+// Package secretfile reads a secret, such as a token or a key, from a file of its own.
+package secretfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// MaxSize is the longest secret, in bytes.
+const MaxSize = 8 << 10
+
+// RefusedError says what is wrong with a file. It never contains what the file does.
+type RefusedError struct{ Path, Problem string }
+
+func (e *RefusedError) Error() string { return printable.Line(e.Path, 256) + ": " + e.Problem }
+
+// Read returns the one line of a file that only its owner may read (mode 0600 or less;
+// not checked on Windows), without the white space around it. A missing file, one that
+// others may read, a FIFO or a device, and content other than one line of visible ASCII
+// characters are a *[RefusedError].
+func Read(path string) (string, error) {
+	refuse := func(format string, args ...any) (string, error) {
+		return "", &RefusedError{path, fmt.Sprintf(format, args...)}
+	}
+	// Opening a FIFO would block forever: look first, and again at what was opened.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return refuse("not a regular file")
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return refuse("no such file")
+	} else if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return refuse("not a regular file")
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return refuse("mode %04o lets others read it; run chmod 600", info.Mode().Perm())
+	}
+	text, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(text))
+	switch {
+	case secret == "":
+		return refuse("the file is empty")
+	case len(text) > MaxSize || strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return refuse("the content is not one line of visible ASCII characters")
+	}
+	return secret, nil
+}

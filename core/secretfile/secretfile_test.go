@@ -1,0 +1,39 @@
+package secretfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	put := func(text string, mode os.FileMode) string {
+		f, err := os.CreateTemp(dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = f.WriteString(text)
+		_ = f.Close()
+		if err := os.Chmod(f.Name(), mode); err != nil {
+			t.Fatal(err)
+		}
+		return f.Name()
+	}
+	if got, err := Read(put(" sk-1\r\n", 0o600)); got != "sk-1" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	for name, file := range map[string]string{
+		"open to others": put("sk-secret", 0o644), "empty": put("\n", 0o600), "two lines": put("sk-secret\nX: y", 0o400),
+		"long": put(strings.Repeat("s", MaxSize+1), 0o600), "a folder": dir, "nowhere": filepath.Join(dir, "none"),
+	} {
+		got, err := Read(file)
+		_, ok := errors.AsType[*RefusedError](err)
+		if got != "" || !ok || strings.Contains(err.Error(), "sk-secret") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/sse"
+)
+
+// Bounds of what a session holds for clients whose stream broke during a call.
+const (
+	maxStreamEvents = 256
+	maxStreamBytes  = 1 << 20 // beyond the newest event
+	maxCallStreams  = 32      // of calls that were answered
+	streamRetention = time.Minute
+	streamRetry     = time.Second // after which a client resumes
+)
+
+// callStream holds the events of one POST of a legacy session, so that a client whose
+// stream breaks can resume it by a GET with Last-Event-ID (SEP-1699). Of too many, the
+// oldest are dropped.
+type callStream struct {
+	name string // begins the ids of its events
+
+	mu      sync.Mutex
+	events  [][]byte
+	first   int // number of events[0]; 0 is the event without content that begins a stream
+	bytes   int
+	done    bool
+	changed chan struct{} // closed and replaced when something was added
+}
+
+func (c *callStream) id(number int) string { return c.name + "-" + strconv.Itoa(number) }
+
+// add adds an event; the last one is the answer, or nil if there is none.
+func (c *callStream) add(message []byte, last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if message != nil {
+		c.events = append(c.events, message)
+		c.bytes += len(message)
+	}
+	for len(c.events) > 1 && (len(c.events) > maxStreamEvents || c.bytes-len(c.events[len(c.events)-1]) > maxStreamBytes) {
+		c.bytes -= len(c.events[0])
+		c.events = c.events[1:]
+		c.first++
+	}
+	c.done = c.done || last
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// after returns the event that follows the one of a number, and its own number; nil if
+// there is none yet. done: there will be none.
+func (c *callStream) after(number int) (event []byte, next int, done bool, changed <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next = max(number+1, c.first)
+	if i := next - c.first; i < len(c.events) {
+		return c.events[i], next, false, nil
+	}
+	return nil, number, c.done, c.changed
+}
+
+// callStreams are those of a session. The zero value is ready.
+type callStreams struct {
+	mu     sync.Mutex
+	last   int
+	byName map[string]*callStream
+	over   []endedStream // in order
+}
+
+type endedStream struct {
+	name string
+	at   time.Time
+}
+
+// begin makes a stream; the caller calls end after the last event.
+func (s *callStreams) begin() *callStream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byName == nil {
+		s.byName = map[string]*callStream{}
+	}
+	s.last++
+	c := &callStream{name: "call-" + strconv.Itoa(s.last), first: 1, changed: make(chan struct{})}
+	s.byName[c.name] = c
+	return c
+}
+
+func (s *callStreams) end(c *callStream) {
+	c.add(nil, true) // unless there was an answer
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = append(s.over, endedStream{c.name, time.Now()})
+	s.sweep()
+}
+
+// sweep drops streams that nobody resumes any more. s.mu must be held.
+func (s *callStreams) sweep() {
+	for len(s.over) > 0 && (len(s.over) > maxCallStreams || time.Since(s.over[0].at) > streamRetention) {
+		delete(s.byName, s.over[0].name)
+		s.over = s.over[1:]
+	}
+}
+
+// find returns the stream that an event id belongs to, and the number of the event.
+func (s *callStreams) find(id string) (c *callStream, number int, ok bool) {
+	at := strings.LastIndexByte(id, '-')
+	if at < 0 {
+		return nil, 0, false
+	}
+	number, err := strconv.Atoi(id[at+1:])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	c = s.byName[id[:at]]
+	return c, number, err == nil && number >= 0 && c != nil
+}
+
+// prelude begins the stream of a call: with an id, and when to resume.
+func (e *eventStream) prelude(c *callStream) error {
+	retry := bytes.TrimSuffix(sse.AppendRetry(nil, streamRetry), []byte("\n")) // in one event with the id
+	if _, err := e.out.Write(append(retry, sse.Append(nil, c.id(0), "", nil)...)); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+// resume sends what came after the event of a number, until the answer.
+func (e *eventStream) resume(ctx context.Context, c *callStream, number int) error {
+	if err := e.start(); err != nil {
+		return err
+	}
+	beat := time.NewTicker(e.srv.opts.Heartbeat)
+	defer beat.Stop()
+	for {
+		event, next, done, changed := c.after(number)
+		if event != nil {
+			number = next
+			if err := e.event(c.id(number), event); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := e.flush(); err != nil || done {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-beat.C:
+			if err := e.comment(); err != nil {
+				return err
+			}
+		case <-e.srv.ctx.Done():
+			return errClosed
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

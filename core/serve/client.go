@@ -1,0 +1,143 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// maxAsked bounds the requests to one client that are not answered yet.
+const maxAsked = 64
+
+// ErrUnreachable means that a client has no stream on which it could get a message.
+var ErrUnreachable = errors.New("the client has no open stream")
+
+// Client is a client of the legacy era, for as long as its connection or session lasts.
+// Clients of the modern era answer questions by repeating their request.
+type Client struct {
+	// Capabilities are those that the client declared, a JSON object.
+	Capabilities json.RawMessage
+
+	ctx  context.Context // done when the client can answer no more
+	gone context.Context // done when the client has left
+	// send queues a message that belongs to no request; it reports false if there is no
+	// way to the client, or no room.
+	send func(message []byte) bool
+
+	mu      sync.Mutex
+	last    uint64
+	asked   map[string]chan *message // by id; capacity 1, sent to by deliver, never closed
+	handler func(method string)
+}
+
+func newClient(ctx, gone context.Context, m *message, send func([]byte) bool) *Client {
+	return &Client{Capabilities: m.fields["capabilities"], ctx: ctx, gone: gone, send: send, asked: map[string]chan *message{}}
+}
+
+// Done is closed when the client has left.
+func (c *Client) Done() <-chan struct{} { return c.gone.Done() }
+
+// OnNotification sets the function that is called with the methods of notifications other
+// than those of the connection, such as notifications/roots/list_changed. It is called by
+// the goroutine that reads from the client and must not block.
+func (c *Client) OnNotification(f func(method string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handler = f
+}
+
+// Notify sends a notification, before the answer of via if that is in progress. It is
+// dropped if the client cannot be reached.
+func (c *Client) Notify(via *Request, method string, params any) {
+	if message := notification(method, params); message != nil {
+		c.deliverVia(via, message)
+	}
+}
+
+// deliverVia sends a message on the stream of a request, or on that of the client.
+func (c *Client) deliverVia(via *Request, message []byte) bool {
+	return via != nil && via.notes != nil && via.notes.write(message) || c.send(message)
+}
+
+// Ask sends a request to the client, on the stream of via if that is in progress, and
+// waits for the answer. An *Error is the client's; [ErrUnreachable] means that it could
+// not be asked. When ctx is done the request is cancelled.
+func (c *Client) Ask(ctx context.Context, via *Request, method string, params json.RawMessage) (json.RawMessage, error) {
+	answer := make(chan *message, 1)
+	c.mu.Lock()
+	if len(c.asked) == maxAsked {
+		c.mu.Unlock()
+		return nil, errors.New("too many requests to the client are pending")
+	}
+	c.last++
+	id := json.RawMessage(strconv.FormatUint(c.last, 10))
+	c.asked[idKey(id)] = answer
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.asked, idKey(id))
+	}()
+	if !c.deliverVia(via, request(id, method, params)) {
+		return nil, ErrUnreachable
+	}
+	select {
+	case m := <-answer:
+		return m.result, m.failure()
+	case <-ctx.Done():
+		c.Notify(via, mcp.NotificationCancelled, map[string]any{"requestId": id})
+		return nil, context.Cause(ctx)
+	case <-c.ctx.Done():
+		return nil, ErrUnreachable
+	}
+}
+
+// receive takes an answer or a notification of the client.
+func (c *Client) receive(m *message) {
+	c.mu.Lock()
+	answer, handler := c.asked[idKey(m.id)], c.handler
+	c.mu.Unlock()
+	switch {
+	case m.isAnswer() && answer != nil:
+		select {
+		case answer <- m:
+		default: // answered twice
+		}
+	case !m.isAnswer() && m.id == nil && handler != nil:
+		handler(m.method)
+	}
+}
+
+// failure returns the error of an answer.
+func (m *message) failure() error {
+	if m.result != nil {
+		return nil
+	}
+	e := &Error{Code: mcp.CodeInternal, Message: "the client's answer is malformed"}
+	fields, err := object(m.failed)
+	if err != nil {
+		return e
+	}
+	var code int
+	if json.Unmarshal(fields["code"], &code) == nil {
+		e.Code, e.Message = code, text(fields["message"])
+	}
+	if fields["data"] != nil {
+		e.Data = fields["data"]
+	}
+	return e
+}
+
+// request encodes a request; params may be nil.
+func request(id json.RawMessage, method string, params json.RawMessage) []byte {
+	return encode(struct {
+		JSONRPC string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Method  string          `json:"method"`
+		Params  json.RawMessage `json:"params,omitempty"`
+	}{"2.0", id, method, params})
+}

@@ -1,0 +1,150 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// runFunc answers a POST with a function of the options. The answer is plain JSON; the
+// first notification turns it into an event stream. With call it is a stream from the
+// beginning, which the client can resume. parent is cancelled when the client cancels the
+// request.
+func (x *exchange) runFunc(parent context.Context, from caller, call *callStream) {
+	s := x.srv
+	select {
+	case s.slots <- struct{}{}:
+	case <-x.r.Context().Done():
+		return
+	case <-s.ctx.Done():
+		x.fail(http.StatusServiceUnavailable, x.m.id, errorf(mcp.CodeInternal, "%s", errClosed))
+		return
+	case <-parent.Done():
+		x.finish(x.answer(nil, errorf(mcp.CodeInternal, "%s", context.Cause(parent))), wasCancelled(parent))
+		return
+	}
+	defer func() { <-s.slots }()
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()
+
+	// The function sends its notifications on notes to this goroutine, which owns the
+	// connection. Unbuffered, so that the function waits while the client does not
+	// read; never closed.
+	notes := make(chan []byte)
+	left := make(chan struct{}) // closed by this goroutine when the client has disconnected
+	answered := make(chan reply, 1)
+	go func() {
+		reply := x.answer(nil, errorf(mcp.CodeInternal, "%s: internal error", x.m.method))
+		defer func() { answered <- reply }() // also if the function ends its goroutine
+		n := newNotifier(ctx, func(ctx context.Context, message []byte) {
+			select {
+			case notes <- message:
+			case <-left:
+			case <-ctx.Done():
+			}
+		})
+		defer n.close()
+		if accepts(x.r, typeEvents) {
+			from.notes = n
+		}
+		result, failed := s.result(ctx, x.m, from)
+		reply = x.answer(result, failed)
+	}()
+
+	var stream *eventStream
+	var beats <-chan time.Time
+	gone, news, here := x.r.Context().Done(), notes, true
+	leave := func() {
+		gone, stream, here = nil, nil, false
+		if call == nil { // nobody will want what comes
+			close(left)
+			news = nil
+		}
+		if from.modern {
+			cancel(context.Canceled)
+		}
+	}
+	begin := func() error {
+		stream = s.newEventStream(x.w)
+		beats = time.Tick(s.opts.Heartbeat)
+		return stream.start()
+	}
+	number := 0 // of the last event
+	write := func(message []byte, last bool) error {
+		id := ""
+		if call != nil {
+			call.add(message, last)
+			number++
+			id = call.id(number)
+		}
+		if stream == nil {
+			return nil
+		}
+		if err := stream.event(id, message); err != nil {
+			return err
+		}
+		return stream.flush()
+	}
+	if call != nil && (begin() != nil || stream.prelude(call) != nil) {
+		leave()
+	}
+	for {
+		var err error
+		select {
+		case message := <-news:
+			if stream == nil && call == nil {
+				err = begin()
+			}
+			if err == nil {
+				err = write(message, false)
+			}
+		case <-beats:
+			if stream != nil {
+				err = stream.comment()
+			}
+		case <-gone:
+			err = context.Cause(x.r.Context())
+		case reply := <-answered:
+			switch cancelled := wasCancelled(ctx); {
+			case (stream != nil || call != nil) && !cancelled:
+				_ = write(reply.message, true) // fails only if the client has disconnected
+			case here && stream == nil:
+				x.finish(reply, cancelled)
+			}
+			return
+		}
+		if err != nil && here {
+			leave()
+		}
+	}
+}
+
+// reply is an answer and its HTTP status, which is used unless a stream has begun.
+type reply struct {
+	message []byte
+	status  int
+}
+
+// answer encodes the answer of a function. Its errors have HTTP status 200, except the
+// one for which the specification demands 400.
+func (x *exchange) answer(result json.RawMessage, failed *Error) reply {
+	status := http.StatusOK
+	if failed != nil && failed.Code == mcp.CodeMissingCapability {
+		status = http.StatusBadRequest
+	}
+	return reply{answer(x.m.id, result, failed), status}
+}
+
+// finish writes the answer of a request, unless the client has cancelled it.
+func (x *exchange) finish(r reply, cancelled bool) {
+	if cancelled {
+		x.srv.deadline(x.rc)
+		x.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	x.reply(r.status, r.message)
+}

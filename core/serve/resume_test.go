@@ -1,0 +1,85 @@
+package serve_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+// A client whose stream breaks during a call resumes it by the id of its last event, also
+// before it got any, and gets the rest and the answer; nothing runs twice.
+func TestResumeCall(t *testing.T) {
+	t.Parallel()
+	s := newEndpoint(t, serve.Options{})
+	h := s.initialize()
+	const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":%d,"total":3}}`
+	resume := func(id string) *events {
+		with := header{"Last-Event-ID": id}
+		maps.Copy(with, h)
+		return s.stream(http.MethodGet, with, "")
+	}
+	ids := []string{}
+	e := s.stream(http.MethodPost, h, call("progress", `,"arguments":{"hold":true},"_meta":{"progressToken":"p"}`))
+	e.ids = func(id string) { ids = append(ids, id) }
+	e.expect(progress, 1)
+	if len(ids) != 2 || !strings.HasSuffix(ids[0], "-0") {
+		t.Fatalf("ids %q", ids)
+	}
+	e.leave()
+	first, second := resume(ids[0]), resume(ids[1])
+	first.expect(progress, 1)
+	first.expect(progress, 2)
+	second.expect(progress, 2)
+	second.expect(progress, 3)
+	second.leave() // breaks again, before the answer
+	if _, body := s.post(h, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"proceed"}}`); code(body) != 0 {
+		t.Fatal(body)
+	}
+	first.expect(progress, 3)
+	if got := first.next(); !strings.Contains(got, "done") || first.next() != "" {
+		t.Errorf("%s", got)
+	}
+	// The answer stays available, and nothing comes after it.
+	if third := resume(second.id); !strings.Contains(third.next(), "done") || third.next() != "" {
+		t.Error("the answer is gone")
+	}
+	if fourth := resume(first.id); fourth.next() != "" {
+		t.Error("there is something after the answer")
+	}
+	// Others have no such stream: the ids of a session are its own.
+	other := s.initialize()
+	other["Last-Event-ID"] = ids[0]
+	stream := s.stream(http.MethodGet, other, "")
+	s.Updated(note("none"))
+	s.SetCatalog(serve.Catalog{})
+	if got := stream.next(); !strings.Contains(got, "list_changed") {
+		t.Errorf("another session: %s", got)
+	}
+}
+
+// What is held for clients that may resume is bounded; the answer is never dropped.
+func TestResumeIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newEndpoint(t, serve.Options{})
+	h := s.initialize()
+	var first string
+	for i := range 40 {
+		e := s.stream(http.MethodPost, h, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo"}}`, i))
+		if got := e.next(); !strings.Contains(got, "result") {
+			t.Fatal(got)
+		}
+		if i == 0 {
+			first = e.id
+		}
+	}
+	h["Last-Event-ID"] = strings.TrimSuffix(first, "-1") + "-0"
+	e := s.stream(http.MethodGet, h, "") // the ordinary stream of the session
+	s.SetCatalog(serve.Catalog{})
+	if got := e.next(); !strings.Contains(got, "list_changed") {
+		t.Errorf("a call of long ago: %s", got)
+	}
+}

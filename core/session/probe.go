@@ -1,0 +1,135 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+)
+
+// ProbeOptions configure [Probe].
+type ProbeOptions struct {
+	// Dial connects to a server; nil: [Dial].
+	Dial DialFunc
+	// Session is passed to Dial, with OneShot set.
+	Session Options
+	// Kinds are the lists to request; none means all.
+	Kinds []catalog.Kind
+	// Tracked makes the Info of a report that of a session that tracks the server: its
+	// era is another one where the server pushes in that era only.
+	Tracked bool
+	// Progress is called after each server, never concurrently; nil is allowed.
+	Progress func(Report)
+}
+
+// Report is the result of probing one server.
+type Report struct {
+	Server config.Server
+	Info   Info
+	Lists  map[catalog.Kind]catalog.List
+	// Err is why the connection failed, or the error of the first list that failed.
+	Err error
+}
+
+// State is the outcome in one word: ready, failed or unconfigured.
+func (r Report) State() string {
+	_, unconfigured := errors.AsType[*config.UnconfiguredError](r.Err)
+	switch {
+	case unconfigured:
+		return "unconfigured"
+	case r.Err != nil:
+		return "failed"
+	}
+	return "ready"
+}
+
+// Probe connects to all servers concurrently, lists what they offer and
+// disconnects. It returns one report per server, sorted by ID. A server that hangs
+// costs its own timeouts and delays no other. All processes that Probe started have
+// exited when it returns.
+func Probe(ctx context.Context, servers []config.Server, opts ProbeOptions) []Report {
+	if opts.Dial == nil {
+		opts.Dial = Dial
+	}
+	if len(opts.Kinds) == 0 {
+		opts.Kinds = catalog.Kinds()
+	}
+	opts.Session.OneShot = true
+	var (
+		probes   sync.WaitGroup
+		slots    = make(chan struct{}, maxProbes) // a counting semaphore
+		progress sync.Mutex                       // serializes opts.Progress
+		reports  = make([]Report, len(servers))
+	)
+	for i, srv := range servers {
+		probes.Go(func() {
+			slots <- struct{}{}
+			r := probe(ctx, srv, opts)
+			<-slots
+			reports[i] = r
+			if opts.Progress != nil {
+				progress.Lock()
+				defer progress.Unlock()
+				opts.Progress(r)
+			}
+		})
+	}
+	probes.Wait()
+	slices.SortFunc(reports, func(a, b Report) int { return strings.Compare(a.Server.ID, b.Server.ID) })
+	return reports
+}
+
+func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
+	r := Report{Server: srv, Lists: map[catalog.Kind]catalog.List{}}
+	if r.Err = srv.Unconfigured(); r.Err != nil {
+		return r
+	}
+	s, err := opts.Dial(ctx, srv, opts.Session)
+	if err != nil {
+		r.Err = err
+		return r
+	}
+	defer s.Close()
+	r.Info = s.Info()
+	var (
+		mu    sync.Mutex // guards r
+		lists sync.WaitGroup
+	)
+	caps := r.Info.Capabilities
+	if opts.Tracked && s.fullInfo != nil {
+		lists.Go(func() {
+			info := s.fullInfo(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			r.Info = info
+		})
+	}
+	for _, k := range opts.Kinds {
+		if !caps.Has(k) {
+			mu.Lock()
+			r.Lists[k] = nil
+			mu.Unlock()
+			continue
+		}
+		lists.Go(func() {
+			list, err := s.List(ctx, k)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil && !errors.Is(err, ErrUnsupported) {
+				r.Err = cmp.Or(r.Err, err)
+				return
+			}
+			r.Lists[k] = list
+		})
+	}
+	lists.Wait()
+	return r
+}
+
+// maxProbes bounds how many servers are probed at a time.
+const maxProbes = 32

@@ -1,0 +1,108 @@
+package sessiontest
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// Change is one change of the world.
+type Change struct {
+	Time time.Time
+	URI  string
+	Text string // "" after a removal
+	Gone bool
+}
+
+// Resource is one resource.
+type Resource struct {
+	Text, MimeType string
+	Blob           []byte // instead of Text
+}
+
+// world is what the server offers, and how it changed.
+type world struct {
+	mu        sync.Mutex
+	resources map[string]Resource
+	items     map[catalog.Kind]map[string]json.RawMessage
+	truth     []Change
+}
+
+// SetQuietly is Set without a notification. It reports whether uri is new.
+func (w *world) SetQuietly(uri, text string) (added bool) {
+	return w.SetResource(uri, Resource{Text: text, MimeType: "text/plain"})
+}
+
+// SetResource is SetQuietly for any resource.
+func (w *world) SetResource(uri string, r Resource) (added bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, known := w.resources[uri]
+	w.resources[uri] = r
+	w.truth = append(w.truth, Change{Time: time.Now(), URI: uri, Text: r.Text})
+	return !known
+}
+
+func (w *world) remove(uri string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.resources, uri)
+	w.truth = append(w.truth, Change{Time: time.Now(), URI: uri, Gone: true})
+}
+
+func (w *world) resource(uri string) (Resource, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r, ok := w.resources[uri]
+	return r, ok
+}
+
+// SetList replaces the tools, prompts or templates, without a notification.
+// Items are maps or raw JSON; their key member must be there.
+func (w *world) SetList(k catalog.Kind, items ...any) {
+	list := make(map[string]json.RawMessage, len(items))
+	for i, it := range items {
+		raw, err := json.Marshal(it)
+		if err != nil {
+			panic(err)
+		}
+		var m map[string]any
+		_ = json.Unmarshal(raw, &m)
+		key, _ := m[k.KeyField()].(string)
+		if key == "" {
+			key = "\x00" + string(rune('a'+i)) // malformed on purpose
+		}
+		list[key] = raw
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.items[k] = list
+}
+
+// Truth returns all changes of resources, in order.
+func (w *world) Truth() []Change {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.truth)
+}
+
+func (w *world) list(k catalog.Kind) []json.RawMessage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	items := []json.RawMessage{}
+	if k == catalog.Resources {
+		for _, uri := range slices.Sorted(maps.Keys(w.resources)) {
+			raw, _ := json.Marshal(map[string]any{"uri": uri, "name": uri, "mimeType": w.resources[uri].MimeType})
+			items = append(items, raw)
+		}
+		return items
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.items[k])) {
+		items = append(items, w.items[k][key])
+	}
+	return items
+}

@@ -1,0 +1,190 @@
+package session_test
+
+import (
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// through connects to a server over HTTP through a middlebox. It must be called in a
+// bubble.
+func through(t *testing.T, handler http.Handler) (*session.Session, *sessiontest.Middlebox) {
+	t.Helper()
+	box := sessiontest.NewMiddlebox()
+	stop := box.Serve(handler)
+	s, err := session.Dial(t.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret("http://server.test/mcp")},
+		session.Options{DialContext: box.DialContext})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = s.Close()
+		stop()
+	})
+	return s, box
+}
+
+func eachHTTPEra(t *testing.T, test func(t *testing.T, srv *sessiontest.Server)) {
+	t.Helper()
+	for name, legacy := range map[string]bool{"legacy": true, "modern": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, newServer(legacy, !legacy)) })
+		})
+	}
+}
+
+// streams is how many streams the client has opened so far.
+func streams(srv *sessiontest.Server) int {
+	return srv.Count("GET") + srv.Count("subscriptions/listen")
+}
+
+// A stream that a middlebox has forgotten is found by its silence and replaced.
+func TestSilentStreamIsReplaced(t *testing.T) {
+	eachHTTPEra(t, func(t *testing.T, srv *sessiontest.Server) {
+		s, box := through(t, srv)
+		mustSubscribe(t, s, all)
+		time.Sleep(10 * time.Second)
+		box.Forget()
+		srv.Set("test://a", "lost on the dead stream")
+		began := time.Now()
+		time.Sleep(30 * time.Second)
+		b := collect(t, s, func(b session.Batch) bool { return b.Gap != "" })
+		if took := time.Since(began); took > 46*time.Second || len(b.URIs) > 0 {
+			t.Errorf("after %v: %+v", took, b)
+		}
+		mustSubscribe(t, s, all) // as the gap demands
+		time.Sleep(time.Second)
+		srv.Set("test://a", "new")
+		collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count == 1 })
+		if n := streams(srv); n != 2 {
+			t.Errorf("%d streams", n)
+		}
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A healthy server that has nothing to say sees one new stream in 45 s, and nothing is
+// signalled twice.
+func TestQuietServerSeesFewStreams(t *testing.T) {
+	eachHTTPEra(t, func(t *testing.T, srv *sessiontest.Server) {
+		s, _ := through(t, srv)
+		mustSubscribe(t, s, all)
+		for range 20 {
+			time.Sleep(30 * time.Second)
+			if b := s.Signals().Take(); b.Gap != "" && !b.Silent {
+				t.Errorf("gap: %s", b.Gap)
+			}
+			mustSubscribe(t, s, all)
+		}
+		if n := streams(srv); n < 10 || n > 1+600/45 {
+			t.Errorf("%d streams in 10 min", n)
+		}
+		if n := srv.Count("resources/subscribe"); n > len(all.URIs) {
+			t.Errorf("%d subscribe requests: the session was never lost", n)
+		}
+		time.Sleep(time.Second) // a stream that was replaced delivers for another moment
+		srv.Set("test://a", "new")
+		synctest.Wait()
+		if b := s.Signals().Take(); b.URIs["test://a"].Count != 1 {
+			t.Errorf("%+v", b)
+		}
+	})
+}
+
+// getHandler is a legacy server with a GET stream of the test's own.
+func getHandler(srv *sessiontest.Server, get http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			get(w, r)
+			return
+		}
+		srv.ServeHTTP(w, r)
+	})
+}
+
+// openStream answers a GET and writes the frame, and again after each interval.
+func openStream(w http.ResponseWriter, r *http.Request, frame string, interval time.Duration) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for r.Context().Err() == nil {
+		_, _ = io.WriteString(w, frame)
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-time.After(interval):
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// Comments that keep a stream alive are signs of life.
+func TestCommentsKeepAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var opened atomic.Int64
+		s, _ := through(t, getHandler(newServer(true, false), func(w http.ResponseWriter, r *http.Request) {
+			opened.Add(1)
+			openStream(w, r, ": here\n\n", 44*time.Second)
+		}))
+		time.Sleep(10 * time.Minute)
+		if b := s.Signals().Take(); b.Gap != "" || opened.Load() != 1 {
+			t.Errorf("%d streams, gap %q", opened.Load(), b.Gap)
+		}
+	})
+}
+
+// A stream that is replaced goes on after the last event of the old one.
+func TestReplacedStreamIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resumed := make(chan string, 10) // the Last-Event-ID of each GET; never closed
+		s, _ := through(t, getHandler(newServer(true, false), func(w http.ResponseWriter, r *http.Request) {
+			resumed <- r.Header.Get("Last-Event-ID")
+			openStream(w, r, "id: event-7\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n", time.Hour)
+		}))
+		time.Sleep(50 * time.Second)
+		if first, second := <-resumed, <-resumed; first != "" || second != "event-7" {
+			t.Errorf("%q, %q", first, second)
+		}
+		if b := s.Signals().Take(); !b.Silent {
+			t.Errorf("%+v", b)
+		}
+	})
+}
+
+// Where a server allows one stream only, the silent one is closed first. If the server
+// does not see that, the session is lost, so that another one begins.
+func TestSilentStreamOfServerThatAllowsOne(t *testing.T) {
+	for name, dead := range map[string]bool{"quiet": false, "dead": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var active, opened atomic.Int64
+				s, box := through(t, getHandler(newServer(true, false), func(w http.ResponseWriter, r *http.Request) {
+					if active.Add(1) > 1 {
+						active.Add(-1)
+						http.Error(w, "only one stream", http.StatusConflict)
+						return
+					}
+					opened.Add(1)
+					openStream(w, r, "", time.Hour)
+					active.Add(-1)
+				}))
+				if dead {
+					box.Forget()
+				}
+				time.Sleep(50 * time.Second)
+				switch err := s.Err(); {
+				case dead && err == nil:
+					t.Error("the session goes on without a stream")
+				case !dead && (err != nil || opened.Load() != 2 || s.Signals().Take().Gap == ""):
+					t.Errorf("%v, %d streams", err, opened.Load())
+				}
+			})
+		})
+	}
+}

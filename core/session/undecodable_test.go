@@ -1,0 +1,77 @@
+package session_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// What begins like a message and is not JSON may have been a notification: it is counted
+// and gives a gap, at most one in 5 s, and one after the last such line in any case.
+func TestUndecodableLinesAreGaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const note = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a.md"}}`
+		docs := sessiontest.New()
+		docs.SetQuietly("file:///a.md", "one")
+		extra := make(chan string, 100)
+		tap := &sessiontest.Tap{Server: docs, Change: func(line string) string {
+			for {
+				select {
+				case more := <-extra:
+					line += "\n" + more
+				default:
+					return line
+				}
+			}
+		}}
+		s, err := tap.Dial(t.Context(), sessiontest.Entry("docs"), session.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { s.Close(); tap.Wait() }()
+		gaps, dropped := 0, 0
+		take := func(lines ...string) {
+			for _, line := range lines {
+				extra <- line
+			}
+			if err := s.Ping(t.Context()); err != nil { // its answer takes the lines along
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			b := s.Signals().Take()
+			if b.Gap != "" {
+				gaps++
+			}
+			dropped += b.Dropped[session.DroppedUndecodable]
+		}
+		take("[INFO] a log line with brackets", "{ not: json }", `{"level":"info","msg":"a log line"}`, "[2026-11-22] method", `{"jsonrpc":"2.0"}`)
+		if gaps != 0 || dropped != 0 {
+			t.Errorf("logs: %d gaps, %d counted", gaps, dropped)
+		}
+		take(note[:40]) // without its method, without its end
+		if gaps != 1 || dropped != 1 {
+			t.Errorf("a torn line: %d gaps, %d counted", gaps, dropped)
+		}
+		for range 10 {
+			take(note[:60], note[:50]+note, note+note)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if gaps != 1 || dropped != 31 {
+			t.Errorf("more within 5 s: %d gaps, %d counted", gaps, dropped)
+		}
+		time.Sleep(5 * time.Second)
+		take()
+		if gaps != 2 {
+			t.Errorf("5 s later: %d gaps, want one for the lines since", gaps)
+		}
+		time.Sleep(time.Minute)
+		take(strings.Repeat(" ", 10) + "[{" + note[1:30])
+		if gaps != 3 {
+			t.Errorf("a torn batch: %d gaps", gaps)
+		}
+	})
+}

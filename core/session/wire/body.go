@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/sse"
+)
+
+// limitBody fails a body that is larger than its limit. It sits above the
+// decompression, so that a bomb is stopped by its decompressed size.
+type limitBody struct {
+	io.ReadCloser
+	left, limit int64
+	tooLarge    func(error)
+}
+
+func (b *limitBody) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if int64(n) > b.left {
+		err = &TooLargeError{"HTTP body", b.limit}
+		b.tooLarge(err)
+		n = int(b.left)
+	}
+	b.left -= int64(n)
+	return n, err
+}
+
+// joinedBody reads from one place and closes another.
+type joinedBody struct {
+	io.Reader
+	io.Closer
+}
+
+// eventFilter is an event stream as the library sees it: without the messages that
+// are handled here.
+type eventFilter struct {
+	guard  *guard
+	body   io.Closer
+	events *sse.Reader
+	x      *exchange
+
+	scratch message
+	// answered is set once the library got what may be an answer.
+	answered bool
+	out      []byte // to be read
+	rest     []byte // of out
+	id       string // the last that the library knows of
+	retry    time.Duration
+	err      error // sticky
+}
+
+func newEventFilter(g *guard, body io.ReadCloser, x *exchange) *eventFilter {
+	return &eventFilter{guard: g, body: body, x: x, events: sse.NewReader(body, "", g.conn.cfg.MaxLine, x.alive)}
+}
+
+func (b *eventFilter) Close() error { return b.body.Close() }
+
+func (b *eventFilter) Read(p []byte) (int, error) {
+	for len(b.rest) == 0 && b.err == nil {
+		b.out = b.out[:0]
+		b.next()
+		b.rest = b.out
+	}
+	if len(b.rest) == 0 {
+		return 0, b.err
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+// brokenOff is the error of a request whose event stream ended before the answer.
+func brokenOff(redact func(string) string, err error) error {
+	if err == io.EOF {
+		return errors.New("the server closed the event stream before it answered")
+	}
+	return fmt.Errorf("the event stream broke off before the server answered: %w", cleanError(redact, err))
+}
+
+// next handles one event, and appends to out what the library has to see: events that
+// were not handled, ids and retry fields, with which it resumes a stream.
+func (b *eventFilter) next() {
+	e, err := b.events.Read()
+	if err != nil {
+		if errors.Is(err, sse.ErrTooLarge) {
+			err = &TooLargeError{"SSE event", int64(b.guard.conn.cfg.MaxLine)}
+			b.x.fail(err)
+		} else if !b.answered {
+			b.x.fail(&InterruptedError{Sent: true, Err: brokenOff(b.guard.conn.cfg.Redact, err)})
+		}
+		b.err = err
+	} else if b.guard.onEvent != nil {
+		if b.err = b.guard.onEvent(e); b.err != nil {
+			return
+		}
+	}
+	if retry := b.events.Retry(); retry != b.retry {
+		b.retry = retry
+		b.out = sse.AppendRetry(b.out, retry)
+	}
+	id := b.events.LastID()
+	switch {
+	case err == nil && (e.Type == endpointEvent || !b.guard.conn.receive(&b.scratch, []byte(e.Data))):
+		b.answered = true
+		b.out = sse.Append(b.out, id, e.Type, []byte(e.Data))
+	case id != b.id:
+		b.out = append(append(append(b.out, "id: "...), id...), "\n\n"...)
+	}
+	b.id = id
+}

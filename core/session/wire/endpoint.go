@@ -1,0 +1,130 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// Endpoint is a server that is reached over HTTP. A session may make several
+// connections to it, to find the one that serves best.
+type Endpoint struct {
+	cfg     Config
+	url     *url.URL // without user info
+	headers http.Header
+	base    *http.Transport
+}
+
+// NewEndpoint returns the server at the address, an absolute http or https URL.
+// Headers are sent with every request; user info of the address becomes an
+// Authorization header unless there is one.
+func NewEndpoint(address string, headers http.Header, cfg Config) (*Endpoint, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("the URL is not an absolute http or https URL")
+	}
+	if u.User != nil && headers.Get("Authorization") == "" {
+		password, _ := u.User.Password()
+		q := &http.Request{Header: headers}
+		q.SetBasicAuth(u.User.Username(), password)
+	}
+	u.User = nil
+	return &Endpoint{cfg: cfg, url: u, headers: headers, base: newBase(cfg.DialContext)}, nil
+}
+
+// newBase returns the network side of an endpoint. It has no timeout for answers, as
+// streams have none; TCP keep-alive finds dead peers, requests have deadlines.
+func newBase(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	if dial == nil {
+		dial = (&net.Dialer{
+			Timeout:         10 * time.Second,
+			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
+		}).DialContext
+	}
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dial,
+		ForceAttemptHTTP2:      true,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxIdleConnsPerHost:    16,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+}
+
+// Close drops idle connections; a Conn of the endpoint calls it when it is closed.
+func (e *Endpoint) Close() { e.base.CloseIdleConnections() }
+
+// httpConn is what a connection over HTTP has in addition.
+type httpConn struct {
+	sse    bool
+	guard  *guard
+	client *http.Client
+	url    *url.URL // where messages are posted to; nil on the SSE transport until the server said it
+	// session returns the session id that the server gave, or "".
+	session func() string
+	version atomic.Value // string: the protocol version, once it is known
+	mirrors mirrors
+	stream  *stream // nil until Listen
+
+	replies chan struct{} // has room for maxReplies: a slot is sent before a reply goes out and received after; never closed
+	mu      sync.Mutex    // guards url on the SSE transport
+}
+
+func (e *Endpoint) conn() *Conn {
+	c := newConn(e.cfg)
+	g := &guard{conn: c, base: e.base, origin: e.url, headers: e.headers}
+	c.http = &httpConn{
+		guard: g, url: e.url, replies: make(chan struct{}, maxReplies), session: func() string { return "" },
+		client: &http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	}
+	c.reply = func(answer []byte) { postReply(c, answer) }
+	c.release = e.Close
+	return c
+}
+
+// Streamable makes a connection over Streamable HTTP. Nothing is sent yet.
+func (e *Endpoint) Streamable() (*Conn, error) {
+	c := e.conn()
+	tr, err := transport.NewStreamableHTTP(e.url.String(), transport.WithHTTPBasicClient(c.http.client),
+		transport.WithHTTPLogger(e.cfg.Logger))
+	if err != nil {
+		return nil, errors.New("the URL cannot be used")
+	}
+	c.http.session = tr.GetSessionId
+	c.attach(tr)
+	if err := tr.Start(c.ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// headersFor returns the headers in which a modern request repeats what it says.
+func (h *httpConn) headersFor(q Request) (http.Header, error) {
+	raw, err := json.Marshal(q.Params)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", q.Method, err)
+	}
+	out := http.Header{}
+	for k, v := range sdk.StandardHeaders(q.Version, sdk.MCPMethod(q.Method), raw) {
+		out.Set(k, v)
+	}
+	if q.Method == mcp.MethodCallTool {
+		for k, v := range h.mirrors.headers(raw) {
+			out.Set(k, v)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// Errors that callers branch on with errors.Is.
+var (
+	// ErrNotFound means that the server does not have the resource.
+	ErrNotFound = errors.New("not found")
+	// ErrAuth means that the server requires credentials, or refuses those it got.
+	ErrAuth = errors.New("authorization required")
+	// ErrUnsupported means that the server lacks the capability or the method.
+	ErrUnsupported = errors.New("not supported by the server")
+	// ErrClosed means that Close was called.
+	ErrClosed = errors.New("session closed")
+)
+
+// maxErrorData bounds the data of an error that the server answered.
+const maxErrorData = 64 << 10
+
+// RPCError is an error that the server answered. errors.Is finds in it
+// [ErrUnsupported] (method not found) and [ErrNotFound] (resource not found).
+type RPCError struct {
+	Code    int
+	Message string          // printable, at most 1 KiB
+	Data    json.RawMessage // as sent; nil when there was none or it exceeds 64 KiB
+}
+
+func (e *RPCError) Error() string { return fmt.Sprintf("server error %d: %s", e.Code, e.Message) }
+
+// Is makes the codes that mean one thing everywhere comparable.
+func (e *RPCError) Is(target error) bool {
+	return target == ErrUnsupported && e.Code == mcp.CodeMethodNotFound ||
+		target == ErrNotFound && e.Code == mcp.CodeResourceNotFound
+}
+
+// HTTPError is an answer with a status that is not 2xx and carries no JSON-RPC
+// error. The body is left out: it may repeat what was sent.
+type HTTPError struct{ Status int }
+
+func (e *HTTPError) Error() string { return fmt.Sprintf("server answered HTTP status %d", e.Status) }
+
+// RetryAfter is an error with the delay that the server asked for (HTTP 429 or 503
+// with Retry-After).
+type RetryAfter struct {
+	Wait time.Duration // at most 30 s
+	Err  error
+}
+
+func (e *RetryAfter) Error() string {
+	return fmt.Sprintf("%v (server asks to wait %s)", e.Err, e.Wait)
+}
+
+func (e *RetryAfter) Unwrap() error { return e.Err }
+
+// AuthError is a refusal for want of credentials, HTTP status 401 or 403. errors.Is
+// finds [ErrAuth] in it.
+type AuthError struct {
+	Status int
+	Sent   bool  // credentials were sent
+	Err    error // what the server answered
+}
+
+func (e *AuthError) Error() string {
+	remedy := `add an Authorization header to the server's "headers" in the config`
+	if e.Sent {
+		remedy = `check the Authorization header in the server's "headers" in the config`
+	}
+	text := fmt.Sprintf("%v (HTTP status %d): %s", ErrAuth, e.Status, remedy)
+	if _, plain := e.Err.(*HTTPError); !plain {
+		text += fmt.Sprintf(" (%v)", e.Err)
+	}
+	return text
+}
+
+func (e *AuthError) Unwrap() error { return e.Err }
+
+// Is reports whether target is [ErrAuth].
+func (e *AuthError) Is(target error) bool { return target == ErrAuth }
+
+// EndError is why a connection ended by itself.
+type EndError struct {
+	Reason string
+	// ExitCode and Signal are those of a child process that is gone; ExitCode is -1
+	// otherwise.
+	ExitCode int
+	Signal   string
+	// Stderr holds the last lines that the child wrote, printable and bounded.
+	Stderr []string
+	Err    error // the cause, if it says more than Reason
+}
+
+func (e *EndError) Error() string {
+	var b strings.Builder
+	b.WriteString("session ended: ")
+	b.WriteString(e.Reason)
+	if e.Err != nil && !strings.Contains(e.Reason, e.Err.Error()) {
+		fmt.Fprintf(&b, ": %v", e.Err)
+	}
+	if len(e.Stderr) > 0 {
+		fmt.Fprintf(&b, " (stderr: %s)", stderrCause(e.Stderr))
+	}
+	return b.String()
+}
+
+func (e *EndError) Unwrap() error { return e.Err }
+
+// InterruptedError is the error of a request that got no answer because the connection
+// failed. It reads like its cause.
+type InterruptedError struct {
+	// Sent reports whether the server may have begun to process the request. Otherwise
+	// it is safe to repeat.
+	Sent bool
+	Err  error
+}
+
+func (e *InterruptedError) Error() string { return e.Err.Error() }
+func (e *InterruptedError) Unwrap() error { return e.Err }
+
+// TooLargeError is an answer that exceeds a limit.
+type TooLargeError struct {
+	What  string // "HTTP body", "SSE event", …
+	Limit int64
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("%s of more than %d bytes", e.What, e.Limit)
+}

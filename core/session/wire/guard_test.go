@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+// Whatever the transport asks for, credentials go to one origin.
+func TestGuardKeepsToItsOrigin(t *testing.T) {
+	var hits int
+	ts := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits++ }))
+	defer ts.Close()
+	origin, _ := url.Parse("http://origin.test/mcp")
+	base := newBase(nil)
+	defer base.CloseIdleConnections()
+	g := &guard{conn: newConn(testConfig()), base: base, origin: origin, headers: http.Header{"Authorization": {"Bearer x"}}}
+	for _, target := range []string{ts.URL, "https://origin.test/mcp", "http://origin.test:81/mcp"} {
+		q, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, target+"?q=secret", strings.NewReader("x"))
+		p, err := g.RoundTrip(q)
+		if err == nil {
+			p.Body.Close()
+			t.Errorf("%s was asked", target)
+		} else if strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "another origin") {
+			t.Errorf("%v", err)
+		}
+	}
+	if hits != 0 {
+		t.Errorf("%d requests left", hits)
+	}
+}
+
+// network is one that the test plays itself.
+type network func(*http.Request) (*http.Response, error)
+
+func (f network) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
+// However often a server asks, only so many replies wait for it to take them.
+func TestRepliesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var out atomic.Int64 // replies that left
+		e := &Endpoint{cfg: testConfig(), url: &url.URL{Scheme: "http", Host: "origin.test"}, base: newBase(nil)}
+		c := e.conn()
+		c.http.guard.base = network(func(q *http.Request) (*http.Response, error) {
+			out.Add(1)
+			<-release
+			return &http.Response{StatusCode: http.StatusAccepted, Body: io.NopCloser(strings.NewReader("x")), Request: q}, nil
+		})
+		ask := func(n int) {
+			for range n {
+				c.receive(new(message), []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+			}
+			synctest.Wait()
+		}
+		ask(50)
+		if n := out.Load(); n != maxReplies {
+			t.Errorf("%d replies are on their way", n)
+		}
+		close(release)
+		synctest.Wait()
+		ask(1)
+		if n := out.Load(); n != maxReplies+1 {
+			t.Errorf("%d replies left: the slots are not given back", n)
+		}
+		c.cancel()
+		c.group.Wait()
+	})
+}
+
+func testConfig() Config {
+	return Config{MaxLine: 1 << 20, MaxBody: 1 << 20, Redact: func(s string) string { return s }, Logger: slog.New(slog.DiscardHandler)}
+}

@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// maxInbound bounds the requests of a server that are being answered.
+const maxInbound = 32
+
+// Client is the client behind a connection of the legacy era; its functions may be nil.
+type Client struct {
+	// Request answers a request of the server, on a goroutine of its own. ctx ends when
+	// the server cancels the request or the connection ends. An [*RPCError] is answered
+	// as it is.
+	Request func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+	// Message gets the notifications that are of no use to a session. It is called by
+	// the goroutine that reads from the server.
+	Message func(method string, params json.RawMessage)
+}
+
+// inbound are the requests of the server that are being answered. The zero value is
+// ready.
+type inbound struct {
+	mu     sync.Mutex
+	cancel map[string]context.CancelFunc // by the id as the server wrote it
+}
+
+func (i *inbound) add(id string, cancel context.CancelFunc) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.cancel == nil {
+		i.cancel = map[string]context.CancelFunc{}
+	}
+	if i.cancel[id] != nil || len(i.cancel) == maxInbound {
+		return false
+	}
+	i.cancel[id] = cancel
+	return true
+}
+
+func (i *inbound) remove(id string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.cancel, id)
+}
+
+func (i *inbound) stop(id string) {
+	i.mu.Lock()
+	cancel := i.cancel[id]
+	i.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// serve lets the client answer a request of the server.
+func (c *Conn) serve(id json.RawMessage, method string, params json.RawMessage) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	if !c.inbound.add(string(id), cancel) {
+		cancel()
+		c.reply(encodeAnswer(id, nil, &RPCError{Code: mcp.CodeInternal, Message: "too many requests at the same time"}))
+		return
+	}
+	if !c.group.Go(func() {
+		defer cancel()
+		result, err := c.cfg.Handler.Client.Request(ctx, method, params)
+		c.inbound.remove(string(id))
+		if ctx.Err() == nil { // a cancelled request is not answered
+			c.reply(encodeAnswer(id, result, err))
+		}
+	}) {
+		c.inbound.remove(string(id))
+		cancel()
+	}
+}
+
+// message gives a notification to the client, if it is for one; it reports whether that
+// was all.
+func (c *Conn) message(method string, data []byte) bool {
+	if c.cfg.Handler.Client.Request != nil && method == mcp.NotificationCancelled {
+		var m struct {
+			Params struct {
+				ID json.RawMessage `json:"requestId"`
+			} `json:"params"`
+		}
+		_ = json.Unmarshal(data, &m) // no id is one that is not known
+		c.inbound.stop(string(m.Params.ID))
+		return false
+	}
+	forClient := method == mcp.NotificationMessage || strings.HasPrefix(method, "notifications/elicitation/")
+	if !forClient || c.cfg.Handler.Client.Message == nil {
+		return false
+	}
+	c.cfg.Handler.Client.Message(method, paramsOf(data))
+	return true
+}
+
+// paramsOf returns a copy of the params of a message; nil if there are none.
+func paramsOf(data []byte) json.RawMessage {
+	var m struct {
+		Params json.RawMessage `json:"params"`
+	}
+	_ = json.Unmarshal(data, &m) // valid: the message was decoded
+	return m.Params
+}
+
+func encodeAnswer(id, result json.RawMessage, err error) []byte {
+	type rpcError struct {
+		Code    int             `json:"code"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data,omitempty"`
+	}
+	answer := struct {
+		JSONRPC string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Result  json.RawMessage `json:"result,omitempty"`
+		Error   *rpcError       `json:"error,omitempty"`
+	}{"2.0", id, result, nil}
+	if err != nil {
+		answer.Result, answer.Error = nil, &rpcError{Code: mcp.CodeInternal, Message: err.Error()}
+		if e, ok := errors.AsType[*RPCError](err); ok {
+			answer.Error = &rpcError{e.Code, e.Message, e.Data}
+		}
+	} else if result == nil {
+		answer.Result = json.RawMessage("{}")
+	}
+	b, _ := json.Marshal(answer) // of raw messages that were decoded before
+	return b
+}

@@ -1,0 +1,72 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"sync"
+
+	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// A tool of the modern era may ask that arguments are repeated in HTTP headers, by
+// "x-mcp-header" in its schema: servers refuse calls without them.
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+type mirrors struct {
+	mu     sync.Mutex // guards what follows
+	listed bool
+	tools  map[string]*sdk.Tool // those that ask for it
+}
+
+// LearnTools takes the tools of the server, for the headers that calls must carry.
+func (c *Conn) LearnTools(items []catalog.Item) {
+	if c.http != nil {
+		c.http.mirrors.learn(items)
+	}
+}
+
+// ToolsKnown reports whether the headers of calls are known, or there are none.
+func (c *Conn) ToolsKnown() bool { return c.http == nil || c.http.mirrors.known() }
+
+func (m *mirrors) learn(items []catalog.Item) {
+	tools := map[string]*sdk.Tool{}
+	for _, it := range items {
+		if !bytes.Contains(it.Raw, []byte(`"x-mcp-header"`)) {
+			continue
+		}
+		var schema struct {
+			InputSchema json.RawMessage `json:"inputSchema"`
+		}
+		if json.Unmarshal(it.Raw, &schema) != nil {
+			continue
+		}
+		tool := &sdk.Tool{Name: it.Key, RawInputSchema: schema.InputSchema}
+		if sdk.ValidateParamHeaderAnnotations(tool) == nil {
+			tools[it.Key] = tool
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.listed, m.tools = true, tools
+}
+
+// headers are those that a call has to carry.
+func (m *mirrors) headers(params json.RawMessage) map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.tools) == 0 {
+		return nil
+	}
+	var call struct{ Name string }
+	if json.Unmarshal(params, &call) != nil || m.tools[call.Name] == nil {
+		return nil
+	}
+	return sdk.GenerateParamHeaders(m.tools[call.Name], params)
+}
+
+func (m *mirrors) known() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.listed
+}

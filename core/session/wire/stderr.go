@@ -1,0 +1,67 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxStack is how many of the last lines of stderr are searched for an error: a stack
+// trace with its message, and not what a long-lived server reported earlier.
+const maxStack = 50
+
+// stderrCause returns the lines of stderr that explain the end of a program, joined
+// with " | ": the first that looks like an error and the last one, or the last three if
+// none looks like an error.
+func stderrCause(lines []string) string {
+	recent := lines[max(0, len(lines)-maxStack):]
+	for i, line := range recent {
+		if !looksLikeError(line) {
+			continue
+		}
+		if i == len(recent)-1 {
+			return line
+		}
+		return line + " | " + recent[len(recent)-1]
+	}
+	return strings.Join(lines[max(0, len(lines)-3):], " | ")
+}
+
+// looksLikeError recognises the line in which common runtimes and package managers say
+// what went wrong.
+func looksLikeError(line string) bool {
+	line = strings.ReplaceAll(strings.ToLower(line), "non-fatal", "")
+	for _, sign := range []string{
+		"error:",      // Node, Python, compilers
+		"error [",     // Node: Error [ERR_MODULE_NOT_FOUND]: …
+		"exception:",  // Java, .NET
+		"fatal",       // Go, git, loggers
+		"panic:",      // Go
+		"panicked at", // Rust
+		"npm error", "npm err!",
+	} {
+		if strings.Contains(line, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// WithStderr adds to an error what the server's process wrote to stderr, if there is a
+// process and it wrote anything.
+func (c *Conn) WithStderr(err error) error {
+	if lines := c.stderr(); len(lines) > 0 {
+		return fmt.Errorf("%w (stderr: %s)", err, stderrCause(lines))
+	}
+	return err
+}
+
+// redacted returns the lines of a function without secrets.
+func redacted(lines func() []string, redact func(string) string) func() []string {
+	return func() []string {
+		out := lines()
+		for i, line := range out {
+			out[i] = redact(line)
+		}
+		return out
+	}
+}

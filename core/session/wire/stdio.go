@@ -1,0 +1,159 @@
+package wire
+
+import (
+	"io"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/mcptrack/mcptrack/core/process"
+)
+
+// flushPatience is how long the caller of a cancelled request, or of Close, waits for
+// the server to accept what is on its way.
+const flushPatience = 250 * time.Millisecond
+
+// StartProcess starts a server as a child process and connects to its pipes.
+func StartProcess(spec process.Spec, grace process.Grace, cfg Config) (*Conn, error) {
+	p, err := process.Start(spec)
+	if err != nil {
+		return nil, &transportError{cfg.Redact(err.Error()), err}
+	}
+	c := newConn(cfg)
+	c.release = func() { p.Stop(grace) }
+	c.stderr = redacted(p.Stderr, cfg.Redact)
+	return c, startIO(c, p.Stdout(), p.Stdin(), p)
+}
+
+// OverIO connects to a server that is already running: it reads from r and writes to
+// w, one message per line. Close closes w, and r if it is an io.Closer.
+func OverIO(r io.Reader, w io.WriteCloser, cfg Config) (*Conn, error) {
+	c := newConn(cfg)
+	c.release = func() {
+		if closer, ok := r.(io.Closer); ok {
+			_ = closer.Close()
+		}
+	}
+	return c, startIO(c, process.NewLines(r, process.Spec{MaxLine: cfg.MaxLine, Redact: cfg.Redact, Logger: cfg.Logger}), w, nil)
+}
+
+func startIO(c *Conn, lines *process.Lines, w io.WriteCloser, p *process.Process) error {
+	c.stdio = true
+	stdin := newLineQueue(w, c.cfg.WriteTimeout, func(err error) { c.fail(&EndError{Reason: err.Error(), ExitCode: -1}) })
+	// ended has room for the one error that answers reports; never closed.
+	ended := make(chan error, 1)
+	stdout := &answers{lines: lines, receive: c.receive, ended: func(err error) { ended <- err }}
+	c.group.Go(stdin.run)
+	c.group.Go(func() { watchIO(c, p, ended) })
+	c.reply = func(answer []byte) { _, _ = stdin.Write(append(answer, '\n')) }
+	c.flush = func() { stdin.flush(flushPatience) }
+
+	tr := transport.NewIO(stdout, stdin, nil)
+	transport.WithCommandLogger(c.cfg.Logger)(tr)
+	c.attach(tr)
+	if err := tr.Start(c.ctx); err != nil {
+		c.Close(ErrClosed)
+		return err
+	}
+	return nil
+}
+
+// answers is stdout as the library sees it: without the messages that were handled
+// before.
+type answers struct {
+	lines   *process.Lines
+	receive func(*message, []byte) (handled bool)
+	ended   func(error) // called once
+
+	scratch message
+	rest    []byte // of the current line
+	err     error  // sticky
+}
+
+func (a *answers) Read(p []byte) (int, error) {
+	for len(a.rest) == 0 && a.err == nil {
+		line, err := a.lines.Next()
+		switch {
+		case err != nil:
+			a.err = err
+			a.ended(err)
+		case !a.receive(&a.scratch, line):
+			a.rest = line
+		}
+	}
+	if len(a.rest) == 0 {
+		return 0, a.err
+	}
+	n := copy(p, a.rest)
+	a.rest = a.rest[n:]
+	return n, nil
+}
+
+// watchIO ends the connection when the child exits or its output does.
+func watchIO(c *Conn, p *process.Process, ended <-chan error) {
+	if p == nil {
+		select {
+		case err := <-ended:
+			endIO(c, &EndError{Reason: endReason(err), ExitCode: -1, Err: err}, true)
+		case <-c.ctx.Done():
+		}
+		return
+	}
+	// The last answers may still be on their way after an exit, and the exit
+	// after the end of the output: each is given a moment.
+	var err error
+	drained := false
+	select {
+	case <-p.Done():
+		drained = waitFor(ended, &err, 200*time.Millisecond)
+	case err = <-ended:
+		drained = true
+		waitFor(p.Done(), new(struct{}), 500*time.Millisecond)
+	case <-c.ctx.Done():
+		return
+	}
+	e := &EndError{Reason: endReason(err), ExitCode: -1, Err: err}
+	if err == io.EOF {
+		e.Err = nil
+	}
+	select {
+	case <-p.Done():
+		exit := p.Exit()
+		e.ExitCode, e.Signal = exit.Code, exit.Signal
+		if err == nil || err == io.EOF {
+			e.Reason = "the server's process ended: " + exit.String()
+		}
+	default:
+	}
+	e.Stderr = c.stderr()
+	endIO(c, e, drained)
+}
+
+// endIO ends the connection. If the output was read to its end, the answers in it
+// have been delivered, and the library fails what is still waiting.
+func endIO(c *Conn, err error, drained bool) {
+	if !drained {
+		c.fail(err)
+	} else if c.end(err) {
+		c.cfg.Handler.Lost(err)
+	}
+}
+
+func endReason(err error) string {
+	if err == nil || err == io.EOF {
+		return "the server closed its output"
+	}
+	return "reading the server's output: " + err.Error()
+}
+
+// waitFor receives into v within d.
+func waitFor[T any](ch <-chan T, v *T, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case *v = <-ch:
+		return true
+	case <-t.C:
+		return false
+	}
+}

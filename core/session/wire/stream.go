@@ -1,0 +1,308 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/sse"
+)
+
+// StreamIdle is how long a stream of notifications may be silent. Then a middlebox may
+// have forgotten it, which neither side can see: it is replaced, and what it may have
+// lost is a gap. Comments that a server sends to keep a stream alive are bytes, too.
+const StreamIdle = 45 * time.Second
+
+const (
+	// streamPatience is how long a legacy server gets to open its notification
+	// stream. Some send the headers only with the first event.
+	streamPatience = 2 * time.Second
+	// reopenDelay is the least time between two attempts to open the stream of a
+	// server that ends it at once.
+	reopenDelay = time.Second
+	// maxStreamFailures is how many attempts in a row may get no answer until the
+	// server counts as lost.
+	maxStreamFailures = 3
+	// replacePatience is how long a server gets to open the replacement of a silent
+	// stream.
+	replacePatience = 10 * time.Second
+)
+
+// stream keeps the notification stream of a legacy Streamable HTTP session open.
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
+type stream struct {
+	conn *Conn
+	stop context.CancelFunc
+	// first has room for one: the HTTP status of the first attempt (0: no
+	// answer), sent by run; never closed.
+	first chan int
+
+	mu        sync.Mutex // guards what follows
+	tried     bool
+	opened    bool // at least once
+	published bool
+	failures  int // attempts in a row that got no answer
+}
+
+// source is one answer to a request for the stream.
+type source struct {
+	cancel context.CancelFunc
+	body   io.Closer
+	events *sse.Reader
+	lastID atomic.Pointer[string]
+	began  time.Time
+	alone  bool         // the server refused a second one beside it; set before follow returns
+	alive  atomic.Int64 // when the last byte came, in nanoseconds since began
+}
+
+// Listen opens the notification stream of a legacy session, once the handshake is
+// complete, and keeps it open until the connection ends.
+func (c *Conn) Listen() {
+	ctx, stop := context.WithCancel(c.ctx)
+	s := &stream{conn: c, stop: stop, first: make(chan int, 1)}
+	c.http.stream = s
+	if !c.group.Go(func() { s.run(ctx) }) {
+		stop()
+	}
+}
+
+// AwaitStream waits a moment for the answer to Listen and reports whether the
+// notification stream is open.
+func (c *Conn) AwaitStream(ctx context.Context) bool {
+	t := time.NewTimer(streamPatience)
+	defer t.Stop()
+	select {
+	case status := <-c.http.stream.first:
+		return status == http.StatusOK
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// Publish marks the connection as in use: from now on [Handler.Opened] and
+// [Handler.Gap] are called. It reports whether the notification stream is open. A
+// stream that was refused is not requested again.
+func (c *Conn) Publish() (listening bool) {
+	if c.http == nil || c.http.stream == nil {
+		return false
+	}
+	s := c.http.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.published = true
+	if s.tried && !s.opened {
+		s.stop()
+	}
+	return s.opened
+}
+
+// run opens the stream, and opens it again when it ends.
+func (s *stream) run(ctx context.Context) {
+	defer s.stop()
+	lastID := ""
+	for {
+		src, status, err := s.open(ctx, lastID, 0)
+		if ctx.Err() != nil {
+			src.close()
+			return
+		}
+		if !s.answered(status, err) {
+			return
+		}
+		wait := reopenDelay
+		if src != nil {
+			src = s.followAll(ctx, src)
+			if ctx.Err() != nil {
+				return
+			}
+			s.gap("the notification stream ended")
+			lastID = *src.lastID.Load()
+			if retry := src.events.Retry(); retry > 0 {
+				wait = max(reopenDelay, min(retry, maxWait))
+			} else if time.Since(src.began) > reopenDelay && !src.alone { // otherwise the server has to see the end first
+				wait = 0
+			}
+		}
+		if !backoff.Sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+// followAll follows a source and its replacements. It returns the last of them, which
+// has ended.
+func (s *stream) followAll(ctx context.Context, src *source) *source {
+	for {
+		next := s.follow(ctx, src)
+		if next == nil {
+			return src
+		}
+		s.conn.cfg.Handler.Silent("the notification stream was silent for " + StreamIdle.String() + " and has been replaced")
+		src = next
+	}
+}
+
+// follow handles the messages of a source until it ends, and closes it. It returns
+// another source if this one was silent and had to be replaced.
+func (s *stream) follow(ctx context.Context, src *source) (next *source) {
+	ended := make(chan struct{}) // closed by the goroutine below
+	started := s.conn.group.Go(func() {
+		defer close(ended)
+		s.read(src)
+	})
+	if !started {
+		src.close()
+		return nil
+	}
+	defer func() {
+		src.close()
+		<-ended
+	}()
+	silent := time.NewTimer(StreamIdle)
+	defer silent.Stop()
+	for {
+		select {
+		case <-ended:
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-silent.C:
+		}
+		if left := StreamIdle - src.silence(); left > 0 {
+			silent.Reset(left)
+			continue
+		}
+		next, status, _ := s.open(ctx, *src.lastID.Load(), replacePatience)
+		if status != 0 {
+			src.alone = next == nil
+			// The server opened another stream, or it allows only one: then this
+			// one is closed first.
+			return next
+		}
+		s.conn.cfg.Handler.Silent("the notification stream was silent for " + StreamIdle.String() + " and cannot be replaced")
+		silent.Reset(StreamIdle)
+	}
+}
+
+// silence returns how long no byte came.
+func (src *source) silence() time.Duration {
+	return time.Since(src.began) - time.Duration(src.alive.Load())
+}
+
+// open requests the stream, to be continued after lastID. patience limits the wait
+// for the answer; 0: no limit. The source is nil unless the status is 200.
+func (s *stream) open(ctx context.Context, lastID string, patience time.Duration) (*source, int, error) {
+	c := s.conn
+	ctx, cancel := context.WithCancel(ctx)
+	if patience > 0 {
+		defer time.AfterFunc(patience, cancel).Stop()
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.http.address(), nil)
+	if err != nil {
+		cancel()
+		return nil, 0, err
+	}
+	q.Header.Set("Accept", sse.ContentType)
+	c.http.identify(q.Header)
+	if lastID != "" {
+		q.Header.Set(mcp.HeaderLastEventID, lastID)
+	}
+	x := new(exchange)
+	p, err := c.http.guard.send(q, x)
+	if err != nil {
+		cancel()
+		return nil, 0, err
+	}
+	if p.StatusCode != http.StatusOK || !sse.IsStream(p.Header.Get("Content-Type")) {
+		_ = p.Body.Close()
+		cancel()
+		if p.StatusCode == http.StatusOK {
+			return nil, http.StatusNotAcceptable, errors.New("the answer is not an event stream")
+		}
+		return nil, p.StatusCode, x.error()
+	}
+	src := &source{cancel: cancel, body: p.Body, began: time.Now()}
+	src.events = sse.NewReader(p.Body, lastID, c.cfg.MaxLine, func() { src.alive.Store(int64(time.Since(src.began))) })
+	src.lastID.Store(&lastID)
+	return src, http.StatusOK, nil
+}
+
+func (src *source) close() {
+	if src != nil {
+		src.cancel()
+		_ = src.body.Close()
+	}
+}
+
+// read handles the messages of a source until it ends.
+func (s *stream) read(src *source) {
+	var scratch message
+	for {
+		e, err := src.events.Read()
+		if err != nil {
+			return
+		}
+		s.conn.receive(&scratch, []byte(e.Data)) // answers do not belong here
+		if e.ID != *src.lastID.Load() {
+			src.lastID.Store(&e.ID)
+		}
+	}
+}
+
+// answered takes note of an attempt to open the stream; it returns false if
+// another one would be pointless.
+func (s *stream) answered(status int, err error) bool {
+	s.mu.Lock()
+	again, published := s.opened, s.published
+	if !s.tried {
+		s.tried = true
+		s.first <- status
+	}
+	s.failures++
+	if status == http.StatusOK {
+		s.opened, s.failures = true, 0
+	}
+	failures := s.failures
+	s.mu.Unlock()
+
+	h := s.conn.cfg.Handler
+	switch {
+	case status == http.StatusOK && again:
+		s.gap("the notification stream was reopened")
+	case status == http.StatusOK:
+		if published {
+			h.Opened()
+			h.Gap("the notification stream was opened")
+		}
+	case status == 0:
+		if again && failures >= maxStreamFailures {
+			s.conn.fail(&EndError{Reason: "the server cannot be reached", ExitCode: -1, Err: cleanError(s.conn.cfg.Redact, err)})
+			return false
+		}
+	case again:
+		// Whatever the status is, nothing would ever be pushed again.
+		s.conn.fail(&EndError{Reason: fmt.Sprintf("the notification stream was refused (HTTP status %d)", status), ExitCode: -1, Err: err})
+		return false
+	default:
+		return false
+	}
+	return true
+}
+
+// gap reports that notifications may be missing, once the connection is in use.
+func (s *stream) gap(reason string) {
+	s.mu.Lock()
+	published := s.published
+	s.mu.Unlock()
+	if published {
+		s.conn.cfg.Handler.Gap(reason)
+	}
+}

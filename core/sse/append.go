@@ -1,0 +1,49 @@
+package sse
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Append appends one event. An empty id or type is left out, as is one that would not
+// stay in its line. Data is split at its line ends and may be empty.
+func Append(b []byte, id, typ string, data []byte) []byte {
+	if id != "" && ValidID(id) {
+		b = append(append(append(b, "id: "...), id...), '\n')
+	}
+	if typ != "" && !strings.ContainsAny(typ, "\r\n") {
+		b = append(append(append(b, "event: "...), typ...), '\n')
+	}
+	for more := true; more; {
+		var line []byte
+		line, data, more = cutLine(data)
+		b = append(append(append(b, "data: "...), line...), '\n')
+	}
+	return append(b, '\n')
+}
+
+// AppendRetry appends the time that a client is to wait before it connects again.
+func AppendRetry(b []byte, d time.Duration) []byte {
+	return append(strconv.AppendInt(append(b, "retry: "...), d.Milliseconds(), 10), "\n\n"...)
+}
+
+// AppendComment appends a comment, which clients ignore and proxies take for traffic.
+// The text must be one line.
+func AppendComment(b []byte, text string) []byte {
+	return append(append(append(b, ": "...), text...), "\n\n"...)
+}
+
+// cutLine cuts b after its first line end: LF, CR or CRLF.
+func cutLine(b []byte) (line, rest []byte, more bool) {
+	i := bytes.IndexAny(b, "\r\n")
+	if i < 0 {
+		return b, nil, false
+	}
+	rest = b[i+1:]
+	if b[i] == '\r' {
+		rest = bytes.TrimPrefix(rest, []byte("\n"))
+	}
+	return b[:i], rest, true
+}

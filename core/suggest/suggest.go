@@ -1,0 +1,58 @@
+// Package suggest finds the word that a misspelled one was probably meant to be, for
+// the "did you mean" of errors.
+package suggest
+
+import "strings"
+
+// maxName is the longest name that is compared, in bytes: comparing takes time that
+// grows with the product of the lengths, and names may be chosen by others.
+const maxName = 64
+
+// Nearest returns the candidate that name was probably meant to be, or "". Case,
+// spaces, "_" and "-" do not count. Of two that are equally near it returns the one
+// that sorts first.
+func Nearest(name string, candidates []string) string {
+	if len(name) > maxName {
+		return ""
+	}
+	wanted := plain(name)
+	best, bestDistance := "", 1+max(1, len(wanted)/4)
+	for _, c := range candidates {
+		if len(c) > 2*maxName {
+			continue
+		}
+		if d := distance(wanted, plain(c)); d < bestDistance || d == bestDistance && best != "" && c < best {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// plain makes track_resources, track-resources and trackResources the same.
+func plain(s string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
+}
+
+// distance is the number of insertions, deletions, replacements and swaps of
+// neighbours (optimal string alignment) between two strings, in bytes.
+func distance(a, b string) int {
+	before, previous, current := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range previous {
+		previous[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		current[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			current[j] = min(previous[j]+1, current[j-1]+1, previous[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				current[j] = min(current[j], before[j-2]+1)
+			}
+		}
+		before, previous, current = previous, current, before
+	}
+	return previous[len(b)]
+}

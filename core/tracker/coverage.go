@@ -1,0 +1,65 @@
+package tracker
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// coverage is which changes the server pushes. It is a value: update replaces its maps,
+// so that a copy keeps the state before.
+type coverage struct {
+	mode    event.Mode
+	asked   map[string]struct{} // resources that the server was asked to push
+	missing map[string]struct{} // those among them that it does not push
+	lists   []catalog.Kind      // lists whose changes it was asked to push and does not
+}
+
+// update takes in what the server agreed to push in a sync, if that subscribed.
+func (c *coverage) update(r syncResult, sc scope) {
+	if !r.made {
+		return
+	}
+	c.asked, c.lists = setOf(r.asked.URIs), r.ack.MissingLists
+	c.mode, c.missing = event.Push, setOf(r.ack.MissingURIs)
+	if r.subscribe != nil || !sc.pushes() {
+		c.mode, c.missing = event.Poll, nil
+	}
+}
+
+// poll makes the server polled until the next subscription.
+func (c *coverage) poll() { c.mode, c.missing = event.Poll, nil }
+
+// pushes reports whether the server pushes updates of the resource.
+func (c *coverage) pushes(uri string) bool {
+	return c.mode == event.Push && has(c.asked, uri) && !has(c.missing, uri)
+}
+
+// safetyInterval returns the interval of the safety reads, zero if there are none: polled
+// resources need none.
+func (c *coverage) safetyInterval(srv config.Server) time.Duration {
+	if c.mode != event.Push {
+		return 0
+	}
+	return srv.SafetyInterval
+}
+
+// warn names what the server was asked to push and does not: the first few.
+func (c *coverage) warn(pub *publisher, read config.ReadMode) {
+	uris := sortedKeys(c.missing)
+	if len(uris)+len(c.lists) == 0 {
+		return
+	}
+	msg := "the server does not push some changes; polling these"
+	if len(uris) > 0 && read == config.ReadNone {
+		msg = `the server does not push some changes, and with "read": "none" those of resources are not noticed; set it to "digest"`
+	}
+	pub.warnOnce("missing", msg, nil,
+		"resources", len(uris), "uris", printable.Line(strings.Join(uris[:min(len(uris), 10)], " "), 1000),
+		"lists", fmt.Sprint(c.lists))
+}

@@ -1,0 +1,256 @@
+package coalesce
+
+import (
+	"cmp"
+	"container/list"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// Options configure a [Coalescer]. Publish, Learned and Forgotten are called
+// synchronously by its methods and must not call back into it; each may be nil.
+type Options struct {
+	// Window is the time within which changes of one resource are merged.
+	Window time.Duration
+	// Patience is how long a leading event waits for its read.
+	Patience time.Duration
+	// Digests says whether resources are read at all. If not, every signal is
+	// published as an update of unknown content.
+	Digests bool
+	// Baseline returns the digest that was published for a resource before it was
+	// added, zero if none was. Nil: nothing was.
+	Baseline func(uri string) catalog.Digest
+	// Publish receives every event, in order.
+	Publish func(Update)
+	// Learned receives what is known of a resource if it may have changed without
+	// an event.
+	Learned func(Resource)
+	// Forgotten receives the URIs of resources that are no longer tracked.
+	Forgotten func(uris []string)
+	// Replace is called when the content that is kept of a resource is replaced; it
+	// returns the content to keep, which may lack the text. Nil: keep all.
+	Replace func(was, now Content) Content
+}
+
+// Content is the result of a read.
+type Content struct {
+	Digest   catalog.Digest
+	Size     int64
+	MimeType string
+	Text     *string // nil unless texts are kept and the content is text
+}
+
+func (c Content) known() bool { return !c.Digest.IsZero() }
+
+// Resource is what is known of one tracked resource.
+type Resource struct {
+	URI        string
+	Descriptor event.Descriptor // of its list entry; zero if it is not listed
+	Content    Content          // as published last; zero if not known
+	Gone       bool             // the server says that it does not exist
+	Reported   bool             // and that was published
+}
+
+// Update is one event to publish about a resource.
+type Update struct {
+	Resource
+	Cause    event.Cause
+	Removed  bool      // the event is that the resource does not exist any more
+	Read     bool      // Content and Previous are from reads; else the content is not known
+	Previous Content   // zero if nothing was known before
+	Received time.Time // when the signal that led to it arrived; zero without one
+}
+
+// Counts are sums since the start. Signals = Led + Folded + Unknown.
+type Counts struct {
+	Signals, Led, Folded, Unknown uint64
+	Published, Unchanged, Failed  uint64
+}
+
+// Coalescer is the state of all tracked resources of one server. See [New].
+type Coalescer struct {
+	opts       Options
+	keys       map[string]*key
+	rotation   list.List // of *key: all of them, the next to be checked in front
+	timers     timers
+	reads      readQueues
+	tombstones tombstones
+	counts     Counts
+	ending     bool // EndWindows was called: a read that fails is not tried again
+}
+
+// New returns a Coalescer that tracks nothing yet.
+func New(opts Options) *Coalescer {
+	return &Coalescer{opts: opts, keys: map[string]*key{}, tombstones: tombstones{}}
+}
+
+// Add starts to track a resource, or updates the descriptor of one that is tracked,
+// which from here on is independent of the resource above it. It reports whether the
+// resource is new. What is known of a new one is its tombstone, else the baseline.
+func (c *Coalescer) Add(uri string, d event.Descriptor) (added bool) {
+	k, known := c.keys[uri]
+	digest := c.tombstones.take(uri)
+	if !known {
+		if digest.IsZero() && c.opts.Baseline != nil {
+			digest = c.opts.Baseline(uri)
+		}
+		k = c.newKey(uri)
+		k.published = Content{Digest: digest}
+		k.learned()
+	}
+	k.adopt(nil)
+	k.descriptor = d
+	return !known
+}
+
+// Lookup returns what is known of a resource; false if it is not tracked.
+func (c *Coalescer) Lookup(uri string) (Resource, bool) {
+	k, ok := c.keys[uri]
+	if !ok {
+		return Resource{}, false
+	}
+	return k.resource(), true
+}
+
+// Retain stops tracking the resources that keep reports false for, together with
+// their sub-resources; it is not asked about those. Those that keepTombstone reports true for
+// leave a tombstone: when they are added again they are compared with it. Nil: none.
+func (c *Coalescer) Retain(keep, keepTombstone func(uri string) bool) {
+	var dropped []*key
+	for uri, k := range c.keys {
+		if k.parent == nil && !keep(uri) {
+			dropped = append(dropped, k)
+		}
+	}
+	for _, k := range dropped {
+		if keepTombstone != nil && keepTombstone(k.uri) {
+			c.tombstones.put(k.uri, k.published.Digest)
+		}
+	}
+	c.forget(dropped)
+}
+
+// Reset forgets all resources and tombstones, and whether resources are read may
+// change. No read may be in flight. The counts go on.
+func (c *Coalescer) Reset(digests bool) {
+	clear(c.tombstones)
+	for _, k := range c.keys {
+		k.remove()
+	}
+	c.opts.Digests = digests
+}
+
+// Digests reports whether resources are read.
+func (c *Coalescer) Digests() bool { return c.opts.Digests }
+
+// Counts returns the counts so far.
+func (c *Coalescer) Counts() Counts { return c.counts }
+
+// Signal takes in n notifications that the resource was updated, the first of which
+// was received at the time given. parent is the tracked resource that uri is below,
+// "" if none: a sub-resource that is not tracked yet is from here on, with an event of
+// its own, while parent has room for it; and parent is compared, because what
+// changed may be part of it.
+func (c *Coalescer) Signal(uri, parent string, n int, received, now time.Time) {
+	c.counts.Signals += uint64(n)
+	k := c.keys[uri]
+	var above *key
+	if parent != "" {
+		above = c.keys[parent]
+	}
+	switch {
+	case k != nil:
+		above = cmp.Or(k.parent, above)
+	case above == nil:
+		c.counts.Unknown += uint64(n)
+		return
+	case !above.makeRoom(now):
+		k, above = above, nil
+	default:
+		k = c.newKey(uri)
+		k.adopt(above)
+		k.seen = true
+	}
+	k.signal(n, received, now)
+	if above != nil {
+		above.recheck(Resync)
+	}
+}
+
+// Next returns when Advance has something to do next, zero if never.
+func (c *Coalescer) Next() time.Time { return c.timers.next() }
+
+// Advance does what is due at the time given.
+func (c *Coalescer) Advance(now time.Time) {
+	for at := c.timers.next(); !at.IsZero() && !at.After(now); at = c.timers.next() {
+		k := c.timers.pop()
+		switch {
+		case k.waiting:
+			k.leadUnread()
+		case k.open:
+			k.windowEnd(now)
+		case k.retry != none:
+			reason := k.retry
+			k.retry = none
+			k.check(reason)
+		}
+	}
+}
+
+// EndWindows ends every window now, for a shutdown: what is outstanding is read and
+// published before Busy returns false. It is called again after every answer, because
+// a change that was announced during a read needs another one.
+func (c *Coalescer) EndWindows(now time.Time) {
+	c.ending = true
+	for _, k := range c.keys {
+		if k.open {
+			k.until = now
+			if !k.waiting {
+				c.timers.set(k, now)
+			}
+		}
+	}
+	c.Advance(now)
+}
+
+// Busy reports whether announced changes are still to be published.
+func (c *Coalescer) Busy() bool {
+	if c.reads.urgentPending() {
+		return true
+	}
+	for _, k := range c.keys {
+		if k.inFlight && k.reason.urgent() {
+			return true // announced while another read of it is in flight: it is read again
+		}
+	}
+	return false
+}
+
+// newKey starts to track a resource of which nothing is known.
+func (c *Coalescer) newKey(uri string) *key {
+	k := &key{c: c, uri: uri, timer: timer{index: -1}}
+	k.turn = c.rotation.PushBack(k)
+	c.keys[uri] = k
+	return k
+}
+
+// forget stops tracking resources and their sub-resources.
+func (c *Coalescer) forget(keys []*key) {
+	if len(keys) == 0 {
+		return
+	}
+	var uris []string
+	for _, k := range keys {
+		uris = append(uris, k.uri)
+		for child := range k.children {
+			uris = append(uris, child.uri)
+			child.remove()
+		}
+		k.remove()
+	}
+	if c.opts.Forgotten != nil {
+		c.opts.Forgotten(uris)
+	}
+}

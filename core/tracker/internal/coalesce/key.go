@@ -1,0 +1,173 @@
+package coalesce
+
+import (
+	"container/list"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// key is the state machine of one resource.
+type key struct {
+	c          *Coalescer
+	uri        string
+	descriptor event.Descriptor
+	published  Content // of the last event, or the baseline; zero: nothing yet
+	noDigest   bool    // the last event had no digest: the next read is published in any case
+	gone       bool    // the server says that the resource does not exist
+	reported   bool    // and that was published
+	seen       bool    // tracked before the last suspension: see compare
+	removed    bool    // no longer tracked; the answer of a read in flight is ignored
+
+	window
+	reading
+	timer
+
+	turn     *list.Element     // in the rotation
+	parent   *key              // the resource that this one is below; nil: it is tracked in its own right
+	children map[*key]struct{} // the sub-resources whose parent this is
+	swept    time.Time         // when idle children were forgotten last
+}
+
+// window is the state of a key's current window; it counts only while open is set.
+type window struct {
+	open     bool
+	dirty    bool      // announced since the last read began
+	waiting  bool      // the leading event is still to be published
+	until    time.Time // end of the window
+	patience time.Time // when the leading event is published without its digest
+	received time.Time // of the signal that opened the window, or made it dirty
+}
+
+// resource returns what is known of the key's resource.
+func (k *key) resource() Resource {
+	return Resource{k.uri, k.descriptor, k.published, k.gone, k.reported}
+}
+
+// learned reports what is known of the key's resource to the owner.
+func (k *key) learned() {
+	if k.c.opts.Learned != nil {
+		k.c.opts.Learned(k.resource())
+	}
+}
+
+// remove takes the key out of all queues and sets.
+func (k *key) remove() {
+	k.removed = true
+	k.adopt(nil)
+	k.c.reads.remove(k)
+	k.c.timers.set(k, time.Time{})
+	k.remember(Content{})
+	k.c.rotation.Remove(k.turn)
+	delete(k.c.keys, k.uri)
+}
+
+// signal takes in n notifications of an update.
+func (k *key) signal(n int, received, now time.Time) {
+	c := k.c
+	if k.open {
+		c.counts.Folded += uint64(n)
+		if !k.dirty {
+			k.dirty, k.received = true, received
+		}
+		return
+	}
+	c.counts.Led++
+	c.counts.Folded += uint64(n - 1)
+	k.open, k.waiting, k.received = true, true, received
+	k.until, k.patience = now.Add(c.opts.Window), now.Add(c.opts.Patience)
+	if !c.opts.Digests {
+		k.dirty = n > 1 // without reads, the other signals need an event, too
+		k.lead()
+		return
+	}
+	k.dirty = false // one read covers all n signals
+	c.reads.remove(k)
+	k.stale = k.inFlight // it may have been answered before the change
+	k.reason, k.retry = leading, none
+	c.reads.push(k)
+	c.timers.set(k, k.patience)
+}
+
+// lead publishes the leading event without content, and leaves the window open.
+func (k *key) lead() {
+	k.waiting, k.reported = false, false
+	k.publish(Update{Cause: event.CauseNotify, Received: k.received})
+	k.c.timers.set(k, k.until)
+}
+
+// leadUnread publishes a leading event whose read has not answered.
+func (k *key) leadUnread() {
+	k.noDigest = true
+	k.lead()
+}
+
+// windowEnd handles the end of a window: it closes the window if nothing changed, otherwise
+// it reads again (without digests it publishes and opens the next window). If a read is in
+// flight, its result decides instead.
+func (k *key) windowEnd(now time.Time) {
+	switch {
+	case k.reason != none:
+		// The leading read is still in flight; its answer decides. It always ends,
+		// because every read has a deadline.
+	case !k.dirty && !k.noDigest:
+		k.open = false
+	case !k.c.opts.Digests:
+		k.dirty = false
+		k.publish(Update{Cause: event.CauseTrailing, Received: k.received})
+		k.reopen(now)
+	default:
+		k.reason = trailing
+		k.c.reads.push(k)
+	}
+}
+
+// reopen starts the next window.
+func (k *key) reopen(now time.Time) {
+	k.open, k.until = true, now.Add(k.c.opts.Window)
+	k.c.timers.set(k, k.until)
+}
+
+// endIfOver does what the end of the window left undone because a read was in flight.
+func (k *key) endIfOver(now time.Time) {
+	if !now.Before(k.until) {
+		k.windowEnd(now)
+	}
+}
+
+// suspend closes the window; see [Coalescer.Suspend].
+func (k *key) suspend() {
+	if k.waiting {
+		k.leadUnread()
+	}
+	k.c.reads.remove(k)
+	k.stale = k.inFlight
+	k.open, k.dirty, k.failures, k.reason, k.retry = false, false, 0, none, none
+	k.c.timers.set(k, time.Time{})
+}
+
+// publish counts and publishes an event.
+func (k *key) publish(u Update) {
+	k.c.counts.Published++
+	u.Resource = k.resource()
+	if k.c.opts.Publish != nil {
+		k.c.opts.Publish(u)
+	}
+}
+
+// publishRead publishes the content that was read.
+func (k *key) publishRead(cause event.Cause, got Content) {
+	was := k.published
+	k.remember(got)
+	k.noDigest, k.waiting = false, false
+	k.publish(Update{Cause: cause, Read: true, Previous: was, Received: k.received})
+	k.received = time.Time{}
+}
+
+// remember replaces the content that counts as published.
+func (k *key) remember(now Content) {
+	if k.c.opts.Replace != nil {
+		now = k.c.opts.Replace(k.published, now)
+	}
+	k.published = now
+}

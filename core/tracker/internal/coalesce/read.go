@@ -1,0 +1,214 @@
+package coalesce
+
+import (
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// Reason is why a resource is read. Callers use Resync and Poll.
+type Reason uint8
+
+// The reasons.
+const (
+	none     Reason = iota
+	leading         // for the event that opens a window
+	trailing        // at the end of a window
+	baseline        // first look: publishes nothing
+	Resync          // notifications may have been lost
+	Poll            // instead of notifications
+)
+
+func (r Reason) urgent() bool { return r == leading || r == trailing }
+
+// cause is the cause of an event that such a read leads to.
+func (r Reason) cause() event.Cause {
+	switch r {
+	case trailing:
+		return event.CauseTrailing
+	case leading:
+		return event.CauseNotify
+	case Poll:
+		return event.CausePoll
+	default:
+		return event.CauseResync
+	}
+}
+
+// reading is the state of a key's reads. At most one is queued or in flight.
+type reading struct {
+	reason   Reason // of the read that is queued or in flight; none: no read
+	queued   place
+	inFlight bool
+	sentAs   Reason // the reason when the read in flight began
+	stale    bool   // the read in flight began before a signal: its answer is ignored
+	retry    Reason // of a failed read outside a window, to be tried again
+	failures int    // reads that failed in a row
+}
+
+// Read is a read that the owner is to make.
+type Read struct {
+	URI   string
+	Cause event.Cause // of the event that it may lead to
+
+	key *key
+}
+
+// Outcome is how a read ended.
+type Outcome uint8
+
+// The outcomes.
+const (
+	OK      Outcome = iota
+	Missing         // the server says that there is no such resource
+	Failed          // anything else
+)
+
+const (
+	// maxReadFailures is after how many failed reads in a row a resource outside any
+	// window is not read again until the next comparison.
+	maxReadFailures = 5
+	// maxRetryWait is the longest wait between two reads of a resource that keeps
+	// failing.
+	maxRetryWait = 30 * time.Second
+)
+
+// NextRead returns the next read to make, given how many may be in flight at once;
+// false if there is none now. Its result must be passed to Answer.
+func (c *Coalescer) NextRead(slots int) (Read, bool) {
+	k := c.reads.next(slots, c.ending)
+	if k == nil {
+		return Read{}, false
+	}
+	k.inFlight, k.sentAs = true, k.reason
+	if k.reason.urgent() {
+		k.dirty = false // before the read: see the package comment
+	}
+	return Read{URI: k.uri, Cause: k.reason.cause(), key: k}, true
+}
+
+// Answer takes in the result of a read.
+func (c *Coalescer) Answer(r Read, outcome Outcome, got Content, now time.Time) {
+	k := r.key
+	k.inFlight = false
+	c.reads.done(k.sentAs)
+	if k.removed {
+		return
+	}
+	k.answer(outcome, got, now)
+	if outcome != Failed {
+		k.learned()
+	}
+}
+
+// Abandon forgets the reads in flight because their session is gone. They must not
+// be answered.
+func (c *Coalescer) Abandon() {
+	for _, k := range c.keys {
+		k.inFlight, k.stale = false, false
+	}
+	c.reads.abandon()
+}
+
+func (k *key) answer(outcome Outcome, got Content, now time.Time) {
+	if k.stale {
+		k.stale = false
+		k.c.reads.push(k) // if a read is still needed, it starts again
+		return
+	}
+	reason := k.reason
+	k.reason = none
+	switch outcome {
+	case OK:
+		k.failures = 0
+		k.found(reason, got, now)
+	case Missing:
+		k.failures = 0
+		k.missing(reason, now)
+	default:
+		k.failures++
+		k.c.counts.Failed++
+		k.failed(reason, now)
+	}
+}
+
+func (k *key) found(reason Reason, got Content, now time.Time) {
+	returned := k.gone
+	k.gone, k.reported = false, false
+	switch reason {
+	case leading:
+		if k.waiting {
+			k.publishRead(event.CauseNotify, got)
+			k.c.timers.set(k, k.until)
+			return
+		}
+		k.endIfOver(now) // published without its digest: the end of the window makes up for it
+	case trailing:
+		if got.Digest != k.published.Digest || k.noDigest {
+			k.publishRead(event.CauseTrailing, got)
+			k.reopen(now)
+			return
+		}
+		k.c.counts.Unchanged++
+		if k.dirty {
+			k.reopen(now) // announced while being read
+			return
+		}
+		k.open = false
+	case baseline:
+		if returned {
+			k.publishRead(event.CauseResync, got)
+			return
+		}
+		k.remember(got)
+	case Resync, Poll:
+		if got.Digest == k.published.Digest && !k.noDigest {
+			k.c.counts.Unchanged++
+			return
+		}
+		k.publishRead(reason.cause(), got)
+		k.dirty = false
+		k.reopen(now)
+	}
+}
+
+// missing publishes once that the resource does not exist. The first look publishes
+// nothing: a list may name what cannot be read.
+func (k *key) missing(reason Reason, now time.Time) {
+	// An event that was published without a read may have said otherwise.
+	contradicts := k.waiting || k.noDigest
+	news := !k.gone && reason != baseline
+	k.gone, k.waiting, k.noDigest = true, false, false
+	k.remember(Content{})
+	if news || contradicts {
+		k.reported = true
+		k.publish(Update{Cause: reason.cause(), Removed: true, Received: k.received})
+	}
+	if k.open {
+		k.endIfOver(now)
+		if k.open {
+			k.c.timers.set(k, k.until)
+		}
+	}
+}
+
+func (k *key) failed(reason Reason, now time.Time) {
+	switch {
+	case k.waiting:
+		k.leadUnread()
+	case k.c.ending:
+		k.open = false
+	case k.open: // what is outstanding is tried again, more and more slowly
+		k.dirty = true
+		k.until = now.Add(k.retryWait())
+		k.c.timers.set(k, k.until)
+	case k.failures < maxReadFailures:
+		k.retry = reason
+		k.c.timers.set(k, now.Add(k.retryWait()))
+	}
+}
+
+// retryWait is how long to wait after so many failed reads in a row.
+func (k *key) retryWait() time.Duration {
+	return min(k.c.opts.Window<<min(k.failures-1, 8), maxRetryWait)
+}

@@ -1,0 +1,109 @@
+package coalesce
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+func all(string) bool { return true }
+
+// A resource that left the list and comes back is compared with what was published
+// last; one that is no longer selected is new when it comes back.
+func TestReturningResourceIsComparedWithItsTombstone(t *testing.T) {
+	for _, tombstone := range []bool{true, false} {
+		t.Run(fmt.Sprint(tombstone), func(t *testing.T) {
+			l := newLab(true)
+			l.follow("a", "b")
+			l.c.Retain(func(uri string) bool { return uri == "b" }, func(string) bool { return tombstone })
+			if _, tracked := l.c.Lookup("a"); tracked {
+				t.Fatal("a is still tracked")
+			}
+			l.truth["a"]++
+			l.c.Add("a", event.Descriptor{})
+			l.c.FirstLook("a")
+			l.launch()
+			l.run(5 * time.Second)
+			if got := len(l.events["a"]); got != 1 && tombstone || got != 0 && !tombstone {
+				t.Errorf("published %v", l.events["a"])
+			}
+		})
+	}
+}
+
+func TestTombstonesAreBounded(t *testing.T) {
+	stones := tombstones{}
+	for i := range 2 * maxTombstones {
+		stones.put(fmt.Sprint("file:///", i), digestOf(i+1))
+	}
+	if len(stones) != maxTombstones {
+		t.Errorf("%d tombstones, want %d", len(stones), maxTombstones)
+	}
+}
+
+// Sub-resources are removed with the resource that they are below, unless they were
+// added in their own right meanwhile.
+func TestSubResourcesAreRemovedWithTheirParent(t *testing.T) {
+	l := newLab(true)
+	var forgotten []string
+	l.c.opts.Forgotten = func(uris []string) { forgotten = append(forgotten, uris...) }
+	l.follow("dir")
+	for _, uri := range []string{"dir/a", "dir/b"} {
+		l.c.Signal(uri, "dir", 1, l.now, l.now)
+		l.launch()
+	}
+	l.run(5 * time.Second)
+	if l.c.Add("dir/b", event.Descriptor{}) {
+		t.Error("dir/b is new, though it is tracked already")
+	}
+	l.c.Retain(func(uri string) bool { return uri == "dir/b" }, all)
+	slices.Sort(forgotten)
+	if !slices.Equal(forgotten, []string{"dir", "dir/a"}) {
+		t.Errorf("forgot %q, want the parent and the sub-resource that was not added", forgotten)
+	}
+	if len(l.c.keys["dir/b"].children) != 0 || l.c.keys["dir/b"].parent != nil {
+		t.Error("dir/b still has relatives")
+	}
+}
+
+// Any signal below a resource makes the resource compared; it has at most maxChildren
+// sub-resources, and idle ones make room for new ones.
+func TestSubResourcesAreBounded(t *testing.T) {
+	l := newLab(true)
+	l.follow("dir")
+	for round := range 3 {
+		for i := range maxChildren - 100 {
+			l.c.Signal(fmt.Sprintf("dir/%d-%d", round, i), "dir", 1, l.now, l.now)
+			l.launch()
+		}
+		l.run(time.Minute)
+		if n := len(l.c.keys); n > maxChildren+1 {
+			t.Fatalf("%d resources are tracked", n)
+		}
+		if n := len(l.c.keys["dir"].children); n != len(l.c.keys)-1 {
+			t.Fatalf("%d sub-resources are counted, %d are tracked", n, len(l.c.keys)-1)
+		}
+	}
+	if n := len(l.events); n < 3*(maxChildren-100) {
+		t.Errorf("published events about %d resources only", n)
+	}
+}
+
+// Reset forgets everything and changes whether resources are read.
+func TestResetForgets(t *testing.T) {
+	l := newLab(true)
+	l.follow("a", "b")
+	l.c.Retain(func(uri string) bool { return uri == "a" }, all)
+	l.c.Reset(false)
+	if len(l.c.keys)+len(l.c.tombstones) != 0 || l.c.Digests() {
+		t.Errorf("%d resources and %d tombstones are left", len(l.c.keys), len(l.c.tombstones))
+	}
+	l.follow("a")
+	l.announce("a", 1)
+	if got := l.last("a"); got.read || got.cause != event.CauseNotify {
+		t.Errorf("published %+v, want an update without content", got)
+	}
+}

@@ -1,0 +1,99 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// pingTimeout is how long a server may take to give a sign of life.
+const pingTimeout = 10 * time.Second
+
+// liveness pings the server of one session. At most one ping is in flight, except
+// after a suspension of this process.
+type liveness struct {
+	conn  *connection
+	jobs  *jobs
+	log   *slog.Logger
+	every time.Duration
+
+	// results receives the result of every ping and is never closed. Capacity 1.
+	results chan pingResult
+	next    time.Time // the next ping is due
+	since   time.Time // when the ping in flight began; zero: none is
+}
+
+// pingResult is how a ping ended.
+type pingResult struct {
+	since time.Time
+	err   error
+	late  bool // there was no answer in time
+}
+
+// due reports whether a ping is to be sent.
+func (l *liveness) due(now time.Time) bool { return l.since.IsZero() && !now.Before(l.next) }
+
+// wakeAt returns when the next ping is due, zero while one is in flight.
+func (l *liveness) wakeAt() time.Time {
+	if l.since.IsZero() {
+		return l.next
+	}
+	return time.Time{}
+}
+
+// now asks for a ping at once. The answer to one in flight is ignored.
+func (l *liveness) pingNow(now time.Time) { l.since, l.next = time.Time{}, now }
+
+// soon asks for a ping at once, unless one is in flight.
+func (l *liveness) soon(now time.Time) {
+	if l.since.IsZero() {
+		l.next = now
+	}
+}
+
+// ping requests a sign of life, for at most the request timeout.
+func (l *liveness) ping(now time.Time, requestTimeout time.Duration) {
+	l.since = now
+	wait := pingTimeout
+	if requestTimeout > 0 {
+		wait = min(wait, requestTimeout)
+	}
+	l.jobs.start(func(ctx context.Context) {
+		pctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		r := pingResult{since: now, err: l.conn.s.Ping(pctx)}
+		r.late = r.err != nil && time.Since(now) >= wait
+		select { // after a suspension there may be two, and nobody receives
+		case l.results <- r:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// ended takes in a result; an error means that the server counts as dead. A ping
+// that was given up because of a suspension of this process says nothing about the
+// server: another one has been sent since. Nor does one that the server did not answer
+// while it works on a request: see requests.
+func (l *liveness) ended(r pingResult) error {
+	if !r.since.Equal(l.since) {
+		return nil
+	}
+	l.since = time.Time{}
+	l.next = time.Now().Add(l.every)
+	switch {
+	case r.err == nil:
+		l.conn.requests.alive()
+		return nil
+	case errors.Is(r.err, session.ErrAuth):
+		return r.err
+	case r.late && l.conn.requests.excuse(r.since):
+		l.log.Debug("no answer to a ping: the server may be busy")
+		l.next = time.Now().Add(min(l.every, pingTimeout/2)) // dead or not, that is known soon
+		return nil
+	}
+	return fmt.Errorf("no sign of life: %w", r.err)
+}

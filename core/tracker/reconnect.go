@@ -1,0 +1,60 @@
+package tracker
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+const (
+	// A server is in a crash loop if so many sessions died within so long.
+	crashLoopDeaths = 5
+	crashLoopWithin = time.Minute
+	// healthyAfter is how long a session must last for the next wait to be short again.
+	healthyAfter = time.Minute
+)
+
+// retries counts the failures of one server and decides how long to wait after each.
+type retries struct {
+	maxWait time.Duration
+	delays  *backoff.Backoff
+	attempt int         // failures in a row
+	deaths  []time.Time // of the last sessions, at most crashLoopDeaths
+}
+
+func newRetries(first, maxWait time.Duration) *retries {
+	return &retries{maxWait: maxWait, delays: backoff.New(first, maxWait)}
+}
+
+// reset makes the next wait short again.
+func (r *retries) reset() {
+	r.attempt = 0
+	r.delays.Reset()
+}
+
+// failed notes a failure and returns the state that it leads to.
+func (r *retries) failed(err error, reason string, now time.Time) event.ServerState {
+	r.attempt++
+	wait := r.delays.Next()
+	st := event.ServerState{State: event.Backoff, Reason: reason, Error: errorLine(err), Attempt: r.attempt}
+	if ra, ok := errors.AsType[*session.RetryAfter](err); ok {
+		wait = min(max(wait, ra.Wait), r.maxWait)
+		st.Reason = "server asked to wait"
+	}
+	if errors.Is(err, session.ErrAuth) {
+		st.State, wait = event.NeedsAuth, r.maxWait*9/10+rand.N(r.maxWait/10)
+	}
+	r.deaths = append(r.deaths, now)
+	if over := len(r.deaths) - crashLoopDeaths; over > 0 {
+		r.deaths = r.deaths[over:]
+	}
+	if _, died := errors.AsType[*session.EndError](err); died && len(r.deaths) == crashLoopDeaths && now.Sub(r.deaths[0]) < crashLoopWithin {
+		st.Reason = "crashloop"
+	}
+	st.RetryIn = event.Milliseconds(wait)
+	return st
+}

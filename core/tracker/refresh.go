@@ -1,0 +1,103 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/cache"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// refresher keeps the session cache, which clients fill, up to date with what the
+// tracker finds out for itself: its reads renew cached resources, notifications make
+// them stale, and what is gone is dropped.
+type refresher struct {
+	conn    *connection
+	jobs    *jobs
+	publish func(cause event.Cause, was, now cache.Resource)
+
+	queue map[string]event.Cause // cached resources to read again
+	busy  bool                   // one of them is being read
+	// done receives a value when it was read and is never closed. Capacity 1.
+	done chan struct{}
+}
+
+// begin notes that a resource is about to be read; nil if it is not cached.
+func (c *connection) begin(uri string) *cache.Fetch {
+	if !c.cache.Holds(uri) {
+		return nil
+	}
+	return c.cache.Fetch(catalog.Resources, uri, uri)
+}
+
+// store takes in the result of a read that begin noted. It is published if the server
+// had announced an update, or if the content differs.
+func (r *refresher) store(f *cache.Fetch, uri string, content *session.Content, err error, cause event.Cause) {
+	if errors.Is(err, session.ErrNotFound) {
+		r.conn.cache.Gone(uri)
+	}
+	if f == nil {
+		return
+	}
+	if err != nil {
+		f.Cancel()
+		return
+	}
+	r.conn.publishing.Lock()
+	defer r.conn.publishing.Unlock()
+	for _, e := range f.Refresh(newResource(uri, content)) {
+		if e.Was.Stale || e.Was.Digest != e.Now.Digest {
+			r.publish(cause, e.Was, e.Now)
+		}
+	}
+}
+
+// outdated notes which resources the server announced as updated.
+func (r *refresher) outdated(uris map[string]session.Signal) {
+	for uri, sig := range uris {
+		r.conn.cache.Updated(uri)
+		if sig.Parent != "" {
+			r.conn.cache.Updated(sig.Parent)
+		}
+	}
+}
+
+// reload reads a cached resource again, for a server whose resources are not read
+// otherwise. One is read at a time; the others are queued, each once.
+func (r *refresher) reload(uri string, cause event.Cause) {
+	if !r.conn.cache.Holds(uri) {
+		return
+	}
+	if r.queue == nil {
+		r.queue = map[string]event.Cause{}
+	}
+	r.queue[uri] = cause
+	r.next()
+}
+
+// next reads the next queued resource, unless one is being read.
+func (r *refresher) next() {
+	if r.busy || len(r.queue) == 0 || r.conn.s.Err() != nil {
+		return
+	}
+	uri := slices.Min(slices.Collect(maps.Keys(r.queue)))
+	cause := r.queue[uri]
+	delete(r.queue, uri)
+	r.busy = true
+	r.jobs.start(func(ctx context.Context) {
+		f := r.conn.begin(uri)
+		content, err := r.conn.s.Read(ctx, uri)
+		r.store(f, uri, content, err, cause)
+		r.done <- struct{}{}
+	})
+}
+
+// ended notes that a resource was read.
+func (r *refresher) ended() {
+	r.busy = false
+	r.next()
+}

@@ -1,0 +1,93 @@
+package tracker
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// requests are the requests in flight that clients and the config make in a session. A
+// server that does one thing at a time answers no ping while it works on one of them,
+// for as long as the request may take: many are written so, and a call of ten minutes
+// must not be ended because of that. The price: a server that freezes during such a
+// request is found dead only when the request has run out of time. The tracker's own
+// requests do not count, and after one that got no answer neither do those that
+// began later: otherwise a client that asks again and again would hide a dead server.
+type requests struct {
+	mu       sync.Mutex // guards all below
+	last     uint64     // number of the newest
+	inFlight map[uint64]struct{}
+	// unanswered is the oldest that has ended without an answer since the last sign
+	// of life; 0: none.
+	unanswered uint64
+	sign       time.Time // of the last sign of life
+}
+
+// begin notes a request and returns its number.
+func (r *requests) begin() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	if r.inFlight == nil {
+		r.inFlight = map[uint64]struct{}{}
+	}
+	r.inFlight[r.last] = struct{}{}
+	return r.last
+}
+
+// end notes how the request ended.
+func (r *requests) end(n uint64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.inFlight, n)
+	switch {
+	case isAnswer(err):
+		r.unanswered, r.sign = 0, time.Now()
+	case r.unanswered == 0 || n < r.unanswered:
+		r.unanswered = n
+	}
+}
+
+// alive notes a sign of life.
+func (r *requests) alive() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unanswered, r.sign = 0, time.Now()
+}
+
+// excuse reports whether a server that did not answer a ping of that time may be alive.
+func (r *requests) excuse(since time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sign.After(since) {
+		return true
+	}
+	for n := range r.inFlight {
+		if r.unanswered == 0 || n < r.unanswered {
+			return true
+		}
+	}
+	return false
+}
+
+// isAnswer reports whether a request that ended so was answered.
+func isAnswer(err error) bool {
+	if err == nil {
+		return true
+	}
+	if _, ok := errors.AsType[*session.InputRequiredError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*session.RPCError](err)
+	return ok
+}
+
+// do makes a request for a client or the config.
+func do[T any](c *connection, request func(*session.Session) (T, error)) (T, error) {
+	n := c.requests.begin()
+	answer, err := request(c.s)
+	c.requests.end(n, err)
+	return answer, err
+}

@@ -1,0 +1,75 @@
+package tracker_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// A change that a dead stream swallowed is published within 75 s, once, and those after
+// it at once. A quiet server that is well gives no events.
+func TestChangeOnADeadStreamIsPublished(t *testing.T) {
+	for name, legacy := range map[string]bool{"legacy": true, "modern": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, box := sessiontest.New(), sessiontest.NewMiddlebox()
+				server.Legacy, server.Modern = legacy, !legacy
+				server.SetQuietly("file:///a.md", "one")
+				defer box.Serve(server)()
+				cfg, problems := config.Parse([]byte(`{"servers":[{"id":"docs","url":"http://docs.test/mcp","trackResources":true}]}`), "mcp-servers.json", config.Options{})
+				if cfg == nil {
+					t.Fatal(problems)
+				}
+				tr := tracker.New(tracker.Options{Session: session.Options{DialContext: box.DialContext}})
+				tr.Apply(cfg)
+				ctx, stop := context.WithCancel(t.Context())
+				var mu sync.Mutex // guards what follows
+				all := 0
+				var got []*event.Event
+				var running sync.WaitGroup
+				_, events := tr.Subscribe(context.Background())
+				running.Go(func() { _ = tr.Run(ctx) })
+				running.Go(func() {
+					for e := range events.Events() {
+						mu.Lock()
+						if all++; e.Payload.Type() == event.TypeResourceUpdated {
+							got = append(got, e)
+						}
+						mu.Unlock()
+					}
+				})
+				defer running.Wait()
+				defer stop()
+				updates := func(want int, within time.Duration) {
+					t.Helper()
+					time.Sleep(within)
+					mu.Lock()
+					defer mu.Unlock()
+					if len(got) != want {
+						t.Errorf("%d updates, want %d: %+v", len(got), want, got)
+					}
+				}
+				updates(0, 10*time.Second)
+				settled := all
+				updates(0, 10*time.Minute)
+				if all != settled {
+					t.Errorf("a quiet server gave %d events", all-settled)
+				}
+				box.Forget()
+				server.Set("file:///a.md", "two")
+				updates(1, 75*time.Second)
+				server.Set("file:///a.md", "three")
+				updates(2, 2*time.Second)
+				updates(2, 10*time.Minute)
+			})
+		})
+	}
+}

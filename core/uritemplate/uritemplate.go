@@ -1,0 +1,107 @@
+// Package uritemplate expands and matches URI templates (RFC 6570, all levels).
+// Templates and values may be hostile: a template that the library cannot handle is
+// an error and never a panic.
+//
+// Library: yosida95/uritemplate/v3 (BSD) implements the whole RFC and builds the
+// regular expressions; the wrapper adds what it gets wrong (see octets) and bounds it.
+package uritemplate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// MaxLength bounds a template in bytes.
+const MaxLength = 2048
+
+// Errors of a template.
+var (
+	ErrInvalid  = errors.New("invalid URI template (RFC 6570)")
+	ErrTooLarge = errors.New("the URI template is too large")
+)
+
+func parse(template string) (*uritemplate.Template, error) {
+	if len(template) > MaxLength {
+		return nil, ErrTooLarge
+	}
+	t, err := uritemplate.New(template)
+	if err != nil {
+		return nil, ErrInvalid
+	}
+	return t, nil
+}
+
+// Variables returns the names of the template's variables, in order of appearance.
+func Variables(template string) ([]string, error) {
+	t, err := parse(template)
+	if err != nil {
+		return nil, err
+	}
+	return t.Varnames(), nil
+}
+
+// Pattern returns a regular expression that matches the URIs the template can expand to.
+func Pattern(template string) (re *regexp.Regexp, err error) {
+	t, err := parse(template)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if recover() != nil { // the library panics if the expression gets too large
+			re, err = nil, ErrTooLarge
+		}
+	}()
+	return t.Regexp(), nil
+}
+
+// Expand fills in the template. Variables without a parameter expand to nothing, as
+// the RFC specifies. A parameter that names no variable of the template is an error.
+func Expand(template string, params map[string]string) (string, error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("expand template %q: %w", printable.Line(template, 300), err)
+	}
+	t, err := parse(template)
+	if err != nil {
+		return fail(err)
+	}
+	values := uritemplate.Values{}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if !slices.Contains(t.Varnames(), name) {
+			return fail(fmt.Errorf("unknown variable %q; the template has %s", printable.Line(name, 60),
+				printable.Line(strings.Join(t.Varnames(), ", "), 300)))
+		}
+		if v := params[name]; !utf8.ValidString(v) || strings.Contains(v, "\x00") {
+			return fail(fmt.Errorf("the value of %q is not valid text", printable.Line(name, 60)))
+		}
+		values.Set(name, uritemplate.String(octets(params[name])))
+	}
+	uri, err := t.Expand(values)
+	if err != nil {
+		return fail(errors.New("the values do not fit the template"))
+	}
+	if text, err := url.PathUnescape(uri); err == nil && !utf8.ValidString(text) {
+		return fail(errors.New("a prefix modifier cuts a value within a character"))
+	}
+	return uri, nil
+}
+
+// octets returns a string with one character for each byte of s. The library escapes
+// code points where the RFC (section 3.2.1) requires octets: ü would become %FC
+// instead of %C3%BC.
+func octets(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		b.WriteRune(rune(s[i]))
+	}
+	return b.String()
+}

@@ -1,0 +1,74 @@
+// The page of a server: its state, timeline, tools and prompts.
+import { ago, count, element, facts, line, name, shown, visible } from './dom.js';
+import { summary } from './events.js';
+import { badge, modes, tone } from './lists.js';
+import { api, get, go, state } from './state.js';
+
+const $ = (id) => document.getElementById(id);
+let detail = null, timeline = [];
+
+// load asks for the details and the stored events. What is shown stays on a failure.
+export async function loadServer(changed) {
+  const { server } = state;
+  if (detail?.id !== server) { detail = null; timeline = []; }
+  try {
+    const [d, h] = await Promise.all([get(api(server, '')), get('/api/history?' + new URLSearchParams({ server })).catch(() => ({ events: [] }))]);
+    if (server !== state.server) return;
+    detail = d;
+    timeline = h.events;
+    changed();
+  } catch { /* the next event or a minute later */ }
+}
+
+export const serverTabs = () => [['overview', 'Overview'], ['timeline', 'Timeline'],
+  ['tools', 'Tools' + number(detail?.tools)], ['prompts', 'Prompts' + number(detail?.prompts)], ['templates', 'Templates' + number(detail?.templates)]];
+const number = (n) => n ? ` (${n})` : '';
+
+export function showServer(tab, now) {
+  $('detail-title').replaceChildren(name(state.server));
+  $('compare').hidden = true;
+  const s = now || detail;
+  $('detail-meta').replaceChildren(s ? line('', badge(s), s.since && element('span', '', 'since ', ago(s.since)), count(s.resources, 'resource'), count(s.updates, 'update'), count(s.failures, 'failure')) : 'loading…');
+  if (!detail) return [];
+  return { overview: () => showOverview({ ...detail, ...now }), timeline: showTimeline, tools: () => showItems('toolList', 'tools', 'tool'), prompts: () => showItems('promptList', 'prompts', 'prompt'), templates: () => showItems('templateList', 'templates', 'template') }[tab]();
+}
+
+function showOverview(s) {
+  const resources = element('button', '', 'Show its resources');
+  resources.type = 'button';
+  resources.onclick = () => go({ view: 'resources' }, true);
+  return [
+    s.error && element('pre', 'bad', shown(s.error)),
+    facts([
+      ['State', s.state], ['Reason', s.reason], ['Failed attempts', s.attempt || ''], ['Next attempt', s.nextRetry && ago(s.nextRetry)],
+      ['Transport', s.transport], ['Protocol', s.protocolVersion],
+      ['Server', [s.serverName, s.serverVersion].filter(Boolean).join(' ')], ['Changes are', modes[s.mode] || s.mode], ['Followed by', s.followedBy],
+      ['Notifications', String(s.signals)], ['Updates', String(s.updates)], ['Failures', String(s.failures)],
+    ]),
+    element('p', 'narrow', resources),
+    s.polled && element('details', '', element('summary', '', `${count(s.missing, 'resource')} polled, as the server does not push their updates`), element('ul', '', ...s.polled.map((uri) => element('li', '', name(uri, 'mono'))))),
+  ].filter(Boolean);
+}
+
+function showTimeline() {
+  if (!timeline.length) return [element('p', '', 'No event about this server is stored.')];
+  return [element('ol', 'history', ...timeline.map((e) => element('li', '',
+    line('', ago(e.timestamp), element('span', e.type === 'server.state' ? tone(e.state) : '', visible(e.type))), ' ', name(summary(e)))))];
+}
+
+// showItems shows the descriptors of a list and what changed in it lately.
+function showItems(member, list, what) {
+  const changes = timeline.filter((e) => e.type === list + '.list_changed').slice(0, 20);
+  return [
+    changes.length && element('details', '', element('summary', '', count(changes.length, 'change') + ', the last ', ago(changes[0].timestamp)),
+      element('ol', 'history', ...changes.map((e) => element('li', '', ago(e.timestamp), ' ', name(summary(e)))))),
+    !detail[member].length && element('p', '', detail[what + 's'] ? `The descriptors of the ${what}s are known to the process that follows the server.` : `The server offers no ${what}s.`),
+    ...detail[member].map((item) => {
+      const { name: id, uriTemplate, title, description, inputSchema, outputSchema, arguments: args, ...more } = item;
+      return element('details', 'item', element('summary', '', name(uriTemplate || id, 'mono'), title && title !== id && ' – ', title && title !== id && name(title)),
+        description && element('p', '', shown(String(description))),
+        ...[['Input', inputSchema], ['Arguments', args], ['Output', outputSchema], ['More', Object.keys(more).length ? more : null]].filter(([, v]) => v)
+          .flatMap(([label, v]) => [element('h3', '', label), element('pre', '', shown(JSON.stringify(v, null, 2)))]));
+    }),
+  ].filter(Boolean);
+}

@@ -1,0 +1,97 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/cache"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+const (
+	// maxText is the size of the largest text that is shown.
+	maxText = 4 << 20
+	// maxReads is how many resources are read from servers at a time.
+	maxReads = 4
+	// readTime is how long a server may take for one.
+	readTime = 10 * time.Second
+)
+
+// content answers with the text of a followed resource: of its current version or of
+// the one that the parameter digest names. The tracker has the texts of resources that
+// changed since its start; others are read from the server.
+func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
+	id, uri := r.PathValue("id"), r.URL.Query().Get("uri")
+	st, res, ok := d.followed(id, uri)
+	if st.ID == "" {
+		refuse(w, http.StatusNotFound, "no such server")
+		return
+	}
+	if text := r.URL.Query().Get("digest"); text != "" && text != res.Digest.String() {
+		digest, err := catalog.ParseDigest(text)
+		old, found := d.versions.get(version{id, uri, digest})
+		if err != nil || !found {
+			refuse(w, http.StatusNotFound, "this version is not available")
+			return
+		}
+		answer(w, content{resource{URI: uri, MimeType: res.MimeType, Size: int64(len(old)), Digest: text}, &old})
+		return
+	}
+	if !ok {
+		refuse(w, http.StatusNotFound, "the resource is not followed")
+		return
+	}
+	out := content{newResource(&st, &res), res.Text}
+	if out.Text == nil && !res.Gone && res.Size <= maxText && d.opts.Client != nil {
+		out.Text = d.readText(r.Context(), id, res)
+	}
+	if out.Text != nil {
+		d.versions.add(version{id, uri, res.Digest}, *out.Text)
+	}
+	answer(w, out)
+}
+
+// readText reads the text of a resource from its server, nil if that fails, the content
+// is not text, or is not the version that is followed.
+func (d *Dashboard) readText(ctx context.Context, id string, res tracker.ResourceStatus) *string {
+	c, err := d.read(ctx, id, res)
+	if err != nil || c.Size > maxText || !res.Digest.IsZero() && c.Digest != res.Digest {
+		return nil
+	}
+	text, ok := c.Text()
+	if !ok {
+		return nil
+	}
+	return &text
+}
+
+// followed returns a server and one of its followed resources.
+func (d *Dashboard) followed(id, uri string) (tracker.ServerStatus, tracker.ResourceStatus, bool) {
+	st, _ := d.opts.Snapshot().Server(id)
+	for _, res := range st.Resources {
+		if res.URI == uri {
+			return st, res, true
+		}
+	}
+	return st, tracker.ResourceStatus{}, false
+}
+
+// read returns the cached content if it is the version that is followed, and otherwise
+// reads the resource.
+func (d *Dashboard) read(ctx context.Context, id string, res tracker.ResourceStatus) (cache.Resource, error) {
+	client := d.opts.Client(id)
+	if c, ok := client.Cache().Resource(res.URI); ok && !c.Stale && c.Digest == res.Digest {
+		return c, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	select {
+	case d.reads <- struct{}{}:
+		defer func() { <-d.reads }()
+	case <-ctx.Done():
+		return cache.Resource{}, context.Cause(ctx)
+	}
+	return client.ReadResource(ctx, res.URI)
+}

@@ -1,0 +1,56 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/publish"
+)
+
+const (
+	// maxItems and maxItemBytes limit the descriptors of each list in a response.
+	maxItems     = 500
+	maxItemBytes = 1 << 20
+	maxMissing   = 100
+)
+
+// serverDetail is the answer of /api/servers/{id}.
+type serverDetail struct {
+	publish.Server
+	// Polled are resources whose updates the server does not push, at most 100.
+	Polled []string `json:"polled,omitempty"`
+	// ToolList and so on are descriptors as the server sent them.
+	ToolList     []json.RawMessage `json:"toolList"`
+	PromptList   []json.RawMessage `json:"promptList"`
+	TemplateList []json.RawMessage `json:"templateList"`
+}
+
+func (d *Dashboard) server(w http.ResponseWriter, r *http.Request) {
+	servers := d.opts.Servers()
+	i := slices.IndexFunc(servers, func(s publish.Server) bool { return s.ID == r.PathValue("id") })
+	if i < 0 {
+		refuse(w, http.StatusNotFound, "no such server")
+		return
+	}
+	// Another process may follow it: the descriptors are not known here then.
+	st, _ := d.opts.Snapshot().Server(servers[i].ID)
+	answer(w, serverDetail{
+		Server: servers[i], Polled: st.Missing[:min(len(st.Missing), maxMissing)],
+		ToolList: items(st.Lists[catalog.Tools]), PromptList: items(st.Lists[catalog.Prompts]), TemplateList: items(st.Lists[catalog.Templates]),
+	})
+}
+
+// items returns the first descriptors of a list, within the limits.
+func items(list catalog.List) []json.RawMessage {
+	out := []json.RawMessage{}
+	size := 0
+	for _, it := range list {
+		if size += len(it.Raw); len(out) == maxItems || size > maxItemBytes {
+			break
+		}
+		out = append(out, it.Raw)
+	}
+	return out
+}

@@ -1,0 +1,245 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/publish"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// stored opens a log with the events of two servers, and a dashboard over it.
+func stored(t *testing.T, snapshot func() *tracker.Snapshot) (*journal.Journal, *Dashboard, func(server, uri string, p event.Payload)) {
+	t.Helper()
+	j, err := journal.Open(t.Context(), journal.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	d := New(Options{Snapshot: snapshot, Select: j.Select, Follow: func(ctx context.Context) iter.Seq2[journal.Entry, error] { return j.Follow(ctx, 0) }})
+	var seq uint64
+	store := func(server, uri string, p event.Payload) {
+		t.Helper()
+		seq++
+		e := &event.Event{ID: event.FormatID("00000000000000ab", seq), Seq: seq, ServerID: server, ResourceURI: uri, Timestamp: time.Now(), Payload: p}
+		if _, err := j.Store(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return j, d, store
+}
+
+func types(t *testing.T, h history) (names []string) {
+	t.Helper()
+	for _, data := range h.Events {
+		var e event.Event
+		if err := json.Unmarshal(data, &e); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, string(e.Type()))
+	}
+	return names
+}
+
+// TestHistory: the stored events of a resource and of a server are served, newest
+// first, and old texts while this process runs.
+func TestHistory(t *testing.T) {
+	_, d, store := stored(t, world)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = d.Run(ctx) })
+	defer wg.Wait()
+	defer cancel()
+	s := serve(t, d, nil)
+	const uri = "file:///00001.md"
+	old, text := "old text", "text"
+	store("server-0000", "", event.ServerState{State: event.Ready})
+	store("server-0000", uri, event.ResourceUpdated{Digest: catalog.Digest{1}, PreviousDigest: catalog.Digest{9}, Text: &text, PreviousText: &old})
+	store("server-0000", uri, event.ResourceUpdated{Digest: catalog.Digest{2}, Text: &text})
+	store("server-0000", "file:///00002.md", event.ResourceUpdated{Digest: catalog.Digest{3}})
+	store("server-0001", "", event.ServerState{State: event.Backoff})
+
+	var h history
+	fetch(t, s.URL+"/api/history?server=server-0000&uri="+url.QueryEscape(uri), &h)
+	if len(h.Events) != 2 || !strings.Contains(string(h.Events[0]), "02000000") || h.More {
+		t.Errorf("resource: %s", h.Events)
+	}
+	h = history{}
+	fetch(t, s.URL+"/api/history?server=server-0000&limit=1&uri="+url.QueryEscape(uri), &h)
+	if len(h.Events) != 1 || !h.More {
+		t.Errorf("limit 1: %s, more %t", h.Events, h.More)
+	}
+	h = history{}
+	fetch(t, s.URL+"/api/history?server=server-0000", &h)
+	if got := types(t, h); fmt.Sprint(got) != "[server.state]" {
+		t.Errorf("server: %v", got)
+	}
+	h = history{}
+	fetch(t, s.URL+"/api/history", &h)
+	if got := types(t, h); len(got) != 5 {
+		t.Errorf("all: %v", got)
+	}
+	address := s.URL + "/api/servers/server-0000/content?uri=" + url.QueryEscape(uri) + "&digest="
+	for digest, want := range map[catalog.Digest]string{{9}: old, {1}: text, {2}: text} {
+		var c content
+		for end := time.Now().Add(10 * time.Second); c.Text == nil && time.Now().Before(end); {
+			fetch(t, address+digest.String(), &c)
+		}
+		if c.Text == nil || *c.Text != want {
+			t.Errorf("version %s: %+v", digest, c)
+		}
+	}
+	h = history{}
+	fetch(t, s.URL+"/api/history?server=server-0000&uri="+url.QueryEscape(uri), &h)
+	if len(h.Texts) != 2 {
+		t.Errorf("texts: %q", h.Texts)
+	}
+	var refusal map[string]string
+	if code := fetch(t, address+catalog.Digest{7}.String(), &refusal); code != http.StatusNotFound {
+		t.Errorf("unknown version: %d", code)
+	}
+}
+
+// TestActivity: events are counted over the whole log, per server and in all, also
+// those stored after the first request.
+func TestActivity(t *testing.T) {
+	_, d, store := stored(t, world)
+	s := serve(t, d, nil)
+	total := func(query string) (n uint32) {
+		t.Helper()
+		var c counts
+		fetch(t, s.URL+"/api/activity?"+query, &c)
+		if len(c.Events) == 0 || len(c.Events) > maxPoints || len(c.P99) != len(c.Events) || c.Step <= 0 {
+			t.Fatalf("%s: %+v", query, c)
+		}
+		for i, events := range c.Events {
+			n += events
+			if (events > 0) != (c.P50[i] != nil) {
+				t.Errorf("%s: %d events, p50 %v", query, events, c.P50[i])
+			}
+		}
+		return n
+	}
+	for range 3 {
+		store("server-0000", "file:///a", event.ResourceUpdated{Digest: catalog.Digest{1}})
+	}
+	store("server-0001", "", event.ServerState{State: event.Ready})
+	for range 2 { // the second time nothing is counted twice
+		for query, want := range map[string]uint32{"range=300": 4, "range=3600": 4, "range=86400": 4, "range=0": 4, "range=300&server=server-0000": 3, "range=0&server=nobody": 0} {
+			if got := total(query); got != want {
+				t.Errorf("%s: %d events, want %d", query, got, want)
+			}
+		}
+	}
+	store("server-0000", "file:///a", event.ResourceUpdated{Digest: catalog.Digest{2}})
+	if got := total("range=300&server=server-0000"); got != 4 {
+		t.Errorf("after one more: %d", got)
+	}
+	for i := range 20 {
+		total(fmt.Sprintf("range=300&server=s%d", i))
+	}
+	if len(d.activities) != maxActivities || len(d.activityOrder) != maxActivities {
+		t.Errorf("%d servers are counted", len(d.activities))
+	}
+}
+
+// TestVersionsAreBounded: the oldest texts make room for new ones.
+func TestVersionsAreBounded(t *testing.T) {
+	s := versions{most: 8 << 10}
+	for i := range 100 {
+		s.add(version{"s", "u", catalog.Digest{byte(i + 1)}}, strings.Repeat("x", 1000))
+	}
+	if _, ok := s.get(version{"s", "u", catalog.Digest{100}}); !ok || s.size > s.most || len(s.texts) != len(s.order) || len(s.texts) < 5 {
+		t.Errorf("%d texts, %d bytes", len(s.texts), s.size)
+	}
+	s.add(version{"s", "big", catalog.Digest{1}}, strings.Repeat("x", 2000))
+	if _, ok := s.get(version{"s", "big", catalog.Digest{1}}); ok {
+		t.Error("a text of a quarter of the limit is stored")
+	}
+}
+
+// TestContentIsRead: the text of a resource that did not change since the start is read
+// from the server.
+func TestContentIsRead(t *testing.T) {
+	tr, server := gallery(t, map[string]sessiontest.Resource{"doc:///a.md": {Text: "# text", MimeType: "text/markdown"}, "doc:///b": {Blob: []byte{1, 2}, MimeType: "application/octet-stream"}})
+	s := serve(t, New(Options{Snapshot: tr.Snapshot, Client: tr.Client}), nil)
+	before := server.Count("resources/read")
+	for range 3 {
+		var c content
+		fetch(t, s.URL+"/api/servers/gallery/content?uri="+url.QueryEscape("doc:///a.md"), &c)
+		if c.Text == nil || *c.Text != "# text" || c.MimeType != "text/markdown" || c.Size != 6 {
+			t.Errorf("%+v", c)
+		}
+	}
+	if n := server.Count("resources/read") - before; n > 1 {
+		t.Errorf("%d reads", n)
+	}
+	var c content
+	fetch(t, s.URL+"/api/servers/gallery/content?uri="+url.QueryEscape("doc:///b"), &c)
+	if c.Text != nil {
+		t.Errorf("binary content: %q", *c.Text)
+	}
+}
+
+// TestImageDimensions: an image that decodes to gigabytes is refused.
+func TestImageDimensions(t *testing.T) {
+	png := func(width, height uint32) []byte {
+		header := binary.BigEndian.AppendUint32([]byte("IHDR"), width)
+		header = append(binary.BigEndian.AppendUint32(header, height), 8, 0, 0, 0, 0)
+		b := binary.BigEndian.AppendUint32([]byte("\x89PNG\r\n\x1a\n"), uint32(len(header)-4))
+		return binary.BigEndian.AppendUint32(append(b, header...), crc32.ChecksumIEEE(header))
+	}
+	webp := func(chunk string, data ...byte) []byte {
+		b := append([]byte("RIFF\x00\x00\x00\x00WEBP"+chunk+"\x00\x00\x00\x00"), data...)
+		return append(b, make([]byte, 20)...)
+	}
+	tr, _ := gallery(t, map[string]sessiontest.Resource{
+		"art:///ok.png":     {Blob: png(5000, 5000), MimeType: "image/png"},
+		"art:///bomb.png":   {Blob: png(60000, 60000), MimeType: "image/png"},
+		"art:///broken.gif": {Blob: []byte("GIF89a"), MimeType: "image/gif"},
+		"art:///ok.webp":    {Blob: webp("VP8X", 0, 0, 0, 0, 99, 0, 0, 99, 0, 0), MimeType: "image/webp"},
+		"art:///bomb.webp":  {Blob: webp("VP8X", 0, 0, 0, 0, 255, 255, 255, 255, 255, 255), MimeType: "image/webp"},
+		"art:///bomb.l":     {Blob: webp("VP8L", 0x2f, 255, 255, 255, 255), MimeType: "image/webp"},
+		"art:///bomb.v":     {Blob: webp("VP8 ", 0, 0, 0, 0x9d, 1, 0x2a, 255, 63, 255, 63), MimeType: "image/webp"},
+	})
+	s := serve(t, New(Options{Snapshot: tr.Snapshot, Client: tr.Client}), nil)
+	for name, want := range map[string]int{"ok.png": 200, "ok.webp": 200, "bomb.png": 415, "broken.gif": 415, "bomb.webp": 415, "bomb.l": 415, "bomb.v": 415} {
+		r, err := http.Get(s.URL + "/api/servers/gallery/image?uri=art:///" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		if r.StatusCode != want {
+			t.Errorf("%s: %s", name, r.Status)
+		}
+	}
+}
+
+// TestServerOfAnotherProcess: a server that another process follows has a page, without
+// descriptors.
+func TestServerOfAnotherProcess(t *testing.T) {
+	other := publish.Server{ID: "other", State: event.Ready, FollowedBy: "node-2"}
+	s := serve(t, New(Options{Snapshot: world, Servers: func() []publish.Server { return []publish.Server{other} }}), nil)
+	var got serverDetail
+	if code := fetch(t, s.URL+"/api/servers/other", &got); code != http.StatusOK || got.FollowedBy != "node-2" || got.ToolList == nil || len(got.ToolList) != 0 {
+		t.Errorf("%d %+v", code, got)
+	}
+	var refusal map[string]string
+	if code := fetch(t, s.URL+"/api/servers/nobody", &refusal); code != http.StatusNotFound {
+		t.Errorf("unknown server: %d", code)
+	}
+}

@@ -1,0 +1,234 @@
+package dashboard
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// failing is a world whose second server has an error of several lines, with tools.
+func failing() *tracker.Snapshot {
+	snap := world()
+	snap.Servers = snap.Servers[:5]
+	s := &snap.Servers[1]
+	s.Error = "connect: " + strings.Repeat("long ", 50) + "end of the error"
+	tool, _ := catalog.NewItem(catalog.Tools, []byte(`{"name":"search","title":"Search notes","description":"Finds notes.","inputSchema":{"type":"object","properties":{"query":{"type":"string"}}}}`))
+	s.Lists = map[catalog.Kind]catalog.List{catalog.Tools: catalog.NewList([]catalog.Item{tool})}
+	snap.Servers[2].State, snap.Servers[2].Reason = event.Backoff, "disconnected"
+	return snap
+}
+
+// openPage opens the page of a dashboard with a log and a live stream.
+func openPage(t *testing.T, width, height int, query string) (tabPage, *stream) {
+	t.Helper()
+	_, d, store := stored(t, failing)
+	store("server-0001", "", event.ServerState{State: event.Connecting})
+	store("server-0001", "", event.ListChanged{List: catalog.Tools, Added: []string{"search"}})
+	store("server-0001", "", event.ServerState{State: event.Backoff, Error: "connect: refused"})
+	store("server-0000", "file:///00001.md", event.ResourceUpdated{Digest: catalog.Digest{1, 1}})
+	live := newStream()
+	s := serve(t, d, map[string]http.Handler{"GET /events": live})
+	p := tabPage{t, browser(t, width, height)}
+	if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(int64(width), int64(height))); err != nil {
+		t.Fatal(err)
+	}
+	p.open(s.URL + "/" + query)
+	p.until(`document.querySelector('#summary').textContent.includes('5 servers') && document.querySelector('#link').textContent === 'live'`)
+	return p, live
+}
+
+// eval runs JavaScript.
+func (p tabPage) eval(script string) {
+	p.t.Helper()
+	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](script+"; true")); err != nil {
+		p.t.Fatalf("%s: %v", script, err)
+	}
+}
+
+// reload reloads the page.
+func (p tabPage) reload() {
+	p.t.Helper()
+	p.eval(`window.old = true`)
+	p.eval(`location.reload()`)
+	p.until(`!window.old && document.readyState === 'complete'`)
+}
+
+// setInput types into a filter or chooses an option.
+func (p tabPage) setInput(id, value string) {
+	p.t.Helper()
+	p.eval(fmt.Sprintf(`document.querySelector('#%s').value = %q; document.querySelector('#%s').oninput()`, id, value, id))
+}
+
+// TestServerPage: a server's page has its whole error, timeline and tools.
+func TestServerPage(t *testing.T) {
+	p, _ := openPage(t, 1280, 800, "")
+	p.until(`location.search === '?server=server-0001'`) // failing servers come first
+	p.until(`document.querySelector('#detail-body').innerText.includes('end of the error')`)
+	p.click("#tab-timeline")
+	p.until(`document.querySelector('#detail-body').innerText.includes('Backoff connect: refused') && document.querySelectorAll('#detail-body time[title]').length === 3`)
+	p.click("#tab-tools")
+	p.until(`document.querySelector('#detail-body').innerText.includes('search – Search notes') && document.querySelector('#detail-body').innerText.includes('1 change, the last')`)
+	p.eval(`document.querySelectorAll('#detail-body details')[1].open = true`)
+	p.until(`document.querySelector('#detail-body').innerText.includes('"query"')`)
+}
+
+// TestStateIsInTheURL: what is shown survives a reload, and the back button works.
+func TestStateIsInTheURL(t *testing.T) {
+	p, _ := openPage(t, 1280, 800, "?server=server-0000&uri=file%3A%2F%2F%2F00002.md&tab=history&rfilter=0000&sort=name")
+	shown := `document.querySelector('#detail-title').textContent === 'file:///00002.md' && document.querySelector('#tab-history').getAttribute('aria-selected') === 'true' &&
+		document.querySelector('#resource-filter').value === '0000' && document.querySelectorAll('#resource-list .row').length === 10 && document.querySelector('#server-list .row').textContent.includes('server-0000')`
+	p.until(shown)
+	p.reload()
+	p.until(shown)
+	// Another server does not leave the resource of the old one behind.
+	p.eval(`document.querySelectorAll('#server-list .row')[2].click()`)
+	p.until(`document.querySelector('#detail-title').textContent === 'server-0002' && new URLSearchParams(location.search).get('uri') === null && document.querySelectorAll('#resource-list .row').length === 0`)
+	p.eval(`history.back()`)
+	p.until(shown)
+}
+
+// TestFilters: every word of a badge finds its server, and states can be selected.
+func TestFilters(t *testing.T) {
+	p, _ := openPage(t, 1280, 800, "")
+	rows := func(n int, text string) {
+		t.Helper()
+		p.until(fmt.Sprintf(`document.querySelectorAll('#server-list .row').length === %d && document.querySelector('#server-list .row').textContent.includes('%s')`, n, text))
+	}
+	p.setInput("server-filter", "disconnected")
+	rows(1, "server-0002")
+	p.setInput("server-filter", "backoff")
+	rows(2, "server-0001")
+	p.setInput("server-filter", "end of the error")
+	rows(1, "server-0001")
+	p.setInput("server-filter", "")
+	p.setInput("server-state", "failing")
+	rows(2, "server-0001")
+	p.setInput("server-state", "Ready")
+	rows(3, "server-0000")
+	p.setInput("server-state", "")
+	p.setInput("server-sort", "name")
+	rows(5, "server-0000")
+}
+
+// TestEventsAndCharts: the page begins with stored events, which open, and its charts
+// cover the log. Without a connection everything is greyed.
+func TestEventsAndCharts(t *testing.T) {
+	p, live := openPage(t, 1280, 800, "")
+	p.until(`document.querySelectorAll('#feed-list .row').length === 4`)
+	p.until(`document.querySelectorAll('#charts canvas').length === 2 && document.querySelector('#chart-text').textContent.startsWith('4 events')`)
+	p.until(`[...document.querySelectorAll('section')].every((e) => e.scrollHeight <= e.clientHeight)`) // nothing overflows
+	p.setInput("chart-range", "0")
+	p.setInput("chart-scope", "server")
+	p.until(`document.querySelector('#chart-text').textContent.startsWith('3 events')`) // those of server-0001
+	p.eval(`document.querySelector('#feed-list .row').click()`)
+	p.until(`document.querySelector('#detail-title').textContent === 'Event resource.updated' && document.querySelector('#detail-body').textContent.includes('"resourceUri": "file:///00001.md"')`)
+	p.reload()
+	p.until(`document.querySelector('#detail-title').textContent === 'Event resource.updated'`)
+	p.eval(`[...document.querySelectorAll('#detail-meta button')].at(-1).click()`)
+	p.until(`document.querySelector('#detail-title').textContent === 'file:///00001.md'`)
+	live.restart(true)
+	p.until(`getComputedStyle(document.querySelector('main')).filter === 'grayscale(1)'`)
+	live.restart(false)
+	p.until(`getComputedStyle(document.querySelector('main')).filter === 'none'`)
+}
+
+// TestPhone: a tap opens the detail in view, and everything to tap is large enough.
+func TestPhone(t *testing.T) {
+	p, _ := openPage(t, 390, 844, "")
+	p.until(`document.querySelector('#server-list').checkVisibility() && !document.querySelector('#detail').checkVisibility()`)
+	const small = `[...document.querySelectorAll('button, input, select, .row, summary')].filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44).map((e) => e.outerHTML).join()`
+	p.until(small + ` === ''`)
+	p.eval(`document.querySelectorAll('#server-list .row')[2].click()`)
+	p.until(`document.querySelector('#detail').checkVisibility() && document.querySelector('#detail-title').getBoundingClientRect().top < 200 && document.querySelector('#detail-title').textContent === 'server-0000'`)
+	for _, view := range []string{"resources", "detail", "feed", "servers"} {
+		p.click(`nav [data-view="` + view + `"]`)
+		p.until(`document.querySelector('#` + view + `').checkVisibility() && document.documentElement.scrollWidth <= 390 && document.documentElement.scrollHeight <= 844`)
+		p.until(small + ` === ''`)
+	}
+	p.click(`nav [data-view="resources"]`)
+	p.eval(`document.querySelectorAll('#resource-list .row')[1].click()`)
+	p.until(`document.querySelector('#detail').checkVisibility() && document.querySelector('#detail-body').textContent.includes('first line')`)
+}
+
+// TestAccessibility: axe-core finds no violation on any page, tab and screen.
+func TestAccessibility(t *testing.T) {
+	axe, err := os.ReadFile(filepath.Join("..", "..", "testdata", "peers", "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("axe-core is not installed; scripts/check.sh installs it")
+		}
+		t.Skip("axe-core is not installed; scripts/check.sh installs it")
+	}
+	p, _ := openPage(t, 1280, 800, "")
+	for _, page := range []struct {
+		name, query   string
+		width, height int64
+	}{
+		{"server", "", 1280, 800}, {"timeline", "?server=server-0001&tab=timeline", 1280, 800}, {"tools", "?server=server-0001&tab=tools", 1280, 800},
+		{"resource", "?server=server-0000&uri=file:///00001.md", 1280, 800}, {"diff", "?server=server-0000&uri=file:///00001.md&tab=diff", 1280, 800},
+		{"history", "?server=server-0000&uri=file:///00001.md&tab=history", 1280, 800}, {"nothing found", "?filter=nothing&rfilter=nothing&efilter=nothing", 1280, 800},
+		{"phone", "", 390, 844}, {"phone feed", "?view=feed", 390, 844}, {"phone detail", "?server=server-0001&view=detail", 390, 844},
+	} {
+		t.Run(page.name, func(t *testing.T) {
+			p := tabPage{t, p.ctx}
+			if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(page.width, page.height)); err != nil {
+				t.Fatal(err)
+			}
+			p.eval(fmt.Sprintf(`window.old = true; location.assign('/%s')`, page.query))
+			p.until(`!window.old && document.querySelector('#link').textContent === 'live' && document.querySelector('#summary').textContent.includes('5 servers')`)
+			p.until(`document.querySelector('#chart-text').textContent !== ''`)
+			if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](string(axe)+"; true")); err != nil {
+				t.Fatal(err)
+			}
+			found, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](
+				`axe.run().then((r) => r.violations.map((v) => v.impact + ' ' + v.id + ': ' + v.nodes.map((n) => n.html).slice(0, 3).join(' | ')).join('\n'))`, chromedp.EvalAwaitPromise))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found != "" {
+				t.Errorf("violations:\n%s", found)
+			}
+		})
+	}
+}
+
+// TestAssets: the page is at most 150 KB, and uPlot is the release that it says it is.
+func TestAssets(t *testing.T) {
+	var size int64
+	err := fs.WalkDir(files, "assets", func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if err != nil || size > 150_000 {
+		t.Errorf("%d bytes, %v", size, err)
+	}
+	for name, want := range map[string]string{
+		"uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+		"uPlot.min.css":     "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+		"LICENSE":           "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+	} {
+		data, err := files.ReadFile("assets/uplot/" + name)
+		sum := sha256.Sum256(data)
+		if got := hex.EncodeToString(sum[:]); err != nil || got != want {
+			t.Errorf("%s is not of uPlot 1.6.32: %s, %v", name, got, err)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package realtime
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// DryRun writes the client events that would be sent as NDJSON, one item per update,
+// without merging or delaying them. It must be used by one goroutine at a time.
+type DryRun struct {
+	W       io.Writer
+	Message MessageOptions
+	Respond bool // a response.create after each message
+	Live    bool // in the dialect of GPT-Live
+
+	queue *queue // only for what is known of resources
+}
+
+// Write writes the client events of one event, with one call of W.Write, and reports
+// whether there were any: there are none for other events than updates, and for an
+// update that is not newer than the last one of its resource.
+func (d *DryRun) Write(e *event.Event) (bool, error) {
+	m, err := NewMessage(e, d.Message)
+	if err != nil {
+		return false, nil
+	}
+	if d.queue == nil {
+		d.queue = newQueue(QueueOptions{Window: -1, Every: -1})
+		d.queue.hasten = true // nothing waits
+	}
+	now := time.Now()
+	if !d.queue.offer(m, now) {
+		return false, nil
+	}
+	batch, _ := d.queue.take(now, limits{messages: 1})
+	var lang dialect = openAI{}
+	if d.Live {
+		lang = gptLive{}
+	}
+	out, err := lang.create(m.ItemID, d.Message.Role, batch)
+	if err != nil {
+		return false, err
+	}
+	out = append(out, '\n')
+	if d.Respond {
+		if r, _ := lang.respond(strings.TrimPrefix(m.ItemID, itemPrefix)); r != nil {
+			out = append(append(out, r...), '\n')
+		}
+	}
+	if _, err := d.W.Write(out); err != nil {
+		return false, fmt.Errorf("write client event: %w", err)
+	}
+	return true, nil
+}

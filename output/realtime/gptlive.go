@@ -1,0 +1,68 @@
+package realtime
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// gptLive is OpenAI's Live API: text is appended as silent context, and acknowledged by
+// the id of our event.
+type gptLive struct{}
+
+// maxAppend bounds one append in bytes. The API accepts 500 tokens, and no token is
+// shorter than a byte.
+const maxAppend = 500
+
+func (gptLive) limits() limits { return limits{messages: 16, bytes: maxAppend} }
+
+// thinkingAppend is the client event that adds silent context for the whole session.
+type thinkingAppend struct {
+	Type         string  `json:"type"`
+	EventID      string  `json:"event_id"`
+	DelegationID *string `json:"delegation_id"` // null: not about one task
+	Content      string  `json:"content"`
+}
+
+// create leaves out the contents of resources, for which there is no room.
+func (gptLive) create(id string, _ Role, batch []*pending) ([]byte, error) {
+	lines := make([]string, len(batch))
+	for i, p := range batch {
+		lines[i] = p.Parts[0].Text
+	}
+	if len(lines) == 1 && len(lines[0]) > maxAppend {
+		p := batch[0]
+		room := maxAppend - len(Text("", p.ServerID, p.Timestamp))
+		lines[0] = Text(shorten(safe(encodeSpace(p.ResourceURI, maxURI), maxURI), max(room, 16), true), safe(p.ServerID, 64), p.Timestamp)
+	}
+	return encode(thinkingAppend{Type: "session.thinking.append", EventID: eventIDOf(id), Content: strings.Join(lines, "\n")})
+}
+
+// respond returns nothing: the model speaks whenever it decides to.
+func (gptLive) respond(string) ([]byte, string) { return nil, "" }
+
+func (gptLive) decode(b []byte, whole bool) (serverEvent, bool) {
+	e := serverEvent{Type: eventType(b)}
+	switch e.Type {
+	case "session.thinking.appended", "session.closed", "error":
+	default:
+		return e, false
+	}
+	var in struct {
+		ClientEventID string `json:"client_event_id"`
+		Error         struct {
+			Type          string `json:"type"`
+			Code          string `json:"code"`
+			Message       string `json:"message"`
+			ClientEventID string `json:"client_event_id"`
+		} `json:"error"`
+	}
+	if whole && json.Unmarshal(b, &in) != nil {
+		return e, true
+	}
+	e.EventID = in.ClientEventID
+	e.Error.Type, e.Error.Code, e.Error.Message, e.Error.EventID = in.Error.Type, in.Error.Code, in.Error.Message, in.Error.ClientEventID
+	if e.Error.EventID == "" {
+		e.Error.EventID = in.ClientEventID
+	}
+	return e, true
+}

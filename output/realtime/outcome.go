@@ -1,0 +1,201 @@
+package realtime
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// outcome is for the hooks, which run calls.
+type outcome struct {
+	receipts []Receipt
+	failure  *Failure
+}
+
+// observe processes a server event. It returns true for events that are answers to us
+// alone: an error that names an event of ours, above all.
+func (c *conversation) observe(e serverEvent) (ours bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.signal()
+	now := time.Now()
+	c.imports.observe(e)
+	switch e.Type {
+	case "conversation.item.added", "conversation.item.done", "conversation.item.created":
+		c.itemAdded(e, now)
+	case "response.output_item.done":
+		c.replies.item(e, now)
+	case "session.thinking.appended":
+		if f := c.flight; f != nil && e.EventID == eventIDOf(f.id) {
+			c.delivered(f, now)
+		}
+		return strings.HasPrefix(e.EventID, itemEventPrefix)
+	case "session.started":
+		c.speak(gptLive{})
+	case "response.created":
+		c.replies.created(e.Response.ID)
+	case "response.done":
+		c.replies.done(e.Response.ID)
+	case "input_audio_buffer.speech_started":
+		c.replies.speech(true, now)
+	case "input_audio_buffer.speech_stopped", "input_audio_buffer.committed", "input_audio_buffer.cleared":
+		c.replies.speech(false, now)
+	case "error":
+		return c.errorEvent(e, now)
+	}
+	return false
+}
+
+// speak switches to the dialect of the session.
+func (c *conversation) speak(d dialect) {
+	c.muted = false
+	if c.dialect == d {
+		return
+	}
+	c.dialect = d
+	if f := c.flight; f != nil {
+		c.flight = nil
+		c.queue.restore(f.batch)
+		for _, p := range f.batch {
+			p.alone = false
+		}
+	}
+}
+
+func (c *conversation) itemAdded(e serverEvent, now time.Time) {
+	c.replies.item(e, now)
+	f := c.flight
+	switch {
+	// LocalAI repeats the id of our event instead of giving events ids of its own.
+	case f != nil && (e.Item.ID == f.id || e.EventID == eventIDOf(f.id)):
+		c.delivered(f, now)
+	case strings.HasPrefix(e.Item.ID, itemPrefix):
+		c.foreign.add(e.Item.ID, now)
+	}
+}
+
+// errorEvent handles an error: one that names the item in flight is about that item and
+// nothing else.
+func (c *conversation) errorEvent(e serverEvent, now time.Time) (ours bool) {
+	id := e.Error.EventID
+	f := c.flight
+	switch {
+	case f != nil && id == eventIDOf(f.id) && duplicate(e):
+		if f.total > 1 || !f.batch[0].byContent || c.foreign.has(f.id, now) {
+			c.delivered(f, now) // by an earlier attempt, or by another injector
+		} else {
+			f.rekey(c.dialect, c.opts.Message)
+		}
+	case f != nil && id == eventIDOf(f.id) && transient(e):
+		c.again(f, reason(e), now)
+	case f != nil && id == eventIDOf(f.id):
+		c.rejected(f, reason(e))
+	case id != "" && id == c.replies.asked:
+		c.replies.refused(e.Error.Code == "conversation_already_has_active_response", now)
+	case id == "" && final(e.Error.Type+"."+e.Error.Code):
+		c.fatal = reason(e) // if the connection ends now, this is why
+	}
+	return strings.HasPrefix(id, itemEventPrefix) || strings.HasPrefix(id, replyEventPrefix) || strings.HasPrefix(id, updateEventPrefix)
+}
+
+// duplicate recognises the rejection of an item id that exists already.
+func duplicate(e serverEvent) bool {
+	text := strings.ToLower(e.Error.Code + " " + e.Error.Message)
+	return strings.Contains(text, "already exist") || strings.Contains(text, "already_exist") || strings.Contains(text, "duplicate")
+}
+
+// transient recognises errors that may pass.
+func transient(e serverEvent) bool {
+	return slices.ContainsFunc([]string{"rate_limit", "server_error", "overloaded", "service_unavailable"}, func(s string) bool {
+		return strings.Contains(e.Error.Type, s) || strings.Contains(e.Error.Code, s)
+	})
+}
+
+// final recognises the type and code of an error, or the reason of a close frame, that
+// no other attempt would change.
+func final(s string) bool {
+	return slices.ContainsFunc([]string{"invalid_request_error", "model_not_found", "authentication_error", "permission", "invalid_api_key"},
+		func(part string) bool { return strings.Contains(s, part) })
+}
+
+func reason(e serverEvent) string {
+	parts := []string{}
+	for _, s := range []string{e.Error.Type, e.Error.Code, e.Error.Message} {
+		if s != "" {
+			parts = append(parts, printable.Line(s, 300))
+		}
+	}
+	return strings.Join(parts, ": ")
+}
+
+func (c *conversation) delivered(f *flight, now time.Time) {
+	c.flight = nil
+	c.replies.wanted = c.replies.wanted || c.opts.Respond
+	receipts := make([]Receipt, len(f.batch))
+	for i, p := range f.batch {
+		c.stats.Injected++
+		c.handled(p)
+		receipts[i] = Receipt{Message: p.Message, Session: c.name, At: now, Merged: p.merged, Latency: max(0, now.Sub(p.since))}
+		receipts[i].ItemID = f.id
+	}
+	c.outcomes = append(c.outcomes, outcome{receipts: receipts})
+}
+
+func (c *conversation) failed(p *pending, why string) {
+	c.stats.Failed++
+	c.outcomes = append(c.outcomes, outcome{failure: &Failure{Message: p.Message, Session: c.name, Reason: why}})
+}
+
+// handled records that a message, and the older ones of its resource, need not be
+// delivered any more.
+func (c *conversation) handled(p *pending) {
+	delete(c.queue.given, p.key())
+	if !c.resumable {
+		return
+	}
+	c.progress.add(&p.Message)
+	if len(c.progress.newest) > maxNewest {
+		c.progress.upTo(c.cursor())
+	}
+}
+
+// report calls the hooks.
+func (c *conversation) report() {
+	c.mu.Lock()
+	outcomes := c.outcomes
+	c.outcomes = nil
+	c.mu.Unlock()
+	for _, o := range outcomes {
+		if o.failure != nil {
+			c.opts.Failed(*o.failure)
+		} else {
+			c.opts.Injected(o.receipts)
+		}
+	}
+}
+
+// recent are ids of items of other injectors, by when they were last seen. The owner's
+// lock must be held.
+type recent map[string]time.Time
+
+// Bounds of what is remembered of the items of others.
+const (
+	maxRecent = 256
+	recently  = 10 * time.Second
+)
+
+func (r recent) add(id string, now time.Time) {
+	for k, at := range r {
+		if now.Sub(at) > recently || len(r) >= maxRecent {
+			delete(r, k)
+		}
+	}
+	r[id] = now
+}
+
+func (r recent) has(id string, now time.Time) bool {
+	at, ok := r[id]
+	return ok && now.Sub(at) <= recently
+}

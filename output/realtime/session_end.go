@@ -1,0 +1,62 @@
+package realtime
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// ErrEnded is the error of a call's session after the call.
+var ErrEnded = errors.New("the session has ended")
+
+// afterError decides what an error of a connection means: the end, or another attempt,
+// after a time of its own unless next is 0. age is that of the whole run.
+func (s *Session) afterError(err error, age time.Duration) (next time.Duration, end error) {
+	if h, ok := errors.AsType[*handshakeError](err); ok {
+		switch {
+		case h.status == http.StatusNotFound && s.opts.Call && s.conv.snapshot().Connections > 0:
+			return 0, ErrEnded
+		case h.status == http.StatusNotFound && s.opts.Call && age < callGrace:
+			return time.Second, nil
+		case h.status == http.StatusRequestTimeout, h.status == http.StatusTooEarly, h.status == http.StatusTooManyRequests:
+		case h.status < 500:
+			return 0, &RefusedError{Status: h.status, Message: h.message}
+		}
+		return min(h.retryAfter, lastWait), nil
+	}
+	if errors.Is(err, errClosed) {
+		return 0, ErrEnded
+	}
+	ce, _ := errors.AsType[websocket.CloseError](err)
+	s.conv.mu.Lock()
+	why := cmp.Or(s.conv.fatal, printable.Line(ce.Reason, 200))
+	s.conv.mu.Unlock()
+	switch {
+	case ce.Code == websocket.StatusNormalClosure, ce.Code == websocket.StatusGoingAway:
+		if s.opts.Call {
+			return 0, ErrEnded
+		}
+	case ce.Code == 3000, ce.Code == 3003: // unauthorized, forbidden: the registry of RFC 6455, §11.7
+		return 0, &RefusedError{Status: int(ce.Code), Message: why}
+	case ce.Code >= 4000 && ce.Code < 5000 && !mayPass(why), final(why):
+		return 0, &RefusedError{Status: max(int(ce.Code), 0), Message: why}
+	}
+	return 0, nil
+}
+
+// mayPass reports whether the reason of a close frame is one that may pass.
+func mayPass(why string) bool {
+	var e serverEvent
+	e.Error.Code = strings.ToLower(why)
+	return transient(e)
+}
+
+// atItsLimit reports whether a session came to its regular end, that of its maximum
+// duration.
+func atItsLimit(err error) bool { return websocket.CloseStatus(err) == websocket.StatusGoingAway }

@@ -1,0 +1,113 @@
+package sse
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/sse"
+)
+
+// Types of messages in the VibeChat form.
+const (
+	vibeHandshake = "handshake"
+	vibeUpdate    = "resource_update"
+	vibeError     = "resource_error"
+	vibeStopped   = "tracker_stopped"
+	vibeGap       = "gap" // our own: the first clients of the feed ignore unknown types
+)
+
+// vibeChat is a message of the feed that VibeChat's clients read: no event names, and
+// times in milliseconds since 1970.
+type vibeChat struct {
+	Type        string `json:"type"`
+	Status      string `json:"status,omitempty"`
+	ServerID    string `json:"serverId,omitempty"`
+	ResourceURI string `json:"resourceUri,omitempty"`
+	From        string `json:"from,omitempty"`
+	To          string `json:"to,omitempty"`
+	Timestamp   int64  `json:"timestamp"`
+	Reason      string `json:"reason,omitempty"`
+	Error       string `json:"error,omitempty"`
+}
+
+func appendVibeChat(b []byte, id string, m vibeChat) []byte {
+	data, _ := printable.Marshal(m) // strings and a number always encode
+	return sse.Append(b, id, "", data)
+}
+
+func appendHandshake(b []byte, now time.Time) []byte {
+	return appendVibeChat(b, "", vibeChat{Type: vibeHandshake, Status: "ready", Timestamp: now.UnixMilli()})
+}
+
+// feedFrame is an entry of the log in the VibeChat form; nil if it has none.
+func feedFrame(e *journal.Entry, f *frame, at time.Time) []byte {
+	m := vibeChat{ServerID: f.server, ResourceURI: f.uri, Timestamp: at.UnixMilli()}
+	switch f.kind {
+	case event.TypeResourceUpdated:
+		if m.Type = vibeUpdate; m.ServerID == "" || m.ResourceURI == "" {
+			return nil
+		}
+		return appendVibeChat(nil, e.ID, m)
+	case event.TypeServerState, event.TypeResourcesListChanged:
+		ev, err := e.Event()
+		if err != nil || m.ServerID == "" {
+			return nil
+		}
+		m.Type = vibeError
+		if m.Reason, m.Error = failure(ev.Payload); m.Error == "" {
+			return nil
+		}
+		return appendVibeChat(nil, "", m) // without an id: clients count it as no event
+	case event.TypeGap:
+		ev, err := e.Event()
+		g, ok := ev.Payload.(event.Gap)
+		if err != nil || !ok {
+			return nil
+		}
+		m.Type, m.From, m.To, m.Reason = vibeGap, g.From, g.To, g.Reason
+		return appendVibeChat(nil, e.ID, m)
+	}
+	return nil
+}
+
+// failure says why resources cannot be followed or listed; no text if they can.
+func failure(p event.Payload) (reason, text string) {
+	switch p := p.(type) {
+	case event.ListChanged:
+		return "refresh", p.Error
+	case event.ServerState:
+		switch p.State {
+		case event.Unsupported:
+			return "unsupported", cmp.Or(p.Error, p.Reason, "server does not support resources")
+		case event.Backoff, event.NeedsAuth, event.Unconfigured:
+			return "refresh", p.Error
+		}
+	}
+	return "", ""
+}
+
+// ParseVibeChat decodes a message of the feed: the update that it announces, or nil
+// if it announces none. The id is that of the SSE event; one that is not ours is left
+// out of the result.
+func ParseVibeChat(id string, data []byte) (*event.Event, error) {
+	var m vibeChat
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	switch {
+	case m.Type != vibeUpdate:
+		return nil, nil
+	case m.ServerID == "" || m.ResourceURI == "" || m.Timestamp <= 0:
+		return nil, errors.New("the update has no server, no resource or no time")
+	}
+	e := &event.Event{ServerID: m.ServerID, ResourceURI: m.ResourceURI, Timestamp: time.UnixMilli(m.Timestamp).UTC(), Payload: event.ResourceUpdated{}}
+	if _, seq, err := event.ParseID(id); err == nil {
+		e.ID, e.Seq = id, seq
+	}
+	return e, nil
+}

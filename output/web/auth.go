@@ -1,0 +1,69 @@
+package web
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// retryAfter is the Retry-After header, in seconds, of answers to clients that sent too
+// many wrong tokens.
+const retryAfter = "2"
+
+// authorize returns whether a request has the token or the cookie of a login.
+func (s *Server) authorize(r *http.Request) outcome {
+	if values := r.Header.Values("Authorization"); len(values) > 0 {
+		scheme, token, _ := strings.Cut(values[0], " ")
+		if len(values) != 1 || !strings.EqualFold(scheme, "Bearer") {
+			return wrongToken
+		}
+		return s.checkToken(r, strings.TrimSpace(token))
+	}
+	now := time.Now()
+	for _, c := range r.CookiesNamed(cookieName) {
+		if s.tickets.valid(c.Value, now) {
+			return rightToken
+		}
+	}
+	return wrongToken
+}
+
+// checkToken checks a token, unless the client sent too many wrong ones, and logs
+// wrong ones.
+func (s *Server) checkToken(r *http.Request, token string) outcome {
+	client := s.client(r)
+	result, quiet := s.throttle.check(client, time.Now(), func() bool { return s.opts.Token.Is(token) })
+	if result == wrongToken && !quiet {
+		s.opts.Logger.Warn("a client sent a wrong token", "client", client.Addr().String(), "path", printable.Line(r.URL.Path, 128))
+	}
+	return result
+}
+
+// client returns the address of the client, with TrustProxy as the proxy reports it.
+func (s *Server) client(r *http.Request) netip.Prefix {
+	if s.opts.TrustProxy {
+		// The proxy appends the address that it sees; anything before it is unverified.
+		values := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+		if ip, err := netip.ParseAddr(strings.TrimSpace(values[len(values)-1])); err == nil {
+			return prefix(ip)
+		}
+	}
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return prefix(ip)
+}
+
+// scheme returns "http" or "https", with TrustProxy as the proxy reports it.
+func (s *Server) scheme(r *http.Request) string {
+	if r.TLS != nil || s.opts.TrustProxy && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
+		return "https"
+	}
+	return "http"
+}

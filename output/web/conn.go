@@ -1,0 +1,238 @@
+package web
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Limits of connections on which no request has passed the checks.
+const (
+	maxUntrustedPerAddr = 128
+	maxUntrusted        = 512
+	untrustedTimeout    = 5 * time.Second // for each wait for bytes
+)
+
+// connSet holds the open connections and enforces their limits.
+type connSet struct {
+	most int // connections of all kinds
+
+	mu        sync.Mutex
+	open      int
+	untrusted list.List // of *conn, oldest first
+	byAddr    map[netip.Prefix]*list.List
+	idle      list.List // trusted connections without a request, of *conn, oldest first
+	refused   uint64
+	evicted   uint64
+}
+
+// conn is one connection. Its lists are guarded by the mutex of the set.
+type conn struct {
+	net.Conn
+	set     *connSet
+	addr    netip.Prefix
+	trusted atomic.Bool
+	used    atomic.Bool // a request has begun
+
+	closed  bool
+	pending *list.Element // in set.untrusted
+	peer    *list.Element // in set.byAddr
+	waiting *list.Element // in set.idle
+}
+
+// add admits a new connection, or returns nil if all connections are busy. evict, if
+// any, must be closed by the caller.
+func (s *connSet) add(nc net.Conn) (c, evict *conn) {
+	c = &conn{Conn: nc, set: s, addr: network(nc.RemoteAddr())}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	same := s.byAddr[c.addr]
+	switch {
+	case same != nil && same.Len() >= maxUntrustedPerAddr:
+		evict = same.Front().Value.(*conn)
+	case s.untrusted.Len() >= maxUntrusted, s.open >= s.most && s.untrusted.Len() > 0:
+		evict = s.untrusted.Front().Value.(*conn)
+	case s.open >= s.most && s.idle.Len() > 0:
+		evict = s.idle.Front().Value.(*conn)
+	case s.open >= s.most:
+		s.refused++
+		return nil, nil
+	}
+	if evict != nil {
+		s.evicted++
+		evict.remove()
+	}
+	s.open++
+	c.pending = s.untrusted.PushBack(c)
+	if same = s.byAddr[c.addr]; same == nil {
+		same = list.New()
+		s.byAddr[c.addr] = same
+	}
+	c.peer = same.PushBack(c)
+	return c, evict
+}
+
+// remove takes a connection out of the set. set.mu must be held.
+func (c *conn) remove() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.set.open--
+	c.unlist()
+}
+
+// unlist makes a connection busy: it cannot be evicted. set.mu must be held.
+func (c *conn) unlist() {
+	if c.pending != nil {
+		c.set.untrusted.Remove(c.pending)
+		same := c.set.byAddr[c.addr]
+		if same.Remove(c.peer); same.Len() == 0 {
+			delete(c.set.byAddr, c.addr)
+		}
+		c.pending, c.peer = nil, nil
+	}
+	if c.waiting != nil {
+		c.set.idle.Remove(c.waiting)
+		c.waiting = nil
+	}
+}
+
+// trust is called when a request has passed all checks.
+func (c *conn) trust() {
+	c.set.mu.Lock()
+	defer c.set.mu.Unlock()
+	c.trusted.Store(true)
+	c.unlist()
+}
+
+// rest is called when a request has ended and the connection stays open.
+func (c *conn) rest() {
+	c.set.mu.Lock()
+	defer c.set.mu.Unlock()
+	if !c.closed && c.trusted.Load() && c.waiting == nil {
+		c.waiting = c.set.idle.PushBack(c)
+	}
+}
+
+// Close closes the connection. It may be called more than once.
+func (c *conn) Close() error {
+	c.set.mu.Lock()
+	c.remove()
+	c.set.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// SetReadDeadline limits the deadline while the connection is untrusted.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if latest := time.Now().Add(untrustedTimeout); !c.trusted.Load() && (t.IsZero() || t.After(latest)) {
+		t = latest
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// limitedListener admits connections to a set.
+type limitedListener struct {
+	net.Listener
+	set *connSet
+}
+
+func (l limitedListener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c, evict := l.set.add(nc)
+		if evict != nil {
+			_ = evict.Conn.Close()
+		}
+		if c != nil {
+			return c, nil
+		}
+		_ = nc.Close()
+	}
+}
+
+type connKey struct{}
+
+// connContext makes the connection known to its requests.
+func connContext(ctx context.Context, nc net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, unwrap(nc))
+}
+
+// connState is called by net/http when a request begins, and when the connection becomes
+// idle after the response.
+func connState(nc net.Conn, state http.ConnState) {
+	c := unwrap(nc)
+	switch {
+	case c == nil:
+	case state == http.StateActive:
+		c.used.Store(true)
+	case state == http.StateIdle:
+		c.rest()
+	}
+}
+
+// closeUnused closes the connections that never carried a request, such as those that
+// browsers open in advance. [http.Server.Shutdown] would wait five seconds for them.
+func (s *connSet) closeUnused() {
+	var unused []*conn
+	s.mu.Lock()
+	for e := s.untrusted.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*conn); !c.used.Load() {
+			unused = append(unused, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range unused {
+		_ = c.Close()
+	}
+}
+
+func unwrap(nc net.Conn) *conn {
+	if t, ok := nc.(*tls.Conn); ok {
+		nc = t.NetConn()
+	}
+	c, _ := nc.(*conn)
+	return c
+}
+
+// network returns the address of a client, for IPv6 its /64 network.
+func network(addr net.Addr) netip.Prefix {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	return prefix(tcp.AddrPort().Addr())
+}
+
+func prefix(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits) // never fails: the length is valid
+	return p
+}
+
+// Stats are counts since New.
+type Stats struct {
+	Conns   int    // open now
+	Evicted uint64 // idle or untrusted connections closed for new ones
+	Refused uint64 // new connections refused because all others were busy
+}
+
+// Stats returns the counts.
+func (s *Server) Stats() Stats {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	return Stats{Conns: s.conns.open, Evicted: s.conns.evicted, Refused: s.conns.refused}
+}

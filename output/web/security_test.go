@@ -1,0 +1,249 @@
+package web_test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/output/web"
+)
+
+// syncBuffer is a log that several goroutines write.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// TestHostileConnections: 5,000 connections without a token, in every state in which
+// one can be held open, do not delay others.
+func TestHostileConnections(t *testing.T) {
+	const hostile = 5000
+	for name, request := range map[string]string{
+		"nothing sent":              "",
+		"half a header":             "GET / HTTP/1.1\r\nHost: localhost\r\nX: ",
+		"missing body, wrong host":  "POST /events HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 9\r\n\r\n",
+		"missing body, no token":    "POST /events HTTP/1.1\r\nHost: HOST\r\nContent-Length: 9\r\n\r\n",
+		"missing body, login":       "POST /login HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\n",
+		"idle after a health check": "GET /healthz HTTP/1.1\r\nHost: HOST\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, base := start(t, web.Options{Token: token(t)}, nil)
+			host := strings.TrimPrefix(base, "http://")
+			request := strings.ReplaceAll(request, "HOST", host)
+			var conns []net.Conn
+			defer func() {
+				for _, c := range conns {
+					_ = c.Close()
+				}
+			}()
+			var took []time.Duration
+			for i := range hostile {
+				c, err := net.Dial("tcp", host)
+				if err != nil {
+					t.Fatal(err)
+				}
+				conns = append(conns, c)
+				_, _ = io.WriteString(c, request) // fails if the connection was closed already
+				if i%50 != 0 {
+					continue
+				}
+				began := time.Now()
+				if res, _ := ask(t, "GET", base+"/healthz", nil, ""); res.StatusCode != http.StatusOK {
+					t.Fatalf("health check: %s", res.Status)
+				}
+				took = append(took, time.Since(began))
+			}
+			slices.Sort(took)
+			p99 := took[len(took)*99/100] // below 100 ms on an idle machine
+			if p99 > 2*time.Second {
+				t.Errorf("health checks take %v (p99)", p99)
+			}
+			t.Logf("health checks: %v (p50), %v (p99)", took[len(took)/2], p99)
+			if n := s.Stats().Conns; n > 200 {
+				t.Errorf("%d connections are open", n)
+			}
+			if res, _ := ask(t, "GET", base+"/events", header{"Authorization": "Bearer " + secret}, ""); res.StatusCode != http.StatusOK {
+				t.Errorf("with the token: %s", res.Status)
+			}
+		})
+	}
+}
+
+// TestMissingBodyIsNotAwaited: a refused request without its body is answered, and its
+// connection closed, within a second or so; an accepted one within the body timeout.
+func TestMissingBodyIsNotAwaited(t *testing.T) {
+	t.Parallel()
+	_, base := start(t, web.Options{Token: token(t)}, nil)
+	host := strings.TrimPrefix(base, "http://")
+	for name, tt := range map[string]struct {
+		header string
+		want   string
+		within time.Duration
+	}{
+		"wrong host": {"Host: evil.example\r\n", "403", 8 * time.Second},
+		"no token":   {"Host: " + host + "\r\n", "401", 8 * time.Second},
+		"token":      {"Host: " + host + "\r\nAuthorization: Bearer " + secret + "\r\n", "405", 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := net.Dial("tcp", host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			began := time.Now()
+			_ = c.SetDeadline(began.Add(30 * time.Second))
+			_, _ = io.WriteString(c, "POST /events HTTP/1.1\r\n"+tt.header+"Content-Length: 9\r\n\r\n")
+			in := bufio.NewReader(c)
+			if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, tt.want) {
+				t.Errorf("answer %q, %v", line, err)
+			}
+			_, _ = io.Copy(io.Discard, in)
+			if took := time.Since(began); took > tt.within {
+				t.Errorf("closed after %v", took)
+			}
+		})
+	}
+}
+
+// TestTrustedConnectionsStay: connections with the token are neither closed for
+// untrusted ones nor limited per address.
+func TestTrustedConnectionsStay(t *testing.T) {
+	s, base := start(t, web.Options{Token: token(t), MaxConns: 400}, nil)
+	host := strings.TrimPrefix(base, "http://")
+	var trusted []net.Conn
+	for range 100 {
+		c, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		trusted = append(trusted, c)
+	}
+	use := func(c net.Conn) string {
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.WriteString(c, "GET /events HTTP/1.1\r\nHost: "+host+"\r\nAuthorization: Bearer "+secret+"\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err.Error()
+		}
+		_ = res.Body.Close()
+		return res.Status
+	}
+	for i, c := range trusted {
+		if got := use(c); got != "200 OK" {
+			t.Fatalf("connection %d: %s", i, got)
+		}
+	}
+	for range 1000 {
+		c, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	eventually(t, func() bool { return s.Stats().Evicted > 800 })
+	for i, c := range trusted {
+		if got := use(c); got != "200 OK" {
+			t.Fatalf("connection %d after the flood: %s", i, got)
+		}
+	}
+}
+
+// TestWrongTokens: guesses from one address are slowed and logged, at /login and as
+// Bearer, while those with a cookie continue.
+func TestWrongTokens(t *testing.T) {
+	var log syncBuffer
+	_, base := start(t, web.Options{Token: token(t), TrustProxy: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+	form := header{"Content-Type": "application/x-www-form-urlencoded", "X-Forwarded-For": "203.0.113.9, 198.51.100.1"}
+	res, _ := ask(t, "POST", base+"/login", form, url.Values{"token": {secret}}.Encode())
+	if res.StatusCode != http.StatusSeeOther {
+		t.Fatalf("login: %s", res.Status)
+	}
+	cookie := res.Cookies()[0]
+	counts := make(map[int]int)
+	for range 20 {
+		res, _ := ask(t, "POST", base+"/login", form, "token=wrong")
+		counts[res.StatusCode]++
+		res, _ = ask(t, "GET", base+"/events", header{"Authorization": "Bearer wrong", "X-Forwarded-For": "198.51.100.1"}, "")
+		counts[res.StatusCode]++
+	}
+	if counts[401] < 5 || counts[401] > 7 || counts[401]+counts[429] != 40 {
+		t.Errorf("answers to 40 wrong tokens: %v", counts)
+	}
+	if n := strings.Count(log.String(), "a client sent a wrong token"); n != counts[401] || !strings.Contains(log.String(), "198.51.100.1") || strings.Contains(log.String(), "203.0.113.9") {
+		t.Errorf("%d wrong tokens in the log:\n%s", n, log.String())
+	}
+	if res, _ := ask(t, "POST", base+"/login", form, url.Values{"token": {secret}}.Encode()); res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" {
+		t.Errorf("the right token is checked while guesses are limited: %s", res.Status)
+	}
+	if res, _ := ask(t, "GET", base+"/events", header{"Cookie": cookie.Name + "=" + cookie.Value, "X-Forwarded-For": "198.51.100.1"}, ""); res.StatusCode != http.StatusOK {
+		t.Errorf("with a cookie: %s", res.Status)
+	}
+	if res, _ := ask(t, "GET", base+"/events", header{"Authorization": "Bearer " + secret, "X-Forwarded-For": "192.0.2.7"}, ""); res.StatusCode != http.StatusOK {
+		t.Errorf("from another address: %s", res.Status)
+	}
+}
+
+// TestLogout: after a logout the cookie is removed, and invalid for others as well.
+func TestLogout(t *testing.T) {
+	_, base := start(t, web.Options{Token: token(t)}, nil)
+	login := func() string {
+		res, _ := ask(t, "POST", base+"/login", header{"Content-Type": "application/x-www-form-urlencoded"}, url.Values{"token": {secret}, "next": {"/?server=a"}}.Encode())
+		if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/?server=a" {
+			t.Fatalf("login: %s to %q", res.Status, res.Header.Get("Location"))
+		}
+		return "mcptrack=" + res.Cookies()[0].Value
+	}
+	one, two := login(), login()
+	if res, _ := ask(t, "GET", base+"/logout", header{"Cookie": one}, ""); res.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("GET /logout: %s", res.Status)
+	}
+	res, _ := ask(t, "POST", base+"/logout", header{"Cookie": one}, "")
+	if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/login" || len(res.Cookies()) != 1 || res.Cookies()[0].MaxAge >= 0 {
+		t.Errorf("logout: %s %v", res.Status, res.Header)
+	}
+	for cookie, want := range map[string]int{one: http.StatusUnauthorized, two: http.StatusOK} {
+		if res, _ := ask(t, "GET", base+"/events", header{"Cookie": cookie}, ""); res.StatusCode != want {
+			t.Errorf("after the logout: %s, want %d", res.Status, want)
+		}
+	}
+	for next, want := range map[string]string{"//evil.example": "/", "https://evil.example": "/", "/\\evil.example": "/", "/?a=b": "/?a=b"} {
+		res, _ := ask(t, "POST", base+"/login", header{"Content-Type": "application/x-www-form-urlencoded"}, url.Values{"token": {secret}, "next": {next}}.Encode())
+		if got := res.Header.Get("Location"); got != want {
+			t.Errorf("next=%s leads to %q", next, got)
+		}
+	}
+}
+
+// TestSecureCookie: the cookie is Secure over HTTPS, also if a trusted proxy ends it.
+func TestSecureCookie(t *testing.T) {
+	for _, trust := range []bool{false, true} {
+		_, base := start(t, web.Options{Token: token(t), TrustProxy: trust}, nil)
+		res, _ := ask(t, "POST", base+"/login", header{"Content-Type": "application/x-www-form-urlencoded", "X-Forwarded-Proto": "https"}, "token="+url.QueryEscape(secret))
+		if got := res.Cookies()[0].Secure; got != trust {
+			t.Errorf("trust %t: secure %t", trust, got)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package web
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"sync"
+	"time"
+)
+
+const (
+	ticketID   = 16
+	ticketSize = 8 + ticketID + sha256.Size
+	maxRevoked = 10_000
+)
+
+// tickets issues and checks the values of login cookies. A ticket is its expiry time
+// and a random id, signed with a key of this process. Only revoked ids are stored; if
+// there are too many, the key changes, which ends all logins.
+type tickets struct {
+	mu      sync.Mutex
+	key     [32]byte
+	revoked map[[ticketID]byte]time.Time // by id, until the ticket expires
+}
+
+func newTickets() *tickets {
+	t := &tickets{revoked: make(map[[ticketID]byte]time.Time)}
+	_, _ = rand.Read(t.key[:]) // never fails
+	return t
+}
+
+// issue returns a ticket that is valid for cookieAge.
+func (t *tickets) issue(now time.Time) string {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, ticketSize), uint64(now.Add(cookieAge).Unix()))
+	b = b[:8+ticketID]
+	_, _ = rand.Read(b[8:]) // never fails
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return base64.RawURLEncoding.EncodeToString(append(b, t.sign(b)...))
+}
+
+// sign must be called with mu held.
+func (t *tickets) sign(b []byte) []byte {
+	mac := hmac.New(sha256.New, t.key[:])
+	mac.Write(b)
+	return mac.Sum(nil)
+}
+
+// valid reports whether a ticket was issued here, and has neither expired nor been
+// revoked.
+func (t *tickets) valid(text string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, id, ok := t.open(text, now)
+	_, gone := t.revoked[id]
+	return ok && !gone
+}
+
+// open checks signature and expiry. mu must be held.
+func (t *tickets) open(text string, now time.Time) (end time.Time, id [ticketID]byte, ok bool) {
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(b) != ticketSize || !hmac.Equal(t.sign(b[:8+ticketID]), b[8+ticketID:]) {
+		return end, id, false
+	}
+	end = time.Unix(int64(binary.BigEndian.Uint64(b)), 0)
+	copy(id[:], b[8:])
+	return end, id, now.Before(end)
+}
+
+// revoke makes a ticket invalid.
+func (t *tickets) revoke(text string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	end, id, ok := t.open(text, now)
+	if !ok {
+		return
+	}
+	if len(t.revoked) >= maxRevoked {
+		for id, end := range t.revoked {
+			if now.After(end) {
+				delete(t.revoked, id)
+			}
+		}
+	}
+	if len(t.revoked) >= maxRevoked {
+		clear(t.revoked)
+		_, _ = rand.Read(t.key[:])
+		return
+	}
+	t.revoked[id] = end
+}
