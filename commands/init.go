@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/draft"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
@@ -54,13 +53,8 @@ Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers
 			if len(args) == 1 {
 				opts.file = args[0]
 			}
-			if ext := strings.ToLower(filepath.Ext(opts.file)); ext != "" && ext != ".json" && ext != ".jsonc" {
-				return usageHint("name it FILE.json", "init writes JSON, which %s would not be read as", printable.Line(opts.file, 200))
-			}
-			for _, name := range opts.from {
-				if _, known := hosts.Find(name); !known {
-					return usageHint(didYouMean(name, hosts.Names(), "choose from "+join(hosts.Names(), 30)), "unknown host %q in --from", printable.Line(name, 60))
-				}
+			if err := opts.check(cmd.Flags().Changed); err != nil {
+				return err
 			}
 			return runInit(cmd.Context(), env, g, opts)
 		},
@@ -74,38 +68,61 @@ Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers
 	return cmd
 }
 
+// check reports wrong usage. changed tells which flags were given.
+func (o *initOptions) check(changed func(flag string) bool) error {
+	shown := printable.Line(o.file, 200)
+	info, err := os.Stat(o.file)
+	switch ext := strings.ToLower(filepath.Ext(o.file)); {
+	case o.file == "":
+		return usageHint("the default is "+defaultConfig, "the name of FILE is empty")
+	case o.file == "-":
+		return usageHint("--dry-run prints the config to stdout", "init writes a file")
+	case err == nil && info.IsDir():
+		return usageHint("mcptrack init "+printable.Line(filepath.Join(o.file, "mcp-servers.json"), 200), "%s is a folder", shown)
+	case ext != "" && ext != ".json" && ext != ".jsonc":
+		return usageHint("name it FILE.json", "init writes JSON, which %s would not be read as", shown)
+	case changed("config"):
+		return usageHint("mcptrack init FILE names the file to write; --from HOST chooses what is read", "init does not use --config")
+	case changed("host"):
+		return usageHint("--from HOST chooses whose configs are read", "init does not use --host")
+	case changed("format"):
+		return usageHint("init writes JSON and reads each config in its own format", "init does not use --format")
+	}
+	for _, name := range o.from {
+		if _, known := hosts.Find(name); !known {
+			return usageHint(didYouMean(name, hosts.Names(), "choose from "+join(hosts.Names(), 30)), "unknown host %q in --from", printable.Line(name, 60))
+		}
+	}
+	return nil
+}
+
 // initReport is what init --json prints.
 type initReport struct {
 	File      string            `json:"file"`
 	Written   bool              `json:"written"`
-	Sources   []initSource      `json:"sources"`
+	Sources   []draft.Source    `json:"sources"`
 	Variables []config.Variable `json:"variables"`
-	Config    entries           `json:"config,omitzero"` // with --dry-run
-}
-
-// An initSource is one config of a host and the ids of its servers.
-type initSource struct {
-	Host    string   `json:"host"`
-	File    string   `json:"file"`
-	Valid   bool     `json:"valid"`
-	Servers []string `json:"servers"`
+	Config    *draft.Draft      `json:"config,omitzero"` // with --dry-run
 }
 
 func runInit(ctx context.Context, env *Env, g *globals, opts initOptions) error {
+	if !opts.dryRun {
+		if err := draft.Check(opts.file, opts.force); err != nil {
+			return notWritable(err)
+		}
+	}
 	read := g.configOptions(env)
-	if _, err := os.Lstat(opts.file); err == nil && !opts.force && !opts.dryRun {
-		return &failure{exit: exitFailed, code: "exists", err: fmt.Errorf("%s exists already", printable.Line(opts.file, 200)), hint: "--force replaces it, --dry-run shows what would be written"}
+	d := draft.Collect(read, opts.file, opts.from...)
+	if d.Len() == 0 {
+		return noHostServers(read, opts, d)
 	}
-	report, merged := collect(read, opts)
-	if len(merged.servers) == 0 {
-		return noHostServers(read, opts, report)
-	}
-	text, err := merged.document()
+	text, err := d.Text()
 	if err != nil {
 		return err
 	}
+	report := initReport{File: opts.file, Sources: d.Sources, Variables: d.Variables}
 	if opts.dryRun {
-		report.Config = merged
+		report.Config = d
 	}
 	if g.format.Table() {
 		w := env.Out
@@ -117,11 +134,11 @@ func runInit(ctx context.Context, env *Env, g *globals, opts initOptions) error 
 		}
 	}
 	if !opts.dryRun {
-		if err := opts.confirm(ctx, env, len(merged.servers)); err != nil {
+		if err := opts.confirm(ctx, env, d.Len()); err != nil {
 			return err
 		}
-		if err := opts.write(text); err != nil {
-			return err
+		if err := draft.Write(opts.file, opts.force, text); err != nil {
+			return notWritable(err)
 		}
 		report.Written = true
 	}
@@ -131,13 +148,21 @@ func runInit(ctx context.Context, env *Env, g *globals, opts initOptions) error 
 	case opts.dryRun:
 		_, err = io.WriteString(env.Out, printable.Lines(string(text)))
 	default:
-		_, err = fmt.Fprintf(env.Out, "\n%s: written, %s\n", printable.Line(opts.file, 0), plural(len(merged.servers), "server"))
+		_, err = fmt.Fprintf(env.Out, "\n%s: written, %s\n", printable.Line(opts.file, 0), plural(d.Len(), "server"))
 	}
 	return err
 }
 
+// notWritable is the failure for a file that cannot be written.
+func notWritable(err error) error {
+	if errors.Is(err, draft.ErrExists) {
+		return &failure{exit: exitFailed, code: "exists", err: err, hint: "--force replaces it, --dry-run shows what would be written"}
+	}
+	return &failure{exit: exitFailed, code: "not_written", err: err, hint: "--dry-run shows what would be written"}
+}
+
 // noHostServers is the failure if there is nothing to write.
-func noHostServers(read config.Options, opts initOptions, report initReport) error {
+func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error {
 	var searched []string
 	for _, h := range hosts.All() {
 		if len(opts.from) == 0 || slices.Contains(opts.from, h.Name) {
@@ -146,38 +171,12 @@ func noHostServers(read config.Options, opts initOptions, report initReport) err
 	}
 	f := &failure{exit: exitConfig, code: "config_missing", hint: "mcptrack watch --demo needs no config",
 		err: errors.New("no config of a host with servers found; searched " + printable.Line(strings.Join(searched, ", "), 1800))}
-	for _, s := range report.Sources {
+	for _, s := range d.Sources {
 		if !s.Valid {
 			f.code, f.hint = "config_invalid", "mcptrack validate "+printable.Line(s.File, 200)+" shows its problems"
 		}
 	}
 	return f
-}
-
-// collect reads the configs of the hosts and merges their servers. One that several
-// hosts have in the same form is taken once; others of the same name get the host's.
-func collect(read config.Options, opts initOptions) (initReport, entries) {
-	report := initReport{File: opts.file, Sources: []initSource{}, Variables: []config.Variable{}}
-	var (
-		all   entries
-		names config.Names
-	)
-	for _, f := range config.HostFiles(read, opts.from...) {
-		if filepath.Clean(f.Path) == filepath.Clean(opts.file) {
-			continue
-		}
-		read.Format = "" // --format is for a config that is named
-		servers, problems := config.Import(f.Path, read, &names)
-		source := initSource{Host: f.Host.Name, File: f.Path, Valid: problems.Errors() == 0, Servers: []string{}}
-		for _, srv := range servers {
-			source.Servers = append(source.Servers, srv.ID)
-			if all.add(srv, f.Host.Name) {
-				report.Variables = append(report.Variables, srv.Variables...)
-			}
-		}
-		report.Sources = append(report.Sources, source)
-	}
-	return report, all
 }
 
 // write prints the report for people.
@@ -230,23 +229,4 @@ func (o *initOptions) confirm(ctx context.Context, env *Env, servers int) error 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// write puts the config in its place. Without --force a file that came to be meanwhile
-// is kept.
-func (o *initOptions) write(text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(o.file), 0o755); err != nil {
-		return err
-	}
-	if o.force {
-		return atomicfile.Write(o.file, 0o600, text)
-	}
-	f, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return &failure{exit: exitFailed, code: "exists", err: fmt.Errorf("%s exists already", printable.Line(o.file, 200)), hint: "--force replaces it"}
-	} else if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Close())
 }

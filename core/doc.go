@@ -5,7 +5,7 @@
 // What is wanted, and what changed it:
 //
 //	config     mcp-servers.json and the configs of other hosts → immutable desired state, with positioned problems
-//	keyring    reads secrets from the user's keyring, within a time limit
+//	config/draft  a new config made from those of other hosts
 //	filewatch  reports that a file or a tree may have changed
 //	reload     keeps a desired set equal to a config file
 //
@@ -46,7 +46,7 @@
 //	textindex    documents found by their words, ranked
 //	atomicfile   replaces a file as a whole
 //	secretfile   reads a token or key from a file that only its owner can read
-//	keyring      secrets of the operating system's keyring
+//	keyring      reads secrets from the user's keyring, within a time limit
 //	suggest      the word that a misspelled one was probably meant to be
 //
 // # Imports

@@ -25,20 +25,28 @@ func Write(path string, perm fs.FileMode, data ...[]byte) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		target = real
 	}
-	if err := replace(target, perm, data); err != nil {
-		return fmt.Errorf("%s: %w", printable.Line(path, 256), reason(err))
+	if info, err := os.Stat(target); err == nil {
+		return named(path, replace(target, perm, info.Mode().Perm(), data))
 	}
-	return nil
+	return named(path, replace(target, perm, 0, data))
 }
 
-func replace(path string, perm fs.FileMode, data [][]byte) error {
+// Replace is as Write, but the file has the permissions of perm afterwards, whatever
+// stood there before, and a symbolic link is replaced rather than followed.
+func Replace(path string, perm fs.FileMode, data ...[]byte) error {
+	return named(path, replace(path, perm, perm, data))
+}
+
+// replace puts the data in the place of path itself. A mode other than 0 is set
+// whatever the umask.
+func replace(path string, perm, mode fs.FileMode, data [][]byte) error {
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".mcptrack-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // fails after the rename
-	if info, err := os.Stat(path); err == nil {
-		_ = f.Chmod(info.Mode().Perm()) // not supported everywhere
+	if mode != 0 {
+		_ = f.Chmod(mode) // not supported everywhere
 	}
 	for _, piece := range data {
 		if err == nil {
@@ -52,6 +60,14 @@ func replace(path string, perm fs.FileMode, data [][]byte) error {
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// named is an error with the path in front.
+func named(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", printable.Line(path, 256), reason(err))
 }
 
 // reason is an error without the name of the temporary file.

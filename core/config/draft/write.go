@@ -1,0 +1,76 @@
+package draft
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// ErrExists is the error for a file that exists and is not to be replaced.
+var ErrExists = errors.New("exists already")
+
+// Check reports why a config cannot be written to the path: [ErrExists] for a regular
+// file unless it is to be replaced, and another error for anything else that is there,
+// such as a folder, a FIFO or a symbolic link, which is not followed.
+func Check(path string, replace bool) error {
+	info, err := os.Lstat(path)
+	what := ""
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return reason(path, err)
+	case info.Mode().IsRegular():
+		if replace {
+			return nil
+		}
+		return reason(path, ErrExists)
+	case info.IsDir():
+		what = "is a folder; name a file"
+	case info.Mode()&fs.ModeSymlink != 0:
+		what = "is a symbolic link, which is not followed; name the file that it leads to, or remove it"
+	default:
+		what = "is not a regular file"
+	}
+	return reason(path, errors.New(what))
+}
+
+// Write writes the text of a config, and the folders above it. Only its owner may read
+// it, whatever the mode of the file that it replaces. A file that came to be since
+// [Check] is kept unless it is to be replaced.
+func Write(path string, replace bool, text []byte) error {
+	if err := Check(path, replace); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return reason(path, err)
+	}
+	if replace {
+		return atomicfile.Replace(path, 0o600, text)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return reason(path, ErrExists)
+	} else if err != nil {
+		return reason(path, err)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(path)
+		return reason(path, err)
+	}
+	return nil
+}
+
+// reason is an error about the path, which may be long or hostile.
+func reason(path string, err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("%s: %w", printable.Line(path, 200), err)
+}
