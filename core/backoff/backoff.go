@@ -1,6 +1,6 @@
-// Package backoff computes how long to wait before the next attempt. Some places compute
-// their waits themselves: those after gaps in core/tracker, the repeated reads of its
-// coalescer, and the short waits of core/filewatch and core/process.
+// Package backoff computes how long to wait before the next attempt. One place computes
+// its waits itself: core/filewatch looks a few times, at fixed moments, whether a file
+// that another program writes is complete.
 //
 // A [Backoff] counts the waits of one thing that is retried: New(first, longest), Next
 // after each failure, Reset after a success. Waits double up to the longest and are
@@ -16,7 +16,8 @@
 //		wait = retry.Next()
 //	}
 //
-// What is done periodically rather than retried uses [Spread].
+// What is done periodically rather than retried uses [Spread]; [Poll] waits for a
+// condition that nothing announces.
 //
 // cenkalti/backoff (MIT, maintained, no dependencies) computes the intervals. Its Retry
 // loop is not used: the loops here have state of their own between attempts.
@@ -75,8 +76,9 @@ func (b *Backoff) Reset() {
 	b.intervals.Reset()
 }
 
-// Spread returns d changed by up to 10 %, for what many processes do periodically.
-func Spread(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
+// Spread returns d changed by up to 20 %, for what is done periodically to many things or
+// by many processes.
+func Spread(d time.Duration) time.Duration { return d - d/5 + rand.N(d*2/5+1) }
 
 // Sleep waits and reports whether ctx is still alive.
 func Sleep(ctx context.Context, d time.Duration) bool {
@@ -91,6 +93,18 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// Poll calls done until it returns true, first every millisecond and then ever more rarely,
+// up to every longest. It returns false if ctx ended before that.
+func Poll(ctx context.Context, longest time.Duration, done func() bool) bool {
+	pause := New(time.Millisecond, longest)
+	for !done() {
+		if !Sleep(ctx, pause.Next()) {
+			return done()
+		}
+	}
+	return true
 }
 
 // RetryAfter reads a Retry-After header (RFC 9110, section 10.2.3): seconds or a date.

@@ -53,7 +53,7 @@ func TestNextAfterObeysTheServerWithinTheLongestWait(t *testing.T) {
 
 func TestSpread(t *testing.T) {
 	for range 1000 {
-		if d := Spread(time.Minute); d < 54*time.Second || d > 66*time.Second {
+		if d := Spread(time.Minute); d < 48*time.Second || d > 72*time.Second+1 {
 			t.Fatalf("%v", d)
 		}
 	}
@@ -75,6 +75,26 @@ func TestSleep(t *testing.T) {
 		}
 		if Sleep(ctx, 0) {
 			t.Error("an ended context is alive")
+		}
+	})
+}
+
+func TestPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, calls := time.Now(), 0
+		after := func(d time.Duration) func() bool {
+			return func() bool { calls++; return time.Since(began) >= d }
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if !Poll(ctx, 50*time.Millisecond, after(time.Second)) || calls < 20 || calls > 40 {
+			t.Errorf("%d calls in %v", calls, time.Since(began))
+		}
+		if Poll(ctx, 50*time.Millisecond, after(time.Minute)) || time.Since(began) != 10*time.Second {
+			t.Errorf("polled for %v", time.Since(began))
+		}
+		if !Poll(ctx, time.Second, after(10*time.Second)) {
+			t.Error("the last look is not made")
 		}
 	})
 }

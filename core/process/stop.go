@@ -2,7 +2,10 @@ package process
 
 import (
 	"cmp"
+	"context"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
 const (
@@ -14,6 +17,8 @@ const (
 	killWait = 3 * time.Second
 	// drainWait is for the last stderr lines of a child that is gone.
 	drainWait = 250 * time.Millisecond
+	// lookAgain is the longest pause between two looks whether processes are gone.
+	lookAgain = 50 * time.Millisecond
 )
 
 // Grace is how long Stop waits on its ladder.
@@ -86,18 +91,10 @@ func (p *Process) leaves(d time.Duration) bool {
 // remains waits up to d for the whole tree to go and reports whether any of it
 // is left. Only the direct child can be awaited, the others have to be looked at.
 func (p *Process) remains(t *tree, d time.Duration) bool {
-	deadline := time.Now().Add(d)
+	ctx, cancel := context.WithTimeout(context.Background(), max(d, 0))
+	defer cancel()
 	if !p.leaves(d) {
 		return true
 	}
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		if !t.alive() {
-			return false
-		}
-		if left := time.Until(deadline); left > 0 {
-			time.Sleep(min(pause, left))
-		} else {
-			return true
-		}
-	}
+	return !backoff.Poll(ctx, lookAgain, func() bool { return !t.alive() })
 }

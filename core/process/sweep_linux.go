@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
 // Sweep ends what killed trackers of this user left behind: processes whose mark
@@ -141,25 +144,13 @@ func runs(pid int, start startTime) bool {
 
 // awaitGone returns those that still run after d.
 func awaitGone(ctx context.Context, left []proc, d time.Duration) ([]proc, error) {
-	deadline := time.NewTimer(d)
-	defer deadline.Stop()
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		var still []proc
-		for _, p := range left {
-			if runs(p.pid, p.start) {
-				still = append(still, p)
-			}
-		}
-		left = still
-		if len(left) == 0 {
-			return nil, nil
-		}
-		select {
-		case <-ctx.Done():
-			return left, context.Cause(ctx)
-		case <-deadline.C:
-			return left, nil
-		case <-time.After(pause):
-		}
+	limited, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if backoff.Poll(limited, lookAgain, func() bool {
+		left = slices.DeleteFunc(left, func(p proc) bool { return !runs(p.pid, p.start) })
+		return len(left) == 0
+	}) {
+		return nil, nil
 	}
+	return left, context.Cause(ctx)
 }

@@ -3,6 +3,7 @@ package tracker
 import (
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
@@ -77,13 +78,13 @@ func (b *background) safetyReads(now time.Time, interval time.Duration, co *coal
 	}
 	tick := max(interval/time.Duration(n), minSafetyTick)
 	if b.nextSafety.IsZero() || b.nextSafety.Sub(now) > 2*tick { // there are more resources than before
-		b.nextSafety = now.Add(jitter(tick))
+		b.nextSafety = now.Add(backoff.Spread(tick))
 	}
 	if now.Before(b.nextSafety) {
 		return
 	}
 	co.CheckNext(int((time.Duration(n)*tick+interval-1)/interval), coalesce.Poll)
-	b.nextSafety = now.Add(jitter(tick))
+	b.nextSafety = now.Add(backoff.Spread(tick))
 }
 
 func later(a, b time.Time) time.Time {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -58,7 +59,7 @@ func (f *follower) run(ctx context.Context) error {
 	f.s.SetRequestTimeout(f.w.srv.RequestTimeout) // the config may have changed during dialling
 	now := time.Now()
 	f.liveness.next = now.Add(f.w.opts.Liveness)
-	f.nextResync = now.Add(jitter(f.w.opts.Resync))
+	f.nextResync = now.Add(backoff.Spread(f.w.opts.Resync))
 	f.syncs.pending = fullSync()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -109,7 +110,7 @@ func (f *follower) due(now time.Time) {
 	f.background.advance(now, f.coverage.safetyInterval(f.w.srv), f.w.co)
 	f.countMissed(f.unannounced.expired(now), now)
 	if f.ready && !now.Before(f.nextResync) {
-		f.nextResync = now.Add(jitter(f.w.opts.Resync))
+		f.nextResync = now.Add(backoff.Spread(f.w.opts.Resync))
 		f.syncs.pending.list(f.scope().kinds(), event.CauseResync)
 	}
 	if f.ready && !f.nextPoll.IsZero() && !now.Before(f.nextPoll) {

@@ -2,7 +2,6 @@ package tracker
 
 import (
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -39,14 +38,14 @@ func (r *retries) reset() {
 // failed notes a failure and returns the state that it leads to.
 func (r *retries) failed(err error, reason string, now time.Time) event.ServerState {
 	r.attempt++
-	wait := r.delays.Next()
 	st := event.ServerState{State: event.Backoff, Reason: reason, Error: errorLine(err), Attempt: r.attempt}
+	var least time.Duration
 	if ra, ok := errors.AsType[*session.RetryAfter](err); ok {
-		wait = min(max(wait, ra.Wait), r.maxWait)
-		st.Reason = "server asked to wait"
+		least, st.Reason = ra.Wait, "server asked to wait"
 	}
+	wait := r.delays.NextAfter(least)
 	if errors.Is(err, session.ErrAuth) {
-		st.State, wait = event.NeedsAuth, r.maxWait*9/10+rand.N(r.maxWait/10)
+		st.State, wait = event.NeedsAuth, min(backoff.Spread(r.maxWait), r.maxWait)
 	}
 	r.deaths = append(r.deaths, now)
 	if over := len(r.deaths) - crashLoopDeaths; over > 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -202,13 +203,13 @@ func (f *follower) planPolls(now time.Time) {
 	case f.coverage.mode != event.Poll && len(f.coverage.missing) == 0 && len(f.scope().polledLists(f.coverage.lists)) == 0:
 		f.nextPoll = time.Time{}
 	case f.nextPoll.IsZero():
-		f.nextPoll = now.Add(jitter(f.w.srv.PollInterval))
+		f.nextPoll = now.Add(backoff.Spread(f.w.srv.PollInterval))
 	}
 }
 
 // poll lists and reads what is not pushed.
 func (f *follower) poll(now time.Time) {
-	f.nextPoll = now.Add(jitter(f.w.srv.PollInterval))
+	f.nextPoll = now.Add(backoff.Spread(f.w.srv.PollInterval))
 	f.syncs.pending.list(f.scope().polledLists(f.coverage.lists), event.CausePoll)
 	if f.coverage.mode == event.Poll {
 		f.w.co.CheckAll(coalesce.Poll)

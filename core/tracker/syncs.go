@@ -2,7 +2,6 @@ package tracker
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -140,7 +139,10 @@ func (y *syncs) failed(again syncRequest, now time.Time, opts *Options) {
 // that gaps decides, but never later than planned. eager says whether to begin at once if
 // it happens rarely.
 func (y *syncs) gap(now time.Time, eager bool, maxWait time.Duration) {
-	at := now.Add(y.gaps.next(now, eager, maxWait))
+	if y.gaps.retry == nil {
+		y.gaps.retry = backoff.New(time.Second, maxWait)
+	}
+	at := now.Add(y.gaps.next(now, eager))
 	overdue := y.running && y.next.Before(now) // what was planned came due during a sync
 	if !y.pending.compare || overdue || at.Before(y.next) {
 		y.next = at // what is planned is not put off: a gap may follow every gap
@@ -162,26 +164,24 @@ const minStreamLife = time.Second
 // gaps decides how long to wait after a gap before subscribing again: not at all if the
 // subscription stood longer than the last wait, else ever longer.
 type gaps struct {
-	row        int           // gaps after short-lived subscriptions, since the last quiet minute
-	last       time.Time     // the last gap
-	wait       time.Duration // after the last gap
-	subscribed time.Time     // since the last gap; zero: not subscribed again yet
+	retry      *backoff.Backoff // of short-lived subscriptions, since the last quiet minute
+	last       time.Time        // the last gap
+	wait       time.Duration    // after the last gap
+	subscribed time.Time        // since the last gap; zero: not subscribed again yet
 }
 
 // next returns how long to wait after a gap.
-func (g *gaps) next(now time.Time, eager bool, maxWait time.Duration) time.Duration {
+func (g *gaps) next(now time.Time, eager bool) time.Duration {
 	lasted := !g.subscribed.IsZero() && now.Sub(g.subscribed) > max(g.wait, minStreamLife)
 	if lasted || now.Sub(g.last) > healthyAfter {
-		g.row = 0
+		g.retry.Reset()
 	}
 	g.last, g.subscribed, g.wait = now, time.Time{}, 0
 	if lasted {
 		return 0
 	}
-	g.row++
-	if !eager || g.row > 2 {
-		wait := min(time.Second<<min(g.row-1, 5), maxWait)
-		g.wait = min(wait+rand.N(wait/4+1), maxWait)
+	if wait := g.retry.Next(); !eager || g.retry.Failures() > 2 {
+		g.wait = wait
 	}
 	return g.wait
 }
@@ -207,9 +207,4 @@ func (y *syncs) takeEarly() map[string]session.Signal {
 	early := y.early
 	y.early = nil
 	return early
-}
-
-// jitter spreads a period by 20 % either way.
-func jitter(d time.Duration) time.Duration {
-	return d*8/10 + rand.N(d*4/10+1)
 }

@@ -3,6 +3,8 @@ package tracker
 import (
 	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
 // Gaps that keep coming, as of a stream that a proxy cuts again and again, do not
@@ -41,11 +43,11 @@ func TestGapDuringASyncDelaysTheNextOne(t *testing.T) {
 // after short-lived ones, ever later.
 func TestWaitAfterAGapDependsOnHowLongTheSubscriptionStood(t *testing.T) {
 	for _, eager := range []bool{true, false} {
-		g, now := gaps{}, time.Now()
+		g, now := gaps{retry: backoff.New(time.Second, 30*time.Second)}, time.Now()
 		after := func(stood time.Duration) time.Duration {
 			g.subscribed = now
 			now = now.Add(stood)
-			wait := g.next(now, eager, 30*time.Second)
+			wait := g.next(now, eager)
 			now = now.Add(wait)
 			return wait
 		}

@@ -269,13 +269,13 @@ func TestNumberOfBuild(t *testing.T) {
 	})
 }
 
-// Polls have a jitter of at most ten per cent.
+// Polls have a jitter of at most 20 %.
 func TestJitter(t *testing.T) {
 	p := newPoller(&Upstream{opts: Options{Interval: 30 * time.Second}})
 	seen := map[time.Duration]bool{}
 	for range 1000 {
 		d := p.wait(nil)
-		if d < 27*time.Second || d > 33*time.Second {
+		if d < 24*time.Second || d > 36*time.Second+1 {
 			t.Fatalf("%s", d)
 		}
 		seen[d] = true

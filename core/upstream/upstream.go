@@ -45,7 +45,7 @@ type Options struct {
 	// errors of the API, which may echo a request, and so are Secrets.
 	Header  http.Header
 	Secrets []string
-	// Interval is the time between polls, ± 10 %; 30 s by default. Before the first
+	// Interval is the time between polls, ± 20 %; 30 s by default. Before the first
 	// catalog was read, it starts at 1 s and doubles.
 	Interval time.Duration
 	// Timeout bounds a call; 300 s by default.

@@ -142,7 +142,7 @@ func (k *key) suspend() {
 	}
 	k.c.reads.remove(k)
 	k.stale = k.inFlight
-	k.open, k.dirty, k.failures, k.reason, k.retry = false, false, 0, none, none
+	k.open, k.dirty, k.waits, k.reason, k.retry = false, false, nil, none, none
 	k.c.timers.set(k, time.Time{})
 }
 

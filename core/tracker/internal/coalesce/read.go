@@ -3,6 +3,7 @@ package coalesce
 import (
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
@@ -40,10 +41,10 @@ type reading struct {
 	reason   Reason // of the read that is queued or in flight; none: no read
 	queued   place
 	inFlight bool
-	sentAs   Reason // the reason when the read in flight began
-	stale    bool   // the read in flight began before a signal: its answer is ignored
-	retry    Reason // of a failed read outside a window, to be tried again
-	failures int    // reads that failed in a row
+	sentAs   Reason           // the reason when the read in flight began
+	stale    bool             // the read in flight began before a signal: its answer is ignored
+	retry    Reason           // of a failed read outside a window, to be tried again
+	waits    *backoff.Backoff // between reads that failed in a row; nil: the last one did not fail
 }
 
 // Read is a read that the owner is to make.
@@ -120,13 +121,12 @@ func (k *key) answer(outcome Outcome, got Content, now time.Time) {
 	k.reason = none
 	switch outcome {
 	case OK:
-		k.failures = 0
+		k.waits = nil
 		k.found(reason, got, now)
 	case Missing:
-		k.failures = 0
+		k.waits = nil
 		k.missing(reason, now)
 	default:
-		k.failures++
 		k.c.counts.Failed++
 		k.failed(reason, now)
 	}
@@ -193,6 +193,10 @@ func (k *key) missing(reason Reason, now time.Time) {
 }
 
 func (k *key) failed(reason Reason, now time.Time) {
+	if k.waits == nil {
+		k.waits = backoff.New(k.c.opts.Window, maxRetryWait)
+	}
+	wait := k.waits.Next()
 	switch {
 	case k.waiting:
 		k.leadUnread()
@@ -200,15 +204,10 @@ func (k *key) failed(reason Reason, now time.Time) {
 		k.open = false
 	case k.open: // what is outstanding is tried again, more and more slowly
 		k.dirty = true
-		k.until = now.Add(k.retryWait())
+		k.until = now.Add(wait)
 		k.c.timers.set(k, k.until)
-	case k.failures < maxReadFailures:
+	case k.waits.Failures() < maxReadFailures:
 		k.retry = reason
-		k.c.timers.set(k, now.Add(k.retryWait()))
+		k.c.timers.set(k, now.Add(wait))
 	}
-}
-
-// retryWait is how long to wait after so many failed reads in a row.
-func (k *key) retryWait() time.Duration {
-	return min(k.c.opts.Window<<min(k.failures-1, 8), maxRetryWait)
 }
