@@ -65,6 +65,7 @@ type Server struct {
 	// credentials in its user info or query.
 	URL     Secret
 	Headers map[string]Secret
+	OAuth   OAuth // how to log in to it, of http and sse
 
 	// Secrets are the values of the variables and inputs that the above and OnConnect
 	// refer to: they are hidden in everything that is shown of the server. A value

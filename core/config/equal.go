@@ -29,7 +29,7 @@ func (s Server) connection() Server {
 
 // withoutEmpty returns the server with nil for every empty list and map.
 func (s Server) withoutEmpty() Server {
-	for _, list := range []*[]string{&s.Args, &s.Missing, &s.Include, &s.Exclude} {
+	for _, list := range []*[]string{&s.Args, &s.Missing, &s.Include, &s.Exclude, &s.OAuth.Scopes} {
 		if len(*list) == 0 {
 			*list = nil
 		}

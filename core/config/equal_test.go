@@ -14,14 +14,14 @@ import (
 func TestEqualNoticesEveryField(t *testing.T) {
 	keepsConnection := map[string]bool{
 		"ID": false, "Description": true, "Enabled": false, "Transport": false, "Fallback": false,
-		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false, "Secrets": false, "Missing": false,
+		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false, "OAuth": false, "Secrets": false, "Missing": false,
 		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Include": true, "Exclude": true,
 		"Read": true, "Mode": true, "PollInterval": true, "SafetyInterval": true, "CatalogInterval": true, "OnConnect": false,
 		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true,
 	}
 	base := func() Server {
 		return Server{ID: "a", Program: Program{Args: []string{"x"}, Env: map[string]Secret{"K": NewSecret("v")}}, URL: NewSecret("u"),
-			Headers: map[string]Secret{"H": NewSecret("v")}, Secrets: []Secret{NewSecret("v")}, Missing: []string{"m"},
+			Headers: map[string]Secret{"H": NewSecret("v")}, OAuth: OAuth{ClientID: "c"}, Secrets: []Secret{NewSecret("v")}, Missing: []string{"m"},
 			Tracking: Tracking{Include: []string{"i"}, Exclude: []string{"e"}, PollInterval: time.Second,
 				OnConnect: []ToolCall{{Tool: "t", Arguments: map[string]any{"k": []any{"v"}}}}}}
 	}
@@ -76,6 +76,11 @@ func changes(t *testing.T, v reflect.Value) map[string]reflect.Value {
 		add("value", map[string]Secret{"K": NewSecret("changed"), "H": NewSecret("changed")})
 		add("key", map[string]Secret{"changed": NewSecret("v")})
 		add("nil", map[string]Secret(nil))
+	case OAuth:
+		add("client", OAuth{ClientID: "changed"})
+		add("secret", OAuth{ClientID: "c", ClientSecret: NewSecret("changed")})
+		add("scopes", OAuth{ClientID: "c", Scopes: []string{"changed"}})
+		add("nothing", OAuth{})
 	case []ToolCall:
 		add("tool", []ToolCall{{Tool: "changed", Arguments: value[0].Arguments}})
 		add("arguments", []ToolCall{{Tool: "t", Arguments: map[string]any{"k": []any{"w"}}}})

@@ -11,7 +11,7 @@ import (
 // serverKeys are the keys of a server that are read.
 func serverKeys() []string {
 	return append(ownKeys(), "cmd", "environment", "envs", "env_vars", "env_keys", "uri",
-		"http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions")
+		"http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions", "auth", "scopes")
 }
 
 // ownKeys are those of our own format. The others stand for them, or bring something
@@ -20,7 +20,7 @@ func ownKeys() []string {
 	return []string{
 		"id", "description", "enabled", "disabled", "type", "transport",
 		"command", "args", "env", "envFile", "cwd", "workingDirectory",
-		"url", "serverUrl", "httpUrl", "headers",
+		"url", "serverUrl", "httpUrl", "headers", "oauth",
 		"trackResources", "trackTools", "trackPrompts", "include", "exclude",
 		"read", "mode", "pollInterval", "safetyInterval", "catalogInterval", "onConnect",
 		"protocol", "protocolEra", "connectTimeout", "requestTimeout",
@@ -33,13 +33,13 @@ func ownKeys() []string {
 // skipping them silently would misread the file.
 func foreignKeys() []string {
 	return append(unsupportedKeys(),
-		"alwaysAllow", "alwaysLoad", "allowedTools", "author", "auth", "autoApprove", "autoRefreshOnListChanged",
+		"alwaysAllow", "alwaysLoad", "allowedTools", "author", "autoApprove", "autoRefreshOnListChanged",
 		"autoStart", "available_tools", "bundled", "callbackPort", "category", "clientName", "comment",
 		"connectionTimeout", "debug", "default_tools_approval_mode", "dev", "disabledTools", "disabled_tools",
 		"display_name", "enabledTools", "enabled_tools", "excludeTools", "excludedTools", "gallery", "homepage",
 		"icon", "iconPath", "icons", "includeTools", "initTimeout", "label", "lifecycle", "logo", "metadata", "name",
-		"networkTimeout", "note", "notes", "oauth", "oauth_resource", "options", "provider", "remote", "required", "roots",
-		"scopes", "settings", "source", "startup_timeout_ms", "startup_timeout_sec", "supports_parallel_tool_calls",
+		"networkTimeout", "note", "notes", "oauth_resource", "options", "provider", "remote", "required", "roots",
+		"settings", "source", "startup_timeout_ms", "startup_timeout_sec", "supports_parallel_tool_calls",
 		"tags", "timeout", "title", "tokenCacheDir", "toolFilter", "tool_timeout_sec", "tools", "trust", "version", "watchPaths")
 }
 

@@ -35,6 +35,7 @@ func (e *entry) add(id string) {
 	e.transport(&s)
 	programKeys{e}.stdio(&s)
 	remoteKeys{e}.remote(&s)
+	oauthKeys{e}.oauth(&s)
 	s.OnConnect = trackingKeys{e}.onConnect()
 	s.Secrets = e.expander.secrets
 	trackingKeys{e}.tracking(&s)
