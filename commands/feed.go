@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"iter"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -84,7 +83,7 @@ func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.T
 		}
 	}})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: f.publisher.Servers, Cluster: f.publisher.Cluster, Client: t.Client,
-		Last: hub.Last, Clients: func() int { return hub.Stats().Clients }, Select: f.journal.Select, Follow: f.newEntries,
+		Last: hub.Last, Clients: func() int { return hub.Stats().Clients }, Select: f.journal.Select, Contents: f.journal.Contents,
 		Login: slices.Contains(s.Routes(), "/login")})
 	for pattern, h := range page.Routes() {
 		s.Handle(pattern, h)
@@ -93,14 +92,5 @@ func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.T
 	s.Handle("/api/mcp/resource-events", hub.Feed())
 	s.Handle("GET /metrics", counts.Handler())
 	s.OnShutdown(hub.Shutdown)
-	return []publish.Task{hub.Run, page.Run}
-}
-
-// newEntries returns the entries that are stored from now on.
-func (f *feed) newEntries(ctx context.Context) iter.Seq2[journal.Entry, error] {
-	b, err := f.journal.Bounds(ctx)
-	if err != nil {
-		return func(yield func(journal.Entry, error) bool) { yield(journal.Entry{}, err) }
-	}
-	return f.journal.Follow(ctx, b.Last+1)
+	return []publish.Task{hub.Run}
 }

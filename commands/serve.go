@@ -24,13 +24,15 @@ type serveOptions struct {
 	durability   string
 	retain       string
 	retainBytes  string
+	keepContent  string
+	noContent    bool
 	maxClients   int
 	demo         bool
 	allServers   bool
 	follow       bool
 	holdCommands bool
 
-	keep journal.Options // durability, retain and retainBytes, parsed
+	keep journal.Options // durability, retain, retainBytes and keepContent, parsed
 }
 
 func newServeSSE(env *Env, g *globals) *cobra.Command {
@@ -48,8 +50,10 @@ func newServeSSE(env *Env, g *globals) *cobra.Command {
   /metrics, /healthz, /readyz    for Prometheus and for probes
 
 Events are stored before they are sent: a client that reconnects with the last id it
-saw misses nothing, even after a restart or a crash of mcptrack. The address must be a
-loopback address unless a token protects it.
+saw misses nothing, even after a restart or a crash of mcptrack. Text versions of the
+followed resources are kept too, for the dashboard, history and diff, except those that
+hold a secret of the config. The address must be a loopback address unless a token
+protects it.
 
 With --nats several processes serve one feed with the same ids, and share the
 servers: each is followed by one process, and taken over by another within 10 s
@@ -78,6 +82,8 @@ usage; 3 config invalid or missing.`,
 	f.StringVar(&opts.durability, "durability", "always", "`WHEN` an event counts as stored: always, interval or os")
 	f.StringVar(&opts.retain, "retain", "7d", "`DURATION` that events are kept")
 	f.StringVar(&opts.retainBytes, "retain-bytes", "1GiB", "`BYTES` of events that are kept")
+	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept, compressed, for history and diff; the oldest go first")
+	f.BoolVar(&opts.noContent, "no-content", false, "keep no text versions, and remove those in the data directory")
 	f.IntVar(&opts.maxClients, "max-clients", 2000, "largest `NUMBER` of event streams at a time; further clients must retry later")
 	addAllFlag(cmd, &opts.allServers)
 	f.BoolVar(&opts.demo, "demo", false, "follow a built-in server whose resources change; events are not kept")
@@ -109,7 +115,10 @@ func (o *serveOptions) parse() (err error) {
 	if o.keep.Retain, err = parseAge("retain", o.retain); err != nil {
 		return err
 	}
-	o.keep.RetainBytes, err = parseBytes("retain-bytes", o.retainBytes)
+	if o.keep.RetainBytes, err = parseBytes("retain-bytes", o.retainBytes); err != nil || o.noContent {
+		return err
+	}
+	o.keep.KeepContent, err = parseBytes("keep-content", o.keepContent)
 	return err
 }
 

@@ -61,8 +61,14 @@
 // jumps ahead expires events early (read as a gap); order and ids do not depend on
 // clocks, and leases only on how fast they run.
 //
+// # Texts
+//
+// [Journal.Contents] holds texts of resources beside the log, by digest. They are
+// limited in bytes, best effort, and never part of an event.
+//
 // Libraries: nats-server is the store, in this process (one log, retention,
 // deduplication and key-value buckets that are the same code on one machine and on a
-// cluster); nats.go is its client. Nothing else imports them. golang.org/x/sys
-// locks the directory on Windows.
+// cluster); nats.go is its client. Nothing else imports them. klauspost/compress, which
+// nats-server uses too, compresses texts. golang.org/x/sys locks the directory on
+// Windows.
 package journal

@@ -11,6 +11,9 @@ import (
 
 // Journal is an open log. Its methods may be called from several goroutines.
 type Journal struct {
+	// Contents holds texts of resources. It is never nil.
+	Contents *Contents
+
 	store  *store
 	head   *head
 	recent *recent
@@ -21,7 +24,7 @@ type Journal struct {
 	ctx     context.Context // ends everything that reads; see lifetime
 	end     context.CancelCauseFunc
 	writing sync.WaitGroup // writer.run
-	keeping sync.WaitGroup // states.run
+	keeping sync.WaitGroup // states.run, Contents.run
 	closed  sync.Once
 
 	readersMu sync.Mutex     // guards closing
@@ -36,6 +39,7 @@ func Open(ctx context.Context, opts Options) (*Journal, error) {
 		return nil, err
 	}
 	j := &Journal{store: newStore(opts), head: new(head), recent: new(recent)}
+	j.Contents = newContents(j.store)
 	j.states = newStateWriter(j.store, j.head)
 	j.writer = newWriter(j.store, j.head, j.states, j.recent)
 	j.ctx, j.end = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -57,8 +61,12 @@ func (j *Journal) start(ctx context.Context) error {
 	if err := j.states.open(); err != nil {
 		return err
 	}
+	if err := j.Contents.open(); err != nil {
+		return err
+	}
 	j.writing.Go(func() { j.writer.run(j.ctx) })
 	j.keeping.Go(func() { j.states.run(j.ctx) })
+	j.keeping.Go(func() { j.Contents.run(j.ctx) })
 	return nil
 }
 
@@ -88,12 +96,12 @@ func (j *Journal) Store(ctx context.Context, e *event.Event) (Entry, error) {
 	}
 }
 
-// Flush waits until everything that was appended or remembered is stored, or ctx ends.
+// Flush waits until everything that was appended, remembered or put is stored, or ctx ends.
 func (j *Journal) Flush(ctx context.Context) error {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if events := j.Stats().Waiting; events == 0 && j.states.waiting() == 0 {
+		if events := j.Stats().Waiting; events == 0 && j.states.waiting() == 0 && j.Contents.waiting() == 0 {
 			return nil
 		} else if events == 0 {
 			j.states.hurry()

@@ -42,6 +42,10 @@ type Options struct {
 	Retain time.Duration
 	// RetainBytes is how much is kept, as stored; 1 GiB. The oldest goes first.
 	RetainBytes int64
+	// KeepContent is how many bytes of texts, as compressed, are kept in
+	// [Journal.Contents]; 0: none. Texts stored earlier are removed then, except on a
+	// cluster, where another process may keep them.
+	KeepContent int64
 	// Stream names the log on a cluster: letters, digits, _ and -; "mcptrack".
 	Stream string
 	// Replicas is on how many nodes of a cluster the log is kept when it is made;
@@ -93,7 +97,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("journal: unknown durability %q; choose always, interval or os", o.Durability)
 	case !streamName.MatchString(o.Stream):
 		return o, fmt.Errorf("journal: invalid stream name %q; only letters, digits, _ and - are allowed", o.Stream)
-	case o.Retain < 0 || o.RetainBytes < 0 || o.Queue < 0 || o.Replicas < 0 || o.Drain < 0:
+	case o.Retain < 0 || o.RetainBytes < 0 || o.KeepContent < 0 || o.Queue < 0 || o.Replicas < 0 || o.Drain < 0:
 		return o, errors.New("journal: negative option")
 	}
 	return o, nil

@@ -122,7 +122,38 @@ func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 	if _, err := s.ensureStream(ctx, states); err != nil {
 		return nil, fmt.Errorf("journal: open the states: %w", err)
 	}
+	if err := s.ensureContents(ctx, replicas); err != nil {
+		return nil, fmt.Errorf("journal: open the texts: %w", err)
+	}
 	return info, nil
+}
+
+// ensureContents makes or removes the stream that holds texts, as the options say.
+func (s *store) ensureContents(ctx context.Context, replicas int) error {
+	name := s.opts.Stream + contentsSuffix
+	switch {
+	case s.opts.Existing:
+		return nil
+	case s.opts.KeepContent > 0:
+		_, err := s.ensureStream(ctx, jetstream.StreamConfig{
+			Name:               name,
+			Description:        "mcptrack: texts of resources, by the digest of their content",
+			Subjects:           []string{s.subjects.of("text.*")},
+			Storage:            jetstream.FileStorage,
+			MaxBytes:           s.opts.KeepContent,
+			MaxMsgsPerSubject:  1,
+			Duplicates:         time.Second,
+			AllowDirect:        true,
+			AllowAtomicPublish: true,
+			Replicas:           replicas,
+		})
+		return err
+	case s.embedded != nil:
+		if err := s.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *store) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*jetstream.StreamInfo, error) {

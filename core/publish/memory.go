@@ -19,6 +19,7 @@ const rememberEvery = 2 * time.Second
 // another.
 type memory struct {
 	journal *journal.Journal
+	texts   *texts
 	sharing *sharing // nil: no leases are needed
 
 	mu     sync.Mutex                           // guards all below
@@ -161,6 +162,7 @@ func (m *memory) rememberServer(srv *tracker.ServerStatus) {
 		if to.Remember(journal.Resource{ServerID: srv.ID, URI: r.URI}, journal.State{Digest: r.Digest, Size: r.Size, MimeType: r.MimeType, When: time.Now()}) != nil {
 			return // the journal is closed
 		}
+		m.texts.put(srv.ID, r.Digest, r.Text)
 	}
 	m.stored[srv.ID] = now
 	for kind, list := range srv.Lists {

@@ -37,6 +37,7 @@ type Publisher struct {
 	tracker  *tracker.Tracker
 	memory   *memory
 	recorder *recorder
+	texts    *texts
 	sharing  *sharing // nil: all servers are followed by this process
 	cluster  *cluster // nil: there are no others
 
@@ -49,13 +50,14 @@ func New(ctx context.Context, opts Options) (*Publisher, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Publisher{journal: opts.Journal, memory: newMemory(opts.Journal)}
+	p := &Publisher{journal: opts.Journal, memory: newMemory(opts.Journal), texts: &texts{contents: opts.Journal.Contents, secrets: map[string][]string{}}}
+	p.memory.texts = p.texts
 	if err := p.memory.loadWithRetry(ctx); err != nil {
 		return nil, fmt.Errorf("publish: %w", err)
 	}
 	opts.Tracker.Baseline, opts.Tracker.BaselineList = p.memory.baseline, p.memory.baselineList
 	p.tracker = tracker.New(opts.Tracker)
-	p.recorder = newRecorder(p.tracker, opts.Journal, opts.Logger)
+	p.recorder = newRecorder(p.tracker, opts.Journal, p.texts, opts.Logger)
 	if opts.Shared {
 		p.sharing = newSharing(opts.Journal, p.tracker, p.recorder, p.memory, opts.Logger)
 		p.recorder.sharing, p.memory.sharing = p.sharing, p.sharing
@@ -74,6 +76,7 @@ func (p *Publisher) Tracker() *tracker.Tracker { return p.tracker }
 // Apply sets the servers to follow, or to share with the other processes. It never
 // blocks; the latest config wins.
 func (p *Publisher) Apply(cfg *config.Config) {
+	p.texts.apply(cfg)
 	if p.sharing != nil {
 		p.sharing.apply(cfg)
 		return

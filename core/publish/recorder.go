@@ -19,6 +19,7 @@ import (
 type recorder struct {
 	tracker *tracker.Tracker
 	journal *journal.Journal
+	texts   *texts
 	log     *slog.Logger
 	sharing *sharing // nil: no leases are needed
 
@@ -27,8 +28,8 @@ type recorder struct {
 	bad                atomic.Bool // the last config was rejected
 }
 
-func newRecorder(t *tracker.Tracker, j *journal.Journal, log *slog.Logger) *recorder {
-	return &recorder{tracker: t, journal: j, log: log}
+func newRecorder(t *tracker.Tracker, j *journal.Journal, x *texts, log *slog.Logger) *recorder {
+	return &recorder{tracker: t, journal: j, texts: x, log: log}
 }
 
 // Reloads counts what became of the configs on disk.
@@ -83,6 +84,7 @@ func (r *recorder) append(e *event.Event) {
 		r.rejected.Add(1)
 		r.bad.Store(true)
 	}
+	r.texts.putEvent(e)
 	store := r.journal.Append
 	if lease := r.sharing.lease(e.ServerID); lease != nil {
 		store = lease.Append

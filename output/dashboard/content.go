@@ -30,9 +30,8 @@ func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if text := r.URL.Query().Get("digest"); text != "" && text != res.Digest.String() {
-		digest, err := catalog.ParseDigest(text)
-		old, found := d.versions.get(version{id, uri, digest})
-		if err != nil || !found {
+		old, found := d.version(r.Context(), text)
+		if !found {
 			refuse(w, http.StatusNotFound, "this version is not available")
 			return
 		}
@@ -47,10 +46,17 @@ func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 	if out.Text == nil && !res.Gone && res.Size <= maxText && d.opts.Client != nil {
 		out.Text = d.readText(r.Context(), id, res)
 	}
-	if out.Text != nil {
-		d.versions.add(version{id, uri, res.Digest}, *out.Text)
-	}
 	answer(w, out)
+}
+
+// version returns the stored text of a content.
+func (d *Dashboard) version(ctx context.Context, digest string) (text string, ok bool) {
+	parsed, err := catalog.ParseDigest(digest)
+	if err != nil || d.opts.Contents == nil {
+		return "", false
+	}
+	text, ok, err = d.opts.Contents.Get(ctx, parsed)
+	return text, ok && err == nil
 }
 
 // readText reads the text of a resource from its server, nil if that fails, the content

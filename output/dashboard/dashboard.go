@@ -9,8 +9,8 @@
 //
 // All routes are GET and change nothing. /content and /image read a followed resource
 // from its server if its content is not known; at most 4 at a time. /api/history and
-// /api/activity read the log; at most 2 at a time. Old versions of texts are held in
-// memory, up to 64 MiB, and are lost at a restart; the log has their digests.
+// /api/activity read the log; at most 2 at a time. Old versions of texts are those that
+// the journal keeps.
 //
 // uPlot (MIT) draws the charts: it is vendored in assets/uplot, the only library of the
 // page.
@@ -52,19 +52,18 @@ type Options struct {
 	Client func(server string) *tracker.Client
 	// Select reads the log, for history and charts; see [journal.Journal.Select].
 	Select func(context.Context, journal.Selection) iter.Seq2[journal.Entry, error]
-	// Follow returns new entries of the log, for old versions of texts.
-	Follow func(context.Context) iter.Seq2[journal.Entry, error]
+	// Contents has old versions of texts; nil: there are none.
+	Contents *journal.Contents
 	// Login says that people log in, so that the page has a button to log out.
 	Login bool
 }
 
 // Dashboard answers the routes of the page.
 type Dashboard struct {
-	opts     Options
-	started  time.Time
-	versions versions
-	reads    chan struct{} // a counting semaphore over reads from servers
-	scans    chan struct{} // a counting semaphore over reads of the log
+	opts    Options
+	started time.Time
+	reads   chan struct{} // a counting semaphore over reads from servers
+	scans   chan struct{} // a counting semaphore over reads of the log
 
 	mu            sync.Mutex
 	activities    map[string]*activity // by server
@@ -83,7 +82,7 @@ func New(opts Options) *Dashboard {
 		}
 	}
 	return &Dashboard{
-		opts: opts, started: time.Now(), versions: versions{most: maxVersionBytes},
+		opts: opts, started: time.Now(),
 		reads: make(chan struct{}, maxReads), scans: make(chan struct{}, maxScans), activities: make(map[string]*activity),
 	}
 }

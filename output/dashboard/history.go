@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -76,7 +78,7 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 		out.Events[i], out.Events[j] = out.Events[j], out.Events[i]
 	}
 	if sel.URI != "" {
-		out.Texts = d.texts(sel, out.Events)
+		out.Texts = d.texts(ctx, out.Events)
 	}
 	answer(w, out)
 }
@@ -84,20 +86,30 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 // recent is the age of the oldest event that a page begins with.
 const recent = 15 * time.Minute
 
-// texts returns the digests whose text is in memory.
-func (d *Dashboard) texts(sel journal.Selection, events []json.RawMessage) (digests []string) {
+// texts returns the digests of the events whose text is stored.
+func (d *Dashboard) texts(ctx context.Context, events []json.RawMessage) (texts []string) {
+	if d.opts.Contents == nil {
+		return nil
+	}
+	var digests []catalog.Digest
 	for _, data := range events {
 		var e event.Event
 		if json.Unmarshal(data, &e) != nil {
 			continue
 		}
 		if p, ok := e.Payload.(event.ResourceUpdated); ok {
-			if _, ok := d.versions.get(version{sel.ServerID, sel.URI, p.Digest}); ok {
-				digests = append(digests, p.Digest.String())
-			}
+			digests = append(digests, p.Digest, p.PreviousDigest)
 		}
 	}
-	return digests
+	stored, err := d.opts.Contents.Stored(ctx, digests)
+	if err != nil {
+		return nil // the events are worth showing without
+	}
+	for digest := range stored {
+		texts = append(texts, digest.String())
+	}
+	slices.Sort(texts)
+	return texts
 }
 
 // beginScan waits for its turn to read the log. If ok, done must be called.

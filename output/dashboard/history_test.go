@@ -1,16 +1,13 @@
 package dashboard
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"iter"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,12 +22,12 @@ import (
 // stored opens a log with the events of two servers, and a dashboard over it.
 func stored(t *testing.T, snapshot func() *tracker.Snapshot) (*journal.Journal, *Dashboard, func(server, uri string, p event.Payload)) {
 	t.Helper()
-	j, err := journal.Open(t.Context(), journal.Options{Dir: t.TempDir()})
+	j, err := journal.Open(t.Context(), journal.Options{Dir: t.TempDir(), KeepContent: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.Close() })
-	d := New(Options{Snapshot: snapshot, Select: j.Select, Follow: func(ctx context.Context) iter.Seq2[journal.Entry, error] { return j.Follow(ctx, 0) }})
+	d := New(Options{Snapshot: snapshot, Select: j.Select, Contents: j.Contents})
 	var seq uint64
 	store := func(server, uri string, p event.Payload) {
 		t.Helper()
@@ -56,22 +53,24 @@ func types(t *testing.T, h history) (names []string) {
 }
 
 // TestHistory: the stored events of a resource and of a server are served, newest
-// first, and old texts while this process runs.
+// first, and so are old texts.
 func TestHistory(t *testing.T) {
-	_, d, store := stored(t, world)
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = d.Run(ctx) })
-	defer wg.Wait()
-	defer cancel()
+	j, d, store := stored(t, world)
 	s := serve(t, d, nil)
 	const uri = "file:///00001.md"
 	old, text := "old text", "text"
 	store("server-0000", "", event.ServerState{State: event.Ready})
-	store("server-0000", uri, event.ResourceUpdated{Digest: catalog.Digest{1}, PreviousDigest: catalog.Digest{9}, Text: &text, PreviousText: &old})
-	store("server-0000", uri, event.ResourceUpdated{Digest: catalog.Digest{2}, Text: &text})
+	store("server-0000", uri, event.ResourceUpdated{Digest: catalog.Digest{1}, PreviousDigest: catalog.Digest{9}})
+	store("server-0000", uri, event.ResourceUpdated{Digest: catalog.Digest{2}, PreviousDigest: catalog.Digest{1}})
 	store("server-0000", "file:///00002.md", event.ResourceUpdated{Digest: catalog.Digest{3}})
 	store("server-0001", "", event.ServerState{State: event.Backoff})
+
+	for digest, text := range map[catalog.Digest]string{{9}: old, {1}: text, {2}: text} {
+		j.Contents.Put(digest, text)
+	}
+	if err := j.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 
 	var h history
 	fetch(t, s.URL+"/api/history?server=server-0000&uri="+url.QueryEscape(uri), &h)
@@ -96,16 +95,14 @@ func TestHistory(t *testing.T) {
 	address := s.URL + "/api/servers/server-0000/content?uri=" + url.QueryEscape(uri) + "&digest="
 	for digest, want := range map[catalog.Digest]string{{9}: old, {1}: text, {2}: text} {
 		var c content
-		for end := time.Now().Add(10 * time.Second); c.Text == nil && time.Now().Before(end); {
-			fetch(t, address+digest.String(), &c)
-		}
+		fetch(t, address+digest.String(), &c)
 		if c.Text == nil || *c.Text != want {
 			t.Errorf("version %s: %+v", digest, c)
 		}
 	}
 	h = history{}
 	fetch(t, s.URL+"/api/history?server=server-0000&uri="+url.QueryEscape(uri), &h)
-	if len(h.Texts) != 2 {
+	if len(h.Texts) != 3 {
 		t.Errorf("texts: %q", h.Texts)
 	}
 	var refusal map[string]string
@@ -154,21 +151,6 @@ func TestActivity(t *testing.T) {
 	}
 	if len(d.activities) != maxActivities || len(d.activityOrder) != maxActivities {
 		t.Errorf("%d servers are counted", len(d.activities))
-	}
-}
-
-// TestVersionsAreBounded: the oldest texts make room for new ones.
-func TestVersionsAreBounded(t *testing.T) {
-	s := versions{most: 8 << 10}
-	for i := range 100 {
-		s.add(version{"s", "u", catalog.Digest{byte(i + 1)}}, strings.Repeat("x", 1000))
-	}
-	if _, ok := s.get(version{"s", "u", catalog.Digest{100}}); !ok || s.size > s.most || len(s.texts) != len(s.order) || len(s.texts) < 5 {
-		t.Errorf("%d texts, %d bytes", len(s.texts), s.size)
-	}
-	s.add(version{"s", "big", catalog.Digest{1}}, strings.Repeat("x", 2000))
-	if _, ok := s.get(version{"s", "big", catalog.Digest{1}}); ok {
-		t.Error("a text of a quarter of the limit is stored")
 	}
 }
 

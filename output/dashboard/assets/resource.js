@@ -33,6 +33,8 @@ export async function loadResource(changed) {
     const { events, texts = [] } = await get('/api/history?' + new URLSearchParams({ server, uri }));
     p.log = events;
     for (const e of [...events].reverse()) {
+      // The version before the first stored change is known by its digest alone.
+      if (texts.includes(e.previousDigest)) note(p, { digest: e.previousDigest, at: e.timestamp, text: true });
       if (e.type === 'resource.updated' && e.digest && e.changed !== false) note(p, { digest: e.digest, at: e.timestamp, size: e.size, text: texts.includes(e.digest) });
     }
   } catch { /* without a log there are only the events since this page was opened */ }
@@ -98,7 +100,7 @@ function showDiff(p) {
   const available = p.versions.filter((v) => v.text);
   if (available.length < 2) {
     $('compare').hidden = true;
-    return [element('p', '', 'There is no other version yet whose text is available. Texts are available for versions published since mcptrack was started.')];
+    return [element('p', '', 'There is no other version yet whose text is stored.')];
   }
   const has = (d) => available.some((v) => v.digest === d);
   const to = has(state.to) ? state.to : available[0].digest;

@@ -1,0 +1,47 @@
+package config
+
+import (
+	"net/url"
+	"strings"
+)
+
+// minConfidential is the length below which a value says nothing: ordinary texts hold it.
+const minConfidential = 8
+
+// Confidential returns the values of the server that must not be stored where others
+// may read them: those of its variables and headers, passwords in its URL, and those of
+// its environment whose name or form is that of a secret.
+func (s *Server) Confidential() []string {
+	var values []string
+	add := func(value string) {
+		for _, v := range append(strings.Fields(value), value) {
+			if len(v) >= minConfidential {
+				values = append(values, v)
+			}
+		}
+	}
+	for _, v := range s.Secrets {
+		add(v.Reveal())
+	}
+	for _, v := range s.Headers {
+		add(v.Reveal())
+	}
+	for name, v := range s.Env {
+		if value := v.Reveal(); secretName(name) || tokenShaped(value) {
+			add(value)
+		}
+	}
+	if u, err := url.Parse(s.URL.Reveal()); err == nil {
+		if password, ok := u.User.Password(); ok {
+			add(password)
+		}
+		for name, of := range u.Query() {
+			for _, v := range of {
+				if secretName(name) || tokenShaped(v) {
+					add(v)
+				}
+			}
+		}
+	}
+	return values
+}
