@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway"
@@ -75,23 +77,27 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	}
 	ready := make(chan struct{}) // closed by run once the servers were tried
 	run := func(ctx context.Context) error {
-		var running sync.WaitGroup
-		defer running.Wait()
-		running.Go(func() {
+		running, ctx := errgroup.WithContext(ctx)
+		running.Go(func() error {
 			defer close(ready)
 			wait, cancel := context.WithTimeout(ctx, opts.wait)
 			defer cancel()
 			_ = gw.Settled(wait)
+			return nil
 		})
-		running.Go(func() { _ = gw.Run(ctx) })
+		running.Go(func() error { return gw.Run(ctx) })
 		if index != nil {
-			running.Go(func() { index.follow(ctx, gw.Server()) })
+			running.Go(func() error {
+				index.follow(ctx, gw.Server())
+				return nil
+			})
 		}
 		if !opts.noFollow && !opts.demo {
 			follow := followConfig(env, g, cfg, opts.holdCommands, t, func(next *config.Config) { gw.Apply(opts.exported(next)) })
-			running.Go(func() { _ = follow(ctx) }) // only ends with ctx
+			running.Go(func() error { return follow(ctx) })
 		}
-		return t.Run(ctx)
+		running.Go(func() error { return t.Run(ctx) })
+		return running.Wait()
 	}
 	return whileRunning(ctx, run, ready, serving)
 }

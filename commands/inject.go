@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -184,28 +185,28 @@ func runInject(ctx context.Context, env *Env, g *globals, opts *injectOptions) e
 	if err != nil {
 		return err
 	}
-	feeding, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	fed := make(chan error, 1) // sent to once, when the source has ended
-	go func() {
+	running, delivering := errgroup.WithContext(ctx)
+	feeding, stop := context.WithCancel(delivering)
+	defer stop()
+	running.Go(func() error {
 		err := source.run(feeding, s)
 		if err != nil && opts.listen != "" && source.reached != nil && source.reached() {
 			// The feed worked before: the sessions of applications go on.
 			g.logger(env).Warn("updates have ended", "err", err)
 			err = nil
 		}
-		if err != nil {
-			end(err)
-		} else if feeding.Err() == nil {
+		if err == nil && feeding.Err() == nil {
 			s.finish()
 		}
-		fed <- err
-	}()
+		return err
+	})
 	if s.run != nil {
-		err = s.run(ctx)
-		stop(errDelivered)
+		running.Go(func() error {
+			defer stop()
+			return s.run(delivering)
+		})
 	}
-	err = errors.Join(err, <-fed)
+	err = running.Wait()
 	switch {
 	case !s.reached():
 		return r.outcome(ctx, err, "the endpoint")
@@ -214,6 +215,3 @@ func runInject(ctx context.Context, env *Env, g *globals, opts *injectOptions) e
 	}
 	return r.outcome(ctx, err, "")
 }
-
-// errDelivered ends the source of a sink that has ended.
-var errDelivered = errors.New("delivery has ended")
