@@ -4,8 +4,8 @@
 // All other formats are derived from the JSON form, so that keys are the same
 // everywhere. Hidden characters are escaped in all of them.
 //
-// Library: sigs.k8s.io/yaml turns the JSON into YAML, so that one set of tags
-// serves both (maintained by the Kubernetes project, MIT and BSD).
+// Library: go.yaml.in/yaml/v4 writes YAML (maintained by the YAML organization, Apache-2.0
+// and MIT). It gets nodes made from the JSON: a parser of YAML would not accept every JSON.
 package document
 
 import (
@@ -16,8 +16,6 @@ import (
 	"slices"
 	"strings"
 	"text/template"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -90,13 +88,4 @@ func WriteEach(w io.Writer, f Format, v any) error {
 func compact(v any) (string, error) {
 	b, err := printable.Marshal(v)
 	return string(b), err
-}
-
-func writeYAML(w io.Writer, doc []byte) error {
-	out, err := yaml.JSONToYAML(doc)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, printable.Lines(string(out)))
-	return err
 }

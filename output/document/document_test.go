@@ -14,7 +14,7 @@ func TestFormats(t *testing.T) {
 	docs := []server{{ID: "a", Note: "x\x1b\u202e<&>", N: 9007199254740993}, {ID: "b"}}
 	for format, want := range map[string]string{
 		"json": "[\n  {\n    \"id\": \"a\",\n    \"note\": \"x\\u001b\\u202e<&>\",\n    \"n\": 9007199254740993\n  },\n  {\n    \"id\": \"b\",\n    \"n\": 0\n  }\n]\n",
-		"yaml": "- id: a\n  \"n\": 9007199254740993\n  note: \"x\\e\\u202e<&>\"\n- id: b\n  \"n\": 0\n",
+		"yaml": "- id: a\n  note: \"x\\e\\u202e<&>\"\n  \"n\": 9007199254740993\n- id: b\n  \"n\": 0\n",
 		"template={{.id}}: {{.n}}{{with .note}} {{json .}}{{end}}":                                                          "a: 9007199254740993 \"x\\u001b\\u202e<&>\"\nb: 0\n",
 		"template={{if gt .n 1}}many{{else}}few{{end}} {{printf \"%d\" .n}}":                                                "many 9007199254740993\nfew 0\n",
 		"template=<{{.missing}}{{.missing.too}}{{with .note}}-{{$.nothing}}{{end}}>":                                        "<->\n<>\n",
