@@ -1,14 +1,15 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mcptrack/mcptrack/output/web"
 )
@@ -71,19 +72,26 @@ func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h h
 // whileRunning runs what keeps a server up to date, and serves once that is ready. If
 // either ends, so does the other.
 func whileRunning(ctx context.Context, run func(context.Context) error, ready <-chan struct{}, serve func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel(nil)
-	wg.Go(func() { cancel(run(ctx)) })
-	select {
-	case <-ready:
-	case <-ctx.Done():
-	}
-	err := serve(ctx)
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return nil // stopped
+	running, working := errgroup.WithContext(ctx)
+	running.Go(func() error {
+		if err := run(working); working.Err() == nil {
+			return cmp.Or(err, errStopped)
+		}
+		return nil
+	})
+	running.Go(func() error {
+		select {
+		case <-ready:
+		case <-working.Done():
+		}
+		return cmp.Or(serve(working), errStopped)
+	})
+	err := running.Wait()
+	if errors.Is(err, errStopped) || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil
 	}
 	return err
 }
+
+// errStopped ends the other parts of a command when one has ended without a failure.
+var errStopped = errors.New("stopped")

@@ -46,8 +46,8 @@ func rules() []rule {
 		{module + "output/web", []string{"commands"}, "who may ask is decided in one place, for all that is served"},
 		{module + "output/markdown", []string{"commands"}, "the manual is the help of commands"},
 		{"github.com/tailscale/hujson", []string{"core/config/tree"}, "one reader of JSON with places"},
-		{"github.com/pelletier/go-toml", []string{"core/config/tree"}, "one reader of TOML with places"},
-		{"go.yaml.in/yaml/v4", []string{"core/config/tree", "output/document"}, "one reader of YAML with places, and YAML is one of the formats of a document"},
+		{"github.com/pelletier/go-toml", []string{"core/config/tree", "core/vault"}, "configs and notes are written in it"},
+		{"go.yaml.in/yaml/v4", []string{"core/config/tree", "core/vault", "output/document"}, "configs and notes are written in it, and documents"},
 		{"github.com/zalando/go-keyring", []string{"core/keyring"}, "a keyring may wait for its user, which is bounded once"},
 		{"github.com/briandowns/spinner", []string{"commands"}, "progress is for the terminal of a command"},
 		{"github.com/cenkalti/backoff", []string{"core/backoff"}, "there is one way to wait before another attempt"},
@@ -122,5 +122,23 @@ func TestCoreKeepsQuiet(t *testing.T) {
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
 		t.Errorf("core or output use what belongs to cmd (%v):\n%s", err, out)
+	}
+}
+
+// TestNoArchivedModules: what nobody maintains does not come back with a dependency.
+func TestNoArchivedModules(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", module+"...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	modules := strings.Fields(string(out))
+	if !slices.Contains(modules, "go.yaml.in/yaml/v4") {
+		t.Fatalf("%d modules", len(modules))
+	}
+	for _, name := range []string{"gopkg.in/yaml.v2", "gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/ghodss/yaml", "sigs.k8s.io/yaml"} {
+		if slices.Contains(modules, name) {
+			t.Errorf("%s is linked; see go mod why -m %s", name, name)
+		}
 	}
 }

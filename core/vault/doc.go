@@ -52,8 +52,9 @@
 // Every access goes through an os.Root, and the opened file must be the one that
 // currently has the name, so a link swapped in during the access leads nowhere.
 //
-// Libraries: goldmark parses Markdown, with the frontmatter and wikilink extensions
-// of go.abhg.dev; doublestar matches globs; errgroup limits concurrent reads. The
-// hashtag extension of go.abhg.dev is not used: its emoji tables add 1.1 ms to the
-// start of every command.
+// Libraries: goldmark parses Markdown, with the wikilink extension of go.abhg.dev;
+// yaml/v4 and go-toml/v2 parse frontmatter; doublestar matches globs; errgroup limits
+// concurrent reads. The hashtag extension of go.abhg.dev is not used: its emoji tables
+// add 1.1 ms to the start of every command; nor is its frontmatter extension: it needs
+// the archived yaml.v3.
 package vault
