@@ -87,7 +87,7 @@ func (s scrape) server(st *tracker.ServerStatus) {
 	s.counter("mcptrack_unchanged_reads_total", "Reads that found what was known.", c.Unchanged, "server", st.ID)
 	s.counter("mcptrack_read_failures_total", "Reads that failed.", c.Failed, "server", st.ID)
 	s.counter("mcptrack_tracker_errors_total", "Connections and lists that failed.", c.Failures, "server", st.ID)
-	s.counter("mcptrack_missed_changes_total", "Changes that a server did not announce although it claims to.", c.Missed, "server", st.ID)
+	s.counter("mcptrack_missed_changes_total", "Changes that no notification announced although the server claims to push them, or whose notification a dead stream swallowed.", c.Missed, "server", st.ID)
 	for reason, n := range c.Dropped {
 		s.counter("mcptrack_dropped_total", "Notifications that were set aside, by reason.", n, "server", st.ID, "reason", reason)
 	}

@@ -27,7 +27,7 @@ func example() *Metrics {
 				resources[i].URI = fmt.Sprintf("file:///%d\"}\n", i)
 			}
 			return &tracker.Snapshot{Servers: []tracker.ServerStatus{{ID: "docs", State: event.Ready, Resources: resources,
-				Counts: tracker.Counts{Signals: 7, Folded: 3, Unknown: 1, Dropped: map[string]uint64{"foreign": 2}}}}}
+				Counts: tracker.Counts{Signals: 7, Folded: 3, Unknown: 1, Missed: 2, Dropped: map[string]uint64{"foreign": 2}}}}}
 		},
 		Journal: func() journal.Stats { return journal.Stats{Stored: 5, Syncs: 2, SyncTime: time.Second} },
 		Clients: func() Clients { return Clients{Connected: 3, Slow: 1} },
@@ -54,7 +54,7 @@ func TestScrape(t *testing.T) {
 	text := scraped(t, m)
 	for _, want := range []string{
 		`mcptrack_info{version="1.2.3"} 1`, `mcptrack_server_state{server="docs",state="Ready"} 1`, `mcptrack_server_state{server="docs",state="Backoff"} 0`,
-		`mcptrack_server_resources{server="docs"} 10000`, `mcptrack_notifications_total{server="docs"} 7`, `mcptrack_dropped_total{reason="foreign",server="docs"} 2`,
+		`mcptrack_server_resources{server="docs"} 10000`, `mcptrack_notifications_total{server="docs"} 7`, `mcptrack_missed_changes_total{server="docs"} 2`, `mcptrack_dropped_total{reason="foreign",server="docs"} 2`,
 		`mcptrack_dropped_total{reason="not_followed",server="docs"} 1`, `mcptrack_journal_stored_total 5`, `mcptrack_journal_sync_seconds_total 1`,
 		`mcptrack_servers_unfollowed 1`, `mcptrack_waiting_for_leases 0`, `mcptrack_clients 3`, `mcptrack_clients_closed_total{reason="slow"} 1`, `mcptrack_config_last_reload_successful 1`,
 		`mcptrack_delivery_latency_seconds_bucket{le="0.005"} 1`, `go_goroutines`,
