@@ -12,6 +12,9 @@ type Exit struct {
 	Code int
 	// Signal is the name of the signal that ended it, such as SIGTERM, or empty.
 	Signal string
+	// OutOfMemory is set if the kernel seems to have killed it because the memory of the
+	// control group was used up.
+	OutOfMemory bool
 	// Uptime is the time from start to death.
 	Uptime time.Duration
 }
@@ -21,6 +24,9 @@ func (e Exit) String() string {
 	up := e.Uptime.Round(time.Millisecond)
 	if e.Uptime >= time.Minute {
 		up = e.Uptime.Round(time.Second)
+	}
+	if e.OutOfMemory {
+		return fmt.Sprintf("killed by the system after %s: out of memory", up)
 	}
 	if e.Signal != "" {
 		return fmt.Sprintf("ended by %s after %s", e.Signal, up)

@@ -9,13 +9,13 @@ type pipe struct{ r, w *os.File }
 
 type pipes struct{ stdin, stdout, stderr pipe }
 
+// newPipes returns pipes to be closed also if there is an error.
 func newPipes() (*pipes, error) {
 	ps := new(pipes)
 	for _, p := range []*pipe{&ps.stdin, &ps.stdout, &ps.stderr} {
 		r, w, err := os.Pipe()
 		if err != nil {
-			ps.close()
-			return nil, err
+			return ps, err
 		}
 		p.r, p.w = r, w
 	}

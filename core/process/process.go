@@ -54,6 +54,8 @@ type Process struct {
 	nonce   string
 	started time.Time
 
+	memoryKills int // when it was started
+
 	stdin      *stdinPipe
 	stdout     *Lines
 	stdoutPipe *os.File
@@ -82,14 +84,22 @@ func Start(spec Spec) (*Process, error) {
 	if spec.Logger == nil {
 		spec.Logger = slog.New(slog.DiscardHandler)
 	}
-	pipes, err := newPipes()
-	if err != nil {
+	if err := roomForTasks(); err != nil {
 		return nil, startError(spec, err)
 	}
+	pipes, err := newPipes()
+	if err == nil {
+		err = RoomForFiles()
+	}
+	if err != nil {
+		pipes.close()
+		return nil, startError(spec, Explain(err))
+	}
 	p := &Process{
-		spec:  spec,
-		nonce: newNonce(),
-		done:  make(chan struct{}),
+		spec:        spec,
+		nonce:       newNonce(),
+		memoryKills: memoryKills(),
+		done:        make(chan struct{}),
 	}
 	p.cmd = &exec.Cmd{
 		Path:        path,
@@ -103,8 +113,9 @@ func Start(spec Spec) (*Process, error) {
 	}
 	if err := p.cmd.Start(); err != nil {
 		pipes.close()
-		return nil, startError(spec, err)
+		return nil, startError(spec, explainFork(err))
 	}
+	sacrifice(p.cmd.Process.Pid)
 	pipes.closeChildEnds()
 	p.started = time.Now()
 	p.stdin = &stdinPipe{f: pipes.stdin.w}
@@ -181,6 +192,7 @@ func (p *Process) Noise() (lines int) { return int(p.stdout.skipped.Load()) }
 func (p *Process) wait() {
 	p.group.reap(p.cmd)
 	p.exit = exitOf(p.cmd.ProcessState, time.Since(p.started))
+	p.exit.OutOfMemory = p.exit.Signal == "SIGKILL" && memoryKills() > p.memoryKills
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.killer != nil {

@@ -111,7 +111,9 @@ func lookPath(spec Spec, fail func(error, string, ...any) (string, error)) (stri
 // startError explains an error of the kernel.
 func startError(spec Spec, err error) error {
 	reason := cause(err).Error()
-	switch {
+	switch limit, _ := errors.AsType[*LimitError](err); {
+	case limit != nil:
+		reason = limit.Error()
 	case errors.Is(err, fs.ErrNotExist):
 		reason = "the file exists but its interpreter (first line, #!) or loader does not"
 	case errors.Is(err, syscall.ENOEXEC):

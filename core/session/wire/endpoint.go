@@ -16,6 +16,7 @@ import (
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/process"
 )
 
 // Endpoint is a server that is reached over HTTP. A session may make several
@@ -25,6 +26,7 @@ type Endpoint struct {
 	url     *url.URL // without user info
 	headers http.Header
 	base    *http.Transport
+	inUse   *atomic.Bool // a session was made: its requests may use what is kept free
 }
 
 // NewEndpoint returns the server at the address, an absolute http or https URL.
@@ -41,12 +43,13 @@ func NewEndpoint(address string, headers http.Header, cfg Config) (*Endpoint, er
 		q.SetBasicAuth(u.User.Username(), password)
 	}
 	u.User = nil
-	return &Endpoint{cfg: cfg, url: u, headers: headers, base: newBase(cfg.DialContext)}, nil
+	inUse := new(atomic.Bool)
+	return &Endpoint{cfg: cfg, url: u, headers: headers, inUse: inUse, base: newBase(cfg.DialContext, inUse)}, nil
 }
 
 // newBase returns the network side of an endpoint. It has no timeout for answers, as
 // streams have none; TCP keep-alive finds dead peers, requests have deadlines.
-func newBase(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+func newBase(dial func(ctx context.Context, network, address string) (net.Conn, error), inUse *atomic.Bool) *http.Transport {
 	if dial == nil {
 		dial = (&net.Dialer{
 			Timeout:         10 * time.Second,
@@ -54,8 +57,20 @@ func newBase(dial func(ctx context.Context, network, address string) (net.Conn, 
 		}).DialContext
 	}
 	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dial,
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dial(ctx, network, address)
+			if err != nil {
+				return nil, process.Explain(err)
+			}
+			if !inUse.Load() {
+				if err := process.RoomForFiles(); err != nil {
+					_ = c.Close()
+					return nil, err
+				}
+			}
+			return c, nil
+		},
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    10 * time.Second,
 		MaxIdleConnsPerHost:    16,
@@ -77,7 +92,8 @@ type httpConn struct {
 	session func() string
 	version atomic.Value // string: the protocol version, once it is known
 	mirrors mirrors
-	stream  *stream // nil until Listen
+	stream  *stream      // nil until Listen
+	inUse   *atomic.Bool // of the endpoint
 
 	replies chan struct{} // has room for maxReplies: a slot is sent before a reply goes out and received after; never closed
 	mu      sync.Mutex    // guards url on the SSE transport
@@ -87,7 +103,7 @@ func (e *Endpoint) conn() *Conn {
 	c := newConn(e.cfg)
 	g := &guard{conn: c, base: e.base, origin: e.url, headers: e.headers}
 	c.http = &httpConn{
-		guard: g, url: e.url, replies: make(chan struct{}, maxReplies), session: func() string { return "" },
+		guard: g, url: e.url, inUse: e.inUse, replies: make(chan struct{}, maxReplies), session: func() string { return "" },
 		client: &http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 	c.reply = func(answer []byte) { postReply(c, answer) }

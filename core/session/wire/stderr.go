@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,11 @@ func stderrCause(lines []string) string {
 			return line
 		}
 		return line + " | " + recent[len(recent)-1]
+	}
+	for _, line := range slices.Backward(lines) {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") { // Go, before all its goroutines
+			return line + " | " + recent[len(recent)-1]
+		}
 	}
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }

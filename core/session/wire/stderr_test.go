@@ -13,6 +13,8 @@ func TestStderrCause(t *testing.T) {
 	python := []string{"Traceback (most recent call last):", `  File "server.py", line 3, in <module>`, "    import fastmcp", "ModuleNotFoundError: No module named 'fastmcp'"}
 	goroutine := append([]string{"starting", "panic: no token", "", "goroutine 1 [running]:"}, strings.Split(strings.Repeat("main.main() ", 40), " ")...)
 	npm := []string{"npm error code E404", "npm error 404 Not Found - GET https://registry.example/nope", "npm error A complete log of this run can be found in: /home/ann/.npm/_logs/x.log"}
+	crash := append([]string{"runtime: failed to create new OS thread (have 5 already; errno=11)", "fatal error: newosproc", "", "goroutine 1 [running]:"},
+		strings.Split(strings.Repeat("main.main() ", 80)+"gs-0x0", " ")...)
 	old := append([]string{"error: a client was slow"}, strings.Split(strings.Repeat("served;", 60)+"bye", ";")...)
 	for name, tt := range map[string]struct {
 		lines []string
@@ -21,6 +23,7 @@ func TestStderrCause(t *testing.T) {
 		"Node":           {node, "Error: Cannot find module '/srv/index.js' | Node.js v20.20.2"},
 		"Python":         {python, "ModuleNotFoundError: No module named 'fastmcp'"},
 		"Go":             {append(goroutine, "exit status 2"), "panic: no token | exit status 2"},
+		"Go's runtime":   {crash, "fatal error: newosproc | gs-0x0"},
 		"npm":            {npm, "npm error code E404 | " + npm[2]},
 		"long ago":       {old, "served | served | bye"},
 		"nothing known":  {[]string{"a", "b", "c", "d"}, "b | c | d"},

@@ -1,0 +1,110 @@
+package process
+
+import (
+	"cmp"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A cgroup bounds the tasks (processes and their threads) and the memory of all that is
+// in it. https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/pids.html
+
+// roomForTasks returns an error if the control group has too little room for another
+// process.
+func roomForTasks() error {
+	var full error
+	eachGroup("pids", func(dir string) bool {
+		limit, bounded := number(dir + "/pids.max")
+		now, known := number(dir + "/pids.current")
+		if bounded && known && limit-now < spareTasks {
+			full = &LimitError{What: "too many processes", Limit: limit, Err: syscall.EAGAIN}
+		}
+		return full == nil
+	})
+	return full
+}
+
+// taskLimit returns the smallest limit of tasks, 0 if none is known.
+func taskLimit() (limit int) {
+	eachGroup("pids", func(dir string) bool {
+		if n, bounded := number(dir + "/pids.max"); bounded && (limit == 0 || n < limit) {
+			limit = n
+		}
+		return true
+	})
+	return cmp.Or(limit, softLimit(unix.RLIMIT_NPROC))
+}
+
+// memoryKills returns how often the kernel killed a process because the control group's
+// memory was used up.
+func memoryKills() (kills int) {
+	eachGroup("memory", func(dir string) bool {
+		for _, file := range []string{"/memory.events", "/memory.oom_control"} {
+			raw, err := os.ReadFile(dir + file)
+			if err != nil {
+				continue
+			}
+			for line := range strings.Lines(string(raw)) {
+				if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
+					n, _ := strconv.Atoi(strings.TrimSpace(n))
+					kills += n
+				}
+			}
+			return false // of a group it includes those below
+		}
+		return true
+	})
+	return kills
+}
+
+// sacrifice makes the kernel kill the process, which is started again, before any other
+// when memory runs out.
+func sacrifice(pid int) {
+	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // it may have ended
+}
+
+// eachGroup calls f with the directories of the control group of this process that has a
+// controller, and of those above it, until f returns false.
+func eachGroup(controller string, f func(dir string) bool) {
+	raw, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(raw)) {
+		hierarchy, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		names, at, ok := strings.Cut(rest, ":")
+		root := "/sys/fs/cgroup"
+		switch {
+		case !ok || !path.IsAbs(at):
+			continue
+		case hierarchy == "0" && names == "": // version 2
+		case strings.Contains(","+names+",", ","+controller+","):
+			root += "/" + controller
+		default:
+			continue
+		}
+		for at = path.Clean(at); ; at = path.Dir(at) {
+			if !f(root + strings.TrimSuffix(at, "/")) {
+				return
+			}
+			if at == "/" {
+				break
+			}
+		}
+	}
+}
+
+// number reads a file with one number; false if it has another word, such as "max".
+func number(file string) (int, bool) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	return n, err == nil
+}
