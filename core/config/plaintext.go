@@ -26,28 +26,43 @@ func (e *entry) plaintext(name string, v *tree.Node, path pointer, where string)
 	}
 }
 
-// secretArgs looks at arguments: --token=VALUE, --token VALUE, NAME=VALUE,
-// "Authorization: VALUE", and values that look like tokens by themselves.
+// secretArgs reports the arguments that are or end in a secret.
 func (e programKeys) secretArgs(args []*tree.Node) {
-	flag := "" // the name of an option that waits for its value
+	texts := make([]string, len(args))
 	for i, v := range args {
-		raw := v.Text
+		texts[i] = v.Text
+	}
+	for i, at := range secretsInArgs(texts) {
+		if at >= 0 {
+			e.warnSecret(args[i].Offset, e.path.key("args").index(i), `"args"`)
+		}
+	}
+}
+
+// secretsInArgs returns where the secret begins in each argument, -1 if it has none:
+// --token=VALUE, --token VALUE, NAME=VALUE, "Authorization: VALUE", and values that
+// look like tokens by themselves.
+func secretsInArgs(args []string) []int {
+	at := make([]int, len(args))
+	flag := "" // the name of an option that waits for its value
+	for i, raw := range args {
+		at[i] = -1
 		name, value, hasValue := strings.Cut(raw, "=")
 		if header, rest, isHeader := strings.Cut(raw, ": "); isHeader && !hasValue {
 			name, value, hasValue = header, rest, true
 		}
-		plain := tokenShaped(raw) || urlPassword(raw) || hasValue && secretName(name) && literalSecret(value)
-		if !strings.HasPrefix(raw, "-") && flag != "" {
-			plain = plain || secretName(flag) && literalSecret(raw)
+		switch {
+		case hasValue && secretName(name) && literalSecret(value):
+			at[i] = len(raw) - len(value)
+		case tokenShaped(raw), urlPassword(raw), !strings.HasPrefix(raw, "-") && secretName(flag) && literalSecret(raw):
+			at[i] = 0
 		}
 		flag = ""
 		if strings.HasPrefix(raw, "-") && !hasValue {
 			flag = raw
 		}
-		if plain {
-			e.warnSecret(v.Offset, e.path.key("args").index(i), `"args"`)
-		}
 	}
+	return at
 }
 
 // urlPassword reports whether the text holds a URL with a password in it, such as

@@ -129,7 +129,7 @@ func (r *reloader) take(c filewatch.Change, kicked bool) {
 // seen when the change was noticed.
 func (r *reloader) adopt(next *config.Config, reloaded event.ConfigReloaded, seen time.Time, kicked bool) {
 	r.file = next
-	applied, held := next, []string(nil)
+	applied, held := next, []config.Server(nil)
 	if r.opts.HoldCommands && !kicked {
 		applied, held = hold(r.applied, next)
 	}
@@ -140,8 +140,8 @@ func (r *reloader) adopt(next *config.Config, reloaded event.ConfigReloaded, see
 	r.opts.Apply(applied)
 	r.log.Info("config reloaded", "file", r.opts.Path, "servers", len(next.Servers),
 		"added", len(reloaded.Added), "removed", len(reloaded.Removed), "changed", len(reloaded.Changed))
-	for _, id := range held {
-		r.log.Warn("a new or changed command is held back; send SIGHUP to start it", "server", id)
+	for _, srv := range held {
+		r.log.Warn("a new or changed command is held back; send SIGHUP to start it", "server", srv.ID, "command", srv.CommandLine())
 	}
 }
 
@@ -180,12 +180,12 @@ func diff(from, to *config.Config) event.ConfigReloaded {
 }
 
 // hold returns the config without what would start a command that was not running: a new
-// server is left out, a changed one stays as it was. It also returns the IDs of both. A
-// server that is not tracked may be run by the gateway, which is not known here: it counts
+// server is left out, a changed one stays as it was. It also returns both as the file has
+// them. A server that is not tracked may be run by the gateway, which is not known here: it counts
 // as running while its entry stays untracked, and as not running when it becomes tracked.
-func hold(running, next *config.Config) (*config.Config, []string) {
+func hold(running, next *config.Config) (*config.Config, []config.Server) {
 	out := &config.Config{Path: next.Path, Servers: make([]config.Server, 0, len(next.Servers))}
-	var held []string
+	var held []config.Server
 	for _, srv := range next.Servers {
 		old, known := running.Server(srv.ID)
 		starts := srv.Enabled && srv.Transport == config.TransportStdio
@@ -194,10 +194,10 @@ func hold(running, next *config.Config) (*config.Config, []string) {
 		case !starts || ran:
 			out.Servers = append(out.Servers, srv)
 		case known:
-			held = append(held, srv.ID)
+			held = append(held, srv)
 			out.Servers = append(out.Servers, old)
 		default:
-			held = append(held, srv.ID)
+			held = append(held, srv)
 		}
 	}
 	return out, held

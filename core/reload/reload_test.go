@@ -3,6 +3,7 @@ package reload
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -203,16 +204,39 @@ func TestKick(t *testing.T) {
 	}
 }
 
+// logLines are the lines of a log.
+type logLines chan string
+
+func (l logLines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
+
 // Commands that are new or changed wait for the operator; all else applies.
 func TestHoldCommands(t *testing.T) {
 	t.Parallel()
-	b := run(t, servers(server("a", "x"), server("b", "x")), func(o *Options) { o.HoldCommands = true })
+	logged := make(logLines, 64)
+	b := run(t, servers(server("a", "x"), server("b", "x")), func(o *Options) {
+		o.HoldCommands, o.Logger = true, slog.New(slog.NewTextHandler(logged, nil))
+	})
 	web := `{"id": "web", "url": "https://web.example/mcp", "trackResources": true}`
 	b.save(servers(server("b", "evil"), server("c", "x"), web))
 	b.reloaded("[c web] [a] [b]")
 	if got := b.ids(); !slices.Equal(got, []string{"b:x", "web:"}) {
 		t.Errorf("applied %q", got)
 	}
+	b.save(servers(server("b", "evil"), `{"id": "c", "command": "sh", "args": ["-c", "rm -r x", "--token=hunter2hunter2"], "trackResources": true}`, web))
+	b.reloaded("[] [] [c]")
+	if got := b.ids(); !slices.Equal(got, []string{"b:x", "web:"}) {
+		t.Errorf("applied %q", got)
+	}
+	for line := ""; !strings.Contains(line, `held back; send SIGHUP to start it" server=c command="sh -c \"rm -r x\" --token=[secret]"`); {
+		select {
+		case line = <-logged:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the command line is not logged")
+		}
+	}
+	b.save(servers(server("b", "evil"), server("c", "x"), web))
+	b.reloaded("[] [] [c]")
+	<-b.applied
 	b.kick <- struct{}{}
 	b.reloaded("[] [] []")
 	if got := b.ids(); !slices.Equal(got, []string{"b:evil", "c:x", "web:"}) {
