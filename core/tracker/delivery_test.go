@@ -183,6 +183,31 @@ func TestListFlood(t *testing.T) {
 	})
 }
 
+// A server that announces changed lists without end is listed twice a second, and the
+// last change is not missed.
+func TestListFloodWithoutEnd(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md")
+		w.pass(2 * time.Second)
+		tools, resources := docs.Count("tools/list"), docs.Count("resources/list")
+		for range 1000 { // for 10 s
+			docs.NotifyListChanged(catalog.Tools)
+			docs.NotifyListChanged(catalog.Resources)
+			w.pass(10 * time.Millisecond)
+		}
+		docs.SetQuietly("file:///b.md", "one")
+		docs.NotifyListChanged(catalog.Resources)
+		w.pass(2 * time.Second)
+		tools, resources = docs.Count("tools/list")-tools, docs.Count("resources/list")-resources
+		if tools < 10 || tools > 22 || resources < 10 || resources > 22 {
+			w.Errorf("%d lists of tools and %d of resources in 10 s", tools, resources)
+		}
+		if n := len(docs.Subscribed()); n != 2 {
+			w.Errorf("%d are subscribed to, want 2", n)
+		}
+	})
+}
+
 // An update of something below a followed URI is published under its own URI, and the
 // parent is looked at (B10).
 func TestUpdateOfASubResource(t *testing.T) {

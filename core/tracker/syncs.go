@@ -44,8 +44,12 @@ func (r *syncRequest) merge(o syncRequest) {
 	r.compare = r.compare || o.compare
 }
 
-// minSync is the least time between the beginnings of two syncs.
-const minSync = 100 * time.Millisecond
+// Announced changes of lists begin a sync at least minSync after the last one, and at most
+// two syncs within syncSpan, however often a server announces them.
+const (
+	minSync  = 100 * time.Millisecond
+	syncSpan = time.Second
+)
 
 // maxEarly bounds the signals that wait for the end of a sync; a session delivers
 // none about URIs that it did not subscribe to.
@@ -59,6 +63,7 @@ type syncs struct {
 
 	pending syncRequest
 	next    time.Time // the next sync does not begin before
+	last    time.Time // when the last sync began
 	running bool
 	aborted bool               // the running one was cancelled: another one does its work
 	cancel  context.CancelFunc // of the running one
@@ -85,6 +90,10 @@ func (y *syncs) begin(now time.Time, cancel context.CancelFunc) syncRequest {
 	r := y.pending
 	y.pending = syncRequest{}
 	y.running, y.next, y.cancel = true, now.Add(minSync), cancel
+	if again := y.last.Add(syncSpan); again.After(y.next) {
+		y.next = again
+	}
+	y.last = now
 	return r
 }
 
