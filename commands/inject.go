@@ -29,6 +29,7 @@ type injectOptions struct {
 	dryRun       bool
 	allServers   bool
 	refreshTools bool
+	mcp          []string // ids of servers whose tools the session has
 
 	config atomic.Pointer[config.Config] // the current one, if servers are tracked
 }
@@ -47,14 +48,18 @@ every update, so that the model knows it at its next turn. The session is one of
 
   --call-id ID    the running WebRTC or SIP call of that id, as a sideband
   --session-id ID the running GPT-Live session of that id, as a sideband
-  --model NAME    a session of its own
+  --model NAME    a session of its own, with --mcp with the tools of servers of the
+                  config, which are imported again when they change
   --listen ADDR --upstream URL
                   every session of the applications that connect to ADDR instead of
                   URL: everything is forwarded unchanged, audio included
   --url URL       another endpoint with the same API, with --header, --query and
                   --auth-header (the header with the key, without "Bearer")
+  --dialect elevenlabs
+                  agents of ElevenLabs: --agent-id ID for a conversation of its own,
+                  --session-id ID for a running one, or --listen
 
-The key is that of OPENAI_API_KEY or --api-key-file. With --listen applications
+The key is that of OPENAI_API_KEY (ELEVENLABS_API_KEY) or --api-key-file. With --listen applications
 bring their own; with --token-file they present the token instead, and the key is
 added here.
 
@@ -78,6 +83,10 @@ feed could not be reached within --timeout; 5 it refused (the key, the call, the
 
   # Between an application and OpenAI: the application connects to ws://127.0.0.1:8787
   mcptrack inject --listen 127.0.0.1:8787 --upstream wss://api.openai.com/v1/realtime
+
+  # A session with the tools of a server, and an agent of ElevenLabs
+  mcptrack inject --model gpt-realtime --mcp docs
+  mcptrack inject --listen 127.0.0.1:8787 --upstream wss://api.elevenlabs.io --dialect elevenlabs
 
   # From a serve-sse elsewhere, or from a pipe
   mcptrack inject --model gpt-realtime --from https://mcp.example:8722
@@ -111,8 +120,11 @@ feed could not be reached within --timeout; 5 it refused (the key, the call, the
 	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "`NUMBER` of items a minute, after a burst of 5; 0 for no limit")
 	f.IntVar(&opts.count, "count", 0, "end after so many `MESSAGES` (default no limit)")
 	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen, have sessions import the tools of MCP servers again when they change")
+	f.StringSliceVar(&opts.mcp, "mcp", nil, "`IDS` of servers of the config whose tools a session of its own has, without approval")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, immediately, and connect to no endpoint")
 	_ = cmd.RegisterFlagCompletionFunc("server", completeServers(env, g))
+	_ = cmd.RegisterFlagCompletionFunc("mcp", completeServers(env, g))
+	_ = cmd.RegisterFlagCompletionFunc("dialect", cobra.FixedCompletions([]string{"openai", "gpt-live", "elevenlabs"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"user", "system"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -126,12 +138,18 @@ func (o *injectOptions) parse(env *Env) error {
 		return usage("unknown --role %q; choose user or system", o.role)
 	case o.count < 0 || o.maxPerMinute < 0 || o.coalesce < 0:
 		return usage("--count, --max-per-minute and --coalesce must not be negative")
-	case o.sessionID != "" && (o.respond || o.content):
-		return usage("--respond and --content are not available with --session-id: a GPT-Live model decides when it speaks, and takes short texts only")
+	case o.respond && (o.api() == realtime.GPTLive || o.api() == realtime.ElevenLabs):
+		return usage("--respond is not available with --dialect %s: a model decides itself when it speaks", o.api())
+	case o.content && o.api() == realtime.GPTLive:
+		return usage("--content is not available with --dialect gpt-live, which takes short texts only")
+	case len(o.mcp) > 0 && (o.model == "" && o.url == "" || o.callID != "" || o.dialect != "" && o.api() != realtime.OpenAI):
+		return usage("--mcp requires a session of its own, with --model: others have their own tools")
+	case len(o.mcp) > 0 && (o.from != "" || o.stdin || o.demo || o.dryRun):
+		return usage("--mcp is for the servers of the config: leave out --from, --stdin, --demo and --dry-run")
 	case o.content && o.from != "":
 		return usageHint("read the config here, or pipe watch --content into --stdin", "--content is not available with --from: a feed has no contents")
 	case o.refreshTools && o.listen == "":
-		return usage("--refresh-tools requires --listen: a sideband cannot see the credentials of a session's MCP servers")
+		return usage("--refresh-tools requires --listen, and --mcp includes it: a sideband cannot see the credentials of a session's MCP servers")
 	case o.dryRun:
 		return o.injectTarget.checkUnused()
 	}

@@ -45,6 +45,9 @@ func (o *injectOptions) cursor(env *Env) (*cursor, error) {
 	// Of the queries only those that identify the conversation: others may change or be
 	// secret.
 	name := strings.Join([]string{o.feed.address(), o.endpoint.Address(), o.endpoint.Query.Get("call_id"), o.endpoint.Query.Get("model")}, "\x00")
+	if agent := o.endpoint.Query.Get("agent_id"); agent != "" {
+		name += "\x00" + agent
+	}
 	sum := sha256.Sum256([]byte(name))
 	c.path = filepath.Join(dir, "inject", hex.EncodeToString(sum[:12])+".json")
 	data, err := readAtMost(c.path, maxCursor)

@@ -27,7 +27,7 @@ func (o *injectOptions) sink(ctx context.Context, env *Env, g *globals, r *recei
 
 // dry prints what would be sent.
 func (o *injectOptions) dry(env *Env, r *receipts) *sink {
-	d := &realtime.DryRun{W: env.Out, Message: o.message(), Respond: o.respond, Live: o.sessionID != ""}
+	d := &realtime.DryRun{W: env.Out, Message: o.message(), Respond: o.respond, Dialect: o.api(), Session: o.sessionID}
 	return &sink{
 		offer: func(e *event.Event) error {
 			r.mu.Lock()
@@ -67,7 +67,7 @@ func (o *injectOptions) session(env *Env, log *slog.Logger, r *receipts) (*sink,
 		warnFailed(log, x)
 	}
 	s, err = realtime.NewSession(realtime.SessionOptions{
-		Endpoint: o.endpoint, Delivery: d, Call: o.callID != "", Resume: stored.progress, Logger: log,
+		Endpoint: o.endpoint, Delivery: d, Call: o.callID != "", Resume: stored.progress, Logger: log, MCP: o.mcpServers(),
 	})
 	if err != nil {
 		return nil, o.targetFailure(err)
@@ -141,5 +141,9 @@ func listenFailure(err error) error {
 }
 
 func warnFailed(log *slog.Logger, x realtime.Failure) {
+	if x.ResourceURI == "" {
+		log.Warn("the endpoint could not import the tools of a server", "server", printable.Line(x.ServerID, 128), "err", x.Reason)
+		return
+	}
 	log.Warn("an update was not injected", "server", printable.Line(x.ServerID, 128), "uri", printable.Line(x.ResourceURI, 300), "err", x.Reason)
 }

@@ -86,6 +86,10 @@ func (o *injectOptions) source(env *Env, g *globals) (*source, error) {
 			return nil, err
 		}
 	}
+	if err := o.checkMCP(cfg); err != nil {
+		return nil, err
+	}
+	o.config.Store(o.selection().of(cfg))
 	if o.noFollow && len(o.selection().of(cfg).Servers) == 0 {
 		return nil, nothingToFollow(cfg, o.selection())
 	}
@@ -95,7 +99,7 @@ func (o *injectOptions) source(env *Env, g *globals) (*source, error) {
 // offer offers a sink the events that pass the filters.
 func (o *injectOptions) offer(s *sink) func(*event.Event) error {
 	return func(e *event.Event) error {
-		if (e.Type() == event.TypeResourceUpdated || o.refreshTools && e.Type() == event.TypeToolsListChanged) && o.keep(e) {
+		if (e.Type() == event.TypeResourceUpdated || (o.refreshTools || len(o.mcp) > 0) && e.Type() == event.TypeToolsListChanged) && o.keep(e) {
 			return s.offer(e)
 		}
 		s.pass(e.ID)
@@ -108,7 +112,6 @@ func (o *injectOptions) track(ctx context.Context, env *Env, g *globals, cfg *co
 	log := g.logger(env)
 	t := tracker.New(tracker.Options{Dial: env.Dial, Session: o.connectFlags.session(env, g), Logger: log, Texts: o.content, Window: o.window()})
 	selected := o.selection().of(cfg)
-	o.config.Store(selected)
 	t.Apply(selected)
 	if len(selected.Servers) == 0 {
 		o.selection().warnNone(log, cfg)
@@ -132,16 +135,6 @@ func (o *injectOptions) track(ctx context.Context, env *Env, g *globals, cfg *co
 	}
 	feed.connected = true // servers do not decide whether the endpoint could be reached
 	return track(ctx, t, feed, also...)
-}
-
-// serverURL returns the URL of a tracked server, "" without one.
-func (o *injectOptions) serverURL(id string) string {
-	if cfg := o.config.Load(); cfg != nil {
-		if srv, ok := cfg.Server(id); ok {
-			return srv.URL.Reveal()
-		}
-	}
-	return ""
 }
 
 // window returns the time in which the tracker merges changes of a resource: it must not

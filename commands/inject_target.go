@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/textproto"
@@ -16,8 +17,10 @@ import (
 
 // injectTarget is where messages go.
 type injectTarget struct {
+	dialect    string
 	callID     string
 	sessionID  string
+	agentID    string
 	model      string
 	url        string
 	headers    []string
@@ -35,14 +38,16 @@ type injectTarget struct {
 
 func (t *injectTarget) add(cmd *cobra.Command) {
 	f := cmd.Flags()
+	f.StringVar(&t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs (default openai, with --session-id gpt-live)")
 	f.StringVar(&t.callID, "call-id", "", "`ID` of a running WebRTC or SIP call (rtc_…)")
-	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session (sess_…)")
+	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session (sess_…), or ElevenLabs conversation (conv_…)")
+	f.StringVar(&t.agentID, "agent-id", "", "`ID` of the ElevenLabs agent for a conversation of its own")
 	f.StringVar(&t.model, "model", "", "`NAME` of the model for a session of its own")
 	f.StringVar(&t.url, "url", "", "`URL` of the endpoint (default "+realtime.DefaultURL+")")
 	f.StringArrayVar(&t.headers, "header", nil, "`NAME=VALUE` of a header for the endpoint, not a secret (repeatable)")
 	f.StringArrayVar(&t.queries, "query", nil, "`NAME=VALUE` for the query of the URL, not a secret (repeatable)")
-	f.StringVar(&t.authHeader, "auth-header", "Authorization", "`NAME` of the header with the key, such as api-key")
-	f.StringVar(&t.keyFile, "api-key-file", "", "`FILE` (mode 0600) with the key, instead of OPENAI_API_KEY")
+	f.StringVar(&t.authHeader, "auth-header", "", "`NAME` of the header with the key, such as api-key (default Authorization, with ElevenLabs xi-api-key)")
+	f.StringVar(&t.keyFile, "api-key-file", "", "`FILE` (mode 0600) with the key, instead of OPENAI_API_KEY or ELEVENLABS_API_KEY")
 	f.BoolVar(&t.insecure, "insecure", false, "allow a remote endpoint or feed without TLS")
 	f.StringVar(&t.listen, "listen", "", "`ADDRESS` on which applications connect, such as 127.0.0.1:8787; port 0 picks one")
 	f.StringVar(&t.upstream, "upstream", "", "`URL` of the endpoint of --listen")
@@ -50,23 +55,56 @@ func (t *injectTarget) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("api-key-file")
 }
 
+// api returns the dialect that was asked for.
+func (t *injectTarget) api() realtime.Dialect {
+	if t.dialect == "" && t.sessionID != "" {
+		return realtime.GPTLive
+	}
+	return realtime.Dialect(t.dialect)
+}
+
+// checkDialect checks what the dialect allows.
+func (t *injectTarget) checkDialect() error {
+	var known []string
+	for _, d := range realtime.Dialects() {
+		known = append(known, string(d))
+	}
+	api := t.api()
+	switch {
+	case t.dialect != "" && !slices.Contains(known, t.dialect):
+		return usage("unknown --dialect %q; choose %s", printable.Line(t.dialect, 32), strings.Join(known, ", "))
+	case t.agentID != "" && api != realtime.ElevenLabs:
+		return usage("--agent-id requires --dialect elevenlabs")
+	case api == realtime.OpenAI && t.sessionID != "":
+		return usage("--session-id is for the dialects gpt-live and elevenlabs; running calls of the Realtime API have a --call-id")
+	case api == realtime.ElevenLabs && (t.callID != "" || t.model != ""):
+		return usage("with --dialect elevenlabs the session is that of --agent-id or --session-id")
+	case api == realtime.GPTLive && (t.callID != "" || t.model != ""):
+		return usage("with --dialect gpt-live the session is that of --session-id")
+	}
+	return nil
+}
+
 // checkUnused checks a target to which nothing will be sent.
 func (t *injectTarget) checkUnused() error {
 	if t.listen != "" {
 		return usage("--dry-run and --listen exclude each other: a dry run has no connections")
 	}
-	return nil
+	return t.checkDialect()
 }
 
 func (t *injectTarget) parse(env *Env) error {
+	if err := t.checkDialect(); err != nil {
+		return err
+	}
 	switch {
 	case (t.listen == "") != (t.upstream == ""):
 		return usage("--listen and --upstream must be used together")
-	case t.listen != "" && (t.callID != "" || t.sessionID != "" || t.model != "" || t.url != ""):
-		return usage("with --listen applications say which session they want: leave out --call-id, --session-id, --model and --url")
-	case len(nonEmpty(t.callID, t.sessionID, t.model)) > 1:
-		return usage("--call-id, --session-id and --model exclude each other: a running call, a running GPT-Live session, or a session of its own")
-	case t.listen == "" && t.callID == "" && t.sessionID == "" && t.model == "" && t.url == "":
+	case t.listen != "" && len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID, t.url)) > 0:
+		return usage("with --listen applications say which session they want: leave out --call-id, --session-id, --model, --agent-id and --url")
+	case len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID)) > 1:
+		return usage("--call-id, --session-id, --model and --agent-id exclude each other: a running call, a running session, or a session of its own")
+	case t.listen == "" && len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID, t.url)) == 0:
 		return usageHint("for example --model gpt-realtime, --listen ADDRESS --upstream URL, or --dry-run", "no session given; use --call-id, --session-id, --model or --listen")
 	case t.listen == "" && t.access.set():
 		return usage("--token-file, --allow-origin, --tls-cert, --tls-key and --trust-proxy are for --listen")
@@ -74,7 +112,7 @@ func (t *injectTarget) parse(env *Env) error {
 	if err := t.access.check(); err != nil {
 		return err
 	}
-	t.endpoint = realtime.Endpoint{URL: t.url + t.upstream, Insecure: t.insecure, LiveSession: t.sessionID, Query: url.Values{}, Header: http.Header{}}
+	t.endpoint = realtime.Endpoint{URL: t.url + t.upstream, Insecure: t.insecure, Dialect: t.api(), Session: t.sessionID, Query: url.Values{}, Header: http.Header{}}
 	if err := t.members(); err != nil {
 		return err
 	}
@@ -104,14 +142,18 @@ func (t *injectTarget) members() error {
 	if t.model != "" {
 		t.endpoint.Query.Set("model", t.model)
 	}
+	if t.agentID != "" {
+		t.endpoint.Query.Set("agent_id", t.agentID)
+	}
+	variable, _ := t.endpoint.Dialect.Key()
 	headers, err := pairs("header", t.headers)
 	if err != nil {
 		return err
 	}
 	for name, value := range headers {
 		switch textproto.CanonicalMIMEHeaderKey(name) {
-		case "Authorization", "Api-Key", "X-Api-Key", textproto.CanonicalMIMEHeaderKey(t.authHeader):
-			return usageHint("put the key into OPENAI_API_KEY or --api-key-file, and name its header with --auth-header",
+		case "Authorization", "Api-Key", "X-Api-Key", "Xi-Api-Key", textproto.CanonicalMIMEHeaderKey(t.authHeader):
+			return usageHint("put the key into "+variable+" or --api-key-file, and name its header with --auth-header",
 				"--header %s would show the key to everybody who lists processes", printable.Line(name, 60))
 		}
 		t.endpoint.Header.Set(name, value)
@@ -128,7 +170,9 @@ func (t *injectTarget) authorize(env *Env) error {
 		}
 		return nil
 	}
-	key := strings.TrimSpace(env.getenv("OPENAI_API_KEY"))
+	variable, header := t.endpoint.Dialect.Key()
+	header = cmp.Or(t.authHeader, header)
+	key := strings.TrimSpace(env.getenv(variable))
 	if t.keyFile != "" {
 		var err error
 		if key, err = readSecret("api-key-file", t.keyFile); err != nil {
@@ -140,15 +184,16 @@ func (t *injectTarget) authorize(env *Env) error {
 		t.endpoint.Header["Authorization"], t.endpoint.Header["Cookie"] = nil, nil
 	}
 	if key == "" {
-		if t.endpoint.URL == "" || strings.HasPrefix(t.endpoint.Address(), "wss://api.openai.com/") {
-			return usageHint("set OPENAI_API_KEY, or use --api-key-file", "no key for %s", t.endpoint.Address())
+		// ElevenLabs has agents for everybody.
+		if (t.endpoint.URL == "" || strings.HasPrefix(t.endpoint.Address(), "wss://api.openai.com/")) && t.agentID == "" {
+			return usageHint("set "+variable+", or use --api-key-file", "no key for %s", t.endpoint.Address())
 		}
 		return nil
 	}
-	if textproto.CanonicalMIMEHeaderKey(t.authHeader) == "Authorization" {
+	if textproto.CanonicalMIMEHeaderKey(header) == "Authorization" {
 		key = "Bearer " + key
 	}
-	t.endpoint.Header.Set(t.authHeader, key)
+	t.endpoint.Header.Set(header, key)
 	if err := t.endpoint.Check(); err != nil {
 		return t.targetFailure(err)
 	}

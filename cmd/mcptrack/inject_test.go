@@ -296,9 +296,9 @@ func TestInjectProxy(t *testing.T) {
 	}
 }
 
-// Clients that insist on wss connect to a proxy with a certificate.
-func TestInjectProxyTLS(t *testing.T) {
-	t.Parallel()
+// certificate returns files with a certificate for 127.0.0.1, and a client that trusts it.
+func certificate(t *testing.T) (certFile, keyFile string, client *http.Client) {
+	t.Helper()
 	certified := httptest.NewTLSServer(nil)
 	defer certified.Close()
 	pair := certified.TLS.Certificates[0]
@@ -307,9 +307,16 @@ func TestInjectProxyTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	save(t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})))
 	save(t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
+	return certFile, keyFile, certified.Client()
+}
+
+// Clients that insist on wss connect to a proxy with a certificate.
+func TestInjectProxyTLS(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile, client := certificate(t)
 	far := &realtimetest.Endpoint{}
 	x := injectBeside(t, nil, "--listen", "127.0.0.1:0", "--upstream", endpoint(t, far), "--config", demoFile(t), "--tls-cert", certFile, "--tls-key", keyFile)
 	url := <-x.ready
@@ -318,7 +325,7 @@ func TestInjectProxyTLS(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	app, _, err := websocket.Dial(ctx, url+"/v1/realtime?model=m", &websocket.DialOptions{HTTPClient: certified.Client()})
+	app, _, err := websocket.Dial(ctx, url+"/v1/realtime?model=m", &websocket.DialOptions{HTTPClient: client})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -473,4 +480,37 @@ func (s *serving) newest() map[string]string {
 	}
 	s.Fatal("the server was never removed")
 	return nil
+}
+
+// A session of our own has the tools of servers of the config, with their headers.
+func TestInjectMCP(t *testing.T) {
+	t.Parallel()
+	behind := startGateway(t, "--config", demoFile(t))
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	save(t, file, config(`"docs": {"url": "`+behind+`", "headers": {"X-Key": "${UNTOLD_KEY}"}, "trackResources": true}`))
+	updates := make(chan string, 8)
+	far := &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, _ websocket.MessageType, b []byte) {
+		updates <- string(b)
+		c.Say(map[string]any{"type": "mcp_list_tools.completed"})
+	}}
+	x := injectBeside(t, []string{"UNTOLD_KEY=" + testKey}, "--config", file, "--url", endpoint(t, far), "--model", "m", "--mcp", "docs", "--count", "1")
+	x.receipts(1)
+	x.exits(0)
+	want := `"session":{"tools":[{"type":"mcp","server_label":"docs","server_url":"` + behind + `","headers":{"X-Key":"` + testKey + `"},"require_approval":"never"}],"type":"realtime"},"type":"session.update"}`
+	if got := <-updates; !strings.HasSuffix(got, want) {
+		t.Errorf("got %s\nwant …%s", got, want)
+	}
+}
+
+// An agent of ElevenLabs gets contextual updates, and the key in the header of its API.
+func TestInjectElevenLabs(t *testing.T) {
+	t.Parallel()
+	far := &realtimetest.Endpoint{}
+	x := injectBeside(t, []string{"ELEVENLABS_API_KEY=" + testKey}, "--url", endpoint(t, far), "--dialect", "elevenlabs", "--agent-id", "agent_1",
+		"--config", demoFile(t), "--count", "2")
+	x.receipts(2)
+	x.exits(0)
+	if q := far.Requests()[0]; q.URL.String() != "/v1/convai/conversation?agent_id=agent_1" || q.Header.Get("Xi-Api-Key") != testKey || q.Header.Get("Authorization") != "" {
+		t.Errorf("handshake %v %v", q.URL, q.Header)
+	}
 }

@@ -25,13 +25,14 @@ type conversation struct {
 	dialect  dialect
 	muted    bool    // the dialect is not known yet: send nothing
 	flight   *flight // the item that is being delivered
+	answer   []byte  // to be sent before anything else, if not nil
 	replies  replies
 	imports  toolImports
 	foreign  recent        // items of other injectors
 	fatal    string        // the last error that is not about our events and would not pass
 	finish   bool          // nothing more will be offered: end when everything is delivered
 	ended    chan struct{} // closed with that
-	outcomes []outcome
+	hooks    hooks
 	progress progress
 	stats    Stats // what the queue does not count
 }
@@ -47,10 +48,10 @@ type connection struct {
 // errFinished ends a run after which there is nothing left to do.
 var errFinished = errors.New("everything is delivered")
 
-func newConversation(name string, o DeliveryOptions) *conversation {
+func newConversation(name string, d dialect, o DeliveryOptions) *conversation {
 	o = o.withDefaults()
 	return &conversation{
-		name: name, opts: o, dialect: openAI{}, foreign: recent{},
+		name: name, opts: o, dialect: d, foreign: recent{},
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), queue: newQueue(o.Queue),
 	}
 }
@@ -93,6 +94,15 @@ func (c *conversation) pass(id string) {
 	c.queue.last = id
 }
 
+// toolsChanged has the session import the tools of a server again if it uses them.
+func (c *conversation) toolsChanged(e *event.Event, url string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.imports.changed(e, url) {
+		c.signal()
+	}
+}
+
 func (c *conversation) end() {
 	c.mu.Lock()
 	if !c.finish {
@@ -113,11 +123,11 @@ func (c *conversation) done() bool {
 // run delivers over one connection until ctx ends (its cause is the error), the
 // connection fails, or nothing is left to do (errFinished). begin comes before it.
 func (c *conversation) run(ctx context.Context, l connection) error {
-	defer c.report()
+	defer c.hooks.run(&c.mu, &c.opts)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		c.report()
+		c.hooks.run(&c.mu, &c.opts)
 		frame, late, wait := c.step(time.Now())
 		switch {
 		case ctx.Err() != nil:
@@ -156,6 +166,9 @@ func (c *conversation) run(ctx context.Context, l connection) error {
 func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if frame, c.answer = c.answer, nil; frame != nil {
+		return frame, false, 0
+	}
 	if f := c.flight; f != nil && f.until.IsZero() {
 		if left := f.after.Sub(now); left > 0 {
 			return nil, false, left
@@ -177,17 +190,24 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 			return frame, false, 0
 		}
 	}
-	frame, patience, stale := c.imports.step(now, len(c.replies.active) == 0 && c.replies.blocked(now) == 0)
-	for _, e := range stale {
-		c.queue.offer(toolsMessage(e, c.opts.Message.Scope), now)
+	frame, patience, failed := c.imports.step(now, len(c.replies.active) == 0 && c.replies.blocked(now) == 0)
+	for label, e := range failed {
+		if e != nil {
+			c.queue.offer(toolsMessage(e, c.opts.Message.Scope), now)
+		} else {
+			c.hooks.fail(Failure{Message: Message{ServerID: label}, Session: c.name, Reason: c.imports.reason()})
+		}
 	}
 	if frame != nil {
 		return frame, false, 0
 	}
+	if len(failed) > 0 {
+		return nil, false, time.Nanosecond // report it
+	}
 	if patience > 0 && (wait == 0 || patience < wait) {
 		wait = patience
 	}
-	batch, due := c.queue.take(now, c.dialect.limits())
+	batch, due := c.queue.take(now, c.dialect.api().limits)
 	if len(batch) > 0 {
 		f := newFlight(batch, c.dialect, c.opts.Message.Role)
 		if c.foreign.has(f.id, now) { // another injector was faster
@@ -214,18 +234,6 @@ func (c *conversation) cursor() string {
 		return c.queue.cursor(c.flight.batch)
 	}
 	return c.queue.cursor(nil)
-}
-
-func (c *conversation) snapshot() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.stats
-	s.Merged, s.Stale, s.Dropped = c.queue.merged, c.queue.stale, c.queue.dropped
-	s.Waiting = len(c.queue.waiting)
-	if c.flight != nil {
-		s.Waiting += len(c.flight.batch)
-	}
-	return s
 }
 
 // decode parses a server event in the dialect of the session.

@@ -47,7 +47,8 @@ type Receipt struct {
 	Latency time.Duration // since the oldest update that it covers: the server's notification, or the event's time without one
 }
 
-// Failure describes a message that is not.
+// Failure describes a message that is not. Without a resource it is about the tools of
+// the server, which the endpoint could not import.
 type Failure struct {
 	Message
 	Session string
@@ -77,4 +78,17 @@ func (s *Stats) add(o Stats) {
 	s.Dropped += o.Dropped
 	s.Waiting += o.Waiting
 	s.Open += o.Open
+}
+
+func (c *conversation) snapshot() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Failed = c.hooks.failed
+	s.Merged, s.Stale, s.Dropped = c.queue.merged, c.queue.stale, c.queue.dropped
+	s.Waiting = len(c.queue.waiting)
+	if c.flight != nil {
+		s.Waiting += len(c.flight.batch)
+	}
+	return s
 }

@@ -1,5 +1,5 @@
-// Package realtime adds a message about every updated resource to a live OpenAI Realtime
-// or GPT-Live conversation.
+// Package realtime adds a message about every updated resource to a live conversation:
+// of OpenAI Realtime, GPT-Live, or an ElevenLabs agent.
 //
 // A [Session] is a connection of our own: the sideband of a running call or session, or
 // a session that we open. A [Proxy] stands between an application and the endpoint,
@@ -14,9 +14,11 @@
 // one part each; a rejected item is sent again message by message. A message counts as
 // delivered when the endpoint acknowledges its item, which is sent again under the same id
 // until then: a few times over one connection that works, and over any number of lost
-// ones. A message that is rejected or given up is reported as a [Failure], and the next
-// one follows; [Progress] covers the rejected ones only. When the bounded queue is full,
-// the message that has waited longest is dropped and counted. Offer never waits for the
+// ones. With an API that acknowledges nothing, it counts as delivered when the endpoint
+// has answered a ping that was sent after it, and what is sent again may appear twice. A
+// message that is rejected or given up is reported as a [Failure], and the next one
+// follows; [Progress] covers the rejected ones only. When the bounded queue is full, the
+// message that has waited longest is dropped and counted. Offer never waits for the
 // network.
 //
 // Ownership: Run and ServeHTTP own their connections and goroutines and wait for them.
@@ -30,5 +32,6 @@
 // and is what OpenAI's own Go client uses.
 //
 // The protocols are those of https://platform.openai.com/docs/guides/realtime in its GA
-// form (the beta header is never sent) and of GPT-Live; see dialect.
+// form (the beta header is never sent), of GPT-Live, and of ElevenLabs agents. Each is a
+// dialect, in a file of its own.
 package realtime

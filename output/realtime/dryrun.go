@@ -15,7 +15,8 @@ type DryRun struct {
 	W       io.Writer
 	Message MessageOptions
 	Respond bool // a response.create after each message
-	Live    bool // in the dialect of GPT-Live
+	Dialect Dialect
+	Session string // the id of a running session; see [Endpoint]
 
 	queue *queue // only for what is known of resources
 }
@@ -37,9 +38,9 @@ func (d *DryRun) Write(e *event.Event) (bool, error) {
 		return false, nil
 	}
 	batch, _ := d.queue.take(now, limits{messages: 1})
-	var lang dialect = openAI{}
-	if d.Live {
-		lang = gptLive{}
+	lang, err := (&Endpoint{Dialect: d.Dialect, Session: d.Session}).dialect()
+	if err != nil {
+		return false, err
 	}
 	out, err := lang.create(m.ItemID, d.Message.Role, batch)
 	if err != nil {

@@ -1,22 +1,13 @@
 package realtime
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
-	"time"
 
-	"github.com/coder/websocket"
-
-	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -30,12 +21,15 @@ const DefaultMaxMessage = 16 << 20
 // Endpoint is an API that hosts conversations. It contains secrets, which its text does
 // not show.
 type Endpoint struct {
-	// URL is that of a WebSocket: wss, ws, or the equivalent https, http. "" is
-	// DefaultURL. Without a path it gets /v1/realtime, and after /v1 /realtime.
-	URL string
-	// LiveSession is the id of a running GPT-Live session to attach to: the path is then
-	// /v1/live/sessions/ID/attach.
-	LiveSession string
+	// URL is that of a WebSocket: wss, ws, or the equivalent https, http. "" is that of
+	// the dialect's vendor, for OpenAI DefaultURL. Without a path, or with one that ends
+	// in /v1, it gets the path of the dialect, such as /v1/realtime.
+	URL     string
+	Dialect Dialect
+	// Session is the id of a running session of GPT-Live, or a running conversation of
+	// ElevenLabs, to attach to: the path is then /v1/live/sessions/ID/attach, or
+	// /v1/convai/conversations/ID/monitor.
+	Session string
 	// Query replaces members of the URL's query, such as call_id and model.
 	Query url.Values
 	// Header is sent with every handshake, such as Authorization.
@@ -51,7 +45,7 @@ type Endpoint struct {
 
 // OptionError is an invalid option.
 type OptionError struct {
-	Option string // "url", "header", "role"
+	Option string // "url", "header", "role", "session-id", "dialect"
 	Reason string // one line
 }
 
@@ -120,9 +114,13 @@ func (e *Endpoint) Check() error {
 }
 
 func (e *Endpoint) parse() (*url.URL, error) {
+	lang, err := e.dialect()
+	if err != nil {
+		return nil, err
+	}
 	text := e.URL
 	if text == "" {
-		text = DefaultURL
+		text = lang.api().home
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
@@ -145,19 +143,29 @@ func (e *Endpoint) parse() (*url.URL, error) {
 		path = "/v1"
 	}
 	if strings.HasSuffix(path, "/v1") {
-		if u.Path = path + "/realtime"; e.LiveSession != "" {
-			if !liveID(e.LiveSession) {
-				return nil, &OptionError{"session-id", fmt.Sprintf("invalid session id %q", printable.Line(e.LiveSession, 64))}
-			}
-			u.Path = path + "/live/sessions/" + e.LiveSession + "/attach"
-		}
+		u.Path = path + "/" + lang.api().path
 	}
 	u.RawQuery = replaced(u.Query(), e.Query, u.RawQuery)
 	return u, nil
 }
 
-// liveID reports whether an id can be a segment of a path.
-func liveID(id string) bool {
+// dialect returns the dialect of the endpoint's sessions.
+func (e *Endpoint) dialect() (dialect, error) {
+	if e.Session != "" && !sessionID(e.Session) {
+		return nil, &OptionError{"session-id", fmt.Sprintf("invalid session id %q", printable.Line(e.Session, 64))}
+	}
+	lang, ok := e.Dialect.of(e.Session)
+	switch {
+	case lang == nil:
+		return nil, &OptionError{"dialect", fmt.Sprintf("unknown dialect %q", printable.Line(string(e.Dialect), 32))}
+	case !ok:
+		return nil, &OptionError{"session-id", "running sessions of the Realtime API are attached to by their call id"}
+	}
+	return lang, nil
+}
+
+// sessionID reports whether an id can be a segment of a path.
+func sessionID(id string) bool {
 	return len(id) <= 256 && !strings.ContainsFunc(id, func(r rune) bool {
 		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	})
@@ -178,88 +186,4 @@ func loopback(host string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.Unmap().IsLoopback()
-}
-
-// handshakeTimeout is how long a handshake may take.
-const handshakeTimeout = 15 * time.Second
-
-// dial connects. The error of a handshake with a response is a *handshakeError.
-func (e *Endpoint) dial(ctx context.Context, u *url.URL, header http.Header, subprotocols []string) (*peer, *http.Response, error) {
-	client := e.Client
-	if client == nil {
-		client = defaultClient()
-	}
-	spied := *client
-	spied.Transport = &spyTransport{base: client.Transport}
-	spied.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
-	defer cancel()
-	conn, res, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{
-		HTTPClient: &spied, HTTPHeader: header, Subprotocols: subprotocols,
-	})
-	if err != nil {
-		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
-			return nil, res, newHandshakeError(res)
-		}
-		return nil, res, fmt.Errorf("connect to %s: %w", printable.Line(u.Host, 200), withoutURL(err))
-	}
-	limit := e.MaxMessage
-	if limit <= 0 {
-		limit = DefaultMaxMessage
-	}
-	conn.SetReadLimit(limit)
-	return &peer{Conn: conn, ended: spied.Transport.(*spyTransport).ended}, res, nil
-}
-
-func defaultClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-		TLSHandshakeTimeout:    10 * time.Second,
-		DisableKeepAlives:      true, // a refused handshake leaves no connection behind
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: 64 << 10,
-	}}
-}
-
-// withoutURL removes the URL from an error of net/http: its query may contain a key.
-func withoutURL(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
-	}
-	return err
-}
-
-// handshakeError is the response of an endpoint that refuses the connection.
-type handshakeError struct {
-	status     int
-	message    string
-	retryAfter time.Duration
-}
-
-func (e *handshakeError) Error() string {
-	return (&RefusedError{Status: e.status, Message: e.message}).Error()
-}
-
-func newHandshakeError(res *http.Response) *handshakeError {
-	e := &handshakeError{status: res.StatusCode}
-	e.retryAfter = min(backoff.RetryAfter(res.Header), time.Hour)
-	if res.Body == nil {
-		return e
-	}
-	body, _ := io.ReadAll(res.Body) // at most 1,024 bytes, in memory already
-	res.Body = io.NopCloser(strings.NewReader(string(body)))
-	var doc struct {
-		Error struct {
-			Code    any    `json:"code"`
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	if json.Unmarshal(body, &doc) == nil {
-		e.message = printable.Line(doc.Error.Message, 300)
-		if code, ok := doc.Error.Code.(string); ok && code != "" {
-			e.message = strings.TrimSuffix(printable.Line(code, 64)+": "+e.message, ": ")
-		}
-	}
-	return e
 }

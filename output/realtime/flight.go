@@ -44,7 +44,8 @@ func (c *conversation) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Connections++
-	c.fatal = ""
+	c.fatal, c.answer = "", nil
+	c.muted = c.muted || c.dialect.api().opens
 	c.replies.reset()
 	if f := c.flight; f != nil {
 		f.until, f.after, f.sends = time.Time{}, time.Time{}, 0
@@ -59,7 +60,10 @@ func (c *conversation) sent(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.flight != nil && !c.flight.until.IsZero() {
-		c.flight.until = now.Add(c.opts.AckTimeout)
+		c.flight.until = now
+		if !c.dialect.api().unconfirmed {
+			c.flight.until = now.Add(c.opts.AckTimeout)
+		}
 	}
 }
 
@@ -70,6 +74,8 @@ func (c *conversation) repeat(ready bool, now time.Time) {
 	f := c.flight
 	switch {
 	case f == nil: // it has arrived
+	case ready && c.dialect.api().unconfirmed:
+		c.delivered(f, now)
 	case !ready:
 		f.until = now.Add(c.opts.AckTimeout)
 	case f.sends >= c.opts.Attempts && len(f.batch) > 1:
@@ -100,7 +106,7 @@ func (c *conversation) giveUp(f *flight, why string) {
 	c.flight = nil
 	for _, p := range f.batch {
 		c.queue.giveUp(p)
-		c.failed(p, why)
+		c.hooks.fail(Failure{Message: p.Message, Session: c.name, Reason: why})
 	}
 }
 
@@ -114,7 +120,7 @@ func (c *conversation) rejected(f *flight, why string) {
 	}
 	for _, p := range f.batch {
 		c.handled(p)
-		c.failed(p, why)
+		c.hooks.fail(Failure{Message: p.Message, Session: c.name, Reason: why})
 	}
 }
 

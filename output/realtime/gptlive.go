@@ -6,14 +6,20 @@ import (
 )
 
 // gptLive is OpenAI's Live API: text is appended as silent context, and acknowledged by
-// the id of our event.
-type gptLive struct{}
+// the id of our event. Only a running session can be attached to.
+type gptLive struct{ session string }
 
 // maxAppend bounds one append in bytes. The API accepts 500 tokens, and no token is
 // shorter than a byte.
 const maxAppend = 500
 
-func (gptLive) limits() limits { return limits{messages: 16, bytes: maxAppend} }
+func (d gptLive) api() api {
+	return api{
+		home: "wss://api.openai.com/v1", path: "live/sessions/" + d.session + "/attach",
+		keyVariable: "OPENAI_API_KEY", keyHeader: "Authorization",
+		limits: limits{messages: 16, bytes: maxAppend},
+	}
+}
 
 // thinkingAppend is the client event that adds silent context for the whole session.
 type thinkingAppend struct {
@@ -59,7 +65,10 @@ func (gptLive) decode(b []byte, whole bool) (serverEvent, bool) {
 	if whole && json.Unmarshal(b, &in) != nil {
 		return e, true
 	}
-	e.EventID = in.ClientEventID
+	e.closed = e.Type == "session.closed"
+	if e.Type == "session.thinking.appended" {
+		e.confirms = in.ClientEventID
+	}
 	e.Error.Type, e.Error.Code, e.Error.Message, e.Error.EventID = in.Error.Type, in.Error.Code, in.Error.Message, in.Error.ClientEventID
 	if e.Error.EventID == "" {
 		e.Error.EventID = in.ClientEventID

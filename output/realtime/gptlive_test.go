@@ -15,7 +15,7 @@ import (
 
 func live(o *SessionOptions) {
 	o.Endpoint.URL = "ws://127.0.0.1/openai/v1"
-	o.Endpoint.LiveSession = "sess_123"
+	o.Endpoint.Dialect, o.Endpoint.Session = GPTLive, "sess_123"
 }
 
 // A sideband of a GPT-Live session appends silent context, several messages at a time

@@ -8,8 +8,12 @@ import (
 // and acknowledged by the id of the item.
 type openAI struct{}
 
-// limits keep an item well below what a session accepts at once.
-func (openAI) limits() limits { return limits{messages: 512, bytes: 64 << 10} }
+func (openAI) api() api {
+	return api{
+		home: "wss://api.openai.com/v1", path: "realtime", keyVariable: "OPENAI_API_KEY", keyHeader: "Authorization",
+		limits: limits{messages: 512, bytes: 64 << 10}, // well below what a session accepts at once
+	}
+}
 
 // ItemCreate is the client event that adds an item to the conversation.
 type ItemCreate struct {
@@ -73,6 +77,9 @@ func (openAI) decode(b []byte, whole bool) (serverEvent, bool) {
 		// Compatible endpoints may have an error code of another type; what was decoded
 		// before it, and the type, still count.
 		e.Type = eventType(b)
+	}
+	if e.Type == "session.started" {
+		e.opens = gptLive{} // of a proxy: the session is none of the Realtime API
 	}
 	return e, true
 }

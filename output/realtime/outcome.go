@@ -8,12 +8,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// outcome is for the hooks, which run calls.
-type outcome struct {
-	receipts []Receipt
-	failure  *Failure
-}
-
 // observe processes a server event. It returns true for events that are answers to us
 // alone: an error that names an event of ours, above all.
 func (c *conversation) observe(e serverEvent) (ours bool) {
@@ -22,18 +16,20 @@ func (c *conversation) observe(e serverEvent) (ours bool) {
 	defer c.signal()
 	now := time.Now()
 	c.imports.observe(e)
+	if e.opens != nil {
+		c.speak(e.opens)
+	}
+	if f := c.flight; e.confirms != "" {
+		if f != nil && e.confirms == eventIDOf(f.id) {
+			c.delivered(f, now)
+		}
+		return strings.HasPrefix(e.confirms, itemEventPrefix)
+	}
 	switch e.Type {
 	case "conversation.item.added", "conversation.item.done", "conversation.item.created":
 		c.itemAdded(e, now)
 	case "response.output_item.done":
 		c.replies.item(e, now)
-	case "session.thinking.appended":
-		if f := c.flight; f != nil && e.EventID == eventIDOf(f.id) {
-			c.delivered(f, now)
-		}
-		return strings.HasPrefix(e.EventID, itemEventPrefix)
-	case "session.started":
-		c.speak(gptLive{})
 	case "response.created":
 		c.replies.created(e.Response.ID)
 	case "response.done":
@@ -140,12 +136,7 @@ func (c *conversation) delivered(f *flight, now time.Time) {
 		receipts[i] = Receipt{Message: p.Message, Session: c.name, At: now, Merged: p.merged, Latency: max(0, now.Sub(p.since))}
 		receipts[i].ItemID = f.id
 	}
-	c.outcomes = append(c.outcomes, outcome{receipts: receipts})
-}
-
-func (c *conversation) failed(p *pending, why string) {
-	c.stats.Failed++
-	c.outcomes = append(c.outcomes, outcome{failure: &Failure{Message: p.Message, Session: c.name, Reason: why}})
+	c.hooks.injected(receipts)
 }
 
 // handled records that a message, and the older ones of its resource, need not be
@@ -158,21 +149,6 @@ func (c *conversation) handled(p *pending) {
 	c.progress.add(&p.Message)
 	if len(c.progress.newest) > maxNewest {
 		c.progress.upTo(c.cursor())
-	}
-}
-
-// report calls the hooks.
-func (c *conversation) report() {
-	c.mu.Lock()
-	outcomes := c.outcomes
-	c.outcomes = nil
-	c.mu.Unlock()
-	for _, o := range outcomes {
-		if o.failure != nil {
-			c.opts.Failed(*o.failure)
-		} else {
-			c.opts.Injected(o.receipts)
-		}
 	}
 }
 

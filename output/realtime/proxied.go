@@ -66,8 +66,13 @@ func (s *proxied) run(ctx context.Context, client, upstream *peer) error {
 	wg.Go(func() {
 		// The pumps report a failed connection, too.
 		_ = s.conv.run(talking, connection{
-			send:  func(_ context.Context, frame []byte) error { return upstream.Write(life, websocket.MessageText, frame) },
-			ready: func(context.Context) (bool, error) { return down.idle(), nil },
+			send: func(_ context.Context, frame []byte) error { return upstream.Write(life, websocket.MessageText, frame) },
+			ready: func(context.Context) (bool, error) {
+				if s.unconfirmed() {
+					return true, upstream.Ping(life) // as long as it takes
+				}
+				return down.idle(), nil
+			},
 		})
 	})
 	err := s.close(ctx, ends, client, upstream, stop, cut)
@@ -76,6 +81,13 @@ func (s *proxied) run(ctx context.Context, client, upstream *peer) error {
 	_ = upstream.CloseNow()
 	wg.Wait()
 	return err
+}
+
+// unconfirmed reports whether the endpoint does not acknowledge items.
+func (s *proxied) unconfirmed() bool {
+	s.conv.mu.Lock()
+	defer s.conv.mu.Unlock()
+	return s.conv.dialect.api().unconfirmed
 }
 
 // close waits for the end, stops adding messages, and forwards the end: a close code as

@@ -47,6 +47,7 @@ type ProxyOptions struct {
 type Proxy struct {
 	opts    ProxyOptions
 	url     *url.URL
+	lang    dialect
 	anyPath bool // of the client
 	log     *slog.Logger
 	buffers sync.Pool // of *[peekSize]byte, for messages in transit
@@ -80,9 +81,13 @@ func NewProxy(o ProxyOptions) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	lang, err := o.Upstream.dialect()
+	if err != nil {
+		return nil, err
+	}
 	given, err := url.Parse(o.Upstream.URL)
 	p := &Proxy{
-		opts: o, url: u, log: o.Logger, sessions: map[*proxied]struct{}{},
+		opts: o, url: u, lang: lang, log: o.Logger, sessions: map[*proxied]struct{}{},
 		anyPath: err == nil && o.Upstream.URL != "" && strings.Trim(given.Path, "/") == "",
 	}
 	p.buffers.New = func() any { return new([peekSize]byte) }
@@ -113,12 +118,7 @@ func (s *proxied) toolsChanged(e *event.Event) {
 	if s.proxy.opts.ServerURL != nil {
 		url = s.proxy.opts.ServerURL(e.ServerID)
 	}
-	s.conv.mu.Lock()
-	used := s.conv.imports.changed(e, url)
-	s.conv.mu.Unlock()
-	if used {
-		s.conv.signal()
-	}
+	s.conv.toolsChanged(e, url)
 }
 
 // Stats returns the counts of all sessions.
@@ -164,7 +164,7 @@ func (p *Proxy) admit() *proxied {
 		return nil
 	}
 	s := &proxied{proxy: p, left: make(chan struct{}), name: fmt.Sprint(p.count.Add(1))}
-	s.conv = newConversation(s.name, p.opts.Delivery)
+	s.conv = newConversation(s.name, p.lang, p.opts.Delivery)
 	p.sessions[s] = struct{}{}
 	p.handlers.Add(1)
 	return s
@@ -195,7 +195,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.forget(s)
-	s.conv.muted = strings.Contains(p.target(r).Path, "/live/") // until it has started
+	path := p.target(r).Path
+	if lang, ok := dialectOfPath(path); ok && p.opts.Upstream.Dialect == "" {
+		s.conv.dialect = lang
+	}
+	s.conv.muted = strings.Contains(path, "/live/") // until it has started
 	upstream, res, err := p.dial(r)
 	if err != nil {
 		p.log.Warn("the endpoint refused a session", "session", s.name, "endpoint", p.opts.Upstream.Address(), "err", oneLine(err))

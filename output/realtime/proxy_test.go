@@ -87,7 +87,7 @@ func (x *through) handshake(path string, opts *websocket.DialOptions) (*websocke
 }
 
 func (x *through) bound() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(x.Context(), 20*time.Second)
+	return context.WithTimeout(x.Context(), time.Minute)
 }
 
 // read reads a message that is there or comes soon.
@@ -176,6 +176,8 @@ func TestProxyPassesEverything(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	mu.Lock()
+	defer mu.Unlock()
 	for n := 1; n <= sessions; n++ {
 		if len(sums[n]) != 60 || strings.Join(sums[n], "\n") != strings.Join(sums[1], "\n") {
 			t.Errorf("session %d: %d messages arrived", n, len(sums[n]))

@@ -180,7 +180,7 @@ func TestProgressNeitherRepeatsNorLoses(t *testing.T) {
 		delivered, newestSent := map[string]int{}, map[string]uint64{}
 		var kept Progress
 		for len(log) > 0 {
-			c := newConversation("", DeliveryOptions{Queue: QueueOptions{Window: time.Duration(rapid.IntRange(1, 10).Draw(t, "window")) * time.Second, Every: -1}})
+			c := newConversation("", openAI{}, DeliveryOptions{Queue: QueueOptions{Window: time.Duration(rapid.IntRange(1, 10).Draw(t, "window")) * time.Second, Every: -1}})
 			c.resumable = true
 			c.queue.last = kept.Cursor
 			c.progress = progressOf(kept)

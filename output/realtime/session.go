@@ -21,9 +21,12 @@ import (
 type SessionOptions struct {
 	Endpoint Endpoint
 	Delivery DeliveryOptions
-	// Call says that the session is a running one of somebody else, as a LiveSession is:
+	// Call says that the session is a running one of somebody else, as Endpoint.Session is:
 	// Run ends with it, rather than opening another session.
 	Call bool
+	// MCP returns the servers whose tools a session of our own has, and has again after
+	// each tools.list_changed of one of them; nil: none. It is called by Run and Offer.
+	MCP func() []MCPServer
 	// Resume is the progress of the previous run; zero: there was none.
 	Resume Progress
 	// Ping is how often the connection is probed; 20 s.
@@ -64,7 +67,7 @@ func NewSession(o SessionOptions) (*Session, error) {
 	if err := o.Delivery.Message.check(); err != nil {
 		return nil, &OptionError{"role", err.Error()}
 	}
-	o.Call = o.Call || o.Endpoint.LiveSession != ""
+	o.Call = o.Call || o.Endpoint.Session != ""
 	if o.Ping <= 0 {
 		o.Ping = 20 * time.Second
 	}
@@ -75,10 +78,11 @@ func NewSession(o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{opts: o, url: u, log: o.Logger, conv: newConversation("", o.Delivery)}
-	if o.Endpoint.LiveSession != "" {
-		s.conv.dialect = gptLive{}
+	lang, err := o.Endpoint.dialect()
+	if err != nil {
+		return nil, err
 	}
+	s := &Session{opts: o, url: u, log: o.Logger, conv: newConversation("", lang, o.Delivery)}
 	s.conv.resumable = true
 	s.conv.queue.last = o.Resume.Cursor
 	s.conv.progress = progressOf(o.Resume)
@@ -86,7 +90,13 @@ func NewSession(o SessionOptions) (*Session, error) {
 }
 
 // Offer accepts an event, of any type, and returns immediately.
-func (s *Session) Offer(e *event.Event) { s.conv.offer(e) }
+func (s *Session) Offer(e *event.Event) {
+	if e.Type() == event.TypeToolsListChanged && s.opts.MCP != nil {
+		s.useTools(false)
+		s.conv.toolsChanged(e, "")
+	}
+	s.conv.offer(e)
+}
 
 // Pass records that there was nothing to offer up to an id.
 func (s *Session) Pass(id string) { s.conv.pass(id) }
@@ -185,6 +195,7 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 	s.connected.Store(true)
 	defer s.connected.Store(false)
 	s.conv.begin()
+	s.useTools(true)
 	// The connection outlives ctx by the time to close it; cut ends it immediately.
 	life, cut := context.WithCancel(context.WithoutCancel(ctx))
 	running, fail := context.WithCancelCause(ctx)
@@ -200,12 +211,13 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 			fail(err)
 		}
 	})
+	if hello := s.conv.dialect.api().hello; hello != nil { // a Session's dialect stays
+		if err := write(running, conn, hello); err != nil {
+			fail(err)
+		}
+	}
 	err = s.conv.run(running, connection{
-		send: func(ctx context.Context, frame []byte) error {
-			ctx, cancel := context.WithTimeout(ctx, lastWait)
-			defer cancel()
-			return conn.Write(ctx, websocket.MessageText, frame)
-		},
+		send:  func(ctx context.Context, frame []byte) error { return write(ctx, conn, frame) },
 		ready: func(ctx context.Context) (bool, error) { return true, ping(ctx, conn) },
 	})
 	over := ctx.Err() != nil || errors.Is(err, errFinished)

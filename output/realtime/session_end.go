@@ -35,7 +35,7 @@ func (s *Session) afterError(err error, age time.Duration) (next time.Duration, 
 	}
 	ce, _ := errors.AsType[websocket.CloseError](err)
 	s.conv.mu.Lock()
-	why := cmp.Or(s.conv.fatal, printable.Line(ce.Reason, 200))
+	why, refusal := cmp.Or(s.conv.fatal, printable.Line(ce.Reason, 200)), s.conv.dialect.api().refusal
 	s.conv.mu.Unlock()
 	switch {
 	case ce.Code == websocket.StatusNormalClosure, ce.Code == websocket.StatusGoingAway:
@@ -44,7 +44,7 @@ func (s *Session) afterError(err error, age time.Duration) (next time.Duration, 
 		}
 	case ce.Code == 3000, ce.Code == 3003: // unauthorized, forbidden: the registry of RFC 6455, §11.7
 		return 0, &RefusedError{Status: int(ce.Code), Message: why}
-	case ce.Code >= 4000 && ce.Code < 5000 && !mayPass(why), final(why):
+	case ce.Code >= 4000 && ce.Code < 5000 && !mayPass(why), final(why), refusal != 0 && ce.Code == refusal:
 		return 0, &RefusedError{Status: max(int(ce.Code), 0), Message: why}
 	}
 	return 0, nil

@@ -34,7 +34,7 @@ func (s *Session) read(ctx context.Context, conn *peer) error {
 		}
 		if e, ok := s.conv.decode(buf[:n], whole); ok {
 			s.handle(e, &logged)
-			if e.Type == "session.closed" {
+			if e.closed {
 				return errClosed
 			}
 		}
@@ -46,10 +46,22 @@ var errClosed = errors.New("the endpoint has closed the session")
 
 // handle processes a server event. At most one error a second is logged.
 func (s *Session) handle(e serverEvent, logged *time.Time) {
+	if e.answer != nil {
+		s.conv.mu.Lock()
+		s.conv.answer = e.answer // observe signals
+		s.conv.mu.Unlock()
+	}
 	if ours := s.conv.observe(e); e.Type == "error" && !ours && time.Since(*logged) >= time.Second {
 		*logged = time.Now()
 		s.log.Warn("the realtime endpoint reports an error", "error", reason(e))
 	}
+}
+
+// write sends a client event.
+func write(ctx context.Context, conn *peer, frame []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, lastWait)
+	defer cancel()
+	return conn.Write(ctx, websocket.MessageText, frame)
 }
 
 // probe detects a peer that is gone without having closed the connection.

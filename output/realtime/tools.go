@@ -3,8 +3,6 @@ package realtime
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -15,17 +13,23 @@ import (
 // treats an entry that it has already is not documented. So the application's tools are
 // sent again, and if no import follows, once without the entries of the changed servers
 // and once more with them. If that fails, too, the model gets a message.
+// The tools of a session of our own are sent first of all.
 //
 // The zero value is ready. The owner's lock must be held.
 type toolImports struct {
-	kind  json.RawMessage // the type of the session, as the application gave it
-	tools []toolEntry     // the application's last tools; nil: not known
-	due   map[string]*event.Event
-	stage importStage
-	asked map[string]*event.Event // what the update in progress is about, by label
-	id    string                  // of our last session.update
-	until time.Time               // its deadline
-	count int
+	kind   json.RawMessage // the type of the session, as the application gave it
+	tools  []toolEntry     // the application's last tools; nil: not known
+	due    map[string]*event.Event
+	stage  importStage
+	asked  map[string]*event.Event // what the update in progress is about, by label; nil values: the beginning
+	first  bool                    // it is the first one of a session of our own
+	failed map[string]*event.Event // could not be imported, and not reported yet
+	why    string                  // the last error
+	// labels are those of imports, by the ids of their items.
+	labels map[string]string
+	id     string    // of our last session.update
+	until  time.Time // its deadline
+	count  int
 }
 
 // toolEntry is one entry of a session's tools.
@@ -102,42 +106,49 @@ func (t *toolImports) changed(e *event.Event, url string) (used bool) {
 }
 
 // step returns the session.update to send, else how long to wait: 0 is until something
-// happens. free says that no response is active. failed are events whose servers could
-// not be imported again.
-func (t *toolImports) step(now time.Time, free bool) (frame []byte, wait time.Duration, failed []*event.Event) {
+// happens. free says that no response is active. failed are the servers, by label, that
+// could not be imported, with the events that said that they changed.
+func (t *toolImports) step(now time.Time, free bool) (frame []byte, wait time.Duration, failed map[string]*event.Event) {
 	if t.stage != idle && t.id != "" {
 		if wait = t.until.Sub(now); wait > 0 {
 			return nil, wait, nil
 		}
 		t.next()
 	}
+	defer func() { failed, t.failed = t.failed, nil }()
 	if t.stage == idle && len(t.asked) > 0 {
-		failed = slices.Collect(maps.Values(t.asked))
-		t.asked = nil
+		t.failed, t.asked, t.first = t.asked, nil, false
 	}
 	if !free || t.stage == idle && len(t.due) == 0 {
-		return nil, 0, failed
+		return nil, 0, nil
 	}
 	if t.stage == idle {
-		t.stage, t.asked, t.due = same, t.due, nil
+		t.stage, t.asked, t.due, t.why = same, t.due, nil, ""
 	}
-	return t.update(now), 0, failed
+	return t.update(now), 0, nil
 }
 
 // next goes on to the next stage, to be sent by step; after the last one it gives up.
 func (t *toolImports) next() {
 	t.id = ""
-	if t.stage++; t.stage > added {
+	if t.stage++; t.stage > added || t.first {
 		t.stage = idle
 	}
 }
 
-// imported ends the update in progress.
-func (t *toolImports) imported() {
-	if t.stage == same || t.stage == added {
-		t.stage, t.id, t.asked = idle, "", nil
+// imported records that the tools of a server were imported, or if it is not known of
+// which one, those of all.
+func (t *toolImports) imported(label string) {
+	if t.stage == removed {
+		return
+	}
+	if delete(t.asked, label); label == "" || len(t.asked) == 0 {
+		t.stage, t.id, t.asked, t.first = idle, "", nil, false
 	}
 }
+
+// maxLabels bounds the imports whose labels are remembered.
+const maxLabels = 64
 
 func (t *toolImports) update(now time.Time) []byte {
 	tools := []json.RawMessage{}
@@ -160,13 +171,28 @@ func (t *toolImports) update(now time.Time) []byte {
 
 // observe processes a server event that may be about an update of ours.
 func (t *toolImports) observe(e serverEvent) {
+	if e.Item.Type == "mcp_list_tools" && e.Item.ServerLabel != "" {
+		if t.labels == nil || len(t.labels) >= maxLabels {
+			t.labels = map[string]string{}
+		}
+		t.labels[e.Item.ID] = e.Item.ServerLabel
+	}
+	if t.id == "" {
+		return
+	}
+	label := t.labels[e.ItemID]
+	_, asked := t.asked[label]
 	switch {
-	case t.id == "":
 	case e.Type == "mcp_list_tools.completed":
-		t.imported()
+		t.imported(label)
+	case e.Type == "mcp_list_tools.failed" && t.first && asked && len(t.asked) > 1:
+		t.failed = map[string]*event.Event{label: nil}
+		delete(t.asked, label)
 	case e.Type == "session.updated" && t.stage == removed,
-		e.Type == "mcp_list_tools.failed" && t.stage != removed,
-		e.Type == "error" && e.Error.EventID == t.id:
+		e.Type == "mcp_list_tools.failed" && t.stage != removed && (asked || label == ""):
+		t.next()
+	case e.Type == "error" && e.Error.EventID == t.id:
+		t.why = reason(e)
 		t.next()
 	}
 }

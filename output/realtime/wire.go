@@ -26,10 +26,12 @@ func encode(v any) ([]byte, error) {
 type serverEvent struct {
 	Type    string `json:"type"`
 	EventID string `json:"event_id"`
+	ItemID  string `json:"item_id"`
 	Item    struct {
-		ID     string `json:"id"`
-		Type   string `json:"type"`
-		CallID string `json:"call_id"`
+		ID          string `json:"id"`
+		Type        string `json:"type"`
+		CallID      string `json:"call_id"`
+		ServerLabel string `json:"server_label"`
 	} `json:"item"`
 	Response struct {
 		ID string `json:"id"`
@@ -40,6 +42,12 @@ type serverEvent struct {
 		Message string `json:"message"`
 		EventID string `json:"event_id"`
 	} `json:"error"`
+
+	// What the dialect says about the event.
+	confirms string  // the client event that it acknowledges
+	opens    dialect // it opens the conversation, which has this dialect
+	closed   bool    // nothing follows it
+	answer   []byte  // the client event that a connection of our own answers with
 }
 
 // peekSize is how much of a server event is inspected. Events about our items are far

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,6 +51,7 @@ type Endpoint struct {
 	requests []*http.Request
 	items    []Item
 	replies  int
+	pongs    int
 	problems []string
 	changed  chan struct{} // closed and replaced when something above changes
 }
@@ -60,6 +62,8 @@ type Conn struct {
 	N   int // its number, from 1
 	e   *Endpoint
 	ctx context.Context
+
+	agent *agent // nil: the session is one of OpenAI
 
 	mu     sync.Mutex
 	known  map[string]bool // ids of items
@@ -97,14 +101,28 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	c := &Conn{Conn: ws, N: n, e: e, ctx: ctx, known: map[string]bool{}}
 	defer func() { _ = ws.CloseNow() }()
+	if strings.Contains(r.URL.Path, "/convai/") {
+		c.agent = &agent{monitor: strings.HasSuffix(r.URL.Path, "/monitor")}
+		c.serve()
+		return
+	}
 	c.Say(map[string]any{"type": "session.created", "event_id": "event_1", "session": map[string]any{"id": fmt.Sprintf("sess_%d", n)}})
 	if e.Greet != nil {
 		e.Greet(c)
 	}
+	c.serve()
+}
+
+// serve handles the messages of the client until it is gone.
+func (c *Conn) serve() {
 	for {
-		typ, b, err := ws.Read(ctx)
+		typ, b, err := c.Read(c.ctx)
 		if err != nil {
 			return
+		}
+		if c.agent != nil {
+			c.agent.receive(c, b)
+			continue
 		}
 		c.receive(typ, b)
 	}

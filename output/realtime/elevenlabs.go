@@ -1,0 +1,102 @@
+package realtime
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/coder/websocket"
+)
+
+// elevenLabs is the WebSocket of ElevenLabs agents, and with a session the one that
+// monitors a running conversation. Text is added as a contextual update, which neither
+// interrupts the agent nor is acknowledged. See
+// https://elevenlabs.io/docs/eleven-agents/api-reference/eleven-agents/websocket and
+// https://elevenlabs.io/docs/eleven-agents/guides/realtime-monitoring; the limit of an
+// update is not documented, ours is well below what agents accept as a prompt.
+type elevenLabs struct{ session string }
+
+func (d elevenLabs) api() api {
+	a := api{
+		home: "wss://api.elevenlabs.io/v1", path: "convai/conversation",
+		keyVariable: "ELEVENLABS_API_KEY", keyHeader: "xi-api-key",
+		limits: limits{messages: 64, bytes: 16 << 10}, unconfirmed: true, refusal: websocket.StatusPolicyViolation,
+	}
+	if d.session != "" {
+		a.path = "convai/conversations/" + d.session + "/monitor"
+		return a
+	}
+	a.hello, a.opens = []byte(`{"type":"conversation_initiation_client_data"}`), true
+	return a
+}
+
+// contextualUpdate is the client event of a conversation.
+type contextualUpdate struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// monitorCommand is the client event of a connection that monitors a conversation.
+type monitorCommand struct {
+	CommandType string `json:"command_type"`
+	Parameters  struct {
+		ContextualUpdate string `json:"contextual_update"`
+	} `json:"parameters"`
+}
+
+func (d elevenLabs) create(_ string, _ Role, batch []*pending) ([]byte, error) {
+	var lines []string
+	for _, p := range batch {
+		for _, part := range p.Parts {
+			lines = append(lines, part.Text)
+		}
+	}
+	text := strings.Join(lines, "\n")
+	if d.session == "" {
+		return encode(contextualUpdate{Type: "contextual_update", Text: text})
+	}
+	c := monitorCommand{CommandType: "contextual_update"}
+	c.Parameters.ContextualUpdate = text
+	return encode(c)
+}
+
+// respond returns nothing: the agent speaks when it is its turn.
+func (elevenLabs) respond(string) ([]byte, string) { return nil, "" }
+
+func (d elevenLabs) decode(b []byte, whole bool) (serverEvent, bool) {
+	e := serverEvent{Type: eventType(b)}
+	switch e.Type {
+	case "conversation_initiation_metadata":
+		e.opens = d
+	case "ping":
+		var in struct {
+			Event struct {
+				ID int64 `json:"event_id"`
+			} `json:"ping_event"`
+		}
+		if !whole || json.Unmarshal(b, &in) != nil {
+			return e, false
+		}
+		e.answer, _ = encode(map[string]any{"type": "pong", "event_id": in.Event.ID}) // numbers always encode
+	case "error":
+		var in struct {
+			Event struct {
+				Code    int    `json:"code"`
+				Type    string `json:"error_type"`
+				Message string `json:"message"`
+				Reason  string `json:"reason"`
+			} `json:"error_event"`
+		}
+		if whole && json.Unmarshal(b, &in) == nil {
+			e.Error.Type, e.Error.Code, e.Error.Message = "server_error", in.Event.Type, in.Event.Message
+			if in.Event.Code == int(websocket.StatusPolicyViolation) || in.Event.Code == int(websocket.StatusProtocolError) {
+				e.Error.Type = "invalid_request_error" // the codes of close frames stand for both
+			}
+			if e.Error.Message == "" {
+				e.Error.Message = in.Event.Reason
+			}
+		}
+	default:
+		return e, false
+	}
+	return e, true
+}
