@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -25,14 +24,10 @@ type feedAddress struct{ url *url.URL }
 // parseFeed parses the value of --from: the address of a serve-sse, which stands for its
 // /events, or the URL of a feed.
 func parseFeed(text string) (feedAddress, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		return feedAddress{}, usage("invalid --from %q; expected http://HOST:PORT or https://HOST:PORT", printable.Line(text, 200))
-	case u.User != nil:
-		return feedAddress{}, usage("--from: the URL must not have a password, which would end up in logs; use MCPTRACK_TOKEN or --from-token-file")
+	u, err := parseServeURL("--from", text)
+	if err != nil {
+		return feedAddress{}, err
 	}
-	u.Fragment = ""
 	if strings.Trim(u.Path, "/") == "" {
 		u.Path = "/events"
 		if q := u.Query(); !q.Has("type") {
@@ -46,12 +41,6 @@ func parseFeed(text string) (feedAddress, error) {
 // address returns the URL without its query.
 func (f feedAddress) address() string {
 	return printable.Line(f.url.Scheme+"://"+f.url.Host+f.url.EscapedPath(), 256)
-}
-
-func (f feedAddress) local() bool {
-	host := f.url.Hostname()
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
 // follower feeds a sink from a feed.
@@ -69,19 +58,17 @@ func (o *injectOptions) follower(env *Env, log *slog.Logger) (*follower, error) 
 			return nil, err
 		}
 	}
-	header := http.Header{}
 	if token != "" {
-		if o.feed.url.Scheme == "http" && !o.feed.local() && !o.insecure {
+		if o.feed.url.Scheme == "http" && !isLocal(o.feed.url) && !o.insecure {
 			return nil, usageHint("use https, or add --insecure", "--from %s is not encrypted: others could read the token", o.feed.address())
 		}
-		header.Set("Authorization", "Bearer "+token)
 	}
 	if q := o.feed.url.Query(); o.refreshTools && q.Has("type") {
 		q.Add("type", string(event.TypeToolsListChanged))
 		o.feed.url.RawQuery = q.Encode()
 	}
 	f := &follower{log: log.With("feed", o.feed.address())}
-	f.opts = follow.Options{URL: o.feed.url.String(), Header: header, Logger: f.log, Connected: func() { f.reached.Store(true) }}
+	f.opts = follow.Options{URL: o.feed.url.String(), Header: bearer(token), Logger: f.log, Connected: func() { f.reached.Store(true) }}
 	return f, nil
 }
 

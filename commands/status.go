@@ -151,7 +151,10 @@ func askFor(ctx context.Context, u *url.URL, token string, into any) error {
 	defer func() { _ = p.Body.Close() }()
 	if p.StatusCode != http.StatusOK {
 		f := &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("%s answered %s", u.Host, p.Status)}
-		if p.StatusCode == http.StatusUnauthorized {
+		switch p.StatusCode {
+		case http.StatusNotFound:
+			f.code = "not_found"
+		case http.StatusUnauthorized:
 			f.hint = "give the file with its token with --token-file"
 		}
 		return f

@@ -26,6 +26,7 @@
 //	bus        total order, gapless join, subscribers that are cut off when they are slow
 //	journal    the durable log of events, in this process or on a NATS cluster
 //	publish    tracker → journal → readers; servers shared between processes by leases
+//	history    the versions of a resource, from its events
 //
 // Serving MCP:
 //

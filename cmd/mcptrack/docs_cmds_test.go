@@ -36,8 +36,10 @@ const docsTimeout = time.Minute
 func (a addresses) replace(line string) string {
 	for shown, real := range a {
 		line = strings.ReplaceAll(line, shown, real)
-		if line == "mcptrack status" && shown == "127.0.0.1:8722" {
-			line += " http://" + real
+		for _, command := range []string{"mcptrack status", "mcptrack tail"} { // whose default it is
+			if args, ok := strings.CutPrefix(line, command); ok && shown == "127.0.0.1:8722" && !strings.Contains(args, real) {
+				line = command + " http://" + real + args
+			}
 		}
 	}
 	return line

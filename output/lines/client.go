@@ -15,7 +15,7 @@ import (
 func (w *Writer) client(e *event.Event) string {
 	switch p := e.Payload.(type) {
 	case event.ResourceContent:
-		parts := []string{size(p.Size)}
+		parts := []string{Size(p.Size)}
 		if p.Changed != nil && !*p.Changed {
 			parts = append(parts, "same content")
 		}
@@ -24,7 +24,7 @@ func (w *Writer) client(e *event.Event) string {
 		}
 		return w.paint(cyan, "read") + "  " + printable.Line(e.ResourceURI, 0) + "  " + w.paint(grey, strings.Join(parts, ", "))
 	case event.PromptContent:
-		return w.paint(cyan, "got prompt") + "  " + printable.Line(p.Name, 80) + "  " + w.paint(grey, size(p.Size))
+		return w.paint(cyan, "got prompt") + "  " + printable.Line(p.Name, 80) + "  " + w.paint(grey, Size(p.Size))
 	case event.ToolResult:
 		took := "  " + w.paint(grey, time.Duration(p.Duration).Round(time.Millisecond).String())
 		if !p.Success {

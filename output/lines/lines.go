@@ -139,13 +139,13 @@ func (w *Writer) state(p event.ServerState) string {
 func (w *Writer) details(e *event.Event, p event.ResourceUpdated) string {
 	var parts []string
 	if p.Size != nil {
-		parts = append(parts, size(*p.Size))
+		parts = append(parts, Size(*p.Size))
 	}
 	if p.Changed != nil && !*p.Changed {
 		parts = append(parts, "same content")
 	}
 	if e.Cause != event.CauseNotify {
-		parts = append(parts, found(e.Cause))
+		parts = append(parts, Found(e.Cause))
 	}
 	if w.Wide && !p.Digest.IsZero() {
 		parts = append(parts, p.Digest.String())
@@ -202,7 +202,8 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func size(n int64) string {
+// Size is a number of bytes for people.
+func Size(n int64) string {
 	switch {
 	case n < 1<<10:
 		return fmt.Sprintf("%d B", n)
@@ -213,9 +214,11 @@ func size(n int64) string {
 	}
 }
 
-// found returns how a change was found, in words for people.
-func found(c event.Cause) string {
+// Found returns how a change was found, in words for people.
+func Found(c event.Cause) string {
 	switch c {
+	case event.CauseNotify:
+		return "announced"
 	case event.CauseTrailing:
 		return "end of a burst"
 	case event.CauseResync:

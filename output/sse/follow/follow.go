@@ -33,6 +33,8 @@ type Options struct {
 	Client *http.Client
 	// Connected is called after each successful connection.
 	Connected func()
+	// MustConnect ends Run with the error of the first connection if that fails.
+	MustConnect bool
 	// Logger gets connections at info and outages at warn; nil discards.
 	Logger *slog.Logger
 }
@@ -62,6 +64,8 @@ type follower struct {
 	asked   time.Duration // the wait that the feed asked for with retry:
 	after   time.Duration // the wait that the last answer asked for with Retry-After
 	retry   *backoff.Backoff
+
+	connected bool // at least once
 }
 
 // deliverError marks an error of the consumer.
@@ -69,8 +73,8 @@ type deliverError struct{ error }
 
 func (e deliverError) Unwrap() error { return e.error }
 
-// Run follows a feed until ctx ends (nil), deliver fails (its error), or the feed does
-// ([ErrStopped] or a *[RefusedError]).
+// Run follows a feed until ctx ends (nil), deliver fails (its error), the feed ends
+// ([ErrStopped] or a *[RefusedError]), or the first connection fails and must not.
 func Run(ctx context.Context, o Options, deliver func(sse.Event) error) error {
 	if o.Idle <= 0 {
 		o.Idle = 90 * time.Second
@@ -100,6 +104,9 @@ func Run(ctx context.Context, o Options, deliver func(sse.Event) error) error {
 			return t.error
 		}
 		if _, refused := errors.AsType[*RefusedError](err); refused || errors.Is(err, ErrStopped) {
+			return err
+		}
+		if o.MustConnect && !f.connected {
 			return err
 		}
 		if received {
@@ -160,6 +167,7 @@ func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err 
 		*lost = false
 		f.log.Warn("feed connected again")
 	}
+	f.connected = true
 	f.opts.Connected()
 	silence := fmt.Errorf("the feed sent nothing for %v", f.opts.Idle)
 	watch := time.AfterFunc(f.opts.Idle, func() { cancel(silence) })

@@ -1,0 +1,108 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/history"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/diff"
+	"github.com/mcptrack/mcptrack/output/document"
+)
+
+func newDiff(env *Env, g *globals) *cobra.Command {
+	var opts versionFlags
+	cmd := &cobra.Command{
+		Use:   "diff SERVER URI [ID [ID]]",
+		Short: "Compare two versions of a resource",
+		Long: `Prints a unified diff of two versions of a text resource: what the last change did,
+with one ID what changed from that version to the newest, and with two IDs from the first
+to the second. history lists the IDs; the number at the end of one is enough. The texts
+come from the log of serve-sse, which may be running meanwhile, or with --url from a
+running serve-sse.
+
+Exit codes: 0 done, also if the texts are equal; 1 failed, or a text is not stored; 2
+wrong usage; 4 the --url could not be reached; 5 it refused the request.`,
+		Example: `  mcptrack diff docs file:///guide.md
+  mcptrack diff docs file:///guide.md 42
+  mcptrack diff docs file:///guide.md 42 57 --url http://127.0.0.1:8722
+  mcptrack diff docs file:///guide.md --json | jq -r .diff`,
+		Args:              arguments(2, 4),
+		ValidArgsFunction: completeItems(env, g, catalog.Resources),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.server, opts.uri = args[0], args[1]
+			return runDiff(cmd.Context(), env, g, opts, args[2:])
+		},
+	}
+	opts.add(cmd)
+	return cmd
+}
+
+// comparison is the document that diff prints.
+type comparison struct {
+	ServerID string          `json:"serverId"`
+	URI      string          `json:"uri"`
+	From     history.Version `json:"from"`
+	To       history.Version `json:"to"`
+	Diff     string          `json:"diff"` // "" if the texts are equal
+}
+
+func runDiff(ctx context.Context, env *Env, g *globals, opts versionFlags, ids []string) error {
+	source, err := opts.open(ctx, env, g.logger(env))
+	if err != nil {
+		return err
+	}
+	defer source.close()
+	versions, err := source.versions(ctx)
+	if err != nil {
+		return err
+	}
+	c := comparison{ServerID: opts.server, URI: opts.uri}
+	if c.From, c.To, err = history.Pair(versions, ids); err != nil {
+		f := &failure{exit: exitFailed, code: "no_version", err: err, hint: "mcptrack history lists the versions"}
+		if errors.Is(err, history.ErrNoVersion) && len(ids) == 0 {
+			f.hint = "there is nothing to compare before the first change"
+		}
+		return f
+	}
+	var texts [2]string
+	for i, v := range []history.Version{c.From, c.To} {
+		text, ok, err := source.text(ctx, v.Digest)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			return &failure{exit: exitFailed, code: "no_text", err: fmt.Errorf("the text of version %s is not stored", versionName(v)),
+				hint: "binary and large contents are not, old ones are removed beyond --keep-content, and none are kept with --no-content"}
+		case len(text) > diff.MaxText:
+			return &failure{exit: exitFailed, code: "too_large", err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), diff.MaxText)}
+		}
+		texts[i] = text
+	}
+	c.Diff = diff.Unified(opts.uri, texts[0], texts[1])
+	switch {
+	case !g.format.Table():
+		return document.Write(env.Out, g.format, c)
+	case c.Diff == "":
+		fmt.Fprintf(env.Err, "versions %s and %s have the same text\n", versionName(c.From), versionName(c.To))
+		return nil
+	}
+	shown := printable.Lines(c.Diff)
+	if g.colours(env, env.OutTTY) {
+		shown = diff.Colour(c.Diff)
+	}
+	_, err = io.WriteString(env.Out, shown)
+	return err
+}
+
+func versionName(v history.Version) string {
+	if v.ID == "" {
+		return "before the first change"
+	}
+	return v.ID
+}
