@@ -5,6 +5,7 @@
 // What is wanted, and what changed it:
 //
 //	config     mcp-servers.json and the configs of other hosts → immutable desired state, with positioned problems
+//	config/credential  recognises credentials in the texts of a config
 //	config/draft  a new config made from those of other hosts
 //	filewatch  reports that a file or a tree may have changed
 //	reload     keeps a desired set equal to a config file
@@ -69,7 +70,7 @@
 // # Where a change belongs
 //
 //	a new event type            core/event: its payload type and one row of the table
-//	a new config key            core/config: config.go and server.go (the field), keys.go, equal.go and
+//	a new config key            core/config: config.go and server.go (the field; transport.go, tracking.go), keys.go, equal.go and
 //	                            schema.json; commands/topics/config.md
 //	a new way to show events    a package in output/, wired up by a command
 //	a new -o format             output/document (its name), commands/globals.go (its help), stream.go

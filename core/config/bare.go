@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
@@ -35,7 +36,7 @@ func (e programKeys) bareVariable(n *tree.Node, path pointer, name string) {
 	if variable == "" {
 		return
 	}
-	if secretShaped(variable) || len(variable) > 64 {
+	if credential.Doubtful(variable) || len(variable) > 64 {
 		variable = "NAME"
 	}
 	e.warnAt(n.Offset, path, CodeBareVariable,

@@ -7,17 +7,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
 )
 
 // checkCommand warns of commands that will most likely not start, or start and
 // then wait for ever. It never shows the arguments.
 func (e programKeys) checkCommand(f field) {
 	s := e.server
-	if tokenShaped(f.value.Text) {
+	if credential.Token(f.value.Text) {
 		e.warnSecret(f.value.Offset, f.path, `"command"`)
 	}
 	name := "" // shown only if it stands so in the file
-	if raw := strings.TrimSpace(f.value.Text); raw == s.Command && !tokenShaped(raw) {
+	if raw := strings.TrimSpace(f.value.Text); raw == s.Command && !credential.Token(raw) {
 		name = " " + quote(raw)
 	}
 	warn := func(code Code, message, hint string) {

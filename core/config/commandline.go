@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -33,12 +34,13 @@ func (s Server) CommandLine() string {
 	}
 	hide := strings.NewReplacer(pairs...)
 	words := []string{hide.Replace(s.Command)}
-	for i, at := range secretsInArgs(s.Args) {
-		arg := s.Args[i]
-		if at >= 0 {
-			arg = arg[:at] + redacted
+	for i, spans := range credential.FindArgs(s.Args) {
+		word, at := "", 0
+		for _, secret := range spans {
+			word += hide.Replace(s.Args[i][at:secret.From]) + redacted
+			at = secret.To
 		}
-		words = append(words, hide.Replace(arg))
+		words = append(words, word+hide.Replace(s.Args[i][at:]))
 	}
 	for i, w := range words {
 		if w == "" || strings.ContainsAny(w, " \"'\\") || printable.Line(w, 0) != w {

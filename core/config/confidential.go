@@ -3,6 +3,8 @@ package config
 import (
 	"net/url"
 	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
 )
 
 // minConfidential is the length below which a value says nothing: ordinary texts hold it.
@@ -27,7 +29,7 @@ func (s *Server) Confidential() []string {
 		add(v.Reveal())
 	}
 	for name, v := range s.Env {
-		if value := v.Reveal(); secretName(name) || tokenShaped(value) {
+		if value := v.Reveal(); credential.Named(name) || len(credential.Find(name, value)) > 0 {
 			add(value)
 		}
 	}
@@ -37,7 +39,7 @@ func (s *Server) Confidential() []string {
 		}
 		for name, of := range u.Query() {
 			for _, v := range of {
-				if secretName(name) || tokenShaped(v) {
+				if credential.Named(name) || credential.Token(v) {
 					add(v)
 				}
 			}

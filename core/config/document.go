@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
@@ -71,14 +72,17 @@ func (p pointer) key(name string) pointer {
 
 func (p pointer) index(i int) pointer { return p + "/" + pointer(strconv.Itoa(i)) }
 
+// last returns the last key or index, as it is written in the pointer.
+func (p pointer) last() string { return string(p[strings.LastIndexByte(string(p), '/')+1:]) }
+
 // String bounds the pointer and hides tokens in it: keys are chosen by the file, and each problem
 // repeats all of those above it.
 func (p pointer) String() string {
 	const most = 1024
-	if tokenShaped(string(p[:min(len(p), 2*most)])) {
+	if credential.Token(string(p[:min(len(p), 2*most)])) {
 		parts := strings.Split(string(p[:min(len(p), 2*most)]), "/")
 		for i, part := range parts {
-			if tokenShaped(part) {
+			if credential.Token(part) {
 				parts[i] = "…"
 			}
 		}
@@ -95,7 +99,7 @@ func (p pointer) String() string {
 // invisible characters. What looks like a token is hidden.
 func quote(s string) string {
 	const most = 64
-	if tokenShaped(s[:min(len(s), 1024)]) {
+	if credential.Token(s[:min(len(s), 1024)]) {
 		return `"…"`
 	}
 	if utf8.RuneCountInString(s) > most {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
 )
 
 // only returns the single problem of a file with one server, as CODE MESSAGE | HINT,
@@ -39,6 +41,10 @@ func TestTokenInPlaceOfAName(t *testing.T) {
 		`"command":"go","env_keys":["ghp_` + long + `"]`,
 		`"url":"https://h/","bearer_token_env_var":"ghp_` + long + `"`,
 		`"url":"https://h/","env_http_headers":{"X":"ghp_` + long + `"}`,
+		`"command":"go","args":["${pplx-hunter2}","${env:xai-hunter2}","${env:ntn_hunter2:-x}${ntn_hunter2}"]`,
+		`"command":"go","env":{"X":"${input:sbp_hunter2}","Y":"${{ secrets.sbp_hunter2 }}","Z":"${keyring:sk-hunter2}","W":"${sbp_hunter2}"}`,
+		`"command":"go","env_keys":["ntn_hunter2"],"env_vars":["ntn_hunter2"]`,
+		`"url":"https://h/","bearer_token_env_var":"sk-hunter2","env_http_headers":{"X":"sbp_hunter2"}`,
 	} {
 		_, problems := Parse([]byte(`{"servers":{"a":{`+keys+`}}}`), "f", surroundings(t, nil))
 		shown := fmt.Sprintf("%+v", problems)
@@ -47,7 +53,7 @@ func TestTokenInPlaceOfAName(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"GITHUB_PERSONAL_ACCESS_TOKEN", "MyCompanyServiceToken2024Key", "AZURE_OPENAI_API_VERSION_2024_02_01", "CLAUDE_PLUGIN_ROOT"} {
-		if secretShaped(name) {
+		if credential.Doubtful(name) {
 			t.Errorf("%s is taken for a token", name)
 		}
 	}

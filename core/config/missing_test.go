@@ -26,6 +26,11 @@ func TestMissingHurtsOneServer(t *testing.T) {
 		`"command":"go","pollInterval":"${PLAIN}"`:                   {CodeDuration, `invalid "pollInterval"; expected duration`},
 		`"command":"go","args":["${"]`:                               {CodeReference, `"args[0]" has a "${" without "}"`},
 		`"command":"go","args":["${other:x}"]`:                       {CodeReference, `"args[0]" has the unknown reference "${other:x}"`},
+		`"url":"https://h/","headers":{"${NOPE}":"x"}`:               {CodeHeader, `a header name has a reference`},
+		`"url":"https://h/","headers":{"X-${PLAIN}":"x"}`:            {CodeHeader, `a header name has a reference`},
+		`"url":"https://h/","bearer_token_env_var":"NOPE"`:           {CodeUnset, `"headers.Authorization" uses variable NOPE, which is not set`},
+		`"url":"https://h/","bearer_token_env_var":"a token"`:        {CodeReference, `"headers.Authorization" is not the name of a variable`},
+		`"command":"go","env_keys":["NOPE"]`:                         {CodeUnset, `"env_keys" uses variable NOPE, which is not set`},
 		`"command":"go","onConnect":[{"tool":"${NOPE}"}]`:            {CodeUnset, `"onConnect[0].tool" uses variable NOPE, which is not set`},
 		`"type":"catalog","url":"https://h/","headers":{"X":"${N}"}`: {CodeUnset, `"headers.X" uses variable N, which is not set`},
 	} {
@@ -54,6 +59,16 @@ func TestMissingHurtsOneServer(t *testing.T) {
 		}
 		if c, problems = Parse(file(`"disabled":true,`), "f", opts); c == nil || len(problems) != 0 {
 			t.Errorf("%s: a disabled server is examined: %v", entry, problems)
+		}
+	}
+}
+
+// Where a key takes the name of a variable alone, the advice does not show a form that
+// would not be read there.
+func TestHintsForNamesOfVariables(t *testing.T) {
+	for _, keys := range []string{`"url":"https://h/","bearer_token_env_var":"NOPE"`, `"url":"https://h/","env_http_headers":{"X":"NOPE"}`, `"command":"go","env_keys":["NOPE"]`} {
+		if got := only(t, keys, surroundings(t, nil)); !strings.HasSuffix(got, "| set NOPE") {
+			t.Errorf("%s: %s", keys, got)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/suggest"
@@ -121,6 +123,13 @@ func (r *reader) checkID(id, empty string, offset int, path pointer) {
 		return
 	}
 	r.ids[id] = offset
+}
+
+// printableID reports whether s is short and made of visible characters and
+// ASCII spaces only: an ID is shown in logs, tables and event streams.
+func printableID(s string) bool {
+	return utf8.RuneCountInString(s) <= maxID &&
+		strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
 // inputs checks the declarations of VS Code. Their values come from the

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
@@ -15,7 +16,7 @@ func (e *expander) file(name string) (string, *referenceError) {
 	fail := func(what, hint string) (string, *referenceError) {
 		return "", &referenceError{code: CodeFileReference, message: "uses a ${file:…} that " + what, hint: hint}
 	}
-	if tokenShaped(name) {
+	if credential.Token(name) {
 		return "", secretAsName()
 	}
 	path := strings.TrimSpace(name)
@@ -52,13 +53,16 @@ const maxFiles = 256
 
 // fromKeyring returns a secret for ${keyring:NAME}.
 func (e *expander) fromKeyring(name string) (string, *referenceError) {
-	if secretShaped(name) {
+	if credential.Certain(name) {
 		return "", secretAsName()
 	}
 	if name == "" || len(name) > 256 || e.keyring == nil {
 		return "", unknownReference("keyring:" + name)
 	}
 	value, err := e.keyring(name)
+	if (err != nil || value == "") && credential.Doubtful(name) {
+		return "", secretAsName()
+	}
 	if err != nil || value == "" {
 		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s of the keyring, which is not there", quote(name)),
 			hint: fmt.Sprintf("store it under service mcptrack and account %s", quote(name))}

@@ -131,6 +131,8 @@ func (e remoteKeys) headers() map[string]Secret {
 		switch {
 		case name == "bearer_token_env_var" && f.value.Kind == tree.String:
 			e.fromVariable(f.value, f.path, "Authorization", "Bearer ", headers)
+		case name == "bearer_token_env_var":
+			e.invalid(f, "string", "write the name of a variable, such as API_TOKEN")
 		case f.value.Kind != tree.Object:
 			e.invalid(f, "object of strings", `write {"Name": "value"}`)
 		default:
@@ -147,6 +149,10 @@ func (e remoteKeys) headers() map[string]Secret {
 
 // header reads one member of an object of headers.
 func (e remoteKeys) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
+	if e.expander.refers(name) { // of a template that was not filled in
+		e.lacks(m.Value, f.path, CodeHeader, "a header name has a reference, which is only expanded in values", `write {"Name": "${VALUE}"}`)
+		return
+	}
 	if !isToken(name) {
 		e.errorAt(m.Offset, f.path, CodeHeader, fmt.Sprintf("%s has an invalid header name", e.label),
 			`write {"Name": "value"}`)
@@ -183,7 +189,7 @@ func (e remoteKeys) header(f field, name string, m *tree.Member, headers map[str
 
 // fromVariable sets a header to the value of the variable that n names.
 func (e remoteKeys) fromVariable(n *tree.Node, path pointer, name, prefix string, headers map[string]Secret) {
-	value, err := e.expander.variable(n.Text, "", false, isEnvName)
+	value, err := e.expander.byName(n.Text)
 	if err != nil {
 		e.lacks(n, path, err.code, quote("headers."+name)+" "+err.message, err.hint)
 		return

@@ -155,7 +155,7 @@ func (e programKeys) variable(path pointer, f field, name string, m *tree.Member
 // their names: "env_vars" of Codex, where a variable may be unset, and "env_keys" of
 // Goose, where it is a secret that the server needs.
 func (e programKeys) passedOn(env map[string]Secret) {
-	for _, key := range []string{"env_vars", "env_keys"} {
+	for _, key := range passedOnKeys() {
 		f, ok := e.field(key)
 		if !ok {
 			continue
@@ -165,14 +165,12 @@ func (e programKeys) passedOn(env map[string]Secret) {
 			continue
 		}
 		for i, item := range f.value.Items {
-			if item.Kind == tree.Object && item.Get("name") != nil { // {name, source}
-				item = item.Get("name").Value
-			}
+			item = passedOnName(item)
 			if item.Kind != tree.String || !isEnvName(item.Text) {
 				e.errorAt(item.Offset, f.path.index(i), CodeEnv, fmt.Sprintf("%s has an invalid environment variable name", e.label), "")
 				continue
 			}
-			value, err := e.expander.variable(item.Text, "", false, isEnvName)
+			value, err := e.expander.byName(item.Text)
 			switch {
 			case err == nil:
 				env[item.Text] = NewSecret(value)
@@ -181,6 +179,18 @@ func (e programKeys) passedOn(env map[string]Secret) {
 			}
 		}
 	}
+}
+
+// passedOnKeys are the keys that name variables of the environment.
+func passedOnKeys() []string { return []string{"env_vars", "env_keys"} }
+
+// passedOnName returns the name in an item of such a key: a string, or that of
+// {name, source}.
+func passedOnName(item *tree.Node) *tree.Node {
+	if item.Kind == tree.Object && item.Get("name") != nil {
+		return item.Get("name").Value
+	}
+	return item
 }
 
 // validEnvName reports whether an operating system takes the name.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/mcptrack/mcptrack/core/config/tree"
@@ -17,6 +18,35 @@ const (
 
 // trackingKeys reads the keys of an entry that say what is tracked.
 type trackingKeys struct{ *entry }
+
+// minPollInterval keeps a typing mistake from becoming a busy loop.
+const minPollInterval = 100 * time.Millisecond
+
+// minSafetyInterval is that of reads that should find nothing.
+const minSafetyInterval = time.Second
+
+// tracking reads what is to be followed.
+func (e trackingKeys) tracking(s *Server) {
+	s.TrackResources = e.boolean("trackResources", false)
+	s.TrackTools = e.boolean("trackTools", s.TrackResources)
+	s.TrackPrompts = e.boolean("trackPrompts", s.TrackResources)
+	s.Include, s.Exclude = e.globs("include"), e.globs("exclude")
+	s.Read, _, _ = choice(e.entry, ReadDigest, map[string]ReadMode{"digest": ReadDigest, "none": ReadNone}, "read")
+	s.Mode, _, _ = choice(e.entry, ModeAuto, map[string]Mode{"auto": ModeAuto, "poll": ModePoll}, "mode")
+	s.PollInterval = e.duration("pollInterval", DefaultPollInterval, minPollInterval)
+	s.SafetyInterval = e.durationOrZero("safetyInterval", DefaultSafetyInterval, minSafetyInterval)
+	s.ConnectTimeout = e.duration("connectTimeout", 0, time.Millisecond)
+	s.RequestTimeout = e.duration("requestTimeout", DefaultRequestTimeout, time.Millisecond)
+
+	protocol, f, ok := choice(e.entry, ProtocolAuto, map[string]Protocol{"auto": ProtocolAuto, "legacy": ProtocolLegacy,
+		"modern": ProtocolModern}, "protocol", "protocolEra")
+	s.Protocol = protocol
+	if ok && protocol == ProtocolModern && s.Transport == TransportSSE {
+		e.errorAt(f.value.Offset, f.path, CodeConflict,
+			fmt.Sprintf(`%s has %q "modern", which the sse transport does not speak`, e.label, f.name),
+			`use type "http", or leave the protocol to "auto"`)
+	}
+}
 
 // globs reads a list of URI globs.
 func (e trackingKeys) globs(name string) []string {
@@ -100,6 +130,7 @@ func (e trackingKeys) any(n *tree.Node, path pointer, name string) any {
 		}
 		return out
 	case tree.String:
+		e.plaintext(path.last(), n, path, quote(name))
 		value, _ := e.expand(n, path, name)
 		return value
 	case tree.Number:

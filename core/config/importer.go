@@ -1,0 +1,242 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/config/tree"
+)
+
+// An importer converts the values of one entry and replaces the secrets in them.
+type importer struct {
+	*entry
+	out   *Imported
+	names *Names
+}
+
+// imported converts one entry.
+func (e *entry) imported(id string, names *Names) Imported {
+	e.server = &Server{ID: id}
+	out := Imported{ID: id, Enabled: e.enabled()}
+	im := importer{entry: e, out: &out, names: names}
+	add := func(name string, value any, present bool) {
+		if present {
+			out.Keys = append(out.Keys, Key{name, value})
+		}
+	}
+	if f, ok := e.field("description"); ok && f.value.Kind == tree.String {
+		add("description", im.named(f.value, "", id), true)
+	}
+	transport, fallback, _, declared := remoteKeys{e}.declared()
+	add("type", string(transport), declared && !fallback && transport != TransportStdio)
+	command, args := im.command()
+	add("command", command, command != "")
+	add("args", args, len(args) > 0)
+	env, optional := im.env()
+	add("env", env, len(env) > 0)
+	add("env_vars", optional, len(optional) > 0)
+	for _, names := range [][]string{{"envFile"}, {"cwd", "workingDirectory"}} {
+		if f, ok := e.find(names...); ok && f.value.Kind == tree.String {
+			add(names[0], im.named(f.value, "", id), true)
+		}
+	}
+	address := im.url()
+	add("url", address, address != "")
+	headers := im.headers()
+	add("headers", headers, len(headers) > 0)
+	for _, name := range []string{"oauth", "auth"} { // Cursor has "auth"
+		if f, ok := e.field(name); ok && f.value.Kind == tree.Object {
+			add("oauth", im.any(f.value, name), true)
+			break
+		}
+	}
+	if f, ok := e.field("scopes"); ok && f.value.Kind == tree.List && transport != TransportStdio {
+		add("scopes", im.any(f.value, ""), true)
+	}
+	for _, name := range []string{"trackTools", "trackPrompts", "include", "exclude", "read", "mode", "pollInterval", "safetyInterval",
+		"catalogInterval", "onConnect", "protocol", "connectTimeout", "requestTimeout"} {
+		if f, ok := e.field(name); ok {
+			add(name, im.any(f.value, ""), true)
+		}
+	}
+	return out
+}
+
+// secret returns the reference that takes the place of a secret in a value.
+func (im *importer) secret(n *tree.Node, secret, name string) string {
+	name = strings.ToUpper(strings.Join(credential.Words(name), "_"))
+	if name == "" || '0' <= name[0] && name[0] <= '9' || !isShellName(name) || credential.Doubtful(name) {
+		name = "MCP_SECRET"
+	}
+	name = im.names.take(name, secret)
+	line, _ := im.Position(n.Offset)
+	im.out.Variables = append(im.out.Variables, Variable{Name: name, File: im.file, Line: line})
+	return "${" + name + "}"
+}
+
+// replaced returns a value with references in our form, the secrets in it replaced.
+// The variables for them are named after label and what a secret stands under.
+func (im *importer) replaced(n *tree.Node, spans []credential.Span, label string) string {
+	var out strings.Builder
+	at := 0
+	for _, s := range spans {
+		name := label
+		if s.Name != "" && !strings.EqualFold(s.Name, label) {
+			name += " " + s.Name
+		} else if s.Name == "" {
+			name += " secret"
+		}
+		out.WriteString(im.references(n, n.Text[at:s.From], label) + im.secret(n, n.Text[s.From:s.To], name))
+		at = s.To
+	}
+	out.WriteString(im.references(n, n.Text[at:], label))
+	return out.String()
+}
+
+// references returns a text with references in our form. One whose name may be a
+// token gets another name.
+func (im *importer) references(n *tree.Node, text, label string) string {
+	var out strings.Builder
+	for {
+		before, body, after, found, closed := im.expander.nextReference(text)
+		if !found || !closed {
+			return out.String() + im.expander.portable(text)
+		}
+		out.WriteString(before)
+		reference := text[len(before) : len(text)-len(after)]
+		name, _, _ := strings.Cut(body, ":-")
+		if i := strings.LastIndexAny(name, ":."); i >= 0 {
+			name = name[i+1:]
+		}
+		if credential.Doubtful(name) {
+			out.WriteString(im.secret(n, reference, label+" secret"))
+		} else {
+			out.WriteString(im.expander.portable(reference))
+		}
+		text = after
+	}
+}
+
+// named converts a string that stands under a name.
+func (im *importer) named(n *tree.Node, name, label string) string {
+	return im.replaced(n, credential.Find(name, n.Text), label)
+}
+
+// variable returns a reference to the variable that a value names.
+func (im *importer) variable(n *tree.Node, label string) string {
+	if credential.Doubtful(n.Text) {
+		return im.secret(n, n.Text, label)
+	}
+	return "${" + n.Text + "}"
+}
+
+func (im *importer) command() (command string, args []any) {
+	_, f, _, raw := programKeys{im.entry}.command(func(int) string { return "" })
+	if f.value == nil || f.value.Kind != tree.String {
+		return "", nil
+	}
+	if list, ok := im.field("args"); ok {
+		raw = append(raw, list.value.Items...)
+	}
+	for i, spans := range credential.FindArgs(texts(raw)) {
+		args = append(args, im.replaced(raw[i], spans, im.out.ID))
+	}
+	return im.named(f.value, "", im.out.ID), args
+}
+
+// env returns the variables of the server, and the names of those that it gets if they
+// are set.
+func (im *importer) env() (env map[string]any, optional []any) {
+	env = map[string]any{}
+	for _, key := range passedOnKeys() {
+		f, _ := im.field(key)
+		if f.value == nil {
+			continue
+		}
+		for _, item := range f.value.Items {
+			switch name := passedOnName(item); {
+			case key == "env_vars" && !credential.Doubtful(name.Text):
+				optional = append(optional, name.Text)
+			case key == "env_keys" && !credential.Doubtful(name.Text):
+				env[name.Text] = "${" + name.Text + "}"
+			}
+		}
+	}
+	objects := []*tree.Node{}
+	if c, ok := im.field("command"); ok && c.value.Kind == tree.Object && c.value.Get("env") != nil {
+		objects = append(objects, c.value.Get("env").Value)
+	}
+	if f, ok := im.find("env", "environment", "envs"); ok {
+		objects = append(objects, f.value)
+	}
+	for _, object := range objects {
+		for name, m := range firstMembers(object) {
+			if m.Value.Kind == tree.Null {
+				env[name] = nil
+			} else {
+				env[name] = im.named(m.Value, name, name)
+			}
+		}
+	}
+	return env, optional
+}
+
+func (im *importer) url() string {
+	f, ok := remoteKeys{im.entry}.findURL()
+	if !ok || f.value.Kind != tree.String {
+		return ""
+	}
+	return im.replaced(f.value, credential.FindURL(f.value.Text), im.out.ID)
+}
+
+func (im *importer) headers() map[string]any {
+	headers := map[string]any{}
+	for _, name := range headerKeys() {
+		f, ok := im.field(name)
+		switch {
+		case !ok:
+		case name == "bearer_token_env_var":
+			headers["Authorization"] = "Bearer " + im.variable(f.value, im.out.ID+" authorization")
+		case name == "env_http_headers":
+			for header, m := range firstMembers(f.value) {
+				headers[header] = im.variable(m.Value, im.out.ID+" "+header)
+			}
+		default:
+			object := f.value
+			if name == "requestOptions" {
+				if m := object.Get("headers"); m != nil {
+					object = m.Value
+				} else {
+					continue
+				}
+			}
+			for header, m := range firstMembers(object) {
+				if m.Value.Kind == tree.String {
+					headers[header] = im.named(m.Value, header, im.out.ID)
+				}
+			}
+		}
+	}
+	return headers
+}
+
+// any converts the value of one of our own keys.
+func (im *importer) any(n *tree.Node, name string) any {
+	switch n.Kind {
+	case tree.Object:
+		out := make(map[string]any, len(n.Members))
+		for key, m := range firstMembers(n) {
+			out[key] = im.any(m.Value, key)
+		}
+		return out
+	case tree.List:
+		out := make([]any, len(n.Items))
+		for i, item := range n.Items {
+			out[i] = im.any(item, name)
+		}
+		return out
+	case tree.String:
+		return im.named(n, name, im.out.ID)
+	}
+	return trackingKeys{im.entry}.any(n, "", "")
+}
