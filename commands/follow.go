@@ -26,15 +26,22 @@ func addAllFlag(cmd *cobra.Command, all *bool) {
 func (s selection) of(cfg *config.Config) *config.Config {
 	out := &config.Config{Path: cfg.Path, Servers: slices.Clone(cfg.Servers)}
 	if s.all {
-		for i := range out.Servers {
-			if srv := &out.Servers[i]; srv.Transport != config.TransportCatalog {
-				srv.TrackResources, srv.TrackTools, srv.TrackPrompts = true, true, true
-			}
-		}
+		out = withAllTracked(cfg)
 	}
 	out.Servers = slices.DeleteFunc(out.Servers, func(srv config.Server) bool {
 		return !srv.Tracked() || len(s.servers) > 0 && !matchesAny(s.servers, srv.ID)
 	})
+	return out
+}
+
+// withAllTracked returns the config with all changes of all its servers tracked.
+func withAllTracked(cfg *config.Config) *config.Config {
+	out := &config.Config{Path: cfg.Path, Servers: slices.Clone(cfg.Servers)}
+	for i := range out.Servers {
+		if srv := &out.Servers[i]; srv.Transport != config.TransportCatalog {
+			srv.TrackResources, srv.TrackTools, srv.TrackPrompts = true, true, true
+		}
+	}
 	return out
 }
 

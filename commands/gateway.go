@@ -16,6 +16,7 @@ type gatewayOptions struct {
 	connectFlags
 	indexFlags
 	mcpFlags
+	events          eventsFlags
 	onDown          string
 	allow, deny     []string
 	all             bool
@@ -38,6 +39,7 @@ func newGateway(env *Env, g *globals) *cobra.Command {
 		Example: `  mcptrack gateway --demo
   mcptrack gateway --config mcp-servers.json --deny '*delete*' --on-down drop
   mcptrack gateway --catalog-url https://api.example --index --index-expose summary,stats
+  mcptrack gateway --all --events
   mcptrack gateway --addr 0.0.0.0:8723 --token-file token --allow-origin https://app.example`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,6 +48,9 @@ func newGateway(env *Env, g *globals) *cobra.Command {
 			}
 			opts.indexFlags.fromEnv(env, cmd.Flags().Changed)
 			if err := opts.parse(); err != nil {
+				return err
+			}
+			if err := opts.events.parse(cmd); err != nil {
 				return err
 			}
 			return runGateway(cmd.Context(), env, g, opts)
@@ -61,6 +66,7 @@ func newGateway(env *Env, g *globals) *cobra.Command {
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")
 	f.DurationVar(&opts.catalogInterval, "catalog-interval", config.DefaultCatalogInterval, "`DURATION` between two checks of its version")
 	opts.indexFlags.add(f)
+	opts.events.add(cmd)
 	f.DurationVar(&opts.callTimeout, "call-timeout", 10*time.Minute, "`DURATION` of a call without progress after which it fails")
 	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` to wait for servers before serving the first client")
 	f.BoolVar(&opts.demo, "demo", false, "serve a built-in demo server; no config needed")
@@ -115,6 +121,9 @@ func (o *gatewayOptions) exported(cfg *config.Config) *config.Config {
 	}
 	if _, taken := cfg.Server(catalogID); o.catalogURL != "" && !taken {
 		out.Servers = append(out.Servers, o.catalog())
+	}
+	if o.all && o.events.on {
+		out = withAllTracked(out)
 	}
 	return out
 }

@@ -48,12 +48,18 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		defer index.index.Close()
 	}
 	sessions := opts.session(env, g)
-	t := tracker.New(tracker.Options{
-		Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: gatewayWindow,
-	})
+	trackers := tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: gatewayWindow}
+	var stored *gatewayEvents // nil without --events
+	if opts.events.on {
+		if stored, err = opts.events.open(ctx, env, log, trackers, opts.demo, func() *gateway.Gateway { return gw }); err != nil {
+			return err
+		}
+		defer stored.close()
+	}
+	t := stored.tracker(trackers)
 	gw, err = gateway.New(gateway.Options{
 		Tracker: t, Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pin: opts.pin,
-		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version},
+		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Events: stored.handlers()},
 		Local: index.local(), Changed: index.changed, Logger: log,
 	})
 	if err != nil {
@@ -67,7 +73,11 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	if left := opts.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
 		log.Warn("servers without a track key are not served, because others have one", "servers", strings.Join(left, ", "), "hint", "use --all to serve them, too")
 	}
-	gw.Apply(exported)
+	apply := func(cfg *config.Config) {
+		stored.apply(cfg)
+		gw.Apply(cfg)
+	}
+	apply(exported)
 
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
 	if !opts.stdio {
@@ -93,10 +103,10 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 			})
 		}
 		if !opts.noFollow && !opts.demo {
-			follow := followConfig(env, g, cfg, opts.holdCommands, t, func(next *config.Config) { gw.Apply(opts.exported(next)) })
+			follow := followConfig(env, g, cfg, opts.holdCommands, t, func(next *config.Config) { apply(opts.exported(next)) })
 			running.Go(func() error { return follow(ctx) })
 		}
-		running.Go(func() error { return t.Run(ctx) })
+		running.Go(func() error { return stored.run(ctx, t) })
 		return running.Wait()
 	}
 	return whileRunning(ctx, run, ready, serving)

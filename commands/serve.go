@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/web"
@@ -19,11 +18,9 @@ import (
 type serveOptions struct {
 	connectFlags
 	journalFlags
+	retentionFlags
 	access       accessFlags
 	addr         string
-	durability   string
-	retain       string
-	retainBytes  string
 	keepContent  string
 	noContent    bool
 	maxClients   int
@@ -31,8 +28,6 @@ type serveOptions struct {
 	allServers   bool
 	follow       bool
 	holdCommands bool
-
-	keep journal.Options // durability, retain, retainBytes and keepContent, parsed
 }
 
 func newServeSSE(env *Env, g *globals) *cobra.Command {
@@ -79,9 +74,7 @@ usage; 3 config invalid or missing.`,
 	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` to listen on; port 0 picks one")
 	opts.access.add(cmd, "clients", "read from here")
 	opts.journalFlags.add(cmd)
-	f.StringVar(&opts.durability, "durability", "always", "`WHEN` an event counts as stored: always, interval or os")
-	f.StringVar(&opts.retain, "retain", "7d", "`DURATION` that events are kept")
-	f.StringVar(&opts.retainBytes, "retain-bytes", "1GiB", "`BYTES` of events that are kept")
+	opts.retentionFlags.add(cmd)
 	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept, compressed, for history and diff; the oldest go first")
 	f.BoolVar(&opts.noContent, "no-content", false, "keep no text versions, and remove those in the data directory")
 	f.IntVar(&opts.maxClients, "max-clients", 2000, "largest `NUMBER` of event streams at a time; further clients must retry later")
@@ -91,7 +84,6 @@ usage; 3 config invalid or missing.`,
 	f.BoolVar(&opts.holdCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
 	f.DurationVar(&opts.connectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
 	opts.addLimit(f)
-	_ = cmd.RegisterFlagCompletionFunc("durability", cobra.FixedCompletions([]string{"always", "interval", "os"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -102,20 +94,13 @@ func (o *serveOptions) parse() (err error) {
 	if err = o.access.check(); err != nil {
 		return err
 	}
-	o.keep.Durability = journal.Durability(o.durability)
-	if o.keep.Durability != journal.Always && o.keep.Durability != journal.Interval && o.keep.Durability != journal.OS {
-		return usage("unknown --durability %q; choose always, interval or os", o.durability)
-	}
 	if o.follow && (o.nats == "" || o.demo) {
 		return usage("--follow needs --nats and excludes --demo")
 	}
 	if o.maxClients < 1 {
 		return usage("invalid --max-clients %d; expected at least 1", o.maxClients)
 	}
-	if o.keep.Retain, err = parseAge("retain", o.retain); err != nil {
-		return err
-	}
-	if o.keep.RetainBytes, err = parseBytes("retain-bytes", o.retainBytes); err != nil || o.noContent {
+	if err = o.retentionFlags.parse(); err != nil || o.noContent {
 		return err
 	}
 	o.keep.KeepContent, err = parseBytes("keep-content", o.keepContent)

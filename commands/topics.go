@@ -41,6 +41,7 @@ func newTopics() []*cobra.Command {
 		{"config", "Keys of the config file, variables, and how it is followed"},
 		{"environment", "Where the config is searched, and environment variables"},
 		{"events", "Types of events and their members"},
+		{"mcp-events", "Events for MCP clients (gateway --events)"},
 		{"exit-codes", "The exit codes"},
 		{"limits", "What a server may send at most"},
 		{"serving", "The HTTP routes of serve-sse, resuming, access, clusters"},

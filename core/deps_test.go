@@ -26,7 +26,7 @@ func rules() []rule {
 		{module + "output", []string{"commands", "output"}, "what is tracked does not depend on how it is shown"},
 		{module + "core/publish", []string{"core/gateway", "commands", "output"}, "it joins tracker and journal for those who read; nothing below it may know of readers"},
 		{module + "core/tracker", []string{"core/tracker", "core/gateway", "core/publish", "commands", "output"}, "below the tracker nobody may know of it: data flows one way"},
-		{module + "core/journal", []string{"core/journal", "core/publish", "commands", "output"}, "what is tracked does not depend on where it is stored"},
+		{module + "core/journal", []string{"core/journal", "core/events", "core/publish", "commands", "output"}, "what is tracked does not depend on where it is stored"},
 		{module + "core/session", []string{"core/session", "core/tracker", "core/gateway", "commands", "output"}, "sessions belong to the tracker; the others see events, and the gateway passes requests on"},
 		{module + "core/cache", []string{"core/event", "core/tracker", "commands", "output"}, "what clients read is written by the tracker and shown by the others"},
 		{module + "core/process", []string{"core/session", "cmd"}, "whoever starts children must stop them: one owner"},

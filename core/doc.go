@@ -28,6 +28,7 @@
 //	journal    the durable log of events, in this process or on a NATS cluster
 //	publish    tracker → journal → readers; servers shared between processes by leases
 //	history    the versions of a resource, from its events
+//	events     MCP Events: the log for MCP clients, by poll and push
 //
 // Serving MCP:
 //
@@ -59,6 +60,7 @@
 //	   │         └────→ config, catalog
 //	   └─→ bus → event → cache, catalog, config
 //	publish → tracker, journal
+//	events → serve, journal
 //	reload → filewatch, config, event
 //	gateway → serve, tracker, upstream, capindex → textindex
 //	vault → serve, filewatch, textindex
@@ -89,6 +91,7 @@
 //	who may make a request      output/web
 //	a method of our MCP server  core/mcp for its name, core/serve to handle it
 //	which items a gateway shows core/gateway: the filter and the view
+//	a type of MCP Events        core/events: types.go, occurrence.go, filter.go
 //
 // # Glossary
 //

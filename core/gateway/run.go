@@ -167,7 +167,7 @@ func (l *loop) merge(snap *tracker.Snapshot) {
 		st, _ := snap.Server(srv.ID)
 		var known map[catalog.Kind][]catalog.Item
 		known, up[srv.ID] = l.known(srv.ID, st)
-		s := source{id: srv.ID, lists: map[catalog.Kind][]item{}, subscribes: offersUpdates(srv, st.Info), about: aboutOf(st.Info), asks: up[srv.ID] && st.Info.Era == session.EraLegacy, modern: st.Info.Era == session.EraModern}
+		s := source{id: srv.ID, lists: map[catalog.Kind][]item{}, subscribes: offersUpdates(srv, st.Info), tracks: tracks(srv), about: aboutOf(st.Info), asks: up[srv.ID] && st.Info.Era == session.EraLegacy, modern: st.Info.Era == session.EraModern}
 		lists[srv.ID] = map[catalog.Kind]checked{}
 		for k, list := range known {
 			c := l.check(srv.ID, k, list)
@@ -182,6 +182,7 @@ func (l *loop) merge(snap *tracker.Snapshot) {
 	l.checked, l.ready = lists, up
 	l.markAway(sources, up, began)
 	v := newView(l.g.local, sources, l.g.filter, func(r Refusal) { refused[r] = struct{}{} })
+	v.refused = refusedItems(refused)
 	d := v.describe(l.g.opts.Serve.Instructions, sources)
 	l.g.view.Store(v)
 	l.g.server.Describe(d)

@@ -22,8 +22,9 @@ type source struct {
 
 	subscribes bool // it supports resources/subscribe
 	about      about
-	asks       bool // it is connected in the legacy era, in which servers send requests
-	modern     bool // it is of the modern era
+	tracks     func(k catalog.Kind, key string) bool // events about the item are published
+	asks       bool                                  // it is connected in the legacy era, in which servers send requests
+	modern     bool                                  // it is of the modern era
 }
 
 // view is the merged catalog and the mapping from exported names to targets. It is
@@ -31,8 +32,10 @@ type source struct {
 type view struct {
 	catalog serve.Catalog
 	filter  filter
-	only    string              // the id of the server if there is exactly one, else ""
-	servers map[string]struct{} // by id
+	names   naming
+	only    string // the id of the server if there is exactly one, else ""
+	// servers holds, by id, which items of a server events are published about.
+	servers map[string]func(k catalog.Kind, key string) bool
 	down    map[string]struct{} // the servers that are down
 	// subscribes holds the servers that support resources/subscribe.
 	subscribes map[string]struct{}
@@ -46,6 +49,8 @@ type view struct {
 	// extensions holds the servers that declare each extension, in order.
 	extensions map[string][]string
 	offered    map[string]map[catalog.Kind]catalog.List // by server, in the order listed
+	// refused holds the items that were left out because they could break clients.
+	refused map[catalog.Kind]map[target]struct{}
 }
 
 // template is a listed template that the URIs of requests are matched with.
@@ -65,12 +70,12 @@ type owner struct {
 // Local items have no server, come first and keep their names.
 func newView(local source, sources []source, f filter, refuse func(Refusal)) *view {
 	sources = slices.SortedFunc(slices.Values(sources), func(a, b source) int { return strings.Compare(a.id, b.id) })
-	v := &view{filter: f, servers: map[string]struct{}{}, down: map[string]struct{}{}, subscribes: map[string]struct{}{},
+	v := &view{filter: f, servers: map[string]func(catalog.Kind, string) bool{}, down: map[string]struct{}{}, subscribes: map[string]struct{}{},
 		offered: map[string]map[catalog.Kind]catalog.List{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{}, extensions: map[string][]string{}, asks: map[string]bool{}, modern: map[string]bool{}}
 	ids := make([]string, len(sources))
 	for i, s := range sources {
 		ids[i] = s.id
-		v.servers[s.id] = struct{}{}
+		v.servers[s.id] = s.tracks
 		v.asks[s.id], v.modern[s.id] = s.asks, s.modern
 		if s.down {
 			v.down[s.id] = struct{}{}
@@ -82,11 +87,11 @@ func newView(local source, sources []source, f filter, refuse func(Refusal)) *vi
 	if len(ids) == 1 {
 		v.only = ids[0]
 	}
-	names := newNaming(ids)
+	v.names = newNaming(ids)
 	v.owners = ownersOf(append(sources, local), catalog.Resources)
 	templates := ownersOf(append(sources, local), catalog.Templates)
 	for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Tools, catalog.Prompts} {
-		export := names.export
+		export := v.names.export
 		switch k {
 		case catalog.Resources:
 			export = func(server, uri string) string {

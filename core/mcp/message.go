@@ -13,5 +13,6 @@ type SubscriptionFilter struct {
 	Tools     bool     `json:"toolsListChanged,omitempty"`
 	Prompts   bool     `json:"promptsListChanged,omitempty"`
 	Resources bool     `json:"resourcesListChanged,omitempty"`
+	Events    bool     `json:"eventsListChanged,omitempty"` // of the extension [ExtensionEvents]
 	URIs      []string `json:"resourceSubscriptions,omitempty"`
 }

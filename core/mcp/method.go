@@ -17,6 +17,13 @@ const (
 	MethodComplete      = "completion/complete"
 	MethodSetLevel      = "logging/setLevel"     // legacy
 	MethodListen        = "subscriptions/listen" // modern
+
+	// Of the extension [ExtensionEvents].
+	MethodListEvents        = "events/list"
+	MethodPollEvents        = "events/poll"
+	MethodStreamEvents      = "events/stream"
+	MethodSubscribeEvents   = "events/subscribe"
+	MethodUnsubscribeEvents = "events/unsubscribe"
 )
 
 // Methods of notifications.
@@ -31,6 +38,7 @@ const (
 	NotificationToolsChanged     = "notifications/tools/list_changed"
 	NotificationPromptsChanged   = "notifications/prompts/list_changed"
 	NotificationResourcesChanged = "notifications/resources/list_changed"
+	NotificationEventsChanged    = "notifications/events/list_changed"
 )
 
 // Members of _meta that the protocol reserves.
@@ -50,3 +58,6 @@ const (
 	HeaderName            = "Mcp-Name"   // modern
 	HeaderLastEventID     = "Last-Event-ID"
 )
+
+// ExtensionEvents is the identifier of MCP Events (SEP-3415).
+const ExtensionEvents = "io.modelcontextprotocol/events"

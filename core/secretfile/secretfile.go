@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -26,6 +27,35 @@ func (e *RefusedError) Error() string { return printable.Line(e.Path, 256) + ": 
 // others may read, a FIFO or a device, and content other than one line of visible ASCII
 // characters are a *[RefusedError].
 func Read(path string) (string, error) {
+	secret, err := read(path)
+	if err == nil && hidden(secret) {
+		return "", &RefusedError{path, "the content is not one line of visible ASCII characters"}
+	}
+	return secret, err
+}
+
+// ReadLines is Read for a file of several lines, each of words of visible ASCII
+// characters. Empty lines are left out.
+func ReadLines(path string) ([][]string, error) {
+	text, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	var lines [][]string
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if slices.ContainsFunc(words, hidden) {
+			return nil, &RefusedError{path, "the content is not lines of visible ASCII characters"}
+		}
+		if len(words) > 0 {
+			lines = append(lines, words)
+		}
+	}
+	return lines, nil
+}
+
+// read returns the content of the file.
+func read(path string) (string, error) {
 	refuse := func(format string, args ...any) (string, error) {
 		return "", &RefusedError{path, fmt.Sprintf(format, args...)}
 	}
@@ -57,8 +87,12 @@ func Read(path string) (string, error) {
 	switch {
 	case secret == "":
 		return refuse("the file is empty")
-	case len(text) > MaxSize || strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return refuse("the content is not one line of visible ASCII characters")
+	case len(text) > MaxSize:
+		return refuse("the file has more than %d bytes", MaxSize)
 	}
 	return secret, nil
+}
+
+func hidden(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

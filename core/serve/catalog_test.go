@@ -275,7 +275,7 @@ func TestPanicIsLogged(t *testing.T) {
 // MaxInFlight bounds the running functions; further requests wait.
 func TestMaxInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newTestServer(t, serve.Options{MaxInFlight: 2, MaxWaiting: 3})
+		h := newTestServer(t, serve.Options{MaxInFlight: 2, Stdio: serve.StdioLimits{MaxWaiting: 3}})
 		w := h.pipe(t)
 		w.initialize()
 		for i := range 2 {

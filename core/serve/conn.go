@@ -90,6 +90,8 @@ func (c *conn) request(m *message) {
 	switch offered := c.srv.opts.offers(m.method, from.modern, c.srv.about.Load()); {
 	case offered && m.method == mcp.MethodListen:
 		c.listen(m)
+	case offered && m.method == mcp.MethodStreamEvents && c.srv.opts.Events.offered():
+		c.streamEvents(m, from)
 	case offered && (m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe):
 		sub := c.legacy.sub
 		c.out.put(func() []byte { return line(subscribe(sub, m)) })
@@ -213,10 +215,10 @@ func (c *conn) listen(m *message) {
 		c.fail(m.id, errDuplicateID())
 		return
 	}
-	if c.listens.Add(1) > int64(c.srv.opts.MaxListens) {
+	if c.listens.Add(1) > int64(c.srv.opts.Stdio.MaxListens) {
 		c.listens.Add(-1)
 		end()
-		c.fail(m.id, errorf(mcp.CodeInternal, "a client may have at most %d open listens", c.srv.opts.MaxListens))
+		c.fail(m.id, errorf(mcp.CodeInternal, "a client may have at most %d open listens", c.srv.opts.Stdio.MaxListens))
 		return
 	}
 	c.wg.Go(func() {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -16,6 +17,7 @@ type caller struct {
 	version   string
 	modern    bool
 	principal string
+	identity  string
 	notes     *notifier // nil: the client takes no notifications
 	client    *Client   // of the legacy era
 }
@@ -52,7 +54,10 @@ func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawM
 	case mcp.MethodComplete:
 		return s.call(ctx, s.opts.Complete, m, from, "")
 	}
-	if fromMemory(m.method) { // needs a session or a stream
+	if o := s.opts.Events; o.offered() && strings.HasPrefix(m.method, eventsPrefix) && m.method != mcp.MethodStreamEvents {
+		return s.call(ctx, o.Handle, m, from, "")
+	}
+	if fromMemory(m.method) || m.method == mcp.MethodStreamEvents && s.opts.Events.offered() { // needs a session or a stream
 		return nil, errorf(mcp.CodeInvalidRequest, "%s is not allowed here", m.method)
 	}
 	return s.call(ctx, s.opts.Extension, m, from, "")
@@ -91,8 +96,17 @@ func (s *Server) call(ctx context.Context, f Func, m *message, from caller, requ
 	if required != "" && text(m.fields[required]) == "" {
 		return nil, errorf(mcp.CodeInvalidParams, "%s: %q must be a string", m.method, required)
 	}
+	r := newRequest(m, from)
+	result, err := s.run(ctx, f, r)
+	if err != nil {
+		return nil, wireError(err, r)
+	}
+	return s.complete(result, m.method == mcp.MethodReadResource, from)
+}
+
+func newRequest(m *message, from caller) *Request {
 	r := &Request{
-		Method: m.method, Params: m.params, Version: from.version, Principal: from.principal,
+		Method: m.method, Params: m.params, Version: from.version, Principal: from.principal, Identity: from.identity,
 		modern: from.modern, fields: m.fields, notes: from.notes, Client: from.client,
 	}
 	if from.modern {
@@ -101,11 +115,7 @@ func (s *Server) call(ctx context.Context, f Func, m *message, from caller, requ
 		r.Capabilities = from.client.Capabilities
 	}
 	r.stripConnection(m.meta)
-	result, err := s.run(ctx, f, r)
-	if err != nil {
-		return nil, wireError(err, r)
-	}
-	return s.complete(result, m.method == mcp.MethodReadResource, from)
+	return r
 }
 
 // complete prepares a result for the wire: an object in one line, with the members that

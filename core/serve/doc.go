@@ -34,6 +34,8 @@
 //     on sessions is reached.
 //   - Requests to clients: a Func can ask a legacy client, see [Client]. The question goes
 //     on the stream of the request in progress, else on that of the session.
+//   - Events: the methods of MCP Events go to [Options].Events, in both eras. A stream of
+//     events has its own limits, and ends with its client in the legacy era, too.
 //   - Cancellation: notifications/cancelled cancels the context of a function in both
 //     eras, and so does a modern HTTP client that disconnects. A legacy HTTP client
 //     that disconnects cancels nothing, as its specification requires.

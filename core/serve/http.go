@@ -69,6 +69,9 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x.m, x.principal = m, s.principal(r)
+	if identify := s.opts.Events.Identify; identify != nil {
+		x.identity = identify(r)
+	}
 	if isModern(r, m) {
 		x.modern()
 	} else {
@@ -85,6 +88,7 @@ type exchange struct {
 
 	m         *message
 	principal string
+	identity  string // the lasting name of the client
 }
 
 // body reads the message. The deadline is removed afterwards: when it passed, the
@@ -130,13 +134,15 @@ func (x *exchange) modern() {
 		x.fail(http.StatusBadRequest, m.id, failed)
 		return
 	}
-	from := caller{version: mcp.ModernVersion, modern: true, principal: x.principal}
+	from := caller{version: mcp.ModernVersion, modern: true, principal: x.principal, identity: x.identity}
 	switch {
 	case !x.srv.opts.offers(m.method, true, x.srv.about.Load()):
 		_, failed := x.srv.result(x.r.Context(), m, from)
 		x.fail(http.StatusNotFound, m.id, failed)
 	case m.method == mcp.MethodListen:
 		x.listen()
+	case m.method == mcp.MethodStreamEvents && x.srv.opts.Events.offered():
+		x.streamEvents(x.r.Context(), from)
 	case fromMemory(m.method):
 		x.result(from)
 	default:

@@ -69,7 +69,7 @@ type waiting struct {
 func (w *waiting) begin(size int, o *Options) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count >= o.MaxWaiting || w.bytes+size > 16*o.MaxMessage {
+	if w.count >= o.Stdio.MaxWaiting || w.bytes+size > 16*o.MaxMessage {
 		return false
 	}
 	w.count, w.bytes = w.count+1, w.bytes+size

@@ -23,7 +23,7 @@ func (x *exchange) legacy() {
 	}
 	defer x.srv.http.release(ss)
 	m := x.m
-	from := caller{version: ss.version, principal: x.principal, client: ss.client}
+	from := caller{version: ss.version, principal: x.principal, identity: x.identity, client: ss.client}
 	switch {
 	case m.id == nil || m.isAnswer(): // not answered
 		if m.method == mcp.NotificationCancelled {
@@ -49,6 +49,10 @@ func (x *exchange) legacy() {
 			return
 		}
 		defer end()
+		if m.method == mcp.MethodStreamEvents && x.srv.opts.Events.offered() {
+			x.streamEvents(ctx, from)
+			return
+		}
 		var call *callStream
 		if ss.version >= mcp.LatestLegacy && accepts(x.r, typeEvents) {
 			call = ss.calls.begin()

@@ -28,8 +28,10 @@ func (s *Server) listen(m *message) (*listen, *Error) {
 		Tools:     want.Tools && has.Tools,
 		Prompts:   want.Prompts && has.Prompts,
 		Resources: want.Resources && has.Resources,
+		Events:    want.Events && has.Events,
 	}
-	sub, failed := s.subs.Open(subscriptions.Lists{Tools: honoured.Tools, Prompts: honoured.Prompts, Resources: honoured.Resources})
+	lists := subscriptions.Lists{Tools: honoured.Tools, Prompts: honoured.Prompts, Resources: honoured.Resources, Events: honoured.Events}
+	sub, failed := s.subs.Open(lists)
 	if failed != nil {
 		return nil, errorf(mcp.CodeInternal, "%s", failed)
 	}
@@ -47,7 +49,7 @@ func (s *Server) listen(m *message) (*listen, *Error) {
 			Type string                     `json:"resultType"`
 			Meta map[string]json.RawMessage `json:"_meta"`
 		}{"complete", meta}),
-		empty: !honoured.Tools && !honoured.Prompts && !honoured.Resources && len(honoured.URIs) == 0,
+		empty: !lists.Any() && len(honoured.URIs) == 0,
 	}, nil
 }
 
@@ -81,6 +83,7 @@ func parseFilter(raw json.RawMessage) (f mcp.SubscriptionFilter, err *Error) {
 		"toolsListChanged":      &f.Tools,
 		"promptsListChanged":    &f.Prompts,
 		"resourcesListChanged":  &f.Resources,
+		"eventsListChanged":     &f.Events,
 		"resourceSubscriptions": &f.URIs,
 	} {
 		if value := fields[name]; value != nil && json.Unmarshal(value, into) != nil {

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -50,6 +51,10 @@ func (o *Options) offers(method string, modern bool, about *Description) bool {
 		return !modern
 	case mcp.MethodDiscover, mcp.MethodListen:
 		return modern
+	case mcp.MethodListEvents, mcp.MethodPollEvents, mcp.MethodSubscribeEvents, mcp.MethodUnsubscribeEvents, mcp.MethodStreamEvents:
+		if o.Events.offered() {
+			return true
+		}
 	}
 	if method == mcp.MethodSetLevel {
 		return !modern && about.Logging && o.Extension != nil
@@ -79,8 +84,18 @@ func (s *Server) identity() identity { return identity{&s.opts, s.about.Load()} 
 // capabilities returns the capabilities of the server and its extensions.
 func (id identity) capabilities() json.RawMessage {
 	caps := encode(id.opts.capabilities())
-	if extensions := id.about.Extensions; len(extensions) > 0 {
-		caps, _ = with(caps, []member{{"extensions", encode(extensions)}}) // it is an object
+	extensions := id.about.Extensions
+	if id.opts.Events.offered() {
+		// Clients look in either of two places.
+		extensions = maps.Clone(extensions)
+		if extensions == nil {
+			extensions = map[string]json.RawMessage{}
+		}
+		extensions[mcp.ExtensionEvents] = json.RawMessage(eventsCapability)
+		caps, _ = with(caps, []member{{"events", json.RawMessage(eventsCapability)}}) // it is an object
+	}
+	if len(extensions) > 0 {
+		caps, _ = with(caps, []member{{"extensions", encode(extensions)}})
 	}
 	return caps
 }
@@ -91,6 +106,7 @@ func (o *Options) listsOffered() subscriptions.Lists {
 		Tools:     o.CallTool != nil,
 		Prompts:   o.GetPrompt != nil,
 		Resources: o.ReadResource != nil,
+		Events:    o.Events.offered(),
 	}
 }
 

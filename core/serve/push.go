@@ -106,6 +106,7 @@ func notifications(b subscriptions.Batch, tag json.RawMessage) iter.Seq2[subscri
 			{b.Lists.Tools, mcp.NotificationToolsChanged, subscriptions.Lists{Tools: true}},
 			{b.Lists.Prompts, mcp.NotificationPromptsChanged, subscriptions.Lists{Prompts: true}},
 			{b.Lists.Resources, mcp.NotificationResourcesChanged, subscriptions.Lists{Resources: true}},
+			{b.Lists.Events, mcp.NotificationEventsChanged, subscriptions.Lists{Events: true}},
 		} {
 			if list.changed && !yield(subscriptions.Batch{Lists: list.one}, notification(list.method, params{Meta: meta})) {
 				return

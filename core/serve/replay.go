@@ -90,6 +90,7 @@ func (t *replayLog) after(id string) (b subscriptions.Batch) {
 		b.Lists.Tools = b.Lists.Tools || what.lists.Tools
 		b.Lists.Prompts = b.Lists.Prompts || what.lists.Prompts
 		b.Lists.Resources = b.Lists.Resources || what.lists.Resources
+		b.Lists.Events = b.Lists.Events || what.lists.Events
 	}
 	return b
 }

@@ -15,6 +15,8 @@ type Request struct {
 	// Principal distinguishes clients with different credentials: a digest of the
 	// Authorization header, "" without one. Never the credentials themselves.
 	Principal string
+	// Identity is a lasting name of the client, from Events.Identify; "" if it has none.
+	Identity string
 	// Capabilities are those of the client, a JSON object; nil if it declared none.
 	Capabilities json.RawMessage
 	// Client is the client, if it is of the legacy era; else nil.

@@ -38,6 +38,9 @@ type Options struct {
 	Complete     Func // completion/complete
 	Extension    Func // methods of the extensions in [Server.Describe]
 
+	// Events are the handlers of MCP Events; none by default.
+	Events Events
+
 	// Subscriptions configure which URIs can be subscribed to, and how many.
 	Subscriptions subscriptions.Options
 
@@ -50,13 +53,8 @@ type Options struct {
 	// connection on standard streams and for all clients together over HTTP; 256 by
 	// default. Further requests wait and can be cancelled meanwhile.
 	MaxInFlight int
-	// MaxWaiting bounds the requests that wait on one connection of standard streams;
-	// 1,024 by default. Their total size is bounded by 16 times MaxMessage. Further
-	// requests are rejected. Over HTTP the number of connections is the bound.
-	MaxWaiting int
-	// MaxListens bounds the open listens of one connection of standard streams; 64 by
-	// default. Over HTTP, Subscriptions.MaxSubscribers bounds them.
-	MaxListens int
+	// Stdio bounds what one connection of standard streams may have open.
+	Stdio StdioLimits
 	// MaxSessions bounds legacy HTTP sessions; 2,000 by default.
 	MaxSessions int
 	// SessionIdle is how long a legacy HTTP session may be idle; 5 min by default.
@@ -68,6 +66,18 @@ type Options struct {
 	WriteTimeout time.Duration
 	// Logger receives panics of functions with their stacks; nil discards them.
 	Logger *slog.Logger
+}
+
+// StdioLimits bound what one connection of standard streams may have open. A zero field
+// means its default.
+type StdioLimits struct {
+	// MaxWaiting bounds the requests that wait; 1,024 by default. Their total size is
+	// bounded by 16 times Options.MaxMessage. Further
+	// requests are rejected. Over HTTP the number of connections is the bound.
+	MaxWaiting int
+	// MaxListens bounds the open listens; 64 by
+	// default. Over HTTP, Subscriptions.MaxSubscribers bounds them.
+	MaxListens int
 }
 
 // Server serves any number of clients. Create it with New and Close it when done. All
@@ -98,8 +108,8 @@ func New(opts Options) *Server {
 	opts.PageSize = cmp.Or(opts.PageSize, 1_000)
 	opts.MaxMessage = cmp.Or(opts.MaxMessage, 4<<20)
 	opts.MaxInFlight = cmp.Or(opts.MaxInFlight, 256)
-	opts.MaxWaiting = cmp.Or(opts.MaxWaiting, 1_024)
-	opts.MaxListens = cmp.Or(opts.MaxListens, 64)
+	opts.Stdio.MaxWaiting = cmp.Or(opts.Stdio.MaxWaiting, 1_024)
+	opts.Stdio.MaxListens = cmp.Or(opts.Stdio.MaxListens, 64)
 	opts.MaxSessions = cmp.Or(opts.MaxSessions, 2_000)
 	opts.SessionIdle = cmp.Or(opts.SessionIdle, 5*time.Minute)
 	opts.Heartbeat = cmp.Or(opts.Heartbeat, 15*time.Second)

@@ -206,7 +206,7 @@ func TestLegacySubscriptions(t *testing.T) {
 
 func TestListens(t *testing.T) {
 	t.Parallel()
-	h := newTestServer(t, serve.Options{MaxListens: 2}, "a", "b")
+	h := newTestServer(t, serve.Options{Stdio: serve.StdioLimits{MaxListens: 2}}, "a", "b")
 	w := h.pipe(t)
 	listen := func(id, filter string) {
 		w.send(`{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":{%s,"notifications":%s}}`, id, metaModern, filter)

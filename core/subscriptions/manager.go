@@ -67,18 +67,18 @@ func New(opts Options) *Manager {
 }
 
 // Lists says of which lists a subscriber is notified, or which have changed. Templates
-// belong to resources.
-type Lists struct{ Tools, Prompts, Resources bool }
+// belong to resources; events are the types of events that the server offers.
+type Lists struct{ Tools, Prompts, Resources, Events bool }
 
 // Any reports whether at least one is set.
-func (l Lists) Any() bool { return l.Tools || l.Prompts || l.Resources }
+func (l Lists) Any() bool { return l.Tools || l.Prompts || l.Resources || l.Events }
 
 func (l Lists) and(o Lists) Lists {
-	return Lists{l.Tools && o.Tools, l.Prompts && o.Prompts, l.Resources && o.Resources}
+	return Lists{l.Tools && o.Tools, l.Prompts && o.Prompts, l.Resources && o.Resources, l.Events && o.Events}
 }
 
 func (l Lists) or(o Lists) Lists {
-	return Lists{l.Tools || o.Tools, l.Prompts || o.Prompts, l.Resources || o.Resources}
+	return Lists{l.Tools || o.Tools, l.Prompts || o.Prompts, l.Resources || o.Resources, l.Events || o.Events}
 }
 
 // Open adds a subscriber that is notified of the lists and, so far, of no URI. The error

@@ -16,12 +16,12 @@ const retryAfter = "2"
 
 // authorize returns whether a request has the token or the cookie of a login.
 func (s *Server) authorize(r *http.Request) outcome {
-	if values := r.Header.Values("Authorization"); len(values) > 0 {
-		scheme, token, _ := strings.Cut(values[0], " ")
-		if len(values) != 1 || !strings.EqualFold(scheme, "Bearer") {
+	if len(r.Header.Values("Authorization")) > 0 {
+		token, ok := bearer(r)
+		if !ok {
 			return wrongToken
 		}
-		return s.checkToken(r, strings.TrimSpace(token))
+		return s.checkToken(r, token)
 	}
 	now := time.Now()
 	for _, c := range r.CookiesNamed(cookieName) {

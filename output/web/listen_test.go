@@ -3,6 +3,7 @@ package web_test
 import (
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,7 +68,24 @@ func TestLoadToken(t *testing.T) {
 	if (web.Token{}).Is("") {
 		t.Error("no token is a token")
 	}
+	named, err := web.LoadToken(write("named", "\nchat "+secret+"1\nchat\t"+secret+"2\n"+secret+"\n", 0o600))
+	if err != nil || !named.Holds("chat") || !named.Holds(web.DefaultName) || named.Holds("other") {
+		t.Errorf("named: %v", err)
+	}
+	for header, want := range map[string]string{
+		"Bearer " + secret + "1": "chat", "bearer " + secret + "2": "chat", "Bearer " + secret: web.DefaultName,
+		"Bearer " + secret + "3": "", "Basic " + secret: "", "": "",
+	} {
+		r := &http.Request{Header: http.Header{"Authorization": {header}}}
+		if got := named.Identify(r); got != want || named.Is(strings.TrimPrefix(header, "Bearer ")) && want == "" {
+			t.Errorf("%q: %q", header, got)
+		}
+	}
+	if got := named.Identify(&http.Request{Header: http.Header{"Authorization": {"Bearer " + secret, "Bearer " + secret}}}); got != "" {
+		t.Errorf("two headers: %q", got)
+	}
 	for _, file := range []string{
+		write("name", "a/b "+secret, 0o600), write("words", "a b "+secret, 0o600), write("weak", secret+"\nchat abc", 0o600),
 		write("group", secret, 0o640), write("world", secret, 0o604), write("short", "abc", 0o600), write("empty", "", 0o600),
 		write("spaces", secret+" "+secret, 0o600), write("binary", strings.Repeat("\x00", 32), 0o600),
 		write("huge", strings.Repeat("x", 1<<20), 0o600), dir, filepath.Join(dir, "missing"),

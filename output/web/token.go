@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/secretfile"
@@ -17,15 +19,28 @@ const (
 	minBits  = 128 // entropy for addresses that other machines can reach
 )
 
-// Token is a secret that clients present. Only its digest is stored, so that it cannot
-// be printed, and a comparison takes the same time for any guess.
+// Token is what clients present: one secret, or several with names. Only digests are
+// stored, so that it cannot be printed, and a comparison takes the same time for any
+// guess.
 type Token struct {
-	digest *[sha256.Size]byte
-	bits   int // estimated entropy
+	secrets []secret
+	bits    int // estimated entropy of the weakest
 }
 
+type secret struct {
+	name   string
+	digest [sha256.Size]byte
+}
+
+// DefaultName is the name of a secret without one.
+const DefaultName = "default"
+
 // NewToken makes a token from its text: 16 to 1,024 visible ASCII characters.
-func NewToken(text string) (Token, error) {
+func NewToken(text string) (Token, error) { return Token{}.with(DefaultName, text) }
+
+// with returns the token with another secret. Several secrets may have one name, such as
+// an old one and the new one that replaces it.
+func (t Token) with(name, text string) (Token, error) {
 	if len(text) < minToken || len(text) > maxToken {
 		return Token{}, fmt.Errorf("a token must have %d to %d characters, this one has %d", minToken, maxToken, len(text))
 	}
@@ -34,9 +49,20 @@ func NewToken(text string) (Token, error) {
 			return Token{}, errors.New("a token must consist of visible ASCII characters")
 		}
 	}
-	d := sha256.Sum256([]byte(text))
-	return Token{&d, entropy(text)}, nil
+	if len(name) > maxName || strings.Trim(name, nameChars) != "" || name == text {
+		return Token{}, fmt.Errorf("invalid name of a token; use at most %d letters, digits, ., _ and -", maxName)
+	}
+	bits := entropy(text)
+	if t.Set() {
+		bits = min(bits, t.bits)
+	}
+	return Token{append(t.secrets[:len(t.secrets):len(t.secrets)], secret{name, sha256.Sum256([]byte(text))}), bits}, nil
 }
+
+const (
+	maxName   = 32
+	nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+)
 
 // entropy estimates the entropy of a random text in bits from its length and its
 // characters. Texts with few different characters have none.
@@ -69,29 +95,78 @@ func entropy(text string) int {
 	return int(float64(len(text)) * math.Log2(float64(upper+lower+digit+sign)))
 }
 
-// LoadToken reads the token in a file that only its owner may read; see
-// [secretfile.Read]. Errors about the file and its content are of type *[OptionError].
+// LoadToken reads the tokens in a file that only its owner may read; see
+// [secretfile.ReadLines]. A line is TOKEN or NAME TOKEN, where NAME is what subscriptions
+// of the client belong to; it stays when the token is replaced. Errors about the file and
+// its content are of type *[OptionError].
 func LoadToken(file string) (Token, error) {
-	text, err := secretfile.Read(file)
+	lines, err := secretfile.ReadLines(file)
 	if refused, ok := errors.AsType[*secretfile.RefusedError](err); ok {
 		return Token{}, &OptionError{"token-file", refused.Error()}
 	} else if err != nil {
 		return Token{}, fmt.Errorf("read the token: %w", err)
 	}
-	t, err := NewToken(text)
-	if err != nil {
-		return Token{}, &OptionError{"token-file", (&secretfile.RefusedError{Path: file, Problem: err.Error()}).Error()}
+	var t Token
+	for i, words := range lines {
+		name := DefaultName
+		if len(words) == 2 {
+			name = words[0]
+		}
+		err := errors.New("expected TOKEN or NAME TOKEN")
+		if len(words) <= 2 {
+			t, err = t.with(name, words[len(words)-1])
+		}
+		if err != nil {
+			problem := err.Error()
+			if len(lines) > 1 {
+				problem = fmt.Sprintf("line %d: %s", i+1, problem)
+			}
+			return Token{}, &OptionError{"token-file", (&secretfile.RefusedError{Path: file, Problem: problem}).Error()}
+		}
 	}
 	return t, nil
 }
 
 // Set reports whether there is a token.
-func (t Token) Set() bool { return t.digest != nil }
+func (t Token) Set() bool { return len(t.secrets) > 0 }
 
-// Is reports whether text is the token; false if none is set.
-func (t Token) Is(text string) bool {
+// Is reports whether text is one of the secrets; false if none is set.
+func (t Token) Is(text string) bool { return t.name(text) != "" }
+
+func (t Token) name(text string) (name string) {
 	d := sha256.Sum256([]byte(text))
-	return t.digest != nil && subtle.ConstantTimeCompare(d[:], t.digest[:]) == 1
+	for _, s := range t.secrets {
+		if subtle.ConstantTimeCompare(d[:], s.digest[:]) == 1 {
+			name = s.name
+		}
+	}
+	return name
+}
+
+// Holds reports whether one of the secrets has the name.
+func (t Token) Holds(name string) bool {
+	return slices.ContainsFunc(t.secrets, func(s secret) bool { return s.name == name })
+}
+
+// Identify returns the name of the secret in the Authorization header of a request, ""
+// if there is none or it is wrong.
+func (t Token) Identify(r *http.Request) string {
+	text, ok := bearer(r)
+	if !ok {
+		return ""
+	}
+	return t.name(text)
+}
+
+// bearer returns the token in the Authorization header of a request; false if the header
+// does not occur exactly once or has another form.
+func bearer(r *http.Request) (string, bool) {
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return "", false
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
 // String does not reveal the token.

@@ -1,0 +1,163 @@
+package commands
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/demo"
+	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/publish"
+	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// eventsFlags are the flags of gateway --events.
+type eventsFlags struct {
+	journalFlags
+	retentionFlags
+	on    bool
+	modes []string
+
+	offered []events.Mode // of modes, without webhook
+}
+
+func (o *eventsFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.on, "events", false, "store events and serve them to clients as MCP Events")
+	f.StringSliceVar(&o.modes, "events-modes", []string{"poll", "push"}, "`MODES` in which events are delivered: poll, push")
+	o.journalFlags.add(cmd)
+	f.Lookup("data-dir").Usage = "`DIR` of the events stored by --events (default: mcptrack/gateway in the XDG state directory)"
+	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store the events of --events on instead"
+	o.retentionFlags.add(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (o *eventsFlags) parse(cmd *cobra.Command) error {
+	if !o.on {
+		for _, name := range []string{"events-modes", "data-dir", "nats", "nats-credentials", "durability", "retain", "retain-bytes"} {
+			if cmd.Flags().Changed(name) {
+				return usage("--%s needs --events", name)
+			}
+		}
+		return nil
+	}
+	o.offered = []events.Mode{}
+	for _, m := range o.modes {
+		m = strings.TrimSpace(m)
+		mode := events.Mode(m)
+		switch {
+		case !slices.Contains([]events.Mode{events.Poll, events.Push}, mode):
+			return usage("unknown mode %q in --events-modes; choose poll, push", printable.Line(m, 40))
+		case !slices.Contains(o.offered, mode):
+			o.offered = append(o.offered, mode)
+		}
+	}
+	if len(o.offered) == 0 {
+		return usage("--events-modes names no mode; choose poll, push")
+	}
+	return o.retentionFlags.parse()
+}
+
+// gatewayEvents is the log of a gateway and what serves it.
+type gatewayEvents struct {
+	log       *slog.Logger
+	journal   *journal.Journal
+	publisher *publish.Publisher
+	service   *events.Service
+	temp      *demo.TempDir // of a demo's events, removed by close; nil: they are kept
+	// own says that the publisher's tracker is not the gateway's: on a cluster it follows
+	// only its share of the servers, and the gateway needs all of them.
+	own bool
+}
+
+// open opens the log and makes the publisher, which the caller must run and close.
+func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tracker.Options, isDemo bool, shown func() *gateway.Gateway) (*gatewayEvents, error) {
+	e := &gatewayEvents{log: log, own: o.nats != ""}
+	flags := o.journalFlags
+	var err error
+	switch {
+	case flags.dir != "" || flags.nats != "":
+	case isDemo:
+		if e.temp, err = demo.NewTempDir(""); err != nil {
+			return nil, err
+		}
+		flags.dir = filepath.Join(e.temp.Dir, "events")
+	case env.stateDir() != "":
+		flags.dir = filepath.Join(env.stateDir(), "gateway")
+	}
+	if e.journal, err = flags.open(ctx, env, log, o.keep); err != nil {
+		e.removeTemp()
+		return nil, err
+	}
+	if e.publisher, err = publish.New(ctx, publish.Options{Journal: e.journal, Tracker: t, Shared: e.own, Logger: log}); err != nil {
+		e.close()
+		return nil, err
+	}
+	e.service = events.New(events.Options{
+		Source: events.FromJournal(e.journal), Modes: o.offered,
+		Scope: events.Scope{
+			Server: func(id string) bool { return shown().ShowsServer(id) },
+			Item:   func(server string, k catalog.Kind, key string) (string, bool) { return shown().Shows(server, k, key) },
+		},
+	})
+	return e, nil
+}
+
+func (e *gatewayEvents) close() {
+	if err := e.journal.Close(); err != nil {
+		e.log.Warn("some events are not stored", "err", err)
+	}
+	e.removeTemp()
+}
+
+func (e *gatewayEvents) removeTemp() {
+	if e.temp != nil {
+		_ = e.temp.Remove() // if that fails, the next demo removes it
+	}
+}
+
+// handlers are the handlers for the server; none if e is nil.
+func (e *gatewayEvents) handlers() serve.Events {
+	if e == nil {
+		return serve.Events{}
+	}
+	return e.service.Handlers()
+}
+
+// tracker returns the tracker of the gateway. e may be nil.
+func (e *gatewayEvents) tracker(opts tracker.Options) *tracker.Tracker {
+	if e == nil || e.own {
+		return tracker.New(opts)
+	}
+	return e.publisher.Tracker()
+}
+
+// run runs the tracker of the gateway and stores what happens until ctx ends. e may be
+// nil.
+func (e *gatewayEvents) run(ctx context.Context, t *tracker.Tracker) error {
+	if e == nil {
+		return t.Run(ctx)
+	}
+	tasks := publish.Tasks{Readers: []publish.Task{e.service.Run}}
+	if e.own {
+		tasks.Sources = append(tasks.Sources, t.Run)
+	}
+	return e.publisher.Run(ctx, tasks)
+}
+
+// apply sets the servers whose events are stored, where the gateway does not do so.
+func (e *gatewayEvents) apply(cfg *config.Config) {
+	if e != nil && e.own {
+		e.publisher.Apply(cfg)
+	}
+}

@@ -1,0 +1,114 @@
+package events
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// maxArguments bounds the arguments of a subscription, in bytes.
+const maxArguments = 4 << 10
+
+var errUnknownType = errors.New("unknown type of events")
+
+// Filter says which events a subscription gets. It is a value that does not change.
+type Filter struct {
+	name        string
+	server, uri string   // globs; "" matches all
+	words       []string // lists or states; nil matches all
+	changedOnly bool
+}
+
+// Name is the type of the events.
+func (f *Filter) Name() string { return f.name }
+
+// ParseFilter reads the arguments of a subscription to a type of events, which may be
+// nil or null for none. Canonical is a form that is the same for the same arguments.
+func ParseFilter(name string, arguments json.RawMessage) (f Filter, canonicalForm []byte, err error) {
+	f = Filter{name: name}
+	known := map[string][]string{ResourceUpdated: {"server", "uri", "changedOnly"}, ListChanged: {"server", "lists"}, ServerState: {"server", "states"}}[name]
+	if known == nil {
+		return f, nil, errUnknownType
+	}
+	if len(arguments) > maxArguments {
+		return f, nil, fmt.Errorf("arguments have more than %d bytes", maxArguments)
+	}
+	f.changedOnly = name == ResourceUpdated
+	if len(arguments) == 0 || string(arguments) == "null" {
+		return f, []byte("{}"), nil
+	}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(arguments, &all) != nil {
+		return f, nil, errors.New("arguments must be an object")
+	}
+	for member, raw := range all {
+		if !slices.Contains(known, member) {
+			return f, nil, fmt.Errorf("unknown argument %q", printable.Line(member, 64))
+		}
+		if err := f.set(member, raw); err != nil {
+			return f, nil, err
+		}
+	}
+	canonicalForm, err = canonical(arguments)
+	return f, canonicalForm, err
+}
+
+func (f *Filter) set(member string, raw json.RawMessage) error {
+	switch member {
+	case "server", "uri":
+		into := map[string]*string{"server": &f.server, "uri": &f.uri}[member]
+		if json.Unmarshal(raw, into) != nil || string(raw) == "null" {
+			return fmt.Errorf("%s must be a string", member)
+		}
+		if !doublestar.ValidatePattern(*into) {
+			return fmt.Errorf("invalid glob %q", printable.Line(*into, 200))
+		}
+	case "changedOnly":
+		if json.Unmarshal(raw, &f.changedOnly) != nil || string(raw) == "null" {
+			return errors.New("changedOnly must be a boolean")
+		}
+	case "lists", "states":
+		var words []string
+		if json.Unmarshal(raw, &words) != nil || words == nil {
+			return fmt.Errorf("%s must be an array of strings", member)
+		}
+		for _, w := range words {
+			if member == "lists" && !slices.Contains([]string{"resources", "templates", "prompts", "tools"}, w) {
+				return fmt.Errorf("unknown list %q", printable.Line(w, 64))
+			}
+		}
+		f.words = words
+	}
+	return nil
+}
+
+// Matches reports whether the subscription gets the event.
+func (f *Filter) Matches(o *Occurrence) bool {
+	if o == nil || o.Name != f.name || !globs(f.server, o.Server) {
+		return false
+	}
+	switch f.name {
+	case ResourceUpdated:
+		if f.changedOnly && o.changed != nil && !*o.changed {
+			return false
+		}
+		return f.uri == "" || globs(f.uri, o.exported) || globs(f.uri, o.uri)
+	default:
+		return f.words == nil || slices.Contains(f.words, o.word)
+	}
+}
+
+// globs reports whether a valid glob matches, as those of configs do.
+func globs(glob, s string) bool {
+	if glob == "" || glob == s || glob == "**" || doublestar.MatchUnvalidated(glob, s) {
+		return true
+	}
+	prefix, ok := strings.CutSuffix(glob, "**")
+	return ok && !strings.ContainsAny(prefix, `*?[{\`) && strings.HasPrefix(s, prefix)
+}

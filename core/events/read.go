@@ -1,0 +1,181 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+// Position says up to which entry a log was looked at.
+type Position struct {
+	Epoch string
+	Seq   uint64
+}
+
+// Cursor returns the position as clients get it.
+func (p Position) Cursor() string { return event.FormatID(p.Epoch, p.Seq) }
+
+// maxReaders bounds the clients that read older entries at a time.
+const maxReaders = 8
+
+// Reader reads the log from a position on. Run must be running.
+type Reader struct {
+	tail *tail
+	// readers is a semaphore of capacity maxReaders for reading older entries. A caller
+	// sends to acquire a slot and receives to release it; it is never closed.
+	readers chan struct{}
+}
+
+// Batch is a part of the log.
+type Batch struct {
+	Occurrences []*Occurrence
+	At          Position // the last entry that was looked at
+	// Truncated says that entries before At are missing; there are no Occurrences then.
+	Truncated bool
+}
+
+// Start returns where a subscription begins: at its cursor, or now without one.
+// truncated says that events after the cursor are missing or were left out. ceiling, if
+// not zero, bounds how many entries and what age are caught up with; beyond, it begins
+// now.
+func (r *Reader) Start(ctx context.Context, cursor *string, maxAge time.Duration, ceiling uint64) (at Position, truncated bool, err error) {
+	id := ""
+	if cursor != nil {
+		id = *cursor
+	}
+	b, err := r.tail.source.Bounds(ctx)
+	if err != nil {
+		return Position{}, false, err
+	}
+	if cursor == nil {
+		return Position{b.Epoch, b.Last}, false, nil
+	}
+	res, err := r.tail.source.Resume(ctx, id)
+	if err != nil {
+		return Position{}, false, err
+	}
+	from := res.From
+	if res.Gap != nil {
+		truncated = true
+		if res.Gap.Reason != journal.ReasonRetention {
+			from = res.Next
+		}
+	}
+	now := time.Now()
+	if ceiling > 0 && from < res.Next {
+		recent, err := r.tail.source.Since(ctx, now.Add(-replayAge))
+		if err != nil {
+			return Position{}, false, err
+		}
+		if res.Next-from > ceiling || from < recent {
+			from, truncated = res.Next, true
+		}
+	}
+	if maxAge > 0 && from < res.Next {
+		recent, err := r.tail.source.Since(ctx, now.Add(-maxAge))
+		if err != nil {
+			return Position{}, false, err
+		}
+		if recent > from {
+			from, truncated = recent, true
+		}
+	}
+	return Position{b.Epoch, from - 1}, truncated, nil
+}
+
+// replayAge is the greatest age of what a webhook is sent of the past.
+const replayAge = 24 * time.Hour
+
+// Next returns what follows a position: at most limit entries, those of them that match
+// and are shown. It waits until there is something to look at. Its error is the cause of
+// ctx, or that of reading the log.
+func (r *Reader) Next(ctx context.Context, p Position, f *Filter, limit int) (Batch, error) {
+	for {
+		b, moved, err := r.Look(ctx, p, f, limit)
+		if err != nil || b.At != p || b.Truncated {
+			return b, err
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return Batch{At: p}, context.Cause(ctx)
+		}
+	}
+}
+
+// Look is Next without waiting: At is p if there is nothing new. moved is closed when
+// there may be more.
+func (r *Reader) Look(ctx context.Context, p Position, f *Filter, limit int) (b Batch, moved <-chan struct{}, err error) {
+	entries, older, same, moved := r.tail.look(p, limit)
+	if !same { // the log was replaced
+		cursor := p.Cursor()
+		at, _, err := r.Start(ctx, &cursor, 0, 0)
+		return Batch{At: at, Truncated: true}, moved, err
+	}
+	if older {
+		if entries, err = r.read(ctx, p, limit); err != nil {
+			return Batch{At: p}, moved, err
+		}
+	}
+	b.At = p
+	for i, e := range entries {
+		if e.gap && i > 0 {
+			break
+		}
+		b.At.Seq = e.seq
+		if e.gap {
+			b.Truncated = true
+			break
+		}
+		if f.Matches(e.occ) && r.tail.scope.Shows(e.occ) {
+			b.Occurrences = append(b.Occurrences, e.occ)
+		}
+	}
+	return b, moved, nil
+}
+
+// maxRead bounds what is read from the log at a time, in bytes.
+const maxRead = 1 << 20
+
+// read reads older entries from the log.
+func (r *Reader) read(ctx context.Context, p Position, limit int) ([]logged, error) {
+	select {
+	case r.readers <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-r.readers }()
+	var out []logged
+	size := 0
+	for e, err := range r.tail.source.Read(ctx, p.Seq+1) {
+		if err != nil {
+			if len(out) > 0 {
+				break // what was read counts
+			}
+			return nil, err
+		}
+		if epoch, _, err := event.ParseID(e.ID); err != nil || epoch != p.Epoch {
+			return nil, journal.ErrEpoch // the tail will notice
+		}
+		occ, gap := r.tail.scope.occurrence(&e)
+		out = append(out, logged{e.Seq, e.ID, occ, gap})
+		if size += len(e.Data); size > maxRead || len(out) >= limit {
+			break
+		}
+	}
+	return out, nil
+}
+
+// unavailable is the error of a request that the log cannot answer now. It has no details
+// of the store.
+func unavailable(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &serve.Error{Code: mcp.CodeInternal, Message: "StoreUnavailable"}
+}

@@ -1,0 +1,113 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+// Options configure a Service. Source is required.
+type Options struct {
+	Source Source
+	Scope  Scope
+	// Modes are those of poll and push that are offered; both if nil.
+	Modes []Mode
+	// Webhooks answers events/subscribe and events/unsubscribe; nil: there are none. They
+	// are offered to clients that have an identity only.
+	Webhooks serve.Func
+	// MaxStreams bounds the streams of one client, 32 by default, and MaxTotal those of
+	// all; 1,000. Clients without credentials count as one.
+	MaxStreams, MaxTotal int
+	// Heartbeat is the interval of the heartbeats of a stream; 25 s by default.
+	Heartbeat time.Duration
+}
+
+// Service serves the methods of the extension. Run must be running.
+type Service struct {
+	opts    Options
+	reader  *Reader
+	streams streams
+}
+
+// New returns a service.
+func New(opts Options) *Service {
+	if opts.Modes == nil {
+		opts.Modes = []Mode{Poll, Push}
+	}
+	opts.Heartbeat = cmp.Or(opts.Heartbeat, 25*time.Second)
+	s := &Service{opts: opts, reader: &Reader{tail: newTail(opts.Source, opts.Scope), readers: make(chan struct{}, maxReaders)}}
+	s.streams = streams{each: cmp.Or(opts.MaxStreams, 32), total: cmp.Or(opts.MaxTotal, 1000), of: map[any]int{}}
+	return s
+}
+
+// Run follows the log until ctx ends.
+func (s *Service) Run(ctx context.Context) error { return s.reader.tail.run(ctx) }
+
+// Reader returns what reads the log for others.
+func (s *Service) Reader() *Reader { return s.reader }
+
+// Handlers returns the handlers for a server.
+func (s *Service) Handlers() serve.Events { return serve.Events{Handle: s.handle, Stream: s.Stream} }
+
+func (s *Service) handle(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+	switch r.Method {
+	case mcp.MethodListEvents:
+		return s.list(r)
+	case mcp.MethodPollEvents:
+		return s.poll(ctx, r)
+	}
+	switch {
+	case s.opts.Webhooks == nil:
+		return nil, Fail(r, Unsupported, map[string]any{"feature": "deliveryMode", "value": Webhook})
+	case r.Identity == "":
+		return nil, Fail(r, Forbidden, map[string]any{"reason": "webhooks need a client with a token"})
+	}
+	return s.opts.Webhooks(ctx, r)
+}
+
+// streams counts the open streams.
+type streams struct {
+	each, total int
+
+	mu  sync.Mutex
+	all int
+	of  map[any]int // by client
+}
+
+// enter counts a stream; the caller must call leave at its end.
+func (s *streams) enter(r *serve.Request) (leave func(), err error) {
+	var client any = r.Principal
+	if r.Client != nil {
+		client = r.Client
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.of[client] >= s.each:
+		return nil, Fail(r, ResourceExhausted, map[string]any{"limit": "streams of a client", "max": s.each})
+	case s.all >= s.total:
+		return nil, Fail(r, ResourceExhausted, map[string]any{"limit": "streams", "max": s.total})
+	}
+	s.all++
+	s.of[client]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		if s.of[client]--; s.of[client] == 0 {
+			delete(s.of, client)
+		}
+	}, nil
+}
+
+// Streams returns how many streams are open.
+func (s *Service) Streams() int {
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	return s.streams.all
+}
