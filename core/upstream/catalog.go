@@ -126,6 +126,10 @@ func (f *fetcher) fetch(ctx context.Context) (*candidate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("GET %s: %w", path, err)
 		}
+		for i := range c.skips {
+			s := &c.skips[i]
+			s.Name, s.Reason = f.u.redact.text(s.Name), f.u.redact.text(s.Reason)
+		}
 		f.u.warn(f.last, c)
 		f.last, f.sum = c, sum
 	}
