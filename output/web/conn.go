@@ -19,17 +19,35 @@ const (
 	untrustedTimeout    = 5 * time.Second // for each wait for bytes
 )
 
+// maxReserved is how many connections are kept free of requests, so that there is always
+// room for a new one: an eighth of all, but not more than this.
+const maxReserved = 256
+
 // connSet holds the open connections and enforces their limits.
 type connSet struct {
-	most int // connections of all kinds
+	most        int // connections of all kinds
+	mostBusy    int // trusted connections with a request
+	mostPerAddr int // of them, from one address; 0: not limited
 
 	mu        sync.Mutex
 	open      int
+	busy      int
 	untrusted list.List // of *conn, oldest first
 	byAddr    map[netip.Prefix]*list.List
+	busyOf    map[netip.Prefix]int
 	idle      list.List // trusted connections without a request, of *conn, oldest first
 	refused   uint64
 	evicted   uint64
+}
+
+// newConnSet returns a set for at most so many connections. perAddr says whether those of
+// one address are limited.
+func newConnSet(most int, perAddr bool) *connSet {
+	s := &connSet{most: most, mostBusy: most - min(most/8, maxReserved), byAddr: map[netip.Prefix]*list.List{}, busyOf: map[netip.Prefix]int{}}
+	if perAddr {
+		s.mostPerAddr = s.mostBusy * 3 / 4
+	}
+	return s
 }
 
 // conn is one connection. Its lists are guarded by the mutex of the set.
@@ -37,10 +55,12 @@ type conn struct {
 	net.Conn
 	set     *connSet
 	addr    netip.Prefix
+	local   bool // from this machine, and so possibly a proxy
 	trusted atomic.Bool
 	used    atomic.Bool // a request has begun
 
 	closed  bool
+	busy    bool
 	pending *list.Element // in set.untrusted
 	peer    *list.Element // in set.byAddr
 	waiting *list.Element // in set.idle
@@ -50,6 +70,9 @@ type conn struct {
 // any, must be closed by the caller.
 func (s *connSet) add(nc net.Conn) (c, evict *conn) {
 	c = &conn{Conn: nc, set: s, addr: network(nc.RemoteAddr())}
+	if tcp, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		c.local = tcp.IP.IsLoopback()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	same := s.byAddr[c.addr]
@@ -86,9 +109,29 @@ func (c *conn) remove() {
 	c.closed = true
 	c.set.open--
 	c.unlist()
+	c.setBusy(false)
 }
 
-// unlist makes a connection busy: it cannot be evicted. set.mu must be held.
+// setBusy counts the connection as one with a request, or no longer. set.mu must be held.
+func (c *conn) setBusy(busy bool) {
+	if c.busy == busy {
+		return
+	}
+	c.busy = busy
+	of := c.set.busyOf
+	if busy {
+		c.set.busy++
+		of[c.addr]++
+		return
+	}
+	c.set.busy--
+	if of[c.addr]--; of[c.addr] == 0 {
+		delete(of, c.addr)
+	}
+}
+
+// unlist takes a connection from the lists of those that can be evicted. set.mu must be
+// held.
 func (c *conn) unlist() {
 	if c.pending != nil {
 		c.set.untrusted.Remove(c.pending)
@@ -104,12 +147,27 @@ func (c *conn) unlist() {
 	}
 }
 
-// trust is called when a request has passed all checks.
-func (c *conn) trust() {
-	c.set.mu.Lock()
-	defer c.set.mu.Unlock()
+// trust is called when a request has passed all checks. It reports whether there is room
+// for one more connection with a request.
+func (c *conn) trust() bool {
+	s := c.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.closed {
+		return true // evicted just now; the response goes nowhere
+	}
+	limit := s.mostPerAddr
+	if limit == 0 || c.local {
+		limit = s.mostBusy
+	}
+	if !c.busy && (s.busy >= s.mostBusy || s.busyOf[c.addr] >= limit) {
+		s.refused++
+		return false
+	}
 	c.trusted.Store(true)
 	c.unlist()
+	c.setBusy(true)
+	return true
 }
 
 // rest is called when a request has ended and the connection stays open.
@@ -117,6 +175,7 @@ func (c *conn) rest() {
 	c.set.mu.Lock()
 	defer c.set.mu.Unlock()
 	if !c.closed && c.trusted.Load() && c.waiting == nil {
+		c.setBusy(false)
 		c.waiting = c.set.idle.PushBack(c)
 	}
 }
@@ -227,7 +286,7 @@ func prefix(ip netip.Addr) netip.Prefix {
 type Stats struct {
 	Conns   int    // open now
 	Evicted uint64 // idle or untrusted connections closed for new ones
-	Refused uint64 // new connections refused because all others were busy
+	Refused uint64 // new connections, and requests on them, refused because too many were busy
 }
 
 // Stats returns the counts.

@@ -54,12 +54,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, limit)
 	if c, _ := r.Context().Value(connKey{}).(*conn); c != nil && !exempt(r) {
-		c.trust()
+		if !c.trust() {
+			s.overloaded(w, r)
+			return
+		}
 		if r.ContentLength == 0 {
 			_ = rc.SetReadDeadline(time.Time{}) // the one of an untrusted connection
 		}
 	}
 	s.mux.ServeHTTP(w, r)
+}
+
+// overloaded refuses a request because too many connections are busy. A stream of events
+// is cut off instead: browsers resume it later, which they do after no status but 200.
+func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") && r.Method == http.MethodGet {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Retry-After", retryAfter)
+	w.Header().Set("Connection", "close")
+	s.refuse(w, r, http.StatusServiceUnavailable, "too many connections")
 }
 
 // exempt reports whether a route needs no token.

@@ -128,7 +128,7 @@ func TestMissingBodyIsNotAwaited(t *testing.T) {
 }
 
 // TestTrustedConnectionsStay: connections with the token are neither closed for
-// untrusted ones nor limited per address.
+// untrusted ones nor limited like them.
 func TestTrustedConnectionsStay(t *testing.T) {
 	s, base := start(t, web.Options{Token: token(t), MaxConns: 400}, nil)
 	host := strings.TrimPrefix(base, "http://")
@@ -168,6 +168,55 @@ func TestTrustedConnectionsStay(t *testing.T) {
 		if got := use(c); got != "200 OK" {
 			t.Fatalf("connection %d after the flood: %s", i, got)
 		}
+	}
+}
+
+// TestTokenHolderCannotStarveOthers: with all the streams that a client with the token
+// can open, health checks are answered; what is too much is refused.
+func TestTokenHolderCannotStarveOthers(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s, base := start(t, web.Options{Token: token(t), MaxConns: 80}, func(s *web.Server) {
+		s.Handle("/stream", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		}))
+	})
+	defer close(release)
+	host := strings.TrimPrefix(base, "http://")
+	open := func(more string) (string, error) {
+		c, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = io.WriteString(c, "GET /stream HTTP/1.1\r\nHost: "+host+"\r\nAuthorization: Bearer "+secret+"\r\n"+more+"\r\n")
+		return bufio.NewReader(c).ReadString('\n')
+	}
+	streams := 0
+	for range 200 {
+		line, err := open("")
+		switch {
+		case strings.Contains(line, "200"):
+			streams++
+		case !strings.Contains(line, "503"):
+			t.Fatalf("%q, %v", line, err)
+		}
+		if streams%20 == 0 || streams == 70 {
+			if res, _ := ask(t, "GET", base+"/healthz", nil, ""); res.StatusCode != http.StatusOK {
+				t.Fatalf("health check: %s", res.Status)
+			}
+		}
+	}
+	if streams != 70 || s.Stats().Refused != 130 {
+		t.Errorf("%d streams, %+v", streams, s.Stats())
+	}
+	if line, err := open("Accept: text/event-stream\r\n"); err == nil {
+		t.Errorf("a stream of events too many is answered %q", line)
 	}
 }
 

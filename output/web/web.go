@@ -1,7 +1,6 @@
 package web
 
 import (
-	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -70,7 +68,7 @@ type Server struct {
 
 	addr     netAddr
 	draining atomic.Bool
-	conns    connSet
+	conns    *connSet
 	running  running
 }
 
@@ -111,7 +109,7 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, mux: http.NewServeMux(), conns: connSet{most: opts.MaxConns, byAddr: make(map[netip.Prefix]*list.List)}}
+	s := &Server{opts: opts, mux: http.NewServeMux(), conns: newConnSet(opts.MaxConns, !opts.TrustProxy)}
 	for _, text := range opts.Origins {
 		o, err := parseOrigin(text)
 		if err != nil {
@@ -162,7 +160,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	srv.RegisterOnShutdown(s.conns.closeUnused)
-	ln = limitedListener{ln, &s.conns}
+	ln = limitedListener{ln, s.conns}
 	if s.opts.TLS != nil {
 		ln = tls.NewListener(ln, s.opts.TLS)
 	}
