@@ -137,13 +137,11 @@ func (o *injectOptions) track(ctx context.Context, env *Env, g *globals, cfg *co
 	return track(ctx, t, feed, also...)
 }
 
-// window returns the time in which the tracker merges changes of a resource: it must not
-// exceed --coalesce. 0 is the default.
+// window returns the time in which the tracker merges changes of a resource. It is a part
+// of --coalesce, in which the session merges them again: both times add up for an update
+// that waits, and a message is to be there within 3 s.
 func (o *injectOptions) window() time.Duration {
-	if o.coalesce >= 2*time.Second {
-		return 0
-	}
-	return max(o.coalesce, 10*time.Millisecond)
+	return min(max(o.coalesce/4, 10*time.Millisecond), 500*time.Millisecond)
 }
 
 // maxLine is the length of the longest line of NDJSON: it may have content.

@@ -21,15 +21,6 @@ import (
 	"github.com/coder/websocket"
 )
 
-// What applications send while people speak: so many sessions, each with a frame
-// of so many bytes so many times a second.
-const (
-	speechSessions = 100
-	speechRate     = 50
-	speechBytes    = 10_000
-	speechTime     = 10 * time.Second
-)
-
 // inject measures what the proxy adds to the way of a frame, against a direct
 // connection in turns, and the time from a server's notification to the message
 // on the wire. Applications and endpoint are this process, on the same machine.
@@ -40,22 +31,37 @@ func (b *bench) inject(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := b.injection(ctx); err != nil {
-			return err
+		// All updates are of different resources, without limits; and all resources change
+		// every second, with the default limits.
+		for _, i := range []injection{
+			{scenario: "injection 100/s", resources: 1000, count: 1000, rate: 100, flags: []string{"--max-per-minute", "0", "--coalesce", "0"}},
+			{scenario: "injection 200/s, 200 resources, defaults", resources: 200, count: 4000, rate: 200},
+		} {
+			if err := b.injection(ctx, i); err != nil {
+				return err
+			}
 		}
 	}
 	b.report.difference(1000, "speech, proxy", "speech, direct", "p99")
 	b.report.atMost(100, "injection 100/s", "p99")
+	b.report.atMost(3000, "injection 200/s, 200 resources, defaults", "p99")
 	return nil
 }
+
+type part struct{ Text string }
 
 // far is a Realtime endpoint that notes when what it gets has come.
 type far struct {
 	mu     sync.Mutex
-	delays []float64        // µs, of binary frames that begin with the time of sending
-	items  map[string]int64 // URI → wall clock nanoseconds of the first message about it
-	opened chan struct{}    // gets one for every session; more room than there are sessions
+	delays []float64            // µs, of binary frames that begin with the time of sending
+	told   map[string][]arrival // by URI
+	items  int
+	twice  int           // messages about a resource that their item has another one of
+	opened chan struct{} // gets one for every session; more room than there are sessions
 }
+
+// arrival is a message about a resource, with wall clock nanoseconds.
+type arrival struct{ stamp, at int64 }
 
 // serve makes the endpoint reachable until ctx ends.
 func (f *far) serve(ctx context.Context) (url string, done func(), err error) {
@@ -100,20 +106,50 @@ func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var e struct {
 			Item struct {
 				ID      string
-				Content []struct{ Text string }
+				Content []part
 			}
 		}
 		if json.Unmarshal(buf[:n], &e) != nil || len(e.Item.Content) == 0 {
 			continue
 		}
-		uri, _, _ := strings.Cut(strings.TrimPrefix(e.Item.Content[0].Text, "Resource "), " ")
-		f.mu.Lock()
-		if _, known := f.items[uri]; !known {
-			f.items[uri] = now
-		}
-		f.mu.Unlock()
+		f.note(now, e.Item.Content)
 		_ = c.Write(r.Context(), websocket.MessageText, fmt.Appendf(nil, `{"type":"conversation.item.added","item":{"id":%q}}`, e.Item.ID))
 	}
+}
+
+// note records the messages of one item.
+func (f *far) note(now int64, parts []part) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.items++
+	here := map[string]bool{}
+	for _, p := range parts {
+		words := strings.Fields(p.Text) // Resource URI updated for MCP server ID at TIME
+		if len(words) != 9 {
+			continue
+		}
+		stamp, err := time.Parse(time.RFC3339, words[8])
+		if err != nil {
+			continue
+		}
+		uri := words[1]
+		if here[uri] {
+			f.twice++
+		}
+		here[uri] = true
+		f.told[uri] = append(f.told[uri], arrival{stamp.UnixNano(), now})
+	}
+}
+
+// after returns when the first message came that covers an update of a time; stamps are
+// whole milliseconds.
+func (f *far) after(uri string, sent int64) (at int64, ok bool) {
+	for _, a := range f.told[uri] {
+		if a.stamp >= sent-int64(time.Millisecond) && a.at >= sent {
+			return a.at, true
+		}
+	}
+	return 0, false
 }
 
 func (f *far) count() int {
@@ -122,118 +158,34 @@ func (f *far) count() int {
 	return len(f.delays)
 }
 
-// speech measures the way of audio frames from applications to the endpoint.
-func (b *bench) speech(ctx context.Context, direct bool) (err error) {
+// injection is a load of updates, and the flags of inject.
+type injection struct {
+	scenario               string
+	resources, count, rate int
+	flags                  []string
+}
+
+// injection measures the time from a server's notification to a message at the endpoint
+// that covers it.
+func (b *bench) injection(ctx context.Context, i injection) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, streamLimit)
 	defer cancel()
-	f := &far{opened: make(chan struct{}, speechSessions)}
+	f := &far{told: map[string][]arrival{}, opened: make(chan struct{}, 8)}
 	url, done, err := f.serve(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	scenario, name := "speech, direct", "mcptrack"
-	if !direct {
-		scenario = "speech, proxy"
-		file, err := b.writeConfig(map[string]any{})
-		if err != nil {
-			return err
-		}
-		p, err := startBoth(ctx, streamLimit, []string{b.mcptrack, "--config", file, "--log-level", "error", "inject", "--listen", "127.0.0.1:0", "--upstream", url})
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, p.close()) }()
-		line, err := p.out.ReadString('\n')
-		at, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
-		if err != nil || !ok {
-			return fmt.Errorf("it does not listen: %q, %w", line, err)
-		}
-		url = at
-		defer func() {
-			if cpu, err := cpuTime(p.cmd.Process.Pid); err == nil {
-				b.report.add(scenario, "CPU of one core", "%", name, 100*cpu.Seconds()/speechTime.Seconds())
-			}
-			if mib, err := memory(p.cmd.Process.Pid, "VmHWM"); err == nil {
-				b.report.add(scenario, "peak RSS", "MiB", name, mib)
-			}
-		}()
-	}
-	if err := speak(ctx, url); err != nil {
-		return err
-	}
-	const frames = speechSessions * speechRate * int(speechTime/time.Second)
-	for over := time.Now().Add(5 * time.Second); f.count() < frames && time.Now().Before(over); {
-		time.Sleep(10 * time.Millisecond) // the last are on their way
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.delays) != frames {
-		return fmt.Errorf("%s: %d of %d frames came", scenario, len(f.delays), frames)
-	}
-	slices.Sort(f.delays)
-	b.report.add(scenario, "p50", "µs", name, f.delays[frames/2])
-	b.report.add(scenario, "p99", "µs", name, f.delays[frames*99/100])
-	return nil
-}
-
-// speak sends the frames of all sessions, spread evenly over time.
-func speak(ctx context.Context, url string) error {
-	conns := make([]*websocket.Conn, speechSessions)
-	for i := range conns {
-		c, _, err := websocket.Dial(ctx, url, nil)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = c.CloseNow() }()
-		conns[i] = c
-	}
-	const every = time.Second / speechRate
-	began := time.Now().Add(100 * time.Millisecond)
-	failed := make([]error, speechSessions)
-	var wg sync.WaitGroup
-	for i, c := range conns {
-		wg.Go(func() {
-			frame := make([]byte, speechBytes)
-			at := began.Add(every * time.Duration(i) / speechSessions)
-			for range speechRate * int(speechTime/time.Second) {
-				time.Sleep(time.Until(at))
-				at = at.Add(every)
-				binary.LittleEndian.PutUint64(frame, uint64(time.Now().UnixNano()))
-				if err := c.Write(ctx, websocket.MessageBinary, frame); err != nil {
-					failed[i] = err
-					return
-				}
-			}
-			failed[i] = c.Close(websocket.StatusNormalClosure, "")
-		})
-	}
-	wg.Wait()
-	return errors.Join(failed...)
-}
-
-// injection measures the time from a server's notification to its message at the
-// endpoint, every update being of another resource.
-func (b *bench) injection(ctx context.Context) (err error) {
-	const count, rate = 1000, 100
-	ctx, cancel := context.WithTimeout(ctx, streamLimit)
-	defer cancel()
-	f := &far{items: map[string]int64{}, opened: make(chan struct{}, 8)}
-	url, done, err := f.serve(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	l := load{resources: count, count: count, rate: rate, times: filepath.Join(b.tmp, "times"), after: filepath.Join(b.tmp, "go")}
+	l := load{resources: i.resources, count: i.count, rate: i.rate, times: filepath.Join(b.tmp, "times"), after: filepath.Join(b.tmp, "go")}
 	_ = os.Remove(l.after)
 	file, err := b.writeConfig(map[string]any{"blast": map[string]any{
 		"command": b.self, "args": b.blastArgv(l)[1:], "read": "none", "trackResources": true, "trackTools": false, "trackPrompts": false,
-		"onConnect": []any{map[string]any{"tool": "blast", "arguments": map[string]any{"count": count, "rate": rate}}},
+		"onConnect": []any{map[string]any{"tool": "blast", "arguments": map[string]any{"count": i.count, "rate": i.rate}}},
 	}})
 	if err != nil {
 		return err
 	}
-	p, err := start(ctx, streamLimit, []string{b.mcptrack, "--config", file, "inject", "--url", url, "--max-per-minute", "0", "--coalesce", "0"})
+	p, err := start(ctx, streamLimit, append([]string{b.mcptrack, "--config", file, "inject", "--url", url}, i.flags...))
 	if err != nil {
 		return err
 	}
@@ -253,19 +205,22 @@ func (b *bench) injection(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	time.Sleep(3 * time.Second) // the last are in the windows of their resources
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delays := make([]float64, 0, count)
-	for i, at := range sent {
-		if got, ok := f.items[resourceURI(i)]; ok {
+	delays := make([]float64, 0, len(sent))
+	for n, at := range sent {
+		if got, ok := f.after(resourceURI(n%i.resources), at); ok {
 			delays = append(delays, float64(got-at)/1e6)
 		}
 	}
-	if len(delays) != count {
-		return fmt.Errorf("%d of %d messages came", len(delays), count)
+	if len(delays) != i.count || f.twice > 0 {
+		return fmt.Errorf("%s: %d of %d updates came, %d twice in an item", i.scenario, len(delays), i.count, f.twice)
 	}
 	slices.Sort(delays)
-	b.report.add("injection 100/s", "p50", "ms", "mcptrack", delays[count/2])
-	b.report.add("injection 100/s", "p99", "ms", "mcptrack", delays[count*99/100])
+	b.report.add(i.scenario, "p50", "ms", "mcptrack", delays[i.count/2])
+	b.report.add(i.scenario, "p99", "ms", "mcptrack", delays[i.count*99/100])
+	b.report.add(i.scenario, "max", "ms", "mcptrack", delays[i.count-1])
+	b.report.add(i.scenario, "items", "", "mcptrack", float64(f.items))
 	return nil
 }
