@@ -61,7 +61,7 @@ func classify(ctx context.Context, err error) *failure {
 
 // report writes a failure to stderr: for people, or as one line of JSON.
 func report(w io.Writer, f *failure, asJSON bool) {
-	message := printable.Line(f.err.Error(), 2000)
+	message := printable.Reason(f.err, 2000)
 	if asJSON {
 		type body struct {
 			Code    string `json:"code"`

@@ -147,7 +147,7 @@ func (g *globals) logger(env *Env) *slog.Logger {
 		case string:
 			a.Value = slog.StringValue(printable.Line(v, 2000))
 		case error:
-			a.Value = slog.StringValue(printable.Line(v.Error(), 2000))
+			a.Value = slog.StringValue(printable.Reason(v, 2000))
 		case time.Time:
 			if a.Key == slog.TimeKey {
 				a.Value = slog.StringValue(v.UTC().Format("2006-01-02T15:04:05.000Z"))

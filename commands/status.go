@@ -143,7 +143,7 @@ func askFor(ctx context.Context, u *url.URL, token string, into any) error {
 	p, err := client.Do(q)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errTimeout) || ctx.Err() == nil {
-			return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("%s cannot be reached: %w", u.Host, unwrapURL(err)),
+			return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("%s cannot be reached: %w", u.Host, printable.Unnamed(err)),
 				hint: "is mcptrack serve-sse running there?"}
 		}
 		return err
@@ -163,13 +163,6 @@ func askFor(ctx context.Context, u *url.URL, token string, into any) error {
 		return &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("%s is not a serve-sse of mcptrack: %w", u.Host, err)}
 	}
 	return nil
-}
-
-func unwrapURL(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
-	}
-	return err
 }
 
 func statusRows(servers []json.RawMessage, shared bool) ([][]string, error) {

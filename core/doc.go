@@ -44,7 +44,7 @@
 //
 //	sse          one writer and one parser of server-sent events
 //	backoff      the waits before another attempt
-//	printable    hostile text becomes printable text; JSON without HTML escapes
+//	printable    hostile text becomes printable text, errors plain words, JSON without HTML escapes
 //	uritemplate  RFC 6570 templates: expand and match
 //	textindex    documents found by their words, ranked
 //	atomicfile   replaces a file as a whole

@@ -67,16 +67,5 @@ func named(path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", printable.Line(path, 256), reason(err))
-}
-
-// reason is an error without the name of the temporary file.
-func reason(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	if e, ok := errors.AsType[*os.LinkError](err); ok {
-		return e.Err
-	}
-	return err
+	return fmt.Errorf("%s: %w", printable.Line(path, 256), printable.Unnamed(err))
 }

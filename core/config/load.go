@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Limits of a config file.
@@ -206,8 +207,5 @@ func fileProblem(err error) *Problem {
 		return &Problem{Code: CodeNotFound, Message: "config file not found",
 			Hint: "give another one with --config, or create it"}
 	}
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		err = path.Err
-	}
-	return &Problem{Code: CodeUnreadable, Message: fmt.Sprintf("cannot read config file: %v", err)}
+	return &Problem{Code: CodeUnreadable, Message: fmt.Sprintf("cannot read config file: %v", printable.Unnamed(err))}
 }

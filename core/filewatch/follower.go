@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // A follower watches the directories that determine what a path resolves to. It is
@@ -64,7 +66,7 @@ func (w *follower) follow() (fresh bool, reason string) {
 	if w.n == nil {
 		n, err := w.notify()
 		if err != nil {
-			return true, err.Error()
+			return true, printable.Reason(err, 300)
 		}
 		w.n, w.watched = n, make(map[string]*watch)
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 var (
@@ -30,11 +32,7 @@ func read(path string, limit int64) (data []byte, modified time.Time, err error)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, modified, errMissing
 	}
-	// Quote the path; the one in the error is raw.
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		err = p.Err
-	}
-	return nil, modified, fmt.Errorf("read %q: %w", path, err)
+	return nil, modified, fmt.Errorf("read %q: %w", path, printable.Unnamed(err)) // whose path is raw
 }
 
 func readStable(path string, limit int64) (data []byte, modified time.Time, err error) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Run follows the file until ctx ends, then releases every watch, closes the
@@ -220,7 +222,7 @@ func (r *run) checkFailed(now time.Time, err error) {
 	missing := errors.Is(err, errMissing)
 	v := result{missing: missing}
 	if !missing {
-		v.problem = err.Error()
+		v.problem = printable.Reason(err, 300)
 	}
 	if r.delivered != nil && *r.delivered == v && !r.again.Load() {
 		r.attempt, r.retry = 0, time.Time{}

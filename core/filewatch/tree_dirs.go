@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // listChunk is how many entries of a directory are read at a time.
@@ -81,7 +83,7 @@ func (w *watchedDirs) rebuild() {
 	w.reason = ""
 	n, err := w.notify()
 	if err != nil {
-		w.reason = err.Error()
+		w.reason = printable.Reason(err, 300)
 		return
 	}
 	w.n, w.watched = n, make(map[string]fs.FileInfo)
@@ -115,7 +117,7 @@ func (w *watchedDirs) enter(rel string) bool {
 		if rel == "." {
 			w.reason = fmt.Sprintf("%q does not exist", w.root)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				w.reason = err.Error()
+				w.reason = printable.Reason(err, 300)
 			}
 		}
 		return false

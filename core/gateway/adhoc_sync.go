@@ -99,7 +99,7 @@ func (l *loop) subscribe(server string, uris []string) {
 			if first {
 				logged.Do(func() {
 					l.g.opts.Logger.Warn("cannot subscribe for a client", "server", printable.Line(server, 128),
-						"uri", printable.Line(uri, 300), "err", printable.Line(err.Error(), 500))
+						"uri", printable.Line(uri, 300), "err", printable.Reason(err, 500))
 				})
 			}
 		})

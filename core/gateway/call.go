@@ -248,7 +248,7 @@ func wireError(server string, err error) error {
 		}
 		return out
 	}
-	text := printable.Line(err.Error(), 1000)
+	text := printable.Reason(err, 1000)
 	if e, ok := errors.AsType[*session.InterruptedError](err); ok && e.Sent {
 		text = "the connection was lost before the answer came; the request may have been processed: " + text
 	}

@@ -146,7 +146,9 @@ func (s *store) connect(suspect func()) error {
 		}
 	}
 	var err error
-	if s.nc, err = nats.Connect(servers, opts...); err != nil {
+	if s.nc, err = nats.Connect(servers, opts...); errors.Is(err, nats.ErrNoServers) {
+		return errors.New("journal: no NATS server answers")
+	} else if err != nil {
 		return fmt.Errorf("journal: connect to NATS: %w", err)
 	}
 	if s.js, err = jetstream.New(s.nc); err != nil {

@@ -1,4 +1,5 @@
-// Package printable makes text that others chose safe to show.
+// Package printable makes text that others chose safe to show, and puts errors of Go's
+// library in plain words ([Reason]).
 //
 // Every string from a server, a config, a header or a file name is hostile: an
 // escape sequence rewrites a terminal, a line break forges a log line, a

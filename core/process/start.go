@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // StartError says why a command could not be started. It names the command and
@@ -42,7 +44,7 @@ func resolve(spec Spec) (string, error) {
 		case errors.Is(err, fs.ErrNotExist):
 			return fail(fs.ErrNotExist, "working directory %q does not exist", spec.Dir)
 		case err != nil:
-			return fail(err, "working directory %q: %v", spec.Dir, cause(err))
+			return fail(err, "working directory %q: %v", spec.Dir, printable.Unnamed(err))
 		case !info.IsDir():
 			return fail(syscall.ENOTDIR, "working directory %q is not a directory", spec.Dir)
 		}
@@ -63,7 +65,7 @@ func resolve(spec Spec) (string, error) {
 		case errors.Is(err, fs.ErrNotExist):
 			return fail(fs.ErrNotExist, "no such file")
 		case err != nil:
-			return fail(err, "%v", cause(err))
+			return fail(err, "%v", printable.Unnamed(err))
 		case info.IsDir():
 			return fail(syscall.EISDIR, "is a directory")
 		case info.Mode()&0o111 == 0:
@@ -110,7 +112,7 @@ func lookPath(spec Spec, fail func(error, string, ...any) (string, error)) (stri
 
 // startError explains an error of the kernel.
 func startError(spec Spec, err error) error {
-	reason := cause(err).Error()
+	reason := printable.Unnamed(err).Error()
 	switch limit, _ := errors.AsType[*LimitError](err); {
 	case limit != nil:
 		reason = limit.Error()
@@ -122,12 +124,4 @@ func startError(spec Spec, err error) error {
 		reason = "permission denied"
 	}
 	return &StartError{Command: spec.Command, Reason: reason, Err: err}
-}
-
-// cause drops the "fork/exec PATH:" that the caller has already said.
-func cause(err error) error {
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		return pe.Err
-	}
-	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
@@ -148,7 +149,7 @@ func (c *cluster) state() Cluster {
 	out := Cluster{Process: c.journal.Process()}
 	leases, err := c.journal.Leases()
 	if err != nil {
-		out.Waiting = err.Error()
+		out.Waiting = printable.Reason(err, 500)
 		return out
 	}
 	process, processes := holders(leases)

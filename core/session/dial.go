@@ -39,7 +39,7 @@ func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error
 	case config.TransportSSE:
 		return dialSSE(ctx, srv, opts)
 	}
-	return nil, fmt.Errorf("connect: unknown transport %q", srv.Transport)
+	return nil, fmt.Errorf("unknown transport %q", srv.Transport)
 }
 
 var _ DialFunc = Dial

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -28,7 +27,7 @@ func newHTTPDial(srv config.Server, opts Options) (*httpDial, error) {
 	s := newSession(srv, opts)
 	e, err := wire.NewEndpoint(srv.URL.Reveal(), headers, s.wireConfig())
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, err
 	}
 	return &httpDial{s: s, srv: srv, endpoint: e}, nil
 }
@@ -54,7 +53,7 @@ func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, e
 		}
 		err = errors.Join(err, sseErr)
 	}
-	return nil, fmt.Errorf("connect: %w", err)
+	return nil, err
 }
 
 // giveUp releases what a failed attempt leaves.
@@ -67,7 +66,7 @@ func (d *httpDial) giveUp() {
 // the legacy era.
 func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
 	if srv.Protocol == config.ProtocolModern {
-		return nil, fmt.Errorf("connect: the sse transport has no modern protocol")
+		return nil, errors.New("the sse transport has no modern protocol")
 	}
 	d, err := newHTTPDial(srv, opts)
 	if err != nil {
@@ -76,13 +75,13 @@ func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, er
 	conn, err := d.endpoint.SSE(ctx)
 	if err != nil {
 		d.giveUp()
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, err
 	}
 	d.s.requests.conn = conn
 	info, err := newHandshake(d.s, conn).initialize(ctx, mcp.LatestLegacy)
 	if err != nil {
 		d.giveUp()
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, err
 	}
 	info.Transport, info.Push = config.TransportSSE, true
 	return d.s.attach(conn, info), nil

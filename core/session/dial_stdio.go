@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -55,7 +54,7 @@ func OverIO(ctx context.Context, r io.Reader, w io.WriteCloser, srv config.Serve
 // dialIO performs the handshake over pipes, if they could be connected.
 func dialIO(s *Session, ctx context.Context, conn *wire.Conn, err error, protocol config.Protocol) (*Session, error) {
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, err
 	}
 	info, err := newHandshake(s, conn).anyEra(ctx, protocol, s.opts.Era)
 	if err != nil {
@@ -64,7 +63,7 @@ func dialIO(s *Session, ctx context.Context, conn *wire.Conn, err error, protoco
 		}
 		s.requests.conn = conn
 		_ = s.Close()
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, err
 	}
 	info.Transport, info.Push = config.TransportStdio, true
 	return s.attach(conn, info), nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
@@ -82,7 +83,7 @@ func streamEnd(said string, err error) string {
 	case err == nil:
 		return "the server ended the subscription"
 	default:
-		return "the subscription broke off: " + err.Error()
+		return "the subscription broke off: " + printable.Reason(err, 500)
 	}
 }
 

@@ -319,9 +319,4 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 }
 
 // errorLine returns the error as one printable line.
-func errorLine(err error) string {
-	if err == nil {
-		return ""
-	}
-	return printable.Line(err.Error(), 1000)
-}
+func errorLine(err error) string { return printable.Reason(err, 1000) }

@@ -49,13 +49,13 @@ func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMess
 		err = fmt.Errorf("the arguments are larger than %d MiB", MaxAnswerBytes>>20)
 	}
 	if err != nil {
-		return failure(err.Error()), nil
+		return failure(printable.Reason(err, 500)), nil
 	}
 	within, cancel := context.WithTimeoutCause(ctx, u.opts.Timeout, fmt.Errorf("no answer within %s", u.opts.Timeout))
 	defer cancel()
 	req, err := u.newRequest(within, e.method, t.path, t.body)
 	if err != nil {
-		return failure(err.Error()), nil
+		return failure(printable.Reason(err, 500)), nil
 	}
 	if t.body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -65,7 +65,7 @@ func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMess
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return failure(e.route() + ": " + printable.Line(u.redact.text(err.Error()), 500)), nil
+		return failure(e.route() + ": " + u.redact.text(printable.Reason(err, 500))), nil
 	case a.status < 200 || a.status > 299:
 		text := e.route() + ": HTTP " + statusText(a.status)
 		if detail := strings.TrimSpace(cut(u.redact.body(a.body, 2*maxErrorText), maxErrorText)); detail != "" {
@@ -144,7 +144,7 @@ func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		report.Server.Error = printable.Line(u.redact.text(err.Error()), 500)
+		report.Server.Error = u.redact.text(printable.Reason(err, 500))
 	default:
 		report.Server.Version, report.Server.Build = cut(v.text("version"), 256), cut(v.build, 256)
 		report.Server.Commit = cut(cmp.Or(v.text("git_commit"), v.text("commit")), 256)

@@ -144,10 +144,7 @@ func (u *Upstream) plain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err
-	}
-	return err
+	return printable.Unnamed(err)
 }
 
 // get requests a path on a new connection: behind a load balancer, a reused connection

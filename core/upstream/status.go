@@ -40,7 +40,7 @@ func (u *Upstream) polled(err error) {
 	if err == nil {
 		u.status.Error, u.status.Failures = "", 0
 	} else {
-		u.status.Error = printable.Line(u.redact.text(err.Error()), 500) // it may quote the answer
+		u.status.Error = u.redact.text(printable.Reason(err, 500)) // it may quote the answer
 		u.status.Failures++
 	}
 	u.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
@@ -56,7 +57,7 @@ func failedTool(ctx context.Context, err error) (json.RawMessage, error) {
 		return nil, context.Cause(ctx)
 	}
 	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrNotFound) {
-		return toolError(err.Error()), nil
+		return toolError(printable.Reason(err, 500)), nil
 	}
 	return nil, err
 }

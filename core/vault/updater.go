@@ -2,8 +2,6 @@ package vault
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -129,10 +127,7 @@ func (u *updater) publish(now time.Time) {
 
 // log logs a failure once per message.
 func (u *updater) log(doing string, err error) {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		err = path.Err // its path is raw text of the file system
-	}
-	if text := doing + ": " + err.Error(); !u.logged[text] {
+	if text := doing + ": " + printable.Reason(printable.Unnamed(err), 300); !u.logged[text] {
 		u.logged[text] = true
 		u.opts.Logger.Warn(text, slog.String("path", printable.Line(u.opts.Dir, 300)))
 	}

@@ -130,5 +130,5 @@ func refuseScan(w http.ResponseWriter, err error) {
 		refuse(w, http.StatusGatewayTimeout, "reading the log took too long")
 		return
 	}
-	refuse(w, http.StatusServiceUnavailable, "the log cannot be read: "+printable.Line(err.Error(), 300))
+	refuse(w, http.StatusServiceUnavailable, "the log cannot be read: "+printable.Reason(err, 300))
 }

@@ -31,7 +31,7 @@ func parseTemplate(text string) (*template.Template, error) {
 
 // place rewords an error of text/template to begin with the line in the user's text.
 func place(err error) string {
-	text := strings.Replace(err.Error(), `executing "output" `, "", 1)
+	text := strings.NewReplacer(`executing "output" `, "", " in type interface {}", "").Replace(err.Error())
 	if rest, ok := strings.CutPrefix(text, "template: output:"); ok {
 		return "line " + rest
 	}

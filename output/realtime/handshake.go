@@ -3,7 +3,6 @@ package realtime
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -39,7 +38,7 @@ func (e *Endpoint) dial(ctx context.Context, u *url.URL, header http.Header, sub
 		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
 			return nil, res, newHandshakeError(res)
 		}
-		return nil, res, fmt.Errorf("connect to %s: %w", printable.Line(u.Host, 200), withoutURL(err))
+		return nil, res, fmt.Errorf("connect to %s: %w", printable.Line(u.Host, 200), printable.Unnamed(err))
 	}
 	limit := e.MaxMessage
 	if limit <= 0 {
@@ -58,14 +57,6 @@ func defaultClient() *http.Client {
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 64 << 10,
 	}}
-}
-
-// withoutURL removes the URL from an error of net/http: its query may contain a key.
-func withoutURL(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
-	}
-	return err
 }
 
 // handshakeError is the response of an endpoint that refuses the connection.

@@ -175,7 +175,7 @@ func (s *Session) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-func oneLine(err error) string { return printable.Line(err.Error(), 300) }
+func oneLine(err error) string { return printable.Reason(err, 300) }
 
 // connect runs one connection until it ends. It reports whether there was one.
 func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err error) {

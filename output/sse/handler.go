@@ -39,7 +39,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request, feed bool) {
 		return
 	}
 	if err := h.available(r.Context()); err != nil {
-		refuse(w, http.StatusInternalServerError, "Resource tracker is unavailable", err.Error())
+		refuse(w, http.StatusInternalServerError, "Resource tracker is unavailable", printable.Reason(err, 500))
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())

@@ -30,7 +30,7 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	if host != "" {
 		ips, err := resolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {
-			return nil, fmt.Errorf("listen on %s: %w", printable.Line(addr, 128), err)
+			return nil, fmt.Errorf("cannot listen on %s: %w", printable.Line(addr, 128), printable.Unnamed(err))
 		}
 		ip = ips[0].Unmap()
 		for _, other := range ips { // of localhost, 127.0.0.1 rather than ::1, as net.Listen does
@@ -58,7 +58,7 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, network, bind)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", printable.Line(addr, 128), err)
+		return nil, fmt.Errorf("cannot listen on %s: %w", printable.Line(addr, 128), printable.Unnamed(err))
 	}
 	boundHost, boundPort, _ := net.SplitHostPort(ln.Addr().String())
 	if host == "" {

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Options configure a server. The zero value is a server for this machine only; a zero
@@ -223,7 +225,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	}
 	if s.opts.Ready != nil {
 		if err := s.opts.Ready(); err != nil {
-			plain(w, http.StatusServiceUnavailable, err.Error())
+			plain(w, http.StatusServiceUnavailable, printable.Reason(err, 500))
 			return
 		}
 	}

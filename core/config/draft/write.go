@@ -69,8 +69,5 @@ func Write(path string, replace bool, text []byte) error {
 
 // reason is an error about the path, which may be long or hostile.
 func reason(path string, err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err
-	}
-	return fmt.Errorf("%s: %w", printable.Line(path, 200), err)
+	return fmt.Errorf("%s: %w", printable.Line(path, 200), printable.Unnamed(err))
 }

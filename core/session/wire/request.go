@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/url"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Request is one JSON-RPC request.
@@ -143,10 +144,7 @@ func cleanError(redact func(string) string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err
-	}
-	text := err.Error()
+	text := strings.ReplaceAll(printable.Reason(err, 0), "failed to send request: ", "") // by the library
 	if _, malformed := errors.AsType[*json.SyntaxError](err); malformed {
 		text = "the answer is not JSON"
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/process"
 )
 
@@ -17,7 +18,7 @@ const flushPatience = 250 * time.Millisecond
 func StartProcess(spec process.Spec, grace process.Grace, cfg Config) (*Conn, error) {
 	p, err := process.Start(spec)
 	if err != nil {
-		return nil, &transportError{cfg.Redact(err.Error()), err}
+		return nil, &transportError{cfg.Redact(printable.Reason(err, 0)), err}
 	}
 	c := newConn(cfg)
 	c.release = func() { p.Stop(grace) }
@@ -39,7 +40,7 @@ func OverIO(r io.Reader, w io.WriteCloser, cfg Config) (*Conn, error) {
 
 func startIO(c *Conn, lines *process.Lines, w io.WriteCloser, p *process.Process) error {
 	c.stdio = true
-	stdin := newLineQueue(w, c.cfg.WriteTimeout, func(err error) { c.fail(&EndError{Reason: err.Error(), ExitCode: -1}) })
+	stdin := newLineQueue(w, c.cfg.WriteTimeout, func(err error) { c.fail(&EndError{Reason: printable.Reason(err, 0), ExitCode: -1}) })
 	// ended has room for the one error that answers reports; never closed.
 	ended := make(chan error, 1)
 	stdout := &answers{lines: lines, receive: c.receive, ended: func(err error) { ended <- err }}
@@ -143,7 +144,7 @@ func endReason(err error) string {
 	if err == nil || err == io.EOF {
 		return "the server closed its output"
 	}
-	return "reading the server's output: " + err.Error()
+	return "reading the server's output: " + printable.Reason(err, 0)
 }
 
 // waitFor receives into v within d.

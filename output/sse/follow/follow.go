@@ -9,10 +9,10 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/sse"
 )
 
@@ -154,10 +154,7 @@ func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err 
 	}
 	res, err := f.opts.Client.Do(q)
 	if err != nil {
-		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // without the URL, whose query may be secret
-		}
-		return false, err
+		return false, printable.Unnamed(err) // without the URL, whose query may be secret
 	}
 	defer func() { _ = res.Body.Close() }()
 	if err := f.check(res); err != nil {
