@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"syscall"
 
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -28,6 +29,8 @@ type failure struct {
 	code string
 	err  error
 	hint string
+	// places follow the message, one a line: where something was searched.
+	places []string
 	// reported is set when the command's output already says what is wrong.
 	reported bool
 }
@@ -63,6 +66,9 @@ func classify(ctx context.Context, err error) *failure {
 func report(w io.Writer, f *failure, asJSON bool) {
 	message := printable.Reason(f.err, 2000)
 	if asJSON {
+		if len(f.places) > 0 {
+			message += " " + printable.Line(strings.Join(f.places, ", "), 4000)
+		}
 		type body struct {
 			Code    string `json:"code"`
 			Message string `json:"message"`
@@ -78,6 +84,9 @@ func report(w io.Writer, f *failure, asJSON bool) {
 		return
 	}
 	fmt.Fprintf(w, "mcptrack: %s\n", message)
+	for _, place := range f.places {
+		fmt.Fprintf(w, "  %s\n", printable.Line(place, 400))
+	}
 	if f.hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", printable.Line(f.hint, 1000))
 	}

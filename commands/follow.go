@@ -3,7 +3,6 @@ package commands
 import (
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,17 +51,33 @@ func (s selection) warnNone(log *slog.Logger, cfg *config.Config) {
 
 // hint is the hint for a config in which no server is followed.
 func (s selection) hint(cfg *config.Config) string {
-	var ids []string
-	known := len(s.servers) == 0
+	if len(cfg.Servers) == 0 {
+		return "the config has no servers; add one, or let mcptrack init write a config"
+	}
+	var ids, off []string
+	chosen, enabled := 0, 0
 	for _, srv := range cfg.Servers {
-		ids = append(ids, srv.ID)
-		known = known || matchesAny(s.servers, srv.ID) // the server exists but is not tracked
+		ids = append(ids, printable.Line(srv.ID, 64))
+		if len(s.servers) > 0 && !matchesAny(s.servers, srv.ID) {
+			continue
+		}
+		chosen++
+		switch {
+		case srv.Enabled:
+			enabled++
+		case srv.TrackResources || srv.TrackTools || srv.TrackPrompts:
+			off = append(off, printable.Line(srv.ID, 64))
+		}
 	}
 	switch {
-	case !known && len(ids) > 0:
-		return "--server matches no server of the config, which has: " + printable.Line(strings.Join(ids, ", "), 200)
-	case s.all:
-		return "no server of the config is enabled"
+	case chosen == 0:
+		return "--server matches no server of the config, which has: " + join(ids, 10)
+	case len(off) == 1:
+		return "server " + off[0] + " is disabled; enable it in the config"
+	case len(off) > 1:
+		return "servers that would be followed are disabled; enable one in the config: " + join(off, 10)
+	case enabled == 0:
+		return "every server that is asked for is disabled; enable one in the config"
 	}
 	return `set "trackResources": true on the servers to follow, or use --all`
 }

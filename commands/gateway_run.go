@@ -68,7 +68,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	defer gw.Close()
 	exported := opts.exported(cfg)
 	if len(exported.Servers) == 0 {
-		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", `set "trackResources": true on the servers to serve, or use --all`)
+		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", selection{all: opts.all}.hint(cfg))
 	}
 	if left := opts.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
 		log.Warn("servers without a track key are not served, because others have one", "servers", strings.Join(left, ", "), "hint", "use --all to serve them, too")

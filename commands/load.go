@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
@@ -42,12 +41,14 @@ func (g *globals) configPath(env *Env, log *slog.Logger) (string, error) {
 	return path, nil
 }
 
-// initHint is what to do without a config.
-const initHint = "mcptrack init writes one from the configs of your editors; --config FILE names another"
+// What to do without a config.
+const (
+	initHint    = "mcptrack init writes one from the configs of your editors; --config FILE names another"
+	missingHint = "check the name; mcptrack init FILE writes a config, and mcptrack watch FILE waits for one"
+)
 
 func noConfig(searched []string) error {
-	return &failure{exit: exitConfig, code: "config_missing", hint: initHint,
-		err: errors.New("no config found; searched " + printable.Line(strings.Join(searched, ", "), 1800))}
+	return &failure{exit: exitConfig, code: "config_missing", hint: initHint, err: errors.New("no config found; searched:"), places: searched}
 }
 
 // load reads the config. One that is missing or invalid is a failure that lists the
@@ -71,7 +72,7 @@ func invalidConfig(path string, problems config.Problems) error {
 	f := &failure{exit: exitConfig, code: "config_invalid", err: problems,
 		hint: "mcptrack validate-config " + printable.Line(path, 200) + " shows all problems"}
 	if problems.Has(config.CodeNotFound) {
-		f.code, f.hint = "config_missing", initHint
+		f.code, f.hint = "config_missing", missingHint
 	}
 	return f
 }

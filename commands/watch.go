@@ -32,7 +32,8 @@ func newWatch(env *Env, g *globals) *cobra.Command {
 trackPrompts), follows it through crashes, restarts and list changes, and prints
 every change; with --all, to every enabled server. The config file is followed
 too: a server that is added, changed or removed there is from then on; a config
-with errors changes nothing. SIGHUP reads the config again at once. A FILE that does not exist yet is waited for.
+with errors changes nothing. SIGHUP reads the config again at once. A FILE that does
+not exist yet is waited for; with --config it has to exist.
 
 Events are printed as lines for people, or with --json as one JSON object per line;
 see mcptrack help events. --count counts changes of resources, lists and the config,
@@ -62,6 +63,8 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 			switch {
 			case len(args) == 1 && g.host != "":
 				return usage("--host and %s exclude each other", printable.Line(args[0], 200))
+			case len(args) == 1 && cmd.Flags().Changed("config"):
+				return usage("--config and %s exclude each other", printable.Line(args[0], 200))
 			case len(args) == 1 && opts.demo:
 				return usage("--demo excludes a config; remove %s", printable.Line(args[0], 200))
 			case len(args) == 1:

@@ -102,6 +102,12 @@ func (o Options) Folders() hosts.Folders {
 	} else if home != "" {
 		f.XDG = filepath.Join(home, ".config")
 	}
+	f.Moved = map[string]string{}
+	for _, name := range hosts.Variables() {
+		if dir, _ := getenv(name); filepath.IsAbs(dir) {
+			f.Moved[name] = dir
+		}
+	}
 	switch {
 	case runtime.GOOS == "windows":
 		f.AppConfig, _ = getenv("AppData")

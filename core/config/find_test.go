@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/core/config/hosts"
 )
 
 // TestFind makes the files from the last in the order to the first: each new one
@@ -40,6 +42,35 @@ func TestFind(t *testing.T) {
 	}
 	variables["MCPTRACK_CONFIG"] = "named-but-missing.json"
 	expect("named-but-missing.json")
+}
+
+// Where a variable moves the files of a host, its config is there and not at the usual
+// place.
+func TestMovedHosts(t *testing.T) {
+	home, moved := t.TempDir(), t.TempDir()
+	variables := map[string]string{}
+	opts := Options{Workspace: t.TempDir(), UserHome: home, Getenv: func(name string) (string, bool) { v, ok := variables[name]; return v, ok }}
+	for variable, test := range map[string]struct{ host, usual, text string }{
+		"CODEX_HOME":        {"codex", ".codex/config.toml", "[mcp_servers.a]\ncommand = \"go\"\n"},
+		"CLAUDE_CONFIG_DIR": {"claude-code", ".claude.json", `{"mcpServers": {"a": {"command": "go"}}}`},
+	} {
+		host, _ := hosts.Find(test.host)
+		usual := write(t, filepath.Join(home, filepath.FromSlash(test.usual)), test.text)
+		if path, ok := FindHost(host, opts); !ok || path != usual {
+			t.Errorf("%s: %s, %t", test.host, path, ok)
+		}
+		variables[variable] = moved
+		if path, ok := FindHost(host, opts); ok {
+			t.Errorf("%s: %s although it is moved", test.host, path)
+		}
+		there := write(t, filepath.Join(moved, filepath.Base(usual)), test.text)
+		if path, ok := FindHost(host, opts); !ok || path != there {
+			t.Errorf("%s moved: %s, %t", test.host, path, ok)
+		}
+		if files := HostFiles(opts, test.host); len(files) != 1 || files[0].Path != there {
+			t.Errorf("%s: files %v", test.host, files)
+		}
+	}
 }
 
 func TestFindIgnoresDirectories(t *testing.T) {

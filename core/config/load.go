@@ -205,7 +205,7 @@ func tooLarge(most int64) *Problem {
 func fileProblem(err error) *Problem {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Problem{Code: CodeNotFound, Message: "config file not found",
-			Hint: "give another one with --config, or create it"}
+			Hint: "check the name; mcptrack init writes a config"}
 	}
 	return &Problem{Code: CodeUnreadable, Message: fmt.Sprintf("cannot read config file: %v", printable.Unnamed(err))}
 }

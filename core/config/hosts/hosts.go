@@ -25,6 +25,8 @@ type File struct {
 	// Settings is set for a file that holds all settings of the host, so that it may
 	// well have no servers.
 	Settings bool
+	// MovedBy is a variable that names another folder for the file; "" if there is none.
+	MovedBy string
 }
 
 // Base is a folder that paths are relative to.
@@ -42,31 +44,31 @@ const (
 func All() []Host {
 	one := func(name, title string, files ...File) Host { return Host{name, title, files} }
 	return []Host{
-		one("amazon-q", "Amazon Q Developer", File{Project, ".amazonq/mcp.json", false}, File{Home, ".aws/amazonq/mcp.json", false}),
-		one("antigravity", "Antigravity", File{Home, ".gemini/antigravity/mcp_config.json", false}),
-		one("claude-code", "Claude Code", File{Project, ".mcp.json", false}, File{Home, ".claude.json", true}),
-		one("claude-desktop", "Claude Desktop", File{AppConfig, "Claude/claude_desktop_config.json", true}),
-		one("cline", "Cline", File{AppConfig, "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json", false},
-			File{Home, ".cline/data/settings/cline_mcp_settings.json", false}),
-		one("codex", "Codex", File{Project, ".codex/config.toml", true}, File{Home, ".codex/config.toml", true}),
-		one("continue", "Continue", File{Project, ".continue/mcpServers/*.yaml", false}, File{Project, ".continue/config.yaml", true},
-			File{Home, ".continue/config.yaml", true}),
-		one("copilot", "GitHub Copilot CLI", File{Project, ".copilot/mcp-config.json", false}, File{Home, ".copilot/mcp-config.json", false}),
-		one("crush", "Crush", File{Project, ".crush.json", true}, File{Project, "crush.json", true}, File{XDG, "crush/crush.json", true}),
-		one("cursor", "Cursor", File{Project, ".cursor/mcp.json", false}, File{Home, ".cursor/mcp.json", false}),
-		one("gemini", "Gemini CLI", File{Project, ".gemini/settings.json", true}, File{Home, ".gemini/settings.json", true}),
-		one("goose", "Goose", File{XDG, "goose/config.yaml", true}, File{AppConfig, "Block/goose/config/config.yaml", true}),
-		one("junie", "Junie", File{Project, ".junie/mcp/mcp.json", false}, File{Home, ".junie/mcp/mcp.json", false}),
-		one("kiro", "Kiro", File{Project, ".kiro/settings/mcp.json", false}, File{Home, ".kiro/settings/mcp.json", false}),
-		one("opencode", "opencode", File{Project, "opencode.json", true}, File{Project, "opencode.jsonc", true},
-			File{Project, ".opencode/opencode.json", true}, File{XDG, "opencode/opencode.json", true}, File{XDG, "opencode/opencode.jsonc", true}),
-		one("qwen", "Qwen Code", File{Project, ".qwen/settings.json", true}, File{Home, ".qwen/settings.json", true}),
-		one("roo", "Roo Code", File{Project, ".roo/mcp.json", false},
-			File{AppConfig, "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json", false}),
-		one("vscode", "VS Code", File{Project, ".vscode/mcp.json", false}, File{Project, ".vscode/settings.json", true},
-			File{AppConfig, "Code/User/mcp.json", false}, File{AppConfig, "Code/User/settings.json", true}),
-		one("windsurf", "Windsurf", File{Home, ".codeium/windsurf/mcp_config.json", false}),
-		one("zed", "Zed", File{Project, ".zed/settings.json", true}, File{XDG, "zed/settings.json", true}, File{AppConfig, "Zed/settings.json", true}),
+		one("amazon-q", "Amazon Q Developer", File{Project, ".amazonq/mcp.json", false, ""}, File{Home, ".aws/amazonq/mcp.json", false, ""}),
+		one("antigravity", "Antigravity", File{Home, ".gemini/antigravity/mcp_config.json", false, ""}),
+		one("claude-code", "Claude Code", File{Project, ".mcp.json", false, ""}, File{Home, ".claude.json", true, "CLAUDE_CONFIG_DIR"}),
+		one("claude-desktop", "Claude Desktop", File{AppConfig, "Claude/claude_desktop_config.json", true, ""}),
+		one("cline", "Cline", File{AppConfig, "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json", false, ""},
+			File{Home, ".cline/data/settings/cline_mcp_settings.json", false, ""}),
+		one("codex", "Codex", File{Project, ".codex/config.toml", true, ""}, File{Home, ".codex/config.toml", true, "CODEX_HOME"}),
+		one("continue", "Continue", File{Project, ".continue/mcpServers/*.yaml", false, ""}, File{Project, ".continue/config.yaml", true, ""},
+			File{Home, ".continue/config.yaml", true, ""}),
+		one("copilot", "GitHub Copilot CLI", File{Project, ".copilot/mcp-config.json", false, ""}, File{Home, ".copilot/mcp-config.json", false, ""}),
+		one("crush", "Crush", File{Project, ".crush.json", true, ""}, File{Project, "crush.json", true, ""}, File{XDG, "crush/crush.json", true, ""}),
+		one("cursor", "Cursor", File{Project, ".cursor/mcp.json", false, ""}, File{Home, ".cursor/mcp.json", false, ""}),
+		one("gemini", "Gemini CLI", File{Project, ".gemini/settings.json", true, ""}, File{Home, ".gemini/settings.json", true, ""}),
+		one("goose", "Goose", File{XDG, "goose/config.yaml", true, ""}, File{AppConfig, "Block/goose/config/config.yaml", true, ""}),
+		one("junie", "Junie", File{Project, ".junie/mcp/mcp.json", false, ""}, File{Home, ".junie/mcp/mcp.json", false, ""}),
+		one("kiro", "Kiro", File{Project, ".kiro/settings/mcp.json", false, ""}, File{Home, ".kiro/settings/mcp.json", false, ""}),
+		one("opencode", "opencode", File{Project, "opencode.json", true, ""}, File{Project, "opencode.jsonc", true, ""},
+			File{Project, ".opencode/opencode.json", true, ""}, File{XDG, "opencode/opencode.json", true, ""}, File{XDG, "opencode/opencode.jsonc", true, ""}),
+		one("qwen", "Qwen Code", File{Project, ".qwen/settings.json", true, ""}, File{Home, ".qwen/settings.json", true, ""}),
+		one("roo", "Roo Code", File{Project, ".roo/mcp.json", false, ""},
+			File{AppConfig, "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json", false, ""}),
+		one("vscode", "VS Code", File{Project, ".vscode/mcp.json", false, ""}, File{Project, ".vscode/settings.json", true, ""},
+			File{AppConfig, "Code/User/mcp.json", false, ""}, File{AppConfig, "Code/User/settings.json", true, ""}),
+		one("windsurf", "Windsurf", File{Home, ".codeium/windsurf/mcp_config.json", false, ""}),
+		one("zed", "Zed", File{Project, ".zed/settings.json", true, ""}, File{XDG, "zed/settings.json", true, ""}, File{AppConfig, "Zed/settings.json", true, ""}),
 	}
 }
 
@@ -103,7 +105,24 @@ func IsSettings(path string) bool {
 }
 
 // Folders are the folders behind the bases of a user. An empty one has no files.
-type Folders struct{ Project, Home, XDG, AppConfig string }
+type Folders struct {
+	Project, Home, XDG, AppConfig string
+	// Moved has the folders that variables of hosts name; see File.MovedBy.
+	Moved map[string]string
+}
+
+// Variables returns the variables that name other folders for the files of hosts.
+func Variables() []string {
+	var names []string
+	for _, h := range All() {
+		for _, f := range h.Files {
+			if f.MovedBy != "" && !slices.Contains(names, f.MovedBy) {
+				names = append(names, f.MovedBy)
+			}
+		}
+	}
+	return names
+}
 
 // Paths returns where the host may have a config: the files of its project and then
 // those of the user, existing or not. A glob stays only if nothing matches it.
@@ -115,6 +134,9 @@ func (h Host) Paths(in Folders) []string {
 			continue
 		}
 		path := filepath.Join(folder, filepath.FromSlash(f.Path))
+		if moved := in.Moved[f.MovedBy]; moved != "" {
+			path = filepath.Join(moved, filepath.Base(path))
+		}
 		matches, _ := filepath.Glob(path)
 		if len(matches) == 0 || !strings.Contains(f.Path, "*") {
 			matches = []string{path}
