@@ -26,6 +26,20 @@ const (
 	MethodUnsubscribeEvents = "events/unsubscribe"
 )
 
+// Methods of tasks: part of 2025-11-25, and in the modern era an extension.
+const (
+	MethodGetTask    = "tasks/get"
+	MethodCancelTask = "tasks/cancel"
+	MethodTaskResult = "tasks/result" // legacy
+	MethodListTasks  = "tasks/list"   // legacy
+	MethodUpdateTask = "tasks/update" // modern
+
+	NotificationTaskStatus = "notifications/tasks/status" // legacy
+	NotificationTask       = "notifications/tasks"        // modern
+
+	ExtensionTasks = "io.modelcontextprotocol/tasks"
+)
+
 // Methods of notifications.
 const (
 	NotificationInitialized      = "notifications/initialized" // legacy
@@ -48,6 +62,8 @@ const (
 	MetaClientCapabilities = "io.modelcontextprotocol/clientCapabilities"
 	MetaServerInfo         = "io.modelcontextprotocol/serverInfo"
 	MetaSubscriptionID     = "io.modelcontextprotocol/subscriptionId"
+	MetaRelatedTask        = "io.modelcontextprotocol/related-task" // legacy
+	MetaLogLevel           = "io.modelcontextprotocol/logLevel"     // modern
 )
 
 // Headers of Streamable HTTP.

@@ -31,7 +31,7 @@ type Client struct {
 	mu      sync.Mutex
 	last    uint64
 	asked   map[string]chan *message // by id; capacity 1, sent to by deliver, never closed
-	handler func(method string)
+	handler func(method string, params json.RawMessage)
 }
 
 func newClient(ctx, gone context.Context, m *message, send func([]byte) bool) *Client {
@@ -41,10 +41,10 @@ func newClient(ctx, gone context.Context, m *message, send func([]byte) bool) *C
 // Done is closed when the client has left.
 func (c *Client) Done() <-chan struct{} { return c.gone.Done() }
 
-// OnNotification sets the function that is called with the methods of notifications other
-// than those of the connection, such as notifications/roots/list_changed. It is called by
-// the goroutine that reads from the client and must not block.
-func (c *Client) OnNotification(f func(method string)) {
+// OnNotification sets the function that is called with the notifications other than those
+// of the connection, such as notifications/roots/list_changed. It is called by the
+// goroutine that reads from the client and must not block.
+func (c *Client) OnNotification(f func(method string, params json.RawMessage)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handler = f
@@ -108,7 +108,7 @@ func (c *Client) receive(m *message) {
 		default: // answered twice
 		}
 	case !m.isAnswer() && m.id == nil && handler != nil:
-		handler(m.method)
+		handler(m.method, m.params)
 	}
 }
 

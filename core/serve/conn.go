@@ -229,7 +229,7 @@ func (c *conn) listen(m *message) {
 
 func (c *conn) stream(ctx context.Context, m *message, end func()) {
 	defer end()
-	l, failed := c.srv.listen(m)
+	l, failed := c.srv.listen(ctx, m, "")
 	if failed != nil {
 		c.fail(m.id, failed)
 		return
@@ -239,7 +239,7 @@ func (c *conn) stream(ctx context.Context, m *message, end func()) {
 		return
 	}
 	if !l.empty {
-		_ = (&pusher{sub: l.sub, tag: m.id, send: c.push}).run(ctx, c.ending)
+		_ = (&pusher{sub: l.sub, tag: m.id, send: c.push, messages: l.messages}).run(ctx, c.ending)
 	}
 	if !wasCancelled(ctx) {
 		_ = c.out.write(context.Background(), answer(m.id, l.end, nil))

@@ -93,6 +93,12 @@ func (s *Server) list(m *message, from caller) (json.RawMessage, *Error) {
 // call answers a request with a function of the options. required is the name of a
 // parameter that must be a string, or "".
 func (s *Server) call(ctx context.Context, f Func, m *message, from caller, required string) (json.RawMessage, *Error) {
+	switch m.method {
+	case mcp.MethodGetTask, mcp.MethodUpdateTask, mcp.MethodCancelTask:
+		if from.modern && !hasTasks(m.meta[mcp.MetaClientCapabilities]) {
+			return nil, missingTasks()
+		}
+	}
 	if required != "" && text(m.fields[required]) == "" {
 		return nil, errorf(mcp.CodeInvalidParams, "%s: %q must be a string", m.method, required)
 	}

@@ -97,6 +97,11 @@ func checkHeaders(r *http.Request, m *message) *Error {
 		param = "name"
 	case mcp.MethodReadResource:
 		param = "uri"
+	case mcp.MethodGetTask, mcp.MethodUpdateTask, mcp.MethodCancelTask:
+		if r.Header.Get(mcp.HeaderName) == "" {
+			return nil // it only helps proxies to route
+		}
+		param = "taskId"
 	default:
 		return nil
 	}

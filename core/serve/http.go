@@ -175,7 +175,9 @@ func (x *exchange) listen() {
 		http.Error(x.w, "the client must accept "+typeEvents, http.StatusNotAcceptable)
 		return
 	}
-	l, failed := x.srv.listen(x.m)
+	ctx, cancel := context.WithCancel(x.r.Context())
+	defer cancel()
+	l, failed := x.srv.listen(ctx, x.m, x.principal)
 	if failed != nil {
 		status := http.StatusBadRequest
 		if failed.Code == mcp.CodeInternal { // a limit is reached
@@ -192,7 +194,7 @@ func (x *exchange) listen() {
 	}
 	if !l.empty {
 		p := stream.pusher(l.sub, nil)
-		p.tag = x.m.id
+		p.tag, p.messages = x.m.id, l.messages
 		if p.run(x.r.Context(), x.srv.ctx.Done()) != nil {
 			return
 		}

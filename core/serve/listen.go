@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 
@@ -15,13 +16,26 @@ type listen struct {
 	end json.RawMessage
 	// empty means that nothing of what was requested is honoured.
 	empty bool
+	// messages are the notifications of tasks; nil if there are none. Sent to by the Send
+	// of the TaskWatch without blocking, received by the pusher, never closed.
+	messages chan []byte
 }
 
-// listen subscribes as the message requests. The caller must close the subscriber.
-func (s *Server) listen(m *message) (*listen, *Error) {
-	want, err := parseFilter(m.fields["notifications"])
+// maxTaskNotes is how many notifications of tasks wait for a slow client.
+const maxTaskNotes = 64
+
+// listen subscribes as the message requests, until ctx is done. The caller must close the
+// subscriber.
+func (s *Server) listen(ctx context.Context, m *message, principal string) (*listen, *Error) {
+	want, tasks, err := parseFilter(m.fields["notifications"])
 	if err != nil {
 		return nil, err
+	}
+	if about := s.about.Load(); about.WatchTasks == nil || about.Extensions[mcp.ExtensionTasks] == nil {
+		tasks = nil
+	}
+	if len(tasks) > 0 && !hasTasks(m.meta[mcp.MetaClientCapabilities]) {
+		return nil, missingTasks()
 	}
 	has := s.opts.listsOffered()
 	honoured := mcp.SubscriptionFilter{
@@ -39,18 +53,50 @@ func (s *Server) listen(m *message) (*listen, *Error) {
 		honoured.URIs = subscribeAll(sub, want.URIs)
 	}
 	meta := map[string]json.RawMessage{mcp.MetaSubscriptionID: m.id}
+	var messages chan []byte
+	if len(tasks) > 0 {
+		messages = make(chan []byte, maxTaskNotes)
+		tasks = s.about.Load().WatchTasks(ctx, TaskWatch{tasks, principal, m.meta[mcp.MetaClientCapabilities], func(params json.RawMessage) {
+			params, err := with(params, []member{{"_meta", encode(meta)}})
+			if err != nil {
+				return
+			}
+			select {
+			case messages <- notification(mcp.NotificationTask, params):
+			default:
+			}
+		}})
+	}
 	return &listen{
 		sub: sub,
 		ack: notification(mcp.NotificationAcknowledged, struct {
 			Meta     map[string]json.RawMessage `json:"_meta"`
-			Honoured mcp.SubscriptionFilter     `json:"notifications"`
-		}{meta, honoured}),
+			Honoured honouredFilter             `json:"notifications"`
+		}{meta, honouredFilter{honoured, tasks}}),
 		end: encode(struct {
 			Type string                     `json:"resultType"`
 			Meta map[string]json.RawMessage `json:"_meta"`
 		}{"complete", meta}),
-		empty: !lists.Any() && len(honoured.URIs) == 0,
+		empty:    !lists.Any() && len(honoured.URIs) == 0 && len(tasks) == 0,
+		messages: messages,
 	}, nil
+}
+
+type honouredFilter struct {
+	mcp.SubscriptionFilter
+	TaskIDs []string `json:"taskIds,omitempty"`
+}
+
+func hasTasks(capabilities json.RawMessage) bool {
+	caps, _ := object(capabilities)
+	extensions, _ := object(caps["extensions"])
+	return extensions[mcp.ExtensionTasks] != nil
+}
+
+func missingTasks() *Error {
+	return &Error{Code: mcp.CodeMissingCapability, Message: "missing required client capability", Data: map[string]any{
+		"requiredCapabilities": map[string]any{"extensions": map[string]any{mcp.ExtensionTasks: struct{}{}}},
+	}}
 }
 
 // subscribeAll subscribes to URIs and returns those that succeeded, without duplicates.
@@ -74,10 +120,10 @@ func subscribeAll(sub *subscriptions.Subscriber, uris []string) (honoured []stri
 }
 
 // parseFilter decodes the parameter "notifications". Unknown members are ignored.
-func parseFilter(raw json.RawMessage) (f mcp.SubscriptionFilter, err *Error) {
+func parseFilter(raw json.RawMessage) (f mcp.SubscriptionFilter, tasks []string, err *Error) {
 	fields, failed := object(raw)
 	if failed != nil {
-		return f, errorf(mcp.CodeInvalidParams, `"notifications" must be an object`)
+		return f, nil, errorf(mcp.CodeInvalidParams, `"notifications" must be an object`)
 	}
 	for name, into := range map[string]any{
 		"toolsListChanged":      &f.Tools,
@@ -85,12 +131,13 @@ func parseFilter(raw json.RawMessage) (f mcp.SubscriptionFilter, err *Error) {
 		"resourcesListChanged":  &f.Resources,
 		"eventsListChanged":     &f.Events,
 		"resourceSubscriptions": &f.URIs,
+		"taskIds":               &tasks,
 	} {
 		if value := fields[name]; value != nil && json.Unmarshal(value, into) != nil {
-			return f, errorf(mcp.CodeInvalidParams, "notifications.%s has the wrong type", name)
+			return f, nil, errorf(mcp.CodeInvalidParams, "notifications.%s has the wrong type", name)
 		}
 	}
-	return f, nil
+	return f, tasks, nil
 }
 
 // subscribeError converts the error of a resources/subscribe.

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -18,6 +19,24 @@ type Description struct {
 	// Logging declares that legacy clients can set a log level: Options.Extension answers
 	// logging/setLevel, too.
 	Logging bool
+	// Tasks is the capability "tasks" for clients of 2025-11-25, a JSON object; nil if
+	// there are none. Options.Extension answers tasks/get and the others. In the modern
+	// era tasks are an extension.
+	Tasks json.RawMessage
+	// WatchTasks is called for a listen of the modern era that asks for notifications of
+	// tasks, and returns the ids that it knows. It must not block. ctx ends with the
+	// listen. May be nil.
+	WatchTasks func(ctx context.Context, w TaskWatch) (known []string)
+}
+
+// TaskWatch is a listen for the notifications of tasks.
+type TaskWatch struct {
+	IDs          []string
+	Principal    string
+	Capabilities json.RawMessage // of the client
+	// Send sends a notifications/tasks with params, a JSON object. It does not block: for
+	// a client that does not read, notifications are dropped.
+	Send func(params json.RawMessage)
 }
 
 // declares reports whether a method belongs to an extension.
@@ -58,6 +77,9 @@ func (o *Options) offers(method string, modern bool, about *Description) bool {
 	}
 	if method == mcp.MethodSetLevel {
 		return !modern && about.Logging && o.Extension != nil
+	}
+	if !modern && strings.HasPrefix(method, "tasks/") {
+		return about.Tasks != nil && o.Extension != nil
 	}
 	return o.Extension != nil && about.declares(method)
 }
@@ -127,6 +149,9 @@ func (id identity) initialized(m *message) (version string, result json.RawMessa
 	caps := id.capabilities()
 	if id.about.Logging {
 		caps, _ = with(caps, []member{{"logging", json.RawMessage("{}")}}) // it is an object
+	}
+	if id.about.Tasks != nil && version == mcp.LatestLegacy {
+		caps, _ = with(caps, []member{{"tasks", id.about.Tasks}}) // it is an object
 	}
 	return version, encode(struct {
 		Version      string             `json:"protocolVersion"`

@@ -36,17 +36,18 @@ type Request struct {
 }
 
 // Do sends a request and returns the raw result; a notification, whose method begins with
-// "notifications/", has neither params nor result. The errors are those of the other
+// "notifications/", has no result. The errors are those of the other
 // methods: an [*RPCError] is what the server answered, as it answered it. When ctx
 // ends, the request is cancelled on the server.
 func (s *Session) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	if strings.HasPrefix(q.Method, "notifications/") {
-		return nil, s.requests.conn.Notify(ctx, q.Method, nil)
+		var params map[string]any
+		if q.Params != nil {
+			params = rawParams(q.Params)
+		}
+		return nil, s.requests.conn.Notify(ctx, q.Method, params)
 	}
-	params := make(map[string]any, len(q.Params))
-	for name, value := range q.Params {
-		params[name] = value
-	}
+	params := rawParams(q.Params)
 	do := func() (json.RawMessage, error) {
 		return s.requests.forward(ctx, q, params)
 	}
@@ -54,6 +55,14 @@ func (s *Session) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 		return s.withToolHeaders(ctx, do)
 	}
 	return do()
+}
+
+func rawParams(raw map[string]json.RawMessage) map[string]any {
+	params := make(map[string]any, len(raw))
+	for name, value := range raw {
+		params[name] = value
+	}
+	return params
 }
 
 // requester sends the requests of a session.

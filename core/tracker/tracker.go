@@ -3,6 +3,7 @@ package tracker
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -109,12 +110,14 @@ type Tracker struct {
 	applies uint64             // how many configs were applied
 	taken   uint64             // how many of them Run has taken, or skipped
 	took    chan struct{}      // closed and replaced by Run whenever taken has risen
+
+	messages func(server, method string, params json.RawMessage) // see OnMessage; set before Run
 }
 
 // New returns a tracker that tracks nothing yet. It starts no goroutine.
 func New(opts Options) *Tracker {
 	opts = opts.withDefaults()
-	return &Tracker{
+	t := &Tracker{
 		opts:    opts,
 		store:   newStore(bus.New()),
 		texts:   &textBudget{each: opts.MaxText, all: opts.MaxTexts},
@@ -123,6 +126,8 @@ func New(opts Options) *Tracker {
 		took:    make(chan struct{}),
 		workers: map[string]*worker{},
 	}
+	t.opts.Dial = t.dial(opts.Dial)
+	return t
 }
 
 // Apply sets the desired set of servers. It never blocks and never fails; if it is

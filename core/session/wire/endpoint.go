@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,6 +137,15 @@ func (h *httpConn) headersFor(q Request) (http.Header, error) {
 	out := http.Header{}
 	for k, v := range sdk.StandardHeaders(q.Version, sdk.MCPMethod(q.Method), raw) {
 		out.Set(k, v)
+	}
+	if strings.HasPrefix(q.Method, "tasks/") {
+		if id, ok := q.Params["taskId"].(json.RawMessage); ok {
+			var name string
+			_ = json.Unmarshal(id, &name) // "" is not sent
+			if name, ok = sdk.EncodeHeaderValue(name); ok && name != "" {
+				out.Set(mcp.HeaderName, name)
+			}
+		}
 	}
 	if q.Method == mcp.MethodCallTool {
 		for k, v := range h.mirrors.headers(raw) {

@@ -93,7 +93,8 @@ func (c *Conn) message(method string, data []byte) bool {
 		c.inbound.stop(string(m.Params.ID))
 		return false
 	}
-	forClient := method == mcp.NotificationMessage || strings.HasPrefix(method, "notifications/elicitation/")
+	forClient := method == mcp.NotificationMessage || strings.HasPrefix(method, "notifications/elicitation/") ||
+		method == mcp.NotificationTask || method == mcp.NotificationTaskStatus
 	if !forClient || c.cfg.Handler.Client.Message == nil {
 		return false
 	}
