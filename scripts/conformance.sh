@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Runs the official conformance suite for servers against a reference server, directly
-# and through `mcptrack gateway`, for each protocol version, and fails if a scenario that
+# Runs the official conformance suite for servers against reference servers, directly and
+# through `mcptrack gateway`, for each protocol version, and fails if a scenario that
 # passes directly is lost on the way.
 #
-# usage: conformance.sh [VERSION…]          (default: 2025-06-18 2025-11-25 2026-07-28)
+# usage: conformance.sh [VERSION|tasks…]    (default: 2025-06-18 2025-11-25 2026-07-28 tasks)
 #
-# Needs npm and the Go toolchain. The suite and its Node come from testdata/conformance,
-# the reference server (Go SDK) from scripts/peers.sh. Reports stay in .cache/conformance.
+# The reference of a version is the server of the Go SDK; that of tasks, the extension of
+# 2026-07-28, is testdata/peers/tasks.mjs on the TypeScript SDK v2. Needs npm and the Go
+# toolchain. The suite and its Node come from testdata/conformance, the references from
+# scripts/peers.sh. Reports stay in .cache/conformance.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 versions=("$@")
-((${#versions[@]})) || versions=(2025-06-18 2025-11-25 2026-07-28)
+((${#versions[@]})) || versions=(2025-06-18 2025-11-25 2026-07-28 tasks)
 
 scripts/peers.sh
 dir=testdata/conformance
@@ -42,18 +44,45 @@ listens() {
 
 # Runs the suite for a version at a URL and writes "SCENARIO ok|failed" lines.
 suite() { # VERSION URL NAME
+	if [[ $1 == tasks ]]; then
+		extension "$2" "$3"
+		return
+	fi
 	"$node" $dir/node_modules/@modelcontextprotocol/conformance/dist/index.js server --url "$2" \
 		--suite all --spec-version "$1" -o "$out/$1-$3" >"$out/$1-$3.log" 2>&1 || true
 	sed -nE 's/^[✓✗] ([a-z0-9-]+): ([0-9]+) passed, ([0-9]+) failed.*/\1 \2 \3/p' "$out/$1-$3.log" |
 		awk '{print $1, ($3 == 0 && $2 > 0 ? "ok" : "failed")}' | sort >"$out/$1-$3.txt"
 }
 
+# The suite runs no scenarios of extensions by itself.
+extension() { # URL NAME
+	local suite=$dir/node_modules/@modelcontextprotocol/conformance/dist/index.js scenario
+	for scenario in $("$node" "$suite" list --server | sed -nE 's/^ *- (tasks-[a-z-]+) \[extension\]$/\1/p'); do
+		if timeout 90 "$node" "$suite" server --url "$1" --scenario "$scenario" --spec-version 2026-07-28 --force \
+			>"$out/tasks-$2-$scenario.log" 2>&1 && grep -qE '^Passed: [1-9][0-9]*/[0-9]+, 0 failed' "$out/tasks-$2-$scenario.log"; then
+			echo "$scenario ok"
+		else
+			echo "$scenario failed"
+		fi
+	done | sort >"$out/tasks-$2.txt"
+}
+
+# Starts the reference of a version on a port, in the background.
+reference() { # VERSION PORT
+	if [[ $1 == tasks ]]; then
+		"$node" testdata/peers/tasks.mjs --http="$2" &
+	else
+		local stateless=false
+		[[ $1 < 2026 ]] || stateless=true
+		.cache/bin/everything-server -http "127.0.0.1:$2" -stateless=$stateless &
+	fi
+}
+
 lost=0
 port=18800
 for version in "${versions[@]}"; do
-	server=$((port++)) gateway=$((port++)) stateless=false
-	[[ $version < 2026 ]] || stateless=true
-	.cache/bin/everything-server -http 127.0.0.1:$server -stateless=$stateless >"$out/$version-server.log" 2>&1 &
+	server=$((port++)) gateway=$((port++))
+	reference "$version" $server >"$out/$version-server.log" 2>&1
 	pids+=($!)
 	listens $server
 	cat >"$out/$version.json" <<-JSON

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -40,6 +39,9 @@ func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessa
 		return raw, err
 	}
 	params["name"] = quote(t.key)
+	if r.Client == nil || v.modern[t.server] {
+		delete(params, "task") // the way to ask for a task in the legacy era
+	}
 	raw, err := g.forward(ctx, v, r, t, params)
 	return v.rewriteContent(t.server, raw), err
 }
@@ -126,66 +128,7 @@ func unknown(what, name string) error {
 // forward sends a request to its server and progress back to the client. Of the
 // client's request only the parameters are forwarded.
 func (g *Gateway) forward(ctx context.Context, v *view, r *serve.Request, t target, params map[string]json.RawMessage) (json.RawMessage, error) {
-	release, err := g.limits.acquire(ctx, t.server)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	q := session.Request{Method: r.Method, Params: params, Timeout: g.opts.CallTimeout, Client: clientFor(r)}
-	if token := r.ProgressToken(); token != nil {
-		p := newProgress(r, token)
-		defer p.end() // progress is sent before the answer
-		q.Progress = p.put
-	}
-	do := func() (json.RawMessage, error) {
-		if o := g.clients.session(ctx, v, r, t.server); o != nil {
-			return o.do(ctx, r, q)
-		}
-		return g.tracker.Do(ctx, t.server, q)
-	}
-	raw, err := g.retry(ctx, v, t.server, q.Method, do)
-	for n := 0; err == nil && r.Client != nil && v.modern[t.server] && n < maxRounds; n++ {
-		answers, state, asked, failed := askClient(ctx, r, raw)
-		if failed != nil {
-			return nil, failed
-		}
-		if !asked {
-			break
-		}
-		q.Params = maps.Clone(q.Params)
-		q.Params["inputResponses"] = answers
-		delete(q.Params, "requestState")
-		if state != nil {
-			q.Params["requestState"] = state
-		}
-		raw, err = g.retry(ctx, v, t.server, q.Method, do)
-	}
-	return raw, wireError(t.server, err)
-}
-
-// maxRounds bounds how often a server of the modern era may ask during one request.
-const maxRounds = 16
-
-// askClient asks a client of the legacy era what a server of the modern one wants to know
-// before it gives its result.
-func askClient(ctx context.Context, r *serve.Request, raw json.RawMessage) (answers, state json.RawMessage, asked bool, err error) {
-	result := fields(raw)
-	if string(result["resultType"]) != `"input_required"` {
-		return nil, nil, false, nil
-	}
-	given := map[string]json.RawMessage{}
-	for _, m := range readMembers(result["inputRequests"]) {
-		q := fields(m.value)
-		var method string
-		_ = json.Unmarshal(q["method"], &method) // "" cannot be answered
-		if !canAnswer(r.Capabilities, method) {
-			return nil, nil, false, &serve.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client cannot give: " + printable.Line(method, 100)}
-		}
-		if given[m.name], err = r.Client.Ask(ctx, r, method, q["params"]); err != nil {
-			return nil, nil, false, err
-		}
-	}
-	return encode(given), result["requestState"], true, nil
+	return (&way{g: g, v: v, r: r, server: t.server}).send(ctx, params)
 }
 
 // clientFor returns the capabilities that a server of the modern era sees of a client.
@@ -235,13 +178,18 @@ func repeatable(method string, err error) bool {
 	return ok && (!e.Sent || method != mcp.MethodCallTool) // all others only read
 }
 
+func isRPC(err error) (*session.RPCError, bool) { return errors.AsType[*session.RPCError](err) }
+
 // wireError converts the error of a request: the server's answer is forwarded as it is,
 // other errors name the server and the reason.
 func wireError(server string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*session.RPCError](err); ok {
+	if _, ok := errors.AsType[*serve.Error](err); ok {
+		return err // our own
+	}
+	if e, ok := isRPC(err); ok {
 		out := &serve.Error{Code: e.Code, Message: e.Message}
 		if e.Data != nil {
 			out.Data = e.Data

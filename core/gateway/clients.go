@@ -3,14 +3,24 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
-	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// Bounds of sessions for single clients, each of which may be a process.
+const (
+	maxOwn          = 256 // in all
+	maxOwnPerServer = 64
+	// ownIdle is how long a session is kept for the next request of clients of the
+	// modern era, which have no sessions; parkedFor is how long tasks go on without
+	// their client.
+	ownIdle   = time.Minute
+	parkedFor = 15 * time.Minute
 )
 
 // clients are the clients with sessions of their own.
@@ -18,27 +28,46 @@ type clients struct {
 	g      *Gateway
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // dials, ends of sessions, and one for each client
+	wg     sync.WaitGroup // dials, ends of sessions, sessions that are lent, and one for each client
 
 	mu       sync.Mutex
 	sessions int
+	servers  map[string]int // of sessions
 	all      map[*serve.Client]*client
+	parked   []*own               // the oldest first
+	idle     []*own               // the oldest first
+	failed   map[string]time.Time // when no session with a server could be lent
 }
 
 type client struct {
 	level map[string]json.RawMessage // params of its last logging/setLevel; nil: none
 	own   map[string]*own            // by server
+	more  []*own                     // with tasks that the client took over
+}
+
+func (k *client) sessions() []*own {
+	list := slices.Clone(k.more)
+	for _, o := range k.own {
+		list = append(list, o)
+	}
+	return list
 }
 
 func (c *clients) start(g *Gateway) {
 	c.g = g
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.all = map[*serve.Client]*client{}
+	c.all, c.servers, c.failed = map[*serve.Client]*client{}, map[string]int{}, map[string]time.Time{}
 }
 
 // close ends all sessions and waits for them.
 func (c *clients) close() {
+	c.mu.Lock()
 	c.cancel()
+	for _, o := range slices.Concat(c.parked, c.idle) {
+		c.end(o)
+	}
+	c.parked, c.idle = nil, nil
+	c.mu.Unlock()
 	c.wg.Wait()
 }
 
@@ -62,22 +91,26 @@ func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server
 	o := known.own[server]
 	if o != nil && isClosed(o.ready) {
 		if ok, again := o.usable(); ok && !o.srv.Equal(srv) || !ok && again {
-			c.drop(known, o)
+			delete(known.own, server)
+			c.end(o)
 			o = nil
 		}
 	}
 	if o == nil {
-		if c.sessions >= maxOwn {
+		if !c.room(server) {
 			c.mu.Unlock()
 			return nil
 		}
-		o = &own{srv: srv, client: r.Client, ready: make(chan struct{}), done: make(chan struct{}), queue: make(chan func(), ownQueue)}
+		o = newOwn(srv, declaredLegacy(r.Client.Capabilities), &legacyPeer{client: r.Client})
 		known.own[server] = o
-		c.sessions++
-		level := known.level
-		c.wg.Go(func() { o.dial(c.ctx, c.g, level) })
+		c.begin(o, known.level)
 	}
 	c.mu.Unlock()
+	return ready(ctx, o)
+}
+
+// ready waits until a session can be used; nil if it cannot.
+func ready(ctx context.Context, o *own) *own {
 	select {
 	case <-o.ready:
 	case <-ctx.Done():
@@ -87,6 +120,15 @@ func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server
 		return nil
 	}
 	return o
+}
+
+// run runs f, which has to end with ending, unless the gateway ends.
+func (c *clients) run(f func(ending context.Context)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() == nil {
+		c.wg.Go(func() { f(c.ctx) })
+	}
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -107,15 +149,50 @@ func entryOf(servers []config.Server, id string) (config.Server, bool) {
 	return config.Server{}, false
 }
 
+// room reports whether another session may begin. If not, one that nobody uses is ended,
+// so that there is room soon. c.mu must be held.
+func (c *clients) room(server string) bool {
+	full := c.servers[server] >= maxOwnPerServer
+	if !full && c.sessions < maxOwn {
+		return true
+	}
+	for _, list := range []*[]*own{&c.idle, &c.parked} {
+		if i := slices.IndexFunc(*list, func(o *own) bool { return !full || o.srv.ID == server }); i >= 0 {
+			c.end((*list)[i])
+			*list = slices.Delete(*list, i, i+1)
+			break
+		}
+	}
+	return false
+}
+
+// begin dials in the background. c.mu must be held.
+func (c *clients) begin(o *own, level map[string]json.RawMessage) {
+	c.sessions++
+	c.servers[o.srv.ID]++
+	c.wg.Go(func() { o.dial(c.ctx, c.g, level) })
+}
+
+// end ends a session in the background, which no list may hold any more. It counts until
+// its process has ended. c.mu must be held.
+func (c *clients) end(o *own) {
+	c.g.tasks.forget(o)
+	c.wg.Go(func() {
+		o.close()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.sessions--
+		if c.servers[o.srv.ID]--; c.servers[o.srv.ID] == 0 {
+			delete(c.servers, o.srv.ID)
+		}
+	})
+}
+
 // add registers a client until it leaves. c.mu must be held.
 func (c *clients) add(of *serve.Client) *client {
 	known := &client{own: map[string]*own{}}
 	c.all[of] = known
-	of.OnNotification(func(method string) {
-		if method == mcp.NotificationRootsChanged {
-			c.forEach(of, func(ctx context.Context, o *own) { _, _ = o.s.Do(ctx, session.Request{Method: method}) })
-		}
-	})
+	of.OnNotification(func(method string, params json.RawMessage) { c.fromClient(of, method, params) })
 	c.wg.Go(func() {
 		select {
 		case <-of.Done():
@@ -124,77 +201,50 @@ func (c *clients) add(of *serve.Client) *client {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.all, of)
-		for _, o := range known.own {
-			c.drop(known, o)
+		for _, o := range known.sessions() {
+			if c.ctx.Err() == nil && c.g.tasks.goOn(o) {
+				o.speakFor(nil, true)
+				c.parked = append(c.parked, o)
+			} else {
+				c.end(o)
+			}
 		}
 	})
 	return known
 }
 
-// drop ends a session in the background. c.mu must be held.
-func (c *clients) drop(known *client, o *own) {
-	delete(known.own, o.srv.ID)
-	c.wg.Go(func() {
-		o.close()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.sessions--
-	})
-}
-
-// reconcile ends the sessions with servers that are configured otherwise by now.
+// reconcile ends the sessions with servers that are configured otherwise by now, and
+// those that nobody has used for long.
 func (c *clients) reconcile(desired []config.Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	stale := func(o *own) bool { return !slices.ContainsFunc(desired, o.srv.Equal) }
 	for _, known := range c.all {
-		for _, o := range known.own {
-			if !slices.ContainsFunc(desired, o.srv.Equal) {
-				c.drop(known, o)
+		for id, o := range known.own {
+			if stale(o) {
+				delete(known.own, id)
+				c.end(o)
 			}
 		}
+		known.more = c.sweep(known.more, stale)
 	}
+	maps.DeleteFunc(c.failed, func(_ string, at time.Time) bool { return time.Since(at) > ownRetry })
+	c.parked = c.sweep(c.parked, func(o *own) bool { return stale(o) || o.s.Err() != nil || o.unused() > parkedFor })
+	c.idle = c.sweep(c.idle, func(o *own) bool { return stale(o) || o.s.Err() != nil || o.unused() > ownIdle })
 }
 
-// forEach calls f for each open session of a client, in the background.
-func (c *clients) forEach(of *serve.Client, f func(ctx context.Context, o *own)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known := c.all[of]
-	if known == nil || c.ctx.Err() != nil {
-		return
-	}
-	for _, o := range known.own {
-		c.wg.Go(func() {
-			ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
-			defer cancel()
-			select {
-			case <-o.ready:
-			case <-ctx.Done():
-				return
-			}
-			if ok, _ := o.usable(); ok {
-				f(ctx, o)
-			}
-		})
-	}
-}
-
-// setLevel answers logging/setLevel: the level holds for the client's own sessions, which
-// it gets from then on.
-func (c *clients) setLevel(r *serve.Request) (json.RawMessage, error) {
-	params := fields(r.Params)
-	if !isString(params["level"]) {
-		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: `"level" must be a string`}
-	}
-	c.mu.Lock()
-	known := c.all[r.Client]
-	if known == nil {
-		known = c.add(r.Client)
-	}
-	known.level = params
-	c.mu.Unlock()
-	c.forEach(r.Client, func(ctx context.Context, o *own) {
-		_, _ = o.s.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: params}) // it may have no logging
+func (c *clients) sweep(list []*own, over func(*own) bool) []*own {
+	return slices.DeleteFunc(list, func(o *own) bool {
+		if over(o) {
+			c.end(o)
+			return true
+		}
+		return false
 	})
-	return json.RawMessage("{}"), nil
+}
+
+func (o *own) unused() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Since(o.since)
 }

@@ -22,6 +22,7 @@ const (
 type about struct {
 	instructions string
 	logging      bool
+	tasks        map[string]json.RawMessage // the capability of the legacy era; nil: none for tools
 	extensions   map[string]json.RawMessage
 }
 
@@ -30,9 +31,13 @@ func aboutOf(info session.Info) about {
 	var caps struct {
 		Extensions json.RawMessage `json:"extensions"`
 		Logging    json.RawMessage `json:"logging"`
+		Tasks      json.RawMessage `json:"tasks"`
 	}
 	_ = json.Unmarshal(info.RawCapabilities, &caps) // without extensions on an error
 	a.logging = isObject(caps.Logging)
+	if tasks := fields(caps.Tasks); info.Era == session.EraLegacy && isObject(fields(fields(tasks["requests"])["tools"])["call"]) {
+		a.tasks = tasks
+	}
 	for _, m := range readMembers(caps.Extensions) {
 		if len(a.extensions) == maxExtensions {
 			break
@@ -56,8 +61,17 @@ func (v *view) describe(own string, sources []source) serve.Description {
 			speakers++
 		}
 	}
+	tasks := map[string]json.RawMessage{}
 	for _, s := range sources {
 		d.Logging = d.Logging || s.about.logging
+		if s.about.tasks != nil {
+			tasks["requests"] = json.RawMessage(`{"tools":{"call":{}}}`)
+		}
+		for _, method := range []string{"list", "cancel"} {
+			if isObject(s.about.tasks[method]) {
+				tasks[method] = json.RawMessage(`{}`)
+			}
+		}
 		for id, settings := range s.about.extensions {
 			if v.extensions[id] = append(v.extensions[id], s.id); len(v.extensions[id]) == 1 {
 				d.Extensions[id] = settings
@@ -75,6 +89,9 @@ func (v *view) describe(own string, sources []source) serve.Description {
 			d.Instructions += "\n\n"
 		}
 		d.Instructions += text
+	}
+	if len(tasks) > 0 {
+		d.Tasks = encode(tasks)
 	}
 	return d
 }
@@ -97,6 +114,13 @@ func (g *Gateway) extension(ctx context.Context, r *serve.Request) (json.RawMess
 		return g.clients.setLevel(r)
 	}
 	v := g.view.Load()
+	if isTaskMethod(r.Method) {
+		w := &way{g: g, v: v, r: r}
+		if r.Method == mcp.MethodListTasks && r.Client != nil {
+			return w.listTasks(ctx)
+		}
+		return w.task(ctx)
+	}
 	name, _, _ := strings.Cut(r.Method, "/")
 	var declaring []string
 	for id, servers := range v.extensions {

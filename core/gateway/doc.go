@@ -38,12 +38,20 @@
 //   - What a server asks or says during a request reaches the client of that request and
 //     no other. A legacy client that declares sampling, elicitation or roots, or sets a
 //     log level, gets sessions of its own with legacy servers, from its first request
-//     until it leaves; if none can be opened it shares one, in which servers cannot ask.
+//     until it leaves; at most 64 with a server and 256 in all. If none can be opened it
+//     shares one, in which servers cannot ask.
 //   - Between a client and a server of the modern era, the client's capabilities and
-//     results that ask for input are forwarded; a legacy client is asked instead. Not
-//     possible: a modern client answering a legacy server. Extensions of all servers are declared;
-//     their methods go to the server that declares them, or that has the resource named.
-//     Instructions are merged, at most 8 KiB, under the ids of their servers.
+//     results that ask for input are forwarded; a legacy client is asked instead. What a
+//     legacy server asks during a request of a modern client is a result that asks for
+//     input: the request waits in a session of its own until it is repeated with the
+//     answers, at most 15 minutes.
+//   - Tasks keep running while their client is away, at most 15 minutes in a session of
+//     its own. Their ids name their server; a client with other credentials cannot use
+//     them. A tool that must be called as a task is also there for clients of the legacy
+//     era, and of servers of the legacy era, that know no tasks: the gateway waits.
+//   - Extensions of all servers are declared; their methods go to the server that
+//     declares them, or that has the resource named. Instructions are merged, at most
+//     8 KiB, under the ids of their servers.
 //   - Items are cleaned of what could deceive (see clean), and their bytes stay the same
 //     over reconnects.
 //   - The items of a server that is down stay, marked with mcptrack/down in _meta, or

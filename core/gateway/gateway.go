@@ -88,6 +88,8 @@ type Gateway struct {
 	flushes chan chan struct{}
 
 	clients clients
+	tasks   tasks
+	rounds  rounds
 
 	adhoc adhocSet
 	// adhocWake wakes Run to update the ad-hoc subscriptions, as kicks does.
@@ -125,6 +127,10 @@ func New(opts Options) (*Gateway, error) {
 		g.opts.Dial = session.Dial
 	}
 	g.clients.start(g)
+	g.tasks.g, g.tasks.notes = g, make(chan func(), ownQueue)
+	if g.tracker != nil {
+		g.tracker.OnMessage(g.tasks.fromServer)
+	}
 	var err error
 	if g.filter, err = newFilter(opts.Allow, opts.Deny); err != nil {
 		return nil, err

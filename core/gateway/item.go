@@ -33,6 +33,7 @@ type item struct {
 	raw       json.RawMessage // one line
 	at, end   int             // offsets of the key's value in raw
 	ui        string          // of a tool: the URI of its MCP App, as the server has it
+	asTask    bool            // of a tool: it must be called as a task
 	suspicion string          // what a user should look into; "" if nothing
 	pattern   *regexp.Regexp  // of a template: matches its URIs
 	digest    catalog.Digest  // of the server's original
@@ -96,6 +97,7 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 			return item{}, err
 		}
 		out.ui = appURI(members["_meta"])
+		out.asTask = string(fields(members["execution"])["taskSupport"]) == `"required"`
 	}
 	if cleaned, removed := clean(k, all); removed != nil {
 		out.write(k.KeyField(), cleaned)

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -15,18 +14,18 @@ import (
 )
 
 const (
-	maxOwn     = 256 // sessions for single clients, in all
 	ownQueue   = 256 // messages of a server that wait for a slow client
 	ownRetry   = 30 * time.Second
 	ownTimeout = 15 * time.Second
 )
 
-// own is the session with a server of the legacy era that speaks for one client: what the
-// server asks or says there is meant for that client and no other. In a shared session
-// that would be unknown.
+// own is a session with a server that speaks for one client: what the server asks or says
+// there is meant for that client and no other. In a shared session that would be unknown.
 type own struct {
-	srv    config.Server
-	client *serve.Client
+	srv config.Server
+	// capabilities are those of the client that the server sees, a JSON object.
+	capabilities json.RawMessage
+	group        string // of clients of the modern era between which it may be passed on
 
 	ready chan struct{}    // closed once s or failed is set
 	s     *session.Session // nil if it failed
@@ -38,8 +37,27 @@ type own struct {
 	once  sync.Once
 	wg    sync.WaitGroup // run
 
-	mu    sync.Mutex
-	calls []*serve.Request // in progress
+	mu      sync.Mutex
+	peer    peer          // nil: nobody
+	parked  bool          // tasks go on without their client, which may come back
+	changed chan struct{} // closed and replaced when peer or parked changed
+	since   time.Time     // when it became idle or parked
+}
+
+// peer is the client that a session speaks for.
+type peer interface {
+	// request answers a request of the server.
+	request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+	// message delivers a notification of the server; it may block.
+	message(method string, params json.RawMessage)
+	// begin and end enclose a request of the client.
+	begin(r *serve.Request)
+	end(r *serve.Request)
+}
+
+func newOwn(srv config.Server, capabilities json.RawMessage, p peer) *own {
+	return &own{srv: srv, capabilities: capabilities, peer: p, ready: make(chan struct{}), done: make(chan struct{}),
+		queue: make(chan func(), ownQueue), changed: make(chan struct{})}
 }
 
 // dial connects in the name of the client. level is its logging/setLevel, or nil.
@@ -49,7 +67,7 @@ func (o *own) dial(ctx context.Context, g *Gateway, level map[string]json.RawMes
 	defer cancel()
 	opts := g.opts.Session
 	opts.Era, opts.Logger = session.EraLegacy, g.opts.Logger
-	opts.Client = &session.ClientSide{Capabilities: declared(o.client.Capabilities), Request: o.request, Message: o.message}
+	opts.Client = &session.ClientSide{Capabilities: o.capabilities, Request: o.request, Message: o.message}
 	srv := o.srv
 	srv.Protocol = config.ProtocolLegacy
 	o.wg.Go(o.run)
@@ -95,16 +113,29 @@ func (o *own) run() {
 	}
 }
 
+// speakFor sets the client. Without one, parked says whether it may come back.
+func (o *own) speakFor(p peer, parked bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.peer, o.parked, o.since = p, parked, time.Now()
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+func (o *own) speaksFor() (p peer, parked bool, changed <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.peer, o.parked, o.changed
+}
+
 // do makes a request of the client.
 func (o *own) do(ctx context.Context, r *serve.Request, q session.Request) (json.RawMessage, error) {
-	o.mu.Lock()
-	o.calls = append(o.calls, r)
-	o.mu.Unlock()
+	if p, _, _ := o.speaksFor(); p != nil {
+		p.begin(r)
+		defer p.end(r)
+	}
 	raw, err := o.s.Do(ctx, q)
 	o.flush(ctx) // messages come before the answer
-	o.mu.Lock()
-	o.calls = slices.DeleteFunc(o.calls, func(c *serve.Request) bool { return c == r })
-	o.mu.Unlock()
 	return raw, err
 }
 
@@ -124,36 +155,39 @@ func (o *own) flush(ctx context.Context) {
 	}
 }
 
-// via returns the client's request that began last, on whose stream the client can be
-// reached; nil if there is none.
-func (o *own) via() *serve.Request {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.calls) == 0 {
-		return nil
-	}
-	return o.calls[len(o.calls)-1]
-}
-
 // message queues a notification for the client; one too many is dropped.
 func (o *own) message(method string, params json.RawMessage) {
 	select {
-	case o.queue <- func() { o.client.Notify(o.via(), method, params) }:
+	case o.queue <- func() {
+		if p, _, _ := o.speaksFor(); p != nil {
+			p.message(method, exportTasks(o.srv.ID, params))
+		}
+	}:
 	default:
 	}
 }
 
 // request lets the client answer a request of the server.
 func (o *own) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if !canAnswer(o.client.Capabilities, method) {
-		return nil, &session.RPCError{Code: mcp.CodeMethodNotFound, Message: "method not found"}
+	for {
+		p, parked, changed := o.speaksFor()
+		if p != nil {
+			raw, err := p.request(ctx, method, exportTasks(o.srv.ID, params))
+			return importTasks(raw), err
+		}
+		if !parked {
+			return nil, notFound()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	raw, err := o.client.Ask(ctx, o.via(), method, params)
-	if e, ok := errors.AsType[*serve.Error](err); ok {
-		data, _ := e.Data.(json.RawMessage)
-		return nil, &session.RPCError{Code: e.Code, Message: e.Message, Data: data}
-	}
-	return raw, err
+}
+
+func notFound() error {
+	return &session.RPCError{Code: mcp.CodeMethodNotFound, Message: "method not found"}
 }
 
 // answerable are the capabilities of clients that let servers ask, by method.
@@ -177,4 +211,47 @@ func declared(capabilities json.RawMessage) json.RawMessage {
 		}
 	}
 	return encode(caps)
+}
+
+// declaredLegacy adds what only servers of the legacy era know.
+func declaredLegacy(capabilities json.RawMessage) json.RawMessage {
+	caps := fields(declared(capabilities))
+	if tasks := fields(fields(capabilities)["tasks"]); len(caps) > 0 && isObject(tasks["requests"]) {
+		// Without "list": the client would list the tasks of other servers, too.
+		offered := map[string]json.RawMessage{"requests": tasks["requests"]}
+		if isObject(tasks["cancel"]) {
+			offered["cancel"] = tasks["cancel"]
+		}
+		caps["tasks"] = encode(offered)
+	}
+	return encode(caps)
+}
+
+// requests are those of a client that are in progress. The zero value is ready.
+type requests struct {
+	mu  sync.Mutex
+	all []*serve.Request
+}
+
+func (q *requests) begin(r *serve.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.all = append(q.all, r)
+}
+
+func (q *requests) end(r *serve.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.all = slices.DeleteFunc(q.all, func(c *serve.Request) bool { return c == r })
+}
+
+// via returns the request that began last, on whose stream the client can be reached; nil
+// if there is none.
+func (q *requests) via() *serve.Request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.all) == 0 {
+		return nil
+	}
+	return q.all[len(q.all)-1]
 }

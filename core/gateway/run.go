@@ -33,6 +33,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer cancel()
 	defer l.stopAPIs()
 	defer g.clients.close()
+	defer g.rounds.close()
+	l.tasks.Go(func() { g.tasks.deliver(ctx) })
 	for {
 		snap, sub := g.tracker.Subscribe(ctx)
 		l.merge(snap)
@@ -184,6 +186,7 @@ func (l *loop) merge(snap *tracker.Snapshot) {
 	v := newView(l.g.local, sources, l.g.filter, func(r Refusal) { refused[r] = struct{}{} })
 	v.refused = refusedItems(refused)
 	d := v.describe(l.g.opts.Serve.Instructions, sources)
+	d.WatchTasks = l.g.tasks.watchAll
 	l.g.view.Store(v)
 	l.g.server.Describe(d)
 	changed := l.g.server.SetCatalog(v.catalog)

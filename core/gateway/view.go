@@ -46,6 +46,9 @@ type view struct {
 	templates []template
 	// asks and modern hold the servers that are.
 	asks, modern map[string]bool
+	// asTask holds the tools of servers of the legacy era that must be called as tasks.
+	asTask     map[target]struct{}
+	listsTasks []string // the servers that list their tasks, in order
 	// extensions holds the servers that declare each extension, in order.
 	extensions map[string][]string
 	offered    map[string]map[catalog.Kind]catalog.List // by server, in the order listed
@@ -71,7 +74,7 @@ type owner struct {
 func newView(local source, sources []source, f filter, refuse func(Refusal)) *view {
 	sources = slices.SortedFunc(slices.Values(sources), func(a, b source) int { return strings.Compare(a.id, b.id) })
 	v := &view{filter: f, servers: map[string]func(catalog.Kind, string) bool{}, down: map[string]struct{}{}, subscribes: map[string]struct{}{},
-		offered: map[string]map[catalog.Kind]catalog.List{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{}, extensions: map[string][]string{}, asks: map[string]bool{}, modern: map[string]bool{}}
+		offered: map[string]map[catalog.Kind]catalog.List{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{}, extensions: map[string][]string{}, asTask: map[target]struct{}{}, asks: map[string]bool{}, modern: map[string]bool{}}
 	ids := make([]string, len(sources))
 	for i, s := range sources {
 		ids[i] = s.id
@@ -79,6 +82,9 @@ func newView(local source, sources []source, f filter, refuse func(Refusal)) *vi
 		v.asks[s.id], v.modern[s.id] = s.asks, s.modern
 		if s.down {
 			v.down[s.id] = struct{}{}
+		}
+		if isObject(s.about.tasks["list"]) {
+			v.listsTasks = append(v.listsTasks, s.id)
 		}
 		if s.subscribes {
 			v.subscribes[s.id] = struct{}{}
@@ -154,6 +160,9 @@ func (v *view) add(k catalog.Kind, s source, it item, exported string, refuse fu
 		v.compare(t, it.pattern)
 	}
 	v.byKey[k][exported] = t
+	if it.asTask && s.about.tasks != nil {
+		v.asTask[t] = struct{}{}
+	}
 	list := map[catalog.Kind]*[]json.RawMessage{catalog.Tools: &v.catalog.Tools, catalog.Prompts: &v.catalog.Prompts,
 		catalog.Resources: &v.catalog.Resources, catalog.Templates: &v.catalog.Templates}[k]
 	ui := ""

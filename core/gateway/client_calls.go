@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// fromClient forwards a notification of a client to the servers that it concerns.
+func (c *clients) fromClient(of *serve.Client, method string, params json.RawMessage) {
+	switch method {
+	case mcp.NotificationRootsChanged:
+		c.forEach(of, func(ctx context.Context, o *own) { _, _ = o.s.Do(ctx, session.Request{Method: method}) })
+	case mcp.NotificationTaskStatus:
+		id := taskID(params)
+		c.forEach(of, func(ctx context.Context, o *own) {
+			if p, _, _ := o.speaksFor(); p != nil && id != "" {
+				if p, ok := p.(*legacyPeer); ok && p.knows(id) {
+					_, _ = o.s.Do(ctx, session.Request{Method: method, Params: fields(params)})
+				}
+			}
+		})
+	}
+}
+
+// takeOver makes a client that asks for a task the one that its session speaks for, if the
+// former one has left.
+func (c *clients) takeOver(r *serve.Request, o *own) {
+	if r.Client == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.parked, o)
+	if i < 0 || c.ctx.Err() != nil {
+		return
+	}
+	known := c.all[r.Client]
+	if known == nil {
+		known = c.add(r.Client)
+	}
+	c.parked = slices.Delete(c.parked, i, i+1)
+	if known.own[o.srv.ID] == nil {
+		known.own[o.srv.ID] = o
+	} else {
+		known.more = append(known.more, o)
+	}
+	o.speakFor(&legacyPeer{client: r.Client}, false)
+}
+
+// forEach calls f for each open session of a client, in the background.
+func (c *clients) forEach(of *serve.Client, f func(ctx context.Context, o *own)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.all[of]
+	if known == nil || c.ctx.Err() != nil {
+		return
+	}
+	for _, o := range known.sessions() {
+		c.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
+			defer cancel()
+			if ready(ctx, o) != nil {
+				f(ctx, o)
+			}
+		})
+	}
+}
+
+// setLevel answers logging/setLevel: the level holds for the client's own sessions, which
+// it gets from then on.
+func (c *clients) setLevel(r *serve.Request) (json.RawMessage, error) {
+	params := fields(r.Params)
+	if !isString(params["level"]) {
+		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: `"level" must be a string`}
+	}
+	c.mu.Lock()
+	known := c.all[r.Client]
+	if known == nil {
+		known = c.add(r.Client)
+	}
+	known.level = params
+	c.mu.Unlock()
+	c.forEach(r.Client, func(ctx context.Context, o *own) {
+		_, _ = o.s.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: params}) // it may have no logging
+	})
+	return json.RawMessage("{}"), nil
+}

@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+const (
+	// roundState begins the requestState of a request that waits for answers.
+	roundState   = "mcptrack-round:"
+	maxQuestions = 64
+	// roundPatience is how long a client may take to answer.
+	roundPatience = 15 * time.Minute
+	// gather is how long a server that asked something may take to ask more at once.
+	gather = 5 * time.Millisecond
+)
+
+var errNoAnswer = errors.New("the client did not answer in time")
+
+// round is a request of a client of the modern era to a server of the legacy one, in a
+// session that speaks for that client alone until the request is answered. What the server
+// asks becomes a result that requires input; the client repeats the request with answers.
+type round struct {
+	client json.RawMessage // its capabilities
+	key    [32]byte        // of what the repeated request has in common with the first
+	cancel context.CancelCauseFunc
+	// asked wakes wait: something is to be asked. Capacity 1, sent to by request and
+	// answer, received by wait; never closed.
+	asked chan struct{}
+	over  chan struct{} // closed once raw and err are set
+	raw   json.RawMessage
+	err   error
+
+	mu       sync.Mutex
+	last     int
+	open     []*question
+	now      *serve.Request // nil while the client thinks
+	progress *progress      // of now; may be nil
+}
+
+// question is a request of the server that is not answered.
+type question struct {
+	key, method string
+	params      json.RawMessage
+	answer      chan json.RawMessage // capacity 1, sent to at most once, never closed
+}
+
+// request makes a request of the server a question to the client.
+func (d *round) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if !canAnswer(d.client, method) {
+		return nil, notFound()
+	}
+	q := &question{method: method, params: params, answer: make(chan json.RawMessage, 1)}
+	d.mu.Lock()
+	if len(d.open) == maxQuestions {
+		d.mu.Unlock()
+		return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "too many requests to the client are pending"}
+	}
+	d.last++
+	q.key = "q" + strconv.Itoa(d.last)
+	d.open = append(d.open, q)
+	d.mu.Unlock()
+	d.wake()
+	select {
+	case raw := <-q.answer:
+		return raw, nil
+	case <-ctx.Done():
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.open = slices.DeleteFunc(d.open, func(o *question) bool { return o == q })
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (d *round) wake() {
+	select {
+	case d.asked <- struct{}{}:
+	default:
+	}
+}
+
+// message sends what the server says on the stream of the request, if the client wants it.
+func (d *round) message(method string, params json.RawMessage) {
+	d.mu.Lock()
+	r := d.now
+	d.mu.Unlock()
+	if r != nil && logLevel(r) != nil {
+		r.Notify(method, params)
+	}
+}
+
+func (d *round) begin(*serve.Request) {}
+func (d *round) end(*serve.Request)   {}
+
+func (d *round) report(p session.Progress) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.progress != nil {
+		d.progress.put(p)
+	}
+}
+
+// answer takes the answers of a repeated request. What is not answered is asked again.
+func (d *round) answer(given json.RawMessage) {
+	answers := fields(given)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open = slices.DeleteFunc(d.open, func(q *question) bool {
+		raw := answers[q.key]
+		if !isObject(raw) {
+			return false
+		}
+		q.answer <- raw
+		return true
+	})
+	if len(d.open) > 0 {
+		d.wake()
+	}
+}
+
+// attach makes r the request in progress; nil: there is none.
+func (d *round) attach(r *serve.Request) {
+	var p *progress
+	if r != nil && r.ProgressToken() != nil {
+		p = newProgress(r, r.ProgressToken())
+	}
+	d.mu.Lock()
+	old := d.progress
+	d.now, d.progress = r, p
+	d.mu.Unlock()
+	if old != nil {
+		old.end()
+	}
+}
+
+// questions is the result that requires input; nil if nothing is open.
+func (d *round) questions(state string) json.RawMessage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.open) == 0 {
+		return nil
+	}
+	var asked []jsonMember
+	for _, q := range d.open {
+		ask := []jsonMember{{name: "method", value: quote(q.method)}}
+		if q.params != nil {
+			ask = append(ask, jsonMember{name: "params", value: q.params})
+		}
+		asked = append(asked, jsonMember{name: q.key, value: writeMembers(ask)})
+	}
+	return writeMembers([]jsonMember{
+		{name: "resultType", value: json.RawMessage(`"input_required"`)},
+		{name: "inputRequests", value: writeMembers(asked)},
+		{name: "requestState", value: quote(roundState + state)},
+	})
+}
+
+// settled reports whether the server asks nothing any more.
+func (d *round) settled() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.open) == 0
+}

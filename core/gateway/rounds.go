@@ -1,0 +1,180 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// rounds are those that wait for their client, by the state that it has to send. The zero
+// value is ready.
+type rounds struct {
+	mu      sync.Mutex
+	byState map[string]waiting
+}
+
+type waiting struct {
+	*round
+	expire *time.Timer
+}
+
+// maxWaiting is also how many results are kept for clients that do not come for them.
+const maxWaiting = maxOwn
+
+// put returns the state with which the client continues a round; false if there are too
+// many.
+func (s *rounds) put(d *round) (state string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.byState) >= maxWaiting {
+		return "", false
+	}
+	if s.byState == nil {
+		s.byState = map[string]waiting{}
+	}
+	state = rand.Text()
+	s.byState[state] = waiting{d, time.AfterFunc(roundPatience, func() {
+		s.mu.Lock()
+		delete(s.byState, state)
+		s.mu.Unlock()
+		d.cancel(errNoAnswer)
+	})}
+	return state, true
+}
+
+// take returns the round of a state, which is valid once; nil if there is none, or if it
+// is that of another request.
+func (s *rounds) take(state string, key [32]byte) *round {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, ok := s.byState[state]
+	if !ok || w.key != key {
+		return nil
+	}
+	w.expire.Stop()
+	delete(s.byState, state)
+	return w.round
+}
+
+// close forgets all rounds; their requests end with the sessions.
+func (s *rounds) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.byState {
+		w.expire.Stop()
+		w.cancel(context.Canceled)
+	}
+	s.byState = nil
+}
+
+// beginRound starts a request in a session of its own; nil if the client cannot be asked
+// anything, or there is no session.
+func (w *way) beginRound(ctx context.Context, q session.Request) *round {
+	g := w.g
+	capabilities := declared(w.r.Capabilities)
+	if !w.v.asks[w.server] || string(capabilities) == "{}" && logLevel(w.r) == nil {
+		return nil
+	}
+	o := g.clients.lend(ctx, w.r, w.server, capabilities)
+	if o == nil {
+		return nil
+	}
+	d := &round{client: w.r.Capabilities, key: w.roundKey(q), asked: make(chan struct{}, 1), over: make(chan struct{})}
+	on, cancel := context.WithCancelCause(g.clients.ctx)
+	d.cancel = cancel
+	o.speakFor(d, false)
+	q.Progress, q.Timeout = d.report, max(q.Timeout, roundPatience+g.opts.CallTimeout)
+	inside := *w
+	inside.fixed = o
+	g.clients.wg.Go(func() {
+		defer cancel(nil)
+		d.raw, d.err = inside.perform(on, q)
+		clean := on.Err() == nil && d.settled()
+		g.clients.giveBack(o, clean) // before the next request of the client
+		close(d.over)
+	})
+	return d
+}
+
+// wait returns the result of a round, or what the client is asked.
+func (s *rounds) wait(ctx context.Context, d *round, r *serve.Request) (json.RawMessage, error) {
+	d.attach(r)
+	defer d.attach(nil)
+	for {
+		select {
+		case <-d.over:
+			return d.raw, d.err
+		case <-ctx.Done():
+			d.cancel(context.Cause(ctx))
+			<-d.over // at once: requests end with their context
+			return nil, context.Cause(ctx)
+		case <-d.asked:
+		}
+		more := time.NewTimer(gather)
+		select {
+		case <-more.C:
+		case <-d.over:
+		case <-ctx.Done():
+		}
+		more.Stop()
+		if d.questions("") == nil || ctx.Err() != nil {
+			continue
+		}
+		state, ok := s.put(d)
+		if !ok {
+			d.cancel(errNoAnswer)
+			return nil, &serve.Error{Code: mcp.CodeInternal, Message: "too many requests wait for answers of their clients"}
+		}
+		if raw := d.questions(state); raw != nil {
+			return raw, nil
+		}
+		s.take(state, d.key)
+	}
+}
+
+// continueRound goes on with a request that the client repeats with answers.
+func (w *way) continueRound(ctx context.Context, q session.Request, state string) (json.RawMessage, error) {
+	d := w.g.rounds.take(state, w.roundKey(q))
+	if d == nil {
+		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: "the requestState is unknown or has expired; repeat the request without it"}
+	}
+	d.answer(q.Params["inputResponses"])
+	return w.g.rounds.wait(ctx, d, w.r)
+}
+
+// roundKey identifies a request up to its answers.
+func (w *way) roundKey(q session.Request) [32]byte {
+	same := map[string]json.RawMessage{}
+	for name, value := range q.Params {
+		if name != "_meta" && name != "requestState" && name != "inputResponses" {
+			same[name] = value
+		}
+	}
+	return sha256.Sum256(encode([]any{q.Method, w.server, w.r.Principal, same}))
+}
+
+// stateOf is the requestState of a repeated request after its prefix.
+func stateOf(params map[string]json.RawMessage, prefix string) (state string, ok bool) {
+	if json.Unmarshal(params["requestState"], &state) != nil {
+		return "", false
+	}
+	return strings.CutPrefix(state, prefix)
+}
+
+// logLevel is the level of messages that a client of the modern era wants during a
+// request; nil if it wants none.
+func logLevel(r *serve.Request) json.RawMessage {
+	level := fields(fields(r.Params)["_meta"])[mcp.MetaLogLevel]
+	if !r.Modern() || !isString(level) {
+		return nil
+	}
+	return level
+}

@@ -1,0 +1,119 @@
+package gateway
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+// task forwards a request about a task to the session in which that goes on.
+func (w *way) task(ctx context.Context) (json.RawMessage, error) {
+	g, v, r := w.g, w.v, w.r
+	switch r.Method {
+	case mcp.MethodGetTask, mcp.MethodCancelTask:
+	case mcp.MethodTaskResult, mcp.MethodListTasks: // see listTasks for the legacy era
+		if r.Client == nil {
+			return nil, noMethod(r.Method)
+		}
+	case mcp.MethodUpdateTask:
+		if r.Client != nil {
+			return nil, noMethod(r.Method)
+		}
+	default:
+		return nil, noMethod(r.Method)
+	}
+	params := fields(r.Params)
+	t, ok := v.locateTask(taskID(r.Params))
+	if !ok || g.api(t.server) != nil {
+		return nil, unknownTask()
+	}
+	o, ok := g.tasks.find(t, r)
+	if !ok {
+		return nil, unknownTask()
+	}
+	params["taskId"] = quote(t.key)
+	w.server = t.server
+	if o != nil {
+		g.clients.takeOver(r, o)
+		w.fixed = o
+	}
+	raw, err := w.send(ctx, params)
+	return v.rewriteTask(t.server, r.Method, raw), err
+}
+
+func noMethod(method string) error {
+	return &serve.Error{Code: mcp.CodeMethodNotFound, Message: "method not found: " + printable.Line(method, 100)}
+}
+
+func unknownTask() error {
+	return &serve.Error{Code: mcp.CodeInvalidParams, Message: "Failed to retrieve task: Task not found"}
+}
+
+// listTasks lists the tasks that a client began: of one server after the other, a page of
+// the server at a time.
+func (w *way) listTasks(ctx context.Context) (json.RawMessage, error) {
+	v, r := w.v, w.r
+	at, cursor, ok := readTaskCursor(r.Params)
+	if !ok {
+		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: "invalid cursor"}
+	}
+	for at < len(v.listsTasks) {
+		server := v.listsTasks[at]
+		params := map[string]json.RawMessage{}
+		if cursor != "" {
+			params["cursor"] = quote(cursor)
+		}
+		raw, err := (&way{g: w.g, v: v, r: r, server: server}).send(ctx, params)
+		if err != nil && cursor != "" {
+			return nil, err
+		}
+		page, next := fields(raw), "" // of a server that cannot be asked, nothing
+		_ = json.Unmarshal(page["nextCursor"], &next)
+		var of, mine []json.RawMessage
+		_ = json.Unmarshal(page["tasks"], &of)
+		for _, described := range of {
+			if w.g.tasks.began(target{server, taskID(described)}, r) {
+				mine = append(mine, exportTaskID(server, described))
+			}
+		}
+		if cursor = next; next == "" {
+			at++
+		}
+		if len(mine) > 0 || next != "" {
+			result := map[string]json.RawMessage{"tasks": encode(append([]json.RawMessage{}, mine...))}
+			if at < len(v.listsTasks) {
+				result["nextCursor"] = quote(writeTaskCursor(at, cursor))
+			}
+			return encode(result), nil
+		}
+	}
+	return json.RawMessage(`{"tasks":[]}`), nil
+}
+
+// A cursor is the index of the server and its own cursor.
+type taskCursor struct {
+	At     int    `json:"at"`
+	Cursor string `json:"cursor"`
+}
+
+func writeTaskCursor(at int, cursor string) string {
+	return base64.RawURLEncoding.EncodeToString(encode(taskCursor{at, cursor}))
+}
+
+func readTaskCursor(params json.RawMessage) (at int, cursor string, ok bool) {
+	raw := fields(params)["cursor"]
+	if raw == nil {
+		return 0, "", true
+	}
+	var text string
+	var c taskCursor
+	if json.Unmarshal(raw, &text) != nil {
+		return 0, "", false
+	}
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	return c.At, c.Cursor, err == nil && json.Unmarshal(b, &c) == nil && c.At >= 0
+}

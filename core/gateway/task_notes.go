@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// maxWatched is how many tasks one client can listen to at the same time.
+const maxWatched = 256
+
+// watcher is a client of the modern era that listens to a task.
+type watcher struct {
+	send func(params json.RawMessage)
+}
+
+// fromServer takes what a server says in a session that clients share. It is called by the
+// goroutine that reads from the server.
+func (t *tasks) fromServer(server, method string, params json.RawMessage) {
+	id := target{server, taskID(params)}
+	if id.key == "" {
+		return
+	}
+	switch method {
+	case mcp.NotificationTaskStatus:
+		if client := t.clientOf(id); client != nil {
+			select {
+			case t.notes <- func() { client.Notify(nil, method, exportTaskID(server, exportTasks(server, params))) }:
+			default: // nobody relies on these notifications
+			}
+		}
+	case mcp.NotificationTask:
+		v := t.g.view.Load()
+		for _, w := range t.watchersOf(id) {
+			w.send(v.rewriteTask(server, mcp.MethodGetTask, withoutMeta(params, mcp.MetaSubscriptionID)))
+		}
+	}
+}
+
+func withoutMeta(raw json.RawMessage, name string) json.RawMessage {
+	raw, _ = within(raw, "_meta", func(meta json.RawMessage) (json.RawMessage, bool) {
+		return writeMembers(slices.DeleteFunc(readMembers(meta), func(m jsonMember) bool { return m.name == name })), true
+	})
+	return raw
+}
+
+func (t *tasks) watchersOf(id target) []*watcher {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.watch[id])
+}
+
+// listen adds a watcher to tasks, and removes it again.
+func (t *tasks) listen(w *watcher, ids []target) (stop func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watch == nil {
+		t.watch = map[target][]*watcher{}
+	}
+	for _, id := range ids {
+		t.watch[id] = append(slices.Clone(t.watch[id]), w)
+	}
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, id := range ids {
+			if left := slices.DeleteFunc(slices.Clone(t.watch[id]), func(o *watcher) bool { return o == w }); len(left) > 0 {
+				t.watch[id] = left
+			} else {
+				delete(t.watch, id)
+			}
+		}
+	}
+}
+
+// watchAll listens to the servers of the tasks that a client listens to.
+func (t *tasks) watchAll(ctx context.Context, watch serve.TaskWatch) (known []string) {
+	v := t.g.view.Load()
+	byServer := map[string][]string{}
+	var ids []target
+	for _, exported := range watch.IDs {
+		id, ok := v.locateTask(exported)
+		if _, mine := t.find(id, &serve.Request{Principal: watch.Principal}); !ok || !mine || !v.modern[id.server] ||
+			!slices.Contains(v.extensions[mcp.ExtensionTasks], id.server) || slices.Contains(ids, id) || len(ids) == maxWatched {
+			continue
+		}
+		known = append(known, exported)
+		ids = append(ids, id)
+		byServer[id.server] = append(byServer[id.server], id.key)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	stop := t.listen(&watcher{watch.Send}, ids)
+	t.g.clients.run(func(ending context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-ending.Done():
+		}
+		stop()
+	})
+	for server, keys := range byServer {
+		t.g.clients.run(func(ending context.Context) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(ending, cancel)()
+			t.listenUpstream(ctx, server, keys, watch.Capabilities)
+		})
+	}
+	return known
+}
+
+// listenUpstream listens to tasks of a server until ctx is done.
+func (t *tasks) listenUpstream(ctx context.Context, server string, keys []string, capabilities json.RawMessage) {
+	q := session.Request{Method: mcp.MethodListen, Client: capabilities, Timeout: maxTaskLife,
+		Params: map[string]json.RawMessage{"notifications": encode(map[string][]string{"taskIds": keys})}}
+	for ctx.Err() == nil {
+		_, err := t.g.tracker.Do(ctx, server, q)
+		if _, refused := isRPC(err); refused {
+			return // clients can still ask for the task
+		}
+		_ = pause(ctx, map[string]json.RawMessage{"pollIntervalMs": encode(listenAgain / time.Millisecond)})
+	}
+}
+
+const listenAgain = 2 * time.Second
+
+// deliver sends the queued notifications until ctx is done.
+func (t *tasks) deliver(ctx context.Context) {
+	for {
+		select {
+		case f := <-t.notes:
+			f()
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// nodePeer is the entry of a server of testdata/peers, which scripts/peers.sh installs.
+func nodePeer(t *testing.T, id string, script ...string) config.Server {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts Node")
+	}
+	dir, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@modelcontextprotocol", "client")); err != nil {
+		const missing = "the test peers are not installed; run scripts/peers.sh"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	node := filepath.Join(dir, "node_modules", ".bin", "node")
+	if _, err := os.Stat(node); err != nil {
+		node = "node" // the packaged one exists for Linux only
+	}
+	script[0] = filepath.Join(dir, script[0])
+	return config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: node, Args: script}, ConnectTimeout: time.Minute}
+}
+
+func everything(t *testing.T) config.Server {
+	return nodePeer(t, "everything", "node_modules/@modelcontextprotocol/server-everything/dist/index.js", "stdio")
+}
+
+// modernPeer is a server of the modern era with tasks.
+func modernPeer(t *testing.T, id string) config.Server {
+	srv := nodePeer(t, id, "tasks.mjs")
+	srv.Protocol = config.ProtocolModern
+	return srv
+}
+
+// over connects a client over pipes.
+func (o *outside) over(era session.Era, side *session.ClientSide) *session.Session {
+	o.Helper()
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	go func() { _ = o.gateway.Server().ServeIO(context.Background(), in, out); _ = out.Close() }()
+	s, err := session.OverIO(o.Context(), fromServer, toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{Client: side})
+	if err != nil {
+		o.Fatal(err)
+	}
+	o.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func (o *outside) do(c *session.Session, method, params, capabilities string) (map[string]json.RawMessage, error) {
+	q := session.Request{Method: method, Params: fields(json.RawMessage(params)), Timeout: time.Minute}
+	if capabilities != "" {
+		q.Client = json.RawMessage(capabilities)
+	}
+	raw, err := c.Do(o.Context(), q)
+	return fields(raw), err
+}
+
+// elicited answers elicitations, and says how often it was asked.
+func elicited(content string, asked *int) *session.ClientSide {
+	return &session.ClientSide{
+		Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`),
+		Request: func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			if method != "elicitation/create" {
+				return nil, &session.RPCError{Code: -32601, Message: "not " + method}
+			}
+			*asked++
+			return json.RawMessage(`{"action":"accept","content":` + content + `}`), nil
+		},
+	}
+}
+
+const research = `{"name":"everything_simulate-research-query","arguments":{"topic":"python","ambiguous":true}`
+
+// A task of a legacy server goes on while its client is away: another one with the same
+// credentials asks for it, is asked what the server wants to know, and gets the result.
+func TestTaskSurvivesReconnect(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, Options{}, everything(t), modernPeer(t, "tasks"))
+	asked := 0
+	first := o.over(session.EraLegacy, elicited(`{"interpretation":"technical"}`, &asked))
+	begun, err := o.do(first, "tools/call", research+`,"task":{"ttl":60000}}`, "")
+	id := taskID(begun["task"])
+	if err != nil || !strings.HasPrefix(id, "mcptrack://server/everything/") {
+		t.Fatalf("%s, %v", begun["task"], err)
+	}
+	if got, err := o.do(first, "tasks/get", `{"taskId":"`+id+`"}`, ""); err != nil || taskID(encode(got)) != id || string(got["status"]) != `"working"` {
+		t.Fatalf("%s, %v", encode(got), err)
+	}
+	listed, err := o.do(first, "tasks/list", `{}`, "")
+	if err != nil || !strings.Contains(string(listed["tasks"]), id) {
+		t.Errorf("listed %s, %v", listed["tasks"], err)
+	}
+	_ = first.Close()
+
+	asked = 0
+	second := o.over(session.EraLegacy, elicited(`{"interpretation":"technical"}`, &asked))
+	o.eventually("the task is known to another client", func() bool {
+		got, err := o.do(second, "tasks/get", `{"taskId":"`+id+`"}`, "")
+		return err == nil && taskID(encode(got)) == id
+	})
+	result, err := o.do(second, "tasks/result", `{"taskId":"`+id+`"}`, "")
+	if err != nil || !strings.Contains(string(result["content"]), "technical") || !strings.Contains(string(result["_meta"]), id) {
+		t.Errorf("%s, %v", encode(result), err)
+	}
+	if asked != 1 {
+		t.Errorf("the client was asked %d times", asked)
+	}
+	if _, err := o.do(second, "tasks/get", `{"taskId":"mcptrack://server/everything/other"}`, ""); err == nil {
+		t.Error("an unknown task was found")
+	}
+	if _, err := o.do(second, "tasks/get", `{"taskId":"other"}`, ""); err == nil || !strings.Contains(err.Error(), "not found") {
+		t.Errorf("an id without a server: %v", err)
+	}
+}
+
+// A tool that has to be called as a task can be called by clients that know no tasks. What
+// the task asks a client of the modern era is a result that requires input.
+func TestTaskForOtherClients(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, Options{}, everything(t), modernPeer(t, "tasks"))
+	t.Run("legacy server", func(t *testing.T) {
+		t.Parallel()
+		o := &outside{t, o.gateway}
+		c := o.over(session.EraModern, nil)
+		const capabilities = `{"elicitation":{}}`
+		asked, err := o.do(c, "tools/call", research+`}`, capabilities)
+		if err != nil || string(asked["resultType"]) != `"input_required"` {
+			t.Fatalf("%s, %v", encode(asked), err)
+		}
+		again := research + `,"requestState":` + string(asked["requestState"]) + `,"inputResponses":{"q1":{"action":"accept","content":{"interpretation":"general"}}}}`
+		result, err := o.do(c, "tools/call", again, capabilities)
+		if err != nil || !strings.Contains(string(result["content"]), "general") {
+			t.Errorf("%s, %v", encode(result), err)
+		}
+		if _, err := o.do(c, "tools/call", again, capabilities); err == nil || !strings.Contains(err.Error(), "requestState") {
+			t.Errorf("the same state twice: %v", err)
+		}
+	})
+	t.Run("modern server", func(t *testing.T) {
+		t.Parallel()
+		o := &outside{t, o.gateway}
+		asked := 0
+		c := o.over(session.EraLegacy, elicited(`{"confirm":true}`, &asked))
+		result, err := o.do(c, "tools/call", `{"name":"tasks_confirm_delete","arguments":{"filename":"a.txt"}}`, "")
+		if err != nil || !strings.Contains(string(result["content"]), "a.txt: accept") || asked != 1 {
+			t.Errorf("%s, %v, asked %d times", encode(result), err, asked)
+		}
+		if result, err := o.do(c, "tools/call", `{"name":"tasks_multi_input"}`, ""); err != nil || !strings.Contains(string(result["content"]), "first second") || asked != 3 {
+			t.Errorf("%s, %v, asked %d times", encode(result), err, asked)
+		}
+	})
+}
+
+// A task of a modern server is asked for, updated and cancelled by the id that clients
+// see, by clients that declare the extension.
+func TestModernTask(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, Options{}, modernPeer(t, "tasks"), modernPeer(t, "more"))
+	c := o.over(session.EraModern, nil)
+	const capabilities = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	begun, err := o.do(c, "tools/call", `{"name":"tasks_confirm_delete","arguments":{"filename":"b.txt"}}`, capabilities)
+	id := taskID(encode(begun))
+	if err != nil || string(begun["resultType"]) != `"task"` || !strings.HasPrefix(id, "mcptrack://server/tasks/") {
+		t.Fatalf("%s, %v", encode(begun), err)
+	}
+	var got map[string]json.RawMessage
+	o.eventually("the task asks", func() bool {
+		got, err = o.do(c, "tasks/get", `{"taskId":"`+id+`"}`, capabilities)
+		return err == nil && string(got["status"]) == `"input_required"`
+	})
+	if !strings.Contains(string(got["inputRequests"]), "Delete b.txt?") || taskID(encode(got)) != id {
+		t.Errorf("%s", encode(got))
+	}
+	if _, err := o.do(c, "tasks/update", `{"taskId":"`+id+`","inputResponses":{"confirm":{"action":"decline"}}}`, capabilities); err != nil {
+		t.Error(err)
+	}
+	o.eventually("the task ends", func() bool {
+		got, err = o.do(c, "tasks/get", `{"taskId":"`+id+`"}`, capabilities)
+		return err == nil && string(got["status"]) == `"completed"`
+	})
+	if !strings.Contains(string(got["result"]), "b.txt: decline") {
+		t.Errorf("%s", encode(got))
+	}
+	if _, err := o.do(c, "tasks/cancel", `{"taskId":"`+id+`"}`, capabilities); err != nil {
+		t.Error(err)
+	}
+	wrong := strings.Replace(id, "/tasks/", "/more/", 1)
+	if _, err := o.do(c, "tasks/get", `{"taskId":"`+wrong+`"}`, capabilities); err == nil || !strings.Contains(err.Error(), "not found") {
+		t.Errorf("at another server: %v", err)
+	}
+	for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
+		_, err := o.do(c, method, `{"taskId":"`+id+`","inputResponses":{}}`, `{"elicitation":{}}`)
+		if e, ok := isRPC(err); !ok || e.Code != -32021 {
+			t.Errorf("%s without the extension: %v", method, err)
+		}
+	}
+	for _, method := range []string{"tasks/result", "tasks/list"} {
+		_, err := o.do(c, method, `{"taskId":"`+id+`"}`, capabilities)
+		if e, ok := isRPC(err); !ok || e.Code != -32601 {
+			t.Errorf("%s in the modern era: %v", method, err)
+		}
+	}
+	if _, err := o.do(c, "tools/call", `{"name":"tasks_failing_job"}`, `{}`); err == nil || !strings.Contains(err.Error(), "capability") {
+		t.Errorf("a tool that needs tasks, without the extension: %v", err)
+	}
+}

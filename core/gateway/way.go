@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// way is how the requests of a client reach a server, for as long as one of them lasts.
+type way struct {
+	g      *Gateway
+	v      *view
+	r      *serve.Request
+	server string
+	fixed  *own // the session to use; nil: the client's own, or the shared one
+	used   *own // the session of the last request; nil: the shared one
+}
+
+// do sends a request. While the server cannot be reached for a moment, it is repeated.
+func (w *way) do(ctx context.Context, q session.Request) (json.RawMessage, error) {
+	return w.g.retry(ctx, w.v, w.server, q.Method, func() (json.RawMessage, error) {
+		if w.fixed != nil {
+			w.used = w.fixed
+			return w.fixed.do(ctx, w.r, q)
+		}
+		if w.used = w.g.clients.session(ctx, w.v, w.r, w.server); w.used != nil {
+			return w.used.do(ctx, w.r, q)
+		}
+		return w.g.tracker.Do(ctx, w.server, q)
+	})
+}
+
+// send makes the request of the client with other parameters, and forwards progress.
+func (w *way) send(ctx context.Context, params map[string]json.RawMessage) (json.RawMessage, error) {
+	release, err := w.g.limits.acquire(ctx, w.server)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	q := session.Request{Method: w.r.Method, Params: params, Timeout: w.g.opts.CallTimeout, Client: clientFor(w.r)}
+	if q.Method == mcp.MethodTaskResult {
+		q.Timeout = maxTaskLife // it waits for the end of the task
+	}
+	if w.r.Client == nil && w.fixed == nil {
+		if state, ok := stateOf(params, roundState); ok {
+			raw, err := w.continueRound(ctx, q, state)
+			return raw, wireError(w.server, err)
+		}
+		if d := w.beginRound(ctx, q); d != nil {
+			raw, err := w.g.rounds.wait(ctx, d, w.r)
+			return raw, wireError(w.server, err)
+		}
+	}
+	if token := w.r.ProgressToken(); token != nil {
+		p := newProgress(w.r, token)
+		defer p.end() // progress is sent before the answer
+		q.Progress = p.put
+	}
+	raw, err := w.perform(ctx, q)
+	return raw, wireError(w.server, err)
+}
+
+// perform makes a request and whatever else it takes to give the client a result that it
+// understands.
+func (w *way) perform(ctx context.Context, q session.Request) (json.RawMessage, error) {
+	if q.Method == mcp.MethodCallTool && !w.v.modern[w.server] {
+		var tool string
+		_ = json.Unmarshal(q.Params["name"], &tool) // it is a string
+		if _, required := w.v.asTask[target{w.server, tool}]; required && q.Params["task"] == nil {
+			return w.runTask(ctx, q)
+		}
+	}
+	raw, err := w.do(ctx, q)
+	if q.Method == mcp.MethodCallTool && w.r.Client != nil && needsTasks(err) {
+		return w.runModernTask(ctx, q)
+	}
+	for n := 0; err == nil && w.r.Client != nil && w.v.modern[w.server] && n < maxRounds; n++ {
+		answers, state, asked, failed := askClient(ctx, w.r, raw)
+		if failed != nil {
+			return nil, failed
+		}
+		if !asked {
+			break
+		}
+		q.Params = maps.Clone(q.Params)
+		q.Params["inputResponses"] = answers
+		delete(q.Params, "requestState")
+		if state != nil {
+			q.Params["requestState"] = state
+		}
+		raw, err = w.do(ctx, q)
+	}
+	if described, ok := created(raw); ok && err == nil && q.Method == mcp.MethodCallTool {
+		w.g.tasks.add(target{w.server, taskID(encode(described))}, w.r, w.used, described)
+		raw = exportCreated(w.server, raw)
+	}
+	return raw, err
+}
+
+// maxRounds bounds how often a server of the modern era may ask during one request.
+const maxRounds = 16
+
+// askClient asks a client of the legacy era what a server of the modern one wants to know
+// before it gives its result.
+func askClient(ctx context.Context, r *serve.Request, raw json.RawMessage) (answers, state json.RawMessage, asked bool, err error) {
+	result := fields(raw)
+	if string(result["resultType"]) != `"input_required"` {
+		return nil, nil, false, nil
+	}
+	answers, err = askAll(ctx, r, readMembers(result["inputRequests"]))
+	return answers, result["requestState"], err == nil, err
+}
+
+// askAll asks a client of the legacy era one thing after the other.
+func askAll(ctx context.Context, r *serve.Request, requests []jsonMember) (answers json.RawMessage, err error) {
+	given := map[string]json.RawMessage{}
+	for _, m := range requests {
+		q := fields(m.value)
+		var method string
+		_ = json.Unmarshal(q["method"], &method) // "" cannot be answered
+		if !canAnswer(r.Capabilities, method) {
+			return nil, &serve.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client cannot give: " + printable.Line(method, 100)}
+		}
+		if given[m.name], err = r.Client.Ask(ctx, r, method, q["params"]); err != nil {
+			return nil, err
+		}
+	}
+	return encode(given), nil
+}
