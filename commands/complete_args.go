@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -178,7 +179,8 @@ func askValues(env *Env, cfg *config.Config, id string, ref session.Reference, n
 	if dial == nil {
 		dial = session.Dial
 	}
-	s, err := dial(ctx, srv, session.Options{ClientVersion: env.Version, ConnectTimeout: askingTime, OneShot: true, Environ: env.LookupEnv})
+	s, err := dial(ctx, srv, session.Options{ClientVersion: env.Version, ConnectTimeout: askingTime, OneShot: true, Environ: env.LookupEnv,
+		Logins: env.logins("", slog.New(slog.DiscardHandler))})
 	if err != nil {
 		return nil
 	}

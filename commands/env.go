@@ -23,6 +23,8 @@ type Env struct {
 	// read again (SIGHUP). It is never closed. A command that calls Reloads handles
 	// SIGHUP; any other command is ended by it. nil: there are no such requests.
 	Reloads func() <-chan struct{}
+	// OpenBrowser opens a URL in the user's browser; nil: there is none.
+	OpenBrowser func(url string) error
 	// Dial connects to servers; nil: [session.Dial].
 	Dial session.DialFunc
 	// Version is the version that the version command prints and servers receive.

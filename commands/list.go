@@ -55,7 +55,7 @@ func (c *connectFlags) bound(ctx context.Context) (context.Context, context.Canc
 // session returns the options for connecting.
 func (c *connectFlags) session(env *Env, g *globals) session.Options {
 	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,
-		Environ: env.LookupEnv, Logger: g.logger(env), Limits: c.limits}
+		Environ: env.LookupEnv, Logger: g.logger(env), Limits: c.limits, Logins: env.logins("", g.logger(env))}
 }
 
 type listOptions struct {

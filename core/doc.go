@@ -14,6 +14,7 @@
 //
 //	session       one live MCP connection: handshake, list, subscribe, read, call
 //	session/wire  what exists only because of a transport: stdio, Streamable HTTP, SSE
+//	login         OAuth: discovery, registration, tokens, one renewal for all processes
 //	process       a child process and its process group: start, stop, no leftovers
 //	mcp           the vocabulary of the protocol: methods, error codes, versions, capabilities
 //
@@ -57,7 +58,7 @@
 // Imports point one way: cmd → commands → output → core, and within core
 //
 //	tracker → session → session/wire → process
-//	   │         └────→ config, catalog
+//	   │         └────→ login, config, catalog
 //	   └─→ bus → event → cache, catalog, config
 //	publish → tracker, journal
 //	events → serve, journal
@@ -86,6 +87,7 @@
 //	a new metric                output/metrics: collector.go; its source in commands/feed.go
 //	the config of another host  core/config/hosts, and core/config/shapes.go if its format is new
 //	a header sent to servers    core/session/dial_http.go
+//	how a login is made or kept  core/login
 //	a tool of the vault         core/vault: tools.go and call.go
 //	a new command               a file in commands/, added in commands/main.go
 //	who may make a request      output/web

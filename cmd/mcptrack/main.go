@@ -2,13 +2,15 @@
 // process around package commands: signals, the terminal, and child processes that an
 // earlier run left behind. No other package deals with these.
 //
-// Library: golang.org/x/term detects terminals and their width.
+// Libraries: golang.org/x/term detects terminals and their width; cli/browser, which the
+// GitHub CLI uses, opens the browser without a shell.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -16,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cli/browser"
 	"golang.org/x/term"
 
 	"github.com/mcptrack/mcptrack/commands"
@@ -46,7 +49,7 @@ func run() int {
 	}
 	env := &commands.Env{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, OutTTY: outTTY, ErrTTY: term.IsTerminal(errFd),
-		LookupEnv: os.LookupEnv, Executable: executable, Reloads: signals.reloads, Version: commands.Version(),
+		LookupEnv: os.LookupEnv, Executable: executable, Reloads: signals.reloads, Version: commands.Version(), OpenBrowser: openBrowser,
 	}
 	if outTTY {
 		env.Out = terminal{os.Stdout}
@@ -55,6 +58,20 @@ func run() int {
 		env.Width = width
 	}
 	return commands.Main(ctx, env, os.Args[1:])
+}
+
+// openBrowser opens a URL. Some openers end only with the browser: one that has not failed
+// within a moment is left alone, until the process ends. What it prints is not ours.
+func openBrowser(url string) error {
+	browser.Stdout, browser.Stderr = io.Discard, io.Discard
+	failed := make(chan error, 1) // sent to once; never closed
+	go func() { failed <- browser.OpenURL(url) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(time.Second):
+		return nil
+	}
 }
 
 // terminal is a stdout that is a terminal. Commands see a terminal that was closed as a

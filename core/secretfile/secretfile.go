@@ -14,8 +14,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// MaxSize is the longest secret, in bytes.
-const MaxSize = 8 << 10
+// MaxSize is the longest secret of lines, in bytes; MaxFile that of any form.
+const (
+	MaxSize = 8 << 10
+	MaxFile = 1 << 20
+)
 
 // RefusedError says what is wrong with a file. It never contains what the file does.
 type RefusedError struct{ Path, Problem string }
@@ -54,10 +57,35 @@ func ReadLines(path string) ([][]string, error) {
 	return lines, nil
 }
 
-// read returns the content of the file.
+// ReadAll returns the content of a file that only its owner may read, of any form and of
+// at most MaxFile bytes. A file that [Read] refuses for what it is, it refuses too.
+func ReadAll(path string) ([]byte, error) {
+	text, err := content(path, MaxFile)
+	if err == nil && len(text) > MaxFile {
+		return nil, &RefusedError{path, fmt.Sprintf("the file has more than %d bytes", MaxFile)}
+	}
+	return text, err
+}
+
+// read returns the content of the file without the white space around it.
 func read(path string) (string, error) {
-	refuse := func(format string, args ...any) (string, error) {
-		return "", &RefusedError{path, fmt.Sprintf(format, args...)}
+	text, err := content(path, MaxSize)
+	secret := strings.TrimSpace(string(text))
+	switch {
+	case err != nil:
+		return "", err
+	case secret == "":
+		return "", &RefusedError{path, "the file is empty"}
+	case len(text) > MaxSize:
+		return "", &RefusedError{path, fmt.Sprintf("the file has more than %d bytes", MaxSize)}
+	}
+	return secret, nil
+}
+
+// content returns at most limit+1 bytes of the file.
+func content(path string, limit int64) ([]byte, error) {
+	refuse := func(format string, args ...any) ([]byte, error) {
+		return nil, &RefusedError{path, fmt.Sprintf(format, args...)}
 	}
 	// Opening a FIFO would block forever: look first, and again at what was opened.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -67,30 +95,19 @@ func read(path string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return refuse("no such file")
 	} else if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return "", err
+		return nil, err
 	case !info.Mode().IsRegular():
 		return refuse("not a regular file")
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
 		return refuse("mode %04o lets others read it; run chmod 600", info.Mode().Perm())
 	}
-	text, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
-	if err != nil {
-		return "", err
-	}
-	secret := strings.TrimSpace(string(text))
-	switch {
-	case secret == "":
-		return refuse("the file is empty")
-	case len(text) > MaxSize:
-		return refuse("the file has more than %d bytes", MaxSize)
-	}
-	return secret, nil
+	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
 func hidden(s string) bool {

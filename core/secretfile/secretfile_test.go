@@ -37,3 +37,24 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+func TestReadAll(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "key.pem")
+	if err := os.WriteFile(path, []byte("line one\nline two\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadAll(path); string(got) != "line one\nline two\n" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	large := filepath.Join(dir, "large")
+	if err := os.WriteFile(large, make([]byte, MaxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{large, dir, filepath.Join(dir, "none")} {
+		if _, err := ReadAll(path); err == nil {
+			t.Errorf("%s was read", path)
+		}
+	}
+}

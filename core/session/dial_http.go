@@ -25,7 +25,7 @@ func newHTTPDial(srv config.Server, opts Options) (*httpDial, error) {
 		headers[http.CanonicalHeaderKey(name)] = []string{value.Reveal()}
 	}
 	s := newSession(srv, opts)
-	e, err := wire.NewEndpoint(srv.URL.Reveal(), headers, s.wireConfig())
+	e, err := wire.NewEndpoint(srv.URL.Reveal(), headers, credentials(s.login), s.wireConfig())
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ var (
 // Errors with details, for errors.AsType.
 type (
 	RPCError   = wire.RPCError
+	AuthError  = wire.AuthError
 	HTTPError  = wire.HTTPError
 	RetryAfter = wire.RetryAfter
 	EndError   = wire.EndError

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session/wire"
 )
@@ -34,6 +35,9 @@ type Options struct {
 	// is opened or waited for, and a child process that outlives its stdin gets
 	// SIGTERM after 100 ms instead of 1 s.
 	OneShot bool
+	// Logins are the logins of servers that want OAuth; nil: there are none. A server whose
+	// entry has an Authorization header does not need one.
+	Logins *login.Store
 	// Client is the client that the session speaks for in the legacy era; nil: the server
 	// has nobody to ask, and its messages are dropped.
 	Client *ClientSide

@@ -12,7 +12,10 @@ import (
 
 // redactor removes the secrets of one server from texts that the server, its
 // child or a library made.
-type redactor struct{ secrets *strings.Replacer }
+type redactor struct {
+	secrets *strings.Replacer
+	live    func() []string // those that change; nil: there are none
+}
 
 // minSecret is the length below which a value is not searched for: replacing
 // every "1" or "true" would only garble messages.
@@ -30,11 +33,19 @@ func newRedactor(values []string) redactor {
 			pairs = append(pairs, s, "[redacted]")
 		}
 	}
-	return redactor{strings.NewReplacer(pairs...)}
+	return redactor{secrets: strings.NewReplacer(pairs...)}
 }
 
 // text makes s safe to show: one line, printable, bounded, without secrets.
-func (r redactor) text(s string) string { return printable.Line(r.secrets.Replace(s), 1024) }
+func (r redactor) text(s string) string {
+	s = r.secrets.Replace(s)
+	if r.live != nil {
+		for _, secret := range r.live() {
+			s = strings.ReplaceAll(s, secret, "[redacted]")
+		}
+	}
+	return printable.Line(s, 1024)
+}
 
 // secretsOf collects the values that must not show up anywhere.
 func secretsOf(srv config.Server) []string {

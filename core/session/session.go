@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session/wire"
 )
@@ -16,7 +17,8 @@ import (
 type Session struct {
 	opts    Options
 	redact  redactor
-	logger  *slog.Logger // redacts, and logs at debug level
+	login   *login.Source // nil: the server needs none
+	logger  *slog.Logger  // redacts, and logs at debug level
 	signals *Signals
 
 	requests   requester
@@ -48,6 +50,9 @@ func newSession(srv config.Server, opts Options) *Session {
 		redact:  newRedactor(secretsOf(srv)),
 		signals: newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),
 		done:    make(chan struct{}),
+	}
+	if s.login = loginOf(srv, opts.Logins); s.login != nil {
+		s.redact.live = s.login.Secrets
 	}
 	s.logger = quietLogger(opts.Logger, s.redact.text)
 	s.requests.client = mcp.Implementation{Name: "mcptrack", Version: opts.ClientVersion}

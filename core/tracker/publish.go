@@ -24,6 +24,7 @@ type publisher struct {
 	failures uint64          // connections and lists that failed
 	missed   uint64          // changes that the server should have announced
 	warned   map[string]bool // what was warned about
+	needs    string          // the error of the last NeedsAuth
 }
 
 // setState publishes a state, unless it is published already. What an unconfigured
@@ -34,9 +35,20 @@ func (p *publisher) setState(st event.ServerState) {
 	}
 }
 
-// failure publishes a failed attempt or the end of a session.
+// failure publishes a failed attempt or the end of a session. That credentials are
+// missing is published once, and again only for another reason.
 func (p *publisher) failure(st event.ServerState) {
 	p.failures++
+	if st.State == event.NeedsAuth {
+		if p.state == event.NeedsAuth && p.needs == st.Error {
+			p.store.update(p.id, func(r *record) {
+				r.status.Attempt, r.status.NextRetry = st.Attempt, time.Now().Add(time.Duration(st.RetryIn))
+				p.sum(&r.status)
+			})
+			return
+		}
+		p.needs = st.Error
+	}
 	p.publishState(st, func(r *record) {
 		r.status.NextRetry = time.Now().Add(time.Duration(st.RetryIn))
 	})

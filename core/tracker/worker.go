@@ -40,8 +40,9 @@ type worker struct {
 	co         *coalesce.Coalescer
 	pub        *publisher
 	retries    *retries
-	missed     int  // changes that the server did not announce, since the last new connection of the config
-	unreliable bool // it is polled because of that
+	login      loginWatch // as it was before the last attempt to connect
+	missed     int        // changes that the server did not announce, since the last new connection of the config
+	unreliable bool       // it is polled because of that
 }
 
 func newWorker(t *Tracker, srv config.Server) *worker {
@@ -135,11 +136,14 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	if digests := w.srv.Read != config.ReadNone; w.co.Digests() != digests {
 		w.forgetResources(digests)
 	}
-	w.pub.setState(event.ServerState{State: event.Connecting, Attempt: w.retries.attempt})
+	if w.pub.state != event.NeedsAuth || w.retries.attempt == 0 { // else nothing has changed that anybody knows of
+		w.pub.setState(event.ServerState{State: event.Connecting, Attempt: w.retries.attempt})
+	}
 	sctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	opts := w.opts.Session
 	opts.Era, opts.Logger = w.era, w.log
+	w.login = w.watchLogin()
 	s, err := w.dial(sctx, opts)
 	switch {
 	case err != nil && (ctx.Err() != nil || errors.Is(err, errSuperseded)):
@@ -228,12 +232,19 @@ func (w *worker) wait(ctx context.Context, d time.Duration) {
 		defer timer.Stop()
 		over = timer.C
 	}
+	tick, stop := w.login.ticker(w.pub.state)
+	defer stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-over:
 			return
+		case <-tick:
+			if w.login.changed() {
+				w.retries.reset()
+				return
+			}
 		case next := <-w.offers:
 			if w.adopt(next) {
 				w.retries.reset()

@@ -26,14 +26,16 @@ type Endpoint struct {
 	cfg     Config
 	url     *url.URL // without user info
 	headers http.Header
+	login   *Credentials
 	base    *http.Transport
 	inUse   *atomic.Bool // a session was made: its requests may use what is kept free
 }
 
 // NewEndpoint returns the server at the address, an absolute http or https URL.
 // Headers are sent with every request; user info of the address becomes an
-// Authorization header unless there is one.
-func NewEndpoint(address string, headers http.Header, cfg Config) (*Endpoint, error) {
+// Authorization header unless there is one. login is used if there is neither; it may be
+// nil.
+func NewEndpoint(address string, headers http.Header, login *Credentials, cfg Config) (*Endpoint, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("the URL is not an absolute http or https URL")
@@ -44,8 +46,11 @@ func NewEndpoint(address string, headers http.Header, cfg Config) (*Endpoint, er
 		q.SetBasicAuth(u.User.Username(), password)
 	}
 	u.User = nil
+	if headers.Get("Authorization") != "" {
+		login = nil
+	}
 	inUse := new(atomic.Bool)
-	return &Endpoint{cfg: cfg, url: u, headers: headers, inUse: inUse, base: newBase(cfg.DialContext, inUse)}, nil
+	return &Endpoint{cfg: cfg, url: u, headers: headers, login: login, inUse: inUse, base: newBase(cfg.DialContext, inUse)}, nil
 }
 
 // newBase returns the network side of an endpoint. It has no timeout for answers, as
@@ -102,7 +107,7 @@ type httpConn struct {
 
 func (e *Endpoint) conn() *Conn {
 	c := newConn(e.cfg)
-	g := &guard{conn: c, base: e.base, origin: e.url, headers: e.headers}
+	g := &guard{conn: c, base: e.base, origin: e.url, headers: e.headers, credentials: e.login}
 	c.http = &httpConn{
 		guard: g, url: e.url, inUse: e.inUse, replies: make(chan struct{}, maxReplies), session: func() string { return "" },
 		client: &http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},

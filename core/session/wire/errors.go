@@ -60,21 +60,35 @@ func (e *RetryAfter) Error() string {
 
 func (e *RetryAfter) Unwrap() error { return e.Err }
 
-// AuthError is a refusal for want of credentials, HTTP status 401 or 403. errors.Is
-// finds [ErrAuth] in it.
+// AuthError is a refusal for want of credentials, HTTP status 401 or 403, or a request that
+// was not sent for want of them, Status 0. errors.Is finds [ErrAuth] in it.
 type AuthError struct {
-	Status int
-	Sent   bool  // credentials were sent
-	Err    error // what the server answered
+	Status    int
+	Sent      bool     // credentials were sent
+	Err       error    // what the server answered
+	Said      string   // why it refused, "" if it did not say
+	Remedy    string   // "": about the header in the config
+	Challenge []string // the values of WWW-Authenticate
 }
 
 func (e *AuthError) Error() string {
-	remedy := `add an Authorization header to the server's "headers" in the config`
-	if e.Sent {
+	remedy := e.Remedy
+	switch {
+	case remedy != "":
+	case e.Sent:
 		remedy = `check the Authorization header in the server's "headers" in the config`
+	default:
+		remedy = `add an Authorization header to the server's "headers" in the config`
 	}
-	text := fmt.Sprintf("%v (HTTP status %d): %s", ErrAuth, e.Status, remedy)
-	if _, plain := e.Err.(*HTTPError); !plain {
+	text := ErrAuth.Error()
+	switch {
+	case e.Status != 0 && e.Said != "":
+		text = fmt.Sprintf("%s (HTTP status %d: %s)", text, e.Status, e.Said)
+	case e.Status != 0:
+		text = fmt.Sprintf("%s (HTTP status %d)", text, e.Status)
+	}
+	text += ": " + remedy
+	if _, plain := e.Err.(*HTTPError); !plain && e.Err != nil {
 		text += fmt.Sprintf(" (%v)", e.Err)
 	}
 	return text

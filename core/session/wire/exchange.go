@@ -30,7 +30,10 @@ type exchange struct {
 	body   []byte        // of a refused request, cut
 	// credentials says that an Authorization header was sent.
 	credentials bool
-	sent        bool // all of the request was written
+	// said, remedy and challenge belong to a refusal of credentials.
+	said, remedy string
+	challenge    []string
+	sent         bool // all of the request was written
 	// unknown means that the server does not know the session: it did not look at the
 	// request.
 	unknown bool
@@ -145,7 +148,7 @@ func (x *exchange) wrap(err error) error {
 
 func (x *exchange) wrapLocked(err error) error {
 	if x.status == http.StatusUnauthorized || x.status == http.StatusForbidden {
-		err = &AuthError{Status: x.status, Sent: x.credentials, Err: err}
+		err = &AuthError{Status: x.status, Sent: x.credentials, Err: err, Said: x.said, Remedy: x.remedy, Challenge: x.challenge}
 	}
 	if x.retry > 0 && (x.status == http.StatusTooManyRequests || x.status == http.StatusServiceUnavailable) {
 		err = &RetryAfter{Wait: x.retry, Err: err}

@@ -25,6 +25,8 @@ type guard struct {
 	base    http.RoundTripper
 	origin  *url.URL
 	headers http.Header
+	// credentials supply the header Authorization; nil: it is one of headers, or absent.
+	credentials *Credentials
 	// onEvent is called for each event of a stream before the library gets it: an
 	// error ends the stream. nil: not called.
 	onEvent func(sse.Event) error
@@ -80,7 +82,7 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 	q = q.Clone(x.trace(ctx))
 	maps.Copy(q.Header, g.headers)
 	x.sentCredentials(q.Header.Get("Authorization") != "")
-	p, err := g.base.RoundTrip(q)
+	p, err := g.authorized(q, x)
 	if err != nil {
 		return nil, err
 	}

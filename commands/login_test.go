@@ -1,0 +1,216 @@
+package commands
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/login/logintest"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+// loginBench is a config with one server that wants a login.
+type loginBench struct {
+	*testing.T
+	as     *logintest.Server
+	server *sessiontest.Server
+	config string
+	home   string
+}
+
+func newLoginBench(t *testing.T, oauth string) *loginBench {
+	t.Helper()
+	b := &loginBench{T: t, as: logintest.New(t), server: sessiontest.New(), home: t.TempDir()}
+	b.as.Handler = b.server
+	t.Cleanup(b.server.Disconnect)
+	b.server.SetQuietly("note:///a", "one")
+	b.config = filepath.Join(b.home, "mcp.json")
+	text := fmt.Sprintf(`{"mcpServers": {"docs": {"url": %q, "type": "http", "trackResources": true%s}}}`, b.as.URL, oauth)
+	if err := os.WriteFile(b.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// env is that of one command. The browser follows redirects, as browsers do.
+func (b *loginBench) env(in io.Reader, out, errs io.Writer) *Env {
+	vars := map[string]string{"HOME": b.home, "XDG_CONFIG_HOME": filepath.Join(b.home, "config"), "XDG_CACHE_HOME": filepath.Join(b.home, "cache"), tokenStoreKey: "file"}
+	return &Env{In: in, Out: out, Err: errs, Version: "test", LookupEnv: func(k string) (string, bool) { v, ok := vars[k]; return v, ok },
+		OpenBrowser: func(address string) error {
+			go func() {
+				p, err := http.Get(address)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				page, _ := io.ReadAll(p.Body)
+				_ = p.Body.Close()
+				if p.StatusCode != http.StatusOK || !strings.Contains(string(page), "Logged in to docs") {
+					b.Errorf("the browser shows %s: %s", p.Status, page)
+				}
+			}()
+			return nil
+		}}
+}
+
+// run runs a command to its end.
+func (b *loginBench) run(wantExit int, args ...string) (out, errs string) {
+	b.Helper()
+	var o, e bytes.Buffer
+	if got := Main(b.Context(), b.env(strings.NewReader(""), &o, &e), append([]string{"--config", b.config}, args...)); got != wantExit {
+		b.Fatalf("%q: exit %d, want %d:\n%s\n%s", args, got, wantExit, &o, &e)
+	}
+	return o.String(), e.String()
+}
+
+// A server that wants a login says so with the command to run. After it everything works,
+// and auth shows it; after logout nothing does.
+func TestLoginAuthLogout(t *testing.T) {
+	b := newLoginBench(t, "")
+	out, errs := b.run(exitUnreachable, "list", "--json")
+	if !strings.Contains(out, "authorization required (HTTP status 401): run mcptrack login docs") {
+		t.Errorf("%s\n%s", out, errs)
+	}
+	if out, _ = b.run(exitOK, "auth", "--json"); !strings.Contains(out, `"state": "none"`) && !strings.Contains(out, `"state":"none"`) {
+		t.Error(out)
+	}
+	_, errs = b.run(exitOK, "login", "docs")
+	if !strings.Contains(errs, "logged in to docs at "+b.as.AS) {
+		t.Error(errs)
+	}
+	if out, _ = b.run(exitOK, "read", "docs", "note:///a"); out != "one" {
+		t.Errorf("%q", out)
+	}
+	out, _ = b.run(exitOK, "auth", "--renew", "--json")
+	var rows []authRow
+	if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 1 || rows[0].State != "loggedIn" || !rows[0].Renewable || rows[0].Store != "file" || rows[0].ExpiresAt == "" {
+		t.Errorf("%v %s", err, out)
+	}
+	if strings.Contains(out, "at-") || strings.Contains(out, "rt-") {
+		t.Errorf("a token is shown: %s", out)
+	}
+	if out, _ = b.run(exitOK, "auth"); !strings.Contains(out, "loggedIn") || !strings.Contains(out, "by itself") {
+		t.Error(out)
+	}
+	b.run(exitOK, "login", "--all")
+	b.run(exitOK, "logout", "docs")
+	b.run(exitUnreachable, "list")
+	if b.as.Stray() != nil {
+		t.Errorf("tokens went to %q", b.as.Stray())
+	}
+}
+
+// --no-browser: one line out, one line in.
+func TestLoginWithoutABrowser(t *testing.T) {
+	b := newLoginBench(t, "")
+	lines, out := io.Pipe()
+	in, answer := io.Pipe()
+	var errs bytes.Buffer
+	code := make(chan int, 1) // sent to once
+	go func() {
+		code <- Main(t.Context(), b.env(in, out, &errs), []string{"--config", b.config, "login", "docs", "--no-browser"})
+		_ = out.Close()
+	}()
+	printed := bufio.NewScanner(lines)
+	printed.Scan()
+	if _, err := fmt.Fprintln(answer, logintest.Browse(t, printed.Text())); err != nil {
+		t.Fatal(err)
+	}
+	if printed.Scan() {
+		t.Errorf("stdout has more: %q", printed.Text())
+	}
+	if got := <-code; got != exitOK {
+		t.Fatalf("exit %d: %s", got, &errs)
+	}
+	b.run(exitOK, "list")
+}
+
+// What is pasted must be an answer to this login.
+func TestPastedByMistake(t *testing.T) {
+	b := newLoginBench(t, "")
+	for in, want := range map[string]string{
+		"":      "stdin has no line",
+		"yes\n": "not the URL that the browser was redirected to",
+		"http://127.0.0.1:1/callback?code=x&state=stolen\n": `its "state" is not ours`,
+	} {
+		var out, errs bytes.Buffer
+		code := Main(t.Context(), b.env(strings.NewReader(in), &out, &errs), []string{"--config", b.config, "login", "docs", "--no-browser"})
+		if code == exitOK || !strings.Contains(errs.String(), want) {
+			t.Errorf("%q: exit %d: %s", in, code, &errs)
+		}
+	}
+}
+
+// A running watch is NeedsAuth once, and Ready soon after the login; other servers are
+// not touched. It stays so while tokens expire.
+func TestWatchPicksUpTheLogin(t *testing.T) {
+	b := newLoginBench(t, "")
+	other := sessiontest.New()
+	other.SetQuietly("note:///b", "one")
+	web := serveHTTP(t, other)
+	text := fmt.Sprintf(`{"mcpServers": {"docs": {"url": %q, "type": "http", "trackResources": true}, "other": {"url": %q, "type": "http", "trackResources": true}}}`, b.as.URL, web)
+	if err := os.WriteFile(b.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lines, out := io.Pipe()
+	var errs bytes.Buffer
+	code := make(chan int, 1) // sent to once
+	go func() {
+		code <- Main(t.Context(), b.env(strings.NewReader(""), out, &errs), []string{"--config", b.config, "watch", "--json", "--count", "1", "--timeout", "1m", "--log-level", "error"})
+		_ = out.Close()
+	}()
+	var states []string
+	var loggedIn time.Time
+	for printed := bufio.NewScanner(lines); printed.Scan(); {
+		var e struct{ Type, ServerID, State, Error, ResourceURI string }
+		if err := json.Unmarshal(printed.Bytes(), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == "server.state" {
+			states = append(states, e.ServerID+" "+e.State)
+		}
+		if e.State == "NeedsAuth" {
+			if !strings.Contains(e.Error, "mcptrack login docs") {
+				t.Error(e.Error)
+			}
+			b.run(exitOK, "login", "docs")
+			loggedIn = time.Now()
+		}
+		if e.ServerID == "docs" && e.Type == "subscription.active" {
+			t.Logf("ready %s after the login", time.Since(loggedIn))
+			b.as.Expire()
+			b.server.Set("note:///a", "two")
+		}
+	}
+	if got := <-code; got != exitOK {
+		t.Fatalf("exit %d: %s", got, &errs)
+	}
+	all := strings.Join(states, ", ")
+	if strings.Count(all, "docs NeedsAuth") != 1 || strings.Count(all, "other Ready") != 1 || !strings.Contains(all, "docs Ready") || strings.Contains(all, "other Backoff") {
+		t.Error(all)
+	}
+}
+
+func TestLoginUsage(t *testing.T) {
+	b := newLoginBench(t, "")
+	for _, args := range [][]string{{"login"}, {"login", "--all", "docs"}, {"login", "docs", "--port", "70000"}, {"login", "docs", "--token-store", "pocket"},
+		{"login", "docs", "--client-metadata-url", "http://x/y"}, {"logout"}, {"logout", "--all", "docs"}, {"login", "nobody"}} {
+		b.run(exitUsage, args...)
+	}
+}
+
+// serveHTTP serves a handler until the test ends, and returns its URL.
+func serveHTTP(t *testing.T, s *sessiontest.Server) string {
+	t.Helper()
+	web := logintest.Serve(t, s)
+	t.Cleanup(s.Disconnect)
+	return web
+}

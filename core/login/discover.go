@@ -1,0 +1,251 @@
+package login
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+const (
+	// discoveryTimeout bounds a whole discovery.
+	discoveryTimeout = 45 * time.Second
+	// maxIssuers is how many authorization servers of one server are tried.
+	maxIssuers = 3
+)
+
+// Challenge is what a server said when it refused a request.
+type Challenge struct {
+	Metadata    string // where its metadata is
+	Scopes      []string
+	Code        string // such as invalid_token or insufficient_scope
+	Description string
+	Basic       bool // it wants a password instead
+}
+
+// ParseChallenge reads the values of WWW-Authenticate. What cannot be read is left out.
+func ParseChallenge(values []string) Challenge {
+	var c Challenge
+	for _, value := range values {
+		all, err := oauthex.ParseWWWAuthenticate([]string{value})
+		if err != nil {
+			continue
+		}
+		for _, one := range all {
+			switch {
+			case one.Scheme == "basic":
+				c.Basic = true
+			case one.Scheme == "bearer" && c.Metadata == "" && c.Code == "":
+				c.Metadata, c.Code, c.Description = one.Params["resource_metadata"], one.Params["error"], one.Params["error_description"]
+				c.Scopes = strings.Fields(one.Params["scope"])
+			}
+		}
+	}
+	return c
+}
+
+// Said returns what the server said, as one printable line; "" if it gave no reason.
+func (c Challenge) Said() string {
+	switch {
+	case c.Description != "":
+		return printable.Line(c.Description, 300)
+	default:
+		return printable.Line(c.Code, 100)
+	}
+}
+
+// place is where to log in to a server.
+type place struct {
+	resource string
+	scopes   []string // that the server supports
+	server   *oauthex.AuthServerMeta
+}
+
+// discover finds the authorization server of a target, and what it offers.
+func discover(ctx context.Context, client *http.Client, t Target, c Challenge) (*place, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, errors.New("the discovery of the authorization server takes too long"))
+	defer cancel()
+	at, err := findPlace(ctx, client, t, c)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return at, err
+}
+
+func findPlace(ctx context.Context, client *http.Client, t Target, c Challenge) (*place, error) {
+	resource, err := resourceMetadata(ctx, client, t, c)
+	if err != nil {
+		return nil, err
+	}
+	at := &place{resource: t.URL}
+	issuers := []string{origin(t.URL)} // as in 2025-03-26
+	if resource != nil {
+		at.resource, at.scopes, issuers = resource.Resource, resource.ScopesSupported, resource.AuthorizationServers
+	}
+	if address := t.OAuth.AuthServerMetadataURL; address != "" {
+		at.server, err = configuredServer(ctx, client, address)
+		return at, err
+	}
+	var failed error
+	for _, issuer := range issuers[:min(len(issuers), maxIssuers)] {
+		at.server, err = serverMetadata(ctx, client, issuer)
+		if err == nil && at.server == nil && resource == nil {
+			at.server = &oauthex.AuthServerMeta{Issuer: issuer, AuthorizationEndpoint: issuer + "/authorize",
+				TokenEndpoint: issuer + "/token", RegistrationEndpoint: issuer + "/register"}
+		}
+		if err == nil && at.server == nil {
+			err = fmt.Errorf("the authorization server %s publishes no metadata", printable.Line(issuer, 200))
+		}
+		if err == nil {
+			return at, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return nil, failed
+}
+
+// resourceMetadata returns the metadata of the server (RFC 9728), nil if it has none.
+func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Challenge) (*oauthex.ProtectedResourceMetadata, error) {
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return nil, errors.New("the URL is not an absolute http or https URL")
+	}
+	root := origin(t.URL) + "/.well-known/oauth-protected-resource"
+	places := []string{root}
+	if path := strings.Trim(u.EscapedPath(), "/"); path != "" {
+		places = []string{root + "/" + path, root}
+	}
+	if c.Metadata != "" {
+		if origin(c.Metadata) != origin(t.URL) {
+			return nil, fmt.Errorf("the server says that its metadata is on another origin: %s", printable.Line(c.Metadata, 200))
+		}
+		places = append([]string{c.Metadata}, places...)
+	}
+	for _, place := range places {
+		var m oauthex.ProtectedResourceMetadata
+		found, err := getJSON(ctx, client, place, &m)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("metadata of the server: %w", err)
+		case !found:
+			continue
+		case !binds(m.Resource, t.URL):
+			return nil, fmt.Errorf("the metadata of the server is about another one: %q", printable.Line(m.Resource, 200))
+		case len(m.AuthorizationServers) == 0 && t.OAuth.AuthServerMetadataURL == "":
+			return nil, errors.New("the metadata of the server names no authorization server")
+		}
+		return &m, nil
+	}
+	return nil, nil
+}
+
+// serverMetadata returns the metadata of an authorization server, nil if it has none.
+func serverMetadata(ctx context.Context, client *http.Client, issuer string) (*oauthex.AuthServerMeta, error) {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return nil, fmt.Errorf("the server names an authorization server that is not a URL: %q", printable.Line(issuer, 200))
+	}
+	base, path := origin(issuer), strings.Trim(u.EscapedPath(), "/")
+	places := []string{base + "/.well-known/oauth-authorization-server", base + "/.well-known/openid-configuration"}
+	if path != "" {
+		places = []string{places[0] + "/" + path, places[1] + "/" + path, base + "/" + path + "/.well-known/openid-configuration"}
+	}
+	var failed error
+	for _, place := range places {
+		m, err := oauthex.GetAuthServerMeta(ctx, place, issuer, client)
+		if err == nil && m != nil {
+			err = usable(m)
+		}
+		switch {
+		case err != nil:
+			failed = errors.Join(failed, fmt.Errorf("metadata of the authorization server: %w", err))
+		case m != nil:
+			return m, nil
+		}
+	}
+	return nil, failed
+}
+
+// configuredServer returns the metadata at an address that the config gives: it may be
+// that of any issuer.
+func configuredServer(ctx context.Context, client *http.Client, address string) (*oauthex.AuthServerMeta, error) {
+	var names struct{ Issuer string }
+	found, err := getJSON(ctx, client, address, &names)
+	if err == nil && !found {
+		err = fmt.Errorf("%s: nothing is there", printable.Line(address, 200))
+	}
+	var m *oauthex.AuthServerMeta
+	if err == nil {
+		m, err = oauthex.GetAuthServerMeta(ctx, address, names.Issuer, client)
+	}
+	if err == nil && m == nil {
+		err = fmt.Errorf("%s: nothing is there", printable.Line(address, 200))
+	}
+	if err == nil {
+		err = usable(m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("metadata of the authorization server: %w", err)
+	}
+	return m, nil
+}
+
+// usable checks what the library does not: that there are endpoints, and S256.
+func usable(m *oauthex.AuthServerMeta) error {
+	s256 := false
+	for _, method := range m.CodeChallengeMethodsSupported {
+		s256 = s256 || method == "S256"
+	}
+	if m.TokenEndpoint == "" || !s256 {
+		return errors.New("it has no token endpoint, or no PKCE with S256")
+	}
+	for _, endpoint := range []string{m.AuthorizationEndpoint, m.TokenEndpoint, m.RegistrationEndpoint, m.RevocationEndpoint} {
+		u, err := url.Parse(endpoint)
+		if endpoint == "" {
+			continue
+		}
+		if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname())) {
+			return fmt.Errorf("it names an endpoint that is not https: %s", printable.Line(endpoint, 200))
+		}
+	}
+	return nil
+}
+
+// getJSON reads a document; found is false if the server says that there is none.
+func getJSON(ctx context.Context, client *http.Client, address string, into any) (found bool, err error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return false, errors.New("it is not at a URL")
+	}
+	q.Header.Set("Accept", "application/json")
+	p, err := client.Do(q)
+	if err != nil {
+		return false, clean(err)
+	}
+	defer func() { _ = p.Body.Close() }()
+	switch {
+	case p.StatusCode >= 400 && p.StatusCode < 500 && p.StatusCode != http.StatusTooManyRequests:
+		return false, nil
+	case p.StatusCode != http.StatusOK:
+		return false, fmt.Errorf("%s: HTTP status %d", show(q.URL), p.StatusCode)
+	case strings.Contains(p.Header.Get("Content-Type"), "html"):
+		return false, nil // a page for people, served for any path
+	}
+	text, err := io.ReadAll(p.Body)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", show(q.URL), err)
+	}
+	if json.Unmarshal(text, into) != nil {
+		return false, fmt.Errorf("%s: it is not JSON of the expected form", show(q.URL))
+	}
+	return true, nil
+}

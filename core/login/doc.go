@@ -1,0 +1,45 @@
+// Package login obtains the tokens of servers that want OAuth, keeps them, and renews
+// them once for all processes of a user.
+//
+// A [Store] keeps logins. A [Flow] is one login with a browser; a [Source] supplies the
+// header of the requests to one server, and renews its token.
+//
+// # Where a token goes
+//
+// A token belongs to the URL of the server that it was obtained for, and to the issuer
+// and the client that it was obtained from. The caller of a [Source] sends it to that
+// server's origin only and follows no redirect. It is part of no error and no log record
+// of this package.
+//
+// # Promises
+//
+//   - One renewal: whoever finds a token expired or refused takes the lock file of the
+//     login, reads the login again, and renews it only if it is still the same.
+//   - A new token is on disk before anybody uses it. A process that dies between the
+//     answer of the authorization server and that moment loses it; the next process then
+//     says so, because a mark was written before the request.
+//   - Only a refusal of the authorization server ends a login. Whatever else goes wrong
+//     leaves it as it is, to be tried again.
+//   - Nothing is deleted but by [Store.Delete].
+//
+// # What is trusted
+//
+// The server's URL and the config are; whatever the server or the authorization server
+// answers is not. Metadata of the server comes from its own origin and must be about it;
+// metadata of an authorization server must name the issuer that it was requested for, and
+// PKCE with S256. Endpoints are https, or http on this machine. A server in the public
+// internet cannot make us send requests to private addresses. Redirects are followed
+// within one origin only, and only where metadata is read. Answers are bounded.
+//
+// # Libraries
+//
+// golang.org/x/oauth2 builds authorization URLs and makes token requests: of all grants
+// through its clientcredentials package, because only that one allows the parameter
+// "resource" (RFC 8707) in a refresh. The official Go SDK's oauthex package parses
+// challenges, reads and checks the metadata of authorization servers and registers clients;
+// its auth package is not used, as its handler keeps tokens in memory and refreshes
+// without regard to other processes. For the same reason the handler of mcp-go, our
+// client library, is not used: its store has no lock, a network error counts as a
+// logout, and it knows neither client ID metadata documents, nor iss (RFC 9207), nor
+// grants without a user. golang-jwt/jwt signs client assertions. gofrs/flock locks.
+package login

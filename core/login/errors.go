@@ -1,0 +1,52 @@
+package login
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// ErrNone is the error for a server without a login.
+var ErrNone = errors.New("not logged in")
+
+// A RequiredError says that only a new login helps.
+type RequiredError struct {
+	Target Target
+	Reason string // printable
+}
+
+func (e *RequiredError) Error() string {
+	return fmt.Sprintf("%s; run %s", e.Reason, e.Target.Command())
+}
+
+// An AnswerError is an error that an authorization server answered.
+type AnswerError struct {
+	Doing       string // what it was asked for
+	Code        string // as in RFC 6749, "" if the answer had none
+	Description string
+	Status      int // of HTTP; 0: it came by way of the browser
+}
+
+func (e *AnswerError) Error() string {
+	text := "the authorization server refused " + e.Doing
+	if e.Code == "" {
+		return fmt.Sprintf("%s (HTTP status %d)", text, e.Status)
+	}
+	text += ": " + printable.Line(e.Code, 100)
+	if e.Description != "" {
+		text += " (" + printable.Line(e.Description, 300) + ")"
+	}
+	return text
+}
+
+// final reports whether the same request would be refused again.
+func (e *AnswerError) final() bool {
+	switch {
+	case e.Status == 429 || e.Status >= 500:
+		return false
+	case e.Code == "temporarily_unavailable" || e.Code == "server_error" || e.Code == "slow_down":
+		return false
+	}
+	return e.Code != "" || e.Status == 400 || e.Status == 401
+}

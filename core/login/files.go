@@ -1,0 +1,135 @@
+package login
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/keyring"
+	"github.com/mcptrack/mcptrack/core/secretfile"
+)
+
+// file is the form of the file of one server's logins.
+type file struct {
+	Version int         `json:"version"`
+	Logins  []fileEntry `json:"logins"` // the newest first
+}
+
+type fileEntry struct {
+	*Login
+	Tokens *tokens `json:"tokens,omitempty"` // nil: they are in the keyring
+}
+
+const fileVersion = 1
+
+var errNotLogins = errors.New("it is not a file of logins")
+
+func encode(v any) ([]byte, error) { return json.Marshal(v) }
+
+// read returns the logins of a server, the newest first. The secrets of those in the
+// keyring are left out.
+func (s *Store) read(server string) ([]*Login, error) {
+	text, err := s.readText(server)
+	if text == nil || err != nil {
+		return nil, err
+	}
+	var f file
+	if err := json.Unmarshal(text, &f); err != nil || f.Version < 1 {
+		return nil, fmt.Errorf("%s: %w; mcptrack login and logout replace it", s.path(server), errNotLogins)
+	}
+	if f.Version > fileVersion {
+		return nil, fmt.Errorf("%s: it is of a newer version of mcptrack", s.path(server))
+	}
+	var all []*Login
+	for _, e := range f.Logins {
+		if e.Login == nil || e.Server != server {
+			continue // moved here from elsewhere
+		}
+		e.stored, e.tokens = true, new(tokens)
+		if e.Tokens != nil {
+			e.setTokens(*e.Tokens)
+		}
+		all = append(all, e.Login)
+	}
+	return all, nil
+}
+
+func (s *Store) readText(server string) ([]byte, error) {
+	s.memory.mu.Lock()
+	text := s.memory.logins[name(server)]
+	s.memory.mu.Unlock()
+	if text != nil {
+		return text, nil
+	}
+	path := s.path(server)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	text, err := secretfile.ReadAll(path)
+	if err != nil {
+		if _, gone := os.Lstat(path); errors.Is(gone, fs.ErrNotExist) {
+			return nil, nil // deleted meanwhile
+		}
+	}
+	return text, err
+}
+
+// write replaces the logins of a server. The caller has the lock.
+func (s *Store) write(server string, all []*Login) error {
+	if len(all) == 0 {
+		s.memory.mu.Lock()
+		delete(s.memory.logins, name(server))
+		s.memory.mu.Unlock()
+		if err := os.Remove(s.path(server)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	f := file{Version: fileVersion}
+	inMemory := false
+	for _, l := range all {
+		e := fileEntry{Login: l}
+		if l.Kind != KindKeyring {
+			e.Tokens = l.tokens
+		}
+		inMemory = inMemory || l.Kind == KindMemory
+		f.Logins = append(f.Logins, e)
+	}
+	text, err := encode(f)
+	if err != nil {
+		return err
+	}
+	if inMemory {
+		s.memory.mu.Lock()
+		defer s.memory.mu.Unlock()
+		s.memory.logins[name(server)] = text
+		return nil
+	}
+	if err := atomicfile.Write(s.path(server), 0o600, append(text, '\n')); err != nil {
+		return fmt.Errorf("the login cannot be stored: %w", err)
+	}
+	return nil
+}
+
+// reveal adds the secrets that are in the keyring.
+func (s *Store) reveal(l *Login) error {
+	if l.Kind != KindKeyring {
+		return nil
+	}
+	secret, err := s.opts.Keyring.Get(account(l))
+	if errors.Is(err, keyring.ErrNotFound) {
+		return ErrNone // deleted there
+	}
+	var t tokens
+	if err == nil {
+		err = json.Unmarshal([]byte(secret), &t)
+	}
+	if err != nil {
+		return fmt.Errorf("the login is in the keyring, which cannot be read: %w", err)
+	}
+	l.setTokens(t)
+	return nil
+}

@@ -1,0 +1,183 @@
+package login
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"golang.org/x/oauth2"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// A Flow is one login of a user with a browser, from the URL to open to the login.
+type Flow struct {
+	URL string // to open in the browser
+
+	target   Target
+	store    *Store
+	redirect string
+	scopes   []string
+	at       *place
+	with     Client
+	state    string
+	verifier string
+}
+
+// Begin finds out where and as which client to log in to a target that answered a request
+// with the challenge. The browser is to be sent back to redirect. scopes, if there are
+// any, are what to ask for in place of what the config and the server say. The error is
+// [ErrNoClient] if the user has to register a client first.
+func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect string, scopes []string) (*Flow, error) {
+	client := s.client(ctx, t.URL)
+	at, err := discover(ctx, client, t, c)
+	if err != nil {
+		return nil, err
+	}
+	if at.server.AuthorizationEndpoint == "" {
+		return nil, errors.New("the authorization server has no login for users")
+	}
+	earlier, err := s.Get(t)
+	if err != nil && !errors.Is(err, ErrNone) {
+		earlier = nil // the new one replaces it
+	}
+	f := &Flow{target: t, store: s, redirect: redirect, at: at, state: rand.Text(), verifier: oauth2.GenerateVerifier()}
+	f.scopes = chooseScopes(t, c, at, earlier, scopes)
+	if f.with, err = f.client(ctx, client, at.server, earlier); err != nil {
+		return nil, err
+	}
+	f.URL = f.authorizationURL()
+	return f, nil
+}
+
+// chooseScopes returns the scopes to ask for, in the order of the specification. A scope
+// that a request lacked is added to them, and the one for refresh tokens if there is one.
+func chooseScopes(t Target, c Challenge, at *place, earlier *Login, scopes []string) []string {
+	for _, choice := range [][]string{t.OAuth.Scopes, c.Scopes, at.scopes} {
+		if len(scopes) == 0 {
+			scopes = choice
+		}
+	}
+	scopes = slices.Clone(scopes)
+	add := func(scope string) {
+		if !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	if earlier != nil && earlier.Issuer == at.server.Issuer && len(earlier.Lacking) > 0 {
+		for _, scope := range slices.Concat(earlier.Scopes, earlier.Lacking) {
+			add(scope)
+		}
+	}
+	if slices.Contains(at.server.ScopesSupported, offlineAccess) && t.OAuth.Grant != config.GrantClient {
+		add(offlineAccess)
+	}
+	return scopes
+}
+
+// offlineAccess is the scope that OpenID Connect gives refresh tokens for.
+const offlineAccess = "offline_access"
+
+func (f *Flow) authorizationURL() string {
+	c := oauth2.Config{ClientID: f.with.ID, RedirectURL: f.redirect, Scopes: f.scopes,
+		Endpoint: oauth2.Endpoint{AuthURL: f.at.server.AuthorizationEndpoint}}
+	opts := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(f.verifier)}
+	if f.at.resource != "" {
+		opts = append(opts, oauth2.SetAuthURLParam("resource", f.at.resource))
+	}
+	if slices.Contains(f.scopes, offlineAccess) {
+		opts = append(opts, oauth2.SetAuthURLParam("prompt", "consent")) // required by OpenID Connect
+	}
+	return c.AuthCodeURL(f.state, opts...)
+}
+
+// Issuer returns the authorization server.
+func (f *Flow) Issuer() string { return printable.Line(f.at.server.Issuer, 200) }
+
+// Ours reports whether a redirect answers this flow.
+func (f *Flow) Ours(answer url.Values) bool {
+	return subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(f.state)) == 1
+}
+
+// Finish obtains and stores the login. answer is the query that the browser came back
+// with.
+func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
+	if !f.Ours(answer) {
+		return nil, errors.New(`the redirected URL belongs to another login: its "state" is not ours`)
+	}
+	if err := checkIssuer(answer, f.at.server); err != nil {
+		return nil, err
+	}
+	if code := answer.Get("error"); code != "" {
+		return nil, &AnswerError{Doing: "the login", Code: code, Description: answer.Get("error_description")}
+	}
+	if answer.Get("code") == "" {
+		return nil, errors.New("the redirected URL has no code")
+	}
+	l := newLogin(f.target, f.at, f.with, f.scopes)
+	err := l.requestToken(ctx, f.store.client(ctx, f.target.URL), f.target, "the login", url.Values{
+		"grant_type": {"authorization_code"}, "code": {answer.Get("code")},
+		"redirect_uri": {f.redirect}, "code_verifier": {f.verifier},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, f.store.Put(ctx, f.target, l)
+}
+
+// checkIssuer holds the answer to the authorization server that was asked (RFC 9207): an
+// attacker's could answer in its place to get a code.
+func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
+	switch iss := answer.Get("iss"); {
+	case iss == "" && m.AuthorizationResponseIssParameterSupported:
+		return errors.New(`the redirected URL does not say which authorization server it is of: it has no "iss"`)
+	case iss != "" && iss != m.Issuer:
+		return fmt.Errorf("the redirected URL is of another authorization server, %s", printable.Line(iss, 200))
+	}
+	return nil
+}
+
+// Offers reports whether a target that did not refuse a request offers logins all the same.
+func (s *Store) Offers(ctx context.Context, t Target) bool {
+	m, err := resourceMetadata(ctx, s.client(ctx, t.URL), t, Challenge{})
+	return err == nil && m != nil
+}
+
+// Obtain obtains and stores the login of a client that stands for itself.
+func (s *Store) Obtain(ctx context.Context, t Target, c Challenge) (*Login, error) {
+	l, err := s.obtain(ctx, s.client(ctx, t.URL), t, c)
+	if err != nil {
+		return nil, err
+	}
+	return l, s.Put(ctx, t, l)
+}
+
+// obtain gets a login for a client that stands for itself.
+func (s *Store) obtain(ctx context.Context, client *http.Client, t Target, c Challenge) (*Login, error) {
+	at, err := discover(ctx, client, t, c)
+	if err != nil {
+		return nil, err
+	}
+	with, ok := configuredClient(t, at.server)
+	if !ok {
+		return nil, errors.New(`"grant" is "client_credentials", which needs a "clientId"`)
+	}
+	l := newLogin(t, at, with, chooseScopes(t, c, at, nil, nil))
+	return l, l.requestToken(ctx, client, t, "a token", l.clientGrant())
+}
+
+func (l *Login) clientGrant() url.Values {
+	grant := url.Values{"grant_type": {string(config.GrantClient)}}
+	if len(l.Scopes) > 0 {
+		grant.Set("scope", strings.Join(l.Scopes, " "))
+	}
+	return grant
+}

@@ -1,0 +1,355 @@
+// Package logintest has an authorization server, and a server that wants its tokens, for
+// tests. It is strict: codes and refresh tokens are good for one use, and one that comes
+// again revokes all that came of it, as RFC 9700 asks. Faults can be planted.
+package logintest
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Server is both. Its fields are set before the first request.
+type Server struct {
+	URL string // of the protected server
+	AS  string // the issuer
+
+	Life      time.Duration // of access tokens; 1 h
+	Scopes    []string      // in the challenge
+	NoDCR     bool
+	CIMD      bool
+	NoPRM     bool                 // no metadata of the protected server
+	Challenge func() string        // in place of the usual WWW-Authenticate
+	PRM       func(map[string]any) // changes the metadata of the protected server
+	Meta      func(map[string]any) // changes that of the authorization server
+	Answer    func(url.Values)     // changes the redirect
+	Handler   http.Handler         // what is protected; 200 by default
+	Clients   map[string]string    // secrets of configured clients
+
+	mu      sync.Mutex // guards what follows
+	codes   map[string]grant
+	refresh map[string]string // refresh token → family
+	spent   map[string]string
+	revoked map[string]bool // families
+	access  map[string]access
+	hits    map[string]int
+	forms   []url.Values // token requests
+	stray   []string     // hosts and paths that got a token and should not
+	answer  func(http.ResponseWriter, *http.Request) bool
+}
+
+type grant struct {
+	challenge, redirect, client, scope, resource string
+}
+
+type access struct {
+	family, scope string
+	expires       time.Time
+}
+
+// New starts both until the test ends.
+func New(t testing.TB) *Server {
+	s := &Server{Life: time.Hour, codes: map[string]grant{}, refresh: map[string]string{}, spent: map[string]string{}, revoked: map[string]bool{},
+		access: map[string]access{}, hits: map[string]int{}, Clients: map[string]string{}}
+	as := http.NewServeMux()
+	for _, path := range []string{"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"} {
+		as.HandleFunc("GET "+path, s.metadata)
+	}
+	as.HandleFunc("GET /authorize", s.authorize)
+	as.HandleFunc("POST /token", s.token)
+	as.HandleFunc("POST /register", s.register)
+	as.HandleFunc("POST /revoke", s.revoke)
+	asServer := httptest.NewServer(s.counting("as", as))
+	t.Cleanup(asServer.Close)
+	rs := http.NewServeMux()
+	rs.HandleFunc("GET /.well-known/oauth-protected-resource/mcp", s.resource)
+	rs.HandleFunc("/mcp", s.protected)
+	rsServer := httptest.NewServer(s.counting("rs", rs))
+	t.Cleanup(rsServer.Close)
+	s.AS, s.URL = asServer.URL, rsServer.URL+"/mcp"
+	return s
+}
+
+func (s *Server) counting(who string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		s.mu.Lock()
+		s.hits[who+" "+q.URL.Path]++
+		if who == "as" && strings.HasPrefix(q.Header.Get("Authorization"), "Bearer ") {
+			s.stray = append(s.stray, q.Host+q.URL.Path)
+		}
+		s.mu.Unlock()
+		next.ServeHTTP(w, q)
+	})
+}
+
+// Hits returns how often a path was requested, such as "as /token" or "rs /mcp".
+func (s *Server) Hits(path string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hits[path]
+}
+
+// Forms returns the token requests.
+func (s *Server) Forms() []url.Values {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.forms)
+}
+
+// Stray returns where tokens came that should not have.
+func (s *Server) Stray() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.stray)
+}
+
+// AnswerToken makes a function answer token requests; those that it returns false for are
+// answered as usual. nil ends that.
+func (s *Server) AnswerToken(answer func(http.ResponseWriter, *http.Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+// Revoke ends every grant.
+func (s *Server) Revoke() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, family := range s.refresh {
+		s.revoked[family] = true
+	}
+	for _, a := range s.access {
+		s.revoked[a.family] = true
+	}
+}
+
+// Expire ends the access tokens that were given so far.
+func (s *Server) Expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for token, a := range s.access {
+		a.expires = time.Now()
+		s.access[token] = a
+	}
+}
+
+// Revoked reports whether a refresh token was used twice, or Revoke was called.
+func (s *Server) Revoked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.revoked) > 0
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {
+	m := map[string]any{"issuer": s.AS, "authorization_endpoint": s.AS + "/authorize", "token_endpoint": s.AS + "/token",
+		"revocation_endpoint": s.AS + "/revoke", "response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
+		"token_endpoint_auth_methods_supported":          []string{"none", "client_secret_basic", "client_secret_post", "private_key_jwt"},
+		"authorization_response_iss_parameter_supported": true, "client_id_metadata_document_supported": s.CIMD}
+	if !s.NoDCR {
+		m["registration_endpoint"] = s.AS + "/register"
+	}
+	if s.Meta != nil {
+		s.Meta(m)
+	}
+	maps.DeleteFunc(m, func(_ string, v any) bool { return v == nil })
+	writeJSON(w, http.StatusOK, m)
+}
+
+func (s *Server) resource(w http.ResponseWriter, q *http.Request) {
+	if s.NoPRM {
+		http.NotFound(w, q)
+		return
+	}
+	m := map[string]any{"resource": s.URL, "authorization_servers": []string{s.AS}}
+	if s.PRM != nil {
+		s.PRM(m)
+	}
+	writeJSON(w, http.StatusOK, m)
+}
+
+// protected answers who has a valid token.
+func (s *Server) protected(w http.ResponseWriter, q *http.Request) {
+	token, _ := strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
+	s.mu.Lock()
+	a, known := s.access[token]
+	valid := known && time.Now().Before(a.expires) && !s.revoked[a.family]
+	s.mu.Unlock()
+	if !valid {
+		challenge := fmt.Sprintf(`Bearer resource_metadata=%q`, strings.TrimSuffix(s.URL, "/mcp")+"/.well-known/oauth-protected-resource/mcp")
+		if s.NoPRM {
+			challenge = "Bearer"
+		}
+		if len(s.Scopes) > 0 {
+			challenge += fmt.Sprintf(`, scope=%q`, strings.Join(s.Scopes, " "))
+		}
+		if token != "" {
+			challenge += `, error="invalid_token", error_description="the token is not valid"`
+		}
+		if s.Challenge != nil {
+			challenge = s.Challenge()
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	if s.Handler != nil {
+		s.Handler.ServeHTTP(w, q)
+	}
+}
+
+func (s *Server) register(w http.ResponseWriter, q *http.Request) {
+	var m map[string]any
+	if json.NewDecoder(q.Body).Decode(&m) != nil {
+		writeJSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_client_metadata"})
+		return
+	}
+	id := "client-" + rand.Text()
+	m["client_id"] = id
+	s.mu.Lock()
+	s.Clients[id] = ""
+	s.mu.Unlock()
+	writeJSON(w, http.StatusCreated, m)
+}
+
+// authorize consents at once.
+func (s *Server) authorize(w http.ResponseWriter, q *http.Request) {
+	in := q.URL.Query()
+	if in.Get("code_challenge_method") != "S256" || in.Get("state") == "" || in.Get("resource") != s.URL {
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	code := rand.Text()
+	s.mu.Lock()
+	s.codes[code] = grant{in.Get("code_challenge"), in.Get("redirect_uri"), in.Get("client_id"), in.Get("scope"), in.Get("resource")}
+	s.mu.Unlock()
+	out := url.Values{"code": {code}, "state": {in.Get("state")}, "iss": {s.AS}}
+	if s.Answer != nil {
+		s.Answer(out)
+	}
+	w.Header().Set("Location", in.Get("redirect_uri")+"?"+out.Encode())
+	w.WriteHeader(http.StatusFound)
+}
+
+func (s *Server) token(w http.ResponseWriter, q *http.Request) {
+	_ = q.ParseForm()
+	s.mu.Lock()
+	s.forms = append(s.forms, maps.Clone(q.PostForm))
+	s.mu.Unlock()
+	s.mu.Lock()
+	answer := s.answer
+	s.mu.Unlock()
+	if answer != nil && answer(w, q) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	refuse := func(code, why string) {
+		writeJSON(w, http.StatusBadRequest, map[string]any{"error": code, "error_description": why})
+	}
+	if q.PostForm.Get("resource") != s.URL {
+		refuse("invalid_target", "no resource")
+		return
+	}
+	switch q.PostForm.Get("grant_type") {
+	case "authorization_code":
+		g, ok := s.codes[q.PostForm.Get("code")]
+		delete(s.codes, q.PostForm.Get("code"))
+		sum := sha256.Sum256([]byte(q.PostForm.Get("code_verifier")))
+		if !ok || base64.RawURLEncoding.EncodeToString(sum[:]) != g.challenge || g.redirect != q.PostForm.Get("redirect_uri") || g.client != q.PostForm.Get("client_id") {
+			refuse("invalid_grant", "the code is not valid")
+			return
+		}
+		s.give(w, rand.Text(), g.scope, true)
+	case "refresh_token":
+		token := q.PostForm.Get("refresh_token")
+		family, ok := s.refresh[token]
+		if was, again := s.spent[token]; again {
+			s.revoked[was] = true
+		}
+		if !ok || s.revoked[family] {
+			refuse("invalid_grant", "the refresh token is not valid")
+			return
+		}
+		delete(s.refresh, token)
+		s.spent[token] = family
+		s.give(w, family, "", true)
+	case "client_credentials":
+		id, secret, basic := q.BasicAuth()
+		if !basic {
+			id, secret = q.PostForm.Get("client_id"), q.PostForm.Get("client_secret")
+		}
+		if want, ok := s.Clients[id]; !ok || want != secret {
+			refuse("invalid_client", "")
+			return
+		}
+		s.give(w, rand.Text(), q.PostForm.Get("scope"), false)
+	default:
+		refuse("unsupported_grant_type", "")
+	}
+}
+
+// give answers with tokens. s.mu is held.
+func (s *Server) give(w http.ResponseWriter, family, scope string, refresh bool) {
+	out := map[string]any{"access_token": "at-" + rand.Text(), "token_type": "Bearer", "expires_in": s.Life.Seconds()}
+	s.access[out["access_token"].(string)] = access{family, scope, time.Now().Add(s.Life)}
+	if refresh {
+		token := "rt-" + rand.Text()
+		out["refresh_token"] = token
+		s.refresh[token] = family
+	}
+	if scope != "" {
+		out["scope"] = scope
+	}
+	writeJSON(w, http.StatusOK, out)
+}
+
+func (s *Server) revoke(w http.ResponseWriter, q *http.Request) {
+	_ = q.ParseForm()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if family, ok := s.refresh[q.PostForm.Get("token")]; ok {
+		s.revoked[family] = true
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// Browse does what a browser does with the URL of a login: it returns the URL that the
+// authorization server redirects it to.
+func Browse(t testing.TB, address string) string {
+	t.Helper()
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	defer client.CloseIdleConnections()
+	p, err := client.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Body.Close() }()
+	if p.StatusCode != http.StatusFound {
+		t.Fatalf("the authorization server answered %s", p.Status)
+	}
+	return p.Header.Get("Location")
+}
+
+// Serve serves a handler until the test ends and returns its URL.
+func Serve(t testing.TB, h http.Handler) string {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}

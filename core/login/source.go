@@ -1,0 +1,257 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+)
+
+// Source supplies the token of one server. It may be used concurrently.
+type Source struct {
+	store  *Store
+	target Target
+	// turn has room for one: who sends to it renews, and receives afterwards; never
+	// closed.
+	turn chan struct{}
+
+	mu    sync.Mutex // guards what follows; not held across requests
+	login *Login     // as read last; nil: none
+	err   error      // why it could not be read
+	stamp Stamp      // of login
+	used  []string   // tokens that were used, the newest last
+}
+
+// Source returns a source for the target.
+func (s *Store) Source(t Target) *Source {
+	return &Source{store: s, target: t, turn: make(chan struct{}, 1)}
+}
+
+// maxUsed is how many used tokens are remembered.
+const maxUsed = 4
+
+// Target returns the server that the tokens are for.
+func (s *Source) Target() Target { return s.target }
+
+// Secrets returns the tokens that were used last, so that they can be hidden in what the
+// server says.
+func (s *Source) Secrets() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.used)
+}
+
+// current returns the login as it is stored now.
+func (s *Source) current() (*Login, error) {
+	stamp := s.store.Stamp(s.target)
+	s.mu.Lock()
+	if stamp.Same(s.stamp) && s.login != nil {
+		defer s.mu.Unlock()
+		return s.login, s.err
+	}
+	s.mu.Unlock()
+	l, err := s.store.Get(s.target)
+	if errors.Is(err, ErrNone) {
+		l, err = nil, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.login, s.err, s.stamp = l, err, stamp
+	return l, err
+}
+
+// Header returns the value of the header Authorization, "" if there is no login. The
+// error is a [*RequiredError] if only a new login helps.
+func (s *Source) Header(ctx context.Context) (string, error) {
+	l, err := s.current()
+	if err != nil || l == nil {
+		return "", err
+	}
+	now := time.Now()
+	if l.stale(now) && l.Refused == "" && l.Renewable {
+		renewed, err := s.renew(ctx, l, Challenge{})
+		switch {
+		case err == nil:
+			l = renewed
+		case l.Expired(time.Now()):
+			return "", err
+		}
+	}
+	if l.Expired(time.Now()) {
+		return "", s.required(l)
+	}
+	return s.use(l), nil
+}
+
+func (s *Source) required(l *Login) error {
+	reason := "the login has expired"
+	if l.Refused != "" {
+		reason = l.Refused
+	}
+	return &RequiredError{s.target, reason}
+}
+
+func (s *Source) use(l *Login) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if token := l.tokens.Access; !slices.Contains(s.used, token) {
+		s.used = append(s.used, token)
+		s.used = s.used[max(0, len(s.used)-maxUsed):]
+	}
+	return "Bearer " + l.tokens.Access
+}
+
+// Refused takes in that the server refused a request with this header ("" if it had none)
+// with a status of 401 or 403. It reports whether the request should be sent again, with
+// a new header. The error is a [*RequiredError] if only a new login helps, nil if there
+// is nothing to say but what the server said.
+func (s *Source) Refused(ctx context.Context, header string, status int, c Challenge) (again bool, err error) {
+	l, err := s.current()
+	if err != nil {
+		return false, err
+	}
+	if status == http.StatusForbidden {
+		return false, s.lacking(ctx, l, c)
+	}
+	if l == nil && s.target.OAuth.Grant != config.GrantClient {
+		return false, nil
+	}
+	if l != nil && header != "" && header != "Bearer "+l.tokens.Access {
+		return true, nil // renewed meanwhile
+	}
+	if l != nil && l.Refused != "" {
+		return false, s.required(l)
+	}
+	if l != nil && !l.Renewable {
+		return false, &RequiredError{s.target, "the server refuses the login, which cannot be renewed"}
+	}
+	if l != nil && header == "" { // logged in meanwhile
+		return true, nil
+	}
+	if _, err := s.renew(ctx, l, c); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// lacking notes the scopes that the server misses.
+func (s *Source) lacking(ctx context.Context, l *Login, c Challenge) error {
+	if c.Code != "insufficient_scope" || l == nil {
+		return nil
+	}
+	if err := s.store.Lack(ctx, s.target, c.Scopes); err != nil {
+		return fmt.Errorf("note the scopes that the login lacks: %w", err)
+	}
+	return &RequiredError{s.target, "the login does not include what this needs"}
+}
+
+const (
+	// renewTimeout bounds one renewal.
+	renewTimeout = 30 * time.Second
+	// renewGrace is how long a renewal goes on for a caller that gave up: the answer has
+	// the only token that is still valid.
+	renewGrace = 5 * time.Second
+)
+
+// renew returns the login with a token that is newer than that of was, nil if there was
+// none. At any time one process renews.
+func (s *Source) renew(ctx context.Context, was *Login, c Challenge) (*Login, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	l, err := s.renewInTurn(ctx, was, c)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.login, s.err = l, nil // the stamp stays the old one, so that it is read again
+	return l, nil
+}
+
+func (s *Source) renewInTurn(ctx context.Context, was *Login, c Challenge) (*Login, error) {
+	unlock, err := s.store.lock(ctx, s.target.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	l, err := s.store.Get(s.target)
+	switch {
+	case errors.Is(err, ErrNone) && (was != nil || s.target.OAuth.Grant != config.GrantClient):
+		return nil, &RequiredError{s.target, "logged out"}
+	case err != nil && !errors.Is(err, ErrNone):
+		return nil, err
+	case err == nil && (was == nil || l.tokens.Access != was.tokens.Access): // another process was faster
+		return l, nil
+	case err == nil && l.Refused != "":
+		return nil, s.required(l)
+	}
+	going, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), renewTimeout, errors.New("the authorization server does not answer"))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(renewGrace, cancel) })()
+	if err != nil {
+		l, err = s.store.obtain(going, s.store.client(going, s.target.URL), s.target, c)
+		if err != nil {
+			return nil, s.refused(err)
+		}
+		l.Kind = s.store.opts.Kind
+		return l, s.store.put(l)
+	}
+	return l, s.request(going, l)
+}
+
+// Renew renews the login now, whether that is due or not.
+func (s *Source) Renew(ctx context.Context) (*Login, error) {
+	l, err := s.current()
+	if err != nil {
+		return nil, err
+	}
+	if l == nil {
+		return nil, ErrNone
+	}
+	if !l.Renewable {
+		return l, errors.New("the login cannot be renewed")
+	}
+	return s.renew(ctx, l, Challenge{})
+}
+
+func (s *Source) refused(err error) error {
+	if answer, ok := errors.AsType[*AnswerError](err); ok && answer.final() {
+		return &RequiredError{s.target, answer.Error()}
+	}
+	return err
+}
+
+// request renews the login at the authorization server. The caller has the lock. What
+// happens is on disk before and after: a process that dies in between leaves a mark.
+func (s *Source) request(ctx context.Context, l *Login) error {
+	interrupted := l.Renewing
+	l.Renewing = time.Now()
+	if err := s.store.save(l); err != nil {
+		return err
+	}
+	err := l.requestToken(ctx, s.store.client(ctx, s.target.URL), s.target, "to renew the login", l.renewal())
+	if err == nil {
+		return s.store.put(l)
+	}
+	answer, ok := errors.AsType[*AnswerError](err)
+	if !ok || !answer.final() {
+		return fmt.Errorf("the login cannot be renewed now: %w", err)
+	}
+	l.Refused, l.Renewing = answer.Error(), time.Time{}
+	if !interrupted.IsZero() {
+		l.Refused += fmt.Sprintf("; a renewal at %s was interrupted, which may have used the token up", interrupted.UTC().Format(time.RFC3339))
+	}
+	if err := s.store.save(l); err != nil {
+		return err
+	}
+	return s.required(l)
+}

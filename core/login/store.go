@@ -1,0 +1,303 @@
+package login
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/mcptrack/mcptrack/core/keyring"
+)
+
+// Kind is a place that secrets are kept in.
+type Kind string
+
+// The places. KindAuto is the keyring where it answers, else a file.
+const (
+	KindAuto    Kind = ""
+	KindKeyring Kind = "keyring"
+	KindFile    Kind = "file"
+	KindMemory  Kind = "memory" // of this process
+)
+
+// Options configure a [Store].
+type Options struct {
+	// Dir is where logins are kept; it is made when it is needed, for its owner only.
+	Dir string
+	// Kind is where the secrets of new logins go. Those of earlier ones stay where they
+	// are.
+	Kind Kind
+	// Logger gets what a user should know, at level warn; nil discards.
+	Logger *slog.Logger
+	// Keyring is the user's keyring; the zero value is that of package keyring.
+	Keyring Keyring
+	// Client makes the client for authorization servers of a server; nil: one that
+	// reaches public addresses only, if the server is public.
+	Client func(ctx context.Context, server string) *http.Client
+}
+
+// Keyring are the functions of a keyring.
+type Keyring struct {
+	Get    func(account string) (string, error)
+	Set    func(account, secret string) error
+	Delete func(account string) error
+}
+
+// Store keeps logins, for all processes of a user. It may be used concurrently.
+type Store struct {
+	opts   Options
+	memory struct {
+		mu     sync.Mutex
+		logins map[string][]byte // by the name of the file that they would be in
+	}
+}
+
+// NewStore returns a store. It does no I/O.
+func NewStore(opts Options) *Store {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Keyring.Get == nil {
+		opts.Keyring = Keyring{keyring.Get, keyring.Set, keyring.Delete}
+	}
+	if opts.Client == nil {
+		opts.Client = newClient
+	}
+	s := &Store{opts: opts}
+	s.memory.logins = map[string][]byte{}
+	return s
+}
+
+func (s *Store) client(ctx context.Context, server string) *http.Client {
+	return s.opts.Client(ctx, server)
+}
+
+// name returns the name of the files of a server, without the ending.
+func name(server string) string {
+	sum := sha256.Sum256([]byte(server))
+	return hex.EncodeToString(sum[:12])
+}
+
+// Path returns the file that has the logins of a target, or says that they are in the
+// keyring.
+func (s *Store) Path(t Target) string { return s.path(t.URL) }
+
+func (s *Store) path(server string) string { return filepath.Join(s.opts.Dir, name(server)+".json") }
+
+// Get returns the newest login that the target's config asks for, with its secrets. The
+// error is [ErrNone] if there is none.
+func (s *Store) Get(t Target) (*Login, error) {
+	all, err := s.read(t.URL)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, t.matches)
+	if i < 0 {
+		return nil, ErrNone
+	}
+	return all[i], s.reveal(all[i])
+}
+
+// Since returns when somebody logged in to the target; zero if nobody did, or it is not known.
+func (s *Store) Since(t Target) time.Time {
+	all, err := s.read(t.URL)
+	if err != nil {
+		return time.Time{}
+	}
+	if i := slices.IndexFunc(all, t.matches); i >= 0 {
+		return all[i].Since
+	}
+	return time.Time{}
+}
+
+// Put stores a login in place of the one of the same server, issuer and client.
+func (s *Store) Put(ctx context.Context, t Target, l *Login) error {
+	unlock, err := s.lock(ctx, t.URL)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	l.Kind = s.opts.Kind
+	return s.put(l)
+}
+
+// Delete deletes the logins of a server and returns those that the target's config asked
+// for. Their tokens are revoked where that is possible; it is no error if it is not.
+func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
+	if text, err := s.readText(t.URL); text == nil && err == nil {
+		return nil, nil
+	}
+	unlock, err := s.lock(ctx, t.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	all, err := s.read(t.URL)
+	if err != nil && !errors.Is(err, errNotLogins) {
+		return nil, err
+	} else if err != nil {
+		return nil, s.write(t.URL, nil)
+	}
+	var gone, rest []*Login
+	for _, l := range all {
+		if !t.matches(l) {
+			rest = append(rest, l)
+			continue
+		}
+		if err := s.reveal(l); err == nil {
+			if err := l.revoke(ctx, s.client(ctx, t.URL)); err != nil {
+				s.opts.Logger.Info("the token was not revoked", "server", t.ID, "err", err)
+			}
+		}
+		if l.Kind == KindKeyring {
+			if err := s.opts.Keyring.Delete(account(l)); err != nil {
+				return gone, fmt.Errorf("keyring: %w", err)
+			}
+		}
+		gone = append(gone, l)
+	}
+	if len(gone) == 0 {
+		return nil, nil
+	}
+	return gone, s.write(t.URL, rest)
+}
+
+// Lack notes scopes that a request was refused for, so that the next login asks for them.
+func (s *Store) Lack(ctx context.Context, t Target, scopes []string) error {
+	return s.change(ctx, t, func(l *Login) bool {
+		before := len(l.Lacking)
+		for _, scope := range scopes[:min(len(scopes), 50)] {
+			if !slices.Contains(l.Lacking, scope) && !slices.Contains(l.Scopes, scope) && len(l.Lacking) < 50 {
+				l.Lacking = append(l.Lacking, scope)
+			}
+		}
+		return len(l.Lacking) > before
+	})
+}
+
+// change changes what is kept of a login beside its secrets, if the function says so.
+func (s *Store) change(ctx context.Context, t Target, change func(*Login) bool) error {
+	unlock, err := s.lock(ctx, t.URL)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	all, err := s.read(t.URL)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, t.matches)
+	if i < 0 || !change(all[i]) {
+		return nil
+	}
+	return s.write(t.URL, all)
+}
+
+// A Stamp changes when the logins of a server do.
+type Stamp struct{ info fs.FileInfo }
+
+// Stamp returns the stamp of a target's logins.
+func (s *Store) Stamp(t Target) Stamp {
+	info, err := os.Stat(s.path(t.URL))
+	if err != nil {
+		return Stamp{}
+	}
+	return Stamp{info}
+}
+
+// Same reports whether nothing changed from one stamp to the other.
+func (a Stamp) Same(b Stamp) bool {
+	if a.info == nil || b.info == nil {
+		return a.info == nil && b.info == nil
+	}
+	return os.SameFile(a.info, b.info) && a.info.ModTime().Equal(b.info.ModTime()) && a.info.Size() == b.info.Size()
+}
+
+// lockPoll is how often a lock that another process has is tried.
+const lockPoll = 10 * time.Millisecond
+
+// lock takes the lock of a server's logins, for all processes. Only who has it changes
+// them or renews their tokens.
+func (s *Store) lock(ctx context.Context, server string) (unlock func(), err error) {
+	if s.opts.Kind != KindMemory {
+		if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
+			return nil, err
+		}
+	} else if _, err := os.Stat(s.opts.Dir); err != nil { // nothing is shared with anybody
+		return func() {}, nil
+	}
+	l := flock.New(filepath.Join(s.opts.Dir, name(server)+".lock"), flock.SetPermissions(0o600))
+	ok, err := l.TryLockContext(ctx, lockPoll)
+	switch {
+	case ctx.Err() != nil:
+		_ = l.Close()
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("lock the logins: %w", err)
+	case !ok:
+		return nil, errors.New("the logins are locked")
+	}
+	return func() { _ = l.Close() }, nil
+}
+
+// put stores a login with its secrets in front of the others of its server. The caller has
+// the lock. What cannot go into the keyring goes into the file, unless the keyring was
+// chosen for a new login: a token that was given must not be lost.
+func (s *Store) put(l *Login) error {
+	l.tokens.Secret = l.Client.secret.Reveal()
+	l.setTokens(*l.tokens)
+	if l.Kind == KindAuto || l.Kind == KindKeyring {
+		secret, err := encode(*l.tokens)
+		if err == nil {
+			err = s.opts.Keyring.Set(account(l), string(secret))
+		}
+		switch {
+		case err == nil:
+			l.Kind = KindKeyring
+		case l.Kind == KindKeyring && !l.stored:
+			return fmt.Errorf("the keyring cannot be used: %w", err)
+		default:
+			if l.Kind == KindKeyring {
+				s.opts.Logger.Warn("the keyring cannot be used; the token is kept in a file from now on", "server", l.ID, "err", err)
+			}
+			l.Kind, l.NoKeyring = KindFile, err
+		}
+	}
+	return s.save(l)
+}
+
+// maxLogins bounds the logins of one server.
+const maxLogins = 8
+
+// save writes what is kept of a login in the file. The caller has the lock.
+func (s *Store) save(l *Login) error {
+	all, err := s.read(l.Server)
+	if errors.Is(err, errNotLogins) {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, l.same)
+	all = append([]*Login{l}, all[:min(len(all), maxLogins-1)]...)
+	err = s.write(l.Server, all)
+	l.stored = l.stored || err == nil
+	return err
+}
+
+// account is the account of a login in the keyring.
+func account(l *Login) string {
+	sum := sha256.Sum256([]byte(l.Server + "\x00" + l.Issuer + "\x00" + l.Client.ID + "\x00" + string(l.Grant)))
+	return "login:" + hex.EncodeToString(sum[:12])
+}

@@ -1,0 +1,122 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// maxToken bounds one token, in bytes: it has to fit into a header.
+const maxToken = 32 << 10
+
+// tokens are the secrets of a login.
+type tokens struct {
+	Access  string    `json:"access"`
+	Refresh string    `json:"refresh,omitempty"`
+	Expiry  time.Time `json:"expiry,omitzero"` // of Access; zero: not known
+	Secret  string    `json:"clientSecret,omitempty"`
+}
+
+// requestToken makes a request to the token endpoint of a login and takes in the answer.
+// grant are the parameters of the grant.
+func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target, doing string, grant url.Values) error {
+	cc := clientcredentials.Config{ClientID: l.Client.ID, TokenURL: l.TokenEndpoint, EndpointParams: grant, AuthStyle: oauth2.AuthStyleInParams}
+	if l.Resource != "" {
+		grant.Set("resource", l.Resource)
+	}
+	switch l.Client.Method {
+	case methodJWT:
+		assertion, err := clientAssertion(t.OAuth.PrivateKeyFile, l.Client.ID, l.Issuer)
+		if err != nil {
+			return err
+		}
+		grant.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+		grant.Set("client_assertion", assertion)
+	case methodBasic:
+		cc.ClientSecret, cc.AuthStyle = l.Client.secret.Reveal(), oauth2.AuthStyleInHeader
+	case methodPost:
+		cc.ClientSecret = l.Client.secret.Reveal()
+	}
+	began := time.Now()
+	got, err := cc.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
+	if err != nil {
+		return tokenError(doing, err)
+	}
+	if kind := got.TokenType; kind != "" && !strings.EqualFold(kind, "bearer") {
+		return fmt.Errorf("the authorization server gave a token of type %s, which is not supported", printable.Line(kind, 60))
+	}
+	if !validToken(got.AccessToken) || got.RefreshToken != "" && !validToken(got.RefreshToken) {
+		return errors.New("the authorization server gave a token that is too long or not printable")
+	}
+	l.tokens.Access, l.tokens.Refresh, l.tokens.Expiry = got.AccessToken, got.RefreshToken, got.Expiry
+	l.Obtained, l.Refused, l.Renewing = began, "", time.Time{}
+	if scope, ok := got.Extra("scope").(string); ok && len(scope) < 8<<10 {
+		l.Scopes = strings.Fields(printable.Line(scope, 8<<10))
+	}
+	return nil
+}
+
+func validToken(s string) bool {
+	return len(s) <= maxToken && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// tokenError is an error of a token request without what the answer may have of secrets.
+func tokenError(doing string, err error) error {
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		e := &AnswerError{Doing: doing, Code: refused.ErrorCode, Description: refused.ErrorDescription}
+		if refused.Response != nil {
+			e.Status = refused.Response.StatusCode
+		}
+		return e
+	}
+	if text := err.Error(); strings.Contains(text, "cannot parse") {
+		return errors.New("the answer of the token endpoint is not JSON of the expected form")
+	} else if strings.Contains(text, "missing access_token") {
+		return errors.New("the answer of the token endpoint has no token")
+	}
+	return fmt.Errorf("token endpoint: %w", clean(err))
+}
+
+// revoke tells the authorization server that a token is no longer wanted (RFC 7009).
+func (l *Login) revoke(ctx context.Context, client *http.Client) error {
+	token, hint := l.tokens.Refresh, "refresh_token"
+	if token == "" {
+		token, hint = l.tokens.Access, "access_token"
+	}
+	if l.RevocationEndpoint == "" || token == "" || l.Client.Method == methodJWT {
+		return nil
+	}
+	form := url.Values{"token": {token}, "token_type_hint": {hint}}
+	if l.Client.Method != methodBasic {
+		form.Set("client_id", l.Client.ID)
+	}
+	if l.Client.Method == methodPost {
+		form.Set("client_secret", l.Client.secret.Reveal())
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, l.RevocationEndpoint, strings.NewReader(form.Encode()))
+	if err != nil {
+		return errors.New("the revocation endpoint is not a URL")
+	}
+	q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if l.Client.Method == methodBasic {
+		q.SetBasicAuth(url.QueryEscape(l.Client.ID), url.QueryEscape(l.Client.secret.Reveal()))
+	}
+	p, err := client.Do(q)
+	if err != nil {
+		return clean(err)
+	}
+	defer func() { _ = p.Body.Close() }()
+	if p.StatusCode >= 300 {
+		return &AnswerError{Doing: "to revoke the token", Status: p.StatusCode}
+	}
+	return nil
+}

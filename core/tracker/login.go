@@ -1,0 +1,52 @@
+package tracker
+
+import (
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/login"
+)
+
+// loginPoll is how often a server that needs a login is looked at for one. Its file is
+// asked for, not watched: that works on every file system, and for a keyring.
+const loginPoll = 500 * time.Millisecond
+
+// loginWatch notices that somebody logs in to a server, or out of it.
+type loginWatch struct {
+	logins *login.Store // nil: there are none
+	target login.Target
+	stamp  login.Stamp
+	since  time.Time // of the login, zero: there is none
+}
+
+// watchLogin looks at the login of a server, before it is used.
+func (w *worker) watchLogin() loginWatch {
+	target := login.TargetOf(w.srv)
+	if w.opts.Session.Logins == nil || target.URL == "" {
+		return loginWatch{}
+	}
+	l := loginWatch{logins: w.opts.Session.Logins, target: target}
+	l.stamp = l.logins.Stamp(target)
+	l.since = l.logins.Since(target)
+	return l
+}
+
+// ticker returns a channel that receives whenever it is time to look, and what stops it.
+func (l *loginWatch) ticker(state event.State) (tick <-chan time.Time, stop func()) {
+	if l.logins == nil || state != event.NeedsAuth {
+		return nil, func() {}
+	}
+	t := time.NewTicker(loginPoll)
+	return t.C, t.Stop
+}
+
+// changed looks, and reports whether there is another login than before. A renewal by
+// whatever process does not count.
+func (l *loginWatch) changed() bool {
+	stamp := l.logins.Stamp(l.target)
+	if stamp.Same(l.stamp) {
+		return false
+	}
+	l.stamp = stamp
+	return !l.logins.Since(l.target).Equal(l.since)
+}
