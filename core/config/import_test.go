@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -73,6 +74,16 @@ func TestImport(t *testing.T) {
 		entries, variables := imports(t, test.name, test.text)
 		if got := strings.Join(entries, "\n"); got != test.want || variables != test.variables {
 			t.Errorf("%s\n got %s |%s\nwant %s |%s", test.text, got, variables, test.want, test.variables)
+		}
+	}
+	plugin := t.TempDir()
+	write(t, filepath.Join(plugin, ".claude-plugin", "plugin.json"), "{}")
+	file := write(t, filepath.Join(plugin, ".mcp.json"), `{"a": {"command": "go", "args": ["${CLAUDE_PLUGIN_ROOT}/x"]}}`)
+	for workspace, want := range map[string]string{plugin: "${workspaceFolder}/x", filepath.Dir(plugin): "${workspaceFolder}/" + filepath.Base(plugin) + "/x", t.TempDir(): plugin + "/x"} {
+		opts := surroundings(t, nil)
+		opts.Workspace = workspace
+		if servers, _ := Import(file, opts, &Names{}); len(servers) != 1 || fmt.Sprint(servers[0].Keys[1].Value) != "["+want+"]" {
+			t.Errorf("a plugin in %s: %v, want %s", workspace, servers, want)
 		}
 	}
 	if servers, problems := Import(write(t, filepath.Join(t.TempDir(), "x.json"), `{"servers": 1}`), Options{}, &Names{}); servers != nil || problems.Errors() == 0 {

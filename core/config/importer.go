@@ -1,6 +1,7 @@
 package config
 
 import (
+	"path/filepath"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/credential"
@@ -108,13 +109,29 @@ func (im *importer) references(n *tree.Node, text, label string) string {
 		if i := strings.LastIndexAny(name, ":."); i >= 0 {
 			name = name[i+1:]
 		}
-		if credential.Doubtful(name) {
+		switch {
+		case credential.Doubtful(name):
 			out.WriteString(im.secret(n, reference, label+" secret"))
-		} else {
+		case name == "CLAUDE_PLUGIN_ROOT" && im.expander.plugin != "":
+			out.WriteString(im.pluginRoot())
+		default:
 			out.WriteString(im.expander.portable(reference))
 		}
 		text = after
 	}
+}
+
+// pluginRoot is the folder of the plugin that the file belongs to, for a config that is
+// elsewhere.
+func (im *importer) pluginRoot() string {
+	inside, err := filepath.Rel(im.expander.workspace, im.expander.plugin)
+	switch {
+	case err != nil || !filepath.IsLocal(inside):
+		return im.expander.plugin
+	case inside == ".":
+		return "${workspaceFolder}"
+	}
+	return "${workspaceFolder}/" + filepath.ToSlash(inside)
 }
 
 // named converts a string that stands under a name.
