@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
 // store is the JetStream that has the log, in this process or on a cluster, and the
@@ -139,8 +138,9 @@ func (s *store) connect(suspect func()) error {
 			}
 		}
 		if s.opts.Credentials != "" {
-			if err := checkCredentials(s.opts.Credentials); err != nil {
-				return err
+			// The client reads the file as a whole, at every connection.
+			if _, err := secretfile.Load(s.opts.Credentials, maxCredentials, 0o007); err != nil {
+				return fmt.Errorf("journal: credentials: %w", err)
 			}
 			opts = append(opts, nats.UserCredentials(s.opts.Credentials))
 		}
@@ -197,16 +197,3 @@ func (s *store) release() {
 
 // maxCredentials is the size of the largest file of NATS credentials.
 const maxCredentials = 64 << 10
-
-// checkCredentials returns an error for a file that the client could read for ever: it
-// reads the file as a whole, at every connection.
-func checkCredentials(path string) error {
-	info, err := os.Stat(path)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxCredentials) {
-		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("not a file of NATS credentials")}
-	}
-	if err != nil {
-		return fmt.Errorf("journal: credentials: %w", err)
-	}
-	return nil
-}

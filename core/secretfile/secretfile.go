@@ -1,4 +1,5 @@
-// Package secretfile reads a secret, such as a token or a key, from a file of its own.
+// Package secretfile reads secrets, such as a token or a key, from files that others
+// cannot read.
 package secretfile
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// MaxSize is the longest secret of lines, in bytes; MaxFile that of any form.
+// MaxSize is the most bytes that [Read] and [ReadLines] accept; MaxFile that of [ReadAll].
 const (
 	MaxSize = 8 << 10
 	MaxFile = 1 << 20
@@ -26,9 +27,8 @@ type RefusedError struct{ Path, Problem string }
 func (e *RefusedError) Error() string { return printable.Line(e.Path, 256) + ": " + e.Problem }
 
 // Read returns the one line of a file that only its owner may read (mode 0600 or less;
-// not checked on Windows), without the white space around it. A missing file, one that
-// others may read, a FIFO or a device, and content other than one line of visible ASCII
-// characters are a *[RefusedError].
+// not checked on Windows), without the white space around it. Content other than one line of
+// visible ASCII characters is a *[RefusedError], as everything is that [Load] refuses.
 func Read(path string) (string, error) {
 	secret, err := read(path)
 	if err == nil && hidden(secret) {
@@ -58,32 +58,23 @@ func ReadLines(path string) ([][]string, error) {
 }
 
 // ReadAll returns the content of a file that only its owner may read, of any form and of
-// at most MaxFile bytes. A file that [Read] refuses for what it is, it refuses too.
-func ReadAll(path string) ([]byte, error) {
-	text, err := content(path, MaxFile)
-	if err == nil && len(text) > MaxFile {
-		return nil, &RefusedError{path, fmt.Sprintf("the file has more than %d bytes", MaxFile)}
+// at most MaxFile bytes.
+func ReadAll(path string) ([]byte, error) { return Load(path, MaxFile, 0o077) }
+
+// read returns the text of a file that only its owner may read.
+func read(path string) (string, error) {
+	data, err := Load(path, MaxSize, 0o077)
+	text := strings.TrimSpace(string(data))
+	if err == nil && text == "" {
+		err = &RefusedError{path, "the file is empty"}
 	}
 	return text, err
 }
 
-// read returns the content of the file without the white space around it.
-func read(path string) (string, error) {
-	text, err := content(path, MaxSize)
-	secret := strings.TrimSpace(string(text))
-	switch {
-	case err != nil:
-		return "", err
-	case secret == "":
-		return "", &RefusedError{path, "the file is empty"}
-	case len(text) > MaxSize:
-		return "", &RefusedError{path, fmt.Sprintf("the file has more than %d bytes", MaxSize)}
-	}
-	return secret, nil
-}
-
-// content returns at most limit+1 bytes of the file.
-func content(path string, limit int64) ([]byte, error) {
+// Load returns the content of a regular file of at most limit bytes whose mode has none of
+// the forbidden bits (not checked on Windows). A file that cannot be read, a FIFO and a
+// device are a *[RefusedError].
+func Load(path string, limit int64, forbidden fs.FileMode) ([]byte, error) {
 	refuse := func(format string, args ...any) ([]byte, error) {
 		return nil, &RefusedError{path, fmt.Sprintf(format, args...)}
 	}
@@ -95,19 +86,26 @@ func content(path string, limit int64) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return refuse("no such file")
 	} else if err != nil {
-		return nil, err
+		return refuse("%v", printable.Unnamed(err))
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return nil, err
+		return refuse("%v", printable.Unnamed(err))
 	case !info.Mode().IsRegular():
 		return refuse("not a regular file")
-	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+	case runtime.GOOS != "windows" && info.Mode().Perm()&forbidden != 0:
 		return refuse("mode %04o lets others read it; run chmod 600", info.Mode().Perm())
 	}
-	return io.ReadAll(io.LimitReader(f, limit+1))
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return refuse("%v", printable.Unnamed(err))
+	}
+	if int64(len(data)) > limit {
+		return refuse("the file has more than %d bytes", limit)
+	}
+	return data, nil
 }
 
 func hidden(s string) bool {

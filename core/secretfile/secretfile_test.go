@@ -38,6 +38,28 @@ func TestRead(t *testing.T) {
 	}
 }
 
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key.pem")
+	if err := os.WriteFile(file, []byte("two\nlines"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Load(file, 9, 0o007); string(got) != "two\nlines" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	for name, load := range map[string]func() ([]byte, error){
+		"too long":   func() ([]byte, error) { return Load(file, 8, 0o007) },
+		"group":      func() ([]byte, error) { return Load(file, 9, 0o077) },
+		"a folder":   func() ([]byte, error) { return Load(filepath.Dir(file), 9, 0) },
+		"below file": func() ([]byte, error) { return Load(filepath.Join(file, "x"), 9, 0) },
+	} {
+		got, err := load()
+		if _, ok := errors.AsType[*RefusedError](err); got != nil || !ok || strings.Contains(err.Error(), "open ") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
 func TestReadAll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -101,10 +101,8 @@ func entropy(text string) int {
 // its content are of type *[OptionError].
 func LoadToken(file string) (Token, error) {
 	lines, err := secretfile.ReadLines(file)
-	if refused, ok := errors.AsType[*secretfile.RefusedError](err); ok {
-		return Token{}, &OptionError{"token-file", refused.Error()}
-	} else if err != nil {
-		return Token{}, fmt.Errorf("read the token: %w", err)
+	if err != nil {
+		return Token{}, &OptionError{"token-file", err.Error()}
 	}
 	var t Token
 	for i, words := range lines {
