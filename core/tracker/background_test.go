@@ -157,6 +157,18 @@ func TestRemovedAndAddedAgainBetweenTwoSyncs(t *testing.T) {
 	})
 }
 
+// The same if the list cannot be had at once.
+func TestRemovedAndAddedAgainWhileTheListFails(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
+		docs.SetQuietly("file:///b.md", "removed and added again")
+		docs.Fail(sessiontest.Fault{Method: "resources/list", Times: 2, Code: -32603, Message: "disk on fire"})
+		docs.NotifyListChanged(catalog.Resources)
+		w.pass(15 * time.Second)
+		w.wantUpdates("file:///b.md resync")
+	})
+}
+
 // However often a server announces that its list changed, the sweeps that compare its
 // resources leave it time.
 func TestSweepsAreRateLimited(t *testing.T) {

@@ -104,7 +104,7 @@ func (f *follower) retry(r syncResult) {
 	var again syncRequest
 	for _, k := range sortedKeys(r.listErrs) {
 		f.w.pub.listFailed(k, r.listErrs[k])
-		again.list([]catalog.Kind{k}, event.CauseResync)
+		again.list([]catalog.Kind{k}, cmp.Or(r.job.lists[k], event.CauseResync))
 	}
 	if r.subscribe != nil {
 		if !f.ready || !unanswered(r.subscribe) {
@@ -135,7 +135,7 @@ func (f *follower) track(r syncResult, before coverage, unlisted []string) {
 		case f.coverage.pushes(uri) && !before.pushes(uri):
 			co.Compare(uri) // changes in the meantime were not announced
 		case was.Gone && listed:
-			co.Check(uri, coalesce.Resync) // missing when it was read, and back since
+			co.Recheck(uri, coalesce.Resync) // missing when it was read, and back since
 		}
 	}
 	gone := setOf(unlisted)

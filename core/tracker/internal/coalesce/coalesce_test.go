@@ -385,3 +385,30 @@ func TestUrgentReadsGoFirst(t *testing.T) {
 		t.Errorf("the next read is %v, want the announced resource", r)
 	}
 }
+
+// What changes unannounced while a read is in flight whose answer is older is found by the
+// check that follows, which the read would otherwise stand for.
+func TestCheckDuringAReadReadsAgain(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(*lab){
+		"leading read": func(l *lab) { l.change("a", 1) },
+		"comparison":   func(l *lab) { l.c.Check("a", Resync) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(true)
+			l.follow("a")
+			l.rtt = func() time.Duration { return 100 * time.Millisecond }
+			begin(l)
+			l.launch()
+			l.run(80 * time.Millisecond) // the server has read it, and the answer is on its way
+			l.truth["a"] += 10
+			l.c.CheckNext(1, Resync)
+			l.launch()
+			l.run(5 * time.Second)
+			if got := l.events["a"]; len(got) == 0 || got[len(got)-1].value != l.truth["a"] {
+				t.Errorf("%+v, want the last to be %d", got, l.truth["a"])
+			}
+		})
+	}
+}

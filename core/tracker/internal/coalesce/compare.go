@@ -18,13 +18,13 @@ func (c *Coalescer) CheckAll(reason Reason) {
 	}
 }
 
-// CheckNext is Check for the next n resources of a rotation through all of them: called
+// CheckNext is Recheck for the next n resources of a rotation through all of them: called
 // again and again it checks every resource equally often.
 func (c *Coalescer) CheckNext(n int, reason Reason) {
 	for range min(n, c.rotation.Len()) {
 		front := c.rotation.Front()
 		c.rotation.MoveToBack(front)
-		front.Value.(*key).check(reason)
+		front.Value.(*key).recheck(reason)
 	}
 }
 

@@ -1,0 +1,464 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// node runs a NATS server until it is killed: its name, folder, client port and cluster
+// port, and the addresses of the routes to the others.
+func node(args []string) error {
+	if len(args) < 4 {
+		return errors.New("node NAME DIR PORT CLUSTER_PORT [ROUTE...]")
+	}
+	port, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	clusterPort, err := strconv.Atoi(args[3])
+	if err != nil {
+		return err
+	}
+	opts := &server.Options{ServerName: args[0], StoreDir: args[1], Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true,
+		JetStream: true, JetStreamMaxStore: 1 << 40, JetStreamMaxMemory: 1 << 30, SyncAlways: true}
+	if len(args) > 4 {
+		opts.Cluster = server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: clusterPort, NoAdvertise: true}
+	}
+	for _, r := range args[4:] {
+		opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: r})
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	s.Start()
+	s.WaitForShutdown()
+	return nil
+}
+
+// nats is one NATS node: a process, and the wires to it.
+type nats struct {
+	name, dir   string
+	port, route string  // ports of clients and of routes
+	routes      []*wire // to the others
+	clients     []*wire // one for each tracker
+	cmd         *exec.Cmd
+}
+
+func (n *nats) start() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	args := []string{"node", n.name, n.dir, n.port, n.route}
+	for _, w := range n.routes {
+		args = append(args, w.addr)
+	}
+	n.cmd = exec.Command(self, args...)
+	n.cmd.Stderr = os.Stderr
+	return n.cmd.Start()
+}
+
+func (n *nats) kill() {
+	_ = n.cmd.Process.Kill()
+	_ = n.cmd.Wait()
+}
+
+// newCluster starts nodes that reach each other through wires, and makes wires for so many
+// trackers.
+func newCluster(dir string, size, trackers int) ([]*nats, error) {
+	var nodes []*nats
+	for i := range size {
+		n := &nats{name: fmt.Sprint("n", i), dir: filepath.Join(dir, fmt.Sprint("n", i))}
+		_, n.port, _ = net.SplitHostPort(freeAddr())
+		_, n.route, _ = net.SplitHostPort(freeAddr())
+		nodes = append(nodes, n)
+	}
+	for i, n := range nodes {
+		for j, other := range nodes {
+			if i == j {
+				continue
+			}
+			w, err := newWire("127.0.0.1:" + other.route)
+			if err != nil {
+				return nil, err
+			}
+			n.routes = append(n.routes, w)
+		}
+		for range trackers {
+			w, err := newWire("127.0.0.1:" + n.port)
+			if err != nil {
+				return nil, err
+			}
+			n.clients = append(n.clients, w)
+		}
+		if err := n.start(); err != nil {
+			return nil, err
+		}
+	}
+	return nodes, nil
+}
+
+// clusterSuite starts trackers on a cluster, which share the servers.
+func clusterSuite(o options, report *report, nodes []*nats, trackers int) ([]*suite, error) {
+	oracle := newOracle()
+	var stands []*stand
+	for _, w := range ways() {
+		for i := range 2 {
+			st, err := newStand(w, fmt.Sprintf("%s-%d", w, i), "", oracle)
+			if err != nil {
+				return nil, err
+			}
+			stands = append(stands, st)
+		}
+	}
+	var all []*suite
+	for i := range trackers {
+		var urls []string
+		for j := range nodes {
+			urls = append(urls, "nats://"+nodes[(i+j)%len(nodes)].clients[i].addr)
+		}
+		s := &suite{oracle: oracle, report: report, tracker: &tracker{bin: o.bin, dir: filepath.Join(o.dir, fmt.Sprint("t", i)), addr: freeAddr(),
+			args: []string{"--nats", strings.Join(urls, ",")}, stands: stands}}
+		if err := os.MkdirAll(s.dir, 0o700); err != nil {
+			return nil, err
+		}
+		if err := s.configure(); err != nil {
+			return nil, err
+		}
+		if err := s.start(); err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// log returns the events of the whole log that a tracker serves, each as its line, after
+// waiting for the id that the newest of them has now.
+func (t *tracker) log() (lines []string, events []event, err error) {
+	var status struct {
+		Epoch string
+		Seq   uint64
+	}
+	if err := t.get("/api/status", &status); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url()+"/events?since=earliest", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = p.Body.Close() }()
+	scan := bufio.NewScanner(p.Body)
+	scan.Buffer(nil, 8<<20)
+	for scan.Scan() {
+		data, ok := strings.CutPrefix(scan.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		var e event
+		if err := json.Unmarshal([]byte(data), &e); err != nil {
+			return nil, nil, err
+		}
+		_, seq := cutID(e.ID)
+		if e.Type != "checkpoint" && seq <= status.Seq {
+			lines, events = append(lines, data), append(events, e)
+		}
+		if seq >= status.Seq {
+			return lines, events, nil
+		}
+	}
+	return lines, events, errors.Join(scan.Err(), errors.New("the log ended early"))
+}
+
+// judge reads the log of every tracker: the last event of every resource has to be true,
+// the versions in order, and the logs equal.
+func judge(all []*suite) (r result, wrong []at) {
+	var first []string
+	for i, s := range all {
+		lines, events, err := s.log()
+		if err != nil {
+			r.hung++
+			s.report.note("log of tracker %d: %v", i, err)
+			continue
+		}
+		if i > 0 {
+			n := min(len(first), len(lines))
+			if !slices.Equal(first[:n], lines[:n]) {
+				r.duplicated++
+				s.report.note("trackers serve different logs")
+			}
+			continue
+		}
+		first = lines
+		last := map[at]int64{}
+		seen := uint64(0)
+		for _, e := range events {
+			_, seq := cutID(e.ID)
+			if seq != seen+1 && seen > 0 {
+				r.lost++
+				s.report.note("id %d follows %d", seq, seen)
+			}
+			seen = seq
+			key := at{e.ServerID, e.ResourceURI}
+			switch e.Type {
+			case "resource.removed":
+				last[key] = gone
+			case "resource.updated":
+				v := s.oracle.version(e.Digest)
+				if v < last[key] && v > 0 {
+					r.stale++
+					s.report.note("%s: %v is version %d after %d, cause %s", e.ID, key, v, last[key], e.Cause)
+				}
+				if v > 0 {
+					last[key] = v
+				} else if e.Digest == "" {
+					last[key] = undigested
+				}
+			}
+		}
+		for key, want := range s.oracle.of("") {
+			if got := last[key]; got != want && !(got == 0 && want <= int64(resources*len(s.stands))) {
+				wrong = append(wrong, key)
+			}
+		}
+	}
+	return r, wrong
+}
+
+// clusterUnderFaults: three NATS nodes and three trackers; nodes and trackers are killed,
+// stopped and cut off at random while resources change.
+func clusterUnderFaults(o options, report *report) error {
+	nodes, err := newCluster(o.dir, 3, 3)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, n := range nodes {
+			n.kill()
+		}
+	}()
+	all, err := clusterSuite(o, report, nodes, 3)
+	if err != nil {
+		return err
+	}
+	if err := all[0].shared(all, time.Minute); err != nil {
+		return err
+	}
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	report.note("seed %d", seed)
+	ctx, stop := context.WithTimeout(context.Background(), o.cluster)
+	defer stop()
+	var changing sync.WaitGroup
+	for _, st := range all[0].stands {
+		changing.Go(func() {
+			for ctx.Err() == nil {
+				st.set(st.uri(rand.IntN(4)), rand.IntN(5) > 0)
+				time.Sleep(rand.N(time.Second))
+			}
+		})
+	}
+	r := result{}
+	for ctx.Err() == nil {
+		r.rounds++
+		i, d := random.IntN(3), time.Duration(random.IntN(12000))*time.Millisecond
+		switch random.IntN(6) {
+		case 0: // a node dies
+			nodes[i].kill()
+			time.Sleep(d)
+			err = nodes[i].start()
+		case 1: // two nodes die
+			nodes[i].kill()
+			nodes[(i+1)%3].kill()
+			time.Sleep(d)
+			err = errors.Join(nodes[i].start(), nodes[(i+1)%3].start())
+		case 2: // a tracker dies
+			all[i].end(syscall.SIGKILL)
+			time.Sleep(d / 2)
+			err = all[i].start()
+		case 3: // a tracker stops
+			all[i].signal(syscall.SIGSTOP)
+			time.Sleep(d)
+			all[i].signal(syscall.SIGCONT)
+		case 4: // a node stops
+			_ = nodes[i].cmd.Process.Signal(syscall.SIGSTOP)
+			time.Sleep(d)
+			_ = nodes[i].cmd.Process.Signal(syscall.SIGCONT)
+		case 5: // a tracker is cut off from all nodes, or a node from the others
+			var wires []*wire
+			if random.IntN(2) == 0 {
+				for _, n := range nodes {
+					wires = append(wires, n.clients[i])
+				}
+			} else {
+				wires = append(wires, nodes[i].routes...)
+				for j, n := range nodes {
+					for k, w := range n.routes {
+						if j != i && (k == i || k == i-1 && i > j) {
+							wires = append(wires, w)
+						}
+					}
+				}
+			}
+			for _, w := range wires {
+				w.cutOff()
+			}
+			time.Sleep(d)
+			for _, w := range wires {
+				w.mend()
+			}
+		}
+		if err != nil {
+			return err
+		}
+		time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
+	}
+	changing.Wait()
+	began := time.Now()
+	for _, st := range all[0].stands {
+		st.set(st.uri(5), true)
+	}
+	end := time.Now().Add(90 * time.Second)
+	judged, wrong := judge(all)
+	for ; len(wrong)+judged.hung > 0 && time.Now().Before(end); judged, wrong = judge(all) {
+		time.Sleep(time.Second)
+	}
+	took := time.Since(began)
+	time.Sleep(3 * time.Second)
+	if judged, wrong = judge(all); len(wrong) > 0 {
+		judged.lost += len(wrong)
+		report.note("the last events of %v are not true", wrong)
+	}
+	judged.rounds, judged.slowest = r.rounds, took
+	report.row("nodes and trackers killed, stopped, cut off", "3 nodes, 3 trackers", judged)
+	report.note("%d changes", all[0].oracle.serial.Load())
+	for _, s := range all {
+		if !s.end(syscall.SIGTERM) {
+			report.row("exit", "cluster", result{rounds: 1, hung: 1})
+		}
+	}
+	left := 0
+	time.Sleep(time.Second)
+	for _, st := range all[0].stands {
+		left += st.leftover()
+		st.close()
+	}
+	report.row("exit", "cluster", result{rounds: 1, leaked: left})
+	return nil
+}
+
+// shared waits until every server is ready on the cluster and its contents are known.
+func (s *suite) shared(all []*suite, within time.Duration) error {
+	for end := time.Now().Add(within); ; time.Sleep(200 * time.Millisecond) {
+		ready := 0
+		for _, st := range s.stands {
+			if s.state(st.id) == "Ready" {
+				ready++
+			}
+		}
+		known := 0
+		for _, st := range s.stands {
+			for _, at := range all {
+				if versions, err := at.contents(st.id, s.oracle); err == nil && len(versions) == resources {
+					known++
+					break
+				}
+			}
+		}
+		if ready == len(s.stands) && known == ready {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("only %d of %d servers are ready, and %d known", ready, len(s.stands), known)
+		}
+	}
+}
+
+// natsRestarts: the only node is killed with all that it had in memory; the servers have to
+// be followed again within 15 s. Then a tracker is cut off until another one has taken its
+// servers over: what it has waiting must not follow what the other one stored.
+func natsRestarts(o options, report *report, name string) error {
+	o.dir = filepath.Join(o.dir, "nats")
+	nodes, err := newCluster(o.dir, 1, 2)
+	if err != nil {
+		return err
+	}
+	defer nodes[0].kill()
+	all, err := clusterSuite(o, report, nodes, 2)
+	if err != nil {
+		return err
+	}
+	if err := all[0].shared(all, time.Minute); err != nil {
+		return err
+	}
+	r := result{rounds: 1}
+	nodes[0].kill()
+	all[0].each(func(st *stand) { st.change(true) })
+	time.Sleep(10 * time.Second) // the leases are over
+	if err := nodes[0].start(); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := all[0].shared(all, 20*time.Second); err != nil {
+		r.hung++
+		report.note("after a restart of NATS: %v", err)
+	}
+	r.slowest = time.Since(began)
+	check := func(name string, r result) {
+		all[0].each(func(st *stand) { st.set(st.uri(6), true) })
+		judged, wrong := judge(all)
+		for end := time.Now().Add(time.Minute); len(wrong) > 0 && time.Now().Before(end); judged, wrong = judge(all) {
+			time.Sleep(500 * time.Millisecond)
+		}
+		time.Sleep(3 * time.Second)
+		if judged, wrong = judge(all); len(wrong) > 0 {
+			report.note("%s: the last events of %v are not true", name, wrong)
+		}
+		judged.lost += len(wrong)
+		r.add(judged)
+		report.row(name, "2 trackers", r)
+	}
+	check(name, r)
+
+	r = result{rounds: 1}
+	all[1].each(func(st *stand) { st.change(true) })
+	nodes[0].clients[1].cutOff()
+	for range 12 {
+		all[1].each(func(st *stand) { st.change(true) })
+		time.Sleep(time.Second)
+	}
+	nodes[0].clients[1].mend()
+	check("stale events after a takeover", r)
+	for _, s := range all {
+		s.end(syscall.SIGTERM)
+	}
+	for _, st := range all[0].stands {
+		st.close()
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// event is the part of an event that is looked at.
+type event struct {
+	ID, Type, ServerID, ResourceURI, Timestamp, Cause, Digest, Mode string
+}
+
+// feed reads /events of a tracker as a client does, resuming after every end, and keeps
+// what the last event of every resource says.
+type feed struct {
+	t      *tracker
+	oracle *oracle
+	stop   context.CancelFunc
+	ended  chan struct{}
+
+	mu     sync.Mutex // guards what follows
+	lastID string
+	last   map[at]int64     // what the last event of a resource says
+	when   map[at]time.Time // and when it came
+	counts map[string]*counts
+	modes  map[string]string // the last subscription.active of a server
+	polls  map[string]int    // how many of them said poll
+	gaps   int
+	seqs   map[update]uint64 // of the updates
+	newest map[at]uint64     // the last of them
+}
+
+// update is an event about a resource as a message names it.
+type update struct {
+	at
+	timestamp string
+}
+
+// counts are what events of one server did wrong.
+type counts struct{ stale, duplicated, holes, events int }
+
+// follow begins to read from the newest event on. What the tracker knows of the servers is
+// the baseline.
+func follow(t *tracker, o *oracle) (*feed, error) {
+	f := &feed{t: t, oracle: o, ended: make(chan struct{}), last: map[at]int64{}, when: map[at]time.Time{},
+		counts: map[string]*counts{}, modes: map[string]string{}, polls: map[string]int{},
+		seqs: map[update]uint64{}, newest: map[at]uint64{}}
+	var status struct {
+		Epoch string
+		Seq   uint64
+	}
+	if err := t.get("/api/status", &status); err != nil {
+		return nil, err
+	}
+	f.lastID = fmt.Sprintf("%s-%d", status.Epoch, status.Seq)
+	maps.Copy(f.last, o.of(""))
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	go func() {
+		defer close(f.ended)
+		for ctx.Err() == nil {
+			f.read(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	return f, nil
+}
+
+func (f *feed) close() {
+	f.stop()
+	<-f.ended
+}
+
+// read reads one answer to its end.
+func (f *feed) read(ctx context.Context) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, f.t.url()+"/events", nil)
+	if err != nil {
+		return
+	}
+	f.mu.Lock()
+	q.Header.Set("Last-Event-ID", f.lastID)
+	f.mu.Unlock()
+	p, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return
+	}
+	defer func() { _ = p.Body.Close() }()
+	lines := bufio.NewScanner(p.Body)
+	lines.Buffer(nil, 8<<20)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		var e event
+		if json.Unmarshal([]byte(data), &e) == nil {
+			f.note(e)
+		}
+	}
+}
+
+// note takes an event in.
+func (f *feed) note(e event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.counts[e.ServerID]
+	if c == nil {
+		c = new(counts)
+		f.counts[e.ServerID] = c
+	}
+	switch e.Type {
+	case "checkpoint", "tracker_stopped":
+		return
+	case "gap":
+		f.gaps++
+		if e.ID != "" {
+			f.lastID = e.ID
+		}
+		return
+	}
+	epoch, seq := cutID(e.ID)
+	if lastEpoch, last := cutID(f.lastID); epoch == lastEpoch {
+		switch {
+		case seq <= last:
+			c.duplicated++
+			return
+		case seq > last+1:
+			c.holes++
+		}
+	}
+	f.lastID = e.ID
+	c.events++
+	key := at{e.ServerID, e.ResourceURI}
+	switch e.Type {
+	case "subscription.active":
+		f.modes[e.ServerID] = e.Mode
+		if e.Mode == "poll" {
+			f.polls[e.ServerID]++
+		}
+	case "resource.updated":
+		f.seqs[update{key, e.Timestamp}], f.newest[key] = seq, seq
+		was, now := f.last[key], f.oracle.version(e.Digest)
+		switch {
+		case e.Digest == "":
+			now = undigested // another event follows
+		case now == unknown:
+		case was > now:
+			c.stale++
+		case was == now && e.Cause != "notify" && e.Cause != "trailing":
+			c.duplicated++
+		}
+		f.last[key], f.when[key] = now, time.Now()
+	case "resource.removed":
+		f.last[key] = gone
+	case "resource.added":
+		if f.last[key] <= gone {
+			f.last[key] = unknown
+		}
+	}
+}
+
+func cutID(id string) (epoch string, seq uint64) {
+	epoch, n, _ := strings.Cut(id, "-")
+	seq, _ = strconv.ParseUint(n, 10, 64)
+	return epoch, seq
+}
+
+// wrong returns the resources of a server whose last event does not say what is true. What
+// no event says the content of (a new resource) is what the tracker answers.
+func (f *feed) wrong(server string) (out []at) {
+	truth := f.oracle.of(server)
+	f.mu.Lock()
+	last := maps.Clone(f.last)
+	f.mu.Unlock()
+	known := map[string]map[at]int64{} // by server
+	for key, want := range truth {
+		got, seen := last[key]
+		if got == unknown {
+			if known[key.server] == nil {
+				known[key.server], _ = f.t.contents(key.server, f.oracle)
+			}
+			version, listed := known[key.server][key]
+			if got = version; !listed && !seen && known[key.server] != nil {
+				got = gone // it came and went between two lists
+			}
+		}
+		if got != want {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// count returns what the events of a server did wrong so far.
+func (f *feed) count(server string) counts {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.counts[server]; c != nil {
+		return *c
+	}
+	return counts{}
+}
+
+// mode returns how the server's changes are noticed, and how often that became poll.
+func (f *feed) mode(server string) (mode string, polls int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.modes[server], f.polls[server]
+}

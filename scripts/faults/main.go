@@ -1,0 +1,319 @@
+// Faults lets servers, networks, logs and the tracker itself go wrong while resources
+// change, and compares what a client of serve-sse was sent with what was true. It runs the
+// real program; the servers and proxies are in this one, which alone knows every version
+// that a resource ever had. It prints a table and fails unless every column after the
+// rounds is 0.
+//
+//	lost        resources whose last event did not say their content, ids left out, calls
+//	stale       events with an older version than the event before
+//	duplicated  events that said again what was known, ids used twice
+//	hung        what did not happen within its time
+//	leaked      goroutines, descriptors and processes that stayed
+//
+// usage: scripts/faults.sh [-rounds N] [-only TEXT] [-soak 30m] [-cluster 10m]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	bin, only     string
+	rounds        int
+	soak, cluster time.Duration
+	dir           string
+}
+
+func main() {
+	if len(os.Args) > 2 && os.Args[1] == "relay" {
+		if err := relay(os.Args[2]); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, "relay:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) > 2 && os.Args[1] == "node" {
+		if err := node(os.Args[2:]); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, "node:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	var o options
+	flag.StringVar(&o.bin, "mcptrack", ".cache/bin/mcptrack-faults", "the program to test")
+	flag.StringVar(&o.only, "only", "", "only rows whose name contains this `TEXT`")
+	flag.IntVar(&o.rounds, "rounds", 1, "rounds of every row")
+	flag.DurationVar(&o.soak, "soak", 0, "faults at random for so long, instead of every row")
+	flag.DurationVar(&o.cluster, "cluster", 0, "three NATS nodes and three trackers under faults for so long, instead of every row")
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "mcptrack-faults-")
+	if err == nil {
+		o.dir = dir
+		err = run(o)
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "faults: %v (logs in %s)\n", err, dir)
+		os.Exit(1)
+	}
+	_ = os.RemoveAll(dir)
+}
+
+// errFaults means that the table shows faults.
+var errFaults = fmt.Errorf("not every column is 0")
+
+func run(o options) error {
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		os.Exit(130) // children see the end of their input, or of this process
+	}()
+	report := newReport()
+	var err error
+	switch {
+	case o.cluster > 0:
+		err = clusterUnderFaults(o, report)
+	case o.soak > 0:
+		err = withSuite(o, report, nil, func(s *suite) error { return soak(o, s) })
+	default:
+		err = matrix(o, report)
+	}
+	if !report.print() && err == nil {
+		err = errFaults
+	}
+	return err
+}
+
+func (o options) selects(name string) bool { return strings.Contains(name, o.only) }
+
+// withSuite runs f with a tracker that follows a server on every way, and those that more
+// makes.
+func withSuite(o options, report *report, more func(*oracle) ([]*stand, error), f func(*suite) error) error {
+	s := &suite{oracle: newOracle(), report: report, tracker: &tracker{bin: o.bin, dir: o.dir, addr: freeAddr(),
+		args: []string{"--data-dir", filepath.Join(o.dir, "data")}}}
+	for _, w := range ways() {
+		st, err := newStand(w, w.String(), "", s.oracle)
+		if err != nil {
+			return err
+		}
+		s.stands = append(s.stands, st)
+	}
+	if more != nil {
+		stands, err := more(s.oracle)
+		if err != nil {
+			return err
+		}
+		s.stands = append(s.stands, stands...)
+	}
+	if err := s.configure(); err != nil {
+		return err
+	}
+	if err := s.start(); err != nil {
+		return err
+	}
+	if err := s.baseline(); err != nil {
+		return err
+	}
+	feed, err := follow(s.tracker, s.oracle)
+	if err != nil {
+		return err
+	}
+	s.feed = feed
+	err = f(s)
+	s.feed.close()
+	s.finish()
+	return err
+}
+
+// baseline waits until the tracker knows all contents.
+func (s *suite) baseline() error {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		missing := ""
+		for _, st := range s.stands {
+			known, err := s.contents(st.id, s.oracle)
+			for key, v := range s.oracle.of(st.id) {
+				if err != nil || known[key] != v {
+					missing = fmt.Sprint(st.id, " ", err)
+				}
+			}
+		}
+		if missing == "" {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the contents are not known within a minute: %s", missing)
+		}
+	}
+}
+
+// finish ends the tracker and counts what it leaves.
+func (s *suite) finish() {
+	s.result = result{rounds: 1}
+	s.ended(syscall.SIGTERM)
+	time.Sleep(500 * time.Millisecond)
+	for _, st := range s.stands {
+		if n := st.leftover(); n > 0 {
+			s.result.leaked += n
+			s.report.note("%s: %d processes are left", st.id, n)
+		}
+		st.close()
+	}
+	s.report.row("exit", "all", s.result)
+}
+
+// grown counts what the tracker holds more than before.
+func (s *suite) grown(before usage, what string) {
+	r := result{rounds: 1}
+	after, err := s.usage()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && (err != nil || after.goroutines > before.goroutines+20 || after.files > before.files+20); {
+		time.Sleep(time.Second)
+		after, err = s.usage()
+	}
+	if err != nil {
+		r.hung++
+		s.report.note("no metrics: %v", err)
+	}
+	r.leaked = max(0, after.goroutines-before.goroutines-20) + max(0, after.files-before.files-20)
+	s.report.note("%s: goroutines %d, then %d; descriptors %d, then %d", what, before.goroutines, after.goroutines, before.files, after.files)
+	s.report.row("growth", "all", r)
+}
+
+// matrix runs every row.
+func matrix(o options, report *report) error {
+	var slow sync.Map // stand → its fault
+	err := withSuite(o, report, func(oracle *oracle) (stands []*stand, err error) {
+		for i, f := range slowFaults() {
+			if !o.selects(f.name) {
+				continue
+			}
+			for _, w := range ways() {
+				if f.on != nil && !f.on(w) {
+					continue
+				}
+				extra := ""
+				if f.name == "never pushes" {
+					extra = `, "safetyInterval": "5s", "pollInterval": "2s"`
+				}
+				st, err := newStand(w, fmt.Sprintf("%s-slow%d", w, i), extra, oracle)
+				if err != nil {
+					return nil, err
+				}
+				slow.Store(st, f)
+				stands = append(stands, st)
+			}
+		}
+		return stands, nil
+	}, func(s *suite) error {
+		before, err := s.usage()
+		if err != nil {
+			return err
+		}
+		var running sync.WaitGroup
+		for _, st := range s.stands {
+			running.Go(func() {
+				for range o.rounds {
+					if f, ok := slow.Load(st); ok {
+						f.(fault).run(st, s.feed, report)
+						st.docs.Heal()
+						continue
+					}
+					for _, f := range faults() {
+						if o.selects(f.name) && (f.on == nil || f.on(st.way)) {
+							f.run(st, s.feed, report)
+						}
+					}
+				}
+			})
+		}
+		running.Wait()
+		s.grown(before, "rows of servers")
+		for range o.rounds {
+			for _, r := range restarts() {
+				if o.selects(r.name) {
+					r.run(s)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for range o.rounds {
+		for _, row := range others() {
+			if !o.selects(row.name) {
+				continue
+			}
+			if err := row.run(o, report, row.name); err != nil {
+				return fmt.Errorf("%s: %w", row.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// other is a row with programs of its own.
+type other struct {
+	name string
+	run  func(options, *report, string) error
+}
+
+func others() []other {
+	return []other{{"gateway, HTTP server away for 0.3 s", gatewayRestarts}, {"inject resumes", injectResumes}, {"NATS restarts", natsRestarts}}
+}
+
+// soak lets faults happen at random.
+func soak(o options, s *suite) error {
+	before, err := s.usage()
+	if err != nil {
+		return err
+	}
+	end := time.Now().Add(o.soak)
+	for part := 1; time.Now().Before(end); part++ {
+		// A life of the tracker: its servers fail, each by itself, and then it does.
+		until := time.Now().Add(min(4*time.Minute, time.Until(end)))
+		var running sync.WaitGroup
+		for _, st := range s.stands {
+			running.Go(func() {
+				for time.Now().Before(until) {
+					f := faults()[rand.IntN(len(faults()))]
+					if f.on == nil || f.on(st.way) {
+						f.run(st, s.feed, s.report)
+					}
+				}
+			})
+		}
+		running.Wait()
+		s.grown(before, fmt.Sprint("part ", part))
+		rows := restarts()
+		rows[rand.IntN(len(rows))].run(s)
+		if err := s.baseline(); err != nil {
+			s.report.note("%v", err)
+		}
+		time.Sleep(5 * time.Second)
+		if before, err = s.usage(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeAddr returns an address on which nothing listens now.
+func freeAddr() string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "127.0.0.1:8799"
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// What stands for the version of a resource: removed, new (no event says its content), and
+// updated by an event that another one with the digest has to follow.
+const (
+	unknown    = 0
+	gone       = -1
+	undigested = -2
+)
+
+// at is one resource of one server.
+type at struct{ server, uri string }
+
+// oracle knows every version that a resource ever had.
+type oracle struct {
+	serial atomic.Int64
+
+	mu       sync.Mutex // guards what follows
+	truth    map[at]int64
+	versions map[string]int64 // by digest
+}
+
+func newOracle() *oracle { return &oracle{truth: map[at]int64{}, versions: map[string]int64{}} }
+
+// next makes the next version of a resource and returns its text. It is true from here
+// on.
+func (o *oracle) next(key at) string {
+	v := o.serial.Add(1)
+	text := fmt.Sprintf("version %d", v)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.truth[key] = v
+	o.versions[digest(key.uri, text)] = v
+	return text
+}
+
+// remove notes that a resource is gone.
+func (o *oracle) remove(key at) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.truth[key] = gone
+}
+
+// version returns the version that a digest belongs to, unknown if to none.
+func (o *oracle) version(digest string) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.versions[digest]
+}
+
+// of returns what is true of one server, or of all (""), by resource.
+func (o *oracle) of(server string) map[at]int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := map[at]int64{}
+	for key, v := range o.truth {
+		if server == "" || key.server == server {
+			out[key] = v
+		}
+	}
+	return out
+}
+
+// digest computes what events give as the digest of a text. It repeats the definition
+// instead of calling it: what is tested does not say what is right.
+func digest(uri, text string) string {
+	h := sha256.New()
+	for _, field := range []struct{ name, value string }{{"uri", uri}, {"mimeType", "text/plain"}, {"text", text}, {"rest", ""}} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(field.value)))
+		h.Write([]byte(field.name))
+		h.Write(n[:])
+		h.Write([]byte(field.value))
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// tracker is the program that is tested: one serve-sse, which may be ended and started
+// again at the same address.
+type tracker struct {
+	bin, dir, addr string
+	args           []string // besides config and address
+	env            []string
+	stands         []*stand
+
+	mu   sync.Mutex // guards what follows
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has exited
+}
+
+func (t *tracker) url() string { return "http://" + t.addr }
+
+// configure writes the config.
+func (t *tracker) configure() error {
+	var entries []string
+	for _, s := range t.stands {
+		entries = append(entries, s.entry())
+	}
+	file := filepath.Join(t.dir, "mcp-servers.json")
+	if err := os.WriteFile(file+".new", []byte(`{"mcpServers": {`+strings.Join(entries, ",\n")+`}}`), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// start starts the program and waits until it listens.
+func (t *tracker) start() error {
+	log, err := os.OpenFile(filepath.Join(t.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(t.bin, append([]string{"serve-sse", "--config", filepath.Join(t.dir, "mcp-servers.json"), "--addr", t.addr}, t.args...)...)
+	cmd.Env = append(os.Environ(), t.env...)
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	listening := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		lines := bufio.NewScanner(errs)
+		for said := false; lines.Scan(); {
+			_, _ = fmt.Fprintln(log, lines.Text())
+			if !said && strings.HasPrefix(lines.Text(), "listening on ") {
+				said = true
+				close(listening)
+			}
+		}
+		_ = cmd.Wait()
+		_ = log.Close()
+		close(done)
+	}()
+	t.mu.Lock()
+	t.cmd, t.done = cmd, done
+	t.mu.Unlock()
+	select {
+	case <-listening:
+		return nil
+	case <-done:
+		return fmt.Errorf("%s ended: see %s", t.bin, log.Name())
+	case <-time.After(time.Minute):
+		return fmt.Errorf("%s does not listen within a minute", t.bin)
+	}
+}
+
+func (t *tracker) signal(sig syscall.Signal) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cmd != nil {
+		_ = t.cmd.Process.Signal(sig)
+	}
+}
+
+func (t *tracker) pid() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cmd.Process.Pid
+}
+
+// end sends a signal and waits for the exit. It reports false if that takes too long, and
+// kills the program then.
+func (t *tracker) end(sig syscall.Signal) bool {
+	t.signal(sig)
+	select {
+	case <-t.done:
+		return true
+	case <-time.After(20 * time.Second):
+		t.signal(syscall.SIGKILL)
+		<-t.done
+		return false
+	}
+}
+
+// get asks the program for JSON.
+func (t *tracker) get(path string, v any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url()+path, nil)
+	if err != nil {
+		return err
+	}
+	p, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Body.Close() }()
+	body, err := io.ReadAll(p.Body)
+	if err != nil {
+		return err
+	}
+	if p.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: HTTP status %d: %.200s", path, p.StatusCode, body)
+	}
+	if text, ok := v.(*string); ok {
+		*text = string(body)
+		return nil
+	}
+	return json.Unmarshal(body, v)
+}
+
+// contents returns the versions that the program knows of a server's resources.
+func (t *tracker) contents(id string, o *oracle) (map[at]int64, error) {
+	var listed []struct{ URI, Digest string }
+	if err := t.get("/api/servers/"+id+"/resources", &listed); err != nil {
+		return nil, err
+	}
+	out := map[at]int64{}
+	for _, r := range listed {
+		out[at{id, r.URI}] = o.version(r.Digest)
+	}
+	return out, nil
+}
+
+// state returns the state of a server.
+func (t *tracker) state(id string) string {
+	var servers []struct{ ID, State string }
+	if err := t.get("/api/servers", &servers); err != nil {
+		return err.Error()
+	}
+	for _, s := range servers {
+		if s.ID == id {
+			return s.State
+		}
+	}
+	return ""
+}
+
+// usage is what the program holds.
+type usage struct{ goroutines, files int }
+
+func (t *tracker) usage() (u usage, err error) {
+	var text string
+	if err := t.get("/metrics", &text); err != nil {
+		return u, err
+	}
+	for line := range strings.Lines(text) {
+		_, _ = fmt.Sscanf(line, "go_goroutines %d", &u.goroutines)
+	}
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", t.pid()))
+	u.files = len(files)
+	return u, err
+}
