@@ -250,6 +250,21 @@ func judge(all []*suite) (r result, wrong []at) {
 	return r, wrong
 }
 
+// explain notes what is known of a resource whose last event is not true.
+func (s *suite) explain(all []*suite, key at) {
+	s.report.note("%v: true is version %d", key, s.oracle.of(key.server)[key])
+	for i, t := range all {
+		versions, err := t.contents(key.server, s.oracle)
+		s.report.note("tracker %d knows version %d, state %s, %v", i, versions[key], t.state(key.server), err)
+	}
+	_, events, err := s.log()
+	for _, e := range events {
+		if (at{e.ServerID, e.ResourceURI}) == key || e.ServerID == key.server && e.ResourceURI == "" {
+			s.report.note("%s %s %s %s version %d %v", e.ID, e.Timestamp, e.Type, e.Cause, s.oracle.version(e.Digest), err)
+		}
+	}
+}
+
 // clusterUnderFaults: three NATS nodes and three trackers; nodes and trackers are killed,
 // stopped and cut off at random while resources change.
 func clusterUnderFaults(o options, report *report) error {
@@ -269,6 +284,7 @@ func clusterUnderFaults(o options, report *report) error {
 	if err := all[0].shared(all, time.Minute); err != nil {
 		return err
 	}
+	time.Sleep(4 * time.Second) // first looks are stored every 2 s
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	report.note("seed %d", seed)
@@ -353,6 +369,7 @@ func clusterUnderFaults(o options, report *report) error {
 	if judged, wrong = judge(all); len(wrong) > 0 {
 		judged.lost += len(wrong)
 		report.note("the last events of %v are not true", wrong)
+		all[0].explain(all, wrong[0])
 	}
 	judged.rounds, judged.slowest = r.rounds, took
 	report.row("nodes and trackers killed, stopped, cut off", "3 nodes, 3 trackers", judged)
@@ -416,6 +433,7 @@ func natsRestarts(o options, report *report, name string) error {
 	if err := all[0].shared(all, time.Minute); err != nil {
 		return err
 	}
+	time.Sleep(4 * time.Second) // first looks are stored every 2 s
 	r := result{rounds: 1}
 	nodes[0].kill()
 	all[0].each(func(st *stand) { st.change(true) })
@@ -438,6 +456,7 @@ func natsRestarts(o options, report *report, name string) error {
 		time.Sleep(3 * time.Second)
 		if judged, wrong = judge(all); len(wrong) > 0 {
 			report.note("%s: the last events of %v are not true", name, wrong)
+			all[0].explain(all, wrong[0])
 		}
 		judged.lost += len(wrong)
 		r.add(judged)

@@ -5,7 +5,7 @@
 //
 // A Server is safe for concurrent use. It keeps a log of what clients sent and
 // one of what really changed, to compare with what a tracker saw. Only tests
-// import it.
+// and scripts/faults import it.
 package sessiontest
 
 import (
