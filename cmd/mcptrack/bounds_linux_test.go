@@ -45,6 +45,9 @@ func TestFilesAreBounded(t *testing.T) {
 		"inject --from http://127.0.0.1:1 --from-token-file FILE --model m",
 		"replay --nats nats://127.0.0.1:1 --nats-credentials FILE",
 		"replay --data-dir FILE",
+		"history x file:///a --data-dir FILE",
+		"tail http://127.0.0.1:1 --token-file FILE",
+		"init --from FILE new.json",
 	} {
 		for _, file := range []string{"/dev/zero", fifo, huge} {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -58,7 +61,7 @@ func TestFilesAreBounded(t *testing.T) {
 			switch {
 			case ctx.Err() != nil:
 				t.Errorf("%s with %s does not end: %s", args, file, out)
-			case !ok || exit.ExitCode() < 1 || exit.ExitCode() > 5 || strings.Contains(string(out), "out of memory"):
+			case !ok || exit.ExitCode() < 1 || exit.ExitCode() > 5 || strings.Contains(string(out), "out of memory") || strings.Contains(string(out), "goroutine "):
 				t.Errorf("%s with %s: %v\n%.2000s", args, file, err, out)
 			}
 			cancel()

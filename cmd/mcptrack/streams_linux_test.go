@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// maxResident is the most memory, in bytes, that a process may have used after endless
+// input: a multiple of all its limits, and a fraction of what it was sent. The race
+// detector multiplies what it uses.
+const maxResident = 700 << 20
+
+// endless repeats a text.
+type endless string
+
+func (e endless) Read(p []byte) (int, error) {
+	n := copy(p, e)
+	for n < len(p) { // doubling is fast with the race detector, too
+		n += copy(p[n:], p[:n])
+	}
+	return n, nil
+}
+
+// bounded runs a command under a limit of its address space for at most two seconds of
+// endless input, and fails if it crashed or took too much memory.
+func bounded(t *testing.T, stdin io.Reader, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v 3000000 && exec mcptrack "$@"`, "sh"}, args...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
+	cmd.Stdin = stdin
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir, "OPENAI_API_KEY=k", "MCPTRACK_TOKEN=")
+	var out headBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	used, text := usage.Maxrss<<10, string(out.text)
+	if code := cmd.ProcessState.ExitCode(); code < 0 || code > 6 || strings.Contains(text, "goroutine ") || strings.Contains(text, "SIGABRT") {
+		t.Errorf("%q: %v\n%.3000s", args, err, text)
+	}
+	if used > maxResident {
+		t.Errorf("%q: %d MiB\n%.1000s", args, used>>20, text)
+	}
+	t.Logf("%d MiB: %.200q", used>>20, text)
+}
+
+// headBuffer keeps the beginning of what is written.
+type headBuffer struct{ text []byte }
+
+func (b *headBuffer) Write(p []byte) (int, error) {
+	if room := 64<<10 - len(b.text); room > 0 {
+		b.text = append(b.text, p[:min(room, len(p))]...)
+	}
+	return len(p), nil
+}
+
+// TestStreamsAreBounded: what is sent without an end, to any command that reads a stream,
+// by a child process, a server, a feed, an API or on its standard input, takes little
+// memory.
+func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	note := file("n.md", "# x")
+	demo := demoFile(t)
+	child := func(script string) string {
+		return file(fmt.Sprintf("c%x.json", script), config(fmt.Sprintf(`"x": {"command": "sh", "args": ["-c", %q], "trackResources": true}`, script)))
+	}
+	var member bytes.Buffer
+	z := gzip.NewWriter(&member)
+	if _, err := io.CopyN(z, endless("[\"xxxxxxxxxxxxxx"), 1<<20); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	bomb := bytes.Repeat(member.Bytes(), 1<<10) // of 1 GiB
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch kind, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); kind {
+		case "json":
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":"`)
+			_, _ = io.Copy(w, endless("x"))
+		case "list":
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.Copy(w, endless("[[[[{\"a\":1},"))
+		case "bomb":
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(bomb)
+		case "line":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: ")
+			_, _ = io.Copy(w, endless("x"))
+		case "events":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.Copy(w, endless("data: {\"type\":\"resource.updated\"}\n"))
+		}
+	}))
+	t.Cleanup(far.Close)
+	t.Cleanup(far.CloseClientConnections)
+	for name, run := range map[string]func(t *testing.T){
+		"stdin of inject":            func(t *testing.T) { bounded(t, endless("\x00"), "inject", "--stdin", "--dry-run") },
+		"stdin of inject, one value": func(t *testing.T) { bounded(t, endless(`{"a":`), "inject", "--stdin", "--dry-run") },
+		"stdin of a gateway":         func(t *testing.T) { bounded(t, endless("{"), "gateway", "--stdio", "--config", demo) },
+		"stdin of a gateway, lines":  func(t *testing.T) { bounded(t, endless("x\n"), "gateway", "--stdio", "--config", demo) },
+		"stdin of a vault":           func(t *testing.T) { bounded(t, endless(`["`), "vault", filepath.Dir(note), "--stdio") },
+		"stdin of the demo":          func(t *testing.T) { bounded(t, endless(`{"jsonrpc":"2.0",`), "demo-server") },
+		"stdout of a child":          func(t *testing.T) { bounded(t, nil, "list", "--config", child("cat /dev/zero")) },
+		"stdout of a child, a message": func(t *testing.T) {
+			bounded(t, nil, "watch", "--config", child(`printf '{"a":"'; exec cat /dev/zero`))
+		},
+		"stdout of a child, lines": func(t *testing.T) { bounded(t, nil, "watch", "--config", child("yes '{}'")) },
+		"stderr of a child":        func(t *testing.T) { bounded(t, nil, "watch", "--config", child("cat /dev/zero >&2")) },
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); run(t) })
+	}
+	for _, tt := range []struct{ kind, entry, args string }{
+		{"json", `{"url": %q, "trackResources": true}`, "watch --config FILE"},
+		{"bomb", `{"url": %q, "trackResources": true}`, "watch --config FILE"},
+		{"line", `{"url": %q, "trackResources": true}`, "watch --config FILE"},
+		{"events", `{"type": "sse", "url": %q}`, "list --config FILE"},
+		{"json", `{"type": "catalog", "url": %q}`, "gateway --addr 127.0.0.1:0 --config FILE"},
+		{"bomb", `{"type": "catalog", "url": %q}`, "gateway --addr 127.0.0.1:0 --config FILE"},
+		{"json", "", "status URL"},
+		{"list", "", "status URL"},
+		{"json", "", "history x file:///a --url URL"},
+		{"line", "", "tail URL"},
+		{"events", "", "inject --dry-run --from URL"},
+	} {
+		url := far.URL + "/" + tt.kind
+		args := strings.ReplaceAll(tt.args, "URL", url)
+		name := tt.kind + " for " + strings.Fields(args)[0]
+		if tt.entry != "" {
+			path := file(fmt.Sprintf("%s-%d.json", tt.kind, len(tt.entry)), config(`"x": `+fmt.Sprintf(tt.entry, url)))
+			args = strings.ReplaceAll(args, "FILE", path)
+		}
+		t.Run(name, func(t *testing.T) { t.Parallel(); bounded(t, nil, strings.Fields(args)...) })
+	}
+}
