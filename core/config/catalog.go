@@ -34,5 +34,5 @@ func (e *entry) catalog(s *Server) {
 	s.TrackResources, s.TrackTools, s.TrackPrompts = false, false, false
 	s.Include, s.Exclude, s.Read, s.OnConnect = nil, nil, ReadNone, nil
 	s.Mode, s.PollInterval, s.SafetyInterval = ModeAuto, 0, 0
-	s.ConnectTimeout, s.Protocol = 0, ProtocolAuto
+	s.ConnectTimeout, s.Protocol, s.Unshared = 0, ProtocolAuto, false
 }

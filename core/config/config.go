@@ -79,6 +79,10 @@ type Server struct {
 	Protocol       Protocol
 	ConnectTimeout time.Duration // 0: the caller's default
 	RequestTimeout time.Duration // one request; default 30s
+
+	// Unshared is "shared": false. Clients of a gateway each get their own session with
+	// the server.
+	Unshared bool
 }
 
 // Program is a command that is started as a child process and speaks MCP on its

@@ -121,7 +121,7 @@ func TestEveryKey(t *testing.T) {
 	  "env":{"A":"${TOKEN}","N":8080,"B":"own","GONE":null},"envFile":"vars.env","cwd":"${workspaceFolder}/home",
 	  "description":"d","enabled":false,"trackResources":true,"trackTools":false,"trackPrompts":true,
 	  "include":["file:///**"],"exclude":["**/*.tmp"],"protocol":"legacy","read":"none","mode":"poll","pollInterval":"1m30s","safetyInterval":"0",
-	  "connectTimeout":"5s","requestTimeout":"250ms",
+	  "connectTimeout":"5s","requestTimeout":"250ms","shared":false,
 	  "onConnect":[{"tool":"login","arguments":{"key":"${TOKEN}","big":12345678901234567890,"deep":[{"x":true},null]}},{"tool":"b"}]}}}`,
 		map[string]string{"CMD": "npx", "PKG": "pkg", "TOKEN": "s3cret"})
 	workspace, _ := filepath.Abs("testdata")
@@ -138,7 +138,7 @@ func TestEveryKey(t *testing.T) {
 		Secrets:  []Secret{NewSecret("npx"), NewSecret("pkg"), NewSecret("s3cret")},
 		Tracking: Tracking{TrackResources: true, TrackPrompts: true, Include: []string{"file:///**"}, Exclude: []string{"**/*.tmp"}, Read: ReadNone, Mode: ModePoll, PollInterval: 90 * time.Second, SafetyInterval: -1},
 
-		Protocol: ProtocolLegacy, ConnectTimeout: 5 * time.Second, RequestTimeout: 250 * time.Millisecond}
+		Protocol: ProtocolLegacy, ConnectTimeout: 5 * time.Second, RequestTimeout: 250 * time.Millisecond, Unshared: true}
 	if diff := cmp.Diff(want, stdio); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

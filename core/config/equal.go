@@ -23,7 +23,7 @@ func (s Server) SameConnection(o Server) bool {
 // connection returns the server without what can change under a running session.
 func (s Server) connection() Server {
 	s.Tracking = Tracking{OnConnect: s.OnConnect}
-	s.Description, s.CatalogInterval, s.RequestTimeout = "", 0, 0
+	s.Description, s.CatalogInterval, s.RequestTimeout, s.Unshared = "", 0, 0, false
 	return s
 }
 

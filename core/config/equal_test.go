@@ -17,7 +17,7 @@ func TestEqualNoticesEveryField(t *testing.T) {
 		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false, "OAuth": false, "Secrets": false, "Missing": false,
 		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Include": true, "Exclude": true,
 		"Read": true, "Mode": true, "PollInterval": true, "SafetyInterval": true, "CatalogInterval": true, "OnConnect": false,
-		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true,
+		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true, "Unshared": true,
 	}
 	base := func() Server {
 		return Server{ID: "a", Program: Program{Args: []string{"x"}, Env: map[string]Secret{"K": NewSecret("v")}}, URL: NewSecret("u"),

@@ -55,7 +55,7 @@ func (e *entry) imported(id string, names *Names) Imported {
 		add("scopes", im.any(f.value, ""), true)
 	}
 	for _, name := range []string{"trackTools", "trackPrompts", "include", "exclude", "read", "mode", "pollInterval", "safetyInterval",
-		"catalogInterval", "onConnect", "protocol", "connectTimeout", "requestTimeout"} {
+		"catalogInterval", "onConnect", "protocol", "connectTimeout", "requestTimeout", "shared"} {
 		if f, ok := e.field(name); ok {
 			add(name, im.any(f.value, ""), true)
 		}

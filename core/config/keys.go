@@ -23,7 +23,7 @@ func ownKeys() []string {
 		"url", "serverUrl", "httpUrl", "headers", "oauth",
 		"trackResources", "trackTools", "trackPrompts", "include", "exclude",
 		"read", "mode", "pollInterval", "safetyInterval", "catalogInterval", "onConnect",
-		"protocol", "protocolEra", "connectTimeout", "requestTimeout",
+		"protocol", "protocolEra", "connectTimeout", "requestTimeout", "shared",
 	}
 }
 

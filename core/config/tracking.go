@@ -36,6 +36,7 @@ func (e trackingKeys) tracking(s *Server) {
 	s.PollInterval = e.duration("pollInterval", DefaultPollInterval, minPollInterval)
 	s.SafetyInterval = e.durationOrZero("safetyInterval", DefaultSafetyInterval, minSafetyInterval)
 	s.ConnectTimeout = e.duration("connectTimeout", 0, time.Millisecond)
+	s.Unshared = !e.boolean("shared", true)
 	s.RequestTimeout = e.duration("requestTimeout", DefaultRequestTimeout, time.Millisecond)
 
 	protocol, f, ok := choice(e.entry, ProtocolAuto, map[string]Protocol{"auto": ProtocolAuto, "legacy": ProtocolLegacy,

@@ -17,7 +17,7 @@ import (
 )
 
 func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
-	v := g.view.Load()
+	v := g.viewOf(r)
 	t, ok := v.byKey[catalog.Tools][r.Name()]
 	if !ok {
 		return nil, unknown("tool", r.Name())
@@ -46,8 +46,19 @@ func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessa
 	return v.rewriteContent(t.server, raw), err
 }
 
-func (g *Gateway) getPrompt(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+// viewOf returns the catalog as a client sees it.
+func (g *Gateway) viewOf(r *serve.Request) *view {
 	v := g.view.Load()
+	if len(v.variants) > 0 {
+		if other := v.variants[keyOf(r.Capabilities)]; other != nil {
+			return other
+		}
+	}
+	return v
+}
+
+func (g *Gateway) getPrompt(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+	v := g.viewOf(r)
 	t, ok := v.byKey[catalog.Prompts][r.Name()]
 	if !ok {
 		return nil, unknown("prompt", r.Name())
@@ -59,7 +70,7 @@ func (g *Gateway) getPrompt(ctx context.Context, r *serve.Request) (json.RawMess
 }
 
 func (g *Gateway) readResource(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
-	v := g.view.Load()
+	v := g.viewOf(r)
 	t, ok := v.resource(r.URI())
 	if !ok {
 		return nil, serve.ErrNotFound
@@ -91,7 +102,7 @@ func isMissing(err error, uri string) bool {
 }
 
 func (g *Gateway) complete(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
-	v := g.view.Load()
+	v := g.viewOf(r)
 	params := fields(r.Params)
 	ref := fields(params["ref"])
 	var kind, name, uri string

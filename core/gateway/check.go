@@ -16,7 +16,12 @@ type checked struct {
 
 // check checks the items of a list. The result is reused until the list changes.
 func (l *loop) check(server string, k catalog.Kind, list []catalog.Item) checked {
-	was := l.checked[server][k]
+	return l.checkAs(server, server, k, list)
+}
+
+// checkAs remembers the result under an id.
+func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) checked {
+	was := l.checked[id][k]
 	if len(was.list) == len(list) && (len(list) == 0 || &was.list[0] == &list[0]) {
 		return was // lists are immutable
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -72,16 +73,28 @@ func (c *clients) close() {
 }
 
 // session returns the session with a server in which a client gets its own messages;
-// nil if it needs none, or if none can be made: then it shares one.
-func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server string) *own {
-	if r.Client == nil || !v.asks[server] {
-		return nil
+// nil if it needs none, or if none can be made: then it shares one, unless the server
+// must not be shared.
+func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server string) (*own, error) {
+	srv, found := entryOf(c.g.wanted(), server)
+	if r.Client == nil || !found || !v.asks[server] && !srv.Unshared {
+		return nil, nil
 	}
+	o := c.sessionOf(ctx, r, srv)
+	if o == nil && srv.Unshared {
+		return nil, errNoSession
+	}
+	return o, nil
+}
+
+var errNoSession = errors.New("no session for this client alone can be opened, and the server is not to be shared")
+
+func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Server) *own {
+	server := srv.ID
 	c.mu.Lock()
 	known := c.all[r.Client]
-	wanted := string(declared(r.Client.Capabilities)) != "{}" || known != nil && known.level != nil
-	srv, found := entryOf(c.g.wanted(), server)
-	if !wanted || !found || c.ctx.Err() != nil {
+	wanted := srv.Unshared || string(declared(r.Client.Capabilities)) != "{}" || known != nil && known.level != nil
+	if !wanted || c.ctx.Err() != nil {
 		c.mu.Unlock()
 		return nil
 	}
@@ -122,13 +135,16 @@ func ready(ctx context.Context, o *own) *own {
 	return o
 }
 
-// run runs f, which has to end with ending, unless the gateway ends.
-func (c *clients) run(f func(ending context.Context)) {
+// run runs f, which has to end with ending, in the background. It reports false if the
+// gateway ends.
+func (c *clients) run(f func(ending context.Context)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx.Err() == nil {
-		c.wg.Go(func() { f(c.ctx) })
+	if c.ctx.Err() != nil {
+		return false
 	}
+	c.wg.Go(func() { f(c.ctx) })
+	return true
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -230,7 +246,7 @@ func (c *clients) reconcile(desired []config.Server) {
 	}
 	maps.DeleteFunc(c.failed, func(_ string, at time.Time) bool { return time.Since(at) > ownRetry })
 	c.parked = c.sweep(c.parked, func(o *own) bool { return stale(o) || o.s.Err() != nil || o.unused() > parkedFor })
-	c.idle = c.sweep(c.idle, func(o *own) bool { return stale(o) || o.s.Err() != nil || o.unused() > ownIdle })
+	c.idle = c.sweep(c.idle, func(o *own) bool { return stale(o) || o.s.Err() != nil || o.unused() > o.keep() })
 }
 
 func (c *clients) sweep(list []*own, over func(*own) bool) []*own {
@@ -241,6 +257,14 @@ func (c *clients) sweep(list []*own, over func(*own) bool) []*own {
 		}
 		return false
 	})
+}
+
+// keep is how long the session is kept for clients of the modern era.
+func (o *own) keep() time.Duration {
+	if o.srv.Unshared {
+		return parkedFor // its state belongs to them
+	}
+	return ownIdle
 }
 
 func (o *own) unused() time.Duration {

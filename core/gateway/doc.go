@@ -45,6 +45,9 @@
 //     legacy server asks during a request of a modern client is a result that asks for
 //     input: the request waits in a session of its own until it is repeated with the
 //     answers, at most 15 minutes.
+//   - A legacy server that lists more for clients that can be asked something is listed
+//     once for each set of such capabilities, in a session that ends then, so that these
+//     clients see all of it. The first list of such a client waits for that, at most 10 s.
 //   - Tasks keep running while their client is away, at most 15 minutes in a session of
 //     its own. Their ids name their server; a client with other credentials cannot use
 //     them. A tool that must be called as a task is also there for clients of the legacy

@@ -87,9 +87,10 @@ type Gateway struct {
 	// Unbuffered, so that the sender waits for Run; never closed.
 	flushes chan chan struct{}
 
-	clients clients
-	tasks   tasks
-	rounds  rounds
+	clients  clients
+	variants variants
+	tasks    tasks
+	rounds   rounds
 
 	adhoc adhocSet
 	// adhocWake wakes Run to update the ad-hoc subscriptions, as kicks does.
@@ -127,6 +128,7 @@ func New(opts Options) (*Gateway, error) {
 		g.opts.Dial = session.Dial
 	}
 	g.clients.start(g)
+	g.variants = variants{g: g, slots: make(chan struct{}, maxProbes), byKey: map[string]*variant{}}
 	g.tasks.g, g.tasks.notes = g, make(chan func(), ownQueue)
 	if g.tracker != nil {
 		g.tracker.OnMessage(g.tasks.fromServer)

@@ -66,10 +66,12 @@ func (o *own) dial(ctx context.Context, g *Gateway, level map[string]json.RawMes
 	ctx, cancel := context.WithTimeout(ctx, max(ownTimeout, o.srv.ConnectTimeout))
 	defer cancel()
 	opts := g.opts.Session
-	opts.Era, opts.Logger = session.EraLegacy, g.opts.Logger
+	opts.Logger = g.opts.Logger
 	opts.Client = &session.ClientSide{Capabilities: o.capabilities, Request: o.request, Message: o.message}
 	srv := o.srv
-	srv.Protocol = config.ProtocolLegacy
+	if g.view.Load().asks[srv.ID] { // in the modern era servers cannot ask in a session
+		srv.Protocol, opts.Era = config.ProtocolLegacy, session.EraLegacy
+	}
 	o.wg.Go(o.run)
 	s, err := g.opts.Dial(ctx, srv, opts)
 	o.tried = time.Now()

@@ -75,17 +75,21 @@ func (s *rounds) close() {
 	s.byState = nil
 }
 
-// beginRound starts a request in a session of its own; nil if the client cannot be asked
-// anything, or there is no session.
-func (w *way) beginRound(ctx context.Context, q session.Request) *round {
+// beginRound starts a request in a session of its own; nil if it needs none, because the
+// client cannot be asked anything, or if there is none and the server can be shared.
+func (w *way) beginRound(ctx context.Context, q session.Request) (*round, error) {
 	g := w.g
 	capabilities := declared(w.r.Capabilities)
-	if !w.v.asks[w.server] || string(capabilities) == "{}" && logLevel(w.r) == nil {
-		return nil
+	srv, _ := entryOf(g.wanted(), w.server)
+	if asked := w.v.asks[w.server] && (string(capabilities) != "{}" || logLevel(w.r) != nil); !asked && !srv.Unshared {
+		return nil, nil
 	}
 	o := g.clients.lend(ctx, w.r, w.server, capabilities)
+	if o == nil && srv.Unshared {
+		return nil, errNoSession
+	}
 	if o == nil {
-		return nil
+		return nil, nil
 	}
 	d := &round{client: w.r.Capabilities, key: w.roundKey(q), asked: make(chan struct{}, 1), over: make(chan struct{})}
 	on, cancel := context.WithCancelCause(g.clients.ctx)
@@ -101,7 +105,7 @@ func (w *way) beginRound(ctx context.Context, q session.Request) *round {
 		g.clients.giveBack(o, clean) // before the next request of the client
 		close(d.over)
 	})
-	return d
+	return d, nil
 }
 
 // wait returns the result of a round, or what the client is asked.

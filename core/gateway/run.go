@@ -10,6 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -181,12 +182,21 @@ func (l *loop) merge(snap *tracker.Snapshot) {
 		}
 		sources = append(sources, s)
 	}
-	l.checked, l.ready = lists, up
+	l.ready = up
 	l.markAway(sources, up, began)
 	v := newView(l.g.local, sources, l.g.filter, func(r Refusal) { refused[r] = struct{}{} })
 	v.refused = refusedItems(refused)
 	d := v.describe(l.g.opts.Serve.Instructions, sources)
 	d.WatchTasks = l.g.tasks.watchAll
+	v.variants = l.g.variants.merge(l, snap, sources, lists)
+	l.checked = lists
+	for key, other := range v.variants {
+		if v.catalog.Variants == nil {
+			v.catalog.Variants = map[string]serve.Catalog{}
+		}
+		v.catalog.Variants[key] = other.catalog
+	}
+	d.Variant = l.g.variants.view
 	l.g.view.Store(v)
 	l.g.server.Describe(d)
 	changed := l.g.server.SetCatalog(v.catalog)

@@ -48,7 +48,8 @@ type view struct {
 	asks, modern map[string]bool
 	// asTask holds the tools of servers of the legacy era that must be called as tasks.
 	asTask     map[target]struct{}
-	listsTasks []string // the servers that list their tasks, in order
+	variants   map[string]*view // for clients with certain capabilities, see keyOf
+	listsTasks []string         // the servers that list their tasks, in order
 	// extensions holds the servers that declare each extension, in order.
 	extensions map[string][]string
 	offered    map[string]map[catalog.Kind]catalog.List // by server, in the order listed

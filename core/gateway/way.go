@@ -28,7 +28,11 @@ func (w *way) do(ctx context.Context, q session.Request) (json.RawMessage, error
 			w.used = w.fixed
 			return w.fixed.do(ctx, w.r, q)
 		}
-		if w.used = w.g.clients.session(ctx, w.v, w.r, w.server); w.used != nil {
+		var err error
+		if w.used, err = w.g.clients.session(ctx, w.v, w.r, w.server); err != nil {
+			return nil, err
+		}
+		if w.used != nil {
 			return w.used.do(ctx, w.r, q)
 		}
 		return w.g.tracker.Do(ctx, w.server, q)
@@ -51,7 +55,11 @@ func (w *way) send(ctx context.Context, params map[string]json.RawMessage) (json
 			raw, err := w.continueRound(ctx, q, state)
 			return raw, wireError(w.server, err)
 		}
-		if d := w.beginRound(ctx, q); d != nil {
+		d, err := w.beginRound(ctx, q)
+		if err != nil {
+			return nil, wireError(w.server, err)
+		}
+		if d != nil {
 			raw, err := w.g.rounds.wait(ctx, d, w.r)
 			return raw, wireError(w.server, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,17 @@ import (
 // the protocol, in the order in which they are listed; other values are left out.
 type Catalog struct {
 	Tools, Prompts, Resources, Templates []json.RawMessage
+	// Variants replace all lists for clients for which Description.Variant returns the
+	// name. They have no variants themselves.
+	Variants map[string]Catalog
+}
+
+// variant returns the lists of a name; those for everybody if there is none.
+func (c *Catalog) variant(name string) *Catalog {
+	if v, ok := c.Variants[name]; ok && name != "" {
+		return &v
+	}
+	return c
 }
 
 const (
@@ -51,17 +63,28 @@ func (c *catalogs) set(next Catalog) (changed subscriptions.Lists) {
 	c.mu.Lock()
 	known := c.generations[c.gen]
 	c.mu.Unlock()
+	variants := next.Variants
 	next = Catalog{
 		Tools: objects(next.Tools, known.Tools), Prompts: objects(next.Prompts, known.Prompts),
 		Resources: objects(next.Resources, known.Resources), Templates: objects(next.Templates, known.Templates),
 	}
-	mirror := mirroredArguments(next.Tools)
+	for name, v := range variants {
+		was := known.Variants[name]
+		if next.Variants == nil {
+			next.Variants = make(map[string]Catalog, len(variants))
+		}
+		next.Variants[name] = Catalog{
+			Tools: objects(v.Tools, was.Tools), Prompts: objects(v.Prompts, was.Prompts),
+			Resources: objects(v.Resources, was.Resources), Templates: objects(v.Templates, was.Templates),
+		}
+	}
+	mirror := mirroredArguments(next.allTools())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.generations[c.gen]
 	// An unchanged list reuses the previous slice, so that generations share memory.
 	replace := func(old []json.RawMessage, list *[]json.RawMessage) bool {
-		if !slices.EqualFunc(old, *list, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
+		if !equalItems(old, *list) {
 			return true
 		}
 		*list = old
@@ -72,6 +95,12 @@ func (c *catalogs) set(next Catalog) (changed subscriptions.Lists) {
 	changed.Resources = replace(now.Resources, &next.Resources)
 	if replace(now.Templates, &next.Templates) {
 		changed.Resources = true
+	}
+	for name := range union(now.Variants, next.Variants) {
+		a, b := now.variant(name), next.variant(name)
+		changed.Tools = changed.Tools || !equalItems(a.Tools, b.Tools)
+		changed.Prompts = changed.Prompts || !equalItems(a.Prompts, b.Prompts)
+		changed.Resources = changed.Resources || !equalItems(a.Resources, b.Resources) || !equalItems(a.Templates, b.Templates)
 	}
 	if !changed.Any() {
 		return changed
@@ -86,6 +115,41 @@ func (c *catalogs) set(next Catalog) (changed subscriptions.Lists) {
 		delete(c.paged, c.gen-maxGenerations)
 	}
 	return changed
+}
+
+func equalItems(a, b []json.RawMessage) bool {
+	return slices.EqualFunc(a, b, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+}
+
+func union(a, b map[string]Catalog) map[string]struct{} {
+	names := map[string]struct{}{}
+	for name := range a {
+		names[name] = struct{}{}
+	}
+	for name := range b {
+		names[name] = struct{}{}
+	}
+	return names
+}
+
+// allTools returns the tools of all variants, each once.
+func (c *Catalog) allTools() []json.RawMessage {
+	if len(c.Variants) == 0 {
+		return c.Tools
+	}
+	all, seen := slices.Clone(c.Tools), map[string]bool{}
+	for _, tool := range all {
+		seen[string(tool)] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Variants)) {
+		for _, tool := range c.Variants[name].Tools {
+			if !seen[string(tool)] {
+				seen[string(tool)] = true
+				all = append(all, tool)
+			}
+		}
+	}
+	return all
 }
 
 // objects returns the items that are JSON objects, each in one line. Most are equal to

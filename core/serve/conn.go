@@ -95,7 +95,7 @@ func (c *conn) request(m *message) {
 	case offered && (m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe):
 		sub := c.legacy.sub
 		c.out.put(func() []byte { return line(subscribe(sub, m)) })
-	case offered && !fromMemory(m.method):
+	case offered && (!fromMemory(m.method) || c.srv.about.Load().chooses(m, from)): // the choice may wait
 		c.runFunc(m, from)
 	default:
 		c.out.put(func() []byte { return c.answerTo(c.ctx, m, from) })

@@ -22,6 +22,27 @@ type caller struct {
 	client    *Client   // of the legacy era
 }
 
+// capabilities are those of the sender of a message; nil if it declared none.
+func (from caller) capabilities(m *message) json.RawMessage {
+	if from.modern {
+		return m.meta[mcp.MetaClientCapabilities]
+	}
+	if from.client != nil {
+		return from.client.Capabilities
+	}
+	return nil
+}
+
+// chooses reports whether a request lists what may be different for its client.
+func (d *Description) chooses(m *message, from caller) bool {
+	switch m.method {
+	case mcp.MethodListTools, mcp.MethodListPrompts, mcp.MethodListResources, mcp.MethodListTemplates:
+		capabilities := from.capabilities(m)
+		return d.Variant != nil && len(capabilities) > len("{}")
+	}
+	return false
+}
+
 // fromMemory reports whether a request is answered without a function of the options.
 func fromMemory(method string) bool {
 	switch method {
@@ -44,7 +65,7 @@ func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawM
 	case mcp.MethodDiscover:
 		return s.complete(s.identity().discovered(), true, from)
 	case mcp.MethodListTools, mcp.MethodListPrompts, mcp.MethodListResources, mcp.MethodListTemplates:
-		return s.list(m, from)
+		return s.list(ctx, m, from)
 	case mcp.MethodCallTool:
 		return s.call(ctx, s.opts.CallTool, m, from, "name")
 	case mcp.MethodGetPrompt:
@@ -63,7 +84,7 @@ func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawM
 	return s.call(ctx, s.opts.Extension, m, from, "")
 }
 
-func (s *Server) list(m *message, from caller) (json.RawMessage, *Error) {
+func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMessage, *Error) {
 	field, of := "tools", func(c *Catalog) []json.RawMessage { return c.Tools }
 	switch m.method {
 	case mcp.MethodListPrompts:
@@ -79,7 +100,11 @@ func (s *Server) list(m *message, from caller) (json.RawMessage, *Error) {
 			return nil, errorf(mcp.CodeInvalidParams, `"cursor" must be a string`)
 		}
 	}
-	items, next, err := s.lists.page(cursor, s.opts.PageSize, of)
+	variant := ""
+	if about := s.about.Load(); about.chooses(m, from) {
+		variant = about.Variant(ctx, from.capabilities(m))
+	}
+	items, next, err := s.lists.page(cursor, s.opts.PageSize, func(c *Catalog) []json.RawMessage { return of(c.variant(variant)) })
 	if err != nil {
 		return nil, err
 	}
@@ -115,11 +140,7 @@ func newRequest(m *message, from caller) *Request {
 		Method: m.method, Params: m.params, Version: from.version, Principal: from.principal, Identity: from.identity,
 		modern: from.modern, fields: m.fields, notes: from.notes, Client: from.client,
 	}
-	if from.modern {
-		r.Capabilities = m.meta[mcp.MetaClientCapabilities]
-	} else if from.client != nil {
-		r.Capabilities = from.client.Capabilities
-	}
+	r.Capabilities = from.capabilities(m)
 	r.stripConnection(m.meta)
 	return r
 }
