@@ -204,26 +204,27 @@ func (o *loginOptions) dial(env *Env) session.DialFunc {
 	return session.Dial
 }
 
-// challenge connects without a login and returns what the server says to that.
+// challenge asks the server for what it offers, without a login, and returns what it says
+// to that. Some servers want none until they are asked for a list.
 func (o *loginOptions) challenge(ctx context.Context, env *Env, g *globals, srv config.Server) (login.Challenge, bool, error) {
 	sessions := o.session(env, g)
-	sessions.Logins, sessions.OneShot = nil, true
-	s, err := o.dial(env)(ctx, srv, sessions)
-	if err == nil {
-		return login.Challenge{}, false, s.Close()
-	}
-	if refused, ok := errors.AsType[*session.AuthError](err); ok {
-		c := login.ParseChallenge(refused.Challenge)
-		if c.Basic && c.Metadata == "" {
-			return c, true, &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("server %q wants a password, not OAuth", srv.ID),
-				hint: `put an Authorization header into its "headers"`}
-		}
-		return c, true, nil
-	}
-	if ctx.Err() != nil {
+	sessions.Logins = nil
+	err := session.Probe(ctx, []config.Server{srv}, session.ProbeOptions{Dial: env.Dial, Session: sessions})[0].Err
+	refused, ok := errors.AsType[*session.AuthError](err)
+	switch {
+	case ctx.Err() != nil:
 		return login.Challenge{}, false, context.Cause(ctx)
+	case err == nil:
+		return login.Challenge{}, false, nil
+	case !ok:
+		return login.Challenge{}, false, &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("server %q: %w", srv.ID, err)}
 	}
-	return login.Challenge{}, false, &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("server %q: %w", srv.ID, err)}
+	c := login.ParseChallenge(refused.Challenge)
+	if c.Basic && c.Metadata == "" {
+		return c, true, &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("server %q wants a password, not OAuth", srv.ID),
+			hint: `put an Authorization header into its "headers"`}
+	}
+	return c, true, nil
 }
 
 func loginFailure(ctx context.Context, srv config.Server, err error) error {

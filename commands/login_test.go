@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,7 @@ func (b *loginBench) run(wantExit int, args ...string) (out, errs string) {
 // and auth shows it; after logout nothing does.
 func TestLoginAuthLogout(t *testing.T) {
 	b := newLoginBench(t, "")
+	b.as.Scopes = []string{"read"} // named in the challenge only
 	out, errs := b.run(exitUnreachable, "list", "--json")
 	if !strings.Contains(out, "authorization required (HTTP status 401): run mcptrack login docs") {
 		t.Errorf("%s\n%s", out, errs)
@@ -91,7 +93,7 @@ func TestLoginAuthLogout(t *testing.T) {
 	}
 	out, _ = b.run(exitOK, "auth", "--renew", "--json")
 	var rows []authRow
-	if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 1 || rows[0].State != "loggedIn" || !rows[0].Renewable || rows[0].Store != "file" || rows[0].ExpiresAt == "" {
+	if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 1 || rows[0].State != "loggedIn" || !rows[0].Renewable || rows[0].Store != "file" || rows[0].ExpiresAt == "" || !slices.Equal(rows[0].Scopes, []string{"read"}) {
 		t.Errorf("%v %s", err, out)
 	}
 	if strings.Contains(out, "at-") || strings.Contains(out, "rt-") {

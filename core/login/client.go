@@ -18,7 +18,7 @@ import (
 
 const (
 	// maxAnswer bounds every answer of an authorization server, in bytes.
-	maxAnswer = 1 << 20
+	maxAnswer = 512 << 10
 	// answerTimeout bounds one request.
 	answerTimeout = 20 * time.Second
 	// maxRedirects bounds those of one request for metadata.

@@ -35,7 +35,11 @@ type Advice struct {
 // server refused them.
 func (g *guard) authorized(q *http.Request, x *exchange) (*http.Response, error) {
 	if g.credentials == nil {
-		return g.base.RoundTrip(q)
+		p, err := g.base.RoundTrip(q)
+		if err == nil && unauthorized(p) {
+			x.advise(Advice{}, p)
+		}
+		return p, err
 	}
 	for again := false; ; again = true {
 		header, err := g.credentials.Header(q.Context())
@@ -48,7 +52,7 @@ func (g *guard) authorized(q *http.Request, x *exchange) (*http.Response, error)
 		}
 		x.sentCredentials(header != "")
 		p, err := g.base.RoundTrip(q)
-		if err != nil || p.StatusCode != http.StatusUnauthorized && p.StatusCode != http.StatusForbidden {
+		if err != nil || !unauthorized(p) {
 			return p, err
 		}
 		advice, err := g.credentials.Refused(q.Context(), Refusal{header, p.StatusCode, p.Header.Values("WWW-Authenticate")})
@@ -68,6 +72,10 @@ func (g *guard) authorized(q *http.Request, x *exchange) (*http.Response, error)
 			}
 		}
 	}
+}
+
+func unauthorized(p *http.Response) bool {
+	return p.StatusCode == http.StatusUnauthorized || p.StatusCode == http.StatusForbidden
 }
 
 // refuse makes an error that of the exchange. The body of a request that is not sent is

@@ -1,0 +1,379 @@
+package login_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/login"
+	"github.com/mcptrack/mcptrack/core/login/logintest"
+)
+
+// TestHostileServers: whatever a server or its authorization server says, a login with it
+// fails with a reason, and no code or token goes anywhere.
+func TestHostileServers(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		t.Errorf("a request went elsewhere: %s %s", q.Method, q.URL)
+	}))
+	defer elsewhere.Close()
+	huge := strings.Repeat("a", 64<<20)
+	for name, c := range map[string]struct {
+		plant func(*logintest.Server)
+		want  string
+	}{
+		"metadata on another origin": {func(s *logintest.Server) {
+			s.Challenge = func() string { return `Bearer resource_metadata="` + elsewhere.URL + `/meta"` }
+		}, "its metadata is on another origin"},
+		"metadata about another server": {func(s *logintest.Server) {
+			s.PRM = func(m map[string]any) { m["resource"] = "https://bank.example/mcp" }
+		}, `is about another one: "https://bank.example/mcp"`},
+		"metadata about a longer path": {func(s *logintest.Server) {
+			s.PRM = func(m map[string]any) { m["resource"] = s.URL + "/admin" }
+		}, "is about another one"},
+		"metadata about a sibling": {func(s *logintest.Server) {
+			s.PRM = func(m map[string]any) { m["resource"] = strings.TrimSuffix(s.URL, "p") }
+		}, "is about another one"},
+		"no authorization server": {func(s *logintest.Server) {
+			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{} }
+		}, "names no authorization server"},
+		"authorization server that is no URL": {func(s *logintest.Server) {
+			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{"javascript:alert(1)"} }
+		}, "that is not a URL"},
+		"issuer of another": {func(s *logintest.Server) {
+			s.Meta = func(m map[string]any) { m["issuer"] = "https://honest.example" }
+		}, "does not match"},
+		"no PKCE": {func(s *logintest.Server) {
+			s.Meta = func(m map[string]any) { m["code_challenge_methods_supported"] = nil }
+		}, "PKCE"},
+		"plain PKCE": {func(s *logintest.Server) {
+			s.Meta = func(m map[string]any) { m["code_challenge_methods_supported"] = []string{"plain"} }
+		}, "S256"},
+		"http token endpoint": {func(s *logintest.Server) {
+			s.Meta = func(m map[string]any) { m["token_endpoint"] = "http://as.example/token" }
+		}, "does not use HTTPS"},
+		"http revocation endpoint": {func(s *logintest.Server) {
+			s.Meta = func(m map[string]any) { m["revocation_endpoint"] = "http://as.example/revoke" }
+		}, "not https"},
+		"script as login page": {func(s *logintest.Server) {
+			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = "javascript:alert(1)" }
+		}, "disallowed scheme"},
+		"token endpoint that redirects": {func(s *logintest.Server) {
+			s.AnswerToken(func(w http.ResponseWriter, q *http.Request) bool {
+				http.Redirect(w, q, elsewhere.URL+"/token", http.StatusTemporaryRedirect)
+				return true
+			})
+		}, "redirected, which is not followed"},
+		"token of 64 MB": {func(s *logintest.Server) {
+			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"token_type":"Bearer","access_token":"`+huge+`"}`)
+				return true
+			})
+		}, "more than 524288 bytes"},
+		"token that is too long for a header": {func(s *logintest.Server) {
+			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"token_type":"Bearer","access_token":"`+huge[:100<<10]+`"}`)
+				return true
+			})
+		}, "too long or not printable"},
+		"token with a line break": {func(s *logintest.Server) {
+			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"token_type":"Bearer","access_token":"x\r\nX-Evil: 1"}`)
+				return true
+			})
+		}, "too long or not printable"},
+		"token of another type": {func(s *logintest.Server) {
+			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"token_type":"DPoP","access_token":"x"}`)
+				return true
+			})
+		}, "of type DPoP"},
+		"answer of another issuer": {func(s *logintest.Server) {
+			s.Answer = func(q url.Values) { q.Set("iss", "https://attacker.example") }
+		}, "of another authorization server, https://attacker.example"},
+		"answer without its issuer": {func(s *logintest.Server) {
+			s.Answer = func(q url.Values) { q.Del("iss") }
+		}, `it has no "iss"`},
+		"answer with another state": {func(s *logintest.Server) {
+			s.Answer = func(q url.Values) { q.Set("state", "stolen") }
+		}, `its "state" is not ours`},
+		"refusal": {func(s *logintest.Server) {
+			s.Answer = func(q url.Values) {
+				q.Del("code")
+				q.Set("error", "access_denied")
+				q.Set("error_description", "no\x1b[31m way")
+			}
+		}, "refused the login: access_denied (no"},
+		"registration refused": {func(s *logintest.Server) {
+			s.Meta = func(m map[string]any) { m["registration_endpoint"] = s.AS + "/nowhere" }
+		}, "register a client: the authorization server answered HTTP status 404"},
+		"no registration": {func(s *logintest.Server) { s.NoDCR = true }, "registers no clients by itself"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := logintest.New(t)
+			c.plant(s)
+			logins := store(t)
+			_, err := logIn(t, logins, s, target(s))
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.ContainsAny(err.Error(), "\x1b\r") || len(err.Error()) > 2000 {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if _, err := logins.Get(target(s)); err == nil {
+				t.Error("a login was stored")
+			}
+		})
+	}
+}
+
+// A public server can name neither this machine nor a private network, in any spelling.
+func TestPrivateAddressesOfAPublicServer(t *testing.T) {
+	for _, address := range []string{"https://127.0.0.1/", "http://localhost:1/", "https://10.0.0.1/", "https://169.254.169.254/latest", "https://[::1]/",
+		"https://[::ffff:127.0.0.1]/", "https://[fd00::1]/", "https://100.64.0.1/", "https://0.0.0.0/", "https://192.168.1.1/", "http://as.example/"} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := login.NewClient(t.Context(), "https://93.184.215.14/mcp").Do(q)
+		if err == nil {
+			_ = p.Body.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "public server may not name") && !strings.Contains(err.Error(), "is not https") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	// A name that leads to this machine is refused when it is dialled.
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+hostname(t)+":1/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := login.NewClient(t.Context(), "https://93.184.215.14/mcp").Do(q); err == nil || !strings.Contains(err.Error(), "private address") {
+		if err == nil {
+			_ = p.Body.Close()
+		}
+		t.Errorf("%v", err)
+	}
+}
+
+// Redirects of metadata are followed within an origin, and not for ever.
+func TestRedirectsOfMetadata(t *testing.T) {
+	hits := 0
+	web := http.NewServeMux()
+	s := httptest.NewServer(web)
+	defer s.Close()
+	web.HandleFunc("/loop", func(w http.ResponseWriter, q *http.Request) { hits++; http.Redirect(w, q, "/loop", http.StatusFound) })
+	web.HandleFunc("/away", func(w http.ResponseWriter, q *http.Request) {
+		http.Redirect(w, q, "http://169.254.169.254/latest/meta-data", http.StatusFound)
+	})
+	for path, want := range map[string]string{"/loop": "redirected more than 3 times", "/away": "redirected to another origin"} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := login.NewClient(t.Context(), s.URL).Do(q)
+		if err == nil {
+			_ = p.Body.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if hits > 5 {
+		t.Errorf("%d requests", hits)
+	}
+}
+
+// A discovery that never ends is given up with its caller, and one with many
+// authorization servers asks few of them.
+func TestEndlessDiscovery(t *testing.T) {
+	s := logintest.New(t)
+	drip := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for q.Context().Err() == nil {
+			_, _ = io.WriteString(w, " ")
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(5 * time.Millisecond)
+		}
+	}))
+	defer drip.Close()
+	s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{drip.URL} }
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := store(t).Begin(ctx, target(s), challenge(t, s), redirect, nil); err == nil {
+		t.Error("it found something")
+	}
+	many := logintest.New(t)
+	asked := make(chan string, 1000) // requests; never closed
+	nothing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		asked <- q.URL.Path
+		http.NotFound(w, q)
+	}))
+	defer nothing.Close()
+	many.PRM = func(m map[string]any) {
+		var all []string
+		for range 500 {
+			all = append(all, nothing.URL+"/"+strings.Repeat("x", 10))
+		}
+		m["authorization_servers"] = all
+	}
+	if _, err := store(t).Begin(t.Context(), target(many), challenge(t, many), redirect, nil); err == nil || !strings.Contains(err.Error(), "publishes no metadata") {
+		t.Error(err)
+	}
+	if len(asked) > 9 {
+		t.Errorf("%d requests for metadata", len(asked))
+	}
+}
+
+// The port that the browser comes back to takes one answer, and only ours.
+func TestCallback(t *testing.T) {
+	s := logintest.New(t)
+	logins := store(t)
+	callback, err := login.Listen(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := logins.Begin(t.Context(), target(s), challenge(t, s), callback.Redirect, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := logintest.Browse(t, f.URL)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	get := func(method, address, host string) (int, string) {
+		q, err := http.NewRequestWithContext(t.Context(), method, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if host != "" {
+			q.Host = host
+		}
+		p, err := client.Do(q)
+		if err != nil {
+			t.Error(err)
+			return 0, ""
+		}
+		defer func() { _ = p.Body.Close() }()
+		page, _ := io.ReadAll(p.Body)
+		if !strings.Contains(p.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+			t.Error("no Content-Security-Policy")
+		}
+		return p.StatusCode, string(page)
+	}
+	inFlight, goOn := make(chan struct{}), make(chan struct{}) // closed once each, below
+	var strange []string
+	ended := make(chan error, 1) // sent to once
+	go func() {
+		ended <- callback.Serve(t.Context(), f, func(ctx context.Context, q url.Values) error {
+			close(inFlight)
+			<-goOn
+			_, err := f.Finish(ctx, q)
+			return err
+		}, func(reason string) { strange = append(strange, reason) })
+	}()
+	for _, c := range []struct {
+		method, address, host, want string
+		status                      int
+	}{
+		{"GET", strings.Replace(answer, "state=", "state=x", 1), "", "belongs to another login", 400},
+		{"GET", callback.Redirect, "", "belongs to another login", 400},
+		{"GET", answer, "evil.example", "not the address", 421},
+		{"POST", answer, "", "answered with GET", 405},
+		{"GET", strings.Replace(answer, "/callback", "/favicon.ico", 1), "", "Nothing is here", 404},
+	} {
+		if status, page := get(c.method, c.address, c.host); status != c.status || !strings.Contains(page, c.want) {
+			t.Errorf("%s %s: %d %s", c.method, c.address, status, page)
+		}
+	}
+	first := make(chan string, 1) // sent to once
+	go func() { _, page := get("GET", answer, ""); first <- page }()
+	<-inFlight
+	if status, page := get("GET", answer, ""); status != http.StatusConflict || !strings.Contains(page, "answered already") {
+		t.Errorf("the second answer: %d %s", status, page)
+	}
+	close(goOn)
+	if page := <-first; !strings.Contains(page, "Logged in to docs") {
+		t.Error(page)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if len(strange) != 5 {
+		t.Errorf("reported: %q", strange)
+	}
+}
+
+// Scopes: those of the challenge, else those of the metadata, else none; what a request
+// lacked is added by the next login.
+func TestScopes(t *testing.T) {
+	s := logintest.New(t)
+	scope := func(logins *login.Store, to login.Target, given ...string) string {
+		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(f.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Query().Get("scope")
+	}
+	logins, to := store(t), target(s)
+	if got := scope(logins, to); got != "" {
+		t.Errorf("%q", got)
+	}
+	s.PRM = func(m map[string]any) { m["scopes_supported"] = []string{"a", "b"} }
+	if got := scope(logins, to); got != "a b" {
+		t.Errorf("%q", got)
+	}
+	s.Scopes = []string{"a"}
+	if got := scope(logins, to); got != "a" {
+		t.Errorf("%q", got)
+	}
+	s.Meta = func(m map[string]any) { m["scopes_supported"] = []string{"offline_access"} }
+	if got := scope(logins, to); got != "a offline_access" {
+		t.Errorf("%q", got)
+	}
+	s.Meta = nil
+	to.OAuth.Scopes = []string{"c"}
+	if got := scope(logins, to); got != "c" {
+		t.Errorf("%q", got)
+	}
+	if got := scope(logins, to, "d"); got != "d" {
+		t.Errorf("%q", got)
+	}
+	to.OAuth = config.OAuth{}
+	mustLogIn(t, logins, s)
+	src := logins.Source(to)
+	header, err := src.Header(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := src.Refused(t.Context(), header, http.StatusForbidden, login.ParseChallenge([]string{`Bearer error="insufficient_scope", scope="write admin"`}))
+	if again || err == nil || !strings.Contains(err.Error(), "run mcptrack login docs") {
+		t.Errorf("%t, %v", again, err)
+	}
+	if got := scope(logins, to); got != "a write admin" {
+		t.Errorf("after a request that lacked scopes: %q", got)
+	}
+}
+
+// hostname is a name of this machine, other than localhost.
+func hostname(t *testing.T) string {
+	name, err := os.Hostname()
+	if err != nil {
+		t.Skip(err)
+	}
+	addrs, err := net.DefaultResolver.LookupHost(t.Context(), name)
+	if err != nil || len(addrs) == 0 {
+		t.Skip("this machine has no name that resolves")
+	}
+	return name
+}
