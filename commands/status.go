@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
@@ -76,11 +77,12 @@ func runStatus(ctx context.Context, env *Env, format document.Format, opts statu
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, errTimeout)
 	defer cancel()
 	var r running
-	if err := askFor(ctx, base.JoinPath("/api/status"), token, &r.Status); err != nil {
-		return err
+	client := remote.Client{Base: base, Token: token}
+	if err := client.Get(ctx, []string{"api", "status"}, nil, &r.Status); err != nil {
+		return askFailure(ctx, err)
 	}
-	if err := askFor(ctx, base.JoinPath("/api/servers"), token, &r.Servers); err != nil {
-		return err
+	if err := client.Get(ctx, []string{"api", "servers"}, nil, &r.Servers); err != nil {
+		return askFailure(ctx, err)
 	}
 	if format.Name == "name" {
 		return writeServerNames(env, r.Servers)
@@ -129,40 +131,25 @@ func writeServerNames(env *Env, servers []json.RawMessage) error {
 	return err
 }
 
-// askFor fetches one JSON document of at most 64 MiB.
-func askFor(ctx context.Context, u *url.URL, token string, into any) error {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return err
-	}
-	if token != "" {
-		q.Header.Set("Authorization", "Bearer "+token)
-	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	defer client.CloseIdleConnections()
-	p, err := client.Do(q)
-	if err != nil {
-		if errors.Is(context.Cause(ctx), errTimeout) || ctx.Err() == nil {
-			return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("%s cannot be reached: %w", u.Host, printable.Unnamed(err)),
-				hint: "is mcptrack serve-sse running there?"}
+// askFailure gives an error of a serve-sse its exit code and a hint.
+func askFailure(ctx context.Context, err error) error {
+	if unreachable, ok := errors.AsType[*remote.UnreachableError](err); ok {
+		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
+			return err
 		}
-		return err
+		return &failure{exit: exitUnreachable, code: "unreachable", err: unreachable, hint: "is mcptrack serve-sse running there?"}
 	}
-	defer func() { _ = p.Body.Close() }()
-	if p.StatusCode != http.StatusOK {
-		f := &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("%s answered %s", u.Host, p.Status)}
-		switch p.StatusCode {
-		case http.StatusNotFound:
-			f.code = "not_found"
-		case http.StatusUnauthorized:
+	if status, ok := errors.AsType[*remote.StatusError](err); ok {
+		f := &failure{exit: exitRefused, code: "refused", err: status}
+		if status.Code == http.StatusUnauthorized {
 			f.hint = "give the file with its token with --token-file"
 		}
 		return f
 	}
-	if err := json.NewDecoder(io.LimitReader(p.Body, 64<<20)).Decode(into); err != nil {
-		return &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("%s is not a serve-sse of mcptrack: %w", u.Host, err)}
+	if errors.Is(err, remote.ErrNotServeSSE) {
+		return &failure{exit: exitRefused, code: "refused", err: err}
 	}
-	return nil
+	return err
 }
 
 func statusRows(servers []json.RawMessage, shared bool) ([][]string, error) {

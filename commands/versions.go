@@ -2,13 +2,9 @@ package commands
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
-	"net/url"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,10 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/suggest"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
-
-// maxVersions is how many versions history and diff look at, the newest ones.
-const maxVersions = 500
 
 // versionFlags are the flags of history and diff: which log, or which serve-sse.
 type versionFlags struct {
@@ -62,7 +56,7 @@ func (o *versionFlags) open(ctx context.Context, env *Env, log *slog.Logger) (ve
 		return nil, err
 	}
 	token, err := o.token(env, base)
-	return &servedVersions{base, token, o.server, o.uri}, err
+	return &servedVersions{remote.Client{Base: base, Token: token}, o.server, o.uri}, err
 }
 
 // noVersions is the error of a resource without versions. known are the resources of
@@ -85,7 +79,7 @@ type storedVersions struct {
 func (s *storedVersions) close() { _ = s.journal.Close() }
 
 func (s *storedVersions) versions(ctx context.Context) ([]history.Version, error) {
-	versions, err := history.Versions(decoded(s.journal.Select(ctx, journal.Selection{ServerID: s.server, URI: s.uri})), maxVersions)
+	versions, err := history.Versions(decoded(s.journal.Select(ctx, journal.Selection{ServerID: s.server, URI: s.uri})), remote.MaxVersions)
 	if err != nil {
 		return nil, err
 	}
@@ -132,52 +126,24 @@ func (s *storedVersions) text(ctx context.Context, digest catalog.Digest) (strin
 
 // servedVersions asks a serve-sse.
 type servedVersions struct {
-	base        *url.URL
-	token       string
+	client      remote.Client
 	server, uri string
 }
 
 func (s *servedVersions) close() {}
 
 func (s *servedVersions) versions(ctx context.Context) ([]history.Version, error) {
-	u := s.base.JoinPath("/api/history")
-	u.RawQuery = url.Values{"server": {s.server}, "uri": {s.uri}, "limit": {fmt.Sprint(maxVersions)}}.Encode()
-	var found struct {
-		Events []json.RawMessage `json:"events"` // newest first
-		Texts  []string          `json:"texts"`
+	versions, err := s.client.Versions(ctx, s.server, s.uri)
+	if err != nil {
+		return nil, askFailure(ctx, err)
 	}
-	if err := askFor(ctx, u, s.token, &found); err != nil {
-		return nil, err
+	if len(versions) == 0 {
+		return nil, noVersions(s.server, s.uri, nil)
 	}
-	versions, err := history.Versions(func(yield func(event.Event, error) bool) {
-		for _, data := range slices.Backward(found.Events) {
-			var e event.Event
-			if json.Unmarshal(data, &e) == nil && !yield(e, nil) {
-				return
-			}
-		}
-	}, maxVersions)
-	if err == nil && len(versions) == 0 {
-		err = noVersions(s.server, s.uri, nil)
-	}
-	for i := range versions {
-		versions[i].Text = slices.Contains(found.Texts, versions[i].Digest.String())
-	}
-	return versions, err
+	return versions, nil
 }
 
 func (s *servedVersions) text(ctx context.Context, digest catalog.Digest) (string, bool, error) {
-	u := s.base.JoinPath("/api/servers", url.PathEscape(s.server), "content")
-	u.RawQuery = url.Values{"uri": {s.uri}, "digest": {digest.String()}}.Encode()
-	var found struct {
-		Text *string `json:"text"`
-	}
-	err := askFor(ctx, u, s.token, &found)
-	if f, ok := errors.AsType[*failure](err); ok && f.code == "not_found" {
-		return "", false, nil
-	}
-	if err != nil || found.Text == nil {
-		return "", false, err
-	}
-	return *found.Text, true, nil
+	text, ok, err := s.client.Text(ctx, s.server, s.uri, digest)
+	return text, ok, askFailure(ctx, err)
 }

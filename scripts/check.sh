@@ -36,7 +36,7 @@ run() {
 # that complete.
 programs() {
 	local missing=() name
-	for name in git jq vim curl chromium fish zsh; do command -v "$name" >/dev/null || missing+=("$name"); done
+	for name in git jq vim curl chromium fish zsh tmux; do command -v "$name" >/dev/null || missing+=("$name"); done
 	[[ -e /usr/share/bash-completion/bash_completion ]] || missing+=(bash-completion)
 	((${#missing[@]} == 0)) && return
 	if ! command -v apt-get >/dev/null || [[ $(id -u) != 0 ]]; then

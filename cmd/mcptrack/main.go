@@ -86,6 +86,12 @@ func (t terminal) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// Fd, Read and Close let a full screen find the size of the terminal.
+
+func (t terminal) Fd() uintptr                { return t.file.Fd() }
+func (t terminal) Read(b []byte) (int, error) { return t.file.Read(b) }
+func (t terminal) Close() error               { return t.file.Close() }
+
 // tend looks after child processes: it ends those that a killed mcptrack left behind,
 // and adopts orphans of its own children. A child of mcptrack (the demo server) does
 // neither.

@@ -1,0 +1,131 @@
+// Package remote asks a running serve-sse through its JSON API.
+//
+// Ownership: a [Client] has no goroutines and keeps no connection between requests. Its
+// methods may be called from several goroutines. Answers are bounded at 64 MiB; they are
+// as hostile as any other input.
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/history"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// maxAnswer is the size of the largest answer, in bytes.
+const maxAnswer = 64 << 20
+
+// MaxVersions is how many versions of a resource one answer has.
+const MaxVersions = 500
+
+// Client asks one serve-sse.
+type Client struct {
+	Base  *url.URL
+	Token string // "" without one; it is sent to Base only, never after a redirect
+}
+
+// StatusError is an answer other than 200.
+type StatusError struct {
+	Host   string
+	Code   int
+	Status string
+}
+
+func (e *StatusError) Error() string { return e.Host + " answered " + e.Status }
+
+// UnreachableError says that there was no answer.
+type UnreachableError struct {
+	Host string
+	Err  error
+}
+
+func (e *UnreachableError) Error() string { return e.Host + " cannot be reached: " + e.Err.Error() }
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// ErrNotServeSSE is matched by the error of an answer in another form.
+var ErrNotServeSSE = errors.New("not a serve-sse of mcptrack")
+
+// Get asks for one JSON document. Elements of the path are escaped.
+func (c *Client) Get(ctx context.Context, path []string, query url.Values, into any) error {
+	escaped := make([]string, len(path))
+	for i, p := range path {
+		escaped[i] = url.PathEscape(p)
+	}
+	u := c.Base.JoinPath(escaped...)
+	u.RawQuery = query.Encode()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return err
+	}
+	if c.Token != "" {
+		q.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	defer client.CloseIdleConnections()
+	p, err := client.Do(q)
+	if err != nil {
+		return &UnreachableError{c.Base.Host, printable.Unnamed(err)}
+	}
+	defer func() { _ = p.Body.Close() }()
+	if p.StatusCode != http.StatusOK {
+		return &StatusError{c.Base.Host, p.StatusCode, p.Status}
+	}
+	if err := json.NewDecoder(io.LimitReader(p.Body, maxAnswer)).Decode(into); err != nil {
+		return fmt.Errorf("%s is %w: %w", c.Base.Host, ErrNotServeSSE, err)
+	}
+	return nil
+}
+
+// Versions returns the versions of a resource, oldest first.
+func (c *Client) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
+	var found struct {
+		Events []json.RawMessage `json:"events"` // newest first
+		Texts  []string          `json:"texts"`
+	}
+	query := url.Values{"server": {server}, "uri": {uri}, "limit": {strconv.Itoa(MaxVersions)}}
+	if err := c.Get(ctx, []string{"api", "history"}, query, &found); err != nil {
+		return nil, err
+	}
+	versions, err := history.Versions(func(yield func(event.Event, error) bool) {
+		for _, data := range slices.Backward(found.Events) {
+			var e event.Event
+			if json.Unmarshal(data, &e) == nil && !yield(e, nil) {
+				return
+			}
+		}
+	}, MaxVersions)
+	for i := range versions {
+		versions[i].Text = slices.Contains(found.Texts, versions[i].Digest.String())
+	}
+	return versions, err
+}
+
+// Text returns the text of a version of a resource, of the current content for the zero
+// digest; ok is false if it is not available.
+func (c *Client) Text(ctx context.Context, server, uri string, digest catalog.Digest) (text string, ok bool, err error) {
+	query := url.Values{"uri": {uri}}
+	if !digest.IsZero() {
+		query.Set("digest", digest.String())
+	}
+	var found struct {
+		Text *string `json:"text"`
+	}
+	err = c.Get(ctx, []string{"api", "servers", server, "content"}, query, &found)
+	if status, is := errors.AsType[*StatusError](err); is && status.Code == http.StatusNotFound {
+		return "", false, nil
+	}
+	if err != nil || found.Text == nil {
+		return "", false, err
+	}
+	return *found.Text, true, nil
+}

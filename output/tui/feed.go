@@ -1,0 +1,117 @@
+package tui
+
+import (
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/output/lines"
+)
+
+const (
+	maxFeed    = 2000 // events
+	sparks     = 24   // counts of a sparkline
+	sparkEvery = 5 * time.Second
+)
+
+// feed holds the newest events and how many updates each server had lately.
+type feed struct {
+	colour bool
+	events []*event.Event // oldest first
+	held   []*event.Event // that came while the feed stood still
+	rates  map[string]*rate
+}
+
+// rate counts the updates of one server, the newest interval last.
+type rate struct {
+	counts [sparks]int
+	begun  time.Time // of the newest interval
+}
+
+// add takes new events. While paused they are held back, the newest ones.
+func (f *feed) add(events []*event.Event, paused bool) {
+	for _, e := range events {
+		if e.Type() == event.TypeResourceUpdated {
+			f.count(e.ServerID, time.Now())
+		}
+	}
+	f.held = append(f.held, events...)
+	f.held = f.held[max(0, len(f.held)-maxFeed):]
+	if !paused {
+		f.events = append(f.events, f.held...)
+		f.events = append([]*event.Event(nil), f.events[max(0, len(f.events)-maxFeed):]...)
+		f.held = nil
+	}
+}
+
+func (f *feed) count(server string, now time.Time) {
+	if f.rates == nil {
+		f.rates = map[string]*rate{}
+	}
+	r := f.rates[server]
+	if r == nil {
+		r = &rate{begun: now}
+		f.rates[server] = r
+	}
+	r.shift(now)
+	r.counts[sparks-1]++
+}
+
+// age moves on to the current interval.
+func (f *feed) age(now time.Time) {
+	for id, r := range f.rates {
+		if r.shift(now); r.total() == 0 {
+			delete(f.rates, id)
+		}
+	}
+}
+
+func (r *rate) shift(now time.Time) {
+	n := int(now.Sub(r.begun) / sparkEvery)
+	if n <= 0 {
+		return
+	}
+	r.begun = r.begun.Add(time.Duration(n) * sparkEvery)
+	n = min(n, sparks)
+	copy(r.counts[:], r.counts[n:])
+	clear(r.counts[sparks-n:])
+}
+
+func (r *rate) total() (sum int) {
+	for _, n := range r.counts {
+		sum += n
+	}
+	return sum
+}
+
+// of returns the counts of a server and its updates in the last minute.
+func (f *feed) of(server string) (counts []int, perMinute int) {
+	r := f.rates[server]
+	if r == nil {
+		return make([]int, sparks), 0
+	}
+	for _, n := range r.counts[sparks-int(time.Minute/sparkEvery):] {
+		perMinute += n
+	}
+	return r.counts[:], perMinute
+}
+
+// lines returns the newest events that keep keeps, oldest first, each in one line.
+func (f *feed) lines(most int, keep func(*event.Event) bool) []string {
+	var chosen []*event.Event
+	for i := len(f.events) - 1; i >= 0 && len(chosen) < most; i-- {
+		if keep(f.events[i]) {
+			chosen = append(chosen, f.events[i])
+		}
+	}
+	out := make([]string, 0, len(chosen))
+	for i := len(chosen) - 1; i >= 0; i-- {
+		var b strings.Builder
+		w := lines.Writer{W: &b, Colour: f.colour, Zone: time.Local}
+		if w.Write(chosen[i]) == nil {
+			first, _, _ := strings.Cut(b.String(), "\n")
+			out = append(out, first)
+		}
+	}
+	return out
+}

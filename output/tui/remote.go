@@ -1,0 +1,143 @@
+package tui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/history"
+	"github.com/mcptrack/mcptrack/core/sse"
+	"github.com/mcptrack/mcptrack/output/remote"
+	"github.com/mcptrack/mcptrack/output/sse/follow"
+)
+
+// pollEvery is how often the servers of a serve-sse are asked for.
+const pollEvery = time.Second
+
+// Remote is a Source over a running serve-sse.
+type Remote struct {
+	Client remote.Client
+	Follow follow.Options // of its feed
+
+	mu      sync.Mutex // guards all below
+	servers []Server
+	stale   error
+	pending []*event.Event
+}
+
+// Run follows the feed until ctx ends or the feed refuses the request.
+func (s *Remote) Run(ctx context.Context) error {
+	return follow.Run(ctx, s.Follow, func(x sse.Event) error {
+		var e event.Event
+		if json.Unmarshal([]byte(x.Data), &e) != nil {
+			return nil // a checkpoint, or of a newer mcptrack
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.pending = append(s.pending, &e)
+		s.pending = s.pending[max(0, len(s.pending)-maxFeed):]
+		return nil
+	})
+}
+
+// Poll asks for the servers until ctx ends.
+func (s *Remote) Poll(ctx context.Context) error {
+	for {
+		err := s.Refresh(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		s.mu.Lock()
+		s.stale = err
+		s.mu.Unlock()
+		if !backoff.Sleep(ctx, pollEvery) {
+			return nil
+		}
+	}
+}
+
+// Refresh asks for the servers once.
+func (s *Remote) Refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	var found []struct {
+		ID, Error, ProtocolVersion string
+		State                      event.State
+		Since                      time.Time
+		Resources, Tools, Prompts  int
+	}
+	if err := s.Client.Get(ctx, []string{"api", "servers"}, nil, &found); err != nil {
+		return err
+	}
+	servers := make([]Server, 0, len(found))
+	for _, f := range found {
+		servers = append(servers, Server{ID: f.ID, Error: f.Error, Protocol: f.ProtocolVersion, State: f.State, Since: f.Since, Resources: f.Resources, Tools: f.Tools, Prompts: f.Prompts})
+	}
+	slices.SortFunc(servers, func(a, b Server) int { return strings.Compare(a.ID, b.ID) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.servers = servers
+	return nil
+}
+
+// Servers implements Source.
+func (s *Remote) Servers() ([]Server, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.servers), s.stale
+}
+
+// Events implements Source.
+func (s *Remote) Events() []*event.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.pending
+	s.pending = nil
+	return out
+}
+
+// Detail implements Source.
+func (s *Remote) Detail(ctx context.Context, server string) (Detail, error) {
+	var lists struct {
+		ToolList   []Item `json:"toolList"`
+		PromptList []Item `json:"promptList"`
+	}
+	if err := s.Client.Get(ctx, []string{"api", "servers", server}, nil, &lists); err != nil {
+		return Detail{}, err
+	}
+	d := Detail{Tools: lists.ToolList, Prompts: lists.PromptList}
+	err := s.Client.Get(ctx, []string{"api", "servers", server, "resources"}, nil, &d.Resources)
+	return d, err
+}
+
+// Versions implements Source.
+func (s *Remote) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
+	return s.Client.Versions(ctx, server, uri)
+}
+
+// Text implements Source.
+func (s *Remote) Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error) {
+	text, ok, err := s.Client.Text(ctx, server, uri, digest)
+	if err == nil && !ok {
+		err = fmt.Errorf("the text is not available")
+		if digest.IsZero() {
+			return "(not a text, too large, or gone)", nil
+		}
+	}
+	return text, err
+}
+
+// Log implements Source: the log stays with the serve-sse.
+func (s *Remote) Log(string) []string {
+	return []string{"The log of a server is with the serve-sse that follows it."}
+}
+
+// Reconnect implements Source.
+func (s *Remote) Reconnect(context.Context, string) error { return ErrUnsupported }

@@ -1,0 +1,236 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/output/lines"
+)
+
+// The parts of a server's page.
+const (
+	tabResources = iota
+	tabTools
+	tabPrompts
+	tabTimeline
+	tabLog
+	tabs
+)
+
+// serverPage shows one server: what it offers, what happened to it, and its log.
+type serverPage struct {
+	id     string
+	tab    int
+	detail *Detail // nil until it is loaded
+	list   list
+	text   scroller
+}
+
+func (p *serverPage) title() string { return line(p.id) }
+
+func (p *serverPage) open(m *model) tea.Cmd {
+	return m.ask(p, func(ctx context.Context) (any, error) { return m.opts.Source.Detail(ctx, p.id) })
+}
+
+func (p *serverPage) concerns(e *event.Event) bool { return e.ServerID == p.id }
+
+func (p *serverPage) loaded(_ *model, v any) {
+	if d, ok := v.(Detail); ok {
+		p.detail = &d
+	}
+}
+
+func (p *serverPage) resources(m *model) (rows []Resource) {
+	if p.detail == nil {
+		return nil
+	}
+	for _, r := range p.detail.Resources {
+		if fits(m.filter, r.URI, r.MimeType) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+func (p *serverPage) uri(m *model) string {
+	if rows := p.resources(m); p.tab == tabResources && p.list.cursor < len(rows) {
+		return rows[p.list.cursor].URI
+	}
+	return ""
+}
+
+func (p *serverPage) key(m *model, key string) tea.Cmd {
+	height := m.height - 4 - p.errorLines(m)
+	switch key {
+	case "tab":
+		return p.show(m, (p.tab+1)%tabs)
+	case "shift+tab":
+		return p.show(m, (p.tab+tabs-1)%tabs)
+	case "1", "2", "3", "4", "5":
+		return p.show(m, int(key[0]-'1'))
+	case "L":
+		return p.show(m, tabLog)
+	case "r":
+		return m.reconnect(p.id)
+	}
+	if p.tab != tabResources {
+		p.text.move(key, len(p.lines(m)), height)
+		return nil
+	}
+	rows := p.resources(m)
+	if p.list.move(key, len(rows), height) || len(rows) == 0 {
+		return nil
+	}
+	switch key {
+	case "enter", "right", "l":
+		return m.push(&resourcePage{server: p.id, of: rows[p.list.cursor].URI})
+	case "d":
+		return m.push(&resourcePage{server: p.id, of: rows[p.list.cursor].URI, tab: tabDiff})
+	}
+	return nil
+}
+
+// show changes to a part of the page and reloads.
+func (p *serverPage) show(m *model, tab int) tea.Cmd {
+	p.tab, p.text = tab, scroller{}
+	return p.open(m)
+}
+
+func (p *serverPage) server(m *model) Server {
+	for _, s := range m.servers {
+		if s.ID == p.id {
+			return s
+		}
+	}
+	return Server{ID: p.id, State: "removed"}
+}
+
+// maxErrorLines bounds the error above the lists; the log has all of it.
+const maxErrorLines = 4
+
+func (p *serverPage) errorLines(m *model) int { return len(wrap(line(p.server(m).Error), m.width-2)) }
+
+func (p *serverPage) view(m *model, height int) []string {
+	s := p.server(m)
+	count := func(n int) string {
+		if p.detail == nil {
+			return ""
+		}
+		return fmt.Sprintf(" %d", n)
+	}
+	var d Detail
+	if p.detail != nil {
+		d = *p.detail
+	}
+	names := []string{"Resources" + count(len(d.Resources)), "Tools" + count(len(d.Tools)), "Prompts" + count(len(d.Prompts)), "Timeline", "Log"}
+	out := []string{
+		fmt.Sprintf(" %s  since %s  %s", m.styles.state(s.State).Render(string(s.State)), since(m.now, s.Since), line(s.Protocol)),
+		m.tabs(names, p.tab),
+	}
+	for _, l := range wrap(line(s.Error), m.width-2) {
+		out = append(out, "  "+m.styles.bad.Render(l))
+	}
+	height -= len(out)
+	if p.tab != tabResources {
+		return append(out, p.text.window(p.lines(m), height)...)
+	}
+	rows := p.resources(m)
+	if len(rows) == 0 {
+		return append(out, "", "  "+p.empty(m, "resource"))
+	}
+	width := max(m.width-34, 20)
+	from, to := p.list.window(len(rows), height)
+	for i := from; i < to; i++ {
+		r := rows[i]
+		state := since(m.now, r.Changed)
+		if r.Gone {
+			state = "gone"
+		}
+		text := fmt.Sprintf("%s %s %s", middle(line(r.URI), width), pad(line(r.MimeType), 14), right(lines.Size(r.Size), 10))
+		out = append(out, m.row(m.styles.dim, pad(state, ageWidth), text, i == p.list.cursor))
+	}
+	return out
+}
+
+// ageWidth is that of the longest age.
+const ageWidth = 5
+
+func (p *serverPage) empty(m *model, what string) string {
+	switch {
+	case p.detail == nil:
+		return "loading…"
+	case m.filter != "":
+		return "No " + what + " matches the filter."
+	}
+	return "There is no " + what + " here."
+}
+
+// lines are those of a part without a cursor.
+func (p *serverPage) lines(m *model) []string {
+	var d Detail
+	if p.detail != nil {
+		d = *p.detail
+	}
+	switch p.tab {
+	case tabTools:
+		return p.items(m, d.Tools, "tool")
+	case tabPrompts:
+		return p.items(m, d.Prompts, "prompt")
+	case tabTimeline:
+		out := m.feed.lines(maxFeed, func(e *event.Event) bool { return e.ServerID == p.id && e.ResourceURI == "" })
+		if len(out) == 0 {
+			return []string{"", "  Nothing happened to this server since this page has the feed."}
+		}
+		return out
+	}
+	var out []string
+	for _, l := range m.opts.Source.Log(p.id) {
+		if l = line(l); fits(m.filter, l) {
+			out = append(out, " "+l)
+		}
+	}
+	if len(out) == 0 {
+		return []string{"", "  There are no log lines about this server."}
+	}
+	return out
+}
+
+func (p *serverPage) items(m *model, items []Item, what string) []string {
+	var out []string
+	for _, it := range items {
+		if fits(m.filter, it.Name, it.Description) {
+			out = append(out, " "+m.styles.bold.Render(pad(line(it.Name), 28))+" "+line(it.Description))
+		}
+	}
+	if len(out) == 0 {
+		return []string{"", "  " + p.empty(m, what)}
+	}
+	return out
+}
+
+// tabs is the line that names the parts of a page.
+func (m *model) tabs(names []string, current int) string {
+	var b strings.Builder
+	for i, name := range names {
+		text := fmt.Sprintf(" %d %s ", i+1, name)
+		if i == current {
+			text = m.styles.selected.Render("[" + text[1:len(text)-1] + "]")
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+// wrap breaks a text into at most maxErrorLines lines.
+func wrap(s string, width int) (lines []string) {
+	for s != "" && len(lines) < maxErrorLines {
+		first := cutAt(s, width)
+		lines = append(lines, first)
+		s = strings.TrimLeft(s[len(first):], " ")
+	}
+	return lines
+}

@@ -1,0 +1,169 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// styles are the colours. Without colours what is selected or failed is still marked by
+// its text.
+type styles struct {
+	bold, dim, good, bad, busy, selected, title lipgloss.Style
+}
+
+func newStyles(colour bool) styles {
+	plain := lipgloss.NewStyle()
+	if !colour {
+		return styles{plain, plain, plain, plain, plain, plain, plain}
+	}
+	return styles{
+		bold: plain.Bold(true), dim: plain.Faint(true), good: plain.Foreground(lipgloss.Color("2")), bad: plain.Foreground(lipgloss.Color("1")),
+		busy: plain.Foreground(lipgloss.Color("3")), selected: plain.Reverse(true), title: plain.Bold(true).Foreground(lipgloss.Color("6")),
+	}
+}
+
+// line makes text of others one printable line.
+func line(s string) string { return printable.Line(s, 2000) }
+
+// cut limits a line to a width, in columns.
+func cut(s string, width int) string { return ansi.Truncate(s, width, "…") }
+
+// pad makes a text exactly so many columns wide.
+func pad(s string, width int) string {
+	s = cut(s, width)
+	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
+}
+
+// middle cuts a URI in the middle, where it says least.
+func middle(s string, width int) string {
+	w := ansi.StringWidth(s)
+	if w <= width || width < 5 {
+		return pad(s, width)
+	}
+	left := (width - 1) / 2
+	return pad(ansi.Truncate(s, left, "")+"…"+ansi.TruncateLeft(s, w-(width-1-left), ""), width)
+}
+
+// rank sorts servers: what needs attention comes first.
+func rank(s event.State) int {
+	switch s {
+	case event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unsupported:
+		return 0
+	case event.Pending, event.Connecting, event.Stopping:
+		return 1
+	case event.Disabled:
+		return 3
+	}
+	return 2
+}
+
+func (s *styles) state(st event.State) lipgloss.Style {
+	switch rank(st) {
+	case 0:
+		return s.bad
+	case 1:
+		return s.busy
+	case 3:
+		return s.dim
+	}
+	return s.good
+}
+
+// since is an age in one unit: 5s, 3m, 2h, 4d.
+func since(now, t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	d := max(0, now.Sub(t))
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// sparkline draws counts, scaled to the largest.
+func sparkline(counts []int) string {
+	most := 0
+	for _, n := range counts {
+		most = max(most, n)
+	}
+	var b strings.Builder
+	for _, n := range counts {
+		switch {
+		case n == 0:
+			b.WriteRune('·')
+		default:
+			b.WriteRune([]rune("▁▂▃▄▅▆▇█")[(n*8-1)/most])
+		}
+	}
+	return b.String()
+}
+
+// header is the first line of the screen.
+func (m *model) header() string {
+	var where strings.Builder
+	for _, p := range m.pages[1:] {
+		where.WriteString(" › " + p.title())
+	}
+	failing := 0
+	for _, s := range m.servers {
+		if rank(s.State) == 0 {
+			failing++
+		}
+	}
+	text := fmt.Sprintf("mcptrack  %s  %d server", line(m.opts.Title), len(m.servers))
+	if len(m.servers) != 1 {
+		text += "s"
+	}
+	if failing > 0 {
+		text += fmt.Sprintf(", %d failing", failing)
+	}
+	text = m.styles.title.Render(text) + where.String()
+	if m.stale != nil {
+		text += "  " + m.styles.bad.Render("offline: "+line(m.stale.Error()))
+	}
+	return text
+}
+
+// footer is the last line of the screen.
+func (m *model) footer() string {
+	switch {
+	case m.typing:
+		return "/" + m.filter + "▏"
+	case m.notice != "":
+		return m.notice
+	}
+	text := "enter open  / filter  d diff  L log  r reconnect  p pause  ? help  q back"
+	if m.filter != "" {
+		text = "filter: " + m.filter + "  (esc clears it)  " + text
+	}
+	if m.paused {
+		text = "PAUSED  " + text
+	}
+	return m.styles.dim.Render(text)
+}
+
+// cutAt returns the beginning of a text that fits into a width, up to a space if there is
+// one.
+func cutAt(s string, width int) string {
+	first := ansi.Truncate(s, max(width, 1), "")
+	if len(first) == len(s) || first == "" {
+		return s
+	}
+	if i := strings.LastIndexByte(first, ' '); i > len(first)/2 {
+		return first[:i]
+	}
+	return first
+}

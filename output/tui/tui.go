@@ -1,0 +1,103 @@
+// Package tui is the live terminal: servers, resources, versions and the feed on a full
+// screen, driven by keys.
+//
+// Data flows one way: a [Source] is asked for servers and events four times a second,
+// whatever happens there, and for details when a page is opened. Pages hold what they
+// show; nothing of a server reaches the terminal without passing core/printable.
+//
+// Ownership: [Run] owns the terminal until it returns and restores it, also after a
+// panic. Requests to the source run in goroutines of the library; they end with the
+// context of Run.
+//
+// Memory: the newest 2,000 events, for each server the updates of the last two minutes
+// and 500 log lines, and without a serve-sse up to 32 MiB of texts.
+//
+// Libraries: bubbletea v2 (MIT) reads keys, draws changed cells only and restores the
+// terminal; lipgloss (MIT) makes styles; charmbracelet/x/ansi measures and cuts text of
+// any width. Nothing else imports them.
+package tui
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/history"
+)
+
+// Server is one row of the first page.
+type Server struct {
+	ID, Error, Protocol string
+	State               event.State
+	Since               time.Time
+	Resources, Tools    int
+	Prompts             int
+}
+
+// Detail is what a server offers.
+type Detail struct {
+	Resources      []Resource
+	Tools, Prompts []Item
+}
+
+// Resource is a followed resource.
+type Resource struct {
+	URI, MimeType string
+	Size          int64
+	Changed       time.Time // zero: not since the start
+	Gone          bool
+}
+
+// Item is a tool or a prompt.
+type Item struct{ Name, Description string }
+
+// Source is where the data comes from. Its methods are called from several goroutines;
+// those with a context may wait for a server.
+type Source interface {
+	// Servers returns the servers, sorted by ID, and why they are not current, if so.
+	Servers() ([]Server, error)
+	// Events returns the events since the last call, oldest first.
+	Events() []*event.Event
+	Detail(ctx context.Context, server string) (Detail, error)
+	// Versions returns the versions of a resource, oldest first.
+	Versions(ctx context.Context, server, uri string) ([]history.Version, error)
+	// Text returns the text of a version, of the current content for the zero digest.
+	Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error)
+	// Log returns the newest log lines about a server, oldest first.
+	Log(server string) []string
+	// Reconnect ends the connection to a server and makes a new one.
+	Reconnect(ctx context.Context, server string) error
+}
+
+// ErrUnsupported is the error of what a source cannot do.
+var ErrUnsupported = errors.New("not possible from here")
+
+// Options configure Run.
+type Options struct {
+	Source Source
+	Title  string // what is looked at: a file or a URL
+	Colour bool
+	// Env are the variables that describe the terminal, such as TERM=xterm-256color.
+	Env []string
+}
+
+// Run shows the terminal until the user quits or ctx ends; both are no error.
+func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
+	profile := colorprofile.ANSI256
+	if !o.Colour {
+		profile = colorprofile.ASCII
+	}
+	p := tea.NewProgram(newModel(ctx, o), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(o.Env),
+		tea.WithColorProfile(profile), tea.WithoutSignalHandler(), tea.WithFPS(30))
+	_, err := p.Run()
+	if ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,253 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/history"
+)
+
+// hostile is text of a server that would change the screen if it were printed as it is.
+const hostile = "evil\x1b[2J\x1b]0;title\x07\u202e\r\nnext"
+
+// fixed is a source that does not change, of 100 servers.
+type fixed struct {
+	events      []*event.Event
+	reconnected string
+}
+
+func (f *fixed) Servers() ([]Server, error) {
+	servers := []Server{
+		{ID: "broken", State: event.Backoff, Error: "connection refused: " + hostile + strings.Repeat(" very long", 60)},
+		{ID: "docs", State: event.Ready, Since: time.Now().Add(-90 * time.Second), Resources: 2, Tools: 1},
+	}
+	for i := range 98 {
+		servers = append(servers, Server{ID: fmt.Sprintf("server-%02d", i), State: event.Ready})
+	}
+	return servers, nil
+}
+
+func (f *fixed) Events() []*event.Event {
+	out := f.events
+	f.events = nil
+	return out
+}
+
+func (f *fixed) Detail(context.Context, string) (Detail, error) {
+	return Detail{
+		Resources: []Resource{{URI: "file:///guide.md", MimeType: "text/markdown", Size: 2048, Changed: time.Now()}, {URI: "file:///" + strings.Repeat("deep/", 60) + hostile}},
+		Tools:     []Item{{"search", hostile}},
+	}, nil
+}
+
+func (f *fixed) Versions(context.Context, string, string) ([]history.Version, error) {
+	return []history.Version{{Digest: catalog.Digest{1}}, {ID: "00000000000000ab-1", Timestamp: time.Now(), Digest: catalog.Digest{2}}, {ID: "00000000000000ab-2", Timestamp: time.Now(), Digest: catalog.Digest{3}}}, nil
+}
+
+func (f *fixed) Text(_ context.Context, _, _ string, d catalog.Digest) (string, error) {
+	return fmt.Sprintf("# Guide\nversion %d\n%s\n", d[0], hostile), nil
+}
+
+func (f *fixed) Log(string) []string { return []string{"stderr: " + hostile} }
+
+func (f *fixed) Reconnect(_ context.Context, server string) error {
+	f.reconnected = server
+	return nil
+}
+
+// terminal drives a model as the library does, without one.
+type terminal struct {
+	*testing.T
+	m *model
+	f *fixed
+}
+
+func newTerminal(t *testing.T, width, height int) terminal {
+	f := &fixed{}
+	m := newModel(t.Context(), Options{Source: f, Title: "test"})
+	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
+	return terminal{t, m, f}
+}
+
+// press sends keys and runs the requests that they lead to.
+func (x terminal) press(keys ...string) terminal {
+	x.Helper()
+	for _, k := range keys {
+		text := ""
+		if len(k) == 1 {
+			text = k
+		}
+		x.run(x.m.key(k, text))
+	}
+	return x
+}
+
+func (x terminal) run(cmd tea.Cmd) {
+	if cmd == nil {
+		return
+	}
+	switch msg := cmd().(type) {
+	case tea.BatchMsg:
+		for _, c := range msg {
+			x.run(c)
+		}
+	case answer, done:
+		_, next := x.m.Update(msg)
+		x.run(next)
+	}
+}
+
+// screen returns what is shown; each line fits, and no byte of a server controls the
+// terminal.
+func (x terminal) screen() string {
+	x.Helper()
+	text := x.m.View().Content
+	lines := strings.Split(text, "\n")
+	if len(lines) != x.m.height {
+		x.Errorf("%d lines on a screen of %d", len(lines), x.m.height)
+	}
+	for _, l := range lines {
+		if ansi.StringWidth(l) > x.m.width {
+			x.Errorf("%d columns: %q", ansi.StringWidth(l), l)
+		}
+	}
+	if strings.ContainsAny(text, "\x1b\x07\r\u202e") {
+		x.Errorf("a server controls the terminal: %q", text)
+	}
+	return text
+}
+
+func (x terminal) wants(parts ...string) {
+	x.Helper()
+	text := x.screen()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			x.Errorf("no %q in\n%s", part, text)
+		}
+	}
+}
+
+// TestPages: every page shows what it should at every size, whatever servers send.
+func TestPages(t *testing.T) {
+	for _, size := range [][2]int{{80, 24}, {200, 50}, {20, 6}} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			x := newTerminal(t, size[0], size[1])
+			pages := []struct {
+				keys  []string
+				wants []string
+			}{
+				{nil, []string{"1 failing", "▸Backoff", "broken", "connection refused", "docs"}},
+				{[]string{"j", "enter"}, []string{"Ready", "[1 Resources 2]", "file:///guide.md", "2.0 KiB"}},
+				{[]string{"2"}, []string{"[2 Tools 1]", "search"}},
+				{[]string{"tab"}, []string{"There is no prompt here"}},
+				{[]string{"4"}, []string{"Nothing happened"}},
+				{[]string{"L"}, []string{"stderr: evil"}},
+				{[]string{"1", "enter"}, []string{"[1 Content]", "# Guide"}},
+				{[]string{"d"}, []string{"[2 Differences]", "-version 2", "+version 3"}},
+				{[]string{"<"}, []string{"-version 1", "+version 2", "before the first change"}},
+				{[]string{"3"}, []string{"[3 History]"}},
+				{[]string{"q", "q", "?"}, []string{"Any key closes"}},
+				{[]string{"x", "/", "s", "e", "r", "v", "enter"}, []string{"server-00"}},
+				{[]string{"G"}, []string{"server-97"}},
+				{[]string{"esc", "g", "/", "n", "o", "p", "e", "enter"}, []string{"No server matches"}},
+			}
+			for _, p := range pages {
+				x.press(p.keys...)
+				if size[0] == 20 {
+					x.screen() // too small to show everything
+					continue
+				}
+				x.wants(p.wants...)
+			}
+		})
+	}
+}
+
+// TestKeys: what keys do besides showing pages.
+func TestKeys(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	if x.press("j", "r"); x.f.reconnected != "docs" {
+		t.Errorf("reconnected %q", x.f.reconnected)
+	}
+	x.wants("reconnected docs")
+	x.press("enter", "y")
+	x.wants("copied file:///guide.md")
+	x.press("j", "h", "q")
+	if cmd := x.m.key("q", "q"); cmd == nil {
+		t.Error("q on the first page does not quit")
+	}
+	if cmd := x.m.key("ctrl+c", ""); cmd == nil {
+		t.Error("ctrl+c does not quit")
+	}
+}
+
+// TestFeedPauses: events that come during a pause are shown after it.
+func TestFeedPauses(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	put := func(uri string) {
+		x.f.events = append(x.f.events, &event.Event{ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
+		x.m.Update(tick(time.Now()))
+	}
+	put("file:///first")
+	x.wants("file:///first")
+	x.press("p")
+	put("file:///second")
+	if strings.Contains(x.screen(), "second") {
+		t.Error("the feed goes on during a pause")
+	}
+	x.wants("PAUSED")
+	x.press("p")
+	put("file:///third")
+	x.wants("second", "third")
+	for range 3 * maxFeed {
+		x.f.events = append(x.f.events, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
+	}
+	x.m.Update(tick(time.Now()))
+	if len(x.m.feed.events) != maxFeed {
+		t.Errorf("%d events are held", len(x.m.feed.events))
+	}
+}
+
+// TestSelectionFollows: the cursor stays on its server when rows move.
+func TestSelectionFollows(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	x.press("j", "j")
+	x.wants("▸Ready        server-00")
+	p := x.m.top().(*serversPage)
+	p.selected = "server-05" // as if three servers above it had appeared
+	x.wants("▸Ready        server-05")
+}
+
+func TestRate(t *testing.T) {
+	var f feed
+	now := time.Now()
+	for range 3 {
+		f.count("docs", now)
+	}
+	if _, n := f.of("docs"); n != 3 {
+		t.Errorf("%d updates a minute", n)
+	}
+	f.age(now.Add(30 * time.Second))
+	if counts, n := f.of("docs"); n != 3 || counts[sparks-1] != 0 {
+		t.Errorf("after 30 s: %d a minute, %v", n, counts)
+	}
+	f.age(now.Add(90 * time.Second))
+	if _, n := f.of("docs"); n != 0 {
+		t.Errorf("after 90 s: %d a minute", n)
+	}
+	f.age(now.Add(time.Hour))
+	if len(f.rates) != 0 {
+		t.Error("rates are kept for ever")
+	}
+	if got := sparkline([]int{0, 1, 8}); got != "·▁█" {
+		t.Errorf("sparkline %q", got)
+	}
+}
