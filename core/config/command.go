@@ -42,7 +42,7 @@ func (e programKeys) checkCommand(f field) {
 	program := strings.TrimSuffix(strings.ToLower(filepath.Base(s.Command)), ".exe")
 	switch strings.TrimSuffix(program, ".cmd") {
 	case "docker", "podman":
-		if i := slices.Index(s.Args, "run"); i >= 0 && !slices.ContainsFunc(s.Args[i:], keepsStdin) {
+		if runsContainer(s.Args) && !slices.ContainsFunc(s.Args, keepsStdin) {
 			warn(CodeDockerNoStdin, fmt.Sprintf(`runs %s without "-i"`, program), `the server reads its standard input; add "-i" after "run"`)
 		}
 	}
@@ -55,6 +55,17 @@ func isShellLine(command string) bool {
 		return strings.Contains(command, " -") || strings.ContainsAny(command, "|;<>")
 	}
 	return strings.ContainsAny(command, " \t|;&<>")
+}
+
+// runsContainer reports whether the arguments of docker are those of "run" rather than,
+// say, of "compose run", which keeps stdin open, or of "mcp gateway run".
+func runsContainer(args []string) bool {
+	for _, arg := range args {
+		if !strings.HasPrefix(arg, "-") && arg != "container" {
+			return arg == "run"
+		}
+	}
+	return false
 }
 
 // keepsStdin reports whether an option of docker run keeps stdin open: -i, -it,

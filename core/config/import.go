@@ -74,7 +74,11 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	var servers []Imported
 	r := &reader{document: d, expander: newExpander(opts, workspace, path), config: &Config{}, ids: map[string]int{}}
 	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
-	r.visit = func(e *entry, id string) { servers = append(servers, e.imported(id, names)) }
+	r.visit = func(e *entry, id string) {
+		if srv := e.imported(id, names); len(srv.Keys) > 0 { // else it only switches off a server of another file
+			servers = append(servers, srv)
+		}
+	}
 	r.root(root)
 	return servers, problems
 }

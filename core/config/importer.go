@@ -18,7 +18,7 @@ type importer struct {
 // imported converts one entry.
 func (e *entry) imported(id string, names *Names) Imported {
 	e.server = &Server{ID: id}
-	out := Imported{ID: id, Enabled: e.enabled()}
+	out := Imported{ID: id, Enabled: e.enabled() && !e.off(id)}
 	im := importer{entry: e, out: &out, names: names}
 	add := func(name string, value any, present bool) {
 		if present {

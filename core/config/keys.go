@@ -10,7 +10,7 @@ import (
 
 // serverKeys are the keys of a server that are read.
 func serverKeys() []string {
-	return append(ownKeys(), "cmd", "environment", "envs", "env_vars", "env_keys", "uri",
+	return append(ownKeys(), "cmd", "environment", "envs", "env_vars", "env_keys", "uri", "tcp",
 		"http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions", "auth", "scopes")
 }
 
@@ -94,7 +94,7 @@ func misnamed(name string) string {
 	return map[string]string{
 		"transportType": "type", "baseUrl": "url", "endpoint": "url",
 		"environmentVariables": "env", "isActive": "enabled", "active": "enabled",
-		"protocolVersion": "protocol", "workdir": "cwd", "workingDir": "cwd", "dir": "cwd", "directory": "cwd",
+		"protocolVersion": "protocol", "workdir": "cwd", "workDir": "cwd", "workingDir": "cwd", "dir": "cwd", "directory": "cwd",
 		"arguments": "args", "bearer_token": "headers", "mcp-servers": "mcpServers",
 	}[name]
 }

@@ -20,8 +20,9 @@ type reader struct {
 	config      *Config                      // what was read so far
 	ids         map[string]int               // offset of the first use
 	envFiles    map[string]envFile
-	commands    map[[2]string]bool // found, by search path and command
-	unsupported []unsupportedKey   // of all servers, in order
+	commands    map[[2]string]bool   // found, by search path and command
+	unsupported []unsupportedKey     // of all servers, in order
+	off         func(id string) bool // whether the host disables a server elsewhere in the file
 	// visit is given every entry in place of the servers being read; nil: they are.
 	visit func(e *entry, id string)
 }
@@ -57,6 +58,9 @@ func (r *reader) listEntry(n *tree.Node, path pointer, index int) {
 	}
 	e := r.entry(n, path, fmt.Sprintf("Server at index %d", index))
 	needsID := fmt.Sprintf(`Entry at index %d must include a non-empty string "id"`, index)
+	if e.isBuiltin() {
+		return
+	}
 	key := "id"
 	id := e.members["id"]
 	if id == nil && e.members["name"] != nil { // as in Continue
@@ -94,6 +98,9 @@ func (r *reader) serverMap(c container) {
 			continue
 		}
 		e := r.entry(m.Value, at, "Server "+quote(m.Name))
+		if e.isBuiltin() {
+			continue
+		}
 		if id, ok := e.members["id"]; ok && !(id.Value.Kind == tree.String && id.Value.Text == m.Name) {
 			r.errorAt(id.Value.Offset, at.key("id"), CodeConflict,
 				fmt.Sprintf(`%s has another "id"; in a map of servers the key is the id`, e.label), `remove "id"`)

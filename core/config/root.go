@@ -37,6 +37,7 @@ func (r *reader) root(root *tree.Node) {
 				fmt.Sprintf("Duplicate key %s; it is already on line %d", quote(m.Name), line), "keep one of them")
 		}
 	}
+	r.off = r.disabledElsewhere(root)
 	for _, c := range found {
 		r.duplicateKeys(c.value, c.path, c.value.Kind == tree.Object)
 		r.servers(c)
@@ -66,6 +67,9 @@ func (r *reader) needsServers() string {
 // noServers explains a document that is an object without servers.
 func (r *reader) noServers(root *tree.Node) {
 	hint := `the least is {"servers": []}`
+	if looksLikeServer(root) {
+		hint = `give the server a name: {"mcpServers": {"NAME": {…}}}`
+	}
 	for _, m := range root.Members {
 		if looksLikeServer(m.Value) {
 			hint = `wrap the servers: {"mcpServers": {…}}`
@@ -96,6 +100,9 @@ func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 	}
 	for _, c := range found {
 		known[c.key.Name] = true
+		if first, _, nested := strings.Cut(strings.TrimPrefix(string(c.path), "/"), "/"); nested {
+			known[first] = true
+		}
 	}
 	var others []*tree.Member
 	for _, m := range root.Members {

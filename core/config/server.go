@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
@@ -11,16 +10,13 @@ import (
 // add reads the entry as a server and adds it. It always reads all of it, so that no
 // problem hides another.
 func (e *entry) add(id string) {
-	if e.isBuiltin() {
-		return
-	}
 	if e.visit != nil {
 		e.visit(e, id)
 		return
 	}
 	s := Server{ID: id}
 	e.server = &s
-	s.Enabled = e.enabled() // first, because a disabled server may lack anything
+	s.Enabled = e.enabled() && !e.off(id) // first, because a disabled server may lack anything
 	s.Description = e.description()
 	e.expander.secrets = nil
 	e.transport(&s)
@@ -39,14 +35,22 @@ func (e *entry) add(id string) {
 // isBuiltin reports whether the entry is a part of its host rather than a server:
 // nobody else can reach it.
 func (e *entry) isBuiltin() bool {
-	if f, ok := e.field("type"); ok { // Goose
-		return slices.Contains([]string{"builtin", "platform", "frontend", "inline_python"}, f.value.Text)
+	if f, ok := e.field("type"); ok { // of Goose, and of Claude Code and others
+		for _, name := range []string{"builtin", "platform", "frontend", "inlinepython", "sdk", "inmemory", "claudeaiproxy", "sseide", "wside"} {
+			if plainKey(f.value.Text) == name {
+				return true
+			}
+		}
 	}
 	_, hasURL := remoteKeys{e}.findURL()
 	if e.members["command"] != nil || e.members["cmd"] != nil || hasURL {
 		return false
 	}
 	if f, ok := e.field("source"); ok && f.value.Text == "extension" { // Zed
+		return true
+	}
+	if _, ok := e.field("uses"); ok { // Continue
+		e.warnAt(e.object.Offset, e.path, CodeUnsupported, e.label+` has "uses" and is skipped; blocks of Continue's hub are not fetched`, "")
 		return true
 	}
 	if !strings.HasPrefix(string(e.path), "/context_servers/") {

@@ -25,7 +25,8 @@ type container struct {
 //	mcp_servers        Codex
 //	context_servers    Zed
 //	extensions         Goose
-//	mcp                opencode and Crush; in the settings of VS Code an object with "servers"
+//	mcp                opencode and Crush; in the settings of VS Code an object with "servers",
+//	                   which a workspace has in "settings" and a dev container in "customizations"
 //	projects           Claude Code's own file: those of the workspace, and mcpServers
 //
 // or, if every member of the root is a server, the root itself (plugins of Claude
@@ -41,12 +42,13 @@ func (r *reader) containers(root *tree.Node) []container {
 			add(m, pointer("").key(name), false)
 		}
 	}
-	if m := index["mcp"]; m != nil && len(found) == 0 && m.Value.Kind == tree.Object {
-		if inner := m.Value.Get("servers"); inner != nil {
-			add(inner, "/mcp/servers", false)
-		} else if allObjects(m.Value) {
-			add(m, "/mcp", true)
+	for _, path := range [][]string{{"mcp", "servers"}, {"mcp", "mcpServers"}, {"settings", "mcp", "servers"}, {"customizations", "vscode", "mcp", "servers"}} {
+		if m, at := descend(root, path); m != nil && len(found) == 0 {
+			add(m, at, false)
 		}
+	}
+	if m := index["mcp"]; m != nil && len(found) == 0 && m.Value.Kind == tree.Object && allObjects(m.Value) {
+		add(m, "/mcp", true)
 	}
 	if m := index["projects"]; m != nil && m.Value.Kind == tree.Object {
 		if c, ok := r.project(m); ok {
@@ -63,6 +65,20 @@ func (r *reader) containers(root *tree.Node) []container {
 		found = append(found, container{value: root})
 	}
 	return found
+}
+
+// descend returns the member that a path of keys leads to, nil if there is none.
+func descend(n *tree.Node, path []string) (m *tree.Member, at pointer) {
+	for _, name := range path {
+		if n.Kind != tree.Object {
+			return nil, ""
+		}
+		if m = n.Get(name); m == nil {
+			return nil, ""
+		}
+		n, at = m.Value, at.key(name)
+	}
+	return m, at
 }
 
 func containerKeys() []string {

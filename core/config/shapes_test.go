@@ -71,7 +71,7 @@ func TestHostFormats(t *testing.T) {
 		"roo":      {".roo/mcp.json", `{"mcpServers": {"web": {"type": "streamable-http", "url": "https://h/mcp", "alwaysAllow": ["a"], "disabled": true}}}`, []string{"web http url=https://h/mcp disabled"}, 0},
 		"cline":    {"cline_mcp_settings.json", `{"mcpServers": {"web": {"type": "streamableHttp", "url": "https://h/mcp", "autoApprove": [], "timeout": 60}}}`, []string{"web http url=https://h/mcp"}, 0},
 		"kiro":     {".kiro/settings/mcp.json", `{"mcpServers": {"docs": {"command": "uvx", "args": ["x@latest"], "disabled": false, "autoApprove": []}}}`, []string{"docs stdio cmd=uvx x@latest"}, 0},
-		"gemini":   {".gemini/settings.json", `{"theme": "x", "mcp": {"allowed": ["docs"]}, "mcpServers": {"docs": {"command": "docs-server", "trust": true}, "web": {"httpUrl": "https://h/mcp"}}}`, []string{"docs stdio cmd=docs-server", "web http? url=https://h/mcp"}, 1},
+		"gemini":   {".gemini/settings.json", `{"theme": "x", "mcp": {"allowed": ["docs", "web"]}, "mcpServers": {"docs": {"command": "docs-server", "trust": true}, "web": {"httpUrl": "https://h/mcp"}}}`, []string{"docs stdio cmd=docs-server", "web http? url=https://h/mcp"}, 1},
 		"copilot":  {"mcp-config.json", `{"mcpServers": {"docs": {"type": "local", "command": "docs-server", "args": [], "tools": ["*"]}}}`, []string{"docs stdio cmd=docs-server"}, 0},
 		"zed": {".zed/settings.json", "{\n// comment\n\"theme\": \"x\", \"context_servers\": {\"docs\": {\"source\": \"custom\", \"command\": \"docs-server\", \"args\": [\"a\"], \"env\": {}}," +
 			"\"old\": {\"command\": {\"path\": \"docs-server\", \"args\": [\"b\"], \"env\": {\"A\": \"1\"}}, \"settings\": {}}, \"ext\": {\"source\": \"extension\", \"settings\": {}}, \"web\": {\"url\": \"https://h/mcp\"}}}",

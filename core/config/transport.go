@@ -7,8 +7,9 @@ import (
 
 // transportTypes are the types in the words of the hosts, without case, "-" and "_".
 func transportTypes() map[string]Transport {
-	return map[string]Transport{"stdio": TransportStdio, "local": TransportStdio, "http": TransportHTTP,
-		"streamablehttp": TransportHTTP, "remote": TransportHTTP, "sse": TransportSSE, "catalog": TransportCatalog}
+	return map[string]Transport{"stdio": TransportStdio, "local": TransportStdio, "command": TransportStdio, "http": TransportHTTP,
+		"streamablehttp": TransportHTTP, "streamable": TransportHTTP, "httpstream": TransportHTTP, "remote": TransportHTTP,
+		"sse": TransportSSE, "httpsse": TransportSSE, "catalog": TransportCatalog}
 }
 
 // declared returns the transport that the entry names. "remote" leaves open which of
@@ -49,6 +50,9 @@ func (e *entry) transport(s *Server) {
 	address, hasURL := remoteKeys{e}.findURL()
 
 	missing := func(key, hint string) {
+		if !s.Enabled { // as opencode switches off a server of another file
+			return
+		}
 		at, path := e.object.Offset, e.path
 		if m := e.object.Get(key); m != nil { // null or ""
 			at, path, hint = m.Value.Offset, e.path.key(key), ""
@@ -93,7 +97,7 @@ func (e *entry) transport(s *Server) {
 }
 
 // urlKeys are the spellings of "url".
-func urlKeys() []string { return []string{"url", "serverUrl", "httpUrl", "uri"} }
+func urlKeys() []string { return []string{"url", "serverUrl", "httpUrl", "uri", "tcp"} }
 
 // findURL returns the first of them, without a comparison.
 func (e remoteKeys) findURL() (field, bool) {

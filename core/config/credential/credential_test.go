@@ -43,6 +43,9 @@ func TestFind(t *testing.T) {
 		{"API_KEY", "MY_API_KEY", "MY_API_KEY"}, {"API_KEY", "sk-your-key-here", "sk-your-key-here"}, {"API_KEY", "pplx-YOUR_API_KEY", "pplx-YOUR_API_KEY"}, {"PASSWORD", "••••", "••••"},
 		{"X", "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}, {"PASSWORD", "password", "password"}, {"Authorization", "Bearer <token>", "Bearer <token>"},
 		{"X", "github_pat_REPLACE_WITH_YOUR_OWN_TOKEN_0123", "github_pat_REPLACE_WITH_YOUR_OWN_TOKEN_0123"}, {"Authorization", "Bearer {env:K}", "Bearer {env:K}"},
+		{"Authorization", "Bearer hf_xxx", "Bearer hf_xxx"}, {"Authorization", "Bearer eyJhbGciOiJIUzI1NiJ9...", "Bearer eyJhbGciOiJIUzI1NiJ9..."}, {"API_KEY", "sk-…", "sk-…"},
+		{"DB", "postgres://postgres:postgres@localhost/db", "postgres://postgres:postgres@localhost/db"}, {"API_KEY", "put-token-here", "put-token-here"},
+		{"API_KEY", "sk-proj-replace-me", "sk-proj-replace-me"},
 		// tokens by their form
 		{"X", token, "«»"}, {"X", "a " + token + ", b", "a «», b"}, {"X", "${V:-" + token + "} b", "«» b"}, {"X", "${A}${V:-" + token + "}${B}", "${A}«»${B}"},
 		{"X", "${" + token, "${«»"}, {"X", "-----BEGIN PRIVATE KEY-----\nhunter2", "«»"}, {"TOKEN", token + "x", "«TOKEN»"},

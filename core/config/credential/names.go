@@ -132,8 +132,22 @@ func isPath(value string) bool {
 	return drive || strings.HasPrefix(value, "/") && strings.Count(value, "/") >= 2
 }
 
-// placeholder reports whether a value is a note to put one there.
+// placeholder reports whether a value is a note to put one there, with or without the
+// beginning of a token: sk-your-key.
 func placeholder(value string) bool {
+	if note(value) {
+		return true
+	}
+	for shape := range shapes {
+		if rest, ok := strings.CutPrefix(value, shape.prefix); ok && note(rest) {
+			return true
+		}
+	}
+	return false
+}
+
+// note reports whether a whole value is a placeholder.
+func note(value string) bool {
 	lower := strings.ToLower(value)
 	if lower == "" {
 		return true
@@ -142,6 +156,9 @@ func placeholder(value string) bool {
 		if lower[0] == pair[0] && lower[len(lower)-1] == pair[1] {
 			return true
 		}
+	}
+	if strings.HasSuffix(lower, "...") || strings.HasSuffix(lower, "…") { // cut off
+		return true
 	}
 	if snake(value) && kind(value) != ordinary { // the name of a variable
 		return true

@@ -35,6 +35,7 @@ func (f *finder) url(scheme string, p part) {
 	if at := strings.LastIndex(authority, "@"); at >= 0 {
 		user, password, hasPassword := strings.Cut(authority[:at], ":")
 		switch {
+		case hasPassword && password == user: // a default, as in postgres:postgres
 		case hasPassword && literal(password):
 			f.add(part{p.from + len(user) + 1, p.from + at}, "password")
 		case !hasPassword && f.address && literal(user):

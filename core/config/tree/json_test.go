@@ -17,6 +17,8 @@ func TestJSONSyntax(t *testing.T) {
 		{`{"servers": ['a']}`, `1:14 single quotes do not make a string`},
 		{`{“servers”: []}`, `1:2 typographic quotes do not make a string`},
 		{`{servers: []}`, `1:2 key servers is not in quotes`},
+		{"```json\n{}\n```", "1:1 a backquote"},
+		{`"mcpServers": {}`, `1:13 a key outside of an object`},
 		{`{"a": docs}`, `1:7 text without quotes`},
 		{`{"servers": [}`, `1:14 "}" cannot close the "[" of line 1, column 13`},
 		{`{"servers": []`, `1:15 file ends too early: the "{" of line 1, column 1 is not closed`},
