@@ -167,6 +167,7 @@ func (g *Gateway) retry(ctx context.Context, v *view, server, method string, do 
 		if _, down := v.down[server]; err == nil || down || !repeatable(method, err) {
 			return raw, err
 		}
+		g.tracker.Hasten(server)
 		retry := time.NewTimer(retryDelay)
 		select {
 		case <-changed:

@@ -59,7 +59,8 @@
 //     over reconnects.
 //   - The items of a server that is down stay, marked with mcptrack/down in _meta, or
 //     are removed, as [Options.OnDown] says. A server that returns within Options.Grace
-//     is treated as never having been away, and calls wait for it that long.
+//     is treated as never having been away, and calls wait for it that long: it is tried
+//     several times a second meanwhile.
 //   - Items that could break clients are left out and reported to Options.Refused;
 //     they affect neither the gateway nor other items.
 //   - Ownership: Run owns every goroutine and ends with its context. Close closes the

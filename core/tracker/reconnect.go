@@ -23,6 +23,7 @@ type retries struct {
 	delays  *backoff.Backoff
 	attempt int         // failures in a row
 	deaths  []time.Time // of the last sessions, at most crashLoopDeaths
+	hurry   hurry
 }
 
 func newRetries(first, maxWait time.Duration) *retries {
@@ -33,6 +34,7 @@ func newRetries(first, maxWait time.Duration) *retries {
 func (r *retries) reset() {
 	r.attempt = 0
 	r.delays.Reset()
+	r.hurry.until = time.Time{}
 }
 
 // failed notes a failure and returns the state that it leads to.
@@ -43,7 +45,11 @@ func (r *retries) failed(err error, reason string, now time.Time) event.ServerSt
 	if ra, ok := errors.AsType[*session.RetryAfter](err); ok {
 		least, st.Reason = ra.Wait, "server asked to wait"
 	}
-	wait := r.delays.NextAfter(least)
+	wait := r.hurry.left(now)
+	if wait <= 0 || least > 0 {
+		wait = r.delays.NextAfter(least)
+	}
+	r.hurry.until, r.hurry.asked = now.Add(wait), least > 0
 	if errors.Is(err, session.ErrAuth) {
 		st.State, wait = event.NeedsAuth, min(backoff.Spread(r.maxWait), r.maxWait)
 	}

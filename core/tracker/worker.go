@@ -31,6 +31,9 @@ type worker struct {
 	removing bool
 	offered  config.Server // the newest entry
 
+	// hasten has room for one: Tracker.Hasten sends, run receives; never closed.
+	hasten chan struct{}
+
 	conn atomic.Pointer[connection] // of the live session, for clients; nil while not connected
 
 	srv        config.Server
@@ -50,6 +53,7 @@ func newWorker(t *Tracker, srv config.Server) *worker {
 		t: t, opts: t.opts, id: srv.ID, srv: srv, offered: srv,
 		log:     t.opts.Logger.With("server", printable.Line(srv.ID, 128)),
 		offers:  make(chan config.Server, 1),
+		hasten:  make(chan struct{}, 1),
 		lists:   map[catalog.Kind]catalog.List{},
 		retries: newRetries(t.opts.Backoff, t.opts.MaxBackoff),
 	}
@@ -227,10 +231,11 @@ func (w *worker) failed(err error, reason string) time.Time {
 // ctx or an entry of the config that needs another connection.
 func (w *worker) wait(ctx context.Context, d time.Duration) {
 	var over <-chan time.Time
+	var hasten <-chan struct{}
+	began, timer := time.Now(), time.NewTimer(d)
+	defer timer.Stop()
 	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		over = timer.C
+		over, hasten = timer.C, w.hasten
 	}
 	tick, stop := w.login.ticker(w.pub.state)
 	defer stop()
@@ -240,6 +245,11 @@ func (w *worker) wait(ctx context.Context, d time.Duration) {
 			return
 		case <-over:
 			return
+		case <-hasten:
+			if sooner := time.Until(began.Add(hurryAfter)); w.pub.state == event.Backoff && w.retries.hurry.allow(time.Now()) {
+				timer.Reset(min(max(sooner, time.Nanosecond), time.Until(began.Add(d))))
+				hasten = nil
+			}
 		case <-tick:
 			if w.login.changed() {
 				w.retries.reset()
