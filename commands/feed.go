@@ -83,7 +83,7 @@ func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.T
 		}
 	}})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: f.publisher.Servers, Cluster: f.publisher.Cluster, Client: t.Client,
-		Last: hub.Last, Clients: func() int { return hub.Stats().Clients }, Select: f.journal.Select, Contents: f.journal.Contents,
+		Last: hub.Last, Clients: func() int { return hub.Stats().Clients }, Select: f.journal.Select, Contents: f.journal.Contents, Stored: f.journal.States,
 		Login: slices.Contains(s.Routes(), "/login")})
 	for pattern, h := range page.Routes() {
 		s.Handle(pattern, h)

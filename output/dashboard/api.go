@@ -110,7 +110,7 @@ func (d *Dashboard) servers(w http.ResponseWriter, _ *http.Request) {
 func (d *Dashboard) resources(w http.ResponseWriter, r *http.Request) {
 	st, ok := d.opts.Snapshot().Server(r.PathValue("id"))
 	if !ok {
-		refuse(w, http.StatusNotFound, "no such server")
+		d.elsewhere(w, r, func(all []resource) { answer(w, all) })
 		return
 	}
 	out := make([]resource, 0, len(st.Resources))

@@ -26,7 +26,7 @@ func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 	id, uri := r.PathValue("id"), r.URL.Query().Get("uri")
 	st, res, ok := d.followed(id, uri)
 	if st.ID == "" {
-		refuse(w, http.StatusNotFound, "no such server")
+		d.elsewhere(w, r, func(all []resource) { d.storedContent(w, r, all) })
 		return
 	}
 	if text := r.URL.Query().Get("digest"); text != "" && text != res.Digest.String() {

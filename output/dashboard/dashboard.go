@@ -52,6 +52,9 @@ type Options struct {
 	Client func(server string) *tracker.Client
 	// Select reads the log, for history and charts; see [journal.Journal.Select].
 	Select func(context.Context, journal.Selection) iter.Seq2[journal.Entry, error]
+	// Stored returns what is stored of a server that another process follows; nil: there
+	// are none. See [journal.Journal.States].
+	Stored func(ctx context.Context, server string) (journal.States, error)
 	// Contents has old versions of texts; nil: there are none.
 	Contents *journal.Contents
 	// Login says that people log in, so that the page has a button to log out.

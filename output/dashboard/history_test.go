@@ -225,3 +225,33 @@ func TestServerOfAnotherProcess(t *testing.T) {
 		t.Errorf("unknown server: %d", code)
 	}
 }
+
+// What is stored of the resources of such a server is served by every process; a text that
+// is not stored is refused with words.
+func TestResourcesOfAnotherProcess(t *testing.T) {
+	j, _, _ := stored(t, world)
+	digest := catalog.Digest{1}
+	if err := j.Remember(journal.Resource{ServerID: "other", URI: "file:///a.md"}, journal.State{Digest: digest, Size: 3, MimeType: "text/plain", When: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := publish.Server{ID: "other", State: event.Ready, FollowedBy: "node-2"}
+	s := serve(t, New(Options{Snapshot: world, Stored: j.States, Contents: j.Contents, Servers: func() []publish.Server { return []publish.Server{other} }}), nil)
+	var got []resource
+	if code := fetch(t, s.URL+"/api/servers/other/resources", &got); code != http.StatusOK || len(got) != 1 || got[0].URI != "file:///a.md" || got[0].Digest != digest.String() || got[0].Size != 3 {
+		t.Errorf("%d %+v", code, got)
+	}
+	var refusal map[string]string
+	for path, want := range map[string]string{
+		"other/content?uri=file:///a.md":  "node-2",
+		"other/content?uri=file:///b.md":  "not followed",
+		"nobody/resources":                "no such server",
+		"nobody/content?uri=file:///a.md": "no such server",
+	} {
+		if code := fetch(t, s.URL+"/api/servers/"+path, &refusal); code != http.StatusNotFound || !strings.Contains(refusal["error"], want) {
+			t.Errorf("%s: %d %v", path, code, refusal)
+		}
+	}
+}
