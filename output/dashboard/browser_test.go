@@ -26,7 +26,7 @@ func browser(t *testing.T, width, height int, more ...chromedp.ExecAllocatorOpti
 		}
 		t.Skip("Chromium is not installed; scripts/check.sh installs it")
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox,
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.WSURLReadTimeout(2*time.Minute), // a browser takes its time to start on a busy machine
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(width, height))
 	opts = append(opts, more...)
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
@@ -123,7 +123,7 @@ func (p tabPage) open(address string) {
 // until waits for a condition in JavaScript.
 func (p tabPage) until(condition string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
 	_, err := chromedp.Run(ctx, chromedp.Poll[bool](condition))
 	for err != nil && ctx.Err() == nil { // the page was left meanwhile

@@ -33,7 +33,7 @@ func newTab(t *testing.T, scheme string) tab {
 		t.Skip("Chromium is not installed; scripts/check.sh installs it")
 	}
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"),
-		chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(390, 844),
+		chromedp.NoSandbox, chromedp.WSURLReadTimeout(2*time.Minute), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(390, 844),
 		chromedp.Flag("blink-settings", "preferredColorScheme="+map[string]string{"dark": "0", "light": "1"}[scheme]))...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -51,7 +51,7 @@ func (p tab) open(address string) {
 // until waits for a condition in JavaScript.
 func (p tab) until(condition string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
 	_, err := chromedp.Run(ctx, chromedp.Poll[bool](condition))
 	for err != nil && ctx.Err() == nil { // the page was left meanwhile

@@ -103,7 +103,7 @@ func raw(t *testing.T, url, request string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(c, request); err != nil {
 		t.Fatal(err)
 	}
@@ -240,14 +240,14 @@ func TestReady(t *testing.T) {
 
 func eventually(t *testing.T, cond func() bool) {
 	t.Helper()
-	end := time.After(5 * time.Second)
+	end := time.After(30 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatal("not within 5 s")
+			t.Fatal("not within 30 s")
 		}
 	}
 }
