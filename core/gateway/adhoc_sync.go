@@ -31,13 +31,14 @@ func (g *Gateway) subscribable(uri string) bool {
 	if !g.adhoc.add(t, uri) {
 		return false
 	}
-	g.wakeAdhoc()
+	signal(g.adhocWake)
 	return true
 }
 
-func (g *Gateway) wakeAdhoc() {
+// signal wakes the receiver of a channel of capacity 1.
+func signal(c chan<- struct{}) {
 	select {
-	case g.adhocWake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -64,7 +65,7 @@ func (l *loop) syncAdhoc() {
 			defer cancel()
 			_ = g.tracker.Client(t.server).Unsubscribe(ctx, t.key) // on error it ends with the session
 			if g.adhoc.released(t) {
-				g.wakeAdhoc()
+				signal(g.adhocWake)
 			}
 		})
 	}

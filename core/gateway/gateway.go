@@ -189,12 +189,7 @@ func (g *Gateway) Apply(cfg *config.Config) {
 	g.kick()
 }
 
-func (g *Gateway) kick() {
-	select {
-	case g.kicks <- struct{}{}:
-	default:
-	}
-}
+func (g *Gateway) kick() { signal(g.kicks) }
 
 // Settled waits until a connection to every server was tried once and the results are
 // listed, so that the first client sees a complete catalog. Its error is the cause of

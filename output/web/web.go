@@ -119,7 +119,7 @@ func New(opts Options) (*Server, error) {
 		}
 		s.origins = append(s.origins, o)
 	}
-	s.Handle("/healthz", get(s.healthz))
+	s.Handle("/healthz", get(healthz))
 	s.Handle("/readyz", get(s.readyz))
 	if opts.Token.Set() {
 		s.page, s.tickets, s.throttle = loginTemplate(), newTickets(), newThrottle()
@@ -214,7 +214,7 @@ func get(h http.HandlerFunc) http.Handler {
 	})
 }
 
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+func healthz(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, "ok")
 }
 
