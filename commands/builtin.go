@@ -47,7 +47,13 @@ func finishCompletion(completion *cobra.Command) {
 	completion.Long += "\n" + builtinExits
 	completion.Example = `  source <(mcptrack completion bash)
   mcptrack completion fish >~/.config/fish/completions/mcptrack.fish`
-	completion.Args = subcommand
+	completion.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		shells := []string{"bash", "zsh", "fish", "powershell"}
+		return usageHint(didYouMean(args[0], shells, ""), "unknown shell %q; choose bash, zsh, fish or powershell", printable.Line(args[0], 60))
+	}
 	completion.RunE = func(*cobra.Command, []string) error {
 		return usage("no shell given; choose bash, zsh, fish or powershell")
 	}

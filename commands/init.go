@@ -73,8 +73,6 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	shown := printable.Line(o.file, 200)
 	info, err := os.Stat(o.file)
 	switch ext := strings.ToLower(filepath.Ext(o.file)); {
-	case o.file == "":
-		return usageHint("the default is "+defaultConfig, "the name of FILE is empty")
 	case o.file == "-":
 		return usageHint("--dry-run prints the config to stdout", "init writes a file")
 	case err == nil && info.IsDir():

@@ -56,7 +56,14 @@ restarts, floods and edits of the config.`,
 		DisableAutoGenTag: true,
 		Args:              subcommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return g.resolve(env) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range []string{"config", "host"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+					return usageHint("leave it out for the default", "--%s is empty", name)
+				}
+			}
+			return g.resolve(env)
+		},
 	}
 	root.SetVersionTemplate("mcptrack {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)

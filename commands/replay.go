@@ -3,7 +3,6 @@ package commands
 import (
 	"bufio"
 	"context"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -154,11 +153,11 @@ func parseSince(s string) (since, error) {
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return since{time: t}, nil
 	}
-	if strings.Contains(s, "-") {
-		return since{}, usage("invalid --since %q; expected an id such as 3f9a1c20b7e4d581-42, a time such as 2026-11-20T08:00:00Z, or a duration such as 2h", printable.Line(s, 60))
-	}
 	age, err := parseAge("since", s)
-	return since{time: time.Now().Add(-age)}, err
+	if err != nil {
+		return since{}, usage("invalid --since %q; expected an id such as 3f9a1c20b7e4d581-42, a time such as 2026-11-20T08:00:00Z, or a duration such as 2h or 7d", printable.Line(s, 60))
+	}
+	return since{time: time.Now().Add(-age)}, nil
 }
 
 // place finds where to read from, and what is missing before it.

@@ -106,7 +106,11 @@ func (t target) suggest(env *Env, cfgPath string, err error) error {
 		return err
 	}
 	if listed := loadKnown(env, cfgPath)[t.server].Names[t.kind]; !slices.Contains(listed, t.name) {
-		f.hint = didYouMean(t.name, listed, "")
+		fallback := ""
+		if len(listed) > 0 || f.code == "not_found" {
+			fallback = fmt.Sprintf("mcptrack list %s %s shows what it has", t.kind, printable.Line(t.server, 60))
+		}
+		f.hint = didYouMean(t.name, listed, fallback)
 	}
 	return err
 }

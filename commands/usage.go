@@ -42,6 +42,9 @@ func didYouMean(name string, candidates []string, fallback string) string {
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		n := len(args)
+		if i := slices.Index(args, ""); i >= 0 { // of a variable that is not set, most likely
+			return usageHint("usage: "+cmd.UseLine(), "argument %d of %s is empty", i+1, cmd.CommandPath())
+		}
 		if n >= least && (n <= most || most < 0) {
 			return nil
 		}

@@ -89,7 +89,7 @@ func TestWrongUsage(t *testing.T) {
 		{"version now", `mcptrack version takes no arguments, got "now"`, ""},
 		{"help enviroment", `unknown help topic "enviroment"`, "did you mean environment?"},
 		{"completion", "no shell given; choose bash, zsh, fish or powershell", ""},
-		{"completion fsh", `unknown command "fsh"`, "did you mean fish?"},
+		{"completion fsh", `unknown shell "fsh"`, "did you mean fish?"},
 		{"watch --type resource.updatd", `no event is of type "resource.updatd"`, "did you mean resource.updated?"},
 		{"watch --type [a", `invalid glob "[a"`, ""},
 		{"watch --limit page=5", `unknown limit "page" in --limit`, "did you mean pages?"},

@@ -43,6 +43,7 @@ Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
   mcptrack validate
   mcptrack validate --strict --json .mcp.json .cursor/mcp.json
   mcptrack validate --schema > mcp-servers.schema.json`,
+		Args:              arguments(0, -1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc", "toml", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.files, opts.others, opts.format = args, nil, g.format
