@@ -67,7 +67,7 @@ func report(w io.Writer, f *failure, asJSON bool) {
 	message := printable.Reason(f.err, 2000)
 	if asJSON {
 		if len(f.places) > 0 {
-			message += " " + printable.Line(strings.Join(f.places, ", "), 4000)
+			message += ": " + printable.Line(strings.Join(f.places, ", "), 4000)
 		}
 		type body struct {
 			Code    string `json:"code"`
@@ -82,6 +82,9 @@ func report(w io.Writer, f *failure, asJSON bool) {
 	}
 	if f.reported {
 		return
+	}
+	if len(f.places) > 0 {
+		message += ":"
 	}
 	fmt.Fprintf(w, "mcptrack: %s\n", message)
 	for _, place := range f.places {

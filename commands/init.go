@@ -168,7 +168,7 @@ func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error 
 		}
 	}
 	f := &failure{exit: exitConfig, code: "config_missing", hint: "mcptrack watch --demo needs no config",
-		err: errors.New("no config of a host with servers found; searched:"), places: searched}
+		err: errors.New("no config of a host with servers found; searched"), places: searched}
 	for _, s := range d.Sources {
 		if !s.Valid {
 			f.code, f.hint = "config_invalid", "mcptrack validate "+printable.Line(s.File, 200)+" shows its problems"

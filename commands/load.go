@@ -48,7 +48,7 @@ const (
 )
 
 func noConfig(searched []string) error {
-	return &failure{exit: exitConfig, code: "config_missing", hint: initHint, err: errors.New("no config found; searched:"), places: searched}
+	return &failure{exit: exitConfig, code: "config_missing", hint: initHint, err: errors.New("no config found; searched"), places: searched}
 }
 
 // load reads the config. One that is missing or invalid is a failure that lists the
