@@ -44,13 +44,23 @@ func (o *accessFlags) check() error {
 	return nil
 }
 
+// token reads the file of the token; without one it is not set.
+func (o *accessFlags) token() (web.Token, error) {
+	if o.tokenFile == "" {
+		return web.Token{}, nil
+	}
+	t, err := web.LoadToken(o.tokenFile)
+	if err != nil {
+		return t, webFailure(err)
+	}
+	return t, nil
+}
+
 // options reads the files. Errors in flags and files are usage errors.
 func (o *accessFlags) options(log *slog.Logger) (opts web.Options, err error) {
 	opts = web.Options{Origins: o.origins, TrustProxy: o.trustProxy, Logger: log}
-	if o.tokenFile != "" {
-		if opts.Token, err = web.LoadToken(o.tokenFile); err != nil {
-			return opts, webFailure(err)
-		}
+	if opts.Token, err = o.token(); err != nil {
+		return opts, err
 	}
 	if o.tlsCert != "" {
 		if opts.TLS, err = web.LoadTLS(o.tlsCert, o.tlsKey); err != nil {

@@ -3,10 +3,12 @@ package commands
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/bmatcuk/doublestar/v4"
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -19,32 +21,39 @@ import (
 	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/web"
+	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 // eventsFlags are the flags of gateway --events.
 type eventsFlags struct {
 	journalFlags
 	retentionFlags
-	on    bool
-	modes []string
+	on      bool
+	modes   []string
+	allow   []string
+	endless bool
 
-	offered []events.Mode // of modes, without webhook
+	offered  []events.Mode // of modes, without webhook
+	webhooks bool
 }
 
 func (o *eventsFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.on, "events", false, "store events and serve them to clients as MCP Events")
-	f.StringSliceVar(&o.modes, "events-modes", []string{"poll", "push"}, "`MODES` in which events are delivered: poll, push")
+	f.StringSliceVar(&o.modes, "events-modes", []string{"poll", "push", "webhook"}, "`MODES` in which events are delivered: poll, push, webhook")
+	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks that match this URL `GLOB` without verifying them (repeatable)")
+	f.BoolVar(&o.endless, "events-no-expiry", false, "grant subscriptions of webhooks without an end to clients that ask for one")
 	o.journalFlags.add(cmd)
 	f.Lookup("data-dir").Usage = "`DIR` of the events stored by --events (default: mcptrack/gateway in the XDG state directory)"
 	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store the events of --events on instead"
 	o.retentionFlags.add(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (o *eventsFlags) parse(cmd *cobra.Command) error {
 	if !o.on {
-		for _, name := range []string{"events-modes", "data-dir", "nats", "nats-credentials", "durability", "retain", "retain-bytes"} {
+		for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "data-dir", "nats", "nats-credentials", "durability", "retain", "retain-bytes"} {
 			if cmd.Flags().Changed(name) {
 				return usage("--%s needs --events", name)
 			}
@@ -56,14 +65,21 @@ func (o *eventsFlags) parse(cmd *cobra.Command) error {
 		m = strings.TrimSpace(m)
 		mode := events.Mode(m)
 		switch {
-		case !slices.Contains([]events.Mode{events.Poll, events.Push}, mode):
-			return usage("unknown mode %q in --events-modes; choose poll, push", printable.Line(m, 40))
+		case mode == events.Webhook:
+			o.webhooks = true
+		case mode != events.Poll && mode != events.Push:
+			return usage("unknown mode %q in --events-modes; choose poll, push, webhook", printable.Line(m, 40))
 		case !slices.Contains(o.offered, mode):
 			o.offered = append(o.offered, mode)
 		}
 	}
-	if len(o.offered) == 0 {
-		return usage("--events-modes names no mode; choose poll, push")
+	if len(o.offered) == 0 && !o.webhooks {
+		return usage("--events-modes names no mode; choose poll, push, webhook")
+	}
+	for _, glob := range o.allow {
+		if !doublestar.ValidatePattern(glob) {
+			return usage("invalid glob %q in --events-allow", printable.Line(glob, 200))
+		}
 	}
 	return o.retentionFlags.parse()
 }
@@ -74,14 +90,16 @@ type gatewayEvents struct {
 	journal   *journal.Journal
 	publisher *publish.Publisher
 	service   *events.Service
-	temp      *demo.TempDir // of a demo's events, removed by close; nil: they are kept
+	hooks     *webhook.Subscriptions // nil: none are offered
+	temp      *demo.TempDir          // of a demo's events, removed by close; nil: they are kept
 	// own says that the publisher's tracker is not the gateway's: on a cluster it follows
 	// only its share of the servers, and the gateway needs all of them.
-	own bool
+	own      bool
+	identify func(*http.Request) string
 }
 
 // open opens the log and makes the publisher, which the caller must run and close.
-func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tracker.Options, isDemo bool, shown func() *gateway.Gateway) (*gatewayEvents, error) {
+func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tracker.Options, isDemo bool, tokens web.Token, shown func() *gateway.Gateway) (*gatewayEvents, error) {
 	e := &gatewayEvents{log: log, own: o.nats != ""}
 	flags := o.journalFlags
 	var err error
@@ -103,14 +121,40 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 		e.close()
 		return nil, err
 	}
-	e.service = events.New(events.Options{
-		Source: events.FromJournal(e.journal), Modes: o.offered,
-		Scope: events.Scope{
-			Server: func(id string) bool { return shown().ShowsServer(id) },
-			Item:   func(server string, k catalog.Kind, key string) (string, bool) { return shown().Shows(server, k, key) },
-		},
-	})
+	scope := events.Scope{
+		Server: func(id string) bool { return shown().ShowsServer(id) },
+		Item:   func(server string, k catalog.Kind, key string) (string, bool) { return shown().Shows(server, k, key) },
+	}
+	reader := events.NewReader(events.FromJournal(e.journal), scope)
+	service := events.Options{Reader: reader, Modes: o.offered}
+	// On a cluster the secrets of webhooks would have to be stored there.
+	if o.webhooks && tokens.Set() && !e.own {
+		if err := o.openHooks(e, tokens, reader, scope, filepath.Join(flags.dir, webhooksFile)); err != nil {
+			e.close()
+			return nil, err
+		}
+		service.Webhooks = e.hooks.Handle
+	}
+	e.service = events.New(service)
+	e.identify = tokens.Identify
 	return e, nil
+}
+
+// webhooksFile is the file with the subscriptions of webhooks, in the data directory.
+const webhooksFile = "webhooks.json"
+
+// openHooks reads the subscriptions of webhooks.
+func (o *eventsFlags) openHooks(e *gatewayEvents, tokens web.Token, reader *events.Reader, scope events.Scope, file string) (err error) {
+	local := slices.ContainsFunc(o.allow, func(glob string) bool {
+		return strings.HasPrefix(glob, "http://127.0.0.1") || strings.HasPrefix(glob, "http://[::1]")
+	})
+	if local {
+		e.log.Warn("webhooks may reach services on this machine, as --events-allow says; use that for tests only")
+	}
+	e.hooks, err = webhook.New(webhook.Options{
+		Reader: reader, Sender: webhook.NewSender(local), Scope: scope, File: file, Holds: tokens.Holds, Allow: o.allow, NoExpiry: o.endless, Logger: e.log,
+	})
+	return err
 }
 
 func (e *gatewayEvents) close() {
@@ -131,7 +175,9 @@ func (e *gatewayEvents) handlers() serve.Events {
 	if e == nil {
 		return serve.Events{}
 	}
-	return e.service.Handlers()
+	h := e.service.Handlers()
+	h.Identify = e.identify
+	return h
 }
 
 // tracker returns the tracker of the gateway. e may be nil.
@@ -149,6 +195,9 @@ func (e *gatewayEvents) run(ctx context.Context, t *tracker.Tracker) error {
 		return t.Run(ctx)
 	}
 	tasks := publish.Tasks{Readers: []publish.Task{e.service.Run}}
+	if e.hooks != nil {
+		tasks.Readers = append(tasks.Readers, e.hooks.Run)
+	}
 	if e.own {
 		tasks.Sources = append(tasks.Sources, t.Run)
 	}

@@ -51,7 +51,11 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	trackers := tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: gatewayWindow}
 	var stored *gatewayEvents // nil without --events
 	if opts.events.on {
-		if stored, err = opts.events.open(ctx, env, log, trackers, opts.demo, func() *gateway.Gateway { return gw }); err != nil {
+		tokens, err := opts.access.token()
+		if err != nil {
+			return err
+		}
+		if stored, err = opts.events.open(ctx, env, log, trackers, opts.demo, tokens, func() *gateway.Gateway { return gw }); err != nil {
 			return err
 		}
 		defer stored.close()

@@ -91,6 +91,7 @@
 //	a tool of the vault         core/vault: tools.go and call.go
 //	a new command               a file in commands/, added in commands/main.go
 //	who may make a request      output/web
+//	how webhooks are delivered  output/webhook: worker.go; what they may reach: guard.go
 //	a method of our MCP server  core/mcp for its name, core/serve to handle it
 //	which items a gateway shows core/gateway: the filter and the view
 //	a type of MCP Events        core/events: types.go, occurrence.go, filter.go

@@ -3,10 +3,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The official TypeScript client lists, polls and streams the events of a gateway in both
@@ -57,5 +61,37 @@ func TestGatewayEventsTypeScript(t *testing.T) {
 		if len(streamed) < 2 || !slices.Equal(streamed[:2], polled) || !strings.Contains(out, "notifications/events/active") {
 			t.Errorf("%s: streamed %v, polled %v\n%s", era, streamed, polled, out)
 		}
+	}
+}
+
+// The AI SDK subscribes by webhook, gets events before and after a refresh, which all
+// name its subscription, and unsubscribes.
+func TestGatewayEventsAISDK(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Node")
+	}
+	t.Parallel()
+	const token = "0123456789abcdefghijklmnop"
+	file, data := filepath.Join(t.TempDir(), "token"), t.TempDir()
+	if err := os.WriteFile(file, []byte("chat "+token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url := startGateway(t, "--config", twoDemos(t), "--events", "--data-dir", data, "--durability", "os", "--token-file", file, "--events-allow", "http://127.0.0.1:*")
+	installedPeer(t, filepath.Join("..", "..", "testdata", "peers"), "node_modules", "@ai-sdk", "mcp")
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	cmd := nodeCommand(ctx, t, "ai_events.mjs", url)
+	cmd.Env = append(os.Environ(), "TOKEN="+token)
+	raw, err := cmd.CombinedOutput()
+	out := string(raw)
+	if err != nil || strings.Count(out, "\nanswered 204 event") < 2 || !strings.Contains(out, "subscribed sub_") || !strings.Contains(out, "\nunsubscribed") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if strings.Contains(out, "answered 40") {
+		t.Errorf("the client refused a message\n%s", out)
+	}
+	stored, err := os.ReadFile(filepath.Join(data, "webhooks.json"))
+	if err != nil || strings.Contains(string(stored), "whsec_") {
+		t.Errorf("%v: a subscription that ended is stored: %s", err, stored)
 	}
 }

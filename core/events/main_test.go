@@ -30,16 +30,16 @@ type world struct {
 
 func newWorld(t *testing.T, opts events.Options) *world {
 	t.Helper()
-	return newWorldOn(t, journal.Options{Dir: t.TempDir(), Durability: journal.OS}, opts)
+	return newWorldOn(t, journal.Options{Dir: t.TempDir(), Durability: journal.OS}, opts, events.Scope{})
 }
 
-func newWorldOn(t *testing.T, where journal.Options, opts events.Options) *world {
+func newWorldOn(t *testing.T, where journal.Options, opts events.Options, scope events.Scope) *world {
 	t.Helper()
 	j, err := journal.Open(t.Context(), where)
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts.Source = events.FromJournal(j)
+	opts.Reader = events.NewReader(events.FromJournal(j), scope)
 	w := &world{TB: t, journal: j, Service: events.New(opts)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -34,10 +34,10 @@ type Occurrence struct {
 	body          []byte // without the closing brace
 }
 
-// Body returns the event as a webhook gets it: with its cursor.
-func (o *Occurrence) Body() []byte {
-	b := make([]byte, 0, len(o.body)+len(o.ID)+16)
-	return append(append(append(append(b, o.body...), `,"cursor":"`...), o.ID...), `"}`...)
+// Body returns the event as a webhook gets it: with a cursor.
+func (o *Occurrence) Body(cursor string) []byte {
+	b := make([]byte, 0, len(o.body)+len(cursor)+16)
+	return append(append(append(append(b, o.body...), `,"cursor":"`...), cursor...), `"}`...)
 }
 
 // Data returns the data of the event, a JSON object.

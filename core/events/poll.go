@@ -55,7 +55,7 @@ func (s *Service) poll(ctx context.Context, r *serve.Request) (json.RawMessage, 
 	reading:
 		for looked < maxPollEntries {
 			before := at
-			b, _, err := s.reader.Look(ctx, at, &q.Filter, min(pollBatch, maxPollEntries-looked))
+			b, _, err := s.reader.Look(ctx, at, q.Filter.Matches, min(pollBatch, maxPollEntries-looked))
 			if err != nil {
 				if len(out.Events) > 0 {
 					break

@@ -203,7 +203,7 @@ func TestPages(t *testing.T) {
 // missing, and goes on from what there is.
 func TestUnknownCursors(t *testing.T) {
 	t.Parallel()
-	w := newWorldOn(t, journal.Options{Dir: t.TempDir(), Durability: journal.OS, RetainBytes: 4 << 10}, events.Options{})
+	w := newWorldOn(t, journal.Options{Dir: t.TempDir(), Durability: journal.OS, RetainBytes: 4 << 10}, events.Options{}, events.Scope{})
 	start := w.now()
 	epoch, _, _ := strings.Cut(start, "-")
 	var last string
@@ -225,12 +225,12 @@ func TestUnknownCursors(t *testing.T) {
 // long lists and hidden characters no more than is needed.
 func TestScope(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, events.Options{Scope: events.Scope{
+	w := newWorldOn(t, journal.Options{Dir: t.TempDir(), Durability: journal.OS}, events.Options{}, events.Scope{
 		Server: func(id string) bool { return id != "hidden" },
 		Item: func(server string, _ catalog.Kind, key string) (string, bool) {
 			return "mcptrack://server/" + server + "/" + key, !strings.Contains(key, "denied")
 		},
-	}})
+	})
 	start := w.now()
 	w.store(updated("hidden", "file:///a", nil))
 	w.store(updated("docs", "file:///denied", nil))

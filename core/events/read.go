@@ -31,6 +31,14 @@ type Reader struct {
 	readers chan struct{}
 }
 
+// NewReader returns a reader of the log that shows what the scope does.
+func NewReader(source Source, scope Scope) *Reader {
+	return &Reader{tail: newTail(source, scope), readers: make(chan struct{}, maxReaders)}
+}
+
+// Run follows the log until ctx ends.
+func (r *Reader) Run(ctx context.Context) error { return r.tail.run(ctx) }
+
 // Batch is a part of the log.
 type Batch struct {
 	Occurrences []*Occurrence
@@ -91,31 +99,18 @@ func (r *Reader) Start(ctx context.Context, cursor *string, maxAge time.Duration
 // replayAge is the greatest age of what a webhook is sent of the past.
 const replayAge = 24 * time.Hour
 
-// Next returns what follows a position: at most limit entries, those of them that match
-// and are shown. It waits until there is something to look at. Its error is the cause of
-// ctx, or that of reading the log.
-func (r *Reader) Next(ctx context.Context, p Position, f *Filter, limit int) (Batch, error) {
-	for {
-		b, moved, err := r.Look(ctx, p, f, limit)
-		if err != nil || b.At != p || b.Truncated {
-			return b, err
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return Batch{At: p}, context.Cause(ctx)
-		}
-	}
-}
-
-// Look is Next without waiting: At is p if there is nothing new. moved is closed when
-// there may be more.
-func (r *Reader) Look(ctx context.Context, p Position, f *Filter, limit int) (b Batch, moved <-chan struct{}, err error) {
+// Look returns what follows a position: at most limit entries, and those of them that
+// match and are shown. It does not wait: At is p if there is nothing new. moved is closed
+// when there may be more.
+func (r *Reader) Look(ctx context.Context, p Position, match func(*Occurrence) bool, limit int) (b Batch, moved <-chan struct{}, err error) {
 	entries, older, same, moved := r.tail.look(p, limit)
 	if !same { // the log was replaced
 		cursor := p.Cursor()
 		at, _, err := r.Start(ctx, &cursor, 0, 0)
-		return Batch{At: at, Truncated: true}, moved, err
+		if err != nil || at.Epoch == p.Epoch { // not yet seen by the tail
+			return Batch{At: p}, moved, err
+		}
+		return Batch{At: at, Truncated: true}, moved, nil
 	}
 	if older {
 		if entries, err = r.read(ctx, p, limit); err != nil {
@@ -132,7 +127,7 @@ func (r *Reader) Look(ctx context.Context, p Position, f *Filter, limit int) (b 
 			b.Truncated = true
 			break
 		}
-		if f.Matches(e.occ) && r.tail.scope.Shows(e.occ) {
+		if e.occ != nil && match(e.occ) && r.tail.scope.Shows(e.occ) {
 			b.Occurrences = append(b.Occurrences, e.occ)
 		}
 	}

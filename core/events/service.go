@@ -11,10 +11,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// Options configure a Service. Source is required.
+// Options configure a Service. Reader is required.
 type Options struct {
-	Source Source
-	Scope  Scope
+	Reader *Reader
 	// Modes are those of poll and push that are offered; both if nil.
 	Modes []Mode
 	// Webhooks answers events/subscribe and events/unsubscribe; nil: there are none. They
@@ -27,7 +26,8 @@ type Options struct {
 	Heartbeat time.Duration
 }
 
-// Service serves the methods of the extension. Run must be running.
+// Service serves the methods of the extension. Its Run, or that of its reader, must be
+// running.
 type Service struct {
 	opts    Options
 	reader  *Reader
@@ -40,16 +40,13 @@ func New(opts Options) *Service {
 		opts.Modes = []Mode{Poll, Push}
 	}
 	opts.Heartbeat = cmp.Or(opts.Heartbeat, 25*time.Second)
-	s := &Service{opts: opts, reader: &Reader{tail: newTail(opts.Source, opts.Scope), readers: make(chan struct{}, maxReaders)}}
+	s := &Service{opts: opts, reader: opts.Reader}
 	s.streams = streams{each: cmp.Or(opts.MaxStreams, 32), total: cmp.Or(opts.MaxTotal, 1000), of: map[any]int{}}
 	return s
 }
 
 // Run follows the log until ctx ends.
-func (s *Service) Run(ctx context.Context) error { return s.reader.tail.run(ctx) }
-
-// Reader returns what reads the log for others.
-func (s *Service) Reader() *Reader { return s.reader }
+func (s *Service) Run(ctx context.Context) error { return s.reader.Run(ctx) }
 
 // Handlers returns the handlers for a server.
 func (s *Service) Handlers() serve.Events { return serve.Events{Handle: s.handle, Stream: s.Stream} }

@@ -68,7 +68,7 @@ func (st *stream) run(ctx context.Context) error {
 			}
 		default:
 		}
-		b, moved, err := st.s.reader.Look(ctx, st.at, &st.filter, streamBatch)
+		b, moved, err := st.s.reader.Look(ctx, st.at, st.filter.Matches, streamBatch)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			continue

@@ -177,6 +177,7 @@ func (c *conn) runFunc(m *message, from caller) {
 		c.fail(m.id, errDuplicateID())
 		return
 	}
+	from.after = new(afterwards)
 	size := len(m.params)
 	if !c.waiting.begin(size, &c.srv.opts) {
 		end()
@@ -184,6 +185,7 @@ func (c *conn) runFunc(m *message, from caller) {
 		return
 	}
 	c.wg.Go(func() {
+		defer from.after.run()
 		var result json.RawMessage
 		var failed *Error
 		select {

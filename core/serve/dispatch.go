@@ -20,6 +20,7 @@ type caller struct {
 	identity  string
 	notes     *notifier // nil: the client takes no notifications
 	client    *Client   // of the legacy era
+	after     *afterwards
 }
 
 // capabilities are those of the sender of a message; nil if it declared none.
@@ -138,7 +139,7 @@ func (s *Server) call(ctx context.Context, f Func, m *message, from caller, requ
 func newRequest(m *message, from caller) *Request {
 	r := &Request{
 		Method: m.method, Params: m.params, Version: from.version, Principal: from.principal, Identity: from.identity,
-		modern: from.modern, fields: m.fields, notes: from.notes, Client: from.client,
+		modern: from.modern, fields: m.fields, notes: from.notes, Client: from.client, after: from.after,
 	}
 	r.Capabilities = from.capabilities(m)
 	r.stripConnection(m.meta)

@@ -15,6 +15,8 @@ import (
 // request.
 func (x *exchange) runFunc(parent context.Context, from caller, call *callStream) {
 	s := x.srv
+	from.after = new(afterwards)
+	defer from.after.run()
 	select {
 	case s.slots <- struct{}{}:
 	case <-x.r.Context().Done():

@@ -1,6 +1,9 @@
 package serve
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"sync"
+)
 
 // Request is a request for a Func. It is valid until the Func returns.
 type Request struct {
@@ -22,9 +25,49 @@ type Request struct {
 	// Client is the client, if it is of the legacy era; else nil.
 	Client *Client
 
+	after  *afterwards
 	modern bool
 	fields map[string]json.RawMessage
 	notes  *notifier
+}
+
+// After has f called once the answer to the request was written, or could not be. f must
+// not block.
+func (r *Request) After(f func()) {
+	if r.after == nil {
+		f()
+		return
+	}
+	r.after.add(f)
+}
+
+// afterwards are the functions to call after an answer.
+type afterwards struct {
+	mu   sync.Mutex
+	all  []func()
+	over bool // the answer was written
+}
+
+func (a *afterwards) add(f func()) {
+	a.mu.Lock()
+	over := a.over
+	if !over {
+		a.all = append(a.all, f)
+	}
+	a.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+func (a *afterwards) run() {
+	a.mu.Lock()
+	all := a.all
+	a.all, a.over = nil, true
+	a.mu.Unlock()
+	for _, f := range all {
+		f()
+	}
 }
 
 // URI is params.uri, or "".

@@ -1,0 +1,128 @@
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	verifiedFor   = 24 * time.Hour
+	challengeWait = 10 * time.Second // between two of one client for one URL
+	hostPerMinute = 30
+	maxRemembered = 10_000
+	wellKnown     = "/.well-known/mcp-webhook-receiver.json"
+)
+
+// challenges bounds how often endpoints are asked to prove that they want events: the
+// requests go to URLs that clients choose.
+type challenges struct {
+	mu    sync.Mutex
+	last  map[string]time.Time   // by principal and URL
+	hosts map[string][]time.Time // of the last minute
+}
+
+// admit reports whether another one is allowed.
+func (c *challenges) admit(principal, raw string) bool {
+	host := strings.ToLower(hostOf(raw))
+	key := principal + "\x00" + raw
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.last[key]; ok && now.Sub(at) < challengeWait {
+		return false
+	}
+	var recent []time.Time
+	for _, at := range c.hosts[host] {
+		if now.Sub(at) < time.Minute {
+			recent = append(recent, at)
+		}
+	}
+	if len(recent) >= hostPerMinute {
+		c.hosts[host] = recent
+		return false
+	}
+	if len(c.last) >= maxRemembered || len(c.hosts) >= maxRemembered {
+		for key, at := range c.last {
+			if now.Sub(at) >= challengeWait {
+				delete(c.last, key)
+			}
+		}
+		for host, all := range c.hosts {
+			if now.Sub(all[len(all)-1]) >= time.Minute {
+				delete(c.hosts, host)
+			}
+		}
+		if len(c.last) >= maxRemembered {
+			return false
+		}
+	}
+	c.last[key], c.hosts[host] = now, append(recent, now)
+	return true
+}
+
+// verify asks an endpoint to prove that it wants events: to repeat a nonce, or to name
+// the path in a document of its origin. It returns why it did not, "" if it did.
+func (s *Subscriptions) verify(ctx context.Context, r *record, secret Secret) (Error, error) {
+	nonce := rand.Text()
+	m := r.control("verification", map[string]any{"challenge": nonce})
+	m.Secrets = []Secret{secret}
+	got, err := s.opts.Sender.Post(ctx, m, nil)
+	if err != nil {
+		return "", err
+	}
+	if got.Err == "" && !got.Drop {
+		var answer struct {
+			Challenge string `json:"challenge"`
+		}
+		if json.Unmarshal(got.answer, &answer) == nil && subtle.ConstantTimeCompare([]byte(answer.Challenge), []byte(nonce)) == 1 {
+			return "", nil
+		}
+		got.Err = ChallengeFailed
+	}
+	if got.Drop {
+		got.Err = HTTP4xx
+	}
+	if got.Err != ConnectionRefused && s.opts.Sender.names(ctx, r.URL) {
+		return "", nil
+	}
+	return got.Err, nil
+}
+
+// names reports whether the origin of a URL says in its well-known document that there is
+// a receiver.
+func (s *Sender) names(ctx context.Context, raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil || strings.Contains(u.Path, "..") {
+		return false
+	}
+	release, err := s.acquire(ctx, u.Host)
+	if err != nil {
+		return false
+	}
+	defer release()
+	at := url.URL{Scheme: u.Scheme, Host: u.Host, Path: wellKnown}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return false
+	}
+	got := s.do(q, false)
+	var doc struct {
+		Receivers []string `json:"receivers"`
+	}
+	if got.Err != "" || got.Drop || json.Unmarshal(got.answer, &doc) != nil {
+		return false
+	}
+	for _, prefix := range doc.Receivers {
+		if strings.HasPrefix(prefix, "/") && (u.Path == prefix || strings.HasPrefix(u.Path, strings.TrimSuffix(prefix, "/")+"/")) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,293 @@
+package webhook
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// A delivery that fails is tried five times within 12 minutes, with the same id; then the
+// endpoint gets a gap, and so does the next refresh.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		defer w.end()
+		w.subscribe(params(hook, oneSecret))
+		w.to.set(func(r received) int {
+			if r.kind() == "event" && len(w.to.got) < 7 { // the challenge came first
+				return 503
+			}
+			return 204
+		})
+		id := w.log.add("file:///a")
+		time.Sleep(20 * time.Minute)
+		tries := w.to.all("event")
+		if len(tries) != 5 {
+			t.Fatalf("%d attempts", len(tries))
+		}
+		for i, want := range schedule()[1:] {
+			if wait := tries[i+1].at.Sub(tries[i].at); wait < want*8/10 || wait > want*12/10 || tries[i+1].id != id {
+				t.Errorf("attempt %d of %s after %v, want %v", i+2, tries[i+1].id, wait, want)
+			}
+		}
+		gaps := w.to.all("gap")
+		if len(gaps) != 1 || gaps[0].body["cursor"] != id {
+			t.Fatalf("%+v", gaps)
+		}
+		next := w.log.add("file:///b")
+		time.Sleep(time.Second)
+		if got := w.to.ids(); got[len(got)-1] != next {
+			t.Errorf("%v", got)
+		}
+		if again := w.subscribe(params(hook, oneSecret)); !again.Truncated || again.Cursor != next {
+			t.Errorf("the refresh does not say that something is missing: %+v", again)
+		}
+		if again := w.subscribe(params(hook, oneSecret)); again.Truncated {
+			t.Error("it was said twice")
+		}
+	})
+}
+
+// 410 and 413 drop the delivery, and neither it nor anything else.
+func TestDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		defer w.end()
+		w.subscribe(params(hook, oneSecret))
+		w.to.set(func(received) int { return 410 })
+		for i := range 200 {
+			w.log.add(fmt.Sprint("file:///", i))
+		}
+		time.Sleep(20 * time.Minute)
+		if st := w.Stats(); len(w.to.ids()) != 200 || st.Dropped != 200 || st.Active != 1 || len(w.to.all("gap")) != 0 {
+			t.Errorf("%d attempts, %+v", len(w.to.ids()), st)
+		}
+	})
+}
+
+// Retry-After is honoured.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		defer w.end()
+		w.subscribe(params(hook, oneSecret))
+		w.to.retry = "60"
+		w.to.set(func(received) int {
+			if len(w.to.got) == 2 {
+				return 429
+			}
+			return 204
+		})
+		w.log.add("file:///a")
+		time.Sleep(5 * time.Minute)
+		if got := w.to.all("event"); len(got) != 2 || got[1].at.Sub(got[0].at) < time.Minute {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A receiver that is down for ten minutes gets everything that is not given up, and a gap
+// for the rest.
+func TestReceiverDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		defer w.end()
+		w.subscribe(params(hook, oneSecret))
+		up := time.Now().Add(10 * time.Minute)
+		w.to.set(func(received) int {
+			if time.Now().Before(up) {
+				return 503
+			}
+			return 204
+		})
+		var want []string
+		for i := range 60 {
+			want = append(want, w.log.add(fmt.Sprint("file:///", i)))
+			time.Sleep(10 * time.Second)
+		}
+		time.Sleep(time.Hour)
+		var got []string
+		for _, r := range w.to.all("event") {
+			if !r.at.Before(up) {
+				got = append(got, r.id)
+			}
+		}
+		missing := slices.DeleteFunc(want, func(id string) bool { return slices.Contains(got, id) })
+		if len(missing) > maxOpen || len(missing) > 0 && len(w.to.all("gap")) == 0 {
+			t.Errorf("%v were not taken, %d gaps", missing, len(w.to.all("gap")))
+		}
+	})
+}
+
+// Nothing is sent after the end of a subscription, and a new one begins at its cursor.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		defer w.end()
+		sub := w.subscribe(params(hook, oneSecret, `,"ttlMs":60000`))
+		first := w.log.add("file:///a")
+		time.Sleep(59 * time.Second)
+		w.to.set(func(received) int { return 503 })
+		w.log.add("file:///b")
+		time.Sleep(10 * time.Minute)
+		for _, r := range w.to.all("") {
+			if r.at.After(*sub.RefreshBefore) {
+				t.Errorf("%s after the end", r.kind())
+			}
+		}
+		if st := w.Stats(); st.Active != 0 {
+			t.Errorf("%+v", st)
+		}
+		w.to.set(nil)
+		w.log.add("file:///c")
+		again := w.subscribe(`{"name":"resource.updated","delivery":{"url":"` + hook + `","secret":"` + oneSecret + `"},"cursor":"` + first + `"}`)
+		if again.ID != sub.ID || again.Cursor != first || again.Truncated || again.DeliveryStatus != nil {
+			t.Errorf("%+v", again)
+		}
+		time.Sleep(time.Second)
+		if got := w.to.ids(); len(got) < 2 || !slices.Equal(slices.Sorted(slices.Values(got[len(got)-2:])), []string{epoch + "-2", epoch + "-3"}) {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// A subscription of which nearly all deliveries fail rests until it is refreshed.
+func TestSuspension(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		defer w.end()
+		w.subscribe(params(hook, oneSecret))
+		w.to.set(func(received) int { return 500 })
+		for i := range 100 {
+			w.log.add(fmt.Sprint("file:///", i))
+		}
+		time.Sleep(2 * time.Hour)
+		attempts := len(w.to.ids())
+		if st := w.Stats(); st.Suspended != 1 || attempts < 100 || attempts > 110 {
+			t.Fatalf("%+v after %d attempts", st, attempts)
+		}
+		w.to.set(nil)
+		again := w.subscribe(params(hook, oneSecret))
+		if again.DeliveryStatus.Active || *again.DeliveryStatus.LastError != string(HTTP5xx) {
+			t.Errorf("%+v", again.DeliveryStatus)
+		}
+		last := w.log.add("file:///last")
+		time.Sleep(time.Minute)
+		if st := w.Stats(); st.Suspended != 0 || !slices.Contains(w.to.ids(), last) {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// A subscription without an end that gets nothing but failures is dropped after 72 hours.
+func TestDeadEndpoint(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{NoExpiry: true, File: dir + "/webhooks.json"})
+		defer w.end()
+		if sub := w.subscribe(params(hook, oneSecret, `,"ttlMs":null`)); sub.RefreshBefore != nil {
+			t.Fatalf("%+v", sub)
+		}
+		w.to.set(func(received) int { return 500 })
+		for range 8 {
+			w.log.add("file:///a")
+			time.Sleep(12 * time.Hour)
+		}
+		if st := w.Stats(); st.Active != 0 || len(w.to.all("terminated")) != gapTries {
+			t.Errorf("%+v, %d messages", st, len(w.to.all("terminated")))
+		}
+	})
+}
+
+// Missing events are told once, before the events after them.
+func TestGap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{File: t.TempDir() + "/webhooks.json"})
+		w.subscribe(params(hook, oneSecret))
+		time.Sleep(time.Second)
+		w.end()
+		for range 3 {
+			w.log.add("file:///a")
+		}
+		w.log.expire()
+		again := newWorldOn(t, w.log, w.to, Options{File: w.file.path})
+		defer again.end()
+		time.Sleep(time.Second)
+		next := w.log.add("file:///b")
+		time.Sleep(time.Second)
+		got := w.to.all("")[1:]
+		if len(got) != 2 || got[0].kind() != "gap" || got[0].body["cursor"] != epoch+"-3" || got[1].id != next {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// After any order of failures, restarts and refreshes every event was delivered, or a gap
+// was sent; and no cursor passes one of which neither is true.
+func TestNothingIsLostInSilence(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			log, to := newMemoryLog(), newReceiver(t)
+			opts := Options{File: dir + "/webhooks.json"}
+			w := newWorldOn(t, log, to, opts)
+			w.subscribe(params(hook, oneSecret))
+			answers := rand.New(rand.NewPCG(seed, 1))
+			taken := map[string]bool{} // guarded by the receiver
+			answer := func(r received) int {
+				status := []int{204, 204, 500, 503, 410, 301}[answers.IntN(6)]
+				if r.kind() == "event" && status != 500 && status != 503 && status != 301 {
+					taken[r.id] = true
+				}
+				return status
+			}
+			to.set(answer)
+			var want []string
+			for range 200 {
+				switch random.IntN(12) {
+				case 0:
+					w.end()
+					w = newWorldOn(t, log, to, opts)
+				case 1:
+					if _, err := w.ask(mcp.MethodSubscribeEvents, "chat", params(hook, oneSecret)); err != nil {
+						t.Fatal(err)
+					}
+				case 2:
+					time.Sleep(time.Duration(random.IntN(200)) * time.Second)
+				default:
+					want = append(want, log.add("file:///a"))
+				}
+			}
+			to.set(func(r received) int {
+				if r.kind() == "event" {
+					taken[r.id] = true
+				}
+				return 204
+			})
+			time.Sleep(2 * time.Hour)
+			w.end()
+			missing := slices.DeleteFunc(want, func(id string) bool { return taken[id] })
+			if len(missing) > 0 && len(to.all("gap")) == 0 {
+				t.Errorf("seed %d: %v were not taken, and no gap was sent", seed, missing)
+			}
+			if len(missing) > len(taken)/2 {
+				t.Errorf("seed %d: %d of %d were not taken", seed, len(missing), len(taken))
+			}
+		})
+	}
+}

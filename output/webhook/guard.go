@@ -1,0 +1,124 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	maxURL      = 2048
+	dialTimeout = 5 * time.Second
+	postTimeout = 10 * time.Second
+	idleTimeout = 30 * time.Second
+	perHost     = 4
+)
+
+var errNotPublic = errors.New("the address is not public")
+
+// special are the networks that are not public although they are global unicast, from
+// the registries of IANA for special purposes.
+func special() []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range []string{
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
+		"203.0.113.0/24", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+	} {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// guard says which addresses may be dialled.
+type guard struct {
+	special  []netip.Prefix
+	public6  netip.Prefix
+	loopback bool // addresses of this machine are allowed, too
+}
+
+func newGuard(loopback bool) *guard {
+	return &guard{special: special(), public6: netip.MustParsePrefix("2000::/3"), loopback: loopback}
+}
+
+// allows reports whether an address may be dialled.
+func (g *guard) allows(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	if g.loopback && ip.IsLoopback() {
+		return true
+	}
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.Is6() && !g.public6.Contains(ip) {
+		return false
+	}
+	for _, p := range g.special {
+		if p.Contains(ip) {
+			return false
+		}
+	}
+	return true
+}
+
+// control checks what is really dialled, after names were resolved: a name cannot
+// resolve to another address between check and use.
+func (g *guard) control(_ context.Context, _, addr string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil || !g.allows(at.Addr()) {
+		return errNotPublic
+	}
+	return nil
+}
+
+// newClient returns a client that dials only what the guard allows; nil: everything. It
+// uses no proxy, which would connect past the check.
+func newClient(g *guard) *http.Client {
+	d := &net.Dialer{Timeout: dialTimeout}
+	if g != nil {
+		d.ControlContext = g.control
+	}
+	return &http.Client{
+		Timeout:       postTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext: d.DialContext, DisableCompression: true, IdleConnTimeout: idleTimeout,
+			MaxConnsPerHost: perHost, MaxIdleConnsPerHost: perHost, TLSHandshakeTimeout: dialTimeout,
+		},
+	}
+}
+
+// checkURL returns why a client's URL is refused, nil if it is not. Plain HTTP is
+// accepted only for addresses of this machine, and only if those are allowed.
+func (g *guard) checkURL(raw string) error {
+	if len(raw) > maxURL {
+		return errors.New("the URL has more than " + strconv.Itoa(maxURL) + " bytes")
+	}
+	for _, c := range []byte(raw) {
+		if c <= ' ' || c > '~' {
+			return errors.New("the URL has characters that must be encoded")
+		}
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Opaque != "" || u.Hostname() == "" {
+		return errors.New("the URL is malformed")
+	}
+	if u.User != nil || strings.Contains(raw, "#") {
+		return errors.New("the URL must have neither credentials nor a fragment")
+	}
+	if u.Scheme == "http" && g.loopback && (u.Hostname() == "127.0.0.1" || u.Hostname() == "::1") {
+		return nil
+	}
+	if u.Scheme != "https" {
+		return errors.New("the URL must begin with https://")
+	}
+	if p := u.Port(); p != "" {
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n != 443 && n < 1024 {
+			return errors.New("the port must be 443 or at least 1024")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package webhook
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// E3: only addresses of the public internet may be dialled.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	g := newGuard(false)
+	for _, s := range []string{
+		"0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "127.0.0.1", "127.9.9.9", "169.254.169.254", "172.16.0.1", "192.0.0.8", "192.0.2.1",
+		"192.88.99.1", "192.168.1.1", "198.18.0.1", "198.51.100.7", "203.0.113.9", "224.0.0.1", "240.0.0.1", "255.255.255.255",
+		"::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "fc00::1", "fe80::1%eth0", "ff02::1", "2001::1", "2001:db8::1", "2002:7f00:1::", "3fff::1", "4000::1",
+	} {
+		if g.allows(netip.MustParseAddr(s)) {
+			t.Errorf("%s may be dialled", s)
+		}
+	}
+	for _, s := range []string{"1.1.1.1", "8.8.8.8", "172.15.0.1", "2606:4700::1111", "::ffff:8.8.8.8"} {
+		if !g.allows(netip.MustParseAddr(s)) {
+			t.Errorf("%s may not be dialled", s)
+		}
+	}
+	if l := newGuard(true); !l.allows(netip.MustParseAddr("127.0.0.1")) || l.allows(netip.MustParseAddr("10.0.0.1")) {
+		t.Error("the guard for tests allows something else than loopback")
+	}
+}
+
+// E3: what is refused by its text.
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	for raw, ok := range map[string]bool{
+		"https://hooks.example/h/7": true, "https://hooks.example": true, "https://hooks.example:443/x": true, "https://hooks.example:8443/x?y=z": true,
+		"http://hooks.example/h": false, "http://127.0.0.1/h": false, "http://localhost/h": false, "ftp://hooks.example": false, "hooks.example/h": false,
+		"https://": false, "https:///x": false, "https://user@hooks.example/": false, "https://u:p@hooks.example/": false, "https://hooks.example/#x": false, "https://hooks.example/#": false,
+		"https://hooks.example:22/": false, "https://hooks.example:80/": false, "https://hooks.example:99999/": false, "https://hooks.example:x/": false,
+		"https://hooks.example/ x": false, "https://hooks.example/\n": false, "https://h\u00f6oks.example/": false, "": false, "https:hooks.example": false,
+		"https://hooks.example/" + strings.Repeat("x", 2048): false,
+	} {
+		if err := newGuard(false).checkURL(raw); (err == nil) != ok {
+			t.Errorf("%q: %v", raw[:min(len(raw), 60)], err)
+		}
+	}
+	for raw, ok := range map[string]bool{"http://127.0.0.1:8080/x": true, "http://[::1]:8080/x": true, "http://localhost:8080/x": false, "http://127.0.0.2/x": false, "http://10.0.0.1/x": false} {
+		if err := newGuard(true).checkURL(raw); (err == nil) != ok {
+			t.Errorf("for tests: %q: %v", raw, err)
+		}
+	}
+}
+
+// E3: what is dialled is checked, whatever the name resolved to before, also without a
+// proxy of the environment. E5: it looks like a closed port.
+func TestWhatIsDialled(t *testing.T) {
+	var connections atomic.Int32
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &httptest.Server{Listener: ln, Config: &http.Server{ConnState: func(net.Conn, http.ConnState) { connections.Add(1) }, Handler: http.NotFoundHandler()}}
+	srv.Start()
+	defer srv.Close()
+	t.Setenv("HTTP_PROXY", srv.URL)
+	t.Setenv("HTTPS_PROXY", srv.URL)
+	s := NewSender(false)
+	defer s.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	for _, url := range []string{"https://localhost:" + port, "https://127.0.0.1:" + port, "http://[::ffff:127.0.0.1]:" + port, "http://" + closed.Addr().String()} {
+		r, err := s.Post(t.Context(), &Message{URL: url, Body: []byte("{}")}, nil)
+		if err != nil || r.Err != ConnectionRefused {
+			t.Errorf("%s: %+v, %v", url, r, err)
+		}
+	}
+	if n := connections.Load(); n != 0 {
+		t.Errorf("%d connections", n)
+	}
+	if s.client.Transport.(*http.Transport).Proxy != nil {
+		t.Error("a proxy would connect past the check")
+	}
+	// What the operator chose may be private.
+	if r, err := s.Post(t.Context(), &Message{URL: srv.URL, Body: []byte("{}"), Private: true}, nil); err != nil || r.Err != HTTP4xx {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// E4: redirects are failures and not followed; E5: outcomes are categories.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	followed := false
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else the server does not notice that the client left
+		switch r.URL.Path {
+		case "/redirect":
+			http.Redirect(w, r, "/followed", http.StatusTemporaryRedirect)
+		case "/followed":
+			followed = true
+		case "/slow":
+			<-r.Context().Done()
+		case "/endless":
+			w.WriteHeader(200)
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 4096)); err != nil {
+					return
+				}
+			}
+		default:
+			var status int
+			_, _ = fmt.Sscanf(r.URL.Path, "/%d", &status)
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(status)
+		}
+	}))
+	defer srv.Close()
+	s := NewSender(true)
+	defer s.Close()
+	s.client.Timeout = 2 * time.Second
+	for path, want := range map[string]Result{
+		"/200": {}, "/204": {}, "/299": {}, "/410": {Drop: true}, "/413": {Drop: true}, "/endless": {},
+		"/400": {Err: HTTP4xx, RetryAfter: 10 * time.Minute}, "/425": {Err: HTTP4xx, RetryAfter: 10 * time.Minute}, "/503": {Err: HTTP5xx, RetryAfter: 10 * time.Minute},
+		"/redirect": {Err: HTTP4xx}, "/slow": {Err: Timeout},
+	} {
+		got, err := s.Post(t.Context(), &Message{URL: srv.URL + path, Body: []byte("{}")}, nil)
+		if len(got.answer) > maxAnswer {
+			t.Errorf("%s: %d bytes were read", path, len(got.answer))
+		}
+		if got.answer = nil; err != nil || got.Err != want.Err || got.Drop != want.Drop || got.RetryAfter != want.RetryAfter {
+			t.Errorf("%s: %+v, %v; want %+v", path, got, err, want)
+		}
+	}
+	if followed {
+		t.Error("a redirect was followed")
+	}
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	if got, err := s.Post(t.Context(), &Message{URL: secure.URL, Body: []byte("{}")}, nil); err != nil || got.Err != TLSError {
+		t.Errorf("an unknown certificate: %+v, %v", got, err)
+	}
+}
+
+// E9: four POSTs at a time to one host, and a host that hangs takes no slot of others.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	s := NewSender(true)
+	var release []func()
+	for range perHost {
+		f, err := s.acquire(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release = append(release, f)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := s.acquire(ctx, "a"); err == nil {
+		t.Error("a fifth one to the host")
+	}
+	for i := range atATime - perHost {
+		f, err := s.acquire(t.Context(), fmt.Sprint("host", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release = append(release, f)
+	}
+	if _, err := s.acquire(ctx, "another"); err == nil {
+		t.Error("more than 64 at a time")
+	}
+	for _, f := range release {
+		f()
+	}
+	if len(s.hosts) != 0 || len(s.slots) != 0 {
+		t.Errorf("left: %v", s.hosts)
+	}
+}
+
+// The vector that every library of Standard Webhooks agrees on.
+func TestSignature(t *testing.T) {
+	t.Parallel()
+	s, err := ParseSecret(oneSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := ParseSecret(newSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := signatures([]Secret{s}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; err != nil || got != want {
+		t.Errorf("%s, %v", got, err)
+	}
+	if two, err := signatures([]Secret{s, other}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`)); err != nil || !strings.HasPrefix(two, got+" v1,") {
+		t.Errorf("two secrets: %s, %v", two, err)
+	}
+}
+
+// E7: secrets are read strictly and never printed.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	raw := func(n int) []byte { return []byte(strings.Repeat("\xfb\xff", n)[:n]) }
+	for text, ok := range map[string]bool{
+		oneSecret: true,
+		secretPrefix + base64.StdEncoding.EncodeToString(raw(25)):    true,
+		secretPrefix + base64.RawStdEncoding.EncodeToString(raw(25)): true,
+		secretPrefix + base64.StdEncoding.EncodeToString(raw(64)):    true,
+		secretPrefix + base64.StdEncoding.EncodeToString(raw(65)):    false,
+		secretPrefix + base64.StdEncoding.EncodeToString(raw(23)):    false,
+		secretPrefix + base64.URLEncoding.EncodeToString(raw(24)):    false,
+		strings.TrimPrefix(oneSecret, secretPrefix):                  false,
+		oneSecret + "=": false, oneSecret + "\n": false, "whsec_": false, "": false,
+	} {
+		s, err := ParseSecret(text)
+		if (err == nil) != ok {
+			t.Errorf("%q: %v", text, err)
+		}
+		if shown := fmt.Sprintf("%v %+v %#v %s", s, s, s, s); ok && shown != strings.Repeat("[redacted] ", 3)+"[redacted]" {
+			t.Errorf("a secret is printed as %s", shown)
+		}
+	}
+}

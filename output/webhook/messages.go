@@ -1,0 +1,66 @@
+package webhook
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"maps"
+	"net/http"
+
+	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+const headerSubscription = "X-MCP-Subscription-Id"
+
+// eventMessage is the POST of an event to a subscriber.
+func (r *record) eventMessage(o *events.Occurrence, cursor string) *Message {
+	return r.message(o.ID, o.Body(cursor))
+}
+
+// control is a POST that is no event: a body with a type.
+func (r *record) control(kind string, members map[string]any) *Message {
+	body := map[string]any{"type": kind}
+	maps.Copy(body, members)
+	data, _ := json.Marshal(body) // strings and numbers always encode
+	return r.message("msg_"+kind+"_"+rand.Text(), data)
+}
+
+func (r *record) message(id string, body []byte) *Message {
+	return &Message{URL: r.URL, ID: id, Body: body, Header: http.Header{headerSubscription: {r.ID}}}
+}
+
+// terminated says that the subscription has ended for another reason than its time.
+func (r *record) terminated(why events.Failure, reason string) *Message {
+	return r.control("terminated", map[string]any{"error": map[string]any{
+		"code": r.Numbering.Code(why), "message": why, "data": map[string]any{"reason": reason},
+	}})
+}
+
+// delivery is the member of that name in the parameters of a request.
+type delivery struct {
+	Mode, URL, Secret *string
+}
+
+func parseDelivery(raw json.RawMessage) (d delivery, err error) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil || members == nil {
+		return d, events.Invalid("delivery must be an object")
+	}
+	for name, into := range map[string]**string{"mode": &d.Mode, "url": &d.URL, "secret": &d.Secret} {
+		if value, ok := members[name]; ok && json.Unmarshal(value, into) != nil {
+			return d, events.Invalid("delivery." + name + " must be a string")
+		}
+	}
+	if d.URL == nil {
+		return d, events.Invalid("delivery.url is missing")
+	}
+	return d, nil
+}
+
+// checkMode refuses what is no webhook.
+func (d *delivery) checkMode(r *serve.Request) error {
+	if d.Mode != nil && *d.Mode != string(events.Webhook) {
+		return events.Fail(r, events.Unsupported, map[string]any{"feature": "deliveryMode", "value": bounded(*d.Mode)})
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+)
+
+// Error is why a message was not taken, as clients may know it: a category that has
+// nothing of the endpoint's answer. A refused address looks like a closed port.
+type Error string
+
+// The categories.
+const (
+	ConnectionRefused Error = "connection_refused"
+	Timeout           Error = "timeout"
+	TLSError          Error = "tls_error"
+	HTTP4xx           Error = "http_4xx"
+	HTTP5xx           Error = "http_5xx"
+	ChallengeFailed   Error = "challenge_failed"
+)
+
+const (
+	maxAnswer  = 16 << 10
+	maxBody    = 256 << 10 // of a message
+	atATime    = 64        // POSTs in all
+	maxBackoff = 10 * time.Minute
+)
+
+// Message is one POST.
+type Message struct {
+	URL     string
+	ID      string // webhook-id
+	Type    string // Content-Type; application/json by default
+	Body    []byte
+	Header  http.Header // in addition
+	Secrets []Secret    // nil: it is not signed
+	// Private allows addresses that are not public: the URL is the operator's.
+	Private bool
+}
+
+// Result is what became of one attempt.
+type Result struct {
+	Err        Error // "": it was taken
+	Drop       bool  // the endpoint does not want this message: no failure, no retry
+	RetryAfter time.Duration
+	answer     []byte // of a challenge
+}
+
+// Sender sends messages. Its methods may be called from anywhere.
+type Sender struct {
+	guard  *guard
+	client *http.Client // to public addresses
+	open   *http.Client // to all
+	// slots is a semaphore of all attempts; senders of a message send to acquire and
+	// receive to release. It is never closed.
+	slots chan struct{}
+
+	mu    sync.Mutex
+	hosts map[string]*host
+}
+
+// host bounds the attempts to one host.
+type host struct {
+	users int
+	slots chan struct{} // as Sender.slots
+}
+
+// NewSender returns a sender. loopback allows plain HTTP and the addresses of this
+// machine, for tests.
+func NewSender(loopback bool) *Sender {
+	g := newGuard(loopback)
+	return &Sender{guard: g, client: newClient(g), open: newClient(nil), slots: make(chan struct{}, atATime), hosts: map[string]*host{}}
+}
+
+// Close closes idle connections.
+func (s *Sender) Close() {
+	s.client.CloseIdleConnections()
+	s.open.CloseIdleConnections()
+}
+
+// acquire waits for a slot of the host and then for one of all, so that a slow host
+// occupies few of the latter.
+func (s *Sender) acquire(ctx context.Context, name string) (release func(), err error) {
+	s.mu.Lock()
+	h := s.hosts[name]
+	if h == nil {
+		h = &host{slots: make(chan struct{}, perHost)}
+		s.hosts[name] = h
+	}
+	h.users++
+	s.mu.Unlock()
+	leave := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if h.users--; h.users == 0 {
+			delete(s.hosts, name)
+		}
+	}
+	for _, slots := range []chan struct{}{h.slots, s.slots} {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			if slots == s.slots {
+				<-h.slots
+			}
+			leave()
+			return nil, context.Cause(ctx)
+		}
+	}
+	return func() { <-s.slots; <-h.slots; leave() }, nil
+}
+
+// Post makes one attempt to send a message. before is called right before it is sent, when it has
+// waited for its turn, and may forbid it; nil allows it. The error is the cause of ctx or
+// that of before.
+func (s *Sender) Post(ctx context.Context, m *Message, before func() error) (Result, error) {
+	u, err := url.Parse(m.URL)
+	if err != nil {
+		return Result{Err: ConnectionRefused}, nil
+	}
+	release, err := s.acquire(ctx, u.Host)
+	if err != nil {
+		return Result{}, err
+	}
+	defer release()
+	if before != nil {
+		if err := before(); err != nil {
+			return Result{}, err
+		}
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
+	if err != nil {
+		return Result{Err: ConnectionRefused}, nil
+	}
+	for name, values := range m.Header {
+		q.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	q.Header.Set("Content-Type", "application/json")
+	if m.Type != "" {
+		q.Header.Set("Content-Type", m.Type)
+	}
+	q.Header.Set("User-Agent", "mcptrack")
+	now := time.Now()
+	if m.ID != "" {
+		q.Header.Set("webhook-id", m.ID)
+		q.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+	}
+	if len(m.Secrets) > 0 {
+		signed, err := signatures(m.Secrets, m.ID, now, m.Body)
+		if err != nil {
+			return Result{}, err
+		}
+		q.Header.Set("webhook-signature", signed)
+	}
+	return s.do(q, m.Private), nil
+}
+
+func (s *Sender) do(q *http.Request, private bool) Result {
+	client := s.client
+	if private {
+		client = s.open
+	}
+	p, err := client.Do(q)
+	if err != nil {
+		return Result{Err: category(err)}
+	}
+	defer func() { _ = p.Body.Close() }()
+	answer, _ := io.ReadAll(io.LimitReader(p.Body, maxAnswer)) // what cannot be read does not count
+	r := Result{answer: answer}
+	switch {
+	case p.StatusCode >= 200 && p.StatusCode < 300:
+	case p.StatusCode == http.StatusGone || p.StatusCode == http.StatusRequestEntityTooLarge:
+		r.Drop = true
+	case p.StatusCode >= 500:
+		r.Err = HTTP5xx
+	default: // redirects, too: they are not followed
+		r.Err = HTTP4xx
+	}
+	if r.Err != "" {
+		r.RetryAfter = min(backoff.RetryAfter(p.Header), maxBackoff)
+	}
+	return r
+}
+
+func category(err error) Error {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return TLSError
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return TLSError
+	}
+	if _, ok := errors.AsType[tls.AlertError](err); ok {
+		return TLSError
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return TLSError
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return Timeout
+	}
+	return ConnectionRefused
+}

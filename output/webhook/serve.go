@@ -1,0 +1,209 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/events"
+)
+
+const (
+	oldSecretFor = 5 * time.Minute
+	deadAfter    = 72 * time.Hour // of nothing but failures, for a subscription without an end
+)
+
+// phase is what the goroutine of a subscription does next.
+type phase int
+
+const (
+	waiting phase = iota // until something changes
+	delivering
+	revoked // its client has no token any more
+	dead    // nothing was taken for deadAfter
+	over
+)
+
+func (s *Subscriptions) phaseLocked(sub *subscription) phase {
+	now := time.Now()
+	switch {
+	case sub.removed, !sub.Expires.IsZero() && !now.Before(sub.Expires):
+		return over
+	case s.opts.Holds != nil && !s.opts.Holds(sub.Principal):
+		return revoked
+	case sub.Expires.IsZero() && !sub.Status.FailedSince.IsZero() && now.Sub(sub.Status.FailedSince) > deadAfter:
+		return dead
+	case !sub.answered, sub.Status.Suspended:
+		return waiting
+	}
+	return delivering
+}
+
+// serve delivers to one subscription until it ends or ctx does.
+func (s *Subscriptions) serve(ctx context.Context, sub *subscription) {
+	s.mu.Lock()
+	s.expiresLocked(sub)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if sub.expiry != nil {
+			sub.expiry.Stop()
+		}
+	}()
+	retry := backoff.New(100*time.Millisecond, 5*time.Second)
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		now := s.phaseLocked(sub)
+		work, stop := context.WithCancelCause(ctx)
+		if now == delivering {
+			sub.stop = stop
+		}
+		r := sub.record
+		s.mu.Unlock()
+		var err error
+		switch now {
+		case waiting:
+			select {
+			case <-sub.changed:
+			case <-ctx.Done():
+			}
+		case delivering:
+			err = s.deliver(work, sub, r.Cursor)
+		case revoked:
+			s.terminate(ctx, sub, r.terminated(events.Forbidden, "the token was revoked"))
+		case dead:
+			s.terminate(ctx, sub, r.terminated(events.CallbackEndpointError, string(r.Status.LastError)))
+		}
+		s.mu.Lock()
+		sub.stop = nil
+		if now >= revoked && !sub.removed {
+			s.dropLocked(sub)
+		}
+		ended := sub.removed
+		s.mu.Unlock()
+		stop(nil)
+		if ended {
+			return
+		}
+		if err != nil && !errors.Is(err, errLook) && ctx.Err() == nil {
+			backoff.Sleep(ctx, retry.Next())
+		} else {
+			retry.Reset()
+		}
+	}
+}
+
+// deliver runs a worker from the watermark.
+func (s *Subscriptions) deliver(ctx context.Context, sub *subscription, cursor string) error {
+	at, truncated, err := s.opts.Reader.Start(ctx, &cursor, 0, maxReplay)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	sub.GapDue, sub.Truncated = sub.GapDue || truncated, sub.Truncated || truncated
+	gap := sub.GapDue
+	s.mu.Unlock()
+	if truncated {
+		s.counts.gaps.Add(1)
+	}
+	w := &worker{sender: s.opts.Sender, reader: s.opts.Reader, endpoint: s.endpoint(sub)}
+	return w.run(ctx, at, gap)
+}
+
+func (s *Subscriptions) endpoint(sub *subscription) endpoint {
+	locked := func(f func()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		f()
+	}
+	return endpoint{
+		match: sub.filter.Matches,
+		shows: s.opts.Scope.Shows,
+		message: func(o *events.Occurrence, cursor string) *Message {
+			return sub.eventMessage(o, cursor) // of members that do not change
+		},
+		gap: func(cursor string) *Message {
+			s.counts.gaps.Add(1)
+			locked(func() { sub.GapDue, sub.Truncated = false, true })
+			return sub.control("gap", map[string]any{"cursor": cursor})
+		},
+		secrets: func() (out []Secret) {
+			locked(func() { out = sub.secretsLocked() })
+			return out
+		},
+		allowed: func() (err error) {
+			locked(func() {
+				if s.phaseLocked(sub) != delivering {
+					err = errLook
+				}
+			})
+			return err
+		},
+		noted: func(r Result) { s.note(sub, r) },
+		gaveUp: func() {
+			s.counts.gaveUp.Add(1)
+			locked(func() { sub.GapDue, sub.Truncated = true, true })
+		},
+		passed: func(at events.Position, oldest time.Time) {
+			cursor := at.Cursor()
+			locked(func() {
+				sub.oldest = oldest
+				if sub.Cursor != cursor {
+					sub.Cursor = cursor
+					s.changed()
+				}
+			})
+		},
+	}
+}
+
+func (sub *subscription) secretsLocked() []Secret {
+	if sub.OldSecret != "" && time.Now().Before(sub.OldUntil) {
+		return []Secret{sub.secret, sub.old}
+	}
+	return []Secret{sub.secret}
+}
+
+// note counts an attempt, and suspends a subscription of which nearly all fail.
+func (s *Subscriptions) note(sub *subscription, r Result) {
+	s.counts.note(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	sub.rates.note(now, r.Err != "")
+	switch {
+	case r.Drop: // it answers, and did not take the event
+		sub.Status.FailedSince = time.Time{}
+		return
+	case r.Err == "":
+		sub.Status = status{LastDelivery: now.UTC()}
+		return
+	}
+	sub.Status.LastError = r.Err
+	if sub.Status.FailedSince.IsZero() {
+		sub.Status.FailedSince = now.UTC()
+	}
+	if sub.rates.hopeless(now) {
+		sub.Status.Suspended = true
+		s.changed()
+		s.opts.Logger.Warn("deliveries to a webhook are suspended, as nearly all fail", "id", sub.ID, "host", hostOf(sub.URL), "error", string(r.Err))
+		sub.wakeLocked()
+	} else if sub.Expires.IsZero() && now.Sub(sub.Status.FailedSince) > deadAfter {
+		sub.wakeLocked()
+	}
+}
+
+// terminate says that the subscription has ended, twice at most.
+func (s *Subscriptions) terminate(ctx context.Context, sub *subscription, m *Message) {
+	w := &worker{sender: s.opts.Sender, endpoint: endpoint{
+		secrets: func() []Secret {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return sub.secretsLocked()
+		},
+	}}
+	_ = w.control(ctx, m) // it ends anyway
+	s.counts.terminated.Add(1)
+}

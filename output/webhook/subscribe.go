@@ -1,0 +1,260 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+// How long a subscription lasts unless it is refreshed.
+const (
+	defaultTTL = 24 * time.Hour
+	minTTL     = time.Minute
+	maxTTL     = 24 * time.Hour
+)
+
+// Handle answers events/subscribe and events/unsubscribe of clients that have an
+// identity.
+func (s *Subscriptions) Handle(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+	if r.Identity == "" {
+		return nil, events.Fail(r, events.Forbidden, map[string]any{"reason": "webhooks need a client with a token"})
+	}
+	q, err := events.ParseQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	d, err := parseDelivery(q.Delivery)
+	if err != nil {
+		return nil, err
+	}
+	id := subscriptionID(r.Identity, *d.URL, q.Filter.Name(), q.Arguments)
+	if r.Method == mcp.MethodUnsubscribeEvents {
+		return s.unsubscribe(r, id)
+	}
+	return s.subscribe(ctx, r, q, d, id)
+}
+
+func (s *Subscriptions) unsubscribe(r *serve.Request, id string) (json.RawMessage, error) {
+	s.mu.Lock()
+	sub := s.byID[id]
+	if sub != nil {
+		s.dropLocked(sub)
+	}
+	s.mu.Unlock()
+	if sub == nil {
+		return nil, events.Fail(r, events.NotFound, map[string]any{"kind": "subscription"})
+	}
+	_ = s.save() // it was logged; the subscription ends at its time then
+	return json.RawMessage("{}"), nil
+}
+
+// ttl returns how long a subscription lasts; 0: for ever. Any number is accepted.
+func (s *Subscriptions) ttl(raw json.RawMessage) (time.Duration, error) {
+	switch {
+	case len(raw) == 0:
+		return defaultTTL, nil
+	case string(raw) == "null":
+		if s.opts.NoExpiry && s.file.path != "" {
+			return 0, nil
+		}
+		return maxTTL, nil
+	}
+	var ms float64
+	if json.Unmarshal(raw, &ms) != nil {
+		return 0, events.Invalid("ttlMs must be a number or null")
+	}
+	ms = min(max(ms, float64(minTTL/time.Millisecond)), float64(maxTTL/time.Millisecond))
+	return time.Duration(math.Round(ms)) * time.Millisecond, nil
+}
+
+func (s *Subscriptions) subscribe(ctx context.Context, r *serve.Request, q events.Query, d delivery, id string) (json.RawMessage, error) {
+	if err := d.checkMode(r); err != nil {
+		return nil, err
+	}
+	if err := s.opts.Sender.guard.checkURL(*d.URL); err != nil {
+		return nil, events.Invalid(err.Error())
+	}
+	if d.Secret == nil {
+		return nil, events.Invalid("delivery.secret is missing")
+	}
+	secret, err := ParseSecret(*d.Secret)
+	if err != nil {
+		return nil, events.Invalid(err.Error())
+	}
+	ttl, err := s.ttl(q.TTL)
+	if err != nil {
+		return nil, err
+	}
+	next := record{ID: id, Principal: r.Identity, URL: *d.URL, Name: q.Filter.Name(), Arguments: q.Arguments, Secret: *d.Secret, Numbering: events.NumberingFor(r)}
+	verified, release, err := s.reserve(r, &next)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if next.Verified = verified; verified.IsZero() {
+		if next.Verified, err = s.prove(ctx, r, &next, secret); err != nil {
+			return nil, err
+		}
+	}
+	at, truncated, err := s.opts.Reader.Start(ctx, q.Cursor, q.MaxAge, maxReplay)
+	if err != nil {
+		return nil, &serve.Error{Code: mcp.CodeInternal, Message: "StoreUnavailable"}
+	}
+	next.Cursor = at.Cursor()
+	if ttl > 0 {
+		next.Expires = time.Now().Add(ttl).UTC().Truncate(time.Millisecond)
+	}
+	return s.put(r, q, next, secret, truncated)
+}
+
+// reserve checks the limits, and returns when the URL was verified for the client, zero
+// if it was not lately. The caller calls release when the subscription is made, or not.
+func (s *Subscriptions) reserve(r *serve.Request, next *record) (verified time.Time, release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own, all := s.reserved[next.Principal], 0
+	for _, n := range s.reserved {
+		all += n
+	}
+	for _, sub := range s.byID {
+		all++
+		if sub.Principal != next.Principal {
+			continue
+		}
+		own++
+		if sub.URL == next.URL && time.Since(sub.Verified) < verifiedFor && sub.Verified.After(verified) {
+			verified = sub.Verified
+		}
+	}
+	if s.byID[next.ID] == nil {
+		switch {
+		case own >= s.opts.MaxEach:
+			return verified, nil, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": "webhook subscriptions of a client", "max": s.opts.MaxEach})
+		case all >= s.opts.MaxTotal:
+			return verified, nil, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": "webhook subscriptions", "max": s.opts.MaxTotal})
+		}
+	}
+	s.reserved[next.Principal]++
+	return verified, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.reserved[next.Principal]--; s.reserved[next.Principal] == 0 {
+			delete(s.reserved, next.Principal)
+		}
+	}, nil
+}
+
+// prove has the endpoint prove that it wants events.
+func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *record, secret Secret) (time.Time, error) {
+	if s.allowed(next.URL) {
+		return time.Now().UTC(), nil
+	}
+	if !s.challenges.admit(next.Principal, next.URL) {
+		return time.Time{}, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": "verifications of an endpoint", "max": 1})
+	}
+	failed, err := s.verify(ctx, next, secret)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if failed != "" {
+		s.opts.Logger.Info("a webhook was not verified", "host", hostOf(next.URL), "reason", string(failed))
+		return time.Time{}, events.Fail(r, events.CallbackEndpointError, map[string]any{"reason": failed})
+	}
+	return time.Now().UTC(), nil
+}
+
+// put makes a subscription, or refreshes the one with the same key.
+func (s *Subscriptions) put(r *serve.Request, q events.Query, next record, secret Secret, truncated bool) (json.RawMessage, error) {
+	s.mu.Lock()
+	sub := s.byID[next.ID]
+	if sub != nil && s.phaseLocked(sub) == over {
+		s.dropLocked(sub)
+		sub = nil
+	}
+	var status *deliveryStatus
+	before := record{}
+	if sub == nil {
+		sub = &subscription{record: next, filter: q.Filter, secret: secret, changed: make(chan struct{}, 1)}
+		s.byID[next.ID] = sub
+		s.startLocked(sub)
+	} else {
+		before = sub.record
+		truncated = sub.Truncated
+		status = sub.refreshLocked(next, secret)
+		s.expiresLocked(sub)
+	}
+	answer := struct {
+		ID            string          `json:"id"`
+		RefreshBefore *string         `json:"refreshBefore"`
+		Cursor        string          `json:"cursor"`
+		Truncated     bool            `json:"truncated"`
+		Status        *deliveryStatus `json:"deliveryStatus,omitempty"`
+	}{ID: next.ID, Cursor: sub.Cursor, Truncated: truncated, Status: status}
+	if !sub.Expires.IsZero() {
+		text := sub.Expires.Format(event.TimeFormat)
+		answer.RefreshBefore = &text
+	}
+	s.mu.Unlock()
+	if err := s.save(); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if before.ID == "" {
+			s.dropLocked(sub)
+		}
+		return nil, errors.New("the subscription cannot be stored")
+	}
+	r.After(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !sub.answered {
+			sub.answered = true
+			sub.wakeLocked()
+		}
+	})
+	return json.Marshal(answer)
+}
+
+// refreshLocked takes over what a refresh changes. The cursor stays.
+func (sub *subscription) refreshLocked(next record, secret Secret) *deliveryStatus {
+	st := sub.statusLocked()
+	if next.Secret != sub.Secret {
+		sub.OldSecret, sub.old, sub.OldUntil = sub.Secret, sub.secret, time.Now().Add(oldSecretFor).UTC()
+		sub.Secret, sub.secret = next.Secret, secret
+	}
+	sub.Expires, sub.Verified, sub.Numbering, sub.Truncated = next.Expires, next.Verified, next.Numbering, false
+	if sub.Status.Suspended {
+		sub.Status, sub.rates = status{LastDelivery: sub.Status.LastDelivery}, rates{}
+		sub.wakeLocked()
+	}
+	return st
+}
+
+// deliveryStatus says, in the answer to a refresh, how deliveries went.
+type deliveryStatus struct {
+	Active       bool    `json:"active"`
+	LastDelivery *string `json:"lastDeliveryAt"`
+	LastError    *Error  `json:"lastError"`
+	FailedSince  *string `json:"failedSince,omitempty"`
+}
+
+func (sub *subscription) statusLocked() *deliveryStatus {
+	stamp := func(t time.Time) *string {
+		if t.IsZero() {
+			return nil
+		}
+		text := t.UTC().Format(event.TimeFormat)
+		return &text
+	}
+	st := &deliveryStatus{Active: !sub.Status.Suspended, LastDelivery: stamp(sub.Status.LastDelivery), FailedSince: stamp(sub.Status.FailedSince)}
+	if e := sub.Status.LastError; e != "" {
+		st.LastError = &e
+	}
+	return st
+}

@@ -1,0 +1,328 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+// A subscription from challenge to unsubscribing: E6, E8.
+func TestLifecycle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	before := w.log.add("file:///before")
+	sub := w.subscribe(params(hook, oneSecret))
+	challenge := w.to.all("")
+	if len(challenge) != 1 || challenge[0].kind() != "verification" || !strings.HasPrefix(challenge[0].id, "msg_verification_") || challenge[0].subscription != sub.ID {
+		t.Fatalf("%+v", challenge)
+	}
+	if sub.Cursor != before || sub.Truncated || sub.RefreshBefore == nil || !strings.HasPrefix(sub.ID, "sub_") || sub.DeliveryStatus != nil {
+		t.Errorf("%+v", sub)
+	}
+	if d := time.Until(*sub.RefreshBefore); d < 23*time.Hour || d > 24*time.Hour {
+		t.Errorf("the default is %v", d)
+	}
+	first := w.log.add("file:///a")
+	w.awaits(first)
+	got := w.to.all("event")[0]
+	if got.body["cursor"] != first || got.body["type"] != nil || got.signatures != 1 || got.subscription != sub.ID {
+		t.Errorf("%+v", got)
+	}
+	// A refresh with another secret: both sign for a while.
+	w.until("the status", func() bool {
+		again := w.subscribe(params(hook, newSecret, `,"ttlMs":600000`))
+		if again.ID != sub.ID || time.Until(*again.RefreshBefore) > 10*time.Minute {
+			t.Fatalf("%+v", again)
+		}
+		s := again.DeliveryStatus
+		return s != nil && s.Active && s.LastDeliveryAt != nil && s.LastError == nil && again.Cursor == first
+	})
+	second := w.log.add("file:///b")
+	w.awaits(second)
+	if got := w.to.all("event")[1]; got.signatures != 2 {
+		t.Errorf("%d signatures after a rotation", got.signatures)
+	}
+	if n := len(w.to.all("verification")); n != 1 {
+		t.Errorf("%d challenges for one URL", n)
+	}
+	if _, err := w.ask(mcp.MethodUnsubscribeEvents, "chat", params(hook, oneSecret)); err != nil {
+		t.Error(err)
+	}
+	_, err := w.ask(mcp.MethodUnsubscribeEvents, "chat", params(hook, oneSecret))
+	if code, data := refused(err); code != -32011 || data["kind"] != "subscription" {
+		t.Errorf("unsubscribed twice: %v", err)
+	}
+	w.log.add("file:///c")
+	other := w.subscribe(params(hook+"?q", oneSecret)) // another key: it shows that the log was read
+	w.awaits(w.log.add("file:///d"))
+	for _, r := range w.to.all("event") {
+		if r.subscription == sub.ID && r.id > second {
+			t.Errorf("after the end: %+v", r)
+		}
+	}
+	if other.ID == sub.ID {
+		t.Error("another URL is the same subscription")
+	}
+}
+
+// E6: no event before the answer was written.
+func TestNoEventBeforeAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	s := serve.New(serve.Options{Events: serve.Events{Handle: w.Handle, Stream: nil}})
+	defer s.Close()
+	sub, err := newSubscription(record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, Cursor: epoch + "-0", Expires: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	w.byID["sub_x"] = sub
+	w.startLocked(sub)
+	w.mu.Unlock()
+	id := w.log.add("file:///a")
+	other := w.subscribe(params(hook+"?q", oneSecret, `,"cursor":"`+epoch+`-0"`))
+	_ = other
+	w.awaits(w.log.add("file:///b"))
+	for _, r := range w.to.all("event") {
+		if r.subscription == "sub_x" {
+			t.Errorf("%s was sent before the answer", r.id)
+		}
+	}
+	w.mu.Lock()
+	sub.answered = true
+	sub.wakeLocked()
+	w.mu.Unlock()
+	w.until("the event after the answer", func() bool {
+		return slices.ContainsFunc(w.to.all("event"), func(r received) bool { return r.subscription == "sub_x" && r.id == id })
+	})
+}
+
+// The same key has the same id in every process, however the arguments are written.
+func TestSubscriptionID(t *testing.T) {
+	t.Parallel()
+	id := func(principal, url, arguments string) string {
+		f, canonical, err := events.ParseFilter("resource.updated", json.RawMessage(arguments))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return subscriptionID(principal, url, f.Name(), canonical)
+	}
+	for _, same := range [][2]string{{`{}`, `null`}, {``, `{}`}, {`{"server":"a","uri":"b"}`, "{ \"uri\":\"b\",\n\"server\":\"\\u0061\"}"}} {
+		if id("p", hook, same[0]) != id("p", hook, same[1]) {
+			t.Errorf("%q and %q have different ids", same[0], same[1])
+		}
+	}
+	if got := id("chat", hook, `{}`); got != "sub_fed20efd2269c982" {
+		t.Errorf("the id has changed, and with it all subscriptions of clients: %s", got)
+	}
+	ids := []string{id("p", hook, `{}`), id("q", hook, `{}`), id("p", hook+"/", `{}`), id("p", hook, `{"server":"a"}`), id("p", hook, `{"server":"b"}`)}
+	if slices.Sort(ids); len(slices.Compact(ids)) != 5 {
+		t.Error("different keys have one id")
+	}
+}
+
+// What is refused, before anything is sent: E1, E3, E7, E9.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	for _, c := range []struct {
+		identity, params string
+		code             int
+		data             map[string]any
+	}{
+		{"", params(hook, oneSecret), -32012, nil},
+		{"chat", `{"name":"resource.updated"}`, -32602, nil},
+		{"chat", `{"name":"resource.updated","delivery":{"secret":"x"}}`, -32602, nil},
+		{"chat", `{"name":"no.such","delivery":{"url":"` + hook + `"}}`, -32011, map[string]any{"kind": "event"}},
+		{"chat", strings.Replace(params(hook, oneSecret), "webhook", "pigeon", 1), -32014, map[string]any{"feature": "deliveryMode", "value": "pigeon"}},
+		{"chat", params("http://hooks.example/h", oneSecret), -32602, nil},
+		{"chat", params(hook, "whsec_short"), -32602, nil},
+		{"chat", `{"name":"resource.updated","delivery":{"url":"` + hook + `"}}`, -32602, nil},
+		{"chat", params(hook, oneSecret, `,"ttlMs":"long"`), -32602, nil},
+	} {
+		_, err := w.ask(mcp.MethodSubscribeEvents, c.identity, c.params)
+		code, data := refused(err)
+		if code != c.code {
+			t.Errorf("%s: %v, want %d", c.params, err, c.code)
+		}
+		for name, want := range c.data {
+			if fmt.Sprint(data[name]) != want {
+				t.Errorf("%s: %v", c.params, data)
+			}
+		}
+	}
+	if got := w.to.all(""); len(got) > 0 {
+		t.Errorf("sent: %+v", got)
+	}
+	_, err := w.ask(mcp.MethodUnsubscribeEvents, "", params(hook, oneSecret))
+	if code, _ := refused(err); code != -32012 {
+		t.Error(err)
+	}
+}
+
+// E6: a challenge that fails, and how often one is made; E5: nothing of the answer shows.
+func TestChallengeFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		defer w.end()
+		w.to.answer = func(string) string { return `{"challenge":"secret guess"}` }
+		_, err := w.ask(mcp.MethodSubscribeEvents, "chat", params(hook, oneSecret))
+		if code, data := refused(err); code != -32015 || data["reason"] != ChallengeFailed {
+			t.Errorf("%v %v", err, data)
+		}
+		_, err = w.ask(mcp.MethodSubscribeEvents, "chat", params(hook, oneSecret))
+		if code, _ := refused(err); code != -32013 {
+			t.Errorf("a second challenge at once: %v", err)
+		}
+		time.Sleep(challengeWait)
+		w.to.answer = nil
+		w.to.wellKnown = `{"receivers":["/other/","/h/"]}`
+		w.to.answer = func(string) string { return `no JSON` }
+		w.subscribe(params(hook, oneSecret))
+		if _, err = w.ask(mcp.MethodSubscribeEvents, "chat", params("https://hooks.example/else", oneSecret)); err == nil {
+			t.Error("a path that the document does not name was verified")
+		}
+		for i := range 40 {
+			_, err = w.ask(mcp.MethodSubscribeEvents, "chat", params(fmt.Sprint("https://hooks.example/else/", i), oneSecret))
+		}
+		if code, _ := refused(err); code != -32013 || len(w.to.all("verification")) > hostPerMinute {
+			t.Errorf("%d challenges of one host in a minute, %v", len(w.to.all("verification")), err)
+		}
+		for _, leak := range []string{"guess", oneSecret, "/else/7"} {
+			if strings.Contains(w.logs.String(), leak) {
+				t.Errorf("the log has %q", leak)
+			}
+		}
+	})
+}
+
+// E9: subscriptions of a client and of all are bounded before anything is sent.
+func TestSubscriptionLimits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{MaxEach: 2, MaxTotal: 3, Allow: []string{"https://hooks.example/**"}})
+	url := func(i int) string { return fmt.Sprint(hook, i) }
+	w.subscribe(params(url(1), oneSecret))
+	w.subscribe(params(url(2), oneSecret))
+	w.subscribe(params(url(2), oneSecret)) // a refresh is always possible
+	_, err := w.ask(mcp.MethodSubscribeEvents, "chat", params(url(3), oneSecret))
+	if code, data := refused(err); code != -32013 || data["max"] != 2 {
+		t.Errorf("%v %v", err, data)
+	}
+	if _, err := w.ask(mcp.MethodSubscribeEvents, "other", params(url(3), oneSecret)); err != nil {
+		t.Error(err)
+	}
+	_, err = w.ask(mcp.MethodSubscribeEvents, "third", params(url(4), oneSecret))
+	if code, data := refused(err); code != -32013 || data["max"] != 3 {
+		t.Errorf("%v %v", err, data)
+	}
+	if n := len(w.to.all("verification")); n != 0 {
+		t.Errorf("%d challenges of allowed URLs", n)
+	}
+}
+
+// Any ttlMs is accepted, and the grant never exceeds the request by more than the least.
+func TestTTL(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, c := range []struct {
+		ttl     string
+		endless bool
+		want    time.Duration
+	}{
+		{``, true, 24 * time.Hour}, {`null`, false, 24 * time.Hour}, {`null`, true, 0}, {`0`, false, time.Minute}, {`-5`, false, time.Minute},
+		{`90000`, false, 90 * time.Second}, {`1e300`, false, 24 * time.Hour}, {`3600000.4`, false, time.Hour},
+	} {
+		s := &Subscriptions{opts: Options{NoExpiry: c.endless}, file: file{path: filepath.Join(dir, "x")}}
+		if got, err := s.ttl(json.RawMessage(c.ttl)); err != nil || got != c.want {
+			t.Errorf("%q: %v, %v", c.ttl, got, err)
+		}
+	}
+}
+
+// E7: the file with the secrets is for its owner only. A restart delivers what the
+// process before did not, once the secret of the endpoint is the same.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "webhooks.json")
+	w := newWorld(t, Options{File: path})
+	sub := w.subscribe(params(hook, oneSecret))
+	first := w.log.add("file:///a")
+	w.awaits(first)
+	w.to.set(func(received) int { return 503 })
+	second := w.log.add("file:///b")
+	w.awaits(second)
+	w.end()
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", info.Mode(), err)
+	}
+	third := w.log.add("file:///c")
+	w.to.set(nil)
+	before := len(w.to.ids())
+	again := newWorldOn(t, w.log, w.to, Options{File: path})
+	again.until("what was left", func() bool { return len(again.to.ids()) >= before+2 })
+	if got := again.to.ids()[before:]; !slices.Equal(slices.Sorted(slices.Values(got)), []string{second, third}) {
+		t.Errorf("after the restart: %v", got)
+	}
+	if refreshed := again.subscribe(params(hook, oneSecret)); refreshed.ID != sub.ID || refreshed.DeliveryStatus == nil {
+		t.Errorf("%+v", refreshed)
+	}
+	again.end()
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{File: path}); err == nil || strings.Contains(err.Error(), "whsec") {
+		t.Errorf("a damaged file: %v", err)
+	}
+}
+
+// E1: the subscriptions of a client whose token is gone end, and the endpoint is told.
+func TestRevokedToken(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "webhooks.json")
+	w := newWorld(t, Options{File: path})
+	w.subscribe(params(hook, oneSecret))
+	w.end()
+	again := newWorldOn(t, w.log, w.to, Options{File: path, Holds: func(name string) bool { return name != "chat" }})
+	again.log.add("file:///a")
+	again.until("the message that it has ended", func() bool { return len(again.to.all("terminated")) == 1 && again.Stats().Active == 0 })
+	failure, _ := again.to.all("terminated")[0].body["error"].(map[string]any)
+	if failure["code"] != -32012.0 || failure["message"] != "Forbidden" {
+		t.Errorf("%v", failure)
+	}
+	if len(again.to.ids()) != 0 {
+		t.Error("an event was sent to a client without a token")
+	}
+}
+
+// E2: what is no longer shown is not sent, although it was found before.
+func TestScopeBeforeEachAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shown := true
+		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key string) (string, bool) { return key, shown }}})
+		defer w.end()
+		w.subscribe(params(hook, oneSecret))
+		w.to.set(func(received) int { shown = false; return 500 })
+		w.log.add("file:///a")
+		time.Sleep(20 * time.Minute)
+		if n := len(w.to.ids()); n != 1 {
+			t.Errorf("%d attempts", n)
+		}
+		if lag := w.Stats().Lag; lag != 0 {
+			t.Errorf("it is still waiting, for %v", lag)
+		}
+	})
+}
