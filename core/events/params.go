@@ -75,6 +75,9 @@ func ParseQuery(r *serve.Request) (Query, error) {
 	if err != nil || name == nil {
 		return Query{}, Invalid("name must be a string")
 	}
+	if len(p["arguments"]) > maxArguments {
+		return Query{}, Fail(r, ResourceExhausted, map[string]any{"limit": "bytes of arguments", "max": maxArguments})
+	}
 	if q.Filter, q.Arguments, err = ParseFilter(*name, p["arguments"]); err != nil {
 		if err == errUnknownType {
 			return Query{}, Fail(r, NotFound, map[string]any{"kind": "event"})

@@ -108,7 +108,7 @@ func TestErrors(t *testing.T) {
 		{mcp.MethodPollEvents, `{"name":"resource.updated","arguments":{"uri":null}}`, -32602, -32602, nil},
 		{mcp.MethodPollEvents, `{"name":"resource.updated","arguments":{"url":"x"}}`, -32602, -32602, nil},
 		{mcp.MethodPollEvents, `{"name":"list.changed","arguments":{"lists":["colours"]}}`, -32602, -32602, nil},
-		{mcp.MethodPollEvents, `{"name":"resource.updated","arguments":{"uri":"` + strings.Repeat("x", 5000) + `"}}`, -32602, -32602, nil},
+		{mcp.MethodPollEvents, `{"name":"resource.updated","arguments":{"uri":"` + strings.Repeat("x", 5000) + `"}}`, -32013, -32025, map[string]any{"limit": "bytes of arguments", "max": 4096}},
 		{mcp.MethodPollEvents, `{"name":"resource.updated","cursor":7}`, -32602, -32602, nil},
 		{mcp.MethodPollEvents, `{"name":"resource.updated","maxAgeMs":-1}`, -32602, -32602, nil},
 		{mcp.MethodPollEvents, `{"name":"resource.updated","maxEvents":"all"}`, -32602, -32602, nil},
