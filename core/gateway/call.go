@@ -17,8 +17,7 @@ import (
 )
 
 func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
-	v := g.viewOf(r)
-	t, ok := v.byKey[catalog.Tools][r.Name()]
+	v, t, ok := g.find(ctx, r, catalog.Tools)
 	if !ok {
 		return nil, unknown("tool", r.Name())
 	}
@@ -57,9 +56,20 @@ func (g *Gateway) viewOf(r *serve.Request) *view {
 	return v
 }
 
-func (g *Gateway) getPrompt(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+// find returns the tool or prompt of a request. A client may name one that is only there
+// for clients like it before it has listed any.
+func (g *Gateway) find(ctx context.Context, r *serve.Request, k catalog.Kind) (*view, target, bool) {
 	v := g.viewOf(r)
-	t, ok := v.byKey[catalog.Prompts][r.Name()]
+	t, ok := v.byKey[k][r.Name()]
+	if !ok && g.variants.view(ctx, r.Capabilities) != "" {
+		v = g.viewOf(r)
+		t, ok = v.byKey[k][r.Name()]
+	}
+	return v, t, ok
+}
+
+func (g *Gateway) getPrompt(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+	v, t, ok := g.find(ctx, r, catalog.Prompts)
 	if !ok {
 		return nil, unknown("prompt", r.Name())
 	}

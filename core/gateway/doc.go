@@ -50,7 +50,7 @@
 //     clients see all of it. The first list of such a client waits for that, at most 10 s.
 //   - Tasks keep running while their client is away, at most 15 minutes in a session of
 //     its own. Their ids name their server; a client with other credentials cannot use
-//     them. A tool that must be called as a task is also there for clients of the legacy
+//     them, one without credentials must know the id. A tool that must be called as a task is also there for clients of the legacy
 //     era, and of servers of the legacy era, that know no tasks: the gateway waits.
 //   - Extensions of all servers are declared; their methods go to the server that
 //     declares them, or that has the resource named. Instructions are merged, at most

@@ -62,7 +62,7 @@ func (p *legacyPeer) learn(id string) {
 	if p.tasks == nil {
 		p.tasks = map[string]bool{}
 	}
-	if len(p.tasks) < maxClientTasks {
+	if len(p.tasks) < maxClientTasks && len(id) <= maxTaskID {
 		p.tasks[id] = true
 	}
 }

@@ -18,6 +18,8 @@ const (
 	// roundState begins the requestState of a request that waits for answers.
 	roundState   = "mcptrack-round:"
 	maxQuestions = 64
+	maxAsked     = 4 << 20 // bytes of the questions that are open
+	maxKept      = 1 << 20 // bytes of a result for which no client waits
 	// roundPatience is how long a client may take to answer.
 	roundPatience = 15 * time.Minute
 	// gather is how long a server that asked something may take to ask more at once.
@@ -61,7 +63,11 @@ func (d *round) request(ctx context.Context, method string, params json.RawMessa
 	}
 	q := &question{method: method, params: params, answer: make(chan json.RawMessage, 1)}
 	d.mu.Lock()
-	if len(d.open) == maxQuestions {
+	size := len(params)
+	for _, o := range d.open {
+		size += len(o.params)
+	}
+	if len(d.open) == maxQuestions || size > maxAsked {
 		d.mu.Unlock()
 		return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "too many requests to the client are pending"}
 	}

@@ -14,6 +14,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
+func (d *round) unattended() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.now == nil
+}
+
 // rounds are those that wait for their client, by the state that it has to send. The zero
 // value is ready.
 type rounds struct {
@@ -102,6 +108,9 @@ func (w *way) beginRound(ctx context.Context, q session.Request) (*round, error)
 		defer cancel(nil)
 		d.raw, d.err = inside.perform(on, q)
 		clean := on.Err() == nil && d.settled()
+		if len(d.raw) > maxKept && d.unattended() {
+			d.raw, d.err = nil, &serve.Error{Code: mcp.CodeInternal, Message: "the result came without the answers, and is too large to be kept"}
+		}
 		g.clients.giveBack(o, clean) // before the next request of the client
 		close(d.over)
 	})

@@ -22,6 +22,7 @@ import (
 const (
 	maxTasks    = 10_000
 	maxTaskLife = 24 * time.Hour // of those whose servers do not say how long they keep them
+	maxTaskID   = 1 << 10        // bytes
 )
 
 // tasks are those that clients of the gateway began, as far as it remembers them.
@@ -52,6 +53,9 @@ func (t *tasks) add(id target, r *serve.Request, o *own, described map[string]js
 		if json.Unmarshal(described[name], &ms) == nil && ms > 0 && ms < float64(life/time.Millisecond) {
 			life = time.Duration(ms) * time.Millisecond
 		}
+	}
+	if len(id.key) > maxTaskID {
+		return // clients can still ask for it
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // addition is found out once for each set of capabilities, in a session that ends then.
 
 const (
-	maxVariants   = 16 // sets of capabilities
+	maxVariants   = 32 // sets of capabilities
 	maxProbes     = 4  // at the same time
 	probePatience = 10 * time.Second
 	probeAgain    = 30 * time.Second // at the earliest
@@ -56,7 +56,15 @@ type probe struct {
 
 // keyOf names the capabilities that can make a difference; "" if there are none.
 func keyOf(capabilities json.RawMessage) string {
-	return strings.Join(slices.Sorted(maps.Keys(fields(declaredLegacy(capabilities)))), " ")
+	all := fields(declaredLegacy(capabilities))
+	names := slices.Collect(maps.Keys(all))
+	for _, mode := range []struct{ capability, name string }{{"elicitation", "form"}, {"elicitation", "url"}, {"sampling", "tools"}} {
+		if isObject(fields(all[mode.capability])[mode.name]) {
+			names = append(names, mode.capability+"."+mode.name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
 }
 
 // view returns the key of the lists for a client, once they are known, or after a while.

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Lists, watches and stops published servers from npm, and checks that nothing of them is
+# left behind; has two clients of one server asked 1,000 times each for samples and input.
+# Takes some minutes, and 500 MB in testdata/nightly/node_modules.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/peers.sh
+(cd testdata/nightly && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+export MCPTRACK_NIGHTLY=1
+go test ./core/gateway -run TestTwoClientsAtTheSameTime -count=1 -v
+go test ./cmd/mcptrack -run TestPublishedServers -count=1 -v -timeout 20m "$@"
