@@ -76,7 +76,7 @@ modules() {
 
 vet() {
 	go vet ./...
-	(cd scripts/bench && go vet ./... && go build -o "$tmp/" ./...)
+	(cd scripts/bench && go vet ./... && go test ./... && go build -o "$tmp/" ./...)
 	(cd scripts/docs && go vet ./...)
 }
 

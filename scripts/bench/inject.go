@@ -27,9 +27,11 @@ import (
 func (b *bench) inject(ctx context.Context) error {
 	for range (b.runs + 1) / 2 {
 		for _, direct := range []bool{true, false} {
-			if err := b.speech(ctx, direct); err != nil {
-				return err
+			name := "speech, proxy"
+			if direct {
+				name = "speech, direct"
 			}
+			b.report.fail(name, b.speech(ctx, direct))
 		}
 		// All updates are of different resources, without limits; and all resources change
 		// every second, with the default limits.
@@ -37,9 +39,7 @@ func (b *bench) inject(ctx context.Context) error {
 			{scenario: "injection 100/s", resources: 1000, count: 1000, rate: 100, flags: []string{"--max-per-minute", "0", "--coalesce", "0"}},
 			{scenario: "injection 200/s, 200 resources, defaults", resources: 200, count: 4000, rate: 200},
 		} {
-			if err := b.injection(ctx, i); err != nil {
-				return err
-			}
+			b.report.fail(i.scenario, b.injection(ctx, i))
 		}
 	}
 	b.report.difference(1000, "speech, proxy", "speech, direct", "p99")

@@ -93,9 +93,7 @@ func runBench(args []string) error {
 			continue
 		}
 		fmt.Fprintln(os.Stderr, "measuring", s.name)
-		if err := s.run(ctx); err != nil {
-			b.report.Failed = append(b.report.Failed, fmt.Sprintf("%s: %v", s.name, err))
-		}
+		b.report.fail(s.name, s.run(ctx))
 	}
 	if *out != "" {
 		if err := b.report.write(*out); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -51,6 +52,22 @@ func newReport() *report {
 		_, _ = fmt.Sscan(string(text), &r.Load)
 	}
 	return r
+}
+
+// fail notes that a scenario could not be measured, and why, in one line; not if err is
+// nil.
+func (r *report) fail(scenario string, err error) {
+	if err == nil {
+		return
+	}
+	why, rest, more := strings.Cut(err.Error(), "\n")
+	if len(why) > 300 {
+		why = why[:300] + "…"
+	}
+	if more {
+		why += fmt.Sprintf(" (and %d more lines)", 1+strings.Count(rest, "\n"))
+	}
+	r.Failed = append(r.Failed, scenario+": "+why)
 }
 
 // add notes one more measured value.

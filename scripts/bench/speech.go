@@ -111,5 +111,9 @@ func speak(ctx context.Context, url string) error {
 		})
 	}
 	wg.Wait()
-	return errors.Join(failed...)
+	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
+	if len(failed) > 0 {
+		return fmt.Errorf("%d of %d sessions broke off, the first: %w", len(failed), speechSessions, failed[0])
+	}
+	return nil
 }
