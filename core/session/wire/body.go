@@ -45,7 +45,7 @@ type eventFilter struct {
 	events *sse.Reader
 	x      *exchange
 
-	scratch message
+	scratch scratch
 	// answered is set once the library got what may be an answer.
 	answered bool
 	out      []byte // to be read

@@ -95,7 +95,7 @@ func (c *Conn) attach(tr transport.Interface) {
 	tr.SetNotificationHandler(func(n sdk.JSONRPCNotification) {
 		// One that receive did not recognise: it spells "method" with escapes.
 		if data, err := json.Marshal(n); err == nil {
-			c.receive(new(message), data)
+			c.receive(new(scratch), data)
 		}
 	})
 }

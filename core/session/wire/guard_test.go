@@ -55,7 +55,7 @@ func TestRepliesAreBounded(t *testing.T) {
 		})
 		ask := func(n int) {
 			for range n {
-				c.receive(new(message), []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+				c.receive(new(scratch), []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 			}
 			synctest.Wait()
 		}

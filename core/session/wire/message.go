@@ -55,12 +55,17 @@ type message struct {
 // receive handles a message of the server and reports whether that was all: answers
 // are left to the transport, unless it could not decode them. m is scratch space of
 // the calling goroutine.
-func (c *Conn) receive(m *message, data []byte) (handled bool) {
+func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
+	if n, ok := m.seen[string(data)]; ok {
+		m.Params = n
+		c.cfg.Handler.Notification(&m.Params)
+		return true
+	}
 	if !bytes.Contains(data, []byte(`"method"`)) {
 		return c.rejectMalformed(data)
 	}
-	*m = message{ID: m.ID[:0]}
-	if err := json.Unmarshal(data, m); err != nil {
+	m.message = message{ID: m.ID[:0]}
+	if err := json.Unmarshal(data, &m.message); err != nil {
 		if _, m.Params.Malformed = errors.AsType[*json.UnmarshalTypeError](err); !m.Params.Malformed {
 			return c.undecodable(data)
 		}
@@ -71,6 +76,7 @@ func (c *Conn) receive(m *message, data []byte) (handled bool) {
 	case len(m.ID) == 0 || string(m.ID) == "null":
 		m.Params.Method = m.Method
 		if !c.message(m.Method, data) {
+			m.remember(data)
 			c.cfg.Handler.Notification(&m.Params)
 		}
 	case m.Method != mcp.MethodPing && c.cfg.Handler.Client.Request != nil:

@@ -63,10 +63,10 @@ func startIO(c *Conn, lines *process.Lines, w io.WriteCloser, p *process.Process
 // before.
 type answers struct {
 	lines   *process.Lines
-	receive func(*message, []byte) (handled bool)
+	receive func(*scratch, []byte) (handled bool)
 	ended   func(error) // called once
 
-	scratch message
+	scratch scratch
 	rest    []byte // of the current line
 	err     error  // sticky
 }

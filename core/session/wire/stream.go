@@ -248,13 +248,13 @@ func (src *source) close() {
 
 // read handles the messages of a source until it ends.
 func (s *stream) read(src *source) {
-	var scratch message
+	var last scratch
 	for {
 		e, err := src.events.Read()
 		if err != nil {
 			return
 		}
-		s.conn.receive(&scratch, []byte(e.Data)) // answers do not belong here
+		s.conn.receive(&last, []byte(e.Data)) // answers do not belong here
 		if e.ID != *src.lastID.Load() {
 			src.lastID.Store(&e.ID)
 		}
