@@ -39,7 +39,7 @@ func (b *bench) gateway(ctx context.Context) error {
 			return err
 		}
 	}
-	b.report.atMost(1, "gateway call", "added, p99")
+	b.report.atMost(0.3, "gateway call", "added, p99")
 	b.report.atMost(200, "gateway 100 x 100", "list of 10,000 tools")
 	b.report.atMost(1000, "gateway 100 x 100", "change to list_changed")
 	return nil

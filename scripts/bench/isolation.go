@@ -64,7 +64,7 @@ func (b *bench) isolation(ctx context.Context) error {
 			b.report.add(scenario, "RSS after", "MiB", "mcptrack", mib)
 		}
 	}
-	b.report.times(2, "calm beside a flood", "calm alone", "p99")
+	b.report.times(1.5, "calm beside a flood", "calm alone", "p99")
 	b.report.times(1.5, "calm beside a flood", "calm alone", "RSS after")
 	return nil
 }

@@ -60,6 +60,9 @@ func (r *report) fail(scenario string, err error) {
 	if err == nil {
 		return
 	}
+	if slices.ContainsFunc(r.Failed, func(have string) bool { return strings.HasPrefix(have, scenario+": ") }) {
+		return // once is enough
+	}
 	why, rest, more := strings.Cut(err.Error(), "\n")
 	if len(why) > 300 {
 		why = why[:300] + "…"

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -35,46 +36,73 @@ func (b *bench) list(ctx context.Context) error {
 		{"list everything", []string{b.node, everything, "stdio"}, b.runs},
 	}
 	clients := []contender{b.floor(), b.bare(), b.ours(), b.typescript(), b.inspector()}
+	defer func() {
+		r := b.report
+		r.ratio(1.2, "list native", "wall", "mcp-go")
+		r.ratio(0.1, "list native", "wall", "TypeScript")
+		r.ratio(0.1, "list native", "wall", "Inspector")
+		r.ratio(1.1, "list everything", "wall", "floor")
+		r.atMost(20, "list native", "peak RSS")
+	}()
 	for _, s := range servers {
 		for run := range s.runs + 1 { // the first warms the caches and does not count
 			for _, c := range clients {
-				commands, err := c.list(s.argv)
-				if err != nil {
+				err := b.listOnce(ctx, s.scenario, c, s.argv, run > 0)
+				if err := b.without(c, s.scenario, err); err != nil {
 					return err
-				}
-				var total time.Duration
-				for _, argv := range commands {
-					took, err := oneShot(ctx, argv)
-					if err != nil {
-						return err
-					}
-					total += took
-				}
-				if run > 0 {
-					b.report.add(s.scenario, "wall", "ms", c.name, milliseconds(total))
 				}
 			}
 		}
 		for range 3 {
 			for _, c := range clients {
-				commands, err := c.list(s.argv)
-				if err != nil {
+				err := b.listPeak(ctx, s.scenario, c, s.argv)
+				if err := b.without(c, s.scenario, err); err != nil {
 					return err
 				}
-				mib, err := peakRSS(ctx, commands[0])
-				if err != nil {
-					return err
-				}
-				b.report.add(s.scenario, "peak RSS", "MiB", c.name, mib)
 			}
 		}
 	}
-	r := b.report
-	r.ratio(1.2, "list native", "wall", "mcp-go")
-	r.ratio(0.1, "list native", "wall", "TypeScript")
-	r.ratio(0.1, "list native", "wall", "Inspector")
-	r.ratio(1.1, "list everything", "wall", "floor")
-	r.atMost(20, "list native", "peak RSS")
+	return nil
+}
+
+func (b *bench) listOnce(ctx context.Context, scenario string, c contender, server []string, counts bool) error {
+	commands, err := c.list(server)
+	if err != nil {
+		return err
+	}
+	var total time.Duration
+	for _, argv := range commands {
+		took, err := oneShot(ctx, argv)
+		if err != nil {
+			return err
+		}
+		total += took
+	}
+	if counts {
+		b.report.add(scenario, "wall", "ms", c.name, milliseconds(total))
+	}
+	return nil
+}
+
+func (b *bench) listPeak(ctx context.Context, scenario string, c contender, server []string) error {
+	commands, err := c.list(server)
+	if err != nil {
+		return err
+	}
+	mib, err := peakRSS(ctx, commands[0])
+	if err == nil {
+		b.report.add(scenario, "peak RSS", "MiB", c.name, mib)
+	}
+	return err
+}
+
+// without returns the error of a measurement if it was ours. What another client could
+// not do is reported, and the rest is measured without it.
+func (b *bench) without(c contender, scenario string, err error) error {
+	if err == nil || c.name == b.ours().name {
+		return err
+	}
+	b.report.fail(scenario+", "+c.name, err)
 	return nil
 }
 
@@ -95,67 +123,83 @@ func (b *bench) ready(ctx context.Context) error {
 	for _, s := range cases {
 		for range b.runs {
 			for _, c := range s.clients {
-				argv, err := c.watch(s.load)
-				if err != nil {
+				err := b.readyOnce(ctx, s.scenario, c, s.load)
+				if err := b.without(c, s.scenario, err); err != nil {
 					return err
 				}
-				p, err := start(ctx, streamLimit, argv)
-				if err != nil {
-					return err
-				}
-				took, err := p.await(c.ready, s.load.servers)
-				if err := errors.Join(err, p.close()); err != nil {
-					return err
-				}
-				b.report.add(s.scenario, "wall", "ms", c.name, milliseconds(took))
 			}
 		}
 	}
 	// With one resource nearly all of the time is that up to the handshake.
 	b.report.difference(15, "ready 100", "ready 1", "wall")
+	b.report.ratio(1.3, "ready 1000", "wall", "mcp-go")
 	b.report.atMost(5000, "ready 100 x 100", "wall")
+	return nil
+}
+
+func (b *bench) readyOnce(ctx context.Context, scenario string, c contender, l load) error {
+	argv, err := c.watch(l)
+	if err != nil {
+		return err
+	}
+	p, err := start(ctx, streamLimit, argv)
+	if err != nil {
+		return err
+	}
+	took, err := p.await(c.ready, l.servers)
+	if err := errors.Join(err, p.close()); err != nil {
+		return err
+	}
+	b.report.add(scenario, "wall", "ms", c.name, milliseconds(took))
 	return nil
 }
 
 // latency measures the time from the sending of an update to the arrival of
 // its line, every update being of another resource so that nothing coalesces.
 func (b *bench) latency(ctx context.Context) error {
-	const count, rate = 3000, 500
 	for range b.runs {
 		for _, c := range []contender{b.bare(), b.ours(), b.typescript()} {
-			l := load{servers: 1, resources: count, count: count, rate: rate, each: true, read: "none", times: filepath.Join(b.tmp, "times")}
-			argv, err := c.watch(l)
-			if err != nil {
+			if err := b.without(c, "latency 500/s", b.latencyOnce(ctx, c)); err != nil {
 				return err
 			}
-			p, err := start(ctx, streamLimit, argv)
-			if err != nil {
-				return err
-			}
-			arrived, err := p.arrivals(count, nil)
-			if err := errors.Join(err, p.close()); err != nil {
-				return err
-			}
-			sent, err := readTimes(l.times)
-			if err != nil {
-				return err
-			}
-			delays := make([]float64, 0, count)
-			for i, at := range arrived {
-				if at != 0 && i < len(sent) {
-					delays = append(delays, float64(at-sent[i])/1e3)
-				}
-			}
-			if len(delays) != count {
-				return fmt.Errorf("%s: %d of %d updates came", c.name, len(delays), count)
-			}
-			slices.Sort(delays)
-			b.report.add("latency 500/s", "p50", "µs", c.name, delays[count/2])
-			b.report.add("latency 500/s", "p99", "µs", c.name, delays[count*99/100])
 		}
 	}
-	b.report.ratio(1.3, "latency 500/s", "p50", "mcp-go")
+	b.report.ratio(1.2, "latency 500/s", "p50", "mcp-go")
 	b.report.ratio(2, "latency 500/s", "p99", "mcp-go")
+	return nil
+}
+
+func (b *bench) latencyOnce(ctx context.Context, c contender) error {
+	const count, rate = 3000, 500
+	l := load{servers: 1, resources: count, count: count, rate: rate, each: true, read: "none", times: filepath.Join(b.tmp, "times")}
+	argv, err := c.watch(l)
+	if err != nil {
+		return err
+	}
+	p, err := start(ctx, streamLimit, argv)
+	if err != nil {
+		return err
+	}
+	arrived, err := p.arrivals(count, nil)
+	if err := errors.Join(err, p.close()); err != nil {
+		return err
+	}
+	sent, err := readTimes(l.times)
+	if err != nil {
+		return err
+	}
+	delays := make([]float64, 0, count)
+	for i, at := range arrived {
+		if at != 0 && i < len(sent) {
+			delays = append(delays, float64(at-sent[i])/1e3)
+		}
+	}
+	if len(delays) != count {
+		return fmt.Errorf("%s: %d of %d updates came", c.name, len(delays), count)
+	}
+	slices.Sort(delays)
+	b.report.add("latency 500/s", "p50", "µs", c.name, delays[count/2])
+	b.report.add("latency 500/s", "p99", "µs", c.name, delays[count*99/100])
 	return nil
 }
 
@@ -204,23 +248,27 @@ func (b *bench) cpu(ctx context.Context) error {
 			{"100,000 updates, digest", "digest", b.ours()},
 		} {
 			l := load{servers: 1, resources: 100, count: count, read: s.read, times: filepath.Join(b.tmp, "times")}
-			argv, err := s.client.watch(l)
-			if err != nil {
-				return err
-			}
-			p, err := start(ctx, streamLimit, argv)
-			if err != nil {
-				return err
-			}
-			err = b.burst(p, s.scenario, s.client)
-			if err := errors.Join(err, p.close()); err != nil {
+			if err := b.without(s.client, s.scenario, b.cpuOnce(ctx, s.scenario, s.client, l)); err != nil {
 				return err
 			}
 		}
 	}
-	b.report.ratio(1.5, "100,000 updates", "CPU", "mcp-go")
-	b.report.atMost(25, "100,000 updates", "RSS after")
+	b.report.ratio(1.2, "100,000 updates", "CPU", "mcp-go")
+	b.report.atMost(22, "100,000 updates", "RSS after")
 	return nil
+}
+
+func (b *bench) cpuOnce(ctx context.Context, scenario string, c contender, l load) error {
+	argv, err := c.watch(l)
+	if err != nil {
+		return err
+	}
+	p, err := start(ctx, streamLimit, argv)
+	if err != nil {
+		return err
+	}
+	err = b.burst(p, scenario, c)
+	return errors.Join(err, p.close())
 }
 
 func (b *bench) burst(p *running, scenario string, c contender) error {
@@ -253,6 +301,12 @@ func (b *bench) burst(p *running, scenario string, c contender) error {
 
 // version measures the start of the program.
 func (b *bench) version(ctx context.Context) error {
+	program, err := os.Stat(b.mcptrack)
+	if err != nil {
+		return err
+	}
+	b.report.add("program", "size, stripped", "MiB", "mcptrack", float64(program.Size())/(1<<20))
+	b.report.atMost(24, "program", "size, stripped")
 	for run := range 4*b.runs + 1 {
 		took, err := oneShot(ctx, []string{b.mcptrack, "version"})
 		if err != nil {
