@@ -200,7 +200,7 @@ func TestDirectoryIsPrivateAndNotALink(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{
-		{}, {Dir: "x", Durability: "never"}, {Dir: "x", Stream: "a.b"}, {Dir: "x", Retain: -1},
+		{}, {Dir: "x", Durability: "never"}, {Dir: "x", Stream: "a.b"}, {Dir: "x", Stream: strings.Repeat("a", 65)}, {Dir: "x", Retain: -1},
 		{URL: "nats://user:s3cr3t@127.0.0.1:1/%zz"}, {URL: "nats://user:s3cr3t@127.0.0.1:1"},
 	} {
 		_, err := Open(t.Context(), o)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"regexp"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -77,8 +77,6 @@ var ErrEpoch = errors.New("the log was replaced")
 // ErrTooLarge is the error of an event that does not fit into the store.
 var ErrTooLarge = errors.New("event too large for the store")
 
-var streamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-
 func (o Options) withDefaults() (Options, error) {
 	o.Durability = cmp.Or(o.Durability, Always)
 	o.Retain = cmp.Or(o.Retain, 7*24*time.Hour)
@@ -95,12 +93,18 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("journal: no data directory and no NATS URL given")
 	case o.Durability != Always && o.Durability != Interval && o.Durability != OS:
 		return o, fmt.Errorf("journal: unknown durability %q; choose always, interval or os", o.Durability)
-	case !streamName.MatchString(o.Stream):
-		return o, fmt.Errorf("journal: invalid stream name %q; only letters, digits, _ and - are allowed", o.Stream)
+	case !isStreamName(o.Stream):
+		return o, fmt.Errorf("journal: invalid stream name %q; expected at most 64 letters, digits, _ and -", o.Stream)
 	case o.Retain < 0 || o.RetainBytes < 0 || o.KeepContent < 0 || o.Queue < 0 || o.Replicas < 0 || o.Drain < 0:
 		return o, errors.New("journal: negative option")
 	}
 	return o, nil
+}
+
+func isStreamName(s string) bool {
+	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	})
 }
 
 func processName() string {
