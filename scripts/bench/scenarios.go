@@ -208,10 +208,11 @@ func (b *bench) latencyOnce(ctx context.Context, c contender) error {
 // whose mark a line has to have.
 func (r *running) arrivals(count int, server []byte) ([]int64, error) {
 	at := make([]int64, count)
-	for {
+	missing, done := count, false
+	for missing > 0 || !done { // updates of different resources have no order
 		line, err := r.out.ReadSlice('\n')
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, fmt.Errorf("%s: read updates: %w", r.cmd.Args[0], err)
+			return nil, fmt.Errorf("%s: %d of %d updates missing: %w", r.cmd.Args[0], missing, count, err)
 		}
 		now := time.Now().UnixNano()
 		_, rest, ok := bytes.Cut(line, []byte(blastURI))
@@ -225,11 +226,13 @@ func (r *running) arrivals(count int, server []byte) ([]int64, error) {
 		case err != nil:
 			return nil, fmt.Errorf("update line %q: %w", line, err)
 		case blastURI+string(rest[:6]) == blastDone:
-			return at, nil
+			done = true
 		case i < count && at[i] == 0:
 			at[i] = now
+			missing--
 		}
 	}
+	return at, nil
 }
 
 // cpu measures what 100,000 notifications over 100 resources cost, and what
