@@ -35,7 +35,6 @@ type Bus struct {
 	seq    uint64
 	subs   map[*Subscription]struct{}
 	closed bool
-	lagged uint64
 }
 
 // New returns an empty bus with a random epoch.
@@ -59,7 +58,6 @@ func (b *Bus) Publish(e event.Event) *event.Event {
 	e.ID = event.FormatID(b.epoch, b.seq)
 	for s := range b.subs {
 		if !s.push(&e) {
-			b.lagged++
 			delete(b.subs, s)
 		}
 	}
@@ -71,13 +69,6 @@ func (b *Bus) Seq() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.seq
-}
-
-// Lagged counts the subscriptions that were cut off.
-func (b *Bus) Lagged() uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.lagged
 }
 
 // Subscribe starts a stream of all events after the last one published, for a
@@ -144,8 +135,8 @@ func (s *Subscription) Next() []*event.Event {
 	}
 }
 
-// Take is Next without waiting: it returns what is queued now, which may be
-// nothing, and whether the stream has ended, so that nothing will follow.
+// Take is Next without waiting: it returns what is queued now, which may be nothing, and
+// whether the stream has ended, so that nothing will follow.
 func (s *Subscription) Take() (batch []*event.Event, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

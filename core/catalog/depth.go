@@ -1,5 +1,9 @@
 package catalog
 
+// MaxDepth is how deeply objects and arrays of what a server or a note says may be nested.
+// The reader of configs, which needs the place of what is too deep, has a limit of its own.
+const MaxDepth = 64
+
 // Depth returns how deeply objects and arrays are nested in valid JSON.
 func Depth(raw []byte) int {
 	now, most := 0, 0

@@ -39,7 +39,7 @@ func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed 
 			if name == "name" && (k == catalog.Resources || k == catalog.Templates) {
 				name = "title" // it is for people
 			}
-			if value, changed := cleanTexts(name, m.value, maxDepth); changed {
+			if value, changed := cleanTexts(name, m.value, catalog.MaxDepth); changed {
 				m.value = value
 				note("hidden characters")
 			}

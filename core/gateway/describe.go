@@ -42,7 +42,7 @@ func aboutOf(info session.Info) about {
 		if len(a.extensions) == maxExtensions {
 			break
 		}
-		if len(m.name) <= maxName && len(m.value) <= maxExtension && isObject(m.value) && catalog.Depth(m.value) <= maxDepth {
+		if len(m.name) <= maxName && len(m.value) <= maxExtension && isObject(m.value) && catalog.Depth(m.value) <= catalog.MaxDepth {
 			if a.extensions == nil {
 				a.extensions = map[string]json.RawMessage{}
 			}

@@ -18,10 +18,9 @@ import (
 
 // Bounds of one item. Items that exceed them come from a broken or hostile server.
 const (
-	maxItem  = 256 << 10 // bytes
-	maxName  = 256       // bytes of a tool's or prompt's name
-	maxURI   = 8 << 10   // bytes of a URI
-	maxDepth = 64        // nested objects and arrays
+	maxItem = 256 << 10 // bytes
+	maxName = 256       // bytes of a tool's or prompt's name
+	maxURI  = 8 << 10   // bytes of a URI
 )
 
 // downMember marks, in _meta, an item of a server that cannot be reached.
@@ -62,8 +61,8 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 		return item{}, errors.New("it is not valid JSON")
 	}
 	out := item{key: it.Key, raw: line.Bytes(), digest: it.Digest, rendered: &rendered{}}
-	if catalog.Depth(out.raw) > maxDepth {
-		return item{}, fmt.Errorf("it is nested more than %d levels deep", maxDepth)
+	if catalog.Depth(out.raw) > catalog.MaxDepth {
+		return item{}, fmt.Errorf("it is nested more than %d levels deep", catalog.MaxDepth)
 	}
 	limit := maxURI
 	if k == catalog.Tools || k == catalog.Prompts {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"sync"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
 )
@@ -76,7 +77,7 @@ func (p *progress) run() {
 }
 
 func (p *progress) send(now session.Progress) {
-	p.r.Notify("notifications/progress", struct {
+	p.r.Notify(mcp.NotificationProgress, struct {
 		Token    json.RawMessage `json:"progressToken"`
 		Progress float64         `json:"progress"`
 		Total    float64         `json:"total,omitempty"`

@@ -70,7 +70,6 @@ type Process struct {
 	stop  sync.Once
 
 	mu     sync.Mutex
-	fault  *FaultError
 	killer *time.Timer // ends a faulty child that ignores SIGTERM
 }
 
@@ -142,10 +141,6 @@ func (p *Process) Stdout() *Lines { return p.stdout }
 // still holds its pipes.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Pid is the process id of the direct child, which on Unix is also that of its
-// group. After Done it may belong to another process.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
-
 // Exit returns how the direct child ended. It is the zero Exit before Done.
 func (p *Process) Exit() Exit {
 	select {
@@ -154,16 +149,6 @@ func (p *Process) Exit() Exit {
 	default:
 		return Exit{}
 	}
-}
-
-// Fault is the broken limit that ended the child, or nil.
-func (p *Process) Fault() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.fault == nil {
-		return nil
-	}
-	return p.fault
 }
 
 // Stderr returns the last lines of standard error, oldest first: at most 64 KiB,
@@ -185,9 +170,6 @@ func (p *Process) Stderr() []string {
 // lastWords is how long Stderr waits for what a dead child said last.
 const lastWords = 100 * time.Millisecond
 
-// Noise is the number of stdout lines skipped so far.
-func (p *Process) Noise() (lines int) { return int(p.stdout.skipped.Load()) }
-
 // wait reaps the child as soon as it dies.
 func (p *Process) wait() {
 	p.group.reap(p.cmd)
@@ -204,10 +186,9 @@ func (p *Process) wait() {
 // fail is called once by the stdout reader when a limit is broken. A child that
 // floods us is terminated, and killed 2 s later: it is not read any more, so Done must
 // not depend on its cooperation.
-func (p *Process) fail(f *FaultError) {
+func (p *Process) fail() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fault = f
 	p.group.signal(terminate)
 	select {
 	case <-p.done:

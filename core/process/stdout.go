@@ -29,7 +29,7 @@ type Lines struct {
 	redact func(string) string
 	log    *slog.Logger
 	// onFault is called once, when a limit is exceeded.
-	onFault func(*FaultError)
+	onFault func()
 
 	buf      []byte
 	line     []byte // accepted by next; part of buf
@@ -62,7 +62,7 @@ func NewLines(r io.Reader, spec Spec) *Lines {
 		},
 		redact:  spec.Redact,
 		log:     spec.Logger,
-		onFault: func(*FaultError) {},
+		onFault: func() {},
 	}
 }
 
@@ -242,7 +242,7 @@ func (r *Lines) fail(kind FaultKind, limit int) {
 	f := &FaultError{Kind: kind, Limit: limit}
 	r.err = f
 	r.buf, r.line, r.pos, r.end, r.seen = nil, nil, 0, 0, 0
-	r.onFault(f)
+	r.onFault()
 }
 
 // trimLeft removes a byte order mark and the blanks in front of a line.

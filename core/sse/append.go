@@ -24,6 +24,12 @@ func Append(b []byte, id, typ string, data []byte) []byte {
 	return append(b, '\n')
 }
 
+// AppendID appends an event that only sets the id from which a client resumes; an empty one
+// resets it.
+func AppendID(b []byte, id string) []byte {
+	return append(append(append(b, "id: "...), id...), "\n\n"...)
+}
+
 // AppendRetry appends the time that a client is to wait before it connects again.
 func AppendRetry(b []byte, d time.Duration) []byte {
 	return append(strconv.AppendInt(append(b, "retry: "...), d.Milliseconds(), 10), "\n\n"...)

@@ -21,7 +21,7 @@ func BenchmarkPublish(b *testing.B) {
 			Cause:    event.CauseNotify, Read: true, Previous: coalesce.Content{Digest: catalog.Digest{1, byte(i - 1)}},
 		})
 		if i%1000 == 0 {
-			sub.Take()
+			sub.Next()
 		}
 	}
 }

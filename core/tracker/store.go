@@ -108,10 +108,10 @@ func (s *store) snapshot() *Snapshot {
 	return s.snapshotLocked()
 }
 
-func (s *store) subscribe(ctx context.Context, capacity int) (*Snapshot, *bus.Subscription) {
+func (s *store) subscribe(ctx context.Context) (*Snapshot, *bus.Subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.snapshotLocked(), s.bus.Subscribe(ctx, capacity)
+	return s.snapshotLocked(), s.bus.Subscribe(ctx, 0)
 }
 
 func (s *store) snapshotLocked() *Snapshot {

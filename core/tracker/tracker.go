@@ -62,11 +62,6 @@ type Options struct {
 	// that are not polled either (templates go with resources). They are still listed
 	// after connecting and every Resync. Empty: none is ignored.
 	IgnoreListChanges []catalog.Kind
-	// CacheBytes bounds the session caches of all servers together;
-	// [cache.DefaultMaxBytes].
-	CacheBytes int64
-	// Lag is how many events a subscriber may fall behind; [bus.DefaultCapacity].
-	Lag int
 	// Logger receives one line per state of a server at level info, and problems that a
 	// user should look into at level warn; nil discards.
 	Logger *slog.Logger
@@ -121,7 +116,7 @@ func New(opts Options) *Tracker {
 		opts:    opts,
 		store:   newStore(bus.New()),
 		texts:   &textBudget{each: opts.MaxText, all: opts.MaxTexts},
-		caches:  cache.NewStore(opts.CacheBytes),
+		caches:  cache.NewStore(0),
 		applied: make(chan struct{}, 1),
 		took:    make(chan struct{}),
 		workers: map[string]*worker{},
@@ -188,7 +183,7 @@ func (t *Tracker) Snapshot() *Snapshot { return t.store.snapshot() }
 // Subscribe returns what is known now and the stream of all events after it, without a
 // gap between the two. See [bus.Bus.Subscribe] for how the stream ends.
 func (t *Tracker) Subscribe(ctx context.Context) (*Snapshot, *bus.Subscription) {
-	return t.store.subscribe(ctx, t.opts.Lag)
+	return t.store.subscribe(ctx)
 }
 
 // Publish publishes an event that is not about a server, in order with the others: for

@@ -18,7 +18,6 @@ const (
 	maxMetadata    = 256 << 10
 	// maxMetadataDepth is the largest nesting depth of metadata: clients reject, or
 	// crash on, responses nested some hundred levels deep.
-	maxMetadataDepth = 64
 )
 
 // frontEnd returns where the frontmatter ends, 0 without frontmatter. It must be
@@ -60,7 +59,7 @@ func (f *facts) front(src []byte) string {
 			f.tags = append(f.tags, frontTags(value)...)
 		}
 	}
-	if b, err := json.Marshal(values); err == nil && len(b) <= maxMetadata && len(values) > 0 && catalog.Depth(b) <= maxMetadataDepth {
+	if b, err := json.Marshal(values); err == nil && len(b) <= maxMetadata && len(values) > 0 && catalog.Depth(b) <= catalog.MaxDepth {
 		f.metadata = b
 	}
 	title, _ := values["title"].(string)

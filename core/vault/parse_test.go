@@ -77,8 +77,8 @@ func TestDeepFrontmatter(t *testing.T) {
 		tags []string
 		want bool
 	}{
-		"as deep as may be": {"---\ntitle: T\ntags: [x]\na: " + lists(maxMetadataDepth-1, "") + "\n---\n", []string{"x"}, true},
-		"one deeper":        {"---\ntitle: T\ntags: [x]\na: " + lists(maxMetadataDepth, "") + "\n---\n", []string{"x"}, false},
+		"as deep as may be": {"---\ntitle: T\ntags: [x]\na: " + lists(catalog.MaxDepth-1, "") + "\n---\n", []string{"x"}, true},
+		"one deeper":        {"---\ntitle: T\ntags: [x]\na: " + lists(catalog.MaxDepth, "") + "\n---\n", []string{"x"}, false},
 		"very deep":         {"---\ntitle: T\ntags: [x]\na: " + lists(9990, "") + "\n---\n", []string{"x"}, false},
 		"deep tags":         {"---\ntitle: T\ntags: [x, " + lists(5000, "y") + ", {a: " + lists(5000, "z") + "}]\n---\n", []string{"x"}, false},
 		"deep maps":         {"---\ntitle: T\ntags: [x]\na: " + strings.Repeat("{b: ", 300) + "1" + strings.Repeat("}", 300) + "\n---\n", []string{"x"}, false},
@@ -89,7 +89,7 @@ func TestDeepFrontmatter(t *testing.T) {
 		if f.title != "T" || !slices.Equal(f.tags, tt.tags) || (f.metadata != nil) != tt.want {
 			t.Errorf("%s: title %q, tags %q, metadata %.100s", name, f.title, f.tags, f.metadata)
 		}
-		if catalog.Depth(f.metadata) > maxMetadataDepth {
+		if catalog.Depth(f.metadata) > catalog.MaxDepth {
 			t.Errorf("%s: %d levels", name, catalog.Depth(f.metadata))
 		}
 	}
@@ -107,7 +107,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		got := m.parse("dir/note.md", []byte(src))
 		if got.title == "" || utf8.RuneCountInString(got.title) > maxTitle || utf8.RuneCountInString(got.preview) > maxPreview ||
-			len(got.tags) > maxTags || len(got.links) > maxLinks || len(got.metadata) > maxMetadata || catalog.Depth(got.metadata) > maxMetadataDepth {
+			len(got.tags) > maxTags || len(got.links) > maxLinks || len(got.metadata) > maxMetadata || catalog.Depth(got.metadata) > catalog.MaxDepth {
 			t.Fatalf("unbounded: %+v", got)
 		}
 		for _, text := range append(append([]string{got.title, got.preview}, got.tags...), got.links...) {

@@ -65,7 +65,7 @@ func (c *conversation) signal() {
 
 // offer accepts an event; of events other than updates only the id matters.
 func (c *conversation) offer(e *event.Event) {
-	m, err := NewMessage(e, c.opts.Message)
+	m, err := newMessage(e, c.opts.Message)
 	if err != nil {
 		c.pass(e.ID)
 		return

@@ -25,7 +25,7 @@ type DryRun struct {
 // whether there were any: there are none for other events than updates, and for an
 // update that is not newer than the last one of its resource.
 func (d *DryRun) Write(e *event.Event) (bool, error) {
-	m, err := NewMessage(e, d.Message)
+	m, err := newMessage(e, d.Message)
 	if err != nil {
 		return false, nil
 	}

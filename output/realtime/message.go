@@ -81,15 +81,15 @@ func (m *Message) size() (n int) {
 	return n
 }
 
-// ErrNoUpdate is the error for an event that is not a resource.updated.
-var ErrNoUpdate = errors.New("not an update of a resource")
+// errNoUpdate is the error for an event that is not a resource.updated.
+var errNoUpdate = errors.New("not an update of a resource")
 
-// NewMessage returns the message of an update. The same event and scope give the same
-// message. Its error is [ErrNoUpdate].
-func NewMessage(e *event.Event, o MessageOptions) (Message, error) {
+// newMessage returns the message of an update. The same event and scope give the same
+// message. Its error is errNoUpdate.
+func newMessage(e *event.Event, o MessageOptions) (Message, error) {
 	u, ok := e.Payload.(event.ResourceUpdated)
 	if !ok {
-		return Message{}, ErrNoUpdate
+		return Message{}, errNoUpdate
 	}
 	m := Message{
 		EventID: e.ID, ServerID: e.ServerID, ResourceURI: e.ResourceURI,

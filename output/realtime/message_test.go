@@ -59,7 +59,7 @@ func FuzzText(f *testing.F) {
 
 func TestMessage(t *testing.T) {
 	e := update(42, "file:///a?b=c&d", at())
-	m, err := NewMessage(e, MessageOptions{})
+	m, err := newMessage(e, MessageOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,16 +75,16 @@ func TestMessage(t *testing.T) {
 	if m.ItemID != "mt_ON43DPB52XCNNHWK5LJYKKTT" || len(m.ItemID) > 32 {
 		t.Errorf("id %s", m.ItemID)
 	}
-	again, _ := NewMessage(update(42, "file:///a?b=c&d", at()), MessageOptions{})
-	other, _ := NewMessage(update(43, "file:///a?b=c&d", at()), MessageOptions{})
-	call, _ := NewMessage(e, MessageOptions{Scope: "rtc_1"})
+	again, _ := newMessage(update(42, "file:///a?b=c&d", at()), MessageOptions{})
+	other, _ := newMessage(update(43, "file:///a?b=c&d", at()), MessageOptions{})
+	call, _ := newMessage(e, MessageOptions{Scope: "rtc_1"})
 	if again.ItemID != m.ItemID || other.ItemID == m.ItemID || call.ItemID == m.ItemID {
 		t.Errorf("ids %s %s %s %s", m.ItemID, again.ItemID, other.ItemID, call.ItemID)
 	}
 	if frame, _ := (openAI{}).create(m.ItemID, RoleSystem, []*pending{{Message: m}}); !strings.Contains(string(frame), `"role":"system"`) {
 		t.Errorf("%s", frame)
 	}
-	if _, err := NewMessage(&event.Event{Payload: event.ServerState{}}, MessageOptions{}); !errors.Is(err, ErrNoUpdate) {
+	if _, err := newMessage(&event.Event{Payload: event.ServerState{}}, MessageOptions{}); !errors.Is(err, errNoUpdate) {
 		t.Error(err)
 	}
 }
@@ -93,7 +93,7 @@ func TestContent(t *testing.T) {
 	content := func(s string, o MessageOptions) []Part {
 		e := update(1, "a:b", at())
 		e.Payload = event.ResourceUpdated{Text: &s}
-		m, err := NewMessage(e, o)
+		m, err := newMessage(e, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,8 +15,8 @@ func (openAI) api() api {
 	}
 }
 
-// ItemCreate is the client event that adds an item to the conversation.
-type ItemCreate struct {
+// itemCreate is the client event that adds an item to the conversation.
+type itemCreate struct {
 	Type    string `json:"type"`
 	EventID string `json:"event_id"`
 	Item    Item   `json:"item"`
@@ -36,8 +36,8 @@ type Part struct {
 	Text string `json:"text"`
 }
 
-// ResponseCreate is the client event that asks the model to respond.
-type ResponseCreate struct {
+// responseCreate is the client event that asks the model to respond.
+type responseCreate struct {
 	Type    string `json:"type"`
 	EventID string `json:"event_id"`
 }
@@ -50,14 +50,14 @@ func (openAI) create(id string, role Role, batch []*pending) ([]byte, error) {
 	if role == "" {
 		role = RoleUser
 	}
-	return encode(ItemCreate{
+	return encode(itemCreate{
 		Type: "conversation.item.create", EventID: eventIDOf(id),
 		Item: Item{ID: id, Type: "message", Role: role, Content: parts},
 	})
 }
 
 func (openAI) respond(id string) ([]byte, string) {
-	e := ResponseCreate{Type: "response.create", EventID: replyEventPrefix + id}
+	e := responseCreate{Type: "response.create", EventID: replyEventPrefix + id}
 	frame, _ := encode(e) // strings always encode
 	return frame, e.EventID
 }

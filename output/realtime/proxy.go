@@ -96,7 +96,7 @@ func NewProxy(o ProxyOptions) (*Proxy, error) {
 
 // Offer accepts an event for all open sessions, and returns immediately.
 func (p *Proxy) Offer(e *event.Event) {
-	m, err := NewMessage(e, p.opts.Delivery.Message)
+	m, err := newMessage(e, p.opts.Delivery.Message)
 	tools := p.opts.RefreshTools && e.Type() == event.TypeToolsListChanged
 	if err != nil && !tools {
 		return

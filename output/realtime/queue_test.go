@@ -12,7 +12,7 @@ import (
 )
 
 func message(n uint64, uri string, at time.Time) Message {
-	m, err := NewMessage(update(n, uri, at), MessageOptions{})
+	m, err := newMessage(update(n, uri, at), MessageOptions{})
 	if err != nil {
 		panic(err) // it is an update
 	}
@@ -109,7 +109,7 @@ func TestQueueRejectsUpdatesThatAreNotNewer(t *testing.T) {
 		for i, id := range c.ids {
 			e := update(1, "a", now.Add(c.after[i]))
 			e.ID = id
-			m, err := NewMessage(e, MessageOptions{})
+			m, err := newMessage(e, MessageOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

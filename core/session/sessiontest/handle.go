@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // message is any JSON-RPC message.
@@ -61,19 +62,19 @@ func (s *Server) dispatch(p *peer, m message) (any, *rpcError) {
 	}
 	if version == "" && !s.Legacy {
 		return nil, &rpcError{-32022, "unsupported protocol version",
-			map[string]any{"supported": []string{ModernVersion}, "requested": q.ProtocolVersion}}
+			map[string]any{"supported": []string{mcp.ModernVersion}, "requested": q.ProtocolVersion}}
 	}
 	modern := version != ""
 	info := map[string]any{"name": s.Name, "version": "1"}
 	switch m.Method {
 	case "initialize":
 		s.accept(p)
-		return map[string]any{"protocolVersion": LegacyVersion, "capabilities": s.Capabilities, "serverInfo": info, "instructions": s.Instructions}, nil
+		return map[string]any{"protocolVersion": mcp.LatestLegacy, "capabilities": s.Capabilities, "serverInfo": info, "instructions": s.Instructions}, nil
 	case "server/discover":
 		if !modern {
 			break
 		}
-		return map[string]any{"resultType": "complete", "supportedVersions": []string{ModernVersion}, "capabilities": s.Capabilities, "instructions": s.Instructions,
+		return map[string]any{"resultType": "complete", "supportedVersions": []string{mcp.ModernVersion}, "capabilities": s.Capabilities, "instructions": s.Instructions,
 			"ttlMs": 0, "cacheScope": "public", "_meta": map[string]any{"io.modelcontextprotocol/serverInfo": info}}, nil
 	case "ping":
 		if !modern {

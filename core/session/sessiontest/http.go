@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // ServeHTTP is the Streamable HTTP transport: sessions and GET streams for
@@ -48,7 +50,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	if f := s.fault(m.Method, m.Params); f != nil && s.faulty(w, r, f, m) {
 		return
 	}
-	if r.Header.Get("Mcp-Protocol-Version") >= ModernVersion {
+	if r.Header.Get("Mcp-Protocol-Version") >= mcp.ModernVersion {
 		s.postModern(w, r, m)
 		return
 	}

@@ -14,12 +14,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// Versions that the server speaks.
-const (
-	LegacyVersion = "2025-11-25"
-	ModernVersion = "2026-07-28"
-)
-
 // Server is a world, the clients that look at it, and the faults between them. Make
 // it with New, change the exported fields before it is served.
 type Server struct {

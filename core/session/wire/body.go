@@ -110,7 +110,7 @@ func (b *eventFilter) next() {
 		b.answered = true
 		b.out = sse.Append(b.out, id, e.Type, []byte(e.Data))
 	case id != b.id:
-		b.out = append(append(append(b.out, "id: "...), id...), "\n\n"...)
+		b.out = sse.AppendID(b.out, id)
 	}
 	b.id = id
 }
