@@ -26,7 +26,7 @@ func newAuth(env *Env, g *globals) *cobra.Command {
 	var opts authOptions
 	cmd := &cobra.Command{
 		Use:   "auth [SERVER...]",
-		Short: "Show who is logged in, where the tokens are and whether they can be renewed",
+		Short: "Show the logins, where their tokens are and how long they last",
 		Long: `Shows the login of every server over HTTP, or of the named ones. Nothing is contacted,
 unless --renew renews the tokens now, which shows whether that works.
 

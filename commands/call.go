@@ -39,7 +39,7 @@ tool fails, the exit code is 5.
 ` + requestExits,
 		Example: `  mcptrack call everything echo --arg message=hello
   mcptrack call everything get-sum --arg a=2 --arg b=3
-  mcptrack call build start --args-json '{"targets":["all"],"force":true}' --timeout 10m`,
+  mcptrack call build start --args-json '{"targets":["all"]}' --timeout 10m`,
 		Args:              arguments(2, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Tools),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

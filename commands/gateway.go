@@ -34,13 +34,13 @@ func newGateway(env *Env, g *globals) *cobra.Command {
 	var opts gatewayOptions
 	cmd := &cobra.Command{
 		Use:         "gateway",
-		Short:       "Serve all tracked servers through one MCP endpoint with consistent lists",
+		Short:       "Serve all tracked servers through one MCP endpoint",
 		Annotations: manualPage("gateway"),
 		Example: `  mcptrack gateway --demo
   mcptrack gateway --config mcp-servers.json --deny '*delete*' --on-down drop
-  mcptrack gateway --catalog-url https://api.example --index --index-expose summary,stats
+  mcptrack gateway --catalog-url https://api.example --index
   mcptrack gateway --all --events
-  mcptrack gateway --addr 0.0.0.0:8723 --token-file token --allow-origin https://app.example`,
+  mcptrack gateway --addr :8723 --token-file token`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.mcpFlags.check(cmd); err != nil {

@@ -31,7 +31,7 @@ func newInit(env *Env, g *globals) *cobra.Command {
 	var opts initOptions
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
-		Short: "Write a config from those of the editors and agents on this machine",
+		Short: "Write a config from those of the editors and agents here",
 		Long: `Finds the configs of hosts (editors and agents that use MCP servers) in this folder
 and for this user, prints what they have, and writes one config with all their servers
 and "trackResources": true. The default FILE is ` + defaultConfig + `.

@@ -42,22 +42,22 @@ func newInject(env *Env, g *globals) *cobra.Command {
 	var opts injectOptions
 	cmd := &cobra.Command{
 		Use:   "inject",
-		Short: "Add a message about every update to a live OpenAI Realtime conversation",
+		Short: "Add every update as a message to a live Realtime conversation",
 		Long: `Sends "Resource URI updated for MCP server ID at TIME" into a Realtime session for
 every update, so that the model knows it at its next turn. The session is one of:
 
   --call-id ID    the running WebRTC or SIP call of that id, as a sideband
   --session-id ID the running GPT-Live session of that id, as a sideband
-  --model NAME    a session of its own, with --mcp with the tools of servers of the
-                  config, which are imported again when they change
+  --model NAME    a session of its own, with --mcp with the tools of servers of
+                  the config, which are imported again when they change
   --listen ADDR --upstream URL
-                  every session of the applications that connect to ADDR instead of
-                  URL: everything is forwarded unchanged, audio included
+                  every session of the applications that connect to ADDR instead
+                  of URL: everything is forwarded unchanged, audio included
   --url URL       another endpoint with the same API, with --header, --query and
                   --auth-header (the header with the key, without "Bearer")
   --dialect elevenlabs
-                  agents of ElevenLabs: --agent-id ID for a conversation of its own,
-                  --session-id ID for a running one, or --listen
+                  agents of ElevenLabs: --agent-id ID for a conversation of its
+                  own, --session-id ID for a running one, or --listen
 
 The key is that of OPENAI_API_KEY (ELEVENLABS_API_KEY) or --api-key-file. With --listen applications
 bring their own; with --token-file they present the token instead, and the key is
@@ -81,19 +81,21 @@ feed could not be reached within --timeout; 5 it refused (the key, the call, the
   mcptrack inject --call-id rtc_abc123
   mcptrack inject --call-id rtc_abc123 --respond
 
-  # Between an application and OpenAI: the application connects to ws://127.0.0.1:8787
-  mcptrack inject --listen 127.0.0.1:8787 --upstream wss://api.openai.com/v1/realtime
+  # Between an application, which connects to ws://127.0.0.1:8787, and OpenAI
+  mcptrack inject --listen 127.0.0.1:8787 --upstream wss://api.openai.com
 
   # A session with the tools of a server, and an agent of ElevenLabs
   mcptrack inject --model gpt-realtime --mcp docs
-  mcptrack inject --listen 127.0.0.1:8787 --upstream wss://api.elevenlabs.io --dialect elevenlabs
+  mcptrack inject --listen 127.0.0.1:8787 --dialect elevenlabs \
+    --upstream wss://api.elevenlabs.io
 
   # From a serve-sse elsewhere, or from a pipe
   mcptrack inject --model gpt-realtime --from https://mcp.example:8722
-  mcptrack watch --json --changed-only | mcptrack inject --call-id rtc_abc123 --stdin
+  mcptrack watch --json --changed-only | mcptrack inject --call-id rtc_1 --stdin
 
   # Azure, LocalAI
-  mcptrack inject --url wss://NAME.openai.azure.com/openai/v1 --auth-header api-key --model my-deployment
+  mcptrack inject --url wss://NAME.openai.azure.com/openai/v1 \
+      --auth-header api-key --model my-deployment
   mcptrack inject --url ws://127.0.0.1:8080/v1 --model my-pipeline`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

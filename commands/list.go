@@ -68,7 +68,7 @@ func newList(env *Env, g *globals) *cobra.Command {
 	var opts listOptions
 	cmd := &cobra.Command{
 		Use:   "list [servers|resources|templates|prompts|tools] [SERVER...]",
-		Short: "List servers, or the resources, templates, prompts or tools they offer",
+		Short: "List servers, or their resources, templates, prompts or tools",
 		Long: `Connects to all enabled servers of the config at once, or to the named ones, prints
 what they offer, and exits. Servers that do not support a kind list nothing.
 
@@ -81,7 +81,7 @@ expired; 130 interrupted.`,
 		Example: `  mcptrack list
   mcptrack list tools docs
   mcptrack list resources --json | jq -r '.[].uri'
-  mcptrack list -o 'template={{if gt .resources 0}}{{.id}} {{.resources}}{{end}}'`,
+  mcptrack list -o 'template={{if .resources}}{{.id}} {{.resources}}{{end}}'`,
 		ValidArgsFunction: completeList(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := opts.parse(); err != nil {

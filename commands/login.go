@@ -42,7 +42,7 @@ func newLogin(env *Env, g *globals) *cobra.Command {
 		Annotations: manualPage("login"),
 		Example: `  mcptrack login notion
   mcptrack login --all
-  mcptrack login notion --no-browser    # over SSH: open the URL elsewhere, paste where it leads
+  mcptrack login notion --no-browser    # over SSH: open the URL elsewhere
   mcptrack login notion --port 8123 --scope read --scope write`,
 		Args:              arguments(0, 1),
 		ValidArgsFunction: completeLogins(env, g),

@@ -22,7 +22,7 @@ func newLogout(env *Env, g *globals) *cobra.Command {
 	var opts logoutOptions
 	cmd := &cobra.Command{
 		Use:   "logout SERVER",
-		Short: "Forget the login of a server, and revoke its tokens where that is possible",
+		Short: "Forget the login of a server and revoke its tokens if possible",
 		Long: `Deletes the login of a server from this machine, with the client that was registered
 for it. The tokens are revoked if the authorization server offers that; what it answers
 does not matter. Running commands notice it within two seconds.

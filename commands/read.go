@@ -23,7 +23,7 @@ type readOptions struct {
 func newRead(env *Env, g *globals) *cobra.Command {
 	var opts readOptions
 	cmd := &cobra.Command{
-		Use:   "read SERVER (URI | --template URITEMPLATE [--param NAME=VALUE]...)",
+		Use:   "read SERVER (URI | --template URITEMPLATE [--param K=V]...)",
 		Short: "Print the content of a resource",
 		Long: `Reads one resource and prints its content unchanged: text to stdout, binary content to
 a pipe, or with --out to a file. On a terminal binary content is summarised as type,
@@ -32,7 +32,7 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 ` + requestExits,
 		Example: `  mcptrack read docs file:///guide.md
   mcptrack read docs file:///logo.png --out logo.png
-  mcptrack read docs --template 'notes:///{year}/{name}' --param year=2026 --param name=plan
+  mcptrack read docs --template 'notes:///{y}/{n}' --param y=2026 --param n=plan
   mcptrack read docs file:///guide.md --json | jq '.contents[0].mimeType'`,
 		Args:              arguments(1, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),

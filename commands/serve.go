@@ -34,15 +34,16 @@ func newServeSSE(env *Env, g *globals) *cobra.Command {
 	var opts serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve-sse",
-		Short: "Serve the events over HTTP, with history, a dashboard and metrics",
+		Short: "Serve events over HTTP, with history, dashboard and metrics",
 		Long: `Follows all tracked servers of the config, as watch does, and serves their events:
 
-  /                              the dashboard
-  /events                        every event as server-sent events; ?server= ?type= ?uri=
-                                 filter (globs), Last-Event-ID or ?since= resumes
-  /api/mcp/resource-events       the feed of resource updates in the VibeChat form
-  /api/status, /api/servers      the current state, as JSON
-  /metrics, /healthz, /readyz    for Prometheus and for probes
+  /                            the dashboard
+  /events                      every event as server-sent events; filter (globs)
+                               by ?server= ?type= ?uri=, resume by Last-Event-ID
+                               or ?since=
+  /api/mcp/resource-events     the feed of resource updates in the VibeChat form
+  /api/status, /api/servers    the current state, as JSON
+  /metrics, /healthz, /readyz  for Prometheus and for probes
 
 Events are stored before they are sent: a client that reconnects with the last id it
 saw misses nothing, even after a restart or a crash of mcptrack. Text versions of the
@@ -60,7 +61,7 @@ usage; 3 config invalid or missing.`,
 		Example: `  mcptrack serve-sse --demo
   mcptrack serve-sse --config mcp-servers.json --retain 30d
   curl -N 'http://127.0.0.1:8722/events?type=resource.updated'
-  mcptrack serve-sse --addr 0.0.0.0:8722 --token-file token --allow-origin https://dash.example
+  mcptrack serve-sse --addr :8722 --token-file token
   mcptrack serve-sse --nats nats://nats-1:4222,nats://nats-2:4222 --follow`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

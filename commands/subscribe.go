@@ -44,7 +44,7 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 expired before --count was reached or before there was a resource to follow.`,
 		Example: `  mcptrack subscribe docs
   mcptrack subscribe docs 'file:///guide/**' --diff
-  mcptrack subscribe everything --json --call toggle-subscriber-updates --count 3
+  mcptrack subscribe everything --call toggle-subscriber-updates --count 3
   mcptrack subscribe build --call 'start={"target":"all"}' --timeout 5m`,
 		Args:              arguments(1, -1),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),

@@ -43,7 +43,7 @@ the URL could not be reached; 5 the request was refused (a token is needed, or t
 not a serve-sse); 6 --timeout expired.`,
 		Example: `  mcptrack tail
   mcptrack tail --since 1h --type 'resource.*'
-  mcptrack tail https://mcp.example:8722 --token-file token --json | jq -r .resourceUri
+  mcptrack tail https://mcp.example --token-file token --json | jq .resourceUri
   mcptrack tail --since 3f9a1c20b7e4d581-42 --count 1`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -38,13 +39,13 @@ func Tree(env *Env) (root *cobra.Command, markdown func(*cobra.Command) bool) {
 func newTopics() []*cobra.Command {
 	var topics []*cobra.Command
 	for _, t := range []struct{ name, short string }{
-		{"config", "Keys of the config file, variables, and how it is followed"},
-		{"environment", "Where the config is searched, and environment variables"},
+		{"config", "Keys of the config, variables, how it is followed"},
+		{"environment", "Where configs are searched; environment variables"},
 		{"events", "Types of events and their members"},
 		{"mcp-events", "Events for MCP clients (gateway --events)"},
 		{"exit-codes", "The exit codes"},
 		{"limits", "What a server may send at most"},
-		{"serving", "The HTTP routes of serve-sse, resuming, access, clusters"},
+		{"serving", "HTTP routes of serve-sse, resuming, access, clusters"},
 		{"realtime", "Updates for live Realtime conversations (inject)"},
 		{"catalogs", "HTTP APIs as tools of the gateway"},
 		{"index", "The capability index of the gateway"},
@@ -69,11 +70,41 @@ func setHelp(root *cobra.Command, env *Env, g *globals) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		cmd.Long = reflow(cmd.Long, 80)
 		if name, ok := cmd.Annotations[pageAnnotation]; ok {
 			cmd.Long = markdown.Render([]byte(page(name)), markdown.Options{Width: min(env.Width, 100), Styles: g.colours(env, env.OutTTY)})
 		}
 		help(cmd, args)
 	})
+}
+
+// reflow breaks the paragraphs of a text at a width. Lines that begin with white space stay
+// as they are.
+func reflow(text string, width int) string {
+	var out, paragraph []string
+	end := func() {
+		line := ""
+		for _, word := range paragraph {
+			if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+				out, line = append(out, line), ""
+			}
+			line = strings.TrimPrefix(line+" "+word, " ")
+		}
+		if line != "" {
+			out = append(out, line)
+		}
+		paragraph = nil
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if line == "" || strings.TrimLeft(line, " \t") != line {
+			end()
+			out = append(out, line)
+			continue
+		}
+		paragraph = append(paragraph, strings.Fields(line)...)
+	}
+	end()
+	return strings.Join(out, "\n")
 }
 
 // eventTable has a row for every type of event.

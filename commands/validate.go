@@ -29,7 +29,7 @@ func newValidateConfig(env *Env, g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "validate-config [FILE...]",
 		Aliases: []string{"validate"},
-		Short:   "Check configs and report every problem, without starting a server",
+		Short:   "Check configs and report every problem; starts no server",
 		Long: `Checks config files and reports all problems of all files at once, each with its line
 and column. No server is started or contacted. Without FILE it checks the config that
 other commands would use, and then every config of a host (editor or agent) that is

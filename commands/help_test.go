@@ -1,0 +1,44 @@
+package commands
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// Help is read on terminals of 80 columns.
+func TestHelpFitsInto80Columns(t *testing.T) {
+	var out strings.Builder
+	env := &Env{Out: &out, Err: &out, LookupEnv: func(name string) (string, bool) { return "1", name == "NO_COLOR" }}
+	pages := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.Hidden || cmd.Name() == "completion" || cmd.HasParent() && cmd.Parent().Name() == "completion" {
+			return // cobra's own
+		}
+		args := []string{"help"}
+		if cmd.HasParent() {
+			args = append(args, strings.Fields(cmd.CommandPath())[1:]...)
+		}
+		out.Reset()
+		if code := Main(t.Context(), env, args); code != exitOK {
+			t.Fatalf("%q: exit %d: %s", args, code, out.String())
+		}
+		pages++
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%q: %d columns: %s", args, n, line)
+			}
+		}
+	}
+	root, _ := Tree(env)
+	walk(root)
+	if pages < 25 {
+		t.Errorf("only %d pages", pages)
+	}
+}
