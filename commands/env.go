@@ -12,10 +12,10 @@ import (
 type Env struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// OutTTY and ErrTTY report whether Out and Err are terminals; Width is the width of
-	// Out in columns, 0 if unknown.
+	// OutTTY and ErrTTY report whether Out and Err are terminals. Columns returns the
+	// current width of Out; nil: it is unknown.
 	OutTTY, ErrTTY bool
-	Width          int
+	Columns        func() int
 	LookupEnv      func(string) (string, bool)
 	// Executable is the path of this program, which starts the demo server.
 	Executable string
@@ -36,6 +36,14 @@ func (e *Env) reloads() <-chan struct{} {
 		return nil
 	}
 	return e.Reloads()
+}
+
+// width is the width of stdout if it is a terminal, 0 if it is none or unknown.
+func (e *Env) width() int {
+	if !e.OutTTY || e.Columns == nil {
+		return 0
+	}
+	return e.Columns()
 }
 
 func (e *Env) getenv(key string) string {

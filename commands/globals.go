@@ -26,6 +26,7 @@ type globals struct {
 	color     string
 	output    string
 	json      bool
+	quiet     bool
 
 	format document.Format // what output and json come to; set by resolve
 	level  slog.Level
@@ -41,6 +42,7 @@ func (g *globals) addFlags(root *cobra.Command) {
 	f.StringVar(&g.color, "color", "auto", "`WHEN` to use colours: auto, always or never")
 	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: table, wide, json, yaml, name or template=GO_TEMPLATE, which is run for each item (default table)")
 	f.BoolVar(&g.json, "json", false, "short for --output json")
+	f.BoolVarP(&g.quiet, "quiet", "q", false, "no progress, hints and warnings on stderr, only errors")
 	complete := func(name string, choices ...string) {
 		_ = root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -70,6 +72,9 @@ func (g *globals) resolve(env *Env) error {
 	}
 	if err := g.level.UnmarshalText([]byte(g.logLevel)); err != nil || !slices.Contains([]string{"debug", "info", "warn", "error"}, g.logLevel) {
 		return usage("unknown --log-level %q; choose debug, info, warn or error", g.logLevel)
+	}
+	if g.quiet && g.level < slog.LevelError {
+		g.level = slog.LevelError
 	}
 	if g.logFormat != "text" && g.logFormat != "json" {
 		return usage("unknown --log-format %q; choose text or json", g.logFormat)
@@ -149,7 +154,9 @@ func (g *globals) logger(env *Env) *slog.Logger {
 		case error:
 			a.Value = slog.StringValue(printable.Reason(v, 2000))
 		case time.Time:
-			if a.Key == slog.TimeKey {
+			if a.Key == slog.TimeKey && env.ErrTTY && g.logFormat == "text" {
+				a.Value = slog.StringValue(v.Local().Format("15:04:05.000")) // as events on a terminal
+			} else if a.Key == slog.TimeKey {
 				a.Value = slog.StringValue(v.UTC().Format("2006-01-02T15:04:05.000Z"))
 			}
 		}

@@ -151,7 +151,7 @@ func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error 
 // listProgress shows on a terminal how many servers have answered. stop removes the line
 // and may be called more than once.
 func listProgress(env *Env, g *globals, total int) (progress func(session.Report), stop func()) {
-	if !env.ErrTTY || total == 0 {
+	if !env.ErrTTY || g.quiet || total == 0 {
 		return nil, func() {}
 	}
 	var answered atomic.Int64
@@ -218,9 +218,7 @@ func newServerRow(r session.Report) serverRow {
 
 func writeList(env *Env, g *globals, kind catalog.Kind, reports []session.Report) error {
 	tables := table.Options{Wide: g.format.Wide()}
-	if env.OutTTY {
-		tables.Width = env.Width
-	}
+	tables.Width = env.width()
 	switch {
 	case g.format.Table() && kind == "":
 		return table.Servers(env.Out, reports, tables)

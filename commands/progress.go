@@ -34,7 +34,7 @@ const quiet = 300 * time.Millisecond
 // that the server reported last, which report records. stop removes the line and may be
 // called more than once.
 func (g *globals) waiting(env *Env, what string) (report func(session.Progress), stop func()) {
-	if !env.ErrTTY {
+	if !env.ErrTTY || g.quiet {
 		return func(session.Progress) {}, func() {}
 	}
 	var (

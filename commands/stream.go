@@ -27,6 +27,7 @@ type streamFlags struct {
 	count   int
 	content bool
 	diff    bool
+	verbose bool
 }
 
 func (s *streamFlags) add(cmd *cobra.Command) {
@@ -34,6 +35,7 @@ func (s *streamFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&s.count, "count", 0, "exit after this `NUMBER` of changes (default no limit)")
 	f.BoolVar(&s.content, "content", false, "add the new content of text resources to their events")
+	f.BoolVarP(&s.verbose, "verbose", "v", false, "print every state of servers, not only those that they stay in")
 	f.BoolVar(&s.diff, "diff", false, "add a unified diff of text resources to their events")
 }
 
@@ -50,6 +52,7 @@ type stream struct {
 	keep   func(*event.Event) bool // whether to print an event; nil: all
 	counts func(*event.Event) bool // whether --count counts an event
 	write  func(...*event.Event) error
+	lines  *lines.Writer // that write writes to; nil: it writes no lines
 
 	counted   int
 	connected bool   // a server was Ready
@@ -65,11 +68,14 @@ func newStream(env *Env, g *globals, flags streamFlags) *stream {
 	case g.format.Name == "json":
 		s.write = jsonl.NewWriter(env.Out).Write
 	case g.format.Table():
-		w := &lines.Writer{W: env.Out, Colour: g.colours(env, env.OutTTY), Wide: g.format.Wide(), Summaries: flags.content || flags.diff}
+		s.lines = &lines.Writer{W: env.Out, Colour: g.colours(env, env.OutTTY), Wide: g.format.Wide(), Summaries: flags.content || flags.diff, Verbose: true}
 		if env.OutTTY {
-			w.Zone = time.Local
+			s.lines.Zone = time.Local
 		}
-		s.write = w.Write
+		if env.width() > 0 {
+			s.lines.Columns = env.width
+		}
+		s.write = s.lines.Write
 	case g.format.Name == "name":
 		s.write = func(events ...*event.Event) error { return writeEventNames(env.Out, events) }
 	default:

@@ -91,6 +91,7 @@ func (o *subscribeOptions) parse() error {
 }
 
 func runSubscribe(ctx context.Context, env *Env, g *globals, opts subscribeOptions) error {
+	env, screen := newScreen(env, g)
 	log := g.logger(env)
 	cfg, err := g.load(env, log)
 	if err != nil {
@@ -110,6 +111,7 @@ func runSubscribe(ctx context.Context, env *Env, g *globals, opts subscribeOptio
 
 	sub := &subscription{t: t, id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, wake: make(chan struct{}, 1)}
 	s := newStream(env, g, opts.streamFlags)
+	s.follow(env, g, screen, nil, false)
 	s.keep, s.counts = sub.keep, isResourceChange
 	write := s.write
 	s.write = func(events ...*event.Event) error { return write(sub.name(events)...) }

@@ -72,7 +72,7 @@ func setHelp(root *cobra.Command, env *Env, g *globals) {
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		cmd.Long = reflow(cmd.Long, 80)
 		if name, ok := cmd.Annotations[pageAnnotation]; ok {
-			cmd.Long = markdown.Render([]byte(page(name)), markdown.Options{Width: min(env.Width, 100), Styles: g.colours(env, env.OutTTY)})
+			cmd.Long = markdown.Render([]byte(page(name)), markdown.Options{Width: min(env.width(), 100), Styles: g.colours(env, env.OutTTY)})
 		}
 		help(cmd, args)
 	})

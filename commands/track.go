@@ -16,7 +16,7 @@ import (
 // newTracker returns the tracker of a command that prints events.
 func newTracker(env *Env, g *globals, flags streamFlags) *tracker.Tracker {
 	return tracker.New(tracker.Options{
-		Dial: env.Dial, Session: flags.session(env, g), Logger: g.logger(env),
+		Dial: env.Dial, Session: flags.session(env, g), Logger: statesOnce(env, g),
 		Texts: flags.content || flags.diff,
 	})
 }

@@ -73,7 +73,7 @@ func TestWrongUsage(t *testing.T) {
 	for _, c := range []struct{ args, want, hint string }{
 		{"wach", `unknown command "wach"`, "did you mean watch?"},
 		{"wach --demo", `unknown command "wach"`, "did you mean watch?"},
-		{"-q wach", "unknown flag -q", "see mcptrack --help"},
+		{"-x wach", "unknown flag -x", "see mcptrack --help"},
 		{"exit-code", `unknown command "exit-code"`, "did you mean exit-codes?"},
 		{"serve", `unknown command "serve"`, "did you mean serve-sse?"},
 		{"nonsense", `unknown command "nonsense"`, "see mcptrack --help"},

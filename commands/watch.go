@@ -36,7 +36,8 @@ with errors changes nothing. SIGHUP reads the config again at once. A FILE that 
 not exist yet is waited for; with --config it has to exist.
 
 Events are printed as lines for people, or with --json as one JSON object per line;
-see mcptrack help events. --count counts changes of resources, lists and the config,
+see mcptrack help events. Lines leave out states that lead to others and failures that
+repeat, which a terminal counts at its bottom; -v prints them. --count counts changes of resources, lists and the config,
 or the events that --type selects.
 
 Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 failed;
@@ -92,11 +93,14 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 func (o *watchOptions) selection() selection { return selection{servers: o.servers, all: o.allServers} }
 
 func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) error {
+	env, screen := newScreen(env, g)
 	log := g.logger(env)
 	cfg, awaited, err := watchConfig(env, g, log, opts)
 	if err != nil {
 		return err
 	}
+	s := newStream(env, g, opts.streamFlags)
+	s.follow(env, g, screen, cfg, len(opts.types) > 0)
 	t := newTracker(env, g, opts.streamFlags)
 	selected := opts.selection().of(cfg)
 	t.Apply(selected)
@@ -106,7 +110,6 @@ func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) erro
 		}
 		opts.selection().warnNone(log, cfg)
 	}
-	s := newStream(env, g, opts.streamFlags)
 	s.keep, s.counts = opts.keep, opts.filter.counts
 	var also []func(context.Context) error
 	if !opts.noFollow && !opts.demo {

@@ -54,8 +54,9 @@ func run() int {
 	if outTTY {
 		env.Out = terminal{os.Stdout}
 	}
-	if width, _, err := term.GetSize(outFd); env.OutTTY && err == nil {
-		env.Width = width
+	env.Columns = func() int {
+		width, _, _ := term.GetSize(outFd) // 0 if it is unknown
+		return width
 	}
 	return commands.Main(ctx, env, os.Args[1:])
 }

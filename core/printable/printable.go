@@ -18,7 +18,8 @@ import (
 // Line returns s as one line of at most limit runes (no limit when limit <= 0).
 // Control characters (C0, DEL, C1), line and paragraph separators, direction
 // overrides, zero-width and tag characters and broken UTF-8 appear as Go escapes
-// such as \n, \x1b or \u202e; a cut is marked with an ellipsis.
+// such as \n, \x1b or \u202e; a cut is marked with an ellipsis. Zero-width joiners
+// between emoji stay: they make one picture of several.
 func Line(s string, limit int) string {
 	if clean(s) && (limit <= 0 || len(s) <= limit) {
 		return s
@@ -40,6 +41,8 @@ func Line(s string, limit int) string {
 			b.WriteString(`\r`)
 		case r == '\t':
 			b.WriteString(`\t`)
+		case r == joiner && joins(s, i):
+			b.WriteRune(r)
 		case r < 0x80 && hidden(r):
 			fmt.Fprintf(&b, `\x%02x`, r)
 		case hidden(r) && r > 0xFFFF:
@@ -113,6 +116,26 @@ func indexHidden(doc []byte) int {
 		i += size
 	}
 	return -1
+}
+
+// joiner is the zero-width joiner.
+const joiner = '\u200d'
+
+// joins reports whether the joiner at an index is between two emoji.
+func joins(s string, at int) bool {
+	before, size := utf8.DecodeLastRuneInString(s[:at])
+	for before == '\ufe0f' || before >= 0x1f3fb && before <= 0x1f3ff { // presentation, skin tone
+		at -= size
+		before, size = utf8.DecodeLastRuneInString(s[:at])
+	}
+	_, rest, _ := strings.Cut(s[at:], string(joiner))
+	after, _ := utf8.DecodeRuneInString(rest)
+	return emoji(before) && emoji(after)
+}
+
+// emoji reports whether a rune is in the blocks that pictographs are in.
+func emoji(r rune) bool {
+	return r >= 0x1f000 && r <= 0x1faff || r >= 0x2600 && r <= 0x27bf || r >= 0x2b00 && r <= 0x2bff
 }
 
 func clean(s string) bool {

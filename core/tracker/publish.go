@@ -88,6 +88,9 @@ func (p *publisher) publishState(st event.ServerState, change func(*record)) {
 	p.logState(st)
 }
 
+// StateMessage is the message of the log records that say what the server.state events do.
+const StateMessage = "server"
+
 func (p *publisher) logState(st event.ServerState) {
 	args := []any{"state", string(st.State)}
 	for _, a := range []struct{ key, value string }{{"reason", st.Reason}, {"err", st.Error}} {
@@ -102,7 +105,7 @@ func (p *publisher) logState(st event.ServerState) {
 	if st.Error != "" && st.Attempt <= 1 || st.Reason == "crashloop" {
 		level = slog.LevelWarn
 	}
-	p.log.Log(context.Background(), level, "server", args...)
+	p.log.Log(context.Background(), level, StateMessage, args...)
 }
 
 // sum brings the published counts up to date.

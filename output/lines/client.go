@@ -22,15 +22,15 @@ func (w *Writer) client(e *event.Event) string {
 		if p.Template != "" {
 			parts = append(parts, "by "+printable.Line(p.Template, 200))
 		}
-		return w.paint(cyan, "read") + "  " + printable.Line(e.ResourceURI, 0) + "  " + w.paint(grey, strings.Join(parts, ", "))
+		return w.word(cyan, "read") + "  " + printable.Line(e.ResourceURI, 0) + "  " + w.paint(grey, strings.Join(parts, ", "))
 	case event.PromptContent:
-		return w.paint(cyan, "got prompt") + "  " + printable.Line(p.Name, 80) + "  " + w.paint(grey, Size(p.Size))
+		return w.word(cyan, "got prompt") + "  " + printable.Line(p.Name, 80) + "  " + w.paint(grey, Size(p.Size))
 	case event.ToolResult:
 		took := "  " + w.paint(grey, time.Duration(p.Duration).Round(time.Millisecond).String())
 		if !p.Success {
-			return w.paint(red, "call failed") + "  " + printable.Line(p.Name, 80) + "  " + printable.Line(p.Error, 500) + took
+			return w.word(red, "call failed") + "  " + printable.Line(p.Name, 80) + "  " + printable.Line(p.Error, 500) + took
 		}
-		return w.paint(cyan, "called") + "  " + printable.Line(p.Name, 80) + took
+		return w.word(cyan, "called") + "  " + printable.Line(p.Name, 80) + took
 	case event.SubscriptionsChanged:
 		s := plural(len(p.URIs), "subscription")
 		for i, uri := range p.URIs {

@@ -1,5 +1,10 @@
 // Package lines formats events for people: one line each, coloured on a terminal, with
 // diffs and contents indented below. The text may change; scripts should use NDJSON.
+//
+// On a terminal the lines are laid out in columns and cut to its width, a day that begins
+// is a line of its own, and servers that fail again and again have a line at the bottom
+// that counts (see [Screen]). Elsewhere lines are as they are, and a failure is a line
+// when it is another one than before.
 package lines
 
 import (
@@ -11,25 +16,47 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/columns"
 	"github.com/mcptrack/mcptrack/output/diff"
 )
 
 // Writer writes events to one stream. It must be used by one goroutine at a time.
 type Writer struct {
-	W      io.Writer
+	W      io.Writer // of a terminal its Screen is used instead
 	Colour bool
-	Wide   bool // dates, ids and digests too
+	Wide   bool // dates, ids and digests too; nothing is cut
+	// Verbose writes all states; else those are left out that lead to others, and
+	// failures that repeat.
+	Verbose bool
 	// Summaries describes new content that cannot be displayed, because it is binary or
 	// large.
 	Summaries bool
 	Zone      *time.Location // of the times shown; nil: UTC
+
+	// Columns is the width of the terminal; nil: it is none. Screen is that terminal.
+	Columns func() int
+	Screen  *Screen
+
+	failing map[string]failure // by server
+	colours map[string]string  // by server
+	column  int                // width of the column of servers
+	subject int                // width of the column of URIs
+	day     string             // of the last line
 }
 
 // Write writes the events, in order.
 func (w *Writer) Write(events ...*event.Event) error {
 	var b strings.Builder
 	for _, e := range events {
-		w.line(&b, e)
+		if !w.passing(e) {
+			w.line(&b, e)
+		}
+	}
+	if w.Screen != nil {
+		return w.Screen.Print(b.String(), w.bottom())
+	}
+	if b.Len() == 0 {
+		return nil
 	}
 	if _, err := io.WriteString(w.W, b.String()); err != nil {
 		return fmt.Errorf("write events: %w", err)
@@ -37,25 +64,65 @@ func (w *Writer) Write(events ...*event.Event) error {
 	return nil
 }
 
-func (w *Writer) line(b *strings.Builder, e *event.Event) {
-	zone, layout := w.Zone, "15:04:05.000"
-	if zone == nil {
-		zone = time.UTC
+// Servers gives servers their colours and the width of their column; others get theirs
+// when they first appear.
+func (w *Writer) Servers(ids ...string) {
+	for _, id := range ids {
+		if _, known := w.colours[id]; known || len(w.colours) >= maxServers {
+			continue
+		}
+		if w.colours == nil {
+			w.colours = map[string]string{}
+		}
+		w.colours[id] = palette[len(w.colours)%len(palette)]
+		if w.Columns != nil && !w.Wide {
+			w.column = max(w.column, columns.Width(w.name(id)))
+		}
 	}
+}
+
+const (
+	maxColumn  = 24   // of the column of servers
+	maxSubject = 60   // of the column of URIs
+	maxServers = 4096 // that have a colour of their own
+	wordColumn = 9    // "resources"
+)
+
+func (w *Writer) zone() *time.Location { return cmp.Or(w.Zone, time.UTC) }
+
+func (w *Writer) line(b *strings.Builder, e *event.Event) {
+	at, layout := e.Timestamp.In(w.zone()), "15:04:05.000"
 	if w.Wide {
 		layout = "2006-01-02T15:04:05.000Z07:00"
 	}
-	b.WriteString(w.paint(grey, e.Timestamp.In(zone).Format(layout)))
+	w.dayOf(b, at)
+	b.WriteString(w.paint(grey, at.Format(layout)))
 	if w.Wide {
 		b.WriteString("  " + w.paint(grey, e.ID))
 	}
+	used := len(layout)
 	if e.ServerID != "" {
-		b.WriteString("  " + w.paint(bold, printable.Line(e.ServerID, 64)))
+		w.Servers(e.ServerID)
+		b.WriteString("  " + w.paint(cmp.Or(w.colours[e.ServerID], bold), columns.Pad(w.name(e.ServerID), w.column)))
+		used += 2 + w.column
 	}
-	b.WriteString("  " + w.describe(e) + "\n")
+	b.WriteString("  " + w.describe(e, used+2) + "\n")
 	if u, ok := e.Payload.(event.ResourceUpdated); ok {
 		w.below(b, u)
 	}
+}
+
+// dayOf writes the date on a terminal when it is another one than that of the line before,
+// and at the beginning another one than today.
+func (w *Writer) dayOf(b *strings.Builder, at time.Time) {
+	if w.Columns == nil || w.Wide {
+		return
+	}
+	day := at.Format(time.DateOnly)
+	if last := cmp.Or(w.day, time.Now().In(w.zone()).Format(time.DateOnly)); day != last {
+		b.WriteString(w.paint(bold, at.Format("Monday, 2 January 2006")) + "\n")
+	}
+	w.day = day
 }
 
 // below writes the requested diff or content below the line of the event.
@@ -74,158 +141,5 @@ func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
 	}
 	for line := range strings.Lines(text) {
 		b.WriteString("    " + strings.TrimSuffix(line, "\n") + "\n")
-	}
-}
-
-func (w *Writer) describe(e *event.Event) string {
-	uri := printable.Line(e.ResourceURI, 0)
-	switch p := e.Payload.(type) {
-	case event.ServerState:
-		return w.state(p)
-	case event.SubscriptionActive:
-		s := fmt.Sprintf("following %s (%s)", plural(p.Resources.Count, "resource"), cmp.Or(printable.Line(string(p.Mode), 32), "changes go unnoticed"))
-		if len(p.Missing) > 0 {
-			s += fmt.Sprintf(", %d of them polled", len(p.Missing))
-		}
-		return w.paint(cyan, s)
-	case event.ResourceUpdated:
-		return w.paint(yellow, "updated") + "  " + uri + w.details(e, p)
-	case event.ResourceAdded:
-		return w.paint(green, "added") + "  " + uri
-	case event.ResourceRemoved:
-		return w.paint(red, "removed") + "  " + uri
-	case event.ResourceChanged:
-		return w.paint(yellow, "description changed") + "  " + uri
-	case event.ListChanged:
-		return w.paint(cyan, string(p.List)) + "  " + w.listChange(p)
-	case event.ResourceContent, event.PromptContent, event.ToolResult, event.SubscriptionsChanged:
-		return w.client(e)
-	case event.ConfigReloaded:
-		return w.paint(cyan, fmt.Sprintf("config reloaded: %d added, %d removed, %d changed", len(p.Added), len(p.Removed), len(p.Changed)))
-	case event.ConfigRejected:
-		return w.paint(red, "config rejected: ") + printable.Line(p.Problems.Error(), 500)
-	case event.Gap:
-		return w.paint(red, "gap") + "  " + printable.Line(p.Reason, 200)
-	}
-	return string(e.Type())
-}
-
-func (w *Writer) state(p event.ServerState) string {
-	colour := cyan
-	switch p.State {
-	case event.Ready:
-		colour = green
-	case event.Backoff, event.NeedsAuth, event.Unconfigured:
-		colour = red
-	case event.Unsupported:
-		colour = yellow
-	}
-	s := w.paint(colour, strings.ToLower(printable.Line(string(p.State), 32)))
-	if p.ProtocolVersion != "" {
-		s += "  " + printable.Line(p.ProtocolVersion, 32)
-	}
-	if p.Reason != "" {
-		s += "  " + printable.Line(p.Reason, 200)
-	}
-	if p.Error != "" {
-		s += "  " + printable.Line(p.Error, 500)
-	}
-	if p.RetryIn > 0 {
-		s += "  " + w.paint(grey, "next attempt in "+time.Duration(p.RetryIn).Round(100*time.Millisecond).String())
-	}
-	return s
-}
-
-func (w *Writer) details(e *event.Event, p event.ResourceUpdated) string {
-	var parts []string
-	if p.Size != nil {
-		parts = append(parts, Size(*p.Size))
-	}
-	if p.Changed != nil && !*p.Changed {
-		parts = append(parts, "same content")
-	}
-	if e.Cause != event.CauseNotify {
-		parts = append(parts, Found(e.Cause))
-	}
-	if w.Wide && !p.Digest.IsZero() {
-		parts = append(parts, p.Digest.String())
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "  " + w.paint(grey, strings.Join(parts, ", "))
-}
-
-// maxNames is how many names of a changed list are shown.
-const maxNames = 5
-
-func (w *Writer) listChange(p event.ListChanged) string {
-	if p.Error != "" {
-		return w.paint(red, "could not be listed: ") + printable.Line(p.Error, 500)
-	}
-	var parts []string
-	for _, c := range []struct {
-		sign, colour string
-		names        []string
-	}{{"+", green, p.Added}, {"-", red, p.Removed}, {"~", yellow, p.Changed}} {
-		for i, name := range c.names {
-			if i == maxNames && !w.Wide {
-				parts = append(parts, fmt.Sprintf("%s… %d more", c.sign, len(c.names)-i))
-				break
-			}
-			parts = append(parts, w.paint(c.colour, c.sign+printable.Line(name, 80))+w.places(p, name, c.sign))
-		}
-	}
-	return strings.Join(parts, " ")
-}
-
-const (
-	bold   = "1"
-	red    = "31"
-	green  = "32"
-	yellow = "33"
-	cyan   = "36"
-	grey   = "90"
-)
-
-func (w *Writer) paint(colour, s string) string {
-	if !w.Colour || s == "" {
-		return s
-	}
-	return "\x1b[" + colour + "m" + s + "\x1b[0m"
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// Size is a number of bytes for people.
-func Size(n int64) string {
-	switch {
-	case n < 1<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	default:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-}
-
-// Found returns how a change was found, in words for people.
-func Found(c event.Cause) string {
-	switch c {
-	case event.CauseNotify:
-		return "announced"
-	case event.CauseTrailing:
-		return "end of a burst"
-	case event.CauseResync:
-		return "found after a reconnect"
-	case event.CausePoll:
-		return "found by polling"
-	default:
-		return printable.Line(string(c), 40)
 	}
 }

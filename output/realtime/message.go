@@ -193,7 +193,7 @@ func shorten(s string, limit int, cut bool) string {
 func visible(s string) string {
 	var b *strings.Builder
 	for i, r := range s {
-		hidden := r > 0x7f && unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+		hidden := r > 0x7f && unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Join_Control)
 		if hidden && b == nil {
 			b = &strings.Builder{}
 			b.WriteString(s[:i])

@@ -1,0 +1,122 @@
+// Package columns measures, cuts and wraps text by the columns that it takes on a
+// terminal. Text is expected to be printable (see core/printable) and without colours.
+//
+// Library: github.com/clipperhouse/displaywidth measures grapheme clusters, such as emoji
+// that are joined, by Unicode's rules.
+package columns
+
+import (
+	"strings"
+
+	"github.com/clipperhouse/displaywidth"
+)
+
+// Width is the number of columns that a text takes.
+func Width(s string) int { return displaywidth.String(s) }
+
+// Pad appends spaces up to a width.
+func Pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(0, width-Width(s)))
+}
+
+// Middle cuts a text that is wider than limit in its middle: the beginning of a URI says
+// whose it is, and the end which it is.
+func Middle(s string, limit int) string {
+	if Width(s) <= limit {
+		return s
+	}
+	if limit < 1 {
+		return ""
+	}
+	clusters := split(s)
+	left, right, used := 0, len(clusters), 1 // of the ellipsis
+	for left < right {
+		// The end gets the larger part.
+		if at := &clusters[right-1]; used+at.width <= limit {
+			used += at.width
+			right--
+		} else {
+			break
+		}
+		if left >= right {
+			break
+		}
+		if at := &clusters[left]; used+at.width <= limit {
+			used += at.width
+			left++
+		} else {
+			break
+		}
+	}
+	return join(clusters[:left]) + "…" + join(clusters[right:])
+}
+
+// End cuts the end of a text that is wider than limit.
+func End(s string, limit int) string {
+	if Width(s) <= limit {
+		return s
+	}
+	if limit < 1 {
+		return ""
+	}
+	var b strings.Builder
+	used := 1
+	for _, c := range split(s) {
+		if used += c.width; used > limit {
+			break
+		}
+		b.WriteString(c.text)
+	}
+	return b.String() + "…"
+}
+
+// Wrap divides a text into lines of at most limit columns, at spaces where there are any.
+func Wrap(s string, limit int) []string {
+	limit = max(limit, 1)
+	var lines []string
+	line, width := "", 0
+	flush := func() {
+		if line != "" {
+			lines = append(lines, line)
+		}
+		line, width = "", 0
+	}
+	for word := range strings.FieldsSeq(s) {
+		w := Width(word)
+		if width > 0 && width+1+w > limit {
+			flush()
+		}
+		if width > 0 {
+			line, width = line+" ", width+1
+		}
+		for _, c := range split(word) {
+			if width > 0 && width+c.width > limit { // a word that is wider than a line
+				flush()
+			}
+			line, width = line+c.text, width+c.width
+		}
+	}
+	flush()
+	return lines
+}
+
+type cluster struct {
+	text  string
+	width int
+}
+
+func split(s string) []cluster {
+	var out []cluster
+	for g := displaywidth.StringGraphemes(s); g.Next(); {
+		out = append(out, cluster{g.Value(), g.Width()})
+	}
+	return out
+}
+
+func join(clusters []cluster) string {
+	var b strings.Builder
+	for _, c := range clusters {
+		b.WriteString(c.text)
+	}
+	return b.String()
+}

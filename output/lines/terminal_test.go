@@ -1,0 +1,171 @@
+package lines
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/output/columns"
+)
+
+// On a terminal everything is in columns and fits, and a new day is a line of its own.
+func TestTerminal(t *testing.T) {
+	at := time.Date(2026, 11, 20, 23, 59, 58, 0, time.UTC)
+	size := int64(2300)
+	e := func(after time.Duration, server, uri string, p event.Payload) *event.Event {
+		return &event.Event{ServerID: server, ResourceURI: uri, Timestamp: at.Add(after), Cause: event.CauseNotify, Payload: p}
+	}
+	events := []*event.Event{
+		e(0, "docs", "", event.ServerState{State: event.Pending}),
+		e(0, "docs", "", event.ServerState{State: event.Connecting}),
+		e(0, "docs", "", event.ServerState{State: event.Ready, ProtocolVersion: "2025-11-25"}),
+		e(0, "docs", "", event.SubscriptionActive{Resources: event.ResourceSet{Count: 12}, Mode: event.Push}),
+		e(0, "docs", "file:///guide.md", event.ResourceUpdated{Size: &size}),
+		e(time.Second, "a-server-whose-name-is-far-too-long", "file:///home/ada/projects/engine/notes/of/long/ago/about/the/difference/engine.md", event.ResourceUpdated{Size: &size}),
+		e(3*time.Second, "docs", "file:///guide.md", event.ResourceUpdated{Size: &size}),
+		e(3*time.Second, "docs", "file:///日本語/👩‍👩‍👧‍👦.md", event.ResourceUpdated{Size: &size}),
+		e(3*time.Second, "docs", "file:///new.md", event.ResourceAdded{}),
+		e(3*time.Second, "docs", "", event.ListChanged{List: catalog.Tools, Added: []string{"a"}}),
+		e(3*time.Second, "docs", "", event.ServerState{State: event.Stopping, Reason: "shutdown"}),
+	}
+	for _, width := range []int{80, 200} {
+		var got strings.Builder
+		w := Writer{W: &got, Columns: func() int { return width }}
+		w.Servers("docs", "other")
+		for _, e := range events {
+			if err := w.Write(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for line := range strings.Lines(got.String()) {
+			if columns.Width(strings.TrimSuffix(line, "\n")) > width {
+				t.Errorf("wider than %d: %q", width, line)
+			}
+		}
+		golden := filepath.Join("testdata", fmt.Sprintf("terminal%d.golden", width))
+		if *update {
+			if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The first line has the date, as these events are not of today.
+		if diff := cmp.Diff(string(want), got.String()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// failing are the events of a server that fails over and over, in two ways, and recovers.
+func failing(server string) (out []*event.Event) {
+	at := time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)
+	add := func(st event.ServerState) {
+		out = append(out, &event.Event{ServerID: server, Timestamp: at, Payload: st})
+	}
+	for i, cause := range []string{"exit status 3 after 1ms", "exit status 3 after 2.5ms", "exit status 3 after 1s", "connection refused"} {
+		add(event.ServerState{State: event.Connecting})
+		add(event.ServerState{State: event.Backoff, Error: cause, Attempt: i + 1, RetryIn: event.Milliseconds(time.Minute)})
+	}
+	add(event.ServerState{State: event.Connecting})
+	add(event.ServerState{State: event.Ready})
+	return out
+}
+
+// In a pipe a failure is a line when it is another one; with -v everything is.
+func TestRepeatedFailures(t *testing.T) {
+	for _, c := range []struct {
+		verbose bool
+		want    string
+	}{
+		{false, "backoff ready"},
+		{true, "connecting backoff connecting backoff connecting backoff connecting backoff connecting ready"},
+	} {
+		var got strings.Builder
+		w := Writer{W: &got, Verbose: c.verbose}
+		if err := w.Write(failing("crashy")...); err != nil {
+			t.Fatal(err)
+		}
+		var words []string
+		for line := range strings.Lines(got.String()) {
+			words = append(words, strings.Fields(line)[2])
+		}
+		want := c.want
+		if !c.verbose {
+			want = "backoff backoff ready" // exit status 3, connection refused
+		}
+		if strings.Join(words, " ") != want {
+			t.Errorf("verbose %t:\n%s", c.verbose, &got)
+		}
+	}
+}
+
+// On a terminal the line at the bottom counts, stays below what other streams print, and
+// goes away when the server is back.
+func TestScreen(t *testing.T) {
+	var term emulator
+	s := NewScreen(&term)
+	w := Writer{Columns: func() int { return 60 }, Screen: s}
+	w.Servers("crashy", "docs")
+	logs := s.Beside(&term)
+	all := failing("crashy")
+	write := func(events ...*event.Event) {
+		t.Helper()
+		if err := w.Write(events...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := func(n int) string { return strings.Join(term.lines[max(0, len(term.lines)-n):], "|") }
+	write(all[:2]...)
+	if strings.Contains(last(1), ", attempt ") {
+		t.Errorf("after the first failure:\n%s", last(9))
+	}
+	write(all[2:6]...)
+	const bottom = "crashy  backing off, attempt 3, next 01:03:03"
+	if last(1) != bottom || strings.Count(last(9), "crashy") != 2 {
+		t.Errorf("after three failures:\n%s", last(9))
+	}
+	if _, err := logs.Write([]byte("a log line\n")); err != nil {
+		t.Fatal(err)
+	}
+	write(&event.Event{ServerID: "docs", ResourceURI: "file:///a", Timestamp: all[0].Timestamp, Payload: event.ResourceAdded{}})
+	if got := last(3); got != "a log line|01:02:03.000  docs    added      file:///a|"+bottom {
+		t.Errorf("below others: %q", got)
+	}
+	write(all[6:]...)
+	if got := last(9); strings.Contains(got, ", attempt ") || !strings.HasSuffix(got, "crashy  ready") {
+		t.Errorf("in the end: %q", got)
+	}
+	// Many servers that fail have few lines.
+	for i := range 20 {
+		write(failing(fmt.Sprintf("server-%02d", i))[:4]...)
+	}
+	if got := last(1); got != "… and 16 more servers are backing off" || !strings.Contains(last(2), "server-03") {
+		t.Errorf("%q", last(3))
+	}
+}
+
+// emulator is a terminal that knows what a Screen needs.
+type emulator struct{ lines []string }
+
+func (m *emulator) Write(b []byte) (int, error) {
+	text := string(b)
+	var up int
+	if n, err := fmt.Sscanf(text, "\r\x1b[%dA\x1b[J", &up); n == 1 && err == nil {
+		m.lines = m.lines[:len(m.lines)-up]
+		_, text, _ = strings.Cut(text, "\x1b[J")
+	}
+	for line := range strings.Lines(text) {
+		m.lines = append(m.lines, strings.TrimSuffix(line, "\n"))
+	}
+	return len(b), nil
+}
