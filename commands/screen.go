@@ -52,7 +52,7 @@ func (s *stream) follow(env *Env, g *globals, screen *lines.Screen, cfg *config.
 		for _, e := range events {
 			if e.Type() == event.TypeSubscriptionActive && !hinted {
 				hinted = true
-				fmt.Fprintln(env.Err, "hint: --diff shows what changes, -v every state, -o wide ids and digests; -q leaves out hints")
+				fmt.Fprintln(env.Err, "hint: --diff shows what changes, -v every state; mcptrack top is a live view; -q leaves out hints")
 			}
 		}
 		return nil
