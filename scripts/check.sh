@@ -35,10 +35,10 @@ run() {
 }
 
 # Programs that tests use as people do: editors that save, jq in a pipe, a browser, shells
-# that complete.
+# that complete, a Prometheus that scrapes.
 programs() {
 	local missing=() name
-	for name in git jq vim curl chromium fish zsh tmux; do command -v "$name" >/dev/null || missing+=("$name"); done
+	for name in git jq vim curl chromium fish zsh tmux prometheus; do command -v "$name" >/dev/null || missing+=("$name"); done
 	[[ -e /usr/share/bash-completion/bash_completion ]] || missing+=(bash-completion)
 	((${#missing[@]} == 0)) && return
 	if ! command -v apt-get >/dev/null || [[ $(id -u) != 0 ]]; then
