@@ -62,6 +62,7 @@ type listOptions struct {
 	connectFlags
 	kind    catalog.Kind // "": the servers themselves
 	servers []string
+	demo    bool
 }
 
 func newList(env *Env, g *globals) *cobra.Command {
@@ -70,7 +71,8 @@ func newList(env *Env, g *globals) *cobra.Command {
 		Use:   "list [servers|resources|templates|prompts|tools] [SERVER...]",
 		Short: "List servers, or their resources, templates, prompts or tools",
 		Long: `Connects to all enabled servers of the config at once, or to the named ones, prints
-what they offer, and exits. Servers that do not support a kind list nothing.
+what they offer, and exits. Servers that do not support a kind list nothing. Tables also
+show disabled servers.
 
 With -o template=... the template is run once for each server or item; numbers
 compare, and keys that an item lacks print nothing.
@@ -80,6 +82,7 @@ missing; 4 some servers could not be reached (the others are listed); 6 --timeou
 expired; 130 interrupted.`,
 		Example: `  mcptrack list
   mcptrack list tools docs
+  mcptrack list resources --demo
   mcptrack list resources --json | jq -r '.[].uri'
   mcptrack list -o 'template={{if .resources}}{{.id}} {{.resources}}{{end}}'`,
 		ValidArgsFunction: completeList(env, g),
@@ -101,6 +104,7 @@ expired; 130 interrupted.`,
 		},
 	}
 	opts.add(cmd)
+	cmd.Flags().BoolVar(&opts.demo, "demo", false, "list a built-in demo server; no config needed")
 	return cmd
 }
 
@@ -114,9 +118,11 @@ func listKinds() []string {
 }
 
 func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error {
-	cfg, err := g.load(env, g.logger(env))
-	if err != nil {
-		return err
+	cfg, err := demoConfig(env), error(nil)
+	if !opts.demo {
+		if cfg, err = g.load(env, g.logger(env)); err != nil {
+			return err
+		}
 	}
 	var kindsToo []string // the first argument may be a misspelled kind
 	if opts.kind == "" {
@@ -138,14 +144,32 @@ func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error 
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
 		return ctx.Err()
 	}
-	remember(env, cfg.Path, reports)
-	if err := writeList(env, g, opts.kind, reports); err != nil {
+	if !opts.demo {
+		remember(env, cfg.Path, reports)
+	}
+	shown := reports
+	if g.format.Table() && opts.kind == "" && len(opts.servers) == 0 {
+		shown = withDisabled(reports, cfg)
+	}
+	if err := writeList(env, g, opts.kind, shown); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return unreachable(reports, g.format.Table() && opts.kind == "")
+}
+
+// withDisabled adds the servers that were not asked because the config disables them.
+func withDisabled(reports []session.Report, cfg *config.Config) []session.Report {
+	all := slices.Clone(reports)
+	for _, srv := range cfg.Servers {
+		if !srv.Enabled && srv.Transport != config.TransportCatalog {
+			all = append(all, session.Report{Server: srv})
+		}
+	}
+	slices.SortFunc(all, func(a, b session.Report) int { return strings.Compare(a.Server.ID, b.Server.ID) })
+	return all
 }
 
 // listProgress shows on a terminal how many servers have answered. stop removes the line
@@ -217,7 +241,7 @@ func newServerRow(r session.Report) serverRow {
 }
 
 func writeList(env *Env, g *globals, kind catalog.Kind, reports []session.Report) error {
-	tables := table.Options{Wide: g.format.Wide()}
+	tables := table.Options{Wide: g.format.Wide(), Colour: g.colours(env, env.OutTTY)}
 	tables.Width = env.width()
 	switch {
 	case g.format.Table() && kind == "":

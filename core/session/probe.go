@@ -36,10 +36,13 @@ type Report struct {
 	Err error
 }
 
-// State is the outcome in one word: ready, failed or unconfigured.
+// State is the outcome in one word: ready, failed or unconfigured; of a server that was
+// not probed disabled.
 func (r Report) State() string {
 	_, unconfigured := errors.AsType[*config.UnconfiguredError](r.Err)
 	switch {
+	case !r.Server.Enabled && r.Err == nil && r.Lists == nil:
+		return "disabled"
 	case unconfigured:
 		return "unconfigured"
 	case r.Err != nil:

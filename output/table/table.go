@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,19 +20,30 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/output/columns"
 )
 
 // Options configure tables.
 type Options struct {
-	Wide  bool // all columns, nothing truncated
-	Width int  // columns of the terminal; 0: no limit
+	Wide bool // all columns, nothing truncated
+	// Width is that of the terminal, to which tables are fitted unless they are wide; 0:
+	// it is none, and names and URIs are never cut.
+	Width  int
+	Colour bool
 }
+
+// fits reports whether the table is fitted to a terminal.
+func (o Options) fits() bool { return o.Width > 0 && !o.Wide }
 
 // Maximum cell widths in runes if a table is not wide.
 const (
 	narrowText  = 48
 	narrowError = 300
 )
+
+// narrowServers is the width of a terminal below which a table of servers has no column
+// for the transport.
+const narrowServers = 100
 
 // Servers displays one row for each server that was queried.
 func Servers(w io.Writer, reports []session.Report, o Options) error {
@@ -63,7 +75,21 @@ func Servers(w io.Writer, reports []session.Report, o Options) error {
 		}
 		rows = append(rows, append(row, n(catalog.Resources), n(catalog.Templates), n(catalog.Prompts), n(catalog.Tools), message))
 	}
-	return render(w, head, rows)
+	below := make([]string, len(rows))
+	if o.fits() { // errors are below their rows
+		last := len(head) - 1
+		head = head[:last]
+		for i, row := range rows {
+			rows[i], below[i] = row[:last], row[last]
+		}
+		if o.Width < narrowServers { // -o wide has it
+			head = slices.Delete(head, 2, 3)
+			for i, row := range rows {
+				rows[i] = slices.Delete(row, 2, 3)
+			}
+		}
+	}
+	return o.render(w, head, rows, below)
 }
 
 // Items displays one row for each item of one kind.
@@ -82,7 +108,7 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 	for _, r := range reports {
 		for _, it := range r.Lists[k] {
 			d := it.Describe()
-			row := []string{o.cut(r.Server.ID, 24), o.cut(it.Key, 72)}
+			row := []string{o.cut(r.Server.ID, 24), o.cut(it.Key, 0)}
 			switch k {
 			case catalog.Resources:
 				size := "-"
@@ -93,7 +119,11 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 			case catalog.Templates:
 				row = append(row, o.cut(d.Name, 32), dash(o.cut(d.MimeType, 32)))
 			default:
-				row = append(row, o.cut(d.Description, 72))
+				limit := 72
+				if o.fits() {
+					limit = 0
+				}
+				row = append(row, o.cut(d.Description, limit))
 			}
 			if o.Wide && (k == catalog.Resources || k == catalog.Templates) {
 				row = append(row, o.cut(d.Description, 0))
@@ -101,7 +131,7 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 			rows = append(rows, row)
 		}
 	}
-	return render(w, head, rows)
+	return o.render(w, head, rows, nil)
 }
 
 // Rows displays arbitrary rows; empty cells become a dash, except in the last column.
@@ -116,7 +146,7 @@ func Rows(w io.Writer, head []string, rows [][]string) error {
 		}
 		shown = append(shown, cells)
 	}
-	return render(w, head, shown)
+	return Options{}.render(w, head, shown, nil)
 }
 
 // cut returns printable text for a cell, truncated unless the table is wide.
@@ -134,8 +164,10 @@ func dash(s string) string {
 	return s
 }
 
-// render draws without borders: columns that awk can split.
-func render(w io.Writer, head []string, rows [][]string) error {
+// render draws without borders: columns that awk can split. below are texts for below the
+// rows; nil: none.
+func (o Options) render(w io.Writer, head []string, rows [][]string, below []string) error {
+	o.fit(head, rows)
 	var drawn bytes.Buffer
 	t := tablewriter.NewTable(&drawn,
 		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
@@ -159,8 +191,19 @@ func render(w io.Writer, head []string, rows [][]string) error {
 		return fmt.Errorf("draw table: %w", err)
 	}
 	var out strings.Builder
+	n := -1 // the row of a line; -1: the head
 	for line := range strings.Lines(drawn.String()) {
-		out.WriteString(strings.TrimRight(line, " \n") + "\n") // without padding that would wrap
+		line = strings.TrimRight(line, " \n") // without padding that would wrap
+		if o.Colour {
+			line = paintLine(line, head, rows, n)
+		}
+		out.WriteString(line + "\n")
+		if n >= 0 && n < len(below) && below[n] != "" {
+			for _, text := range columns.Wrap(below[n], max(o.Width-4, 20)) {
+				out.WriteString("    " + o.paint(red, text) + "\n")
+			}
+		}
+		n++
 	}
 	_, err := io.WriteString(w, out.String())
 	return err

@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/output/columns"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -76,5 +77,50 @@ func TestGolden(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// On a terminal nothing is wider than it, URIs keep their ends, errors are below their
+// rows, and every state has its colour; in a pipe URIs are whole.
+func TestFits(t *testing.T) {
+	all := reports(t)
+	all[0].Server.ID = "a-server-whose-name-is-far-too-long"
+	long := "file:///" + strings.Repeat("deep/", 60) + "end.md"
+	list, err := catalog.NewItem(catalog.Resources, json.RawMessage(`{"uri":"`+long+`","name":"👩\u200d👩\u200d👧 family"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[0].Lists[catalog.Resources] = append(all[0].Lists[catalog.Resources], list)
+	all[1].Err = errors.New("connect: " + strings.Repeat("it does not answer and ", 9) + "that is it")
+	all = append(all, session.Report{Server: config.Server{ID: "off", Transport: config.TransportStdio}})
+	for _, width := range []int{80, 120, 200} {
+		var servers, items strings.Builder
+		o := Options{Width: width}
+		if err := errors.Join(Servers(&servers, all, o), Items(&items, catalog.Resources, all, o)); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(servers.String() + items.String()) {
+			if columns.Width(strings.TrimSuffix(line, "\n")) > width {
+				t.Errorf("wider than %d: %q", width, line)
+			}
+		}
+		if got := servers.String(); !strings.Contains(got, "\n    connect: it does not answer") || !strings.Contains(got, "that is it\n") || !strings.Contains(got, "off  ") || !strings.Contains(got, "disabled") {
+			t.Errorf("servers on %d columns:\n%s", width, got)
+		}
+		if got := items.String(); !strings.Contains(got, "…") || !strings.Contains(got, "/end.md ") || !strings.Contains(got, "👩\u200d👩\u200d👧 family") {
+			t.Errorf("resources on %d columns:\n%s", width, got)
+		}
+	}
+	var painted, piped strings.Builder
+	if err := errors.Join(Servers(&painted, all, Options{Width: 120, Colour: true}), Items(&piped, catalog.Resources, all, Options{})); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\x1b[32mready\x1b[0m", "\x1b[31mfailed\x1b[0m", "\x1b[90mdisabled\x1b[0m"} {
+		if !strings.Contains(painted.String(), want) {
+			t.Errorf("no %q in\n%s", want, &painted)
+		}
+	}
+	if !strings.Contains(piped.String(), long) {
+		t.Errorf("a URI was cut in a pipe:\n%s", &piped)
 	}
 }
