@@ -100,6 +100,13 @@ func (s *Server) Hits(path string) int {
 	return s.hits[path]
 }
 
+// Given returns how many access tokens were given.
+func (s *Server) Given() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.access)
+}
+
 // Forms returns the token requests.
 func (s *Server) Forms() []url.Values {
 	s.mu.Lock()

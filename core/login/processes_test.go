@@ -1,0 +1,180 @@
+package login_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/login"
+	"github.com/mcptrack/mcptrack/core/login/logintest"
+)
+
+// userKey makes the test program a process that uses the login of a folder, given with the
+// URL of the server.
+const userKey = "LOGIN_TEST_USER"
+
+// useLogin makes requests until stdin ends. It prints a line for every error.
+func useLogin(t *testing.T, given string) {
+	dir, address, _ := strings.Cut(given, "|")
+	src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).Source(login.Target{ID: "docs", URL: address})
+	over := make(chan struct{}) // closed when stdin ends
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(over)
+	}()
+	fmt.Println("begun")
+	for {
+		select {
+		case <-over:
+			return
+		case <-time.After(rand.N(10 * time.Millisecond)):
+		}
+		// Two tokens may expire under one request: then it is refused, which is no error.
+		if status, err := request(t.Context(), src, address); err != nil || status != http.StatusOK && status != http.StatusUnauthorized {
+			fmt.Printf("error: status %d, %v\n", status, err)
+		}
+	}
+}
+
+func TestUserProcess(t *testing.T) {
+	given, ok := os.LookupEnv(userKey)
+	if !ok {
+		t.Skip("it is a part of other tests")
+	}
+	useLogin(t, given)
+}
+
+// user is a process that uses a login.
+type user struct {
+	*exec.Cmd
+	stdin   io.Closer
+	reading sync.WaitGroup
+	mu      sync.Mutex // guards errors
+	errors  []string
+}
+
+func startUser(t *testing.T, dir string, s *logintest.Server) *user {
+	t.Helper()
+	u := &user{Cmd: exec.Command(os.Args[0], "-test.run=^TestUserProcess$")}
+	u.Env = append(os.Environ(), userKey+"="+dir+"|"+s.URL)
+	stdin, err := u.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := u.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.stdin = stdin
+	if err := u.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() && lines.Text() != "begun" { // others come from the test framework
+	}
+	u.reading.Go(func() {
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "error: ") {
+				u.mu.Lock()
+				u.errors = append(u.errors, lines.Text())
+				u.mu.Unlock()
+			}
+		}
+	})
+	return u
+}
+
+// stop ends the process and returns its errors.
+func (u *user) stop(kill bool) []string {
+	if kill {
+		_ = u.Process.Kill()
+	}
+	_ = u.stdin.Close()
+	u.reading.Wait()
+	_ = u.Wait()
+	return u.errors
+}
+
+// number is an integer from the environment, for runs that are longer than those of CI.
+func number(key string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(key)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// Many processes use one login while its tokens expire again and again, and the
+// authorization server allows each refresh token once. Every token is renewed once, and
+// nobody is refused. LOGIN_PROCESSES and LOGIN_ROTATIONS set how many.
+func TestOneRenewalForAllProcesses(t *testing.T) {
+	s := logintest.New(t)
+	dir := filepath.Join(t.TempDir(), "logins")
+	mustLogIn(t, login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}), s)
+	var users []*user
+	for range number("LOGIN_PROCESSES", 5) {
+		users = append(users, startUser(t, dir, s))
+	}
+	rotations := number("LOGIN_ROTATIONS", 10)
+	began := time.Now()
+	for range rotations {
+		before := s.Given()
+		s.Expire()
+		for deadline := time.Now().Add(time.Minute); s.Given() == before; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("nobody renews the token")
+			}
+		}
+	}
+	took := time.Since(began)
+	for _, u := range users {
+		if errs := u.stop(false); len(errs) > 0 {
+			t.Errorf("%d errors, such as %s", len(errs), errs[0])
+		}
+	}
+	renewals := s.Hits("as /token") - 1
+	t.Logf("%d processes, %d rotations in %s: %d renewals, %d requests", len(users), rotations, took.Round(time.Millisecond), renewals, s.Hits("rs /mcp"))
+	if renewals != rotations || s.Revoked() {
+		t.Errorf("%d renewals of %d tokens, revoked: %t", renewals, rotations, s.Revoked())
+	}
+	wantStatus(t, login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).Source(target(s)), s, http.StatusOK)
+}
+
+// Processes are killed while they renew. Whatever they were doing, the login is either as
+// good as before, or the next process says what happened to it. LOGIN_KILLS sets how many.
+func TestKilledProcesses(t *testing.T) {
+	s := logintest.New(t)
+	dir := filepath.Join(t.TempDir(), "logins")
+	logins := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()})
+	mustLogIn(t, logins, s)
+	lost := 0
+	kills := number("LOGIN_KILLS", 8)
+	for range kills {
+		u := startUser(t, dir, s)
+		s.Expire()
+		time.Sleep(rand.N(15 * time.Millisecond)) // somewhere in the renewal, or around it
+		u.stop(true)
+		_, err := request(t.Context(), logins.Source(target(s)), s.URL)
+		required, ok := errors.AsType[*login.RequiredError](err)
+		switch {
+		case err == nil:
+		case ok && strings.Contains(required.Error(), "was interrupted"):
+			lost++
+			mustLogIn(t, logins, s)
+		default:
+			t.Fatalf("after a kill: %v", err)
+		}
+	}
+	t.Logf("%d kills: %d logins were used up, and said so", kills, lost)
+	wantStatus(t, logins.Source(target(s)), s, http.StatusOK)
+}
