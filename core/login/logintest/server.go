@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/login"
 )
 
 // Server is both. Its fields are set before the first request.
@@ -74,7 +76,7 @@ func New(t testing.TB) *Server {
 	t.Cleanup(asServer.Close)
 	rs := http.NewServeMux()
 	rs.HandleFunc("GET /.well-known/oauth-protected-resource/mcp", s.resource)
-	rs.HandleFunc("/mcp", s.protected)
+	rs.HandleFunc("/", s.protected)
 	rsServer := httptest.NewServer(s.counting("rs", rs))
 	t.Cleanup(rsServer.Close)
 	s.AS, s.URL = asServer.URL, rsServer.URL+"/mcp"
@@ -335,6 +337,22 @@ func (s *Server) revoke(w http.ResponseWriter, q *http.Request) {
 		s.revoked[family] = true
 	}
 	w.WriteHeader(http.StatusOK)
+}
+
+// LogIn logs in to the server, as a user would.
+func LogIn(t testing.TB, logins *login.Store, s *Server, to login.Target) {
+	t.Helper()
+	f, err := logins.Begin(t.Context(), to, login.Challenge{}, "http://127.0.0.1:1/callback", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(Browse(t, f.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Finish(t.Context(), u.Query()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Browse does what a browser does with the URL of a login: it returns the URL that the
