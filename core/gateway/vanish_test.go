@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// Clients of both eras that cancel or leave at any moment, also while they are asked, leave
+// no session, no round and no request behind.
+func TestClientsVanish(t *testing.T) {
+	t.Parallel()
+	a, o := newAsking(t)
+	ts := httptest.NewServer(o.gateway.Server())
+	t.Cleanup(ts.Close)
+	clients := 60
+	if testing.Short() {
+		clients = 10
+	}
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			era := []session.Era{session.EraLegacy, session.EraModern}[i%2]
+			side := &session.ClientSide{Capabilities: json.RawMessage(modernCapabilities), Request: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+				select {
+				case <-time.After(time.Duration(rand.IntN(10)) * time.Millisecond):
+					return json.RawMessage(`{"action":"accept"}`), nil
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+			}}
+			c, err := session.Dial(t.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL), Protocol: config.Protocol(era)}, session.Options{Client: side})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for range 5 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(20_000))*time.Microsecond)
+				if era == session.EraModern {
+					asked, err := asks(ctx, c, "elicitation/create", `{"for":"x"}`, nil)
+					if err == nil && rand.IntN(2) == 0 {
+						_, _ = asks(ctx, c, "elicitation/create", `{"for":"x"}`, map[string]any{"requestState": asked["requestState"],
+							"inputResponses": map[string]any{"q1": map[string]any{"action": "accept"}}})
+					}
+				} else {
+					_, _ = ask(ctx, c, "elicitation/create", `{"for":"x"}`, "")
+				}
+				cancel()
+			}
+			_ = c.Close()
+		})
+	}
+	all.Wait()
+	g := o.gateway
+	o.eventually("no request is left", func() bool {
+		g.limits.mu.Lock()
+		defer g.limits.mu.Unlock()
+		return len(g.limits.byServer) == 0
+	})
+	g.rounds.mu.Lock()
+	for _, w := range g.rounds.byState {
+		w.expire.Reset(0) // as after roundPatience
+	}
+	g.rounds.mu.Unlock()
+	o.eventually("only idle sessions are left", func() bool {
+		g.clients.mu.Lock()
+		defer g.clients.mu.Unlock()
+		return g.clients.sessions == len(g.clients.idle) && len(g.clients.all) == 0 && len(g.clients.parked) == 0
+	})
+	g.clients.mu.Lock()
+	idle := len(g.clients.idle)
+	g.clients.mu.Unlock()
+	o.eventually("the others have ended", func() bool { _, open := a.of(`"elicitation"`); return open == idle })
+	if c := o.over(session.EraLegacy, &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{}}`), Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(`{"still":"works"}`), nil
+	}}); c != nil {
+		if got, err := ask(t.Context(), c, "sampling/createMessage", `{}`, ""); err != nil {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+}
