@@ -40,7 +40,7 @@ func (g *globals) addFlags(root *cobra.Command) {
 	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
 	f.StringVar(&g.logFormat, "log-format", "text", "log `FORMAT`: text or json")
 	f.StringVar(&g.color, "color", "auto", "`WHEN` to use colours: auto, always or never")
-	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: table, wide, json, yaml, name or template=GO_TEMPLATE, which is run for each item (default table)")
+	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: "+document.Choices()+", which is run for each item (default table)")
 	f.BoolVar(&g.json, "json", false, "short for --output json")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "no progress, hints and warnings on stderr, only errors")
 	complete := func(name string, choices ...string) {

@@ -15,23 +15,19 @@ import (
 // Follow servers, store what happens, and read the log while it grows. A real
 // program keeps the directory and reads its servers from a file.
 func Example() {
-	dir, err := os.MkdirTemp("", "events-")
-	if err != nil {
-		log.Fatal(err)
-	}
+	ctx, stop := context.WithCancel(context.Background())
+	dir, _ := os.MkdirTemp("", "events-")
 	defer os.RemoveAll(dir)
-	events, err := journal.Open(context.Background(), journal.Options{Dir: dir})
+	events, err := journal.Open(ctx, journal.Options{Dir: dir})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer events.Close()
-
-	p, err := publish.New(context.Background(), publish.Options{Journal: events})
+	p, err := publish.New(ctx, publish.Options{Journal: events})
 	if err != nil {
 		log.Fatal(err)
 	}
-	p.Apply(&config.Config{Servers: []config.Server{{ID: "docs", Program: config.Program{Command: "docs-server"}}}}) // Enabled would start it
-	ctx, stop := context.WithCancel(context.Background())
+	p.Apply(&config.Config{Servers: []config.Server{{ID: "docs"}}}) // Enabled would start it
 	reader := func(ctx context.Context) error {
 		for entry, err := range events.Follow(ctx, 0) {
 			if err != nil {
@@ -42,15 +38,14 @@ func Example() {
 			}
 			if entry.Seq == 2 {
 				stop()
-				return nil
 			}
 		}
 		return nil
 	}
-	if err := p.Run(ctx, publish.Tasks{Readers: []publish.Task{reader}}); err != nil {
-		log.Fatal(err)
-	}
+	fmt.Println(p.Run(ctx, publish.Tasks{Readers: []publish.Task{reader}}))
 	// Output:
 	// 1 docs Pending
 	// 2 docs Disabled
+	// 3 docs Stopping
+	// <nil>
 }

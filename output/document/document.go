@@ -22,12 +22,19 @@ import (
 
 // Format is a value of the --output flag.
 type Format struct {
-	Name     string             // table, wide, json, yaml, name or template
+	Name     string             // of [Formats], without "="
 	Template *template.Template // of the format template
 }
 
 // Formats names the choices, for help and completion.
 func Formats() []string { return []string{"table", "wide", "json", "yaml", "name", "template="} }
+
+// Choices are the formats in a sentence.
+func Choices() string {
+	names := Formats()
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last] + "GO_TEMPLATE"
+}
 
 // ParseFormat parses a value of --output.
 func ParseFormat(s string) (Format, error) {
@@ -39,7 +46,7 @@ func ParseFormat(s string) (Format, error) {
 		return Format{Name: "template", Template: t}, nil
 	}
 	if s == "template" || !slices.Contains(Formats(), s) {
-		return Format{}, fmt.Errorf("unknown --output %q; choose table, wide, json, yaml, name or template=GO_TEMPLATE", s)
+		return Format{}, fmt.Errorf("unknown --output %q; choose %s", s, Choices())
 	}
 	return Format{Name: s}, nil
 }
