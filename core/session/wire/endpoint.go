@@ -28,7 +28,6 @@ type Endpoint struct {
 	headers http.Header
 	login   *Credentials
 	base    *http.Transport
-	inUse   *atomic.Bool // a session was made: its requests may use what is kept free
 }
 
 // NewEndpoint returns the server at the address, an absolute http or https URL.
@@ -49,13 +48,12 @@ func NewEndpoint(address string, headers http.Header, login *Credentials, cfg Co
 	if headers.Get("Authorization") != "" {
 		login = nil
 	}
-	inUse := new(atomic.Bool)
-	return &Endpoint{cfg: cfg, url: u, headers: headers, login: login, inUse: inUse, base: newBase(cfg.DialContext, inUse)}, nil
+	return &Endpoint{cfg: cfg, url: u, headers: headers, login: login, base: newBase(cfg.DialContext)}, nil
 }
 
 // newBase returns the network side of an endpoint. It has no timeout for answers, as
 // streams have none; TCP keep-alive finds dead peers, requests have deadlines.
-func newBase(dial func(ctx context.Context, network, address string) (net.Conn, error), inUse *atomic.Bool) *http.Transport {
+func newBase(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
 	if dial == nil {
 		dial = (&net.Dialer{
 			Timeout:         10 * time.Second,
@@ -69,11 +67,9 @@ func newBase(dial func(ctx context.Context, network, address string) (net.Conn, 
 			if err != nil {
 				return nil, process.Explain(err)
 			}
-			if !inUse.Load() {
-				if err := process.RoomForFiles(); err != nil {
-					_ = c.Close()
-					return nil, err
-				}
+			if err := process.RoomForFiles(); err != nil {
+				_ = c.Close()
+				return nil, err
 			}
 			return c, nil
 		},
@@ -98,8 +94,7 @@ type httpConn struct {
 	session func() string
 	version atomic.Value // string: the protocol version, once it is known
 	mirrors mirrors
-	stream  *stream      // nil until Listen
-	inUse   *atomic.Bool // of the endpoint
+	stream  *stream // nil until Listen
 
 	replies chan struct{} // has room for maxReplies: a slot is sent before a reply goes out and received after; never closed
 	mu      sync.Mutex    // guards url on the SSE transport
@@ -109,7 +104,7 @@ func (e *Endpoint) conn() *Conn {
 	c := newConn(e.cfg)
 	g := &guard{conn: c, base: e.base, origin: e.url, headers: e.headers, credentials: e.login}
 	c.http = &httpConn{
-		guard: g, url: e.url, inUse: e.inUse, replies: make(chan struct{}, maxReplies), session: func() string { return "" },
+		guard: g, url: e.url, replies: make(chan struct{}, maxReplies), session: func() string { return "" },
 		client: &http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 	c.reply = func(answer []byte) { postReply(c, answer) }

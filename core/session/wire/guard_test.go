@@ -18,7 +18,7 @@ func TestGuardKeepsToItsOrigin(t *testing.T) {
 	ts := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits++ }))
 	defer ts.Close()
 	origin, _ := url.Parse("http://origin.test/mcp")
-	base := newBase(nil, new(atomic.Bool))
+	base := newBase(nil)
 	defer base.CloseIdleConnections()
 	g := &guard{conn: newConn(testConfig()), base: base, origin: origin, headers: http.Header{"Authorization": {"Bearer x"}}}
 	for _, target := range []string{ts.URL, "https://origin.test/mcp", "http://origin.test:81/mcp"} {
@@ -46,7 +46,7 @@ func TestRepliesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var out atomic.Int64 // replies that left
-		e := &Endpoint{cfg: testConfig(), url: &url.URL{Scheme: "http", Host: "origin.test"}, base: newBase(nil, new(atomic.Bool))}
+		e := &Endpoint{cfg: testConfig(), url: &url.URL{Scheme: "http", Host: "origin.test"}, base: newBase(nil)}
 		c := e.conn()
 		c.http.guard.base = network(func(q *http.Request) (*http.Response, error) {
 			out.Add(1)

@@ -91,11 +91,7 @@ func (c *Conn) AwaitStream(ctx context.Context) bool {
 // [Handler.Gap] are called. It reports whether the notification stream is open. A
 // stream that was refused is not requested again.
 func (c *Conn) Publish() (listening bool) {
-	if c.http == nil {
-		return false
-	}
-	c.http.inUse.Store(true)
-	if c.http.stream == nil {
+	if c.http == nil || c.http.stream == nil {
 		return false
 	}
 	s := c.http.stream
