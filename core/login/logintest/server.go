@@ -22,11 +22,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 )
 
-// Server is both. Its fields are set before the first request.
+// Server is both.
 type Server struct {
 	URL string // of the protected server
 	AS  string // the issuer
+	Settings
 
+	mu sync.Mutex // guards what follows
+	book
+}
+
+// Settings are set before the first request.
+type Settings struct {
 	Life      time.Duration // of access tokens; 1 h
 	Scopes    []string      // in the challenge
 	NoDCR     bool
@@ -38,8 +45,10 @@ type Server struct {
 	Answer    func(url.Values)     // changes the redirect
 	Handler   http.Handler         // what is protected; 200 by default
 	Clients   map[string]string    // secrets of configured clients
+}
 
-	mu      sync.Mutex // guards what follows
+// book is what was given, and what came.
+type book struct {
 	codes   map[string]grant
 	refresh map[string]string // refresh token → family
 	spent   map[string]string
@@ -62,8 +71,8 @@ type access struct {
 
 // New starts both until the test ends.
 func New(t testing.TB) *Server {
-	s := &Server{Life: time.Hour, codes: map[string]grant{}, refresh: map[string]string{}, spent: map[string]string{}, revoked: map[string]bool{},
-		access: map[string]access{}, hits: map[string]int{}, Clients: map[string]string{}}
+	s := &Server{Settings: Settings{Life: time.Hour, Clients: map[string]string{}}, book: book{codes: map[string]grant{}, refresh: map[string]string{}, spent: map[string]string{},
+		revoked: map[string]bool{}, access: map[string]access{}, hits: map[string]int{}}}
 	as := http.NewServeMux()
 	for _, path := range []string{"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"} {
 		as.HandleFunc("GET "+path, s.metadata)

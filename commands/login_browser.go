@@ -1,0 +1,104 @@
+package commands
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/login"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// listen opens the port that the browser comes back to: the one that the client was
+// registered with, if it is free and no other is wanted.
+func (o *loginOptions) listen(ctx context.Context, logins *login.Store, target login.Target) (*login.Callback, error) {
+	if o.port != 0 {
+		return login.Listen(ctx, o.port)
+	}
+	if target.OAuth.CallbackPort != 0 {
+		return login.Listen(ctx, target.OAuth.CallbackPort)
+	}
+	if earlier, err := logins.Get(target); err == nil {
+		if port := login.Port(earlier.Client.Redirect); port != 0 {
+			if c, err := login.Listen(ctx, port); err == nil {
+				return c, nil
+			}
+		}
+	}
+	return login.Listen(ctx, 0)
+}
+
+// open opens the browser, and says where to go in case that it does not open.
+func (o *loginOptions) open(env *Env, flow *login.Flow) {
+	if env.OpenBrowser != nil {
+		if err := env.OpenBrowser(flow.URL); err == nil {
+			fmt.Fprintf(env.Err, "log in to %s in your browser; if it does not open, go to\n%s\n", flow.Issuer(), printable.Line(flow.URL, 0))
+			return
+		}
+	}
+	fmt.Fprintf(env.Err, "to log in to %s, go to\n%s\n", flow.Issuer(), printable.Line(flow.URL, 0))
+}
+
+// askClient asks for the ID of a client.
+func askClient(env *Env, redirect string) (string, error) {
+	fmt.Fprintf(env.Err, "The authorization server registers no clients by itself. Register one there, with the\nredirect URI %s, and enter its client ID: ", redirect)
+	id, err := readLine(env.In)
+	if err != nil || id == "" {
+		return "", login.ErrNoClient
+	}
+	return id, nil
+}
+
+// paste prints the URL and finishes with the redirected URL that comes on stdin, or with
+// the browser if that is on this machine.
+func (o *loginOptions) paste(ctx context.Context, env *Env, callback *login.Callback, flow *login.Flow, finish func(context.Context, url.Values) error) error {
+	if _, err := fmt.Fprintln(env.Out, flow.URL); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	pasted := make(chan error, 1) // sent to once; never closed
+	go func() {                   // reading cannot be interrupted: it ends with stdin, or with the process
+		line, err := readLine(env.In)
+		if err == nil {
+			var answer url.Values
+			if answer, err = redirected(line); err == nil {
+				err = finish(ctx, answer)
+			}
+		}
+		pasted <- err
+		cancel(errPasted)
+	}()
+	err := callback.Serve(ctx, flow, finish, nil)
+	if errors.Is(err, errPasted) {
+		return <-pasted
+	}
+	return err
+}
+
+var errPasted = errors.New("the redirected URL was pasted")
+
+// redirected returns the query of a redirected URL.
+func redirected(line string) (url.Values, error) {
+	u, err := url.Parse(strings.TrimSpace(line))
+	if err != nil || u.RawQuery == "" {
+		return nil, usageHint("paste the address that the browser shows at the end, even if it shows an error", "the line on stdin is not the URL that the browser was redirected to")
+	}
+	return u.Query(), nil
+}
+
+// readLine reads one line of at most 64 KiB.
+func readLine(in io.Reader) (string, error) {
+	line, err := bufio.NewReader(io.LimitReader(in, 64<<10)).ReadString('\n')
+	if line = strings.TrimSpace(line); line != "" {
+		return line, nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return "", usage("stdin has no line with the redirected URL")
+	}
+	return "", err
+}

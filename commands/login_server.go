@@ -1,0 +1,123 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/login"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// login logs in to one server. The row is nil if it needs no login.
+func (o *loginOptions) login(ctx context.Context, env *Env, g *globals, logins *login.Store, srv config.Server) (*authRow, error) {
+	target := login.TargetOf(srv)
+	if o.metadataURL != "" {
+		target.OAuth.ClientMetadataURL = o.metadataURL
+	}
+	challenge, needed, err := o.challenge(ctx, env, g, srv)
+	if err != nil {
+		return nil, err
+	}
+	if !needed && !logins.Offers(ctx, target) {
+		fmt.Fprintf(env.Err, "%s needs no login\n", printable.Line(srv.ID, 128))
+		return nil, nil
+	}
+	var l *login.Login
+	if target.OAuth.Grant == config.GrantClient {
+		l, err = logins.Obtain(ctx, target, challenge)
+	} else {
+		l, err = o.withBrowser(ctx, env, g, logins, target, challenge)
+	}
+	if err != nil {
+		return nil, loginFailure(ctx, srv, err)
+	}
+	if l.NoKeyring != nil {
+		fmt.Fprintf(env.Err, "the keyring cannot be used (%s); the token is kept in %s\n", printable.Line(l.NoKeyring.Error(), 200), logins.Path(target))
+	}
+	row := newAuthRow(srv, logins, l, nil)
+	sessions := o.session(env, g)
+	sessions.Logins, sessions.OneShot = logins, true
+	if s, err := o.dial(env)(ctx, srv, sessions); err != nil {
+		return nil, &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("logged in, but server %q does not accept it: %w", srv.ID, err)}
+	} else if err := s.Close(); err != nil {
+		return nil, err
+	}
+	return &row, nil
+}
+
+func (o *loginOptions) dial(env *Env) session.DialFunc {
+	if env.Dial != nil {
+		return env.Dial
+	}
+	return session.Dial
+}
+
+// challenge asks the server for what it offers, without a login, and returns what it says
+// to that. Some servers want none until they are asked for a list.
+func (o *loginOptions) challenge(ctx context.Context, env *Env, g *globals, srv config.Server) (login.Challenge, bool, error) {
+	sessions := o.session(env, g)
+	sessions.Logins = nil
+	err := session.Probe(ctx, []config.Server{srv}, session.ProbeOptions{Dial: env.Dial, Session: sessions})[0].Err
+	refused, ok := errors.AsType[*session.AuthError](err)
+	switch {
+	case ctx.Err() != nil:
+		return login.Challenge{}, false, context.Cause(ctx)
+	case err == nil:
+		return login.Challenge{}, false, nil
+	case !ok:
+		return login.Challenge{}, false, &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("server %q: %w", srv.ID, err)}
+	}
+	c := login.ParseChallenge(refused.Challenge)
+	if c.Basic && c.Metadata == "" {
+		return c, true, &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("server %q wants a password, not OAuth", srv.ID),
+			hint: `put an Authorization header into its "headers"`}
+	}
+	return c, true, nil
+}
+
+func loginFailure(ctx context.Context, srv config.Server, err error) error {
+	if _, ours := errors.AsType[*failure](err); ours || ctx.Err() != nil {
+		return err
+	}
+	f := &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("server %q: %w", srv.ID, err)}
+	if errors.Is(err, login.ErrNoClient) {
+		f.hint = `register a client there and set "oauth": {"clientId": "…"} in the config`
+	}
+	return f
+}
+
+// withBrowser lets the user log in with a browser.
+func (o *loginOptions) withBrowser(ctx context.Context, env *Env, g *globals, logins *login.Store, target login.Target, challenge login.Challenge) (*login.Login, error) {
+	callback, err := o.listen(ctx, logins, target)
+	if err != nil {
+		return nil, &failure{exit: exitFailed, code: "failed", err: err, hint: "choose another with --port"}
+	}
+	defer callback.Close()
+	flow, err := logins.Begin(ctx, target, challenge, callback.Redirect, o.scopes)
+	if errors.Is(err, login.ErrNoClient) && env.ErrTTY && !o.noBrowser {
+		if target.OAuth.ClientID, err = askClient(env, callback.Redirect); err == nil {
+			flow, err = logins.Begin(ctx, target, challenge, callback.Redirect, o.scopes)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var got *login.Login
+	finish := func(ctx context.Context, answer url.Values) (err error) {
+		got, err = flow.Finish(ctx, answer)
+		return err
+	}
+	if o.noBrowser {
+		err = o.paste(ctx, env, callback, flow, finish)
+		return got, err
+	}
+	o.open(env, flow)
+	_, stop := g.waiting(env, "waiting for the login in the browser")
+	defer stop()
+	err = callback.Serve(ctx, flow, finish, func(reason string) { g.logger(env).Warn("a request to the login was refused", "reason", reason) })
+	return got, err
+}
