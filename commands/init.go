@@ -68,7 +68,7 @@ Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers
 	return cmd
 }
 
-// check reports wrong usage. changed tells which flags were given.
+// check reports wrong usage. changed reports whether a flag was given.
 func (o *initOptions) check(changed func(flag string) bool) error {
 	shown := printable.Line(o.file, 200)
 	info, err := os.Stat(o.file)

@@ -1,6 +1,6 @@
 // Package history derives the versions of a resource from its stored events.
 //
-// A version is a content that was published: an announcement without a change is none.
+// A version is a content that was published: an announcement without a change makes no version.
 // The first version is known only by the event that replaced it, so it has no event of
 // its own. Removals are versions without a content.
 package history

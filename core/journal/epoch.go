@@ -33,7 +33,7 @@ func (w *writer) openLog(ctx context.Context) error {
 }
 
 // setDamagedAside moves a store whose description of the log cannot be read any more
-// out of the way, for somebody to examine, and starts an empty one.
+// out of the way, so that it can be examined, and starts an empty one.
 func (s *store) setDamagedAside(ctx context.Context) error {
 	_, err := s.info(ctx, s.opts.Stream)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) || s.dir.readMark().Epoch == "" && !s.dir.holds(s.opts.Stream) {

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// strength says what a name tells about its value.
+// strength is how likely the value of a name is a secret.
 type strength int
 
 const (

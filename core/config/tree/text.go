@@ -49,7 +49,7 @@ func (s *Source) isUTF16() bool {
 		t[0] != 0 && t[1] == 0 && t[2] != 0 && t[3] == 0)
 }
 
-// space returns the error for a character that looks like a space and is none to a
+// space returns the error for a character that looks like a space but is not one to a
 // parser, nil for all others.
 func space(offset int, r rune) *Error {
 	if r < utf8.RuneSelf || !unicode.IsSpace(r) && r != '\u200b' && r != '\u2060' && r != '\ufeff' {
