@@ -79,7 +79,7 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, of target,
 	stop()
 	if err == nil {
 		rememberUse(env, cfg.Path, servers[0])
-		return of.suggest(env, cfg.Path, show())
+		return of.suggest(ctx, env, cfg.Path, s, show())
 	}
 	if _, ours := errors.AsType[*failure](err); ours || ctx.Err() != nil {
 		return err
@@ -95,17 +95,24 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, of target,
 	case answered, input:
 		f.exit, f.code = exitRefused, "refused"
 	}
-	return of.suggest(env, cfg.Path, f)
+	return of.suggest(ctx, env, cfg.Path, s, f)
 }
 
 // suggest adds to a refusal which name was probably meant, if the one that was given
-// was not in the server's list when that was last read.
-func (t target) suggest(env *Env, cfgPath string, err error) error {
+// was not in the server's list when that was last read. A list that was never read is
+// read now.
+func (t target) suggest(ctx context.Context, env *Env, cfgPath string, s *session.Session, err error) error {
 	f, ours := errors.AsType[*failure](err)
 	if !ours || f.exit != exitRefused || f.hint != "" {
 		return err
 	}
-	if listed := loadKnown(env, cfgPath)[t.server].Names[t.kind]; !slices.Contains(listed, t.name) {
+	listed := loadKnown(env, cfgPath)[t.server].Names[t.kind]
+	if len(listed) == 0 && f.code != "unsupported" {
+		if list, err := s.List(ctx, t.kind); err == nil {
+			listed = list.Keys()
+		}
+	}
+	if !slices.Contains(listed, t.name) {
 		fallback := ""
 		if len(listed) > 0 || f.code == "not_found" {
 			fallback = fmt.Sprintf("mcptrack list %s %s shows what it has", t.kind, printable.Line(t.server, 60))

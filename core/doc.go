@@ -72,26 +72,34 @@
 //
 // # Where a change belongs
 //
-//	a new event type            core/event: its payload type and one row of the table
-//	a new config key            core/config: config.go and server.go (the field; transport.go, tracking.go), keys.go, equal.go and
-//	                            schema.json; commands/topics/config.md
-//	a new way to show events    a package in output/, wired up by a command
+//	a new event type            core/event: its payload type and one row of the table; how it is shown:
+//	                            output/lines/describe.go, output/dashboard/assets/feed.js
+//	a new config key            core/config: config.go and server.go (the field; transport.go,
+//	                            tracking.go), keys.go, equal.go and schema.json; commands/topics/config.md
+//	a new way to show events    a package in output/, wired up in commands/stream.go (watch, subscribe)
+//	                            or commands/feed.go (serve-sse)
+//	a column of list            output/table; as JSON: commands/list.go, list_items.go
 //	a new -o format             output/document (its name), commands/globals.go (its help), stream.go
 //	how content is digested     core/session/content.go; core/tracker/read.go compares
-//	a query parameter of /events  output/sse: filter.go
+//	a filter of /events         output/sse: filter.go, and frame.go for what it can look at; another
+//	                            parameter: query.go; commands/topics/serving.md
 //	when a resource is read     core/tracker/internal/coalesce
 //	what is listed, and when    core/tracker: the sync
-//	a limit on what servers send  core/session (options) and core/session/wire
+//	a limit on what servers send  core/session (options) and core/session/wire; commands/limits.go and
+//	                            commands/topics/limits.md
 //	how attempts are spaced     core/backoff, and the options of the package that waits
 //	                            (servers: core/tracker Options.MaxBackoff, reconnect.go)
-//	a new metric                output/metrics: collector.go; its source in commands/feed.go
-//	the config of another host  core/config/hosts, and core/config/shapes.go if its format is new
-//	a header sent to servers    core/session/dial_http.go
+//	a new metric                output/metrics: collector.go and Options in metrics.go; its source in
+//	                            commands/feed.go
+//	the config of another host  core/config/hosts, and core/config/shapes.go if its format is new;
+//	                            commands/topics/config.md
+//	a header sent to servers    core/session/dial_http.go; core/session/wire if it depends on the request
 //	how a login is made or kept  core/login
 //	a tool of the vault         core/vault: tools.go and call.go
 //	a new command               a file in commands/, added in commands/main.go
 //	who may make a request      output/web
-//	how webhooks are delivered  output/webhook: worker.go; what they may reach: guard.go
+//	how webhooks are delivered  output/webhook: when and how often worker.go, the request sender.go, how
+//	                            it is signed secret.go, what it may reach guard.go
 //	a method of our MCP server  core/mcp for its name, core/serve to handle it
 //	which items a gateway shows core/gateway: the filter and the view
 //	a type of MCP Events        core/events: types.go, occurrence.go, filter.go

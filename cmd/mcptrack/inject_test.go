@@ -4,11 +4,8 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -241,131 +238,6 @@ func TestInjectTimeout(t *testing.T) {
 	injectBeside(t, nil, "--url", "ws://127.0.0.1:1", "--config", none, "--timeout", "300ms").exits(4)
 	injectBeside(t, nil, "--url", endpoint(t, &realtimetest.Endpoint{}), "--config", none, "--timeout", "3s", "--count", "1").exits(6)
 	injectBeside(t, nil, "--url", endpoint(t, &realtimetest.Endpoint{}), "--config", none, "--timeout", "3s").exits(0)
-}
-
-// An application behind the proxy is served as before, and its conversation gets
-// the messages; others are turned away.
-func TestInjectProxy(t *testing.T) {
-	t.Parallel()
-	far := &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
-		_ = c.Write(c.Context(), typ, b)
-	}}
-	x := injectBeside(t, nil, "--listen", "127.0.0.1:0", "--upstream", endpoint(t, far), "--config", demoFile(t))
-	url := <-x.ready
-	if !strings.HasPrefix(url, "ws://127.0.0.1:") {
-		t.Fatalf("listening on %s", url)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	app, _, err := websocket.Dial(ctx, url+"/?model=m", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer of-the-app"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = app.CloseNow() }()
-	audio := bytes.Repeat([]byte{1, 2, 3, 4}, 2500)
-	if err := app.Write(ctx, websocket.MessageBinary, audio); err != nil {
-		t.Fatal(err)
-	}
-	for echoed, added := false, false; !echoed || !added; {
-		typ, b, err := app.Read(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		echoed = echoed || typ == websocket.MessageBinary && bytes.Equal(b, audio)
-		added = added || bytes.Contains(b, []byte(`"conversation.item.added"`))
-	}
-	x.receipts(1)
-	if q := far.Requests()[0]; q.URL.String() != "/v1/realtime?model=m" || q.Header.Get("Authorization") != "Bearer of-the-app" {
-		t.Errorf("handshake %v %v", q.URL, q.Header)
-	}
-	_, res, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://evil.example"}}})
-	if err == nil || res == nil || res.StatusCode != http.StatusForbidden {
-		t.Errorf("another site: %v %v", err, res)
-	} else if why, _ := io.ReadAll(res.Body); !strings.Contains(string(why), "--allow-origin https://evil.example") {
-		t.Errorf("another site is refused with %q", why)
-	}
-	_ = x.cmd.Process.Signal(syscall.SIGTERM)
-	for err == nil || websocket.CloseStatus(err) == -1 {
-		if _, _, err = app.Read(ctx); err != nil && websocket.CloseStatus(err) != websocket.StatusGoingAway {
-			t.Fatalf("the session ended with %v", err)
-		}
-	}
-	x.exits(0)
-	if n := len(x.stderr); n != 1 {
-		t.Errorf("%d lines on stderr: %q", n, x.stderr)
-	}
-}
-
-// certificate returns files with a certificate for 127.0.0.1, and a client that trusts it.
-func certificate(t *testing.T) (certFile, keyFile string, client *http.Client) {
-	t.Helper()
-	certified := httptest.NewTLSServer(nil)
-	defer certified.Close()
-	pair := certified.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	save(t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})))
-	save(t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
-	return certFile, keyFile, certified.Client()
-}
-
-// Clients that insist on wss connect to a proxy with a certificate.
-func TestInjectProxyTLS(t *testing.T) {
-	t.Parallel()
-	certFile, keyFile, client := certificate(t)
-	far := &realtimetest.Endpoint{}
-	x := injectBeside(t, nil, "--listen", "127.0.0.1:0", "--upstream", endpoint(t, far), "--config", demoFile(t), "--tls-cert", certFile, "--tls-key", keyFile)
-	url := <-x.ready
-	if !strings.HasPrefix(url, "wss://127.0.0.1:") {
-		t.Fatalf("listening on %s", url)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	app, _, err := websocket.Dial(ctx, url+"/v1/realtime?model=m", &websocket.DialOptions{HTTPClient: client})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = app.CloseNow() }()
-	for {
-		_, b, err := app.Read(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if bytes.Contains(b, []byte(`"conversation.item.added"`)) {
-			break
-		}
-	}
-	_ = x.cmd.Process.Signal(syscall.SIGTERM)
-	x.exits(0)
-}
-
-// With a token the applications need no key, and the endpoint never sees the token.
-func TestInjectProxyToken(t *testing.T) {
-	t.Parallel()
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("token-0123456789abcdef"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	far := &realtimetest.Endpoint{}
-	x := injectBeside(t, []string{"OPENAI_API_KEY=" + testKey}, "--listen", "127.0.0.1:0", "--upstream", endpoint(t, far), "--config", demoFile(t), "--token-file", token)
-	url := <-x.ready
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if _, res, err := websocket.Dial(ctx, url, nil); err == nil || res == nil || res.StatusCode != http.StatusUnauthorized {
-		t.Errorf("without a token: %v %v", err, res)
-	}
-	app, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer token-0123456789abcdef"}, "Cookie": {"mcptrack=ticket"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = app.CloseNow() }()
-	if q := far.Requests()[0]; q.Header.Get("Authorization") != "Bearer "+testKey || q.Header.Get("Cookie") != "" || len(far.Requests()) != 1 {
-		t.Errorf("handshake %v", q.Header)
-	}
 }
 
 // From a feed: restarts of inject, orderly or not, repeat nothing, and the last

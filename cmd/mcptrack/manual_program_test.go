@@ -57,7 +57,7 @@ func TestManualProgram(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the program ended with %v", err)
 	}
-	if text := strings.Join(seen, "\n"); !strings.Contains(text, "--- demo ") || !strings.Contains(text, "\n+") {
+	if text := strings.Join(seen, "\n"); !strings.Contains(text, "--- vault://") || !strings.Contains(text, "\n+") {
 		t.Errorf("no diff was printed: %q", text)
 	}
 }

@@ -51,7 +51,7 @@ func TestShownCommandsAreRun(t *testing.T) {
 	commands := 0
 	for name, text := range documents(t) {
 		for _, m := range block.FindAllStringSubmatch(text, -1) {
-			for line := range strings.Lines(m[1]) {
+			for line := range strings.Lines(strings.ReplaceAll(m[1], " \\\n    ", " ")) { // joined lines
 				line, _, _ = strings.Cut(strings.TrimSpace(line), "  #")
 				line = strings.TrimPrefix(strings.TrimSpace(line), "go run ./cmd/")
 				switch program, _, _ := strings.Cut(line, " "); program {

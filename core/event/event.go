@@ -10,7 +10,8 @@
 //
 // To add a type of event, declare its constant and its payload struct with a Type
 // method, and add one row to [Definitions]. Decoding, filters, completion, --count and
-// the help follow from these.
+// the help follow from these; output/lines describes it, and the dashboard lists the types
+// that it listens to in assets/feed.js.
 package event
 
 import (

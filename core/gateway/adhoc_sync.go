@@ -22,7 +22,7 @@ func (g *Gateway) subscribable(uri string) bool {
 	if !ok || g.api(t.server) != nil {
 		return false
 	}
-	if t.server == "" || g.tracked(v, t) {
+	if t.server == "" || tracked(v, g.wanted(), t) {
 		return true
 	}
 	if _, ok := v.subscribes[t.server]; !ok {
@@ -44,11 +44,11 @@ func signal(c chan<- struct{}) {
 }
 
 // tracked reports whether the resource is tracked according to the config.
-func (g *Gateway) tracked(v *view, t target) bool {
+func tracked(v *view, wanted []config.Server, t target) bool {
 	if _, listed := v.byKey[catalog.Resources][v.export(t)]; !listed {
 		return false
 	}
-	for _, srv := range g.wanted() {
+	for _, srv := range wanted {
 		if srv.ID == t.server {
 			return srv.TrackResources && srv.Selects(t.key)
 		}

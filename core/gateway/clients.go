@@ -24,7 +24,8 @@ const (
 	parkedFor = 15 * time.Minute
 )
 
-// clients are the clients with sessions of their own.
+// clients keeps the sessions with servers that the gateway opens for one client alone, and
+// bounds their number.
 type clients struct {
 	g      *Gateway
 	ctx    context.Context // ends with close

@@ -39,7 +39,7 @@ func (j *Journal) Read(ctx context.Context, from uint64) iter.Seq2[Entry, error]
 	}
 }
 
-// Follow returns the entries from seq (0: the first) on and then every new one
+// Follow returns the entries from number from (0: the first) on and then every new one
 // as soon as it is durable, without a hole between the two. It ends with an
 // error: the cause of ctx, [ErrClosed], or [ErrEpoch].
 func (j *Journal) Follow(ctx context.Context, from uint64) iter.Seq2[Entry, error] {
@@ -261,7 +261,8 @@ func (r *reader) durable(ctx context.Context, seq uint64) error {
 	}
 }
 
-// missing yields that the entries up to last are not there.
+// missing yields a gap for the entries from r.next to last: one for those that have
+// expired, one for those that are damaged.
 func (r *reader) missing(ctx context.Context, last uint64) (more bool, err error) {
 	b, err := r.j.Bounds(ctx)
 	if err == nil && b.Epoch != r.epoch {

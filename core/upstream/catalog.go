@@ -15,7 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// MaxSkips is how many skipped entries are reported individually.
+// MaxSkips is how many of a catalog's entries that cannot be served are reported one by
+// one; the rest are only counted.
 const MaxSkips = 100
 
 // A Catalog holds the tools of an API at one time, with the routes behind them. It is

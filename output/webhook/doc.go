@@ -1,5 +1,5 @@
-// Package webhook delivers events by HTTP: as Standard Webhooks to clients of MCP Events
-// that subscribed (SEP-3415, events/subscribe), and to the endpoints of a config.
+// Package webhook delivers events by HTTP, as Standard Webhooks, to clients of MCP Events
+// that subscribed (SEP-3415, events/subscribe).
 // Specification: https://www.standardwebhooks.com.
 //
 // # Order and loss

@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// asking is a legacy server with a process for each connection, whose tools ask the
+// client: "ask" makes the request of its arguments and returns the answer.
+type asking struct {
+	mu    sync.Mutex
+	conns []*askingConn
+}
+
+type askingConn struct {
+	in  *bufio.Reader
+	out io.WriteCloser
+
+	mu           sync.Mutex
+	capabilities string
+	level        string
+	rootsChanged int
+	ended        bool
+	last         int
+	asked        map[int]chan json.RawMessage
+}
+
+func (a *asking) Dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+	r, toClient := io.Pipe()
+	fromClient, w := io.Pipe()
+	c := &askingConn{in: bufio.NewReader(fromClient), out: toClient, asked: map[int]chan json.RawMessage{}}
+	a.mu.Lock()
+	a.conns = append(a.conns, c)
+	a.mu.Unlock()
+	go c.run()
+	return session.OverIO(ctx, r, w, srv, opts)
+}
+
+// of returns the connections that declared a capability, and of those that are open how
+// many.
+func (a *asking) of(capability string) (conns []*askingConn, open int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.conns {
+		c.mu.Lock()
+		if strings.Contains(c.capabilities, capability) {
+			conns = append(conns, c)
+			if !c.ended {
+				open++
+			}
+		}
+		c.mu.Unlock()
+	}
+	return conns, open
+}
+
+func (c *askingConn) send(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = fmt.Fprintf(c.out, format+"\n", args...)
+}
+
+func (c *askingConn) run() {
+	defer c.out.Close()
+	for {
+		line, err := c.in.ReadBytes('\n')
+		if err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.ended = true
+			for _, answer := range c.asked {
+				close(answer)
+			}
+			return
+		}
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				Capabilities json.RawMessage
+				Level        string
+				Arguments    struct{ Method, Params, Log string }
+			}
+			Result, Error json.RawMessage
+		}
+		if json.Unmarshal(line, &m) != nil {
+			continue
+		}
+		switch m.Method {
+		case "":
+			var id int
+			_ = json.Unmarshal(m.ID, &id)
+			c.mu.Lock()
+			answer := c.asked[id]
+			delete(c.asked, id)
+			c.mu.Unlock()
+			if answer != nil {
+				answer <- slices.Concat(m.Result, m.Error)
+			}
+		case "initialize":
+			c.mu.Lock()
+			c.capabilities = string(m.Params.Capabilities)
+			c.mu.Unlock()
+			c.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"asking","version":"1"}}}`, m.ID)
+		case "tools/list":
+			c.send(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}`, m.ID)
+		case "logging/setLevel":
+			c.mu.Lock()
+			c.level = m.Params.Level
+			c.mu.Unlock()
+			c.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
+		case "notifications/roots/list_changed":
+			c.mu.Lock()
+			c.rootsChanged++
+			c.mu.Unlock()
+		case "tools/call":
+			answer := make(chan json.RawMessage, 1)
+			c.mu.Lock()
+			c.last++
+			id := c.last
+			c.asked[id] = answer
+			c.mu.Unlock()
+			if log := m.Params.Arguments.Log; log != "" {
+				c.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`, log)
+			}
+			c.send(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, m.Params.Arguments.Method, m.Params.Arguments.Params)
+			go func() {
+				if got, ok := <-answer; ok {
+					c.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":%s}}`, m.ID, got)
+				}
+			}()
+		default:
+			if m.ID != nil {
+				c.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
+			}
+		}
+	}
+}
