@@ -40,20 +40,21 @@ type oauthKeys struct{ *entry }
 // oauth reads the keys "oauth", "auth" (Cursor) and "scopes" (Codex). Other hosts also
 // write words and booleans there, which say nothing to us.
 func (e oauthKeys) oauth(s *Server) {
-	if s.Transport == TransportStdio {
+	f, ok := e.field("oauth")
+	if ok && f.value.Kind != tree.Object && f.value.Kind != tree.Bool {
+		e.invalid(f, "object", `write {"clientId": "…"}, or nothing at all`)
+	}
+	if s.Transport == TransportStdio { // it is checked all the same
+		if ok && f.value.Kind == tree.Object {
+			e.object(f, &Server{ID: s.ID, Enabled: s.Enabled})
+		}
 		return
 	}
 	if f, ok := e.field("auth"); ok && f.value.Kind == tree.Object {
 		e.object(f, s)
 	}
-	if f, ok := e.field("oauth"); ok {
-		switch f.value.Kind {
-		case tree.Object:
-			e.object(f, s)
-		case tree.Bool:
-		default:
-			e.invalid(f, "object", `write {"clientId": "…"}, or nothing at all`)
-		}
+	if ok && f.value.Kind == tree.Object {
+		e.object(f, s)
 	}
 	if f, ok := e.field("scopes"); ok && len(s.OAuth.Scopes) == 0 && f.value.Kind == tree.List {
 		s.OAuth.Scopes = e.scopes(e.entry, "scopes")
@@ -63,7 +64,7 @@ func (e oauthKeys) oauth(s *Server) {
 // object reads the members of one of them.
 func (e oauthKeys) object(f field, s *Server) {
 	in := e.reader.entry(f.value, f.path, e.label)
-	in.server = e.server
+	in.server = s
 	o := &s.OAuth
 	for _, m := range []struct {
 		into  *string
