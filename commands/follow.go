@@ -71,7 +71,7 @@ func (s selection) hint(cfg *config.Config) string {
 	}
 	switch {
 	case chosen == 0:
-		return didYouMean(s.servers[0], ids, "--server matches no server of the config, which has: "+join(ids, 10))
+		return "--server matches no server of the config, which has: " + join(ids, 10)
 	case len(off) == 1:
 		return "server " + off[0] + " is disabled; enable it in the config"
 	case len(off) > 1:
