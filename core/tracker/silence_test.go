@@ -24,7 +24,7 @@ func TestChangeOnADeadStreamIsPublished(t *testing.T) {
 				server.Legacy, server.Modern = legacy, !legacy
 				server.SetQuietly("file:///a.md", "one")
 				defer box.Serve(server)()
-				cfg, problems := config.Parse([]byte(`{"servers":[{"id":"docs","url":"http://docs.test/mcp","trackResources":true}]}`), "mcp-servers.json", config.Options{})
+				cfg, problems := config.Parse([]byte(`{"servers":[{"id":"docs","url":"http://docs.test/mcp","trackResources":true,"safetyInterval":"0"}]}`), "mcp-servers.json", config.Options{})
 				if cfg == nil {
 					t.Fatal(problems)
 				}
