@@ -2,5 +2,6 @@
 
 package filewatch
 
-// silentFS is not implemented here; the slow poll finds what events miss.
+// silentFS knows no filesystem without events but those of Linux; the slow poll finds what
+// events miss.
 func silentFS(string) string { return "" }

@@ -42,7 +42,6 @@ const (
 type Message struct {
 	URL     string
 	ID      string // webhook-id
-	Type    string // Content-Type; application/json by default
 	Body    []byte
 	Header  http.Header // in addition
 	Secrets []Secret    // nil: it is not signed
@@ -148,9 +147,6 @@ func (s *Sender) Post(ctx context.Context, m *Message, before func() error) (Res
 		q.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	q.Header.Set("Content-Type", "application/json")
-	if m.Type != "" {
-		q.Header.Set("Content-Type", m.Type)
-	}
 	q.Header.Set("User-Agent", "mcptrack")
 	now := time.Now()
 	if m.ID != "" {
