@@ -21,11 +21,12 @@ import (
 // evil is a name that a hostile server chose.
 const evil = `<img src=x onerror="document.title='owned'"></script><b>bold` + "\u202e\x1b[31m"
 
-// world returns a snapshot with many servers and resources, with hostile names.
-func world() *tracker.Snapshot {
+// world returns a snapshot with servers, the first of which has all resources and the
+// second of which fails, with hostile names.
+func world(servers, resources int) *tracker.Snapshot {
 	at := time.Date(2026, 11, 20, 19, 37, 25, 0, time.UTC)
 	snap := &tracker.Snapshot{Epoch: "ab", Seq: 9}
-	for i := range 1000 {
+	for i := range servers {
 		snap.Servers = append(snap.Servers, tracker.ServerStatus{ID: fmt.Sprintf("server-%04d", i), State: event.Ready, Transport: config.TransportHTTP, Since: at,
 			Info: session.Info{Transport: config.TransportHTTP, Era: session.EraModern, ServerName: evil}, Mode: event.Push})
 	}
@@ -33,7 +34,7 @@ func world() *tracker.Snapshot {
 	away.State, away.Error, away.Attempt, away.NextRetry = event.Backoff, "connect: "+evil, 3, at.Add(time.Minute)
 	docs := &snap.Servers[0]
 	var items []catalog.Item
-	for i := range 10_000 {
+	for i := range resources {
 		text := fmt.Sprintf("# Page %d\n\nfirst line\n", i)
 		docs.Resources = append(docs.Resources, tracker.ResourceStatus{URI: fmt.Sprintf("file:///%05d.md", i), Digest: catalog.Digest{byte(i), 1}, Size: int64(len(text)), MimeType: "text/markdown", Text: &text})
 	}
@@ -44,6 +45,11 @@ func world() *tracker.Snapshot {
 	}
 	docs.Lists = map[catalog.Kind]catalog.List{catalog.Resources: catalog.NewList(items)}
 	return snap
+}
+
+// fixed is a snapshot that stays as it is.
+func fixed(snap *tracker.Snapshot) func() *tracker.Snapshot {
+	return func() *tracker.Snapshot { return snap }
 }
 
 func serve(t *testing.T, d *Dashboard, more map[string]http.Handler) *httptest.Server {
@@ -78,7 +84,7 @@ func fetch(t *testing.T, address string, into any) int {
 }
 
 func TestAPI(t *testing.T) {
-	s := serve(t, New(Options{Version: "1.2.3", Snapshot: world, Clients: func() int { return 4 }}), nil)
+	s := serve(t, New(Options{Version: "1.2.3", Snapshot: fixed(world(1000, 10_000)), Clients: func() int { return 4 }}), nil)
 	var st status
 	fetch(t, s.URL+"/api/status", &st)
 	if st.Version != "1.2.3" || st.Servers != 1000 || st.States[event.Ready] != 999 || st.Resources != 10_000 || st.Clients != 4 {
@@ -127,7 +133,7 @@ func TestStatusCanBeResumed(t *testing.T) {
 
 // TestNothingIsChanged: all routes are read-only.
 func TestNothingIsChanged(t *testing.T) {
-	d := New(Options{Snapshot: world})
+	d := New(Options{Snapshot: fixed(world(12, 60))})
 	s := serve(t, d, nil)
 	for pattern := range d.Routes() {
 		if !strings.HasPrefix(pattern, "GET ") {

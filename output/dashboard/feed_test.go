@@ -1,14 +1,13 @@
 package dashboard
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
+	"github.com/mcptrack/mcptrack/output/browsertest"
 )
 
 // stream is an event stream controlled by a test.
@@ -63,28 +62,30 @@ func (s *stream) next(t *testing.T) string {
 	select {
 	case id := <-s.opened:
 		return id
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no stream was requested")
 		return ""
 	}
 }
 
-// tabs returns a function that opens another tab of one browser, and closes it.
-func tabs(t *testing.T) (open func() (tabPage, context.CancelFunc), s *stream) {
+// site serves a page with a stream that the test controls, and opens a tab.
+func site(t *testing.T) (p browsertest.Tab, address string, s *stream) {
 	t.Helper()
 	s = newStream()
-	site := serve(t, New(Options{Snapshot: world}), map[string]http.Handler{"GET /events": s})
-	b := browser(t, 1280, 800)
-	if err := chromedp.Do(b, chromedp.Navigate("about:blank")); err != nil { // starts it
-		t.Fatal(err)
-	}
-	return func() (tabPage, context.CancelFunc) {
-		ctx, cancel := chromedp.NewContext(b)
-		t.Cleanup(cancel)
-		p := tabPage{t, ctx}
-		p.open(site.URL)
-		return p, cancel
-	}, s
+	address = serve(t, New(Options{Snapshot: fixed(world(12, 60))}), map[string]http.Handler{"GET /events": s}).URL
+	p = chromium.Open(t, 1280, 800)
+	p.Go(address)
+	p.Until(live)
+	return p, address, s
+}
+
+// another opens another tab of the page.
+func another(p browsertest.Tab, address string) browsertest.Tab {
+	p.T.Helper()
+	next := p.Another()
+	next.Go(address)
+	next.Until(live)
+	return next
 }
 
 const live, offline = `document.querySelector('#link').textContent === 'live'`, `document.querySelector('#link').textContent === 'offline'`
@@ -92,17 +93,14 @@ const live, offline = `document.querySelector('#link').textContent === 'live'`, 
 // A stream that is refused for good, after a restart that ended the login or by a
 // proxy, is asked for again, and still by one tab for all.
 func TestRefusedStreamIsRetried(t *testing.T) {
-	open, s := tabs(t)
-	first, _ := open()
-	first.until(live)
-	second, _ := open()
-	second.until(live)
+	first, address, s := site(t)
+	second := another(first, address)
 	s.restart(true)
-	first.until(offline)
-	second.until(offline)
+	first.Until(offline)
+	second.Until(offline)
 	s.restart(false) // somebody logged in
-	first.until(live)
-	second.until(live)
+	first.Until(live)
+	second.Until(live)
 	if n := len(s.opened); n != 2 {
 		t.Errorf("%d streams, want one before and one after", n)
 	}
@@ -111,17 +109,13 @@ func TestRefusedStreamIsRetried(t *testing.T) {
 // A tab that takes over resumes after the last id that any tab received, also if that
 // was a checkpoint.
 func TestNextTabResumes(t *testing.T) {
-	open, s := tabs(t)
-	first, closeFirst := open()
-	first.until(live)
-	second, closeSecond := open()
-	second.until(live)
+	first, address, s := site(t)
+	second := another(first, address)
 	s.say <- "id: ab-41\nevent: checkpoint\ndata: {}\n\nevent: resource.updated\ndata: {\"type\":\"resource.updated\",\"timestamp\":\"\"}\n\n"
-	second.until(`document.querySelector('#feed-list').textContent.includes('resource.updated')`)
-	third, _ := open() // opened after the events
-	third.until(live)
-	s.next(t) // that of the first tab
-	for _, leave := range []func(){closeFirst, closeSecond} {
+	second.Until(`document.querySelector('#feed-list').textContent.includes('resource.updated')`)
+	another(first, address) // opened after the events
+	s.next(t)               // that of the first tab
+	for _, leave := range []func(){first.Close, second.Close} {
 		leave()
 		if id := s.next(t); id != "ab-41" {
 			t.Errorf("the next stream resumes after %q", id)

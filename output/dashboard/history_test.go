@@ -55,7 +55,7 @@ func types(t *testing.T, h history) (names []string) {
 // TestHistory: the stored events of a resource and of a server are served, newest
 // first, and so are old texts.
 func TestHistory(t *testing.T) {
-	j, d, store := stored(t, world)
+	j, d, store := stored(t, fixed(world(12, 60)))
 	s := serve(t, d, nil)
 	const uri = "file:///00001.md"
 	old, text := "old text", "text"
@@ -114,7 +114,7 @@ func TestHistory(t *testing.T) {
 // TestActivity: events are counted over the whole log, per server and in all, also
 // those stored after the first request.
 func TestActivity(t *testing.T) {
-	_, d, store := stored(t, world)
+	_, d, store := stored(t, fixed(world(12, 60)))
 	s := serve(t, d, nil)
 	total := func(query string) (n uint32) {
 		t.Helper()
@@ -215,7 +215,7 @@ func TestImageDimensions(t *testing.T) {
 // descriptors.
 func TestServerOfAnotherProcess(t *testing.T) {
 	other := publish.Server{ID: "other", State: event.Ready, FollowedBy: "node-2"}
-	s := serve(t, New(Options{Snapshot: world, Servers: func() []publish.Server { return []publish.Server{other} }}), nil)
+	s := serve(t, New(Options{Snapshot: fixed(world(12, 60)), Servers: func() []publish.Server { return []publish.Server{other} }}), nil)
 	var got serverDetail
 	if code := fetch(t, s.URL+"/api/servers/other", &got); code != http.StatusOK || got.FollowedBy != "node-2" || got.ToolList == nil || len(got.ToolList) != 0 {
 		t.Errorf("%d %+v", code, got)
@@ -229,7 +229,7 @@ func TestServerOfAnotherProcess(t *testing.T) {
 // What is stored of the resources of such a server is served by every process; a text that
 // is not stored is refused with words.
 func TestResourcesOfAnotherProcess(t *testing.T) {
-	j, _, _ := stored(t, world)
+	j, _, _ := stored(t, fixed(world(12, 60)))
 	digest := catalog.Digest{1}
 	if err := j.Remember(journal.Resource{ServerID: "other", URI: "file:///a.md"}, journal.State{Digest: digest, Size: 3, MimeType: "text/plain", When: time.Now()}); err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func TestResourcesOfAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := publish.Server{ID: "other", State: event.Ready, FollowedBy: "node-2"}
-	s := serve(t, New(Options{Snapshot: world, Stored: j.States, Contents: j.Contents, Servers: func() []publish.Server { return []publish.Server{other} }}), nil)
+	s := serve(t, New(Options{Snapshot: fixed(world(12, 60)), Stored: j.States, Contents: j.Contents, Servers: func() []publish.Server { return []publish.Server{other} }}), nil)
 	var got []resource
 	if code := fetch(t, s.URL+"/api/servers/other/resources", &got); code != http.StatusOK || len(got) != 1 || got[0].URI != "file:///a.md" || got[0].Digest != digest.String() || got[0].Size != 3 {
 		t.Errorf("%d %+v", code, got)

@@ -134,11 +134,11 @@ func TestImageInChromium(t *testing.T) {
 		<-r.Context().Done()
 	})
 	s := serve(t, New(Options{Snapshot: tr.Snapshot, Client: tr.Client}), map[string]http.Handler{"GET /events": quiet})
-	p := tabPage{t, browser(t, 1280, 800)}
-	p.open(s.URL + "/?server=gallery")
-	p.until(`document.querySelectorAll('#resource-list .row').length === 2`)
-	p.key("resource-list", "Home")
-	p.until(`document.querySelector('#detail-body img')?.naturalWidth === 3`)
-	p.key("resource-list", "ArrowDown")
-	p.until(`document.querySelector('#detail-body').textContent.includes('cannot be shown') && document.title === 'mcptrack'`)
+	p := chromium.Open(t, 1280, 800)
+	p.Go(s.URL + "/?server=gallery")
+	p.Until(`document.querySelectorAll('#resource-list .row').length === 2`)
+	key(p, "resource-list", "Home")
+	p.Until(`document.querySelector('#detail-body img')?.naturalWidth === 3`)
+	key(p, "resource-list", "ArrowDown")
+	p.Until(`document.querySelector('#detail-body').textContent.includes('cannot be shown') && document.title === 'mcptrack'`)
 }

@@ -11,17 +11,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/browsertest"
 )
 
 // failing is a world whose second server has an error of several lines, with tools.
 func failing() *tracker.Snapshot {
-	snap := world()
-	snap.Servers = snap.Servers[:5]
+	snap := world(5, 60)
 	s := &snap.Servers[1]
 	s.Error = "connect: " + strings.Repeat("long ", 50) + "end of the error"
 	tool, _ := catalog.NewItem(catalog.Tools, []byte(`{"name":"search","title":"Search notes","description":"Finds notes.","inputSchema":{"type":"object","properties":{"query":{"type":"string"}}}}`))
@@ -31,57 +29,32 @@ func failing() *tracker.Snapshot {
 }
 
 // openPage opens the page of a dashboard with a log and a live stream.
-func openPage(t *testing.T, width, height int, query string) (tabPage, *stream) {
+func openPage(t *testing.T, width, height int64, query string) (browsertest.Tab, *stream) {
 	t.Helper()
-	_, d, store := stored(t, failing)
+	_, d, store := stored(t, fixed(failing()))
 	store("server-0001", "", event.ServerState{State: event.Connecting})
 	store("server-0001", "", event.ListChanged{List: catalog.Tools, Added: []string{"search"}})
 	store("server-0001", "", event.ServerState{State: event.Backoff, Error: "connect: refused"})
 	store("server-0000", "file:///00001.md", event.ResourceUpdated{Digest: catalog.Digest{1, 1}})
 	live := newStream()
 	s := serve(t, d, map[string]http.Handler{"GET /events": live})
-	p := tabPage{t, browser(t, width, height)}
-	if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(int64(width), int64(height))); err != nil {
-		t.Fatal(err)
-	}
-	p.open(s.URL + "/" + query)
-	p.until(`document.querySelector('#summary').textContent.includes('5 servers') && document.querySelector('#link').textContent === 'live'`)
+	p := chromium.Open(t, width, height)
+	p.Go(s.URL + "/" + query)
+	p.Until(`document.querySelector('#summary').textContent.includes('5 servers') && document.querySelector('#link').textContent === 'live'`)
 	return p, live
-}
-
-// eval runs JavaScript.
-func (p tabPage) eval(script string) {
-	p.t.Helper()
-	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](script+"; true")); err != nil {
-		p.t.Fatalf("%s: %v", script, err)
-	}
-}
-
-// reload reloads the page.
-func (p tabPage) reload() {
-	p.t.Helper()
-	p.eval(`window.old = true`)
-	p.eval(`location.reload()`)
-	p.until(`!window.old && document.readyState === 'complete'`)
-}
-
-// setInput types into a filter or chooses an option.
-func (p tabPage) setInput(id, value string) {
-	p.t.Helper()
-	p.eval(fmt.Sprintf(`document.querySelector('#%s').value = %q; document.querySelector('#%s').oninput()`, id, value, id))
 }
 
 // TestServerPage: a server's page has its whole error, timeline and tools.
 func TestServerPage(t *testing.T) {
 	p, _ := openPage(t, 1280, 800, "")
-	p.until(`location.search === '?server=server-0001'`) // failing servers come first
-	p.until(`document.querySelector('#detail-body').innerText.includes('end of the error')`)
-	p.click("#tab-timeline")
-	p.until(`document.querySelector('#detail-body').innerText.includes('Backoff connect: refused') && document.querySelectorAll('#detail-body time[title]').length === 3`)
-	p.click("#tab-tools")
-	p.until(`document.querySelector('#detail-body').innerText.includes('search – Search notes') && document.querySelector('#detail-body').innerText.includes('1 change, the last')`)
-	p.eval(`document.querySelectorAll('#detail-body details')[1].open = true`)
-	p.until(`document.querySelector('#detail-body').innerText.includes('"query"')`)
+	p.Until(`location.search === '?server=server-0001'`) // failing servers come first
+	p.Until(`document.querySelector('#detail-body').innerText.includes('end of the error')`)
+	p.Click("#tab-timeline")
+	p.Until(`document.querySelector('#detail-body').innerText.includes('Backoff connect: refused') && document.querySelectorAll('#detail-body time[title]').length === 3`)
+	p.Click("#tab-tools")
+	p.Until(`document.querySelector('#detail-body').innerText.includes('search – Search notes') && document.querySelector('#detail-body').innerText.includes('1 change, the last')`)
+	p.Run(`document.querySelectorAll('#detail-body details')[1].open = true`)
+	p.Until(`document.querySelector('#detail-body').innerText.includes('"query"')`)
 }
 
 // TestStateIsInTheURL: what is shown survives a reload, and the back button works.
@@ -89,14 +62,14 @@ func TestStateIsInTheURL(t *testing.T) {
 	p, _ := openPage(t, 1280, 800, "?server=server-0000&uri=file%3A%2F%2F%2F00002.md&tab=history&rfilter=0000&sort=name")
 	shown := `document.querySelector('#detail-title').textContent === 'file:///00002.md' && document.querySelector('#tab-history').getAttribute('aria-selected') === 'true' &&
 		document.querySelector('#resource-filter').value === '0000' && document.querySelectorAll('#resource-list .row').length === 10 && document.querySelector('#server-list .row').textContent.includes('server-0000')`
-	p.until(shown)
-	p.reload()
-	p.until(shown)
+	p.Until(shown)
+	reload(p)
+	p.Until(shown)
 	// Another server does not leave the resource of the old one behind.
-	p.eval(`document.querySelectorAll('#server-list .row')[2].click()`)
-	p.until(`document.querySelector('#detail-title').textContent === 'server-0002' && new URLSearchParams(location.search).get('uri') === null && document.querySelectorAll('#resource-list .row').length === 0`)
-	p.eval(`history.back()`)
-	p.until(shown)
+	p.Run(`document.querySelectorAll('#server-list .row')[2].click()`)
+	p.Until(`document.querySelector('#detail-title').textContent === 'server-0002' && new URLSearchParams(location.search).get('uri') === null && document.querySelectorAll('#resource-list .row').length === 0`)
+	p.Run(`history.back()`)
+	p.Until(shown)
 }
 
 // TestFilters: every word of a badge finds its server, and states can be selected.
@@ -104,21 +77,21 @@ func TestFilters(t *testing.T) {
 	p, _ := openPage(t, 1280, 800, "")
 	rows := func(n int, text string) {
 		t.Helper()
-		p.until(fmt.Sprintf(`document.querySelectorAll('#server-list .row').length === %d && document.querySelector('#server-list .row').textContent.includes('%s')`, n, text))
+		p.Until(fmt.Sprintf(`document.querySelectorAll('#server-list .row').length === %d && document.querySelector('#server-list .row').textContent.includes('%s')`, n, text))
 	}
-	p.setInput("server-filter", "disconnected")
+	setInput(p, "server-filter", "disconnected")
 	rows(1, "server-0002")
-	p.setInput("server-filter", "backoff")
+	setInput(p, "server-filter", "backoff")
 	rows(2, "server-0001")
-	p.setInput("server-filter", "end of the error")
+	setInput(p, "server-filter", "end of the error")
 	rows(1, "server-0001")
-	p.setInput("server-filter", "")
-	p.setInput("server-state", "failing")
+	setInput(p, "server-filter", "")
+	setInput(p, "server-state", "failing")
 	rows(2, "server-0001")
-	p.setInput("server-state", "Ready")
+	setInput(p, "server-state", "Ready")
 	rows(3, "server-0000")
-	p.setInput("server-state", "")
-	p.setInput("server-sort", "name")
+	setInput(p, "server-state", "")
+	setInput(p, "server-sort", "name")
 	rows(5, "server-0000")
 }
 
@@ -126,40 +99,40 @@ func TestFilters(t *testing.T) {
 // cover the log. Without a connection everything is greyed.
 func TestEventsAndCharts(t *testing.T) {
 	p, live := openPage(t, 1280, 800, "")
-	p.until(`document.querySelectorAll('#feed-list .row').length === 4`)
-	p.until(`document.querySelectorAll('#charts canvas').length === 2 && document.querySelector('#chart-text').textContent.startsWith('4 events')`)
-	p.until(`[...document.querySelectorAll('section')].every((e) => e.scrollHeight <= e.clientHeight)`) // nothing overflows
-	p.setInput("chart-range", "0")
-	p.setInput("chart-scope", "server")
-	p.until(`document.querySelector('#chart-text').textContent.startsWith('3 events')`) // those of server-0001
-	p.eval(`document.querySelector('#feed-list .row').click()`)
-	p.until(`document.querySelector('#detail-title').textContent === 'Event resource.updated' && document.querySelector('#detail-body').textContent.includes('"resourceUri": "file:///00001.md"')`)
-	p.reload()
-	p.until(`document.querySelector('#detail-title').textContent === 'Event resource.updated'`)
-	p.eval(`[...document.querySelectorAll('#detail-meta button')].at(-1).click()`)
-	p.until(`document.querySelector('#detail-title').textContent === 'file:///00001.md'`)
+	p.Until(`document.querySelectorAll('#feed-list .row').length === 4`)
+	p.Until(`document.querySelectorAll('#charts canvas').length === 2 && document.querySelector('#chart-text').textContent.startsWith('4 events')`)
+	p.Until(`[...document.querySelectorAll('section')].every((e) => e.scrollHeight <= e.clientHeight)`) // nothing overflows
+	setInput(p, "chart-range", "0")
+	setInput(p, "chart-scope", "server")
+	p.Until(`document.querySelector('#chart-text').textContent.startsWith('3 events')`) // those of server-0001
+	p.Run(`document.querySelector('#feed-list .row').click()`)
+	p.Until(`document.querySelector('#detail-title').textContent === 'Event resource.updated' && document.querySelector('#detail-body').textContent.includes('"resourceUri": "file:///00001.md"')`)
+	reload(p)
+	p.Until(`document.querySelector('#detail-title').textContent === 'Event resource.updated'`)
+	p.Run(`[...document.querySelectorAll('#detail-meta button')].at(-1).click()`)
+	p.Until(`document.querySelector('#detail-title').textContent === 'file:///00001.md'`)
 	live.restart(true)
-	p.until(`getComputedStyle(document.querySelector('main')).filter === 'grayscale(1)'`)
+	p.Until(`getComputedStyle(document.querySelector('main')).filter === 'grayscale(1)'`)
 	live.restart(false)
-	p.until(`getComputedStyle(document.querySelector('main')).filter === 'none'`)
+	p.Until(`getComputedStyle(document.querySelector('main')).filter === 'none'`)
 }
 
 // TestPhone: a tap opens the detail in view, and everything to tap is large enough.
 func TestPhone(t *testing.T) {
 	p, _ := openPage(t, 390, 844, "")
-	p.until(`document.querySelector('#server-list').checkVisibility() && !document.querySelector('#detail').checkVisibility()`)
+	p.Until(`document.querySelector('#server-list').checkVisibility() && !document.querySelector('#detail').checkVisibility()`)
 	const small = `[...document.querySelectorAll('button, input, select, .row, summary')].filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44).map((e) => e.outerHTML).join()`
-	p.until(small + ` === ''`)
-	p.eval(`document.querySelectorAll('#server-list .row')[2].click()`)
-	p.until(`document.querySelector('#detail').checkVisibility() && document.querySelector('#detail-title').getBoundingClientRect().top < 200 && document.querySelector('#detail-title').textContent === 'server-0000'`)
+	p.Until(small + ` === ''`)
+	p.Run(`document.querySelectorAll('#server-list .row')[2].click()`)
+	p.Until(`document.querySelector('#detail').checkVisibility() && document.querySelector('#detail-title').getBoundingClientRect().top < 200 && document.querySelector('#detail-title').textContent === 'server-0000'`)
 	for _, view := range []string{"resources", "detail", "feed", "servers"} {
-		p.click(`nav [data-view="` + view + `"]`)
-		p.until(`document.querySelector('#` + view + `').checkVisibility() && document.documentElement.scrollWidth <= 390 && document.documentElement.scrollHeight <= 844`)
-		p.until(small + ` === ''`)
+		p.Click(`nav [data-view="` + view + `"]`)
+		p.Until(`document.querySelector('#` + view + `').checkVisibility() && document.documentElement.scrollWidth <= 390 && document.documentElement.scrollHeight <= 844`)
+		p.Until(small + ` === ''`)
 	}
-	p.click(`nav [data-view="resources"]`)
-	p.eval(`document.querySelectorAll('#resource-list .row')[1].click()`)
-	p.until(`document.querySelector('#detail').checkVisibility() && document.querySelector('#detail-body').textContent.includes('first line')`)
+	p.Click(`nav [data-view="resources"]`)
+	p.Run(`document.querySelectorAll('#resource-list .row')[1].click()`)
+	p.Until(`document.querySelector('#detail').checkVisibility() && document.querySelector('#detail-body').textContent.includes('first line')`)
 }
 
 // TestAccessibility: axe-core finds no violation on any page, tab and screen.
@@ -182,22 +155,13 @@ func TestAccessibility(t *testing.T) {
 		{"phone", "", 390, 844}, {"phone feed", "?view=feed", 390, 844}, {"phone detail", "?server=server-0001&view=detail", 390, 844},
 	} {
 		t.Run(page.name, func(t *testing.T) {
-			p := tabPage{t, p.ctx}
-			if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(page.width, page.height)); err != nil {
-				t.Fatal(err)
-			}
-			p.eval(fmt.Sprintf(`window.old = true; location.assign('/%s')`, page.query))
-			p.until(`!window.old && document.querySelector('#link').textContent === 'live' && document.querySelector('#summary').textContent.includes('5 servers')`)
-			p.until(`document.querySelector('#chart-text').textContent !== ''`)
-			if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](string(axe)+"; true")); err != nil {
-				t.Fatal(err)
-			}
-			found, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](
-				`axe.run().then((r) => r.violations.map((v) => v.impact + ' ' + v.id + ': ' + v.nodes.map((n) => n.html).slice(0, 3).join(' | ')).join('\n'))`, chromedp.EvalAwaitPromise))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if found != "" {
+			p := p.In(t)
+			p.Resize(page.width, page.height)
+			p.Run(fmt.Sprintf(`window.old = true; location.assign('/%s')`, page.query))
+			p.Until(`!window.old && document.querySelector('#link').textContent === 'live' && document.querySelector('#summary').textContent.includes('5 servers')`)
+			p.Until(`document.querySelector('#chart-text').textContent !== ''`)
+			p.Run(string(axe))
+			if found := p.String(`axe.run().then((r) => r.violations.map((v) => v.impact + ' ' + v.id + ': ' + v.nodes.map((n) => n.html).slice(0, 3).join(' | ')).join('\n'))`); found != "" {
 				t.Errorf("violations:\n%s", found)
 			}
 		})

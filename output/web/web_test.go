@@ -15,10 +15,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mcptrack/mcptrack/output/browsertest"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(browsertest.Tests{M: m, Browser: &chromium}) }
 
 const secret = "Qm9uam91ciBsZSBtb25kZQ"
 

@@ -103,13 +103,27 @@ function render() {
   loadDetail();
 }
 
-let loaded = '';
-function loadDetail(force) {
+// loadDetail loads what is shown if that is another thing than before. reloadDetail loads it
+// again, once at a time: what is asked for meanwhile is one more request after it.
+let loaded = '', reloading = false, stale = false;
+function loadDetail() {
   const what = state.server + '\n' + state.uri;
-  if (!state.server || loaded === what && !force) return;
+  if (!state.server || loaded === what) return undefined;
   loaded = what;
-  if (state.uri) loadResource(showDetail);
-  else loadServer(showDetail);
+  return state.uri ? loadResource(showDetail) : loadServer(showDetail);
+}
+
+async function reloadDetail() {
+  stale = true;
+  if (reloading) return;
+  reloading = true;
+  try {
+    while (stale) {
+      stale = false;
+      loaded = '';
+      await loadDetail();
+    }
+  } finally { reloading = false; }
 }
 
 const inputs = [['server-filter', 'filter'], ['server-state', 'state'], ['server-sort', 'sort'], ['resource-filter', 'rfilter'], ['resource-sort', 'rsort'],
@@ -134,18 +148,18 @@ follow((e) => {
   addEvents([e]);
   if (!drawing) { drawing = true; setTimeout(draw, 200); } // a flood is drawn five times a second
   look();
-  if (e.serverId === state.server && (state.uri ? e.resourceUri === state.uri : !e.resourceUri)) stale = true;
+  if (e.serverId === state.server && (state.uri ? e.resourceUri === state.uri : !e.resourceUri)) outdated = true;
 }, (status) => {
   $('link').textContent = status;
   $('link').className = 'badge ' + (status === 'live' ? 'good' : 'bad');
   document.body.classList.toggle('offline', status !== 'live');
   if (status === 'live') look();
 });
-let stale = false;
+let outdated = false; // what is shown is older than the newest event about it
 function draw() {
   drawing = false;
   showFeed();
-  if (stale) { stale = false; loadDetail(true); }
+  if (outdated) { outdated = false; reloadDetail(); }
 }
 
 // look asks for the current lists shortly after something happened: one request at a
@@ -166,7 +180,7 @@ async function look() {
 
 setInterval(loadServers, 5000);
 setInterval(refreshTimes, 5000);
-setInterval(() => loadDetail(true), 60000);
+setInterval(reloadDetail, 60000);
 (function charts() { loadCharts().then(() => setTimeout(charts, interval())); })();
 addEventListener('load', drawCharts);
 get('/api/history').then(({ events }) => { addEvents(events, true); showFeed(); if (state.event) showDetail(); }, () => { /* the feed begins now */ });

@@ -44,6 +44,7 @@ export function startFeed() {
 
 // addEvents adds events, newest first, before or after those that are there.
 export function addEvents(more, older = false) {
+  for (const e of more) e.key = e.id; // for the list
   if (older) {
     const known = new Set(events.map((e) => e.id));
     events.push(...more.filter((e) => !known.has(e.id)));
@@ -53,7 +54,7 @@ export function addEvents(more, older = false) {
 
 export function showFeed() {
   if (paused) return;
-  feedList.set(events.filter((e) => fits(state.efilter, e.type, e.serverId, e.resourceUri, e.state, e.reason)).map((e) => ({ ...e, key: e.id })), state.event);
+  feedList.set(events.filter((e) => fits(state.efilter, e.type, e.serverId, e.resourceUri, e.state, e.reason)), state.event);
 }
 
 // eventOf returns the event with an id, if it is among the newest.

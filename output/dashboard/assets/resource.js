@@ -94,6 +94,7 @@ function showContent({ now }) {
   return [image];
 }
 
+let compared = {}; // the versions that are shown, and their difference
 const label = (v) => `${clock(v.at)} – ${shortDigest(v.digest)}`;
 
 function showDiff(p) {
@@ -107,13 +108,18 @@ function showDiff(p) {
   const before = available[available.findIndex((v) => v.digest === to) + 1] || available.find((v) => v.digest !== to);
   const from = has(state.from) ? state.from : before.digest;
   for (const [id, chosen] of [['diff-from', from], ['diff-to', to]]) {
-    $(id).replaceChildren(...available.map((v) => new Option(label(v), v.digest, false, v.digest === chosen)));
+    const options = $(id).options; // kept if they are the same, as one of them may be open
+    if (options.length !== available.length || available.some((v, i) => options[i].value !== v.digest)) $(id).replaceChildren(...available.map((v) => new Option(label(v), v.digest)));
+    $(id).value = chosen;
     $(id).onchange = () => go({ from: $('diff-from').value, to: $('diff-to').value });
   }
+  const pair = [state.server, state.uri, from, to].join('\n');
+  if (compared.pair === pair) return [compared.out]; // comparing long texts takes a while
   const out = element('pre', 'diff', 'loading…'), { server, uri } = state;
+  compared = { pair, out };
   Promise.all([textOf(p, from, server, uri), textOf(p, to, server, uri)]).then(([a, b]) => {
     out.replaceChildren(...(a === b ? ['The texts are equal.'] : diff(a, b).map(([sign, l]) => element('span', { '+': 'add', '-': 'del' }[sign] || '', sign + shown(l) + '\n'))));
-  }, () => { out.textContent = 'A version is not available any more.'; });
+  }, () => { out.textContent = 'A version is not available any more.'; compared = {}; });
   return [out];
 }
 

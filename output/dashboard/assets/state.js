@@ -28,9 +28,11 @@ export function go(patch, push = false) {
   changed();
 }
 
+const patience = 30000; // ms until a request has failed
+
 // get reads JSON. A login that has expired leads to the login page.
 export async function get(url) {
-  const response = await fetch(url);
+  const response = await fetch(url, { signal: AbortSignal.timeout(patience) });
   if (response.status === 401) location.assign('/login?next=' + encodeURIComponent('/' + location.search));
   if (!response.ok) throw new Error(response.statusText);
   return response.json();

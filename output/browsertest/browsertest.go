@@ -1,0 +1,226 @@
+// Package browsertest drives a real Chromium in tests.
+//
+// A test package has one [Browser], which the first test that needs it starts and the
+// package's TestMain closes. Each test gets a browser context of its own, so that cookies,
+// locks and channels are its alone.
+//
+// Tests wait for conditions ([Tab.Until]) and count what happens ([Tab.Number]); they do
+// not measure time, as the machine may be busy.
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+const (
+	// patience is how long a condition may take to come true on a busy machine.
+	patience = 2 * time.Minute
+	// pollEvery is how often conditions are evaluated. Polling at every frame makes the
+	// browser draw without an end.
+	pollEvery = 50 * time.Millisecond
+)
+
+// Browser is a Chromium process, started when a test needs it. The zero value is ready.
+type Browser struct {
+	once sync.Once
+	ctx  context.Context
+	stop context.CancelFunc
+	err  error
+}
+
+// Close ends the browser, if it was started.
+func (b *Browser) Close() {
+	if b.stop != nil {
+		_ = chromedp.Cancel(b.ctx) // waits for the process
+		b.stop()
+	}
+}
+
+// Tests runs the tests of a package and then closes their browser, for
+// goleak.VerifyTestMain.
+type Tests struct {
+	*testing.M
+	Browser *Browser
+}
+
+// Run runs the tests and returns the exit code.
+func (t Tests) Run() int {
+	defer t.Browser.Close()
+	return t.M.Run()
+}
+
+func (b *Browser) start() {
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.WSURLReadTimeout(patience), chromedp.Flag("disable-dev-shm-usage", true))...)
+	b.ctx, b.stop = chromedp.NewContext(ctx)
+	allocated := b.stop
+	b.stop = func() { allocated(); stop() }
+	b.err = chromedp.Do(b.ctx, chromedp.Navigate("about:blank"))
+}
+
+// Open returns an empty tab of this size in a new browser context, which ends with the
+// test. Without Chromium the test is skipped, and in CI it fails.
+func (b *Browser) Open(t *testing.T, width, height int64) Tab {
+	t.Helper()
+	if _, err := exec.LookPath("chromium"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("Chromium is not installed; scripts/check.sh installs it")
+		}
+		t.Skip("Chromium is not installed; scripts/check.sh installs it")
+	}
+	b.once.Do(b.start)
+	if b.err != nil {
+		t.Fatalf("Chromium does not start: %v", b.err)
+	}
+	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
+	t.Cleanup(cancel)
+	if err := chromedp.Do(ctx); err != nil { // opens a tab that stays until the end, so that any other can be closed
+		t.Fatal(err)
+	}
+	p := Tab{T: t, all: ctx}.Another()
+	p.Resize(width, height)
+	return p
+}
+
+// Tab is a tab of a browser. Its methods end the test if they fail.
+type Tab struct {
+	T     *testing.T
+	Close context.CancelFunc
+
+	ctx context.Context
+	all context.Context // of the browser context
+}
+
+// Another opens a tab in the same browser context.
+func (p Tab) Another() Tab {
+	p.T.Helper()
+	ctx, cancel := chromedp.NewContext(p.all)
+	p.T.Cleanup(cancel)
+	return Tab{p.T, cancel, ctx, p.all}
+}
+
+// In is the tab in a subtest.
+func (p Tab) In(t *testing.T) Tab {
+	p.T = t
+	return p
+}
+
+func (p Tab) do(what string, steps ...chromedp.Action[chromedp.Void]) {
+	p.T.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if chromedp.FromContext(p.ctx).Target == nil { // the tab lives as long as the context that opens it
+		ctx = p.ctx
+	}
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		p.T.Fatalf("%s: %v", what, err)
+	}
+}
+
+// Go opens an address.
+func (p Tab) Go(address string) {
+	p.T.Helper()
+	p.do(address, chromedp.Navigate(address))
+}
+
+// Resize changes the size of the page, in CSS pixels.
+func (p Tab) Resize(width, height int64) {
+	p.T.Helper()
+	p.do("resize", chromedp.EmulateViewport(width, height))
+}
+
+// Scheme chooses the colours, "dark" or "light".
+func (p Tab) Scheme(name string) {
+	p.T.Helper()
+	p.do(name, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
+		})
+		return err
+	}))
+}
+
+// Until waits for a condition in JavaScript.
+func (p Tab) Until(condition string) {
+	p.T.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	poll := chromedp.Poll[bool](condition, chromedp.WithPollingInterval(pollEvery), chromedp.WithPollingTimeout(patience))
+	_, err := chromedp.Run(ctx, poll)
+	for err != nil && ctx.Err() == nil { // the page was left meanwhile
+		time.Sleep(pollEvery)
+		_, err = chromedp.Run(ctx, poll)
+	}
+	if err != nil {
+		text, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string]("location.href + ' ' + document.body.innerText"))
+		p.T.Fatalf("%s: %v; the page is %.2000q", condition, err, text)
+	}
+}
+
+// Run runs statements of JavaScript.
+func (p Tab) Run(script string) {
+	p.T.Helper()
+	eval[bool](p, script+"; true")
+}
+
+// String returns the value of an expression of JavaScript, awaited if it is a promise.
+func (p Tab) String(expression string) string {
+	p.T.Helper()
+	return eval[string](p, expression)
+}
+
+// Number returns the value of an expression of JavaScript, awaited if it is a promise.
+func (p Tab) Number(expression string) float64 {
+	p.T.Helper()
+	return eval[float64](p, expression)
+}
+
+func eval[T any](p Tab, expression string) T {
+	p.T.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.T.Fatalf("%.300s: %v", expression, err)
+	}
+	return v
+}
+
+// Text returns the text that an element shows.
+func (p Tab) Text(selector string) string {
+	p.T.Helper()
+	return p.String(fmt.Sprintf("document.querySelector(%q).innerText", selector))
+}
+
+// Click clicks an element with the mouse, once it can be seen.
+func (p Tab) Click(selector string) {
+	p.T.Helper()
+	p.do(selector, chromedp.Click(selector))
+}
+
+// Screenshot saves a picture if MCPTRACK_SCREENSHOTS names a directory.
+func (p Tab) Screenshot(name string) {
+	p.T.Helper()
+	dir := os.Getenv("MCPTRACK_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600)
+	}
+	if err != nil {
+		p.T.Error(err)
+	}
+}
