@@ -233,6 +233,7 @@ func (c *conn) stream(ctx context.Context, m *message, end func()) {
 	defer end()
 	l, failed := c.srv.listen(ctx, m, "")
 	if failed != nil {
+		end()
 		c.fail(m.id, failed)
 		return
 	}
@@ -243,7 +244,9 @@ func (c *conn) stream(ctx context.Context, m *message, end func()) {
 	if !l.empty {
 		_ = (&pusher{sub: l.sub, tag: m.id, send: c.push, messages: l.messages}).run(ctx, c.ending)
 	}
-	if !wasCancelled(ctx) {
+	cancelled := wasCancelled(ctx)
+	end()
+	if !cancelled {
 		_ = c.out.write(context.Background(), answer(m.id, l.end, nil))
 	}
 }

@@ -116,7 +116,9 @@ func (c *conn) streamEvents(m *message, from caller) {
 			began = true
 			return c.out.write(ctx, bytes.Join(messages, []byte("\n")))
 		})
-		if !wasCancelled(ctx) && (failed == nil || !began) {
+		cancelled := wasCancelled(ctx)
+		end()
+		if !cancelled && (failed == nil || !began) {
 			_ = c.out.write(context.Background(), answer(m.id, result, failed))
 		}
 	})

@@ -21,7 +21,8 @@ type inFlight struct {
 }
 
 // begin registers a request and returns its context; ok is false if the id is in use.
-// The caller must call end when the request is done.
+// The caller must call end when the request is done, and before it sends the answer: the
+// client may use the id again then. Only the first call of end counts.
 func (w *inFlight) begin(parent context.Context, id json.RawMessage) (ctx context.Context, end func(), ok bool) {
 	key := idKey(id)
 	w.mu.Lock()
@@ -34,12 +35,12 @@ func (w *inFlight) begin(parent context.Context, id json.RawMessage) (ctx contex
 	}
 	ctx, cancel := context.WithCancelCause(parent)
 	w.byID[key] = cancel
-	return ctx, func() {
+	return ctx, sync.OnceFunc(func() {
 		w.mu.Lock()
 		delete(w.byID, key)
 		w.mu.Unlock()
 		cancel(nil)
-	}, true
+	}), true
 }
 
 // cancel cancels the request with this id, if there is one.
