@@ -184,9 +184,9 @@ func TestContentRememberedUnderALostLease(t *testing.T) {
 	}
 	j.states.mu.Lock() // nothing is written to the store meanwhile
 	j.states.dirty[Resource{"docs", uri(1)}] = sequenced{State: State{Digest: digest(1)}, lease: lease}
-	j.states.mu.Unlock()
 	lease.stop()
 	<-lease.lost
+	j.states.mu.Unlock()
 	if n := known(); n != 0 {
 		t.Errorf("%d contents known that waited when the lease was lost", n)
 	}

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
@@ -36,12 +35,8 @@ func TestHTTPListen(t *testing.T) {
 	two.expect(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"%ssubscriptionId":2},"uri":"note:///b"}}`, metaName)
 
 	// Leaving is cancelling, and cleans up at once.
-	began := time.Now()
 	one.leave()
 	eventually(t, "the listen is gone", func() bool { return s.Subscriptions().Stats().Subscribers == 1 })
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("it took %v", took)
-	}
 	s.SetCatalog(serve.Catalog{})
 	two.expect(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"%ssubscriptionId":2}}}`, metaName)
 	s.Close()

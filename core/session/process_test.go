@@ -31,10 +31,8 @@ func TestProcess(t *testing.T) {
 	if err != nil || len(l) != 1 {
 		t.Errorf("%v, %v", l.Keys(), err)
 	}
-	start := time.Now()
-	_ = s.Close()
-	if d := time.Since(start); d > 2*time.Second {
-		t.Errorf("closing took %v", d)
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestUpdateRateInAStorm(t *testing.T) {
 			t.Fatalf("stats %s", g.read(statsURI))
 		}
 	}
-	g.waitUpdated(patience, recentURI, statsURI, structureURI, "vault://folder/")
+	g.waitUpdated(recentURI, statsURI, structureURI, "vault://folder/")
 	most := int(time.Since(began).Seconds()*4) + 2
 	for uri, n := range g.updateCounts() {
 		if n > most {

@@ -70,16 +70,16 @@ func TestExternalEditIsPublished(t *testing.T) {
 				h.put("new.tmp", "z #a")
 				must(t, os.Rename(filepath.Join(h.dir, "new.tmp"), filepath.Join(h.dir, "n.md")))
 			}
-			g.waitUpdated(3*time.Second, recentURI, "vault://note/n.md")
+			g.waitUpdated(recentURI, "vault://note/n.md")
 			if counts := g.updateCounts(); counts[statsURI]+counts[tagsURI] > 0 || counts[recentURI] != 1 {
 				t.Errorf("round %d: updates %v", round, counts)
 			}
 		}
 		g.forget()
 		h.put("n.md", "z #b")
-		g.waitUpdated(3*time.Second, recentURI, tagsURI)
+		g.waitUpdated(recentURI, tagsURI)
 		h.put("m.md", "new")
-		g.waitUpdated(3*time.Second, statsURI)
+		g.waitUpdated(statsURI)
 	})
 }
 
@@ -89,13 +89,13 @@ func TestFolderUpdates(t *testing.T) {
 	g := connect(t, h, transports()["modern over HTTP"])
 	g.subscribe(recentURI, "vault://folder/", "vault://folder/old", "vault://note/old/x/n.md")
 	h.put("sub/deep/er/n.md", "at once")
-	g.waitUpdated(5*time.Second, recentURI, "vault://folder/")
+	g.waitUpdated(recentURI, "vault://folder/")
 	if text := g.read("vault://note/sub/deep/er/n.md"); text != "at once" {
 		t.Errorf("%q", text)
 	}
 	g.forget()
 	must(t, os.Rename(filepath.Join(h.dir, "old"), filepath.Join(h.dir, "moved")))
-	g.waitUpdated(5*time.Second, recentURI, "vault://folder/", "vault://folder/old", "vault://note/old/x/n.md")
+	g.waitUpdated(recentURI, "vault://folder/", "vault://folder/old", "vault://note/old/x/n.md")
 	if _, err := g.Read(t.Context(), "vault://note/old/x/n.md"); !errors.Is(err, session.ErrNotFound) {
 		t.Errorf("the old place: %v", err)
 	}
@@ -104,10 +104,10 @@ func TestFolderUpdates(t *testing.T) {
 	}
 	g.forget()
 	must(t, os.RemoveAll(filepath.Join(h.dir, "moved")))
-	g.waitUpdated(5*time.Second, recentURI, "vault://folder/")
+	g.waitUpdated(recentURI, "vault://folder/")
 	g.forget()
 	h.put("old/x/n.md", "back") // the subscription outlived the note
-	g.waitUpdated(5*time.Second, "vault://note/old/x/n.md", "vault://folder/old")
+	g.waitUpdated("vault://note/old/x/n.md", "vault://folder/old")
 }
 
 func TestReadAfterNotification(t *testing.T) {
@@ -120,7 +120,7 @@ func TestReadAfterNotification(t *testing.T) {
 			g.forget()
 			tag := fmt.Sprint("t", i)
 			save(t, filepath.Join(h.dir, "n.md"), "text #"+tag)
-			g.waitUpdated(3*time.Second, recentURI, tagsFullURI, "vault://note/n.md")
+			g.waitUpdated(recentURI, tagsFullURI, "vault://note/n.md")
 			for _, uri := range []string{recentURI, tagsFullURI, "vault://note/n.md"} {
 				if text := g.read(uri); !strings.Contains(text, tag) {
 					t.Errorf("%s has no %s: %s", uri, tag, text)
@@ -140,13 +140,13 @@ func TestClientGetsOwnSubscriptionsOnly(t *testing.T) {
 		two.subscribe("vault://note/b.md", recentURI)
 		h.put("a.md", t.Name()+" 1")
 		h.put("b.md", t.Name()+" 1")
-		one.waitUpdated(patience, "vault://note/a.md")
-		two.waitUpdated(patience, "vault://note/b.md", recentURI)
+		one.waitUpdated("vault://note/a.md")
+		two.waitUpdated("vault://note/b.md", recentURI)
 		two.quit()
 		one.forget()
 		h.put("b.md", t.Name()+" 2")
 		h.put("a.md", t.Name()+" 2")
-		one.waitUpdated(patience, "vault://note/a.md")
+		one.waitUpdated("vault://note/a.md")
 		if counts := one.updateCounts(); len(counts) != 1 {
 			t.Errorf("updates %v", counts)
 		}
