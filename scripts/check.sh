@@ -2,17 +2,21 @@
 # Every check of the project, the one command that CI runs. It installs what it
 # needs, stops at the first step that fails and names it, and ends with the
 # results of the tests.
-# usage: scripts/check.sh [-short]     (-short: go test -short, no govulncheck)
+# usage: scripts/check.sh [-short | -race]
+# -short runs go test -short and no govulncheck; -race runs every test with the race
+# detector, also those that start the program.
 # MCPTRACK_VULNDB=DIR looks vulnerabilities up in an offline copy; see scripts/vulns.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 short=
+race=
 case ${1-} in
 '') ;;
 -short | --short) short=-short ;;
+-race | --race) race=-race ;;
 *)
-	echo "usage: scripts/check.sh [-short]" >&2
+	echo "usage: scripts/check.sh [-short | -race]" >&2
 	exit 2
 	;;
 esac
@@ -117,9 +121,24 @@ vulnerabilities() {
 	return $rc
 }
 
-# Peers and programs were installed above: a test that misses one fails.
+# Peers and programs were installed above: a test that misses one fails. The tests of
+# cmd/mcptrack start the program some thousand times, and take four times as long with the
+# race detector: with it, they run for what runs long and concurrently. -race runs all so.
 tests() {
-	CI=true go test $short -race -shuffle=on -parallel 8 ./... 2>&1 | tee "$tmp/test"
+	local flags=(-shuffle=on -parallel 8) module rest
+	module=$(go list -m)
+	if [[ -n $race ]]; then
+		CI=true go test $short "${flags[@]}" -race ./... 2>&1 | tee "$tmp/test"
+		return
+	fi
+	mapfile -t rest < <(go list ./... | grep -vx "$module/cmd/mcptrack")
+	( # all of them, also after a failure
+		rc=0
+		CI=true go test $short "${flags[@]}" ./cmd/mcptrack || rc=1
+		CI=true go test $short "${flags[@]}" -race -run 'TestScript/(watch|subscribe|gateway|inject|vault|serve)$' ./cmd/mcptrack || rc=1
+		CI=true go test $short "${flags[@]}" -race "${rest[@]}" || rc=1
+		exit $rc
+	) 2>&1 | tee "$tmp/test"
 }
 
 # Plants defects in copies of the tracker, one at a time, and wants its tests to notice.
