@@ -131,6 +131,7 @@ func TestPhone(t *testing.T) {
 		p.Until(small + ` === ''`)
 	}
 	p.Click(`nav [data-view="resources"]`)
+	p.Until(`document.querySelectorAll('#resource-list .row').length > 1`)
 	p.Run(`document.querySelectorAll('#resource-list .row')[1].click()`)
 	p.Until(`document.querySelector('#detail').checkVisibility() && document.querySelector('#detail-body').textContent.includes('first line')`)
 }
