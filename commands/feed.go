@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/demo"
+	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -16,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/metrics"
 	"github.com/mcptrack/mcptrack/output/sse"
 	"github.com/mcptrack/mcptrack/output/web"
+	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 // feed is a durable log of events and the publisher that writes it.
@@ -24,6 +26,7 @@ type feed struct {
 	selection selection
 	journal   *journal.Journal
 	publisher *publish.Publisher
+	hooks     *webhook.Hooks
 	temp      *demo.TempDir // of a demo's events, removed by close; nil: they are kept
 }
 
@@ -38,17 +41,30 @@ func openFeed(ctx context.Context, env *Env, log *slog.Logger, opts serveOptions
 		}
 		opts.dir = filepath.Join(f.temp.Dir, "events")
 	}
+	if opts.dir == "" && opts.nats == "" {
+		opts.dir = env.stateDir()
+	}
 	if f.journal, err = opts.journalFlags.open(ctx, env, log, opts.keep); err != nil {
 		f.removeTemp()
 		return nil, err
 	}
 	f.publisher, err = publish.New(ctx, publish.Options{Journal: f.journal, Tracker: t, Shared: opts.nats != "" && !opts.follow, Replica: opts.follow, Logger: log})
+	if err == nil && opts.nats == "" {
+		f.hooks, err = webhook.NewHooks(webhook.HookOptions{
+			Reader: events.NewReader(events.FromJournal(f.journal), events.Scope{}), Sender: webhook.NewSender(false), Follow: true,
+			File: filepath.Join(opts.dir, hooksFile), Logger: log,
+		})
+	}
 	if err != nil {
 		f.close()
 		return nil, err
 	}
 	return f, nil
 }
+
+// hooksFile is the file with the watermarks of the webhooks of the config, in the data
+// directory.
+const hooksFile = "config-webhooks.json"
 
 func (f *feed) close() {
 	if err := f.journal.Close(); err != nil {
@@ -64,7 +80,12 @@ func (f *feed) removeTemp() {
 }
 
 // apply follows the selected servers of a config.
-func (f *feed) apply(cfg *config.Config) { f.publisher.Apply(f.selection.of(cfg)) }
+func (f *feed) apply(cfg *config.Config) {
+	if f.hooks != nil {
+		f.hooks.Apply(cfg.Webhooks)
+	}
+	f.publisher.Apply(f.selection.of(cfg))
+}
 
 // routes adds everything that is served and returns the tasks that it needs to run.
 func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.Task {
@@ -92,5 +113,9 @@ func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.T
 	s.Handle("/api/mcp/resource-events", hub.Feed())
 	s.Handle("GET /metrics", counts.Handler())
 	s.OnShutdown(hub.Shutdown)
-	return []publish.Task{hub.Run}
+	tasks := []publish.Task{hub.Run}
+	if f.hooks != nil {
+		tasks = append(tasks, f.hooks.Run)
+	}
+	return tasks
 }

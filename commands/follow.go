@@ -35,7 +35,7 @@ func (s selection) of(cfg *config.Config) *config.Config {
 
 // withAllTracked returns the config with all changes of all its servers tracked.
 func withAllTracked(cfg *config.Config) *config.Config {
-	out := &config.Config{Path: cfg.Path, Servers: slices.Clone(cfg.Servers)}
+	out := &config.Config{Path: cfg.Path, Servers: slices.Clone(cfg.Servers), Webhooks: cfg.Webhooks}
 	for i := range out.Servers {
 		if srv := &out.Servers[i]; srv.Transport != config.TransportCatalog {
 			srv.TrackResources, srv.TrackTools, srv.TrackPrompts = true, true, true

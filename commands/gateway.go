@@ -113,7 +113,7 @@ func (o *gatewayOptions) catalog() config.Server {
 
 // exported returns the config with only the servers that the gateway serves.
 func (o *gatewayOptions) exported(cfg *config.Config) *config.Config {
-	out := &config.Config{Path: cfg.Path}
+	out := &config.Config{Path: cfg.Path, Webhooks: cfg.Webhooks}
 	for _, srv := range cfg.Servers {
 		if srv.Enabled && (o.all || srv.Tracked() || srv.Transport == config.TransportCatalog) {
 			out.Servers = append(out.Servers, srv)

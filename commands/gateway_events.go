@@ -91,6 +91,7 @@ type gatewayEvents struct {
 	publisher *publish.Publisher
 	service   *events.Service
 	hooks     *webhook.Subscriptions // nil: none are offered
+	fixed     *webhook.Hooks         // of the config; nil: on a cluster
 	temp      *demo.TempDir          // of a demo's events, removed by close; nil: they are kept
 	// own says that the publisher's tracker is not the gateway's: on a cluster it follows
 	// only its share of the servers, and the gateway needs all of them.
@@ -128,11 +129,13 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 	reader := events.NewReader(events.FromJournal(e.journal), scope)
 	service := events.Options{Reader: reader, Modes: o.offered}
 	// On a cluster the secrets of webhooks would have to be stored there.
-	if o.webhooks && tokens.Set() && !e.own {
-		if err := o.openHooks(e, tokens, reader, scope, filepath.Join(flags.dir, webhooksFile)); err != nil {
+	if !e.own {
+		if err := o.openHooks(e, tokens, reader, scope, flags.dir); err != nil {
 			e.close()
 			return nil, err
 		}
+	}
+	if e.hooks != nil {
 		service.Webhooks = e.hooks.Handle
 	}
 	e.service = events.New(service)
@@ -143,16 +146,21 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 // webhooksFile is the file with the subscriptions of webhooks, in the data directory.
 const webhooksFile = "webhooks.json"
 
-// openHooks reads the subscriptions of webhooks.
-func (o *eventsFlags) openHooks(e *gatewayEvents, tokens web.Token, reader *events.Reader, scope events.Scope, file string) (err error) {
+// openHooks reads the subscriptions of webhooks, and the watermarks of those of the config.
+func (o *eventsFlags) openHooks(e *gatewayEvents, tokens web.Token, reader *events.Reader, scope events.Scope, dir string) (err error) {
 	local := slices.ContainsFunc(o.allow, func(glob string) bool {
 		return strings.HasPrefix(glob, "http://127.0.0.1") || strings.HasPrefix(glob, "http://[::1]")
 	})
 	if local {
 		e.log.Warn("webhooks may reach services on this machine, as --events-allow says; use that for tests only")
 	}
+	sender := webhook.NewSender(local)
+	e.fixed, err = webhook.NewHooks(webhook.HookOptions{Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, hooksFile), Logger: e.log})
+	if err != nil || !o.webhooks || !tokens.Set() {
+		return err
+	}
 	e.hooks, err = webhook.New(webhook.Options{
-		Reader: reader, Sender: webhook.NewSender(local), Scope: scope, File: file, Holds: tokens.Holds, Allow: o.allow, NoExpiry: o.endless, Logger: e.log,
+		Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, webhooksFile), Holds: tokens.Holds, Allow: o.allow, NoExpiry: o.endless, Logger: e.log,
 	})
 	return err
 }
@@ -198,15 +206,22 @@ func (e *gatewayEvents) run(ctx context.Context, t *tracker.Tracker) error {
 	if e.hooks != nil {
 		tasks.Readers = append(tasks.Readers, e.hooks.Run)
 	}
+	if e.fixed != nil {
+		tasks.Readers = append(tasks.Readers, e.fixed.Run)
+	}
 	if e.own {
 		tasks.Sources = append(tasks.Sources, t.Run)
 	}
 	return e.publisher.Run(ctx, tasks)
 }
 
-// apply sets the servers whose events are stored, where the gateway does not do so.
+// apply sets the servers whose events are stored, where the gateway does not do so, and
+// where events are sent.
 func (e *gatewayEvents) apply(cfg *config.Config) {
 	if e != nil && e.own {
 		e.publisher.Apply(cfg)
+	}
+	if e != nil && e.fixed != nil {
+		e.fixed.Apply(cfg.Webhooks)
 	}
 }

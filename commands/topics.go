@@ -43,6 +43,7 @@ func newTopics() []*cobra.Command {
 		{"environment", "Where configs are searched; environment variables"},
 		{"events", "Types of events and their members"},
 		{"mcp-events", "Events for MCP clients (gateway --events)"},
+		{"webhooks", "Events sent to the webhooks of the config"},
 		{"exit-codes", "The exit codes"},
 		{"limits", "What a server may send at most"},
 		{"serving", "HTTP routes of serve-sse, resuming, access, clusters"},

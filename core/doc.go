@@ -100,6 +100,7 @@
 //	who may make a request      output/web
 //	how webhooks are delivered  output/webhook: when and how often worker.go, the request sender.go, how
 //	                            it is signed secret.go, what it may reach guard.go
+//	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json
 //	a method of our MCP server  core/mcp for its name, core/serve to handle it
 //	which items a gateway shows core/gateway: the filter and the view
 //	a type of MCP Events        core/events: types.go, occurrence.go, filter.go

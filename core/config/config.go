@@ -41,6 +41,8 @@ type Config struct {
 	Files []string
 	// Index is for the gateway.
 	Index Index
+	// Webhooks are for what stores events: serve-sse, and the gateway with --events.
+	Webhooks []Webhook
 }
 
 // Server says how to reach one MCP server and what to follow on it.

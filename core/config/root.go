@@ -42,14 +42,20 @@ func (r *reader) root(root *tree.Node) {
 		r.duplicateKeys(c.value, c.path, c.value.Kind == tree.Object)
 		r.servers(c)
 	}
-	for _, name := range []string{"inputs", "index"} {
-		if m := index[name]; m != nil && m.Value.Kind != tree.Null && len(found) > 0 {
-			r.duplicateKeys(m.Value, pointer("").key(name), false)
-			if name == "inputs" {
-				r.inputs(m.Value)
-			} else {
-				r.config.Index = r.index(m.Value)
-			}
+	for _, beside := range []struct {
+		name string
+		read func(*tree.Node)
+	}{
+		{"inputs", r.inputs},
+		{"index", func(v *tree.Node) { r.config.Index = r.index(v) }},
+		{"webhooks", func(v *tree.Node) { r.config.Webhooks = r.webhooks(v) }},
+	} {
+		if beside.name == "webhooks" && hosts.IsSettings(r.file) {
+			continue // another program's
+		}
+		if m := index[beside.name]; m != nil && m.Value.Kind != tree.Null && len(found) > 0 {
+			r.duplicateKeys(m.Value, pointer("").key(beside.name), false)
+			beside.read(m.Value)
 		}
 	}
 	if len(found) == 0 && !hosts.IsSettings(r.file) {
@@ -80,7 +86,7 @@ func (r *reader) noServers(root *tree.Node) {
 
 // rootKeys are the keys of a document that mean something to us.
 func rootKeys() map[string]bool {
-	keys := map[string]bool{"mcp": true, "inputs": true, "index": true}
+	keys := map[string]bool{"mcp": true, "inputs": true, "index": true, "webhooks": true}
 	for _, name := range containerKeys() {
 		keys[name] = true
 	}
@@ -93,7 +99,7 @@ const maxNearMisses = 200
 // unknownRootKeys warns of the keys beside the servers: one by one where one of ours
 // was probably meant, and of all others in one line.
 func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
-	own := []string{"servers", "mcpServers", "inputs", "index"}
+	own := []string{"servers", "mcpServers", "inputs", "index", "webhooks"}
 	known := rootKeys()
 	for _, name := range []string{"projects", "sandbox", "version", "imports", "mcpProxy"} {
 		known[name] = true

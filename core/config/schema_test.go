@@ -116,7 +116,7 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		root := map[string]any{}
-		for _, shape := range rapid.SliceOfN(rapid.SampledFrom([]string{"list", "named", "vscode", "inputs", "index", "junk"}), 1, 2).Draw(t, "shapes") {
+		for _, shape := range rapid.SliceOfN(rapid.SampledFrom([]string{"list", "named", "vscode", "inputs", "index", "webhooks", "junk"}), 1, 2).Draw(t, "shapes") {
 			n := rapid.IntRange(0, 2).Draw(t, "servers")
 			list, byName := []any{}, map[string]any{}
 			for range n {
@@ -142,6 +142,21 @@ func TestSchemaAgreesOnGenerated(t *testing.T) {
 				root["index"] = rapid.SampledFrom([]any{map[string]any{}, map[string]any{"enabled": true, "expose": []any{"full"}, "ttl": "1m"},
 					map[string]any{"expose": []any{"all"}}, map[string]any{"expose": "full"}, map[string]any{"expose": []any{1}},
 					map[string]any{"enabled": "yes"}, map[string]any{"ttl": 5}, map[string]any{"ttl": "5"}, true}).Draw(t, "index")
+			case "webhooks":
+				hook := map[string]any{"url": "https://h/x", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
+				for key, values := range map[string][]any{
+					"url": {5}, "secret": {true, "whsec", "${TOKEN}"}, "format": {"slack", "cloudevents", "slak", 1}, "settle": {"0", "5m", 5, "x"},
+					"types": {[]any{}, []any{"resource.updated"}, []any{"resource"}, []any{1}, "list.changed"}, "servers": {[]any{"a*"}, "a", []any{1}},
+					"uris": {[]any{"file:///**"}, 5}, "allowPrivate": {true, "yes"},
+				} {
+					switch rapid.IntRange(0, 5).Draw(t, key) {
+					case 0:
+						hook[key] = rapid.SampledFrom(values).Draw(t, key)
+					case 1:
+						delete(hook, key)
+					}
+				}
+				root["webhooks"] = rapid.SampledFrom([]any{[]any{hook}, []any{}, []any{"https://h/x"}, hook, "https://h/x"}).Draw(t, "webhooks")
 			case "junk":
 				root[rapid.SampledFrom([]string{"servers", "mcpServers", "other"}).Draw(t, "key")] = rapid.SampledFrom(junk).Draw(t, "value")
 			}

@@ -30,7 +30,8 @@ func (e trackingKeys) tracking(s *Server) {
 	s.TrackResources = e.boolean("trackResources", false)
 	s.TrackTools = e.boolean("trackTools", s.TrackResources)
 	s.TrackPrompts = e.boolean("trackPrompts", s.TrackResources)
-	s.Include, s.Exclude = e.globs("include"), e.globs("exclude")
+	const segments = `* stays within a path segment, ** crosses them: "file:///docs/**"`
+	s.Include, s.Exclude = e.globs("include", "resource URIs", segments), e.globs("exclude", "resource URIs", segments)
 	s.Read, _, _ = choice(e.entry, ReadDigest, map[string]ReadMode{"digest": ReadDigest, "none": ReadNone}, "read")
 	s.Mode, _, _ = choice(e.entry, ModeAuto, map[string]Mode{"auto": ModeAuto, "poll": ModePoll}, "mode")
 	s.PollInterval = e.duration("pollInterval", DefaultPollInterval, minPollInterval)
@@ -49,15 +50,14 @@ func (e trackingKeys) tracking(s *Server) {
 	}
 }
 
-// globs reads a list of URI globs.
-func (e trackingKeys) globs(name string) []string {
+// globs reads a list of globs over what is named.
+func (e trackingKeys) globs(name, over, hint string) []string {
 	values, raw := e.strings(name, func(i int) string {
 		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, name, i)
 	})
 	for i, glob := range values {
 		if glob == "" || len(glob) > maxGlobLength || strings.Count(glob, "{") > maxGlobGroups || !doublestar.ValidatePattern(glob) {
-			e.invalidValue(raw[i], e.path.key(name), CodeGlob, fmt.Sprintf("invalid %q; expected globs over resource URIs", name),
-				`* stays within a path segment, ** crosses them: "file:///docs/**"`)
+			e.invalidValue(raw[i], e.path.key(name), CodeGlob, fmt.Sprintf("invalid %q; expected globs over %s", name, over), hint)
 		}
 	}
 	return values

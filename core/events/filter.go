@@ -95,7 +95,7 @@ func (f *Filter) Matches(o *Occurrence) bool {
 	}
 	switch f.name {
 	case ResourceUpdated:
-		if f.changedOnly && o.changed != nil && !*o.changed {
+		if f.changedOnly && !o.News() {
 			return false
 		}
 		return f.uri == "" || globs(f.uri, o.exported) || globs(f.uri, o.uri)

@@ -49,6 +49,10 @@ func (o *Occurrence) URI() string { return o.uri }
 // Exported returns the URI under which the resource can be read here.
 func (o *Occurrence) Exported() string { return o.exported }
 
+// News reports whether something changed, as far as it is known: an announcement of a
+// resource whose content is the same is none.
+func (o *Occurrence) News() bool { return o.changed == nil || *o.changed }
+
 // Word returns the list that changed or the new state; "" for resources.
 func (o *Occurrence) Word() string { return o.word }
 

@@ -97,7 +97,7 @@ func (r *reloader) again() {
 	if next == nil {
 		return // only possible with Config.Strict; the old config stays
 	}
-	if d := diff(r.file, next); len(d.Added)+len(d.Removed)+len(d.Changed) == 0 {
+	if same(r.file, next) {
 		return
 	}
 	r.adopt(next, diff(r.file, next), time.Now(), false)
@@ -117,9 +117,8 @@ func (r *reloader) take(c filewatch.Change, kicked bool) {
 		return
 	}
 	reloaded := diff(r.file, next)
-	quiet := len(reloaded.Added)+len(reloaded.Removed)+len(reloaded.Changed) == 0
 	r.data = c.Data
-	if first && quiet {
+	if first && same(r.file, next) {
 		return // it is the content that Current was read from
 	}
 	r.adopt(next, reloaded, c.SeenAt, kicked)
@@ -158,6 +157,13 @@ func (r *reloader) parse(c filewatch.Change) (*config.Config, config.Problems) {
 	return config.Parse(c.Data, r.opts.Path, r.opts.Config)
 }
 
+// same reports whether applying the second config in place of the first makes no
+// difference.
+func same(from, to *config.Config) bool {
+	d := diff(from, to)
+	return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 && slices.EqualFunc(from.Webhooks, to.Webhooks, config.Webhook.Equal)
+}
+
 // diff returns the IDs by which two configs differ, each list sorted.
 func diff(from, to *config.Config) event.ConfigReloaded {
 	d := event.ConfigReloaded{Added: []string{}, Removed: []string{}, Changed: []string{}}
@@ -184,7 +190,7 @@ func diff(from, to *config.Config) event.ConfigReloaded {
 // them. A server that is not tracked may be run by the gateway, which is not known here: it counts
 // as running while its entry stays untracked, and as not running when it becomes tracked.
 func hold(running, next *config.Config) (*config.Config, []config.Server) {
-	out := &config.Config{Path: next.Path, Servers: make([]config.Server, 0, len(next.Servers))}
+	out := &config.Config{Path: next.Path, Servers: make([]config.Server, 0, len(next.Servers)), Webhooks: next.Webhooks}
 	var held []config.Server
 	for _, srv := range next.Servers {
 		old, known := running.Server(srv.ID)

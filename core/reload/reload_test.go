@@ -183,6 +183,37 @@ func TestFileThatComesLater(t *testing.T) {
 }
 
 // A kick reads what did not change again, because what it refers to may have.
+// A change of webhooks alone is applied, also of a file that their secret comes from, and
+// also where commands are held back.
+func TestWebhooksAreReloaded(t *testing.T) {
+	t.Parallel()
+	key := filepath.Join(t.TempDir(), "key")
+	write := func(secret string) {
+		if err := os.WriteFile(key, []byte("whsec_"+strings.Repeat(secret, 32)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("A")
+	conf := `{"mcpServers": {"a": {"command": "one"}}, "webhooks": [{"url": "https://h/%s", "secret": "${file:` + key + `}"}]}`
+	b := run(t, fmt.Sprintf(conf, "a"), func(o *Options) { o.HoldCommands = true })
+	expect := func(url, secret string) {
+		t.Helper()
+		select {
+		case cfg := <-b.applied:
+			if w := cfg.Webhooks; len(w) != 1 || w[0].URL.Reveal() != "https://h/"+url || w[0].Secret.Reveal() != "whsec_"+strings.Repeat(secret, 32) || len(cfg.Servers) != 1 {
+				t.Fatalf("%+v", cfg)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("nothing was applied")
+		}
+		b.reloaded("[] [] []")
+	}
+	b.save(fmt.Sprintf(conf, "b"))
+	expect("b", "A")
+	write("B")
+	expect("b", "B")
+}
+
 func TestKick(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -1,5 +1,6 @@
-// Package webhook delivers events by HTTP, as Standard Webhooks, to clients of MCP Events
-// that subscribed (SEP-3415, events/subscribe).
+// Package webhook delivers events by HTTP: [Subscriptions] to clients of MCP Events that
+// subscribed (SEP-3415, events/subscribe), and [Hooks] to the webhooks of a config. Both
+// are Standard Webhooks; those of a config may also be CloudEvents or messages for Slack.
 // Specification: https://www.standardwebhooks.com.
 //
 // # Order and loss
@@ -12,6 +13,9 @@
 // before the endpoint was verified and the answer to events/subscribe was written, nor
 // after the subscription expired.
 //
+// A webhook of a config is tried for as long as it is there, and its gap message until it
+// is taken. It is sent states of servers once they have lasted, so out of order.
+//
 // A dead endpoint delays no other one: each has its own queue, which is the log, and each
 // host few connections.
 //
@@ -23,8 +27,8 @@
 //
 // # Ownership
 //
-// [Subscriptions.Run] owns one goroutine for each subscription, which owns its
-// deliveries. Run returns when all have ended, and stores the watermarks.
+// [Subscriptions.Run] and [Hooks.Run] own one goroutine for each endpoint, which owns its
+// deliveries. They return when all have ended, and store the watermarks.
 //
 // Library: standard-webhooks signs, as its authors specify it.
 package webhook

@@ -214,14 +214,14 @@ func TestSecrets(t *testing.T) {
 	raw := func(n int) []byte { return []byte(strings.Repeat("\xfb\xff", n)[:n]) }
 	for text, ok := range map[string]bool{
 		oneSecret: true,
-		secretPrefix + base64.StdEncoding.EncodeToString(raw(25)):    true,
-		secretPrefix + base64.RawStdEncoding.EncodeToString(raw(25)): true,
-		secretPrefix + base64.StdEncoding.EncodeToString(raw(64)):    true,
-		secretPrefix + base64.StdEncoding.EncodeToString(raw(65)):    false,
-		secretPrefix + base64.StdEncoding.EncodeToString(raw(23)):    false,
-		secretPrefix + base64.URLEncoding.EncodeToString(raw(24)):    false,
-		strings.TrimPrefix(oneSecret, secretPrefix):                  false,
-		oneSecret + "=": false, oneSecret + "\n": false, "whsec_": false, "": false,
+		"whsec_" + base64.StdEncoding.EncodeToString(raw(25)):    true,
+		"whsec_" + base64.RawStdEncoding.EncodeToString(raw(25)): true,
+		"whsec_" + base64.StdEncoding.EncodeToString(raw(64)):    true,
+		"whsec_" + base64.StdEncoding.EncodeToString(raw(65)):    false,
+		"whsec_" + base64.StdEncoding.EncodeToString(raw(23)):    false,
+		"whsec_" + base64.URLEncoding.EncodeToString(raw(24)):    false,
+		strings.TrimPrefix(oneSecret, "whsec_"):                  false,
+		oneSecret + "=":                                          false, oneSecret + "\n": false, "whsec_": false, "": false,
 	} {
 		s, err := ParseSecret(text)
 		if (err == nil) != ok {

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -49,15 +50,7 @@ func (l *memoryLog) source() events.Source {
 
 // add stores an update of a resource and returns its id.
 func (l *memoryLog) add(uri string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	seq := uint64(len(l.entries) + 1)
-	e := event.Event{ID: event.FormatID(epoch, seq), ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Cause: event.CauseNotify, Payload: event.ResourceUpdated{}}
-	data, _ := e.AppendJSON(nil)
-	l.entries = append(l.entries, journal.Entry{ID: e.ID, Seq: seq, Stored: time.Now(), Data: data})
-	close(l.moved)
-	l.moved = make(chan struct{})
-	return e.ID
+	return l.store(event.Event{ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
 }
 
 // expire removes all entries.
@@ -175,6 +168,8 @@ type receiver struct {
 	arrived   chan struct{}
 	retry     string
 	wellKnown string
+	fixed     bool   // of a config: there is no subscription
+	types     string // the media type that is taken; "": application/json
 }
 
 func newReceiver(t testing.TB) *receiver {
@@ -204,7 +199,7 @@ func (v *receiver) serve(method, path string, h http.Header, body []byte) (int, 
 	if method == http.MethodGet && path == wellKnown && v.wellKnown != "" {
 		return 200, v.wellKnown
 	}
-	if h.Get("Content-Type") != "application/json" || len(body) > maxBody {
+	if h.Get("Content-Type") != cmp.Or(v.types, "application/json") || len(body) > maxBody {
 		return 415, ""
 	}
 	good := false
@@ -228,7 +223,7 @@ func (v *receiver) serve(method, path string, h http.Header, body []byte) (int, 
 		}
 		return 200, fmt.Sprintf(`{"challenge":%q}`, nonce)
 	}
-	if r.kind() == "event" && (r.id != r.body["eventId"] || r.subscription == "") {
+	if id := cmp.Or(r.body["eventId"], r.body["id"]); r.kind() == "event" && (r.id != id || (r.subscription == "") != v.fixed) {
 		return 400, ""
 	}
 	if v.status != nil {

@@ -57,9 +57,10 @@ func subscriptionID(principal, url, name string, arguments []byte) string {
 	return "sub_" + hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// file stores the records.
+// file is a file of this package: of subscriptions, or of watermarks.
 type file struct {
 	path string // "": nothing is stored
+	what string // for people
 
 	mu sync.Mutex // held while writing: what is saved later is newer
 }
@@ -71,44 +72,46 @@ const (
 
 type stored struct {
 	Version       int      `json:"version"`
-	Subscriptions []record `json:"subscriptions"`
+	Subscriptions []record `json:"subscriptions,omitempty"`
+	Webhooks      []mark   `json:"webhooks,omitempty"`
 }
 
-// load returns the records, none if there is no file.
-func (f *file) load() ([]record, error) {
+// load returns what is stored, nothing if there is no file.
+func (f *file) load() (s stored, err error) {
 	if f.path == "" {
-		return nil, nil
+		return s, nil
 	}
 	info, err := os.Lstat(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return s, nil
 	}
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFile) {
-		err = errors.New("not a file of subscriptions")
+		err = errors.New("not a file of " + f.what)
 	}
 	var data []byte
 	if err == nil {
 		data, err = os.ReadFile(f.path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the subscriptions of webhooks: %w", err)
+		return s, fmt.Errorf("read the %s: %w", f.what, err)
 	}
-	var s stored
 	if json.Unmarshal(data, &s) != nil || s.Version != fileVersion {
-		return nil, fmt.Errorf("%s is damaged or of a newer version; remove it, and clients subscribe again", printable.Line(f.path, 200))
+		return s, fmt.Errorf("%s is damaged or of a newer version; remove it to begin anew", printable.Line(f.path, 200))
 	}
-	return s.Subscriptions, nil
+	return s, nil
 }
 
 // save replaces the file with what snapshot returns, which is called when it is the
 // turn of this save.
-func (f *file) save(snapshot func() []record) error {
+func (f *file) save(snapshot func() stored) error {
 	if f.path == "" {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	data, err := json.Marshal(stored{fileVersion, snapshot()})
+	s := snapshot()
+	s.Version = fileVersion
+	data, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}

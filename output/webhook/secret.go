@@ -1,34 +1,23 @@
 package webhook
 
 import (
-	"encoding/base64"
 	"errors"
 	"strings"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-)
 
-const (
-	secretPrefix = "whsec_"
-	minSecret    = 24 // bytes
-	maxSecret    = 64
+	"github.com/mcptrack/mcptrack/core/config"
 )
 
 // Secret signs the messages to one endpoint. It cannot be printed.
 type Secret struct{ key []byte }
 
-// ParseSecret reads a secret: whsec_ and 24 to 64 bytes in standard base64, padded or
-// not. The URL-safe alphabet is refused, as the common libraries cannot read it.
+// ParseSecret reads a secret as [config.WebhookKey] does.
 func ParseSecret(text string) (Secret, error) {
-	bad := errors.New("the secret must be whsec_ and 24 to 64 bytes in standard base64")
-	encoded, ok := strings.CutPrefix(text, secretPrefix)
-	if !ok || strings.ContainsAny(encoded, "\r\n") {
-		return Secret{}, bad
-	}
-	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(encoded, "="))
-	if padded := strings.HasSuffix(encoded, "="); err != nil || padded && base64.StdEncoding.EncodeToString(key) != encoded || len(key) < minSecret || len(key) > maxSecret {
-		return Secret{}, bad
+	key, ok := config.WebhookKey(text)
+	if !ok {
+		return Secret{}, errors.New("the secret must be whsec_ and 24 to 64 bytes in standard base64")
 	}
 	return Secret{key}, nil
 }

@@ -146,7 +146,9 @@ func (s *Sender) Post(ctx context.Context, m *Message, before func() error) (Res
 	for name, values := range m.Header {
 		q.Header[http.CanonicalHeaderKey(name)] = values
 	}
-	q.Header.Set("Content-Type", "application/json")
+	if q.Header.Get("Content-Type") == "" {
+		q.Header.Set("Content-Type", "application/json")
+	}
 	q.Header.Set("User-Agent", "mcptrack")
 	now := time.Now()
 	if m.ID != "" {

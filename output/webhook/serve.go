@@ -204,6 +204,6 @@ func (s *Subscriptions) terminate(ctx context.Context, sub *subscription, m *Mes
 			return sub.secretsLocked()
 		},
 	}}
-	_ = w.control(ctx, m) // it ends anyway
+	_, _ = w.control(ctx, m) // it ends anyway
 	s.counts.terminated.Add(1)
 }

@@ -84,13 +84,13 @@ func New(opts Options) (*Subscriptions, error) {
 			return nil, errors.New("invalid glob " + printable.Line(glob, 200))
 		}
 	}
-	s := &Subscriptions{opts: opts, file: file{path: opts.File}, dirty: make(chan struct{}, 1), byID: map[string]*subscription{}, reserved: map[string]int{}}
+	s := &Subscriptions{opts: opts, file: file{path: opts.File, what: "subscriptions of webhooks"}, dirty: make(chan struct{}, 1), byID: map[string]*subscription{}, reserved: map[string]int{}}
 	s.challenges.last, s.challenges.hosts = map[string]time.Time{}, map[string][]time.Time{}
-	records, err := s.file.load()
+	kept, err := s.file.load()
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range records {
+	for _, r := range kept.Subscriptions {
 		sub, err := newSubscription(r)
 		if err != nil {
 			opts.Logger.Warn("a stored subscription is left out", "id", printable.Line(r.ID, 40), "reason", err.Error())
@@ -156,15 +156,15 @@ func (s *Subscriptions) startLocked(sub *subscription) {
 
 // save stores all subscriptions.
 func (s *Subscriptions) save() error {
-	err := s.file.save(func() []record {
+	err := s.file.save(func() stored {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		out := []record{}
+		var out []record
 		for _, sub := range s.byID {
 			out = append(out, sub.record)
 		}
 		slices.SortFunc(out, func(a, b record) int { return cmp.Compare(a.ID, b.ID) })
-		return out
+		return stored{Subscriptions: out}
 	})
 	if err != nil {
 		s.opts.Logger.Error("the subscriptions of webhooks cannot be stored", "err", err)

@@ -1,8 +1,10 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,13 +39,17 @@ type endpoint struct {
 	match func(*events.Occurrence) bool
 	shows func(*events.Occurrence) bool
 	// message makes the message of an event, once; attempts differ in its Secrets only.
+	// nil: it has none, and is given up.
 	message func(o *events.Occurrence, cursor string) *Message
 	// gap makes the message that says that events are missing; nil: there is none.
 	gap func(cursor string) *Message
+	// gapTaken is called when that was taken. If it is not nil and the message was not
+	// taken, it is sent again once the endpoint takes events.
+	gapTaken func()
 	// secrets returns what an attempt is signed with.
 	secrets func() []Secret
 	// allowed returns why nothing may be sent any more, nil if it may. It is called right
-	// before each attempt.
+	// before each attempt; nil: it may be sent always.
 	allowed func() error
 	// noted is called after each attempt to send an event, and gaveUp after the last.
 	noted  func(r Result)
@@ -51,6 +57,11 @@ type endpoint struct {
 	// passed is called when everything up to at was taken or given up. oldest is when the
 	// first of what is left happened, zero if nothing is.
 	passed func(at events.Position, oldest time.Time)
+
+	// open is how many deliveries may be in progress; 0: maxOpen.
+	open int
+	// states keeps states of servers back; nil: none is.
+	states *settler
 }
 
 // worker delivers to one endpoint.
@@ -59,15 +70,17 @@ type worker struct {
 	sender *Sender
 	reader *events.Reader
 
-	at     events.Position      // everything up to here was looked at
-	queue  []*events.Occurrence // found and not begun
-	open   []*flight            // begun and not passed, in order
-	gapDue bool
+	at      events.Position // everything up to here was looked at
+	queue   []*flight       // found and not begun
+	flights []*flight       // begun and not passed, in order
+	gapDue  bool
+	gapOwed bool // one was not taken
 }
 
 // flight is one delivery.
 type flight struct {
 	occ  *events.Occurrence
+	late bool // it was kept back, and is before the watermark
 	done bool
 	lost bool  // given up
 	err  error // why it was not tried to the end; set before it is sent on ended
@@ -77,49 +90,55 @@ type flight struct {
 // it. Its error is the cause. When it returns nothing is in progress.
 func (w *worker) run(ctx context.Context, from events.Position, gap bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	var flights sync.WaitGroup
-	defer flights.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer cancel(nil)
 	w.at, w.gapDue = from, gap
-	ended := make(chan *flight, maxOpen) // of all that are open, so that none waits to send; never closed
+	most := cmp.Or(w.open, maxOpen)
+	ended := make(chan *flight, most) // of all that are open, so that none waits to send; never closed
 	for {
 		if w.gapDue {
 			if err := w.sendGap(ctx); err != nil {
 				return err
 			}
 		}
-		for len(w.queue) > 0 && len(w.open) < maxOpen {
-			f := &flight{occ: w.queue[0]}
+		for len(w.queue) > 0 && len(w.flights) < most {
+			f := w.queue[0]
 			w.queue = w.queue[1:]
-			cursor := f.occ.ID
-			if len(w.open) > 0 {
-				cursor = events.Position{Epoch: w.at.Epoch, Seq: w.open[0].occ.Seq - 1}.Cursor()
-			}
-			w.open = append(w.open, f)
-			flights.Go(func() {
+			cursor := w.cursor(f)
+			w.flights = append(w.flights, f)
+			running.Go(func() {
 				f.err = w.deliver(ctx, f, w.message(f.occ, cursor))
 				ended <- f
 			})
 		}
 		var moved <-chan struct{}
 		var again <-chan time.Time
-		if len(w.queue) == 0 && len(w.open) < maxOpen {
-			b, more, err := w.reader.Look(ctx, w.at, w.match, lookAhead)
+		if len(w.queue) == 0 && len(w.flights) < most {
+			b, more, err := w.reader.Look(ctx, w.at, w.wants, lookAhead)
 			switch {
 			case err != nil:
 				again = time.After(readFailed)
 			case b.Truncated:
-				if len(w.open) == 0 {
+				if len(w.flights) == 0 {
 					w.at, w.gapDue = b.At, true
 					w.pass()
 					continue
 				} // else when those are passed, which may be of another log
 			case b.At != w.at:
-				w.at, w.queue = b.At, b.Occurrences
+				w.at = b.At
+				for _, o := range b.Occurrences {
+					w.queue = append(w.queue, &flight{occ: o})
+				}
 				w.pass()
 				continue
 			default:
 				moved = more
+				wait, found := w.settled()
+				if found {
+					continue
+				}
+				again = wait
 			}
 		}
 		select {
@@ -131,9 +150,13 @@ func (w *worker) run(ctx context.Context, from events.Position, gap bool) error 
 				return f.err
 			}
 			f.done = true
-			w.gapDue = w.gapDue || f.lost
-			for len(w.open) > 0 && w.open[0].done {
-				w.open = w.open[1:]
+			w.gapDue = w.gapDue || f.lost || w.gapOwed
+			w.gapOwed = false
+			if f.late {
+				w.states.done(f.occ)
+			}
+			for len(w.flights) > 0 && w.flights[0].done {
+				w.flights = w.flights[1:]
 			}
 			w.pass()
 		case <-moved:
@@ -142,14 +165,48 @@ func (w *worker) run(ctx context.Context, from events.Position, gap bool) error 
 	}
 }
 
+// wants reports whether an event is to be delivered now.
+func (w *worker) wants(o *events.Occurrence) bool {
+	return w.match(o) && (w.states == nil || !w.states.hold(o))
+}
+
+// settled queues the states that have lasted. It returns whether there were any, and else
+// when to look again.
+func (w *worker) settled() (wait <-chan time.Time, found bool) {
+	if w.states == nil {
+		return nil, false
+	}
+	ready, next := w.states.due(time.Now())
+	for _, o := range ready {
+		w.queue = append(w.queue, &flight{occ: o, late: true})
+	}
+	if len(ready) == 0 && !next.IsZero() {
+		wait = time.After(time.Until(next))
+	}
+	return wait, len(ready) > 0
+}
+
+// cursor is what the message of a delivery says: everything up to which was taken or
+// given up once this one is.
+func (w *worker) cursor(f *flight) string {
+	at, _ := w.mark()
+	open := slices.ContainsFunc(w.flights, func(before *flight) bool { return !before.late && !before.done })
+	if open || f.late {
+		return at.Cursor()
+	}
+	return f.occ.ID
+}
+
 // mark is everything up to which was taken or given up.
 func (w *worker) mark() (at events.Position, oldest time.Time) {
 	at = w.at
-	switch {
-	case len(w.open) > 0:
-		at.Seq, oldest = w.open[0].occ.Seq-1, w.open[0].occ.Time
-	case len(w.queue) > 0:
-		at.Seq, oldest = w.queue[0].Seq-1, w.queue[0].Time
+	for _, part := range [][]*flight{w.flights, w.queue} {
+		for _, f := range part {
+			if !f.late && !f.done {
+				at.Seq = f.occ.Seq - 1
+				return at, f.occ.Time
+			}
+		}
 	}
 	return at, oldest
 }
@@ -159,6 +216,11 @@ func (w *worker) pass() { w.passed(w.mark()) }
 // deliver sends one event until it is taken or given up. Its error is why nothing may be
 // sent any more, or the cause of ctx.
 func (w *worker) deliver(ctx context.Context, f *flight, m *Message) error {
+	if m == nil {
+		f.lost = true
+		w.gaveUp()
+		return nil
+	}
 	var after time.Duration
 	for i, wait := range schedule() {
 		wait = spread(wait)
@@ -198,20 +260,33 @@ func (w *worker) sendGap(ctx context.Context) error {
 		return nil
 	}
 	at, _ := w.mark()
-	return w.control(ctx, w.gap(at.Cursor()))
+	m := w.gap(at.Cursor())
+	if m == nil {
+		return nil
+	}
+	taken, err := w.control(ctx, m)
+	switch {
+	case err != nil:
+		return err
+	case taken && w.gapTaken != nil:
+		w.gapTaken()
+	case !taken:
+		w.gapOwed = w.gapTaken != nil
+	}
+	return nil
 }
 
 // control sends a message that is no event, twice at most.
-func (w *worker) control(ctx context.Context, m *Message) error {
+func (w *worker) control(ctx context.Context, m *Message) (taken bool, err error) {
 	for i := range gapTries {
 		if i > 0 && !backoff.Sleep(ctx, gapWait) {
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		}
 		m.Secrets = w.secrets()
 		r, err := w.sender.Post(ctx, m, w.allowed)
 		if err != nil || r.Err == "" {
-			return err
+			return err == nil, err
 		}
 	}
-	return nil
+	return false, nil
 }

@@ -1,0 +1,212 @@
+package config
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config/tree"
+)
+
+// Webhook is an address to which events are sent by HTTP.
+type Webhook struct {
+	URL Secret
+	// Secret signs what is sent, in the form of [WebhookKey]. Empty: it is not signed.
+	Secret  Secret
+	Types   []string // of WebhookTypes; none means all
+	Servers []string // globs over server IDs; none means all
+	// URIs are globs over resource URIs. With any, only events about such resources are
+	// sent.
+	URIs   []string
+	Format WebhookFormat
+	// Settle is how long a server must have been up, or down, before that is sent; 0:
+	// every state is sent at once.
+	Settle time.Duration
+	// AllowPrivate allows addresses that are not public, and plain HTTP.
+	AllowPrivate bool
+
+	// Missing says what the webhook needs and this machine lacks, one clause each, in
+	// names and never values. Nothing can be sent then.
+	Missing []string
+}
+
+// WebhookFormat is the form of what is sent.
+type WebhookFormat string
+
+// The choices of "format".
+const (
+	WebhookStandard    WebhookFormat = "standard"    // an event of MCP Events, as Standard Webhooks
+	WebhookCloudEvents WebhookFormat = "cloudevents" // CloudEvents 1.0, structured JSON
+	WebhookSlack       WebhookFormat = "slack"       // a text for an incoming webhook of Slack
+)
+
+// WebhookTypes are the types of events that can be sent.
+func WebhookTypes() []string { return []string{"list.changed", "resource.updated", "server.state"} }
+
+// DefaultSettle is that of Webhook.Settle.
+const DefaultSettle = time.Minute
+
+const (
+	maxWebhooks = 100
+	minSettle   = time.Second
+)
+
+// Equal reports whether both say the same in every respect.
+func (w Webhook) Equal(o Webhook) bool { return reflect.DeepEqual(w.withoutEmpty(), o.withoutEmpty()) }
+
+func (w Webhook) withoutEmpty() Webhook {
+	for _, list := range []*[]string{&w.Types, &w.Servers, &w.URIs, &w.Missing} {
+		if len(*list) == 0 {
+			*list = nil
+		}
+	}
+	return w
+}
+
+// WebhookKey returns the key in a secret of a webhook: whsec_ and 24 to 64 bytes in
+// standard base64, padded or not. The URL-safe alphabet is refused, as the common
+// libraries cannot read it.
+func WebhookKey(secret string) (key []byte, ok bool) {
+	encoded, ok := strings.CutPrefix(secret, "whsec_")
+	if !ok || strings.ContainsAny(encoded, "\r\n") {
+		return nil, false
+	}
+	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(encoded, "="))
+	padded := strings.HasSuffix(encoded, "=")
+	if err != nil || padded && base64.StdEncoding.EncodeToString(key) != encoded || len(key) < 24 || len(key) > 64 {
+		return nil, false
+	}
+	return key, true
+}
+
+// webhooks reads the key "webhooks" of the document.
+func (r *reader) webhooks(v *tree.Node) (all []Webhook) {
+	if v.Kind != tree.List {
+		r.errorAt(v.Offset, "/webhooks", CodeType, fmt.Sprintf(`Config at %s has invalid "webhooks"; expected array`, r.file),
+			`write [{"url": "https://…", "secret": "${WEBHOOK_SECRET}"}]`)
+		return nil
+	}
+	if len(v.Items) > maxWebhooks {
+		r.errorAt(v.Offset, "/webhooks", CodeRange, fmt.Sprintf(`Config at %s has invalid "webhooks"; expected at most %d`, r.file, maxWebhooks), "")
+		return nil
+	}
+	for i, item := range v.Items {
+		path, label := pointer("/webhooks").index(i), fmt.Sprintf("Webhook at index %d", i)
+		if item.Kind != tree.Object {
+			r.errorAt(item.Offset, path, CodeType, label+" must be an object", "")
+			continue
+		}
+		e := r.entry(item, path, label)
+		e.server = &Server{Enabled: true} // collects what is missing
+		all = append(all, webhookKeys{e}.webhook())
+	}
+	return all
+}
+
+// webhookKeys reads the keys of a webhook.
+type webhookKeys struct{ *entry }
+
+func (e webhookKeys) webhook() Webhook {
+	w := Webhook{AllowPrivate: e.boolean("allowPrivate", false)}
+	w.Format, _, _ = choice(e.entry, WebhookStandard, map[string]WebhookFormat{
+		"standard": WebhookStandard, "cloudevents": WebhookCloudEvents, "slack": WebhookSlack}, "format")
+	w.URL, w.Secret = NewSecret(e.url(&w)), NewSecret(e.secret(&w))
+	if w.Settle = e.durationOrZero("settle", DefaultSettle, minSettle); w.Settle < 0 {
+		w.Settle = 0
+	}
+	w.URIs = trackingKeys(e).globs("uris", "resource URIs", `* stays within a path segment, ** crosses them: "file:///docs/**"`)
+	w.Servers = trackingKeys(e).globs("servers", "server ids", `* matches any text: "team-*"`)
+	types, raw := e.strings("types", func(i int) string {
+		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, "types", i)
+	})
+	for i, name := range types {
+		if !slices.Contains(WebhookTypes(), name) {
+			e.notOneOf(field{name: "types", value: raw[i], path: e.path.key("types").index(i)}, name, WebhookTypes())
+		}
+	}
+	w.Types = types
+	if len(w.URIs) > 0 && len(types) > 0 && !slices.Equal(types, []string{"resource.updated"}) {
+		f, _ := e.find("uris")
+		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has "uris", so that only events of type "resource.updated" are sent`, e.label), "")
+	}
+	e.unknownKeys(e.object, e.path, e.label, []string{"url", "secret", "types", "servers", "uris", "format", "settle", "allowPrivate"}, nil)
+	w.Missing = e.server.Missing
+	return w
+}
+
+// needs returns a key that must be there as a string that is not empty.
+func (e webhookKeys) needs(name, hint string) (value string, f field, ok bool) {
+	if m := e.object.Get(name); m == nil {
+		e.errorAt(e.object.Offset, e.path, CodeMissing, fmt.Sprintf("%s must include a non-empty string %q", e.label, name), hint)
+		return "", f, false
+	} else if e.members[name] == nil { // null or ""
+		e.errorAt(m.Value.Offset, e.path.key(name), CodeMissing, fmt.Sprintf("%s must include a non-empty string %q", e.label, name), hint)
+		return "", f, false
+	}
+	return e.text(name)
+}
+
+// url returns the checked URL, "" if it is absent or reported. No message quotes it.
+func (e webhookKeys) url(w *Webhook) string {
+	value, f, ok := e.needs("url", "")
+	if !ok {
+		return ""
+	}
+	remoteKeys(e).secretURL(f.value.Text, f)
+	value = strings.TrimSpace(value)
+	u, what, hint := checkURL(value)
+	if what == "" && !strings.EqualFold(u.Scheme, "https") && !w.AllowPrivate {
+		what, hint = "its scheme must be https", `"allowPrivate": true allows http, and addresses that are not public`
+	}
+	if what != "" {
+		e.invalidValue(f.value, f.path, CodeURL, fmt.Sprintf("invalid %q; %s", f.name, what), hint)
+		return ""
+	}
+	switch {
+	case !w.AllowPrivate && private(u.Hostname()):
+		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" is at a private address, to which nothing is sent", `set "allowPrivate": true if you want that`)
+	case strings.EqualFold(u.Scheme, "http") && !loopback(u.Hostname()):
+		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+" is reached without encryption", "use https; http is for this machine")
+	}
+	if slack(u) && w.Format == WebhookStandard {
+		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" is one of Slack, which reads another format", `set "format": "slack"`)
+	}
+	return value
+}
+
+// private reports whether a host is certain to be this machine, or one of its network.
+func private(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return loopback(host) || err == nil && !addr.Unmap().IsGlobalUnicast() || err == nil && addr.Unmap().IsPrivate()
+}
+
+func slack(u *url.URL) bool { return strings.EqualFold(u.Hostname(), "hooks.slack.com") }
+
+// secret returns the checked secret, "" if it is absent or reported.
+func (e webhookKeys) secret(w *Webhook) string {
+	const generate = "make one with: echo whsec_$(openssl rand -base64 32)"
+	var value string
+	var f field
+	var ok bool
+	if w.Format == WebhookStandard {
+		value, f, ok = e.needs("secret", generate)
+	} else {
+		value, f, ok = e.text("secret")
+	}
+	if !ok {
+		return ""
+	}
+	if !e.expander.refers(f.value.Text) {
+		e.warnSecret(f.value.Offset, f.path, quote(f.name))
+	}
+	if _, ok := WebhookKey(value); !ok {
+		e.invalidValue(f.value, f.path, CodeValue, fmt.Sprintf("invalid %q; expected whsec_ and 24 to 64 bytes in standard base64", f.name), generate)
+		return ""
+	}
+	return value
+}

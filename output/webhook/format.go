@@ -1,0 +1,124 @@
+package webhook
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// format makes messages for webhooks of a config.
+type format struct {
+	contentType string
+	event       func(o *events.Occurrence, cursor string) ([]byte, error)
+	gap         func(id, cursor string) ([]byte, error)
+}
+
+// formatOf returns a format; that of Standard Webhooks if the name is unknown.
+func formatOf(name config.WebhookFormat) format {
+	switch name {
+	case config.WebhookCloudEvents:
+		return format{"application/cloudevents+json", cloudMessage, cloudGap}
+	case config.WebhookSlack:
+		return format{"application/json", func(o *events.Occurrence, _ string) ([]byte, error) { return slackMessage(slackText(o)) }, func(string, string) ([]byte, error) {
+			return slackMessage("Some changes are not shown here: they could not be delivered in time, or are no longer stored.")
+		}}
+	}
+	return format{"application/json", func(o *events.Occurrence, cursor string) ([]byte, error) { return o.Body(cursor), nil }, func(_, cursor string) ([]byte, error) {
+		return json.Marshal(map[string]string{"type": "gap", "cursor": cursor})
+	}}
+}
+
+// cloudEvent is a CloudEvent 1.0 in its JSON format; tests hold it to
+// cloudevents/sdk-go, whose packages would make the program larger by more than a
+// megabyte. Specification: https://github.com/cloudevents/spec, json-format.md.
+type cloudEvent struct {
+	SpecVersion string          `json:"specversion"`
+	ID          string          `json:"id"`
+	Source      string          `json:"source"`
+	Type        string          `json:"type"`
+	Subject     string          `json:"subject,omitempty"`
+	Time        string          `json:"time,omitempty"`
+	ContentType string          `json:"datacontenttype"`
+	Cursor      string          `json:"cursor"` // an extension
+	Data        json.RawMessage `json:"data"`
+}
+
+func newCloudEvent(id, source, name, cursor string, data json.RawMessage) cloudEvent {
+	return cloudEvent{SpecVersion: "1.0", ID: id, Source: source, Type: "mcptrack." + name, ContentType: "application/json", Cursor: cursor, Data: data}
+}
+
+// cloudMessage returns an event with the id and the data that all ways to get it have.
+func cloudMessage(o *events.Occurrence, cursor string) ([]byte, error) {
+	e := newCloudEvent(o.ID, "mcptrack://server/"+url.PathEscape(o.Server), o.Name, cursor, o.Data())
+	e.Subject, e.Time = cmp.Or(o.Exported(), o.Word()), o.Time.UTC().Format(event.TimeFormat)
+	return printable.Marshal(e)
+}
+
+func cloudGap(id, cursor string) ([]byte, error) {
+	return printable.Marshal(newCloudEvent(id, "mcptrack://log", "gap", cursor, json.RawMessage("{}")))
+}
+
+const (
+	maxSlackName  = 200  // characters
+	maxSlackNames = 5    // of each kind
+	maxSlack      = 3000 // bytes of a text before it is escaped
+)
+
+// slackText says in words what happened. It is plain text: not escaped.
+func slackText(o *events.Occurrence) string {
+	var d struct {
+		List, State, Previous, Reason string
+		Added, Removed, Changed       []string
+		More                          map[string]int
+	}
+	_ = json.Unmarshal(o.Data(), &d) // ours
+	server := printable.Line(o.Server, maxSlackName)
+	switch o.Name {
+	case events.ResourceUpdated:
+		return server + ": " + printable.Line(o.Exported(), maxSlackName) + " changed"
+	case events.ListChanged:
+		var parts []string
+		for _, p := range []struct {
+			verb  string
+			names []string
+		}{{"added", d.Added}, {"removed", d.Removed}, {"changed", d.Changed}} {
+			if n := len(p.names) + d.More[p.verb]; n > 0 {
+				var names []string
+				for _, name := range p.names[:min(len(p.names), maxSlackNames)] {
+					names = append(names, printable.Line(name, maxSlackName))
+				}
+				if more := n - len(names); more > 0 {
+					names = append(names, fmt.Sprintf("%d more", more))
+				}
+				parts = append(parts, p.verb+" "+strings.Join(names, ", "))
+			}
+		}
+		return server + ": " + printable.Line(d.List, maxSlackName) + " " + strings.Join(parts, "; ")
+	}
+	text := server + " is " + printable.Line(d.State, maxSlackName)
+	if d.Reason != "" {
+		text += ": " + printable.Line(d.Reason, maxSlackName)
+	}
+	return text
+}
+
+// slackMessage returns a message of plain text. Slack gives a meaning to &, < and > only
+// (mentions such as <!channel>, links), which are escaped as its documentation says;
+// styles and expanded links are switched off.
+func slackMessage(text string) ([]byte, error) {
+	text = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(printable.Line(text, maxSlack))
+	return printable.Marshal(map[string]any{
+		"text": text, "mrkdwn": false, "parse": "none", "link_names": false, "unfurl_links": false, "unfurl_media": false,
+	})
+}
+
+// header is that of all messages of a format.
+func (f *format) header() http.Header { return http.Header{"Content-Type": {f.contentType}} }

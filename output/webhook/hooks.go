@@ -1,0 +1,264 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/events"
+)
+
+// HookOptions configure Hooks. Reader and Sender are required.
+type HookOptions struct {
+	Reader *events.Reader
+	Sender *Sender
+	// Follow says that Run has to run Reader, too, once there is a webhook.
+	Follow bool
+	// Scope says what is still shown.
+	Scope events.Scope
+	// File is where the watermarks are stored; "": they end with the process.
+	File string
+	// Logger gets what an operator should look into; nil discards. It gets hosts, and
+	// neither URLs nor secrets.
+	Logger *slog.Logger
+}
+
+// Hooks are the webhooks of a config. What an operator wrote there needs no challenge,
+// ends with its entry, and is tried for as long as it is there.
+type Hooks struct {
+	opts   HookOptions
+	file   file
+	counts counts
+	// wanted has the latest webhooks to send to. Capacity 1: Apply replaces what is in it,
+	// Run receives; never closed.
+	wanted chan []config.Webhook
+	// dirty wakes the goroutine that stores watermarks. Capacity 1; never closed.
+	dirty chan struct{}
+
+	mu     sync.Mutex // guards all below, and the targets
+	marks  []mark     // of webhooks that do not run
+	active []*target  // in the order of the config
+	idle   int        // webhooks of the config that lack something
+}
+
+// mark is how far the deliveries of a webhook are, as it is stored. It has neither the
+// URL nor the secret.
+type mark struct {
+	Key    string `json:"key"` // of the URL and what selects events
+	URL    string `json:"url"` // a digest
+	Cursor string `json:"cursor"`
+	GapDue bool   `json:"gapDue,omitempty"`
+	// Sent and Held are those of the settler; Held by the ids of the events.
+	Sent map[string]string `json:"sent,omitempty"`
+	Held []string          `json:"held,omitempty"`
+}
+
+// target is one webhook. Its fields are guarded by Hooks.mu.
+type target struct {
+	mark
+	conf     config.Webhook
+	secret   *Secret // nil: messages are not signed
+	old      *Secret // signs, too, until oldUntil
+	oldUntil time.Time
+	counts   counts
+	status   status
+	oldest   time.Time
+	warned   bool // since the last success
+	stop     context.CancelFunc
+	ended    chan struct{} // closed when its goroutine has ended
+}
+
+// NewHooks reads the stored watermarks.
+func NewHooks(opts HookOptions) (*Hooks, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	h := &Hooks{opts: opts, file: file{path: opts.File, what: "watermarks of webhooks"}, wanted: make(chan []config.Webhook, 1), dirty: make(chan struct{}, 1)}
+	kept, err := h.file.load()
+	h.marks = kept.Webhooks
+	return h, err
+}
+
+// Apply sets the webhooks. It never blocks; the latest wins. A webhook that was there
+// before goes on where it is, also if its secret or its filters changed; a new one gets
+// what happens from now on.
+func (h *Hooks) Apply(all []config.Webhook) {
+	for {
+		select {
+		case h.wanted <- slices.Clone(all):
+			return
+		default:
+		}
+		select {
+		case <-h.wanted:
+		default:
+		}
+	}
+}
+
+// Run delivers until ctx ends, and returns when nothing is in progress and the watermarks
+// are stored. It may be called once.
+func (h *Hooks) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	following := false
+	for ctx.Err() == nil {
+		select {
+		case all := <-h.wanted:
+			if h.opts.Follow && !following && len(all) > 0 {
+				following = true
+				running.Go(func() { _ = h.opts.Reader.Run(ctx) }) // until ctx ends
+			}
+			h.reconcile(ctx, all, &running)
+			_ = h.save() // it was logged
+		case <-tick.C:
+			select {
+			case <-h.dirty:
+				_ = h.save()
+			default:
+			}
+		case <-ctx.Done():
+		}
+	}
+	running.Wait()
+	return h.save()
+}
+
+// reconcile starts, restarts and ends webhooks.
+func (h *Hooks) reconcile(ctx context.Context, all []config.Webhook, running *sync.WaitGroup) {
+	h.mu.Lock()
+	before := h.active
+	h.mu.Unlock()
+	var keep []*target
+	var start []config.Webhook
+	idle := 0
+	for _, w := range all {
+		if len(w.Missing) > 0 {
+			h.opts.Logger.Warn("a webhook of the config is not used", "missing", w.Missing)
+			idle++
+			continue
+		}
+		i := slices.IndexFunc(before, func(k *target) bool { return k.conf.Equal(w) && !slices.Contains(keep, k) })
+		if i >= 0 {
+			keep = append(keep, before[i])
+		} else {
+			start = append(start, w)
+		}
+	}
+	var ended []*target
+	for _, k := range before {
+		if !slices.Contains(keep, k) {
+			k.stop()
+			<-k.ended
+			ended = append(ended, k)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, k := range ended {
+		h.marks = append(h.marks, k.mark)
+	}
+	// Marks of the same filters first, so that none of another webhook is taken.
+	found := map[int]mark{}
+	for _, exact := range []bool{true, false} {
+		for n, w := range start {
+			if _, ok := found[n]; ok {
+				continue
+			}
+			if m, ok := h.takeLocked(newMark(w), exact); ok {
+				found[n] = m
+			}
+		}
+	}
+	for n, w := range start {
+		k := &target{mark: found[n], conf: w, ended: make(chan struct{})}
+		id := newMark(w)
+		k.Key, k.mark.URL = id.Key, id.URL
+		if s, err := ParseSecret(w.Secret.Reveal()); err == nil {
+			k.secret = &s
+		}
+		for _, was := range ended {
+			if was.secret != nil && was.mark.URL == k.mark.URL && was.conf.Secret != w.Secret {
+				k.old, k.oldUntil = was.secret, time.Now().Add(oldSecretFor)
+			}
+		}
+		var work context.Context
+		work, k.stop = context.WithCancel(ctx)
+		keep = append(keep, k)
+		running.Go(func() {
+			defer close(k.ended)
+			h.serve(work, k)
+		})
+	}
+	h.active, h.idle = keep, idle
+	if idle == 0 {
+		h.marks = nil // of webhooks that were removed
+	}
+}
+
+// newMark names a webhook.
+func newMark(w config.Webhook) mark {
+	digest := func(v any) string {
+		data, _ := json.Marshal(v) // strings always encode
+		sum := sha256.Sum256(data)
+		return hex.EncodeToString(sum[:16])
+	}
+	url := w.URL.Reveal()
+	return mark{Key: digest([]any{url, w.Format, w.Types, w.Servers, w.URIs}), URL: digest(url)}
+}
+
+// takeLocked takes the mark of a webhook out of those that are stored. If it is not the
+// exact one it is the earliest of its URL, as the filters were changed.
+func (h *Hooks) takeLocked(id mark, exact bool) (mark, bool) {
+	at := -1
+	for i, m := range h.marks {
+		switch {
+		case exact && m.Key == id.Key:
+			at = i
+		case !exact && m.URL == id.URL && (at < 0 || earlier(m.Cursor, h.marks[at].Cursor)):
+			at = i
+		}
+	}
+	if at < 0 {
+		return mark{}, false
+	}
+	m := h.marks[at]
+	h.marks = slices.Delete(h.marks, at, at+1)
+	return m, true
+}
+
+// save stores all watermarks.
+func (h *Hooks) save() error {
+	err := h.file.save(func() stored {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		all := slices.Clone(h.marks)
+		for _, k := range h.active {
+			m := k.mark
+			m.Sent, m.Held = maps.Clone(m.Sent), slices.Clone(m.Held)
+			all = append(all, m)
+		}
+		slices.SortStableFunc(all, func(a, b mark) int { return cmp.Compare(a.Key, b.Key) })
+		return stored{Webhooks: all}
+	})
+	if err != nil {
+		h.opts.Logger.Error("the watermarks of webhooks cannot be stored", "err", err)
+	}
+	return err
+}
+
+func (h *Hooks) changed() {
+	select {
+	case h.dirty <- struct{}{}:
+	default:
+	}
+}

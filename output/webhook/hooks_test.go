@@ -1,0 +1,416 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// hooksWorld is a set of webhooks of a config over a log in memory.
+type hooksWorld struct {
+	*Hooks
+	log  *memoryLog
+	to   *receiver
+	logs *bytes.Buffer
+	end  func()
+}
+
+func newHooksWorld(t *testing.T, log *memoryLog, to *receiver, file string, all ...config.Webhook) *hooksWorld {
+	t.Helper()
+	w := &hooksWorld{log: log, to: to, logs: &bytes.Buffer{}}
+	to.fixed = true
+	sender := NewSender(false)
+	sender.client.Transport, sender.open.Transport = to, to
+	var err error
+	w.Hooks, err = NewHooks(HookOptions{Reader: events.NewReader(log.source(), events.Scope{}), Sender: sender, Follow: true, File: file,
+		Logger: slog.New(slog.NewTextHandler(&locked{w: w.logs}, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Apply(all)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.Run(ctx) })
+	w.end = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	t.Cleanup(w.end)
+	return w
+}
+
+func standard(url string) config.Webhook {
+	return config.Webhook{URL: config.NewSecret(url), Secret: config.NewSecret(oneSecret), Format: config.WebhookStandard, Settle: time.Minute}
+}
+
+// state stores a state of a server and returns the id of the event.
+func (l *memoryLog) state(server string, state event.State) string {
+	return l.store(event.Event{ServerID: server, Timestamp: time.Now(), Payload: event.ServerState{State: state}})
+}
+
+// A webhook of a config is sent what happens from its first run on, signed, and goes on
+// where it was: after a restart, with another secret, which the old one signs beside, and
+// with other filters. One that is removed gets nothing more.
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, to, file := newMemoryLog(), newReceiver(t), filepath.Join(t.TempDir(), "hooks.json")
+		log.add("file:///before")
+		conf := standard(hook)
+		w := newHooksWorld(t, log, to, file, conf)
+		synctest.Wait()
+		a := log.add("file:///a")
+		time.Sleep(time.Second)
+		if got := to.ids(); !slices.Equal(got, []string{a}) {
+			t.Fatalf("%v", got)
+		}
+		conf.Secret = config.NewSecret(newSecret)
+		w.Apply([]config.Webhook{conf})
+		synctest.Wait()
+		b := log.add("file:///b")
+		time.Sleep(time.Second)
+		if all := to.all("event"); len(all) != 2 || all[0].signatures != 1 || all[1].signatures != 2 || all[1].id != b {
+			t.Fatalf("%+v", all)
+		}
+		w.end()
+		c := log.add("file:///c")
+		data, err := os.ReadFile(file)
+		if err != nil || strings.Contains(string(data), "hooks.example") || strings.Contains(string(data), "whsec") {
+			t.Errorf("%v %s", err, data)
+		}
+		conf.URIs = []string{"file:///*"}
+		w = newHooksWorld(t, log, to, file, conf)
+		time.Sleep(time.Second)
+		if got := to.ids(); !slices.Equal(got, []string{a, b, c}) {
+			t.Fatalf("after the restart %v", got)
+		}
+		w.Apply(nil)
+		synctest.Wait()
+		log.add("file:///d")
+		time.Sleep(time.Second)
+		w.Apply([]config.Webhook{conf})
+		synctest.Wait()
+		e := log.add("file:///e")
+		time.Sleep(time.Second)
+		if got := to.ids(); !slices.Equal(got, []string{a, b, c, e}) {
+			t.Fatalf("it was removed: %v", got)
+		}
+		w.end()
+		if logs := w.logs.String(); strings.Contains(logs, "hooks.example/") || strings.Contains(logs, "whsec") {
+			t.Error(logs)
+		}
+	})
+}
+
+// Filters select by type, server and URI; announcements without news are never sent.
+func TestHookFilters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, try := range map[string]struct {
+			edit func(*config.Webhook)
+			want []string
+		}{
+			"all":     {func(*config.Webhook) {}, []string{"1", "2", "4", "5"}},
+			"types":   {func(w *config.Webhook) { w.Types = []string{"list.changed"} }, []string{"4"}},
+			"servers": {func(w *config.Webhook) { w.Servers = []string{"team-*"} }, []string{"5"}},
+			"uris":    {func(w *config.Webhook) { w.URIs = []string{"file:///x/**"} }, []string{"2"}},
+		} {
+			log, to, conf := newMemoryLog(), newReceiver(t), standard(hook)
+			conf.Settle = 0
+			try.edit(&conf)
+			w := newHooksWorld(t, log, to, "", conf)
+			synctest.Wait()
+			same := false
+			log.add("file:///a")
+			log.add("file:///x/y/b")
+			log.store(event.Event{ServerID: "docs", ResourceURI: "file:///a", Timestamp: time.Now(), Payload: event.ResourceUpdated{Changed: &same}})
+			log.store(event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: "tools", Added: []string{"run"}}})
+			log.state("team-a", event.Ready)
+			time.Sleep(time.Second)
+			var got []string
+			for _, id := range to.ids() {
+				got = append(got, strings.TrimPrefix(id, epoch+"-"))
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, try.want) {
+				t.Errorf("%s: %v, want %v", name, got, try.want)
+			}
+			w.end()
+		}
+	})
+}
+
+// A server that comes and goes is reported once it has settled, also over a restart; one
+// that stays down although it is tried again and again is, too, and what it leads back to
+// is not.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, to, file := newMemoryLog(), newReceiver(t), filepath.Join(t.TempDir(), "hooks.json")
+		w := newHooksWorld(t, log, to, file, standard(hook))
+		synctest.Wait()
+		states := func() (out []string) {
+			for _, r := range to.all("event") {
+				if data, ok := r.body["data"].(map[string]any); ok && data["state"] != nil {
+					out = append(out, fmt.Sprint(data["server"], " ", data["state"]))
+				}
+			}
+			return out
+		}
+		expect := func(want ...string) {
+			t.Helper()
+			if got := states(); !slices.Equal(got, want) {
+				t.Fatalf("%v, want %v", got, want)
+			}
+		}
+		log.state("docs", event.Ready)
+		for range 20 { // ten minutes
+			time.Sleep(15 * time.Second)
+			log.state("docs", event.Backoff)
+			time.Sleep(15 * time.Second)
+			log.state("docs", event.Ready)
+		}
+		expect()
+		other := log.add("file:///a") // delivered meanwhile
+		time.Sleep(30 * time.Second)
+		expect()
+		if got := to.ids(); !slices.Equal(got, []string{other}) {
+			t.Fatalf("%v", got)
+		}
+		w.end()
+		time.Sleep(20 * time.Second)
+		w = newHooksWorld(t, log, to, file, standard(hook))
+		time.Sleep(time.Minute)
+		expect("docs Ready")
+		// It is down for long, and connects in vain every 25 s.
+		for range 8 {
+			log.state("docs", event.Connecting)
+			time.Sleep(5 * time.Second)
+			log.state("docs", event.Backoff)
+			time.Sleep(20 * time.Second)
+		}
+		expect("docs Ready", "docs Backoff")
+		log.state("docs", event.Connecting)
+		log.state("docs", event.Ready)
+		time.Sleep(10 * time.Second)
+		log.state("docs", event.Backoff) // it leads back to what was sent
+		time.Sleep(10 * time.Minute)
+		expect("docs Ready", "docs Backoff")
+		log.state("docs", event.Ready)
+		time.Sleep(61 * time.Second)
+		expect("docs Ready", "docs Backoff", "docs Ready")
+		w.end()
+		w = newHooksWorld(t, log, to, file, standard(hook))
+		time.Sleep(10 * time.Minute)
+		expect("docs Ready", "docs Backoff", "docs Ready")
+		w.end()
+	})
+}
+
+// What is given up is followed by a gap message, which is repeated until the endpoint
+// takes it, also over a restart.
+func TestHookGap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, to, file := newMemoryLog(), newReceiver(t), filepath.Join(t.TempDir(), "hooks.json")
+		w := newHooksWorld(t, log, to, file, standard(hook))
+		synctest.Wait()
+		to.set(func(received) int { return 503 })
+		log.add("file:///a")
+		time.Sleep(time.Hour)
+		w.end()
+		if logs := w.logs.String(); strings.Count(logs, "could not be delivered") != 1 || !strings.Contains(logs, "hooks.example") || strings.Contains(logs, "/h/7") {
+			t.Error(logs)
+		}
+		if data, _ := os.ReadFile(file); !strings.Contains(string(data), "gapDue") {
+			t.Errorf("%s", data)
+		}
+		tried := len(to.all("gap"))
+		to.set(func(r received) int {
+			if r.kind() == "gap" && len(to.got) < tried+10 {
+				return 500
+			}
+			return 204
+		})
+		w = newHooksWorld(t, log, to, file, standard(hook))
+		time.Sleep(time.Minute)
+		log.add("file:///b")
+		time.Sleep(time.Minute)
+		log.add("file:///c")
+		time.Sleep(time.Minute)
+		log.add("file:///d")
+		time.Sleep(time.Minute)
+		all := to.all("")
+		if tried == 0 || !slices.ContainsFunc(all, func(r received) bool { return r.kind() == "gap" }) {
+			t.Fatalf("%v", all)
+		}
+		w.end()
+		data, _ := os.ReadFile(file)
+		if strings.Contains(string(data), "gapDue") {
+			t.Errorf("%s", data)
+		}
+	})
+}
+
+// CloudEvents are what the reference implementation reads, with ids and data as by all
+// ways.
+func TestCloudEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, to := newMemoryLog(), newReceiver(t)
+		to.types = "application/cloudevents+json"
+		conf := standard(hook)
+		conf.Format, conf.Settle = config.WebhookCloudEvents, 0
+		w := newHooksWorld(t, log, to, "", conf)
+		synctest.Wait()
+		id := log.add("file:///a b<c>")
+		log.state("docs two", event.Ready)
+		time.Sleep(time.Second)
+		log.expire()
+		w.end()
+		all := to.all("")
+		if len(all) != 2 {
+			t.Fatalf("%v", all)
+		}
+		slices.SortFunc(all, func(a, b received) int { return strings.Compare(a.id, b.id) })
+		for i, r := range all {
+			var e cloudevents.Event
+			raw, _ := json.Marshal(r.body)
+			if err := json.Unmarshal(raw, &e); err != nil || e.Validate() != nil {
+				t.Fatalf("%v %v: %s", err, e.Validate(), raw)
+			}
+			var data map[string]any
+			if err := e.DataAs(&data); err != nil || e.Extensions()["cursor"] == nil || e.Time().IsZero() {
+				t.Errorf("%v: %s", err, raw)
+			}
+			want := []string{id + " mcptrack.resource.updated mcptrack://server/docs file:///a b<c>", epoch + "-2 mcptrack.server.state mcptrack://server/docs%20two Ready"}[i]
+			if got := strings.Join([]string{e.ID(), e.Type(), e.Source(), e.Subject()}, " "); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+		body, err := cloudGap("msg_gap_1", id)
+		var e cloudevents.Event
+		if err != nil || json.Unmarshal(body, &e) != nil || e.Validate() != nil || e.Type() != "mcptrack.gap" {
+			t.Errorf("%v %s", err, body)
+		}
+	})
+}
+
+// Slack gets plain words: nothing that a server chose can mention anybody, make a link or
+// a style, or be long.
+func TestSlack(t *testing.T) {
+	t.Parallel()
+	scope := events.Scope{}
+	text := func(e event.Event) string {
+		t.Helper()
+		log := newMemoryLog()
+		log.store(e)
+		reader := events.NewReader(log.source(), scope)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel()
+		running.Go(func() { _ = reader.Run(ctx) })
+		for {
+			b, _, err := reader.Look(ctx, events.Position{Epoch: epoch}, func(*events.Occurrence) bool { return true }, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(b.Occurrences) == 0 {
+				continue
+			}
+			body, err := formatOf(config.WebhookSlack).event(b.Occurrences[0], "c")
+			var m struct {
+				Text      string
+				Mrkdwn    *bool
+				LinkNames *bool `json:"link_names"`
+			}
+			if err != nil || json.Unmarshal(body, &m) != nil || m.Mrkdwn == nil || *m.Mrkdwn || m.LinkNames == nil || *m.LinkNames {
+				t.Fatalf("%v %s", err, body)
+			}
+			return m.Text
+		}
+	}
+	now := time.Now()
+	many := make([]string, 100)
+	for i := range many {
+		many[i] = fmt.Sprintf("tool%02d", i)
+	}
+	for want, e := range map[string]event.Event{
+		"docs: file:///guide.md changed":                                    {ServerID: "docs", ResourceURI: "file:///guide.md", Payload: event.ResourceUpdated{}},
+		"docs: x:&lt;!channel&gt;&amp;&lt;@U1&gt; changed":                  {ServerID: "docs", ResourceURI: "x:<!channel>&<@U1>", Payload: event.ResourceUpdated{}},
+		"docs: tools added run &lt;!here&gt;; removed old":                  {ServerID: "docs", Payload: event.ListChanged{List: "tools", Added: []string{"run <!here>"}, Removed: []string{"old"}}},
+		"docs is Backoff: exited &lt;https://evil.example|click&gt;":        {ServerID: "docs", Payload: event.ServerState{State: event.Backoff, Reason: "exited <https://evil.example|click>"}},
+		"docs: tools added tool00, tool01, tool02, tool03, tool04, 95 more": {ServerID: "docs", Payload: event.ListChanged{List: "tools", Added: many}},
+	} {
+		e.Timestamp = now
+		if got := text(e); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	long := text(event.Event{ServerID: "docs", Timestamp: now, ResourceURI: "x:" + strings.Repeat("<", 2000), Payload: event.ResourceUpdated{}})
+	if len(long) > 4*maxSlackName+100 {
+		t.Errorf("%d bytes", len(long))
+	}
+}
+
+// A private address is reached only if the webhook allows it.
+func TestHookPrivate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, allow := range []bool{false, true} {
+			log, to := newMemoryLog(), newReceiver(t)
+			sender := NewSender(false)
+			to.fixed = true
+			sender.open.Transport = to // the guarded one dials
+			h, err := NewHooks(HookOptions{Reader: events.NewReader(log.source(), events.Scope{}), Sender: sender, Follow: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conf := standard("https://127.0.0.1:9/x")
+			conf.AllowPrivate = allow
+			h.Apply([]config.Webhook{conf})
+			ctx, cancel := context.WithCancel(context.Background())
+			var running sync.WaitGroup
+			running.Go(func() { _ = h.Run(ctx) })
+			synctest.Wait()
+			log.add("file:///a")
+			time.Sleep(20 * time.Minute)
+			cancel()
+			running.Wait()
+			if got := len(to.ids()); allow != (got == 1) {
+				t.Errorf("%d", got)
+			}
+		}
+	})
+}
+
+// store stores an event and returns its id.
+func (l *memoryLog) store(e event.Event) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seq := uint64(len(l.entries) + 1)
+	e.ID, e.Cause = event.FormatID(epoch, seq), event.CauseNotify
+	data, _ := e.AppendJSON(nil)
+	l.entries = append(l.entries, journal.Entry{ID: e.ID, Seq: seq, Stored: time.Now(), Data: data})
+	close(l.moved)
+	l.moved = make(chan struct{})
+	return e.ID
+}

@@ -1,0 +1,200 @@
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/events"
+)
+
+// serve delivers to one webhook until ctx ends.
+func (h *Hooks) serve(ctx context.Context, k *target) {
+	retry := backoff.New(100*time.Millisecond, 5*time.Second)
+	for ctx.Err() == nil {
+		if err := h.deliver(ctx, k); err != nil && ctx.Err() == nil {
+			backoff.Sleep(ctx, retry.Next())
+		}
+	}
+}
+
+// deliver runs a worker from the watermark, or from now on without one.
+func (h *Hooks) deliver(ctx context.Context, k *target) error {
+	h.mu.Lock()
+	m := k.mark
+	h.mu.Unlock()
+	var cursor *string
+	if m.Cursor != "" {
+		cursor = &m.Cursor
+	}
+	at, truncated, err := h.opts.Reader.Start(ctx, cursor, 0, 0)
+	if err != nil {
+		return err
+	}
+	states, lost, err := h.settler(ctx, k.conf.Settle, m)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	k.GapDue = k.GapDue || truncated || lost
+	k.Cursor = at.Cursor()
+	gap := k.GapDue
+	h.mu.Unlock()
+	h.changed()
+	w := &worker{sender: h.opts.Sender, reader: h.opts.Reader, endpoint: h.endpoint(k, states)}
+	return w.run(ctx, at, gap)
+}
+
+// settler returns the states that were kept back. lost says that some are no longer
+// stored.
+func (h *Hooks) settler(ctx context.Context, after time.Duration, m mark) (s *settler, lost bool, err error) {
+	s = newSettler(after)
+	maps.Copy(s.sent, m.Sent)
+	for _, id := range m.Held {
+		epoch, seq, err := event.ParseID(id)
+		if err != nil || seq == 0 {
+			continue
+		}
+		b, _, err := h.opts.Reader.Look(ctx, events.Position{Epoch: epoch, Seq: seq - 1}, func(*events.Occurrence) bool { return true }, 1)
+		if err != nil {
+			return nil, false, err
+		}
+		lost = lost || b.Truncated
+		for _, o := range b.Occurrences {
+			if !s.hold(o) {
+				lost = true // it is to be sent at once now, and is behind the watermark
+			}
+		}
+	}
+	return s, lost, nil
+}
+
+func (h *Hooks) endpoint(k *target, states *settler) endpoint {
+	conf, form := k.conf, formatOf(k.conf.Format)
+	locked := func(f func()) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		f()
+	}
+	message := func(id string, body []byte) *Message {
+		return &Message{URL: conf.URL.Reveal(), ID: id, Body: body, Header: form.header(), Private: conf.AllowPrivate}
+	}
+	e := endpoint{
+		match: func(o *events.Occurrence) bool { return selects(conf, o) },
+		shows: h.opts.Scope.Shows,
+		message: func(o *events.Occurrence, cursor string) *Message {
+			body, err := form.event(o, cursor)
+			if err != nil { // of a URI or name that this form cannot have
+				h.opts.Logger.Warn("an event has no form for a webhook", "id", o.ID, "format", string(conf.Format), "err", err)
+				return nil
+			}
+			return message(o.ID, body)
+		},
+		gap: func(cursor string) *Message {
+			h.counts.gaps.Add(1)
+			k.counts.gaps.Add(1)
+			id := "msg_gap_" + rand.Text()
+			body, err := form.gap(id, cursor)
+			if err != nil {
+				return nil
+			}
+			return message(id, body)
+		},
+		gapTaken: func() {
+			locked(func() { k.GapDue = false })
+			h.changed()
+		},
+		secrets: func() (out []Secret) {
+			locked(func() {
+				if k.secret != nil {
+					out = append(out, *k.secret)
+				}
+				if k.old != nil && time.Now().Before(k.oldUntil) {
+					out = append(out, *k.old)
+				}
+			})
+			return out
+		},
+		noted: func(r Result) { h.note(k, r) },
+		gaveUp: func() {
+			h.counts.gaveUp.Add(1)
+			k.counts.gaveUp.Add(1)
+			warn := false
+			locked(func() { k.GapDue, warn, k.warned = true, !k.warned, true })
+			if warn {
+				h.opts.Logger.Warn("events could not be delivered to a webhook of the config", "host", hostOf(conf.URL.Reveal()), "error", string(h.lastError(k)))
+			}
+		},
+		passed: func(at events.Position, oldest time.Time) {
+			cursor := at.Cursor()
+			locked(func() {
+				k.oldest = oldest
+				if k.Cursor != cursor || states.changed {
+					k.Cursor = cursor
+					h.changed()
+				}
+				if states.changed {
+					states.changed = false
+					k.Sent, k.Held = maps.Clone(states.sent), states.ids()
+				}
+			})
+		},
+		states: states,
+	}
+	if conf.Format == config.WebhookSlack {
+		e.open = 1 // in order, and no more than Slack takes
+	}
+	return e
+}
+
+// selects reports whether a webhook is sent an event.
+func selects(w config.Webhook, o *events.Occurrence) bool {
+	matches := func(globs []string, texts ...string) bool {
+		return slices.ContainsFunc(globs, func(glob string) bool {
+			return slices.ContainsFunc(texts, func(text string) bool { return text != "" && doublestar.MatchUnvalidated(glob, text) })
+		})
+	}
+	return o != nil && o.News() && (len(w.Types) == 0 || slices.Contains(w.Types, o.Name)) && (len(w.Servers) == 0 || matches(w.Servers, o.Server)) &&
+		(len(w.URIs) == 0 || matches(w.URIs, o.URI(), o.Exported()))
+}
+
+// note counts an attempt.
+func (h *Hooks) note(k *target, r Result) {
+	h.counts.note(r)
+	k.counts.note(r)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now().UTC()
+	switch {
+	case r.Drop: // it answers, and did not take the event
+		k.status.FailedSince = time.Time{}
+	case r.Err == "":
+		k.status, k.warned = status{LastDelivery: now}, false
+	default:
+		k.status.LastError = r.Err
+		if k.status.FailedSince.IsZero() {
+			k.status.FailedSince = now
+		}
+	}
+}
+
+func (h *Hooks) lastError(k *target) Error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return k.status.LastError
+}
+
+// earlier reports whether a cursor is before another one of the same log; what cannot be
+// compared is.
+func earlier(a, b string) bool {
+	ea, sa, errA := event.ParseID(a)
+	eb, sb, errB := event.ParseID(b)
+	return errA == nil && (errB != nil || ea != eb || sa < sb)
+}
