@@ -14,11 +14,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/sse"
+	"github.com/mcptrack/mcptrack/output/agent"
 	"github.com/mcptrack/mcptrack/output/sse/follow"
 )
 
 type tailOptions struct {
 	remoteFlags
+	agentFlags
 	filter
 	address *url.URL
 	since   string
@@ -36,7 +38,9 @@ func newTail(env *Env, g *globals) *cobra.Command {
 prints its events as watch does: as lines on a terminal, as NDJSON into a pipe. When the
 connection is lost it reconnects and goes on after the last event, so nothing is missed
 that the feed still has; what it no longer has is printed as a gap. The first connection
-must succeed.
+must succeed. With --agent it prints short lines for agents and, unless --since says
+otherwise, begins after what its last run in this folder has reported; see mcptrack help
+agents.
 
 Exit codes: 0 stopped, --count was reached, or the feed ended; 1 failed; 2 wrong usage; 4
 the URL could not be reached; 5 the request was refused (a token is needed, or this is
@@ -44,14 +48,15 @@ not a serve-sse); 6 --timeout expired.`,
 		Example: `  mcptrack tail
   mcptrack tail --since 1h --type 'resource.*'
   mcptrack tail https://mcp.example --token-file token --json | jq .resourceUri
-  mcptrack tail --since 3f9a1c20b7e4d581-42 --count 1`,
+  mcptrack tail --since 3f9a1c20b7e4d581-42 --count 1
+  mcptrack tail --agent --type resource.updated`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			address := defaultServeURL
 			if len(args) == 1 {
 				address = args[0]
 			}
-			if err := opts.parse(address); err != nil {
+			if err := errors.Join(opts.parse(address), opts.agentFlags.parse(cmd, g)); err != nil {
 				return err
 			}
 			opts.lines = g.format.Table() && cmd.Flag("output").Changed
@@ -59,6 +64,7 @@ not a serve-sse); 6 --timeout expired.`,
 		},
 	}
 	opts.remoteFlags.add(cmd)
+	opts.agentFlags.add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&opts.since, "since", "", "begin after this `ID`, at this time (RFC 3339), or this long ago (2h, 7d); default: now")
 	f.StringSliceVar(&opts.types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
@@ -121,29 +127,32 @@ func runTail(ctx context.Context, env *Env, g *globals, opts tailOptions) error 
 	print := newStream(env, g, streamFlags{})
 	raw := g.format.Name == "json" || g.format.Table() && !env.OutTTY && !opts.lines
 	printed, connected := 0, false
-	err = follow.Run(ctx, follow.Options{
-		URL: opts.address.String(), Header: bearer(token), Logger: log, MustConnect: true, Connected: func() { connected = true },
-	}, func(x sse.Event) error {
-		e, err := tailEvent(x)
-		switch {
-		case err != nil:
-			log.Warn("the feed sent something that is not an event", "err", err)
+	options := follow.Options{URL: opts.address.String(), Header: bearer(token), Logger: log, MustConnect: true, Connected: func() { connected = true }}
+	if opts.agent {
+		err = tailAgent(ctx, env, log, opts, options)
+	} else {
+		err = follow.Run(ctx, options, func(x sse.Event) error {
+			e, err := tailEvent(x)
+			switch {
+			case err != nil:
+				log.Warn("the feed sent something that is not an event", "err", err)
+				return nil
+			case e == nil || !opts.keep(e):
+				return nil
+			case raw: // with the members that only a newer mcptrack knows
+				_, err = env.Out.Write(append(printable.JSON([]byte(x.Data)), '\n'))
+			default:
+				err = print.write(e)
+			}
+			if err != nil {
+				return err
+			}
+			if printed++; printed == opts.count {
+				return errCounted
+			}
 			return nil
-		case e == nil || !opts.keep(e):
-			return nil
-		case raw: // with the members that only a newer mcptrack knows
-			_, err = env.Out.Write(append(printable.JSON([]byte(x.Data)), '\n'))
-		default:
-			err = print.write(e)
-		}
-		if err != nil {
-			return err
-		}
-		if printed++; printed == opts.count {
-			return errCounted
-		}
-		return nil
-	})
+		})
+	}
 	if refused, ok := errors.AsType[*follow.RefusedError](err); ok {
 		f := &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("%s: %w", opts.address.Host, refused), hint: "check that it is the address of a serve-sse"}
 		if refused.Status == http.StatusUnauthorized {
@@ -152,7 +161,7 @@ func runTail(ctx context.Context, env *Env, g *globals, opts tailOptions) error 
 		return f
 	}
 	switch {
-	case errors.Is(err, errCounted), errors.Is(err, follow.ErrStopped):
+	case errors.Is(err, errCounted), errors.Is(err, agent.ErrEnough), errors.Is(err, follow.ErrStopped):
 		return nil
 	case err != nil && !connected:
 		return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("%s cannot be reached: %w", opts.address.Host, err), hint: "is mcptrack serve-sse running there?"}

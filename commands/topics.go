@@ -42,6 +42,7 @@ func newTopics() []*cobra.Command {
 		{"config", "Keys of the config, variables, how it is followed"},
 		{"environment", "Where configs are searched; environment variables"},
 		{"events", "Types of events and their members"},
+		{"agents", "Changes for agents that read a process, or call tools"},
 		{"mcp-events", "Events for MCP clients (gateway --events)"},
 		{"webhooks", "Events sent to the webhooks of the config"},
 		{"exit-codes", "The exit codes"},

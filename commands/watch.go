@@ -15,6 +15,7 @@ import (
 
 type watchOptions struct {
 	streamFlags
+	agentFlags
 	filter
 	file         string // the argument
 	demo         bool
@@ -40,9 +41,12 @@ see mcptrack help events. Lines leave out states that lead to others and failure
 repeat, which a terminal counts at its bottom; -v prints them. --count counts changes of resources, lists and the config,
 or the events that --type selects.
 
+--agent prints at most one short line a second for agents that read a process, beginning
+with what changed since the last run; see mcptrack help agents.
+
 Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 failed;
 2 wrong usage; 3 config invalid or missing; 4 no server could be reached within
---timeout; 6 --timeout expired before --count was reached.`,
+--timeout or by --once; 6 --timeout expired before --count was reached.`,
 		Example: `  # See it work, without a config
   mcptrack watch --demo
 
@@ -53,12 +57,16 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
   mcptrack watch --type resource.updated --changed-only --count 1 --timeout 10m
 
   # Show how the resources of docs change
-  mcptrack watch --server docs --diff`,
+  mcptrack watch --server docs --diff
+
+  # For an agent's monitor, and for a hook
+  mcptrack watch --agent
+  mcptrack watch --agent --once --timeout 5s`,
 		Args:              arguments(0, 1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc", "toml", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.types, opts.servers = globs(opts.types), globs(opts.servers)
-			if err := errors.Join(opts.streamFlags.parse(), opts.filter.check()); err != nil {
+			if err := errors.Join(opts.streamFlags.parse(), opts.filter.check(), opts.agentFlags.parse(cmd, g)); err != nil {
 				return err
 			}
 			switch {
@@ -73,10 +81,13 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 			}
 			ctx, cancel := opts.bound(cmd.Context())
 			defer cancel()
+			if opts.agent {
+				return runWatchAgent(ctx, env, g, opts)
+			}
 			return runWatch(ctx, env, g, opts)
 		},
 	}
-	opts.add(cmd)
+	opts.streamFlags.add(cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&opts.types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
 	f.StringSliceVar(&opts.servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
@@ -84,6 +95,8 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 	f.BoolVar(&opts.noFollow, "no-follow-config", false, "ignore changes of the config file")
 	f.BoolVar(&opts.holdCommands, "no-exec-on-reload", false, "wait for SIGHUP before starting new or changed commands of the config")
 	addAllFlag(cmd, &opts.allServers)
+	opts.agentFlags.add(cmd)
+	opts.addOnce(cmd)
 	f.BoolVar(&opts.demo, "demo", false, "follow a built-in demo server; no config needed")
 	_ = cmd.RegisterFlagCompletionFunc("server", completeServers(env, g))
 	_ = cmd.RegisterFlagCompletionFunc("type", completeTypes)

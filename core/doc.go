@@ -98,6 +98,8 @@
 //	a tool of the vault         core/vault: tools.go and call.go
 //	a new command               a file in commands/, added in commands/main.go
 //	who may make a request      output/web
+//	what is reported to agents  output/agent: which events changes.go, how names are shown name.go, what is
+//	                            remembered between runs cursor.go
 //	how webhooks are delivered  output/webhook: when and how often worker.go, the request sender.go, how
 //	                            it is signed secret.go, what it may reach guard.go
 //	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json

@@ -40,3 +40,33 @@ func Colour(unified string) string {
 	}
 	return b.String()
 }
+
+// Lines returns how many lines differ from one text to the other: a line that was replaced
+// counts once. 0 when they are equal or too large.
+func Lines(from, to string) int {
+	if from == to || len(from) > MaxText || len(to) > MaxText {
+		return 0
+	}
+	total, minus, plus := 0, 0, 0
+	end := func() {
+		total += max(minus, plus)
+		minus, plus = 0, 0
+	}
+	header := true
+	for line := range strings.Lines(udiff.Unified("", "", from, to)) {
+		switch {
+		case line[0] == '@':
+			header = false
+			end()
+		case header:
+		case line[0] == '-':
+			minus++
+		case line[0] == '+':
+			plus++
+		default:
+			end()
+		}
+	}
+	end()
+	return total
+}

@@ -23,3 +23,22 @@ func TestColour(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestLines(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		want     int
+	}{
+		{"a\n", "a\n", 0},
+		{"", "a\nb\n", 2},
+		{"a\nb\nc\n", "", 3},
+		{"a\nb\nc\nd\n", "a\nB\nc\nD\nE\n", 3},
+		{"--- a\n", "+++ b\n", 1},
+		{"a", "b", 1},
+		{strings.Repeat("a", MaxText+1), "b", 0},
+	} {
+		if got := Lines(c.from, c.to); got != c.want {
+			t.Errorf("from %.20q to %.20q: %d, want %d", c.from, c.to, got, c.want)
+		}
+	}
+}

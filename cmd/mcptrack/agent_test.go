@@ -1,0 +1,182 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// agentFolder is a folder with a vault of notes, and a config that follows it.
+type agentFolder struct {
+	*testing.T
+	dir string
+}
+
+func newAgentFolder(t *testing.T) *agentFolder {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &agentFolder{t, t.TempDir()}
+	link := filepath.Join(f.dir, "mcptrack")
+	if err := os.Symlink(self, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(f.dir, "notes"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.note("first", "# First\n")
+	save(t, filepath.Join(f.dir, "mcp-servers.json"), fmt.Sprintf(
+		`{"mcpServers": {"v": {"command": %q, "args": ["vault", "notes", "--stdio"], "trackResources": true, "include": ["vault://note/**"]}}}`, link))
+	return f
+}
+
+func (f *agentFolder) note(name, text string) {
+	f.Helper()
+	save(f.T, filepath.Join(f.dir, "notes", name+".md"), text)
+}
+
+// agentRun is a watch --agent that runs in the background.
+type agentRun struct {
+	*testing.T
+	stop   func(syscall.Signal) // sends a signal and waits
+	stderr bytes.Buffer
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (r *agentRun) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.out.Write(b)
+}
+
+func (r *agentRun) printed() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.out.String()
+}
+
+// await waits until a text was printed.
+func (r *agentRun) await(text string) {
+	r.Helper()
+	for over := time.Now().Add(30 * time.Second); !strings.Contains(r.printed(), text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(over) {
+			r.Fatalf("no %q in %q\n%s", text, r.printed(), &r.stderr)
+		}
+	}
+}
+
+func (f *agentFolder) run(args ...string) *agentRun {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	r := &agentRun{T: f.T}
+	cmd := mcptrackCommand(ctx, append([]string{"watch", "--agent"}, args...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = f.dir, r, &r.stderr
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(f.dir, "state"))
+	if err := cmd.Start(); err != nil {
+		f.Fatal(err)
+	}
+	stopped := sync.OnceFunc(func() {
+		_ = cmd.Wait()
+		cancel()
+	})
+	r.stop = func(s syscall.Signal) {
+		_ = cmd.Process.Signal(s)
+		stopped()
+	}
+	f.Cleanup(func() { r.stop(syscall.SIGKILL) })
+	return r
+}
+
+// once is what a single run prints.
+func (f *agentFolder) once() string {
+	f.Helper()
+	r := f.run("--once")
+	r.stop(0)
+	if r.stderr.Len() > 0 {
+		f.Errorf("%s", &r.stderr)
+	}
+	return r.printed()
+}
+
+// Monitors that are killed at any moment: each change was printed by the one that was
+// killed, or is by a later one.
+func TestAgentLosesNothing(t *testing.T) {
+	t.Parallel()
+	f := newAgentFolder(t)
+	if out := f.once(); out != "" {
+		t.Errorf("the first run reports %q", out)
+	}
+	var printed strings.Builder
+	for round := range 20 {
+		f.note(fmt.Sprintf("a%d", round), "# A\n") // while no monitor runs
+		r := f.run()
+		time.Sleep(time.Duration(round%7) * 60 * time.Millisecond)
+		f.note(fmt.Sprintf("b%d", round), "# B\n")
+		if round%4 == 3 {
+			r.await(fmt.Sprintf("/b%d.md added", round))
+		}
+		r.stop(syscall.SIGKILL)
+		printed.WriteString(r.printed())
+	}
+	printed.WriteString(f.once())
+	out := printed.String()
+	for round := range 20 {
+		for _, which := range "ab" {
+			if want := fmt.Sprintf("vault://note/%c%d.md added", which, round); !strings.Contains(out, want) {
+				t.Errorf("no %q in\n%s", want, out)
+			}
+		}
+	}
+	if out := f.once(); out != "" {
+		t.Errorf("reported again: %q", out)
+	}
+}
+
+// Two monitors of one folder both report everything, also what a change of the config
+// brings, and a third run after them has nothing left to report.
+func TestAgentsBesideEachOther(t *testing.T) {
+	t.Parallel()
+	f := newAgentFolder(t)
+	f.once()
+	f.note("away", "# Away\n")
+	one := f.run()
+	one.await("v: vault://note/away.md added\n")
+	two := f.run()
+	f.note("both", "# Both\n")
+	one.await("/both.md added")
+	two.await("/both.md added")
+	if strings.Contains(two.printed(), "away") {
+		t.Errorf("the second one repeats what the first has reported: %q", two.printed())
+	}
+	config := filepath.Join(f.dir, "mcp-servers.json")
+	was, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, config, `{"mcpServers": {`)
+	one.await("mcptrack: config invalid, the last valid one stays in use\n")
+	save(t, config, `{"mcpServers": {}}`)
+	one.await("mcptrack: server v removed\n")
+	f.note("first", "# First\n\nSecond\n") // while it is not followed
+	save(t, config, string(was))
+	one.await("/first.md changed")
+	two.await("/first.md changed")
+	one.stop(syscall.SIGTERM)
+	two.stop(syscall.SIGINT)
+	if out := f.once(); out != "" {
+		t.Errorf("reported again: %q", out)
+	}
+}

@@ -1,0 +1,220 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/sse"
+	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/agent"
+	"github.com/mcptrack/mcptrack/output/sse/follow"
+)
+
+// agentFlags are the flags of commands that report to agents.
+type agentFlags struct {
+	agent bool
+	once  bool // of watch only
+}
+
+// onceFor bounds a run with --once that no --timeout bounds: a hook holds up its agent.
+const onceFor = 30 * time.Second
+
+func (o *agentFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.agent, "agent", false, "print at most one short line a second, for agents; see mcptrack help agents")
+}
+
+func (o *agentFlags) addOnce(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.once, "once", false, "with --agent: print what changed since the last run, and exit")
+}
+
+// parse checks the flags together with others of the command.
+func (o *agentFlags) parse(cmd *cobra.Command, g *globals) error {
+	if !o.agent {
+		if o.once {
+			return usage("--once needs --agent")
+		}
+		return nil
+	}
+	if g.json || cmd.Flag("output").Changed {
+		return usageHint("leave out --agent for events as JSON", "--agent prints lines; it excludes --output and --json")
+	}
+	for _, name := range []string{"content", "diff", "verbose"} {
+		if f := cmd.Flag(name); f != nil && f.Changed {
+			return usage("--agent excludes --%s", name)
+		}
+	}
+	if f := cmd.Flag("count"); o.once && f.Changed {
+		return usage("--once excludes --count")
+	}
+	return nil
+}
+
+// openCursor opens the cursor of what is followed from this folder. Without --once its
+// lack is only a warning.
+func (o *agentFlags) openCursor(env *Env, log *slog.Logger, followed any) (*agent.Cursor, error) {
+	dir, err := env.stateDir(), error(nil)
+	if dir == "" {
+		err = errors.New("there is no home directory; set XDG_STATE_HOME")
+	}
+	var key []byte
+	if err == nil {
+		folder, wdErr := os.Getwd()
+		key, err = json.Marshal([]any{folder, followed})
+		err = errors.Join(wdErr, err)
+	}
+	var c *agent.Cursor
+	if err == nil {
+		c, err = agent.OpenCursor(filepath.Join(dir, "agent"), string(key), log)
+	}
+	switch {
+	case err == nil:
+		return c, nil
+	case o.once:
+		return nil, &failure{exit: exitFailed, code: "no_cursor", err: fmt.Errorf("what was reported cannot be remembered: %w", err), hint: "make the state directory writable, or set XDG_STATE_HOME"}
+	}
+	log.Warn("what changes while this does not run will not be reported: it cannot be remembered what was", "err", err)
+	return nil, nil
+}
+
+// runWatchAgent is runWatch with --agent.
+func runWatchAgent(ctx context.Context, env *Env, g *globals, opts watchOptions) error {
+	log := g.logger(env)
+	cfg, awaited, err := watchConfig(env, g, log, opts)
+	if err != nil {
+		return err
+	}
+	var followed atomic.Pointer[config.Config]
+	followed.Store(opts.selection().of(cfg))
+	if len(followed.Load().Servers) == 0 && !awaited {
+		if opts.noFollow || opts.once {
+			return nothingToFollow(cfg, opts.selection())
+		}
+		opts.selection().warnNone(log, cfg)
+	}
+	var cursor *agent.Cursor
+	if !opts.demo {
+		path, err := filepath.Abs(cfg.Path)
+		if err != nil {
+			return err
+		}
+		if cursor, err = opts.openCursor(env, log, []any{path, opts.servers, opts.types, opts.allServers}); err != nil {
+			return err
+		}
+		defer cursor.Close()
+	}
+	sessions := opts.session(env, g)
+	sessions.OneShot = opts.once
+	t := tracker.New(tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
+	w := agent.NewWatch(t, agent.Options{W: env.Out, Cursor: cursor, Keep: opts.keep, Count: opts.count,
+		Server: func(id string) (config.Server, bool) { return followed.Load().Server(id) }})
+	t.Apply(followed.Load())
+	if opts.once {
+		return watchOnce(ctx, t, w)
+	}
+	var also []func(context.Context) error
+	if !opts.noFollow && !opts.demo {
+		also = append(also, followConfig(env, g, cfg, opts.holdCommands, t, func(next *config.Config) {
+			followed.Store(opts.selection().of(next))
+			t.Apply(followed.Load())
+		}))
+	}
+	return watchAgent(ctx, t, w, opts, also)
+}
+
+// watchAgent reports until ctx ends.
+func watchAgent(ctx context.Context, t *tracker.Tracker, w *agent.Watch, opts watchOptions, also []func(context.Context) error) error {
+	running, ours := errgroup.WithContext(ctx)
+	for _, work := range also {
+		running.Go(func() error {
+			if err := work(ours); ours.Err() == nil {
+				return err
+			}
+			return nil
+		})
+	}
+	running.Go(func() error {
+		if err := w.Run(); err != nil {
+			return err
+		}
+		return errPrinted
+	})
+	_ = t.Run(ours)
+	failed := running.Wait()
+	if errors.Is(failed, errPrinted) {
+		failed = nil
+	}
+	if errors.Is(failed, agent.ErrEnough) {
+		failed = errCounted
+	}
+	s := stream{flags: opts.streamFlags, connected: w.Connected()}
+	return s.outcome(ctx, failed)
+}
+
+// watchOnce reports what changed since the last run. Servers that cannot be reached are
+// part of that and no failure, as hooks discard what a command that fails has printed; if
+// none can be reached it is one.
+func watchOnce(ctx context.Context, t *tracker.Tracker, w *agent.Watch) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, onceFor, errTimeout)
+	defer cancel()
+	tracking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	running := new(errgroup.Group)
+	running.Go(func() error {
+		_ = t.Run(tracking)
+		return nil
+	})
+	reached, missed, err := w.Once(ctx)
+	stop()
+	_ = running.Wait()
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return nil
+	case err != nil:
+		return err
+	case len(reached) == 0 && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout):
+		return context.Cause(ctx) // interrupted
+	case len(reached) == 0:
+		for i := range missed {
+			missed[i] = printable.Line(missed[i], 64)
+		}
+		return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("no server could be reached: %s", join(missed, 10)), hint: "mcptrack list shows why"}
+	}
+	return nil
+}
+
+// tailAgent is what runTail does with --agent: it begins after what the last run has
+// reported.
+func tailAgent(ctx context.Context, env *Env, log *slog.Logger, opts tailOptions, from follow.Options) error {
+	feed, query := *opts.address, opts.address.Query()
+	query.Del("since")
+	feed.RawQuery = query.Encode()
+	cursor, err := opts.openCursor(env, log, []any{"feed", feed.String()})
+	if err != nil {
+		return err
+	}
+	defer cursor.Close()
+	if opts.since == "" {
+		from.LastID = cursor.LastID()
+	}
+	return agent.Feed(ctx, agent.Options{W: env.Out, Cursor: cursor, Keep: opts.keep, Count: opts.count}, func(ctx context.Context, deliver func(agent.Entry) error) error {
+		return follow.Run(ctx, from, func(x sse.Event) error {
+			e, err := tailEvent(x)
+			if err != nil {
+				log.Warn("the feed sent something that is not an event", "err", err)
+			}
+			return deliver(agent.Entry{ID: x.ID, Event: e})
+		})
+	})
+}

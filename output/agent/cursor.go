@@ -1,0 +1,305 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// maxState bounds the file of a cursor, in bytes: about 300,000 resources.
+const maxState = 64 << 20
+
+// Cursor is what was reported so far, in a file that outlives the process. Its methods
+// may be called from several goroutines. Of a nil Cursor nothing is remembered.
+type Cursor struct {
+	slot *slot
+	log  *slog.Logger
+
+	mu    sync.Mutex // guards all below
+	state state
+	dirty bool // the file is older
+	stuck bool // it could not be written
+}
+
+// state is the content of the file.
+type state struct {
+	Version int                `json:"version"`
+	Servers map[string]*server `json:"servers,omitempty"`
+	// LastID is that of the last event of a feed.
+	LastID string `json:"lastId,omitempty"`
+}
+
+// server is what was reported of a server.
+type server struct {
+	Down      bool                                       `json:"down,omitempty"`
+	Resources map[string]catalog.Digest                  `json:"resources,omitempty"`
+	Lists     map[catalog.Kind]map[string]catalog.Digest `json:"lists,omitempty"`
+}
+
+const stateVersion = 1
+
+// ErrNoCursor is the error of a folder in which no cursor can be kept.
+var ErrNoCursor = errors.New("what was reported cannot be remembered")
+
+// OpenCursor opens the cursor of a key, which says what is followed from where, in a
+// directory that is made if need be. Other processes with the same key keep theirs; what
+// any that has ended did not report is part of this one.
+func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, errors.Join(ErrNoCursor, err)
+	}
+	own, free, used, err := lockSlots(dir, key)
+	if err != nil {
+		return nil, errors.Join(ErrNoCursor, err)
+	}
+	c := &Cursor{slot: own, log: log, state: state{Version: stateVersion}}
+	var states []state
+	for _, s := range append([]*slot{own}, free...) {
+		if st, ok := c.read(s.file); ok {
+			states = append(states, st)
+		}
+	}
+	if len(states) == 0 {
+		for _, s := range used { // begin with what they have reported
+			if st, ok := c.read(s); ok {
+				states = append(states, st)
+				break
+			}
+		}
+	}
+	if len(states) > 0 {
+		c.state, c.dirty = merge(states), true
+		if err := c.Save(); err != nil {
+			c.Close()
+			for _, s := range free {
+				s.unlock()
+			}
+			return nil, errors.Join(ErrNoCursor, err)
+		}
+	}
+	for _, s := range free { // this one has all of theirs now
+		_ = os.Remove(s.file)
+		s.unlock()
+	}
+	return c, nil
+}
+
+// read reads a file; false if there is none that can be used.
+func (c *Cursor) read(file string) (st state, ok bool) {
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state{}, false
+	}
+	if err == nil && (info.Size() > maxState || !info.Mode().IsRegular()) {
+		err = errors.New("not a file of mcptrack")
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(file)
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &st)
+	}
+	if err == nil && st.Version != stateVersion {
+		err = fmt.Errorf("it has version %d", st.Version)
+	}
+	if err != nil {
+		c.log.Warn("what was reported before is not known", "file", file, "err", err)
+		return state{}, false
+	}
+	for id, s := range st.Servers {
+		if s == nil {
+			delete(st.Servers, id)
+		}
+	}
+	return st, true
+}
+
+// Close gives the cursor to the next process. What was not saved is not kept.
+func (c *Cursor) Close() {
+	if c != nil {
+		c.slot.unlock()
+	}
+}
+
+// Baseline is for [tracker.Options].
+func (c *Cursor) Baseline(id, uri string) catalog.Digest {
+	if c == nil {
+		return catalog.Digest{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.state.Servers[id]; s != nil {
+		return s.Resources[uri]
+	}
+	return catalog.Digest{}
+}
+
+// BaselineList is for [tracker.Options].
+func (c *Cursor) BaselineList(id string, k catalog.Kind) (catalog.List, bool) {
+	if c == nil {
+		return nil, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.state.Servers[id]
+	if s == nil || s.Lists[k] == nil {
+		return nil, false
+	}
+	items := make([]catalog.Item, 0, len(s.Lists[k]))
+	for key, d := range s.Lists[k] {
+		items = append(items, catalog.Item{Key: key, Digest: d})
+	}
+	return catalog.NewList(items), true
+}
+
+// Report takes over what a snapshot knows: all of it was reported. What is not known yet,
+// of servers that were not reached above all, stays as it was.
+func (c *Cursor) Report(snap *tracker.Snapshot) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range snap.Servers {
+		st := &snap.Servers[i]
+		if len(st.Lists) > 0 || len(st.Resources) > 0 {
+			c.reportLocked(c.serverLocked(st.ID), st)
+		}
+	}
+}
+
+func (c *Cursor) serverLocked(id string) *server {
+	s := c.state.Servers[id]
+	if s == nil {
+		s = &server{}
+		if c.state.Servers == nil {
+			c.state.Servers = map[string]*server{}
+		}
+		c.state.Servers[id], c.dirty = s, true
+	}
+	return s
+}
+
+func (c *Cursor) reportLocked(s *server, st *tracker.ServerStatus) {
+	for kind, list := range st.Lists {
+		old, known := s.Lists[kind]
+		same := known && len(old) == len(list)
+		now := make(map[string]catalog.Digest, len(list))
+		for _, it := range list {
+			now[it.Key] = it.Digest
+			same = same && old[it.Key] == it.Digest
+		}
+		if same {
+			continue
+		}
+		if s.Lists == nil {
+			s.Lists = map[catalog.Kind]map[string]catalog.Digest{}
+		}
+		s.Lists[kind], c.dirty = now, true
+	}
+	list, listed := st.Lists[catalog.Resources]
+	if !listed {
+		return
+	}
+	now := make(map[string]catalog.Digest, len(st.Resources))
+	for _, r := range st.Resources {
+		switch old, known := s.Resources[r.URI]; {
+		case r.Gone:
+			c.dirty = c.dirty || known
+		case !r.Digest.IsZero():
+			now[r.URI] = r.Digest
+			c.dirty = c.dirty || old != r.Digest
+		case known: // not read yet
+			now[r.URI] = old
+		}
+	}
+	for uri, old := range s.Resources { // what is listed and not followed, for the moment at least
+		if _, followed := slices.BinarySearchFunc(st.Resources, uri, byURI); !followed {
+			if _, ok := list.Get(uri); ok {
+				now[uri] = old
+			}
+		}
+	}
+	c.dirty = c.dirty || len(now) != len(s.Resources)
+	s.Resources = now
+}
+
+func byURI(r tracker.ResourceStatus, uri string) int { return strings.Compare(r.URI, uri) }
+
+// down returns whether it was reported that a server cannot be reached.
+func (c *Cursor) down(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.state.Servers[id]
+	return s != nil && s.Down
+}
+
+func (c *Cursor) setDown(id string, down bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.serverLocked(id); s.Down != down {
+		s.Down, c.dirty = down, true
+	}
+}
+
+// LastID is the id of the last event of a feed that was reported, "" if none was.
+func (c *Cursor) LastID() string {
+	if c == nil {
+		return ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.LastID
+}
+
+// SetLastID says that everything up to an event of a feed was reported.
+func (c *Cursor) SetLastID(id string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id != c.state.LastID {
+		c.state.LastID, c.dirty = id, true
+	}
+}
+
+// Save writes the file if something was reported since. A failure is logged when it
+// begins; the next Save tries again.
+func (c *Cursor) Save() error {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.dirty {
+		return nil
+	}
+	data, err := json.Marshal(c.state)
+	if err == nil && len(data) > maxState {
+		err = errors.New("there are too many resources")
+	}
+	if err == nil {
+		err = atomicfile.Replace(c.slot.file, 0o600, data, []byte("\n"))
+	}
+	switch {
+	case err != nil && !c.stuck:
+		c.log.Warn("what was reported cannot be stored; the next run reports it again", "file", filepath.Base(c.slot.file), "err", err)
+	case err == nil && c.stuck:
+		c.log.Warn("what was reported is stored again")
+	}
+	c.stuck, c.dirty = err != nil, err != nil
+	return err
+}

@@ -1,0 +1,319 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/bus"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+const (
+	// DownAfter is how long a server must be unreachable to be reported.
+	DownAfter = 30 * time.Second
+	// learnEvery is the interval at which is stored what was learned without a change.
+	learnEvery = time.Second
+	// quiet is how long nothing may happen until a single run takes what it has for all
+	// there is.
+	quiet = 3 * time.Second
+)
+
+// ErrEnough ends [Watch.Run] and [Feed] after [Options.Count] changes.
+var ErrEnough = errors.New("the number of changes was reached")
+
+// Options configure [Watch] and [Feed]. W is required.
+type Options struct {
+	W io.Writer
+	// Cursor is what was reported before; nil: nothing, and nothing is remembered.
+	Cursor *Cursor
+	// Keep selects events; nil: all.
+	Keep func(*event.Event) bool
+	// Server returns what the config says of a server; false: it is not followed.
+	Server func(id string) (config.Server, bool)
+	// Count ends it after so many changes; 0: never.
+	Count int
+}
+
+func (o *Options) keep(e *event.Event) bool { return o.Keep == nil || o.Keep(e) }
+
+func (o *Options) tracks(id, uri string) bool {
+	srv, ok := o.Server(id)
+	return ok && srv.TrackResources && srv.Selects(uri)
+}
+
+// Watch reports what a tracker publishes.
+type Watch struct {
+	Options
+	t     *tracker.Tracker
+	sub   *bus.Subscription
+	lines *lines
+
+	seq       uint64               // of the last event that was taken
+	counted   int                  // changes that were reported
+	connected bool                 // a server was
+	since     map[string]time.Time // when servers became unreachable
+	told      map[string]bool      // those of them that were reported, without a cursor
+}
+
+// NewWatch returns a Watch of a tracker that does not run yet, and was made with the
+// baselines of the cursor. Run or Once must be called.
+func NewWatch(t *tracker.Tracker, opts Options) *Watch {
+	w := &Watch{Options: opts, t: t, lines: newLines(opts.W, opts.tracks), since: map[string]time.Time{}, told: map[string]bool{}}
+	_, w.sub = t.Subscribe(context.Background()) // which the tracker ends
+	return w
+}
+
+// Connected reports whether a server was connected. It is for after the end.
+func (w *Watch) Connected() bool { return w.connected }
+
+// Run reports until the tracker, which must run beside it, ends: nil. Other errors are
+// [ErrEnough] and those of writing.
+func (w *Watch) Run() error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	learned := time.Now()
+	for {
+		batch, ended := w.sub.Take()
+		w.take(batch)
+		if ended {
+			if errors.Is(w.sub.Err(), bus.ErrLagged) {
+				w.resume()
+				continue
+			}
+			return w.end()
+		}
+		if time.Since(learned) >= learnEvery {
+			w.learn()
+			learned = time.Now()
+		}
+		wait := learnEvery - time.Since(learned)
+		if due, any := w.lines.due(false); any && due <= 0 {
+			if err := w.report(); err != nil {
+				return err
+			}
+			continue
+		} else if any {
+			wait = min(wait, due)
+		}
+		timer.Reset(wait)
+		select {
+		case <-w.sub.Ready():
+		case <-timer.C:
+		}
+	}
+}
+
+// Once waits until every server was tried and compared with the cursor, or ctx ends,
+// reports what changed in one line, and returns which servers were reached and which were
+// not. The tracker must run beside it. If none was reached, nothing is reported.
+func (w *Watch) Once(ctx context.Context) (reached, missed []string, err error) {
+	_, _ = w.t.Settled(ctx) // what is known when ctx ends counts
+	w.compared(ctx)
+	snap := w.t.Snapshot()
+	for i := range snap.Servers {
+		switch st := &snap.Servers[i]; {
+		case connected(st):
+			reached = append(reached, st.ID)
+		case st.State != event.Disabled:
+			missed = append(missed, st.ID)
+		}
+	}
+	if len(reached) == 0 && len(missed) > 0 {
+		return reached, missed, nil
+	}
+	for i := range snap.Servers {
+		if st := &snap.Servers[i]; st.State != event.Disabled {
+			w.reachable(st, connected(st))
+		}
+	}
+	return reached, missed, w.end()
+}
+
+func (w *Watch) take(batch []*event.Event) {
+	for _, e := range batch {
+		w.seq = e.Seq
+		if st, ok := e.Payload.(event.ServerState); ok && (st.State == event.Ready || st.State == event.Unsupported) {
+			w.connected = true
+		}
+		if w.keep(e) {
+			w.lines.take(e)
+		}
+	}
+}
+
+// resume goes on after the subscription was cut, with all that differs from what was
+// reported: the last event of a resource does not say whether an earlier one changed it.
+func (w *Watch) resume() {
+	snap, sub := w.t.Subscribe(context.Background())
+	w.sub = sub
+	after := w.seq
+	for i := range snap.Servers {
+		st := &snap.Servers[i]
+		for kind, list := range st.Lists {
+			if old, ok := w.Cursor.BaselineList(st.ID, kind); ok {
+				d := catalog.Diff(old, list)
+				w.take([]*event.Event{{Seq: snap.Seq, ServerID: st.ID, Payload: event.ListChanged{List: kind, Added: d.Added, Removed: d.Removed, Changed: d.Changed}}})
+			}
+		}
+		for _, r := range st.Resources {
+			if r.Last == nil || r.Last.Seq <= after || r.Digest == w.Cursor.Baseline(st.ID, r.URI) && !r.Digest.IsZero() {
+				continue
+			}
+			e := *r.Last
+			if p, ok := e.Payload.(event.ResourceUpdated); ok {
+				p.Changed, p.PreviousText = nil, nil
+				e.Payload = p
+			}
+			if w.keep(&e) {
+				w.lines.take(&e)
+			}
+		}
+	}
+	if w.Cursor == nil {
+		w.lines.note(changeKey{"", "gap", ""}, gapVerb)
+	}
+	w.seq = snap.Seq
+}
+
+// report writes a line and stores that it was written. The snapshot is taken before the
+// line: all that it knows is part of the line, or of an earlier one.
+func (w *Watch) report() error {
+	snap := w.t.Snapshot()
+	w.catchUp()
+	if w.lines.empty() {
+		return nil
+	}
+	w.counted += w.lines.count()
+	if err := w.lines.print(); err != nil {
+		return err
+	}
+	w.remember(snap)
+	if w.Count > 0 && w.counted >= w.Count {
+		return ErrEnough
+	}
+	return nil
+}
+
+// catchUp takes what was published before now.
+func (w *Watch) catchUp() {
+	batch, _ := w.sub.Take()
+	w.take(batch)
+}
+
+// remember stores that everything in a snapshot was reported, if that is so.
+func (w *Watch) remember(snap *tracker.Snapshot) {
+	if w.seq >= snap.Seq {
+		w.Cursor.Report(snap)
+	}
+	_ = w.Cursor.Save() // it has logged why not, and tries again
+}
+
+// learn stores what there was nothing to report about, and notes which servers cannot be
+// reached.
+func (w *Watch) learn() {
+	snap := w.t.Snapshot()
+	w.catchUp()
+	w.unreachable(snap)
+	if w.lines.empty() {
+		w.remember(snap)
+	}
+}
+
+// end reports what is left when nothing more will be published.
+func (w *Watch) end() error {
+	w.catchUp()
+	wait, any := w.lines.due(true)
+	if !any {
+		w.remember(w.t.Snapshot())
+		return nil
+	}
+	time.Sleep(wait)
+	return w.report()
+}
+
+// unreachable notes the servers that have been unreachable for long, and those that are
+// reachable again.
+func (w *Watch) unreachable(snap *tracker.Snapshot) {
+	for i := range snap.Servers {
+		st := &snap.Servers[i]
+		switch since, away := w.since[st.ID]; {
+		case connected(st):
+			delete(w.since, st.ID)
+			w.reachable(st, true)
+		case st.State == event.Disabled || st.State == event.Stopping:
+		case !away:
+			w.since[st.ID] = time.Now()
+		case time.Since(since) >= DownAfter:
+			w.reachable(st, false)
+		}
+	}
+}
+
+// reachable notes that a server is reachable, or is not, unless that was reported.
+func (w *Watch) reachable(st *tracker.ServerStatus, yes bool) {
+	was := w.told[st.ID]
+	if w.Cursor != nil {
+		was = w.Cursor.down(st.ID)
+	}
+	if was != yes || !w.keep(&event.Event{ServerID: st.ID, Payload: event.ServerState{State: st.State}}) {
+		return
+	}
+	verb := "reachable again"
+	switch {
+	case yes:
+	case st.State == event.NeedsAuth:
+		verb = "needs a login"
+	case st.State == event.Unconfigured:
+		verb = "not configured"
+	default:
+		verb = "not reachable"
+	}
+	w.lines.note(changeKey{st.ID, "state", ""}, verb)
+	if w.told[st.ID] = !yes; w.Cursor != nil {
+		w.Cursor.setDown(st.ID, !yes)
+	}
+}
+
+func connected(st *tracker.ServerStatus) bool {
+	return st.State == event.Ready || st.State == event.Unsupported
+}
+
+// compared waits until the contents of all servers that were reached were compared with
+// the cursor. Nothing says so: answered reads are counted, and a run in which too many are
+// counted reports less, which the next one reports.
+func (w *Watch) compared(ctx context.Context) {
+	var last uint64
+	calm := time.Now()
+	for {
+		waiting, answered := 0, uint64(0)
+		snap := w.t.Snapshot()
+		for i := range snap.Servers {
+			st := &snap.Servers[i]
+			if srv, ok := w.Server(st.ID); !ok || !connected(st) || srv.Read == config.ReadNone {
+				continue
+			}
+			done := st.Counts.Published + st.Counts.Unchanged + st.Counts.Failed
+			answered += done
+			for _, r := range st.Resources {
+				if known := !w.Cursor.Baseline(st.ID, r.URI).IsZero(); r.Gone || !known && !r.Digest.IsZero() {
+					done++
+				}
+			}
+			if done < uint64(len(st.Resources)) {
+				waiting++
+			}
+		}
+		if answered != last {
+			last, calm = answered, time.Now()
+		}
+		if waiting == 0 || time.Since(calm) > quiet || !backoff.Sleep(ctx, 20*time.Millisecond) {
+			return
+		}
+	}
+}
