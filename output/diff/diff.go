@@ -58,7 +58,7 @@ func Lines(from, to string) int {
 		case line[0] == '@':
 			header = false
 			end()
-		case header:
+		case header, line[0] == '\\': // "no newline at end of file"
 		case line[0] == '-':
 			minus++
 		case line[0] == '+':
