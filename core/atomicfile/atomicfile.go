@@ -12,34 +12,38 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"syscall"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Write puts the pieces of data, one after the other, in the place of the file. They
-// are on disk when it returns. A file that is replaced keeps its permissions; a new one
-// has those of perm that the umask allows. A symbolic link stays: the file that it leads
-// to is replaced. The directory must exist. After an error the old file is unchanged.
+// are on disk when it returns, under the name of the file: a power cut does not bring the
+// old content back. A file that is replaced keeps its permissions; a new one has those of
+// perm that the umask allows. A symbolic link stays: the file that it leads to is
+// replaced. The directory must exist. After an error the old file is unchanged, unless it
+// was the last step that failed, to write the directory to disk.
 func Write(path string, perm fs.FileMode, data ...[]byte) error {
 	target := path
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		target = real
 	}
 	if info, err := os.Stat(target); err == nil {
-		return named(path, replace(target, perm, info.Mode().Perm(), data))
+		return named(path, replace(target, perm, info.Mode().Perm(), (*os.File).Sync, data))
 	}
-	return named(path, replace(target, perm, 0, data))
+	return named(path, replace(target, perm, 0, (*os.File).Sync, data))
 }
 
 // Replace is as Write, but the file has the permissions of perm afterwards, whatever
 // stood there before, and a symbolic link is replaced rather than followed.
 func Replace(path string, perm fs.FileMode, data ...[]byte) error {
-	return named(path, replace(path, perm, perm, data))
+	return named(path, replace(path, perm, perm, (*os.File).Sync, data))
 }
 
 // replace puts the data in the place of path itself. A mode other than 0 is set
-// whatever the umask.
-func replace(path string, perm, mode fs.FileMode, data [][]byte) error {
+// whatever the umask. sync writes a file or a directory to disk.
+func replace(path string, perm, mode fs.FileMode, sync func(*os.File) error, data [][]byte) error {
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".mcptrack-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
@@ -54,12 +58,33 @@ func replace(path string, perm, mode fs.FileMode, data [][]byte) error {
 		}
 	}
 	if err == nil {
-		err = f.Sync()
+		err = sync(f)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path), sync)
+}
+
+// syncDir writes the names in a directory to disk, where that is possible: Windows has
+// nothing of the kind, some file systems of networks refuse it, and a directory may be one
+// that can be written but not read.
+func syncDir(dir string, sync func(*os.File) error) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	err = sync(d)
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
 }
 
 // named is an error with the path in front.

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -66,5 +68,41 @@ func TestErrorsNameTheFileAndLeaveItUnchanged(t *testing.T) {
 	}
 	if all, _ := filepath.Glob(filepath.Join(dir, ".*")); len(all) > 0 {
 		t.Errorf("left behind: %q", all)
+	}
+}
+
+// The data are on disk before the file has its name, and the name is before Write returns:
+// a rotated token is not lost in a power cut.
+func TestTheNameIsOnDiskToo(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("directories cannot be written to disk there")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state")
+	var order []string
+	sync := func(f *os.File) error {
+		data, _ := os.ReadFile(path)
+		what := "data"
+		if f.Name() == dir {
+			what = "directory"
+		}
+		order = append(order, what+" while the file has "+string(data))
+		return f.Sync()
+	}
+	for _, text := range []string{"one", "two"} {
+		if err := replace(path, 0o600, 0, sync, [][]byte{[]byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"data while the file has ", "directory while the file has one", "data while the file has one", "directory while the file has two"}
+	if !slices.Equal(order, want) {
+		t.Errorf("got %q, want %q", order, want)
+	}
+	disk := errors.New("the disk is broken")
+	if err := syncDir(dir, func(*os.File) error { return disk }); !errors.Is(err, disk) {
+		t.Errorf("%v", err)
+	}
+	if err := syncDir(dir, func(*os.File) error { return syscall.EINVAL }); err != nil {
+		t.Errorf("a file system that cannot: %v", err)
 	}
 }
