@@ -45,14 +45,9 @@ func (e *entry) imported(id string, names *Names) Imported {
 	add("url", address, address != "")
 	headers := im.headers()
 	add("headers", headers, len(headers) > 0)
-	for _, name := range []string{"oauth", "auth"} { // Cursor has "auth"
-		if f, ok := e.field(name); ok && f.value.Kind == tree.Object {
-			add("oauth", im.any(f.value, name), true)
-			break
-		}
-	}
-	if f, ok := e.field("scopes"); ok && f.value.Kind == tree.List && transport != TransportStdio {
-		add("scopes", im.any(f.value, ""), true)
+	if transport != TransportStdio {
+		oauth := im.oauth()
+		add("oauth", oauth, len(oauth) > 0)
 	}
 	for _, name := range []string{"trackTools", "trackPrompts", "include", "exclude", "read", "mode", "pollInterval", "safetyInterval",
 		"catalogInterval", "onConnect", "protocol", "connectTimeout", "requestTimeout", "shared"} {
@@ -235,6 +230,35 @@ func (im *importer) headers() map[string]any {
 		}
 	}
 	return headers
+}
+
+// oauth converts how to log in: what other hosts have gets our names, and what only they
+// use is left out.
+func (im *importer) oauth() map[string]any {
+	out := map[string]any{}
+	cursor := false
+	for _, key := range []string{"auth", "oauth"} { // the last counts, as when it is read
+		f, ok := im.field(key)
+		if !ok || f.value.Kind != tree.Object {
+			continue
+		}
+		cursor = cursor || key == "auth"
+		members := f.value.Index()
+		for _, name := range oauthMembers() {
+			for _, spelling := range oauthSpellings(name) {
+				if m := members[spelling]; m != nil && m.Value.Kind != tree.Null {
+					out[name] = im.any(m.Value, name)
+				}
+			}
+		}
+	}
+	if f, ok := im.field("scopes"); ok && f.value.Kind == tree.List && out["scopes"] == nil { // Codex
+		out["scopes"] = im.any(f.value, "")
+	}
+	if cursor && out["clientId"] != nil && out["callbackPort"] == nil && out["redirectUri"] == nil {
+		out["redirectUri"] = cursorRedirect
+	}
+	return out
 }
 
 // any converts the value of one of our own keys.

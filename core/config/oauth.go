@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,7 +20,10 @@ type OAuth struct {
 	ClientMetadataURL string // the client ID of a client that describes itself there
 	Scopes            []string
 	CallbackPort      int // 0: any
-	Grant             Grant
+	// RedirectURI is where the browser is to come back to, as the client was registered;
+	// "": a URL of this machine.
+	RedirectURI string
+	Grant       Grant
 	// AuthServerMetadataURL is where the metadata of the authorization server is, for
 	// servers that do not say it.
 	AuthServerMetadataURL string
@@ -33,6 +37,10 @@ const (
 	GrantCode   Grant = "authorization_code" // a user logs in with a browser
 	GrantClient Grant = "client_credentials" // the client stands for itself
 )
+
+// cursorRedirect is where the browser comes back to after a login of Cursor, which has no
+// key for it: clients for it are registered with that (cursor.com/docs/mcp).
+const cursorRedirect = "http://localhost:8787/callback"
 
 // oauthKeys reads how to log in, in our words and in those of other hosts.
 type oauthKeys struct{ *entry }
@@ -50,11 +58,16 @@ func (e oauthKeys) oauth(s *Server) {
 		}
 		return
 	}
-	if f, ok := e.field("auth"); ok && f.value.Kind == tree.Object {
-		e.object(f, s)
+	cursor, isCursor := e.field("auth")
+	isCursor = isCursor && cursor.value.Kind == tree.Object
+	if isCursor {
+		e.object(cursor, s)
 	}
 	if ok && f.value.Kind == tree.Object {
 		e.object(f, s)
+	}
+	if isCursor && s.OAuth.ClientID != "" && s.OAuth.CallbackPort == 0 && s.OAuth.RedirectURI == "" {
+		s.OAuth.RedirectURI = cursorRedirect
 	}
 	if f, ok := e.field("scopes"); ok && len(s.OAuth.Scopes) == 0 && f.value.Kind == tree.List {
 		s.OAuth.Scopes = e.scopes(e.entry, "scopes")
@@ -67,20 +80,17 @@ func (e oauthKeys) object(f field, s *Server) {
 	in.server = s
 	o := &s.OAuth
 	for _, m := range []struct {
-		into  *string
-		names []string
+		name string
+		into *string
 	}{
-		{&o.ClientID, []string{"clientId", "client_id", "CLIENT_ID"}},
-		{&o.PrivateKeyFile, []string{"privateKeyFile"}},
-		{&o.ClientMetadataURL, []string{"clientMetadataUrl"}},
-		{&o.AuthServerMetadataURL, []string{"authServerMetadataUrl"}},
+		{"clientId", &o.ClientID}, {"privateKeyFile", &o.PrivateKeyFile},
+		{"clientMetadataUrl", &o.ClientMetadataURL}, {"authServerMetadataUrl", &o.AuthServerMetadataURL},
 	} {
-		if value, _, ok := in.text(m.names...); ok {
+		if value, _, ok := in.text(oauthSpellings(m.name)...); ok {
 			*m.into = value
 		}
 	}
-	secrets := []string{"clientSecret", "client_secret", "CLIENT_SECRET"}
-	if value, at, ok := in.text(secrets...); ok {
+	if value, at, ok := in.text(oauthSpellings("clientSecret")...); ok {
 		in.plaintext("clientSecret", at.value, at.path, quote(at.name))
 		o.ClientSecret = NewSecret(value)
 	}
@@ -90,10 +100,11 @@ func (e oauthKeys) object(f field, s *Server) {
 	if o.PrivateKeyFile != "" && !filepath.IsAbs(o.PrivateKeyFile) {
 		o.PrivateKeyFile = filepath.Join(e.expander.workspace, o.PrivateKeyFile)
 	}
-	if scopes := e.scopes(in, "scopes", "scope"); len(scopes) > 0 {
+	e.redirect(in, o)
+	if scopes := e.scopes(in, oauthSpellings("scopes")...); len(scopes) > 0 {
 		o.Scopes = scopes
 	}
-	if at, ok := in.find("callbackPort", "callback_port"); ok {
+	if at, ok := in.find(oauthSpellings("callbackPort")...); ok {
 		if port, err := strconv.ParseUint(at.value.Text, 10, 16); at.value.Kind != tree.Number || err != nil || port == 0 {
 			in.invalid(at, "port from 1 to 65535", "")
 		} else {
@@ -102,6 +113,20 @@ func (e oauthKeys) object(f field, s *Server) {
 	}
 	o.Grant, _, _ = choice(in, o.Grant, map[string]Grant{string(GrantCode): GrantCode, string(GrantClient): GrantClient}, "grant")
 	in.unknownKeys(f.value, f.path, fmt.Sprintf("%s %q", e.label, f.name), oauthMembers(), oauthForeign())
+}
+
+// redirect reads where the browser comes back to. What other hosts have there is no reason
+// to refuse the file: whether it is of use to us turns out at a login.
+func (e oauthKeys) redirect(in *entry, o *OAuth) {
+	value, f, ok := in.text(oauthSpellings("redirectUri")...)
+	if !ok || value == "" {
+		return
+	}
+	if u, err := url.Parse(value); err != nil || u.Scheme == "" || u.Host == "" && u.Opaque == "" && u.Path == "" {
+		e.warnAt(f.value.Offset, f.path, CodeURL, fmt.Sprintf("%s has invalid %q, which is ignored; it is not a URL", in.label, f.name), `write "http://localhost:PORT/callback"`)
+		return
+	}
+	o.RedirectURI = value
 }
 
 // endpoint checks a URL that requests are sent to.
@@ -142,13 +167,34 @@ func (e oauthKeys) scopes(in *entry, names ...string) []string {
 }
 
 func oauthMembers() []string {
-	return []string{"clientId", "clientSecret", "privateKeyFile", "clientMetadataUrl", "scopes", "callbackPort", "grant", "authServerMetadataUrl"}
+	return []string{"clientId", "clientSecret", "privateKeyFile", "clientMetadataUrl", "scopes", "callbackPort", "redirectUri", "grant", "authServerMetadataUrl"}
+}
+
+// oauthSpellings returns the names that a member has, ours first and then those of other
+// hosts.
+func oauthSpellings(member string) []string {
+	switch member {
+	case "clientId":
+		return []string{member, "client_id", "CLIENT_ID"}
+	case "clientSecret":
+		return []string{member, "client_secret", "CLIENT_SECRET"}
+	case "scopes":
+		return []string{member, "scope"}
+	case "callbackPort":
+		return []string{member, "callback_port"}
+	case "redirectUri":
+		return []string{member, "redirect_uri"}
+	}
+	return []string{member}
 }
 
 // oauthForeign are the members of other hosts: some are read as ours, and the others
 // change nothing that we do.
 func oauthForeign() []string {
-	return []string{"client_id", "client_secret", "CLIENT_ID", "CLIENT_SECRET", "callback_port", "scope",
-		"enabled", "authorizationUrl", "tokenUrl", "audiences", "audience", "redirectUri", "redirect_uri", "tokenParamName",
+	foreign := []string{"enabled", "authorizationUrl", "tokenUrl", "audiences", "audience", "tokenParamName",
 		"registrationUrl", "issuer", "resource", "type", "clientName", "xaa"}
+	for _, member := range oauthMembers() {
+		foreign = append(foreign, oauthSpellings(member)[1:]...)
+	}
+	return foreign
 }

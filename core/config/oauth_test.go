@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -8,32 +9,64 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOAuthOfEveryHost reads how to log in, as different hosts write it.
-func TestOAuthOfEveryHost(t *testing.T) {
-	opts := surroundings(t, map[string]string{"SECRET": "s3cr3t-value"})
-	for name, c := range map[string]struct {
-		keys string
-		want OAuth
-	}{
+// oauthForm is how a host writes how to log in.
+type oauthForm struct {
+	keys string
+	want OAuth
+}
+
+func oauthForms() map[string]oauthForm {
+	return map[string]oauthForm{
 		"ours": {`"oauth":{"clientId":"me","clientSecret":"${SECRET}","scopes":["a","b"],"callbackPort":8123,"grant":"client_credentials",
 			"clientMetadataUrl":"https://me.example/client.json","authServerMetadataUrl":"https://as.example/meta"}`,
 			OAuth{ClientID: "me", ClientSecret: NewSecret("s3cr3t-value"), Scopes: []string{"a", "b"}, CallbackPort: 8123, Grant: GrantClient,
 				ClientMetadataURL: "https://me.example/client.json", AuthServerMetadataURL: "https://as.example/meta"}},
 		"Claude Code": {`"oauth":{"clientId":"me","callbackPort":8080,"scopes":"a b"}`, OAuth{ClientID: "me", CallbackPort: 8080, Scopes: []string{"a", "b"}}},
-		"Cursor":      {`"auth":{"CLIENT_ID":"me","CLIENT_SECRET":"${SECRET}","scopes":["a"]}`, OAuth{ClientID: "me", ClientSecret: NewSecret("s3cr3t-value"), Scopes: []string{"a"}}},
-		"Codex":       {`"scopes":["a"],"oauth":{"client_id":"me"}`, OAuth{ClientID: "me", Scopes: []string{"a"}}},
-		"Zed":         {`"oauth":{"client_id":"me","client_secret":"${SECRET}"}`, OAuth{ClientID: "me", ClientSecret: NewSecret("s3cr3t-value")}},
-		"Gemini":      {`"oauth":{"enabled":true,"clientId":"me","tokenUrl":"https://as/token"}`, OAuth{ClientID: "me"}},
-		"opencode":    {`"oauth":false`, OAuth{}},
-		"mcporter":    {`"auth":"oauth"`, OAuth{}},
-	} {
-		cfg, problems := Parse([]byte(`{"mcpServers":{"docs":{"url":"https://h/mcp",`+c.keys+`}}}`), "f", opts)
+		"Cursor": {`"auth":{"CLIENT_ID":"me","CLIENT_SECRET":"${SECRET}","scopes":["a"]}`,
+			OAuth{ClientID: "me", ClientSecret: NewSecret("s3cr3t-value"), Scopes: []string{"a"}, RedirectURI: "http://localhost:8787/callback"}},
+		"Cursor without a client": {`"auth":{"scopes":["a"]}`, OAuth{Scopes: []string{"a"}}},
+		"Cursor and us":           {`"auth":{"CLIENT_ID":"me"},"oauth":{"callbackPort":8080}`, OAuth{ClientID: "me", CallbackPort: 8080}},
+		"Kiro": {`"oauth":{"clientId":"me","redirectUri":"http://localhost:7778/oauth/callback"}`,
+			OAuth{ClientID: "me", RedirectURI: "http://localhost:7778/oauth/callback"}},
+		"Codex":    {`"scopes":["a"],"oauth":{"client_id":"me"}`, OAuth{ClientID: "me", Scopes: []string{"a"}}},
+		"Zed":      {`"oauth":{"client_id":"me","client_secret":"${SECRET}"}`, OAuth{ClientID: "me", ClientSecret: NewSecret("s3cr3t-value")}},
+		"Gemini":   {`"oauth":{"enabled":true,"clientId":"me","tokenUrl":"https://as/token"}`, OAuth{ClientID: "me"}},
+		"opencode": {`"oauth":false`, OAuth{}},
+		"mcporter": {`"auth":"oauth"`, OAuth{}},
+	}
+}
+
+// TestOAuthOfEveryHost reads how to log in, as different hosts write it. What mcptrack init
+// makes of it means the same.
+func TestOAuthOfEveryHost(t *testing.T) {
+	opts := surroundings(t, map[string]string{"SECRET": "s3cr3t-value"})
+	for name, c := range oauthForms() {
+		text := []byte(`{"mcpServers":{"docs":{"url":"https://h/mcp",` + c.keys + `}}}`)
+		cfg, problems := Parse(text, "f", opts)
 		if cfg == nil || len(problems) > 0 {
 			t.Errorf("%s: %v", name, problems)
 			continue
 		}
 		if diff := cmp.Diff(c.want, cfg.Servers[0].OAuth); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		imported, problems := Import(write(t, filepath.Join(t.TempDir(), "mcp.json"), string(text)), opts, &Names{})
+		if err := problems.Err(); err != nil || len(imported) != 1 {
+			t.Fatalf("%s: %v", name, err)
+		}
+		members := map[string]any{}
+		for _, k := range imported[0].Keys {
+			members[k.Name] = k.Value
+		}
+		again, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"docs": members}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, problems = Parse(again, "f", opts)
+		if cfg == nil || len(problems) > 0 {
+			t.Errorf("%s, imported: %v", name, problems)
+		} else if diff := cmp.Diff(c.want, cfg.Servers[0].OAuth); diff != "" {
+			t.Errorf("%s, imported (-want +got):\n%s%s", name, diff, again)
 		}
 	}
 	cfg, _ := Parse([]byte(`{"mcpServers":{"docs":{"url":"https://h/mcp","oauth":{"privateKeyFile":"key.pem"}}}}`), "f", opts)
@@ -51,6 +84,8 @@ func TestOAuthProblems(t *testing.T) {
 		`"oauth":{"callbackPort":70000}`:                             `invalid "callbackPort"; expected port from 1 to 65535`,
 		`"oauth":{"callbackPort":"1"}`:                               `invalid "callbackPort"; expected port from 1 to 65535`,
 		`"oauth":{"grant":"implicit"}`:                               `invalid "grant"; expected one of`,
+		`"oauth":{"redirectUri":"127.0.0.1:7778"}`:                   `invalid "redirectUri", which is ignored`,
+		`"oauth":{"redirectUri":5}`:                                  `invalid "redirectUri"; expected string`,
 		`"oauth":{"clientId":5}`:                                     `invalid "clientId"; expected string`,
 		`"oauth":{"scopes":5}`:                                       `invalid "scopes"; expected array of strings`,
 		`"oauth":{"authServerMetadataUrl":"http://as.example/meta"}`: `its scheme must be https`,
