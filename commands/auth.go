@@ -17,7 +17,6 @@ import (
 )
 
 type authOptions struct {
-	servers []string
 	renew   bool
 	timeout time.Duration
 }
@@ -37,13 +36,10 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
   mcptrack auth --json | jq -r '.[] | select(.state != "loggedIn").id'`,
 		ValidArgsFunction: completeLogins(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.servers = args
-			if opts.timeout <= 0 {
-				return usage("--timeout must be positive")
-			}
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), opts.timeout, errTimeout)
-			defer cancel()
-			return runAuth(ctx, env, g, opts)
+			chosen := loginsOptions{servers: args, timeout: opts.timeout, choose: authServers}
+			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
+				return runAuth(ctx, env, g, opts, logins, servers)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&opts.renew, "renew", false, "renew the tokens now")
@@ -102,20 +98,7 @@ func newAuthRow(srv config.Server, logins *login.Store, l *login.Login, err erro
 	return row
 }
 
-func runAuth(ctx context.Context, env *Env, g *globals, opts authOptions) error {
-	log := g.logger(env)
-	logins, err := env.ownLogins("", log)
-	if err != nil {
-		return err
-	}
-	cfg, err := g.load(env, log)
-	if err != nil {
-		return err
-	}
-	servers, err := authServers(cfg, opts.servers)
-	if err != nil {
-		return err
-	}
+func runAuth(ctx context.Context, env *Env, g *globals, opts authOptions, logins *login.Store, servers []config.Server) error {
 	rows := []authRow{}
 	var failed []string
 	for _, srv := range servers {

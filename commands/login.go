@@ -20,7 +20,6 @@ import (
 
 type loginOptions struct {
 	connectFlags
-	server      string
 	all         bool
 	noBrowser   bool
 	port        int
@@ -48,10 +47,10 @@ func newLogin(env *Env, g *globals) *cobra.Command {
 			if err := opts.parse(args); err != nil {
 				return err
 			}
-			ctx, cancel := opts.bound(cmd.Context())
-			defer cancel()
-			cmd.SetContext(ctx)
-			return runLogin(ctx, env, g, opts)
+			chosen := loginsOptions{args, opts.timeout, opts.tokenStore, loginServers}
+			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
+				return runLogin(ctx, env, g, opts, logins, servers)
+			})
 		},
 	}
 	opts.connectFlags.add(cmd)
@@ -72,11 +71,10 @@ func newLogin(env *Env, g *globals) *cobra.Command {
 }
 
 func (o *loginOptions) parse(args []string) error {
+	if err := oneOrAll(args, o.all); err != nil {
+		return err
+	}
 	switch {
-	case o.all && len(args) > 0:
-		return usage("--all and a server exclude each other")
-	case !o.all && len(args) == 0:
-		return usageHint("mcptrack auth lists them", "specify a server or --all")
 	case o.all && o.noBrowser:
 		return usage("--all and --no-browser exclude each other")
 	case o.port < 0 || o.port > 65535:
@@ -85,30 +83,10 @@ func (o *loginOptions) parse(args []string) error {
 	if u, err := url.Parse(o.metadataURL); o.metadataURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") == "") {
 		return usage("invalid --client-metadata-url; expected https://HOST/PATH")
 	}
-	if len(args) > 0 {
-		o.server = args[0]
-	}
 	return o.connectFlags.parse()
 }
 
-func runLogin(ctx context.Context, env *Env, g *globals, opts loginOptions) error {
-	log := g.logger(env)
-	logins, err := env.ownLogins(opts.tokenStore, log)
-	if err != nil {
-		return err
-	}
-	cfg, err := g.load(env, log)
-	if err != nil {
-		return err
-	}
-	var ids []string
-	if !opts.all {
-		ids = []string{opts.server}
-	}
-	servers, err := loginServers(cfg, ids)
-	if err != nil {
-		return err
-	}
+func runLogin(ctx context.Context, env *Env, g *globals, opts loginOptions, logins *login.Store, servers []config.Server) error {
 	if opts.all {
 		return opts.loginAll(ctx, env, g, logins, servers)
 	}

@@ -13,23 +13,31 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// listen opens the port that the browser comes back to: the one that the client was
-// registered with, if it is free and no other is wanted.
-func (o *loginOptions) listen(ctx context.Context, logins *login.Store, target login.Target) (*login.Callback, error) {
-	if o.port != 0 {
-		return login.Listen(ctx, o.port)
-	}
-	if target.OAuth.CallbackPort != 0 {
-		return login.Listen(ctx, target.OAuth.CallbackPort)
-	}
-	if earlier, err := logins.Get(target); err == nil {
-		if port := login.Port(earlier.Client.Redirect); port != 0 {
-			if c, err := login.Listen(ctx, port); err == nil {
-				return c, nil
+// listen returns the redirect URI of a login, and opens its port: the one that the client
+// was registered with, if it is free and no other is wanted. There is no port if the URI
+// leads elsewhere and the redirected URL is pasted anyway.
+func (o *loginOptions) listen(ctx context.Context, logins *login.Store, target login.Target) (redirect string, c *login.Callback, err error) {
+	redirect = target.Redirect(o.port)
+	if redirect == (login.Target{}).Redirect(0) { // any will do
+		if earlier, err := logins.Get(target); err == nil && earlier.Client.Redirect != "" {
+			if c, err := login.Listen(ctx, earlier.Client.Redirect); err == nil {
+				return c.Redirect, c, nil
 			}
 		}
 	}
-	return login.Listen(ctx, 0)
+	c, err = login.Listen(ctx, redirect)
+	switch {
+	case err == nil:
+		return c.Redirect, c, nil
+	case errors.Is(err, login.ErrElsewhere) && o.noBrowser:
+		return redirect, nil, nil
+	case errors.Is(err, login.ErrElsewhere):
+		err = &failure{exit: exitFailed, code: "failed", err: err,
+			hint: "register http://localhost:8123/callback for the client, too, and choose it with --port 8123; or paste the redirected URL with --no-browser"}
+	default:
+		err = &failure{exit: exitFailed, code: "failed", err: err, hint: "choose another with --port"}
+	}
+	return "", nil, err
 }
 
 // open opens the browser, and says where to go in case that it does not open.
@@ -54,7 +62,7 @@ func askClient(env *Env, redirect string) (string, error) {
 }
 
 // paste prints the URL and finishes with the redirected URL that comes on stdin, or with
-// the browser if that is on this machine.
+// the browser if that is on this machine and there is a callback.
 func (o *loginOptions) paste(ctx context.Context, env *Env, callback *login.Callback, flow *login.Flow, finish func(context.Context, url.Values) error) error {
 	if _, err := fmt.Fprintln(env.Out, flow.URL); err != nil {
 		return err
@@ -73,7 +81,13 @@ func (o *loginOptions) paste(ctx context.Context, env *Env, callback *login.Call
 		pasted <- err
 		cancel(errPasted)
 	}()
-	err := callback.Serve(ctx, flow, finish, nil)
+	var err error
+	if callback != nil {
+		err = callback.Serve(ctx, flow, finish, nil)
+	} else {
+		<-ctx.Done()
+		err = context.Cause(ctx)
+	}
 	if errors.Is(err, errPasted) {
 		return <-pasted
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
@@ -85,39 +86,51 @@ func loginFailure(ctx context.Context, srv config.Server, err error) error {
 	}
 	f := &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("server %q: %w", srv.ID, err)}
 	if errors.Is(err, login.ErrNoClient) {
-		f.hint = `register a client there and set "oauth": {"clientId": "…"} in the config`
+		f.hint = `register a client there with the redirect URI http://localhost:8123/callback, and set "oauth": {"clientId": "…", "callbackPort": 8123} in the config`
 	}
 	return f
 }
 
 // withBrowser lets the user log in with a browser.
 func (o *loginOptions) withBrowser(ctx context.Context, env *Env, g *globals, logins *login.Store, target login.Target, challenge login.Challenge) (*login.Login, error) {
-	callback, err := o.listen(ctx, logins, target)
+	redirect, callback, err := o.listen(ctx, logins, target)
 	if err != nil {
-		return nil, &failure{exit: exitFailed, code: "failed", err: err, hint: "choose another with --port"}
+		return nil, err
 	}
-	defer callback.Close()
-	flow, err := logins.Begin(ctx, target, challenge, callback.Redirect, o.scopes)
+	if callback != nil {
+		defer callback.Close()
+	}
+	if target.OAuth.ClientID != "" { // else the browser shows an error that nobody understands
+		fmt.Fprintf(env.Err, "the client %s has to be registered with the redirect URI %s\n", printable.Line(target.OAuth.ClientID, 100), printable.Line(redirect, 200))
+	}
+	flow, err := logins.Begin(ctx, target, challenge, redirect, o.scopes)
 	if errors.Is(err, login.ErrNoClient) && env.ErrTTY && !o.noBrowser {
-		if target.OAuth.ClientID, err = askClient(env, callback.Redirect); err == nil {
-			flow, err = logins.Begin(ctx, target, challenge, callback.Redirect, o.scopes)
+		if target.OAuth.ClientID, err = askClient(env, redirect); err == nil {
+			flow, err = logins.Begin(ctx, target, challenge, redirect, o.scopes)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	var got *login.Login
-	finish := func(ctx context.Context, answer url.Values) (err error) {
-		got, err = flow.Finish(ctx, answer)
-		return err
+	var failed error
+	var once sync.Once // the answer may be pasted, and come from the browser, too
+	finish := func(ctx context.Context, answer url.Values) error {
+		once.Do(func() { got, failed = flow.Finish(ctx, answer) })
+		return failed
 	}
 	if o.noBrowser {
-		err = o.paste(ctx, env, callback, flow, finish)
-		return got, err
+		if err := o.paste(ctx, env, callback, flow, finish); err != nil {
+			return nil, err
+		}
+		return got, nil
 	}
 	o.open(env, flow)
 	_, stop := g.waiting(env, "waiting for the login in the browser")
 	defer stop()
 	err = callback.Serve(ctx, flow, finish, func(reason string) { g.logger(env).Warn("a request to the login was refused", "reason", reason) })
-	return got, err
+	if err != nil {
+		return nil, err
+	}
+	return got, nil
 }

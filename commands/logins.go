@@ -1,11 +1,13 @@
 package commands
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -47,6 +49,52 @@ func (e *Env) ownLogins(kind string, log *slog.Logger) (*login.Store, error) {
 		return nil, &failure{exit: exitFailed, code: "failed", err: errors.New("there is no home folder to keep logins in"), hint: "set HOME or XDG_CONFIG_HOME"}
 	}
 	return logins, nil
+}
+
+// loginsOptions are what the commands about logins have in common.
+type loginsOptions struct {
+	servers    []string // ids; none: all that there can be a login for
+	timeout    time.Duration
+	tokenStore string
+	// choose returns the named servers of the config, or all without names.
+	choose func(*config.Config, []string) ([]config.Server, error)
+}
+
+// withLogins runs a command with the user's logins and the chosen servers of the config,
+// for at most the timeout.
+func withLogins(cmd *cobra.Command, env *Env, g *globals, opts loginsOptions, run func(context.Context, *login.Store, []config.Server) error) error {
+	if opts.timeout < 0 {
+		return usage("--timeout must be positive")
+	}
+	limit := connectFlags{timeout: opts.timeout}
+	ctx, cancel := limit.bound(cmd.Context())
+	defer cancel()
+	cmd.SetContext(ctx)
+	log := g.logger(env)
+	logins, err := env.ownLogins(opts.tokenStore, log)
+	if err != nil {
+		return err
+	}
+	cfg, err := g.load(env, log)
+	if err != nil {
+		return err
+	}
+	servers, err := opts.choose(cfg, opts.servers)
+	if err != nil {
+		return err
+	}
+	return run(ctx, logins, servers)
+}
+
+// oneOrAll checks the arguments of a command about one server, or with --all about all.
+func oneOrAll(args []string, all bool) error {
+	switch {
+	case all && len(args) > 0:
+		return usage("--all and a server exclude each other")
+	case !all && len(args) == 0:
+		return usageHint("mcptrack auth lists them", "specify a server or --all")
+	}
+	return nil
 }
 
 // loginServers returns the named servers of a config that a login is possible for; without

@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
 )
 
 type logoutOptions struct {
-	server  string
 	all     bool
 	timeout time.Duration
 }
@@ -25,7 +25,7 @@ func newLogout(env *Env, g *globals) *cobra.Command {
 		Short: "Forget the login of a server and revoke its tokens if possible",
 		Long: `Deletes the login of a server from this machine, with the client that was registered
 for it. The tokens are revoked if the authorization server offers that; what it answers
-does not matter. Running commands notice it within two seconds.
+does not matter. Running commands make no further request with it.
 
 Exit codes: 0 done, or there was no login; 1 failed; 2 wrong usage; 3 config invalid or
 missing; 6 --timeout expired; 130 interrupted.`,
@@ -34,19 +34,13 @@ missing; 6 --timeout expired; 130 interrupted.`,
 		Args:              arguments(0, 1),
 		ValidArgsFunction: completeLogins(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case opts.all && len(args) > 0:
-				return usage("--all and a server exclude each other")
-			case !opts.all && len(args) == 0:
-				return usageHint("mcptrack auth lists them", "specify a server or --all")
-			case opts.timeout <= 0:
-				return usage("--timeout must be positive")
-			case len(args) > 0:
-				opts.server = args[0]
+			if err := oneOrAll(args, opts.all); err != nil {
+				return err
 			}
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), opts.timeout, errTimeout)
-			defer cancel()
-			return runLogout(ctx, env, g, opts)
+			chosen := loginsOptions{servers: args, timeout: opts.timeout, choose: authServers}
+			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
+				return runLogout(ctx, env, g, opts, logins, servers)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&opts.all, "all", false, "log out of every server of the config")
@@ -60,24 +54,7 @@ type logoutRow struct {
 	LoggedOut bool   `json:"loggedOut"` // false: there was no login
 }
 
-func runLogout(ctx context.Context, env *Env, g *globals, opts logoutOptions) error {
-	log := g.logger(env)
-	logins, err := env.ownLogins("", log)
-	if err != nil {
-		return err
-	}
-	cfg, err := g.load(env, log)
-	if err != nil {
-		return err
-	}
-	var ids []string
-	if !opts.all {
-		ids = []string{opts.server}
-	}
-	servers, err := authServers(cfg, ids)
-	if err != nil {
-		return err
-	}
+func runLogout(ctx context.Context, env *Env, g *globals, opts logoutOptions, logins *login.Store, servers []config.Server) error {
 	rows := []logoutRow{}
 	for _, srv := range servers {
 		target := login.TargetOf(srv)

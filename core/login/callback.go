@@ -7,46 +7,116 @@ import (
 	"html"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// callbackPath is the path that the browser comes back to.
+// callbackPath is the path that the browser comes back to, unless the config has another.
 const callbackPath = "/callback"
+
+// Redirect returns the URI that the browser is to come back to: what the config says, else
+// a URL of this machine, of port 0 for any. A port other than 0 comes in place of that of
+// the config.
+//
+// Clients that their users registered for a fixed port have the host localhost there,
+// because the hosts that the key is from have it. Elsewhere it is 127.0.0.1, which no name
+// service can lead astray (RFC 8252, section 8.3).
+func (t Target) Redirect(port int) string {
+	if u := localRedirect(t.OAuth.RedirectURI); u != nil {
+		if port != 0 {
+			u.Host = net.JoinHostPort(u.Hostname(), strconv.Itoa(port))
+		}
+		return u.String()
+	}
+	if t.OAuth.RedirectURI != "" && port == 0 {
+		return t.OAuth.RedirectURI
+	}
+	if port == 0 {
+		port = t.OAuth.CallbackPort
+	}
+	host := "127.0.0.1"
+	if port != 0 && t.OAuth.ClientID != "" {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(port)) + callbackPath
+}
+
+// localRedirect returns a redirect URI that leads to this machine, nil for others.
+func localRedirect(raw string) *url.URL {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "http" || u.User != nil || u.Fragment != "" || !isLoopback(u.Hostname()) {
+		return nil
+	}
+	return u
+}
+
+// ErrElsewhere is the error for a redirect URI that does not lead to this machine over HTTP.
+var ErrElsewhere = errors.New("it does not lead to this machine")
 
 // Callback is where the browser comes back to: a port of this machine, while a login
 // lasts. The caller that listens must Close it.
 type Callback struct {
 	Redirect string // the URL to come back to
-	listener net.Listener
+
+	host, path string // of the requests that come back
+	listeners  []net.Listener
 }
 
-// Listen opens the port of a login on 127.0.0.1; 0 picks one.
-func Listen(ctx context.Context, port int) (*Callback, error) {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return nil, fmt.Errorf("the port that the browser comes back to: %w", err)
+// Listen opens the port of a redirect URI; port 0 picks one. The error is [ErrElsewhere] if
+// it is none of this machine.
+func Listen(ctx context.Context, redirect string) (*Callback, error) {
+	u := localRedirect(redirect)
+	if u == nil {
+		return nil, fmt.Errorf("the redirect URI %s: %w", printable.Line(redirect, 200), ErrElsewhere)
 	}
-	return &Callback{Redirect: "http://" + l.Addr().String() + callbackPath, listener: l}, nil
+	port := u.Port()
+	if port == "" {
+		port = httpPort
+	}
+	hosts := []string{u.Hostname()}
+	if _, err := netip.ParseAddr(hosts[0]); err != nil { // localhost: browsers try either
+		hosts = []string{"127.0.0.1", "::1"}
+	}
+	c := &Callback{path: u.Path}
+	for _, host := range hosts {
+		var config net.ListenConfig
+		l, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
+		if err != nil && len(c.listeners) > 0 && !errors.Is(err, syscall.EADDRINUSE) {
+			continue // there is no IPv6
+		}
+		if err != nil {
+			c.Close()
+			return nil, fmt.Errorf("the port that the browser comes back to: %w", err)
+		}
+		c.listeners = append(c.listeners, l)
+		_, port, _ = net.SplitHostPort(l.Addr().String())
+	}
+	if u.Port() != "" {
+		u.Host = net.JoinHostPort(u.Hostname(), port)
+	}
+	c.Redirect, c.host = u.String(), strings.TrimSuffix(u.Host, ":"+httpPort)
+	if c.path == "" {
+		c.path = "/"
+	}
+	return c, nil
 }
 
-// Port returns the port of a redirect URI, 0 if there is none.
-func Port(redirect string) int {
-	u, err := url.Parse(redirect)
-	if err != nil {
-		return 0
-	}
-	port, _ := strconv.Atoi(u.Port()) // of a URL that was made here
-	return port
-}
+// httpPort is the port of http that browsers leave out.
+const httpPort = "80"
 
 // Close gives the port back. It is done by Serve, too.
-func (c *Callback) Close() { _ = c.listener.Close() }
+func (c *Callback) Close() {
+	for _, l := range c.listeners {
+		_ = l.Close()
+	}
+}
 
 // Serve waits until the browser comes back with an answer to the flow, finishes the login
 // with it, and shows in the browser what came of it. Whatever else comes to the port is
@@ -56,11 +126,13 @@ func (c *Callback) Serve(ctx context.Context, f *Flow, finish func(context.Conte
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := server.Serve(c.listener); !errors.Is(err, http.ErrServerClosed) {
-			s.end(err)
-		}
-	})
+	for _, l := range c.listeners {
+		serving.Go(func() {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				s.end(err)
+			}
+		})
+	}
 	var err error
 	select {
 	case err = <-s.done:
@@ -101,9 +173,9 @@ func (s *answering) end(err error) {
 func (s *answering) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	answer := q.URL.Query()
 	switch {
-	case q.Host != s.callback.listener.Addr().String():
+	case !strings.EqualFold(strings.TrimSuffix(q.Host, ":"+httpPort), s.callback.host):
 		s.refuse(w, http.StatusMisdirectedRequest, "This is not the address of the login.")
-	case q.URL.Path != callbackPath:
+	case q.URL.Path != s.callback.path:
 		page(w, http.StatusNotFound, "Nothing is here", "This port is open for a login only.")
 	case q.Method != http.MethodGet:
 		s.refuse(w, http.StatusMethodNotAllowed, "A login is answered with GET.")

@@ -237,7 +237,7 @@ func TestEndlessDiscovery(t *testing.T) {
 func TestCallback(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
-	callback, err := login.Listen(t.Context(), 0)
+	callback, err := login.Listen(t.Context(), target(s).Redirect(0))
 	if err != nil {
 		t.Fatal(err)
 	}

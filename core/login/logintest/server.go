@@ -45,6 +45,7 @@ type Settings struct {
 	Answer    func(url.Values)     // changes the redirect
 	Handler   http.Handler         // what is protected; 200 by default
 	Clients   map[string]string    // secrets of configured clients
+	Redirects map[string][]string  // the redirect URIs of those that have no others
 }
 
 // book is what was given, and what came.
@@ -251,6 +252,10 @@ func (s *Server) authorize(w http.ResponseWriter, q *http.Request) {
 	in := q.URL.Query()
 	if in.Get("code_challenge_method") != "S256" || in.Get("state") == "" || in.Get("resource") != s.URL {
 		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	if registered, ok := s.Redirects[in.Get("client_id")]; ok && !slices.Contains(registered, in.Get("redirect_uri")) {
+		http.Error(w, "redirect_uri mismatch", http.StatusBadRequest)
 		return
 	}
 	code := rand.Text()
