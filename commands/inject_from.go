@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/sse"
+	"github.com/mcptrack/mcptrack/output/jsonl"
 	outsse "github.com/mcptrack/mcptrack/output/sse"
 	"github.com/mcptrack/mcptrack/output/sse/follow"
 )
@@ -120,7 +121,7 @@ func feedEvent(x sse.Event) (*event.Event, error) {
 	}
 	switch head.Type {
 	case event.TypeResourceUpdated, event.TypeToolsListChanged, event.TypeGap:
-		return readEvent([]byte(x.Data))
+		return jsonl.Decode([]byte(x.Data))
 	}
 	return outsse.ParseVibeChat(x.ID, []byte(x.Data))
 }

@@ -47,13 +47,13 @@ func (o *injectOptions) dry(env *Env, r *receipts) *sink {
 
 // session is the sideband of a call, or a session of our own.
 func (o *injectOptions) session(env *Env, log *slog.Logger, r *receipts) (*sink, error) {
-	stored, err := o.cursor(env)
+	stored, err := o.progressFile(env)
 	if err != nil {
 		return nil, err
 	}
 	var s *realtime.Session
 	save := func(every time.Duration) {
-		if err := stored.save(func() realtime.Progress { return s.Progress() }, every); err != nil {
+		if err := stored.Save(func() realtime.Progress { return s.Progress() }, every); err != nil {
 			log.Warn("cannot store the progress: a restart would repeat messages", "err", err)
 		}
 	}
@@ -67,7 +67,7 @@ func (o *injectOptions) session(env *Env, log *slog.Logger, r *receipts) (*sink,
 		warnFailed(log, x)
 	}
 	s, err = realtime.NewSession(realtime.SessionOptions{
-		Endpoint: o.endpoint, Delivery: d, Call: o.callID != "", Resume: stored.progress, Logger: log, MCP: o.mcpServers(),
+		Endpoint: o.endpoint, Delivery: d, Call: o.callID != "", Resume: stored.Begin(), Logger: log, MCP: o.mcpServers(),
 	})
 	if err != nil {
 		return nil, o.targetFailure(err)
@@ -76,7 +76,7 @@ func (o *injectOptions) session(env *Env, log *slog.Logger, r *receipts) (*sink,
 		offer:  func(e *event.Event) error { s.Offer(e); return nil },
 		pass:   func(id string) { s.Pass(id); save(idleSave) },
 		finish: s.Finish,
-		resume: func() string { return stored.progress.Cursor },
+		resume: func() string { return stored.Begin().Cursor },
 		run: func(ctx context.Context) error {
 			err := s.Run(ctx)
 			save(0)

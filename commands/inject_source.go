@@ -1,14 +1,7 @@
 package commands
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/jsonl"
 )
 
 // injectSource is where updates come from.
@@ -71,7 +65,9 @@ func (o *injectOptions) source(env *Env, g *globals) (*source, error) {
 	log := g.logger(env)
 	switch {
 	case o.stdin:
-		return &source{run: func(ctx context.Context, s *sink) error { return readEvents(ctx, env.In, log, o.offer(s)) }}, nil
+		return &source{run: func(ctx context.Context, s *sink) error {
+			return jsonl.Read(ctx, env.In, log.With("input", "stdin"), o.offer(s))
+		}}, nil
 	case o.from != "":
 		f, err := o.follower(env, log)
 		if err != nil {
@@ -142,103 +138,4 @@ func (o *injectOptions) track(ctx context.Context, env *Env, g *globals, cfg *co
 // that waits, and a message is to be there within 3 s.
 func (o *injectOptions) window() time.Duration {
 	return min(max(o.coalesce/4, 10*time.Millisecond), 500*time.Millisecond)
-}
-
-// maxLine is the length of the longest line of NDJSON: it may have content.
-const maxLine = 4 << 20
-
-// readEvents reads NDJSON to its end. Lines that are not events are counted and logged.
-func readEvents(ctx context.Context, in io.Reader, log *slog.Logger, offer func(*event.Event) error) error {
-	lines := make(chan []byte) // from the reader below; closed by it at the end
-	var failed error           // valid once lines is closed
-	go func() {
-		// A read of stdin cannot be cancelled: this ends with the process, or with
-		// the next line.
-		defer close(lines)
-		failed = eachLine(in, func(line []byte) bool {
-			select {
-			case lines <- line:
-				return true
-			case <-ctx.Done():
-				return false
-			}
-		})
-	}()
-	bad := 0
-	defer func() {
-		if bad > 0 {
-			log.Warn("lines of stdin were not events", "lines", bad)
-		}
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case line, ok := <-lines:
-			if !ok {
-				return failed
-			}
-			e, err := readEvent(line)
-			if err != nil {
-				if bad++; bad == 1 {
-					log.Warn("a line of stdin is not an event", "err", err)
-				}
-				continue
-			}
-			if e == nil {
-				continue
-			}
-			if err := offer(e); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// readEvent decodes one line. It returns nil for an empty one, and for an event of a type
-// that this version does not know.
-func readEvent(line []byte) (*event.Event, error) {
-	line = bytes.TrimSpace(line)
-	switch {
-	case len(line) == 0:
-		return nil, nil
-	case len(line) >= maxLine:
-		return nil, fmt.Errorf("longer than %d bytes", maxLine)
-	}
-	e := &event.Event{}
-	if err := json.Unmarshal(line, e); errors.Is(err, event.ErrUnknownType) {
-		return nil, nil // of a newer version, and no update
-	} else if _, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return nil, errors.New("not valid JSON")
-	} else if err != nil {
-		return nil, err
-	}
-	if e.Type() == event.TypeResourceUpdated && (e.ResourceURI == "" || e.ServerID == "") {
-		return nil, errors.New("the update has no server or no resource")
-	}
-	return e, nil
-}
-
-// eachLine calls yield with each line, in memory of its own, until it returns false. A line
-// that is too long is cut to maxLine bytes.
-func eachLine(in io.Reader, yield func([]byte) bool) error {
-	r := bufio.NewReaderSize(in, 64<<10)
-	var line []byte
-	for {
-		piece, err := r.ReadSlice('\n')
-		line = append(line, piece[:min(len(piece), maxLine-len(line))]...)
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if len(line) > 0 && !yield(line) {
-			return nil
-		}
-		line = nil
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read stdin: %w", err)
-		}
-	}
 }

@@ -1,11 +1,6 @@
 package commands
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,37 +65,7 @@ func TestParseFeed(t *testing.T) {
 	}
 }
 
-// A line that is no event costs that line, however long it is, and the memory of
-// one line.
-func TestReadEvents(t *testing.T) {
-	t.Parallel()
-	good := `{"type":"resource.updated","serverId":"s","resourceUri":"u:1","timestamp":"2026-11-20T19:37:25.123Z"}`
-	// A newer version may send types, causes and members that this one does not know.
-	archived := strings.Replace(good, "updated", "archived", 1)
-	newer := strings.Replace(good, `{`, `{"cause":"telepathy","digest":"sha512:00","score":[1],`, 1)
-	in := strings.Join([]string{"\ufeff", strings.Repeat("x", 3*maxLine), good, "", "  ", "{}", archived, newer, good}, "\n") // the last without a line feed
-	var logged bytes.Buffer
-	n := 0
-	err := readEvents(t.Context(), strings.NewReader(in), slog.New(slog.NewTextHandler(&logged, nil)), func(*event.Event) error { n++; return nil })
-	if err != nil || n != 3 || !strings.Contains(logged.String(), "lines=3") {
-		t.Errorf("%v, %d events, %s", err, n, &logged)
-	}
-	wrong := errors.New("full")
-	err = readEvents(t.Context(), strings.NewReader(good+"\n"+good), slog.New(slog.DiscardHandler), func(*event.Event) error { return wrong })
-	if !errors.Is(err, wrong) {
-		t.Errorf("%v", err)
-	}
-	// It ends with its context although nothing comes.
-	ctx, cancel := context.WithCancel(t.Context())
-	r, w := io.Pipe()
-	defer func() { _ = w.Close() }()
-	cancel()
-	if err := readEvents(ctx, r, slog.New(slog.DiscardHandler), nil); err != nil {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestCursorFile(t *testing.T) {
+func TestProgressFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	env := &Env{LookupEnv: func(name string) (string, bool) { return dir, name == "XDG_STATE_HOME" }}
@@ -108,27 +73,27 @@ func TestCursorFile(t *testing.T) {
 	o.from, o.callID = "http://h", "rtc_1"
 	o.feed, _ = parseFeed(o.from)
 	o.endpoint.Query = map[string][]string{"call_id": {"rtc_1"}}
-	first, err := o.cursor(env)
-	if err != nil || first.progress.Cursor != "" {
+	first, err := o.progressFile(env)
+	if err != nil || first.Begin().Cursor != "" {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	want := realtime.Progress{Cursor: "a-1", Newest: map[string]uint64{"x": 3}}
 	calls := 0
 	progress := func() realtime.Progress { calls++; return want }
 	for range 3 {
-		if err := first.save(progress, time.Hour); err != nil {
+		if err := first.Save(progress, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if calls != 1 {
 		t.Errorf("saved %d times within an hour", calls)
 	}
-	again, err := o.cursor(env)
-	if err != nil || again.progress.Cursor != "a-1" || len(again.progress.Newest) != 1 {
+	again, err := o.progressFile(env)
+	if err != nil || again.Begin().Cursor != "a-1" || len(again.Begin().Newest) != 1 {
 		t.Errorf("%+v, %v", again, err)
 	}
 	o.endpoint.Query["call_id"] = []string{"rtc_2"}
-	if other, err := o.cursor(env); err != nil || other.progress.Cursor != "" || other.path == again.path {
+	if other, err := o.progressFile(env); err != nil || other.Begin().Cursor != "" {
 		t.Errorf("another call has the progress of this one: %+v, %v", other, err)
 	}
 	o.endpoint.Query["call_id"] = []string{"rtc_1"}
@@ -139,17 +104,17 @@ func TestCursorFile(t *testing.T) {
 	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	for _, damage := range []string{"{", strings.Repeat("x", maxCursor+1)} {
+	for _, damage := range []string{"{", strings.Repeat("x", 2<<20)} {
 		if err := os.WriteFile(files[0], []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.cursor(env); err == nil {
+		if _, err := o.progressFile(env); err == nil {
 			t.Errorf("a damaged file of %d bytes was taken", len(damage))
 		}
 	}
 	// Without a feed there is nothing to keep.
 	o.from = ""
-	if c, err := o.cursor(env); err != nil || c.save(progress, 0) != nil || c.path != "" {
+	if c, err := o.progressFile(env); err != nil || c.Save(progress, 0) != nil || c.Begin().Cursor != "" {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/sse"
 	"github.com/mcptrack/mcptrack/output/agent"
+	"github.com/mcptrack/mcptrack/output/jsonl"
 	"github.com/mcptrack/mcptrack/output/sse/follow"
 )
 
@@ -177,5 +178,5 @@ func tailEvent(x sse.Event) (*event.Event, error) {
 	if x.Type == "checkpoint" {
 		return nil, nil
 	}
-	return readEvent([]byte(x.Data))
+	return jsonl.Decode([]byte(x.Data))
 }

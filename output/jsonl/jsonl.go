@@ -1,4 +1,4 @@
-// Package jsonl writes events as NDJSON: one compact JSON object per line.
+// Package jsonl writes events as NDJSON, one compact JSON object per line, and reads them.
 //
 // A batch of events is one write, which is flushed immediately: no event waits in a
 // buffer. All lines are complete, except possibly the last one after a failed write.
