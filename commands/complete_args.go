@@ -2,13 +2,7 @@ package commands
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,74 +14,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// maxArguments bounds the cached completions for the arguments of one prompt or tool.
-const maxArguments = 100
-
-// argumentsOf returns completions for the arguments of prompts and tools, by name; nil
-// for other kinds.
-func argumentsOf(kind catalog.Kind, list catalog.List) map[string][]string {
-	if kind != catalog.Prompts && kind != catalog.Tools {
-		return nil
-	}
-	out := map[string][]string{}
-	for _, it := range list[:min(len(list), maxKnownNames)] {
-		var begins []string
-		if kind == catalog.Prompts {
-			begins = promptArguments(it)
-		} else {
-			begins = toolArguments(it)
-		}
-		if len(begins) > 0 {
-			out[it.Key] = begins[:min(len(begins), maxArguments)]
-		}
-	}
-	return out
-}
-
-func promptArguments(it catalog.Item) []string {
-	var p struct {
-		Arguments []struct {
-			Name string `json:"name"`
-		} `json:"arguments"`
-	}
-	if json.Unmarshal(it.Raw, &p) != nil {
-		return nil
-	}
-	var begins []string
-	for _, a := range p.Arguments {
-		begins = append(begins, a.Name+"=")
-	}
-	return begins
-}
-
-// toolArguments also returns the values of enumerations and booleans.
-func toolArguments(it catalog.Item) []string {
-	var t struct {
-		InputSchema struct {
-			Properties map[string]struct {
-				Type any   `json:"type"`
-				Enum []any `json:"enum"`
-			} `json:"properties"`
-		} `json:"inputSchema"`
-	}
-	if json.Unmarshal(it.Raw, &t) != nil {
-		return nil
-	}
-	properties := t.InputSchema.Properties
-	var begins []string
-	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		values := properties[name].Enum
-		if len(values) == 0 && properties[name].Type == "boolean" {
-			values = []any{true, false}
-		}
-		begins = append(begins, name+"=")
-		for _, v := range values {
-			begins = append(begins, fmt.Sprintf("%s=%v", name, v))
-		}
-	}
-	return begins
-}
-
 // completePromptArgument completes --arg of prompt: names from the cache, and values
 // from the server.
 func completePromptArgument(env *Env, g *globals, given *[]string) cobra.CompletionFunc {
@@ -96,7 +22,7 @@ func completePromptArgument(env *Env, g *globals, given *[]string) cobra.Complet
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		cfg := completing(env, g)
-		begins := loadKnown(env, cfg.Path)[args[0]].Arguments[catalog.Prompts][args[1]]
+		begins := loadNames(env, cfg.Path)[args[0]].Arguments[catalog.Prompts][args[1]]
 		return completeArgument(begins, typed, *given, func(name, value string, known map[string]string) []string {
 			return askValues(env, cfg, args[0], session.Reference{Prompt: args[1]}, name, value, known)
 		})
@@ -109,7 +35,7 @@ func completeToolArgument(env *Env, g *globals, given *[]string) cobra.Completio
 		if len(args) < 2 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		begins := loadKnown(env, completing(env, g).Path)[args[0]].Arguments[catalog.Tools][args[1]]
+		begins := loadNames(env, completing(env, g).Path)[args[0]].Arguments[catalog.Tools][args[1]]
 		return completeArgument(begins, typed, *given, nil)
 	}
 }
@@ -170,7 +96,7 @@ const askingTime = 800 * time.Millisecond
 // not start a program or open a URL that the user never has.
 func askValues(env *Env, cfg *config.Config, id string, ref session.Reference, name, value string, given map[string]string) []string {
 	srv, ok := cfg.Server(id)
-	if !ok || !srv.Enabled || loadKnown(env, cfg.Path)[id].Used != identity(srv) {
+	if !ok || !srv.Enabled || !loadNames(env, cfg.Path).Used(srv) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askingTime)
@@ -190,36 +116,4 @@ func askValues(env *Env, cfg *config.Config, id string, ref session.Reference, n
 		return nil
 	}
 	return c.Values
-}
-
-// identity identifies a program or URL with everything it is given, since a different
-// environment may make it a different program. It is a hash and reveals no secret.
-func identity(srv config.Server) string {
-	h := sha256.New()
-	put := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
-	for _, s := range append([]string{string(srv.Transport), srv.URL.Reveal(), srv.Dir, srv.Command}, srv.Args...) {
-		put(s)
-	}
-	for _, m := range []map[string]config.Secret{srv.Env, srv.Headers} {
-		for _, name := range slices.Sorted(maps.Keys(m)) {
-			put(name)
-			put(m[name].Reveal())
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// use records which program or URL was used as the server.
-func (k known) use(srv config.Server) {
-	of := k[srv.ID]
-	of.Used = identity(srv)
-	k[srv.ID] = of
-}
-
-// rememberUse records that a command has used the server.
-func rememberUse(env *Env, cfgPath string, srv config.Server) {
-	was := loadKnown(env, cfgPath)
-	k := was.clone()
-	k.use(srv)
-	k.save(env, cfgPath, was)
 }

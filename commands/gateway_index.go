@@ -1,9 +1,6 @@
 package commands
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -13,9 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway"
-	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/serve"
 )
 
 // indexFlags are the flags of the capability index.
@@ -83,92 +78,10 @@ func (f *indexFlags) fromConfig(c config.Index) {
 	}
 }
 
-// served is the capability index of a gateway.
-type served struct {
-	index *capindex.Index
-	// dirty wakes follow. The gateway sends without blocking. Capacity 1, never closed.
-	dirty chan struct{}
-}
-
 // start creates the index, nil without --index.
-func (f *indexFlags) start(source func() capindex.View) (*served, error) {
+func (f *indexFlags) start(source func() capindex.View) (*gateway.Index, error) {
 	if !f.index {
 		return nil, nil
 	}
-	x, err := capindex.New(capindex.Options{Source: source, Expose: f.expose, TTL: f.lasts})
-	if err != nil {
-		return nil, err
-	}
-	return &served{index: x, dirty: make(chan struct{}, 1)}, nil
-}
-
-// local returns the tools and resources that the gateway adds for the index.
-func (s *served) local() gateway.Local {
-	if s == nil {
-		return gateway.Local{}
-	}
-	return gateway.Local{Tools: []json.RawMessage{capindex.SearchTool()}, Resources: s.index.Resources(), CallTool: s.search, ReadResource: s.read}
-}
-
-func (s *served) search(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
-	var params struct {
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	if err := json.Unmarshal(r.Params, &params); err != nil {
-		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: "the parameters are not an object"}
-	}
-	return s.index.Search(ctx, params.Arguments)
-}
-
-func (s *served) read(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
-	d, err := s.index.Read(ctx, r.URI())
-	if errors.Is(err, capindex.ErrNotFound) {
-		return nil, serve.ErrNotFound
-	}
-	if err != nil {
-		return nil, err
-	}
-	result := map[string]any{"contents": []map[string]string{{"uri": d.URI, "mimeType": d.MimeType, "text": d.Text}}}
-	if r.Modern() {
-		result["ttlMs"], result["cacheScope"] = d.TTL().Milliseconds(), "private"
-	}
-	return json.Marshal(result)
-}
-
-// changed discards the generated documents at once and wakes follow.
-func (s *served) changed() {
-	if s == nil {
-		return
-	}
-	s.index.Invalidate()
-	select {
-	case s.dirty <- struct{}{}:
-	default:
-	}
-}
-
-// indexCalm is the minimum time between two comparisons of the index, so that a burst of
-// changes costs little. Subscribers are notified of its end.
-const indexCalm = time.Second
-
-// follow notifies subscribers of the index when it has changed, until ctx ends.
-func (s *served) follow(ctx context.Context, server *serve.Server) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-s.dirty:
-		case <-ctx.Done():
-			return
-		}
-		timer.Reset(indexCalm)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
-		if uris, err := s.index.Changed(ctx); err == nil {
-			server.Updated(uris...)
-		}
-	}
+	return gateway.NewIndex(capindex.Options{Source: source, Expose: f.expose, TTL: f.lasts})
 }

@@ -44,9 +44,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	if err != nil {
 		return err
 	}
-	if index != nil {
-		defer index.index.Close()
-	}
+	defer index.Close()
 	sessions := opts.session(env, g)
 	trackers := tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: gatewayWindow}
 	var stored *gatewayEvents // nil without --events
@@ -64,7 +62,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	gw, err = gateway.New(gateway.Options{
 		Tracker: t, Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pin: opts.pin,
 		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Events: stored.handlers()},
-		Local: index.local(), Changed: index.changed, Logger: log,
+		Local: index.Local(), Changed: index.Changed, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -103,12 +101,10 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 			return nil
 		})
 		running.Go(func() error { return gw.Run(ctx) })
-		if index != nil {
-			running.Go(func() error {
-				index.follow(ctx, gw.Server())
-				return nil
-			})
-		}
+		running.Go(func() error {
+			index.Run(ctx, gw.Server())
+			return nil
+		})
 		if !opts.noFollow && !opts.demo {
 			follow := followConfig(env, g, cfg, opts.holdCommands, t, func(next *config.Config) { apply(opts.exported(next)) })
 			running.Go(func() error { return follow(ctx) })

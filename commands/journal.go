@@ -87,18 +87,3 @@ func parseAge(flag, s string) (time.Duration, error) {
 	}
 	return d, nil
 }
-
-// parseBytes reads a number of bytes such as 1GiB.
-func parseBytes(flag, s string) (int64, error) {
-	unit := int64(1)
-	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if digits, ok := strings.CutSuffix(s, suffix); ok {
-			s, unit = digits, 1<<(10*(i+1))
-		}
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n <= 0 || n > 1<<50/unit {
-		return 0, usage("invalid --%s %q; expected a number of bytes such as 512MiB or 1GiB", flag, printable.Line(s, 40))
-	}
-	return n * unit, nil
-}

@@ -26,7 +26,7 @@ func parseLimits(values map[string]string) (session.Limits, error) {
 	var l session.Limits
 	names := []string{"pages", "items", "list", "line", "body", "dirty"}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		n, ok := parseSize(values[name])
+		n, ok := parseBytes(values[name], math.MaxInt32) // an int on every platform
 		if !ok {
 			return l, usage("invalid --limit %s=%s; expected a positive number such as 500, 64KiB or 16MiB", printable.Line(name, 40), printable.Line(values[name], 40))
 		}
@@ -50,17 +50,17 @@ func parseLimits(values map[string]string) (session.Limits, error) {
 	return l, nil
 }
 
-// parseSize parses a positive number with an optional KiB or MiB suffix that fits an
-// int on every platform.
-func parseSize(s string) (int64, bool) {
+// parseBytes parses a positive number with an optional KiB, MiB, GiB or TiB suffix, at
+// most max.
+func parseBytes(s string, max int64) (int64, bool) {
 	unit := int64(1)
-	for suffix, factor := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20} {
+	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
 		if digits, ok := strings.CutSuffix(s, suffix); ok {
-			s, unit = digits, factor
+			s, unit = digits, 1<<(10*(i+1))
 		}
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n <= 0 || n > math.MaxInt32/unit {
+	if err != nil || n <= 0 || n > max/unit {
 		return 0, false
 	}
 	return n * unit, true

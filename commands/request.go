@@ -106,7 +106,7 @@ func (t target) suggest(ctx context.Context, env *Env, cfgPath string, s *sessio
 	if !ours || f.exit != exitRefused || f.hint != "" {
 		return err
 	}
-	listed := loadKnown(env, cfgPath)[t.server].Names[t.kind]
+	listed := loadNames(env, cfgPath)[t.server].Names[t.kind]
 	if len(listed) == 0 && f.code != "unsupported" {
 		if list, err := s.List(ctx, t.kind); err == nil {
 			listed = list.Keys()

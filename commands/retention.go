@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // retentionFlags say how durable the log is and how much of it is kept.
@@ -31,6 +32,15 @@ func (o *retentionFlags) parse() (err error) {
 	if o.keep.Retain, err = parseAge("retain", o.retain); err != nil {
 		return err
 	}
-	o.keep.RetainBytes, err = parseBytes("retain-bytes", o.retainBytes)
+	o.keep.RetainBytes, err = storedBytes("retain-bytes", o.retainBytes)
 	return err
+}
+
+// storedBytes reads a flag with a size of what is stored, such as 1GiB.
+func storedBytes(flag, s string) (int64, error) {
+	n, ok := parseBytes(s, 1<<50)
+	if !ok {
+		return 0, usage("invalid --%s %q; expected a number of bytes such as 512MiB or 1GiB", flag, printable.Line(s, 40))
+	}
+	return n, nil
 }

@@ -104,7 +104,7 @@ func (o *serveOptions) parse() (err error) {
 	if err = o.retentionFlags.parse(); err != nil || o.noContent {
 		return err
 	}
-	o.keep.KeepContent, err = parseBytes("keep-content", o.keepContent)
+	o.keep.KeepContent, err = storedBytes("keep-content", o.keepContent)
 	return err
 }
 

@@ -52,6 +52,7 @@
 //	secretfile   reads a token or key from a file that only its owner can read
 //	keyring      reads secrets from the user's keyring, within a time limit
 //	suggest      the word that a misspelled one was probably meant to be
+//	completion   what servers listed, cached for the completion of shells
 //
 // # Imports
 //

@@ -1,0 +1,110 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/capindex"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+// Index serves a capability index as resources and a search tool of a gateway, and notifies
+// their subscribers. A nil Index serves nothing. Its methods are safe for concurrent use.
+type Index struct {
+	index *capindex.Index
+	// dirty wakes Run. Changed sends without blocking. Capacity 1, never closed.
+	dirty chan struct{}
+}
+
+// NewIndex returns an index that the caller must Close.
+func NewIndex(opts capindex.Options) (*Index, error) {
+	x, err := capindex.New(opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Index{index: x, dirty: make(chan struct{}, 1)}, nil
+}
+
+// Close frees the generated documents.
+func (x *Index) Close() {
+	if x != nil {
+		x.index.Close()
+	}
+}
+
+// Local returns the tools and resources of the index.
+func (x *Index) Local() Local {
+	if x == nil {
+		return Local{}
+	}
+	return Local{Tools: []json.RawMessage{capindex.SearchTool()}, Resources: x.index.Resources(), CallTool: x.search, ReadResource: x.read}
+}
+
+func (x *Index) search(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+	var params struct {
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if err := json.Unmarshal(r.Params, &params); err != nil {
+		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: "the parameters are not an object"}
+	}
+	return x.index.Search(ctx, params.Arguments)
+}
+
+func (x *Index) read(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+	d, err := x.index.Read(ctx, r.URI())
+	if errors.Is(err, capindex.ErrNotFound) {
+		return nil, serve.ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	result := map[string]any{"contents": []map[string]string{{"uri": d.URI, "mimeType": d.MimeType, "text": d.Text}}}
+	if r.Modern() {
+		result["ttlMs"], result["cacheScope"] = d.TTL().Milliseconds(), "private"
+	}
+	return json.Marshal(result)
+}
+
+// Changed discards the generated documents at once and wakes Run.
+func (x *Index) Changed() {
+	if x == nil {
+		return
+	}
+	x.index.Invalidate()
+	select {
+	case x.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// indexCalm is the minimum time between two comparisons of the index, so that a burst of
+// changes costs little. Subscribers are notified of its end.
+const indexCalm = time.Second
+
+// Run notifies the subscribers of server when the index has changed, until ctx ends.
+func (x *Index) Run(ctx context.Context, server *serve.Server) {
+	if x == nil {
+		return
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-x.dirty:
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(indexCalm)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		if uris, err := x.index.Changed(ctx); err == nil {
+			server.Updated(uris...)
+		}
+	}
+}
