@@ -22,6 +22,7 @@
 //
 //	tracker    keeps sessions to the desired set and publishes what changes
 //	tracker/internal/coalesce  decides for each resource when to read it and what to publish
+//	tracker/internal/eventsource  follows the events (MCP Events) that a server offers
 //	catalog    values: what one server offers, digests, and how two lists differ
 //	cache      what clients of a tracker read: resources, prompts, results of tools
 //	event      the event envelope and the table of event types
@@ -106,14 +107,15 @@
 //	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json
 //	a method of our MCP server  core/mcp for its name, core/serve to handle it
 //	which items a gateway shows core/gateway: the filter and the view
-//	a type of MCP Events        core/events: types.go, occurrence.go, filter.go
+//	a type of MCP Events        core/events: types.go, occurrence.go, filter.go; how those of other
+//	                            servers are followed: core/tracker/internal/eventsource
 //
 // # Glossary
 //
 //	ad-hoc subscription  a gateway's subscription to a resource that the config does not track,
 //	                     made because one of its clients subscribed
 //	baseline       the first look at a resource: its digest is remembered, nothing is published
-//	cause          why an update was published: notify, trailing, resync, poll
+//	cause          why an update was published: notify, trailing, resync, poll, event
 //	coalesce       to publish several announcements of one resource within a window as one event
 //	digest         the hash of a content, by which two reads are compared
 //	epoch          the first part of an event's id: one log, or one run without a log

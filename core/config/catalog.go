@@ -20,7 +20,7 @@ func (e *entry) catalog(s *Server) {
 	}
 	s.CatalogInterval = interval
 	for _, name := range []string{"trackResources", "trackTools", "trackPrompts", "include", "exclude", "read",
-		"mode", "pollInterval", "safetyInterval", "onConnect", "protocol", "protocolEra", "connectTimeout"} {
+		"mode", "pollInterval", "safetyInterval", "events", "onConnect", "protocol", "protocolEra", "connectTimeout"} {
 		f, ok := e.present(name)
 		if !ok || f.value.Kind == tree.Bool && !f.value.True() {
 			continue
@@ -33,6 +33,7 @@ func (e *entry) catalog(s *Server) {
 	}
 	s.TrackResources, s.TrackTools, s.TrackPrompts = false, false, false
 	s.Include, s.Exclude, s.Read, s.OnConnect = nil, nil, ReadNone, nil
+	s.Events = Events{}
 	s.Mode, s.PollInterval, s.SafetyInterval = ModeAuto, 0, 0
 	s.ConnectTimeout, s.Protocol, s.Unshared = 0, ProtocolAuto, false
 }

@@ -69,8 +69,8 @@ type Server struct {
 	Headers map[string]Secret
 	OAuth   OAuth // how to log in to it, of http and sse
 
-	// Secrets are the values of the variables and inputs that the above and OnConnect
-	// refer to: they are hidden in everything that is shown of the server. A value
+	// Secrets are the values of the variables and inputs that the above, OnConnect and
+	// Events refer to: they are hidden in everything that is shown of the server. A value
 	// that is the absolute path of an existing file is not one of them.
 	Secrets []Secret
 
@@ -109,6 +109,7 @@ type Tracking struct {
 	// SafetyInterval is how often a resource that the server pushes is read all the
 	// same, in case it does not; 0: [DefaultSafetyInterval], negative: never.
 	SafetyInterval time.Duration
+	Events         Events
 	OnConnect      []ToolCall // made once in each session, after subscribing
 }
 

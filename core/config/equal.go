@@ -15,14 +15,15 @@ func (s Server) Equal(o Server) bool {
 // under a running session.
 //
 // OnConnect counts as part of the connection because its calls are made once in
-// each session: in an existing one a changed list would never take effect.
+// each session: in an existing one a changed list would never take effect. Whether events
+// are followed at all counts, too: servers are told so when the session begins.
 func (s Server) SameConnection(o Server) bool {
 	return s.connection().Equal(o.connection())
 }
 
 // connection returns the server without what can change under a running session.
 func (s Server) connection() Server {
-	s.Tracking = Tracking{OnConnect: s.OnConnect}
+	s.Tracking = Tracking{OnConnect: s.OnConnect, Events: Events{Off: s.Events.Off}}
 	s.Description, s.CatalogInterval, s.RequestTimeout, s.Unshared = "", 0, 0, false
 	return s
 }
@@ -38,6 +39,9 @@ func (s Server) withoutEmpty() Server {
 		if len(*m) == 0 {
 			*m = nil
 		}
+	}
+	if len(s.Events.Types) == 0 {
+		s.Events.Types = nil
 	}
 	if len(s.Secrets) == 0 {
 		s.Secrets = nil

@@ -16,13 +16,13 @@ func TestEqualNoticesEveryField(t *testing.T) {
 		"ID": false, "Description": true, "Enabled": false, "Transport": false, "Fallback": false,
 		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false, "OAuth": false, "Secrets": false, "Missing": false,
 		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Include": true, "Exclude": true,
-		"Read": true, "Mode": true, "PollInterval": true, "SafetyInterval": true, "CatalogInterval": true, "OnConnect": false,
+		"Read": true, "Mode": true, "PollInterval": true, "SafetyInterval": true, "CatalogInterval": true, "OnConnect": false, "Events": true,
 		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true, "Unshared": true,
 	}
 	base := func() Server {
 		return Server{ID: "a", Program: Program{Args: []string{"x"}, Env: map[string]Secret{"K": NewSecret("v")}}, URL: NewSecret("u"),
 			Headers: map[string]Secret{"H": NewSecret("v")}, OAuth: OAuth{ClientID: "c"}, Secrets: []Secret{NewSecret("v")}, Missing: []string{"m"},
-			Tracking: Tracking{Include: []string{"i"}, Exclude: []string{"e"}, PollInterval: time.Second,
+			Tracking: Tracking{Include: []string{"i"}, Exclude: []string{"e"}, PollInterval: time.Second, Events: Events{Types: []EventType{{Name: "t"}}},
 				OnConnect: []ToolCall{{Tool: "t", Arguments: map[string]any{"k": []any{"v"}}}}}}
 	}
 	if !base().Equal(base()) || !base().SameConnection(base()) {
@@ -81,6 +81,11 @@ func changes(t *testing.T, v reflect.Value) map[string]reflect.Value {
 		add("secret", OAuth{ClientID: "c", ClientSecret: NewSecret("changed")})
 		add("scopes", OAuth{ClientID: "c", Scopes: []string{"changed"}})
 		add("nothing", OAuth{})
+	case Events: // all but Off, which TestEventsOffNeedsAConnection has
+		add("all", Events{All: true, Types: value.Types})
+		add("type", Events{Types: []EventType{{Name: "changed"}}})
+		add("nothing", Events{})
+		add("delivery", Events{Types: value.Types, Delivery: DeliveryPoll})
 	case []ToolCall:
 		add("tool", []ToolCall{{Tool: "changed", Arguments: value[0].Arguments}})
 		add("arguments", []ToolCall{{Tool: "t", Arguments: map[string]any{"k": []any{"w"}}}})
@@ -93,6 +98,13 @@ func changes(t *testing.T, v reflect.Value) map[string]reflect.Value {
 		add("text", fmt.Sprint(value)+"changed")
 	}
 	return out
+}
+
+// TestEventsOffNeedsAConnection: servers are told when the session begins.
+func TestEventsOffNeedsAConnection(t *testing.T) {
+	if off := (Server{Tracking: Tracking{Events: Events{Off: true}}}); off.SameConnection(Server{}) || off.Equal(Server{}) {
+		t.Error("the connection stays")
+	}
 }
 
 func TestNilAndEmptyAreEqual(t *testing.T) {

@@ -22,7 +22,7 @@ func ownKeys() []string {
 		"command", "args", "env", "envFile", "cwd", "workingDirectory",
 		"url", "serverUrl", "httpUrl", "headers", "oauth",
 		"trackResources", "trackTools", "trackPrompts", "include", "exclude",
-		"read", "mode", "pollInterval", "safetyInterval", "catalogInterval", "onConnect",
+		"read", "mode", "pollInterval", "safetyInterval", "catalogInterval", "events", "onConnect",
 		"protocol", "protocolEra", "connectTimeout", "requestTimeout", "shared",
 	}
 }

@@ -24,6 +24,7 @@ func (e *entry) add(id string) {
 	remoteKeys{e}.remote(&s)
 	oauthKeys{e}.oauth(&s)
 	s.OnConnect = trackingKeys{e}.onConnect()
+	s.Events = eventKeys{e}.events()
 	s.Secrets = e.expander.secrets
 	trackingKeys{e}.tracking(&s)
 	e.catalog(&s)

@@ -29,6 +29,7 @@ const (
 	TypeToolsListChanged     Type = "tools.list_changed"
 	TypeConfigReloaded       Type = "config.reloaded"
 	TypeConfigRejected       Type = "config.rejected"
+	TypeServerEvent          Type = "server.event"
 	TypeResourceContent      Type = "resource.content"
 	TypePromptContent        Type = "prompt.content"
 	TypeToolResult           Type = "tool.result"
@@ -62,6 +63,7 @@ func Definitions() []Definition {
 		{TypeTemplatesListChanged, "The list of resource templates changed or could not be loaded.", true, decodeList(catalog.Templates), ListChanged{}},
 		{TypePromptsListChanged, "The list of prompts changed or could not be loaded.", true, decodeList(catalog.Prompts), ListChanged{}},
 		{TypeToolsListChanged, "The list of tools changed or could not be loaded.", true, decodeList(catalog.Tools), ListChanged{}},
+		{TypeServerEvent, "A server that offers MCP Events reported an event that is about no resource.", true, decode[ServerEvent], ServerEvent{}},
 		{TypeConfigReloaded, "A new config is applied.", true, decode[ConfigReloaded], ConfigReloaded{}},
 		{TypeConfigRejected, "A new config is invalid; the old one stays in use.", true, decode[ConfigRejected], ConfigRejected{}},
 		{TypeResourceContent, "A client on this side read the content of a resource.", false, decode[ResourceContent], ResourceContent{}},

@@ -73,12 +73,15 @@ const (
 	CauseResync Cause = "resync"
 	// CausePoll: found by reading from a server that does not push.
 	CausePoll Cause = "poll"
+	// CauseEvent: found by reading, or listing again, what an event named that the server
+	// offers (MCP Events).
+	CauseEvent Cause = "event"
 )
 
 // known reports whether this version knows the cause.
 func (c Cause) known() bool {
 	switch c {
-	case "", CauseNotify, CauseTrailing, CauseResync, CausePoll:
+	case "", CauseNotify, CauseTrailing, CauseResync, CausePoll, CauseEvent:
 		return true
 	}
 	return false

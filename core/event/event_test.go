@@ -53,6 +53,7 @@ func samples() []Event {
 		SubscriptionsChanged{URIs: []string{"file:///a"}},
 		SubscriptionsChanged{},
 		Gap{From: "3f9a1c20b7e4d581-1", To: "3f9a1c20b7e4d581-9", Reason: "retention"},
+		ServerEvent{Name: "page.changed", EventID: "evt <1>", Size: 42},
 	}
 	var out []Event
 	for i, p := range payloads {

@@ -111,6 +111,14 @@ type ListChanged struct {
 	Error string `json:"error,omitempty" about:"why the list could not be loaded; the old one stays"`
 }
 
+// ServerEvent is published for an event of a server's own (MCP Events) that is about no
+// resource, where the config follows such events. Its data is not published.
+type ServerEvent struct {
+	Name    string `json:"name" about:"its type"`
+	EventID string `json:"eventId"`
+	Size    int    `json:"size" about:"bytes of its data"`
+}
+
 // ConfigReloaded is published when a new config is applied: ids of servers. Its effects
 // come later. Duration is from when the change was first seen.
 type ConfigReloaded struct {
@@ -153,6 +161,9 @@ func (ResourceChanged) Type() Type { return TypeResourceChanged }
 
 // Type implements [Payload].
 func (l ListChanged) Type() Type { return Type(l.List) + ".list_changed" }
+
+// Type implements [Payload].
+func (ServerEvent) Type() Type { return TypeServerEvent }
 
 // Type implements [Payload].
 func (ConfigReloaded) Type() Type { return TypeConfigReloaded }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
@@ -63,7 +64,7 @@ func (st *stream) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-beat.C:
-			if err := st.notify(notificationHeartbeat, st.cursor()); err != nil {
+			if err := st.notify(mcp.NotificationEventsHeartbeat, st.cursor()); err != nil {
 				return err
 			}
 		default:
@@ -74,7 +75,7 @@ func (st *stream) run(ctx context.Context) error {
 			continue
 		case err != nil:
 			if retry.Failures() == 0 {
-				if err := st.notify(notificationError, []byte(`"error":{"code":-32603,"message":"StoreUnavailable"}`)); err != nil {
+				if err := st.notify(mcp.NotificationEventsError, []byte(`"error":{"code":-32603,"message":"StoreUnavailable"}`)); err != nil {
 					return err
 				}
 			}
@@ -99,7 +100,7 @@ func (st *stream) run(ctx context.Context) error {
 		case <-again:
 		case <-ctx.Done():
 		case <-beat.C:
-			if err := st.notify(notificationHeartbeat, st.cursor()); err != nil {
+			if err := st.notify(mcp.NotificationEventsHeartbeat, st.cursor()); err != nil {
 				return err
 			}
 		}
@@ -109,7 +110,7 @@ func (st *stream) run(ctx context.Context) error {
 func (st *stream) cursor() []byte { return []byte(`"cursor":"` + st.at.Cursor() + `"`) }
 
 func (st *stream) active(truncated bool) error {
-	return st.notify(notificationActive, append(st.cursor(), `,"truncated":`+strconv.FormatBool(truncated)...))
+	return st.notify(mcp.NotificationEventsActive, append(st.cursor(), `,"truncated":`+strconv.FormatBool(truncated)...))
 }
 
 func (st *stream) notify(method string, members []byte) error {

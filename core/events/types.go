@@ -3,17 +3,18 @@ package events
 import (
 	"encoding/json"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
 // Mode is a way in which events get to a client.
-type Mode string
+type Mode = mcp.DeliveryMode
 
 // The modes.
 const (
-	Poll    Mode = "poll"
-	Push    Mode = "push"
-	Webhook Mode = "webhook"
+	Poll    = mcp.DeliverPoll
+	Push    = mcp.DeliverPush
+	Webhook = mcp.DeliverWebhook
 )
 
 // The types of events.
@@ -24,13 +25,7 @@ const (
 )
 
 // Type describes a type of events as events/list does.
-type Type struct {
-	Name          string          `json:"name"`
-	Description   string          `json:"description"`
-	Delivery      []Mode          `json:"delivery"`
-	InputSchema   json.RawMessage `json:"inputSchema"`
-	PayloadSchema json.RawMessage `json:"payloadSchema"`
-}
+type Type = mcp.EventType
 
 // Types returns the types by name, delivered in the given modes. Their schemas grow by
 // optional members only.
@@ -40,26 +35,26 @@ func Types(modes []Mode) []Type {
 	}
 	return []Type{
 		{
-			ListChanged, "The tools, prompts, resources or templates of a tracked MCP server changed. Filter by server and list; list them again to see all.",
-			modes,
-			json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"server":` + serverSchema +
+			Name: ListChanged, Description: "The tools, prompts, resources or templates of a tracked MCP server changed. Filter by server and list; list them again to see all.",
+			Delivery: modes,
+			InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"server":` + serverSchema +
 				`,"lists":{"type":"array","items":{"type":"string","enum":["resources","templates","prompts","tools"]},"description":"Which lists; default: all"}}}`),
-			json.RawMessage(`{"type":"object","required":["server","list"],"properties":{"server":{"type":"string"},"list":{"type":"string"},"added":` + namesSchema +
+			PayloadSchema: json.RawMessage(`{"type":"object","required":["server","list"],"properties":{"server":{"type":"string"},"list":{"type":"string"},"added":` + namesSchema +
 				`,"removed":` + namesSchema + `,"changed":` + namesSchema + `,"more":{"type":"object","description":"How many names were left out of added, removed and changed","additionalProperties":{"type":"integer"}}}}`),
 		},
 		{
-			ResourceUpdated, "A resource of a tracked MCP server has new content. Filter by server and URI; read the resource to see it.",
-			modes,
-			json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"server":` + serverSchema +
+			Name: ResourceUpdated, Description: "A resource of a tracked MCP server has new content. Filter by server and URI; read the resource to see it.",
+			Delivery: modes,
+			InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"server":` + serverSchema +
 				`,"uri":{"type":"string","description":"URI glob: * within a segment, ** across, {a,b}; default: all"},"changedOnly":{"type":"boolean","default":true,"description":"Leave out announcements whose content is the same"}}}`),
-			json.RawMessage(`{"type":"object","required":["server","uri","cause"],"properties":{"server":{"type":"string"},"uri":{"type":"string","format":"uri"},"changed":{"type":"boolean"},"cause":{"type":"string"},"name":{"type":"string"},"mimeType":{"type":"string"},"size":{"type":"integer"},"digest":{"type":"string"},"previousDigest":{"type":"string"}}}`),
+			PayloadSchema: json.RawMessage(`{"type":"object","required":["server","uri","cause"],"properties":{"server":{"type":"string"},"uri":{"type":"string","format":"uri"},"changed":{"type":"boolean"},"cause":{"type":"string"},"name":{"type":"string"},"mimeType":{"type":"string"},"size":{"type":"integer"},"digest":{"type":"string"},"previousDigest":{"type":"string"}}}`),
 		},
 		{
-			ServerState, "The connection to a tracked MCP server changed, such as Ready or Backoff. Filter by server and state.",
-			modes,
-			json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"server":` + serverSchema +
+			Name: ServerState, Description: "The connection to a tracked MCP server changed, such as Ready or Backoff. Filter by server and state.",
+			Delivery: modes,
+			InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"server":` + serverSchema +
 				`,"states":{"type":"array","items":{"type":"string"},"description":"Which new states, such as Ready; default: all"}}}`),
-			json.RawMessage(`{"type":"object","required":["server","state"],"properties":{"server":{"type":"string"},"state":{"type":"string"},"previous":{"type":"string"},"reason":{"type":"string"}}}`),
+			PayloadSchema: json.RawMessage(`{"type":"object","required":["server","state"],"properties":{"server":{"type":"string"},"state":{"type":"string"},"previous":{"type":"string"},"reason":{"type":"string"}}}`),
 		},
 	}
 }

@@ -8,57 +8,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// This file has what may still move in the specification: names and numbers.
-
-// Notifications of a stream.
-const (
-	notificationActive    = "notifications/events/active"
-	notificationEvent     = "notifications/events/event"
-	notificationHeartbeat = "notifications/events/heartbeat"
-	notificationError     = "notifications/events/error"
-)
-
 // metaStream is the member of _meta with the id of the request that opened a stream.
 const metaStream = mcp.MetaSubscriptionID
 
 // eventPrefix begins the message of an event; the members of the event follow.
-const eventPrefix = `{"jsonrpc":"2.0","method":"` + notificationEvent + `","params":{`
+const eventPrefix = `{"jsonrpc":"2.0","method":"` + mcp.NotificationEventsEvent + `","params":{`
 
-// Failure is an error of the extension; its text is its message on the wire.
-type Failure string
+// What clients and servers have in common is in package mcp.
+type (
+	Failure   = mcp.EventFailure
+	Numbering = mcp.EventNumbering
+)
 
 // The failures of the extension.
 const (
-	NotFound              Failure = "NotFound"
-	Forbidden             Failure = "Forbidden"
-	ResourceExhausted     Failure = "ResourceExhausted"
-	Unsupported           Failure = "Unsupported"
-	CallbackEndpointError Failure = "CallbackEndpointError"
+	NotFound              = mcp.EventNotFound
+	Forbidden             = mcp.EventForbidden
+	ResourceExhausted     = mcp.EventResourceExhausted
+	Unsupported           = mcp.EventUnsupported
+	CallbackEndpointError = mcp.EventCallbackEndpointError
 )
 
-// Numbering is one of the two sets of error codes in use.
-type Numbering string
-
-// The numberings: SEP-3415 calls its own provisional, and clients that do not declare
-// the extension were written for those of the sketch before it.
+// The numberings.
 const (
-	NumberingSEP    Numbering = "sep"
-	NumberingSketch Numbering = "sketch"
+	NumberingSEP    = mcp.EventNumberingSEP
+	NumberingSketch = mcp.EventNumberingSketch
 )
-
-// Code returns the code of a failure.
-func (n Numbering) Code(f Failure) int {
-	first := -32011
-	if n == NumberingSEP {
-		first = -32023
-	}
-	for i, one := range []Failure{NotFound, Forbidden, ResourceExhausted, Unsupported, CallbackEndpointError} {
-		if f == one {
-			return first - i
-		}
-	}
-	return mcp.CodeInternal
-}
 
 // NumberingFor returns the numbering that a client expects.
 func NumberingFor(r *serve.Request) Numbering {

@@ -13,6 +13,10 @@ type Capabilities struct {
 
 	ResourcesSubscribe                                         bool
 	ResourcesListChanged, ToolsListChanged, PromptsListChanged bool
+
+	// Events is set if the extension [ExtensionEvents] is declared, in extensions or, as
+	// before the extension had its name, at the top level.
+	Events, EventsListChanged bool
 }
 
 // Has reports whether the server offers lists of the kind.
@@ -38,6 +42,7 @@ type wireCapabilities struct {
 	Tools       *wireCapability `json:"tools,omitempty"`
 	Prompts     *wireCapability `json:"prompts,omitempty"`
 	Completions json.RawMessage `json:"completions,omitempty"`
+	Events      *wireCapability `json:"events,omitempty"`
 }
 
 // ParseCapabilities reads what a server declares. It accepts members of a wrong
@@ -47,7 +52,7 @@ func ParseCapabilities(raw json.RawMessage) Capabilities {
 	if json.Unmarshal(raw, &w) != nil {
 		var members map[string]json.RawMessage
 		_ = json.Unmarshal(raw, &members)
-		for name, into := range map[string]**wireCapability{"resources": &w.Resources, "tools": &w.Tools, "prompts": &w.Prompts} {
+		for name, into := range map[string]**wireCapability{"resources": &w.Resources, "tools": &w.Tools, "prompts": &w.Prompts, "events": &w.Events} {
 			if _, ok := members[name]; ok && *into == nil {
 				*into = new(wireCapability)
 			}
@@ -63,7 +68,24 @@ func ParseCapabilities(raw json.RawMessage) Capabilities {
 	if p := w.Prompts; p != nil {
 		c.Prompts, c.PromptsListChanged = true, p.ListChanged
 	}
+	if e := w.Events; e != nil {
+		c.Events, c.EventsListChanged = true, e.ListChanged
+	}
+	c.extensions(raw)
 	return c
+}
+
+// extensions reads the extensions that are known here.
+func (c *Capabilities) extensions(raw json.RawMessage) {
+	var w struct {
+		Extensions map[string]json.RawMessage `json:"extensions"`
+	}
+	_ = json.Unmarshal(raw, &w) // of another type, there are none
+	if value, ok := w.Extensions[ExtensionEvents]; ok && string(value) != "null" {
+		var events wireCapability
+		_ = json.Unmarshal(value, &events) // declared, without options
+		c.Events, c.EventsListChanged = true, c.EventsListChanged || events.ListChanged
+	}
 }
 
 // MarshalJSON implements [json.Marshaler].
@@ -80,6 +102,9 @@ func (c Capabilities) MarshalJSON() ([]byte, error) {
 	}
 	if c.Completions {
 		w.Completions = json.RawMessage(`{}`)
+	}
+	if c.Events {
+		w.Events = &wireCapability{ListChanged: c.EventsListChanged}
 	}
 	return json.Marshal(w)
 }

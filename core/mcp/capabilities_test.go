@@ -16,7 +16,13 @@ func TestCapabilities(t *testing.T) {
 		`{"tools":{"listChanged":true},"completions":{}}`:                            {Tools: true, ToolsListChanged: true, Completions: true},
 		`{"resources":{"subscribe":true,"listChanged":true},"prompts":{}}`:           {Resources: true, ResourcesSubscribe: true, ResourcesListChanged: true, Prompts: true},
 		`{"resources":{"subscribe":"yes"},"tools":7,"prompts":{"listChanged":true}}`: {Resources: true, Tools: true, Prompts: true, PromptsListChanged: true},
-		`{"completions":null}`: {},
+		`{"completions":null}`:            {},
+		`{"events":{"listChanged":true}}`: {Events: true, EventsListChanged: true},
+		`{"events":7,"tools":{}}`:         {Events: true, Tools: true},
+		`{"extensions":{"io.modelcontextprotocol/events":{"listChanged":true}}}`:                {Events: true, EventsListChanged: true},
+		`{"extensions":{"io.modelcontextprotocol/events":true},"events":{"listChanged":false}}`: {Events: true},
+		`{"extensions":{"io.modelcontextprotocol/events":null,"x":{}}}`:                         {},
+		`{"extensions":7,"resources":{}}`:                                                       {Resources: true},
 	} {
 		got := mcp.ParseCapabilities(json.RawMessage(raw))
 		if got != want {

@@ -74,6 +74,3 @@ const (
 	HeaderName            = "Mcp-Name"   // modern
 	HeaderLastEventID     = "Last-Event-ID"
 )
-
-// ExtensionEvents is the identifier of MCP Events (SEP-3415).
-const ExtensionEvents = "io.modelcontextprotocol/events"

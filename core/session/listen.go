@@ -39,7 +39,7 @@ type listen struct {
 // was silent for too long.
 func (sub *subscriber) subscribeModern(ctx context.Context, f Filter, info Info) (Ack, error) {
 	caps := info.Capabilities
-	ask := Filter{Tools: f.Tools && caps.Tools, Prompts: f.Prompts && caps.Prompts, Resources: f.Resources && caps.Resources}
+	ask := Filter{Tools: f.Tools && caps.Tools, Prompts: f.Prompts && caps.Prompts, Resources: f.Resources && caps.Resources, Events: f.Events && caps.EventsListChanged}
 	var unsupported error
 	if caps.ResourcesSubscribe {
 		ask.URIs = f.URIs
@@ -91,6 +91,7 @@ func modernAck(f Filter, listens []*listen, refused []string, caps Capabilities)
 		got.Tools = got.Tools || l.ack.Tools
 		got.Prompts = got.Prompts || l.ack.Prompts
 		got.Resources = got.Resources || l.ack.Resources
+		got.Events = got.Events || l.ack.Events
 		got.URIs = append(got.URIs, l.ack.URIs...)
 	}
 	honoured := make(map[string]struct{}, len(got.URIs))
@@ -100,7 +101,7 @@ func modernAck(f Filter, listens []*listen, refused []string, caps Capabilities)
 	for _, u := range refused {
 		delete(honoured, u)
 	}
-	ack := Ack{Honoured: Filter{Tools: got.Tools && f.Tools, Prompts: got.Prompts && f.Prompts, Resources: got.Resources && f.Resources}}
+	ack := Ack{Honoured: Filter{Tools: got.Tools && f.Tools, Prompts: got.Prompts && f.Prompts, Resources: got.Resources && f.Resources, Events: got.Events && f.Events}}
 	for _, u := range f.URIs {
 		if _, ok := honoured[u]; ok {
 			ack.Honoured.URIs = append(ack.Honoured.URIs, u)
@@ -118,7 +119,7 @@ func (sub *subscriber) listenAll(ctx context.Context, f Filter) (listens []*list
 	for i, uris := range chunks(f.URIs, maxListen) {
 		part := Filter{URIs: uris}
 		if i == 0 { // the lists go with the first one
-			part.Tools, part.Prompts, part.Resources = f.Tools, f.Prompts, f.Resources
+			part.Tools, part.Prompts, part.Resources, part.Events = f.Tools, f.Prompts, f.Resources, f.Events
 		}
 		if part.Empty() {
 			continue
@@ -220,5 +221,5 @@ func chunks(uris []string, limit int) [][]string {
 }
 
 func sameFilter(a, b Filter) bool {
-	return a.Tools == b.Tools && a.Prompts == b.Prompts && a.Resources == b.Resources && slices.Equal(a.URIs, b.URIs)
+	return a.Tools == b.Tools && a.Prompts == b.Prompts && a.Resources == b.Resources && a.Events == b.Events && slices.Equal(a.URIs, b.URIs)
 }

@@ -22,7 +22,7 @@ func (sub *subscriber) listen(ctx context.Context, f Filter) (*listen, error) {
 	l := &listen{stream: st, over: make(chan struct{})}
 	sub.s.signals.open(st)
 	began := time.Now()
-	params := map[string]any{"notifications": mcp.SubscriptionFilter{Tools: f.Tools, Prompts: f.Prompts, Resources: f.Resources, URIs: f.URIs}}
+	params := map[string]any{"notifications": mcp.SubscriptionFilter{Tools: f.Tools, Prompts: f.Prompts, Resources: f.Resources, Events: f.Events, URIs: f.URIs}}
 	if !sub.s.wg.Go(func() {
 		defer close(l.over)
 		defer cancel(nil)

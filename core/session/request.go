@@ -72,17 +72,18 @@ type requester struct {
 	timeout  atomic.Int64 // of one request, in nanoseconds
 	seq      atomic.Int64 // request ids
 	progress progressWatch
+	declared any // the capabilities of a client that has nobody to ask
 
 	conn *wire.Conn // set when the handshake is complete
 }
 
-// capabilities returns those of the client: none, unless there is a user, a model or a
-// root to ask.
+// capabilities returns those of the client: no user, model or root to ask, unless there is
+// a client behind the session.
 func (r *requester) capabilities() any {
 	if c := r.session.opts.Client; c != nil && c.Capabilities != nil {
 		return c.Capabilities
 	}
-	return struct{}{}
+	return r.declared
 }
 
 func (r *requester) requestTimeout() time.Duration { return time.Duration(r.timeout.Load()) }
@@ -138,7 +139,7 @@ func (r *requester) prepare(conn *wire.Conn, version, id, method string, params 
 		q.Params = withMeta(params, map[string]any{
 			mcp.MetaProtocolVersion:    version,
 			mcp.MetaClientInfo:         r.client,
-			mcp.MetaClientCapabilities: struct{}{},
+			mcp.MetaClientCapabilities: r.declared,
 		})
 	}
 	if conn.HTTP() && r.session.Info().Era != EraLegacy {

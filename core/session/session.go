@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type Session struct {
 
 	requests   requester
 	subscriber *subscriber
+	events     eventStreams
 
 	// fullInfo sends the requests that a OneShot dial skipped and returns the complete
 	// Info; nil: none were skipped. Called at most once.
@@ -49,6 +51,7 @@ func newSession(srv config.Server, opts Options) *Session {
 		opts:    opts,
 		redact:  newRedactor(secretsOf(srv)),
 		signals: newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),
+		events:  newEventStreams(),
 		done:    make(chan struct{}),
 	}
 	if s.login = loginOf(srv, opts.Logins); s.login != nil {
@@ -56,7 +59,7 @@ func newSession(srv config.Server, opts Options) *Session {
 	}
 	s.logger = quietLogger(opts.Logger, s.redact.text)
 	s.requests.client = mcp.Implementation{Name: "mcptrack", Version: opts.ClientVersion}
-	s.requests.session = s
+	s.requests.session, s.requests.declared = s, clientCapabilities(srv)
 	s.subscriber = newSubscriber(s)
 	s.SetRequestTimeout(srv.RequestTimeout)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -88,6 +91,10 @@ func (s *Session) wireConfig() wire.Config {
 func (s *Session) notification(n *wire.Notification) {
 	if n.Method == mcp.NotificationProgress {
 		s.requests.progress.report(n)
+		return
+	}
+	if strings.HasPrefix(n.Method, mcp.EventsNotificationPrefix) {
+		s.events.notify(n)
 		return
 	}
 	s.signals.notify(n, s.Info().Era == EraModern)

@@ -113,15 +113,17 @@ func TestVersionsNamedByTheServer(t *testing.T) {
 	})
 }
 
+// TestNoCapabilityIsOffered: but that events are followed, unless the config says off.
 func TestNoCapabilityIsOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(true, true)
-		over(t, srv, config.Server{}, session.Options{})
+		off := config.Server{Tracking: config.Tracking{Events: config.Events{Off: true}}}
+		over(t, srv, off, session.Options{})
 		if got := string(srv.Wire()[0].Params); !contains(got, `"capabilities":{}`) {
 			t.Errorf("initialize %s", got)
 		}
 		modern := newServer(false, true)
-		over(t, modern, config.Server{}, session.Options{Era: session.EraModern})
+		over(t, modern, off, session.Options{Era: session.EraModern})
 		if got := string(modern.Wire()[0].Params); !contains(got, `"io.modelcontextprotocol/clientCapabilities":{}`) {
 			t.Errorf("discover %s", got)
 		}

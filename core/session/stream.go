@@ -109,7 +109,7 @@ func (g *Signals) acknowledged(n *wire.Notification) {
 	case !st.acked:
 		var honoured Filter
 		if n.Honoured != nil {
-			honoured = Filter{Tools: n.Honoured.Tools, Prompts: n.Honoured.Prompts, Resources: n.Honoured.Resources, URIs: n.Honoured.URIs}
+			honoured = Filter{Tools: n.Honoured.Tools, Prompts: n.Honoured.Prompts, Resources: n.Honoured.Resources, Events: n.Honoured.Events, URIs: n.Honoured.URIs}
 		}
 		st.acked, st.empty = true, honoured.Empty()
 		st.ack <- honoured

@@ -14,11 +14,14 @@ import (
 // Filter says what a server should push.
 type Filter struct {
 	Tools, Prompts, Resources bool     // changes of these lists
+	Events                    bool     // changes of the types of MCP Events; see [Events.Changed]
 	URIs                      []string // updates of these resources
 }
 
 // Empty reports whether nothing should be pushed.
-func (f Filter) Empty() bool { return !f.Tools && !f.Prompts && !f.Resources && len(f.URIs) == 0 }
+func (f Filter) Empty() bool {
+	return !f.Tools && !f.Prompts && !f.Resources && !f.Events && len(f.URIs) == 0
+}
 
 func (f Filter) lists() map[catalog.Kind]bool {
 	return map[catalog.Kind]bool{catalog.Tools: f.Tools, catalog.Prompts: f.Prompts, catalog.Resources: f.Resources}

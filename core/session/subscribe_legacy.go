@@ -86,6 +86,7 @@ func (sub *subscriber) subscribeLegacy(ctx context.Context, f Filter, info Info)
 		Tools:     f.Tools && caps.ToolsListChanged && info.Push,
 		Prompts:   f.Prompts && caps.PromptsListChanged && info.Push,
 		Resources: f.Resources && caps.ResourcesListChanged && info.Push,
+		Events:    f.Events && caps.EventsListChanged && info.Push,
 	}}
 	ack.MissingLists = missingLists(f, ack.Honoured, caps)
 	if !info.Push || len(f.URIs) > 0 && !caps.ResourcesSubscribe {

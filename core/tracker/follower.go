@@ -9,6 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
 // follower tracks one session: an event loop in the worker's goroutine that owns all
@@ -25,6 +26,7 @@ type follower struct {
 	clients  clientSubscriptions
 	cached   *refresher
 	liveness liveness
+	events   eventFollower
 
 	background  background
 	unannounced missedChanges
@@ -43,7 +45,7 @@ func newFollower(w *worker, s *session.Session) *follower {
 	cached := &refresher{conn: conn, jobs: jobs, done: make(chan struct{}, 1), publish: func(cause event.Cause, was, now cache.Resource) {
 		w.t.publishContent(w.id, cause, &was, now)
 	}}
-	return &follower{
+	f := &follower{
 		w: w, s: s, conn: conn, jobs: jobs, cached: cached,
 		reader: reader{conn: conn, jobs: jobs, cached: cached, texts: w.opts.Texts, results: make(chan readResult, w.opts.Reads)},
 		syncs:  syncs{results: make(chan syncResult, 1)},
@@ -52,6 +54,8 @@ func newFollower(w *worker, s *session.Session) *follower {
 		}},
 		liveness: liveness{conn: conn, jobs: jobs, log: w.log, every: w.opts.Liveness, results: make(chan pingResult, 1)},
 	}
+	f.events.f = f
+	return f
 }
 
 // run tracks until ctx ends or the session does. It returns why, never nil.
@@ -61,6 +65,7 @@ func (f *follower) run(ctx context.Context) error {
 	f.liveness.next = now.Add(f.w.opts.Liveness)
 	f.nextResync = now.Add(backoff.Spread(f.w.opts.Resync))
 	f.syncs.pending = fullSync()
+	f.events.start()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -88,6 +93,8 @@ func (f *follower) run(ctx context.Context) error {
 			}
 		case q := <-f.conn.changes:
 			f.changeSubscription(q)
+		case <-f.events.wake():
+			f.events.take(time.Now())
 		case <-f.cached.done:
 			f.cached.ended()
 		case r := <-f.liveness.results:
@@ -116,6 +123,7 @@ func (f *follower) due(now time.Time) {
 	if f.ready && !f.nextPoll.IsZero() && !now.Before(f.nextPoll) {
 		f.poll(now)
 	}
+	f.events.due(now)
 	if f.liveness.due(now) {
 		f.signals(f.s.Signals().Take()) // dropped notifications are only counted and do not wake this loop
 		f.liveness.ping(now, f.w.srv.RequestTimeout)
@@ -128,7 +136,7 @@ func (f *follower) due(now time.Time) {
 // wakeAt returns when due has something to do next.
 func (f *follower) wakeAt() time.Time {
 	at := f.w.co.Next()
-	times := []time.Time{f.liveness.wakeAt(), f.syncs.wakeAt(), f.background.wakeAt(), f.unannounced.wakeAt()}
+	times := []time.Time{f.liveness.wakeAt(), f.syncs.wakeAt(), f.background.wakeAt(), f.unannounced.wakeAt(), f.events.wakeAt()}
 	if f.ready {
 		times = append(times, f.nextResync, f.nextPoll)
 	}
@@ -181,7 +189,7 @@ func (f *follower) signal(uri string, sig session.Signal, now time.Time) {
 		return
 	}
 	f.unannounced.announced(uri)
-	f.w.co.Signal(uri, sig.Parent, sig.Count, sig.First, now)
+	f.w.co.Signal(uri, coalesce.Signal{Parent: sig.Parent, N: sig.Count, Received: sig.First}, now)
 }
 
 // gap handles a possible loss of notifications.
@@ -215,6 +223,7 @@ func (f *follower) retarget() {
 	f.syncs.next = time.Time{}
 	f.nextPoll = time.Time{}
 	f.syncs.abort()
+	f.events.retarget()
 	if !f.w.srv.TrackResources {
 		f.w.pub.unfollow()
 		f.lastActive = nil

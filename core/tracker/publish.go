@@ -20,11 +20,12 @@ type publisher struct {
 	transport func() config.Transport
 	counts    func() coalesce.Counts
 
-	state    event.State     // as published last
-	failures uint64          // connections and lists that failed
-	missed   uint64          // changes that the server should have announced
-	warned   map[string]bool // what was warned about
-	needs    string          // the error of the last NeedsAuth
+	state    event.State       // as published last
+	failures uint64            // connections and lists that failed
+	missed   uint64            // changes that the server should have announced
+	warned   map[string]bool   // what was warned about
+	needs    string            // the error of the last NeedsAuth
+	cursors  map[string]string // where the subscriptions to events go on; replaced, not changed
 }
 
 // setState publishes a state, unless it is published already. What an unconfigured
@@ -147,6 +148,12 @@ func (p *publisher) subscribed(active event.SubscriptionActive) {
 	p.store.commit(event.Event{ServerID: p.id, Payload: active}, func(r *record) {
 		r.status.Mode, r.status.Missing = active.Mode, active.Missing
 	})
+}
+
+// followed records where the subscriptions to events go on.
+func (p *publisher) followed(cursors map[string]string) {
+	p.cursors = cursors
+	p.store.update(p.id, func(r *record) { r.status.EventCursors = cursors })
 }
 
 // unfollow records that resources are no longer tracked.

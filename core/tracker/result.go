@@ -170,6 +170,9 @@ func (f *follower) announce() {
 		Mode:      f.coverage.mode,
 		Missing:   sortedKeys(f.coverage.missing),
 	}
+	if f.events.coverage.Resources {
+		active.Mode = event.Push
+	}
 	if f.w.srv.Read == config.ReadNone && active.Mode == event.Poll {
 		active.Mode = "" // polling would have to read
 	}
@@ -203,13 +206,13 @@ func (f *follower) planPolls(now time.Time) {
 	case f.coverage.mode != event.Poll && len(f.coverage.missing) == 0 && len(f.scope().polledLists(f.coverage.lists)) == 0:
 		f.nextPoll = time.Time{}
 	case f.nextPoll.IsZero():
-		f.nextPoll = now.Add(backoff.Spread(f.w.srv.PollInterval))
+		f.nextPoll = now.Add(backoff.Spread(f.events.pollInterval()))
 	}
 }
 
 // poll lists and reads what is not pushed.
 func (f *follower) poll(now time.Time) {
-	f.nextPoll = now.Add(backoff.Spread(f.w.srv.PollInterval))
+	f.nextPoll = now.Add(backoff.Spread(f.events.pollInterval()))
 	f.syncs.pending.list(f.scope().polledLists(f.coverage.lists), event.CausePoll)
 	if f.coverage.mode == event.Poll {
 		f.w.co.CheckAll(coalesce.Poll)

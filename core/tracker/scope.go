@@ -53,6 +53,14 @@ func (s scope) kinds() []catalog.Kind {
 	return kinds
 }
 
+// kindsOf returns the list, with templates if it is that of resources, of those that are
+// wanted and that the server has.
+func (s scope) kindsOf(k catalog.Kind) []catalog.Kind {
+	return slices.DeleteFunc(s.kinds(), func(o catalog.Kind) bool {
+		return o != k && !(k == catalog.Resources && o == catalog.Templates)
+	})
+}
+
 // filter is what the server should push, as far as it says that it can.
 func (s scope) filter(uris []string) session.Filter {
 	caps := s.info.Capabilities
@@ -61,6 +69,7 @@ func (s scope) filter(uris []string) session.Filter {
 		Tools:     follow(catalog.Tools, caps.ToolsListChanged),
 		Prompts:   follow(catalog.Prompts, caps.PromptsListChanged),
 		Resources: follow(catalog.Resources, caps.ResourcesListChanged),
+		Events:    caps.EventsListChanged && !s.srv.Events.Off,
 	}
 	if s.subscribes() {
 		want.URIs = uris

@@ -64,7 +64,10 @@ type ServerStatus struct {
 	Lists map[catalog.Kind]catalog.List
 	// Resources are the tracked ones, sorted by URI.
 	Resources []ResourceStatus
-	Counts    Counts
+	// EventCursors say where the subscriptions to events of the server (MCP Events) go on,
+	// by their keys. The map is replaced, not changed.
+	EventCursors map[string]string
+	Counts       Counts
 }
 
 // ResourceStatus is what is known of one tracked resource.

@@ -214,6 +214,7 @@ func (w *worker) adopt(next config.Server) (reconnect bool) {
 	if !next.SameConnection(old) {
 		w.era, w.missed, w.unreliable = "", 0, false
 		clear(w.pub.warned)
+		w.pub.cursors = nil
 		return true
 	}
 	return next.Read != old.Read // all resources start anew

@@ -32,6 +32,8 @@ func (w *Writer) describe(e *event.Event, used int) string {
 		return w.change(yellow, "description changed", e, nil, used)
 	case event.ListChanged:
 		return w.word(cyan, string(p.List)) + "  " + w.listChange(p)
+	case event.ServerEvent:
+		return w.word(cyan, "event") + "  " + printable.Line(p.Name, 200) + "  " + w.paint(grey, Size(int64(p.Size))+", "+printable.Line(p.EventID, 100))
 	case event.ResourceContent, event.PromptContent, event.ToolResult, event.SubscriptionsChanged:
 		return w.client(e)
 	case event.ConfigReloaded:
@@ -206,6 +208,8 @@ func Found(c event.Cause) string {
 		return "found after a reconnect"
 	case event.CausePoll:
 		return "found by polling"
+	case event.CauseEvent:
+		return "named by an event"
 	default:
 		return printable.Line(string(c), 40)
 	}

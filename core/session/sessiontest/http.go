@@ -67,6 +67,10 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		}
 		p = known
 	}
+	if isEvents(m) && s.Events != nil {
+		s.postEvents(w, r, m)
+		return
+	}
 	s.reply(w, s.answer(p, m), !s.Legacy)
 }
 
@@ -117,6 +121,10 @@ func (s *Server) faulty(w http.ResponseWriter, r *http.Request, f *Fault, m mess
 }
 
 func (s *Server) postModern(w http.ResponseWriter, r *http.Request, m message) {
+	if isEvents(m) && s.Events != nil {
+		s.postEvents(w, r, m)
+		return
+	}
 	if m.Method != "subscriptions/listen" || !s.Modern {
 		s.reply(w, s.answer(newPeer(func([]byte) {}), m), true)
 		return

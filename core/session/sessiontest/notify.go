@@ -31,6 +31,11 @@ func (c *clients) NotifyListChanged(k catalog.Kind) {
 	})
 }
 
+// NotifyEventsChanged sends list_changed of the types of MCP Events.
+func NotifyEventsChanged(s *Server) {
+	s.notify("notifications/events/list_changed", nil, func(f filter) bool { return f.Events })
+}
+
 // Mute drops all notifications from now on, as servers with full queues do.
 func (c *clients) Mute(on bool) {
 	c.mu.Lock()

@@ -12,6 +12,7 @@ type filter struct {
 	Tools     bool     `json:"toolsListChanged,omitempty"`
 	Prompts   bool     `json:"promptsListChanged,omitempty"`
 	Resources bool     `json:"resourcesListChanged,omitempty"`
+	Events    bool     `json:"eventsListChanged,omitempty"`
 	URIs      []string `json:"resourceSubscriptions,omitempty"`
 	uris      map[string]struct{}
 }
@@ -25,7 +26,9 @@ func (f filter) covers(uri string) bool {
 	return false
 }
 
-func (f filter) empty() bool { return !f.Tools && !f.Prompts && !f.Resources && len(f.uris) == 0 }
+func (f filter) empty() bool {
+	return !f.Tools && !f.Prompts && !f.Resources && !f.Events && len(f.uris) == 0
+}
 
 // peer is one client connection that notifications can go to.
 type peer struct {
@@ -47,7 +50,7 @@ type listen struct {
 
 func newPeer(write func([]byte)) *peer {
 	return &peer{listens: map[string]*listen{}, write: write, closed: make(chan struct{}),
-		filter: filter{Tools: true, Prompts: true, Resources: true, uris: map[string]struct{}{}}}
+		filter: filter{Tools: true, Prompts: true, Resources: true, Events: true, uris: map[string]struct{}{}}}
 }
 
 func (p *peer) send(message any) {

@@ -22,6 +22,7 @@ type Server struct {
 	Name           string // serverInfo.name; "fake"
 	Capabilities   map[string]any
 	Instructions   string
+	Events         EventFunc // answers the methods of MCP Events; nil: there are none
 
 	NoGET          bool // HTTP: GET is answered with 405
 	NoSession      bool // HTTP: no session id is given

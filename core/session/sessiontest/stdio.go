@@ -94,6 +94,10 @@ func (s *Server) receive(wg *sync.WaitGroup, p *peer, line []byte) {
 }
 
 func (s *Server) respond(wg *sync.WaitGroup, p *peer, m message) {
+	if isEvents(m) && s.Events != nil {
+		s.respondEvents(wg, p, m)
+		return
+	}
 	if m.Method != "subscriptions/listen" || !s.Modern {
 		p.send(s.answer(p, m))
 		return

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
@@ -16,6 +17,7 @@ import (
 type Notification struct {
 	Method        string                  `json:"-"`
 	Malformed     bool                    `json:"-"` // a member had a wrong type
+	Raw           json.RawMessage         `json:"-"` // all params, a copy; only of MCP Events
 	Meta          meta                    `json:"_meta"`
 	URI           string                  `json:"uri"`
 	RequestID     string                  `json:"requestId"`     // ids of other types are not ours
@@ -75,6 +77,9 @@ func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
 		return c.rejectMalformed(data)
 	case len(m.ID) == 0 || string(m.ID) == "null":
 		m.Params.Method = m.Method
+		if strings.HasPrefix(m.Method, mcp.EventsNotificationPrefix) {
+			m.Params.Raw = paramsOf(data)
+		}
 		if !c.message(m.Method, data) {
 			m.remember(data)
 			c.cfg.Handler.Notification(&m.Params)

@@ -10,7 +10,7 @@ const events = []; // newest first
 let paused = false;
 
 export const causes = {
-  notify: 'notified', trailing: 'end of a burst', resync: 'found after a reconnect', poll: 'found by polling',
+  notify: 'notified', trailing: 'end of a burst', resync: 'found after a reconnect', poll: 'found by polling', event: 'named by an event',
 };
 
 // summary says in one line what happened.

@@ -36,7 +36,7 @@ func BenchmarkChange(b *testing.B) {
 	now := time.Unix(1_700_000_000, 0)
 	b.ReportAllocs()
 	for i := range b.N {
-		c.Signal(uris[i%len(uris)], "", 1, now, now)
+		c.Signal(uris[i%len(uris)], Signal{N: 1, Received: now}, now)
 		answerAll(c, 2+i%1000, now)
 		now = now.Add(3 * time.Millisecond)
 		c.Advance(now)
@@ -49,7 +49,7 @@ func BenchmarkFolded(b *testing.B) {
 	now := time.Unix(1_700_000_000, 0)
 	b.ReportAllocs()
 	for i := range b.N {
-		c.Signal(uris[i%len(uris)], "", 1, now, now)
+		c.Signal(uris[i%len(uris)], Signal{N: 1, Received: now}, now)
 	}
 }
 

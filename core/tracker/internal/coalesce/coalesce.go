@@ -148,23 +148,29 @@ func (c *Coalescer) Digests() bool { return c.opts.Digests }
 // Counts returns the counts so far.
 func (c *Coalescer) Counts() Counts { return c.counts }
 
-// Signal takes in n notifications that the resource was updated, the first of which
-// was received at the time given. parent is the tracked resource that uri is below,
-// "" if none: a sub-resource that is not tracked yet is from here on, with an event of
+// Signal says that a resource was announced as updated.
+type Signal struct {
+	Parent   string      // the tracked resource that it is below; "": none
+	N        int         // how often it was announced
+	Received time.Time   // when the first announcement was received
+	Cause    event.Cause // of the leading event; "": notify
+}
+
+// Signal takes in that the resource was announced as updated. With a parent, a sub-resource that is not tracked yet is from here on, with an event of
 // its own, while parent has room for it; and parent is compared, because what
 // changed may be part of it.
-func (c *Coalescer) Signal(uri, parent string, n int, received, now time.Time) {
-	c.counts.Signals += uint64(n)
+func (c *Coalescer) Signal(uri string, s Signal, now time.Time) {
+	c.counts.Signals += uint64(s.N)
 	k := c.keys[uri]
 	var above *key
-	if parent != "" {
-		above = c.keys[parent]
+	if s.Parent != "" {
+		above = c.keys[s.Parent]
 	}
 	switch {
 	case k != nil:
 		above = cmp.Or(k.parent, above)
 	case above == nil:
-		c.counts.Unknown += uint64(n)
+		c.counts.Unknown += uint64(s.N)
 		return
 	case !above.makeRoom(now):
 		k, above = above, nil
@@ -173,7 +179,7 @@ func (c *Coalescer) Signal(uri, parent string, n int, received, now time.Time) {
 		k.adopt(above)
 		k.seen = true
 	}
-	k.signal(n, received, now)
+	k.signal(s, now)
 	if above != nil {
 		above.recheck(Resync)
 	}

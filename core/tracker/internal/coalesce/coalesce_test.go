@@ -82,7 +82,7 @@ func (l *lab) change(uri string, n int) {
 
 func (l *lab) announce(uri string, n int) {
 	l.signals += uint64(n)
-	l.c.Signal(uri, "", n, l.now, l.now)
+	l.c.Signal(uri, Signal{N: n, Received: l.now}, l.now)
 	l.launch()
 }
 
@@ -231,7 +231,7 @@ func TestMissingResourceIsPublishedAndComesBack(t *testing.T) {
 	l := newLab(true)
 	l.follow("a")
 	answer := func(o Outcome, v int) {
-		l.c.Signal("a", "", 1, l.now, l.now)
+		l.c.Signal("a", Signal{N: 1, Received: l.now}, l.now)
 		r, ok := l.c.NextRead(8)
 		if !ok || r.URI != "a" {
 			t.Fatal("no read was queued")
@@ -380,7 +380,7 @@ func TestUrgentReadsGoFirst(t *testing.T) {
 			waiting = uri
 		}
 	}
-	l.c.Signal(waiting, "", 1, l.now, l.now)
+	l.c.Signal(waiting, Signal{N: 1, Received: l.now}, l.now)
 	if r, ok := l.c.NextRead(8); !ok || r.URI != waiting {
 		t.Errorf("the next read is %v, want the announced resource", r)
 	}

@@ -1,6 +1,7 @@
 package coalesce
 
 import (
+	"cmp"
 	"container/list"
 	"time"
 
@@ -32,11 +33,12 @@ type key struct {
 // window is the state of a key's current window; it counts only while open is set.
 type window struct {
 	open     bool
-	dirty    bool      // announced since the last read began
-	waiting  bool      // the leading event is still to be published
-	until    time.Time // end of the window
-	patience time.Time // when the leading event is published without its digest
-	received time.Time // of the signal that opened the window, or made it dirty
+	dirty    bool        // announced since the last read began
+	waiting  bool        // the leading event is still to be published
+	until    time.Time   // end of the window
+	patience time.Time   // when the leading event is published without its digest
+	received time.Time   // of the signal that opened the window, or made it dirty
+	cause    event.Cause // of the leading event
 }
 
 // resource returns what is known of the key's resource.
@@ -62,9 +64,9 @@ func (k *key) remove() {
 	delete(k.c.keys, k.uri)
 }
 
-// signal takes in n notifications of an update.
-func (k *key) signal(n int, received, now time.Time) {
-	c := k.c
+// signal takes in that an update was announced.
+func (k *key) signal(s Signal, now time.Time) {
+	c, n, received := k.c, s.N, s.Received
 	if k.open {
 		c.counts.Folded += uint64(n)
 		if !k.dirty {
@@ -74,7 +76,7 @@ func (k *key) signal(n int, received, now time.Time) {
 	}
 	c.counts.Led++
 	c.counts.Folded += uint64(n - 1)
-	k.open, k.waiting, k.received = true, true, received
+	k.open, k.waiting, k.received, k.cause = true, true, received, cmp.Or(s.Cause, event.CauseNotify)
 	k.until, k.patience = now.Add(c.opts.Window), now.Add(c.opts.Patience)
 	if !c.opts.Digests {
 		k.dirty = n > 1 // without reads, the other signals need an event, too
@@ -92,7 +94,7 @@ func (k *key) signal(n int, received, now time.Time) {
 // lead publishes the leading event without content, and leaves the window open.
 func (k *key) lead() {
 	k.waiting, k.reported = false, false
-	k.publish(Update{Cause: event.CauseNotify, Received: k.received})
+	k.publish(Update{Cause: k.cause, Received: k.received})
 	k.c.timers.set(k, k.until)
 }
 

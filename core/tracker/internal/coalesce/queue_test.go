@@ -62,7 +62,7 @@ func TestAKeyIsQueuedOnce(t *testing.T) {
 		t.Errorf("%d reads are still queued", n)
 	}
 	l.c.Check("a", Poll)
-	l.c.Signal("a", "", 1, l.now, l.now)
+	l.c.Signal("a", Signal{N: 1, Received: l.now}, l.now)
 	if n := l.c.reads.waiting[0].Len() + l.c.reads.waiting[1].Len(); n != 1 {
 		t.Errorf("one key is queued %d times", n)
 	}

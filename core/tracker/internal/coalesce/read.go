@@ -7,7 +7,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Reason is why a resource is read. Callers use Resync and Poll.
+// Reason is why a resource is read. Callers use Resync, Poll and Event.
 type Reason uint8
 
 // The reasons.
@@ -18,6 +18,7 @@ const (
 	baseline        // first look: publishes nothing
 	Resync          // notifications may have been lost
 	Poll            // instead of notifications
+	Event           // an event of the server's own named it
 )
 
 func (r Reason) urgent() bool { return r == leading || r == trailing }
@@ -31,6 +32,8 @@ func (r Reason) cause() event.Cause {
 		return event.CauseNotify
 	case Poll:
 		return event.CausePoll
+	case Event:
+		return event.CauseEvent
 	default:
 		return event.CauseResync
 	}
@@ -138,7 +141,7 @@ func (k *key) found(reason Reason, got Content, now time.Time) {
 	switch reason {
 	case leading:
 		if k.waiting {
-			k.publishRead(event.CauseNotify, got)
+			k.publishRead(k.cause, got)
 			k.c.timers.set(k, k.until)
 			return
 		}
@@ -161,7 +164,7 @@ func (k *key) found(reason Reason, got Content, now time.Time) {
 			return
 		}
 		k.remember(got)
-	case Resync, Poll:
+	case Resync, Poll, Event:
 		if got.Digest == k.published.Digest && !k.noDigest {
 			k.c.counts.Unchanged++
 			return

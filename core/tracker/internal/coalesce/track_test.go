@@ -52,7 +52,7 @@ func TestSubResourcesAreRemovedWithTheirParent(t *testing.T) {
 	l.c.opts.Forgotten = func(uris []string) { forgotten = append(forgotten, uris...) }
 	l.follow("dir")
 	for _, uri := range []string{"dir/a", "dir/b"} {
-		l.c.Signal(uri, "dir", 1, l.now, l.now)
+		l.c.Signal(uri, Signal{Parent: "dir", N: 1, Received: l.now}, l.now)
 		l.launch()
 	}
 	l.run(5 * time.Second)
@@ -76,7 +76,7 @@ func TestSubResourcesAreBounded(t *testing.T) {
 	l.follow("dir")
 	for round := range 3 {
 		for i := range maxChildren - 100 {
-			l.c.Signal(fmt.Sprintf("dir/%d-%d", round, i), "dir", 1, l.now, l.now)
+			l.c.Signal(fmt.Sprintf("dir/%d-%d", round, i), Signal{Parent: "dir", N: 1, Received: l.now}, l.now)
 			l.launch()
 		}
 		l.run(time.Minute)

@@ -1,0 +1,183 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/tree"
+)
+
+// Events says which events of a server are followed that offers MCP Events (SEP-3415).
+// Those that mcptrack itself serves, as an upstream, always are, unless Off is set.
+type Events struct {
+	// Off: none are, and servers are not told that the extension is known.
+	Off bool
+	// All: all types are; those that are about no resource are published as they are.
+	All bool
+	// Types are followed in addition.
+	Types []EventType
+	// Delivery is the way in which events are delivered; "": the best that is offered.
+	Delivery EventDelivery
+}
+
+// EventType is a type of events of a server, and what of it is followed.
+type EventType struct {
+	Name      string
+	Arguments json.RawMessage // a JSON object; nil: none
+	// URI says which resource an event is about: a JSON Pointer (RFC 6901) into its data,
+	// beginning with "/", or a URI template (RFC 6570) over the members of its data. "": it is
+	// about none.
+	URI string
+}
+
+// EventDelivery is a way in which events are delivered.
+type EventDelivery string
+
+// The deliveries.
+const (
+	DeliveryPush    EventDelivery = "push"
+	DeliveryPoll    EventDelivery = "poll"
+	DeliveryWebhook EventDelivery = "webhook"
+)
+
+// maxEventTypes bounds the types that an entry names.
+const maxEventTypes = 100
+
+// eventKeys reads the key "events" of an entry.
+type eventKeys struct{ *entry }
+
+const eventForms = `"off", "auto", "all", a list of types, or an object`
+
+func (e eventKeys) events() (out Events) {
+	f, ok := e.find("events")
+	if !ok {
+		return out
+	}
+	types, path, name := f.value, f.path, "events"
+	if f.value.Kind == tree.Object {
+		types = nil
+		if m := f.value.Get("types"); m != nil {
+			types, path, name = m.Value, f.path.key("types"), "events.types"
+		}
+		if m := f.value.Get("delivery"); m != nil {
+			out.Delivery = e.delivery(m.Value, f.path.key("delivery"))
+		}
+		e.unknownKeys(f.value, f.path, e.label+` "events"`, []string{"types", "delivery"}, nil)
+	}
+	switch {
+	case types == nil:
+	case types.Kind == tree.String:
+		e.selection(types, path, name, &out)
+	case types.Kind == tree.List:
+		if len(types.Items) > maxEventTypes {
+			e.errorAt(types.Offset, path, CodeRange, fmt.Sprintf("%s has invalid %q; expected at most %d types", e.label, name, maxEventTypes), "")
+			return out
+		}
+		for i, item := range types.Items {
+			if t, ok := e.eventType(item, path.index(i), i); ok {
+				out.Types = append(out.Types, t)
+			}
+		}
+	default:
+		e.errorAt(types.Offset, path, CodeType, fmt.Sprintf("%s has invalid %q; expected %s", e.label, name, eventForms), "")
+	}
+	return out
+}
+
+// word returns a string that is one of the words, or "" after it was reported.
+func (e eventKeys) word(n *tree.Node, path pointer, name string, words ...string) string {
+	value, ok := e.expand(n, path, name)
+	if !ok {
+		return ""
+	}
+	for _, w := range words {
+		if value == w {
+			return w
+		}
+	}
+	e.notOneOf(field{name: name, key: n.Offset, value: n, path: path}, value, words)
+	return ""
+}
+
+func (e eventKeys) selection(n *tree.Node, path pointer, name string, out *Events) {
+	switch e.word(n, path, name, "all", "auto", "off") {
+	case "off":
+		out.Off = true
+	case "all":
+		out.All = true
+	}
+}
+
+func (e eventKeys) delivery(n *tree.Node, path pointer) EventDelivery {
+	if n.Kind != tree.String {
+		e.errorAt(n.Offset, path, CodeType, fmt.Sprintf(`%s has invalid "events.delivery"; expected string`, e.label), "")
+		return ""
+	}
+	word := e.word(n, path, "events.delivery", "auto", "poll", "push", "webhook")
+	if word == "auto" {
+		return ""
+	}
+	return EventDelivery(word)
+}
+
+// eventType reads one type: its name, or an object.
+func (e eventKeys) eventType(n *tree.Node, path pointer, index int) (t EventType, ok bool) {
+	label := fmt.Sprintf(`%s "events" at index %d`, e.label, index)
+	name := fmt.Sprintf("events[%d]", index)
+	if n.Kind == tree.String {
+		t.Name, ok = e.nonEmpty(n, path, name)
+		return t, ok
+	}
+	if n.Kind != tree.Object {
+		e.errorAt(n.Offset, path, CodeType, label+" must be a string or an object", `write "NAME" or {"name": "NAME", "arguments": {}, "uri": "/uri"}`)
+		return t, false
+	}
+	switch m := n.Get("name"); {
+	case m == nil:
+		e.errorAt(n.Offset, path, CodeMissing, label+` must include a non-empty string "name"`, "")
+	case m.Value.Kind != tree.String:
+		e.errorAt(m.Value.Offset, path.key("name"), CodeType, label+` must include a non-empty string "name"`, "")
+	default:
+		t.Name, ok = e.nonEmpty(m.Value, path.key("name"), name+".name")
+	}
+	if m := n.Get("arguments"); m != nil {
+		if m.Value.Kind == tree.Object {
+			t.Arguments, _ = json.Marshal(trackingKeys(e).any(m.Value, path.key("arguments"), name+".arguments"))
+		} else {
+			e.errorAt(m.Value.Offset, path.key("arguments"), CodeType, label+` has invalid "arguments"; expected object`, "")
+		}
+	}
+	if m := n.Get("uri"); m != nil {
+		if m.Value.Kind == tree.String {
+			t.URI = e.eventURI(m.Value, path.key("uri"), name+".uri")
+		} else {
+			e.errorAt(m.Value.Offset, path.key("uri"), CodeType, label+` has invalid "uri"; expected string`, "")
+		}
+	}
+	e.unknownKeys(n, path, label, []string{"name", "arguments", "uri"}, nil)
+	return t, ok
+}
+
+func (e eventKeys) nonEmpty(n *tree.Node, path pointer, name string) (string, bool) {
+	value, ok := e.expand(n, path, name)
+	if ok && value == "" {
+		e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected the name of a type of events", name), "mcptrack list events shows the types")
+		return "", false
+	}
+	return value, ok
+}
+
+// eventURI reads where an event names its resource.
+func (e eventKeys) eventURI(n *tree.Node, path pointer, name string) string {
+	value, ok := e.expand(n, path, name)
+	if !ok {
+		return ""
+	}
+	if len(value) > maxGlobLength || !strings.HasPrefix(value, "/") && !strings.Contains(value, "{") {
+		e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected a JSON Pointer or a URI template", name),
+			`"/url" takes the URI from the member url of an event's data; "wiki://{id}" makes it from the member id`)
+		return ""
+	}
+	return value
+}

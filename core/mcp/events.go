@@ -1,0 +1,118 @@
+package mcp
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// This file has what may still move in MCP Events (SEP-3415): names and numbers. They are
+// those of revision 5eb68628 of the proposal.
+
+// ExtensionEvents is the identifier of MCP Events (SEP-3415).
+const ExtensionEvents = "io.modelcontextprotocol/events"
+
+// Notifications of an events/stream.
+const (
+	NotificationEventsActive     = "notifications/events/active"
+	NotificationEventsEvent      = "notifications/events/event"
+	NotificationEventsHeartbeat  = "notifications/events/heartbeat"
+	NotificationEventsError      = "notifications/events/error"
+	NotificationEventsTerminated = "notifications/events/terminated"
+)
+
+// EventsNotificationPrefix begins the methods of all notifications of the extension.
+const EventsNotificationPrefix = "notifications/events/"
+
+// HeaderSubscription is the header of a webhook that names its subscription.
+const HeaderSubscription = "X-MCP-Subscription-Id"
+
+// WebhookReceivers is the path of the document in which an origin names its receivers of
+// webhooks.
+const WebhookReceivers = "/.well-known/mcp-webhook-receiver.json"
+
+// DeliveryMode is a way in which events get to a client.
+type DeliveryMode string
+
+// The modes.
+const (
+	DeliverPoll    DeliveryMode = "poll"
+	DeliverPush    DeliveryMode = "push"
+	DeliverWebhook DeliveryMode = "webhook"
+)
+
+// EventType describes a type of events as events/list does.
+type EventType struct {
+	Name          string          `json:"name"`
+	Description   string          `json:"description"`
+	Delivery      []DeliveryMode  `json:"delivery"`
+	InputSchema   json.RawMessage `json:"inputSchema"`
+	PayloadSchema json.RawMessage `json:"payloadSchema"`
+}
+
+// EventOccurrence is one event. Data is a JSON object. Cursor is sent by push and webhook only.
+type EventOccurrence struct {
+	EventID   string          `json:"eventId"`
+	Name      string          `json:"name"`
+	Timestamp string          `json:"timestamp"`
+	Data      json.RawMessage `json:"data"`
+	Cursor    string          `json:"cursor"`
+}
+
+// EventFailure is an error of the extension; its text is its message on the wire.
+type EventFailure string
+
+// The failures of the extension.
+const (
+	EventNotFound              EventFailure = "NotFound"
+	EventForbidden             EventFailure = "Forbidden"
+	EventResourceExhausted     EventFailure = "ResourceExhausted"
+	EventUnsupported           EventFailure = "Unsupported"
+	EventCallbackEndpointError EventFailure = "CallbackEndpointError"
+)
+
+func eventFailures() []EventFailure {
+	return []EventFailure{EventNotFound, EventForbidden, EventResourceExhausted, EventUnsupported, EventCallbackEndpointError}
+}
+
+// EventNumbering is one of the two sets of error codes in use.
+type EventNumbering string
+
+// The numberings: SEP-3415 calls its own provisional, and clients that do not declare
+// the extension were written for those of the sketch before it.
+const (
+	EventNumberingSEP    EventNumbering = "sep"
+	EventNumberingSketch EventNumbering = "sketch"
+)
+
+func (n EventNumbering) first() int {
+	if n == EventNumberingSEP {
+		return -32023
+	}
+	return -32011
+}
+
+// Code returns the code of a failure.
+func (n EventNumbering) Code(f EventFailure) int {
+	for i, one := range eventFailures() {
+		if f == one {
+			return n.first() - i
+		}
+	}
+	return CodeInternal
+}
+
+// EventFailureOf returns the failure that an error of a server reports, in either
+// numbering, or by its message alone; "" if it is none of the extension.
+func EventFailureOf(code int, message string) EventFailure {
+	for _, f := range eventFailures() {
+		if code == EventNumberingSEP.Code(f) || code == EventNumberingSketch.Code(f) {
+			return f
+		}
+	}
+	for _, f := range eventFailures() {
+		if strings.EqualFold(message, string(f)) {
+			return f
+		}
+	}
+	return ""
+}

@@ -1,0 +1,177 @@
+package tracker
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
+	"github.com/mcptrack/mcptrack/core/tracker/internal/eventsource"
+)
+
+// eventFollower brings what the events of a server say (MCP Events) into its follower: the
+// third source of change beside notifications and polls. An event only marks: the resource
+// that it names is read and compared, so that an event that is wrong costs one read, and a
+// change that is notified as well is published once. It is part of its follower.
+type eventFollower struct {
+	f      *follower
+	want   config.Events
+	source *eventsource.Source // nil: events are not followed
+	cancel context.CancelFunc  // of source
+
+	coverage eventsource.Coverage // what events report the changes of
+	gap      string               // to be compared because of this; "": nothing is
+	compared time.Time            // when that was begun last
+	listed   time.Time            // when an unknown resource led to a list last
+}
+
+const (
+	// minCompare is the least time between two comparisons because of missing events, and
+	// between two lists because of unknown resources.
+	minCompare = 5 * time.Second
+	// coveredPolls is how much rarer polls are while events report the changes.
+	coveredPolls = 10
+)
+
+// start follows the events that the config asks for, in a job.
+func (e *eventFollower) start() {
+	f := e.f
+	e.want = f.w.srv.Events
+	events := session.NewEvents(f.s)
+	if e.want.Off || !events.Offered() {
+		return
+	}
+	e.source = eventsource.New(eventsource.Options{
+		Events: events, Want: e.want, Cursors: f.w.pub.cursors, Timeout: cmp.Or(f.w.srv.RequestTimeout, config.DefaultRequestTimeout),
+		Poll: f.w.srv.PollInterval, MaxBackoff: f.w.opts.MaxBackoff, Logger: f.w.log,
+	})
+	var ctx context.Context
+	ctx, e.cancel = context.WithCancel(f.jobs.ctx)
+	source := e.source
+	f.jobs.start(func(context.Context) { source.Run(ctx) })
+}
+
+// retarget follows what a changed entry of the config asks for.
+func (e *eventFollower) retarget() {
+	now := e.f.w.srv.Events
+	if (config.Server{Tracking: config.Tracking{Events: now}}).Equal(config.Server{Tracking: config.Tracking{Events: e.want}}) {
+		return
+	}
+	if e.source != nil {
+		e.take(time.Now())
+		e.cancel()
+		e.source, e.coverage = nil, eventsource.Coverage{}
+	}
+	e.start()
+}
+
+// wake returns the channel that says that take has something; nil if nothing is followed.
+func (e *eventFollower) wake() <-chan struct{} {
+	if e.source == nil {
+		return nil
+	}
+	return e.source.C()
+}
+
+// take takes in what events said.
+func (e *eventFollower) take(now time.Time) {
+	f, b := e.f, e.source.Take()
+	for uri, first := range b.URIs {
+		e.announced(uri, first, now)
+	}
+	sc := f.scope()
+	for _, k := range sortedKeys(b.Lists) {
+		if sc.wants(k) && !sc.ignores(k) {
+			f.syncs.pending.list(sc.kindsOf(k), event.CauseEvent)
+		}
+	}
+	for _, o := range b.Events {
+		f.w.t.store.publish(event.Event{ServerID: f.w.id, Cause: event.CauseEvent,
+			Payload: event.ServerEvent{Name: f.s.Redact(o.Name), EventID: f.s.Redact(o.ID), Size: o.Size}})
+	}
+	for _, name := range b.Forbidden {
+		f.w.pub.publishState(event.ServerState{State: f.w.pub.state, Reason: "the server forbids its events " + printable.Line(name, 100)}, nil)
+	}
+	switch {
+	case !f.ready: // everything is read anyway
+	case b.Gap != "":
+		e.gap = cmp.Or(e.gap, b.Gap)
+	case b.Began && !f.scope().pushes() && f.w.co.Digests():
+		e.gap = cmp.Or(e.gap, "events are followed from here on") // what changed since the last read was not among them
+	}
+	if len(b.Cursors) > 0 {
+		f.w.pub.followed(b.Merge(f.w.pub.cursors))
+	}
+	if b.Coverage != e.coverage {
+		e.coverage = b.Coverage
+		e.covered(now)
+	}
+}
+
+// announced marks a resource that an event named. One that is not known may be new.
+func (e *eventFollower) announced(uri string, first, now time.Time) {
+	f := e.f
+	f.conn.cache.Updated(uri)
+	if _, known := f.w.co.Lookup(uri); !known {
+		if f.scope().selects(uri) && now.Sub(e.listed) >= minCompare {
+			e.listed = now
+			f.syncs.pending.list(f.scope().kindsOf(catalog.Resources), event.CauseEvent)
+		}
+		return
+	}
+	f.unannounced.announced(uri)
+	if f.w.co.Digests() {
+		f.w.co.Recheck(uri, coalesce.Event)
+		return
+	}
+	f.w.co.Signal(uri, coalesce.Signal{N: 1, Received: first, Cause: event.CauseEvent}, now)
+}
+
+// covered takes in that other changes are reported by events than before.
+func (e *eventFollower) covered(now time.Time) {
+	f := e.f
+	if at := now.Add(f.w.srv.PollInterval); !e.coverage.Resources && at.Before(f.nextPoll) {
+		f.nextPoll = time.Time{} // sooner than planned; what is planned already is not put off
+	}
+	if !f.ready {
+		return
+	}
+	if f.w.srv.TrackResources && f.s.Info().Capabilities.Resources {
+		f.announce()
+	}
+	f.planPolls(now)
+}
+
+// pollInterval is how often the server is polled.
+func (e *eventFollower) pollInterval() time.Duration {
+	if e.coverage.Resources {
+		return coveredPolls * e.f.w.srv.PollInterval
+	}
+	return e.f.w.srv.PollInterval
+}
+
+// wakeAt returns when due has something to do, zero if never.
+func (e *eventFollower) wakeAt() time.Time {
+	if e.gap == "" || !e.f.ready {
+		return time.Time{}
+	}
+	return e.compared.Add(minCompare)
+}
+
+// due compares everything, if events are missing. Before the first sync there is nothing to
+// compare; it reads everything.
+func (e *eventFollower) due(now time.Time) {
+	if e.gap == "" || !e.f.ready || now.Sub(e.compared) < minCompare {
+		return
+	}
+	f := e.f
+	f.w.log.Debug("compare", "reason", e.gap)
+	e.gap, e.compared = "", now
+	f.syncs.pending.list(f.scope().kinds(), event.CauseResync)
+	f.w.co.CompareAll()
+}

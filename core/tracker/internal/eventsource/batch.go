@@ -1,0 +1,174 @@
+package eventsource
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+const (
+	maxURIs   = 20_000  // marked URIs
+	maxURI    = 8 << 10 // bytes of one
+	maxEvents = 1000    // kept events that are about no resource
+)
+
+// Batch is what the events since the last Take say.
+type Batch struct {
+	// URIs are the resources that events named, and when the first of them came.
+	URIs map[string]time.Time
+	// Lists may have changed.
+	Lists map[catalog.Kind]struct{}
+	// Events are about no resource, in the order in which they came.
+	Events []Occurrence
+	// Gap is "" or why events may be missing: everything is to be compared.
+	Gap string
+	// Began is set if a subscription began without a cursor: what changed before is not
+	// among its events.
+	Began bool
+	// Cursors say where subscriptions that moved go on, by their keys.
+	Cursors map[string]string
+	// Forbidden are types of events that the server refuses to deliver to us.
+	Forbidden []string
+	// Coverage is what the subscriptions that stand are about.
+	Coverage Coverage
+}
+
+// Coverage is what events report the changes of.
+type Coverage struct {
+	Resources bool
+	Lists     bool
+}
+
+// Occurrence is an event that is about no resource.
+type Occurrence struct {
+	Name, ID string
+	Size     int       // bytes of its data
+	Time     time.Time // as the server says; zero if it does not
+}
+
+// pending is the batch that grows until it is taken.
+type pending struct {
+	// wake has room for one: the goroutines of a source send without blocking; the one
+	// reader is the owner. It is never closed.
+	wake chan struct{}
+
+	mu    sync.Mutex // guards what follows
+	batch Batch
+	live  map[string]Coverage // of the subscriptions that stand, by key
+}
+
+func newPending() pending { return pending{wake: make(chan struct{}, 1), live: map[string]Coverage{}} }
+
+// take returns the batch and begins another one.
+func (p *pending) take() Batch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.batch
+	p.batch = Batch{}
+	b.Coverage = p.coverage()
+	return b
+}
+
+// coverage needs the lock.
+func (p *pending) coverage() (c Coverage) {
+	for _, one := range p.live {
+		c.Resources, c.Lists = c.Resources || one.Resources, c.Lists || one.Lists
+	}
+	return c
+}
+
+// change changes the batch and wakes the owner.
+func (p *pending) change(f func(*Batch)) {
+	p.mu.Lock()
+	f(&p.batch)
+	p.mu.Unlock()
+	p.ring()
+}
+
+func (p *pending) ring() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// stands notes what a subscription covers; zero: it does not stand any more.
+func (p *pending) stands(key string, c Coverage) {
+	p.mu.Lock()
+	was := p.coverage()
+	if p.live[key] = c; c == (Coverage{}) {
+		delete(p.live, key)
+	}
+	changed := was != p.coverage()
+	p.mu.Unlock()
+	if changed {
+		p.ring()
+	}
+}
+
+// mark marks a resource.
+func (b *Batch) mark(uri string, now time.Time) {
+	if uri == "" || len(uri) > maxURI {
+		return
+	}
+	if _, known := b.URIs[uri]; known {
+		return
+	}
+	if len(b.URIs) >= maxURIs {
+		b.gap("more changes than fit the set")
+		return
+	}
+	if b.URIs == nil {
+		b.URIs = map[string]time.Time{}
+	}
+	b.URIs[uri] = now
+}
+
+func (b *Batch) list(kinds ...catalog.Kind) {
+	if b.Lists == nil {
+		b.Lists = map[catalog.Kind]struct{}{}
+	}
+	for _, k := range kinds {
+		b.Lists[k] = struct{}{}
+	}
+}
+
+func (b *Batch) keep(o Occurrence) {
+	if len(b.Events) >= maxEvents {
+		b.gap("more events than could be taken")
+		return
+	}
+	b.Events = append(b.Events, o)
+}
+
+// gap keeps the first reason.
+func (b *Batch) gap(reason string) {
+	if b.Gap == "" {
+		b.Gap = reason
+	}
+}
+
+func (b *Batch) cursor(key, cursor string) {
+	if b.Cursors == nil {
+		b.Cursors = map[string]string{}
+	}
+	b.Cursors[key] = cursor
+}
+
+// Merge adds the cursors of a batch to those that are known.
+func (b *Batch) Merge(known map[string]string) map[string]string {
+	out := maps.Clone(known)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for key, cursor := range b.Cursors {
+		if cursor == "" {
+			delete(out, key)
+		} else {
+			out[key] = cursor
+		}
+	}
+	return out
+}

@@ -1,0 +1,178 @@
+package eventsource
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// The types of events that mcptrack itself serves (see core/events), when it is the server.
+const (
+	ownUpdated = "resource.updated"
+	ownLists   = "list.changed"
+	ownStates  = "server.state"
+)
+
+const (
+	maxSubscriptions = 200
+	// streamsHTTP bounds the streams to a server over HTTP, where each may be a connection,
+	// and streamsElse those of other transports, as servers bound them, too.
+	streamsHTTP = 8
+	streamsElse = 32
+)
+
+// plan is one subscription that is wanted.
+type plan struct {
+	name      string
+	arguments json.RawMessage
+	about     about
+	uri       string // of aboutMapped: see [config.EventType]
+	modes     []mcp.DeliveryMode
+}
+
+// about says what events of a type are about.
+type about uint8
+
+const (
+	aboutResource about = iota // data.uri is the resource
+	aboutList                  // data.list is the list
+	aboutMapped                // the config says where the resource is
+	aboutOther                 // nothing that is tracked
+)
+
+func (p plan) coverage() Coverage {
+	return Coverage{Resources: p.about == aboutResource || p.about == aboutMapped, Lists: p.about == aboutList}
+}
+
+// key names the subscription, from one session to the next.
+func (p plan) key() string {
+	args := bytes.TrimSpace(p.arguments)
+	if len(args) == 0 || string(args) == "{}" {
+		return p.name
+	}
+	sum := sha256.Sum256(args)
+	return p.name + "#" + hex.EncodeToString(sum[:8])
+}
+
+// plans returns the subscriptions that the config asks for, of what the server offers, and
+// the names in the config that it does not offer.
+func plans(types []mcp.EventType, want config.Events) (out []plan, unknown []string) {
+	if want.Off {
+		return nil, nil
+	}
+	named := map[string]bool{}
+	for _, t := range want.Types {
+		i := slices.IndexFunc(types, func(o mcp.EventType) bool { return o.Name == t.Name })
+		if i < 0 {
+			unknown = append(unknown, t.Name)
+			continue
+		}
+		named[t.Name] = true
+		p := plan{name: t.Name, arguments: t.Arguments, uri: t.URI, about: aboutMapped, modes: types[i].Delivery}
+		if p.uri == "" {
+			p.about = aboutOther
+			if own, ok := ownType(types[i]); ok {
+				p.about = own
+			}
+		}
+		out = append(out, p)
+	}
+	for _, t := range types {
+		own, ok := ownType(t)
+		if named[t.Name] || !ok && !want.All || own == aboutOther && !want.All {
+			continue
+		}
+		if !ok {
+			own = aboutOther
+		}
+		out = append(out, plan{name: t.Name, about: own, modes: t.Delivery})
+	}
+	seen := map[string]bool{}
+	out = slices.DeleteFunc(out, func(p plan) bool {
+		again := seen[p.key()]
+		seen[p.key()] = true
+		return again
+	})
+	return out[:min(len(out), maxSubscriptions)], unknown
+}
+
+// ownType reports whether the type is one that mcptrack serves, by its name and by what its
+// events are said to have: the name alone may be another server's.
+func ownType(t mcp.EventType) (about, bool) {
+	needs, what := "", aboutOther
+	switch t.Name {
+	case ownUpdated:
+		needs, what = "uri", aboutResource
+	case ownLists:
+		needs, what = "list", aboutList
+	case ownStates:
+		needs = "state"
+	default:
+		return aboutOther, false
+	}
+	var payload struct {
+		Required []string `json:"required"`
+	}
+	_ = json.Unmarshal(t.PayloadSchema, &payload) // of another form, it requires nothing
+	return what, slices.Contains(payload.Required, "server") && slices.Contains(payload.Required, needs)
+}
+
+// mode chooses how to follow. streams says how many more may be opened; webhooks whether
+// they can be received. "" if there is no way.
+func (p plan) mode(wanted config.EventDelivery, streams int, webhooks bool) mcp.DeliveryMode {
+	can := func(m mcp.DeliveryMode) bool {
+		return slices.Contains(p.modes, m) && (m != mcp.DeliverPush || streams > 0) && (m != mcp.DeliverWebhook || webhooks)
+	}
+	for _, m := range []mcp.DeliveryMode{mcp.DeliveryMode(wanted), mcp.DeliverPush, mcp.DeliverPoll, mcp.DeliverWebhook} {
+		if can(m) {
+			return m
+		}
+	}
+	return ""
+}
+
+// pointer finds the values that a JSON Pointer (RFC 6901) names: a string, or a list of
+// strings.
+func pointer(data json.RawMessage, path string) []string {
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if dec.Decode(&v) != nil {
+		return nil
+	}
+	for token := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		switch at := v.(type) {
+		case map[string]any:
+			v = at[token]
+		case []any:
+			n, err := strconv.Atoi(token)
+			if err != nil || n < 0 || n >= len(at) {
+				return nil
+			}
+			v = at[n]
+		default:
+			return nil
+		}
+	}
+	switch at := v.(type) {
+	case string:
+		return []string{at}
+	case []any:
+		var out []string
+		for _, one := range at {
+			if s, ok := one.(string); ok {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	return nil
+}

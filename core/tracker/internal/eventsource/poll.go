@@ -1,0 +1,70 @@
+package eventsource
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+const (
+	// minPoll is the least time between two polls, also if the server asks for more.
+	minPoll = time.Second
+	// maxPages is how many pages follow each other at once.
+	maxPages = 100
+)
+
+var errNoCursor = errors.New("the server gives no cursor, so that events may be missing")
+
+// poll follows by polls until one fails.
+func (u *subscription) poll(ctx context.Context) error {
+	for pages := 1; ; pages++ {
+		page, err := u.ask(ctx)
+		if err != nil {
+			return err
+		}
+		fresh, before := u.query.Cursor == "", u.query.Cursor
+		if page.Truncated {
+			u.gap("the server does not have all of them any more")
+		}
+		var events []mcp.EventOccurrence
+		for _, raw := range page.Events {
+			if o, err := session.DecodeEvent(raw); err == nil {
+				events = append(events, o)
+			}
+		}
+		u.take(events, page.Cursor)
+		if u.query.Cursor == "" {
+			return errNoCursor
+		}
+		u.stands(fresh)
+		if page.HasMore && u.query.Cursor != before && pages < maxPages {
+			continue
+		}
+		pages = 0
+		wait := page.NextPoll
+		if wait == 0 {
+			wait = u.src.opts.Poll
+		}
+		if page.HasMore {
+			wait = minPoll
+		}
+		if !backoff.Sleep(ctx, max(minPoll, backoff.Spread(wait))) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// ask makes one poll, when it is its turn.
+func (u *subscription) ask(ctx context.Context) (session.EventPage, error) {
+	select {
+	case u.src.polls <- struct{}{}:
+	case <-ctx.Done():
+		return session.EventPage{}, context.Cause(ctx)
+	}
+	defer func() { <-u.src.polls }()
+	return u.src.opts.Events.Poll(ctx, u.query)
+}

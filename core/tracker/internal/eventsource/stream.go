@@ -1,0 +1,122 @@
+package eventsource
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// minSilence is the least time without a message after which a stream counts as dead:
+// servers should send one every 30 s. A server that is slower gets twice its longest pause.
+const minSilence = time.Minute
+
+var (
+	errNoBeginning = errors.New("the stream did not begin in time")
+	errSilent      = errors.New("the stream was silent for too long")
+)
+
+// stream follows by push until the stream ends, which nil stands for if the server ended it
+// without an error.
+func (u *subscription) stream(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	in := newInbox()
+	ended := make(chan error, 1) // receives one value, from the goroutine below
+	go func() { ended <- u.src.opts.Events.Stream(ctx, u.query, in.put) }()
+	st := pushed{u: u, fresh: u.query.Cursor == "", last: time.Now(), patience: minSilence}
+	timer := time.NewTimer(u.src.opts.Timeout)
+	defer timer.Stop()
+	for {
+		select {
+		case <-in.wake:
+			if err := st.receive(in); err != nil {
+				cancel(err)
+				<-ended
+				return err
+			}
+			if st.active {
+				timer.Reset(st.patience)
+			}
+		case <-timer.C:
+			err := errSilent
+			if !st.active {
+				err = errNoBeginning
+			}
+			cancel(err)
+			<-ended // the request ends as soon as its context does
+			return err
+		case err := <-ended:
+			if failed := st.receive(in); failed != nil {
+				return failed
+			}
+			return err
+		}
+	}
+}
+
+// pushed is what is known of one stream.
+type pushed struct {
+	u        *subscription
+	fresh    bool // it began without a cursor
+	active   bool
+	last     time.Time     // of the last message
+	patience time.Duration // until it counts as dead
+}
+
+// receive takes in what waits. An error ends the stream.
+func (p *pushed) receive(in *inbox) error {
+	messages, lost := in.take()
+	if lost {
+		p.u.gap("they came faster than they could be looked at")
+	}
+	var events []mcp.EventOccurrence
+	cursor := ""
+	flush := func() {
+		if len(events) > 0 || cursor != "" {
+			p.u.take(events, cursor)
+			events, cursor = nil, ""
+		}
+	}
+	for _, m := range messages {
+		now := time.Now()
+		p.patience, p.last = max(p.patience, 2*now.Sub(p.last)), now
+		news, err := m.Decode()
+		if err != nil {
+			continue
+		}
+		switch {
+		case news.Event != nil:
+			events = append(events, *news.Event)
+			if news.Cursor != "" {
+				cursor = news.Cursor
+			}
+		case m.Method == mcp.NotificationEventsTerminated:
+			flush()
+			return &session.RPCError{Code: news.Err.Code, Message: news.Err.Message, Data: news.Err.Data}
+		case m.Method == mcp.NotificationEventsActive:
+			flush()
+			p.begin(news)
+		case news.Cursor != "": // a heartbeat
+			cursor = news.Cursor
+		}
+	}
+	flush()
+	return nil
+}
+
+// begin takes in an active: events follow from its cursor on.
+func (p *pushed) begin(news session.EventNews) {
+	if news.Truncated {
+		p.u.gap("the server does not have all of them any more")
+	}
+	if news.Cursor != "" {
+		p.u.advance(news.Cursor)
+	}
+	if !p.active {
+		p.active = true
+		p.u.stands(p.fresh)
+	}
+}
