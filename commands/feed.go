@@ -91,8 +91,16 @@ func (f *feed) apply(cfg *config.Config) {
 func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.Task {
 	t := f.publisher.Tracker()
 	var hub *sse.Hub
+	var hooks func() []webhook.Endpoint
+	var delivered func() map[webhook.Source]webhook.Stats
+	if f.hooks != nil {
+		hooks = f.hooks.Endpoints
+		delivered = func() map[webhook.Source]webhook.Stats {
+			return map[webhook.Source]webhook.Stats{webhook.FromConfig: f.hooks.Stats()}
+		}
+	}
 	counts := metrics.New(metrics.Options{
-		Version: version, Snapshot: t.Snapshot, Journal: f.journal.Stats, Reloads: f.publisher.Reloads, Cluster: f.publisher.Cluster,
+		Version: version, Snapshot: t.Snapshot, Journal: f.journal.Stats, Reloads: f.publisher.Reloads, Cluster: f.publisher.Cluster, Webhooks: delivered,
 		Clients: func() metrics.Clients {
 			st := hub.Stats()
 			return metrics.Clients{Connected: st.Clients, Served: st.Accepted, Slow: st.Closed["slow"] + st.Closed["overrun"], Refused: st.Refused, Gaps: st.Gaps}
@@ -105,7 +113,7 @@ func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.T
 	}})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: f.publisher.Servers, Cluster: f.publisher.Cluster, Client: t.Client,
 		Last: hub.Last, Clients: func() int { return hub.Stats().Clients }, Select: f.journal.Select, Contents: f.journal.Contents, Stored: f.journal.States,
-		Login: slices.Contains(s.Routes(), "/login")})
+		Webhooks: hooks, Login: slices.Contains(s.Routes(), "/login")})
 	for pattern, h := range page.Routes() {
 		s.Handle(pattern, h)
 	}

@@ -21,6 +21,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/dashboard"
+	"github.com/mcptrack/mcptrack/output/metrics"
 	"github.com/mcptrack/mcptrack/output/web"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
@@ -186,6 +188,44 @@ func (e *gatewayEvents) handlers() serve.Events {
 	h := e.service.Handlers()
 	h.Identify = e.identify
 	return h
+}
+
+// routes are what operators ask over HTTP; none if e is nil.
+func (e *gatewayEvents) routes(version string) map[string]http.Handler {
+	if e == nil {
+		return nil
+	}
+	t := e.publisher.Tracker()
+	counts := metrics.New(metrics.Options{
+		Version: version, Snapshot: t.Snapshot, Journal: e.journal.Stats, Reloads: e.publisher.Reloads, Cluster: e.publisher.Cluster,
+		Webhooks: e.delivered, Streams: e.service.Streams,
+	})
+	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: e.publisher.Servers, Cluster: e.publisher.Cluster,
+		Webhooks: e.endpoints, Clients: e.service.Streams}).Routes()
+	return map[string]http.Handler{
+		"GET /metrics": counts.Handler(), "GET /api/status": page["GET /api/status"], "GET /api/servers": page["GET /api/servers"],
+	}
+}
+
+func (e *gatewayEvents) delivered() map[webhook.Source]webhook.Stats {
+	all := map[webhook.Source]webhook.Stats{}
+	if e.fixed != nil {
+		all[webhook.FromConfig] = e.fixed.Stats()
+	}
+	if e.hooks != nil {
+		all[webhook.FromSubscription] = e.hooks.Stats()
+	}
+	return all
+}
+
+func (e *gatewayEvents) endpoints() (all []webhook.Endpoint) {
+	if e.fixed != nil {
+		all = e.fixed.Endpoints()
+	}
+	if e.hooks != nil {
+		all = append(all, e.hooks.Endpoints()...)
+	}
+	return all
 }
 
 // tracker returns the tracker of the gateway. e may be nil.

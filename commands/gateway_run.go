@@ -86,7 +86,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
 	if !opts.stdio {
-		if serving, err = opts.overHTTP(ctx, env, log, gw.Server(), gw.Close); err != nil {
+		if serving, err = opts.overHTTP(ctx, env, log, gw.Server(), stored.routes(env.Version), gw.Close); err != nil {
 			return err
 		}
 	}

@@ -40,8 +40,8 @@ func (o *mcpFlags) check(cmd *cobra.Command) error {
 
 // overHTTP listens at once, so that a bad address is reported before anything else
 // starts. The function it returns serves until its context ends; then closing is called
-// and must end the handler's streams.
-func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h http.Handler, closing func()) (func(context.Context) error, error) {
+// and must end the handler's streams. routes are served beside it, by pattern.
+func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h http.Handler, routes map[string]http.Handler, closing func()) (func(context.Context) error, error) {
 	access, err := o.access.options(log)
 	if err != nil {
 		return nil, err
@@ -56,6 +56,9 @@ func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h h
 		return nil, webFailure(err)
 	}
 	srv.Handle(mcpPath, h)
+	for pattern, h := range routes {
+		srv.Handle(pattern, h)
+	}
 	srv.OnShutdown(func(context.Context) error {
 		closing()
 		return nil

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/table"
+	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 type statusOptions struct {
@@ -30,8 +32,8 @@ func newStatus(env *Env, g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show the status of a running serve-sse",
-		Long: `Shows the status of the serve-sse at URL (default http://127.0.0.1:8722) and of every
-server that it follows.
+		Long: `Shows the status of the serve-sse, or gateway with --events, at URL (default http://127.0.0.1:8722) and of every
+server that it follows, and of the webhooks of its config.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 4 the URL could not be reached; 5 the
 request was refused (a token is needed, or this is not a serve-sse); 6 --timeout
@@ -94,6 +96,7 @@ func runStatus(ctx context.Context, env *Env, format document.Format, opts statu
 		Process    string
 		Unfollowed []string
 		Waiting    string
+		Webhooks   []webhook.Endpoint
 	}
 	if err := json.Unmarshal(r.Status, &shared); err != nil {
 		return fmt.Errorf("malformed status: %w", err)
@@ -112,7 +115,24 @@ func runStatus(ctx context.Context, env *Env, format document.Format, opts statu
 	if shared.Process != "" {
 		header = append(header, "Followed by")
 	}
-	return table.Rows(env.Out, header, rows)
+	if err := table.Rows(env.Out, header, rows); err != nil || len(shared.Webhooks) == 0 {
+		return err
+	}
+	fmt.Fprintln(env.Out)
+	return table.Rows(env.Out, []string{"Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"}, webhookRows(shared.Webhooks))
+}
+
+// webhookRows are the rows of the table of webhooks.
+func webhookRows(all []webhook.Endpoint) (rows [][]string) {
+	for _, w := range all {
+		row := []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.GivenUp),
+			(time.Duration(w.LagMs) * time.Millisecond).Round(time.Second).String(), w.LastDelivery, ""}
+		if w.State != webhook.Active {
+			row[len(row)-1] = string(w.LastError)
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // writeServerNames writes the id of each server.

@@ -59,7 +59,7 @@ func runVault(ctx context.Context, env *Env, g *globals, opts vaultOptions) erro
 	defer func() { _ = s.Close() }() // only releases memory
 	serve := func(ctx context.Context) error { return s.ServeIO(ctx, env.In, env.Out) }
 	if !opts.stdio {
-		if serve, err = opts.overHTTP(ctx, env, log, s, s.Server.Close); err != nil {
+		if serve, err = opts.overHTTP(ctx, env, log, s, nil, s.Server.Close); err != nil {
 			return err
 		}
 	}

@@ -90,6 +90,10 @@ func TestGatewayEventsAISDK(t *testing.T) {
 	if strings.Contains(out, "answered 40") {
 		t.Errorf("the client refused a message\n%s", out)
 	}
+	s, code := ask(t, strings.TrimSuffix(url, "/mcp")+"/metrics", map[string]string{"Authorization": "Bearer " + token})
+	if code != 200 || !strings.Contains(s, `mcptrack_webhook_attempts_total{outcome="taken",source="subscription"} `) || strings.Contains(s, `{outcome="taken",source="subscription"} 0`) {
+		t.Errorf("%d", code)
+	}
 	stored, err := os.ReadFile(filepath.Join(data, "webhooks.json"))
 	if err != nil || strings.Contains(string(stored), "whsec_") {
 		t.Errorf("%v: a subscription that ended is stored: %s", err, stored)

@@ -70,6 +70,10 @@ func TestServeWebhooks(t *testing.T) {
 	args := []string{"--config", file, "--data-dir", data, "--durability", "os"}
 	s := serveBeside(t, args...)
 	await("/one", 2, `"name":"resource.updated"`)
+	out, err := mcptrackCommand(t.Context(), "status", s.url).Output()
+	if err != nil || !strings.Contains(string(out), strings.TrimPrefix(to.URL, "http://")) || !strings.Contains(string(out), "standard") || strings.Contains(string(out), "/one") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	write(fmt.Sprintf(`{"url": "%s/two", "format": "slack", "allowPrivate": true}`, to.URL))
 	await("/two", 1, " changed")
 	s.stop(syscall.SIGKILL)

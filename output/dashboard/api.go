@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -10,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 // status is the answer of /api/status.
@@ -28,8 +31,13 @@ type status struct {
 	Clients   int                 `json:"clients"`
 	Login     bool                `json:"login,omitempty"`   // POST /logout ends a login
 	History   bool                `json:"history,omitempty"` // /api/history and /api/activity answer
+	// Webhooks are those that fail first, at most maxWebhooks; MoreWebhooks are the others.
+	Webhooks     []webhook.Endpoint `json:"webhooks,omitempty"`
+	MoreWebhooks int                `json:"moreWebhooks,omitempty"`
 	*cluster
 }
+
+const maxWebhooks = 200
 
 // cluster is the part of the status that is about the processes that share servers.
 type cluster struct {
@@ -96,6 +104,15 @@ func (d *Dashboard) status(w http.ResponseWriter, _ *http.Request) {
 		if c, ok := d.opts.Cluster(); ok {
 			out.cluster = &cluster{c.Process, c.Processes, c.Unfollowed, c.Waiting}
 		}
+	}
+	if d.opts.Webhooks != nil {
+		all := d.opts.Webhooks()
+		slices.SortStableFunc(all, func(a, b webhook.Endpoint) int {
+			return cmp.Compare(slices.Index([]webhook.State{webhook.Suspended, webhook.Failing, webhook.Active}, a.State),
+				slices.Index([]webhook.State{webhook.Suspended, webhook.Failing, webhook.Active}, b.State))
+		})
+		out.Webhooks = all[:min(len(all), maxWebhooks)]
+		out.MoreWebhooks = len(all) - len(out.Webhooks)
 	}
 	if d.opts.Clients != nil {
 		out.Clients = d.opts.Clients()

@@ -28,6 +28,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 //go:embed assets
@@ -57,6 +58,8 @@ type Options struct {
 	Stored func(ctx context.Context, server string) (journal.States, error)
 	// Contents has old versions of texts; nil: there are none.
 	Contents *journal.Contents
+	// Webhooks are the endpoints that events are sent to.
+	Webhooks func() []webhook.Endpoint
 	// Login says that people log in, so that the page has a button to log out.
 	Login bool
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 // evil is a name that a hostile server chose.
@@ -115,6 +117,21 @@ func TestAPI(t *testing.T) {
 
 // TestStatusCanBeResumed: the id in the status is not later than its other members, even
 // if events happen meanwhile. It is an id of the feeds, not of the tracker.
+// The status names the webhooks that fail first, and not too many.
+func TestStatusOfWebhooks(t *testing.T) {
+	all := make([]webhook.Endpoint, 300)
+	for i := range all {
+		all[i] = webhook.Endpoint{Host: fmt.Sprint("h", i), State: webhook.Active}
+	}
+	all[250].State, all[260].State = webhook.Failing, webhook.Suspended
+	s := serve(t, New(Options{Snapshot: fixed(world(2, 1)), Webhooks: func() []webhook.Endpoint { return slices.Clone(all) }}), nil)
+	var st status
+	fetch(t, s.URL+"/api/status", &st)
+	if len(st.Webhooks) != maxWebhooks || st.MoreWebhooks != 100 || st.Webhooks[0].Host != "h260" || st.Webhooks[1].Host != "h250" || st.Webhooks[2].Host != "h0" {
+		t.Errorf("%d, %d, %+v", len(st.Webhooks), st.MoreWebhooks, st.Webhooks[:3])
+	}
+}
+
 func TestStatusCanBeResumed(t *testing.T) {
 	happened := uint64(41)
 	s := serve(t, New(Options{

@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/browsertest"
+	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 // failing is a world whose second server has an error of several lines, with tools.
@@ -32,6 +33,9 @@ func failing() *tracker.Snapshot {
 func openPage(t *testing.T, width, height int64, query string) (browsertest.Tab, *stream) {
 	t.Helper()
 	_, d, store := stored(t, fixed(failing()))
+	d.opts.Webhooks = func() []webhook.Endpoint {
+		return []webhook.Endpoint{{Host: "app.example", Format: "slack", State: webhook.Active, Delivered: 12}, {Host: "dead.example", Format: "standard", State: webhook.Failing, LastError: webhook.Timeout, LagMs: 5000}}
+	}
 	store("server-0001", "", event.ServerState{State: event.Connecting})
 	store("server-0001", "", event.ListChanged{List: catalog.Tools, Added: []string{"search"}})
 	store("server-0001", "", event.ServerState{State: event.Backoff, Error: "connect: refused"})
@@ -102,6 +106,7 @@ func TestEventsAndCharts(t *testing.T) {
 	p.Until(`document.querySelectorAll('#feed-list .row').length === 4`)
 	p.Until(`document.querySelectorAll('#charts canvas').length === 2 && document.querySelector('#chart-text').textContent.startsWith('4 events')`)
 	p.Until(`[...document.querySelectorAll('section')].every((e) => e.scrollHeight <= e.clientHeight)`) // nothing overflows
+	p.Until(`document.querySelector('#webhooks-summary').innerText === '2 webhooks · 1 failing' && document.querySelector('#webhook-list').textContent === 'dead.examplefailing · standard · 0 delivered · timeout · 5 s behindapp.exampleactive · slack · 12 delivered'`)
 	setInput(p, "chart-range", "0")
 	setInput(p, "chart-scope", "server")
 	p.Until(`document.querySelector('#chart-text').textContent.startsWith('3 events')`) // those of server-0001

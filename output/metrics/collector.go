@@ -5,6 +5,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 // collector reads all counts when it is scraped. It describes nothing beforehand
@@ -43,6 +44,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter("mcptrack_clients_closed_total", "Clients that were closed, by reason.", cl.Slow, "reason", "slow")
 		s.counter("mcptrack_clients_closed_total", "Clients that were closed, by reason.", cl.Refused, "reason", "overload")
 		s.counter("mcptrack_gaps_total", "Gap events that were sent.", cl.Gaps)
+	}
+	if c.opts.Webhooks != nil {
+		for source, st := range c.opts.Webhooks() {
+			s.webhooks(string(source), st)
+		}
+	}
+	if c.opts.Streams != nil {
+		s.gauge("mcptrack_event_streams", "Streams of MCP Events that are open.", float64(c.opts.Streams()))
 	}
 	if c.opts.Cluster != nil {
 		if cl, ok := c.opts.Cluster(); ok {
@@ -92,6 +101,17 @@ func (s scrape) server(st *tracker.ServerStatus) {
 		s.counter("mcptrack_dropped_total", "Notifications that were set aside, by reason.", n, "server", st.ID, "reason", reason)
 	}
 	s.counter("mcptrack_dropped_total", "Notifications that were set aside, by reason.", c.Unknown, "server", st.ID, "reason", "not_followed")
+}
+
+func (s scrape) webhooks(source string, st webhook.Stats) {
+	s.gauge("mcptrack_webhooks", "Webhooks, by who asked for them and state.", float64(st.Active), "source", source, "state", "active")
+	s.gauge("mcptrack_webhooks", "Webhooks, by who asked for them and state.", float64(st.Suspended), "source", source, "state", "suspended")
+	for outcome, n := range map[string]uint64{"taken": st.Taken, "dropped": st.Dropped, "failed": st.Failed} {
+		s.counter("mcptrack_webhook_attempts_total", "Attempts to deliver an event to a webhook, by outcome.", n, "source", source, "outcome", outcome)
+	}
+	s.counter("mcptrack_webhook_given_up_total", "Events that a webhook did not take in all attempts.", st.GaveUp, "source", source)
+	s.counter("mcptrack_webhook_gaps_total", "Messages to webhooks that events are missing.", st.Gaps, "source", source)
+	s.gauge("mcptrack_webhook_lag_seconds", "Age of the oldest event that some webhook has not taken yet.", st.Lag.Seconds(), "source", source)
 }
 
 func (s scrape) gauge(name, help string, value float64, labels ...string) {

@@ -19,6 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 // Clients are the numbers of the feeds; see package output/sse.
@@ -37,6 +38,10 @@ type Options struct {
 	Journal  func() journal.Stats
 	Clients  func() Clients
 	Reloads  func() publish.Reloads
+	// Webhooks are the deliveries by HTTP, by who asked for them.
+	Webhooks func() map[webhook.Source]webhook.Stats
+	// Streams counts the open streams of MCP Events.
+	Streams func() int
 	// Cluster describes the processes that share servers, if several may.
 	Cluster func() (publish.Cluster, bool)
 }

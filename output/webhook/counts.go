@@ -33,22 +33,29 @@ type Stats struct {
 	Lag time.Duration
 }
 
+func (c *counts) stats() Stats {
+	return Stats{Taken: c.taken.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), GaveUp: c.gaveUp.Load(), Gaps: c.gaps.Load(), Terminated: c.terminated.Load()}
+}
+
+// behind takes the oldest event into account that an endpoint has not taken; zero: none.
+func (s *Stats) behind(oldest time.Time) {
+	if !oldest.IsZero() {
+		s.Lag = max(s.Lag, time.Since(oldest))
+	}
+}
+
 // Stats returns the current state.
 func (s *Subscriptions) Stats() Stats {
-	c := &s.counts
-	out := Stats{Taken: c.taken.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), GaveUp: c.gaveUp.Load(), Gaps: c.gaps.Load(), Terminated: c.terminated.Load()}
+	out := s.counts.stats()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
 	for _, sub := range s.byID {
 		if sub.Status.Suspended {
 			out.Suspended++
 			continue
 		}
 		out.Active++
-		if !sub.oldest.IsZero() {
-			out.Lag = max(out.Lag, now.Sub(sub.oldest))
-		}
+		out.behind(sub.oldest)
 	}
 	return out
 }

@@ -144,6 +144,7 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 		noted: func(r Result) { s.note(sub, r) },
 		gaveUp: func() {
 			s.counts.gaveUp.Add(1)
+			sub.counts.gaveUp.Add(1)
 			locked(func() { sub.GapDue, sub.Truncated = true, true })
 		},
 		passed: func(at events.Position, oldest time.Time) {
@@ -169,6 +170,7 @@ func (sub *subscription) secretsLocked() []Secret {
 // note counts an attempt, and suspends a subscription of which nearly all fail.
 func (s *Subscriptions) note(sub *subscription, r Result) {
 	s.counts.note(r)
+	sub.counts.note(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()

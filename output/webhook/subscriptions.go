@@ -66,6 +66,7 @@ type subscription struct {
 	answered bool // the answer that made it was written: events may be sent
 	removed  bool
 	rates    rates
+	counts   counts
 	oldest   time.Time // when the first undelivered event happened; zero: there is none
 	expiry   *time.Timer
 	stop     context.CancelCauseFunc // of the worker; nil: none is running
@@ -230,15 +231,6 @@ func (s *Subscriptions) allowed(raw string) bool {
 	return slices.ContainsFunc(s.opts.Allow, func(glob string) bool {
 		return doublestar.MatchUnvalidated(glob, raw) || doublestar.MatchUnvalidated(glob, u.Scheme+"://"+u.Host)
 	})
-}
-
-// hostOf is what of a URL is shown to operators.
-func hostOf(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	return printable.Line(u.Host, 128)
 }
 
 func bounded(text string) string { return printable.Line(text, 100) }

@@ -4,6 +4,7 @@ import { addEvents, eventOf, eventPage, showFeed, startFeed } from './events.js'
 import { follow } from './feed.js';
 import { showResources, showServers } from './lists.js';
 import { loadResource, resourceTabs, showResource } from './resource.js';
+import { showWebhooks } from './webhooks.js';
 import { loadServer, serverTabs, showServer } from './server.js';
 import { api, get, go, start, state } from './state.js';
 
@@ -19,6 +20,7 @@ async function loadServers() {
     $('summary').textContent = `${count(status.servers, 'server')} (${states || 'none'}), ${count(status.resources, 'resource')}, ${count(status.updates, 'update')}, ${count(status.clients, 'client')} — mcptrack ${status.version}`;
     $('logout').hidden = !status.login;
     $('charts').hidden = $('chart-tools').hidden = !status.history;
+    showWebhooks(status.webhooks, status.moreWebhooks);
     const rows = showServers(servers);
     if (!state.server && rows.length) go({ server: rows[0].id });
     else if (!state.uri) showDetail();

@@ -1,0 +1,18 @@
+import { ago, count, element, line } from './dom.js';
+
+const $ = (id) => document.getElementById(id);
+
+// showWebhooks shows where events are sent, and what fails there.
+export function showWebhooks(webhooks = [], more = 0) {
+  $('webhooks').hidden = !webhooks.length;
+  const failing = webhooks.filter((w) => w.state !== 'active').length;
+  $('webhooks-summary').replaceChildren(line('', count(webhooks.length + more, 'webhook'), failing && element('span', 'bad', failing.toLocaleString() + ' failing')));
+  $('webhook-list').replaceChildren(...webhooks.flatMap((w) => {
+    const status = [element('span', w.state === 'active' ? 'good' : 'bad', w.state), w.event || w.format, w.delivered.toLocaleString() + ' delivered'];
+    if (w.givenUp) status.push(w.givenUp.toLocaleString() + ' given up');
+    if (w.state !== 'active' && w.lastError) status.push(w.lastError);
+    if (w.lagMs > 1000) status.push(Math.round(w.lagMs / 1000) + ' s behind');
+    if (w.lastDelivery) status.push(element('span', '', 'last ', ago(w.lastDelivery)));
+    return [element('dt', '', line('', w.host)), element('dd', '', line('', ...status))];
+  }));
+}

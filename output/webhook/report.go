@@ -1,0 +1,124 @@
+package webhook
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Source is who asked for a webhook.
+type Source string
+
+// The sources.
+const (
+	FromConfig       Source = "config"
+	FromSubscription Source = "subscription"
+)
+
+// State is how deliveries to an endpoint go.
+type State string
+
+// The states.
+const (
+	Active    State = "active"
+	Failing   State = "failing"
+	Suspended State = "suspended" // until it is refreshed
+)
+
+// Endpoint is one webhook as operators see it: of its URL only the host, and nothing of
+// its secret.
+type Endpoint struct {
+	Host         string               `json:"host"`
+	Source       Source               `json:"source"`
+	Format       config.WebhookFormat `json:"format"`
+	Subscription string               `json:"subscription,omitempty"` // its id
+	Event        string               `json:"event,omitempty"`        // the type that was subscribed to
+	State        State                `json:"state"`
+	LastDelivery string               `json:"lastDelivery,omitempty"`
+	LastError    Error                `json:"lastError,omitempty"`
+	FailedSince  string               `json:"failedSince,omitempty"`
+	// LagMs is the age of the oldest event that it has not taken yet.
+	LagMs     int64  `json:"lagMs"`
+	Delivered uint64 `json:"delivered"` // since the start
+	Dropped   uint64 `json:"dropped"`   // not wanted: 410 or 413
+	Failed    uint64 `json:"failed"`    // attempts
+	GivenUp   uint64 `json:"givenUp"`
+}
+
+func newEndpoint(source Source, raw string, c *counts, st status, oldest time.Time) Endpoint {
+	stamp := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.UTC().Format(event.TimeFormat)
+	}
+	e := Endpoint{
+		Host: hostOf(raw), Source: source, Format: config.WebhookStandard, State: Active,
+		LastDelivery: stamp(st.LastDelivery), LastError: st.LastError, FailedSince: stamp(st.FailedSince),
+		Delivered: c.taken.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), GivenUp: c.gaveUp.Load(),
+	}
+	switch {
+	case st.Suspended:
+		e.State = Suspended
+	case !st.FailedSince.IsZero():
+		e.State = Failing
+	}
+	if !oldest.IsZero() {
+		e.LagMs = max(time.Since(oldest).Milliseconds(), 0)
+	}
+	return e
+}
+
+// Endpoints returns the subscriptions, by host and id.
+func (s *Subscriptions) Endpoints() (all []Endpoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sub := range s.byID {
+		e := newEndpoint(FromSubscription, sub.URL, &sub.counts, sub.Status, sub.oldest)
+		e.Subscription, e.Event = sub.ID, sub.Name
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b Endpoint) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Subscription, b.Subscription))
+	})
+	return all
+}
+
+// Endpoints returns the webhooks in the order of the config, without those that lack
+// something.
+func (h *Hooks) Endpoints() (all []Endpoint) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, k := range h.active {
+		e := newEndpoint(FromConfig, k.conf.URL.Reveal(), &k.counts, k.status, k.oldest)
+		e.Format = k.conf.Format
+		all = append(all, e)
+	}
+	return all
+}
+
+// Stats returns the current state.
+func (h *Hooks) Stats() Stats {
+	out := h.counts.stats()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, k := range h.active {
+		out.Active++
+		out.behind(k.oldest)
+	}
+	return out
+}
+
+// hostOf is what of a URL is shown to operators.
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return printable.Line(u.Host, 128)
+}
