@@ -109,7 +109,7 @@ func runSubscribe(ctx context.Context, env *Env, g *globals, opts subscribeOptio
 	t := newTracker(env, g, opts.streamFlags)
 	t.Apply(&config.Config{Path: cfg.Path, Servers: []config.Server{srv}})
 
-	sub := &subscription{t: t, id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, wake: make(chan struct{}, 1)}
+	sub := &subscription{t: t, id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
 	s := newStream(env, g, opts.streamFlags)
 	s.follow(env, g, screen, nil, false)
 	s.keep, s.counts = sub.keep, isResourceChange

@@ -24,6 +24,7 @@ type subscription struct {
 	id    string
 	uris  []string
 	calls []config.ToolCall
+	tools []string // that the server is known to have, for hints
 	log   *slog.Logger
 	// wake signals to run that the state changed. Capacity 1, never closed.
 	wake chan struct{}
@@ -149,12 +150,13 @@ func (s *subscription) exist(ctx context.Context) error {
 		if strings.ContainsAny(uri, "*[{") || !strings.Contains(uri, ":") {
 			continue
 		}
-		if _, listed := st.Lists[catalog.Resources].Get(uri); listed {
+		list := st.Lists[catalog.Resources]
+		if _, listed := list.Get(uri); listed {
 			continue
 		}
 		if _, err := s.t.ReadResource(ctx, s.id, uri); errors.Is(err, session.ErrNotFound) {
 			return &failure{exit: exitRefused, code: "not_found", err: fmt.Errorf("server %q has no resource %q", s.id, printable.Line(uri, 300)),
-				hint: "mcptrack list resources " + s.id + " shows what it has"}
+				hint: didYouMean(uri, list.Keys(), "mcptrack list resources "+printable.Line(s.id, 60)+" shows what it has")}
 		}
 	}
 	return nil
@@ -169,7 +171,11 @@ func (s *subscription) makeCalls(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			return &failure{exit: exitRefused, code: "call_failed", err: fmt.Errorf("server %q, tool %q: %w", s.id, printable.Line(c.Tool, 100), err)}
+			f := &failure{exit: exitRefused, code: "call_failed", err: fmt.Errorf("server %q, tool %q: %w", s.id, printable.Line(c.Tool, 100), err)}
+			if !slices.Contains(s.tools, c.Tool) {
+				f.hint = didYouMean(c.Tool, s.tools, "mcptrack list tools "+printable.Line(s.id, 60)+" shows what it has")
+			}
+			return f
 		}
 	}
 	return nil

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // entries are the servers of a new config, in the list form. Ids are unique.
@@ -19,33 +21,19 @@ type entryObject []config.Key
 
 // MarshalJSON writes the members in their order.
 func (o entryObject) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
+	members := make([][]byte, len(o))
 	for i, k := range o {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if err := encode(&b, k.Name); err != nil {
+		name, err := printable.Marshal(k.Name)
+		if err != nil {
 			return nil, err
 		}
-		b.WriteByte(':')
-		if err := encode(&b, k.Value); err != nil {
+		value, err := printable.Marshal(k.Value)
+		if err != nil {
 			return nil, err
 		}
+		members[i] = slices.Concat(name, []byte(":"), value)
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
-}
-
-// encode writes a value without HTML escapes and without a line break.
-func encode(b *bytes.Buffer, value any) error {
-	enc := json.NewEncoder(b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
-		return err
-	}
-	b.Truncate(b.Len() - 1)
-	return nil
+	return slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}")), nil
 }
 
 // add adds a server of a host and reports whether it is new. One of the same name that
