@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/browsertest"
 )
@@ -42,6 +43,9 @@ func events(streams *atomic.Int64) http.Handler {
 // changing is a world in which the second resource gets another text when changed is set.
 func changing(changed *atomic.Bool) func() *tracker.Snapshot {
 	before, after := world(12, 60), world(12, 60)
+	for _, snap := range []*tracker.Snapshot{before, after} {
+		snap.Servers[3].State, snap.Servers[3].Error = event.NeedsAuth, "initialize: authorization required (HTTP status 401): run mcptrack login server-0003"
+	}
 	text := "# Page 1\n\nsecond line\n"
 	after.Servers[0].Resources[1].Text = &text
 	after.Servers[0].Resources[1].Digest[1] = 2
@@ -63,6 +67,9 @@ func TestPageInChromium(t *testing.T) {
 	servers, resources := p.Text("#server-list"), p.Text("#resource-list")
 	if !strings.Contains(servers, "server-0000") || !strings.Contains(servers, "<img src=x") || !strings.Contains(servers, "Backoff") || !strings.Contains(servers, "attempt 3") {
 		t.Errorf("servers: %q", servers)
+	}
+	if !strings.Contains(servers, "\nrun mcptrack login server-0003") {
+		t.Errorf("what to do about a server that needs a login is not a line of its own: %q", servers)
 	}
 	if !strings.Contains(resources, "file:///00001.md") {
 		t.Errorf("resources: %q", resources)

@@ -18,9 +18,10 @@ const serverList = new List($('server-list'), {
   height: 62,
   fill(row, s) {
     const about = s.error ? name(s.error, 'sub') : line('sub', s.transport, s.protocolVersion, s.serverName, s.serverVersion);
-    const more = s.state === 'Backoff' && s.nextRetry ? `attempt ${s.attempt}, next at ${clock(s.nextRetry)}`
+    const remedy = s.state === 'NeedsAuth' ? (s.error || '').lastIndexOf('run mcptrack login ') : -1; // the row is too narrow for all of it
+    const more = remedy >= 0 ? s.error.slice(remedy) : s.state === 'Backoff' && s.nextRetry ? `attempt ${s.attempt}, next at ${clock(s.nextRetry)}`
       : [count(s.resources, 'resource') + (s.mode === 'poll' ? ' (polled)' : '') + (s.missing ? `, ${s.missing} polled` : ''), count(s.tools, 'tool'), count(s.updates, 'update')].join(' · ');
-    row.replaceChildren(name(s.id), ' ', badge(s), about, element('span', 'sub', more));
+    row.replaceChildren(name(s.id), ' ', badge(s), about, element('span', 'sub', visible(more)));
     row.title = visible(s.error || s.reason || '');
   },
   pick(s) { go({ server: s.id, uri: '', event: '', tab: '', from: '', to: '', view: 'detail' }, true); },
