@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/metrics"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/sse"
 	"github.com/mcptrack/mcptrack/output/web"
 	"github.com/mcptrack/mcptrack/output/webhook"
@@ -26,6 +27,7 @@ type feed struct {
 	selection selection
 	journal   *journal.Journal
 	publisher *publish.Publisher
+	lines     func(server string) []serverlog.Line // what was logged about a server
 	hooks     *webhook.Hooks
 	temp      *demo.TempDir // of a demo's events, removed by close; nil: they are kept
 }
@@ -113,7 +115,7 @@ func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.T
 	}})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: f.publisher.Servers, Cluster: f.publisher.Cluster, Client: t.Client,
 		Last: hub.Last, Clients: func() int { return hub.Stats().Clients }, Select: f.journal.Select, Contents: f.journal.Contents, Stored: f.journal.States,
-		Webhooks: hooks, Login: slices.Contains(s.Routes(), "/login")})
+		Log: f.lines, Webhooks: hooks, Login: slices.Contains(s.Routes(), "/login")})
 	for pattern, h := range page.Routes() {
 		s.Handle(pattern, h)
 	}

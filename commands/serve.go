@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
@@ -131,7 +132,8 @@ func (o *serveOptions) server(ctx context.Context, log *slog.Logger, ready func(
 }
 
 func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) error {
-	log := g.logger(env)
+	kept := serverlog.New()
+	log := slog.New(slog.NewMultiHandler(g.logger(env).Handler(), kept))
 	cfg := demoConfig(env)
 	switch {
 	case opts.follow:
@@ -154,6 +156,7 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 		return err
 	}
 	defer f.close()
+	f.lines = kept.Lines
 	f.apply(cfg)
 	if !opts.follow && len(f.selection.of(cfg).Servers) == 0 {
 		f.selection.warnNone(log, cfg)

@@ -59,6 +59,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"GET /api/servers/{id}",
 		"GET /api/servers/{id}/content",
 		"GET /api/servers/{id}/image", // reads a followed image
+		"GET /api/servers/{id}/log",
 		"GET /api/servers/{id}/resources",
 		"GET /api/status",
 		"GET /assets/",

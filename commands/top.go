@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/remote"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/sse/follow"
 	"github.com/mcptrack/mcptrack/output/tui"
 )
@@ -36,7 +37,8 @@ func newTop(env *Env, g *globals) *cobra.Command {
 with --url, and shows them on a full screen: servers with their state and updates, the
 feed below, and behind each server its resources, tools, prompts, timeline and log, and
 behind each resource its content, differences and versions. Press ? for the keys, q to
-leave. Versions are those since the start, with --url those that serve-sse keeps.
+leave. Versions, timeline and log are those since the start, with --url those that
+serve-sse keeps.
 
 Exit codes: 0 left; 1 failed; 2 wrong usage, or stdout is not a terminal; 3 config
 invalid or missing; 4 the --url could not be reached; 5 it refused the request.`,
@@ -114,7 +116,7 @@ func runTop(ctx context.Context, env *Env, g *globals, opts topOptions) error {
 	if len(picked.of(cfg).Servers) == 0 {
 		return nothingToFollow(cfg, picked)
 	}
-	log := tui.NewLog()
+	log := serverlog.New()
 	sessions := opts.session(env, g)
 	sessions.Logger = slog.New(log)
 	t := tracker.New(tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true})

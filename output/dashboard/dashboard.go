@@ -1,7 +1,7 @@
 // Package dashboard is the web page of serve-sse, and the JSON API behind it.
 //
 // The page consists of embedded files without a build step: servers with their tools,
-// prompts and history, resources with content, versions and diffs, a live feed and
+// prompts, history and log, resources with content, versions and diffs, a live feed and
 // charts. Its state is in the URL. It creates elements from text only, never from
 // markup, so that hostile names stay text. All tabs of a browser share one event
 // stream; when the tab that holds it is closed, another one resumes it, and a refused
@@ -28,6 +28,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
@@ -58,6 +59,8 @@ type Options struct {
 	Stored func(ctx context.Context, server string) (journal.States, error)
 	// Contents has old versions of texts; nil: there are none.
 	Contents *journal.Contents
+	// Log returns the newest log lines about a server, oldest first.
+	Log func(server string) []serverlog.Line
 	// Webhooks are the endpoints that events are sent to.
 	Webhooks func() []webhook.Endpoint
 	// Login says that people log in, so that the page has a button to log out.
@@ -107,6 +110,7 @@ func (d *Dashboard) Routes() map[string]http.Handler {
 		"GET /api/servers/{id}":           http.HandlerFunc(d.server),
 		"GET /api/history":                http.HandlerFunc(d.history),
 		"GET /api/activity":               http.HandlerFunc(d.activity),
+		"GET /api/servers/{id}/log":       http.HandlerFunc(d.log),
 		"GET /api/servers/{id}/resources": http.HandlerFunc(d.resources),
 		"GET /api/servers/{id}/content":   http.HandlerFunc(d.content),
 		"GET /api/servers/{id}/image":     http.HandlerFunc(d.image),

@@ -42,6 +42,37 @@ func (d *Dashboard) server(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// serverLog is the answer of /api/servers/{id}/log.
+type serverLog struct {
+	Lines []logLine `json:"lines"` // oldest first
+	// FollowedBy is the process that has the lines, if it is another one.
+	FollowedBy string `json:"followedBy,omitempty"`
+}
+
+// logLine is a [serverlog.Line].
+type logLine struct {
+	Timestamp string `json:"timestamp"`
+	Level     string `json:"level"`
+	Text      string `json:"text"`
+}
+
+func (d *Dashboard) log(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if !slices.ContainsFunc(d.opts.Servers(), func(s publish.Server) bool { return s.ID == id }) {
+		refuse(w, http.StatusNotFound, "no such server")
+		return
+	}
+	out := serverLog{Lines: []logLine{}}
+	if _, here := d.opts.Snapshot().Server(id); !here {
+		out.FollowedBy = d.process(id)
+	} else if d.opts.Log != nil {
+		for _, l := range d.opts.Log(id) {
+			out.Lines = append(out.Lines, logLine{stamp(l.Time), l.Level, l.Text})
+		}
+	}
+	answer(w, out)
+}
+
 // items returns the first descriptors of a list, within the limits.
 func items(list catalog.List) []json.RawMessage {
 	out := []json.RawMessage{}

@@ -220,7 +220,14 @@ func TestServerOfAnotherProcess(t *testing.T) {
 	if code := fetch(t, s.URL+"/api/servers/other", &got); code != http.StatusOK || got.FollowedBy != "node-2" || got.ToolList == nil || len(got.ToolList) != 0 {
 		t.Errorf("%d %+v", code, got)
 	}
+	var log serverLog
+	if code := fetch(t, s.URL+"/api/servers/other/log", &log); code != http.StatusOK || log.FollowedBy != "node-2" || log.Lines == nil {
+		t.Errorf("%d %+v", code, log)
+	}
 	var refusal map[string]string
+	if code := fetch(t, s.URL+"/api/servers/nobody/log", &refusal); code != http.StatusNotFound {
+		t.Errorf("log of an unknown server: %d", code)
+	}
 	if code := fetch(t, s.URL+"/api/servers/nobody", &refusal); code != http.StatusNotFound {
 		t.Errorf("unknown server: %d", code)
 	}

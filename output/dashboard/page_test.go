@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/browsertest"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
@@ -40,8 +43,16 @@ func openPage(t *testing.T, width, height int64, query string) (browsertest.Tab,
 	store("server-0001", "", event.ListChanged{List: catalog.Tools, Added: []string{"search"}})
 	store("server-0001", "", event.ServerState{State: event.Backoff, Error: "connect: refused"})
 	store("server-0000", "file:///00001.md", event.ResourceUpdated{Digest: catalog.Digest{1, 1}})
+	kept := serverlog.New()
+	d.opts.Log = kept.Lines
+	for i := range 60 {
+		slog.New(kept).Debug("stderr", "server", "server-0001", "line", fmt.Sprint("line ", i, evil))
+	}
 	live := newStream()
-	s := serve(t, d, map[string]http.Handler{"GET /events": live})
+	s := serve(t, d, map[string]http.Handler{"GET /events": live, "GET /more": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := url.QueryUnescape(r.URL.RawQuery)
+		slog.New(kept).Warn(text, "server", "server-0001")
+	})})
 	p := chromium.Open(t, width, height)
 	p.Go(s.URL + "/" + query)
 	p.Until(`document.querySelector('#summary').textContent.includes('5 servers') && document.querySelector('#link').textContent === 'live'`)
@@ -59,6 +70,32 @@ func TestServerPage(t *testing.T) {
 	p.Until(`document.querySelector('#detail-body').innerText.includes('search – Search notes') && document.querySelector('#detail-body').innerText.includes('1 change, the last')`)
 	p.Run(`document.querySelectorAll('#detail-body details')[1].open = true`)
 	p.Until(`document.querySelector('#detail-body').innerText.includes('"query"')`)
+}
+
+// TestServerLog: the page of a server shows what was logged about it and what it wrote to
+// stderr, as text; new lines come into view, until somebody scrolls up.
+func TestServerLog(t *testing.T) {
+	p, _ := openPage(t, 1280, 800, "?server=server-0001&tab=log")
+	const body = `document.querySelector('#detail-body')`
+	const atEnd = body + `.scrollHeight - ` + body + `.scrollTop - ` + body + `.clientHeight < 8`
+	p.Until(body + `.innerText.includes('stderr line 59<img') && ` + atEnd)
+	p.Until(`document.querySelectorAll('#detail-body img, #detail-body b').length === 0 && !/[\u202e\u001b]/.test(document.body.textContent)`)
+	more := func(text string) {
+		t.Helper()
+		p.Run(`fetch('/more?' + encodeURIComponent('` + text + `'))`)
+		p.Until(body + `.innerText.includes('` + text + `')`)
+	}
+	more("one more")
+	p.Until(atEnd)
+	p.Run(body + `.scrollTop = 0`)
+	more("another one")
+	p.Until(body + `.scrollTop === 0`)
+	p.Click("#tab-overview")
+	p.Click("#tab-log")
+	p.Until(atEnd)
+	p.Run(`document.querySelectorAll('#server-list .row')[4].click()`)
+	p.Click("#tab-log")
+	p.Until(body + `.innerText.includes('wrote nothing to stderr')`)
 }
 
 // TestStateIsInTheURL: what is shown survives a reload, and the back button works.
@@ -156,6 +193,7 @@ func TestAccessibility(t *testing.T) {
 		width, height int64
 	}{
 		{"server", "", 1280, 800}, {"timeline", "?server=server-0001&tab=timeline", 1280, 800}, {"tools", "?server=server-0001&tab=tools", 1280, 800},
+		{"log", "?server=server-0001&tab=log", 1280, 800},
 		{"resource", "?server=server-0000&uri=file:///00001.md", 1280, 800}, {"diff", "?server=server-0000&uri=file:///00001.md&tab=diff", 1280, 800},
 		{"history", "?server=server-0000&uri=file:///00001.md&tab=history", 1280, 800}, {"nothing found", "?filter=nothing&rfilter=nothing&efilter=nothing", 1280, 800},
 		{"phone", "", 390, 844}, {"phone feed", "?view=feed", 390, 844}, {"phone detail", "?server=server-0001&view=detail", 390, 844},

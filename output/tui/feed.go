@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -104,11 +105,17 @@ func (f *feed) lines(most int, keep func(*event.Event) bool) []string {
 			chosen = append(chosen, f.events[i])
 		}
 	}
-	out := make([]string, 0, len(chosen))
-	for i := len(chosen) - 1; i >= 0; i-- {
+	slices.Reverse(chosen)
+	return eventLines(chosen, f.colour)
+}
+
+// eventLines returns one line for each event.
+func eventLines(events []*event.Event, colour bool) []string {
+	out := make([]string, 0, len(events))
+	for _, e := range events {
 		var b strings.Builder
-		w := lines.Writer{W: &b, Colour: f.colour, Zone: time.Local}
-		if w.Write(chosen[i]) == nil {
+		w := lines.Writer{W: &b, Colour: colour, Zone: time.Local}
+		if w.Write(e) == nil {
 			first, _, _ := strings.Cut(b.String(), "\n")
 			out = append(out, first)
 		}

@@ -43,22 +43,31 @@ func (l *list) window(n, height int) (from, to int) {
 }
 
 // scroller is a text of lines without a cursor.
-type scroller struct{ top int }
+type scroller struct {
+	top  int
+	tail bool // the last line stays in view while lines are added, until the user moves up
+	away bool // the user did
+}
 
 func (s *scroller) move(key string, n, height int) bool {
+	if s.tail && !s.away {
+		s.top = max(0, n-height)
+	}
 	l := list{cursor: s.top}
 	if key == "G" || key == "end" {
-		s.top = max(0, n-height)
-		return true
-	}
-	if !l.move(key, n, height) {
+		l.cursor = n - height
+	} else if !l.move(key, n, height) {
 		return false
 	}
 	s.top = max(0, min(l.cursor, n-height))
+	s.away = s.top < n-height
 	return true
 }
 
 func (s *scroller) window(lines []string, height int) []string {
+	if s.tail && !s.away {
+		s.top = len(lines)
+	}
 	s.top = max(0, min(s.top, len(lines)-height))
 	return lines[s.top:min(len(lines), s.top+max(height, 0))]
 }

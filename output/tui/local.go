@@ -11,19 +11,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 )
 
 const (
 	// maxKept and maxKeptBytes bound the updates whose versions and texts are known.
 	maxKept      = 5000
 	maxKeptBytes = 32 << 20
+	// maxTimeline bounds the events about one server.
+	maxTimeline = 200
 )
 
 // Tracker is a Source over a tracker of this process. Versions are those since its start.
 type Tracker struct {
 	Tracker *tracker.Tracker
 	// Lines returns the newest log lines about a server.
-	Lines func(server string) []string
+	Lines func(server string) []serverlog.Line
 	// Restart ends the connection to a server and makes a new one.
 	Restart func(ctx context.Context, server string) error
 
@@ -31,6 +34,7 @@ type Tracker struct {
 	pending []*event.Event
 	kept    []*event.Event // updates, oldest first
 	bytes   int
+	about   map[string][]*event.Event // a server itself, oldest first
 }
 
 // Run collects events until ctx ends or the tracker does.
@@ -56,6 +60,9 @@ func (s *Tracker) take(batch []*event.Event) {
 			s.kept = append(s.kept, e)
 			s.bytes += textBytes(e)
 		}
+		if e.ServerID != "" && e.ResourceURI == "" {
+			s.note(e)
+		}
 	}
 	n := 0
 	for len(s.kept)-n > maxKept || s.bytes > maxKeptBytes {
@@ -63,6 +70,23 @@ func (s *Tracker) take(batch []*event.Event) {
 		n++
 	}
 	s.kept = slices.Delete(s.kept, 0, n)
+}
+
+// note keeps an event about a server itself. s.mu must be held.
+func (s *Tracker) note(e *event.Event) {
+	if s.about == nil {
+		s.about = map[string][]*event.Event{}
+	}
+	if _, known := s.about[e.ServerID]; !known {
+		snap := s.Tracker.Snapshot()
+		for id := range s.about { // of servers that left the config
+			if _, ok := snap.Server(id); !ok {
+				delete(s.about, id)
+			}
+		}
+	}
+	all := append(s.about[e.ServerID], e)
+	s.about[e.ServerID] = slices.Delete(all, 0, max(0, len(all)-maxTimeline))
 }
 
 func textBytes(e *event.Event) (n int) {
@@ -108,6 +132,9 @@ func (s *Tracker) Detail(_ context.Context, server string) (Detail, error) {
 		}
 		d.Resources = append(d.Resources, row)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.Timeline = slices.Clone(s.about[server])
 	return d, nil
 }
 
@@ -168,7 +195,9 @@ func (s *Tracker) Text(ctx context.Context, server, uri string, digest catalog.D
 }
 
 // Log implements Source.
-func (s *Tracker) Log(server string) []string { return s.Lines(server) }
+func (s *Tracker) Log(_ context.Context, server string) ([]serverlog.Line, error) {
+	return s.Lines(server), nil
+}
 
 // Reconnect implements Source.
 func (s *Tracker) Reconnect(ctx context.Context, server string) error { return s.Restart(ctx, server) }

@@ -11,8 +11,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// refreshEvery is how often the source is asked for servers and events.
-const refreshEvery = 250 * time.Millisecond
+const (
+	// refreshEvery is how often the source is asked for servers and events.
+	refreshEvery = 250 * time.Millisecond
+	// reloadEvery is how often, at most, a page is loaded again.
+	reloadEvery = time.Second
+)
 
 // page is one of the pages, which lie on top of each other.
 type page interface {
@@ -28,6 +32,8 @@ type page interface {
 	view(m *model, height int) []string
 	// concerns reports whether what the page shows is different after the event.
 	concerns(e *event.Event) bool
+	// live reports whether the page is to be loaded again without an event.
+	live() bool
 	// uri is the resource to copy; "" if there is none.
 	uri(m *model) string
 }
@@ -45,6 +51,8 @@ type model struct {
 	stale   error // why servers are not current
 	feed    feed
 	pages   []page // the last one is shown
+	old     bool   // an event concerned the last page since it was loaded
+	loaded  time.Time
 	help    bool
 
 	filter string // of the shown lists
@@ -127,7 +135,12 @@ func (m *model) refresh() (reload bool) {
 	events := m.opts.Source.Events()
 	m.feed.add(events, m.paused)
 	m.feed.age(m.now)
-	return !m.paused && slices.ContainsFunc(events, m.top().concerns)
+	m.old = m.old || m.top().live() || slices.ContainsFunc(events, m.top().concerns)
+	if m.paused || !m.old || m.now.Sub(m.loaded) < reloadEvery {
+		return false
+	}
+	m.old, m.loaded = false, m.now
+	return true
 }
 
 func (m *model) top() page { return m.pages[len(m.pages)-1] }

@@ -3,7 +3,10 @@ package tui
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/sse"
 	"github.com/mcptrack/mcptrack/output/remote"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/sse/follow"
 )
 
@@ -113,7 +117,17 @@ func (s *Remote) Detail(ctx context.Context, server string) (Detail, error) {
 		return Detail{}, err
 	}
 	d := Detail{Tools: lists.ToolList, Prompts: lists.PromptList}
-	err := s.Client.Get(ctx, []string{"api", "servers", server, "resources"}, nil, &d.Resources)
+	if err := s.Client.Get(ctx, []string{"api", "servers", server, "resources"}, nil, &d.Resources); err != nil {
+		return Detail{}, err
+	}
+	var history struct{ Events []*event.Event }
+	err := s.Client.Get(ctx, []string{"api", "history"}, url.Values{"server": {server}}, &history)
+	var status *remote.StatusError
+	if errors.As(err, &status) && status.Code == http.StatusNotFound { // it keeps no history
+		err = nil
+	}
+	slices.Reverse(history.Events)
+	d.Timeline = history.Events
 	return d, err
 }
 
@@ -134,9 +148,17 @@ func (s *Remote) Text(ctx context.Context, server, uri string, digest catalog.Di
 	return text, err
 }
 
-// Log implements Source: the log stays with the serve-sse.
-func (s *Remote) Log(string) []string {
-	return []string{"The log of a server is with the serve-sse that follows it."}
+// Log implements Source.
+func (s *Remote) Log(ctx context.Context, server string) ([]serverlog.Line, error) {
+	var log struct {
+		Lines      []serverlog.Line
+		FollowedBy string
+	}
+	err := s.Client.Get(ctx, []string{"api", "servers", server, "log"}, nil, &log)
+	if err == nil && log.FollowedBy != "" {
+		err = errors.New("the log is with the process that follows the server: " + log.FollowedBy)
+	}
+	return log.Lines, err
 }
 
 // Reconnect implements Source.

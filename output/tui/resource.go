@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -33,7 +34,8 @@ type resourcePage struct {
 	tab        int
 	versions   []history.Version // newest first
 	body       []string          // of content and diff; nil until it is loaded
-	to, from   int               // compared versions
+	pair       *pair             // compared versions; nil: the newest two
+	marked     *string           // the ID of the version to compare with; nil: the one before
 	list       list
 	text       scroller
 }
@@ -41,9 +43,14 @@ type resourcePage struct {
 func (p *resourcePage) title() string     { return line(p.of) }
 func (p *resourcePage) uri(*model) string { return p.of }
 
+func (p *resourcePage) live() bool { return false }
+
 func (p *resourcePage) concerns(e *event.Event) bool {
 	return e.ServerID == p.server && e.ResourceURI == p.of
 }
+
+// pair are the IDs of two versions.
+type pair struct{ from, to string }
 
 // resourceData is what a request of open returns.
 type resourceData struct {
@@ -53,8 +60,7 @@ type resourceData struct {
 }
 
 func (p *resourcePage) open(m *model) tea.Cmd {
-	p.from = max(p.from, p.to+1)
-	server, of, tab, from, to := p.server, p.of, p.tab, p.from, p.to
+	server, of, tab, pair := p.server, p.of, p.tab, p.pair
 	source, styles := m.opts.Source, m.styles
 	return m.ask(p, func(ctx context.Context) (any, error) {
 		versions, err := source.Versions(ctx, server, of)
@@ -73,15 +79,27 @@ func (p *resourcePage) open(m *model) tea.Cmd {
 			}
 			data.body = split(text)
 		case tabDiff:
+			from, to := 1, 0
+			if pair != nil {
+				from, to = indexOf(data.versions, pair.from), indexOf(data.versions, pair.to)
+			}
 			data.body, err = compare(ctx, source, styles, server, of, data.versions, from, to)
 		}
 		return data, err
 	})
 }
 
+// indexOf returns the index of the version with an ID; -1 if it is not kept any more.
+func indexOf(versions []history.Version, id string) int {
+	return slices.IndexFunc(versions, func(v history.Version) bool { return v.ID == id })
+}
+
 // compare returns the lines of a diff.
 func compare(ctx context.Context, source Source, styles styles, server, uri string, versions []history.Version, from, to int) ([]string, error) {
-	if from >= len(versions) {
+	switch {
+	case from < 0 || to < 0:
+		return []string{"", "  A version is not kept any more; choose two others in the history."}, nil
+	case from >= len(versions):
 		return []string{"", "  There is nothing to compare before the first change."}, nil
 	}
 	var texts [2]string
@@ -154,24 +172,60 @@ func (p *resourcePage) key(m *model, key string) tea.Cmd {
 	case "r":
 		return m.reconnect(p.server)
 	case "L":
-		return m.push(&serverPage{id: p.server, tab: tabLog})
+		return m.push(&serverPage{id: p.server, tab: tabLog, text: scroller{tail: true}})
 	case "<", ">":
-		if step := map[string]int{"<": 1, ">": -1}[key]; p.tab == tabDiff && p.to+step >= 0 && p.to+step+1 < len(p.versions) {
-			p.to += step
-			p.from = p.to + 1
-			return p.show(m, tabDiff)
-		}
-		return nil
+		return p.step(m, map[string]int{"<": 1, ">": -1}[key])
 	}
 	if p.tab != tabHistory {
 		p.text.move(key, len(p.body), height)
 		return nil
 	}
-	if !p.list.move(key, len(p.versions), height) && key == "enter" && p.list.cursor+1 < len(p.versions) {
-		p.to, p.from = p.list.cursor, p.list.cursor+1
-		return p.show(m, tabDiff)
+	if p.list.move(key, len(p.versions), height) || len(p.versions) == 0 {
+		return nil
+	}
+	chosen := p.versions[p.list.cursor].ID
+	switch key {
+	case "m":
+		if p.marked != nil && *p.marked == chosen {
+			p.marked = nil
+		} else {
+			p.marked = &chosen
+		}
+	case "enter":
+		return p.compare(m)
 	}
 	return nil
+}
+
+// compare shows the difference between the version at the cursor and the marked one, or
+// without a mark the one before.
+func (p *resourcePage) compare(m *model) tea.Cmd {
+	older, newer := p.list.cursor+1, p.list.cursor
+	if p.marked != nil {
+		if i := indexOf(p.versions, *p.marked); i >= 0 && i != newer {
+			older, newer = max(i, newer), min(i, newer)
+		}
+	}
+	if older >= len(p.versions) {
+		m.notice = "there is no older version"
+		return nil
+	}
+	p.pair = &pair{p.versions[older].ID, p.versions[newer].ID}
+	return p.show(m, tabDiff)
+}
+
+// step shows the next older or newer difference.
+func (p *resourcePage) step(m *model, by int) tea.Cmd {
+	at := 0
+	if p.pair != nil {
+		at = indexOf(p.versions, p.pair.to)
+	}
+	at += by
+	if p.tab != tabDiff || at < 0 || at+1 >= len(p.versions) {
+		return nil
+	}
+	p.pair = &pair{p.versions[at+1].ID, p.versions[at].ID}
+	return p.show(m, tabDiff)
 }
 
 func (p *resourcePage) show(m *model, tab int) tea.Cmd {
@@ -199,9 +253,12 @@ func (p *resourcePage) view(m *model, height int) []string {
 			size = lines.Size(*v.Size)
 		}
 		if !v.Removed {
-			digest = strings.TrimPrefix(v.Digest.String(), "sha256:")[:12]
+			digest = strings.TrimPrefix(v.Digest.String(), "sha256:")[:8]
 		}
-		text := fmt.Sprintf("%s %s %s %s", pad(versionLabel(v), 23), pad(lines.Found(v.Cause), 23), right(size, 10), digest)
+		text := fmt.Sprintf("  %s %s %s %s", pad(versionLabel(v), 23), pad(lines.Found(v.Cause), 23), right(size, 10), digest)
+		if p.marked != nil && *p.marked == v.ID {
+			text = "● " + text[2:]
+		}
 		out = append(out, m.row(m.styles.dim, pad(since(m.now, v.Timestamp), ageWidth), text, i == p.list.cursor))
 	}
 	return out

@@ -3,12 +3,16 @@ package tui
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/output/lines"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 )
 
 // The parts of a server's page.
@@ -26,21 +30,42 @@ type serverPage struct {
 	id     string
 	tab    int
 	detail *Detail // nil until it is loaded
+	log    *serverLog
 	list   list
 	text   scroller
 }
 
 func (p *serverPage) title() string { return line(p.id) }
 
+// serverLog is what a request for the log returned.
+type serverLog struct {
+	lines []serverlog.Line
+	err   error
+}
+
 func (p *serverPage) open(m *model) tea.Cmd {
-	return m.ask(p, func(ctx context.Context) (any, error) { return m.opts.Source.Detail(ctx, p.id) })
+	id, source := p.id, m.opts.Source
+	detail := m.ask(p, func(ctx context.Context) (any, error) { return source.Detail(ctx, id) })
+	if p.tab != tabLog {
+		return detail
+	}
+	return tea.Batch(detail, m.ask(p, func(ctx context.Context) (any, error) {
+		lines, err := source.Log(ctx, id)
+		return &serverLog{lines, err}, nil
+	}))
 }
 
 func (p *serverPage) concerns(e *event.Event) bool { return e.ServerID == p.id }
 
+// live: a server may write to stderr at any time.
+func (p *serverPage) live() bool { return p.tab == tabLog }
+
 func (p *serverPage) loaded(_ *model, v any) {
-	if d, ok := v.(Detail); ok {
-		p.detail = &d
+	switch v := v.(type) {
+	case Detail:
+		p.detail = &v
+	case *serverLog:
+		p.log = v
 	}
 }
 
@@ -96,7 +121,7 @@ func (p *serverPage) key(m *model, key string) tea.Cmd {
 
 // show changes to a part of the page and reloads.
 func (p *serverPage) show(m *model, tab int) tea.Cmd {
-	p.tab, p.text = tab, scroller{}
+	p.tab, p.text = tab, scroller{tail: tab == tabTimeline || tab == tabLog}
 	return p.open(m)
 }
 
@@ -181,22 +206,38 @@ func (p *serverPage) lines(m *model) []string {
 	case tabPrompts:
 		return p.items(m, d.Prompts, "prompt")
 	case tabTimeline:
-		out := m.feed.lines(maxFeed, func(e *event.Event) bool { return e.ServerID == p.id && e.ResourceURI == "" })
-		if len(out) == 0 {
-			return []string{"", "  Nothing happened to this server since this page has the feed."}
+		return p.orNone(m, eventLines(d.Timeline, m.opts.Colour), "Nothing happened to this server since the start.")
+	}
+	if p.log == nil {
+		return []string{"", "  loading…"}
+	}
+	if p.log.err != nil {
+		return []string{"", "  " + line(p.log.err.Error())}
+	}
+	out := make([]string, 0, len(p.log.lines))
+	for _, l := range p.log.lines {
+		level := pad(line(l.Level), 6)
+		if l.Level == slog.LevelWarn.String() || l.Level == slog.LevelError.String() {
+			level = m.styles.bad.Render(level)
 		}
-		return out
+		out = append(out, l.Time.Local().Format("15:04:05 ")+level+" "+line(l.Text))
 	}
-	var out []string
-	for _, l := range m.opts.Source.Log(p.id) {
-		if l = line(l); fits(m.filter, l) {
-			out = append(out, " "+l)
-		}
+	return p.orNone(m, out, "Nothing was logged about this server, and it wrote nothing to stderr.")
+}
+
+// orNone returns the lines that match the filter, or a line that says that there are none.
+func (p *serverPage) orNone(m *model, lines []string, none string) []string {
+	lines = slices.DeleteFunc(lines, func(l string) bool { return !fits(m.filter, ansi.Strip(l)) })
+	switch {
+	case p.detail == nil && p.tab == tabTimeline:
+		none = "loading…"
+	case m.filter != "":
+		none = "No line matches the filter."
 	}
-	if len(out) == 0 {
-		return []string{"", "  There are no log lines about this server."}
+	if len(lines) == 0 {
+		return []string{"", "  " + none}
 	}
-	return out
+	return lines
 }
 
 func (p *serverPage) items(m *model, items []Item, what string) []string {

@@ -21,6 +21,8 @@ func (p *serversPage) open(*model) tea.Cmd    { return nil }
 func (p *serversPage) loaded(_ *model, _ any) {}
 func (p *serversPage) uri(*model) string      { return "" }
 
+func (p *serversPage) live() bool { return false }
+
 func (p *serversPage) concerns(*event.Event) bool { return false }
 
 func (p *serversPage) rows(m *model) []Server {
@@ -53,7 +55,7 @@ func (p *serversPage) key(m *model, key string) tea.Cmd {
 	case "enter", "right", "l":
 		return m.push(&serverPage{id: p.selected})
 	case "L":
-		return m.push(&serverPage{id: p.selected, tab: tabLog})
+		return m.push(&serverPage{id: p.selected, tab: tabLog, text: scroller{tail: true}})
 	case "r":
 		return m.reconnect(p.selected)
 	}

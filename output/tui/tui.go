@@ -10,7 +10,7 @@
 // context of Run.
 //
 // Memory: the newest 2,000 events, for each server the updates of the last two minutes
-// and 500 log lines, and without a serve-sse up to 32 MiB of texts.
+// and its log (see output/serverlog), and without a serve-sse up to 32 MiB of texts.
 //
 // Libraries: bubbletea v2 (MIT) reads keys, draws changed cells only and restores the
 // terminal; lipgloss (MIT) makes styles; charmbracelet/x/ansi measures and cuts text of
@@ -29,6 +29,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 )
 
 // Server is one row of the first page.
@@ -44,6 +45,8 @@ type Server struct {
 type Detail struct {
 	Resources      []Resource
 	Tools, Prompts []Item
+	// Timeline are the events about the server itself, oldest first.
+	Timeline []*event.Event
 }
 
 // Resource is a followed resource.
@@ -70,7 +73,7 @@ type Source interface {
 	// Text returns the text of a version, of the current content for the zero digest.
 	Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error)
 	// Log returns the newest log lines about a server, oldest first.
-	Log(server string) []string
+	Log(ctx context.Context, server string) ([]serverlog.Line, error)
 	// Reconnect ends the connection to a server and makes a new one.
 	Reconnect(ctx context.Context, server string) error
 }

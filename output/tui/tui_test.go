@@ -13,6 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
+	"github.com/mcptrack/mcptrack/output/serverlog"
 )
 
 // hostile is text of a server that would change the screen if it were printed as it is.
@@ -45,6 +46,7 @@ func (f *fixed) Detail(context.Context, string) (Detail, error) {
 	return Detail{
 		Resources: []Resource{{URI: "file:///guide.md", MimeType: "text/markdown", Size: 2048, Changed: time.Now()}, {URI: "file:///" + strings.Repeat("deep/", 60) + hostile}},
 		Tools:     []Item{{"search", hostile}},
+		Timeline:  []*event.Event{{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Backoff, Error: "gone away"}}},
 	}, nil
 }
 
@@ -56,7 +58,9 @@ func (f *fixed) Text(_ context.Context, _, _ string, d catalog.Digest) (string, 
 	return fmt.Sprintf("# Guide\nversion %d\n%s\n", d[0], hostile), nil
 }
 
-func (f *fixed) Log(string) []string { return []string{"stderr: " + hostile} }
+func (f *fixed) Log(context.Context, string) ([]serverlog.Line, error) {
+	return []serverlog.Line{{Time: time.Now(), Level: serverlog.Stderr, Text: hostile}}, nil
+}
 
 func (f *fixed) Reconnect(_ context.Context, server string) error {
 	f.reconnected = server
@@ -148,12 +152,14 @@ func TestPages(t *testing.T) {
 				{[]string{"j", "enter"}, []string{"Ready", "[1 Resources 2]", "file:///guide.md", "2.0 KiB"}},
 				{[]string{"2"}, []string{"[2 Tools 1]", "search"}},
 				{[]string{"tab"}, []string{"There is no prompt here"}},
-				{[]string{"4"}, []string{"Nothing happened"}},
-				{[]string{"L"}, []string{"stderr: evil"}},
+				{[]string{"4"}, []string{"[4 Timeline]", "backoff", "gone away"}},
+				{[]string{"L"}, []string{"stderr evil"}},
 				{[]string{"1", "enter"}, []string{"[1 Content]", "# Guide"}},
 				{[]string{"d"}, []string{"[2 Differences]", "-version 2", "+version 3"}},
 				{[]string{"<"}, []string{"-version 1", "+version 2", "before the first change"}},
 				{[]string{"3"}, []string{"[3 History]"}},
+				{[]string{"g", "m", "G", "enter"}, []string{"[2 Differences]", "-version 1", "+version 3"}}, // any two
+				{[]string{"3"}, []string{"● "}},
 				{[]string{"q", "q", "?"}, []string{"Any key closes"}},
 				{[]string{"x", "/", "s", "e", "r", "v", "enter"}, []string{"server-00"}},
 				{[]string{"G"}, []string{"server-97"}},
@@ -187,6 +193,29 @@ func TestKeys(t *testing.T) {
 	if cmd := x.m.key("ctrl+c", ""); cmd == nil {
 		t.Error("ctrl+c does not quit")
 	}
+}
+
+// TestLogStaysAtItsEnd: new lines of the log come into view, until the user moves up.
+func TestLogStaysAtItsEnd(t *testing.T) {
+	s := scroller{tail: true}
+	lines := func(n int) (out []string) {
+		for i := range n {
+			out = append(out, fmt.Sprint(i))
+		}
+		return out
+	}
+	want := func(n int, first, last string) {
+		t.Helper()
+		if got := s.window(lines(n), 10); got[0] != first || got[len(got)-1] != last {
+			t.Errorf("%d lines: %s to %s, want %s to %s", n, got[0], got[len(got)-1], first, last)
+		}
+	}
+	want(5, "0", "4")
+	want(100, "90", "99")
+	s.move("up", 100, 10)
+	want(200, "89", "98")
+	s.move("G", 200, 10)
+	want(300, "290", "299")
 }
 
 // TestFeedPauses: events that come during a pause are shown after it.

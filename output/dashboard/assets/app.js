@@ -4,8 +4,8 @@ import { addEvents, eventOf, eventPage, showFeed, startFeed } from './events.js'
 import { follow } from './feed.js';
 import { showResources, showServers } from './lists.js';
 import { loadResource, resourceTabs, showResource } from './resource.js';
+import { loadLog, loadServer, serverTabs, showServer } from './server.js';
 import { showWebhooks } from './webhooks.js';
-import { loadServer, serverTabs, showServer } from './server.js';
 import { api, get, go, start, state } from './state.js';
 
 const $ = (id) => document.getElementById(id);
@@ -57,10 +57,11 @@ function showDetail() {
   showTabs(tabs, tab);
   const root = $('detail-body'), page = [state.server, state.uri, tab, state.event].join('\n');
   const open = page === shownPage ? [...root.querySelectorAll('details[open] > summary')].map((s) => s.textContent) : [];
-  const { scrollTop } = root;
+  const { scrollTop } = root, atEnd = tab === 'log' && (page !== shownPage || root.scrollHeight - scrollTop - root.clientHeight < 8);
   root.replaceChildren(...body);
   for (const s of root.querySelectorAll('details > summary')) if (open.includes(s.textContent)) s.parentElement.open = true;
-  root.scrollTop = page === shownPage ? scrollTop : 0;
+  if (atEnd) root.scrollTop = root.scrollHeight; // the newest line stays in view
+  else root.scrollTop = page === shownPage ? scrollTop : 0;
   shownPage = page;
 }
 
@@ -103,6 +104,7 @@ function render() {
   showFeed();
   showDetail();
   loadDetail();
+  loadLog(showDetail);
 }
 
 // loadDetail loads what is shown if that is another thing than before. reloadDetail loads it
@@ -181,6 +183,7 @@ async function look() {
 }
 
 setInterval(loadServers, 5000);
+setInterval(() => loadLog(showDetail), 2000);
 setInterval(refreshTimes, 5000);
 setInterval(reloadDetail, 60000);
 (function charts() { loadCharts().then(() => setTimeout(charts, interval())); })();

@@ -1,16 +1,16 @@
-// The page of a server: its state, timeline, tools and prompts.
-import { ago, count, element, facts, line, name, shown, visible } from './dom.js';
+// The page of a server: its state, timeline, log, tools and prompts.
+import { ago, clock, count, element, facts, line, name, shown, visible } from './dom.js';
 import { summary } from './events.js';
 import { badge, modes, tone } from './lists.js';
 import { api, get, go, state } from './state.js';
 
 const $ = (id) => document.getElementById(id);
-let detail = null, timeline = [];
+let detail = null, timeline = [], log = null;
 
 // load asks for the details and the stored events. What is shown stays on a failure.
 export async function loadServer(changed) {
   const { server } = state;
-  if (detail?.id !== server) { detail = null; timeline = []; }
+  if (detail?.id !== server) { detail = log = null; timeline = []; }
   try {
     const [d, h] = await Promise.all([get(api(server, '')), get('/api/history?' + new URLSearchParams({ server })).catch(() => ({ events: [] }))]);
     if (server !== state.server) return;
@@ -20,7 +20,22 @@ export async function loadServer(changed) {
   } catch { /* the next event or a minute later */ }
 }
 
-export const serverTabs = () => [['overview', 'Overview'], ['timeline', 'Timeline'],
+// loadLog asks for the newest log lines if they are shown. A server may write to stderr at
+// any time.
+let asking = false;
+export async function loadLog(changed) {
+  const { server } = state, shown = JSON.stringify(log);
+  if (asking || !server || state.uri || state.event || state.tab !== 'log' || document.hidden) return;
+  asking = true;
+  try {
+    const next = await get(api(server, '/log'));
+    if (server !== state.server) return;
+    log = next;
+    if (JSON.stringify(log) !== shown) changed();
+  } catch { /* what is shown stays */ } finally { asking = false; }
+}
+
+export const serverTabs = () => [['overview', 'Overview'], ['timeline', 'Timeline'], ['log', 'Log'],
   ['tools', 'Tools' + number(detail?.tools)], ['prompts', 'Prompts' + number(detail?.prompts)], ['templates', 'Templates' + number(detail?.templates)]];
 const number = (n) => n ? ` (${n})` : '';
 
@@ -30,7 +45,7 @@ export function showServer(tab, now) {
   const s = now || detail;
   $('detail-meta').replaceChildren(s ? line('', badge(s), s.since && element('span', '', 'since ', ago(s.since)), count(s.resources, 'resource'), count(s.updates, 'update'), count(s.failures, 'failure')) : 'loading…');
   if (!detail) return [];
-  return { overview: () => showOverview({ ...detail, ...now }), timeline: showTimeline, tools: () => showItems('toolList', 'tools', 'tool'), prompts: () => showItems('promptList', 'prompts', 'prompt'), templates: () => showItems('templateList', 'templates', 'template') }[tab]();
+  return { overview: () => showOverview({ ...detail, ...now }), timeline: showTimeline, log: showLog, tools: () => showItems('toolList', 'tools', 'tool'), prompts: () => showItems('promptList', 'prompts', 'prompt'), templates: () => showItems('templateList', 'templates', 'template') }[tab]();
 }
 
 function showOverview(s) {
@@ -54,6 +69,16 @@ function showTimeline() {
   if (!timeline.length) return [element('p', '', 'No event about this server is stored.')];
   return [element('ol', 'history', ...timeline.map((e) => element('li', '',
     line('', ago(e.timestamp), element('span', e.type === 'server.state' ? tone(e.state) : '', visible(e.type))), ' ', name(summary(e)))))];
+}
+
+const levels = { stderr: 'quiet', WARN: 'warn', ERROR: 'bad' };
+
+function showLog() {
+  if (!log) return [element('p', '', 'loading…')];
+  if (log.followedBy) return [element('p', '', 'The log is with the process that follows the server: ', name(log.followedBy))];
+  if (!log.lines.length) return [element('p', '', 'Nothing was logged about this server, and it wrote nothing to stderr.')];
+  return [element('pre', 'log', ...log.lines.map((l) => element('div', '', element('span', 'quiet', clock(l.timestamp)), ' ',
+    element('span', levels[l.level] || '', l.level.padEnd(6)), ' ', name(l.text))))];
 }
 
 // showItems shows the descriptors of a list and what changed in it lately.

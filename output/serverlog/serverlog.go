@@ -1,0 +1,197 @@
+// Package serverlog keeps the newest log lines about each server, with what its process
+// wrote to stderr, for pages that show one server.
+//
+// A [Log] is the handler of a logger beside the one that writes to standard error. Lines
+// are printable, and without the secrets of the config, which the sessions remove before
+// they log. Memory is bounded: 500 lines and 64 KiB of a server, 8 MiB and 1,000 servers in
+// all; the oldest lines go first.
+package serverlog
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+const (
+	maxLines   = 500 // of one server
+	maxBytes   = 64 << 10
+	maxLine    = 2000 // runes
+	maxServers = 1000
+	maxTotal   = 8 << 20 // bytes of all servers
+)
+
+// Stderr is the level of lines that the process of a server wrote to stderr.
+const Stderr = "stderr"
+
+// Line is one log line.
+type Line struct {
+	Time  time.Time `json:"timestamp"`
+	Level string    `json:"level"` // of slog ("INFO"), or Stderr
+	Text  string    `json:"text"`  // printable, in one line
+}
+
+// Log is a handler that keeps the newest records about each server, which have the
+// attribute "server". It ignores the others.
+type Log struct {
+	*store
+	attrs  []slog.Attr
+	server string // the attribute
+}
+
+type store struct {
+	mu    sync.Mutex
+	of    map[string]*lines
+	bytes int // of all texts
+}
+
+type lines struct {
+	all   []Line // oldest first
+	bytes int
+}
+
+// New makes an empty log.
+func New() *Log { return &Log{store: &store{of: map[string]*lines{}}} }
+
+// Lines returns the newest lines about a server, oldest first.
+func (s *store) Lines(server string) []Line {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.of[key(server)]; l != nil {
+		return slices.Clone(l.all)
+	}
+	return nil
+}
+
+// key is the name of a server in the records of its tracker.
+func key(server string) string { return printable.Line(server, 128) }
+
+// Enabled implements slog.Handler: lines of stderr are records of level debug.
+func (l *Log) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler.
+func (l *Log) Handle(_ context.Context, r slog.Record) error {
+	server := l.server
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "server" {
+			server = a.Value.String()
+		}
+		return true
+	})
+	if server == "" {
+		return nil
+	}
+	stderr := ""
+	var b strings.Builder
+	if r.Message != tracker.StateMessage {
+		b.WriteString(r.Message)
+	}
+	add := func(a slog.Attr) bool {
+		switch {
+		case a.Key == "server":
+		case a.Key == "line" && r.Message == Stderr:
+			stderr = a.Value.String()
+		default:
+			b.WriteString(" " + a.Key + "=" + a.Value.Resolve().String())
+		}
+		return true
+	}
+	for _, a := range l.attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	line := Line{Time: r.Time, Level: r.Level.String(), Text: printable.Line(strings.TrimSpace(b.String()), maxLine)}
+	if stderr != "" {
+		line.Level, line.Text = Stderr, printable.Line(stderr, maxLine)
+	}
+	l.store.add(server, line)
+	return nil
+}
+
+func (s *store) add(server string, line Line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.of[server]
+	if of == nil {
+		if len(s.of) == maxServers {
+			s.forget()
+		}
+		of = new(lines)
+		s.of[server] = of
+	}
+	of.all = append(of.all, line)
+	of.bytes += len(line.Text)
+	s.bytes += len(line.Text)
+	n := 0
+	for len(of.all)-n > maxLines || of.bytes > maxBytes {
+		s.drop(of, &n)
+	}
+	of.all = slices.Delete(of.all, 0, n)
+	for s.bytes > maxTotal { // half of the longest log
+		most := slices.MaxFunc(s.logs(), func(a, b *lines) int { return cmp.Compare(a.bytes, b.bytes) })
+		n, half := 0, (len(most.all)+1)/2
+		for n < half {
+			s.drop(most, &n)
+		}
+		most.all = slices.Delete(most.all, 0, n)
+	}
+}
+
+// drop takes line n out of the sums.
+func (s *store) drop(of *lines, n *int) {
+	size := len(of.all[*n].Text)
+	of.bytes -= size
+	s.bytes -= size
+	*n++
+}
+
+func (s *store) logs() []*lines {
+	out := make([]*lines, 0, len(s.of))
+	for _, l := range s.of {
+		out = append(out, l)
+	}
+	return out
+}
+
+// forget removes the server about which nothing was logged the longest.
+func (s *store) forget() {
+	var oldest string
+	for id, l := range s.of {
+		if o := s.of[oldest]; o == nil || last(l).Before(last(o)) {
+			oldest = id
+		}
+	}
+	s.bytes -= s.of[oldest].bytes
+	delete(s.of, oldest)
+}
+
+func last(l *lines) time.Time {
+	if len(l.all) == 0 {
+		return time.Time{}
+	}
+	return l.all[len(l.all)-1].Time
+}
+
+// WithAttrs implements slog.Handler.
+func (l *Log) WithAttrs(attrs []slog.Attr) slog.Handler {
+	next := *l
+	next.attrs = slices.Clip(next.attrs)
+	for _, a := range attrs {
+		if a.Key == "server" {
+			next.server = a.Value.String()
+		} else {
+			next.attrs = append(next.attrs, a)
+		}
+	}
+	return &next
+}
+
+// WithGroup implements slog.Handler.
+func (l *Log) WithGroup(string) slog.Handler { return l }
