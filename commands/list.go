@@ -68,11 +68,12 @@ type listOptions struct {
 func newList(env *Env, g *globals) *cobra.Command {
 	var opts listOptions
 	cmd := &cobra.Command{
-		Use:   "list [servers|resources|templates|prompts|tools] [SERVER...]",
-		Short: "List servers, or their resources, templates, prompts or tools",
+		Use:   "list [servers|resources|templates|prompts|tools|events] [SERVER...]",
+		Short: "List servers, or their resources, templates, prompts, tools or events",
 		Long: `Connects to all enabled servers of the config at once, or to the named ones, prints
 what they offer, and exits. Servers that do not support a kind list nothing. Tables also
-show disabled servers.
+show disabled servers. Events are the types of MCP Events, which "events" in the config
+names; see mcptrack help events.
 
 With -o template=... the template is run once for each server or item; numbers
 compare, and keys that an item lacks print nothing.
@@ -82,6 +83,7 @@ missing; 4 some servers could not be reached (the others are listed); 6 --timeou
 expired; 130 interrupted.`,
 		Example: `  mcptrack list
   mcptrack list tools docs
+  mcptrack list events
   mcptrack list resources --demo
   mcptrack list resources --json | jq -r '.[].uri'
   mcptrack list -o 'template={{if .resources}}{{.id}} {{.resources}}{{end}}'`,
@@ -114,7 +116,7 @@ func listKinds() []string {
 	for _, k := range catalog.Kinds() {
 		kinds = append(kinds, string(k))
 	}
-	return kinds
+	return append(kinds, string(catalog.Events))
 }
 
 func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error {

@@ -29,6 +29,10 @@ const (
 	Tools     Kind = "tools"
 )
 
+// Events are the types of events that a server offers (MCP Events). They are listed like
+// the others, but are not one of [Kinds]: nobody keeps track of the list.
+const Events Kind = "events"
+
 // Kinds returns all kinds in a fixed order.
 func Kinds() []Kind { return []Kind{Resources, Templates, Prompts, Tools} }
 

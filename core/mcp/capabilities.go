@@ -28,6 +28,8 @@ func (c Capabilities) Has(k catalog.Kind) bool {
 		return c.Tools
 	case catalog.Prompts:
 		return c.Prompts
+	case catalog.Events:
+		return c.Events
 	}
 	return false
 }

@@ -7,6 +7,7 @@ package table
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -100,6 +101,8 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 		head = []string{"Server", "URI", "Name", "Type", "Size"}
 	case catalog.Templates:
 		head = []string{"Server", "URI Template", "Name", "Type"}
+	case catalog.Events:
+		head = []string{"Server", "Event", "Delivery", "Description"}
 	}
 	if o.Wide && (k == catalog.Resources || k == catalog.Templates) {
 		head = append(head, "Description")
@@ -119,6 +122,9 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 			case catalog.Templates:
 				row = append(row, o.cut(d.Name, 32), dash(o.cut(d.MimeType, 32)))
 			default:
+				if k == catalog.Events {
+					row = append(row, dash(o.cut(delivery(it.Raw), 32)))
+				}
 				limit := 72
 				if o.fits() {
 					limit = 0
@@ -132,6 +138,15 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 		}
 	}
 	return o.render(w, head, rows, nil)
+}
+
+// delivery returns the ways in which events of a type are delivered.
+func delivery(raw json.RawMessage) string {
+	var t struct {
+		Delivery []string `json:"delivery"`
+	}
+	_ = json.Unmarshal(raw, &t) // of another type, there are none
+	return strings.Join(t.Delivery, ", ")
 }
 
 // Rows displays arbitrary rows; empty cells become a dash, except in the last column.

@@ -24,8 +24,8 @@ type Batch struct {
 	Events []Occurrence
 	// Gap is "" or why events may be missing: everything is to be compared.
 	Gap string
-	// Began is set if a subscription began without a cursor: what changed before is not
-	// among its events.
+	// Began is set if a subscription to events about resources began without a cursor: what
+	// changed before is not among them.
 	Began bool
 	// Cursors say where subscriptions that moved go on, by their keys.
 	Cursors map[string]string

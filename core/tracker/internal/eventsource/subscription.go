@@ -120,10 +120,16 @@ func (u *subscription) advance(cursor string) {
 // stands notes that events are delivered from here on. fresh says that it began without a
 // cursor.
 func (u *subscription) stands(fresh bool) {
-	if fresh && u.plan.coverage() != (Coverage{}) {
-		u.src.pending.change(func(b *Batch) { b.Began = true })
+	covers := u.plan.coverage()
+	if fresh {
+		u.src.pending.change(func(b *Batch) {
+			b.Began = b.Began || covers.Resources
+			if covers.Lists {
+				b.list(catalog.Kinds()...)
+			}
+		})
 	}
-	u.src.pending.stands(u.key, u.plan.coverage())
+	u.src.pending.stands(u.key, covers)
 }
 
 // take takes events in, and how far was looked after them ("" if that is not known).
