@@ -68,9 +68,11 @@ type listOptions struct {
 func newList(env *Env, g *globals) *cobra.Command {
 	var opts listOptions
 	cmd := &cobra.Command{
-		Use:   "list [servers|resources|templates|prompts|tools|events] [SERVER...]",
-		Short: "List servers, or their resources, templates, prompts, tools or events",
-		Long: `Connects to all enabled servers of the config at once, or to the named ones, prints
+		Use:   "list [KIND] [SERVER...]",
+		Short: "List servers, or what they offer, such as resources or tools",
+		Long: `KIND is servers, resources, templates, prompts, tools or events; the default is servers.
+
+Connects to all enabled servers of the config at once, or to the named ones, prints
 what they offer, and exits. Servers that do not support a kind list nothing. Tables also
 show disabled servers. Events are the types of MCP Events, which "events" in the config
 names; see mcptrack help events.

@@ -11,8 +11,8 @@
 //
 // # What is remembered
 //
-// The digest of every followed resource, and the keys and digests of all lists, are
-// stored in the journal within some seconds and before the end, also of what was read
+// The digest of every followed resource, the keys and digests of all lists, and where the
+// subscriptions to events of servers (MCP Events) go on, are stored in the journal within some seconds and before the end, also of what was read
 // without an event. Contents and lists that changed while no process was running are
 // published by the next one, with cause resync. What was announced and not stored when
 // a process was killed may be published again.

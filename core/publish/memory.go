@@ -26,16 +26,19 @@ type memory struct {
 	known  map[string]*published                // as it was loaded, by server
 	stored map[string]map[string]catalog.Digest // what was stored of resources, by server and URI
 	lists  map[journal.ListName]catalog.List    // what was stored of lists
+	// atEvents is what was stored of where subscriptions to events go on, by server.
+	atEvents map[string]map[string]string
 }
 
 // published is what was published of a server.
 type published struct {
 	resources map[string]catalog.Digest // by URI
 	lists     map[catalog.Kind]catalog.List
+	cursors   map[string]string // of subscriptions to events, by their keys
 }
 
 func newMemory(j *journal.Journal) *memory {
-	return &memory{journal: j, known: map[string]*published{}, stored: map[string]map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{}}
+	return &memory{journal: j, known: map[string]*published{}, stored: map[string]map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{}, atEvents: map[string]map[string]string{}}
 }
 
 // load reads what is remembered of all servers.
@@ -55,7 +58,7 @@ func (m *memory) addLocked(states journal.States) {
 	of := func(id string) *published {
 		p, ok := m.known[id]
 		if !ok {
-			p = &published{map[string]catalog.Digest{}, map[catalog.Kind]catalog.List{}}
+			p = &published{map[string]catalog.Digest{}, map[catalog.Kind]catalog.List{}, nil}
 			m.known[id] = p
 		}
 		return p
@@ -64,6 +67,10 @@ func (m *memory) addLocked(states journal.States) {
 		of(at.ServerID).resources[at.URI] = st.Digest
 	}
 	for name, list := range states.Lists {
+		if name.Kind == cursorsKind {
+			of(name.ServerID).cursors = cursorsFromList(list)
+			continue
+		}
 		of(name.ServerID).lists[name.Kind] = list
 	}
 }
@@ -91,6 +98,7 @@ func (m *memory) loadServer(ctx context.Context, id string) error {
 	defer m.mu.Unlock()
 	delete(m.known, id)
 	delete(m.stored, id)
+	delete(m.atEvents, id)
 	for _, kind := range catalog.Kinds() {
 		delete(m.lists, journal.ListName{ServerID: id, Kind: kind})
 	}
@@ -175,6 +183,7 @@ func (m *memory) rememberServer(srv *tracker.ServerStatus) {
 		}
 		m.lists[name] = list
 	}
+	_ = m.rememberCursors(srv.ID, srv.EventCursors, to) // fails only if the journal is closed
 }
 
 // same reports whether the two are one list: lists are replaced as a whole.

@@ -19,7 +19,7 @@ import (
 type Options struct {
 	// Journal stores the events. It stays the caller's, who closes it after Run.
 	Journal *journal.Journal
-	// Tracker are the options of the tracker. The baselines are set by New.
+	// Tracker are the options of the tracker. The baselines and EventCursors are set by New.
 	Tracker tracker.Options
 	// Shared divides the servers among all processes on the journal's cluster that
 	// set it. Otherwise this process follows all servers that are applied.
@@ -56,6 +56,7 @@ func New(ctx context.Context, opts Options) (*Publisher, error) {
 		return nil, fmt.Errorf("publish: %w", err)
 	}
 	opts.Tracker.Baseline, opts.Tracker.BaselineList = p.memory.baseline, p.memory.baselineList
+	opts.Tracker.EventCursors = p.memory.cursors
 	p.tracker = tracker.New(opts.Tracker)
 	p.recorder = newRecorder(p.tracker, opts.Journal, p.texts, opts.Logger)
 	if opts.Shared {

@@ -15,7 +15,7 @@ import (
 const (
 	maxEventTypes = 1000
 	maxEventName  = 256     // bytes
-	maxCursor     = 8 << 10 // bytes
+	maxCursor     = 2 << 10 // bytes, also of an event's id
 )
 
 // Events makes the requests of MCP Events (SEP-3415) in a session, in both eras. It is

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,14 +184,17 @@ func TestMissingEventsAreCompared(t *testing.T) {
 		t.Run(fmt.Sprint(refusal.Code), func(t *testing.T) {
 			following(t, config.DeliveryPoll, func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
 				docs.SetQuietly("file:///b.md", "two") // no event names it
-				expired := true
-				docs.Events = func(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
-					if expired && c.Method == "events/poll" && c.Cursor != nil {
-						expired = false
+				var once sync.Once
+				feed.Override(func(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
+					expired := false
+					if c.Method == "events/poll" && c.Cursor != nil {
+						once.Do(func() { expired = true })
+					}
+					if expired {
 						return nil, &refusal
 					}
-					return feed.Handle(c)
-				}
+					return feed.Answer(c)
+				})
 				w.pass(10 * time.Second)
 				w.wantUpdates("file:///b.md resync")
 				docs.SetQuietly("file:///a.md", "two")
@@ -299,15 +303,14 @@ func TestEventsFollowTheConfig(t *testing.T) {
 // TestUnknownMethodEndsEvents: until the next session.
 func TestUnknownMethodEndsEvents(t *testing.T) {
 	following(t, "", func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
-		calls := 0
-		docs.Events = func(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
-			calls++
+		feed.Override(func(*sessiontest.EventCall) (any, *sessiontest.EventError) {
 			return nil, &sessiontest.EventError{Code: -32601, Message: "Method not found"}
-		}
+		})
+		before := feed.Calls("")
 		docs.Disconnect()
 		w.pass(10 * time.Minute)
-		if calls != 1 {
-			w.Errorf("%d requests", calls)
+		if n := feed.Calls("") - before; n != 1 {
+			w.Errorf("%d requests", n)
 		}
 	})
 }
@@ -318,7 +321,14 @@ func TestSilentStreamsAreReplaced(t *testing.T) {
 	following(t, config.DeliveryPush, func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
 		feed.Emit("resource.updated", ownData("file:///a.md"))
 		w.pass(time.Second)
-		feed.Beat = 24 * time.Hour
+		feed.Override(func(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
+			if c.Method != "events/stream" {
+				return feed.Answer(c)
+			}
+			c.Send("active", map[string]any{"cursor": "0"})
+			<-c.Done
+			return map[string]any{}, nil
+		})
 		docs.Disconnect()
 		w.pass(5 * time.Second)
 		before := feed.Calls("events/stream")
@@ -326,12 +336,12 @@ func TestSilentStreamsAreReplaced(t *testing.T) {
 		if n := feed.Calls("events/stream") - before; n < 4 || n > 12 {
 			w.Errorf("%d streams in 5 min without heartbeats", n)
 		}
-		docs.Events = func(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
+		feed.Override(func(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
 			if c.Method == "events/stream" {
 				<-c.Done
 			}
-			return feed.Handle(c)
-		}
+			return feed.Answer(c)
+		})
 		docs.Disconnect()
 		w.pass(2 * time.Minute)
 		w.wantState("docs", event.Ready)
@@ -402,13 +412,12 @@ func TestHostileEvents(t *testing.T) {
 				docs := w.Serve("docs", session.EraLegacy)
 				feed := sessiontest.NewFeed("resource.updated")
 				withEvents(docs, feed)
-				requests := 0
-				docs.Events = func(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
-					if requests++; c.Method == "events/list" {
-						return feed.Handle(c)
+				feed.Override(func(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
+					if c.Method == "events/list" {
+						return feed.Answer(c)
 					}
 					return handle(feed, c)
-				}
+				})
 				docs.SetQuietly("file:///a.md", "one")
 				w.start(sessiontest.Entry("docs"))
 				w.pass(2 * time.Minute)
@@ -419,6 +428,7 @@ func TestHostileEvents(t *testing.T) {
 				if reads := docs.Count("resources/read"); reads > 40 {
 					t.Errorf("%d reads in 2 min", reads)
 				}
+				requests := feed.Calls("")
 				if most := map[bool]int{true: 13_000, false: 40}[name == "endless pages"]; requests > most {
 					t.Errorf("%d requests in 2 min", requests)
 				}

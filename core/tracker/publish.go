@@ -59,7 +59,7 @@ func (p *publisher) failure(st event.ServerState) {
 func (p *publisher) connected(state event.State, st event.ServerState, info session.Info) {
 	st.State = state
 	p.publishState(st, func(r *record) {
-		r.status.Info = info
+		r.status.Info, r.status.EventCursors = info, p.cursors
 		r.status.Transport = info.Transport
 	})
 }

@@ -55,6 +55,10 @@ type Options struct {
 	// tracker was made; ok is false if none was. A list that differs when it is first
 	// loaded is published as changed, with cause resync. It is called like Baseline.
 	BaselineList func(server string, k catalog.Kind) (list catalog.List, ok bool)
+	// EventCursors returns where the subscriptions to events of a server (MCP Events) went
+	// on, as [ServerStatus.EventCursors] had it last; nil: nothing is known. It is called like
+	// Baseline.
+	EventCursors func(server string) map[string]string
 	// AllLists tracks all lists of every server, whatever its entry selects; which
 	// resources are tracked is up to the entry. For a gateway.
 	AllLists bool

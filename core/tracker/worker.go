@@ -60,6 +60,9 @@ func newWorker(t *Tracker, srv config.Server) *worker {
 	w.pub = &publisher{store: t.store, id: w.id, log: w.log, state: event.Pending, warned: map[string]bool{},
 		transport: func() config.Transport { return w.srv.Transport },
 		counts:    func() coalesce.Counts { return w.co.Counts() }}
+	if w.opts.EventCursors != nil {
+		w.pub.cursors = w.opts.EventCursors(w.id)
+	}
 	w.co = coalesce.New(coalesce.Options{
 		Window: w.opts.Window, Patience: w.opts.Patience, Digests: srv.Read != config.ReadNone,
 		Baseline: w.baseline, Publish: w.updated, Learned: w.pub.learned, Forgotten: w.pub.forgotten,

@@ -127,9 +127,9 @@ func (s *Server) respondEvents(wg *sync.WaitGroup, p *peer, m message) {
 // Cursors are numbers of events. It is safe for concurrent use.
 type Feed struct {
 	Types []map[string]any
-	Beat  time.Duration // of the heartbeats of streams; 25 s
 
 	mu     sync.Mutex
+	over   EventFunc
 	log    []map[string]any
 	first  int           // those before it have expired
 	moved  chan struct{} // closed and replaced when there is more
@@ -140,7 +140,7 @@ type Feed struct {
 
 // NewFeed returns a log of events of the types with these names; push, poll.
 func NewFeed(names ...string) *Feed {
-	f := &Feed{Beat: 25 * time.Second, moved: make(chan struct{}), errors: map[string]*EventError{}, calls: map[string]int{}}
+	f := &Feed{moved: make(chan struct{}), errors: map[string]*EventError{}, calls: map[string]int{}}
 	for _, name := range names {
 		f.Types = append(f.Types, EventType(name, "poll", "push"))
 	}
@@ -178,7 +178,7 @@ func (f *Feed) Fail(method string, err *EventError) {
 	f.errors[method] = err
 }
 
-// Calls returns how many requests of the method came.
+// Calls returns how many requests of the method came; "": of all.
 func (f *Feed) Calls(method string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,15 +199,34 @@ func (f *Feed) SetTypes(types ...map[string]any) {
 	f.Types = types
 }
 
-// Handle answers the requests.
+// Override makes another function answer, which may fall back on Answer; nil: none.
+func (f *Feed) Override(answer EventFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = answer
+}
+
+// Handle counts the requests and answers them.
 func (f *Feed) Handle(c *EventCall) (any, *EventError) {
 	f.mu.Lock()
 	f.calls[c.Method]++
-	failed, types := f.errors[c.Method], f.Types
+	f.calls[""]++
+	over, failed := f.over, f.errors[c.Method]
 	f.mu.Unlock()
-	if failed != nil {
+	switch {
+	case over != nil:
+		return over(c)
+	case failed != nil:
 		return nil, failed
 	}
+	return f.Answer(c)
+}
+
+// Answer answers as a server does that has no faults.
+func (f *Feed) Answer(c *EventCall) (any, *EventError) {
+	f.mu.Lock()
+	types := f.Types
+	f.mu.Unlock()
 	switch c.Method {
 	case "events/list":
 		return map[string]any{"resultType": "complete", "events": types}, nil
@@ -250,7 +269,7 @@ func (f *Feed) stream(c *EventCall) any {
 	defer f.count(-1)
 	at, truncated := f.start(c.Cursor)
 	c.Send("active", map[string]any{"cursor": strconv.Itoa(at), "truncated": truncated})
-	beat := time.NewTicker(f.Beat)
+	beat := time.NewTicker(25 * time.Second)
 	defer beat.Stop()
 	for {
 		events, next, moved := f.after(c.Name, at)
