@@ -40,6 +40,7 @@ func newGateway(env *Env, g *globals) *cobra.Command {
   mcptrack gateway --config mcp-servers.json --deny '*delete*' --on-down drop
   mcptrack gateway --catalog-url https://api.example --index
   mcptrack gateway --all --events
+  mcptrack gateway --all --change-tools --stdio
   mcptrack gateway --addr :8723 --token-file token`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -122,7 +123,7 @@ func (o *gatewayOptions) exported(cfg *config.Config) *config.Config {
 	if _, taken := cfg.Server(catalogID); o.catalogURL != "" && !taken {
 		out.Servers = append(out.Servers, o.catalog())
 	}
-	if o.all && o.events.on {
+	if o.all && (o.events.on || o.events.tools) {
 		out = withAllTracked(out)
 	}
 	return out

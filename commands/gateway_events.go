@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/changes"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/demo"
 	"github.com/mcptrack/mcptrack/core/events"
@@ -22,6 +23,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/dashboard"
+	"github.com/mcptrack/mcptrack/output/diff"
 	"github.com/mcptrack/mcptrack/output/metrics"
 	"github.com/mcptrack/mcptrack/output/web"
 	"github.com/mcptrack/mcptrack/output/webhook"
@@ -35,6 +37,7 @@ type eventsFlags struct {
 	modes   []string
 	allow   []string
 	endless bool
+	tools   bool // --change-tools
 
 	offered  []events.Mode // of modes, without webhook
 	webhooks bool
@@ -46,21 +49,30 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&o.modes, "events-modes", []string{"poll", "push", "webhook"}, "`MODES` in which events are delivered: poll, push, webhook")
 	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks that match this URL `GLOB` without verifying them (repeatable)")
 	f.BoolVar(&o.endless, "events-no-expiry", false, "grant subscriptions of webhooks without an end to clients that ask for one")
+	f.BoolVar(&o.tools, "change-tools", false, "add tools that say what changed and wait for changes")
 	o.journalFlags.add(cmd)
-	f.Lookup("data-dir").Usage = "`DIR` of the events stored by --events (default: mcptrack/gateway in the XDG state directory)"
-	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store the events of --events on instead"
+	f.Lookup("data-dir").Usage = "`DIR` of the events stored for --events and --change-tools (default of --events: mcptrack/gateway in the XDG state directory)"
+	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store these events on instead"
 	o.retentionFlags.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (o *eventsFlags) parse(cmd *cobra.Command) error {
-	if !o.on {
-		for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "data-dir", "nats", "nats-credentials", "durability", "retain", "retain-bytes"} {
-			if cmd.Flags().Changed(name) {
-				return usage("--%s needs --events", name)
-			}
+	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry"} {
+		if cmd.Flags().Changed(name) && !o.on {
+			return usage("--%s needs --events", name)
 		}
+	}
+	for _, name := range []string{"data-dir", "nats", "nats-credentials", "durability", "retain", "retain-bytes"} {
+		if cmd.Flags().Changed(name) && !o.on && !o.tools {
+			return usage("--%s needs --events or --change-tools", name)
+		}
+	}
+	switch {
+	case !o.on && !o.tools:
 		return nil
+	case !o.on:
+		return o.retentionFlags.parse()
 	}
 	o.offered = []events.Mode{}
 	for _, m := range o.modes {
@@ -91,10 +103,12 @@ type gatewayEvents struct {
 	log       *slog.Logger
 	journal   *journal.Journal
 	publisher *publish.Publisher
-	service   *events.Service
+	reader    *events.Reader
+	service   *events.Service        // nil: without --events
+	tools     *changes.Tools         // nil: without --change-tools
 	hooks     *webhook.Subscriptions // nil: none are offered
 	fixed     *webhook.Hooks         // of the config; nil: on a cluster
-	temp      *demo.TempDir          // of a demo's events, removed by close; nil: they are kept
+	temp      *demo.TempDir          // of events that end with this process, removed by close; nil: they are kept
 	// own says that the publisher's tracker is not the gateway's: on a cluster it follows
 	// only its share of the servers, and the gateway needs all of them.
 	own      bool
@@ -104,11 +118,14 @@ type gatewayEvents struct {
 // open opens the log and makes the publisher, which the caller must run and close.
 func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tracker.Options, isDemo bool, tokens web.Token, shown func() *gateway.Gateway) (*gatewayEvents, error) {
 	e := &gatewayEvents{log: log, own: o.nats != ""}
-	flags := o.journalFlags
+	flags, keep := o.journalFlags, o.keep
+	if o.tools {
+		keep.KeepContent = keptTexts
+	}
 	var err error
 	switch {
 	case flags.dir != "" || flags.nats != "":
-	case isDemo:
+	case isDemo || !o.on: // several gateways, each of a client's own, have nowhere in common
 		if e.temp, err = demo.NewTempDir(""); err != nil {
 			return nil, err
 		}
@@ -116,7 +133,7 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 	case env.stateDir() != "":
 		flags.dir = filepath.Join(env.stateDir(), "gateway")
 	}
-	if e.journal, err = flags.open(ctx, env, log, o.keep); err != nil {
+	if e.journal, err = flags.open(ctx, env, log, keep); err != nil {
 		e.removeTemp()
 		return nil, err
 	}
@@ -129,6 +146,13 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 		Item:   func(server string, k catalog.Kind, key string) (string, bool) { return shown().Shows(server, k, key) },
 	}
 	reader := events.NewReader(events.FromJournal(e.journal), scope)
+	e.reader = reader
+	if o.tools {
+		e.tools = changes.New(changes.Options{Reader: reader, Text: e.journal.Contents.Get, Diff: diff.Unified})
+	}
+	if !o.on {
+		return e, nil
+	}
 	service := events.Options{Reader: reader, Modes: o.offered}
 	// On a cluster the secrets of webhooks would have to be stored there.
 	if !e.own {
@@ -144,6 +168,9 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 	e.identify = tokens.Identify
 	return e, nil
 }
+
+// keptTexts is how many bytes of texts, compressed, are kept for the diffs of the tools.
+const keptTexts = 64 << 20
 
 // webhooksFile is the file with the subscriptions of webhooks, in the data directory.
 const webhooksFile = "webhooks.json"
@@ -180,9 +207,9 @@ func (e *gatewayEvents) removeTemp() {
 	}
 }
 
-// handlers are the handlers for the server; none if e is nil.
+// handlers are the handlers for the server; none without --events. e may be nil.
 func (e *gatewayEvents) handlers() serve.Events {
-	if e == nil {
+	if e == nil || e.service == nil {
 		return serve.Events{}
 	}
 	h := e.service.Handlers()
@@ -195,13 +222,16 @@ func (e *gatewayEvents) routes(version string) map[string]http.Handler {
 	if e == nil {
 		return nil
 	}
-	t := e.publisher.Tracker()
+	t, streams := e.publisher.Tracker(), func() int { return 0 }
+	if e.service != nil {
+		streams = e.service.Streams
+	}
 	counts := metrics.New(metrics.Options{
 		Version: version, Snapshot: t.Snapshot, Journal: e.journal.Stats, Reloads: e.publisher.Reloads, Cluster: e.publisher.Cluster,
-		Webhooks: e.delivered, Streams: e.service.Streams,
+		Webhooks: e.delivered, Streams: streams,
 	})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: e.publisher.Servers, Cluster: e.publisher.Cluster,
-		Webhooks: e.endpoints, Clients: e.service.Streams}).Routes()
+		Webhooks: e.endpoints, Clients: streams}).Routes()
 	return map[string]http.Handler{
 		"GET /metrics": counts.Handler(), "GET /api/status": page["GET /api/status"], "GET /api/servers": page["GET /api/servers"],
 	}
@@ -228,6 +258,17 @@ func (e *gatewayEvents) endpoints() (all []webhook.Endpoint) {
 	return all
 }
 
+// local adds the tools of --change-tools to those of the gateway, and returns what clients
+// are told about them. e may be nil.
+func (e *gatewayEvents) local(l gateway.Local) (_ gateway.Local, instructions string) {
+	if e == nil || e.tools == nil {
+		return l, ""
+	}
+	l.Tools = append(l.Tools, gateway.LocalTool{Descriptor: changes.SinceTool(), Call: e.tools.Since},
+		gateway.LocalTool{Descriptor: changes.WaitTool(), Call: e.tools.Wait})
+	return l, changes.Instructions
+}
+
 // tracker returns the tracker of the gateway. e may be nil.
 func (e *gatewayEvents) tracker(opts tracker.Options) *tracker.Tracker {
 	if e == nil || e.own {
@@ -242,7 +283,7 @@ func (e *gatewayEvents) run(ctx context.Context, t *tracker.Tracker) error {
 	if e == nil {
 		return t.Run(ctx)
 	}
-	tasks := publish.Tasks{Readers: []publish.Task{e.service.Run}}
+	tasks := publish.Tasks{Readers: []publish.Task{e.reader.Run}}
 	if e.hooks != nil {
 		tasks.Readers = append(tasks.Readers, e.hooks.Run)
 	}

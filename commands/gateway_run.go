@@ -46,9 +46,9 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	}
 	defer index.Close()
 	sessions := opts.session(env, g)
-	trackers := tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: gatewayWindow}
-	var stored *gatewayEvents // nil without --events
-	if opts.events.on {
+	trackers := tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: gatewayWindow, Texts: opts.events.tools}
+	var stored *gatewayEvents // nil without --events and --change-tools
+	if opts.events.on || opts.events.tools {
 		tokens, err := opts.access.token()
 		if err != nil {
 			return err
@@ -59,10 +59,11 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		defer stored.close()
 	}
 	t := stored.tracker(trackers)
+	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
 		Tracker: t, Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pin: opts.pin,
-		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Events: stored.handlers()},
-		Local: index.Local(), Changed: index.Changed, Logger: log,
+		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Events: stored.handlers()},
+		Local: local, Changed: index.Changed, Logger: log,
 	})
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@
 //	publish    tracker → journal → readers; servers shared between processes by leases
 //	history    the versions of a resource, from its events
 //	events     MCP Events: the log for MCP clients, by poll and push
+//	changes    two tools for models: what changed, and a wait for changes
 //
 // Serving MCP:
 //
@@ -63,7 +64,7 @@
 //	   │         └────→ login, config, catalog
 //	   └─→ bus → event → cache, catalog, config
 //	publish → tracker, journal
-//	events → serve, journal
+//	changes → events → serve, journal
 //	reload → filewatch, config, event
 //	gateway → serve, tracker, upstream, capindex → textindex
 //	vault → serve, filewatch, textindex

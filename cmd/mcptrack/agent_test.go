@@ -125,7 +125,7 @@ func TestAgentLosesNothing(t *testing.T) {
 		r := f.run()
 		time.Sleep(time.Duration(round%7) * 60 * time.Millisecond)
 		f.note(fmt.Sprintf("b%d", round), "# B\n")
-		if round%4 == 3 {
+		if round%3 == 2 { // before more is due than a line can name
 			r.await(fmt.Sprintf("/b%d.md added", round))
 		}
 		r.stop(syscall.SIGKILL)

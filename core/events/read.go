@@ -96,6 +96,19 @@ func (r *Reader) Start(ctx context.Context, cursor *string, maxAge time.Duration
 	return Position{b.Epoch, from - 1}, truncated, nil
 }
 
+// Since returns the position before the first entry that was stored at t or later.
+func (r *Reader) Since(ctx context.Context, t time.Time) (Position, error) {
+	b, err := r.tail.source.Bounds(ctx)
+	if err != nil {
+		return Position{}, err
+	}
+	first, err := r.tail.source.Since(ctx, t)
+	if err != nil {
+		return Position{}, err
+	}
+	return Position{b.Epoch, max(first, b.First, 1) - 1}, nil
+}
+
 // replayAge is the greatest age of what a webhook is sent of the past.
 const replayAge = 24 * time.Hour
 

@@ -189,11 +189,11 @@ func TestLocal(t *testing.T) {
 			return json.RawMessage(`{"content":[{"type":"text","text":"local"}]}`), nil
 		}
 		w.opts.Local = Local{
-			Tools:     []json.RawMessage{json.RawMessage(`{"name":"search","inputSchema":{"type":"object"}}`)},
-			Resources: []json.RawMessage{json.RawMessage(`{"name":"x","uri":"index://x"}`)},
-			CallTool:  answer, ReadResource: answer,
+			Tools:        []LocalTool{{Descriptor: json.RawMessage(`{"name":"search","inputSchema":{"type":"object"}}`), Call: answer}},
+			Resources:    []json.RawMessage{json.RawMessage(`{"name":"x","uri":"index://x"}`)},
+			ReadResource: answer,
 		}
-		w.opts.Allow = []string{"dig", "index://**", "mcptrack://**"}
+		w.opts.Allow = []string{"dig", "evil_search_*", "index://**", "mcptrack://**"}
 		changes := 0
 		w.opts.Changed = func() { changes++ }
 		evil := w.Serve("evil", era)
@@ -201,8 +201,11 @@ func TestLocal(t *testing.T) {
 		evil.SetQuietly("index://x", "fake")
 		w.start(sessiontest.Entry("evil"))
 		c := w.client(era)
-		w.wantKeys(c, catalog.Tools, "dig", "search")
+		w.wantKeys(c, catalog.Tools, "dig", "evil_search_09fbeed6", "search")
 		w.wantKeys(c, catalog.Resources, "index://x", "mcptrack://server/evil/index://x")
+		if raw, err := w.do(c, "tools/call", `{"name":"evil_search_09fbeed6"}`); err != nil || strings.Contains(raw, "local") {
+			w.Errorf("the tool of the server: %s, %v", raw, err)
+		}
 		if raw, err := w.do(c, "tools/call", `{"name":"search"}`); err != nil || !strings.Contains(raw, "local") {
 			w.Errorf("%s, %v", raw, err)
 		}
@@ -229,7 +232,7 @@ func TestLocal(t *testing.T) {
 		}
 		view := w.gateway.Offered()
 		if len(view.Servers) != 1 || view.Servers[0].ID != "evil" || view.Servers[0].State != "Ready" || view.Servers[0].Name != "fake" ||
-			!slices.Equal(view.Servers[0].Lists[catalog.Tools].Keys(), []string{"dig"}) ||
+			!slices.Equal(view.Servers[0].Lists[catalog.Tools].Keys(), []string{"dig", "evil_search_09fbeed6"}) ||
 			!slices.Equal(view.Servers[0].Lists[catalog.Resources].Keys(), []string{"mcptrack://server/evil/index://x"}) ||
 			len(view.Servers[0].Updates) != 1 || view.Servers[0].Updates[0].URI != "mcptrack://server/evil/index://x" {
 			w.Errorf("offered %+v", view)

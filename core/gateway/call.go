@@ -22,7 +22,7 @@ func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessa
 		return nil, unknown("tool", r.Name())
 	}
 	if t.server == "" {
-		return g.opts.Local.CallTool(ctx, r)
+		return g.opts.Local.call(ctx, r, g.local.lists[catalog.Tools])
 	}
 	params := fields(r.Params)
 	if a := g.api(t.server); a != nil {

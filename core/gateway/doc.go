@@ -10,7 +10,8 @@
 // clients accept (ASCII letters, digits, "_", "-" and ".", at most 64 characters), or
 // could collide with another one, it is ID_NAME with every other character replaced by
 // "_", cut to 55 characters, followed by "_" and 8 hex digits of SHA-256 over the ID, a
-// zero byte and the NAME. A name depends only on the set of configured servers, its
+// zero byte and the NAME. What would have the name of a tool of the gateway's own has
+// this form, too. A name depends only on the set of configured servers, those tools, its
 // server and its original name: not on their order, nor on which servers are up or what
 // else they list.
 //

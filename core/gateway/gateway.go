@@ -62,11 +62,29 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Local holds the gateway's own tools and resources, which do not change.
+// Local holds the gateway's own tools and resources, which do not change. A tool of a
+// server whose exported name would be one of theirs has another one, see the package
+// documentation.
 type Local struct {
-	Tools, Resources []json.RawMessage
-	CallTool         serve.Func // of Tools
-	ReadResource     serve.Func // of Resources
+	Tools        []LocalTool
+	Resources    []json.RawMessage
+	ReadResource serve.Func // of Resources
+}
+
+// LocalTool is a tool of the gateway's own: its MCP descriptor, and what answers its calls.
+type LocalTool struct {
+	Descriptor json.RawMessage
+	Call       serve.Func
+}
+
+// call answers a call of a local tool.
+func (l Local) call(ctx context.Context, r *serve.Request, listed []item) (json.RawMessage, error) {
+	for i, it := range listed { // in the same order
+		if it.key == r.Name() {
+			return l.Tools[i].Call(ctx, r)
+		}
+	}
+	return nil, unknown("tool", r.Name())
 }
 
 // Gateway serves the catalogs of many servers as one. Create it with New, Apply a
@@ -154,7 +172,11 @@ func New(opts Options) (*Gateway, error) {
 // localSource converts and checks the gateway's own items.
 func localSource(l Local) (source, error) {
 	s := source{lists: map[catalog.Kind][]item{}}
-	for k, raws := range map[catalog.Kind][]json.RawMessage{catalog.Tools: l.Tools, catalog.Resources: l.Resources} {
+	tools := make([]json.RawMessage, len(l.Tools))
+	for i, tool := range l.Tools {
+		tools[i] = tool.Descriptor
+	}
+	for k, raws := range map[catalog.Kind][]json.RawMessage{catalog.Tools: tools, catalog.Resources: l.Resources} {
 		for _, raw := range raws {
 			it, err := catalog.NewItem(k, raw)
 			if err != nil {

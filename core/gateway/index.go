@@ -40,7 +40,7 @@ func (x *Index) Local() Local {
 	if x == nil {
 		return Local{}
 	}
-	return Local{Tools: []json.RawMessage{capindex.SearchTool()}, Resources: x.index.Resources(), CallTool: x.search, ReadResource: x.read}
+	return Local{Tools: []LocalTool{{Descriptor: capindex.SearchTool(), Call: x.search}}, Resources: x.index.Resources(), ReadResource: x.read}
 }
 
 func (x *Index) search(ctx context.Context, r *serve.Request) (json.RawMessage, error) {

@@ -43,8 +43,8 @@ func testIndex(t *testing.T, era session.Era) {
 		t.Fatal(err)
 	}
 	l := x.Local()
-	server := serve.New(serve.Options{CallTool: l.CallTool, ReadResource: l.ReadResource})
-	server.SetCatalog(serve.Catalog{Tools: l.Tools, Resources: l.Resources})
+	server := serve.New(serve.Options{CallTool: l.Tools[0].Call, ReadResource: l.ReadResource})
+	server.SetCatalog(serve.Catalog{Tools: []json.RawMessage{l.Tools[0].Descriptor}, Resources: l.Resources})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { x.Run(ctx, server) })

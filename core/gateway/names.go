@@ -14,16 +14,17 @@ const (
 )
 
 // naming determines the exported names of tools and prompts. It is a function of the
-// set of servers.
+// set of servers and of the gateway's own tools.
 type naming struct {
 	asIs bool // one server: names stay
 	// plain holds the servers whose ID_NAME cannot collide with another server's: the id
 	// is a valid name, and no prefix of it before a "_" is the id of a server.
 	plain map[string]bool
+	taken map[string]bool // names of the gateway's own tools
 }
 
-func newNaming(servers []string) naming {
-	n := naming{asIs: len(servers) <= 1, plain: make(map[string]bool, len(servers))}
+func newNaming(servers []string, taken map[string]bool) naming {
+	n := naming{asIs: len(servers) <= 1, plain: make(map[string]bool, len(servers)), taken: taken}
 	all := make(map[string]bool, len(servers))
 	for _, id := range servers {
 		all[id] = true
@@ -41,11 +42,11 @@ func newNaming(servers []string) naming {
 
 // export returns the exported name of a server's tool or prompt.
 func (n naming) export(server, name string) string {
-	if n.asIs {
+	if n.asIs && !n.taken[name] {
 		return name
 	}
 	full := server + "_" + name
-	if n.plain[server] && isName(name) && len(full) <= maxExported && !looksHashed(full) {
+	if !n.asIs && n.plain[server] && isName(name) && len(full) <= maxExported && !looksHashed(full) && !n.taken[full] {
 		return full
 	}
 	sum := sha256.Sum256([]byte(server + "\x00" + name))

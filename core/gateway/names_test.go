@@ -9,7 +9,7 @@ import (
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	several := newNaming([]string{"docs", "docs_v2", "my_server", "a b", "x"})
+	several := newNaming([]string{"docs", "docs_v2", "my_server", "a b", "x"}, nil)
 	for _, c := range []struct{ server, name, want string }{
 		{"docs", "search", "docs_search"},
 		{"docs", "v2_search", "docs_v2_search"},
@@ -24,9 +24,24 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s of %s: %s, want %s", c.name, c.server, got, c.want)
 		}
 	}
-	one := newNaming([]string{"docs"})
+	one := newNaming([]string{"docs"}, nil)
 	if got := one.export("docs", "any name/at all"); got != "any name/at all" {
 		t.Errorf("of one server: %q", got)
+	}
+	own := map[string]bool{"changes_since": true}
+	for _, c := range []struct {
+		servers []string
+		name    string
+		want    string
+	}{
+		{[]string{"docs"}, "changes_since", "docs_changes_since_362d38ba"},
+		{[]string{"docs"}, "docs_changes_since", "docs_changes_since"},
+		{[]string{"changes", "docs"}, "since", "changes_since_be5deea2"},
+		{[]string{"changes", "docs"}, "until", "changes_until"},
+	} {
+		if got := newNaming(c.servers, own).export(c.servers[0], c.name); got != c.want {
+			t.Errorf("%s of %s: %s, want %s", c.name, c.servers, got, c.want)
+		}
 	}
 }
 
@@ -41,8 +56,8 @@ func TestNamesAreUniqueAndStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		servers := rapid.SliceOfNDistinct(id, 2, 6, rapid.ID).Draw(t, "servers")
 		names := rapid.SliceOfNDistinct(name, 1, 8, rapid.ID).Draw(t, "names")
-		n := newNaming(servers)
-		shuffled := newNaming(rapid.Permutation(servers).Draw(t, "order"))
+		n := newNaming(servers, nil)
+		shuffled := newNaming(rapid.Permutation(servers).Draw(t, "order"), nil)
 		whose := map[string][2]string{}
 		add := func(s, name string) string {
 			out := n.export(s, name)

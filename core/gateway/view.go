@@ -94,7 +94,11 @@ func newView(local source, sources []source, f filter, refuse func(Refusal)) *vi
 	if len(ids) == 1 {
 		v.only = ids[0]
 	}
-	v.names = newNaming(ids)
+	own := map[string]bool{}
+	for _, it := range local.lists[catalog.Tools] {
+		own[it.key] = true
+	}
+	v.names = newNaming(ids, own)
 	v.owners = ownersOf(append(sources, local), catalog.Resources)
 	templates := ownersOf(append(sources, local), catalog.Templates)
 	for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Tools, catalog.Prompts} {

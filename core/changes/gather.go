@@ -1,0 +1,253 @@
+package changes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+const (
+	// MaxChanges is how many changes a result has.
+	MaxChanges = 50
+
+	maxEntries = 10_000 // of the log, for a call
+	batchSize  = 1000
+	maxNames   = 50 // of each kind in a list
+	firstSpan  = 24 * time.Hour
+	// settle is how long a wait goes on after the first change, for those that come with it.
+	settle = 250 * time.Millisecond
+)
+
+// report is the structured content of a result.
+type report struct {
+	Changes   []*change `json:"changes"`
+	Cursor    string    `json:"cursor"`
+	HasMore   bool      `json:"hasMore"`
+	Truncated bool      `json:"truncated"`
+}
+
+// change is what became of a resource or a list.
+type change struct {
+	Kind    string   `json:"kind"`
+	Server  string   `json:"server"`
+	URI     string   `json:"uri,omitempty"`
+	Times   int      `json:"times"`
+	At      string   `json:"at"`
+	Diff    string   `json:"diff,omitempty"`
+	DiffCut bool     `json:"diffCut,omitempty"`
+	Added   []string `json:"added,omitempty"`
+	Removed []string `json:"removed,omitempty"`
+	Changed []string `json:"changed,omitempty"`
+	More    int      `json:"more,omitempty"`
+
+	from, to catalog.Digest // of the first and the last content; zero: not known
+}
+
+// gathered are the changes after a cursor.
+type gathered struct {
+	report
+	reader *events.Reader
+	match  func(*events.Occurrence) bool
+	at     events.Position // the last entry that was looked at
+	byKey  map[[3]string]*change
+}
+
+// begin finds where a call begins.
+func (t *Tools) begin(ctx context.Context, args arguments) (*gathered, error) {
+	g := &gathered{reader: t.opts.Reader, match: matcher(args), byKey: map[[3]string]*change{}}
+	g.Changes = []*change{}
+	var err error
+	if args.Cursor == nil {
+		g.at, err = t.opts.Reader.Since(ctx, time.Now().Add(-firstSpan))
+		return g, err
+	}
+	g.at, g.Truncated, err = t.opts.Reader.Start(ctx, args.Cursor, 0, 0)
+	return g, err
+}
+
+// matcher selects what a call reports: new contents and changed lists.
+func matcher(args arguments) func(*events.Occurrence) bool {
+	filter := func(name string, members map[string]string) func(*events.Occurrence) bool {
+		for member, glob := range members {
+			if glob == "" {
+				delete(members, member)
+			}
+		}
+		raw, _ := json.Marshal(members)
+		f, _, err := events.ParseFilter(name, raw)
+		if err != nil { // the globs are valid
+			return func(*events.Occurrence) bool { return false }
+		}
+		return f.Matches
+	}
+	updated := filter(events.ResourceUpdated, map[string]string{"server": args.Server, "uri": args.URI})
+	if args.URI != "" {
+		return updated
+	}
+	listed := filter(events.ListChanged, map[string]string{"server": args.Server})
+	return func(o *events.Occurrence) bool { return updated(o) || listed(o) }
+}
+
+// read reads on to the end of the log, or until there is enough for one result. moved is
+// closed when there may be more; nil if there is.
+func (g *gathered) read(ctx context.Context) (moved <-chan struct{}, err error) {
+	for looked := 0; ; {
+		if looked >= maxEntries {
+			g.HasMore = true
+			return nil, nil
+		}
+		before := g.at.Seq
+		b, moved, err := g.reader.Look(ctx, g.at, g.match, batchSize)
+		if err != nil {
+			if len(g.Changes) > 0 {
+				g.HasMore = true // what was read counts
+				return nil, nil
+			}
+			return nil, err
+		}
+		if b.At == g.at && !b.Truncated {
+			return moved, nil
+		}
+		g.Truncated = g.Truncated || b.Truncated
+		for _, o := range b.Occurrences {
+			if !g.add(o) {
+				g.at.Seq, g.HasMore = o.Seq-1, true
+				return nil, nil
+			}
+			g.at.Seq = o.Seq
+		}
+		looked += int(b.At.Seq - min(before, b.At.Seq))
+		g.at = b.At
+	}
+}
+
+// await reads until something changed, the time is over or ctx ends.
+func (g *gathered) await(ctx context.Context, r *serve.Request, wait time.Duration) error {
+	began := time.Now()
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	var settled <-chan time.Time // nil: nothing changed yet
+	for {
+		moved, err := g.read(ctx)
+		switch {
+		case err != nil:
+			return err
+		case g.HasMore && len(g.Changes) == 0 && ctx.Err() == nil: // nothing in what was looked at
+			g.HasMore = false
+			continue
+		case g.HasMore || g.Truncated:
+			return nil
+		case len(g.Changes) > 0 && settled == nil:
+			settled = time.After(settle)
+		}
+		select {
+		case <-moved:
+		case <-settled:
+			return nil
+		case <-over.C:
+			return nil
+		case <-tick.C:
+			progress(r, began, wait)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// add takes over an event; false if it does not fit.
+func (g *gathered) add(o *events.Occurrence) bool {
+	var data struct {
+		Server, URI, List      string
+		Digest, PreviousDigest catalog.Digest
+	}
+	var names struct {
+		Added, Removed, Changed []string
+		More                    map[string]int
+	}
+	err := json.Unmarshal(o.Data(), &data)
+	if o.Name == events.ListChanged {
+		err = errors.Join(err, json.Unmarshal(o.Data(), &names))
+	}
+	if err != nil {
+		return true // it is ours and always decodes
+	}
+	key := [3]string{o.Name, data.Server, data.URI + data.List}
+	c := g.byKey[key]
+	if c == nil {
+		if len(g.Changes) == MaxChanges {
+			return false
+		}
+		c = &change{Kind: "resource", Server: data.Server, URI: data.URI, from: data.PreviousDigest}
+		if o.Name == events.ListChanged {
+			c.Kind = data.List
+		}
+		g.byKey[key] = c
+		g.Changes = append(g.Changes, c)
+	}
+	c.Times++
+	c.At = o.Time.UTC().Format(event.TimeFormat)
+	c.to = data.Digest
+	c.Added, c.Removed, c.Changed = mergeNames(c, names.Added, names.Removed, names.Changed)
+	for _, n := range names.More {
+		c.More += n
+	}
+	for _, names := range []*[]string{&c.Added, &c.Removed, &c.Changed} {
+		if extra := len(*names) - maxNames; extra > 0 {
+			c.More += extra
+			*names = (*names)[:maxNames]
+		}
+	}
+	return true
+}
+
+// mergeNames merges what became of the names of a list with what did before: one that came
+// and went is not named.
+func mergeNames(c *change, added, removed, changed []string) (a, r, ch []string) {
+	a, r, ch = c.Added, c.Removed, c.Changed
+	without := func(names []string, name string) ([]string, bool) {
+		i := slices.Index(names, name)
+		if i < 0 {
+			return names, false
+		}
+		return slices.Delete(slices.Clone(names), i, i+1), true
+	}
+	with := func(names []string, name string) []string {
+		if slices.Contains(names, name) {
+			return names
+		}
+		return append(names, name)
+	}
+	var was bool
+	for _, name := range added {
+		if r, was = without(r, name); was {
+			ch = with(ch, name) // removed and back: it may be another one
+		} else {
+			a = with(a, name)
+		}
+	}
+	for _, name := range changed {
+		if !slices.Contains(a, name) {
+			ch = with(ch, name)
+		}
+	}
+	for _, name := range removed {
+		ch, _ = without(ch, name)
+		if a, was = without(a, name); !was {
+			r = with(r, name)
+		}
+	}
+	return a, r, ch
+}
+
+// line is a name or URI as text shows it.
+func line(s string) string { return printable.Line(s, 300) }
