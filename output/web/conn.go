@@ -2,10 +2,7 @@ package web
 
 import (
 	"container/list"
-	"context"
-	"crypto/tls"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -196,49 +193,6 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// limitedListener admits connections to a set.
-type limitedListener struct {
-	net.Listener
-	set *connSet
-}
-
-func (l limitedListener) Accept() (net.Conn, error) {
-	for {
-		nc, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		c, evict := l.set.add(nc)
-		if evict != nil {
-			_ = evict.Conn.Close()
-		}
-		if c != nil {
-			return c, nil
-		}
-		_ = nc.Close()
-	}
-}
-
-type connKey struct{}
-
-// connContext makes the connection known to its requests.
-func connContext(ctx context.Context, nc net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, unwrap(nc))
-}
-
-// connState is called by net/http when a request begins, and when the connection becomes
-// idle after the response.
-func connState(nc net.Conn, state http.ConnState) {
-	c := unwrap(nc)
-	switch {
-	case c == nil:
-	case state == http.StateActive:
-		c.used.Store(true)
-	case state == http.StateIdle:
-		c.rest()
-	}
-}
-
 // closeUnused closes the connections that never carried a request, such as those that
 // browsers open in advance. [http.Server.Shutdown] would wait five seconds for them.
 func (s *connSet) closeUnused() {
@@ -253,33 +207,6 @@ func (s *connSet) closeUnused() {
 	for _, c := range unused {
 		_ = c.Close()
 	}
-}
-
-func unwrap(nc net.Conn) *conn {
-	if t, ok := nc.(*tls.Conn); ok {
-		nc = t.NetConn()
-	}
-	c, _ := nc.(*conn)
-	return c
-}
-
-// network returns the address of a client, for IPv6 its /64 network.
-func network(addr net.Addr) netip.Prefix {
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	return prefix(tcp.AddrPort().Addr())
-}
-
-func prefix(ip netip.Addr) netip.Prefix {
-	ip = ip.Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	p, _ := ip.Prefix(bits) // never fails: the length is valid
-	return p
 }
 
 // Stats are counts since New.

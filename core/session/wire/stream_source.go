@@ -1,0 +1,89 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/sse"
+)
+
+// source is one answer to a request for the stream.
+type source struct {
+	cancel context.CancelFunc
+	body   io.Closer
+	events *sse.Reader
+	lastID atomic.Pointer[string]
+	began  time.Time
+	alone  bool         // the server refused a second one beside it; set before follow returns
+	alive  atomic.Int64 // when the last byte came, in nanoseconds since began
+}
+
+// silence returns how long no byte came.
+func (src *source) silence() time.Duration {
+	return time.Since(src.began) - time.Duration(src.alive.Load())
+}
+
+// open requests the stream, to be continued after lastID. patience limits the wait
+// for the answer; 0: no limit. The source is nil unless the status is 200.
+func (s *stream) open(ctx context.Context, lastID string, patience time.Duration) (*source, int, error) {
+	c := s.conn
+	ctx, cancel := context.WithCancel(ctx)
+	if patience > 0 {
+		defer time.AfterFunc(patience, cancel).Stop()
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.http.address(), nil)
+	if err != nil {
+		cancel()
+		return nil, 0, err
+	}
+	q.Header.Set("Accept", sse.ContentType)
+	c.http.identify(q.Header)
+	if lastID != "" {
+		q.Header.Set(mcp.HeaderLastEventID, lastID)
+	}
+	x := new(exchange)
+	p, err := c.http.guard.send(q, x)
+	if err != nil {
+		cancel()
+		return nil, 0, err
+	}
+	if p.StatusCode != http.StatusOK || !sse.IsStream(p.Header.Get("Content-Type")) {
+		_ = p.Body.Close()
+		cancel()
+		if p.StatusCode == http.StatusOK {
+			return nil, http.StatusNotAcceptable, errors.New("the answer is not an event stream")
+		}
+		return nil, p.StatusCode, x.error()
+	}
+	src := &source{cancel: cancel, body: p.Body, began: time.Now()}
+	src.events = sse.NewReader(p.Body, lastID, c.cfg.MaxLine, func() { src.alive.Store(int64(time.Since(src.began))) })
+	src.lastID.Store(&lastID)
+	return src, http.StatusOK, nil
+}
+
+func (src *source) close() {
+	if src != nil {
+		src.cancel()
+		_ = src.body.Close()
+	}
+}
+
+// read handles the messages of a source until it ends.
+func (s *stream) read(src *source) {
+	var last scratch
+	for {
+		e, err := src.events.Read()
+		if err != nil {
+			return
+		}
+		s.conn.receive(&last, []byte(e.Data)) // answers do not belong here
+		if e.ID != *src.lastID.Load() {
+			src.lastID.Store(&e.ID)
+		}
+	}
+}
