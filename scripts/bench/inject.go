@@ -21,10 +21,13 @@ import (
 	"github.com/coder/websocket"
 )
 
+// injectBench measures mcptrack inject.
+type injectBench struct{ *bench }
+
 // inject measures what the proxy adds to the way of a frame, against a direct
 // connection in turns, and the time from a server's notification to the message
 // on the wire. Applications and endpoint are this process, on the same machine.
-func (b *bench) inject(ctx context.Context) error {
+func (b injectBench) inject(ctx context.Context) error {
 	for range (b.runs + 1) / 2 {
 		for _, direct := range []bool{true, false} {
 			name := "speech, proxy"
@@ -167,7 +170,7 @@ type injection struct {
 
 // injection measures the time from a server's notification to a message at the endpoint
 // that covers it.
-func (b *bench) injection(ctx context.Context, i injection) (err error) {
+func (b injectBench) injection(ctx context.Context, i injection) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, streamLimit)
 	defer cancel()
 	f := &far{told: map[string][]arrival{}, opened: make(chan struct{}, 8)}

@@ -17,10 +17,13 @@ import (
 
 const journalEvents = 100_000
 
+// journalBench measures the durable log.
+type journalBench struct{ *bench }
+
 // journal measures the durable log: storing and reading by the library, in the test
 // program of its package; replay, and starting on it, by the program that users have.
 // A log whose owner was killed is started on first, and one that was closed then.
-func (b *bench) journal(ctx context.Context) error {
+func (b journalBench) journal(ctx context.Context) error {
 	if b.journalTest == "" {
 		return errors.New("no -journal")
 	}
@@ -58,7 +61,7 @@ func (b *bench) journal(ctx context.Context) error {
 }
 
 // fill measures storing and reading, and kills the process.
-func (b *bench) fill(ctx context.Context, dir string) error {
+func (b journalBench) fill(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.journalTest)
@@ -96,7 +99,7 @@ func (b *bench) fill(ctx context.Context, dir string) error {
 }
 
 // replay prints the log and counts its lines.
-func (b *bench) replay(ctx context.Context, dir string) (took time.Duration, lines int, err error) {
+func (b journalBench) replay(ctx context.Context, dir string) (took time.Duration, lines int, err error) {
 	began := time.Now()
 	r, err := start(ctx, oneShotLimit, []string{b.mcptrack, "replay", "--data-dir", dir})
 	if err != nil {

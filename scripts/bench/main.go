@@ -88,7 +88,7 @@ func runBench(args []string) error {
 	for _, s := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"version", b.version}, {"list", b.list}, {"ready", b.ready}, {"latency", b.latency}, {"cpu", b.cpu}, {"isolation", b.isolation}, {"sse", b.sse}, {"journal", b.journal}, {"inject", b.inject}, {"vault", b.vault}, {"gateway", b.gateway}} {
+	}{{"version", b.version}, {"list", b.list}, {"ready", b.ready}, {"latency", latencyBench{b}.latency}, {"cpu", cpuBench{b}.cpu}, {"isolation", b.isolation}, {"sse", b.sse}, {"journal", journalBench{b}.journal}, {"inject", injectBench{b}.inject}, {"vault", vaultBench{b}.vault}, {"gateway", gatewayBench{b}.gateway}} {
 		if *only != "" && !strings.Contains(","+*only+",", ","+s.name+",") {
 			continue
 		}

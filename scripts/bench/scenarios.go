@@ -154,9 +154,12 @@ func (b *bench) readyOnce(ctx context.Context, scenario string, c contender, l l
 	return nil
 }
 
+// latencyBench measures the time from an update to its line.
+type latencyBench struct{ *bench }
+
 // latency measures the time from the sending of an update to the arrival of
 // its line, every update being of another resource so that nothing coalesces.
-func (b *bench) latency(ctx context.Context) error {
+func (b latencyBench) latency(ctx context.Context) error {
 	for range b.runs {
 		for _, c := range []contender{b.bare(), b.ours(), b.typescript()} {
 			if err := b.without(c, "latency 500/s", b.latencyOnce(ctx, c)); err != nil {
@@ -169,7 +172,7 @@ func (b *bench) latency(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) latencyOnce(ctx context.Context, c contender) error {
+func (b latencyBench) latencyOnce(ctx context.Context, c contender) error {
 	const count, rate = 3000, 500
 	l := load{servers: 1, resources: count, count: count, rate: rate, each: true, read: "none", times: filepath.Join(b.tmp, "times")}
 	argv, err := c.watch(l)
@@ -235,9 +238,12 @@ func (r *running) arrivals(count int, server []byte) ([]int64, error) {
 	return at, nil
 }
 
+// cpuBench measures floods of notifications.
+type cpuBench struct{ *bench }
+
 // cpu measures what 100,000 notifications over 100 resources cost, and what
 // memory is resident afterwards.
-func (b *bench) cpu(ctx context.Context) error {
+func (b cpuBench) cpu(ctx context.Context) error {
 	const count = 100_000
 	for range b.runs {
 		for _, s := range []struct {
@@ -261,7 +267,7 @@ func (b *bench) cpu(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) cpuOnce(ctx context.Context, scenario string, c contender, l load) error {
+func (b cpuBench) cpuOnce(ctx context.Context, scenario string, c contender, l load) error {
 	argv, err := c.watch(l)
 	if err != nil {
 		return err
@@ -274,7 +280,7 @@ func (b *bench) cpuOnce(ctx context.Context, scenario string, c contender, l loa
 	return errors.Join(err, p.close())
 }
 
-func (b *bench) burst(p *running, scenario string, c contender) error {
+func (b cpuBench) burst(p *running, scenario string, c contender) error {
 	if _, err := p.await(c.ready, 1); err != nil {
 		return err
 	}

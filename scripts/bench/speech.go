@@ -25,7 +25,7 @@ const (
 )
 
 // speech measures the way of audio frames from applications to the endpoint.
-func (b *bench) speech(ctx context.Context, direct bool) (err error) {
+func (b injectBench) speech(ctx context.Context, direct bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, streamLimit)
 	defer cancel()
 	f := &far{opened: make(chan struct{}, speechSessions)}

@@ -24,9 +24,12 @@ const (
 	vaultEdits = 200
 )
 
+// vaultBench measures mcptrack vault.
+type vaultBench struct{ *bench }
+
 // vault measures a vault of 10,000 notes: its start until it answers, from the save
 // of a note until its subscriber is notified, its memory, and a checkout of all notes.
-func (b *bench) vault(ctx context.Context) error {
+func (b vaultBench) vault(ctx context.Context) error {
 	dir := filepath.Join(b.tmp, "vault")
 	if err := makeVault(ctx, dir); err != nil {
 		return err
@@ -91,7 +94,7 @@ func git(ctx context.Context, dir string, args ...string) error {
 	return nil
 }
 
-func (b *bench) vaultOnce(ctx context.Context, dir string) error {
+func (b vaultBench) vaultOnce(ctx context.Context, dir string) error {
 	if err := git(ctx, dir, "checkout", "-q", "-f", "one"); err != nil {
 		return err
 	}
@@ -128,7 +131,7 @@ func (b *bench) vaultOnce(ctx context.Context, dir string) error {
 }
 
 // vaultSaves saves one note after another, each once the subscriber was notified of the one before.
-func (b *bench) vaultSaves(c *vaultClient, dir string) error {
+func (b vaultBench) vaultSaves(c *vaultClient, dir string) error {
 	var took []float64
 	for i := range vaultEdits {
 		uri := "vault://note/" + vaultPath(i)
@@ -152,7 +155,7 @@ func (b *bench) vaultSaves(c *vaultClient, dir string) error {
 }
 
 // vaultCheckout replaces every note and waits until the tags reflect it.
-func (b *bench) vaultCheckout(ctx context.Context, c *vaultClient, dir string) error {
+func (b vaultBench) vaultCheckout(ctx context.Context, c *vaultClient, dir string) error {
 	for _, uri := range []string{"vault://recent", "vault://tags?mode=full", "vault://folder/"} {
 		if _, err := c.ask("resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil {
 			return err
@@ -202,7 +205,7 @@ func (b *bench) vaultCheckout(ctx context.Context, c *vaultClient, dir string) e
 	return nil
 }
 
-func (b *bench) vaultMemory(c *vaultClient, name string) error {
+func (b vaultBench) vaultMemory(c *vaultClient, name string) error {
 	mib, err := memory(c.cmd.Process.Pid, "VmRSS")
 	if err != nil {
 		return err
