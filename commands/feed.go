@@ -85,6 +85,8 @@ func (f *feed) removeTemp() {
 func (f *feed) apply(cfg *config.Config) {
 	if f.hooks != nil {
 		f.hooks.Apply(cfg.Webhooks)
+	} else if len(cfg.Webhooks) > 0 {
+		f.log.Warn("the webhooks of the config are not used with --nats")
 	}
 	f.publisher.Apply(f.selection.of(cfg))
 }

@@ -73,8 +73,8 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	if len(exported.Servers) == 0 {
 		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", selection{all: opts.all}.hint(cfg))
 	}
-	if len(cfg.Webhooks) > 0 && !opts.events.on {
-		log.Warn("the webhooks of the config are not used without --events")
+	if len(cfg.Webhooks) > 0 && (stored == nil || stored.fixed == nil) {
+		log.Warn("the webhooks of the config are only used with --events, and not with --nats")
 	}
 	if left := opts.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
 		log.Warn("servers without a track key are not served, because others have one", "servers", strings.Join(left, ", "), "hint", "use --all to serve them, too")

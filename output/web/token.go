@@ -30,17 +30,18 @@ type Token struct {
 type secret struct {
 	name   string
 	digest [sha256.Size]byte
+	inPath bool // it may also be the end of a path
 }
 
 // DefaultName is the name of a secret without one.
 const DefaultName = "default"
 
 // NewToken makes a token from its text: 16 to 1,024 visible ASCII characters.
-func NewToken(text string) (Token, error) { return Token{}.with(DefaultName, text) }
+func NewToken(text string) (Token, error) { return Token{}.with(DefaultName, text, false) }
 
 // with returns the token with another secret. Several secrets may have one name, such as
 // an old one and the new one that replaces it.
-func (t Token) with(name, text string) (Token, error) {
+func (t Token) with(name, text string, inPath bool) (Token, error) {
 	if len(text) < minToken || len(text) > maxToken {
 		return Token{}, fmt.Errorf("a token must have %d to %d characters, this one has %d", minToken, maxToken, len(text))
 	}
@@ -56,7 +57,7 @@ func (t Token) with(name, text string) (Token, error) {
 	if t.Set() {
 		bits = min(bits, t.bits)
 	}
-	return Token{append(t.secrets[:len(t.secrets):len(t.secrets)], secret{name, sha256.Sum256([]byte(text))}), bits}, nil
+	return Token{append(t.secrets[:len(t.secrets):len(t.secrets)], secret{name, digest(text), inPath}), bits}, nil
 }
 
 const (
@@ -97,7 +98,8 @@ func entropy(text string) int {
 
 // LoadToken reads the tokens in a file that only its owner may read; see
 // [secretfile.ReadLines]. A line is TOKEN or NAME TOKEN, where NAME is what subscriptions
-// of the client belong to; it stays when the token is replaced. Errors about the file and
+// of the client belong to; it stays when the token is replaced. With the word path behind
+// it the token may also be the end of the path of an MCP endpoint. Errors about the file and
 // its content are of type *[OptionError].
 func LoadToken(file string) (Token, error) {
 	lines, err := secretfile.ReadLines(file)
@@ -106,13 +108,16 @@ func LoadToken(file string) (Token, error) {
 	}
 	var t Token
 	for i, words := range lines {
-		name := DefaultName
+		name, inPath := DefaultName, len(words) > 1 && words[len(words)-1] == pathMark
+		if inPath {
+			words = words[:len(words)-1]
+		}
 		if len(words) == 2 {
 			name = words[0]
 		}
-		err := errors.New("expected TOKEN or NAME TOKEN")
+		err := errors.New("expected TOKEN or NAME TOKEN, and path behind it or not")
 		if len(words) <= 2 {
-			t, err = t.with(name, words[len(words)-1])
+			t, err = t.with(name, words[len(words)-1], inPath)
 		}
 		if err != nil {
 			problem := err.Error()
@@ -132,13 +137,19 @@ func (t Token) Set() bool { return len(t.secrets) > 0 }
 func (t Token) Is(text string) bool { return t.name(text) != "" }
 
 func (t Token) name(text string) (name string) {
-	d := sha256.Sum256([]byte(text))
+	d := digest(text)
 	for _, s := range t.secrets {
-		if subtle.ConstantTimeCompare(d[:], s.digest[:]) == 1 {
+		if s.is(d) {
 			name = s.name
 		}
 	}
 	return name
+}
+
+func digest(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
+
+func (s *secret) is(d [sha256.Size]byte) bool {
+	return subtle.ConstantTimeCompare(d[:], s.digest[:]) == 1
 }
 
 // Holds reports whether one of the secrets has the name.

@@ -47,6 +47,11 @@ func (h *Hooks) deliver(ctx context.Context, k *target) error {
 	k.Cursor = at.Cursor()
 	gap := k.GapDue
 	h.mu.Unlock()
+	if m.Cursor == "" { // from here on nothing is lost
+		if err := h.save(); err != nil {
+			return err
+		}
+	}
 	h.changed()
 	w := &worker{sender: h.opts.Sender, reader: h.opts.Reader, endpoint: h.endpoint(k, states)}
 	return w.run(ctx, at, gap)
