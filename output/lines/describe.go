@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/columns"
@@ -31,6 +32,9 @@ func (w *Writer) describe(e *event.Event, used int) string {
 	case event.ResourceChanged:
 		return w.change(yellow, "description changed", e, nil, used)
 	case event.ListChanged:
+		if p.List == catalog.Resources && p.Error == "" && !w.Wide && !w.Verbose {
+			return w.list(e, p, used)
+		}
 		return w.word(cyan, string(p.List)) + "  " + w.listChange(p)
 	case event.ServerEvent:
 		return w.word(cyan, "event") + "  " + printable.Line(p.Name, 200) + "  " + w.paint(grey, Size(int64(p.Size))+", "+printable.Line(p.EventID, 100))

@@ -25,8 +25,8 @@ type Writer struct {
 	W      io.Writer // of a terminal its Screen is used instead
 	Colour bool
 	Wide   bool // dates, ids and digests too; nothing is cut
-	// Verbose writes all states; else those are left out that lead to others, and
-	// failures that repeat.
+	// Verbose writes all events; else states are left out that lead to others, failures
+	// that repeat, and changes of resources that the line of their list shows.
 	Verbose bool
 	// Summaries describes new content that cannot be displayed, because it is binary or
 	// large.
@@ -38,6 +38,8 @@ type Writer struct {
 	Screen  *Screen
 
 	failing map[string]failure // by server
+	listed  map[listing]bool   // by lines about lists
+	removed map[listing]bool   // by lines of their own
 	colours map[string]string  // by server
 	column  int                // width of the column of servers
 	subject int                // width of the column of URIs
@@ -48,7 +50,7 @@ type Writer struct {
 func (w *Writer) Write(events ...*event.Event) error {
 	var b strings.Builder
 	for _, e := range events {
-		if !w.passing(e) {
+		if !w.passing(e) && !w.repeats(e) {
 			w.line(&b, e)
 		}
 	}

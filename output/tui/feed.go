@@ -97,25 +97,29 @@ func (f *feed) of(server string) (counts []int, perMinute int) {
 	return r.counts[:], perMinute
 }
 
-// lines returns the newest events that keep keeps, oldest first, each in one line.
+// lines returns at most so many lines of the newest events that keep keeps, oldest first.
+// Some events have none, such as a state that leads to another one.
 func (f *feed) lines(most int, keep func(*event.Event) bool) []string {
+	most = max(most, 0)
 	var chosen []*event.Event
-	for i := len(f.events) - 1; i >= 0 && len(chosen) < most; i-- {
+	for i := len(f.events) - 1; i >= 0 && len(chosen) < 2*most; i-- {
 		if keep(f.events[i]) {
 			chosen = append(chosen, f.events[i])
 		}
 	}
 	slices.Reverse(chosen)
-	return eventLines(chosen, f.colour)
+	out := eventLines(chosen, f.colour, false)
+	return out[max(0, len(out)-most):]
 }
 
-// eventLines returns one line for each event.
-func eventLines(events []*event.Event, colour bool) []string {
+// eventLines returns one line for each event; with verbose for all of them.
+func eventLines(events []*event.Event, colour, verbose bool) []string {
+	var b strings.Builder
+	w := lines.Writer{W: &b, Colour: colour, Zone: time.Local, Verbose: verbose}
 	out := make([]string, 0, len(events))
 	for _, e := range events {
-		var b strings.Builder
-		w := lines.Writer{W: &b, Colour: colour, Zone: time.Local}
-		if w.Write(e) == nil {
+		b.Reset()
+		if w.Write(e) == nil && b.Len() > 0 {
 			first, _, _ := strings.Cut(b.String(), "\n")
 			out = append(out, first)
 		}

@@ -206,7 +206,7 @@ func (p *serverPage) lines(m *model) []string {
 	case tabPrompts:
 		return p.items(m, d.Prompts, "prompt")
 	case tabTimeline:
-		return p.orNone(m, eventLines(d.Timeline, m.opts.Colour), "Nothing happened to this server since the start.")
+		return p.orNone(m, eventLines(d.Timeline, m.opts.Colour, true), "Nothing happened to this server since the start.")
 	}
 	if p.log == nil {
 		return []string{"", "  loading…"}

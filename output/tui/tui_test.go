@@ -218,6 +218,25 @@ func TestLogStaysAtItsEnd(t *testing.T) {
 	want(300, "290", "299")
 }
 
+// TestFeedHasNoEmptyLines: events that have no line leave no gap, and those before them are
+// shown instead; the timeline has all states.
+func TestFeedHasNoEmptyLines(t *testing.T) {
+	f := feed{}
+	for i := range 50 {
+		f.add([]*event.Event{
+			{ServerID: "docs", ResourceURI: fmt.Sprint("file:///", i), Payload: event.ResourceUpdated{}},
+			{ServerID: "docs", Payload: event.ServerState{State: event.Connecting}},
+		}, false)
+	}
+	got := f.lines(10, func(*event.Event) bool { return true })
+	if len(got) != 10 || !strings.Contains(got[0], "file:///40") || !strings.Contains(got[9], "file:///49") {
+		t.Errorf("%d lines: %q", len(got), got)
+	}
+	if all := eventLines(f.events, false, true); len(all) != 100 {
+		t.Errorf("%d of 100 events in the timeline", len(all))
+	}
+}
+
 // TestFeedPauses: events that come during a pause are shown after it.
 func TestFeedPauses(t *testing.T) {
 	x := newTerminal(t, 80, 24)

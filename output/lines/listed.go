@@ -1,0 +1,93 @@
+package lines
+
+import (
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// A change of the list of resources is an event, and so is every change in it of a resource
+// that is followed. People see it once: the line of the list stands for the events that
+// follow it, and a removal that was noticed before is left out of it.
+
+// listing is a resource of a server and what happened to it in the list.
+type listing struct{ server, uri, sign string }
+
+// maxListed bounds the listings that are remembered. An event whose listing is forgotten is
+// one more line.
+const maxListed = 1000
+
+// repeats reports whether an event says again what a line said.
+func (w *Writer) repeats(e *event.Event) bool {
+	if w.Wide || w.Verbose {
+		return false
+	}
+	l := listing{server: e.ServerID, uri: e.ResourceURI}
+	switch p := e.Payload.(type) {
+	case event.ResourceAdded:
+		l.sign = "+"
+	case event.ResourceRemoved:
+		l.sign = "-"
+	case event.ResourceChanged:
+		l.sign = "~"
+	case event.ListChanged:
+		if p.List != catalog.Resources || p.Error != "" || !w.rest(e.ServerID, p).Empty() {
+			return false
+		}
+		w.forgetRemoved(e.ServerID, p)
+		return true
+	default:
+		return false
+	}
+	if w.listed[l] {
+		delete(w.listed, l)
+		return true
+	}
+	if l.sign == "-" {
+		w.removed = remember(w.removed, l)
+	} else {
+		delete(w.removed, listing{l.server, l.uri, "-"})
+	}
+	return false
+}
+
+// rest is the change of a list of resources without the removals that had a line before.
+func (w *Writer) rest(server string, p event.ListChanged) catalog.Delta {
+	return catalog.Delta{Added: p.Added, Changed: p.Changed, Removed: slices.DeleteFunc(slices.Clone(p.Removed), func(uri string) bool {
+		return w.removed[listing{server, uri, "-"}]
+	})}
+}
+
+func (w *Writer) forgetRemoved(server string, p event.ListChanged) {
+	for _, uri := range p.Removed {
+		delete(w.removed, listing{server, uri, "-"})
+	}
+}
+
+// list describes the change of a list of resources, and remembers what the line says.
+func (w *Writer) list(e *event.Event, p event.ListChanged, used int) string {
+	d := w.rest(e.ServerID, p)
+	w.forgetRemoved(e.ServerID, p)
+	for sign, uris := range map[string][]string{"+": d.Added, "-": d.Removed, "~": d.Changed} {
+		for _, uri := range uris[:min(len(uris), maxNames)] {
+			w.listed = remember(w.listed, listing{e.ServerID, uri, sign})
+		}
+	}
+	switch one := len(d.Added)+len(d.Removed)+len(d.Changed) == 1; {
+	case one && len(d.Added) == 1:
+		return w.change(green, "added", &event.Event{ResourceURI: d.Added[0]}, nil, used)
+	case one && len(d.Removed) == 1:
+		return w.change(red, "removed", &event.Event{ResourceURI: d.Removed[0]}, nil, used)
+	}
+	p.Removed = d.Removed
+	return w.word(cyan, string(p.List)) + "  " + w.listChange(p)
+}
+
+func remember(all map[listing]bool, l listing) map[listing]bool {
+	if all == nil || len(all) >= maxListed {
+		all = map[listing]bool{}
+	}
+	all[l] = true
+	return all
+}
