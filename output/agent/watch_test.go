@@ -1,0 +1,297 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/bus"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// folder is where runs follow servers one after the other, within a synctest bubble.
+type folder struct {
+	*testing.T
+	sessiontest.Net
+	dir     string
+	entries []config.Server
+}
+
+func inFolder(t *testing.T, test func(f *folder)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		f := &folder{T: t, dir: dir, entries: []config.Server{sessiontest.Entry("docs")}}
+		t.Cleanup(f.Wait)
+		test(f)
+	})
+}
+
+// run is one run of Watch.
+type run struct {
+	*folder
+	w       *Watch
+	t       *tracker.Tracker
+	cursor  *Cursor
+	out     *writer
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	err     error
+}
+
+// writer keeps lines, or blocks or fails.
+type writer struct {
+	mu    sync.Mutex
+	lines []string
+	fail  error
+	block chan struct{} // closed when writing goes on; nil: it does
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	block := w.block
+	w.mu.Unlock()
+	if block != nil {
+		<-block
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fail != nil {
+		return 0, w.fail
+	}
+	w.lines = append(w.lines, strings.TrimSuffix(string(b), "\n"))
+	return len(b), nil
+}
+
+func (f *folder) start() *run {
+	f.Helper()
+	cursor, err := OpenCursor(f.dir, "k", slog.New(slog.DiscardHandler))
+	if err != nil {
+		f.Fatal(err)
+	}
+	r := &run{folder: f, cursor: cursor, out: &writer{}}
+	cfg := &config.Config{Servers: f.entries}
+	r.t = tracker.New(tracker.Options{Dial: f.Dial, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
+	r.w = NewWatch(r.t, Options{W: r.out, Cursor: cursor, Server: cfg.Server})
+	r.t.Apply(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	r.running.Go(func() { _ = r.t.Run(ctx) })
+	r.cancel = sync.OnceFunc(cancel)
+	return r
+}
+
+// watch starts a run and waits until it has compared everything.
+func (f *folder) watch() *run {
+	f.Helper()
+	r := f.start()
+	r.running.Go(func() {
+		r.err = r.w.Run()
+		r.cancel()
+	})
+	f.sleep(5 * time.Second)
+	return r
+}
+
+func (f *folder) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// stop ends the run and returns its lines.
+func (r *run) stop() []string {
+	r.cancel()
+	r.running.Wait()
+	r.cursor.Close()
+	return r.out.lines
+}
+
+func (r *run) want(lines ...string) {
+	r.Helper()
+	r.out.mu.Lock()
+	defer r.out.mu.Unlock()
+	if !slices.Equal(r.out.lines, lines) {
+		r.Errorf("it printed %q, want %q", r.out.lines, lines)
+	}
+	r.out.lines = nil
+}
+
+// The first line says what changed since the last run, in whatever way it ended.
+func TestSinceTheLastRun(t *testing.T) {
+	t.Parallel()
+	inFolder(t, func(f *folder) {
+		s := f.Serve("docs", session.EraLegacy)
+		s.Set("x:1", "a\nb\n")
+		s.Set("x:2", "b")
+		r := f.watch()
+		r.want()
+		s.Set("x:1", "a\nc\n")
+		f.sleep(3 * time.Second)
+		r.want("docs: x:1 changed (1 line)")
+		r.stop()
+
+		s.Set("x:2", "c")
+		s.Set("x:3", "new")
+		s.SetList(catalog.Tools, map[string]any{"name": "find", "inputSchema": map[string]any{"type": "object"}})
+		r = f.watch()
+		r.out.mu.Lock()
+		all := strings.Join(r.out.lines, "\n")
+		r.out.mu.Unlock()
+		for _, want := range []string{"x:2 changed", "x:3 added", "tool find added"} {
+			if !strings.Contains(all, want) || strings.Contains(all, "x:1") {
+				f.Errorf("no %q in %q", want, all)
+			}
+		}
+		r.stop()
+		r = f.watch()
+		r.want()
+		r.stop()
+	})
+}
+
+// A line that could not be written is not forgotten.
+func TestLineThatWasNotWritten(t *testing.T) {
+	t.Parallel()
+	inFolder(t, func(f *folder) {
+		s := f.Serve("docs", session.EraLegacy)
+		s.Set("x:1", "a")
+		r := f.watch()
+		r.out.fail = io.ErrClosedPipe
+		s.Set("x:1", "b")
+		f.sleep(5 * time.Second)
+		r.stop()
+		if !errors.Is(r.err, io.ErrClosedPipe) {
+			t.Error(r.err)
+		}
+		r = f.watch()
+		r.want("docs: x:1 changed")
+		r.stop()
+	})
+}
+
+// A reader that does not read for so long that events are lost gets what differs from what
+// it was told, however the last event calls it.
+func TestReaderThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	inFolder(t, func(f *folder) {
+		s := f.Serve("docs", session.EraLegacy)
+		s.Set("x:1", "a")
+		s.Set("x:2", "a")
+		r := f.watch()
+		r.out.block = make(chan struct{})
+		s.Set("x:2", "b")
+		f.sleep(3 * time.Second) // it is writing that
+		for range bus.DefaultCapacity + 1 {
+			r.t.Publish(event.Event{Payload: event.SubscriptionsChanged{}})
+		}
+		s.Set("x:1", "b")
+		s.Set("x:3", "new")
+		s.SetList(catalog.Tools, map[string]any{"name": "find", "inputSchema": map[string]any{"type": "object"}})
+		s.NotifyListChanged(catalog.Tools)
+		f.sleep(5 * time.Second)
+		s.NotifyUpdated("x:1") // the same content
+		f.sleep(5 * time.Second)
+		close(r.out.block)
+		f.sleep(5 * time.Second)
+		lines := strings.Join(r.stop(), "\n")
+		for _, want := range []string{"x:1 changed", "x:2 changed", "x:3 added", "tool find added"} {
+			if !strings.Contains(lines, want) {
+				f.Errorf("no %q in %q", want, lines)
+			}
+		}
+		if strings.Contains(lines, "no longer known") {
+			f.Error(lines)
+		}
+		r = f.watch()
+		r.want()
+		r.stop()
+	})
+}
+
+// A server that is away is reported once, over runs, and so is its return.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	inFolder(t, func(f *folder) {
+		s := f.Serve("docs", session.EraLegacy)
+		s.Set("x:1", "a")
+		r := f.watch()
+		f.SetDown("docs", sessiontest.ErrRefused)
+		s.Disconnect()
+		f.sleep(20 * time.Second)
+		r.want()
+		f.sleep(time.Minute)
+		r.want("docs: not reachable")
+		r.stop()
+		r = f.watch()
+		f.sleep(time.Minute)
+		r.want()
+		s.Set("x:1", "b")
+		f.SetDown("docs", nil)
+		f.sleep(2 * time.Minute)
+		lines := strings.Join(r.stop(), "\n")
+		if !strings.Contains(lines, "reachable again") || !strings.Contains(lines, "x:1 changed") {
+			f.Errorf("%q", lines)
+		}
+	})
+}
+
+// Once compares everything and ends, also if a server is away or silent.
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	inFolder(t, func(f *folder) {
+		f.entries = append(f.entries, sessiontest.Entry("wiki"))
+		s, wiki := f.Serve("docs", session.EraLegacy), f.Serve("wiki", session.EraModern)
+		for i := range 300 {
+			s.Set(fmt.Sprintf("x:%d", i), "a")
+		}
+		wiki.Set("y:1", "a")
+		once := func(limit time.Duration) (lines, missed []string, took time.Duration) {
+			r := f.start()
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			defer cancel()
+			began := time.Now()
+			_, missed, err := r.w.Once(ctx)
+			if err != nil {
+				f.Error(err)
+			}
+			took = time.Since(began)
+			return r.stop(), missed, took
+		}
+		if lines, missed, took := once(time.Minute); len(lines)+len(missed) > 0 || took > 5*time.Second {
+			f.Errorf("%q, %q, %v", lines, missed, took)
+		}
+		for i := range 300 {
+			s.Set(fmt.Sprintf("x:%d", i), "b")
+		}
+		wiki.Set("y:1", "b")
+		if lines, _, _ := once(time.Minute); len(lines) != 1 || !strings.HasSuffix(lines[0], " more") || !strings.Contains(lines[0], "changed") {
+			f.Errorf("%q", lines)
+		}
+		if lines, _, _ := once(time.Minute); len(lines) > 0 {
+			f.Errorf("again: %q", lines)
+		}
+		f.SetDown("wiki", sessiontest.ErrRefused)
+		wiki.Disconnect()
+		s.Set("x:7", "c")
+		if lines, missed, _ := once(time.Minute); len(lines) != 1 || !strings.Contains(lines[0], "docs: x:7 changed") || !strings.Contains(lines[0], "wiki: not reachable") || !slices.Equal(missed, []string{"wiki"}) {
+			f.Errorf("%q, %q", lines, missed)
+		}
+		f.SetDown("docs", sessiontest.ErrRefused)
+		s.Disconnect()
+		if lines, missed, _ := once(time.Minute); len(lines) > 0 || len(missed) != 2 {
+			f.Errorf("%q, %q", lines, missed)
+		}
+	})
+}
