@@ -120,17 +120,18 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *Env, g *globals, lo
 		return failed
 	}
 	if o.noBrowser {
-		if err := o.paste(ctx, env, callback, flow, finish); err != nil {
-			return nil, err
-		}
+		err = o.paste(ctx, env, callback, flow, finish)
+	} else {
+		o.open(env, flow)
+		_, stop := g.waiting(env, "waiting for the login in the browser")
+		err = callback.Serve(ctx, flow, finish, func(reason string) { g.logger(env).Warn("a request to the login was refused", "reason", reason) })
+		stop()
+	}
+	if err == nil {
 		return got, nil
 	}
-	o.open(env, flow)
-	_, stop := g.waiting(env, "waiting for the login in the browser")
-	defer stop()
-	err = callback.Serve(ctx, flow, finish, func(reason string) { g.logger(env).Warn("a request to the login was refused", "reason", reason) })
-	if err != nil {
-		return nil, err
+	if err := flow.Abandon(context.WithoutCancel(ctx)); err != nil {
+		g.logger(env).Info("the next login is one of the same client", "server", target.ID, "err", err)
 	}
-	return got, nil
+	return nil, err
 }

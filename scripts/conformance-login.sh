@@ -38,7 +38,7 @@ for scenario in "${scenarios[@]}"; do
 		continue
 	fi
 	log=$out/${scenario//\//-}.log
-	if "$node" "$suite" client --command "$node $dir/client.mjs" --scenario "$scenario" --timeout 60000 >"$log" 2>&1 &&
+	if "$node" "$suite" client --command "$node $dir/client.mjs" --scenario "$scenario" --timeout 300000 >"$log" 2>&1 &&
 		grep -q 'OVERALL: PASSED' "$log"; then
 		printf 'ok    %s: %s\n' "$scenario" "$(grep -o '^Passed: [0-9/]*' "$log")"
 		((++passed))

@@ -26,31 +26,58 @@ const patience = 10 * time.Second
 // ErrNotFound is the error for a secret that the keyring does not have.
 var ErrNotFound = keyring.ErrNotFound
 
+var errNoAnswer = errors.New("the keyring does not answer")
+
+// A Ring is the user's keyring. At any time it is asked for one thing: while a locked one
+// waits for its user, further calls wait and fail, rather than ask the user once more.
+type Ring struct {
+	// turn has room for one: who sends to it calls the keyring, and receives afterwards;
+	// never closed.
+	turn chan struct{}
+}
+
+// New returns the user's keyring. Nothing is asked of it yet.
+func New() *Ring { return &Ring{make(chan struct{}, 1)} }
+
 // Get returns the secret of the account. A keyring that does not answer in time is an
 // error; the call to it then goes on by itself until the keyring answers, because it
 // cannot be interrupted. The same holds for Set and Delete.
-func Get(account string) (string, error) {
-	return bounded(func() (string, error) { return keyring.Get(Service, account) })
+func (r *Ring) Get(account string) (string, error) {
+	return r.reached(func() (string, error) { return keyring.Get(Service, account) })
 }
 
 // Set stores the secret of the account, in place of the one that is there.
-func Set(account, secret string) error {
-	_, err := bounded(func() (string, error) { return "", keyring.Set(Service, account, secret) })
+func (r *Ring) Set(account, secret string) error {
+	_, err := r.reached(func() (string, error) { return "", keyring.Set(Service, account, secret) })
 	return err
 }
 
 // Delete deletes the secret of the account. One that is not there is no error.
-func Delete(account string) error {
-	_, err := bounded(func() (string, error) { return "", keyring.Delete(Service, account) })
+func (r *Ring) Delete(account string) error {
+	_, err := r.reached(func() (string, error) { return "", keyring.Delete(Service, account) })
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-func bounded(call func() (string, error)) (string, error) {
+// Get is that of a [Ring] that is used once.
+func Get(account string) (string, error) { return New().Get(account) }
+
+func (r *Ring) reached(call func() (string, error)) (string, error) {
 	if err := reachable(); err != nil {
 		return "", err
+	}
+	return r.bounded(call)
+}
+
+func (r *Ring) bounded(call func() (string, error)) (string, error) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case r.turn <- struct{}{}:
+	case <-timer.C:
+		return "", errNoAnswer
 	}
 	type result struct {
 		secret string
@@ -59,15 +86,14 @@ func bounded(call func() (string, error)) (string, error) {
 	done := make(chan result, 1) // sent to once; never closed
 	go func() {
 		secret, err := call()
+		<-r.turn
 		done <- result{secret, err}
 	}()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
 	select {
 	case r := <-done:
 		return r.secret, r.err
 	case <-timer.C:
-		return "", errors.New("the keyring does not answer")
+		return "", errNoAnswer
 	}
 }
 

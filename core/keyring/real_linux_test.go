@@ -28,19 +28,20 @@ func TestRealKeyring(t *testing.T) {
 		}
 		return
 	}
-	if err := Set("docs", "first"); err != nil {
+	ring := New()
+	if err := ring.Set("docs", "first"); err != nil {
 		t.Fatal(err)
 	}
-	if err := Set("docs", "second"); err != nil {
+	if err := ring.Set("docs", "second"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Get("docs"); got != "second" || err != nil {
+	if got, err := ring.Get("docs"); got != "second" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := Delete("docs"); err != nil {
+	if err := ring.Delete("docs"); err != nil {
 		t.Error(err)
 	}
-	if _, err := Get("docs"); !errors.Is(err, ErrNotFound) {
+	if _, err := ring.Get("docs"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("deleted, and got with %v", err)
 	}
 }

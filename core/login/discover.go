@@ -46,7 +46,7 @@ func ParseChallenge(values []string) Challenge {
 				c.Basic = true
 			case one.Scheme == "bearer" && c.Metadata == "" && c.Code == "":
 				c.Metadata, c.Code, c.Description = one.Params["resource_metadata"], one.Params["error"], one.Params["error_description"]
-				c.Scopes = strings.Fields(one.Params["scope"])
+				c.Scopes = usableScopes(strings.Fields(one.Params["scope"]))
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func findPlace(ctx context.Context, client *http.Client, t Target, c Challenge) 
 	at := &place{resource: t.URL}
 	issuers := []string{origin(t.URL)} // as in 2025-03-26
 	if resource != nil {
-		at.resource, at.scopes, issuers = resource.Resource, resource.ScopesSupported, resource.AuthorizationServers
+		at.resource, at.scopes, issuers = resource.Resource, usableScopes(resource.ScopesSupported), resource.AuthorizationServers
 	}
 	if address := t.OAuth.AuthServerMetadataURL; address != "" {
 		at.server, err = configuredServer(ctx, client, address)

@@ -99,6 +99,13 @@ func (s *Store) write(server string, all []*Login) error {
 		f.Logins = append(f.Logins, e)
 	}
 	text, err := encode(f)
+	for err == nil && len(text) >= secretfile.MaxFile && len(f.Logins) > 1 { // it could not be read again
+		f.Logins = f.Logins[:len(f.Logins)-1]
+		text, err = encode(f)
+	}
+	if err == nil && len(text) >= secretfile.MaxFile {
+		err = errors.New("the login cannot be stored: it is too large")
+	}
 	if err != nil {
 		return err
 	}

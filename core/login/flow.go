@@ -28,6 +28,7 @@ type Flow struct {
 	scopes   []string
 	at       *place
 	with     Client
+	reused   bool // the client was registered for an earlier login
 	state    string
 	verifier string
 }
@@ -51,36 +52,11 @@ func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect strin
 	}
 	f := &Flow{target: t, store: s, redirect: redirect, at: at, state: rand.Text(), verifier: oauth2.GenerateVerifier()}
 	f.scopes = chooseScopes(t, c, at, earlier, scopes)
-	if f.with, err = f.client(ctx, client, at.server, earlier); err != nil {
+	if f.with, f.reused, err = f.client(ctx, client, at.server, earlier); err != nil {
 		return nil, err
 	}
 	f.URL = f.authorizationURL()
 	return f, nil
-}
-
-// chooseScopes returns the scopes to ask for, in the order of the specification. A scope
-// that a request lacked is added to them, and the one for refresh tokens if there is one.
-func chooseScopes(t Target, c Challenge, at *place, earlier *Login, scopes []string) []string {
-	for _, choice := range [][]string{t.OAuth.Scopes, c.Scopes, at.scopes} {
-		if len(scopes) == 0 {
-			scopes = choice
-		}
-	}
-	scopes = slices.Clone(scopes)
-	add := func(scope string) {
-		if !slices.Contains(scopes, scope) {
-			scopes = append(scopes, scope)
-		}
-	}
-	if earlier != nil && earlier.Issuer == at.server.Issuer && len(earlier.Lacking) > 0 {
-		for _, scope := range slices.Concat(earlier.Scopes, earlier.Lacking) {
-			add(scope)
-		}
-	}
-	if slices.Contains(at.server.ScopesSupported, offlineAccess) && t.OAuth.Grant != config.GrantClient {
-		add(offlineAccess)
-	}
-	return scopes
 }
 
 // offlineAccess is the scope that OpenID Connect gives refresh tokens for.
@@ -97,6 +73,20 @@ func (f *Flow) authorizationURL() string {
 		opts = append(opts, oauth2.SetAuthURLParam("prompt", "consent")) // required by OpenID Connect
 	}
 	return c.AuthCodeURL(f.state, opts...)
+}
+
+// Abandon notes that nothing came of the login. If its client was registered earlier, the
+// authorization server may have forgotten it, which it says in the browser only: the next
+// login registers another.
+func (f *Flow) Abandon(ctx context.Context) error {
+	if !f.reused {
+		return nil
+	}
+	return f.store.change(ctx, f.target, func(l *Login) bool {
+		was := l.Client.Registered && l.Client.ID == f.with.ID
+		l.Client.Registered = l.Client.Registered && !was
+		return was
+	})
 }
 
 // Issuer returns the authorization server.

@@ -2,6 +2,7 @@ package login_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -362,6 +363,93 @@ func TestScopes(t *testing.T) {
 	}
 	if got := scope(logins, to); got != "a write admin" {
 		t.Errorf("after a request that lacked scopes: %q", got)
+	}
+}
+
+// A server that refuses every request for another scope, and for endless ones, makes
+// neither logins nor their file grow without end.
+func TestEndlessScopes(t *testing.T) {
+	s := logintest.New(t)
+	logins, to := store(t), target(s)
+	mustLogIn(t, logins, s)
+	src := logins.Source(to)
+	for round := range 4 {
+		header, err := src.Header(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 60 {
+			scope := fmt.Sprintf("%d-%d-%s", round, i, strings.Repeat("x", 200))
+			if i == 0 {
+				scope = strings.Repeat("x", 60<<10)
+			} else if i == 1 {
+				scope = `no\\scope`
+			}
+			_, _ = src.Refused(t.Context(), header, http.StatusForbidden, login.ParseChallenge([]string{`Bearer error="insufficient_scope", scope="` + scope + `"`}))
+		}
+		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(f.URL, fmt.Sprintf("%d-2-xxx", round)) {
+			t.Errorf("round %d: what was refused last is not asked for", round)
+		}
+		if len(f.URL) > 10<<10 || strings.Contains(f.URL, "no%5C") {
+			t.Errorf("round %d: the URL has %d bytes", round, len(f.URL))
+		}
+		mustLogIn(t, logins, s)
+	}
+	if info, err := os.Stat(logins.Path(to)); err != nil || info.Size() > 64<<10 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// However much an authorization server has to say about itself, the file of its logins can
+// be read again: older ones of other clients make room.
+func TestLargeLogins(t *testing.T) {
+	s := logintest.New(t)
+	s.Meta = func(m map[string]any) { m["token_endpoint"] = s.AS + "/token?" + strings.Repeat("x", 300<<10) }
+	logins, to := store(t), target(s)
+	for i := range 6 {
+		f, err := logins.Begin(t.Context(), to, challenge(t, s), fmt.Sprintf("http://127.0.0.1:%d/callback", i+1), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(logintest.Browse(t, f.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Finish(t.Context(), u.Query()); err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, logins.Source(to), s, http.StatusOK)
+	}
+}
+
+// An authorization server that forgot our client says so in the browser only, or to the
+// code: the next login is one of a new client.
+func TestForgottenClient(t *testing.T) {
+	s := logintest.New(t)
+	logins, to := store(t), target(s)
+	mustLogIn(t, logins, s)
+	begin := func() *login.Flow {
+		t.Helper()
+		f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := begin()
+	if n := s.Hits("as /register"); n != 1 {
+		t.Errorf("%d registrations", n)
+	}
+	if err := f.Abandon(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantStatus(t, logins.Source(to), s, http.StatusOK) // the login before is as good as it was
+	if again := begin(); s.Hits("as /register") != 2 || again.Abandon(t.Context()) != nil {
+		t.Errorf("%d registrations", s.Hits("as /register"))
 	}
 }
 

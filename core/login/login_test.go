@@ -348,6 +348,44 @@ func TestKeyringHoldsTheSecrets(t *testing.T) {
 	}
 }
 
+// What cannot be deleted from the keyring stays, and is said to; the other logins go.
+func TestLogoutWithoutTheKeyring(t *testing.T) {
+	s := logintest.New(t)
+	dir := filepath.Join(t.TempDir(), "logins")
+	ring := map[string]string{}
+	broken := errors.New("no bus")
+	with := func(err error) *login.Store {
+		return login.NewStore(login.Options{Dir: dir, Keyring: login.Keyring{
+			Get:    func(a string) (string, error) { return ring[a], err },
+			Set:    func(a, v string) error { ring[a] = v; return err },
+			Delete: func(a string) error { return err },
+		}})
+	}
+	mustLogIn(t, with(nil), s)
+	ssh := with(broken)
+	f, err := ssh.Begin(t.Context(), target(s), challenge(t, s), "http://127.0.0.1:2/callback", nil) // another client
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(logintest.Browse(t, f.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Finish(t.Context(), u.Query()); err != nil {
+		t.Fatal(err)
+	}
+	gone, err := ssh.Delete(t.Context(), target(s))
+	if len(gone) != 1 || !errors.Is(err, broken) || !strings.Contains(err.Error(), "stays in the keyring") {
+		t.Errorf("%d gone, %v", len(gone), err)
+	}
+	if text, err := os.ReadFile(ssh.Path(target(s))); err != nil || strings.Contains(string(text), "rt-") {
+		t.Errorf("%v, the file has %s", err, text)
+	}
+	if gone, err := with(nil).Delete(t.Context(), target(s)); len(gone) != 1 || err != nil {
+		t.Errorf("later: %d gone, %v", len(gone), err)
+	}
+}
+
 // A keyring that was asked for and does not answer is an error at the login.
 func TestKeyringThatWasAskedFor(t *testing.T) {
 	s := logintest.New(t)

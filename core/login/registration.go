@@ -59,21 +59,22 @@ func configuredClient(t Target, m *oauthex.AuthServerMeta) (Client, bool) {
 
 // client chooses the client of a login, in the order of the specification: the one of the
 // config, the one that describes itself, one that is registered now.
-func (f *Flow) client(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, earlier *Login) (Client, error) {
+func (f *Flow) client(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, earlier *Login) (c Client, reused bool, err error) {
 	if c, ok := configuredClient(f.target, m); ok {
-		return c, nil
+		return c, false, nil
 	}
 	if f.target.OAuth.ClientMetadataURL != "" && m.ClientIDMetadataDocumentSupported {
-		return Client{ID: f.target.OAuth.ClientMetadataURL, Method: methodNone}, nil
+		return Client{ID: f.target.OAuth.ClientMetadataURL, Method: methodNone}, false, nil
 	}
 	if earlier != nil && earlier.Issuer == m.Issuer && earlier.Client.Registered && earlier.Refused == "" &&
 		earlier.Client.Redirect == f.redirect && (earlier.Client.Expires.IsZero() || time.Now().Before(earlier.Client.Expires)) {
-		return earlier.Client, nil
+		return earlier.Client, true, nil
 	}
 	if m.RegistrationEndpoint == "" {
-		return Client{}, ErrNoClient
+		return Client{}, false, ErrNoClient
 	}
-	return register(ctx, client, m, f.redirect, f.scopes)
+	c, err = register(ctx, client, m, f.redirect, f.scopes)
+	return c, false, err
 }
 
 // register registers a client (RFC 7591).

@@ -65,7 +65,8 @@ func NewStore(opts Options) *Store {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	if opts.Keyring.Get == nil {
-		opts.Keyring = Keyring{keyring.Get, keyring.Set, keyring.Delete}
+		ring := keyring.New()
+		opts.Keyring = Keyring{ring.Get, ring.Set, ring.Delete}
 	}
 	if opts.Client == nil {
 		opts.Client = newClient
@@ -146,6 +147,7 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 		return nil, s.write(t.URL, nil)
 	}
 	var gone, rest []*Login
+	var failed error
 	for _, l := range all {
 		if !t.matches(l) {
 			rest = append(rest, l)
@@ -158,15 +160,16 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 		}
 		if l.Kind == KindKeyring {
 			if err := s.opts.Keyring.Delete(account(l)); err != nil {
-				return gone, fmt.Errorf("keyring: %w", err)
+				rest, failed = append(rest, l), fmt.Errorf("the login stays in the keyring, which cannot be changed: %w", err)
+				continue
 			}
 		}
 		gone = append(gone, l)
 	}
 	if len(gone) == 0 {
-		return nil, nil
+		return nil, failed
 	}
-	return gone, s.write(t.URL, rest)
+	return gone, errors.Join(failed, s.write(t.URL, rest))
 }
 
 // Lack notes scopes that a request was refused for, so that the next login asks for them.

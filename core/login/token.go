@@ -59,8 +59,8 @@ func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target,
 	}
 	l.tokens.Access, l.tokens.Refresh, l.tokens.Expiry = got.AccessToken, got.RefreshToken, got.Expiry
 	l.Obtained, l.Refused, l.Renewing = began, "", time.Time{}
-	if scope, ok := got.Extra("scope").(string); ok && len(scope) < 8<<10 {
-		l.Scopes = strings.Fields(printable.Line(scope, 8<<10))
+	if scope, ok := got.Extra("scope").(string); ok {
+		l.Scopes = usableScopes(strings.Fields(scope))
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ async function run(...args) {
 // Logs in: reads the one line of stdout, goes there as a browser would, and answers with
 // the address that the authorization server redirects to.
 async function login() {
-  const child = start('login', 'docs', '--no-browser', '--timeout', '20s')
+  const child = start('login', 'docs', '--no-browser', '--timeout', '2m', '--connect-timeout', '1m')
   const done = collect(child)
   const lines = createInterface({ input: child.stdout })
   lines.once('line', async line => {
@@ -73,11 +73,11 @@ async function command(...args) {
   }
 }
 
-const listed = await command('list', 'tools', '--json', '--timeout', '15s')
+const listed = await command('list', 'tools', '--json', '--timeout', '2m', '--connect-timeout', '1m')
 let code = listed.code
 if (code === 0) {
   for (const tool of JSON.parse(listed.out)) {
-    const got = await command('call', 'docs', tool.name, '--timeout', '15s')
+    const got = await command('call', 'docs', tool.name, '--timeout', '2m', '--connect-timeout', '1m')
     code ||= got.code
   }
 }
