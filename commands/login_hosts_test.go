@@ -78,3 +78,18 @@ func TestRedirectElsewhere(t *testing.T) {
 	}
 	b.run(exitOK, "list")
 }
+
+// A login that nothing came of is not tried again with the same registered client: the
+// authorization server may have forgotten that.
+func TestAbandonedLoginRegistersAnew(t *testing.T) {
+	b := newLoginBench(t, "")
+	for i, c := range []struct {
+		exit, registered int
+		args             []string
+	}{{exitOK, 1, nil}, {exitOK, 1, nil}, {exitUsage, 1, []string{"--no-browser"}}, {exitOK, 2, nil}} { // nothing is pasted
+		b.run(c.exit, append([]string{"login", "docs", "--timeout", "1m"}, c.args...)...)
+		if n := b.as.Hits("as /register"); n != c.registered {
+			t.Errorf("login %d: %d registrations, want %d", i, n, c.registered)
+		}
+	}
+}
