@@ -36,9 +36,8 @@ type EventDelivery string
 
 // The deliveries.
 const (
-	DeliveryPush    EventDelivery = "push"
-	DeliveryPoll    EventDelivery = "poll"
-	DeliveryWebhook EventDelivery = "webhook"
+	DeliveryPush EventDelivery = "push"
+	DeliveryPoll EventDelivery = "poll"
 )
 
 // maxEventTypes bounds the types that an entry names.
@@ -114,7 +113,7 @@ func (e eventKeys) delivery(n *tree.Node, path pointer) EventDelivery {
 		e.errorAt(n.Offset, path, CodeType, fmt.Sprintf(`%s has invalid "events.delivery"; expected string`, e.label), "")
 		return ""
 	}
-	word := e.word(n, path, "events.delivery", "auto", "poll", "push", "webhook")
+	word := e.word(n, path, "events.delivery", "auto", "poll", "push")
 	if word == "auto" {
 		return ""
 	}

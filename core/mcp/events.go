@@ -23,13 +23,6 @@ const (
 // EventsNotificationPrefix begins the methods of all notifications of the extension.
 const EventsNotificationPrefix = "notifications/events/"
 
-// HeaderSubscription is the header of a webhook that names its subscription.
-const HeaderSubscription = "X-MCP-Subscription-Id"
-
-// WebhookReceivers is the path of the document in which an origin names its receivers of
-// webhooks.
-const WebhookReceivers = "/.well-known/mcp-webhook-receiver.json"
-
 // DeliveryMode is a way in which events get to a client.
 type DeliveryMode string
 

@@ -60,8 +60,8 @@ type EventPage struct {
 }
 
 // List fetches the types of events, within one request timeout. An entry that has no name
-// or no known mode is left out. A list that does not end within 100 pages, 1,000 types and
-// the bytes of [Limits] is a [*LimitError].
+// or no known mode is left out, and so is what follows the first 1,000 entries. A list that
+// does not end within the pages and bytes of [Limits] is a [*LimitError].
 func (e Events) List(ctx context.Context) ([]mcp.EventType, error) {
 	requests, limits := &e.s.requests, e.s.opts.Limits
 	limit := requests.requestTimeout()
@@ -86,15 +86,14 @@ func (e Events) List(ctx context.Context) ([]mcp.EventType, error) {
 		if json.Unmarshal(raw, &page) != nil {
 			return nil, errors.New(mcp.MethodListEvents + ": malformed result")
 		}
-		if entries += len(page.Events); entries > maxEventTypes {
-			return nil, &LimitError{mcp.MethodListEvents, fmt.Sprintf("%d types", maxEventTypes)}
-		}
+		page.Events = page.Events[:min(len(page.Events), maxEventTypes-entries)]
+		entries += len(page.Events)
 		for _, entry := range page.Events {
 			if t, ok := decodeEventType(entry); ok {
 				types = append(types, t)
 			}
 		}
-		if page.Next == nil {
+		if page.Next == nil || entries == maxEventTypes {
 			return types, nil
 		}
 		if _, again := seen[*page.Next]; again {

@@ -66,6 +66,9 @@ func (e Events) Stream(ctx context.Context, q EventQuery, receive func(EventMess
 	return nil
 }
 
+// Redact is [Session.Redact].
+func (e Events) Redact(text string) string { return e.s.Redact(text) }
+
 // HTTP reports whether each stream takes a connection of its own.
 func (e Events) HTTP() bool { return e.s.requests.conn.HTTP() }
 

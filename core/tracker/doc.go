@@ -26,6 +26,11 @@
 // Isolation: every server has one worker, a goroutine that owns all state about it. A
 // server that hangs, floods or crashes delays its own worker only.
 //
+// Events: a server may offer events of its own (MCP Events). They are hints like
+// notifications, but can be resumed: what they name is read and compared, with cause event,
+// and what the server says is missing is compared as after a gap. A server whose events
+// report the changes of its resources is polled ten times more rarely. See eventFollower.
+//
 // Liveness: a server that gives no sign of life counts as dead within 30 s. It is given
 // longer while it works on a request of a client, up to the timeout of the request: a
 // server that handles one request at a time is indistinguishable from one that hangs.

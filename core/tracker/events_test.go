@@ -437,6 +437,35 @@ func TestHostileEvents(t *testing.T) {
 	}
 }
 
+// TestStreamsAreBounded: the rest is polled, and so is what the server does not stream any
+// more.
+func TestStreamsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		docs := w.Serve("docs", session.EraLegacy)
+		var names []string
+		for i := range 40 {
+			names = append(names, fmt.Sprint("type-", i))
+		}
+		feed := sessiontest.NewFeed(names...)
+		withEvents(docs, feed)
+		entry := sessiontest.Entry("docs")
+		entry.Events.All = true
+		w.start(entry)
+		w.pass(10 * time.Second)
+		if feed.Streams() != 32 || feed.Calls("events/poll") < 8 {
+			t.Errorf("%d streams, %d polls", feed.Streams(), feed.Calls("events/poll"))
+		}
+		for _, name := range names {
+			feed.Emit(name, map[string]any{})
+		}
+		w.pass(10 * time.Second)
+		if got := len(w.published(event.TypeServerEvent)); got != 40 {
+			t.Errorf("%d of 40 events", got)
+		}
+	})
+}
+
 // TestEventsEndWithTheirSession: no goroutine is left, also of streams that hang.
 func TestEventsEndWithTheirSession(t *testing.T) {
 	following(t, "", func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Options are what a Source works with. All fields but Cursors and Hooks are needed.
+// Options are what a Source works with. All fields but Cursors are needed.
 type Options struct {
 	Events session.Events
 	Want   config.Events
@@ -134,7 +134,7 @@ func (s *Source) follow(ctx context.Context, types []mcp.EventType) {
 		if s.running[key] != nil {
 			continue
 		}
-		mode := p.mode(s.opts.Want.Delivery, streams, false)
+		mode := p.mode(s.opts.Want.Delivery, streams)
 		if mode == "" {
 			s.warnOnce(p.name, "the server delivers events only in a way that is not possible here")
 			continue

@@ -95,7 +95,7 @@ func (p *pushed) receive(in *inbox) error {
 			}
 		case m.Method == mcp.NotificationEventsTerminated:
 			flush()
-			return &session.RPCError{Code: news.Err.Code, Message: news.Err.Message, Data: news.Err.Data}
+			return &session.RPCError{Code: news.Err.Code, Message: p.u.src.opts.Events.Redact(news.Err.Message), Data: news.Err.Data}
 		case m.Method == mcp.NotificationEventsActive:
 			flush()
 			p.begin(news)

@@ -85,7 +85,7 @@ func (u *subscription) survives(err error) bool {
 	case failure == mcp.EventNotFound, failure == mcp.EventUnsupported:
 		u.src.askAgain()
 		return false
-	case failure == mcp.EventResourceExhausted && u.mode == mcp.DeliverPush && u.plan.mode("poll", 0, false) == mcp.DeliverPoll:
+	case failure == mcp.EventResourceExhausted && u.mode == mcp.DeliverPush && u.plan.mode("", 0) == mcp.DeliverPoll:
 		u.mode = mcp.DeliverPoll
 		return true
 	case answered && refused.Code == mcp.CodeInvalidParams:
