@@ -30,5 +30,6 @@
 // [Subscriptions.Run] and [Hooks.Run] own one goroutine for each endpoint, which owns its
 // deliveries. They return when all have ended, and store the watermarks.
 //
-// Library: standard-webhooks signs, as its authors specify it.
+// Libraries: standard-webhooks signs, as its authors specify it; cloudevents/sdk-go has the
+// form of CloudEvents.
 package webhook

@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -36,29 +38,23 @@ func formatOf(name config.WebhookFormat) format {
 	}}
 }
 
-// cloudEvent is a CloudEvent 1.0 in its JSON format; tests hold it to
-// cloudevents/sdk-go, whose packages would make the program larger by more than a
-// megabyte. Specification: https://github.com/cloudevents/spec, json-format.md.
-type cloudEvent struct {
-	SpecVersion string          `json:"specversion"`
-	ID          string          `json:"id"`
-	Source      string          `json:"source"`
-	Type        string          `json:"type"`
-	Subject     string          `json:"subject,omitempty"`
-	Time        string          `json:"time,omitempty"`
-	ContentType string          `json:"datacontenttype"`
-	Cursor      string          `json:"cursor"` // an extension
-	Data        json.RawMessage `json:"data"`
-}
-
-func newCloudEvent(id, source, name, cursor string, data json.RawMessage) cloudEvent {
-	return cloudEvent{SpecVersion: "1.0", ID: id, Source: source, Type: "mcptrack." + name, ContentType: "application/json", Cursor: cursor, Data: data}
+// newCloudEvent returns a CloudEvent 1.0, with the cursor as an extension.
+func newCloudEvent(id, source, name, cursor string, data json.RawMessage) cloudevents.Event {
+	e := cloudevents.New()
+	e.SetID(id)
+	e.SetSource(source)
+	e.SetType("mcptrack." + name)
+	e.SetExtension("cursor", cursor)
+	e.SetDataContentType(cloudevents.ApplicationJSON)
+	e.DataEncoded = data // SetData would escape it for HTML
+	return e
 }
 
 // cloudMessage returns an event with the id and the data that all ways to get it have.
 func cloudMessage(o *events.Occurrence, cursor string) ([]byte, error) {
 	e := newCloudEvent(o.ID, "mcptrack://server/"+url.PathEscape(o.Server), o.Name, cursor, o.Data())
-	e.Subject, e.Time = cmp.Or(o.Exported(), o.Word()), o.Time.UTC().Format(event.TimeFormat)
+	e.SetSubject(cmp.Or(o.Exported(), o.Word()))
+	e.SetTime(o.Time.UTC().Truncate(time.Millisecond))
 	return printable.Marshal(e)
 }
 
