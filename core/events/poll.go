@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 
 	"github.com/mcptrack/mcptrack/core/serve"
 )
@@ -43,21 +44,17 @@ func (s *Service) poll(ctx context.Context, r *serve.Request) (json.RawMessage, 
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	out := struct {
-		Events    []json.RawMessage `json:"events"`
-		Cursor    string            `json:"cursor"`
-		Truncated bool              `json:"truncated"`
-		HasMore   bool              `json:"hasMore"`
-		NextPoll  int               `json:"nextPollMs"`
-	}{Events: []json.RawMessage{}, NextPoll: slowPoll}
+	// It is put together here: encoding raw JSON reads it again.
+	out := []byte(`{"events":[`)
+	hasMore := false
 	if q.Cursor != nil {
-		looked, size := 0, 0
+		looked, found := 0, 0
 	reading:
 		for looked < maxPollEntries {
 			before := at
 			b, _, err := s.reader.Look(ctx, at, q.Filter.Matches, min(pollBatch, maxPollEntries-looked))
 			if err != nil {
-				if len(out.Events) > 0 {
+				if found > 0 {
 					break
 				}
 				return nil, unavailable(err)
@@ -67,23 +64,28 @@ func (s *Service) poll(ctx context.Context, r *serve.Request) (json.RawMessage, 
 			}
 			truncated = truncated || b.Truncated
 			for _, o := range b.Occurrences {
-				if len(out.Events) == limit || len(out.Events) > 0 && size+len(o.body) > maxPollBytes {
+				if found == limit || found > 0 && len(out)+len(o.body) > maxPollBytes {
 					break reading
 				}
-				out.Events = append(out.Events, append(slices.Clip(o.body), '}'))
-				size += len(o.body) + 1
+				if found++; found > 1 {
+					out = append(out, ',')
+				}
+				out = append(append(out, o.body...), '}')
 				at.Seq = o.Seq
 			}
 			looked += int(b.At.Seq - min(before.Seq, b.At.Seq))
 			at = b.At
 		}
 		if end, ok := s.reader.tail.end(); ok && end.Epoch == at.Epoch {
-			out.HasMore = at.Seq < end.Seq
+			hasMore = at.Seq < end.Seq
 		}
 	}
-	out.Cursor, out.Truncated = at.Cursor(), truncated
+	wait := slowPoll
 	if s.reader.tail.busyMinute() {
-		out.NextPoll = fastPoll
+		wait = fastPoll
 	}
-	return json.Marshal(out)
+	out = append(append(out, `],"cursor":"`...), at.Cursor()...)
+	out = strconv.AppendBool(append(out, `","truncated":`...), truncated)
+	out = strconv.AppendBool(append(out, `,"hasMore":`...), hasMore)
+	return append(strconv.AppendInt(append(out, `,"nextPollMs":`...), int64(wait), 10), '}'), nil
 }

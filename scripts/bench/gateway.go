@@ -189,6 +189,7 @@ func announced(ctx context.Context, argv ...string) (*running, string, error) {
 // its own as can be.
 type httpClient struct {
 	url, session string
+	token        string // "": none
 	ids          int
 }
 
@@ -204,6 +205,9 @@ func (c *httpClient) post(ctx context.Context, body string) (*http.Response, err
 
 func (c *httpClient) headers(q *http.Request) {
 	q.Header.Set("Accept", "application/json, text/event-stream")
+	if c.token != "" {
+		q.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	if c.session != "" {
 		q.Header.Set("Mcp-Session-Id", c.session)
 		q.Header.Set("Mcp-Protocol-Version", "2025-11-25")
