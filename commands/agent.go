@@ -67,7 +67,7 @@ func (o *agentFlags) parse(cmd *cobra.Command, g *globals) error {
 func (o *agentFlags) openCursor(env *Env, log *slog.Logger, followed any) (*agent.Cursor, error) {
 	dir, err := env.stateDir(), error(nil)
 	if dir == "" {
-		err = errors.New("there is no home directory; set XDG_STATE_HOME")
+		err = fmt.Errorf("%w: there is no home directory", agent.ErrNoCursor)
 	}
 	var key []byte
 	if err == nil {
@@ -83,9 +83,9 @@ func (o *agentFlags) openCursor(env *Env, log *slog.Logger, followed any) (*agen
 	case err == nil:
 		return c, nil
 	case o.once:
-		return nil, &failure{exit: exitFailed, code: "no_cursor", err: fmt.Errorf("what was reported cannot be remembered: %w", err), hint: "make the state directory writable, or set XDG_STATE_HOME"}
+		return nil, &failure{exit: exitFailed, code: "no_cursor", err: err, hint: "make the state directory writable, or set XDG_STATE_HOME"}
 	}
-	log.Warn("what changes while this does not run will not be reported: it cannot be remembered what was", "err", err)
+	log.Warn("what changes between two runs will not be reported", "err", err)
 	return nil, nil
 }
 

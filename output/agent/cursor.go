@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +29,9 @@ type Cursor struct {
 	state state
 	dirty bool // the file is older
 	stuck bool // it could not be written
+	// merged are the slots of others that have ended, of which the state has everything:
+	// once it is stored they are given back.
+	merged []*slot
 }
 
 // state is the content of the file.
@@ -57,13 +59,13 @@ var ErrNoCursor = errors.New("what was reported cannot be remembered")
 // any that has ended did not report is part of this one.
 func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, errors.Join(ErrNoCursor, err)
+		return nil, fmt.Errorf("%w: %w", ErrNoCursor, err)
 	}
 	own, free, used, err := lockSlots(dir, key)
 	if err != nil {
-		return nil, errors.Join(ErrNoCursor, err)
+		return nil, fmt.Errorf("%w: %w", ErrNoCursor, err)
 	}
-	c := &Cursor{slot: own, log: log, state: state{Version: stateVersion}}
+	c := &Cursor{slot: own, log: log, state: state{Version: stateVersion}, merged: free}
 	var states []state
 	for _, s := range append([]*slot{own}, free...) {
 		if st, ok := c.read(s.file); ok {
@@ -73,25 +75,16 @@ func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 	if len(states) == 0 {
 		for _, s := range used { // begin with what they have reported
 			if st, ok := c.read(s); ok {
-				states = append(states, st)
+				states, c.dirty = append(states, st), true
 				break
 			}
 		}
 	}
 	if len(states) > 0 {
-		c.state, c.dirty = merge(states), true
-		if err := c.Save(); err != nil {
-			c.Close()
-			for _, s := range free {
-				s.unlock()
-			}
-			return nil, errors.Join(ErrNoCursor, err)
-		}
+		c.state = merge(states)
 	}
-	for _, s := range free { // this one has all of theirs now
-		_ = os.Remove(s.file)
-		s.unlock()
-	}
+	c.dirty = c.dirty || len(free) > 0
+	_ = c.Save() // it has logged why not, and tries again
 	return c, nil
 }
 
@@ -128,9 +121,15 @@ func (c *Cursor) read(file string) (st state, ok bool) {
 
 // Close gives the cursor to the next process. What was not saved is not kept.
 func (c *Cursor) Close() {
-	if c != nil {
-		c.slot.unlock()
+	if c == nil {
+		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range append(c.merged, c.slot) {
+		s.unlock()
+	}
+	c.merged = nil
 }
 
 // Baseline is for [tracker.Options].
@@ -296,10 +295,14 @@ func (c *Cursor) Save() error {
 	}
 	switch {
 	case err != nil && !c.stuck:
-		c.log.Warn("what was reported cannot be stored; the next run reports it again", "file", filepath.Base(c.slot.file), "err", err)
+		c.log.Warn("what was reported cannot be stored; the next run reports it again", "err", err)
 	case err == nil && c.stuck:
 		c.log.Warn("what was reported is stored again")
 	}
 	c.stuck, c.dirty = err != nil, err != nil
+	for ; err == nil && len(c.merged) > 0; c.merged = c.merged[1:] {
+		_ = os.Remove(c.merged[0].file)
+		c.merged[0].unlock()
+	}
 	return err
 }

@@ -199,6 +199,36 @@ func TestCursorWithoutAPlace(t *testing.T) {
 	}
 }
 
+// While nothing can be stored, what others have reported is kept where it is.
+func TestCursorsOnAFullDisk(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("open files cannot be replaced")
+	}
+	dir := t.TempDir()
+	first := open(t, dir, "k")
+	report(t, first, snapshot(map[string]byte{"x:1": 1}))
+	second := open(t, dir, "k")
+	report(t, second, snapshot(map[string]byte{"x:1": 2}))
+	first.Close()
+	second.Close()
+	// A directory in place of the file cannot be replaced.
+	own := first.slot.file
+	if err := errors.Join(os.Rename(own, own+".away"), os.MkdirAll(filepath.Join(own, "full"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, dir, "k")
+	if c.Baseline("a", "x:1") != digest(2) {
+		t.Errorf("%+v", c.state)
+	}
+	c.Close()
+	if err := errors.Join(os.RemoveAll(own), os.Rename(own+".away", own)); err != nil {
+		t.Fatal(err)
+	}
+	if c = open(t, dir, "k"); c.Baseline("a", "x:1") != differs() {
+		t.Errorf("a cursor was lost: %+v", c.state)
+	}
+}
+
 // More than there are slots: a refusal, not a shared cursor.
 func TestCursorsAreBounded(t *testing.T) {
 	dir := t.TempDir()

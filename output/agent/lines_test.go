@@ -78,7 +78,6 @@ func TestFlood(t *testing.T) {
 	const n = 100_000
 	for i := range n {
 		ch.event(updated("docs", fmt.Sprintf("file:///%d", i), text, other), all)
-		ch.event(updated("docs", "file:///0", text, other), all)
 	}
 	got := ch.line(MaxLine - 1)
 	if !strings.HasPrefix(got, "docs: file:///0 changed") || len(got) > MaxLine-1 {
