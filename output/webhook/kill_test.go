@@ -142,7 +142,7 @@ func setting(name string, byDefault int) int {
 // what came twice has the same id and content.
 func TestKilledWhileDelivering(t *testing.T) {
 	t.Parallel()
-	rounds, total, down := setting("MCPTRACK_KILLS", 1), setting("MCPTRACK_EVENTS", 400), time.Duration(setting("MCPTRACK_DOWN_SECONDS", 0))*time.Second
+	rounds, total, down := setting("MCPTRACK_KILLS", 1), setting("MCPTRACK_EVENTS", 200), time.Duration(setting("MCPTRACK_DOWN_SECONDS", 0))*time.Second
 	var mu sync.Mutex
 	got := map[string]map[string]string{"/subscription": {}, "/config": {}} // by path: contents by id
 	gaps, duplicates, failures := map[string]int{}, 0, 0
