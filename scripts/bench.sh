@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures mcptrack side by side with other clients and prints medians, ratios
 # and the limits set for them. Takes some minutes; the machine should be idle.
-# usage: scripts/bench.sh [-runs N] [-only version,list,ready,latency,cpu,isolation,sse,journal,inject,vault,gateway,webhooks]
+# usage: scripts/bench.sh [-runs N] [-only version,list,ready,latency,cpu,isolation,sse,journal,inject,vault,gateway,webhooks,top]
 # The numbers are also written to .cache/bench.json. Frames per second of the dashboard are
 # measured by MCPTRACK_MEASURE=1 go test -run TestSmooth -v ./output/dashboard
 set -euo pipefail

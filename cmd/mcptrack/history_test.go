@@ -5,10 +5,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // runFor runs mcptrack and returns its output; the exit status must be the one given.
@@ -24,12 +27,13 @@ func runFor(t *testing.T, status int, args ...string) (stdout, stderr string) {
 	return out.String(), errs.String()
 }
 
-// TestHistoryOutlivesServeSSE: versions, differences and the feed are there from the
-// running process, beside it, and after it was killed.
-func TestHistoryOutlivesServeSSE(t *testing.T) {
-	t.Parallel()
-	s, dir := demoServing(t)
-	const uri = "vault://note/clock.md"
+const clock = "vault://note/clock.md"
+
+// demoHistory waits for versions of a resource of the demo. The function that it returns
+// checks that history and diff have them from a source, which flags name.
+func demoHistory(t *testing.T, s *serving) (check func(source ...string)) {
+	t.Helper()
+	const uri = clock
 	tail := func(args ...string) (ids []string) {
 		t.Helper()
 		out, _ := runFor(t, 0, append([]string{"tail", s.url, "--since", "1h", "--type", "resource.updated", "--timeout", "2m"}, args...)...)
@@ -48,7 +52,7 @@ func TestHistoryOutlivesServeSSE(t *testing.T) {
 	for n := 3; len(told) < 2; n++ {
 		told = tail("--count", strconv.Itoa(n))
 	}
-	check := func(source ...string) {
+	return func(source ...string) {
 		t.Helper()
 		out, _ := runFor(t, 0, append([]string{"history", "demo", uri, "--json"}, source...)...)
 		var versions []struct {
@@ -81,15 +85,44 @@ func TestHistoryOutlivesServeSSE(t *testing.T) {
 			t.Errorf("%q: an unknown resource: %q", source, errs)
 		}
 	}
+}
+
+// TestHistoryOutlivesServeSSE: versions, differences and the feed are there from the
+// running process, beside it, and after it was killed.
+func TestHistoryOutlivesServeSSE(t *testing.T) {
+	t.Parallel()
+	s, dir := demoServing(t)
+	check := demoHistory(t, s)
 	check("--data-dir", dir)
 	check("--url", s.url)
 	s.stop(syscall.SIGKILL)
 	check("--data-dir", dir)
 	runFor(t, 4, "tail", s.url)
-	runFor(t, 4, "history", "demo", uri, "--url", s.url)
+	runFor(t, 4, "history", "demo", clock, "--url", s.url)
 
 	s = serveBeside(t, "--demo", "--data-dir", dir, "--no-content") // reads the log of the other
-	if _, errs := runFor(t, 1, "diff", "demo", uri, "--url", s.url); !strings.Contains(errs, "is not stored") {
+	if _, errs := runFor(t, 1, "diff", "demo", clock, "--url", s.url); !strings.Contains(errs, "is not stored") {
 		t.Errorf("texts are there though they are turned off: %q", errs)
 	}
+}
+
+// TestHistoryOnACluster: with NATS, versions and their texts are on the cluster. They are there
+// for every process, also after the one that stored them and a node were killed.
+func TestHistoryOnACluster(t *testing.T) {
+	t.Parallel()
+	nodes := journaltest.StartCluster(t)
+	var urls []string
+	for _, n := range nodes {
+		urls = append(urls, n.URL)
+	}
+	cluster := strings.Join(urls, ",")
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	s := serveBeside(t, "--config", file, "--nats", cluster)
+	check := demoHistory(t, s)
+	check("--nats", cluster)
+	s.stop(syscall.SIGKILL)
+	nodes[0].Stop()
+	replica := serveBeside(t, "--nats", cluster, "--follow")
+	check("--url", replica.url)
 }

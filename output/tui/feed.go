@@ -101,15 +101,19 @@ func (f *feed) of(server string) (counts []int, perMinute int) {
 // Some events have none, such as a state that leads to another one.
 func (f *feed) lines(most int, keep func(*event.Event) bool) []string {
 	most = max(most, 0)
-	var chosen []*event.Event
-	for i := len(f.events) - 1; i >= 0 && len(chosen) < 2*most; i-- {
-		if keep(f.events[i]) {
-			chosen = append(chosen, f.events[i])
+	for n := most + 5; ; n *= 4 {
+		var chosen []*event.Event
+		for i := len(f.events) - 1; i >= 0 && len(chosen) < n; i-- {
+			if keep(f.events[i]) {
+				chosen = append(chosen, f.events[i])
+			}
+		}
+		slices.Reverse(chosen)
+		out := eventLines(chosen, f.colour, false)
+		if len(out) >= most || len(chosen) < n {
+			return out[max(0, len(out)-most):]
 		}
 	}
-	slices.Reverse(chosen)
-	out := eventLines(chosen, f.colour, false)
-	return out[max(0, len(out)-most):]
 }
 
 // eventLines returns one line for each event; with verbose for all of them.

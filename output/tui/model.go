@@ -13,7 +13,7 @@ import (
 
 const (
 	// refreshEvery is how often the source is asked for servers and events.
-	refreshEvery = 250 * time.Millisecond
+	refreshEvery = 500 * time.Millisecond
 	// reloadEvery is how often, at most, a page is loaded again.
 	reloadEvery = time.Second
 )

@@ -1,7 +1,7 @@
 // Package tui is the live terminal: servers, resources, versions and the feed on a full
 // screen, driven by keys.
 //
-// Data flows one way: a [Source] is asked for servers and events four times a second,
+// Data flows one way: a [Source] is asked for servers and events twice a second,
 // whatever happens there, and for details when a page is opened. Pages hold what they
 // show; nothing of a server reaches the terminal without passing core/printable.
 //

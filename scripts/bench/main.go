@@ -72,7 +72,7 @@ func runBench(args []string) error {
 	flags.StringVar(&b.peers, "peers", "testdata/peers", "where the npm peers are installed")
 	flags.StringVar(&b.journalTest, "journal", "", "the test program of core/journal, which knows how to fill a log")
 	flags.IntVar(&b.runs, "runs", 5, "how often to measure, at least; cheap things are measured more often")
-	only := flags.String("only", "", "scenarios, comma-separated: version, list, ready, latency, cpu, isolation, sse, journal, inject, vault, gateway, webhooks (default all)")
+	only := flags.String("only", "", "scenarios, comma-separated: version, list, ready, latency, cpu, isolation, sse, journal, inject, vault, gateway, webhooks, top (default all)")
 	out := flags.String("out", "", "JSON file to write")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -88,7 +88,7 @@ func runBench(args []string) error {
 	for _, s := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"version", b.version}, {"list", b.list}, {"ready", b.ready}, {"latency", latencyBench{b}.latency}, {"cpu", cpuBench{b}.cpu}, {"isolation", b.isolation}, {"sse", b.sse}, {"journal", journalBench{b}.journal}, {"inject", injectBench{b}.inject}, {"vault", vaultBench{b}.vault}, {"gateway", gatewayBench{b}.gateway}, {"webhooks", webhookBench{b}.webhooks}} {
+	}{{"version", b.version}, {"list", b.list}, {"ready", b.ready}, {"latency", latencyBench{b}.latency}, {"cpu", cpuBench{b}.cpu}, {"isolation", b.isolation}, {"sse", b.sse}, {"journal", journalBench{b}.journal}, {"inject", injectBench{b}.inject}, {"vault", vaultBench{b}.vault}, {"gateway", gatewayBench{b}.gateway}, {"webhooks", webhookBench{b}.webhooks}, {"top", topBench{b}.top}} {
 		if *only != "" && !strings.Contains(","+*only+",", ","+s.name+",") {
 			continue
 		}
