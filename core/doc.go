@@ -75,14 +75,17 @@
 //
 // # Where a change belongs
 //
-//	a new event type            core/event: its payload type and one row of the table; how it is shown:
-//	                            output/lines/describe.go, output/dashboard/assets/feed.js
+//	a new event type            core/event: its payload type (payload.go) and one row of the table
+//	                            (definitions.go), from which the manual's table comes; who publishes it:
+//	                            core/tracker, worker.go for lists and states, follower.go for the rest; how
+//	                            it is shown: output/lines/describe.go, output/dashboard/assets/feed.js,
+//	                            output/agent/changes.go
 //	a new config key            core/config: config.go and server.go (the field; transport.go,
 //	                            tracking.go), keys.go, equal.go and schema.json; commands/topics/config.md
 //	a new way to show events    a package in output/, wired up in commands/stream.go (watch, subscribe)
 //	                            or commands/feed.go (serve-sse)
 //	a column of list            output/table; as JSON: commands/list.go, list_items.go
-//	a new -o format             output/document (its name), commands/globals.go (its help), stream.go
+//	a new -o format             output/document: its name, its help and Write; for events commands/stream.go
 //	how content is digested     core/session/content.go; core/tracker/read.go compares
 //	a filter of /events         output/sse: filter.go, and frame.go for what it can look at; another
 //	                            parameter: query.go; commands/topics/serving.md
@@ -91,13 +94,20 @@
 //	a limit on what servers send  core/session (options) and core/session/wire; commands/limits.go and
 //	                            commands/topics/limits.md
 //	how attempts are spaced     core/backoff, and the options of the package that waits
-//	                            (servers: core/tracker Options.MaxBackoff, reconnect.go)
-//	a new metric                output/metrics: collector.go and Options in metrics.go; its source in
-//	                            commands/feed.go
+//	                            (servers: core/tracker Options.MaxBackoff, which also bounds syncs after gaps
+//	                            and MCP Events; commands/topics/events.md names it)
+//	a new metric                output/metrics/collector.go; of a server its source is core/tracker: Counts in
+//	                            status.go, counted in publish.go; of the process it is Options in
+//	                            metrics.go, set in commands/feed.go and gateway_events.go
+//	a page of the dashboard     output/dashboard: assets/server.js, assets/resource.js and so on; what all
+//	                            servers have in the overview: core/publish/server.go; what only the page
+//	                            of one shows: detail.go
 //	the config of another host  core/config/hosts, and core/config/shapes.go if its format is new;
 //	                            commands/topics/config.md
 //	a header sent to servers    core/session/dial_http.go; core/session/wire if it depends on the request
-//	how a login is made or kept  core/login
+//	how a login is made         core/login
+//	where logins are kept       core/login: store.go and files.go; the choices: commands/logins.go and
+//	                            login.go, commands/topics/login.md
 //	a tool of the vault         core/vault: tools.go and call.go
 //	a new command               a file in commands/, added in commands/main.go
 //	who may make a request      output/web

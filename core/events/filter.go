@@ -29,7 +29,7 @@ type Filter struct {
 func (f *Filter) Name() string { return f.name }
 
 // ParseFilter reads the arguments of a subscription to a type of events, which may be
-// nil or null for none. Canonical is a form that is the same for the same arguments.
+// nil or null for none. canonicalForm is the same for the same arguments.
 func ParseFilter(name string, arguments json.RawMessage) (f Filter, canonicalForm []byte, err error) {
 	f = Filter{name: name}
 	known := map[string][]string{ResourceUpdated: {"server", "uri", "changedOnly"}, ListChanged: {"server", "lists"}, ServerState: {"server", "states"}}[name]

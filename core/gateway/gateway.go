@@ -62,9 +62,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Local holds the gateway's own tools and resources, which do not change. A tool of a
-// server whose exported name would be one of theirs has another one, see the package
-// documentation.
+// Local holds the gateway's own tools and resources, which do not change. A server's
+// tool whose exported name would equal that of a local tool is exported under another name;
+// see Names in the package documentation.
 type Local struct {
 	Tools        []LocalTool
 	Resources    []json.RawMessage

@@ -10,6 +10,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
+// startTimeout is how long the store may take to be ready.
+const startTimeout = 10 * time.Second
+
 // maxBatch is how many events the server in this process takes as one step.
 const maxBatch = 4096
 
@@ -63,10 +66,10 @@ func (m *embedded) startLocked() error {
 	}
 	srv.SetLoggerV2(m.log, false, false, false)
 	srv.Start()
-	if !srv.ReadyForConnections(10*time.Second) || !srv.JetStreamEnabled() {
+	if !srv.ReadyForConnections(startTimeout) || !srv.JetStreamEnabled() {
 		srv.Shutdown()
 		srv.WaitForShutdown()
-		return fmt.Errorf("journal: the store in %s cannot be opened", m.dir.store())
+		return fmt.Errorf("journal: the store in %s did not start within %s; the log says why", m.dir.store(), startTimeout)
 	}
 	m.server = srv
 	return nil

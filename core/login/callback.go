@@ -58,7 +58,7 @@ func localRedirect(raw string) *url.URL {
 }
 
 // ErrElsewhere is the error for a redirect URI that does not lead to this machine over HTTP.
-var ErrElsewhere = errors.New("it does not lead to this machine")
+var ErrElsewhere = errors.New("the redirect URI does not lead to this machine")
 
 // Callback is where the browser comes back to: a port of this machine, while a login
 // lasts. The caller that listens must Close it.
@@ -74,7 +74,7 @@ type Callback struct {
 func Listen(ctx context.Context, redirect string) (*Callback, error) {
 	u := localRedirect(redirect)
 	if u == nil {
-		return nil, fmt.Errorf("the redirect URI %s: %w", printable.Line(redirect, 200), ErrElsewhere)
+		return nil, fmt.Errorf("%w: %s", ErrElsewhere, printable.Line(redirect, 200))
 	}
 	port := u.Port()
 	if port == "" {

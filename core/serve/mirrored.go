@@ -80,7 +80,7 @@ func (m *mirroring) add(schema json.RawMessage, path []string) error {
 		case !isToken(header):
 			return fmt.Errorf("its %s of %q is not a valid header name", mirrorKey, bounded(path[len(path)-1]))
 		case !slices.Contains([]string{"string", "integer", "boolean"}, text(fields["type"])):
-			return fmt.Errorf("its %s of %q needs the type string, integer or boolean", mirrorKey, bounded(path[len(path)-1]))
+			return fmt.Errorf("its argument %q has %s, so its type must be string, integer or boolean", bounded(path[len(path)-1]), mirrorKey)
 		case m.seen[strings.ToLower(header)]:
 			return fmt.Errorf("it has the %s %q twice", mirrorKey, header)
 		}

@@ -26,11 +26,11 @@ type Batch struct {
 	// been replaced or will be by subscribing again. Nothing is known to be lost; a
 	// change that is found now was missed by the old stream.
 	Silent bool
-	// Dropped counts notifications that were not delivered, by reason:
+	// Dropped counts irregular notifications, by reason. Not delivered were:
 	// "unsubscribed", "before_ack", "foreign_subscription", "overflow",
 	// "malformed" (also list items without a usable key), "undecodable" (what began like
-	// a message, but is not JSON: a gap follows). "untagged" counts those that were
-	// delivered although they lacked their subscription id.
+	// a message, but is not JSON: a gap follows). Delivered were "untagged" ones, which
+	// lacked their subscription id.
 	Dropped map[string]int
 }
 

@@ -12,7 +12,7 @@ import (
 // maxKey is the most bytes of an item's key: keys are shown, compared and published.
 const maxKey = 8 << 10
 
-// LimitError is a list that the server does not let end within [Limits].
+// LimitError is the error for a list that exceeds the [Limits], or whose cursors repeat.
 type LimitError struct {
 	Method string
 	Limit  string // "100 pages", "10000 items", "33554432 bytes", "repeated cursor"

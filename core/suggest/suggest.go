@@ -34,7 +34,7 @@ func plain(s string) string {
 }
 
 // distance is the number of insertions, deletions, replacements and swaps of
-// neighbours (optimal string alignment) between two strings, in bytes.
+// adjacent bytes (optimal string alignment) between two strings, in bytes.
 func distance(a, b string) int {
 	before, previous, current := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range previous {

@@ -45,11 +45,11 @@ func (l *liveness) wakeAt() time.Time {
 	return time.Time{}
 }
 
-// now asks for a ping at once. The answer to one in flight is ignored.
+// pingNow makes a ping due at once; the answer to one in flight is ignored.
 func (l *liveness) pingNow(now time.Time) { l.since, l.next = time.Time{}, now }
 
-// soon asks for a ping at once, unless one is in flight.
-func (l *liveness) soon(now time.Time) {
+// pingSoon makes a ping due at once, unless one is in flight.
+func (l *liveness) pingSoon(now time.Time) {
 	if l.since.IsZero() {
 		l.next = now
 	}

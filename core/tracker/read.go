@@ -69,7 +69,7 @@ func (f *follower) answered(r readResult) {
 	} else {
 		f.w.log.Debug("read failed", "uri", r.read.URI, "err", errorLine(r.err))
 		if _, ok := errors.AsType[*net.OpError](r.err); ok { // the connection failed, not only this read
-			f.liveness.soon(time.Now())
+			f.liveness.pingSoon(time.Now())
 		}
 	}
 	f.w.co.Answer(r.read, r.outcome, r.content, time.Now())

@@ -26,7 +26,8 @@ type refresher struct {
 	done chan struct{}
 }
 
-// begin notes that a resource is about to be read; nil if it is not cached.
+// begin returns a fetch of the cache for a resource that is about to be read, or nil if the
+// resource is not cached.
 func (c *connection) begin(uri string) *cache.Fetch {
 	if !c.cache.Holds(uri) {
 		return nil
@@ -34,7 +35,7 @@ func (c *connection) begin(uri string) *cache.Fetch {
 	return c.cache.Fetch(catalog.Resources, uri, uri)
 }
 
-// store takes in the result of a read that begin noted. It is published if the server
+// store takes in the result of a read of begin's fetch. It is published if the server
 // had announced an update, or if the content differs.
 func (r *refresher) store(f *cache.Fetch, uri string, content *session.Content, err error, cause event.Cause) {
 	if errors.Is(err, session.ErrNotFound) {

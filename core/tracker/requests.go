@@ -72,7 +72,8 @@ func (r *requests) excuse(since time.Time) bool {
 	return false
 }
 
-// isAnswer reports whether a request that ended so was answered.
+// isAnswer reports whether err, with which a request ended, means that the server answered
+// it: nil, a JSON-RPC error, or a demand for input.
 func isAnswer(err error) bool {
 	if err == nil {
 		return true

@@ -37,7 +37,7 @@ func (f *follower) synced(r syncResult) error {
 	f.retry(r)
 	now := time.Now()
 	if f.ready && r.unanswered() {
-		f.liveness.soon(now) // it may be dead
+		f.liveness.pingSoon(now) // it may be dead
 	}
 	if r.interrupted {
 		r.job.compare = true

@@ -81,7 +81,8 @@ type ResourceStatus struct {
 	Last     *event.Event // the last event about it; nil before the first
 }
 
-// Counts are sums over the life of the worker. Signals = Led + Folded + Unknown.
+// Counts are sums over the life of the worker. Each of the Signals is counted once more, as
+// Led, Folded or Unknown.
 type Counts struct {
 	Signals   uint64            // notifications about resources that were received
 	Led       uint64            // that opened a window
@@ -89,8 +90,8 @@ type Counts struct {
 	Unknown   uint64            // about resources that are not tracked
 	Published uint64            // events about resource content
 	Unchanged uint64            // reads that found the content published last
-	Failed    uint64            // reads that failed
-	Failures  uint64            // connections and lists that failed
+	Failed    uint64            // reads of resources that failed
+	Failures  uint64            // attempts to connect or to list that failed
 	Missed    uint64            // changes that the server should have announced and did not
 	Dropped   map[string]uint64 // notifications that the session discarded, by reason
 }

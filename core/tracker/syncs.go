@@ -144,9 +144,9 @@ func (y *syncs) failed(again syncRequest, now time.Time, opts *Options) {
 	y.next = now.Add(y.retry.Next())
 }
 
-// gap requests everything again because notifications may have been lost, after a wait
-// that gaps decides, but never later than planned. eager says whether to begin at once if
-// it happens rarely.
+// gap plans a full sync because notifications may have been lost. gaps says after which wait:
+// with eager none, as long as gaps are rare. A full sync that is planned already is never put
+// off, unless its time came while another one was running.
 func (y *syncs) gap(now time.Time, eager bool, maxWait time.Duration) {
 	if y.gaps.retry == nil {
 		y.gaps.retry = backoff.New(time.Second, maxWait)

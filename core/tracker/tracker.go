@@ -35,7 +35,8 @@ type Options struct {
 	Liveness time.Duration
 	// Backoff is the first wait after a failure; 500 ms. It doubles up to MaxBackoff.
 	Backoff time.Duration
-	// MaxBackoff is the longest wait between two attempts; 30 s.
+	// MaxBackoff is the longest wait between two attempts to connect, to list again after
+	// a failure, to subscribe again after a gap, or to follow events; 30 s.
 	MaxBackoff time.Duration
 	// Drain bounds how long resources are still read and published when tracking ends; 3 s.
 	Drain time.Duration

@@ -19,6 +19,7 @@ import (
 // format makes messages for webhooks of a config.
 type format struct {
 	contentType string
+	ordered     bool // one delivery at a time: in order, and no more than Slack takes
 	event       func(o *events.Occurrence, cursor string) ([]byte, error)
 	gap         func(id, cursor string) ([]byte, error)
 }
@@ -27,13 +28,13 @@ type format struct {
 func formatOf(name config.WebhookFormat) format {
 	switch name {
 	case config.WebhookCloudEvents:
-		return format{"application/cloudevents+json", cloudMessage, cloudGap}
+		return format{"application/cloudevents+json", false, cloudMessage, cloudGap}
 	case config.WebhookSlack:
-		return format{"application/json", func(o *events.Occurrence, _ string) ([]byte, error) { return slackMessage(slackText(o)) }, func(string, string) ([]byte, error) {
+		return format{"application/json", true, func(o *events.Occurrence, _ string) ([]byte, error) { return slackMessage(slackText(o)) }, func(string, string) ([]byte, error) {
 			return slackMessage("Some changes are not shown here: they could not be delivered in time, or are no longer stored.")
 		}}
 	}
-	return format{"application/json", func(o *events.Occurrence, cursor string) ([]byte, error) { return o.Body(cursor), nil }, func(_, cursor string) ([]byte, error) {
+	return format{"application/json", false, func(o *events.Occurrence, cursor string) ([]byte, error) { return o.Body(cursor), nil }, func(_, cursor string) ([]byte, error) {
 		return json.Marshal(map[string]string{"type": "gap", "cursor": cursor})
 	}}
 }

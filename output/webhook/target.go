@@ -153,8 +153,8 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 		},
 		states: states,
 	}
-	if conf.Format == config.WebhookSlack {
-		e.open = 1 // in order, and no more than Slack takes
+	if form.ordered {
+		e.open = 1
 	}
 	return e
 }
