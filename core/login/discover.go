@@ -216,6 +216,14 @@ func usable(m *oauthex.AuthServerMeta) error {
 		if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname())) {
 			return fmt.Errorf("it names an endpoint that is not https: %s", printable.Line(endpoint, 200))
 		}
+		if u.User != nil || u.Fragment != "" { // a name before an @ looks like the host
+			return fmt.Errorf("it names an endpoint with a user or a fragment: %s", printable.Line(endpoint, 200))
+		}
+		for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "resource", "code_challenge"} {
+			if u.Query().Has(name) { // whose counts, that one or ours?
+				return fmt.Errorf("it names an endpoint that has a %q already: %s", name, printable.Line(endpoint, 200))
+			}
+		}
 	}
 	return nil
 }

@@ -63,6 +63,22 @@ func TestHostileServers(t *testing.T) {
 		"http revocation endpoint": {func(s *logintest.Server) {
 			s.Meta = func(m map[string]any) { m["revocation_endpoint"] = "http://as.example/revoke" }
 		}, "not https"},
+		"login page with another host as its user": {func(s *logintest.Server) {
+			s.Meta = func(m map[string]any) {
+				m["authorization_endpoint"] = "https://accounts.example@attacker.example/authorize"
+			}
+		}, "with a user or a fragment"},
+		"login page with a fragment": {func(s *logintest.Server) {
+			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = s.AS + "/authorize#here" }
+		}, "with a user or a fragment"},
+		"login page for another client": {func(s *logintest.Server) {
+			s.Meta = func(m map[string]any) {
+				m["authorization_endpoint"] = "https://honest.example/authorize?tenant=1&client_id=evil"
+			}
+		}, `has a "client_id" already`},
+		"metadata with a user": {func(s *logintest.Server) {
+			s.PRM = func(m map[string]any) { m["resource"] = strings.Replace(s.URL, "://", "://you@", 1) }
+		}, "is about another one"},
 		"script as login page": {func(s *logintest.Server) {
 			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = "javascript:alert(1)" }
 		}, "disallowed scheme"},

@@ -65,7 +65,7 @@ func origin(raw string) string {
 // and its path is the beginning of the URL's, in whole segments.
 func binds(resource, address string) bool {
 	r, err := url.Parse(resource)
-	if err != nil || r.Fragment != "" || r.RawQuery != "" || origin(resource) == "" || origin(resource) != origin(address) {
+	if err != nil || r.User != nil || r.Fragment != "" || r.RawQuery != "" || origin(resource) == "" || origin(resource) != origin(address) {
 		return false
 	}
 	u, err := url.Parse(address)
