@@ -38,6 +38,7 @@ type eventsFlags struct {
 	allow   []string
 	endless bool
 	tools   bool // --change-tools
+	ownIDs  bool // hidden: no client that is known takes it yet
 
 	offered  []events.Mode // of modes, without webhook
 	webhooks bool
@@ -49,6 +50,8 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&o.modes, "events-modes", []string{"poll", "push", "webhook"}, "`MODES` in which events are delivered: poll, push, webhook")
 	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks that match this URL `GLOB` without verifying them (repeatable)")
 	f.BoolVar(&o.endless, "events-no-expiry", false, "grant subscriptions of webhooks without an end to clients that ask for one")
+	f.BoolVar(&o.ownIDs, "events-message-ids", false, "give each message to a webhook an id of its own")
+	_ = f.MarkHidden("events-message-ids")
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that say what changed and wait for changes")
 	o.journalFlags.add(cmd)
 	f.Lookup("data-dir").Usage = "`DIR` of the events stored for --events and --change-tools (default of --events: mcptrack/gateway in the XDG state directory)"
@@ -58,7 +61,7 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 }
 
 func (o *eventsFlags) parse(cmd *cobra.Command) error {
-	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry"} {
+	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-message-ids"} {
 		if cmd.Flags().Changed(name) && !o.on {
 			return usage("--%s needs --events", name)
 		}
@@ -189,7 +192,7 @@ func (o *eventsFlags) openHooks(e *gatewayEvents, tokens web.Token, reader *even
 		return err
 	}
 	e.hooks, err = webhook.New(webhook.Options{
-		Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, webhooksFile), Holds: tokens.Holds, Allow: o.allow, NoExpiry: o.endless, Logger: e.log,
+		Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, webhooksFile), Holds: tokens.Holds, Allow: o.allow, NoExpiry: o.endless, MessageIDs: o.ownIDs, Logger: e.log,
 	})
 	return err
 }

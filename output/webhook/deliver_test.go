@@ -74,6 +74,31 @@ func TestDropped(t *testing.T) {
 	})
 }
 
+// With MessageIDs a message has an id of its own, which stays in all attempts.
+func TestMessageIDs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{MessageIDs: true})
+		defer w.end()
+		w.subscribe(params(hook, oneSecret))
+		w.to.ownIDs = true
+		w.to.set(func(received) int {
+			if len(w.to.got) == 2 {
+				return 503
+			}
+			return 204
+		})
+		a := w.log.add("file:///a")
+		time.Sleep(time.Minute)
+		w.log.add("file:///b")
+		time.Sleep(time.Minute)
+		got := w.to.all("event")
+		if len(got) != 3 || !strings.HasPrefix(got[0].id, "msg_event_") || got[1].id != got[0].id || got[2].id == got[0].id || got[1].body["eventId"] != a {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 // Retry-After is honoured.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()

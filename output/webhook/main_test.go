@@ -178,6 +178,7 @@ type receiver struct {
 	arrived   chan struct{}
 	retry     string
 	wellKnown string
+	ownIDs    bool   // messages have ids of their own
 	fixed     bool   // of a config: there is no subscription
 	types     string // the media type that is taken; "": application/json
 }
@@ -233,7 +234,7 @@ func (v *receiver) serve(method, path string, h http.Header, body []byte) (int, 
 		}
 		return 200, fmt.Sprintf(`{"challenge":%q}`, nonce)
 	}
-	if id := cmp.Or(r.body["eventId"], r.body["id"]); r.kind() == "event" && (r.id != id || (r.subscription == "") != v.fixed) {
+	if id := cmp.Or(r.body["eventId"], r.body["id"]); r.kind() == "event" && (r.id != id && !v.ownIDs || (r.subscription == "") != v.fixed) {
 		return 400, ""
 	}
 	if v.status != nil {

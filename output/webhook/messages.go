@@ -2,6 +2,8 @@ package webhook
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -12,9 +14,15 @@ import (
 
 const headerSubscription = "X-MCP-Subscription-Id"
 
-// eventMessage is the POST of an event to a subscriber.
-func (r *record) eventMessage(o *events.Occurrence, cursor string) *Message {
-	return r.message(o.ID, o.Body(cursor))
+// eventMessage is the POST of an event to a subscriber. own gives it an id of its own,
+// the same in every attempt and process; else it has that of the event.
+func (r *record) eventMessage(o *events.Occurrence, cursor string, own bool) *Message {
+	id := o.ID
+	if own {
+		sum := sha256.Sum256([]byte(r.ID + " " + o.ID))
+		id = "msg_event_" + hex.EncodeToString(sum[:12])
+	}
+	return r.message(id, o.Body(cursor))
 }
 
 // control is a POST that is no event: a body with a type.

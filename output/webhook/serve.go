@@ -122,7 +122,7 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 		match: sub.filter.Matches,
 		shows: s.opts.Scope.Shows,
 		message: func(o *events.Occurrence, cursor string) *Message {
-			return sub.eventMessage(o, cursor) // of members that do not change
+			return sub.eventMessage(o, cursor, s.opts.MessageIDs) // of members that do not change
 		},
 		gap: func(cursor string) *Message {
 			s.counts.gaps.Add(1)

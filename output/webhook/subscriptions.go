@@ -31,6 +31,9 @@ type Options struct {
 	Allow []string
 	// NoExpiry grants subscriptions without an end to those who ask for one.
 	NoExpiry bool
+	// MessageIDs gives each message an id of its own in place of that of the event, which
+	// all clients expect today; the final SEP-3415 is said to ask for the former.
+	MessageIDs bool
 	// MaxEach bounds the subscriptions of a client, 100 by default, and MaxTotal those of
 	// all; 1,000.
 	MaxEach, MaxTotal int
