@@ -79,6 +79,7 @@ func TestServerLog(t *testing.T) {
 	const body = `document.querySelector('#detail-body')`
 	const atEnd = body + `.scrollHeight - ` + body + `.scrollTop - ` + body + `.clientHeight < 8`
 	p.Until(body + `.innerText.includes('stderr line 59<img') && ` + atEnd)
+	p.Screenshot("log")
 	p.Until(`document.querySelectorAll('#detail-body img, #detail-body b').length === 0 && !/[\u202e\u001b]/.test(document.body.textContent)`)
 	more := func(text string) {
 		t.Helper()

@@ -74,7 +74,7 @@ export function draw() {
 function options(kind, width) {
   const axis = { stroke: color('--quiet'), font: '11px system-ui', grid: { stroke: color('--line'), width: 1 }, ticks: { show: false } };
   return {
-    width, height: 90, padding: [8, 8, 0, 0], legend: { show: true }, cursor: { y: false, points: { size: 5 } },
+    width, height: 90, padding: [8, 26, 0, 0], legend: { show: true }, cursor: { y: false, points: { size: 5 } },
     scales: { y: { range: kind.range } },
     axes: [{ ...axis, space: 70, size: 24, values: (u, ticks) => ticks.map((t) => label(t, u.scales.x.max - u.scales.x.min)) }, { ...axis, size: 48, space: 24, values: (_, ticks) => ticks.map(kind.values) }],
     series: [{ label: 'time' }, ...kind.series().map((s) => ({ value: (_, v) => v == null ? '–' : kind.values(v), ...s }))],
