@@ -25,7 +25,7 @@ func TestBaselineOfAnEarlierTracker(t *testing.T) {
 
 		docs.SetQuietly("file:///b.md", "two")
 		delete(known, "file:///c.md") // was not published
-		second := newWorld(t, Options{Baseline: func(server, uri string) catalog.Digest {
+		second := newWorld(t, Options{Texts: true, Baseline: func(server, uri string) catalog.Digest {
 			if server != "docs" {
 				t.Errorf("asked for the server %q", server)
 			}
@@ -35,6 +35,15 @@ func TestBaselineOfAnEarlierTracker(t *testing.T) {
 		second.start(sessiontest.Entry("docs"))
 		second.pass(5 * time.Second)
 		second.wantUpdates("file:///b.md resync")
+
+		// The text that was found unchanged is what the next change is compared with.
+		docs.Set("file:///a.md", "other")
+		second.pass(5 * time.Second)
+		all := second.published(event.TypeResourceUpdated)
+		last, ok := all[len(all)-1].Payload.(event.ResourceUpdated)
+		if !ok || last.PreviousText == nil || last.Text == nil || *last.Text != "other" {
+			t.Errorf("%+v", last)
+		}
 	})
 }
 

@@ -152,7 +152,7 @@ func (k *key) found(reason Reason, got Content, now time.Time) {
 			k.reopen(now)
 			return
 		}
-		k.c.counts.Unchanged++
+		k.unchanged(got)
 		if k.dirty {
 			k.reopen(now) // announced while being read
 			return
@@ -166,12 +166,21 @@ func (k *key) found(reason Reason, got Content, now time.Time) {
 		k.remember(got)
 	case Resync, Poll, Event:
 		if got.Digest == k.published.Digest && !k.noDigest {
-			k.c.counts.Unchanged++
+			k.unchanged(got)
 			return
 		}
 		k.publishRead(reason.cause(), got)
 		k.dirty = false
 		k.reopen(now)
+	}
+}
+
+// unchanged takes in a content with the digest that was published last. Of what an earlier
+// tracker published only the digest is known: the next change is compared with this text.
+func (k *key) unchanged(got Content) {
+	k.c.counts.Unchanged++
+	if k.published.Text == nil {
+		k.remember(got)
 	}
 }
 
