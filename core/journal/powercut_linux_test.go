@@ -64,7 +64,7 @@ func (d *device) detach(t *testing.T) {
 		return
 	}
 	// A process that was killed a moment ago may still be on its way out.
-	eventually(t, "the image is unmounted", 10*time.Second, func() bool {
+	eventually(t, "the image is unmounted", time.Minute, func() bool {
 		err := syscall.Unmount(d.mount, 0)
 		return err == nil || errors.Is(err, syscall.EINVAL)
 	})

@@ -139,7 +139,7 @@ func TestRetentionByAge(t *testing.T) {
 	j := open(t, Options{Dir: t.TempDir(), Retain: 300 * time.Millisecond, Durability: OS})
 	s := newSource()
 	appendN(t, j, s, 10)
-	eventually(t, "the events are gone", 10*time.Second, func() bool {
+	eventually(t, "the events are gone", time.Minute, func() bool {
 		b, err := j.Bounds(t.Context())
 		return err == nil && b.First == 11 && b.Last == 10
 	})

@@ -177,7 +177,7 @@ func TestSlowStoreIsReadToTheEnd(t *testing.T) {
 	began := time.Now().Add(-time.Minute)
 	const n = 20
 	appendN(t, j, newSource(), n)
-	eventually(t, "the states are stored", 10*time.Second, func() bool {
+	eventually(t, "the states are stored", time.Minute, func() bool {
 		info, err := j.store.info(t.Context(), j.store.opts.Stream+"_states")
 		return err == nil && info.State.Msgs == n
 	})

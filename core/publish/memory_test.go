@@ -21,7 +21,7 @@ func TestChangesOfContentWhileDown(t *testing.T) {
 	w.servers["docs"].SetQuietly("file:///a.md", "two")
 	second := w.start(opts)
 	want := []string{"docs resource.updated file:///a.md resync"}
-	eventually(t, "the change is published", 10*time.Second, func() bool { return len(second.log()) > 0 })
+	eventually(t, "the change is published", time.Minute, func() bool { return len(second.log()) > 0 })
 	if got := second.log(); !slices.Equal(got, want) {
 		t.Errorf("published %q, want %q", got, want)
 	}
@@ -53,7 +53,7 @@ func TestChangesOfListsWhileDown(t *testing.T) {
 		"docs resources +[file:///c.md] -[file:///a.md] ~[] resync",
 		"docs tools +[new] -[gone] ~[changes] resync",
 	}
-	eventually(t, "the changes are published", 10*time.Second, func() bool { return len(second.log()) >= len(want) })
+	eventually(t, "the changes are published", time.Minute, func() bool { return len(second.log()) >= len(want) })
 	got := second.log()
 	if slices.Sort(got); !slices.Equal(got, want) {
 		t.Errorf("published %q\nwant %q", got, want)
