@@ -17,12 +17,13 @@ const (
 	maxParams = 64
 )
 
-// allow sets the CORS headers for a page of another origin. preflight reports whether
+// allow sets the CORS headers for a page of another origin; mcp says that an MCP endpoint
+// is served. preflight reports whether
 // the request asked for nothing else.
-func (s *Server) allow(h http.Header, r *http.Request, other string) (preflight bool) {
+func allow(h http.Header, r *http.Request, other string, mcp bool) (preflight bool) {
 	h.Set("Access-Control-Allow-Origin", other)
 	methods, headers, exposed := "GET", "Authorization, Last-Event-ID", "Last-Event-ID"
-	if s.opts.MCP {
+	if mcp {
 		methods, headers, exposed = mcpMethods, mcpHeaders, mcpExposed
 	}
 	h.Set("Access-Control-Expose-Headers", exposed)
@@ -30,7 +31,7 @@ func (s *Server) allow(h http.Header, r *http.Request, other string) (preflight 
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
-	if s.opts.MCP {
+	if mcp {
 		headers += params(r.Header.Values("Access-Control-Request-Headers"))
 		h.Add("Vary", "Access-Control-Request-Headers")
 	}

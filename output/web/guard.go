@@ -46,15 +46,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if !s.admit(w, r) {
+	open := openFor(s.mux, r)
+	if !s.admit(w, r, open != nil) {
 		return
 	}
 	limit := int64(maxBody)
-	if s.opts.MCP {
+	switch {
+	case open != nil:
+		limit = max(limit, open.MaxBody)
+	case s.opts.MCP:
 		limit = maxMessage
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, limit)
-	if c, _ := r.Context().Value(connKey{}).(*conn); c != nil && !exempt(r) {
+	if c, _ := r.Context().Value(connKey{}).(*conn); c != nil && open == nil {
 		if !c.trust() {
 			s.overloaded(w, r)
 			return
@@ -77,13 +81,9 @@ func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
 	s.refuse(w, r, http.StatusServiceUnavailable, "too many connections")
 }
 
-// exempt reports whether a route needs no token.
-func exempt(r *http.Request) bool {
-	return r.URL.Path == "/healthz" || r.URL.Path == "/login" || r.URL.Path == "/login.css"
-}
-
-// admit reports whether a request passes all checks. If not, it was answered.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
+// admit reports whether a request passes all checks. If not, it was answered. open says
+// that its handler is [Open].
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) bool {
 	h := w.Header()
 	if !s.hostAllowed(r) {
 		s.refuse(w, r, http.StatusForbidden, "this server has another name; see --allow-origin")
@@ -97,11 +97,11 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	if len(s.origins) > 0 {
 		h.Add("Vary", "Origin")
 	}
-	if other != "" && s.allow(h, r, other) {
+	if other != "" && allow(h, r, other, s.opts.MCP) {
 		w.WriteHeader(http.StatusNoContent)
 		return false
 	}
-	if s.opts.Token.Set() && !exempt(r) {
+	if s.opts.Token.Set() && !open {
 		switch s.authorize(r) {
 		case rightToken:
 		case notChecked:

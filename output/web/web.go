@@ -119,12 +119,12 @@ func New(opts Options) (*Server, error) {
 		}
 		s.origins = append(s.origins, o)
 	}
-	s.Handle("/healthz", get(healthz))
+	s.Handle("/healthz", Open{Handler: get(healthz)})
 	s.Handle("/readyz", get(s.readyz))
 	if opts.Token.Set() {
 		s.page, s.tickets, s.throttle = loginTemplate(), newTickets(), newThrottle()
-		s.Handle("/login", http.HandlerFunc(s.login))
-		s.Handle("/login.css", get(loginStyle))
+		s.Handle("/login", Open{Handler: http.HandlerFunc(s.login)})
+		s.Handle("/login.css", Open{Handler: get(loginStyle)})
 		s.Handle("POST /logout", http.HandlerFunc(s.logout))
 	}
 	return s, nil

@@ -1,0 +1,22 @@
+package web
+
+import "net/http"
+
+// Open is a handler for [Server.Handle] that needs no token: what it serves is public, or
+// its requests prove in another way that they may be made, such as by a signature, which the
+// handler checks. All other checks and limits are those of clients that are not trusted.
+type Open struct {
+	http.Handler
+	// MaxBody limits the bytes of a request's body; 64 KiB, also if it is less.
+	MaxBody int64
+}
+
+// openFor returns the handler of a request if it is open, else nil. It asks the mux that
+// serves the request, so that no path is open that another handler would serve.
+func openFor(mux *http.ServeMux, r *http.Request) *Open {
+	h, _ := mux.Handler(r)
+	if o, ok := h.(Open); ok {
+		return &o
+	}
+	return nil
+}
