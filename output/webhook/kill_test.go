@@ -33,7 +33,7 @@ const childVariable = "MCPTRACK_WEBHOOK_CHILD"
 // childWork is what such a process does.
 type childWork struct {
 	Dir, URL string
-	Events   int  // to append, in a quarter of a second
+	Events   int  // to append, in two seconds
 	Last     bool // to append as many as the log lacks of Events, wait until all were delivered, and print the ids of the log
 }
 
@@ -90,7 +90,7 @@ func deliverAsChild(text string) error {
 			return err
 		}
 		if i%max(work.Events/50, 1) == 0 {
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(40 * time.Millisecond)
 		}
 	}
 	if !work.Last {
@@ -149,6 +149,7 @@ func TestKilledWhileDelivering(t *testing.T) {
 	var up time.Time
 	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		raw, _ := io.ReadAll(q.Body)
+		time.Sleep(rand.N(50 * time.Millisecond)) // so that some are in progress
 		var body struct {
 			Type, EventID, Name, Timestamp string
 			Data                           json.RawMessage
@@ -205,7 +206,7 @@ func TestKilledWhileDelivering(t *testing.T) {
 			mu.Unlock()
 		}
 		if !work.Last {
-			time.Sleep(20*time.Millisecond + rand.N(400*time.Millisecond)) // any moment is good
+			time.Sleep(20*time.Millisecond + rand.N(2*time.Second)) // before and after watermarks are stored
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 			continue
