@@ -1,0 +1,84 @@
+package tracker
+
+import (
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
+)
+
+// baseline returns the digest that an earlier tracker published for a resource.
+func (w *worker) baseline(uri string) catalog.Digest {
+	if w.opts.Baseline == nil {
+		return catalog.Digest{}
+	}
+	return w.opts.Baseline(w.id, uri)
+}
+
+// updated publishes an event of the coalescer.
+func (w *worker) updated(u coalesce.Update) {
+	w.pub.updated(u)
+	f := w.following
+	switch {
+	case f == nil:
+	case !w.co.Digests() && !u.Removed:
+		f.cached.reload(u.URI, u.Cause)
+	case f.coverage.pushes(u.URI):
+		w.pub.missedChanges(f.unannounced.found(u, time.Now()))
+	}
+}
+
+// baselineList returns a list that an earlier tracker published.
+func (w *worker) baselineList(k catalog.Kind) (catalog.List, bool) {
+	if w.opts.BaselineList == nil {
+		return nil, false
+	}
+	return w.opts.BaselineList(w.id, k)
+}
+
+// setList replaces a list as one step and publishes how it changed. The first list is
+// the baseline, unless an earlier tracker published one, and the delta is empty: there
+// is nothing yet that it changes.
+func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) catalog.Delta {
+	old, had := w.lists[k]
+	if !had {
+		if published, ok := w.baselineList(k); ok {
+			w.lists[k] = published
+			w.setList(k, list, event.CauseResync)
+			return catalog.Delta{}
+		}
+	}
+	delta := catalog.Diff(old, list)
+	w.lists[k] = list
+	if !had || delta.Empty() {
+		w.t.store.update(w.id, func(r *record) { r.lists[k] = list })
+		return catalog.Delta{}
+	}
+	if w.following != nil {
+		w.following.conn.cache.Remove(k, delta.Removed)
+	}
+	w.pub.listChanged(k, old, list, delta, cause)
+	if k != catalog.Resources {
+		return delta
+	}
+	selected := func(uris []string) []string {
+		var out []string
+		for _, uri := range uris {
+			if w.srv.TrackResources && w.srv.Selects(uri) {
+				out = append(out, uri)
+			}
+		}
+		return out
+	}
+	w.pub.descriptors(selected(delta.Added), list, cause, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
+	var removed []string
+	for _, uri := range selected(delta.Removed) {
+		if known, _ := w.co.Lookup(uri); !known.Reported { // else published already, when a read did not find it
+			removed = append(removed, uri)
+		}
+	}
+	w.pub.descriptors(removed, old, cause, func(d event.Descriptor) event.Payload { return event.ResourceRemoved{Descriptor: d} })
+	w.pub.descriptors(selected(delta.Changed), list, cause, func(d event.Descriptor) event.Payload { return event.ResourceChanged{Descriptor: d} })
+	return delta
+}
