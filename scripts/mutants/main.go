@@ -52,7 +52,7 @@ func mutants() []mutant {
 			{readFile, "if k.stale {", "if k.stale = false; k.stale {"},
 		}},
 		{"cached-read", "a comparison believes what was read before", []patch{
-			{readFile, "case Resync, Poll:\n", "case Resync, Poll:\n\t\tgot = k.published\n"},
+			{readFile, "case Resync, Poll, Event:\n", "case Resync, Poll, Event:\n\t\tgot = k.published\n"},
 		}},
 		{"read-first", "the server is listed and read before it is subscribed to", []patch{
 			{syncFile, "if r.job.subscribe {\n", "if r.job.subscribe && false {\n"},
