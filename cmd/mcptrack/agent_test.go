@@ -125,8 +125,9 @@ func TestAgentLosesNothing(t *testing.T) {
 		r := f.run()
 		time.Sleep(time.Duration(round%7) * 60 * time.Millisecond)
 		f.note(fmt.Sprintf("b%d", round), "# B\n")
-		if round%3 == 2 { // before more is due than a line can name
+		if round%3 == 2 { // before more is due than a line can name: of the rest it says only how many
 			r.await(fmt.Sprintf("/b%d.md added", round))
+			r.stop(syscall.SIGTERM)
 		}
 		r.stop(syscall.SIGKILL)
 		printed.WriteString(r.printed())
