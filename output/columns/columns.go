@@ -74,26 +74,27 @@ func End(s string, limit int) string {
 func Wrap(s string, limit int) []string {
 	limit = max(limit, 1)
 	var lines []string
-	line, width := "", 0
+	line := ""
 	flush := func() {
 		if line != "" {
 			lines = append(lines, line)
 		}
-		line, width = "", 0
+		line = ""
 	}
+	// Lines are measured as a whole: what follows may widen what it joins, such as U+FE0F.
+	wide := func(more string) bool { return line != "" && Width(line+more) > limit }
 	for word := range strings.FieldsSeq(s) {
-		w := Width(word)
-		if width > 0 && width+1+w > limit {
+		if wide(" " + word) {
 			flush()
 		}
-		if width > 0 {
-			line, width = line+" ", width+1
+		if line != "" {
+			line += " "
 		}
 		for _, c := range split(word) {
-			if width > 0 && width+c.width > limit { // a word that is wider than a line
+			if wide(c.text) { // a word that is wider than a line
 				flush()
 			}
-			line, width = line+c.text, width+c.width
+			line += c.text
 		}
 	}
 	flush()
