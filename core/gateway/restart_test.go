@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -100,6 +101,14 @@ func TestQuickRestart(t *testing.T) {
 			c := o.client(era, nil)
 			t.Cleanup(func() { r.stop() })
 			r.stop()
+			for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // a call on a dead connection may have run
+				if st, _ := o.gateway.tracker.Snapshot().Server("docs"); st.State != event.Ready {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("the end was not noticed")
+				}
+			}
 			var calls sync.WaitGroup
 			for i := range 8 {
 				calls.Go(func() {

@@ -89,7 +89,19 @@ func (t *leaseTable) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = watcher.Stop() }()
+	defer func() {
+		_ = watcher.Stop()
+		// The library's goroutine waits for the reader until it has closed the channel.
+		over := time.NewTimer(callTimeout)
+		defer over.Stop()
+		for open := true; open; {
+			select {
+			case _, open = <-watcher.Updates():
+			case <-over.C:
+				open = false
+			}
+		}
+	}()
 	first := map[string]sighting{}
 	last := uint64(0)
 	for all := false; !all; {
