@@ -67,7 +67,7 @@ func (h *Hooks) settler(ctx context.Context, after time.Duration, m mark) (s *se
 		if err != nil || seq == 0 {
 			continue
 		}
-		b, _, err := h.opts.Reader.Look(ctx, events.Position{Epoch: epoch, Seq: seq - 1}, func(*events.Occurrence) bool { return true }, 1)
+		b, err := h.find(ctx, events.Position{Epoch: epoch, Seq: seq - 1})
 		if err != nil {
 			return nil, false, err
 		}
@@ -79,6 +79,29 @@ func (h *Hooks) settler(ctx context.Context, after time.Duration, m mark) (s *se
 		}
 	}
 	return s, lost, nil
+}
+
+// findWait is how long a reader that has just been started may take to know its log.
+const findWait = 10 * time.Second
+
+// find returns the one event after a position that is in the log; Truncated if it is not
+// there any more, or not yet after findWait.
+func (h *Hooks) find(ctx context.Context, at events.Position) (events.Batch, error) {
+	over := time.NewTimer(findWait)
+	defer over.Stop()
+	for {
+		b, moved, err := h.opts.Reader.Look(ctx, at, func(*events.Occurrence) bool { return true }, 1)
+		if err != nil || b.At != at || b.Truncated {
+			return b, err
+		}
+		select {
+		case <-moved:
+		case <-over.C:
+			return events.Batch{At: at, Truncated: true}, nil
+		case <-ctx.Done():
+			return b, context.Cause(ctx)
+		}
+	}
 }
 
 func (h *Hooks) endpoint(k *target, states *settler) endpoint {
