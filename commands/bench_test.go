@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -18,7 +17,7 @@ import (
 type bench struct {
 	Env
 	server   *sessiontest.Server
-	out, err bytes.Buffer
+	out, err buffer
 	dials    int
 	serving  sync.WaitGroup
 }

@@ -10,7 +10,9 @@ import (
 
 // Env is everything a command uses of the process around it.
 type Env struct {
-	In       io.Reader
+	In io.Reader
+	// Out and Err must be safe for concurrent use, as files are: a command logs from
+	// several goroutines.
 	Out, Err io.Writer
 	// OutTTY and ErrTTY report whether Out and Err are terminals. Columns returns the
 	// current width of Out; nil: it is unknown.

@@ -36,7 +36,7 @@ func (c *connectFlags) add(cmd *cobra.Command) {
 
 func (c *connectFlags) parse() (err error) {
 	if c.connectTimeout <= 0 || c.timeout < 0 {
-		return usage("--connect-timeout and --timeout must be positive")
+		return usage("--connect-timeout must be positive, and --timeout not negative")
 	}
 	c.limits, err = parseLimits(c.limit)
 	return err

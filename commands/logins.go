@@ -64,7 +64,7 @@ type loginsOptions struct {
 // for at most the timeout.
 func withLogins(cmd *cobra.Command, env *Env, g *globals, opts loginsOptions, run func(context.Context, *login.Store, []config.Server) error) error {
 	if opts.timeout < 0 {
-		return usage("--timeout must be positive")
+		return usage("--timeout must not be negative")
 	}
 	limit := connectFlags{timeout: opts.timeout}
 	ctx, cancel := limit.bound(cmd.Context())

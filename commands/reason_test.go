@@ -67,7 +67,7 @@ func TestErrorsAreInPlainWords(t *testing.T) {
 		{"list", "--config", unreachable, "-o", "template={{.id.x}}", "--connect-timeout", "5s"},
 		{"prompt", "docs", "p", "--config", unreachable, "--connect-timeout", "5s"},
 	} {
-		var out, errs strings.Builder
+		var out, errs buffer
 		env := &Env{In: strings.NewReader("{}\n"), Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Executable: "/bin/false"}
 		code := Main(t.Context(), env, args)
 		if found := raw.FindString(errs.String() + out.String()); found != "" || code == exitOK && args[0] != "inject" {

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,7 +54,7 @@ func TestReplay(t *testing.T) {
 	}
 	replay := func(args ...string) []string {
 		t.Helper()
-		var out, errs bytes.Buffer
+		var out, errs buffer
 		env := &Env{Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
 		if code := Main(context.Background(), env, append([]string{"replay", "--data-dir", dir}, args...)); code != 0 {
 			t.Fatalf("%q: exit %d, %s", args, code, &errs)
@@ -108,7 +107,7 @@ func TestReplay(t *testing.T) {
 	if err := running.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var errs bytes.Buffer
+	var errs buffer
 	env := &Env{Out: &broken{room: 100_000}, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
 	if code := Main(context.Background(), env, []string{"replay", "--data-dir", dir}); code != exitFailed || !strings.Contains(errs.String(), "no room") {
 		t.Errorf("exit %d, %s", code, &errs)
@@ -155,7 +154,7 @@ func TestReplaySkipsForeignEntries(t *testing.T) {
 	}
 	for _, tty := range []bool{false, true} {
 		for _, args := range [][]string{nil, {"--json"}, {"--type", "*"}, {"--type", "*", "--json"}, {"-o", "yaml"}, {"-o", "wide"}} {
-			var out, errs bytes.Buffer
+			var out, errs buffer
 			env := &Env{Out: &out, Err: &errs, OutTTY: tty, LookupEnv: func(string) (string, bool) { return "", false }}
 			if code := Main(t.Context(), env, append([]string{"replay", "--nats", url}, args...)); code != exitOK {
 				t.Errorf("TTY %t, %q: exit %d, %s", tty, args, code, &errs)

@@ -79,7 +79,7 @@ func TestClosedPipe(t *testing.T) {
 	b.server.SetQuietly("note:///a", "text")
 	b.Out = brokenPipe{}
 	for _, args := range [][]string{{"read", "notes", "note:///a"}, {"read", "notes", "note:///a", "--json"}, {"call", "notes", "t"}} {
-		if code, _ := b.run(t, args...); code != 0 || b.err.Len() > 0 {
+		if code, _ := b.run(t, args...); code != 0 || b.err.String() != "" {
 			t.Errorf("%q: exit %d: %s", args, code, &b.err)
 		}
 	}

@@ -19,7 +19,7 @@ func TestStatusNames(t *testing.T) {
 	})
 	running := httptest.NewServer(mux)
 	defer running.Close()
-	var out, errs strings.Builder
+	var out, errs buffer
 	env := &Env{Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
 	if code := Main(t.Context(), env, []string{"status", running.URL, "-o", "name"}); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
