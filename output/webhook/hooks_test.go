@@ -224,6 +224,42 @@ func TestSettle(t *testing.T) {
 	})
 }
 
+// A state that was kept back is found after a restart, also if the reader of the log
+// starts later than the webhooks.
+func TestSettleBeforeTheReaderRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, to, file := newMemoryLog(), newReceiver(t), filepath.Join(t.TempDir(), "hooks.json")
+		w := newHooksWorld(t, log, to, file, standard(hook))
+		synctest.Wait()
+		kept := log.state("docs", event.Ready)
+		time.Sleep(30 * time.Second)
+		w.end()
+		if got := to.ids(); len(got) != 0 {
+			t.Fatalf("sent before it has settled: %v", got)
+		}
+
+		reader, sender := events.NewReader(log.source(), events.Scope{}), NewSender(false)
+		sender.client.Transport, sender.open.Transport = to, to
+		h, err := NewHooks(HookOptions{Reader: reader, Sender: sender, File: file, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Apply([]config.Webhook{standard(hook)})
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { _ = h.Run(ctx) })
+		time.Sleep(time.Second)
+		running.Go(func() { _ = reader.Run(ctx) })
+		time.Sleep(2 * time.Minute)
+		if got := to.ids(); !slices.Equal(got, []string{kept}) {
+			t.Errorf("sent %v, want %s", got, kept)
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
 // What is given up is followed by a gap message, which is repeated until the endpoint
 // takes it, also over a restart.
 func TestHookGap(t *testing.T) {

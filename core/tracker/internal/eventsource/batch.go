@@ -44,8 +44,7 @@ type Coverage struct {
 // Occurrence is an event that is about no resource.
 type Occurrence struct {
 	Name, ID string
-	Size     int       // bytes of its data
-	Time     time.Time // as the server says; zero if it does not
+	Size     int // bytes of its data
 }
 
 // pending is the batch that grows until it is taken.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -171,8 +173,7 @@ func (u *subscription) fold(b *Batch, o mcp.EventOccurrence, now time.Time) {
 			b.mark(uri, now)
 		}
 	default:
-		at, _ := time.Parse(time.RFC3339, o.Timestamp) // zero if it is none
-		b.keep(Occurrence{Name: o.Name, ID: o.EventID, Size: len(o.Data), Time: at})
+		b.keep(Occurrence{Name: o.Name, ID: o.EventID, Size: len(o.Data)})
 	}
 }
 
@@ -196,15 +197,7 @@ func locate(data json.RawMessage, where string) []string {
 	if err != nil {
 		return nil
 	}
-	for name := range params {
-		known := false
-		for _, n := range names {
-			known = known || n == name
-		}
-		if !known {
-			delete(params, name)
-		}
-	}
+	maps.DeleteFunc(params, func(name, _ string) bool { return !slices.Contains(names, name) })
 	uri, err := uritemplate.Expand(where, params)
 	if err != nil || len(params) == 0 {
 		return nil
