@@ -12,8 +12,8 @@ const maxDecoding = 4
 
 // uriForms returns the normal form of a URI, followed by those that it has when it is
 // decoded again; and more forms that a lenient server may take it for: with slashes
-// collapsed, without fragment, and for files without query. It reports false for a URI
-// that has no normal form.
+// collapsed, without fragment, user and spaces at the end, and for files without query and
+// host. It reports false for a URI that has no normal form.
 func uriForms(uri string) (forms, more []string, ok bool) {
 	form, ok := normalizeURI(uri, false)
 	if !ok {
@@ -36,24 +36,41 @@ func uriForms(uri string) (forms, more []string, ok bool) {
 		if strings.HasPrefix(form, "file:") {
 			stem, _, _ = strings.Cut(stem, "?")
 		}
-		path := authorityEnd(stem)
-		collapsed := stem[path:]
+		stem = strings.TrimRight(stem, " ")
+		base, path := withoutUser(stem)
+		collapsed := path
 		for strings.Contains(collapsed, "//") {
 			collapsed = strings.ReplaceAll(collapsed, "//", "/")
 		}
-		more = append(more, stem, stem[:path]+collapsed)
+		more = append(more, stem, base+path, base+collapsed)
 	}
 	return forms, more, true
+}
+
+// withoutUser splits a normalized URI before its path, and leaves out the user, and for
+// files the host.
+func withoutUser(uri string) (base, path string) {
+	end := authorityEnd(uri)
+	base, path = uri[:end], uri[end:]
+	if scheme, authority, ok := strings.Cut(base, "//"); ok {
+		authority = authority[strings.LastIndexByte(authority, '@')+1:]
+		if scheme == "file:" {
+			authority = ""
+		}
+		base = scheme + "//" + authority
+	}
+	return base, path
 }
 
 // normalizeURI returns the normal form of a URI (RFC 3986, 6.2.2 and 6.2.3): scheme and
 // host in lower case, no host for local files, no default port, percent-encoded
 // characters decoded and dot segments of the path removed. More is decoded than the RFC
-// permits, as servers do: all but delimiters.
+// permits, as servers do: all but delimiters. "file:/a" and "file:a" are "file:///a", as
+// browsers and RFC 8089 have it.
 //
 // A URI has no normal form without a scheme, with invalid UTF-8 or percent-encoding
-// (unless lenient), or if its path has control characters, backslashes or encoded
-// slashes.
+// (unless lenient), if its path has control characters, backslashes or encoded slashes, if
+// its host has more than a host may have, or if it is of a scheme of the web and has none.
 func normalizeURI(uri string, lenient bool) (string, bool) {
 	scheme := strings.ToLower(uri[:schemeEnd(uri)])
 	if scheme == "" {
@@ -63,7 +80,16 @@ func normalizeURI(uri string, lenient bool) (string, bool) {
 	authority := ""
 	if ok {
 		end := strings.IndexAny(rest+"/", "/?#")
+		if strings.ContainsFunc(rest[:end], notOfHosts) {
+			return "", false
+		}
 		authority, rest = "//"+normalizeAuthority(scheme, rest[:end]), rest[end:]
+	}
+	switch {
+	case scheme == "file:" && !ok:
+		authority, rest = "//", "/"+strings.TrimPrefix(rest, "/")
+	case len(authority) <= len("//") && ofTheWeb(scheme):
+		return "", false
 	}
 	end := strings.IndexAny(rest+"?", "?#")
 	path, ok := decode(rest[:end], "?#", lenient)
@@ -74,6 +100,20 @@ func normalizeURI(uri string, lenient bool) (string, bool) {
 	tail, ok := decode(rest[end:], "#&=+?", lenient)
 	out := scheme + authority + removeDots(path) + tail
 	return out, ok && utf8.ValidString(out)
+}
+
+// notOfHosts reports characters that a host never has, and that some parsers decode or drop.
+func notOfHosts(r rune) bool {
+	return r <= ' ' || r == '\\' || r == '%' || unicode.IsControl(r)
+}
+
+// ofTheWeb reports whether parsers of the web find a host in any URI of the scheme.
+func ofTheWeb(scheme string) bool {
+	switch scheme {
+	case "http:", "https:", "ws:", "wss:", "ftp:":
+		return true
+	}
+	return false
 }
 
 // schemeEnd returns the length of the scheme of a URI with its colon (RFC 3986, 3.1); 0
@@ -162,49 +202,6 @@ func removeDots(path string) string {
 		out = append([]string{""}, out...)
 	}
 	return strings.Join(out, "/")
-}
-
-// normalizeGlob normalizes a glob for URIs as far as it is literal, so that it matches
-// normalized ones.
-func normalizeGlob(glob string) string {
-	scheme := strings.ToLower(glob[:schemeEnd(glob)])
-	if scheme == "" {
-		return glob
-	}
-	rest := glob[len(scheme):]
-	if server, uri, ok := unqualify(scheme + rest); ok {
-		return qualify(server, normalizeGlob(uri))
-	}
-	authority := ""
-	if after, ok := strings.CutPrefix(rest, "//"); ok {
-		end := strings.IndexAny(after+"/", "/?#")
-		authority, rest = "//"+normalizeAuthority(scheme, after[:end]), after[end:]
-	}
-	end := strings.IndexAny(rest+"#", "#")
-	path := decodeGlob(rest[:end])
-	if !strings.Contains(path, "**") {
-		path = removeDots(path)
-	}
-	return scheme + authority + path + rest[end:]
-}
-
-// decodeGlob undoes percent-encoding of what has no meaning in a glob or a URI.
-func decodeGlob(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
-			if c := unhex(s[i+1])<<4 | unhex(s[i+2]); strings.IndexByte(`*?[]{}\,/#%&=+`, c) < 0 && c >= ' ' && c != 0x7f {
-				b.WriteByte(c)
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	if !utf8.ValidString(b.String()) {
-		return s
-	}
-	return b.String()
 }
 
 func isHex(c byte) bool {
