@@ -53,7 +53,7 @@ func (o *loginOptions) open(env *Env, flow *login.Flow) {
 
 // askClient asks for the ID of a client.
 func askClient(env *Env, redirect string) (string, error) {
-	fmt.Fprintf(env.Err, "The authorization server registers no clients by itself. Register one there, with the\nredirect URI %s, and enter its client ID: ", redirect)
+	fmt.Fprintf(env.Err, "The authorization server does not support client registration. Register a client there, with the\nredirect URI %s, and enter its client ID: ", redirect)
 	id, err := readLine(env.In)
 	if err != nil || id == "" {
 		return "", login.ErrNoClient

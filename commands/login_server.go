@@ -131,7 +131,7 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *Env, g *globals, lo
 		return got, nil
 	}
 	if err := flow.Abandon(context.WithoutCancel(ctx)); err != nil {
-		g.logger(env).Info("the next login is one of the same client", "server", target.ID, "err", err)
+		g.logger(env).Info("cannot forget the registered client; the next login reuses it", "server", target.ID, "err", err)
 	}
 	return nil, err
 }

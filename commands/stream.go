@@ -210,7 +210,7 @@ func (f filter) check() error {
 	}
 	for _, pattern := range f.types {
 		if !slices.ContainsFunc(event.Types(), func(t event.Type) bool { return matches(pattern, string(t)) }) {
-			return usageHint(didYouMean(pattern, typeNames(), "mcptrack help events lists them"), "no event is of type %q", printable.Line(pattern, 100))
+			return usageHint(didYouMean(pattern, typeNames(), "mcptrack help events lists them"), "unknown event type %q", printable.Line(pattern, 100))
 		}
 	}
 	return nil

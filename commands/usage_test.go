@@ -90,7 +90,7 @@ func TestWrongUsage(t *testing.T) {
 		{"help enviroment", `unknown help topic "enviroment"`, "did you mean environment?"},
 		{"completion", "no shell given; choose bash, zsh, fish or powershell", ""},
 		{"completion fsh", `unknown shell "fsh"`, "did you mean fish?"},
-		{"watch --type resource.updatd", `no event is of type "resource.updatd"`, "did you mean resource.updated?"},
+		{"watch --type resource.updatd", `unknown event type "resource.updatd"`, "did you mean resource.updated?"},
 		{"watch --type [a", `invalid glob "[a"`, ""},
 		{"watch --limit page=5", `unknown limit "page" in --limit`, "did you mean pages?"},
 		{"watch --limit items=many", "invalid --limit items=many; expected a positive number such as 500, 64KiB or 16MiB", ""},

@@ -29,7 +29,7 @@ func (e *entry) catalog(s *Server) {
 		if name == "pollInterval" {
 			hint = `a catalog has "catalogInterval"`
 		}
-		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf("%s has %q, which does nothing for a catalog", e.label, name), hint)
+		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf("%s has %q, which has no effect on a catalog", e.label, name), hint)
 	}
 	s.TrackResources, s.TrackTools, s.TrackPrompts = false, false, false
 	s.Include, s.Exclude, s.Read, s.OnConnect = nil, nil, ReadNone, nil

@@ -32,7 +32,7 @@ func (e programKeys) checkCommand(f field) {
 			lacks(CodeShellLine, `"command" looks like a whole shell line`,
 				`"command" is the program alone, started without a shell; put each argument into "args"`)
 		case strings.HasPrefix(s.Command, "~"):
-			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found", name), `"~" means nothing here; write ${userHome}`)
+			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found", name), `"~" is not expanded here; write ${userHome}`)
 		case strings.ContainsRune(s.Command, filepath.Separator):
 			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found", name), "it must exist and be executable")
 		default:

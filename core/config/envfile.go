@@ -51,7 +51,7 @@ func (e programKeys) envFile(program bool) map[string]Secret {
 			hint = "relative paths start at ${workspaceFolder}, by default the working directory"
 		}
 		if strings.HasPrefix(value, "~") {
-			hint = `"~" means nothing here; write ${userHome}`
+			hint = `"~" is not expanded here; write ${userHome}`
 		}
 		bad(file.err, hint)
 		return nil

@@ -72,7 +72,7 @@ func (r *reader) needsServers() string {
 
 // noServers explains a document that is an object without servers.
 func (r *reader) noServers(root *tree.Node) {
-	hint := `the least is {"servers": []}`
+	hint := `the smallest config is {"servers": []}`
 	if looksLikeServer(root) {
 		hint = `give the server a name: {"mcpServers": {"NAME": {…}}}`
 	}

@@ -214,7 +214,7 @@ func (e programKeys) dir(program bool) string {
 		e.expander.refersTo(dir)
 		hint := ""
 		if strings.HasPrefix(value, "~") {
-			hint = `"~" means nothing here; write ${userHome}`
+			hint = `"~" is not expanded here; write ${userHome}`
 		}
 		e.lacks(f.value, f.path, CodeNoDirectory, fmt.Sprintf("%q is not a directory", f.name), hint)
 	}

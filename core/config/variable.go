@@ -113,7 +113,7 @@ func unknownReference(name string) *referenceError {
 		name = "…"
 	}
 	return &referenceError{code: CodeReference, message: fmt.Sprintf("has the unknown reference %s", quote("${"+name+"}")),
-		hint: "known are ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:ID}, ${file:PATH}, ${keyring:NAME}, ${workspaceFolder} and ${userHome}"}
+		hint: "use ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:ID}, ${file:PATH}, ${keyring:NAME}, ${workspaceFolder} or ${userHome}"}
 }
 
 // secretAsName is the error for a token where the name of a variable belongs.

@@ -88,7 +88,7 @@ func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server
 	return o, nil
 }
 
-var errNoSession = errors.New("no session for this client alone can be opened, and the server is not to be shared")
+var errNoSession = errors.New("cannot open a separate session for this client, and the config forbids sharing one")
 
 func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Server) *own {
 	server := srv.ID

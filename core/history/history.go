@@ -83,7 +83,7 @@ func Pair(versions []Version, ids []string) (from, to Version, err error) {
 	newest := versions[len(versions)-1]
 	if len(ids) == 0 {
 		if len(versions) == 1 {
-			return from, to, fmt.Errorf("%w: only one is known", ErrNoVersion)
+			return from, to, fmt.Errorf("%w: there is only one", ErrNoVersion)
 		}
 		return versions[len(versions)-2], newest, nil
 	}

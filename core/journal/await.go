@@ -14,7 +14,7 @@ import (
 var (
 	errEnd = errors.New("nothing is left to read")
 	// errWithheld: the store answers, has messages, and does not deliver them.
-	errWithheld = errors.New("the store does not deliver what it has")
+	errWithheld = errors.New("the store has stopped delivering stored events")
 )
 
 // nudgeAfter is how long await waits for a store that has messages and delivers

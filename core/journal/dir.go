@@ -147,11 +147,11 @@ func (d *dir) holds(stream string) bool {
 func (d *dir) probe() error {
 	f, err := os.CreateTemp(d.path, "probe-*")
 	if err != nil {
-		return fmt.Errorf("journal: the disk takes no data: %w", err)
+		return fmt.Errorf("journal: cannot write to the disk: %w", err)
 	}
 	_, err = f.Write(make([]byte, 256<<10))
 	if err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name())); err != nil {
-		return fmt.Errorf("journal: the disk takes no data: %w", err)
+		return fmt.Errorf("journal: cannot write to the disk: %w", err)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ const (
 func (d *dir) checkSequences() error {
 	streams, err := filepath.Glob(filepath.Join(d.store(), "jetstream", "*", "streams", "*", "msgs"))
 	if err != nil {
-		return fmt.Errorf("journal: look into the store: %w", err)
+		return fmt.Errorf("journal: inspect the store: %w", err)
 	}
 	for _, stream := range streams {
 		files, _ := filepath.Glob(filepath.Join(stream, "*.blk")) // the pattern is good: it matched

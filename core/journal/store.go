@@ -99,7 +99,7 @@ func (s *store) start() error {
 	}
 	if was := s.dir.readMark(); !was.Clean && s.opts.Durability == Always {
 		if err := s.dir.sync(); err != nil {
-			return fmt.Errorf("journal: make durable what a killed run left: %w", err)
+			return fmt.Errorf("journal: sync what a killed run left: %w", err)
 		}
 	}
 	s.embedded = &embedded{dir: s.dir, durability: s.opts.Durability, log: &serverLog{log: s.opts.Logger, fault: s.fault}}

@@ -178,7 +178,7 @@ func (s *answering) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	case q.URL.Path != s.callback.path:
 		page(w, http.StatusNotFound, "Nothing is here", "This port is open for a login only.")
 	case q.Method != http.MethodGet:
-		s.refuse(w, http.StatusMethodNotAllowed, "A login is answered with GET.")
+		s.refuse(w, http.StatusMethodNotAllowed, "The login callback only accepts GET.")
 	case !s.flow.Ours(answer):
 		s.refuse(w, http.StatusBadRequest, `This answer belongs to another login: its "state" is not the one that was sent.`)
 	case !s.first():

@@ -139,7 +139,7 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 		case !found:
 			continue
 		case !binds(m.Resource, t.URL):
-			return nil, fmt.Errorf("the metadata of the server is about another one: %q", printable.Line(m.Resource, 200))
+			return nil, fmt.Errorf("the metadata of the server describes another resource: %q", printable.Line(m.Resource, 200))
 		case len(m.AuthorizationServers) == 0 && t.OAuth.AuthServerMetadataURL == "":
 			return nil, errors.New("the metadata of the server names no authorization server")
 		}
@@ -232,7 +232,7 @@ func usable(m *oauthex.AuthServerMeta) error {
 func getJSON(ctx context.Context, client *http.Client, address string, into any) (found bool, err error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return false, errors.New("it is not at a URL")
+		return false, errors.New("invalid URL")
 	}
 	q.Header.Set("Accept", "application/json")
 	p, err := client.Do(q)

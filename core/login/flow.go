@@ -44,7 +44,7 @@ func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect strin
 		return nil, err
 	}
 	if at.server.AuthorizationEndpoint == "" {
-		return nil, errors.New("the authorization server has no login for users")
+		return nil, errors.New("the authorization server does not support logins of users (it has no authorization endpoint)")
 	}
 	earlier, err := s.Get(t)
 	if err != nil && !errors.Is(err, ErrNone) {

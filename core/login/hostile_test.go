@@ -35,13 +35,13 @@ func TestHostileServers(t *testing.T) {
 		}, "its metadata is on another origin"},
 		"metadata about another server": {func(s *logintest.Server) {
 			s.PRM = func(m map[string]any) { m["resource"] = "https://bank.example/mcp" }
-		}, `is about another one: "https://bank.example/mcp"`},
+		}, `describes another resource: "https://bank.example/mcp"`},
 		"metadata about a longer path": {func(s *logintest.Server) {
 			s.PRM = func(m map[string]any) { m["resource"] = s.URL + "/admin" }
-		}, "is about another one"},
+		}, "describes another resource"},
 		"metadata about a sibling": {func(s *logintest.Server) {
 			s.PRM = func(m map[string]any) { m["resource"] = strings.TrimSuffix(s.URL, "p") }
-		}, "is about another one"},
+		}, "describes another resource"},
 		"no authorization server": {func(s *logintest.Server) {
 			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{} }
 		}, "names no authorization server"},
@@ -78,7 +78,7 @@ func TestHostileServers(t *testing.T) {
 		}, `has a "client_id" already`},
 		"metadata with a user": {func(s *logintest.Server) {
 			s.PRM = func(m map[string]any) { m["resource"] = strings.Replace(s.URL, "://", "://you@", 1) }
-		}, "is about another one"},
+		}, "describes another resource"},
 		"script as login page": {func(s *logintest.Server) {
 			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = "javascript:alert(1)" }
 		}, "disallowed scheme"},
@@ -135,7 +135,7 @@ func TestHostileServers(t *testing.T) {
 		"registration refused": {func(s *logintest.Server) {
 			s.Meta = func(m map[string]any) { m["registration_endpoint"] = s.AS + "/nowhere" }
 		}, "register a client: the authorization server answered HTTP status 404"},
-		"no registration": {func(s *logintest.Server) { s.NoDCR = true }, "registers no clients by itself"},
+		"no registration": {func(s *logintest.Server) { s.NoDCR = true }, "does not support client registration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := logintest.New(t)
@@ -302,7 +302,7 @@ func TestCallback(t *testing.T) {
 		{"GET", strings.Replace(answer, "state=", "state=x", 1), "", "belongs to another login", 400},
 		{"GET", callback.Redirect, "", "belongs to another login", 400},
 		{"GET", answer, "evil.example", "not the address", 421},
-		{"POST", answer, "", "answered with GET", 405},
+		{"POST", answer, "", "only accepts GET", 405},
 		{"GET", strings.Replace(answer, "/callback", "/favicon.ico", 1), "", "Nothing is here", 404},
 	} {
 		if status, page := get(c.method, c.address, c.host); status != c.status || !strings.Contains(page, c.want) {

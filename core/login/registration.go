@@ -36,7 +36,7 @@ const (
 )
 
 // ErrNoClient is the error of a login whose client has to be registered by the user.
-var ErrNoClient = errors.New("the authorization server registers no clients by itself")
+var ErrNoClient = errors.New("the authorization server does not support client registration")
 
 // configuredClient returns the client that the config names; ok is false if it names none.
 func configuredClient(t Target, m *oauthex.AuthServerMeta) (Client, bool) {

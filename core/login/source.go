@@ -145,7 +145,7 @@ func (s *Source) lacking(ctx context.Context, l *Login, c Challenge) error {
 		return nil
 	}
 	if err := s.store.Lack(ctx, s.target, c.Scopes); err != nil {
-		return fmt.Errorf("note the scopes that the login lacks: %w", err)
+		return fmt.Errorf("store the scopes that the login lacks: %w", err)
 	}
 	return &RequiredError{s.target, "the login does not include what this needs"}
 }

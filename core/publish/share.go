@@ -145,7 +145,7 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				s.log.Warn("cannot take a server over", "server", id, "err", err)
+				s.log.Warn("cannot acquire the lease of a server", "server", id, "err", err)
 				backoff.Sleep(ctx, retry.Next())
 			}
 			continue

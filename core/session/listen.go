@@ -159,7 +159,7 @@ func (sub *subscriber) listenBut(ctx context.Context, f Filter) (listens []*list
 				return nil, nil, err
 			}
 			if len(bad) == 0 {
-				return nil, nil, fmt.Errorf("a subscription that the server accepts in parts but not as a whole")
+				return nil, nil, errors.New("the server refuses the subscription as a whole but accepts each part")
 			}
 		}
 		refused = append(refused, bad...)

@@ -79,7 +79,7 @@ type Source interface {
 }
 
 // ErrUnsupported is the error of what a source cannot do.
-var ErrUnsupported = errors.New("not possible from here")
+var ErrUnsupported = errors.New("not available in this view")
 
 // Options configure Run.
 type Options struct {

@@ -86,7 +86,7 @@ func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) bool {
 	h := w.Header()
 	if !s.hostAllowed(r) {
-		s.refuse(w, r, http.StatusForbidden, "this server has another name; see --allow-origin")
+		s.refuse(w, r, http.StatusForbidden, "the Host header is not a name of this server; see --allow-origin")
 		return false
 	}
 	other, ok := s.originAllowed(r)

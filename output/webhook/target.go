@@ -120,7 +120,7 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 		message: func(o *events.Occurrence, cursor string) *Message {
 			body, err := form.event(o, cursor)
 			if err != nil { // of a URI or name that this form cannot have
-				h.opts.Logger.Warn("an event has no form for a webhook", "id", o.ID, "format", string(conf.Format), "err", err)
+				h.opts.Logger.Warn("an event cannot be encoded for a webhook", "id", o.ID, "format", string(conf.Format), "err", err)
 				return nil
 			}
 			return message(o.ID, body)

@@ -7,7 +7,7 @@ import (
 )
 
 // least is the hint for a file without content.
-const least = `the least is {"servers": []}`
+const least = `the smallest config is {"servers": []}`
 
 // checkText rejects files that are not text in any format.
 func (s *Source) checkText() *Error {

@@ -82,7 +82,7 @@ func (s *Source) Run(ctx context.Context) {
 		types, err := s.opts.Events.List(ctx)
 		switch {
 		case errors.Is(err, session.ErrUnsupported):
-			s.opts.Logger.Debug("the server declares events and has none")
+			s.opts.Logger.Debug("the server declares MCP Events but lists no types")
 			return
 		case err != nil:
 			s.opts.Logger.Debug("cannot list events", "err", printable.Reason(err, 500))
