@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -25,4 +26,125 @@ func (s *store) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetst
 			return kv, err
 		}
 	}
+}
+
+const (
+	bucketCheck    = time.Second // how often a bucket is checked
+	bucketPatience = 3           // checks in a row that may fail
+)
+
+var (
+	errBucketReplaced = errors.New("the bucket was replaced")
+	errBucketSilent   = errors.New("the watcher of the bucket is behind")
+)
+
+// bucketView is what one who follows a bucket is called with, all by one goroutine.
+type bucketView struct {
+	config jetstream.KeyValueConfig
+	// suspect has the bucket checked at once.
+	suspect <-chan struct{}
+	// reset has all that the bucket has, once, and put what is written after that. last is
+	// the number of the last write, which may have been removed since.
+	reset func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, last uint64)
+	put   func(jetstream.KeyValueEntry)
+	// state says why what was seen is not current, nil if it is.
+	state func(error)
+}
+
+// followBucket makes the bucket if need be, and watches it until it is lost or ctx ends.
+func (s *store) followBucket(ctx context.Context, v bucketView) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	open, opened := context.WithTimeout(ctx, callTimeout)
+	defer opened()
+	kv, err := s.bucket(open, v.config)
+	if err != nil {
+		return err
+	}
+	stream := "KV_" + v.config.Bucket
+	made, err := s.js.Stream(open, stream)
+	if err != nil {
+		return err
+	}
+	watcher, err := kv.WatchAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = watcher.Stop()
+		// The library's goroutine waits for the reader until it has closed the channel.
+		over := time.NewTimer(callTimeout)
+		defer over.Stop()
+		for open := true; open; {
+			select {
+			case _, open = <-watcher.Updates():
+			case <-over.C:
+				open = false
+			}
+		}
+	}()
+	var first []jetstream.KeyValueEntry
+	last := made.CachedInfo().State.LastSeq // what the watcher begins with is not older
+	for all := false; !all; {
+		select {
+		case e, ok := <-watcher.Updates():
+			if !ok {
+				return errBucketSilent
+			}
+			if all = e == nil; !all {
+				first, last = append(first, e), max(last, e.Revision())
+			}
+		case <-open.Done():
+			return context.Cause(open)
+		}
+	}
+	v.reset(kv, first, last)
+	tick := time.NewTicker(bucketCheck)
+	defer tick.Stop()
+	for failed, behind := 0, 0; ; {
+		select {
+		case e, ok := <-watcher.Updates():
+			if !ok {
+				return errBucketSilent
+			}
+			if e != nil {
+				v.put(e)
+				last = e.Revision()
+			}
+			continue
+		case <-tick.C:
+		case <-v.suspect:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		try, done := context.WithTimeout(ctx, bucketCheck)
+		now, err := s.js.Stream(try, stream)
+		done()
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return err
+		case err != nil:
+			if failed++; failed >= bucketPatience {
+				v.state(err)
+			}
+			continue
+		case !now.CachedInfo().Created.Equal(made.CachedInfo().Created), now.CachedInfo().State.LastSeq < last:
+			return errBucketReplaced
+		case now.CachedInfo().State.LastSeq > last:
+			if behind++; behind >= bucketPatience {
+				return errBucketSilent
+			}
+		default:
+			behind = 0
+		}
+		failed = 0
+		v.state(nil)
+	}
+}
+
+// wrongRevision reports whether another write came first. A bucket on several nodes has a
+// code of its own for that.
+func wrongRevision(err error) bool {
+	apiErr, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (apiErr.ErrorCode == codeWrongSequence || apiErr.ErrorCode == codeWrongSequenceConstant)
 }

@@ -371,6 +371,6 @@ func TestLeasesComeBack(t *testing.T) {
 	eventually(t, "the bucket is deleted", 30*time.Second, func() bool {
 		return journals[0].store.js.DeleteKeyValue(t.Context(), "mcptrack_leases") == nil
 	})
-	backoff.Sleep(t.Context(), 2*leaseCheck)
+	backoff.Sleep(t.Context(), 2*bucketCheck)
 	back("after the bucket was deleted")
 }

@@ -38,8 +38,9 @@ type Lease struct {
 	key     string
 	ttl     time.Duration
 	value   leaseValue
-	rev     uint64        // of acquire, then of renew
-	fence   atomic.Uint64 // the number of the holder's first event; see Fence
+	rev     uint64                    // of acquire, then of renew
+	fence   atomic.Uint64             // the number of the holder's first event; see Fence
+	until   atomic.Pointer[time.Time] // others wait until then at least
 
 	lost chan struct{} // closed by the renewing goroutine; nobody sends
 	stop context.CancelFunc
@@ -149,15 +150,22 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, seen sighting)
 	return kv.Update(ctx, l.key, data, seen.rev)
 }
 
-func wrongRevision(err error) bool {
-	apiErr, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && apiErr.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
-}
-
 // Lost is closed when another process may hold the lease: it was released, or
 // could not be renewed in time, or the Journal is closed. The holder must stop by
 // then what the lease allows.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
+
+// Held reports whether no other process can hold the lease now. It is exact where Lost is
+// late: in a process that was stopped and goes on.
+func (l *Lease) Held() bool { return !l.isLost() && time.Now().Before(*l.until.Load()) }
+
+// renewed notes that a renewal was sent, and returns until when it is good.
+func (l *Lease) renewed(sent time.Time) time.Time {
+	// Others count from when they saw our last renewal, which is after it was sent.
+	until := sent.Add(l.ttl - l.ttl/8)
+	l.until.Store(&until)
+	return until
+}
 
 // Release gives the lease back, for others to take at once, and waits for its
 // goroutine. It may be called more than once.
@@ -170,8 +178,7 @@ func (l *Lease) Release() {
 func (l *Lease) renew(ctx context.Context, sent time.Time) {
 	defer close(l.lost)
 	for {
-		// Others count from when they saw our last renewal, which is after it was sent.
-		until := sent.Add(l.ttl - l.ttl/8)
+		until := l.renewed(sent)
 		next := time.NewTimer(min(l.ttl/4, time.Until(until)))
 		select {
 		case <-next.C:

@@ -45,16 +45,6 @@ func (v leaseValue) ttl() time.Duration {
 	return min(time.Duration(v.TTL)*time.Millisecond, time.Minute)
 }
 
-const (
-	leaseCheck    = time.Second // how often the bucket is checked
-	leasePatience = 3           // checks in a row that may fail
-)
-
-var (
-	errLeasesReplaced = errors.New("the bucket of the leases was replaced")
-	errLeasesSilent   = errors.New("the watcher of the leases is behind")
-)
-
 // run keeps the table current until ctx ends. The bucket is made again whenever it is
 // lost: it is in memory, so a cluster that was down as a whole has none.
 func (t *leaseTable) run(ctx context.Context) {
@@ -64,101 +54,27 @@ func (t *leaseTable) run(ctx context.Context) {
 		if ctx.Err() == nil {
 			t.store.opts.Logger.Debug("the leases are read again", "err", err)
 		}
-		backoff.Sleep(ctx, leaseCheck/4)
+		backoff.Sleep(ctx, bucketCheck/4)
 	}
 }
 
 // follow watches the bucket until it is lost or ctx ends.
 func (t *leaseTable) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	open, opened := context.WithTimeout(ctx, callTimeout)
-	defer opened()
-	name := t.store.opts.Stream + "_leases"
-	kv, err := t.store.bucket(open, jetstream.KeyValueConfig{
-		Bucket: name, Description: "mcptrack: who does what", Storage: jetstream.MemoryStorage, MaxBytes: 16 << 20,
+	return t.store.followBucket(ctx, bucketView{
+		config: jetstream.KeyValueConfig{
+			Bucket: t.store.opts.Stream + "_leases", Description: "mcptrack: who does what", Storage: jetstream.MemoryStorage, MaxBytes: 16 << 20,
+		},
+		suspect: t.suspect,
+		reset: func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, _ uint64) {
+			first := map[string]sighting{}
+			for _, e := range all {
+				first[e.Key()] = sightingOf(e)
+			}
+			t.reset(kv, first)
+		},
+		put:   func(e jetstream.KeyValueEntry) { t.put(e.Key(), sightingOf(e)) },
+		state: t.setErr,
 	})
-	if err != nil {
-		return err
-	}
-	made, err := t.store.js.Stream(open, "KV_"+name)
-	if err != nil {
-		return err
-	}
-	watcher, err := kv.WatchAll(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		_ = watcher.Stop()
-		// The library's goroutine waits for the reader until it has closed the channel.
-		over := time.NewTimer(callTimeout)
-		defer over.Stop()
-		for open := true; open; {
-			select {
-			case _, open = <-watcher.Updates():
-			case <-over.C:
-				open = false
-			}
-		}
-	}()
-	first := map[string]sighting{}
-	last := uint64(0)
-	for all := false; !all; {
-		select {
-		case e, ok := <-watcher.Updates():
-			if !ok {
-				return errLeasesSilent
-			}
-			if all = e == nil; !all {
-				first[e.Key()], last = sightingOf(e), e.Revision()
-			}
-		case <-open.Done():
-			return context.Cause(open)
-		}
-	}
-	t.reset(kv, first)
-	tick := time.NewTicker(leaseCheck)
-	defer tick.Stop()
-	for failed, behind := 0, 0; ; {
-		select {
-		case e, ok := <-watcher.Updates():
-			if !ok {
-				return errLeasesSilent
-			}
-			if e != nil {
-				t.put(e.Key(), sightingOf(e))
-				last = e.Revision()
-			}
-			continue
-		case <-tick.C:
-		case <-t.suspect:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		try, done := context.WithTimeout(ctx, leaseCheck)
-		now, err := t.store.js.Stream(try, "KV_"+name)
-		done()
-		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound):
-			return err
-		case err != nil:
-			if failed++; failed >= leasePatience {
-				t.setErr(err)
-			}
-			continue
-		case !now.CachedInfo().Created.Equal(made.CachedInfo().Created), now.CachedInfo().State.LastSeq < last:
-			return errLeasesReplaced
-		case now.CachedInfo().State.LastSeq > last:
-			if behind++; behind >= leasePatience {
-				return errLeasesSilent
-			}
-		default:
-			behind = 0
-		}
-		failed = 0
-		t.setErr(nil)
-	}
 }
 
 func sightingOf(e jetstream.KeyValueEntry) sighting {

@@ -41,6 +41,7 @@ func (s *leases) hold(l *Lease, sent time.Time) error {
 	defer s.mu.Unlock()
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
+	l.renewed(sent)
 	if s.closed {
 		stop()
 		l.giveBack(context.Background())
