@@ -51,10 +51,10 @@ func openFeed(ctx context.Context, env *Env, log *slog.Logger, opts serveOptions
 		return nil, err
 	}
 	f.publisher, err = publish.New(ctx, publish.Options{Journal: f.journal, Tracker: t, Shared: opts.nats != "" && !opts.follow, Replica: opts.follow, Logger: log})
-	if err == nil && opts.nats == "" {
+	if err == nil && !opts.follow {
 		f.hooks, err = webhook.NewHooks(webhook.HookOptions{
 			Reader: events.NewReader(events.FromJournal(f.journal), events.Scope{}), Sender: webhook.NewSender(false), Follow: true,
-			File: filepath.Join(opts.dir, hooksFile), Logger: log,
+			File: filepath.Join(opts.dir, hooksFile), Cluster: opts.shared(f.journal), Logger: log,
 		})
 	}
 	if err != nil {
@@ -85,8 +85,6 @@ func (f *feed) removeTemp() {
 func (f *feed) apply(cfg *config.Config) {
 	if f.hooks != nil {
 		f.hooks.Apply(cfg.Webhooks)
-	} else if len(cfg.Webhooks) > 0 {
-		f.log.Warn("the webhooks of the config are not used with --nats")
 	}
 	f.publisher.Apply(f.selection.of(cfg))
 }
@@ -96,15 +94,16 @@ func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.T
 	t := f.publisher.Tracker()
 	var hub *sse.Hub
 	var hooks func() []webhook.Endpoint
+	var deliveries func() []webhook.Delivery
 	var delivered func() map[webhook.Source]webhook.Stats
 	if f.hooks != nil {
-		hooks = f.hooks.Endpoints
+		hooks, deliveries = f.hooks.Endpoints, f.hooks.Deliveries
 		delivered = func() map[webhook.Source]webhook.Stats {
 			return map[webhook.Source]webhook.Stats{webhook.FromConfig: f.hooks.Stats()}
 		}
 	}
 	counts := metrics.New(metrics.Options{
-		Version: version, Snapshot: t.Snapshot, Journal: f.journal.Stats, Reloads: f.publisher.Reloads, Cluster: f.publisher.Cluster, Webhooks: delivered,
+		Version: version, Snapshot: t.Snapshot, Journal: f.journal.Stats, Reloads: f.publisher.Reloads, Cluster: f.publisher.Cluster, Webhooks: delivered, Deliveries: deliveries,
 		Clients: func() metrics.Clients {
 			st := hub.Stats()
 			return metrics.Clients{Connected: st.Clients, Served: st.Accepted, Slow: st.Closed["slow"] + st.Closed["overrun"], Refused: st.Refused, Gaps: st.Gaps}
@@ -117,7 +116,7 @@ func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.T
 	}})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: f.publisher.Servers, Cluster: f.publisher.Cluster, Client: t.Client,
 		Last: hub.Last, Clients: func() int { return hub.Stats().Clients }, Select: f.journal.Select, Contents: f.journal.Contents, Stored: f.journal.States,
-		Log: f.lines, Webhooks: hooks, Login: slices.Contains(s.Routes(), "/login")})
+		Log: f.lines, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")})
 	for pattern, h := range page.Routes() {
 		s.Handle(pattern, h)
 	}

@@ -110,7 +110,7 @@ type gatewayEvents struct {
 	service   *events.Service        // nil: without --events
 	tools     *changes.Tools         // nil: without --change-tools
 	hooks     *webhook.Subscriptions // nil: none are offered
-	fixed     *webhook.Hooks         // of the config; nil: on a cluster
+	fixed     *webhook.Hooks         // of the config; nil: without --events
 	temp      *demo.TempDir          // of events that end with this process, removed by close; nil: they are kept
 	// own says that the publisher's tracker is not the gateway's: on a cluster it follows
 	// only its share of the servers, and the gateway needs all of them.
@@ -157,12 +157,9 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 		return e, nil
 	}
 	service := events.Options{Reader: reader, Modes: o.offered}
-	// On a cluster the secrets of webhooks would have to be stored there.
-	if !e.own {
-		if err := o.openHooks(e, tokens, reader, scope, flags.dir); err != nil {
-			e.close()
-			return nil, err
-		}
+	if err := o.openHooks(e, tokens, reader, scope, flags.dir); err != nil {
+		e.close()
+		return nil, err
 	}
 	if e.hooks != nil {
 		service.Webhooks = e.hooks.Handle
@@ -187,8 +184,9 @@ func (o *eventsFlags) openHooks(e *gatewayEvents, tokens web.Token, reader *even
 		e.log.Warn("webhooks may reach services on this machine, as --events-allow says; use that for tests only")
 	}
 	sender := webhook.NewSender(local)
-	e.fixed, err = webhook.NewHooks(webhook.HookOptions{Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, hooksFile), Logger: e.log})
-	if err != nil || !o.webhooks || !tokens.Set() {
+	e.fixed, err = webhook.NewHooks(webhook.HookOptions{Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, hooksFile), Cluster: o.shared(e.journal), Logger: e.log})
+	// On a cluster the secrets of subscriptions would have to be stored there.
+	if err != nil || !o.webhooks || !tokens.Set() || e.own {
 		return err
 	}
 	e.hooks, err = webhook.New(webhook.Options{
@@ -231,10 +229,10 @@ func (e *gatewayEvents) routes(version string) map[string]http.Handler {
 	}
 	counts := metrics.New(metrics.Options{
 		Version: version, Snapshot: t.Snapshot, Journal: e.journal.Stats, Reloads: e.publisher.Reloads, Cluster: e.publisher.Cluster,
-		Webhooks: e.delivered, Streams: streams,
+		Webhooks: e.delivered, Deliveries: e.deliveries, Streams: streams,
 	})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: e.publisher.Servers, Cluster: e.publisher.Cluster,
-		Webhooks: e.endpoints, Clients: streams}).Routes()
+		Webhooks: e.endpoints, Deliveries: e.deliveries, Clients: streams}).Routes()
 	return map[string]http.Handler{
 		"GET /metrics": counts.Handler(), "GET /api/status": page["GET /api/status"], "GET /api/servers": page["GET /api/servers"],
 	}
@@ -249,6 +247,13 @@ func (e *gatewayEvents) delivered() map[webhook.Source]webhook.Stats {
 		all[webhook.FromSubscription] = e.hooks.Stats()
 	}
 	return all
+}
+
+func (e *gatewayEvents) deliveries() []webhook.Delivery {
+	if e.fixed == nil {
+		return nil
+	}
+	return e.fixed.Deliveries()
 }
 
 func (e *gatewayEvents) endpoints() (all []webhook.Endpoint) {

@@ -74,7 +74,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", selection{all: opts.all}.hint(cfg))
 	}
 	if len(cfg.Webhooks) > 0 && (stored == nil || stored.fixed == nil) {
-		log.Warn("the webhooks of the config are only used with --events, and not with --nats")
+		log.Warn("the webhooks of the config are only used with --events")
 	}
 	if left := opts.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
 		log.Warn("servers without a track key are not served, because others have one", "servers", strings.Join(left, ", "), "hint", "use --all to serve them, too")

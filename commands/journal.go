@@ -59,6 +59,14 @@ func (j *journalFlags) open(ctx context.Context, env *Env, log *slog.Logger, opt
 	return stored, err
 }
 
+// shared returns the log if other processes may use it, too; else nil.
+func (j *journalFlags) shared(log *journal.Journal) *journal.Journal {
+	if j.nats == "" {
+		return nil
+	}
+	return log
+}
+
 // stateDir is where events are stored by default, "" if there is no such directory.
 func (e *Env) stateDir() string {
 	dir := e.getenv("XDG_STATE_HOME")

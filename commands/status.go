@@ -97,6 +97,7 @@ func runStatus(ctx context.Context, env *Env, format document.Format, opts statu
 		Unfollowed []string
 		Waiting    string
 		Webhooks   []webhook.Endpoint
+		Deliveries []webhook.Delivery `json:"webhookDeliveries"`
 	}
 	if err := json.Unmarshal(r.Status, &shared); err != nil {
 		return fmt.Errorf("malformed status: %w", err)
@@ -115,11 +116,32 @@ func runStatus(ctx context.Context, env *Env, format document.Format, opts statu
 	if shared.Process != "" {
 		header = append(header, "Followed by")
 	}
-	if err := table.Rows(env.Out, header, rows); err != nil || len(shared.Webhooks) == 0 {
+	if err := table.Rows(env.Out, header, rows); err != nil {
 		return err
+	}
+	if len(shared.Deliveries) > 0 {
+		fmt.Fprintln(env.Out)
+		if err := table.Rows(env.Out, []string{"Webhooks of", "Delivered by"}, deliveryRows(shared.Deliveries)); err != nil {
+			return err
+		}
+	}
+	if len(shared.Webhooks) == 0 {
+		return nil
 	}
 	fmt.Fprintln(env.Out)
 	return table.Rows(env.Out, []string{"Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"}, webhookRows(shared.Webhooks))
+}
+
+// deliveryRows are the rows of the table of who delivers webhooks on a cluster.
+func deliveryRows(all []webhook.Delivery) (rows [][]string) {
+	for _, d := range all {
+		by := cmp.Or(d.Process, "no process")
+		if d.Waiting != "" {
+			by = "not known: " + d.Waiting
+		}
+		rows = append(rows, []string{string(d.Source), by})
+	}
+	return rows
 }
 
 // webhookRows are the rows of the table of webhooks.

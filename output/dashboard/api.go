@@ -34,6 +34,8 @@ type status struct {
 	// Webhooks are those that fail first, at most maxWebhooks; MoreWebhooks are the others.
 	Webhooks     []webhook.Endpoint `json:"webhooks,omitempty"`
 	MoreWebhooks int                `json:"moreWebhooks,omitempty"`
+	// Deliveries say which process on a cluster sends to them.
+	Deliveries []webhook.Delivery `json:"webhookDeliveries,omitempty"`
 	*cluster
 }
 
@@ -104,6 +106,9 @@ func (d *Dashboard) status(w http.ResponseWriter, _ *http.Request) {
 		if c, ok := d.opts.Cluster(); ok {
 			out.cluster = &cluster{c.Process, c.Processes, c.Unfollowed, c.Waiting}
 		}
+	}
+	if d.opts.Deliveries != nil {
+		out.Deliveries = d.opts.Deliveries()
 	}
 	if d.opts.Webhooks != nil {
 		all := d.opts.Webhooks()

@@ -63,6 +63,8 @@ type Options struct {
 	Log func(server string) []serverlog.Line
 	// Webhooks are the endpoints that events are sent to.
 	Webhooks func() []webhook.Endpoint
+	// Deliveries say which process on a cluster sends to webhooks; nil: this one does.
+	Deliveries func() []webhook.Delivery
 	// Login says that people log in, so that the page has a button to log out.
 	Login bool
 }

@@ -53,6 +53,15 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	if c.opts.Streams != nil {
 		s.gauge("mcptrack_event_streams", "Streams of MCP Events that are open.", float64(c.opts.Streams()))
 	}
+	if c.opts.Deliveries != nil {
+		for _, d := range c.opts.Deliveries() {
+			own := 0.0
+			if d.Own {
+				own = 1
+			}
+			s.gauge("mcptrack_webhook_lease", "1 if this process, of those on the cluster, delivers the webhooks.", own, "source", string(d.Source))
+		}
+	}
 	if c.opts.Cluster != nil {
 		if cl, ok := c.opts.Cluster(); ok {
 			s.gauge("mcptrack_processes", "Processes that share the servers.", float64(cl.Processes))

@@ -40,6 +40,8 @@ type Options struct {
 	Reloads  func() publish.Reloads
 	// Webhooks are the deliveries by HTTP, by who asked for them.
 	Webhooks func() map[webhook.Source]webhook.Stats
+	// Deliveries say which process on a cluster delivers; nil: this one does.
+	Deliveries func() []webhook.Delivery
 	// Streams counts the open streams of MCP Events.
 	Streams func() int
 	// Cluster describes the processes that share servers, if several may.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/journal"
 )
 
 // HookOptions configure Hooks. Reader and Sender are required.
@@ -26,6 +28,9 @@ type HookOptions struct {
 	Scope events.Scope
 	// File is where the watermarks are stored; "": they end with the process.
 	File string
+	// Cluster is the log on a cluster: the watermarks are there, in place of File, and one
+	// of the processes that share it delivers. nil: this process does.
+	Cluster *journal.Journal
 	// Logger gets what an operator should look into; nil discards. It gets hosts, and
 	// neither URLs nor secrets.
 	Logger *slog.Logger
@@ -35,8 +40,11 @@ type HookOptions struct {
 // ends with its entry, and is tried for as long as it is there.
 type Hooks struct {
 	opts   HookOptions
-	file   file
+	doc    document
+	turns  *turns // nil: this process always delivers
 	counts counts
+	// latest are the webhooks to send to; used by Run.
+	latest []config.Webhook
 	// wanted has the latest webhooks to send to. Capacity 1: Apply replaces what is in it,
 	// Run receives; never closed.
 	wanted chan []config.Webhook
@@ -47,6 +55,7 @@ type Hooks struct {
 	marks  []mark     // of webhooks that do not run
 	active []*target  // in the order of the config
 	idle   int        // webhooks of the config that lack something
+	failed bool       // the watermarks could not be stored, and it was logged
 }
 
 // mark is how far the deliveries of a webhook are, as it is stored. It has neither the
@@ -76,13 +85,19 @@ type target struct {
 	ended    chan struct{} // closed when its goroutine has ended
 }
 
-// NewHooks reads the stored watermarks.
+// NewHooks reads the stored watermarks; on a cluster Run does.
 func NewHooks(opts HookOptions) (*Hooks, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &Hooks{opts: opts, file: file{path: opts.File, what: "watermarks of webhooks"}, wanted: make(chan []config.Webhook, 1), dirty: make(chan struct{}, 1)}
-	kept, err := h.file.load()
+	const what = "watermarks of webhooks"
+	h := &Hooks{opts: opts, doc: &file{path: opts.File, what: what}, wanted: make(chan []config.Webhook, 1), dirty: make(chan struct{}, 1)}
+	if opts.Cluster != nil {
+		h.doc = &page{records: journal.NewRecords(opts.Cluster, recordsName), key: pageOfConfig, what: what}
+		h.turns = newTurns(opts.Cluster, FromConfig, opts.Logger)
+		return h, nil
+	}
+	kept, err := h.doc.load(context.Background())
 	h.marks = kept.Webhooks
 	return h, err
 }
@@ -107,34 +122,85 @@ func (h *Hooks) Apply(all []config.Webhook) {
 // Run delivers until ctx ends, and returns when nothing is in progress and the watermarks
 // are stored. It may be called once.
 func (h *Hooks) Run(ctx context.Context) error {
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	read := sync.OnceFunc(func() {
+		if h.opts.Follow {
+			reading.Go(func() { _ = h.opts.Reader.Run(ctx) }) // until ctx ends
+		}
+	})
+	if h.turns == nil {
+		return h.run(ctx, nil, read)
+	}
+	for ctx.Err() == nil {
+		if len(h.latest) > 0 {
+			h.turns.once(ctx, func(ctx context.Context, lease *journal.Lease) error {
+				kept, err := h.doc.load(ctx)
+				if err != nil {
+					return err
+				}
+				h.mu.Lock()
+				h.marks = kept.Webhooks
+				h.mu.Unlock()
+				return h.run(ctx, lease, read)
+			})
+			continue
+		}
+		select { // others may have webhooks
+		case h.latest = <-h.wanted:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// run delivers until ctx ends or, under a lease, there is nothing to deliver or another
+// process has taken over. read is called once there is a webhook.
+func (h *Hooks) run(ctx context.Context, lease *journal.Lease, read func()) (err error) {
+	work, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var running sync.WaitGroup
+	apply := func() {
+		if len(h.latest) > 0 {
+			read()
+		}
+		h.reconcile(work, lease, h.latest, &running)
+		err = h.save(ctx)
+	}
+	if lease != nil {
+		apply()
+	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	following := false
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && (lease == nil || len(h.latest) > 0 && !errors.Is(err, errTaken)) {
 		select {
-		case all := <-h.wanted:
-			if h.opts.Follow && !following && len(all) > 0 {
-				following = true
-				running.Go(func() { _ = h.opts.Reader.Run(ctx) }) // until ctx ends
-			}
-			h.reconcile(ctx, all, &running)
-			_ = h.save() // it was logged
+		case h.latest = <-h.wanted:
+			apply()
 		case <-tick.C:
 			select {
 			case <-h.dirty:
-				_ = h.save()
+				err = h.save(ctx)
 			default:
 			}
 		case <-ctx.Done():
 		}
 	}
+	cancel()
 	running.Wait()
-	return h.save()
+	err = h.save(ctx)
+	if lease != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.active, h.marks = nil, nil
+		if err != nil {
+			return nil // it was logged, and the next holder goes on from what was stored before
+		}
+	}
+	return err
 }
 
 // reconcile starts, restarts and ends webhooks.
-func (h *Hooks) reconcile(ctx context.Context, all []config.Webhook, running *sync.WaitGroup) {
+func (h *Hooks) reconcile(ctx context.Context, lease *journal.Lease, all []config.Webhook, running *sync.WaitGroup) {
 	h.mu.Lock()
 	before := h.active
 	h.mu.Unlock()
@@ -196,7 +262,7 @@ func (h *Hooks) reconcile(ctx context.Context, all []config.Webhook, running *sy
 		keep = append(keep, k)
 		running.Go(func() {
 			defer close(k.ended)
-			h.serve(work, k)
+			h.serve(work, lease, k)
 		})
 	}
 	h.active, h.idle = keep, idle
@@ -236,9 +302,9 @@ func (h *Hooks) takeLocked(id mark, exact bool) (mark, bool) {
 	return m, true
 }
 
-// save stores all watermarks.
-func (h *Hooks) save() error {
-	err := h.file.save(func() stored {
+// save stores all watermarks, also if ctx has ended.
+func (h *Hooks) save(ctx context.Context) error {
+	err := h.doc.save(context.WithoutCancel(ctx), func() stored {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		all := slices.Clone(h.marks)
@@ -250,8 +316,13 @@ func (h *Hooks) save() error {
 		slices.SortStableFunc(all, func(a, b mark) int { return cmp.Compare(a.Key, b.Key) })
 		return stored{Webhooks: all}
 	})
-	if err != nil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if again := h.failed; err != nil && !again {
 		h.opts.Logger.Error("the watermarks of webhooks cannot be stored", "err", err)
+	}
+	if h.failed = err != nil; h.failed {
+		h.changed() // to try it again
 	}
 	return err
 }

@@ -90,7 +90,7 @@ func New(opts Options) (*Subscriptions, error) {
 	}
 	s := &Subscriptions{opts: opts, file: file{path: opts.File, what: "subscriptions of webhooks"}, dirty: make(chan struct{}, 1), byID: map[string]*subscription{}, reserved: map[string]int{}}
 	s.challenges.last, s.challenges.hosts = map[string]time.Time{}, map[string][]time.Time{}
-	kept, err := s.file.load()
+	kept, err := s.file.load(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (s *Subscriptions) startLocked(sub *subscription) {
 
 // save stores all subscriptions.
 func (s *Subscriptions) save() error {
-	err := s.file.save(func() stored {
+	err := s.file.save(context.Background(), func() stored {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		var out []record

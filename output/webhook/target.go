@@ -13,20 +13,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/journal"
 )
 
 // serve delivers to one webhook until ctx ends.
-func (h *Hooks) serve(ctx context.Context, k *target) {
+func (h *Hooks) serve(ctx context.Context, lease *journal.Lease, k *target) {
 	retry := backoff.New(100*time.Millisecond, 5*time.Second)
 	for ctx.Err() == nil {
-		if err := h.deliver(ctx, k); err != nil && ctx.Err() == nil {
+		if err := h.deliver(ctx, lease, k); err != nil && ctx.Err() == nil {
 			backoff.Sleep(ctx, retry.Next())
 		}
 	}
 }
 
 // deliver runs a worker from the watermark, or from now on without one.
-func (h *Hooks) deliver(ctx context.Context, k *target) error {
+func (h *Hooks) deliver(ctx context.Context, lease *journal.Lease, k *target) error {
 	h.mu.Lock()
 	m := k.mark
 	h.mu.Unlock()
@@ -48,12 +49,13 @@ func (h *Hooks) deliver(ctx context.Context, k *target) error {
 	gap := k.GapDue
 	h.mu.Unlock()
 	if m.Cursor == "" { // from here on nothing is lost
-		if err := h.save(); err != nil {
+		if err := h.save(ctx); err != nil {
 			return err
 		}
 	}
 	h.changed()
 	w := &worker{sender: h.opts.Sender, reader: h.opts.Reader, endpoint: h.endpoint(k, states)}
+	w.allowed = stillHeld(lease)
 	return w.run(ctx, at, gap)
 }
 

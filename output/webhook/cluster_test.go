@@ -1,0 +1,159 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+)
+
+func openLog(t *testing.T, url string) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(t.Context(), journal.Options{URL: url, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	return j
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not within a minute: " + what)
+		}
+	}
+}
+
+// A page is saved only by who loaded it last: one that has lost its lease moves no
+// watermark back. An answer that was lost takes nothing from its holder.
+func TestPageIsSavedByItsHolder(t *testing.T) {
+	t.Parallel()
+	url, ctx := journaltest.Store(t), t.Context()
+	pages := []*page{}
+	for range 2 {
+		pages = append(pages, &page{records: journal.NewRecords(openLog(t, url), recordsName), key: pageOfConfig})
+	}
+	at := func(cursor string) func() stored {
+		return func() stored { return stored{Webhooks: []mark{{Key: "k", Cursor: cursor}}} }
+	}
+	for i, p := range pages {
+		s, err := p.load(ctx)
+		if err != nil || i == 0 && s.Webhooks != nil || i > 0 && s.Webhooks[0].Cursor != "a-2" {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		if i == 0 {
+			if err := errors.Join(p.save(ctx, at("a-1")), p.save(ctx, at("a-2"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := pages[0].save(ctx, at("a-1")); !errors.Is(err, errTaken) {
+		t.Errorf("a late save: %v", err)
+	}
+	pages[1].revision-- // as if the answer to the load had been lost
+	if err := pages[1].save(ctx, at("a-3")); err != nil {
+		t.Error(err)
+	}
+	if s, _, err := pages[0].read(ctx); err != nil || len(s.Webhooks) != 1 || s.Webhooks[0].Cursor != "a-3" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// hooksOn runs the webhooks of a process on a cluster.
+func hooksOn(t *testing.T, j *journal.Journal, log *memoryLog, to *receiver, all ...config.Webhook) (h *Hooks, end func()) {
+	t.Helper()
+	to.fixed = true
+	sender := NewSender(false)
+	sender.client.Transport, sender.open.Transport = to, to
+	h, err := NewHooks(HookOptions{Reader: events.NewReader(log.source(), events.Scope{}), Sender: sender, Follow: true, Cluster: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Apply(all)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = h.Run(ctx) })
+	end = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	t.Cleanup(end)
+	return h, end
+}
+
+// Of the processes on a cluster one delivers the webhooks of the config; when it ends or
+// another one has taken over, that one goes on where it was.
+func TestHooksOnACluster(t *testing.T) {
+	t.Parallel()
+	url, log, to := journaltest.Store(t), newMemoryLog(), newReceiver(t)
+	var all []*Hooks
+	var ends []func()
+	for range 2 {
+		h, end := hooksOn(t, openLog(t, url), log, to, standard(hook))
+		all, ends = append(all, h), append(ends, end)
+	}
+	other, endOther := hooksOn(t, openLog(t, url), log, to) // has none, so it does not deliver
+	defer endOther()
+	holder := func() int {
+		return slices.IndexFunc(all, func(h *Hooks) bool { return len(h.Endpoints()) > 0 && h.Deliveries()[0].Own })
+	}
+	eventually(t, "one delivers", func() bool { return holder() >= 0 })
+	first := holder()
+	at := func(h *Hooks) string {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.active) == 0 {
+			return ""
+		}
+		return h.active[0].Cursor
+	}
+	eventually(t, "it begins", func() bool { return at(all[first]) != "" })
+	var want []string
+	for range 20 {
+		want = append(want, log.add("file:///a"))
+	}
+	eventually(t, "all", func() bool { return at(all[first]) == want[19] })
+	if d := all[1-first].Deliveries()[0]; d.Own || d.Process == "" || d.Source != FromConfig || len(all[1-first].Endpoints()) > 0 {
+		t.Errorf("the other one says %+v", d)
+	}
+	// Another process loads the watermarks, as when this one was stopped for longer than
+	// its lease: it ends, and then one of them begins again.
+	intruder := &page{records: journal.NewRecords(openLog(t, url), recordsName), key: pageOfConfig}
+	if _, err := intruder.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, log.add("file:///a"))
+	eventually(t, "one more", func() bool { return slices.Contains(to.ids(), want[20]) })
+	eventually(t, "one delivers again, and has stored how far it is", func() bool {
+		s, _, err := intruder.read(t.Context())
+		return holder() >= 0 && err == nil && s.Holder != intruder.holder && len(s.Webhooks) == 1 && s.Webhooks[0].Cursor == want[20]
+	})
+	first = holder()
+	ends[first]()
+	for range 20 {
+		want = append(want, log.add("file:///a"))
+	}
+	eventually(t, "the next one delivers", func() bool { return at(all[1-first]) == want[40] })
+	ids := to.ids()
+	for _, id := range want {
+		if !slices.Contains(ids, id) {
+			t.Errorf("%s was not delivered", id)
+		}
+	}
+	if gaps := to.all("gap"); len(gaps) > 0 {
+		t.Errorf("%d gaps", len(gaps))
+	}
+	if d := other.Deliveries()[0]; d.Own {
+		t.Errorf("one without webhooks delivers: %+v", d)
+	}
+}

@@ -1,0 +1,103 @@
+package webhook
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// turns are the times in which this process delivers, of all that share a cluster: those
+// in which it holds the lease.
+type turns struct {
+	journal *journal.Journal
+	source  Source
+	log     *slog.Logger
+	retry   *backoff.Backoff
+}
+
+func newTurns(j *journal.Journal, source Source, log *slog.Logger) *turns {
+	return &turns{journal: j, source: source, log: log, retry: backoff.New(500*time.Millisecond, 5*time.Second)}
+}
+
+func leaseName(source Source) string { return "webhooks/" + string(source) }
+
+// once waits for the lease and calls work with a context that ends when the lease is lost.
+// It is free for others when work has returned.
+func (t *turns) once(ctx context.Context, work func(context.Context, *journal.Lease) error) {
+	lease, err := t.journal.Lease(ctx, leaseName(t.source), journal.LeaseOptions{})
+	if err == nil {
+		held, lost := context.WithCancelCause(ctx)
+		watched := make(chan struct{}) // closed when the goroutine below has ended
+		go func() {
+			defer close(watched)
+			select {
+			case <-lease.Lost():
+				lost(errTaken)
+			case <-held.Done():
+			}
+		}()
+		err = work(held, lease)
+		lost(nil)
+		<-watched
+		lease.Release()
+	}
+	if err == nil {
+		t.retry.Reset()
+		return
+	}
+	if ctx.Err() == nil {
+		t.log.Warn("webhooks cannot be delivered now by this process", "source", string(t.source), "err", err)
+		backoff.Sleep(ctx, t.retry.Next())
+	}
+}
+
+// stillHeld returns what an endpoint asks right before each attempt; nil without a lease.
+func stillHeld(lease *journal.Lease) func() error {
+	if lease == nil {
+		return nil
+	}
+	return func() error {
+		if !lease.Held() {
+			return errTaken
+		}
+		return nil
+	}
+}
+
+// Delivery says which process on a cluster delivers webhooks of a source.
+type Delivery struct {
+	Source Source `json:"source"`
+	// Process is the one that delivers; "": none does now.
+	Process string `json:"process,omitempty"`
+	Own     bool   `json:"own"` // it is this one
+	// Waiting is why this process cannot know or deliver.
+	Waiting string `json:"waiting,omitempty"`
+}
+
+// Deliveries returns who delivers the webhooks of the config, on a cluster; else none.
+func (h *Hooks) Deliveries() []Delivery {
+	if h.turns == nil {
+		return nil
+	}
+	return []Delivery{h.turns.delivery()}
+}
+
+// delivery returns who holds the lease.
+func (t *turns) delivery() Delivery {
+	d := Delivery{Source: t.source}
+	leases, err := t.journal.Leases()
+	if err != nil {
+		d.Waiting = printable.Reason(err, 300)
+		return d
+	}
+	for _, l := range leases {
+		if l.Name == leaseName(t.source) {
+			d.Process, d.Own = l.Process, l.Own
+		}
+	}
+	return d
+}
