@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/webhooks"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/web"
 )
@@ -29,6 +34,7 @@ type serveOptions struct {
 	allServers   bool
 	follow       bool
 	holdCommands bool
+	publicURL    string
 }
 
 func newServeSSE(env *Env, g *globals) *cobra.Command {
@@ -63,7 +69,10 @@ usage; 3 config invalid or missing.`,
   mcptrack serve-sse --config mcp-servers.json --retain 30d
   curl -N 'http://127.0.0.1:8722/events?type=resource.updated'
   mcptrack serve-sse --addr :8722 --token-file token
-  mcptrack serve-sse --nats nats://nats-1:4222,nats://nats-2:4222 --follow`,
+  mcptrack serve-sse --nats nats://nats-1:4222,nats://nats-2:4222 --follow
+
+  # Reached by servers that send their events by webhook
+  mcptrack serve-sse --token-file token --public-url https://hooks.example`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.parse(); err != nil {
@@ -83,6 +92,7 @@ usage; 3 config invalid or missing.`,
 	addAllFlag(cmd, &opts.allServers)
 	f.BoolVar(&opts.demo, "demo", false, "follow a built-in server whose resources change; events are not kept")
 	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve what other processes store")
+	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this one, to receive their events by webhook")
 	f.BoolVar(&opts.holdCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
 	f.DurationVar(&opts.connectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
 	opts.addLimit(f)
@@ -98,6 +108,14 @@ func (o *serveOptions) parse() (err error) {
 	}
 	if o.follow && (o.nats == "" || o.demo) {
 		return usage("--follow needs --nats and excludes --demo")
+	}
+	if o.publicURL != "" {
+		if err = webhooks.CheckOrigin(o.publicURL); err != nil {
+			return usage("--public-url: %w", err)
+		}
+		if o.follow {
+			return usage("--public-url excludes --follow: no server is followed")
+		}
 	}
 	if o.maxClients < 1 {
 		return usage("invalid --max-clients %d; expected at least 1", o.maxClients)
@@ -119,6 +137,9 @@ func (o *serveOptions) server(ctx context.Context, log *slog.Logger, ready func(
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	if o.publicURL != "" { // as of a reverse proxy
+		access.Origins = append(slices.Clone(access.Origins), o.publicURL)
+	}
 	access.Ready, access.MaxConns = ready, o.maxClients+otherConns
 	s, err := web.New(access)
 	if err != nil {
@@ -129,6 +150,33 @@ func (o *serveOptions) server(ctx context.Context, log *slog.Logger, ready func(
 		return nil, nil, nil, webFailure(err)
 	}
 	return s, ln, func(ctx context.Context) error { return s.Serve(ctx, ln) }, nil
+}
+
+// receiverFile is the file with the key of the receiver of webhooks, in the data directory.
+const receiverFile = "webhook-receiver.key"
+
+// receiver makes the receiver of webhooks, nil without --public-url. Its key is kept where
+// the events of one process are; else servers get another URL after a restart, and what they
+// have of the one before ends there by its time.
+func (o *serveOptions) receiver(env *Env) (*webhooks.Receiver, error) {
+	if o.publicURL == "" {
+		return nil, nil
+	}
+	dir := o.dir
+	if dir == "" && !o.demo {
+		dir = env.stateDir()
+	}
+	key := webhooks.NewKey()
+	if o.nats == "" && dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+		var err error
+		if key, err = webhooks.LoadKey(filepath.Join(dir, receiverFile)); err != nil {
+			return nil, err
+		}
+	}
+	return webhooks.NewReceiver(o.publicURL, key), nil
 }
 
 func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) error {
@@ -151,7 +199,11 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 		return err
 	}
 	defer func() { _ = ln.Close() }()
-	f, err = openFeed(ctx, env, log, opts, tracker.Options{Dial: env.Dial, Session: opts.session(env, g), Logger: log, Texts: true})
+	receiver, err := opts.receiver(env)
+	if err != nil {
+		return err
+	}
+	f, err = openFeed(ctx, env, log, opts, tracker.Options{Dial: env.Dial, Session: opts.session(env, g), Logger: log, Texts: true, Webhooks: receiver})
 	if err != nil {
 		return err
 	}
@@ -160,6 +212,10 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 	f.apply(cfg)
 	if !opts.follow && len(f.selection.of(cfg).Servers) == 0 {
 		f.selection.warnNone(log, cfg)
+	}
+	if receiver != nil {
+		s.Handle(webhooks.Path, web.Open{Handler: receiver, MaxBody: webhooks.MaxBody + 1})
+		s.Handle(webhooks.WellKnown, web.Open{Handler: http.HandlerFunc(receiver.Describe)})
 	}
 	readers := append(f.routes(s, env.Version, opts.maxClients), serve)
 	fmt.Fprintf(env.Err, "listening on %s\n", s.URL())

@@ -55,6 +55,7 @@
 //	keyring      reads secrets from the user's keyring, within a time limit
 //	suggest      the word that a misspelled one was probably meant to be
 //	completion   what servers listed, cached for the completion of shells
+//	webhooks     Standard Webhooks: secrets, signatures, and the receiver of what servers send
 //
 // # Imports
 //
@@ -114,7 +115,7 @@
 //	what is reported to agents  output/agent: which events changes.go, how names are shown name.go, what is
 //	                            remembered between runs cursor.go
 //	how webhooks are delivered  output/webhook: when and how often worker.go, the request sender.go, how
-//	                            it is signed secret.go, what it may reach guard.go
+//	                            it is signed core/webhooks/secret.go, what it may reach guard.go
 //	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json
 //	a method of our MCP server  core/mcp for its name, core/serve to handle it
 //	which items a gateway shows core/gateway: the filter and the view

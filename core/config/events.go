@@ -38,6 +38,8 @@ type EventDelivery string
 const (
 	DeliveryPush EventDelivery = "push"
 	DeliveryPoll EventDelivery = "poll"
+	// DeliveryWebhook needs a receiver that the server can reach.
+	DeliveryWebhook EventDelivery = "webhook"
 )
 
 // maxEventTypes bounds the types that an entry names.
@@ -113,7 +115,7 @@ func (e eventKeys) delivery(n *tree.Node, path pointer) EventDelivery {
 		e.errorAt(n.Offset, path, CodeType, fmt.Sprintf(`%s has invalid "events.delivery"; expected string`, e.label), "")
 		return ""
 	}
-	word := e.word(n, path, "events.delivery", "auto", "poll", "push")
+	word := e.word(n, path, "events.delivery", "auto", "poll", "push", "webhook")
 	if word == "auto" {
 		return ""
 	}

@@ -14,6 +14,7 @@ func TestEvents(t *testing.T) {
 		`{"delivery":"poll"}`:               {Delivery: DeliveryPoll},
 		`{"types":"all","delivery":"auto"}`: {All: true},
 		`{"types":["a"],"delivery":"push"}`: {Types: []EventType{{Name: "a"}}, Delivery: DeliveryPush},
+		`{"delivery":"webhook"}`:            {Delivery: DeliveryWebhook},
 		`["build.done",{"name":"page.changed","arguments":{"space":"${SPACE}","big":12345678901234567890},"uri":"/url"},{"name":"n","uri":"wiki://{id}"}]`: {Types: []EventType{
 			{Name: "build.done"}, {Name: "page.changed", Arguments: json.RawMessage(`{"big":12345678901234567890,"space":"s3cret"}`), URI: "/url"}, {Name: "n", URI: "wiki://{id}"}}},
 	} {
@@ -31,7 +32,7 @@ func TestEventProblems(t *testing.T) {
 	for text, want := range map[string]Code{
 		`"some"`: CodeValue, `7`: CodeType, `true`: CodeType, `[7]`: CodeType, `[""]`: CodeValue, `[{}]`: CodeMissing, `[{"name":7}]`: CodeType,
 		`[{"name":""}]`: CodeValue, `[{"name":"a","arguments":[]}]`: CodeType, `[{"name":"a","uri":7}]`: CodeType, `[{"name":"a","uri":"url"}]`: CodeValue,
-		`{"delivery":"webhook"}`: CodeValue, `{"delivery":7}`: CodeType, `{"types":7}`: CodeType, `{"type":"all"}`: CodeUnknownKey, `[{"name":"a","url":"/x"}]`: CodeUnknownKey,
+		`{"delivery":"pigeon"}`: CodeValue, `{"delivery":7}`: CodeType, `{"types":7}`: CodeType, `{"type":"all"}`: CodeUnknownKey, `[{"name":"a","url":"/x"}]`: CodeUnknownKey,
 		`[` + strings.Repeat(`"a",`, 100) + `"a"]`: CodeRange,
 	} {
 		_, problems := Parse([]byte(`{"servers":[{"id":"a","command":"go","events":`+text+`}]}`), "f", surroundings(t, nil))

@@ -55,6 +55,7 @@ func (f *follower) close() {
 		ctx, cancel := context.WithTimeout(f.jobs.ctx, time.Second)
 		f.syncs.quiesce(ctx)
 		_, _ = f.s.Subscribe(ctx, session.Filter{})
+		f.events.end(ctx)
 		cancel()
 	}
 	f.jobs.cancel()

@@ -23,6 +23,7 @@ type eventFollower struct {
 	want   config.Events
 	source *eventsource.Source // nil: events are not followed
 	cancel context.CancelFunc  // of source
+	ended  chan struct{}       // closed by the job that runs source
 
 	coverage eventsource.Coverage // what events report the changes of
 	gap      string               // to be compared because of this; "": nothing is
@@ -49,11 +50,29 @@ func (e *eventFollower) start() {
 	e.source = eventsource.New(eventsource.Options{
 		Events: events, Want: e.want, Cursors: f.w.pub.cursors, Timeout: cmp.Or(f.w.srv.RequestTimeout, config.DefaultRequestTimeout),
 		Poll: f.w.srv.PollInterval, MaxBackoff: f.w.opts.MaxBackoff, Logger: f.w.log,
+		Webhooks: f.w.t.opts.Webhooks, Server: f.w.id,
 	})
 	var ctx context.Context
 	ctx, e.cancel = context.WithCancel(f.jobs.ctx)
-	source := e.source
-	f.jobs.start(func(context.Context) { source.Run(ctx) })
+	source, ended := e.source, make(chan struct{})
+	e.ended = ended
+	f.jobs.start(func(context.Context) {
+		defer close(ended)
+		source.Run(ctx)
+	})
+}
+
+// end ends the subscriptions, while the session still lasts, and waits for that until ctx
+// ends. Events that came are not taken.
+func (e *eventFollower) end(ctx context.Context) {
+	if e.source == nil {
+		return
+	}
+	e.cancel()
+	select {
+	case <-e.ended:
+	case <-ctx.Done():
+	}
 }
 
 // retarget follows what a changed entry of the config asks for.

@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 // Options configure a [Tracker]. The zero value is usable; a zero field means its
@@ -60,6 +61,9 @@ type Options struct {
 	// on, as [ServerStatus.EventCursors] had it last; nil: nothing is known. It is called like
 	// Baseline.
 	EventCursors func(server string) map[string]string
+	// Webhooks receives the events of servers that deliver them by webhook; nil: those are
+	// not followed in this way.
+	Webhooks *webhooks.Receiver
 	// AllLists tracks all lists of every server, whatever its entry selects; which
 	// resources are tracked is up to the entry. For a gateway.
 	AllLists bool

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 const (
@@ -69,10 +71,10 @@ func (c *challenges) admit(principal, raw string) bool {
 
 // verify asks an endpoint to prove that it wants events: to repeat a nonce, or to name
 // the path in a document of its origin. It returns why it did not, "" if it did.
-func (s *Subscriptions) verify(ctx context.Context, r *record, secret Secret) (Error, error) {
+func (s *Subscriptions) verify(ctx context.Context, r *record, secret webhooks.Secret) (Error, error) {
 	nonce := rand.Text()
 	m := r.control("verification", map[string]any{"challenge": nonce})
-	m.Secrets = []Secret{secret}
+	m.Secrets = []webhooks.Secret{secret}
 	got, err := s.opts.Sender.Post(ctx, m, nil)
 	if err != nil {
 		return "", err

@@ -30,6 +30,6 @@
 // [Subscriptions.Run] and [Hooks.Run] own one goroutine for each endpoint, which owns its
 // deliveries. They return when all have ended, and store the watermarks.
 //
-// Libraries: standard-webhooks signs, as its authors specify it; cloudevents/sdk-go has the
-// form of CloudEvents.
+// Library: cloudevents/sdk-go has the form of CloudEvents. Messages are signed by
+// core/webhooks.
 package webhook

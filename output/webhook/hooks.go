@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 // HookOptions configure Hooks. Reader and Sender are required.
@@ -74,8 +75,8 @@ type mark struct {
 type target struct {
 	mark
 	conf     config.Webhook
-	secret   *Secret // nil: messages are not signed
-	old      *Secret // signs, too, until oldUntil
+	secret   *webhooks.Secret // nil: messages are not signed
+	old      *webhooks.Secret // signs, too, until oldUntil
 	oldUntil time.Time
 	counts   counts
 	status   status
@@ -249,7 +250,7 @@ func (h *Hooks) reconcile(ctx context.Context, lease *journal.Lease, all []confi
 		k := &target{mark: found[n], conf: w, ended: make(chan struct{})}
 		id := newMark(w)
 		k.Key, k.mark.URL = id.Key, id.URL
-		if s, err := ParseSecret(w.Secret.Reveal()); err == nil {
+		if s, err := webhooks.ParseSecret(w.Secret.Reveal()); err == nil {
 			k.secret = &s
 		}
 		for _, was := range ended {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 // Error is why a message was not taken, as clients may know it: a category that has
@@ -43,8 +44,8 @@ type Message struct {
 	URL     string
 	ID      string // webhook-id
 	Body    []byte
-	Header  http.Header // in addition
-	Secrets []Secret    // nil: it is not signed
+	Header  http.Header       // in addition
+	Secrets []webhooks.Secret // nil: it is not signed
 	// Private allows addresses that are not public: the URL is the operator's.
 	Private bool
 }
@@ -156,7 +157,7 @@ func (s *Sender) Post(ctx context.Context, m *Message, before func() error) (Res
 		q.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
 	}
 	if len(m.Secrets) > 0 {
-		signed, err := signatures(m.Secrets, m.ID, now, m.Body)
+		signed, err := webhooks.Sign(m.Secrets, m.ID, now, m.Body)
 		if err != nil {
 			return Result{}, err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 const (
@@ -129,7 +130,7 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 			locked(func() { sub.GapDue, sub.Truncated = false, true })
 			return sub.control("gap", map[string]any{"cursor": cursor})
 		},
-		secrets: func() (out []Secret) {
+		secrets: func() (out []webhooks.Secret) {
 			locked(func() { out = sub.secretsLocked() })
 			return out
 		},
@@ -160,11 +161,11 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 	}
 }
 
-func (sub *subscription) secretsLocked() []Secret {
+func (sub *subscription) secretsLocked() []webhooks.Secret {
 	if sub.OldSecret != "" && time.Now().Before(sub.OldUntil) {
-		return []Secret{sub.secret, sub.old}
+		return []webhooks.Secret{sub.secret, sub.old}
 	}
-	return []Secret{sub.secret}
+	return []webhooks.Secret{sub.secret}
 }
 
 // note counts an attempt, and suspends a subscription of which nearly all fail.
@@ -200,7 +201,7 @@ func (s *Subscriptions) note(sub *subscription, r Result) {
 // terminate says that the subscription has ended, twice at most.
 func (s *Subscriptions) terminate(ctx context.Context, sub *subscription, m *Message) {
 	w := &worker{sender: s.opts.Sender, endpoint: endpoint{
-		secrets: func() []Secret {
+		secrets: func() []webhooks.Secret {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return sub.secretsLocked()

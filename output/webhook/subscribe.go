@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 // How long a subscription lasts unless it is refreshed.
@@ -84,7 +85,7 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *serve.Request, q event
 	if d.Secret == nil {
 		return nil, events.Invalid("delivery.secret is missing")
 	}
-	secret, err := ParseSecret(*d.Secret)
+	secret, err := webhooks.ParseSecret(*d.Secret)
 	if err != nil {
 		return nil, events.Invalid(err.Error())
 	}
@@ -152,7 +153,7 @@ func (s *Subscriptions) reserve(r *serve.Request, next *record) (verified time.T
 }
 
 // prove has the endpoint prove that it wants events.
-func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *record, secret Secret) (time.Time, error) {
+func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *record, secret webhooks.Secret) (time.Time, error) {
 	if s.allowed(next.URL) {
 		return time.Now().UTC(), nil
 	}
@@ -171,7 +172,7 @@ func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *recor
 }
 
 // put makes a subscription, or refreshes the one with the same key.
-func (s *Subscriptions) put(r *serve.Request, q events.Query, next record, secret Secret, truncated bool) (json.RawMessage, error) {
+func (s *Subscriptions) put(r *serve.Request, q events.Query, next record, secret webhooks.Secret, truncated bool) (json.RawMessage, error) {
 	s.mu.Lock()
 	sub := s.byID[next.ID]
 	if sub != nil && s.phaseLocked(sub) == over {
@@ -222,7 +223,7 @@ func (s *Subscriptions) put(r *serve.Request, q events.Query, next record, secre
 }
 
 // refreshLocked takes over what a refresh changes. The cursor stays.
-func (sub *subscription) refreshLocked(next record, secret Secret) *deliveryStatus {
+func (sub *subscription) refreshLocked(next record, secret webhooks.Secret) *deliveryStatus {
 	st := sub.statusLocked()
 	if next.Secret != sub.Secret {
 		sub.OldSecret, sub.old, sub.OldUntil = sub.Secret, sub.secret, time.Now().Add(oldSecretFor).UTC()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 // Options configure Subscriptions. Reader and Sender are required.
@@ -64,8 +65,8 @@ type Subscriptions struct {
 type subscription struct {
 	record
 	filter   events.Filter
-	secret   Secret
-	old      Secret
+	secret   webhooks.Secret
+	old      webhooks.Secret
 	answered bool // the answer that made it was written: events may be sent
 	removed  bool
 	rates    rates
@@ -112,11 +113,11 @@ func newSubscription(r record) (*subscription, error) {
 	if sub.filter, _, err = events.ParseFilter(r.Name, r.Arguments); err != nil {
 		return nil, err
 	}
-	if sub.secret, err = ParseSecret(r.Secret); err != nil {
+	if sub.secret, err = webhooks.ParseSecret(r.Secret); err != nil {
 		return nil, err
 	}
 	if r.OldSecret != "" {
-		sub.old, err = ParseSecret(r.OldSecret)
+		sub.old, err = webhooks.ParseSecret(r.OldSecret)
 	}
 	return sub, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 // serve delivers to one webhook until ctx ends.
@@ -141,7 +142,7 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 			locked(func() { k.GapDue = false })
 			h.changed()
 		},
-		secrets: func() (out []Secret) {
+		secrets: func() (out []webhooks.Secret) {
 			locked(func() {
 				if k.secret != nil {
 					out = append(out, *k.secret)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 const (
@@ -47,7 +48,7 @@ type endpoint struct {
 	// taken, it is sent again once the endpoint takes events.
 	gapTaken func()
 	// secrets returns what an attempt is signed with.
-	secrets func() []Secret
+	secrets func() []webhooks.Secret
 	// allowed returns why nothing may be sent any more, nil if it may. It is called right
 	// before each attempt; nil: it may be sent always.
 	allowed func() error

@@ -124,11 +124,12 @@ func ownType(t mcp.EventType) (about, bool) {
 	return what, slices.Contains(payload.Required, "server") && slices.Contains(payload.Required, needs)
 }
 
-// mode chooses how to follow: as the config wants, else by push, else by poll. streams says
-// how many more may be opened. "" if there is no way: webhooks cannot be received here.
-func (p plan) mode(wanted config.EventDelivery, streams int) mcp.DeliveryMode {
-	for _, m := range []mcp.DeliveryMode{mcp.DeliveryMode(wanted), mcp.DeliverPush, mcp.DeliverPoll} {
-		if slices.Contains(p.modes, m) && (m != mcp.DeliverPush || streams > 0) {
+// mode chooses how to follow: as the config wants, else by push, else by poll, else by
+// webhook. streams says how many more may be opened, and receiver whether webhooks can be
+// received. "" if there is no way.
+func (p plan) mode(wanted config.EventDelivery, streams int, receiver bool) mcp.DeliveryMode {
+	for _, m := range []mcp.DeliveryMode{mcp.DeliveryMode(wanted), mcp.DeliverPush, mcp.DeliverPoll, mcp.DeliverWebhook} {
+		if slices.Contains(p.modes, m) && (m != mcp.DeliverPush || streams > 0) && (m != mcp.DeliverWebhook || receiver) {
 			return m
 		}
 	}

@@ -74,7 +74,7 @@ func TestModes(t *testing.T) {
 		for m := range strings.SplitSeq(c.offered, " ") {
 			p.modes = append(p.modes, mcp.DeliveryMode(m))
 		}
-		if got := p.mode(c.wanted, c.streams); got != c.want {
+		if got := p.mode(c.wanted, c.streams, false); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}

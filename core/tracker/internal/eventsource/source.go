@@ -13,9 +13,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
-// Options are what a Source works with. All fields but Cursors are needed.
+// Options are what a Source works with. All fields but Cursors and
+// Webhooks are needed.
 type Options struct {
 	Events session.Events
 	Want   config.Events
@@ -28,6 +30,9 @@ type Options struct {
 	// MaxBackoff is the longest wait between two attempts.
 	MaxBackoff time.Duration
 	Logger     *slog.Logger
+	// Webhooks receives for subscriptions by webhook, under the name Server; nil: there are none.
+	Webhooks *webhooks.Receiver
+	Server   string
 }
 
 // minRelist is the least time between two lists of the types of events.
@@ -47,6 +52,8 @@ type Source struct {
 	running map[string]*running // by key; of Run, as is:
 	warned  map[string]bool     // what was warned about
 	wg      sync.WaitGroup      // of the subscriptions
+
+	endpoint sync.Once // the warning of warnEndpoint
 }
 
 // maxPolls is how many polls of one server are in flight at a time.
@@ -134,10 +141,16 @@ func (s *Source) follow(ctx context.Context, types []mcp.EventType) {
 		if s.running[key] != nil {
 			continue
 		}
-		mode := p.mode(s.opts.Want.Delivery, streams)
-		if mode == "" {
+		mode := p.mode(s.opts.Want.Delivery, streams, s.opts.Webhooks != nil)
+		switch {
+		case mode == "" && slices.Contains(p.modes, mcp.DeliverWebhook) && s.opts.Webhooks == nil:
+			s.warnOnce(p.name, "the server delivers events by webhook only, which needs serve-sse --public-url")
+			continue
+		case mode == "":
 			s.warnOnce(p.name, "the server delivers events only in a way that is not possible here")
 			continue
+		case s.opts.Want.Delivery == config.DeliveryWebhook && mode != mcp.DeliverWebhook && s.opts.Webhooks == nil:
+			s.warnOnce(p.name, `events are not delivered by webhook, which needs serve-sse --public-url; they are followed by `+string(mode))
 		}
 		if mode == mcp.DeliverPush {
 			streams--
@@ -164,6 +177,14 @@ func (s *Source) begin(ctx context.Context, p plan, key string, mode mcp.Deliver
 		defer cancel()
 		defer s.pending.stands(key, Coverage{})
 		u.run(ctx)
+	})
+}
+
+// warnEndpoint warns that the server cannot send to the receiver, once for each source: it
+// is called by the goroutines of subscriptions.
+func (s *Source) warnEndpoint(name, reason string) {
+	s.endpoint.Do(func() {
+		s.opts.Logger.Warn("the server cannot deliver events to --public-url", "event", printable.Line(name, 200), "err", reason)
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/uritemplate"
+	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 // subscription follows the events of one type. Its goroutine owns it.
@@ -27,11 +28,16 @@ type subscription struct {
 
 	query session.EventQuery // Cursor is how far was looked
 	seen  seen
+
+	// Of webhooks:
+	slot   *webhooks.Slot // nil: it was not opened
+	slotID string         // the server's id of the subscription, "" before it has one
 }
 
 // run follows until ctx ends, or the server does not want it.
 func (u *subscription) run(ctx context.Context) {
 	retry := backoff.New(time.Second, u.src.opts.MaxBackoff)
+	defer u.close(ctx)
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := u.follow(ctx)
@@ -44,7 +50,7 @@ func (u *subscription) run(ctx context.Context) {
 		if retry.Failures() > 0 { // one that ended is most likely resumed at once
 			u.src.pending.stands(u.key, Coverage{})
 		}
-		u.src.opts.Logger.Debug("events ended", "event", printable.Line(u.plan.name, 200), "mode", string(u.mode), "err", errorText(err))
+		u.src.opts.Logger.Debug("events ended", "event", printable.Line(u.plan.name, 200), "mode", string(u.mode), "err", u.errorText(err))
 		if !u.survives(err) {
 			return
 		}
@@ -56,18 +62,41 @@ func (u *subscription) run(ctx context.Context) {
 	}
 }
 
-func errorText(err error) string {
-	if err == nil {
+// errorText is what may be logged of an error: a server may repeat the secret.
+func (u *subscription) errorText(err error) string {
+	switch {
+	case err == nil:
 		return "the server ended the stream"
+	case u.slot != nil:
+		return u.slot.Redact(printable.Reason(err, 500))
 	}
 	return printable.Reason(err, 500)
 }
 
-func (u *subscription) follow(ctx context.Context) error {
-	if u.mode == mcp.DeliverPoll {
+func (u *subscription) follow(ctx context.Context) (err error) {
+	switch u.mode {
+	case mcp.DeliverPoll:
 		return u.poll(ctx)
+	case mcp.DeliverWebhook:
+		if u.slot == nil {
+			if u.slot, err = u.src.opts.Webhooks.Open(ctx, u.src.opts.Server, u.key); err != nil {
+				return err
+			}
+		}
+		return u.webhook(ctx)
 	}
 	return u.stream(ctx)
+}
+
+// close ends what follow began, after it has returned for the last time.
+func (u *subscription) close(ctx context.Context) {
+	if u.slot == nil {
+		return
+	}
+	if u.slotID != "" {
+		u.unsubscribe(ctx)
+	}
+	u.slot.Close()
 }
 
 // survives decides what an error means, and reports whether to try again.
@@ -87,11 +116,17 @@ func (u *subscription) survives(err error) bool {
 	case failure == mcp.EventNotFound, failure == mcp.EventUnsupported:
 		u.src.askAgain()
 		return false
-	case failure == mcp.EventResourceExhausted && u.mode == mcp.DeliverPush && u.plan.mode("", 0) == mcp.DeliverPoll:
+	case failure == mcp.EventCallbackEndpointError:
+		u.src.warnEndpoint(u.plan.name, u.errorText(err))
+		if other := u.plan.mode("", 0, false); other != "" {
+			u.mode = other
+		}
+		return true
+	case failure == mcp.EventResourceExhausted && u.mode == mcp.DeliverPush && u.plan.mode("", 0, false) == mcp.DeliverPoll:
 		u.mode = mcp.DeliverPoll
 		return true
 	case answered && refused.Code == mcp.CodeInvalidParams:
-		u.src.opts.Logger.Warn("the server refuses a subscription to events", "event", printable.Line(u.plan.name, 200), "err", printable.Reason(err, 500))
+		u.src.opts.Logger.Warn("the server refuses a subscription to events", "event", printable.Line(u.plan.name, 200), "err", u.errorText(err))
 		return false
 	}
 	return true

@@ -1,7 +1,8 @@
-package webhook
+package webhooks
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"time"
 
@@ -28,8 +29,8 @@ func (s Secret) String() string { return "[redacted]" }
 // GoString is String.
 func (s Secret) GoString() string { return s.String() }
 
-// signatures returns the header with one signature by each of the secrets.
-func signatures(secrets []Secret, id string, at time.Time, body []byte) (string, error) {
+// Sign returns the value of webhook-signature: one signature by each of the secrets.
+func Sign(secrets []Secret, id string, at time.Time, body []byte) (string, error) {
 	var all []string
 	for _, s := range secrets {
 		wh, err := standardwebhooks.NewWebhookRaw(s.key)
@@ -43,4 +44,11 @@ func signatures(secrets []Secret, id string, at time.Time, body []byte) (string,
 		all = append(all, one)
 	}
 	return strings.Join(all, " "), nil
+}
+
+// signed reports whether one of the signatures in the headers is that of the secret, over
+// the id and the time in the headers and the body. It does not judge the time.
+func (s Secret) signed(body []byte, h http.Header) bool {
+	wh, err := standardwebhooks.NewWebhookRaw(s.key)
+	return err == nil && len(s.key) > 0 && wh.VerifyIgnoringTimestamp(body, h) == nil
 }

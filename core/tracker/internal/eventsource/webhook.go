@@ -1,0 +1,146 @@
+package eventsource
+
+import (
+	"context"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/webhooks"
+)
+
+const (
+	// webhookTTL is how long a subscription should live without a refresh: so long, too, may
+	// it take until one is noticed that the server has lost.
+	webhookTTL = time.Hour
+	minRefresh = 30 * time.Second
+	// unsubscribeWait bounds the last request of a subscription.
+	unsubscribeWait = time.Second
+)
+
+// webhook follows by messages of the server to u.slot, until a subscribe request fails or
+// the server ends the subscription.
+func (u *subscription) webhook(ctx context.Context) error {
+	defer u.slot.Activate("")
+	answers := make(chan subscribed, 1) // receives one value from each ask below
+	var asked context.CancelFunc
+	ask := func() {
+		var asking context.Context
+		asking, asked = context.WithCancel(ctx)
+		query := u.query
+		go func() {
+			sub, err := u.src.opts.Events.Subscribe(asking, query, u.target())
+			answers <- subscribed{sub, err}
+		}()
+	}
+	ask()
+	waiting := true // for an answer
+	defer func() {
+		asked()
+		if waiting {
+			<-answers // the request ends as soon as its context does
+		}
+	}()
+	refresh := time.NewTimer(time.Hour)
+	defer refresh.Stop()
+	for {
+		select {
+		case a := <-answers:
+			waiting = false
+			asked()
+			if a.err != nil {
+				return a.err
+			}
+			u.subscribed(a.sub)
+			refresh.Reset(refreshIn(a.sub.Until))
+		case <-refresh.C:
+			if !waiting {
+				waiting = true
+				ask()
+			}
+		case m := <-u.slot.Messages():
+			valid, err := u.receive(m)
+			m.Done(valid)
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// subscribed is the answer to a subscribe request.
+type subscribed struct {
+	sub session.EventSubscription
+	err error
+}
+
+// refreshIn returns when to refresh a subscription: at half its time.
+func refreshIn(until time.Time) time.Duration {
+	left := webhookTTL
+	if !until.IsZero() {
+		left = min(left, time.Until(until))
+	}
+	return max(minRefresh, backoff.Spread(left/2))
+}
+
+func (u *subscription) target() session.EventWebhook {
+	return session.EventWebhook{URL: u.slot.URL(), Secret: u.slot.Secret(), TTL: webhookTTL}
+}
+
+// subscribed takes in that the server made or refreshed the subscription.
+func (u *subscription) subscribed(s session.EventSubscription) {
+	fresh := u.query.Cursor == "" && u.slotID == ""
+	u.slotID = s.ID
+	if s.Truncated {
+		u.gap("the server does not have all of them any more")
+	}
+	if s.Cursor != "" {
+		u.advance(s.Cursor)
+	}
+	u.stands(fresh)
+	u.slot.Activate(s.ID)
+}
+
+// receive takes a message in. valid is false if it has no form that is known; an error ends
+// the subscription.
+func (u *subscription) receive(m *webhooks.Message) (valid bool, err error) {
+	if m.Type == "" {
+		o, err := session.DecodeEvent(m.Body)
+		if err != nil {
+			return false, nil
+		}
+		u.take([]mcp.EventOccurrence{o}, o.Cursor)
+		return true, nil
+	}
+	method := mcp.NotificationEventsActive // the members of a gap
+	if m.Type == "terminated" {
+		method = mcp.NotificationEventsTerminated
+	}
+	news, err := session.EventMessage{Method: method, Params: m.Body}.Decode()
+	switch {
+	case err != nil:
+		return false, nil
+	case u.seen.add("message " + m.ID): // a repetition; ids of events have no such form
+		return true, nil
+	case news.Err != nil:
+		return true, &session.RPCError{Code: news.Err.Code, Message: u.src.opts.Events.Redact(news.Err.Message), Data: news.Err.Data}
+	}
+	u.gap("the server could not deliver all of them")
+	if news.Cursor != "" {
+		u.advance(news.Cursor)
+	}
+	return true, nil
+}
+
+// unsubscribe ends the subscription at the server, as far as the session still allows it:
+// else it ends there by its time.
+func (u *subscription) unsubscribe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unsubscribeWait)
+	defer cancel()
+	if err := u.src.opts.Events.Unsubscribe(ctx, u.query, u.target()); err != nil {
+		u.src.opts.Logger.Debug("cannot unsubscribe from events", "err", u.errorText(err))
+	}
+}

@@ -1,0 +1,66 @@
+package webhooks
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/secretfile"
+)
+
+// Key is what the paths and secrets of a receiver are derived from. It cannot be printed.
+type Key struct{ bytes []byte }
+
+const keySize = 32
+
+// NewKey returns a random key.
+func NewKey() Key {
+	k := Key{make([]byte, keySize)}
+	_, _ = rand.Read(k.bytes) // it never fails
+	return k
+}
+
+// LoadKey returns the key in a file that only its owner may read. If there is none, it makes
+// one. The directory must exist.
+func LoadKey(path string) (Key, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		k := NewKey()
+		return k, atomicfile.Replace(path, 0o600, []byte(base64.StdEncoding.EncodeToString(k.bytes)+"\n"))
+	}
+	text, err := secretfile.Read(path)
+	if err != nil {
+		return Key{}, err
+	}
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(key) != keySize {
+		return Key{}, &secretfile.RefusedError{Path: path, Problem: fmt.Sprintf("invalid key; expected %d bytes in base64 (without the file, a new key is made)", keySize)}
+	}
+	return Key{key}, nil
+}
+
+// String does not reveal the key.
+func (k Key) String() string { return "[redacted]" }
+
+// GoString is String.
+func (k Key) GoString() string { return k.String() }
+
+func (k Key) derive(use, name string) []byte {
+	h := hmac.New(sha256.New, k.bytes)
+	_, _ = h.Write([]byte(use + "\x00" + name)) // it never fails
+	return h.Sum(nil)
+}
+
+// path is the last element of the path of a slot: 128 bits.
+func (k Key) path(name string) string { return hex.EncodeToString(k.derive("path", name)[:16]) }
+
+// secret is the secret of a slot, for the server.
+func (k Key) secret(name string) string {
+	return "whsec_" + base64.StdEncoding.EncodeToString(k.derive("secret", name))
+}
