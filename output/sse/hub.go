@@ -168,7 +168,7 @@ func (h *Hub) follow(ctx context.Context) error {
 		if kept := uint64(h.opts.Ring / 2); b.Last+1 > b.First+kept {
 			from = b.Last + 1 - kept
 		}
-		r = newRing(b.Epoch, from, h.opts.Ring, h.opts.RingBytes)
+		r = newRing(b.Epoch, from, b.Last+1, h.opts.Ring, h.opts.RingBytes)
 		h.mu.Lock()
 		h.ring = r
 		select {

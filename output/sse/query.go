@@ -90,7 +90,7 @@ func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err er
 		q.id = event.FormatID(c.ring.epoch, *q.seq)
 	case q.id == "":
 		next, _ = c.ring.position()
-		return next, nil, nil
+		return max(next, c.ring.begin), nil, nil // a ring that is being filled shows history first
 	}
 	// Most clients reconnect soon: the ring has what they need.
 	if epoch, seq, err := event.ParseID(q.id); err == nil && epoch == c.ring.epoch && c.ring.reach(seq+1) {

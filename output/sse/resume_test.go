@@ -1,8 +1,10 @@
 package sse
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"net/url"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 )
 
 // wantSeqs fails unless the messages are the events first..last of the test epoch.
@@ -68,6 +71,32 @@ func TestWhereAClientBegins(t *testing.T) {
 
 // An error after the last update has no id in the feed, so it is repeated; the update is
 // not.
+// A client that connects while the hub still reads what is stored begins with the next event,
+// too.
+func TestClientWhileTheRingIsFilled(t *testing.T) {
+	l := newMemLog()
+	l.append(updates(10)...)
+	source, opened := l.source(), make(chan struct{})
+	source.Follow = func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+		return func(yield func(journal.Entry, error) bool) {
+			select {
+			case <-opened:
+			case <-ctx.Done():
+				return
+			}
+			l.follow(ctx, from)(yield)
+		}
+	}
+	_, base := serve(t, Options{Source: source})
+	s := connect(t, base, "/events", "")
+	if m := s.next(); m.event != "checkpoint" || m.id != event.FormatID(testEpoch, 10) {
+		t.Errorf("first comes %+v", m)
+	}
+	close(opened)
+	l.append(updates(1)...)
+	wantSeqs(t, s.events(1), 11, 11)
+}
+
 func TestResumedFeedRepeatsOnlyErrors(t *testing.T) {
 	l := newMemLog()
 	_, base := serve(t, Options{Source: l.source()})

@@ -10,6 +10,7 @@ import (
 type ring struct {
 	epoch    string
 	maxBytes int
+	begin    uint64 // the number after the newest that was stored when the ring was made
 
 	mu     sync.RWMutex
 	frames []*frame // a frame at position p is at p % len
@@ -24,9 +25,10 @@ type ring struct {
 	wake   chan struct{} // closed and replaced by show and end; never sent to
 }
 
-// newRing returns a ring for the entries from number first on.
-func newRing(epoch string, first uint64, size, maxBytes int) *ring {
-	return &ring{epoch: epoch, maxBytes: maxBytes, frames: make([]*frame, size),
+// newRing returns a ring for the entries from number first on, of which those before begin
+// are stored already.
+func newRing(epoch string, first, begin uint64, size, maxBytes int) *ring {
+	return &ring{epoch: epoch, maxBytes: maxBytes, begin: begin, frames: make([]*frame, size),
 		first: first, next: first, shown: first, wake: make(chan struct{})}
 }
 
