@@ -53,9 +53,10 @@ func (f *follower) shut() {
 func (f *follower) close() {
 	if f.s.Err() == nil {
 		ctx, cancel := context.WithTimeout(f.jobs.ctx, time.Second)
+		f.events.end() // beside the others: each may take the whole second
 		f.syncs.quiesce(ctx)
 		_, _ = f.s.Subscribe(ctx, session.Filter{})
-		f.events.end(ctx)
+		f.events.wait(ctx)
 		cancel()
 	}
 	f.jobs.cancel()

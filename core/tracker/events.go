@@ -62,13 +62,19 @@ func (e *eventFollower) start() {
 	})
 }
 
-// end ends the subscriptions, while the session still lasts, and waits for that until ctx
-// ends. Events that came are not taken.
-func (e *eventFollower) end(ctx context.Context) {
+// end begins to end the subscriptions, while the session still lasts. Events that came are
+// not taken: their cursors are not, either.
+func (e *eventFollower) end() {
+	if e.source != nil {
+		e.cancel()
+	}
+}
+
+// wait waits until the subscriptions have ended, or ctx has.
+func (e *eventFollower) wait(ctx context.Context) {
 	if e.source == nil {
 		return
 	}
-	e.cancel()
 	select {
 	case <-e.ended:
 	case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,9 +33,23 @@ type hooking struct {
 		URL, Secret string
 	}
 	refuse *sessiontest.EventError
+	slow   time.Duration // until the answer to a subscribe request
+
+	waiting atomic.Bool // such a request has come
 }
 
 func (h *hooking) answer(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
+	h.mu.Lock()
+	slow := h.slow
+	h.mu.Unlock()
+	if c.Method == "events/subscribe" && slow > 0 {
+		h.waiting.Store(true)
+		select {
+		case <-time.After(slow):
+		case <-c.Done:
+			return nil, nil
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch c.Method {
@@ -179,6 +194,32 @@ func TestWebhookTerminated(t *testing.T) {
 		w.pass(4 * time.Second)
 		w.wantUpdates("file:///a.md event")
 	})
+}
+
+// TestWebhookEndsWhileItBegins: a subscription that the server is still making when the
+// tracker ends is ended, too, after it was made.
+func TestWebhookEndsWhileItBegins(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"answered": 300 * time.Millisecond, "not answered": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			hooked(t, true, func(w *world, docs *sessiontest.Server, h *hooking) {
+				h.asked()
+				h.mu.Lock()
+				h.slow = slow
+				h.mu.Unlock()
+				docs.Disconnect()
+				want := []string{"subscribe 7", "unsubscribe"}
+				if slow == time.Minute {
+					want = want[1:] // the request is given up
+				}
+				for w.pass(10 * time.Millisecond); !h.waiting.Load(); w.pass(10 * time.Millisecond) {
+				}
+				if took := w.stopped(); took > 3*time.Second {
+					t.Errorf("the end took %v", took)
+				}
+				wantCalls(t, h, want...)
+			})
+		})
+	}
 }
 
 // TestWebhookEndpointNotReachable: with no other way it is tried again, and warned about once,

@@ -32,6 +32,8 @@ type subscription struct {
 	// Of webhooks:
 	slot   *webhooks.Slot // nil: it was not opened
 	slotID string         // the server's id of the subscription, "" before it has one
+	// mayExist says that the server was asked for the subscription and did not refuse it.
+	mayExist bool
 }
 
 // run follows until ctx ends, or the server does not want it.
@@ -93,7 +95,7 @@ func (u *subscription) close(ctx context.Context) {
 	if u.slot == nil {
 		return
 	}
-	if u.slotID != "" {
+	if u.mayExist {
 		u.unsubscribe(ctx)
 	}
 	u.slot.Close()

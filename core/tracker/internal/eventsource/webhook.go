@@ -2,6 +2,7 @@ package eventsource
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -15,6 +16,9 @@ const (
 	// it take until one is noticed that the server has lost.
 	webhookTTL = time.Hour
 	minRefresh = 30 * time.Second
+	// answerWait bounds the wait for the answer to a subscribe request at the end: a server
+	// that is unsubscribed from before it has answered would keep the subscription.
+	answerWait = 500 * time.Millisecond
 	// unsubscribeWait bounds the last request of a subscription.
 	unsubscribeWait = time.Second
 )
@@ -22,13 +26,13 @@ const (
 // webhook follows by messages of the server to u.slot, until a subscribe request fails or
 // the server ends the subscription.
 func (u *subscription) webhook(ctx context.Context) error {
-	defer u.slot.Activate("")
 	answers := make(chan subscribed, 1) // receives one value from each ask below
 	var asked context.CancelFunc
 	ask := func() {
 		var asking context.Context
-		asking, asked = context.WithCancel(ctx)
+		asking, asked = context.WithCancel(context.WithoutCancel(ctx))
 		query := u.query
+		u.mayExist = true
 		go func() {
 			sub, err := u.src.opts.Events.Subscribe(asking, query, u.target())
 			answers <- subscribed{sub, err}
@@ -37,10 +41,11 @@ func (u *subscription) webhook(ctx context.Context) error {
 	ask()
 	waiting := true // for an answer
 	defer func() {
-		asked()
+		u.slot.Activate("")
 		if waiting {
-			<-answers // the request ends as soon as its context does
+			u.awaitAnswer(answers, asked)
 		}
+		asked()
 	}()
 	refresh := time.NewTimer(time.Hour)
 	defer refresh.Stop()
@@ -50,6 +55,7 @@ func (u *subscription) webhook(ctx context.Context) error {
 			waiting = false
 			asked()
 			if a.err != nil {
+				u.refused(a.err)
 				return a.err
 			}
 			u.subscribed(a.sub)
@@ -68,6 +74,23 @@ func (u *subscription) webhook(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// awaitAnswer ends with the request that is in flight, whose answer is not needed any more.
+func (u *subscription) awaitAnswer(answers <-chan subscribed, asked context.CancelFunc) {
+	late := time.AfterFunc(answerWait, asked)
+	defer late.Stop()
+	if a := <-answers; a.err != nil { // it comes as soon as the context of the request ends
+		u.refused(a.err)
+	}
+}
+
+// refused takes in that a subscribe request failed. Only an answer says for certain that
+// there is no subscription, and not if there was one before.
+func (u *subscription) refused(err error) {
+	if _, answered := errors.AsType[*session.RPCError](err); answered && u.slotID == "" {
+		u.mayExist = false
 	}
 }
 
