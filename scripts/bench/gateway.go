@@ -169,7 +169,7 @@ func (b gatewayBench) startGateway(ctx context.Context, servers map[string]any) 
 
 // announced starts a server that says "listening on URL" when it is ready.
 func announced(ctx context.Context, argv ...string) (*running, string, error) {
-	p, err := startBoth(ctx, streamLimit, argv)
+	p, err := startBoth(ctx, serverLimit, argv)
 	if err != nil {
 		return nil, "", err
 	}

@@ -157,6 +157,7 @@ type running struct {
 	pipe  io.Closer
 	began time.Time
 	stop  context.CancelFunc
+	cause func() error // says that it ran longer than its limit; nil: it did not
 
 	killed *time.Timer // set by terminate
 }
@@ -172,7 +173,7 @@ func startBoth(ctx context.Context, limit time.Duration, argv []string) (*runnin
 }
 
 func run(ctx context.Context, limit time.Duration, argv []string, both bool) (*running, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s was killed by the bench, as it ran for %v", argv[0], limit))
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// The group: a client that is killed cannot end its servers.
@@ -186,6 +187,12 @@ func run(ctx context.Context, limit time.Duration, argv []string, both bool) (*r
 		cmd.Stderr = cmd.Stdout
 	}
 	r := &running{cmd: cmd, out: bufio.NewReaderSize(pipe, 256<<10), pipe: pipe, began: time.Now(), stop: cancel}
+	r.cause = func() error {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil
+		}
+		return context.Cause(ctx)
+	}
 	if err := cmd.Start(); err != nil {
 		cancel()
 		return nil, err
@@ -226,7 +233,11 @@ func (r *running) terminate() {
 func (r *running) finish() error {
 	err := r.cmd.Wait()
 	r.killed.Stop()
+	killed := r.cause()
 	r.stop()
+	if killed != nil {
+		return errors.Join(killed, reapOrphans(time.Now()))
+	}
 	if !isExit(err) {
 		return err
 	}

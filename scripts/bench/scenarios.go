@@ -17,6 +17,8 @@ import (
 
 const (
 	streamLimit = 90 * time.Second
+	// serverLimit bounds servers, which on a busy machine take 1,000 subscriptions first.
+	serverLimit = 5 * time.Minute
 
 	// settle is how long after the last notification the work that it caused
 	// may take: the coalescing window of ours, in which a trailing event comes,

@@ -114,7 +114,7 @@ func (b webhookBench) deliver(ctx context.Context, scenario string, subscription
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
+	defer func() { err = errors.Join(p.close(), err) }()
 	v := &hookReceiver{at: make([][]int64, subscriptions)}
 	var hosts []string
 	for range hookReceivers {
@@ -185,7 +185,7 @@ func (b webhookBench) streams(ctx context.Context, streams, count, rate int) (er
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
+	defer func() { err = errors.Join(p.close(), err) }()
 	var start struct{ Cursor string }
 	raw, err := clients[0].ask(ctx, "events/poll", map[string]any{"name": "resource.updated", "cursor": nil})
 	if err != nil || json.Unmarshal(raw, &start) != nil {
