@@ -206,9 +206,9 @@ func canAnswer(capabilities json.RawMessage, method string) bool {
 // declared returns the client capabilities that the gateway declares to servers on the
 // client's behalf: only those whose requests it forwards.
 func declared(capabilities json.RawMessage) json.RawMessage {
-	caps := map[string]json.RawMessage{}
+	all, caps := fields(capabilities), map[string]json.RawMessage{}
 	for _, capability := range answerable() {
-		if raw := fields(capabilities)[capability]; isObject(raw) {
+		if raw := all[capability]; isObject(raw) {
 			caps[capability] = raw
 		}
 	}
