@@ -26,8 +26,7 @@ func (e programKeys) bareVariables(command string, args []*tree.Node) {
 	}
 }
 
-// bareVariable warns of a $NAME in a value, which other programs may expand and we
-// do not.
+// bareVariable warns of a $NAME in a value: some hosts expand it, but mcptrack does not.
 func (e programKeys) bareVariable(n *tree.Node, path pointer, name string) {
 	if n.Kind != tree.String || !strings.Contains(n.Text, "$") || !e.server.Enabled {
 		return
@@ -43,8 +42,8 @@ func (e programKeys) bareVariable(n *tree.Node, path pointer, name string) {
 		fmt.Sprintf("%s: %s has $%s, which is not expanded", e.label, quote(name), variable), fmt.Sprintf("write ${%s}", variable))
 }
 
-// bareName returns the first NAME that stands as $NAME or $env:NAME in s: two or more
-// capital letters, digits and underscores. "$$" and "\\$" mean a dollar.
+// bareName returns the first NAME that s contains as $NAME or $env:NAME: two or more capital
+// letters, digits and underscores. "$$" and "\\$" mean a literal dollar.
 func bareName(s string) string {
 	for i := 0; i < len(s); i++ {
 		switch {

@@ -6,7 +6,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// catalog reads what only a catalog has, and takes from it what only an MCP
+// catalog reads the keys that only a catalog has, and clears the settings that only an MCP
 // server has.
 func (e *entry) catalog(s *Server) {
 	interval := e.duration("catalogInterval", DefaultCatalogInterval, minPollInterval)

@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/credential"
 )
 
-// checkCommand warns of commands that will most likely not start, or start and
-// then wait for ever. It never shows the arguments.
+// checkCommand warns of commands that will most likely not start, or that start and then wait
+// for ever. Its messages never contain the arguments.
 func (e programKeys) checkCommand(f field) {
 	s := e.server
 	if credential.Token(f.value.Text) {
@@ -48,8 +48,8 @@ func (e programKeys) checkCommand(f field) {
 	}
 }
 
-// isShellLine reports whether a command has more in it than the program. A path may
-// have spaces: only an option after one shows that it is a line.
+// isShellLine reports whether a command contains more than the program. A path may have spaces:
+// only an option after one shows that it is a line.
 func isShellLine(command string) bool {
 	if filepath.IsAbs(command) || len(command) > 2 && command[1] == ':' {
 		return strings.Contains(command, " -") || strings.ContainsAny(command, "|;<>")
@@ -77,9 +77,9 @@ func keepsStdin(arg string) bool {
 	return arg == "--interactive" || arg == "--interactive=true"
 }
 
-// commandExists reports whether the command can be found as the tracker will
-// look for it: with a separator from the working directory, else on the PATH of
-// the server's own environment, else on ours.
+// commandExists reports whether the tracker will find the command: one with a path separator
+// relative to the server's working directory, any other on the PATH of the server's own
+// environment, or on ours if it has none.
 func (e programKeys) commandExists(s *Server) bool {
 	if strings.ContainsRune(s.Command, filepath.Separator) || strings.Contains(s.Command, "/") {
 		path := s.Command
@@ -111,8 +111,8 @@ func (e programKeys) commandExists(s *Server) bool {
 	return found
 }
 
-// executable reports whether a path can be executed, by exec.LookPath: it handles PATHEXT
-// on Windows and permission bits elsewhere.
+// executable reports whether a path can be executed. It uses exec.LookPath, which handles
+// PATHEXT on Windows and permission bits elsewhere.
 func executable(path string) bool {
 	_, err := exec.LookPath(path)
 	return err == nil || errors.Is(err, exec.ErrDot)

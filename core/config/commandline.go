@@ -12,10 +12,10 @@ import (
 // maxCommandLine is the longest command line that is shown, in runes.
 const maxCommandLine = 4096
 
-// CommandLine returns the program with its arguments in one line, as an operator reads it
-// before it is started: with "[secret]" for the values of Secrets and for arguments that
-// are secrets in plain text, quoted where an argument would not be seen as one. It is ""
-// for servers that are not started.
+// CommandLine returns the program with its arguments in one line, for an operator to check
+// before it is started. The values of Secrets, and credentials written into the arguments,
+// appear as "[secret]"; arguments with spaces or the like are quoted. It is "" for servers
+// without a command.
 func (s Server) CommandLine() string {
 	if s.Command == "" {
 		return ""
@@ -26,7 +26,8 @@ func (s Server) CommandLine() string {
 			values = append(values, v)
 		}
 	}
-	// Of two that begin alike the first would win, and leave the rest of the other.
+	// Longest first: if one value is a prefix of another, replacing it first would leave the
+	// rest of the longer one visible.
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, v := range values {

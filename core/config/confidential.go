@@ -7,12 +7,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/credential"
 )
 
-// minConfidential is the length below which a value says nothing: ordinary texts hold it.
+// minConfidential is the length below which a value is not treated as confidential: a short one
+// occurs in ordinary text by chance.
 const minConfidential = 8
 
-// Confidential returns the values of the server that must not be stored where others
-// may read them: those of its variables and headers, passwords in its URL, and those of
-// its environment whose name or form is that of a secret.
+// Confidential returns the values of the server that must not be stored where others may read
+// them: the values of its Secrets and headers, secrets in its URL, and the values in its
+// environment whose name or form is that of a secret.
 func (s *Server) Confidential() []string {
 	var values []string
 	add := func(value string) {

@@ -1,14 +1,13 @@
 // Package config reads config files into an immutable desired state.
 //
-// Our own format and those of the programs that package hosts names are read, as
-// JSON with comments, TOML or YAML. Loading starts nothing and is all or nothing: it
-// returns every problem of the file at once, each with line and column, and a
-// Config only if none of them is an error. What this machine lacks for one server
-// is a warning and makes that server Unconfigured; the others can be used. A Config
-// and all it holds are read-only once Load has returned.
+// Our own format and those of the programs that package hosts names are read, as JSON with
+// comments, TOML or YAML. Loading starts nothing and is all or nothing: it returns every
+// problem of the file at once, each with line and column, and a Config only if none of them is
+// an error. If this machine lacks something that one server needs, that is a warning and only
+// that server is Unconfigured. A Config and all it holds are read-only once Load has returned.
 //
-// Loading may be called concurrently. It reads the config file and the files that it
-// refers to, and checks that folders and commands exist; it starts none of them.
+// Loading may be called concurrently. It reads the config file and the files that it refers to,
+// and checks that folders and commands exist; it executes no command.
 //
 // # Order of reading
 //
@@ -31,17 +30,18 @@ import (
 
 // Config is one desired state: the servers that should be tracked and how.
 type Config struct {
-	// Path is the file it was read from, as given; "" when built in code.
+	// Path is the file that the config was read from, as given; "" when built in code.
 	Path string
 	// Servers are in the order of the file; their IDs are unique.
 	Servers []Server
-	// Files are the paths, absolute and sorted, whose content or existence decides what
-	// the servers are: those of envFile and ${file:PATH}, and folders and programs that
-	// are missing.
+	// Files are the absolute paths, sorted, that the servers depend on beside the config
+	// itself: files named by envFile and ${file:PATH}, and folders and programs that are
+	// missing.
 	Files []string
-	// Index is for the gateway.
+	// Index configures the index of capabilities that a gateway serves.
 	Index Index
-	// Webhooks are for what stores events: serve-sse, and the gateway with --events.
+	// Webhooks are used by the commands that store events: serve-sse, and the gateway with
+	// --events.
 	Webhooks []Webhook
 }
 
@@ -51,8 +51,8 @@ type Server struct {
 	Description string
 	Enabled     bool
 
-	// Transport is how to connect. TransportHTTP with Fallback set may fall
-	// back to legacy SSE on the same URL; that is so when the file names no type.
+	// Transport says how to connect. If Fallback is set, TransportHTTP may fall back to legacy
+	// SSE on the same URL; Load sets it when the file names no type.
 	Transport Transport
 	Fallback  bool
 
@@ -63,27 +63,27 @@ type Server struct {
 	// an input, a file, a folder or a program, one clause each. See Unconfigured.
 	Missing []string
 
-	// URL and Headers are those of http, sse and catalog. A URL may carry
+	// URL and Headers are used by the transports http, sse and catalog. A URL may carry
 	// credentials in its user info or query.
 	URL     Secret
 	Headers map[string]Secret
-	OAuth   OAuth // how to log in to it, of http and sse
+	OAuth   OAuth // how to log in to a server reached by http or sse
 
-	// Secrets are the values of the variables and inputs that the above, OnConnect and
-	// Events refer to: they are hidden in everything that is shown of the server. A value
-	// that is the absolute path of an existing file is not one of them.
+	// Secrets are the values of the variables and inputs that the fields above, OnConnect and
+	// Events refer to; they are hidden wherever the server is shown. A value that is the
+	// absolute path of an existing file is not among them.
 	Secrets []Secret
 
-	// CatalogInterval is how often the version of a catalog is fetched; default
-	// 30s, and 0 for all but TransportCatalog.
+	// CatalogInterval is how often the version of a catalog is fetched; default 30s. It is 0
+	// for all other transports.
 	CatalogInterval time.Duration
 
 	Protocol       Protocol
 	ConnectTimeout time.Duration // 0: the caller's default
 	RequestTimeout time.Duration // one request; default 30s
 
-	// Unshared is "shared": false. Clients of a gateway each get their own session with
-	// the server.
+	// Unshared is "shared": false. Each client of a gateway then gets its own session with the
+	// server.
 	Unshared bool
 }
 
@@ -106,15 +106,15 @@ type Tracking struct {
 	Read           ReadMode
 	Mode           Mode          // whether updates of resources are pushed or polled
 	PollInterval   time.Duration // for servers that cannot push; default 30s
-	// SafetyInterval is how often a resource that the server pushes is read all the
-	// same, in case it does not; 0: [DefaultSafetyInterval], negative: never.
+	// SafetyInterval is how often a resource is read although the server pushes its updates, in
+	// case one was not sent; 0: [DefaultSafetyInterval], negative: never.
 	SafetyInterval time.Duration
 	Events         Events
 	OnConnect      []ToolCall // made once in each session, after subscribing
 }
 
-// Unconfigured returns an [UnconfiguredError] when this machine lacks something the
-// server needs. Nobody may connect to it then: its other fields may be incomplete.
+// Unconfigured returns an [UnconfiguredError] when this machine lacks something the server
+// needs. Such a server must not be connected to: its other fields may be incomplete.
 func (s *Server) Unconfigured() error {
 	if len(s.Missing) == 0 {
 		return nil
@@ -134,21 +134,21 @@ func (s *Server) Tracked() bool {
 	return s.Enabled && (s.TrackResources || s.TrackTools || s.TrackPrompts)
 }
 
-// Transport names the way to a server.
+// Transport is the way in which a server is reached.
 type Transport string
 
-// The transports, in the words of the file and of every output.
+// The transports, spelled as in the file and in all output.
 const (
 	TransportStdio Transport = "stdio"
 	TransportHTTP  Transport = "http"
 	TransportSSE   Transport = "sse"
-	// TransportCatalog does not lead to an MCP server: URL is the base of an HTTP API
-	// that describes its routes as tools (see core/upstream). Nobody opens a session
-	// to it and nothing of it is tracked; the gateway serves its tools.
+	// TransportCatalog is not an MCP server: URL is the base of an HTTP API that describes its
+	// routes as tools (see core/upstream). No session is opened to it and nothing is tracked;
+	// the gateway serves its tools.
 	TransportCatalog Transport = "catalog"
 )
 
-// Protocol restricts the era of MCP that is spoken.
+// Protocol restricts which era of MCP is spoken with a server.
 type Protocol string
 
 // The choices of a server's "protocol" key.
@@ -187,6 +187,6 @@ const (
 	DefaultPollInterval   = 30 * time.Second
 	DefaultSafetyInterval = 5 * time.Minute
 	DefaultRequestTimeout = 30 * time.Second
-	// DefaultCatalogInterval is that of Server.CatalogInterval.
+	// DefaultCatalogInterval is the default of Server.CatalogInterval.
 	DefaultCatalogInterval = 30 * time.Second
 )

@@ -7,9 +7,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// disabledElsewhere returns whether a server is switched off beside its entry: by
-// "disabledMcpServers" of the workspace in Claude Code's own file, or by "excluded" and
-// "allowed" in "mcp" of Gemini CLI and Qwen Code.
+// disabledElsewhere returns a function that reports whether a server is switched off by a key
+// outside its own entry: by "disabledMcpServers" of the workspace in Claude Code's own file, or
+// by "excluded" and "allowed" in "mcp" of Gemini CLI and Qwen Code.
 func (r *reader) disabledElsewhere(root *tree.Node) func(id string) bool {
 	var off, allowed []string
 	if m := root.Get("projects"); m != nil && m.Value.Kind == tree.Object {
@@ -34,7 +34,7 @@ func (r *reader) disabledElsewhere(root *tree.Node) func(id string) bool {
 	return func(id string) bool { return slices.Contains(off, id) || restricted && !slices.Contains(allowed, id) }
 }
 
-// listed returns the strings of a list in an object.
+// listed returns the strings in the list that is the member name of n.
 func listed(n *tree.Node, name string) []string {
 	if n.Kind != tree.Object {
 		return nil

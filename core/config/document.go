@@ -10,8 +10,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// maxProblems bounds the errors and, apart from them, the warnings that are reported of
-// one hostile file. Warnings never take the place of errors.
+// maxProblems bounds how many errors, and separately how many warnings, are reported for one
+// hostile file. Warnings never displace errors.
 const maxProblems = 1000
 
 // A document is the text of one file and the problems found in it so far.
@@ -21,7 +21,7 @@ type document struct {
 	problems Problems
 	errors   int
 	warnings int
-	secrets  map[int]bool // offsets of the values that are warned of as secrets
+	secrets  map[int]bool // offsets of the values already reported as secrets
 }
 
 func newDocument(data []byte, file string) *document {
@@ -49,14 +49,15 @@ func (d *document) report(severity Severity, offset int, path pointer, code Code
 	}
 	if *count++; *count == maxProblems {
 		path, code, hint = "", CodeTooManyProblems, ""
-		message = fmt.Sprintf("more than %d %s; the rest is not shown", maxProblems-1, kind)
+		message = fmt.Sprintf("the file has more than %d %s; the others are not shown", maxProblems-1, kind)
 	}
 	line, column := d.Position(offset)
 	d.problems = append(d.problems, Problem{Severity: severity, File: d.file, Line: line, Column: column,
 		Path: path.String(), Code: code, Message: message, Hint: hint})
 }
 
-// full reports whether further errors are dropped: the result is not used.
+// full reports whether the limit of errors is reached: the file cannot be used, so reading may
+// stop.
 func (d *document) full() bool { return d.errors == maxProblems }
 
 // A pointer is a JSON pointer. It grows by copying, so that siblings can share a
@@ -72,11 +73,11 @@ func (p pointer) key(name string) pointer {
 
 func (p pointer) index(i int) pointer { return p + "/" + pointer(strconv.Itoa(i)) }
 
-// last returns the last key or index, as it is written in the pointer.
+// last returns the last key or index of the pointer, still escaped.
 func (p pointer) last() string { return string(p[strings.LastIndexByte(string(p), '/')+1:]) }
 
-// String bounds the pointer and hides tokens in it: keys are chosen by the file, and each problem
-// repeats all of those above it.
+// String returns the pointer shortened and with tokens hidden: the file chooses its keys, and
+// each problem repeats all keys above its place.
 func (p pointer) String() string {
 	const most = 1024
 	if credential.Token(string(p[:min(len(p), 2*most)])) {
@@ -95,8 +96,8 @@ func (p pointer) String() string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// quote shows a key or an ID from the file: quoted, short, without control or
-// invisible characters. What looks like a token is hidden.
+// quote shows a key or an ID from the file: quoted, short, without control or invisible
+// characters. If it looks like a token, it is hidden.
 func quote(s string) string {
 	const most = 64
 	if credential.Token(s[:min(len(s), 1024)]) {
@@ -108,10 +109,9 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// duplicateKeys reports each key that its object already has, anywhere below n.
-// Readers of JSON keep the last one silently, so that what is meant and what is used
-// differ. The keys of n itself are exempt if they are server IDs, for which the
-// reader has a better message.
+// duplicateKeys reports each key that occurs twice in an object, anywhere below n. JSON readers
+// silently keep the last one, which may not be the one that the author meant. The keys of n
+// itself are exempt if ids is set: for duplicate server IDs the reader has a better message.
 func (d *document) duplicateKeys(n *tree.Node, path pointer, ids bool) {
 	seen := make(map[string]int, len(n.Members))
 	for _, m := range n.Members {
@@ -122,7 +122,7 @@ func (d *document) duplicateKeys(n *tree.Node, path pointer, ids bool) {
 		switch {
 		case !duplicate:
 			seen[m.Name] = m.Offset
-		case !ids && first != m.Offset: // not the same key by way of two aliases
+		case !ids && first != m.Offset: // an equal offset is the same key, reached through two aliases
 			line, _ := d.Position(first)
 			d.errorAt(m.Offset, path.key(m.Name), CodeDuplicateKey,
 				fmt.Sprintf("Duplicate key %s; it is already on line %d", quote(m.Name), line), "keep one of them")

@@ -12,10 +12,10 @@ type entry struct {
 	*reader
 	object  *tree.Node
 	path    pointer
-	label   string                  // how messages name it: Server "docs"
-	members map[string]*tree.Member // without those that say nothing: null and ""
+	label   string                  // the server's name in messages: Server "docs"
+	members map[string]*tree.Member // without those whose value is null or ""
 
-	server *Server // the one that is read; nil for an object that is not a server
+	server *Server // the server being read; nil for an object that is not a server
 }
 
 func (r *reader) entry(object *tree.Node, path pointer, label string) *entry {
@@ -31,7 +31,7 @@ func (r *reader) entry(object *tree.Node, path pointer, label string) *entry {
 // A field is one key of an entry with its value.
 type field struct {
 	name  string // as spelled in the file
-	key   int    // offset
+	key   int    // offset of the key in the source
 	value *tree.Node
 	path  pointer
 }
@@ -69,8 +69,7 @@ func (e *entry) find(names ...string) (found field, ok bool) {
 	return found, ok
 }
 
-// present returns the field of a key that has something in it: an empty list or
-// object says nothing.
+// present returns the field of a key whose value is neither an empty list nor an empty object.
 func (e *entry) present(name string) (field, bool) {
 	f, ok := e.field(name)
 	if !ok || f.value.Kind == tree.Object && len(f.value.Members) == 0 || f.value.Kind == tree.List && len(f.value.Items) == 0 {
@@ -84,11 +83,11 @@ func (e *entry) invalid(f field, expected, hint string) {
 	e.errorAt(f.value.Offset, f.path, CodeType, fmt.Sprintf("%s has invalid %q; expected %s", e.label, f.name, expected), hint)
 }
 
-// maxMissing is the most that is said to be missing for one server.
+// maxMissing bounds the entries of Server.Missing.
 const maxMissing = 10
 
-// lacks reports what this machine lacks for the server. It is a warning, because the
-// other servers of the file can be used. A disabled server may lack anything.
+// lacks reports that the server needs something that this machine lacks. It is a warning,
+// because the other servers of the file can be used; for a disabled server nothing is reported.
 func (e *entry) lacks(v *tree.Node, path pointer, code Code, clause, hint string) {
 	message := e.label + ": " + clause
 	switch {
@@ -102,8 +101,8 @@ func (e *entry) lacks(v *tree.Node, path pointer, code Code, clause, hint string
 	}
 }
 
-// invalidValue reports a string whose value is not acceptable. If a part of it came
-// out of a reference, this machine is to blame rather than the file.
+// invalidValue reports a string whose value is not acceptable. If a reference contributed to
+// the value, the problem counts as missing on this machine, not as an error of the file.
 func (e *entry) invalidValue(v *tree.Node, path pointer, code Code, clause, hint string) {
 	if e.expander.refers(v.Text) {
 		e.lacks(v, path, code, clause, hint)
@@ -112,8 +111,8 @@ func (e *entry) invalidValue(v *tree.Node, path pointer, code Code, clause, hint
 	e.errorAt(v.Offset, path, code, e.label+" has "+clause, hint)
 }
 
-// expand returns the value of a string with its references replaced. Those that
-// cannot be are reported, with name as the key.
+// expand returns the value of a string with its references replaced. It reports references that
+// cannot be replaced, as problems of the key name.
 func (e *entry) expand(v *tree.Node, path pointer, name string) (string, bool) {
 	value, errs := e.expander.expand(v.Text)
 	for _, err := range errs {

@@ -9,20 +9,20 @@ import (
 // An envFile is a file of variables in the dotenv form, parsed once however many
 // servers name it.
 //
-// It is parsed here rather than by joho/godotenv because that expands $NAME and
-// ${NAME} inside values, which would change passwords with a dollar in them, and
-// has no limit of size. The form is the one that VS Code and docker compose agree
-// on: NAME=VALUE lines, blank lines, # comments (at the start of a line, or after
-// a blank), an optional "export ", '…' taken literally, and "…" with \n \r \t \"
-// \\ \$. Nothing is expanded. Of a name given twice the last one holds.
+// It is parsed here rather than by joho/godotenv because that expands $NAME and ${NAME} inside
+// values, which would change passwords with a dollar in them, and has no limit of size. The
+// form is the one that VS Code and docker compose agree on: NAME=VALUE lines, blank lines, #
+// comments (at the start of a line, or after a blank), an optional "export ", '…' taken
+// literally, and "…" with \n \r \t \" \\ \$. Nothing is expanded. If a name is given twice, the
+// last value counts.
 type envFile struct {
 	values map[string]string
 	size   int
-	err    string // what is wrong with it; never quotes the content
+	err    string // what is wrong with the file, never quoting its content
 }
 
-// envFile returns the variables of the file that the entry names. Relative paths
-// start at the workspace.
+// envFile returns the variables of the file that the entry's "envFile" names. A relative path
+// is resolved against the workspace.
 func (e programKeys) envFile(program bool) map[string]Secret {
 	value, f, ok := e.text("envFile")
 	if !ok || !program {
@@ -85,7 +85,8 @@ func readEnvFile(path string) envFile {
 	return envFile{values: values, size: len(data)}
 }
 
-// parseEnv returns the variables, or the first line that is wrong and why.
+// parseEnv returns the variables, or the number of the first invalid line and what is wrong
+// with it.
 func parseEnv(s string) (values map[string]string, line int, what string) {
 	values = map[string]string{}
 	s = strings.TrimPrefix(s, "\ufeff")
@@ -112,7 +113,7 @@ func parseEnv(s string) (values map[string]string, line int, what string) {
 	return values, 0, ""
 }
 
-// envValue unquotes one value and drops the comment after it.
+// envValue unquotes one value and drops a comment after it. what says why the value is invalid.
 func envValue(s string) (value, what string) {
 	if s == "" || s[0] == '#' {
 		return "", ""

@@ -2,26 +2,25 @@ package config
 
 import "reflect"
 
-// Equal reports whether both describe the same server in every respect. Nil and
-// empty lists and maps are the same.
+// Equal reports whether s and o describe the same server in every respect. Nil and empty lists
+// and maps are the same.
 func (s Server) Equal(o Server) bool {
 	return reflect.DeepEqual(s.withoutEmpty(), o.withoutEmpty())
 }
 
-// SameConnection reports whether a live connection made for s still serves o. It
-// is false if anything differs that only a new process or connection can bring
-// about: who the server is, how it is reached, what the session was opened with.
-// What is followed on it (tracking flags, globs, read, intervals) can change
-// under a running session.
+// SameConnection reports whether a live connection made for s still serves o. It is false if
+// anything differs that takes a new process or connection to apply: which server it is, how it
+// is reached, what the session was opened with. What is followed (tracking flags, globs, read,
+// intervals) can change during a session.
 //
-// OnConnect counts as part of the connection because its calls are made once in
-// each session: in an existing one a changed list would never take effect. Whether events
-// are followed at all counts, too: servers are told so when the session begins.
+// OnConnect counts as part of the connection because its calls are made once in each session:
+// in an existing one a changed list would never take effect. Whether events are followed at all
+// counts, too: it is announced to the server when the session begins.
 func (s Server) SameConnection(o Server) bool {
 	return s.connection().Equal(o.connection())
 }
 
-// connection returns the server without what can change under a running session.
+// connection returns the server without the fields that can change during a session.
 func (s Server) connection() Server {
 	s.Tracking = Tracking{OnConnect: s.OnConnect, Events: Events{Off: s.Events.Off}}
 	s.Description, s.CatalogInterval, s.RequestTimeout, s.Unshared = "", 0, 0, false
@@ -48,7 +47,7 @@ func (s Server) withoutEmpty() Server {
 	}
 	calls := s.OnConnect
 	s.OnConnect = nil
-	for _, call := range calls { // in a list of their own, as the caller's is shared
+	for _, call := range calls { // into a new list, as the caller's is shared
 		if len(call.Arguments) == 0 {
 			call.Arguments = nil
 		}

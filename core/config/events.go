@@ -8,41 +8,44 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// Events says which events of a server are followed that offers MCP Events (SEP-3415).
-// Those that mcptrack itself serves, as an upstream, always are, unless Off is set.
+// Events says which events are followed of a server that offers MCP Events (SEP-3415). The
+// event types of mcptrack itself (a server may be another mcptrack) are always followed, unless
+// Off is set.
 type Events struct {
-	// Off: none are, and servers are not told that the extension is known.
+	// Off: no events are followed, and the extension is not announced to the server.
 	Off bool
-	// All: all types are; those that are about no resource are published as they are.
+	// All: all types are followed; events that are not about a resource are published with
+	// their data unchanged.
 	All bool
-	// Types are followed in addition.
+	// Types are the types to follow in addition to those of mcptrack.
 	Types []EventType
-	// Delivery is the way in which events are delivered; "": the best that is offered.
+	// Delivery is the way in which events are delivered; "": the best one that the server
+	// offers.
 	Delivery EventDelivery
 }
 
-// EventType is a type of events of a server, and what of it is followed.
+// EventType is one type of events that a server offers, with what is followed of it.
 type EventType struct {
 	Name      string
 	Arguments json.RawMessage // a JSON object; nil: none
-	// URI says which resource an event is about: a JSON Pointer (RFC 6901) into its data,
-	// beginning with "/", or a URI template (RFC 6570) over the members of its data. "": it is
-	// about none.
+	// URI says which resource an event is about: either a JSON Pointer (RFC 6901) into the
+	// event's data, beginning with "/", or a URI template (RFC 6570) over the members of the
+	// data. "": the events are not about a resource.
 	URI string
 }
 
-// EventDelivery is a way in which events are delivered.
+// EventDelivery is a delivery mode of MCP Events.
 type EventDelivery string
 
-// The deliveries.
+// The delivery modes.
 const (
 	DeliveryPush EventDelivery = "push"
 	DeliveryPoll EventDelivery = "poll"
-	// DeliveryWebhook needs a receiver that the server can reach.
+	// DeliveryWebhook needs a receiving URL that the server can reach.
 	DeliveryWebhook EventDelivery = "webhook"
 )
 
-// maxEventTypes bounds the types that an entry names.
+// maxEventTypes bounds the types that one entry names.
 const maxEventTypes = 100
 
 // eventKeys reads the key "events" of an entry.
@@ -86,7 +89,8 @@ func (e eventKeys) events() (out Events) {
 	return out
 }
 
-// word returns a string that is one of the words, or "" after it was reported.
+// word returns the value of n if it is one of the words. Otherwise it reports a problem and
+// returns "".
 func (e eventKeys) word(n *tree.Node, path pointer, name string, words ...string) string {
 	value, ok := e.expand(n, path, name)
 	if !ok {
@@ -169,7 +173,7 @@ func (e eventKeys) nonEmpty(n *tree.Node, path pointer, name string) (string, bo
 	return value, ok
 }
 
-// eventURI reads where an event names its resource.
+// eventURI reads the key that says where an event names its resource.
 func (e eventKeys) eventURI(n *tree.Node, path pointer, name string) string {
 	value, ok := e.expand(n, path, name)
 	if !ok {

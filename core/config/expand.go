@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxExpanded bounds what the references of one file may grow to together, in
-// bytes: a megabyte of references to one large variable would be gigabytes.
+// maxExpanded bounds the bytes that all references of one file may expand to together: a
+// megabyte of references to one large variable would be gigabytes.
 const maxExpanded = 8 << 20
 
-// maxPath is the most bytes of a value that may be a path.
+// maxPath bounds a value that is checked for being the path of an existing file, in bytes.
 const maxPath = 4 << 10
 
 // An expander replaces the references in the string values of a file:
@@ -27,9 +27,9 @@ const maxPath = 4 << 10
 //	${userHome}, ${pathSeparator}, ${/}, ${CLAUDE_PROJECT_DIR}, ${CLAUDE_PLUGIN_ROOT}
 //	                                   folders, as in VS Code, Cursor and Claude Code
 //
-// The default is used if the variable is unset or empty, as in a shell. One pass
-// is made: what a reference brings in is never expanded again, and a default
-// holds no references. A dollar without a brace means itself.
+// The default is used if the variable is unset or empty, as in a shell. There is one pass: the
+// value of a reference is never expanded again, and a default contains no references. A dollar
+// without a brace means itself.
 type expander struct {
 	getenv    func(string) (string, bool)
 	keyring   func(string) (string, error)
@@ -37,12 +37,12 @@ type expander struct {
 	home      string
 	plugin    string // ${CLAUDE_PLUGIN_ROOT}; "" where the file is not a plugin's
 	braces    bool
-	verbatim  bool // references stay, in our own form
-	expanded  int  // bytes so far
-	// secrets are the values that came in from outside the file since somebody last
-	// emptied it, each once.
+	verbatim  bool // references are rewritten in our own form, not replaced
+	expanded  int  // bytes expanded so far
+	// secrets are the values that came from outside the file since the list was last emptied,
+	// each once.
 	secrets []Secret
-	// files are those that references named, for noticing their changes.
+	// files are the files that references named; their changes are watched.
 	files []string
 }
 
@@ -61,16 +61,17 @@ func newExpander(opts Options, workspace, file string) expander {
 	return e
 }
 
-// A referenceError says why a reference cannot be replaced. The message says
-// what is wrong in terms of names from the file, never of values.
+// A referenceError says why a reference cannot be replaced. The message contains names from the
+// file, never values.
 type referenceError struct {
 	code    Code
-	message string // follows "Server … "
+	message string // follows the server's or field's name in the sentence
 	hint    string
 }
 
-// nextReference finds the first reference in s and what is around it. Not closed
-// means that the rest of s is one that does not end.
+// nextReference finds the first reference in s, and returns the text before and after it and
+// between its braces. If closed is false, the reference has no closing brace and extends to the
+// end of s.
 func (e *expander) nextReference(s string) (before, body, after string, found, closed bool) {
 	for i := range len(s) {
 		switch rest := s[i:]; {
@@ -112,13 +113,13 @@ func (e *expander) portable(s string) string {
 	}
 }
 
-// refers reports whether s holds a reference.
+// refers reports whether s contains a reference.
 func (e *expander) refers(s string) bool {
 	_, _, _, found, _ := e.nextReference(s)
 	return found
 }
 
-// expand returns s with all references replaced, and those that cannot be.
+// expand returns s with its references replaced, and an error for each that cannot be.
 func (e *expander) expand(s string) (string, []referenceError) {
 	if e.verbatim {
 		return e.portable(s), nil
@@ -202,7 +203,7 @@ func (e *expander) folder(name, path string) (string, *referenceError) {
 	return path, nil
 }
 
-// claude is a variable that Claude Code sets for the servers it starts.
+// claude returns the value of a variable that Claude Code sets for the servers it starts.
 func (e *expander) claude(name, path, hint string) (string, *referenceError) {
 	if value, set := e.getenv(name); set && value != "" {
 		return value, nil

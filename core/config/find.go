@@ -10,11 +10,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// Find returns the config file to use when the user named none: the value of
-// MCPTRACK_CONFIG, whether or not that file exists (it was asked for by name),
-// else the first of [SearchPath] that exists. A file that exists but cannot be read
-// is found, so that Load can say why; a file with all settings of some host is
-// found only if it has servers.
+// Find returns the config file to use when the user named none: the value of MCPTRACK_CONFIG,
+// whether or not that file exists (it was asked for by name), else the first of [SearchPath]
+// that exists. A file that exists but cannot be read counts, so that Load can say why; a file
+// with all settings of a host counts only if it has servers.
 func Find(opts Options) (path string, ok bool) {
 	getenv := opts.getenv()
 	if named, _ := getenv("MCPTRACK_CONFIG"); named != "" {
@@ -93,7 +92,8 @@ func hasServers(path string, opts Options) bool {
 	return slices.ContainsFunc(r.containers(root), func(c container) bool { return len(c.value.Members)+len(c.value.Items) > 0 })
 }
 
-// Folders are the folders of the user and of the workspace.
+// Folders returns the folders in which hosts keep their configs, for the user and the
+// workspace.
 func (o Options) Folders() hosts.Folders {
 	getenv, home := o.getenv(), o.userHome()
 	f := hosts.Folders{Project: o.Workspace, Home: home}
@@ -131,8 +131,8 @@ func (o Options) getenv() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
-// userHome returns the home folder of the options, else of the process;
-// "" if there is none.
+// userHome returns the home folder of the options, or else that of the process; "" if there is
+// none.
 func (o Options) userHome() string {
 	if o.UserHome != "" {
 		return o.UserHome
@@ -144,7 +144,7 @@ func (o Options) userHome() string {
 	return home
 }
 
-// workspace returns the absolute folder that relative paths are relative to.
+// workspace returns the absolute folder against which relative paths are resolved.
 func (o Options) workspace() (string, error) {
 	if filepath.IsAbs(o.Workspace) {
 		return filepath.Clean(o.Workspace), nil
@@ -158,9 +158,9 @@ type HostFile struct {
 	Path string
 }
 
-// HostFiles returns the configs of the hosts that exist here, those of the project
-// first; of the hosts with these names, or of all. Files with all settings of a host
-// count only if they have servers.
+// HostFiles returns the existing configs of the hosts with these names, or of all hosts if
+// there are no names; those of the project come first. A file with all settings of a host
+// counts only if it has servers.
 func HostFiles(opts Options, names ...string) []HostFile {
 	var project, user []HostFile
 	seen := map[string]bool{}

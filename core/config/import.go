@@ -4,15 +4,15 @@ import (
 	"fmt"
 )
 
-// An Imported is one server of a config as our own format has it: with references in
-// our form and without secrets in plain text.
+// An Imported is one server of another host's config, converted to our own format: its
+// references are in our form, and references replace its plain-text secrets.
 type Imported struct {
 	ID      string
 	Enabled bool
-	// Keys are the members of its entry but the id, in the order in which they are
+	// Keys are the members of the server's entry, except its id, in the order in which they are
 	// written. Their values are strings, booleans, json.Number, []any, map[string]any.
 	Keys []Key
-	// Variables are the names that stand where a secret was, and where it was.
+	// Variables are those that replaced plain-text secrets.
 	Variables []Variable
 }
 
@@ -22,18 +22,19 @@ type Key struct {
 	Value any
 }
 
-// A Variable has to be set before the server can be used.
+// A Variable is an environment variable that has to be set before the server can be used.
 type Variable struct {
 	Name string `json:"name"`
 	File string `json:"file"`
 	Line int    `json:"line"`
 }
 
-// Names are the variables that stand for secrets in several imports, each for one
-// secret. The zero value has none.
+// Names are the variables that replace secrets, so that several imports use one name for one
+// secret. The zero value is empty.
 type Names struct{ secrets map[string]Secret }
 
-// take returns the name, or one like it if that stands for another secret.
+// take returns the name for the secret, or a similar one if name already stands for another
+// secret.
 func (n *Names) take(name, secret string) string {
 	if n.secrets == nil {
 		n.secrets = map[string]Secret{}
@@ -58,7 +59,7 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 		return nil, problems
 	}
 	data, _, problem := readFile(path, SizeLimit(path))
-	if problem != nil { // since it was loaded
+	if problem != nil { // the file changed after Load
 		return nil, Problems{*problem}
 	}
 	d := newDocument(data, path)
@@ -75,7 +76,7 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	r := &reader{document: d, expander: newExpander(opts, workspace, path), config: &Config{}, ids: map[string]int{}}
 	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
 	r.visit = func(e *entry, id string) {
-		if srv := e.imported(id, names); len(srv.Keys) > 0 { // else it only switches off a server of another file
+		if srv := e.imported(id, names); len(srv.Keys) > 0 { // without keys the entry only switches off a server of another file
 			servers = append(servers, srv)
 		}
 	}

@@ -58,7 +58,7 @@ func (e *entry) imported(id string, names *Names) Imported {
 	return out
 }
 
-// secret returns the reference that takes the place of a secret in a value.
+// secret returns the reference that replaces a secret in a value.
 func (im *importer) secret(n *tree.Node, secret, name string) string {
 	name = strings.ToUpper(strings.Join(credential.Words(name), "_"))
 	if name == "" || '0' <= name[0] && name[0] <= '9' || !isShellName(name) || credential.Doubtful(name) {
@@ -70,8 +70,8 @@ func (im *importer) secret(n *tree.Node, secret, name string) string {
 	return "${" + name + "}"
 }
 
-// replaced returns a value with references in our form, the secrets in it replaced.
-// The variables for them are named after label and what a secret stands under.
+// replaced returns a value with its references in our form and its secrets replaced. The
+// variables that replace them are named after label and the name that the secret stands under.
 func (im *importer) replaced(n *tree.Node, spans []credential.Span, label string) string {
 	var out strings.Builder
 	at := 0
@@ -89,8 +89,8 @@ func (im *importer) replaced(n *tree.Node, spans []credential.Span, label string
 	return out.String()
 }
 
-// references returns a text with references in our form. One whose name may be a
-// token gets another name.
+// references returns a text with its references in our form. If the name in a reference may be
+// a token, another name replaces it.
 func (im *importer) references(n *tree.Node, text, label string) string {
 	var out strings.Builder
 	for {
@@ -116,8 +116,8 @@ func (im *importer) references(n *tree.Node, text, label string) string {
 	}
 }
 
-// pluginRoot is the folder of the plugin that the file belongs to, for a config that is
-// elsewhere.
+// pluginRoot returns the folder of the plugin that the file belongs to, because
+// ${CLAUDE_PLUGIN_ROOT} would have no value in a config elsewhere.
 func (im *importer) pluginRoot() string {
 	inside, err := filepath.Rel(im.expander.workspace, im.expander.plugin)
 	switch {
@@ -129,12 +129,12 @@ func (im *importer) pluginRoot() string {
 	return "${workspaceFolder}/" + filepath.ToSlash(inside)
 }
 
-// named converts a string that stands under a name.
+// named converts a string that stands under a name, such as that of a header.
 func (im *importer) named(n *tree.Node, name, label string) string {
 	return im.replaced(n, credential.Find(name, n.Text), label)
 }
 
-// variable returns a reference to the variable that a value names.
+// variable returns a reference to the environment variable whose name is the value of n.
 func (im *importer) variable(n *tree.Node, label string) string {
 	if credential.Doubtful(n.Text) {
 		return im.secret(n, n.Text, label)
@@ -156,7 +156,7 @@ func (im *importer) command() (command string, args []any) {
 	return im.named(f.value, "", im.out.ID), args
 }
 
-// env returns the variables of the server, and the names of those that it gets if they
+// env returns the variables of the server, and the names of those that it is given only if they
 // are set.
 func (im *importer) env() (env map[string]any, optional []any) {
 	env = map[string]any{}
@@ -232,12 +232,12 @@ func (im *importer) headers() map[string]any {
 	return headers
 }
 
-// oauth converts how to log in: what other hosts have gets our names, and what only they
-// use is left out.
+// oauth converts the login settings: keys of other hosts get our names, and those that only
+// they use are left out.
 func (im *importer) oauth() map[string]any {
 	out := map[string]any{}
 	cursor := false
-	for _, key := range []string{"auth", "oauth"} { // the last counts, as when it is read
+	for _, key := range []string{"auth", "oauth"} { // the last counts, as in oauthKeys.oauth
 		f, ok := im.field(key)
 		if !ok || f.value.Kind != tree.Object {
 			continue

@@ -14,7 +14,7 @@ import (
 type Index struct {
 	Enabled bool
 	Expose  []string      // of IndexDocuments; none means all
-	TTL     time.Duration // how long a generated index lasts; 0: the default
+	TTL     time.Duration // how long a generated index is valid; 0: the default
 }
 
 // IndexDocuments are the names that an index can expose.

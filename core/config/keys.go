@@ -14,8 +14,8 @@ func serverKeys() []string {
 		"http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions", "auth", "scopes")
 }
 
-// ownKeys are those of our own format. The others stand for them, or bring something
-// to them, in the formats of single hosts.
+// ownKeys are the keys of our own format. The other keys that are read are spellings of these,
+// or add to them, in the formats of particular hosts.
 func ownKeys() []string {
 	return []string{
 		"id", "description", "enabled", "disabled", "type", "transport",
@@ -27,10 +27,10 @@ func ownKeys() []string {
 	}
 }
 
-// foreignKeys are keys of a server that other clients define and that change
-// nothing about how it is reached or followed: they pass silently. Keys that do
-// change it under a name that we do not read (baseUrl, …) are not here, because
-// skipping them silently would misread the file.
+// foreignKeys are keys of a server that other clients define and that change nothing about how
+// it is reached or followed: they are ignored without a warning. Keys that do change it, under
+// a name that we do not read (baseUrl, …), are not here, because ignoring them would misread
+// the file.
 func foreignKeys() []string {
 	return append(unsupportedKeys(),
 		"alwaysAllow", "alwaysLoad", "allowedTools", "author", "autoApprove", "autoRefreshOnListChanged",
@@ -43,8 +43,8 @@ func foreignKeys() []string {
 		"tags", "timeout", "title", "tokenCacheDir", "toolFilter", "tool_timeout_sec", "tools", "trust", "version", "watchPaths")
 }
 
-// unsupportedKeys are keys of other clients that change how a server is reached and
-// that we cannot follow.
+// unsupportedKeys are keys of other clients that change how a server is reached in ways that
+// mcptrack does not support.
 func unsupportedKeys() []string {
 	return []string{"headersHelper", "authProviderType", "targetAudience", "targetServiceAccount", "sandbox", "sandboxEnabled"}
 }
@@ -57,7 +57,7 @@ type unsupportedKey struct {
 	servers int
 }
 
-// noteUnsupported remembers the entry's keys that are not supported.
+// noteUnsupported counts the entry's unsupported keys, for reportUnsupported.
 func (e *entry) noteUnsupported() {
 	for _, name := range unsupportedKeys() {
 		f, ok := e.present(name)
@@ -73,7 +73,7 @@ func (e *entry) noteUnsupported() {
 	}
 }
 
-// reportUnsupported warns of each of them once for the whole file.
+// reportUnsupported warns of each unsupported key once for the whole file.
 func (r *reader) reportUnsupported() {
 	for _, k := range r.unsupported {
 		message := fmt.Sprintf("%q is not supported", k.name)
@@ -88,8 +88,8 @@ func (r *reader) reportUnsupported() {
 	}
 }
 
-// misnamed says which of our keys another client's key stands for, where spelling
-// alone would not show it.
+// misnamed returns our key for another client's key that means the same but is spelled too
+// differently to be suggested.
 func misnamed(name string) string {
 	return map[string]string{
 		"transportType": "type", "baseUrl": "url", "endpoint": "url",

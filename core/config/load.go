@@ -23,8 +23,8 @@ const (
 	MaxDepth    = tree.MaxDepth
 )
 
-// Options say against which surroundings a file is read. The zero value is the
-// process's own: its environment, working directory and home.
+// Options say in which environment a file is read. The zero value is that of the process: its
+// environment variables, working directory and home.
 type Options struct {
 	// Getenv looks up a variable; default os.LookupEnv.
 	Getenv func(name string) (value string, set bool)
@@ -34,14 +34,14 @@ type Options struct {
 	Workspace string
 	// UserHome is ${userHome}; default os.UserHomeDir.
 	UserHome string
-	// LookPath finds a command without a path separator; its error becomes the
-	// command_not_found warning. Default: the PATH of the server's own env, else
-	// that of Getenv.
+	// LookPath finds a command without a path separator; if it fails, its error becomes the
+	// command_not_found warning. Default: search the PATH of the server's own env, or else that
+	// of Getenv.
 	LookPath func(name string) (string, error)
-	// Format is the syntax of the file; default: that of its name, else of its content.
+	// Format is the syntax of the file; default: by the file's name, or else by its content.
 	Format tree.Format
-	// Keyring returns a secret of the user's keyring, for ${keyring:NAME}; default
-	// none has any.
+	// Keyring returns a secret of the user's keyring, for ${keyring:NAME}; default: no secret
+	// is found.
 	Keyring func(name string) (string, error)
 	// Strict turns every warning into an error.
 	Strict bool
@@ -51,8 +51,8 @@ type Options struct {
 // and a Config if and only if none of them is an error. A file that is not there
 // is one problem with code not_found.
 //
-// Load opens the file once and reads it whole, so a writer that renames a new
-// file over the old one is never seen half done.
+// Load opens the file once and reads it whole, so that it never sees a mixture of two versions
+// if the file is replaced by a rename.
 func Load(path string, opts Options) (*Config, Problems) {
 	data, mode, problem := readFile(path, SizeLimit(path))
 	if problem != nil {
@@ -63,8 +63,8 @@ func Load(path string, opts Options) (*Config, Problems) {
 	return parse(data, path, opts, runtime.GOOS != "windows" && mode.Perm()&0o002 != 0)
 }
 
-// Parse does as Load for bytes that were read before. The path is only named in
-// problems and kept in Config.Path. Parse does not keep data.
+// Parse is Load for bytes that were already read. The path is only used in problems and
+// Config.Path. Parse does not keep data.
 func Parse(data []byte, path string, opts Options) (*Config, Problems) {
 	return parse(data, path, opts, false)
 }
@@ -93,7 +93,7 @@ func parse(data []byte, path string, opts Options, writable bool) (*Config, Prob
 	return cfg, d.problems
 }
 
-// siblingNames lists the first files by their names.
+// siblingNames lists the base names of the first paths, for a message.
 func siblingNames(paths []string) string {
 	const most = 5
 	var names []string
@@ -143,8 +143,8 @@ func (d *document) read(data []byte, opts Options) *Config {
 	return r.config
 }
 
-// SizeLimit returns the most bytes that a config of this path may have: MaxFileSize, and
-// more for JSON in which a host also keeps other things, such as the history of its user.
+// SizeLimit returns the most bytes that a config of this path may have: MaxFileSize, or more
+// for JSON files in which a host also keeps other data, such as the user's history.
 func SizeLimit(path string) int64 {
 	if hosts.IsSettings(path) && tree.NewSource(nil).Detect(path) == tree.JSON {
 		return 16 * MaxFileSize
@@ -152,10 +152,10 @@ func SizeLimit(path string) int64 {
 	return MaxFileSize
 }
 
-// readFile returns the content and mode of a regular file of bounded size, or a
-// problem without its place.
+// readFile returns the content and mode of a regular file of at most most bytes, or a problem
+// without its position.
 func readFile(path string, most int64) (data []byte, mode fs.FileMode, problem *Problem) {
-	// Asked before opening, because opening a FIFO would wait for its writer.
+	// Check before opening, because opening a FIFO would wait for its writer.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, 0, fileProblem(err)
@@ -200,8 +200,8 @@ func tooLarge(most int64) *Problem {
 	return &Problem{Code: CodeTooLarge, Message: fmt.Sprintf("file is larger than %d KiB", most>>10)}
 }
 
-// fileProblem leaves out the path that os puts into its errors: every problem
-// names its file already.
+// fileProblem returns the problem for an error of os, without the path that os puts into it:
+// every problem already names its file.
 func fileProblem(err error) *Problem {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Problem{Code: CodeNotFound, Message: "config file not found",

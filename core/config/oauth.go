@@ -11,21 +11,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// OAuth says how to log in to a server. The zero value finds out everything from the
+// OAuth says how to log in to a server. With the zero value everything is discovered from the
 // server.
 type OAuth struct {
 	ClientID          string
 	ClientSecret      Secret
-	PrivateKeyFile    string // absolute; a PEM key that the client proves itself with
-	ClientMetadataURL string // the client ID of a client that describes itself there
+	PrivateKeyFile    string // absolute path of the PEM key that the client authenticates with
+	ClientMetadataURL string // the client ID of a client whose metadata is published at this URL
 	Scopes            []string
 	CallbackPort      int // 0: any
-	// RedirectURI is where the browser is to come back to, as the client was registered;
-	// "": a URL of this machine.
+	// RedirectURI is where the browser returns after a login, as registered for the client; "":
+	// a URL of this machine.
 	RedirectURI string
 	Grant       Grant
-	// AuthServerMetadataURL is where the metadata of the authorization server is, for
-	// servers that do not say it.
+	// AuthServerMetadataURL is the address of the authorization server's metadata, for servers
+	// that do not announce it.
 	AuthServerMetadataURL string
 }
 
@@ -35,24 +35,24 @@ type Grant string
 // The choices of "grant". The empty one is GrantCode.
 const (
 	GrantCode   Grant = "authorization_code" // a user logs in with a browser
-	GrantClient Grant = "client_credentials" // the client stands for itself
+	GrantClient Grant = "client_credentials" // the client acts for itself, without a user
 )
 
-// cursorRedirect is where the browser comes back to after a login of Cursor, which has no
-// key for it: clients for it are registered with that (cursor.com/docs/mcp).
+// cursorRedirect is where the browser returns after a login in Cursor, which has no key for it:
+// clients for Cursor are registered with this URL (cursor.com/docs/mcp).
 const cursorRedirect = "http://localhost:8787/callback"
 
-// oauthKeys reads how to log in, in our words and in those of other hosts.
+// oauthKeys reads how to log in, by our keys and those of other hosts.
 type oauthKeys struct{ *entry }
 
-// oauth reads the keys "oauth", "auth" (Cursor) and "scopes" (Codex). Other hosts also
-// write words and booleans there, which say nothing to us.
+// oauth reads the keys "oauth", "auth" (Cursor) and "scopes" (Codex). Strings and booleans,
+// which other hosts also write there, are ignored.
 func (e oauthKeys) oauth(s *Server) {
 	f, ok := e.field("oauth")
 	if ok && f.value.Kind != tree.Object && f.value.Kind != tree.Bool {
 		e.invalid(f, "object", `write {"clientId": "…"}, or nothing at all`)
 	}
-	if s.Transport == TransportStdio { // it is checked all the same
+	if s.Transport == TransportStdio { // a program needs no login, but the keys are still checked
 		if ok && f.value.Kind == tree.Object {
 			e.object(f, &Server{ID: s.ID, Enabled: s.Enabled})
 		}
@@ -74,7 +74,7 @@ func (e oauthKeys) oauth(s *Server) {
 	}
 }
 
-// object reads the members of one of them.
+// object reads the members of one of these keys.
 func (e oauthKeys) object(f field, s *Server) {
 	in := e.reader.entry(f.value, f.path, e.label)
 	in.server = s
@@ -115,8 +115,8 @@ func (e oauthKeys) object(f field, s *Server) {
 	in.unknownKeys(f.value, f.path, fmt.Sprintf("%s %q", e.label, f.name), oauthMembers(), oauthForeign())
 }
 
-// redirect reads where the browser comes back to. What other hosts have there is no reason
-// to refuse the file: whether it is of use to us turns out at a login.
+// redirect reads where the browser returns. A value meant for another host is no reason to
+// refuse the file: whether we can use it turns out at a login.
 func (e oauthKeys) redirect(in *entry, o *OAuth) {
 	value, f, ok := in.text(oauthSpellings("redirectUri")...)
 	if !ok || value == "" {
@@ -144,7 +144,7 @@ func (e oauthKeys) endpoint(in *entry, name string) {
 	}
 }
 
-// scopes reads a list of scopes, or a string with spaces between them.
+// scopes reads a list of scopes, or a string of scopes separated by spaces.
 func (e oauthKeys) scopes(in *entry, names ...string) []string {
 	f, ok := in.find(names...)
 	if !ok {
@@ -170,8 +170,7 @@ func oauthMembers() []string {
 	return []string{"clientId", "clientSecret", "privateKeyFile", "clientMetadataUrl", "scopes", "callbackPort", "redirectUri", "grant", "authServerMetadataUrl"}
 }
 
-// oauthSpellings returns the names that a member has, ours first and then those of other
-// hosts.
+// oauthSpellings returns the spellings of a member: ours first, then those of other hosts.
 func oauthSpellings(member string) []string {
 	switch member {
 	case "clientId":
@@ -188,8 +187,8 @@ func oauthSpellings(member string) []string {
 	return []string{member}
 }
 
-// oauthForeign are the members of other hosts: some are read as ours, and the others
-// change nothing that we do.
+// oauthForeign returns the members that other hosts use: some are spellings of ours, the others
+// have no effect here.
 func oauthForeign() []string {
 	foreign := []string{"enabled", "authorizationUrl", "tokenUrl", "audiences", "audience", "tokenParamName",
 		"registrationUrl", "issuer", "resource", "type", "clientName", "xaa"}

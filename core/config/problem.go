@@ -9,17 +9,17 @@ import (
 // Severity says whether a problem keeps the file from being used.
 type Severity string
 
-// The severities, in the words of every output.
+// The severities, spelled as in all output.
 const (
 	SeverityError   Severity = "error"
 	SeverityWarning Severity = "warning"
 )
 
-// A Problem is one defect of a file, with the place of the token that has it.
+// A Problem is one defect of a file, with the position of the token at fault. Warnings are
+// problems, too.
 //
-// No field ever holds a value that came out of a variable or an envFile, nor one
-// that may be a secret. Text quoted from the file is shortened and free of
-// control characters.
+// No field ever contains a value that came from a variable or an envFile, nor one that may be a
+// secret. Text quoted from the file is shortened and has no control characters.
 type Problem struct {
 	Severity Severity `json:"severity"`
 	// File is the path as given to Load or Parse.
@@ -104,7 +104,7 @@ type Problems []Problem
 // Errors counts the problems that keep the file from being used.
 func (ps Problems) Errors() int { return ps.count(SeverityError) }
 
-// Warnings counts the others.
+// Warnings counts the problems that are warnings.
 func (ps Problems) Warnings() int { return ps.count(SeverityWarning) }
 
 func (ps Problems) count(s Severity) int {
@@ -117,7 +117,7 @@ func (ps Problems) count(s Severity) int {
 	return n
 }
 
-// Err returns the problems as an error if any of them is one, else nil.
+// Err returns ps if it contains an error, else nil.
 func (ps Problems) Err() error {
 	if ps.Errors() == 0 {
 		return nil

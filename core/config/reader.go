@@ -18,12 +18,12 @@ type reader struct {
 	expander    expander
 	lookPath    func(string) (string, error) // nil: search PATH
 	config      *Config                      // what was read so far
-	ids         map[string]int               // offset of the first use
+	ids         map[string]int               // offset of the first use of each ID
 	envFiles    map[string]envFile
-	commands    map[[2]string]bool   // found, by search path and command
-	unsupported []unsupportedKey     // of all servers, in order
+	commands    map[[2]string]bool   // whether it was found, by search path and command
+	unsupported []unsupportedKey     // of all servers, in the order of the file
 	off         func(id string) bool // whether the host disables a server elsewhere in the file
-	// visit is given every entry in place of the servers being read; nil: they are.
+	// visit, if not nil, is called with every entry instead of adding it to the config.
 	visit func(e *entry, id string)
 }
 
@@ -63,7 +63,7 @@ func (r *reader) listEntry(n *tree.Node, path pointer, index int) {
 	}
 	key := "id"
 	id := e.members["id"]
-	if id == nil && e.members["name"] != nil { // as in Continue
+	if id == nil && e.members["name"] != nil { // Continue names its servers by "name"
 		key, id = "name", e.members["name"]
 	}
 	switch {
@@ -112,7 +112,7 @@ func (r *reader) serverMap(c container) {
 // maxID is the most characters of a server ID.
 const maxID = 128
 
-// checkID reports an ID that is invalid or that an earlier server has.
+// checkID reports an ID that is invalid or already used by an earlier server.
 func (r *reader) checkID(id, empty string, offset int, path pointer) {
 	if strings.TrimSpace(id) == "" {
 		r.errorAt(offset, path, CodeID, empty, "")
@@ -139,8 +139,8 @@ func printableID(s string) bool {
 		strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// inputs checks the declarations of VS Code. Their values come from the
-// environment, so only their form matters.
+// inputs checks the "inputs" of VS Code. Their values come from the environment, so only their
+// form matters.
 func (r *reader) inputs(list *tree.Node) {
 	if list.Kind != tree.List {
 		r.errorAt(list.Offset, "/inputs", CodeType, fmt.Sprintf(`Config at %s has invalid "inputs"; expected array`, r.file), "")
@@ -162,7 +162,7 @@ func (r *reader) inputs(list *tree.Node) {
 	}
 }
 
-// unknownKeys warns of keys that neither we nor, as far as we know, others read.
+// unknownKeys warns of keys that are neither in own nor in foreign, the keys of other programs.
 func (r *reader) unknownKeys(object *tree.Node, path pointer, label string, own, foreign []string) {
 	for _, m := range object.Members {
 		if r.warnings == maxProblems || slices.Contains(own, m.Name) || slices.Contains(foreign, m.Name) || isComment(m.Name) {
@@ -180,8 +180,8 @@ func (r *reader) unknownKeys(object *tree.Node, path pointer, label string, own,
 	}
 }
 
-// firstMembers yields the members of an object in the order of the file, without
-// duplicates, which are reported elsewhere.
+// firstMembers yields the first member of each name in an object, in the order of the file.
+// Duplicates are reported elsewhere.
 func firstMembers(object *tree.Node) iter.Seq2[string, *tree.Member] {
 	return func(yield func(string, *tree.Member) bool) {
 		first := object.Index()

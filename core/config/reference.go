@@ -10,8 +10,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// file returns the only line of a file for ${file:PATH}. Relative paths start at the
-// workspace. The content is hidden, whatever it is.
+// file returns the only line of a file, for ${file:PATH}. A relative path is resolved against
+// the workspace. The content always counts as a secret.
 func (e *expander) file(name string) (string, *referenceError) {
 	fail := func(what, hint string) (string, *referenceError) {
 		return "", &referenceError{code: CodeFileReference, message: "uses a ${file:…} that " + what, hint: hint}
@@ -41,14 +41,14 @@ func (e *expander) file(name string) (string, *referenceError) {
 	return value, nil
 }
 
-// refersTo notes a file or folder whose changes matter.
+// refersTo notes a file or folder whose changes have to be watched.
 func (e *expander) refersTo(path string) {
 	if len(e.files) < maxFiles {
 		e.files = append(e.files, path)
 	}
 }
 
-// maxFiles is the most files of which one config can make us notice changes.
+// maxFiles bounds the files that one config can make us watch.
 const maxFiles = 256
 
 // fromKeyring returns a secret for ${keyring:NAME}.

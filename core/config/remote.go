@@ -23,8 +23,8 @@ func (e remoteKeys) remote(s *Server) {
 	}
 }
 
-// url returns the checked URL, "" if it is absent or reported. No message quotes
-// any part of it.
+// url returns the URL if it is valid; "" if it is absent, or invalid and reported. No message
+// quotes any part of it.
 func (e remoteKeys) url(s *Server) string {
 	f, ok := e.find(urlKeys()...)
 	if !ok {
@@ -70,7 +70,7 @@ func (e remoteKeys) url(s *Server) string {
 	return value
 }
 
-// checkURL returns the URL, or what is wrong with it and what to do.
+// checkURL returns the parsed URL, or what is wrong with it and a hint.
 func checkURL(value string) (u *url.URL, what, hint string) {
 	u, err := url.Parse(value)
 	hint = `write "https://HOST/PATH"`
@@ -96,7 +96,7 @@ func checkURL(value string) (u *url.URL, what, hint string) {
 	return u, "", ""
 }
 
-// loopback reports whether a host name or address is this machine.
+// loopback reports whether a host name or address means this machine.
 func loopback(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
@@ -106,13 +106,12 @@ func loopback(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// headerKeys are the keys that bring headers: the last three those of Codex and
-// Continue.
+// headerKeys are the keys that set headers; the last three are those of Codex and Continue.
 func headerKeys() []string {
 	return []string{"headers", "http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions"}
 }
 
-// headers returns the headers of every request.
+// headers returns the headers that every request to the server carries.
 func (e remoteKeys) headers() map[string]Secret {
 	headers := map[string]Secret{}
 	seen := map[string]string{}
@@ -149,7 +148,7 @@ func (e remoteKeys) headers() map[string]Secret {
 
 // header reads one member of an object of headers.
 func (e remoteKeys) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
-	if e.expander.refers(name) { // of a template that was not filled in
+	if e.expander.refers(name) { // a reference in the name: a template that was not filled in
 		e.lacks(m.Value, f.path, CodeHeader, "a header name has a reference, which is only expanded in values", `write {"Name": "${VALUE}"}`)
 		return
 	}
@@ -208,7 +207,8 @@ func isToken(s string) bool {
 	}) < 0
 }
 
-// validHeaderValue keeps line breaks and other controls out of requests.
+// validHeaderValue reports whether a value can be sent: line breaks and other controls must not
+// reach a request.
 func validHeaderValue(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// root reads the document.
+// root reads the whole document.
 func (r *reader) root(root *tree.Node) {
 	if root.Kind != tree.Object {
 		hint := ""
@@ -29,7 +29,7 @@ func (r *reader) root(root *tree.Node) {
 			fmt.Sprintf(`Config at %s has both %q and %q`, r.file, first.Name, later.Name), "move all servers into one of them")
 	}
 	index, seen, ours := root.Index(), map[string]bool{}, rootKeys()
-	for _, m := range root.Members { // what else a settings file has twice is not ours
+	for _, m := range root.Members { // duplicates elsewhere in a settings file concern other programs
 		if first := index[m.Name]; first != m && !seen[m.Name] && ours[m.Name] {
 			seen[m.Name] = true
 			line, _ := r.Position(first.Offset)
@@ -51,7 +51,7 @@ func (r *reader) root(root *tree.Node) {
 		{"webhooks", func(v *tree.Node) { r.config.Webhooks = r.webhooks(v) }},
 	} {
 		if beside.name == "webhooks" && hosts.IsSettings(r.file) {
-			continue // another program's
+			continue // a setting of another program
 		}
 		if m := index[beside.name]; m != nil && m.Value.Kind != tree.Null && len(found) > 0 {
 			r.duplicateKeys(m.Value, pointer("").key(beside.name), false)
@@ -70,7 +70,7 @@ func (r *reader) needsServers() string {
 	return fmt.Sprintf(`Config at %s must contain a "servers" array or an "mcpServers" object`, r.file)
 }
 
-// noServers explains a document that is an object without servers.
+// noServers reports that an object has no servers, and why.
 func (r *reader) noServers(root *tree.Node) {
 	hint := `the smallest config is {"servers": []}`
 	if looksLikeServer(root) {
@@ -84,7 +84,7 @@ func (r *reader) noServers(root *tree.Node) {
 	r.errorAt(root.Offset, "", CodeMissing, r.needsServers(), hint)
 }
 
-// rootKeys are the keys of a document that mean something to us.
+// rootKeys are the keys of a document's root that have a meaning here.
 func rootKeys() map[string]bool {
 	keys := map[string]bool{"mcp": true, "inputs": true, "index": true, "webhooks": true}
 	for _, name := range containerKeys() {
@@ -93,11 +93,11 @@ func rootKeys() map[string]bool {
 	return keys
 }
 
-// maxNearMisses is how many unknown keys of a root are compared with ours.
+// maxNearMisses bounds the unknown keys of a root that are compared with ours.
 const maxNearMisses = 200
 
-// unknownRootKeys warns of the keys beside the servers: one by one where one of ours
-// was probably meant, and of all others in one line.
+// unknownRootKeys warns of unknown keys beside the servers: one by one if one of our keys was
+// probably meant, and of all others in one line.
 func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 	own := []string{"servers", "mcpServers", "inputs", "index", "webhooks"}
 	known := rootKeys()

@@ -16,9 +16,9 @@ const redacted = "[secret]"
 //
 // Secrets are compared with ==. The zero Secret is the empty string.
 //
-// The value sits behind a handle rather than in a string field, because fmt
-// cannot call methods on unexported fields of other structs: there it would
-// print a plain string, but of a handle only an address.
+// The value is behind a handle, not in a string field: fmt cannot call methods on unexported
+// fields of other structs, and would print a plain string there, but of a handle only the
+// address.
 type Secret struct {
 	handle unique.Handle[string]
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// add reads the entry as a server and adds it. It always reads all of it, so that no
-// problem hides another.
+// add reads the entry as a server and adds it to the config. It reads all keys even after an
+// error, so that all problems are reported at once.
 func (e *entry) add(id string) {
 	if e.visit != nil {
 		e.visit(e, id)
@@ -33,10 +33,10 @@ func (e *entry) add(id string) {
 	e.config.Servers = append(e.config.Servers, s)
 }
 
-// isBuiltin reports whether the entry is a part of its host rather than a server:
-// nobody else can reach it.
+// isBuiltin reports whether the entry stands for a built-in part of its host, which no other
+// program can reach.
 func (e *entry) isBuiltin() bool {
-	if f, ok := e.field("type"); ok { // of Goose, and of Claude Code and others
+	if f, ok := e.field("type"); ok { // the word "builtin" in Goose; Claude Code and others use "type" for the transport
 		for _, name := range []string{"builtin", "platform", "frontend", "inlinepython", "sdk", "inmemory", "claudeaiproxy", "sseide", "wside"} {
 			if plainKey(f.value.Text) == name {
 				return true
@@ -62,8 +62,8 @@ func (e *entry) isBuiltin() bool {
 	return true
 }
 
-// description reads a text for people. References in it that cannot be replaced stay
-// as they are: no server fails for want of them.
+// description reads the text that describes the server. References that cannot be replaced stay
+// in it: a description is no reason to call a server unusable.
 func (e *entry) description() string {
 	f, ok := e.find("description")
 	if !ok {

@@ -14,7 +14,8 @@ type container struct {
 	value *tree.Node
 	// braces is set where strings refer to variables as {env:NAME}, as in opencode.
 	braces bool
-	// overridden are the names of servers that another container has too and wins.
+	// overridden are the names of servers that another container defines too, and with
+	// priority.
 	overridden map[string]bool
 }
 
@@ -67,7 +68,8 @@ func (r *reader) containers(root *tree.Node) []container {
 	return found
 }
 
-// descend returns the member that a path of keys leads to, nil if there is none.
+// descend returns the member that a path of keys leads to, with its pointer; nil if there is
+// none.
 func descend(n *tree.Node, path []string) (m *tree.Member, at pointer) {
 	for _, name := range path {
 		if n.Kind != tree.Object {
@@ -85,8 +87,8 @@ func containerKeys() []string {
 	return []string{"servers", "mcpServers", "mcp_servers", "context_servers", "extensions", "mcp.servers"}
 }
 
-// project returns the servers that Claude Code has for the workspace or the nearest
-// folder above it.
+// project returns the servers that Claude Code's own file has for the workspace, or else for
+// the nearest folder above it.
 func (r *reader) project(projects *tree.Member) (container, bool) {
 	index := projects.Value.Index()
 	for dir := r.expander.workspace; ; dir = filepath.Dir(dir) {
@@ -105,7 +107,7 @@ func (r *reader) project(projects *tree.Member) (container, bool) {
 	}
 }
 
-// isGoose distinguishes extensions of Goose from those of other programs.
+// isGoose reports whether "extensions" are those of Goose rather than of another program.
 func isGoose(n *tree.Node) bool {
 	if n.Kind != tree.Object {
 		return false
@@ -142,7 +144,7 @@ func isFlat(root *tree.Node) bool {
 	return servers > 0
 }
 
-// looksLikeServer reports whether an object says how to reach something.
+// looksLikeServer reports whether an object has a key that says how to reach a server.
 func looksLikeServer(n *tree.Node) bool {
 	for _, name := range []string{"command", "cmd", "url", "serverUrl", "httpUrl", "uri"} {
 		if m := n.Get(name); m != nil && (m.Value.Kind == tree.String || m.Value.Kind == tree.List) {
@@ -152,7 +154,7 @@ func looksLikeServer(n *tree.Node) bool {
 	return false
 }
 
-// isComment reports whether a key is one that no program gives a meaning to.
+// isComment reports whether a key is only a comment, such as "_note", which programs ignore.
 func isComment(name string) bool {
 	return name == "$schema" || name == "$comment" || strings.HasPrefix(name, "_") || strings.HasPrefix(name, "//")
 }

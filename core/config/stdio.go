@@ -13,8 +13,8 @@ import (
 // programKeys reads the keys of an entry that say which program is started, and how.
 type programKeys struct{ *entry }
 
-// stdio reads how a program is started. Types are checked whatever the
-// transport; files and folders only for a program.
+// stdio reads how a program is started. Types are checked for every transport; files and
+// folders only if a program is started.
 func (e programKeys) stdio(s *Server) {
 	program := s.Transport == TransportStdio
 	badArg := func(i int) string { return fmt.Sprintf("%s argument at index %d must be a string", e.label, i) }
@@ -46,9 +46,8 @@ func (e programKeys) stdio(s *Server) {
 	}
 }
 
-// command returns the trimmed command, "" if it is absent or reported, and the
-// arguments that stand in the same key: opencode has one list for both, and Zed had
-// an object.
+// command returns the trimmed command ("" if it is absent, or reported as invalid) and the
+// arguments given in the same key: opencode has one list for both, and Zed had an object.
 func (e programKeys) command(badArg func(int) string) (command string, f field, args []string, raw []*tree.Node) {
 	f, ok := e.find("command", "cmd")
 	if !ok {
@@ -85,11 +84,12 @@ func (e programKeys) command(badArg func(int) string) (command string, f field, 
 	return value, f, args, raw
 }
 
-// noBreakSpaces look like spaces and come with text that was copied from a page.
+// noBreakSpaces are characters that look like spaces, or like nothing, and get into commands
+// copied from a web page.
 const noBreakSpaces = "\u00a0\u202f\u2060\ufeff"
 
-// env returns the variables of the entry, and the names that it sets to null,
-// which take a variable away that the envFile holds.
+// env returns the variables of the entry, and the names that it sets to null, which remove a
+// variable of the envFile.
 func (e programKeys) env() (env map[string]Secret, unset map[string]bool) {
 	env, unset = map[string]Secret{}, map[string]bool{}
 	e.passedOn(env)
@@ -120,7 +120,7 @@ func (e programKeys) env() (env map[string]Secret, unset map[string]bool) {
 // variable reads one member of "env".
 func (e programKeys) variable(path pointer, f field, name string, m *tree.Member, env map[string]Secret, unset map[string]bool) {
 	if !validEnvName(name) {
-		// The name is not shown: "TOKEN=abc" is a value at the wrong place.
+		// The name is not shown: "TOKEN=abc" may be a secret in the wrong place.
 		e.errorAt(m.Offset, f.path, CodeEnv,
 			fmt.Sprintf("%s has an invalid environment variable name", e.label), `write {"NAME": "value"}`)
 		return
@@ -151,9 +151,8 @@ func (e programKeys) variable(path pointer, f field, name string, m *tree.Member
 	}
 }
 
-// passedOn adds the variables that the entry takes over from the environment by
-// their names: "env_vars" of Codex, where a variable may be unset, and "env_keys" of
-// Goose, where it is a secret that the server needs.
+// passedOn adds the variables that the server gets from our environment by name: "env_vars" of
+// Codex, which may be unset, and "env_keys" of Goose, secrets that the server needs.
 func (e programKeys) passedOn(env map[string]Secret) {
 	for _, key := range passedOnKeys() {
 		f, ok := e.field(key)
@@ -181,11 +180,11 @@ func (e programKeys) passedOn(env map[string]Secret) {
 	}
 }
 
-// passedOnKeys are the keys that name variables of the environment.
+// passedOnKeys are the keys that list names of environment variables.
 func passedOnKeys() []string { return []string{"env_vars", "env_keys"} }
 
-// passedOnName returns the name in an item of such a key: a string, or that of
-// {name, source}.
+// passedOnName returns the name in an element of such a list: a string, or the "name" of {name,
+// source}.
 func passedOnName(item *tree.Node) *tree.Node {
 	if item.Kind == tree.Object && item.Get("name") != nil {
 		return item.Get("name").Value
@@ -193,13 +192,12 @@ func passedOnName(item *tree.Node) *tree.Node {
 	return item
 }
 
-// validEnvName reports whether an operating system takes the name.
+// validEnvName reports whether operating systems accept the name.
 func validEnvName(name string) bool {
 	return name != "" && !strings.ContainsAny(name, "=\x00") && !strings.ContainsAny(name, noBreakSpaces)
 }
 
-// dir returns the absolute working directory; relative ones start at the
-// workspace.
+// dir returns the absolute working directory; a relative one is resolved against the workspace.
 func (e programKeys) dir(program bool) string {
 	value, f, ok := e.text("cwd", "workingDirectory")
 	value = strings.TrimSpace(value)

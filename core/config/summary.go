@@ -29,7 +29,7 @@ func (c *Config) Summaries() []Summary {
 	return out
 }
 
-// Tracked counts the servers of which anything is to be followed.
+// Tracked counts the servers of which anything is followed.
 func (c *Config) Tracked() int {
 	n := 0
 	if c != nil {
@@ -54,9 +54,9 @@ func (c *Config) Server(id string) (Server, bool) {
 	return Server{}, false
 }
 
-// Endpoint returns the URL without user info, query and fragment, which may hold
-// credentials, and with "[secret]" for values of Secrets in its path: for messages
-// and logs. It is "" for stdio.
+// Endpoint returns the URL for messages and logs: without user info, query and fragment, which
+// may contain credentials, and with "[secret]" for values of Secrets in its path. It is "" for
+// stdio.
 func (s Server) Endpoint() string {
 	u, err := url.Parse(s.URL.Reveal())
 	if err != nil || u.Host == "" {

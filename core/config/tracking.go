@@ -22,10 +22,10 @@ type trackingKeys struct{ *entry }
 // minPollInterval keeps a typing mistake from becoming a busy loop.
 const minPollInterval = 100 * time.Millisecond
 
-// minSafetyInterval is that of reads that should find nothing.
+// minSafetyInterval is the least SafetyInterval. Such reads usually find no change.
 const minSafetyInterval = time.Second
 
-// tracking reads what is to be followed.
+// tracking reads the keys that say what is followed.
 func (e trackingKeys) tracking(s *Server) {
 	s.TrackResources = e.boolean("trackResources", false)
 	s.TrackTools = e.boolean("trackTools", s.TrackResources)
@@ -50,7 +50,7 @@ func (e trackingKeys) tracking(s *Server) {
 	}
 }
 
-// globs reads a list of globs over what is named.
+// globs reads a list of globs. over says what they match, for messages.
 func (e trackingKeys) globs(name, over, hint string) []string {
 	values, raw := e.strings(name, func(i int) string {
 		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, name, i)
@@ -114,8 +114,8 @@ func (e trackingKeys) toolCall(n *tree.Node, path pointer, index int) (call Tool
 	return call, ok && call.Tool != ""
 }
 
-// any converts a part of tool arguments. Numbers stay as written (json.Number), so
-// that integers beyond 2^53 reach the tool whole.
+// any converts a value of the tool's arguments. Numbers stay as written (json.Number), so that
+// integers beyond 2^53 reach the tool exactly.
 func (e trackingKeys) any(n *tree.Node, path pointer, name string) any {
 	switch n.Kind {
 	case tree.Object:

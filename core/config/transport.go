@@ -5,15 +5,17 @@ import (
 	"slices"
 )
 
-// transportTypes are the types in the words of the hosts, without case, "-" and "_".
+// transportTypes maps the spellings of a type that hosts use, in lower case without "-" and
+// "_", to transports.
 func transportTypes() map[string]Transport {
 	return map[string]Transport{"stdio": TransportStdio, "local": TransportStdio, "command": TransportStdio, "http": TransportHTTP,
 		"streamablehttp": TransportHTTP, "streamable": TransportHTTP, "httpstream": TransportHTTP, "remote": TransportHTTP,
 		"sse": TransportSSE, "httpsse": TransportSSE, "catalog": TransportCatalog}
 }
 
-// declared returns the transport that the entry names. "remote" leaves open which of
-// the two over HTTP it is.
+// declared returns the transport that the entry's "type" or "transport" names. "remote" means
+// either HTTP transport, and sets fallback. ok is false if the key is absent or its value
+// unknown.
 func (e remoteKeys) declared() (t Transport, fallback bool, f field, ok bool) {
 	value, f, ok := e.text("type", "transport")
 	if !ok {
@@ -31,7 +33,7 @@ func (e remoteKeys) declared() (t Transport, fallback bool, f field, ok bool) {
 	return t, plain == "remote", f, ok
 }
 
-// noWebsocket reports, once, that the server cannot be reached.
+// noWebsocket reports, once per server, that websocket is not supported.
 func (e remoteKeys) noWebsocket(f field) {
 	const clause = "transport websocket is not supported"
 	if !slices.Contains(e.server.Missing, clause) {
@@ -39,8 +41,7 @@ func (e remoteKeys) noWebsocket(f field) {
 	}
 }
 
-// transport decides how the server is reached and reports what does not go
-// together.
+// transport decides how the server is reached and reports keys that contradict each other.
 func (e *entry) transport(s *Server) {
 	declared, fallback, typeField, known := remoteKeys{e}.declared()
 	command, hasCommand := e.field("command")
@@ -50,7 +51,7 @@ func (e *entry) transport(s *Server) {
 	address, hasURL := remoteKeys{e}.findURL()
 
 	missing := func(key, hint string) {
-		if !s.Enabled { // as opencode switches off a server of another file
+		if !s.Enabled { // such an entry switches off a server of another file, as in opencode
 			return
 		}
 		at, path := e.object.Offset, e.path
@@ -99,7 +100,7 @@ func (e *entry) transport(s *Server) {
 // urlKeys are the spellings of "url".
 func urlKeys() []string { return []string{"url", "serverUrl", "httpUrl", "uri", "tcp"} }
 
-// findURL returns the first of them, without a comparison.
+// findURL returns the first of urlKeys that is set, without reporting others that differ.
 func (e remoteKeys) findURL() (field, bool) {
 	for _, name := range urlKeys() {
 		if f, ok := e.field(name); ok {
@@ -109,8 +110,8 @@ func (e remoteKeys) findURL() (field, bool) {
 	return field{}, false
 }
 
-// ineffective reports keys that the transport has no use for. Headers on a
-// program are an error, because they are credentials that would never be sent.
+// ineffective reports keys that the transport does not use. Headers of a program are an error,
+// because they are credentials that would never be sent.
 func (e *entry) ineffective(s *Server) {
 	if s.Transport == TransportStdio {
 		for _, name := range headerKeys() {

@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// text returns a string value. Not ok means absent or reported.
+// text returns a string value. ok is false if it is absent, or was reported as invalid.
 func (e *entry) text(names ...string) (value string, f field, ok bool) {
 	f, ok = e.find(names...)
 	if !ok {
@@ -26,7 +26,7 @@ func (e *entry) text(names ...string) (value string, f field, ok bool) {
 	return value, f, ok
 }
 
-// boolean returns a boolean value, or the default if it is absent or wrong.
+// boolean returns a boolean value, or the default if it is absent or invalid.
 func (e *entry) boolean(name string, byDefault bool) bool {
 	f, ok := e.find(name)
 	switch {
@@ -42,8 +42,8 @@ func (e *entry) boolean(name string, byDefault bool) bool {
 	return byDefault
 }
 
-// choice returns one of the allowed words, or the default if the value is absent
-// or wrong. Allowed maps each spelling to its meaning.
+// choice returns one of the allowed words, or the default if the value is absent or invalid.
+// Allowed maps each spelling to its meaning.
 func choice[T ~string](e *entry, byDefault T, allowed map[string]T, names ...string) (T, field, bool) {
 	value, f, ok := e.text(names...)
 	if !ok {
@@ -63,7 +63,7 @@ func (e *entry) notOneOf(f field, value string, words []string) {
 		quoted[i] = strconv.Quote(word)
 	}
 	hint := ""
-	// Only a value without references may be compared aloud.
+	// The expanded value is quoted only if it came from no reference: it may be a secret.
 	if raw := f.value.Text; raw == value {
 		if near := suggest.Nearest(raw, words); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
@@ -72,7 +72,7 @@ func (e *entry) notOneOf(f field, value string, words []string) {
 	e.invalidValue(f.value, f.path, CodeValue, fmt.Sprintf("invalid %q; expected one of %s", f.name, strings.Join(quoted, ", ")), hint)
 }
 
-// duration returns a duration of at least the least, or the default.
+// duration returns a duration that is at least least, or the default.
 func (e *entry) duration(name string, byDefault, least time.Duration) time.Duration {
 	f, ok := e.find(name)
 	if !ok {
@@ -107,7 +107,7 @@ func (e *entry) duration(name string, byDefault, least time.Duration) time.Durat
 	return d
 }
 
-// durationOrZero is duration for a setting that "0" switches off: it is -1 then.
+// durationOrZero is like duration, for a setting that "0" switches off: it returns -1 then.
 func (e *entry) durationOrZero(name string, byDefault, least time.Duration) time.Duration {
 	if f, ok := e.find(name); ok && f.value.Kind == tree.String {
 		if value, ok := e.expand(f.value, f.path, f.name); ok && value == "0" {
@@ -146,8 +146,8 @@ func isDuration(s string) bool {
 	return s != ""
 }
 
-// strings returns a list of strings. Each bad element is reported in the words of
-// badElement; an element that cannot be expanded is left out of the result.
+// strings returns a list of strings. An invalid element is reported with the message that
+// badElement returns; one that cannot be expanded is left out of the result.
 func (e *entry) strings(name string, badElement func(index int) string) (values []string, raw []*tree.Node) {
 	f, ok := e.find(name)
 	if !ok {
@@ -164,7 +164,7 @@ func (e *entry) strings(name string, badElement func(index int) string) (values 
 	return e.items(f, f.value.Items, 0, badElement)
 }
 
-// items returns the strings of a list, whose first has the index from.
+// items returns the strings of a list; from is the index of its first element in messages.
 func (e *entry) items(f field, items []*tree.Node, from int, badElement func(index int) string) (values []string, raw []*tree.Node) {
 	for i, v := range items {
 		i += from

@@ -32,7 +32,7 @@ func (e *expander) variable(name, fallback string, hasFallback bool, valid func(
 	return value, nil
 }
 
-// byName returns the value of a variable that a key names without "${…}".
+// byName returns the value of a variable that is named without "${…}".
 func (e *expander) byName(name string) (string, *referenceError) {
 	value, err := e.variable(name, "", false, isEnvName)
 	switch {
@@ -47,9 +47,9 @@ func (e *expander) byName(name string) (string, *referenceError) {
 	return value, err
 }
 
-// hide remembers a value that must not be shown. Nobody knows which variables hold
-// credentials, so all are taken to, except those that name an existing file or
-// folder: a problem with it could not be explained otherwise.
+// hide records a value that must not be shown. Any variable may be a credential, so all are
+// recorded, except those whose value is the path of an existing file or folder: a message about
+// that file could not be understood otherwise.
 func (e *expander) hide(value string) {
 	if filepath.IsAbs(value) && len(value) <= maxPath {
 		if _, err := os.Stat(value); err == nil {
@@ -88,9 +88,9 @@ func (e *expander) input(id, fallback string, hasFallback bool) (string, *refere
 	return value, nil
 }
 
-// inputVariable names the environment variable that answers an input: its ID in
-// upper case after MCPTRACK_INPUT_, with every character but the ASCII letters
-// and digits made an underscore. IDs that differ only there share a variable.
+// inputVariable names the environment variable that holds the value of an input:
+// MCPTRACK_INPUT_ and the input's ID in upper case, with an underscore for every character that
+// is not an ASCII letter or digit. IDs that differ only in such characters share a variable.
 func inputVariable(id string) string {
 	return "MCPTRACK_INPUT_" + strings.Map(func(r rune) rune {
 		switch {
@@ -103,7 +103,8 @@ func inputVariable(id string) string {
 	}, id[:min(len(id), 128)])
 }
 
-// unknownReference shows the name, unless it may be a secret at the wrong place.
+// unknownReference returns the error for an unknown kind of reference. It shows the name,
+// unless that may be a secret in the wrong place.
 func unknownReference(name string) *referenceError {
 	bare := name
 	if _, after, ok := strings.Cut(name, ":"); ok {
@@ -137,7 +138,7 @@ func isShellName(s string) bool {
 	}) < 0 && len(s) <= 256
 }
 
-// isEnvName is wider, for the names that Windows has: ${env:ProgramFiles(x86)}.
+// isEnvName also allows the names that Windows has: ${env:ProgramFiles(x86)}.
 func isEnvName(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !(strings.ContainsRune("_.-()", r) || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')

@@ -13,25 +13,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// Webhook is an address to which events are sent by HTTP.
+// Webhook is a URL to which events are sent by HTTP POST.
 type Webhook struct {
 	URL Secret
-	// Secret signs what is sent, in the form of [WebhookKey]. Empty: it is not signed.
+	// Secret signs the requests; its form is that of [WebhookKey]. Empty: they are not signed.
 	Secret  Secret
-	Types   []string // of WebhookTypes; none means all
+	Types   []string // some of WebhookTypes; none means all
 	Servers []string // globs over server IDs; none means all
-	// URIs are globs over resource URIs. With any, only events about such resources are
-	// sent.
+	// URIs are globs over resource URIs. If there are any, only events about matching resources
+	// are sent.
 	URIs   []string
 	Format WebhookFormat
-	// Settle is how long a server must have been up, or down, before that is sent; 0:
-	// every state is sent at once.
+	// Settle is how long a server must have been up, or down, before the change is sent; 0:
+	// every change of state is sent at once.
 	Settle time.Duration
 	// AllowPrivate allows addresses that are not public, and plain HTTP.
 	AllowPrivate bool
 
-	// Missing says what the webhook needs and this machine lacks, one clause each, in
-	// names and never values. Nothing can be sent then.
+	// Missing says what the webhook needs and this machine lacks, one clause each, by names and
+	// never values. If it is not empty, the webhook cannot be used.
 	Missing []string
 }
 
@@ -48,7 +48,7 @@ const (
 // WebhookTypes are the types of events that can be sent.
 func WebhookTypes() []string { return []string{"list.changed", "resource.updated", "server.state"} }
 
-// DefaultSettle is that of Webhook.Settle.
+// DefaultSettle is the default of Webhook.Settle.
 const DefaultSettle = time.Minute
 
 const (
@@ -56,7 +56,7 @@ const (
 	minSettle   = time.Second
 )
 
-// Equal reports whether both say the same in every respect.
+// Equal reports whether w and o are the same in every respect.
 func (w Webhook) Equal(o Webhook) bool { return reflect.DeepEqual(w.withoutEmpty(), o.withoutEmpty()) }
 
 func (w Webhook) withoutEmpty() Webhook {
@@ -102,7 +102,7 @@ func (r *reader) webhooks(v *tree.Node) (all []Webhook) {
 			continue
 		}
 		e := r.entry(item, path, label)
-		e.server = &Server{Enabled: true} // collects what is missing
+		e.server = &Server{Enabled: true} // its Missing collects what this machine lacks
 		all = append(all, webhookKeys{e}.webhook())
 	}
 	return all
@@ -139,7 +139,8 @@ func (e webhookKeys) webhook() Webhook {
 	return w
 }
 
-// needs returns a key that must be there as a string that is not empty.
+// needs returns the value of a required key; ok is false if it is absent, not a string or
+// empty, which is reported.
 func (e webhookKeys) needs(name, hint string) (value string, f field, ok bool) {
 	if m := e.object.Get(name); m == nil {
 		e.errorAt(e.object.Offset, e.path, CodeMissing, fmt.Sprintf("%s must include a non-empty string %q", e.label, name), hint)
@@ -151,7 +152,8 @@ func (e webhookKeys) needs(name, hint string) (value string, f field, ok bool) {
 	return e.text(name)
 }
 
-// url returns the checked URL, "" if it is absent or reported. No message quotes it.
+// url returns the URL if it is valid; "" if it is absent, or invalid and reported. No message
+// quotes it.
 func (e webhookKeys) url(w *Webhook) string {
 	value, f, ok := e.needs("url", "")
 	if !ok {
@@ -179,7 +181,7 @@ func (e webhookKeys) url(w *Webhook) string {
 	return value
 }
 
-// private reports whether a host is certain to be this machine, or one of its network.
+// private reports whether a host is certainly this machine, or in its private network.
 func private(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return loopback(host) || err == nil && !addr.Unmap().IsGlobalUnicast() || err == nil && addr.Unmap().IsPrivate()
@@ -187,7 +189,7 @@ func private(host string) bool {
 
 func slack(u *url.URL) bool { return strings.EqualFold(u.Hostname(), "hooks.slack.com") }
 
-// secret returns the checked secret, "" if it is absent or reported.
+// secret returns the secret if it is valid; "" if it is absent, or invalid and reported.
 func (e webhookKeys) secret(w *Webhook) string {
 	const generate = "make one with: echo whsec_$(openssl rand -base64 32)"
 	var value string

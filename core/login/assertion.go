@@ -20,7 +20,8 @@ import (
 // assertionLife is how long a client assertion is valid.
 const assertionLife = 2 * time.Minute
 
-// clientAssertion proves that we have the key of a client (RFC 7523).
+// clientAssertion returns a signed assertion that proves that we have the client's key (RFC
+// 7523).
 func clientAssertion(keyFile, clientID, issuer string) (string, error) {
 	text, err := secretfile.ReadAll(keyFile)
 	if err != nil {

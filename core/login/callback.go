@@ -18,16 +18,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// callbackPath is the path that the browser comes back to, unless the config has another.
+// callbackPath is the path of the redirect URI, unless the config has another.
 const callbackPath = "/callback"
 
-// Redirect returns the URI that the browser is to come back to: what the config says, else
-// a URL of this machine, of port 0 for any. A port other than 0 comes in place of that of
-// the config.
+// Redirect returns the redirect URI of a login: the one in the config, or else a URL of this
+// machine whose port may be 0 for any. A port other than 0 replaces that of the config.
 //
-// Clients that their users registered for a fixed port have the host localhost there,
-// because the hosts that the key is from have it. Elsewhere it is 127.0.0.1, which no name
-// service can lead astray (RFC 8252, section 8.3).
+// For a client that its user registered with a fixed port the host is localhost, as in the
+// programs that the config key comes from. Otherwise it is 127.0.0.1, which no name service can
+// redirect (RFC 8252, section 8.3).
 func (t Target) Redirect(port int) string {
 	if u := localRedirect(t.OAuth.RedirectURI); u != nil {
 		if port != 0 {
@@ -48,7 +47,7 @@ func (t Target) Redirect(port int) string {
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(port)) + callbackPath
 }
 
-// localRedirect returns a redirect URI that leads to this machine, nil for others.
+// localRedirect parses a redirect URI; it returns nil if that does not lead to this machine.
 func localRedirect(raw string) *url.URL {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" || u.User != nil || u.Fragment != "" || !isLoopback(u.Hostname()) {
@@ -60,17 +59,17 @@ func localRedirect(raw string) *url.URL {
 // ErrElsewhere is the error for a redirect URI that does not lead to this machine over HTTP.
 var ErrElsewhere = errors.New("the redirect URI does not lead to this machine")
 
-// Callback is where the browser comes back to: a port of this machine, while a login
-// lasts. The caller that listens must Close it.
+// Callback is the listener that the browser is redirected to during a login. The caller of
+// Listen must Close it.
 type Callback struct {
-	Redirect string // the URL to come back to
+	Redirect string // the redirect URI, with the real port
 
-	host, path string // of the requests that come back
+	host, path string // that a request must have to count
 	listeners  []net.Listener
 }
 
-// Listen opens the port of a redirect URI; port 0 picks one. The error is [ErrElsewhere] if
-// it is none of this machine.
+// Listen opens the port of a redirect URI; port 0 picks one. The error is [ErrElsewhere] if the
+// URI does not lead to this machine.
 func Listen(ctx context.Context, redirect string) (*Callback, error) {
 	u := localRedirect(redirect)
 	if u == nil {
@@ -89,7 +88,7 @@ func Listen(ctx context.Context, redirect string) (*Callback, error) {
 		var config net.ListenConfig
 		l, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
 		if err != nil && len(c.listeners) > 0 && !errors.Is(err, syscall.EADDRINUSE) {
-			continue // there is no IPv6
+			continue // this machine has no IPv6
 		}
 		if err != nil {
 			c.Close()
@@ -108,19 +107,19 @@ func Listen(ctx context.Context, redirect string) (*Callback, error) {
 	return c, nil
 }
 
-// httpPort is the port of http that browsers leave out.
+// httpPort is the default port of http, which browsers omit.
 const httpPort = "80"
 
-// Close gives the port back. It is done by Serve, too.
+// Close frees the port. Serve does it, too.
 func (c *Callback) Close() {
 	for _, l := range c.listeners {
 		_ = l.Close()
 	}
 }
 
-// Serve waits until the browser comes back with an answer to the flow, finishes the login
-// with it, and shows in the browser what came of it. Whatever else comes to the port is
-// refused and changes nothing; strange, if not nil, is called with the reason.
+// Serve waits until the browser comes back with an answer to the flow, calls finish with it,
+// and shows the outcome in the browser. Any other request to the port is refused and changes
+// nothing; strange, if not nil, is called with the reason.
 func (c *Callback) Serve(ctx context.Context, f *Flow, finish func(context.Context, url.Values) error, strange func(reason string)) error {
 	s := &answering{callback: c, flow: f, finish: finish, strange: strange, done: make(chan error, 1)}
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second, MaxHeaderBytes: 64 << 10,
@@ -148,14 +147,14 @@ func (c *Callback) Serve(ctx context.Context, f *Flow, finish func(context.Conte
 	return err
 }
 
-// answering is the handler of one login.
+// answering is the HTTP handler of one login.
 type answering struct {
 	callback *Callback
 	flow     *Flow
 	finish   func(context.Context, url.Values) error
 	strange  func(reason string)
-	// done has room for one: how the login ended, sent by the one request that ends it;
-	// never closed.
+	// done carries how the login ended, sent by the one request that ends it. Its capacity is
+	// one, so that this request does not block; it is never closed.
 	done chan error
 
 	mu       sync.Mutex // guards answered
@@ -215,7 +214,7 @@ func page(w http.ResponseWriter, status int, title, text string) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Referrer-Policy", "no-referrer") // the URL has the code
+	h.Set("Referrer-Policy", "no-referrer") // the URL contains the code
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, `<!doctype html><html lang="en"><meta charset="utf-8"><title>%[1]s</title>`+

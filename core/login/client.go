@@ -21,7 +21,7 @@ const (
 	maxAnswer = 512 << 10
 	// answerTimeout bounds one request.
 	answerTimeout = 20 * time.Second
-	// maxRedirects bounds those of one request for metadata.
+	// maxRedirects bounds the redirects of one request for metadata.
 	maxRedirects = 3
 )
 
@@ -43,17 +43,18 @@ func newClient(ctx context.Context, server string) *http.Client {
 	return &http.Client{Transport: g, Timeout: answerTimeout, CheckRedirect: checkRedirect}
 }
 
-// guard keeps requests away from where a server must not send us, and bounds answers.
+// guard refuses requests to addresses that a server must not make us send to, and bounds
+// answers.
 type guard struct {
 	base    *http.Transport
-	server  string // its origin
-	private bool   // the server is in a private network itself: private addresses are no surprise
+	server  string // the server's origin
+	private bool   // the server itself is in a private network, so it may name private addresses
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	host := q.URL.Hostname()
-	own := origin(q.URL.String()) == g.server // the config's choice
+	own := origin(q.URL.String()) == g.server // the config chose this origin
 	switch {
 	case q.URL.Scheme != "https" && !(q.URL.Scheme == "http" && (own || isLoopback(host))):
 		return nil, fmt.Errorf("%s is not https", show(q.URL))
@@ -71,7 +72,7 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	return p, nil
 }
 
-// checkDial refuses addresses that names of a public server's choice lead to.
+// checkDial refuses private addresses, to which names chosen by a public server may resolve.
 func (g *guard) checkDial(address string) error {
 	if g.private || proxied() {
 		return nil
@@ -83,8 +84,8 @@ func (g *guard) checkDial(address string) error {
 	return nil
 }
 
-// proxied reports whether connections are made to a proxy, which has its own idea of
-// which addresses are private.
+// proxied reports whether connections go through a proxy. Which addresses are private differs
+// there, so they are not checked.
 func proxied() bool {
 	q := &http.Request{URL: &url.URL{Scheme: "https", Host: "proxy.invalid"}}
 	proxy, err := http.ProxyFromEnvironment(q)
@@ -103,7 +104,7 @@ func checkRedirect(q *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// boundedBody fails an answer that is too large.
+// boundedBody is an answer whose reading fails once it is too large.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -145,7 +146,7 @@ func isPublic(addr netip.Addr) bool {
 	return addr.IsGlobalUnicast() && !addr.IsPrivate() && !sharedSpace().Contains(addr)
 }
 
-// sharedSpace is RFC 6598, which netip does not count as private.
+// sharedSpace is the address block of RFC 6598, which netip does not count as private.
 func sharedSpace() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10) }
 
 func isLoopback(host string) bool {
@@ -162,8 +163,8 @@ func show(u *url.URL) string {
 	return printable.Line((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), 200)
 }
 
-// clean returns an error of net/http without the query of its URL, where codes and
-// tokens are.
+// clean removes from an error of net/http the query of its URL, which may contain codes and
+// tokens.
 func clean(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if at, parseErr := url.Parse(u.URL); parseErr == nil {

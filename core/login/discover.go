@@ -19,20 +19,20 @@ import (
 const (
 	// discoveryTimeout bounds a whole discovery.
 	discoveryTimeout = 45 * time.Second
-	// maxIssuers is how many authorization servers of one server are tried.
+	// maxIssuers bounds the authorization servers that are tried for one MCP server.
 	maxIssuers = 3
 )
 
-// Challenge is what a server said when it refused a request.
+// Challenge is what a server's WWW-Authenticate headers said when it refused a request.
 type Challenge struct {
-	Metadata    string // where its metadata is
+	Metadata    string // URL of the server's resource metadata
 	Scopes      []string
 	Code        string // such as invalid_token or insufficient_scope
 	Description string
-	Basic       bool // it wants a password instead
+	Basic       bool // the server wants a password instead
 }
 
-// ParseChallenge reads the values of WWW-Authenticate. What cannot be read is left out.
+// ParseChallenge parses the values of WWW-Authenticate. It ignores what it cannot parse.
 func ParseChallenge(values []string) Challenge {
 	var c Challenge
 	for _, value := range values {
@@ -53,7 +53,7 @@ func ParseChallenge(values []string) Challenge {
 	return c
 }
 
-// Said returns what the server said, as one printable line; "" if it gave no reason.
+// Said returns the reason that the server gave, as one printable line; "" if it gave none.
 func (c Challenge) Said() string {
 	switch {
 	case c.Description != "":
@@ -63,7 +63,7 @@ func (c Challenge) Said() string {
 	}
 }
 
-// place is where to log in to a server.
+// place says where to log in to a server: its resource identifier and authorization server.
 type place struct {
 	resource string
 	scopes   []string // that the server supports
@@ -87,7 +87,7 @@ func findPlace(ctx context.Context, client *http.Client, t Target, c Challenge) 
 		return nil, err
 	}
 	at := &place{resource: t.URL}
-	issuers := []string{origin(t.URL)} // as in 2025-03-26
+	issuers := []string{origin(t.URL)} // the fallback of MCP 2025-03-26
 	if resource != nil {
 		at.resource, at.scopes, issuers = resource.Resource, usableScopes(resource.ScopesSupported), resource.AuthorizationServers
 	}
@@ -175,8 +175,8 @@ func serverMetadata(ctx context.Context, client *http.Client, issuer string) (*o
 	return nil, failed
 }
 
-// configuredServer returns the metadata at an address that the config gives: it may be
-// that of any issuer.
+// configuredServer returns the authorization server's metadata from an address in the config;
+// any issuer is accepted there.
 func configuredServer(ctx context.Context, client *http.Client, address string) (*oauthex.AuthServerMeta, error) {
 	var names struct{ Issuer string }
 	found, err := getJSON(ctx, client, address, &names)
@@ -199,7 +199,8 @@ func configuredServer(ctx context.Context, client *http.Client, address string) 
 	return m, nil
 }
 
-// usable checks what the library does not: that there are endpoints, and S256.
+// usable checks what the library does not: that there are endpoints, that they can be trusted,
+// and that PKCE with S256 is supported.
 func usable(m *oauthex.AuthServerMeta) error {
 	s256 := false
 	for _, method := range m.CodeChallengeMethodsSupported {
@@ -220,7 +221,7 @@ func usable(m *oauthex.AuthServerMeta) error {
 			return fmt.Errorf("it names an endpoint with a user or a fragment: %s", printable.Line(endpoint, 200))
 		}
 		for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "resource", "code_challenge"} {
-			if u.Query().Has(name) { // whose counts, that one or ours?
+			if u.Query().Has(name) { // it is unclear whether that one or ours would count
 				return fmt.Errorf("it names an endpoint that has a %q already: %s", name, printable.Line(endpoint, 200))
 			}
 		}
@@ -228,7 +229,7 @@ func usable(m *oauthex.AuthServerMeta) error {
 	return nil
 }
 
-// getJSON reads a document; found is false if the server says that there is none.
+// getJSON reads a JSON document; found is false if the server answers that it does not exist.
 func getJSON(ctx context.Context, client *http.Client, address string, into any) (found bool, err error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -246,7 +247,7 @@ func getJSON(ctx context.Context, client *http.Client, address string, into any)
 	case p.StatusCode != http.StatusOK:
 		return false, fmt.Errorf("%s: HTTP status %d", show(q.URL), p.StatusCode)
 	case strings.Contains(p.Header.Get("Content-Type"), "html"):
-		return false, nil // a page for people, served for any path
+		return false, nil // an HTML page, which the server answers for any path
 	}
 	text, err := io.ReadAll(p.Body)
 	if err != nil {

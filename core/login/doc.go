@@ -6,21 +6,21 @@
 //
 // # Where a token goes
 //
-// A token belongs to the URL of the server that it was obtained for, and to the issuer
-// and the client that it was obtained from. The caller of a [Source] sends it to that
-// server's origin only and follows no redirect. It is part of no error and no log record
-// of this package.
+// A token belongs to the URL of the server that it was obtained for, and to the issuer and the
+// client that it was obtained from. The caller of a [Source] sends it to that server's origin
+// only and follows no redirect. No error or log record of this package contains it.
 //
 // # Promises
 //
-//   - One renewal: whoever finds a token expired or refused takes the lock file of the
-//     login, reads the login again, and renews it only if it is still the same.
-//   - A new token is on disk before anybody uses it. A process that dies between the
-//     answer of the authorization server and that moment loses it; the next process then
-//     says so, because a mark was written before the request.
-//   - Only a refusal of the authorization server ends a login. Whatever else goes wrong
-//     leaves it as it is, to be tried again.
-//   - Nothing is deleted but by [Store.Delete].
+//   - One renewal: a process that finds a token expired or refused takes the lock file of
+//     the server's logins, reads the login again, and renews it only if its token is still
+//     the same.
+//   - A new token is on disk before it is used. If a process dies after the authorization
+//     server answered and before the token is stored, the token is lost; the next process
+//     reports that, because a mark was written before the request.
+//   - Only a refusal by the authorization server ends a login. After any other failure the
+//     login is unchanged, and the renewal can be tried again.
+//   - Only [Store.Delete] deletes logins.
 //
 // # What is trusted
 //

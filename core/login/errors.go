@@ -20,12 +20,12 @@ func (e *RequiredError) Error() string {
 	return fmt.Sprintf("%s; run %s", e.Reason, e.Target.Command())
 }
 
-// An AnswerError is an error that an authorization server answered.
+// An AnswerError is an error response of an authorization server.
 type AnswerError struct {
-	Doing       string // what it was asked for
-	Code        string // as in RFC 6749, "" if the answer had none
+	Doing       string // what was requested
+	Code        string // the OAuth error code (RFC 6749), "" if the answer had none
 	Description string
-	Status      int // of HTTP; 0: it came by way of the browser
+	Status      int // HTTP status; 0: the error came through the browser
 }
 
 func (e *AnswerError) Error() string {

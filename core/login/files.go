@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// file is the form of the file of one server's logins.
+// file is the JSON of the file that holds one server's logins.
 type file struct {
 	Version int         `json:"version"`
 	Logins  []fileEntry `json:"logins"` // the newest first
@@ -29,8 +29,8 @@ var errNotLogins = errors.New("it is not a file of logins")
 
 func encode(v any) ([]byte, error) { return json.Marshal(v) }
 
-// read returns the logins of a server, the newest first. The secrets of those in the
-// keyring are left out.
+// read returns the logins of a server, the newest first. Secrets that are in the keyring are
+// not read; see reveal.
 func (s *Store) read(server string) ([]*Login, error) {
 	text, err := s.readText(server)
 	if text == nil || err != nil {
@@ -46,7 +46,7 @@ func (s *Store) read(server string) ([]*Login, error) {
 	var all []*Login
 	for _, e := range f.Logins {
 		if e.Login == nil || e.Server != server {
-			continue // moved here from elsewhere
+			continue // the file was copied or renamed from that of another server
 		}
 		e.stored, e.tokens = true, new(tokens)
 		if e.Tokens != nil {
@@ -99,7 +99,7 @@ func (s *Store) write(server string, all []*Login) error {
 		f.Logins = append(f.Logins, e)
 	}
 	text, err := encode(f)
-	for err == nil && len(text) >= secretfile.MaxFile && len(f.Logins) > 1 { // it could not be read again
+	for err == nil && len(text) >= secretfile.MaxFile && len(f.Logins) > 1 { // else the file could not be read again
 		f.Logins = f.Logins[:len(f.Logins)-1]
 		text, err = encode(f)
 	}
@@ -121,14 +121,14 @@ func (s *Store) write(server string, all []*Login) error {
 	return nil
 }
 
-// reveal adds the secrets that are in the keyring.
+// reveal reads the secrets of a login from the keyring, if they are there.
 func (s *Store) reveal(l *Login) error {
 	if l.Kind != KindKeyring {
 		return nil
 	}
 	secret, err := s.opts.Keyring.Get(account(l))
 	if errors.Is(err, keyring.ErrNotFound) {
-		return ErrNone // deleted there
+		return ErrNone // the keyring's entry was deleted
 	}
 	var t tokens
 	if err == nil {

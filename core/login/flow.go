@@ -18,7 +18,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// A Flow is one login of a user with a browser, from the URL to open to the login.
+// A Flow is one login of a user with a browser: it begins with the URL to open and ends with a
+// stored Login.
 type Flow struct {
 	URL string // to open in the browser
 
@@ -33,10 +34,10 @@ type Flow struct {
 	verifier string
 }
 
-// Begin finds out where and as which client to log in to a target that answered a request
-// with the challenge. The browser is to be sent back to redirect. scopes, if there are
-// any, are what to ask for in place of what the config and the server say. The error is
-// [ErrNoClient] if the user has to register a client first.
+// Begin starts a login to a target that refused a request with the challenge: it discovers the
+// authorization server and chooses the client. The browser will be sent back to redirect.
+// scopes, if there are any, are requested in place of those of the config and the server. The
+// error is [ErrNoClient] if the user has to register a client first.
 func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect string, scopes []string) (*Flow, error) {
 	client := s.client(ctx, t.URL)
 	at, err := discover(ctx, client, t, c)
@@ -48,7 +49,7 @@ func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect strin
 	}
 	earlier, err := s.Get(t)
 	if err != nil && !errors.Is(err, ErrNone) {
-		earlier = nil // the new one replaces it
+		earlier = nil // it cannot be read; the new login replaces it
 	}
 	f := &Flow{target: t, store: s, redirect: redirect, at: at, state: rand.Text(), verifier: oauth2.GenerateVerifier()}
 	f.scopes = chooseScopes(t, c, at, earlier, scopes)
@@ -59,7 +60,7 @@ func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect strin
 	return f, nil
 }
 
-// offlineAccess is the scope that OpenID Connect gives refresh tokens for.
+// offlineAccess is the scope for which OpenID Connect issues refresh tokens.
 const offlineAccess = "offline_access"
 
 func (f *Flow) authorizationURL() string {
@@ -70,14 +71,14 @@ func (f *Flow) authorizationURL() string {
 		opts = append(opts, oauth2.SetAuthURLParam("resource", f.at.resource))
 	}
 	if slices.Contains(f.scopes, offlineAccess) {
-		opts = append(opts, oauth2.SetAuthURLParam("prompt", "consent")) // required by OpenID Connect
+		opts = append(opts, oauth2.SetAuthURLParam("prompt", "consent")) // OpenID Connect requires it for offline_access
 	}
 	return c.AuthCodeURL(f.state, opts...)
 }
 
-// Abandon notes that nothing came of the login. If its client was registered earlier, the
-// authorization server may have forgotten it, which it says in the browser only: the next
-// login registers another.
+// Abandon records that the login was not finished. If it used a client registered for an
+// earlier login, the authorization server may have forgotten that client, and would say so only
+// in the browser: the next login registers a new one.
 func (f *Flow) Abandon(ctx context.Context) error {
 	if !f.reused {
 		return nil
@@ -92,7 +93,7 @@ func (f *Flow) Abandon(ctx context.Context) error {
 // Issuer returns the authorization server.
 func (f *Flow) Issuer() string { return printable.Line(f.at.server.Issuer, 200) }
 
-// Ours reports whether a redirect answers this flow.
+// Ours reports whether the query of a redirect is an answer to this flow.
 func (f *Flow) Ours(answer url.Values) bool {
 	return subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(f.state)) == 1
 }
@@ -123,8 +124,8 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 	return l, f.store.Put(ctx, f.target, l)
 }
 
-// checkIssuer holds the answer to the authorization server that was asked (RFC 9207): an
-// attacker's could answer in its place to get a code.
+// checkIssuer checks that the answer comes from the authorization server that was asked (RFC
+// 9207): an attacker's server could answer in its place to get a code.
 func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
 	switch iss := answer.Get("iss"); {
 	case iss == "" && m.AuthorizationResponseIssParameterSupported:
@@ -135,13 +136,13 @@ func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
 	return nil
 }
 
-// Offers reports whether a target that did not refuse a request offers logins all the same.
+// Offers reports whether a target that did not refuse a request still offers logins.
 func (s *Store) Offers(ctx context.Context, t Target) bool {
 	m, err := resourceMetadata(ctx, s.client(ctx, t.URL), t, Challenge{})
 	return err == nil && m != nil
 }
 
-// Obtain obtains and stores the login of a client that stands for itself.
+// Obtain obtains and stores a login by the client credentials grant, without a user.
 func (s *Store) Obtain(ctx context.Context, t Target, c Challenge) (*Login, error) {
 	l, err := s.obtain(ctx, s.client(ctx, t.URL), t, c)
 	if err != nil {
@@ -150,7 +151,7 @@ func (s *Store) Obtain(ctx context.Context, t Target, c Challenge) (*Login, erro
 	return l, s.Put(ctx, t, l)
 }
 
-// obtain gets a login for a client that stands for itself.
+// obtain obtains a login by the client credentials grant, and does not store it.
 func (s *Store) obtain(ctx context.Context, client *http.Client, t Target, c Challenge) (*Login, error) {
 	at, err := discover(ctx, client, t, c)
 	if err != nil {

@@ -7,30 +7,31 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// Login is the right to use one server, as one client of one issuer.
+// Login is the right to use one server, granted to one client by one issuer.
 type Login struct {
 	Server             string       `json:"server"` // the URL that its token is sent to
-	ID                 string       `json:"id"`     // of the server, when the login was made
+	ID                 string       `json:"id"`     // of the server in the config, when the login was made
 	Issuer             string       `json:"issuer"`
 	Client             Client       `json:"client"`
 	Resource           string       `json:"resource,omitempty"`
 	Grant              config.Grant `json:"grant"`
 	Scopes             []string     `json:"scopes,omitempty"`  // granted, or asked for if the server does not say
-	Lacking            []string     `json:"lacking,omitempty"` // that a request was refused for
-	Since              time.Time    `json:"since"`             // when somebody logged in
-	Obtained           time.Time    `json:"obtained"`          // when the token was
-	Expires            time.Time    `json:"expires,omitzero"`  // when the token does; zero: not known
+	Lacking            []string     `json:"lacking,omitempty"` // scopes missing from the login, for which a request was refused
+	Since              time.Time    `json:"since"`             // when the user logged in
+	Obtained           time.Time    `json:"obtained"`          // when the token was obtained
+	Expires            time.Time    `json:"expires,omitzero"`  // when the token expires; zero: unknown
 	Renewable          bool         `json:"renewable"`
 	Refused            string       `json:"refused,omitempty"` // why the token cannot be renewed
-	Renewing           time.Time    `json:"renewing,omitzero"` // when a renewal began whose end is not known
+	Renewing           time.Time    `json:"renewing,omitzero"` // when a renewal began that has not ended, as far as is known; zero: none
 	Kind               Kind         `json:"store"`             // where its secrets are
 	TokenEndpoint      string       `json:"tokenEndpoint"`
 	RevocationEndpoint string       `json:"revocationEndpoint,omitempty"`
 
-	// NoKeyring is why a new login is in a file though the keyring was preferred.
+	// NoKeyring is why the secrets of a new login are in a file although the keyring was
+	// preferred.
 	NoKeyring error `json:"-"`
 
-	tokens *tokens // a pointer, as fmt would show the fields; never nil
+	tokens *tokens // a pointer, because fmt would print the fields of a value; never nil
 	stored bool
 }
 
@@ -43,12 +44,13 @@ func newLogin(t Target, at *place, with Client, scopes []string) *Login {
 	return l
 }
 
-// same reports whether both are of the same issuer and client.
+// same reports whether l and o have the same issuer, client and grant. Both are logins of one
+// server.
 func (l *Login) same(o *Login) bool {
 	return l.Issuer == o.Issuer && l.Client.ID == o.Client.ID && l.Grant == o.Grant
 }
 
-// maxLeeway is the most by which a token is renewed before it expires.
+// maxLeeway is the longest time before its expiry at which a token is renewed.
 const maxLeeway = 30 * time.Second
 
 // stale reports whether a token should be renewed before it is used.
@@ -60,16 +62,16 @@ func (l *Login) stale(now time.Time) bool {
 	return !now.Before(l.Expires.Add(-leeway))
 }
 
-// Expired reports whether the server refuses the token by now.
+// Expired reports whether the token's lifetime is over.
 func (l *Login) Expired(now time.Time) bool { return !l.Expires.IsZero() && !now.Before(l.Expires) }
 
-// setTokens makes the login that of its tokens.
+// setTokens puts tokens into the login and updates the fields that depend on them.
 func (l *Login) setTokens(t tokens) {
 	l.tokens, l.Client.secret = &t, config.NewSecret(t.Secret)
 	l.Expires, l.Renewable = t.Expiry, t.Refresh != "" || l.Grant == config.GrantClient
 }
 
-// renewal are the parameters of the token request that renews the login.
+// renewal returns the parameters of the token request that renews the login.
 func (l *Login) renewal() url.Values {
 	if l.Grant == config.GrantClient {
 		return l.clientGrant()

@@ -15,16 +15,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Client is what an authorization server knows us as.
+// Client is our identity at an authorization server.
 type Client struct {
 	ID     string `json:"id"`
-	Method string `json:"method"` // of authentication: none, client_secret_basic, client_secret_post, private_key_jwt
-	// Registered says that we registered it ourselves, with this redirect URI.
+	Method string `json:"method"` // how it authenticates: none, client_secret_basic, client_secret_post, private_key_jwt
+	// Registered says that we registered the client ourselves, with the redirect URI in
+	// Redirect.
 	Registered bool      `json:"registered,omitempty"`
 	Redirect   string    `json:"redirect,omitempty"`
-	Expires    time.Time `json:"expires,omitzero"` // when its secret does
+	Expires    time.Time `json:"expires,omitzero"` // when its secret expires; zero: never
 
-	secret config.Secret // kept with the tokens
+	secret config.Secret // stored with the tokens
 }
 
 // The methods of client authentication.
@@ -35,7 +36,7 @@ const (
 	methodJWT   = "private_key_jwt"
 )
 
-// ErrNoClient is the error of a login whose client has to be registered by the user.
+// ErrNoClient is the error of a login that needs a client registered by the user.
 var ErrNoClient = errors.New("the authorization server does not support client registration")
 
 // configuredClient returns the client that the config names; ok is false if it names none.
@@ -57,8 +58,9 @@ func configuredClient(t Target, m *oauthex.AuthServerMeta) (Client, bool) {
 	return c, true
 }
 
-// client chooses the client of a login, in the order of the specification: the one of the
-// config, the one that describes itself, one that is registered now.
+// client chooses the client of a login, in the order of the specification: the one in the
+// config, one identified by a metadata URL, one registered for an earlier login (reused), or a
+// new one.
 func (f *Flow) client(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, earlier *Login) (c Client, reused bool, err error) {
 	if c, ok := configuredClient(f.target, m); ok {
 		return c, false, nil
@@ -109,7 +111,8 @@ func register(ctx context.Context, client *http.Client, m *oauthex.AuthServerMet
 	return c, nil
 }
 
-// registrationError leaves out the answer, which may have a secret.
+// registrationError returns the error without the answer of the server, which may contain a
+// secret.
 func registrationError(err error) error {
 	if before, _, ok := strings.Cut(err.Error(), "failed with status"); ok && before != err.Error() {
 		_, status, _ := strings.Cut(err.Error(), "failed with status ")

@@ -10,12 +10,12 @@ import (
 const (
 	// maxScope bounds one scope that a server names, in bytes.
 	maxScope = 256
-	// maxScopes bounds all of a login, in bytes: they have to fit into a URL. Else a server
-	// that refuses every request for another scope would make logins impossible in the end.
+	// maxScopes bounds all of a login, in bytes: they have to fit into a URL. Without it, a
+	// server that refuses every request for yet another scope would make logins impossible.
 	maxScopes = 8 << 10
 )
 
-// usableScopes returns the scopes that a server named, without those that are none (RFC
+// usableScopes returns the scopes that a server named, without those that are invalid (RFC
 // 6749, section 3.3) or too long.
 func usableScopes(named []string) []string {
 	var scopes []string
@@ -31,8 +31,8 @@ func usableScopes(named []string) []string {
 	return scopes
 }
 
-// chooseScopes returns the scopes to ask for, in the order of the specification. A scope
-// that a request lacked is added to them, and the one for refresh tokens if there is one.
+// chooseScopes returns the scopes to ask for, in the order of the specification. Scopes that an
+// earlier request lacked are added, and the scope for refresh tokens if the server supports it.
 func chooseScopes(t Target, c Challenge, at *place, earlier *Login, scopes []string) []string {
 	for _, choice := range [][]string{t.OAuth.Scopes, c.Scopes, at.scopes} {
 		if len(scopes) == 0 {
@@ -46,7 +46,7 @@ func chooseScopes(t Target, c Challenge, at *place, earlier *Login, scopes []str
 		}
 	}
 	if earlier != nil && earlier.Issuer == at.server.Issuer && len(earlier.Lacking) > 0 {
-		// What was refused last comes first, for the case that not all of them fit.
+		// Scopes refused last come first, in case not all of them fit.
 		for _, scope := range usableScopes(slices.Concat(scopes, earlier.Lacking, earlier.Scopes)) {
 			add(scope)
 		}

@@ -16,14 +16,14 @@ import (
 type Source struct {
 	store  *Store
 	target Target
-	// turn has room for one: who sends to it renews, and receives afterwards; never
-	// closed.
+	// turn, of capacity one, is a lock: a goroutine that renews has sent to it, and receives
+	// when it is done; never closed.
 	turn chan struct{}
 
-	mu    sync.Mutex // guards what follows; not held across requests
-	login *Login     // as read last; nil: none
+	mu    sync.Mutex // guards the fields below; not held during requests
+	login *Login     // as last read; nil: there is none
 	err   error      // why it could not be read
-	stamp Stamp      // of login
+	stamp Stamp      // of login, when it was read
 	used  []string   // tokens that were used, the newest last
 }
 
@@ -38,8 +38,7 @@ const maxUsed = 4
 // Target returns the server that the tokens are for.
 func (s *Source) Target() Target { return s.target }
 
-// Secrets returns the tokens that were used last, so that they can be hidden in what the
-// server says.
+// Secrets returns the tokens used last, so that they can be hidden in messages of the server.
 func (s *Source) Secrets() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,10 +105,10 @@ func (s *Source) use(l *Login) string {
 	return "Bearer " + l.tokens.Access
 }
 
-// Refused takes in that the server refused a request with this header ("" if it had none)
-// with a status of 401 or 403. It reports whether the request should be sent again, with
-// a new header. The error is a [*RequiredError] if only a new login helps, nil if there
-// is nothing to say but what the server said.
+// Refused handles a 401 or 403 of the server to a request whose Authorization header was header
+// ("" if it had none); it may renew the token. again reports whether to send the request again
+// with a new header. The error is a [*RequiredError] if only a new login helps, and nil if the
+// server's own message says it all.
 func (s *Source) Refused(ctx context.Context, header string, status int, c Challenge) (again bool, err error) {
 	l, err := s.current()
 	if err != nil {
@@ -122,7 +121,7 @@ func (s *Source) Refused(ctx context.Context, header string, status int, c Chall
 		return false, nil
 	}
 	if l != nil && header != "" && header != "Bearer "+l.tokens.Access {
-		return true, nil // renewed meanwhile
+		return true, nil // the token was renewed meanwhile
 	}
 	if l != nil && l.Refused != "" {
 		return false, s.required(l)
@@ -130,7 +129,7 @@ func (s *Source) Refused(ctx context.Context, header string, status int, c Chall
 	if l != nil && !l.Renewable {
 		return false, &RequiredError{s.target, "the server refuses the login, which cannot be renewed"}
 	}
-	if l != nil && header == "" { // logged in meanwhile
+	if l != nil && header == "" { // a login was made meanwhile
 		return true, nil
 	}
 	if _, err := s.renew(ctx, l, c); err != nil {
@@ -139,7 +138,7 @@ func (s *Source) Refused(ctx context.Context, header string, status int, c Chall
 	return true, nil
 }
 
-// lacking notes the scopes that the server misses.
+// lacking stores the scopes that the server says are missing, if that is why it refused.
 func (s *Source) lacking(ctx context.Context, l *Login, c Challenge) error {
 	if c.Code != "insufficient_scope" || l == nil {
 		return nil
@@ -153,13 +152,13 @@ func (s *Source) lacking(ctx context.Context, l *Login, c Challenge) error {
 const (
 	// renewTimeout bounds one renewal.
 	renewTimeout = 30 * time.Second
-	// renewGrace is how long a renewal goes on for a caller that gave up: the answer has
-	// the only token that is still valid.
+	// renewGrace is how long a renewal goes on for a caller that gave up: after the request is
+	// sent, only the token in its answer may still be valid.
 	renewGrace = 5 * time.Second
 )
 
-// renew returns the login with a token that is newer than that of was, nil if there was
-// none. At any time one process renews.
+// renew returns a login with a newer token than was has; was is nil if there was no login. Only
+// one process renews at a time.
 func (s *Source) renew(ctx context.Context, was *Login, c Challenge) (*Login, error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -208,7 +207,7 @@ func (s *Source) renewInTurn(ctx context.Context, was *Login, c Challenge) (*Log
 	return l, s.request(going, l)
 }
 
-// Renew renews the login now, whether that is due or not.
+// Renew renews the login now, even if its token is not about to expire.
 func (s *Source) Renew(ctx context.Context) (*Login, error) {
 	l, err := s.current()
 	if err != nil {
@@ -230,8 +229,9 @@ func (s *Source) refused(err error) error {
 	return err
 }
 
-// request renews the login at the authorization server. The caller has the lock. What
-// happens is on disk before and after: a process that dies in between leaves a mark.
+// request renews the login at the authorization server. The caller has the lock. The login is
+// stored before (with a mark that a renewal began) and after, so that a process that dies in
+// between leaves the mark.
 func (s *Source) request(ctx context.Context, l *Login) error {
 	interrupted := l.Renewing
 	l.Renewing = time.Now()

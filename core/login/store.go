@@ -16,30 +16,30 @@ import (
 	"github.com/mcptrack/mcptrack/core/keyring"
 )
 
-// Kind is a place that secrets are kept in.
+// Kind is a place in which secrets are kept.
 type Kind string
 
-// The places. KindAuto is the keyring where it answers, else a file.
+// The places. KindAuto is the keyring if it can be used, else a file.
 const (
 	KindAuto    Kind = ""
 	KindKeyring Kind = "keyring"
 	KindFile    Kind = "file"
-	KindMemory  Kind = "memory" // of this process
+	KindMemory  Kind = "memory" // of this process only
 )
 
 // Options configure a [Store].
 type Options struct {
-	// Dir is where logins are kept; it is made when it is needed, for its owner only.
+	// Dir is the folder of the logins; it is created when needed, with access for its owner
+	// only.
 	Dir string
-	// Kind is where the secrets of new logins go. Those of earlier ones stay where they
-	// are.
+	// Kind is where the secrets of new logins go. Those of earlier logins stay where they are.
 	Kind Kind
-	// Logger gets what a user should know, at level warn; nil discards.
+	// Logger gets warnings that the user should see; nil discards them.
 	Logger *slog.Logger
 	// Keyring is the user's keyring; the zero value is that of package keyring.
 	Keyring Keyring
-	// Client makes the client for authorization servers of a server; nil: one that
-	// reaches public addresses only, if the server is public.
+	// Client returns the HTTP client for the authorization servers of an MCP server; nil: one
+	// that reaches only public addresses if the MCP server is public.
 	Client func(ctx context.Context, server string) *http.Client
 }
 
@@ -55,7 +55,7 @@ type Store struct {
 	opts   Options
 	memory struct {
 		mu     sync.Mutex
-		logins map[string][]byte // by the name of the file that they would be in
+		logins map[string][]byte // by the name that each file would have
 	}
 }
 
@@ -80,20 +80,19 @@ func (s *Store) client(ctx context.Context, server string) *http.Client {
 	return s.opts.Client(ctx, server)
 }
 
-// name returns the name of the files of a server, without the ending.
+// name returns the base name, without extension, of the files of a server.
 func name(server string) string {
 	sum := sha256.Sum256([]byte(server))
 	return hex.EncodeToString(sum[:12])
 }
 
-// Path returns the file that has the logins of a target, or says that they are in the
-// keyring.
+// Path returns the path of the file with the logins of a target.
 func (s *Store) Path(t Target) string { return s.path(t.URL) }
 
 func (s *Store) path(server string) string { return filepath.Join(s.opts.Dir, name(server)+".json") }
 
-// Get returns the newest login that the target's config asks for, with its secrets. The
-// error is [ErrNone] if there is none.
+// Get returns the newest login that matches the target's config, with its secrets. The error is
+// [ErrNone] if there is none.
 func (s *Store) Get(t Target) (*Login, error) {
 	all, err := s.read(t.URL)
 	if err != nil {
@@ -106,7 +105,8 @@ func (s *Store) Get(t Target) (*Login, error) {
 	return all[i], s.reveal(all[i])
 }
 
-// Since returns when somebody logged in to the target; zero if nobody did, or it is not known.
+// Since returns when the user logged in to the target; zero if there is no login, or the time
+// is unknown.
 func (s *Store) Since(t Target) time.Time {
 	all, err := s.read(t.URL)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Store) Since(t Target) time.Time {
 	return time.Time{}
 }
 
-// Put stores a login in place of the one of the same server, issuer and client.
+// Put stores a login in place of any other with the same server, issuer, client and grant.
 func (s *Store) Put(ctx context.Context, t Target, l *Login) error {
 	unlock, err := s.lock(ctx, t.URL)
 	if err != nil {
@@ -129,8 +129,8 @@ func (s *Store) Put(ctx context.Context, t Target, l *Login) error {
 	return s.put(l)
 }
 
-// Delete deletes the logins of a server and returns those that the target's config asked
-// for. Their tokens are revoked where that is possible; it is no error if it is not.
+// Delete deletes the logins that match the target's config, and returns them. Their tokens are
+// revoked where that is possible; a failure to revoke is only logged.
 func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 	if text, err := s.readText(t.URL); text == nil && err == nil {
 		return nil, nil
@@ -172,7 +172,7 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 	return gone, errors.Join(failed, s.write(t.URL, rest))
 }
 
-// Lack notes scopes that a request was refused for, so that the next login asks for them.
+// Lack records scopes for which a request was refused, so that the next login asks for them.
 func (s *Store) Lack(ctx context.Context, t Target, scopes []string) error {
 	return s.change(ctx, t, func(l *Login) bool {
 		before := len(l.Lacking)
@@ -185,7 +185,8 @@ func (s *Store) Lack(ctx context.Context, t Target, scopes []string) error {
 	})
 }
 
-// change changes what is kept of a login beside its secrets, if the function says so.
+// change passes the newest login that matches the target to the function, and writes the
+// logins if it returns true. Secrets are not changed.
 func (s *Store) change(ctx context.Context, t Target, change func(*Login) bool) error {
 	unlock, err := s.lock(ctx, t.URL)
 	if err != nil {
@@ -203,9 +204,9 @@ func (s *Store) change(ctx context.Context, t Target, change func(*Login) bool) 
 	return s.write(t.URL, all)
 }
 
-// put stores a login with its secrets in front of the others of its server. The caller has
-// the lock. What cannot go into the keyring goes into the file, unless the keyring was
-// chosen for a new login: a token that was given must not be lost.
+// put stores a login with its secrets as the newest of its server. The lock must be held.
+// Secrets that cannot go into the keyring go into the file, so that a token is not lost, unless
+// the login is new and its Kind is KindKeyring: that is an error.
 func (s *Store) put(l *Login) error {
 	l.tokens.Secret = l.Client.secret.Reveal()
 	l.setTokens(*l.tokens)
@@ -232,7 +233,7 @@ func (s *Store) put(l *Login) error {
 // maxLogins bounds the logins of one server.
 const maxLogins = 8
 
-// save writes what is kept of a login in the file. The caller has the lock.
+// save writes a login into the file, as the newest. The lock must be held.
 func (s *Store) save(l *Login) error {
 	all, err := s.read(l.Server)
 	if errors.Is(err, errNotLogins) {
@@ -248,7 +249,7 @@ func (s *Store) save(l *Login) error {
 	return err
 }
 
-// account is the account of a login in the keyring.
+// account returns the name of a login's entry in the keyring.
 func account(l *Login) string {
 	sum := sha256.Sum256([]byte(l.Server + "\x00" + l.Issuer + "\x00" + l.Client.ID + "\x00" + string(l.Grant)))
 	return "login:" + hex.EncodeToString(sum[:12])

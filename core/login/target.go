@@ -9,15 +9,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Target is a server that may want a login.
+// Target is a server that may require a login.
 type Target struct {
-	ID    string // as in the config, for messages
+	ID    string // as in the config; used in messages
 	URL   string // without user info, query and fragment, which may be secret
 	OAuth config.OAuth
 }
 
-// TargetOf returns the target for a server of the config. It has no URL unless the server
-// is reached over HTTP.
+// TargetOf returns the target for a server of the config. Its URL is "" unless the server is
+// reached over HTTP.
 func TargetOf(srv config.Server) Target {
 	t := Target{ID: srv.ID, OAuth: srv.OAuth}
 	if srv.Transport != config.TransportHTTP && srv.Transport != config.TransportSSE {
@@ -44,7 +44,8 @@ func isWord(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r > 0x7f
 }
 
-// matches reports whether a login is one that the target's config asks for.
+// matches reports whether a login fits the target's config: its grant, and its client ID if
+// the config has one.
 func (t Target) matches(l *Login) bool {
 	if id := t.OAuth.ClientID; id != "" && l.Client.ID != id {
 		return false
@@ -52,7 +53,7 @@ func (t Target) matches(l *Login) bool {
 	return (t.OAuth.Grant == config.GrantClient) == (l.Grant == config.GrantClient)
 }
 
-// origin returns scheme and host of a URL, "" if it is none.
+// origin returns scheme and host of a URL, "" if the URL is invalid.
 func origin(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -61,8 +62,8 @@ func origin(raw string) string {
 	return strings.ToLower(u.Scheme) + "://" + strings.ToLower(u.Host)
 }
 
-// binds reports whether a resource identifier includes the URL: it has the same origin,
-// and its path is the beginning of the URL's, in whole segments.
+// binds reports whether a resource identifier includes the URL: they have the same origin, and
+// the identifier's path is a prefix of the URL's in whole segments.
 func binds(resource, address string) bool {
 	r, err := url.Parse(resource)
 	if err != nil || r.User != nil || r.Fragment != "" || r.RawQuery != "" || origin(resource) == "" || origin(resource) != origin(address) {

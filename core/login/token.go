@@ -26,7 +26,7 @@ type tokens struct {
 	Secret  string    `json:"clientSecret,omitempty"`
 }
 
-// requestToken makes a request to the token endpoint of a login and takes in the answer.
+// requestToken sends a request to the token endpoint of a login and stores the answer in l.
 // grant are the parameters of the grant.
 func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target, doing string, grant url.Values) error {
 	cc := clientcredentials.Config{ClientID: l.Client.ID, TokenURL: l.TokenEndpoint, EndpointParams: grant, AuthStyle: oauth2.AuthStyleInParams}
@@ -69,7 +69,7 @@ func validToken(s string) bool {
 	return len(s) <= maxToken && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// tokenError is an error of a token request without what the answer may have of secrets.
+// tokenError returns the error of a token request, without secrets that the answer may contain.
 func tokenError(doing string, err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		e := &AnswerError{Doing: doing, Code: refused.ErrorCode, Description: refused.ErrorDescription}
@@ -86,7 +86,7 @@ func tokenError(doing string, err error) error {
 	return fmt.Errorf("token endpoint: %w", clean(err))
 }
 
-// revoke tells the authorization server that a token is no longer wanted (RFC 7009).
+// revoke asks the authorization server to revoke the login's token (RFC 7009).
 func (l *Login) revoke(ctx context.Context, client *http.Client) error {
 	token, hint := l.tokens.Refresh, "refresh_token"
 	if token == "" {

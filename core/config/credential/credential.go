@@ -1,10 +1,9 @@
-// Package credential recognises credentials in the texts of a config: tokens by their
-// form, and values by the names that they stand under.
+// Package credential recognises credentials in the strings of a config: tokens by their form,
+// and other values by their names, such as API_KEY.
 //
-// It guesses: a name says that a value is secret, the form of a value that it can
-// hardly be anything else. Placeholders, references to variables, paths of files and
-// words for settings are not credentials. Nothing is kept or shown; time and memory
-// are in proportion to the text. All functions may be called concurrently.
+// It guesses. Placeholders, references to variables, paths of files and words for settings are
+// not credentials. Nothing is kept or shown; time and memory are proportional to the text. All
+// functions may be called concurrently.
 package credential
 
 import (
@@ -17,21 +16,21 @@ import (
 // A Span is a credential within a text: its bytes from From to before To.
 type Span struct {
 	From, To int
-	// Name is what it stands under in the text, such as the key of a header; "" if
-	// only its form shows what it is.
+	// Name is the name of the credential in the text, such as the key of a header; "" if only
+	// its form identified it.
 	Name string
 }
 
-// Find returns the credentials in a value that stands under a name, such as that of an
-// environment variable or of a header, in order and without overlaps.
+// Find returns the credentials in the value of name, such as an environment variable or a
+// header, in order and without overlaps.
 func Find(name, text string) []Span {
 	f := finder{text: text}
 	f.value(name, part{0, len(text)}, 0)
 	return f.sorted()
 }
 
-// FindURL is Find for the address of a server: its path and a user name alone are
-// looked at too.
+// FindURL is Find for the URL of a server; it also looks at the path, and at a user name
+// without a password.
 func FindURL(text string) []Span {
 	f := finder{text: text, address: true}
 	f.value("", part{0, len(text)}, 0)
@@ -41,7 +40,7 @@ func FindURL(text string) []Span {
 // FindArgs returns the credentials in each argument of a command.
 func FindArgs(args []string) [][]Span {
 	found := make([][]Span, len(args))
-	flag := "" // the option that waits for its value
+	flag := "" // the preceding option, whose value this argument may be
 	for i, arg := range args {
 		f := finder{text: arg, argument: true}
 		name, whole := flag, part{0, len(arg)}
@@ -84,8 +83,8 @@ func (f *finder) add(p part, name string) {
 	f.found = append(f.found, Span{From: p.from, To: p.to, Name: name})
 }
 
-// sorted returns what was found, each overlap as one span. A reference that a
-// credential stands in, as its default, belongs to it.
+// sorted returns what was found, each overlap as one span. A credential that is the default in
+// a reference is widened to the whole reference.
 func (f *finder) sorted() []Span {
 	slices.SortStableFunc(f.found, func(a, b Span) int { return a.From - b.From })
 	var out []Span
@@ -118,10 +117,10 @@ func (f *finder) sorted() []Span {
 	return out
 }
 
-// maxNested is how deep JSON in strings of JSON is read.
+// maxNested bounds how many levels of JSON within JSON strings are read.
 const maxNested = 3
 
-// value looks at a value that stands under a name.
+// value looks for credentials in a value with a name.
 func (f *finder) value(name string, p part, nested int) {
 	p = f.trim(p)
 	text := f.of(p)
@@ -145,13 +144,13 @@ func (f *finder) value(name string, p part, nested int) {
 	}
 }
 
-// credential reports whether a value is one, given what its name says.
+// credential reports whether a value is a credential, given the strength of its name.
 func (f *finder) credential(s strength, p part) bool {
 	text := f.of(p)
 	return literal(text) && (s == strong || !setting(text)) && (s != perhaps || opaque(text))
 }
 
-// json looks at a JSON text at p.
+// json looks for credentials in the JSON value at p.
 func (f *finder) json(name string, n *tree.Node, p part, nested int) {
 	switch n.Kind {
 	case tree.Object:
@@ -170,20 +169,21 @@ func (f *finder) json(name string, n *tree.Node, p part, nested int) {
 		}
 		if inner := (&finder{text: n.Text}); n.Text != "" {
 			if inner.value(name, part{0, len(n.Text)}, nested); len(inner.found) > 0 {
-				f.add(p, name) // where in the escaped text is not known
+				f.add(p, name) // the whole string, because escapes hide where in it
 			}
 		}
 	}
 }
 
-// trim leaves out the white space around p.
+// trim returns p without white space around it.
 func (f *finder) trim(p part) part {
 	text := f.of(p)
 	left := len(text) - len(strings.TrimLeft(text, " \t\r\n"))
 	return part{p.from + left, max(p.from+left, p.from+len(strings.TrimRight(text, " \t\r\n")))}
 }
 
-// afterScheme leaves out the scheme at the beginning of p: "Bearer x" is x.
+// afterScheme returns p without an authentication scheme at its beginning: of "Bearer x" only
+// x.
 func (f *finder) afterScheme(p part) part {
 	text := f.of(p)
 	for _, scheme := range []string{"bearer ", "basic ", "token ", "apikey ", "api-key "} {

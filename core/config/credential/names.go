@@ -6,21 +6,21 @@ import (
 	"unicode"
 )
 
-// strength is how likely the value of a name is a secret.
+// strength is how likely a value is a secret, judged by its name.
 type strength int
 
 const (
-	ordinary strength = iota // nothing
-	perhaps                  // it may be a credential if it looks like one: OPENAI_KEY
-	weak                     // it is a credential or a setting: AUTH
-	strong                   // it is a credential: API_TOKEN
+	ordinary strength = iota // the name says nothing
+	perhaps                  // a credential if it looks like one: OPENAI_KEY
+	weak                     // a credential or a setting: AUTH
+	strong                   // a credential: API_TOKEN
 )
 
 // Named reports whether a name says that its value is a credential, or may be one.
 func Named(name string) bool { return kind(name) != ordinary }
 
-// kind returns what the last words of a name say: API_KEY, githubToken, X-Auth-Token
-// and PGPASSWORD, but not MAX_TOKENS or PASSWORD_FILE.
+// kind returns the strength of a name, by its last words: API_KEY, githubToken, X-Auth-Token
+// and PGPASSWORD mean a secret, but not MAX_TOKENS or PASSWORD_FILE.
 func kind(name string) strength {
 	words := Words(name)
 	word := func(fromEnd int) string {
@@ -58,7 +58,7 @@ func kind(name string) strength {
 	return ordinary
 }
 
-// kindOfKey returns what "key" means after a word.
+// kindOfKey returns the strength of a name that ends in "key", by the word before.
 func kindOfKey(before string) strength {
 	switch before {
 	case "api", "access", "secret", "private", "auth", "encryption", "signing", "master", "service", "account", "license", "subscription", "admin":
@@ -73,8 +73,8 @@ func kindOfKey(before string) strength {
 	return perhaps
 }
 
-// Words splits a name at everything but letters and digits and where a small letter
-// meets a capital, and returns the last words in lower case.
+// Words splits a name at characters that are not letters or digits and where a lower-case
+// letter meets a capital, and returns its last words in lower case.
 func Words(name string) []string {
 	if len(name) > 256 {
 		name = name[len(name)-256:]
@@ -95,8 +95,8 @@ func Words(name string) []string {
 	return strings.Fields(b.String())
 }
 
-// literal reports whether the value of a secret really is one: not a reference, not a
-// path, not empty, not a placeholder.
+// literal reports whether the value of a secret is the secret itself: not a reference, a path,
+// empty or a placeholder.
 func literal(value string) bool {
 	lower := strings.ToLower(value)
 	switch {
@@ -132,8 +132,8 @@ func isPath(value string) bool {
 	return drive || strings.HasPrefix(value, "/") && strings.Count(value, "/") >= 2
 }
 
-// placeholder reports whether a value is a note to put one there, with or without the
-// beginning of a token: sk-your-key.
+// placeholder reports whether a value only says that a secret belongs there; it may begin like
+// a token: sk-your-key.
 func placeholder(value string) bool {
 	if note(value) {
 		return true
@@ -146,7 +146,7 @@ func placeholder(value string) bool {
 	return false
 }
 
-// note reports whether a whole value is a placeholder.
+// note reports whether the whole value is a placeholder.
 func note(value string) bool {
 	lower := strings.ToLower(value)
 	if lower == "" {
@@ -160,7 +160,7 @@ func note(value string) bool {
 	if strings.HasSuffix(lower, "...") || strings.HasSuffix(lower, "…") { // cut off
 		return true
 	}
-	if snake(value) && kind(value) != ordinary { // the name of a variable
+	if snake(value) && kind(value) != ordinary { // the name of a variable in place of its value
 		return true
 	}
 	plain := strings.Trim(plainWord(lower), "[]<>{}.*…•")
@@ -183,19 +183,19 @@ func note(value string) bool {
 		strings.HasSuffix(plain, "here") || strings.HasSuffix(plain, "example") || strings.HasSuffix(plain, "examplekey")
 }
 
-// snake reports whether a value is written as variables are: two or more words in
-// capitals with underscores between them.
+// snake reports whether a value is written as variables are: two or more words of capitals,
+// joined by underscores.
 func snake(value string) bool {
 	return strings.Contains(value, "_") && strings.IndexFunc(value, func(r rune) bool {
 		return !(r == '_' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
 	}) < 0
 }
 
-// plainWord leaves out what separates words.
+// plainWord removes the characters that separate words.
 func plainWord(s string) string { return strings.NewReplacer("_", "", "-", "", " ", "").Replace(s) }
 
-// setting reports whether a value is a number, a URL or one of the words that stand
-// for ways of authentication and access rather than for a credential.
+// setting reports whether a value is a number, a URL, or a word that names a way of
+// authentication or access, such as "oauth".
 func setting(value string) bool {
 	if len(value) <= 6 && strings.Trim(value, "0123456789") == "" || strings.Contains(value, "://") {
 		return true
@@ -209,7 +209,7 @@ func setting(value string) bool {
 	return slices.Contains(strings.Fields(words), plainWord(strings.ToLower(value)))
 }
 
-// opaque reports whether a value is more than a plain word.
+// opaque reports whether a value looks like more than a plain word.
 func opaque(value string) bool {
 	if len(value) < 6 || strings.ContainsAny(value, " \t") {
 		return false

@@ -2,14 +2,14 @@ package credential
 
 import "strings"
 
-// A shape is how a kind of token begins, and the least number of characters after
-// that in a real one.
+// A shape is a known kind of token: its prefix, and the least number of characters that follow
+// it.
 type shape struct {
 	prefix string
 	least  int
 }
 
-// shapes yields those of the known kinds.
+// shapes yields the known kinds of tokens.
 func shapes(yield func(shape) bool) {
 	for _, s := range [...]shape{
 		{"sk-", 20}, {"sk_live_", 16}, {"sk_test_", 16}, {"rk_live_", 16}, {"pk_live_", 16}, {"whsec_", 20},
@@ -29,11 +29,11 @@ func shapes(yield func(shape) bool) {
 	}
 }
 
-// shortest is the length of the shortest token.
+// shortest is the length of the shortest known token.
 const shortest = 19
 
-// Token reports whether a text holds something that can hardly be anything but a
-// credential: a token of a known kind or a private key.
+// Token reports whether a text contains what can hardly be anything but a credential: a token
+// of a known kind or a private key.
 func Token(s string) bool {
 	f := finder{text: s}
 	f.tokens(part{0, len(s)})
@@ -62,7 +62,7 @@ func (f *finder) tokens(p part) {
 			if start > 0 && isTokenByte(text[start-1]) && !strings.HasSuffix(text[:start], ":-") {
 				continue
 			}
-			from += tokenLength(text[body:]) // a token has no other within it
+			from += tokenLength(text[body:]) // a token contains no other
 			if from-body >= shape.least && !placeholder(text[body:from]) {
 				f.add(part{p.from + start, p.from + from}, "")
 			}
@@ -70,9 +70,9 @@ func (f *finder) tokens(p part) {
 	}
 }
 
-// Doubtful reports whether a text in the place of a variable's name may be a
-// credential: it begins like a token, however short, or is in such disorder as no name
-// has. A name in capitals with underscores is not doubted for its beginning.
+// Doubtful reports whether a text used as the name of a variable may be a credential: it begins
+// like a token, however short, or looks random. The beginning of a name in capitals with
+// underscores is not suspicious.
 func Doubtful(name string) bool {
 	if Token(name) || disordered(name) {
 		return true
@@ -88,12 +88,12 @@ func Doubtful(name string) bool {
 	return false
 }
 
-// Certain reports whether such a text is certainly not the name of a variable: a
-// whole token, or one in disorder.
+// Certain reports whether such a text is certainly not the name of a variable: it contains a
+// whole token, or looks random.
 func Certain(name string) bool { return Token(name) || disordered(name) }
 
-// disordered reports whether a part of a name is long and hexadecimal, or small and
-// capital letters and digits in a disorder that names do not have.
+// disordered reports whether a part of a name looks random: long and hexadecimal, or long with
+// lower-case letters, capitals and digits mixed as in no name.
 func disordered(name string) bool {
 	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return r >= 0x80 || r == '_' || !isTokenByte(byte(r)) }) {
 		classes, turns, hexadecimal := mixture(part)
@@ -104,7 +104,8 @@ func disordered(name string) bool {
 	return false
 }
 
-// mixture counts the kinds of characters of a text and how often they change.
+// mixture counts the classes of characters in a text and how often the class changes, and
+// reports whether all characters are hexadecimal digits.
 func mixture(s string) (classes, turns int, hexadecimal bool) {
 	var seen [128]bool
 	hexadecimal = true
@@ -122,7 +123,8 @@ func mixture(s string) (classes, turns int, hexadecimal bool) {
 	return classes, turns, hexadecimal
 }
 
-// charClass returns a representative of the letters or digits that c is one of.
+// charClass returns one character that stands for the class of c: digit, capital, lower case or
+// other.
 func charClass(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':

@@ -2,8 +2,8 @@ package credential
 
 import "strings"
 
-// urls finds passwords in the URLs of a text, secret parameters of their queries, and
-// in the address of a server or an argument what is random in their paths.
+// urls finds credentials in the URLs of a text: passwords, secret parameters of the query, and,
+// if the text is a server's URL or an argument, random-looking segments of the path.
 func (f *finder) urls(p part) {
 	text := f.of(p)
 	for at := 0; ; {
@@ -27,7 +27,7 @@ func (f *finder) urls(p part) {
 	}
 }
 
-// url looks at what follows the "://" of one URL.
+// url looks for credentials in one URL; p is what follows its "://".
 func (f *finder) url(scheme string, p part) {
 	text, _, _ := strings.Cut(f.of(p), "#")
 	before, query, _ := strings.Cut(text, "?")
@@ -35,7 +35,7 @@ func (f *finder) url(scheme string, p part) {
 	if at := strings.LastIndex(authority, "@"); at >= 0 {
 		user, password, hasPassword := strings.Cut(authority[:at], ":")
 		switch {
-		case hasPassword && password == user: // a default, as in postgres:postgres
+		case hasPassword && password == user: // a well-known default, as in postgres:postgres
 		case hasPassword && literal(password):
 			f.add(part{p.from + len(user) + 1, p.from + at}, "password")
 		case !hasPassword && f.address && literal(user):
@@ -60,8 +60,8 @@ func (f *finder) url(scheme string, p part) {
 	}
 }
 
-// path finds the segments of a path that only those know who were given the URL. What
-// follows a plural, as in /projects/ID, is an identifier.
+// path finds random-looking segments of a path: whoever has such a URL may use it. A segment
+// after a plural, as in /projects/ID, is an identifier rather than a secret.
 func (f *finder) path(host, path string, at int) {
 	before := ""
 	for segment := range strings.SplitSeq(path, "/") {
@@ -72,7 +72,7 @@ func (f *finder) path(host, path string, at int) {
 	}
 }
 
-// capability reports whether a segment of a path is random.
+// capability reports whether a segment of a path looks random; before is the segment before it.
 func capability(host, before, segment string) bool {
 	if len(segment) < 16 || strings.ContainsFunc(segment, notToken) {
 		return false
@@ -108,8 +108,8 @@ func uuid(s string) bool {
 	return true
 }
 
-// pairs finds NAME=VALUE and "NAME: VALUE": connection strings, assignments of a shell,
-// headers.
+// pairs finds credentials in NAME=VALUE and "NAME: VALUE": connection strings, shell
+// assignments, headers.
 func (f *finder) pairs(p part) {
 	text := f.of(p)
 	for from := 0; from < len(text); {
@@ -122,9 +122,9 @@ func (f *finder) pairs(p part) {
 	}
 }
 
-// pair looks at the pairs of one field. Blanks may stand between them.
+// pair looks at the pairs in one field of the text, which may have blanks between them.
 func (f *finder) pair(p part) {
-	p = f.trim(p) // once: each value below reaches to its end
+	p = f.trim(p) // once, because each value below extends to the end of p
 	for p.from < p.to {
 		text := f.of(p)
 		i := strings.IndexAny(text, "=:")
@@ -144,7 +144,7 @@ func (f *finder) pair(p part) {
 		whole := value
 		value = f.afterScheme(value)
 		if blank := strings.IndexAny(f.of(value), " \t"); blank >= 0 {
-			if header { // prose
+			if header { // else it is prose
 				return
 			}
 			value.to = value.from + blank
@@ -163,7 +163,7 @@ func (f *finder) isHeader(name string, spaced bool) bool {
 	return spaced || f.headers || strings.HasPrefix(lower, "x-") || strings.Contains(lower, "authorization") || lower == "api-key" || lower == "apikey" || lower == "cookie"
 }
 
-// options finds "--token VALUE" in a line of a shell.
+// options finds the values of options such as "--token VALUE" in a shell command line.
 func (f *finder) options(p part) {
 	flag := ""
 	for at := p.from; at < p.to; {

@@ -1,9 +1,9 @@
-// Package draft makes a config of our own from those that the hosts of this machine
-// and folder have.
+// Package draft makes a new config from those of the MCP hosts found on this machine and in the
+// working directory.
 //
-// Configs are read in the order of [config.HostFiles], servers in that of their files.
-// What is made has references in place of secrets; see [config.Import]. Nothing is
-// started, and no config of a host is changed. A Draft is used by one goroutine.
+// Configs are read in the order of [config.HostFiles], servers in the order of their file.
+// Secrets are replaced by references; see [config.Import]. Nothing is started, and no config of
+// a host is changed. A Draft is not safe for concurrent use.
 package draft
 
 import (
@@ -15,7 +15,7 @@ import (
 // A Draft is a new config and what it was made from.
 type Draft struct {
 	Sources   []Source
-	Variables []config.Variable // what has to be set before all servers can be used
+	Variables []config.Variable // variables that have to be set before all servers can be used
 
 	entries entries
 }
@@ -24,17 +24,16 @@ type Draft struct {
 type Source struct {
 	Host    string   `json:"host"`
 	File    string   `json:"file"`
-	Valid   bool     `json:"valid"` // else it has no servers here
+	Valid   bool     `json:"valid"` // false: the file has errors, and Servers is empty
 	Servers []string `json:"servers"`
 }
 
-// Collect reads the configs of the named hosts, or of all, and merges their servers.
-// One that several hosts have in the same form is taken once; of others with the same
-// name the later ones get the name of their host too. The file that the draft is for is
-// left out.
+// Collect reads the configs of the named hosts, or of all, and merges their servers. A server
+// that several hosts define identically is taken once; if definitions of one name differ, the
+// name of the host is added to the later ones. file, which the draft is for, is not read.
 func Collect(read config.Options, file string, names ...string) *Draft {
 	d := &Draft{Sources: []Source{}, Variables: []config.Variable{}}
-	read.Format = "" // each file is read as its name and content say
+	read.Format = "" // detect the format of each file
 	var variables config.Names
 	for _, f := range config.HostFiles(read, names...) {
 		if filepath.Clean(f.Path) == filepath.Clean(file) {

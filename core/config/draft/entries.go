@@ -13,10 +13,10 @@ import (
 // entries are the servers of a new config, in the list form. Ids are unique.
 type entries struct {
 	servers []entryObject
-	byID    map[string]string // the JSON of each without its id
+	byID    map[string]string // by ID, the JSON of each server without its id
 }
 
-// An entryObject is one server as an object whose members have an order.
+// An entryObject is one server as an object that keeps the order of its members.
 type entryObject []config.Key
 
 // MarshalJSON writes the members in their order.
@@ -36,8 +36,8 @@ func (o entryObject) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}")), nil
 }
 
-// add adds a server of a host and reports whether it is new. One of the same name that
-// differs is named after the host too.
+// add adds a server of a host and reports whether it is new. If another server has the same
+// name and differs, the name of the host is added to the ID.
 func (e *entries) add(srv config.Imported, host string) bool {
 	object := entryObject(srv.Keys)
 	if !srv.Enabled {
@@ -46,7 +46,7 @@ func (e *entries) add(srv config.Imported, host string) bool {
 	object = append(object, config.Key{Name: "trackResources", Value: true})
 	text, err := object.MarshalJSON()
 	if err != nil {
-		return false // it came from a config, whose values all have a JSON form
+		return false // cannot happen: all values came from a config
 	}
 	if e.byID == nil {
 		e.byID = map[string]string{}
@@ -69,7 +69,7 @@ func (e *entries) add(srv config.Imported, host string) bool {
 	}
 }
 
-// IsZero reports whether there are none.
+// IsZero reports whether there are no servers.
 func (e entries) IsZero() bool { return len(e.servers) == 0 }
 
 // MarshalJSON writes the config.

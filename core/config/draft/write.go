@@ -11,12 +11,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// ErrExists is the error for a file that exists and is not to be replaced.
+// ErrExists is the error for a file that exists and may not be replaced.
 var ErrExists = errors.New("exists already")
 
-// Check reports why a config cannot be written to the path: [ErrExists] for a regular
-// file unless it is to be replaced, and another error for anything else that is there,
-// such as a folder, a FIFO or a symbolic link, which is not followed.
+// Check reports why a config cannot be written to the path: [ErrExists] for a regular file if
+// replace is false, and another error for anything else that is there, such as a folder, a FIFO
+// or a symbolic link, which is not followed.
 func Check(path string, replace bool) error {
 	info, err := os.Lstat(path)
 	what := ""
@@ -40,9 +40,9 @@ func Check(path string, replace bool) error {
 	return reason(path, errors.New(what))
 }
 
-// Write writes the text of a config, and the folders above it. Only its owner may read
-// it, whatever the mode of the file that it replaces. A file that came to be since
-// [Check] is kept unless it is to be replaced.
+// Write writes the text of a config to the path, and creates missing folders. Only the owner
+// may read the file, whatever the mode of the one it replaces. If replace is false, a file
+// created since [Check] is kept.
 func Write(path string, replace bool, text []byte) error {
 	if err := Check(path, replace); err != nil {
 		return err
@@ -67,7 +67,7 @@ func Write(path string, replace bool, text []byte) error {
 	return nil
 }
 
-// reason is an error about the path, which may be long or hostile.
+// reason returns the error without the path, which may be long or hostile.
 func reason(path string, err error) error {
 	return fmt.Errorf("%s: %w", printable.Line(path, 200), printable.Unnamed(err))
 }

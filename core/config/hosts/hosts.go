@@ -1,7 +1,7 @@
 // Package hosts knows where the programs that use MCP servers keep their configs.
 //
-// It holds names and places only; what the files mean is read by core/config, which
-// goes by their content. Sources are the documentation of each host (November 2026).
+// It has names and paths only; core/config reads the files, and recognises their form by their
+// content. Sources are the documentation of each host (November 2026).
 package hosts
 
 import (
@@ -14,18 +14,18 @@ import (
 // A Host is a program that has a config with MCP servers.
 type Host struct {
 	Name  string // as in --host, such as "claude-code"
-	Title string // for people
-	Files []File // project files first, each kind in the order in which they are tried
+	Title string // the name shown to people
+	Files []File // files of the project first, then the user's, each in the order in which they are tried
 }
 
 // A File is a place where a host keeps a config.
 type File struct {
 	Base Base
-	Path string // below the base, with slashes; its last element may be a glob
-	// Settings is set for a file that holds all settings of the host, so that it may
-	// well have no servers.
+	Path string // relative to the base, with slashes; its last element may be a glob
+	// Settings means that the file holds all settings of the host, so it may have no servers.
 	Settings bool
-	// MovedBy is a variable that names another folder for the file; "" if there is none.
+	// MovedBy is an environment variable that names another folder for the file; "": there is
+	// none.
 	MovedBy string
 }
 
@@ -90,8 +90,7 @@ func Names() []string {
 	return names
 }
 
-// IsSettings reports whether a file of this path is by its name one that holds all
-// settings of some host.
+// IsSettings reports whether a path is that of a file with all settings of some host.
 func IsSettings(path string) bool {
 	path = filepath.ToSlash(path)
 	for _, h := range All() {
@@ -104,14 +103,15 @@ func IsSettings(path string) bool {
 	return false
 }
 
-// Folders are the folders behind the bases of a user. An empty one has no files.
+// Folders are the folders that each Base stands for. Files of a base whose folder is "" are
+// left out, except those of the project.
 type Folders struct {
 	Project, Home, XDG, AppConfig string
-	// Moved has the folders that variables of hosts name; see File.MovedBy.
+	// Moved maps the variables of File.MovedBy to their folders.
 	Moved map[string]string
 }
 
-// Variables returns the variables that name other folders for the files of hosts.
+// Variables returns the names of all variables that can move files of hosts; see File.MovedBy.
 func Variables() []string {
 	var names []string
 	for _, h := range All() {
@@ -124,8 +124,8 @@ func Variables() []string {
 	return names
 }
 
-// Paths returns where the host may have a config: the files of its project and then
-// those of the user, existing or not. A glob stays only if nothing matches it.
+// Paths returns where the host may have a config: the files of its project and then those of
+// the user, existing or not. A glob is replaced by the files that match it, if there are any.
 func (h Host) Paths(in Folders) []string {
 	var paths []string
 	for _, f := range h.Files {
@@ -150,8 +150,8 @@ func (h Host) Paths(in Folders) []string {
 	return paths
 }
 
-// Siblings returns the other files that a host reads together with the one of this path:
-// those that the same glob matches, at most 100, sorted.
+// Siblings returns the files that a host reads together with the one of this path: the other
+// matches of the same glob, at most 100, sorted.
 func Siblings(path string) []string {
 	for _, h := range All() {
 		for _, f := range h.Files {
@@ -175,5 +175,5 @@ func Siblings(path string) []string {
 	return nil
 }
 
-// maxMatches bounds the files of one glob.
+// maxMatches bounds the matches of one glob.
 const maxMatches = 100

@@ -11,23 +11,23 @@ import (
 
 // parseJSON reads JSON with comments and trailing commas.
 func (s *Source) parseJSON() (*Node, *Error) {
-	// hujson calls itself for each level, and takes a hundred bytes for the value that
-	// may be one byte of text.
+	// Check the limits before parsing: hujson recurses into each level, and a value of one byte
+	// takes a hundred bytes in its tree.
 	switch o := s.scan(len(s.text)); {
 	case len(o.open) > MaxDepth:
 		return nil, tooDeep(o.open[MaxDepth])
 	case o.values > MaxValues:
 		return nil, &Error{Offset: o.last, Code: CodeTooLarge, Message: fmt.Sprintf("more than %d values", MaxValues)}
 	}
-	// A line comment may end with the file; hujson wants its newline.
+	// hujson needs a newline after a line comment, even at the end of the file.
 	input := make([]byte, 0, len(s.text)+1)
 	input = append(append(input, s.text...), '\n')
 	value, err := hujson.Parse(input)
 	if err == nil {
 		return fromJSON(&value), nil
 	}
-	// The text of the error is not used: it quotes the file, secrets included,
-	// and names its own column. Its line and column, in bytes, are all it has.
+	// The text of the error is not used: it quotes the file, secrets included, and counts
+	// columns differently. Only its line and column, in bytes, are used.
 	var line, column int
 	if _, scanErr := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &line, &column); scanErr != nil ||
 		line < 1 || line > len(s.lines)+1 {
@@ -75,13 +75,13 @@ func fromJSON(v *hujson.Value) *Node {
 	return n
 }
 
-// An outline is what stands before some offset: the offsets of the brackets
-// still open there, and of the last token and the one before it (0 if none).
-// Strings count from their opening quote, words by their last byte.
+// An outline describes the text before some offset: the offsets of the brackets that are still
+// open, of the last token and of the one before it (0 if none). The offset of a string is that
+// of its opening quote, that of a bare word its last byte.
 type outline struct {
 	open         []int
 	last, before int
-	values       int // values and keys
+	values       int // values and keys so far
 }
 
 // afterKey reports whether the last token is the key of an object member.
@@ -159,7 +159,8 @@ func skipPast(t []byte, from int, end string) int {
 	return len(t)
 }
 
-// explain says why no tree could be read at the offset, in terms of the file.
+// explain says why parsing failed at the offset, in terms that the author of the file
+// understands.
 func (s *Source) explain(offset int) *Error {
 	o := s.scan(offset)
 	afterValue := o.afterValue(s.text, offset)

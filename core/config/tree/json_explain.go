@@ -24,7 +24,7 @@ func (s *Source) explainEnd(o outline) *Error {
 		fmt.Sprintf("add the missing %q", closing))
 }
 
-// closed reports whether the string that begins t ends in it.
+// closed reports whether the string that t begins with has its closing quote.
 func closed(t []byte) bool {
 	for i := 1; i < len(t); i++ {
 		switch t[i] {
@@ -37,8 +37,7 @@ func closed(t []byte) bool {
 	return false
 }
 
-// explainString says what is wrong in the string at the offset, at the byte that
-// is wrong.
+// explainString says what is wrong with the string at the offset, pointing at the wrong byte.
 func (s *Source) explainString(offset int) *Error {
 	t := s.text
 	for i := offset + 1; i < len(t); i++ {
@@ -79,7 +78,7 @@ func fourHex(t []byte) bool {
 	return true
 }
 
-// explainClose says why a closing bracket may not stand there.
+// explainClose says why a closing bracket is not allowed there.
 func (s *Source) explainClose(offset int, r rune, o outline) *Error {
 	if len(o.open) == 0 {
 		return syntax(offset, fmt.Sprintf("%q closes nothing", string(r)), "remove it")
@@ -92,8 +91,8 @@ func (s *Source) explainClose(offset int, r rune, o outline) *Error {
 	return syntax(offset, "expected a value here", "")
 }
 
-// explainWord says what is wrong with a bare word. Short words are quoted from the file, longer
-// ones might be a secret that lost its quotes.
+// explainWord says what is wrong with a bare word. Only short words are quoted: a longer one
+// might be a secret without its quotes.
 func (s *Source) explainWord(offset int, word string, o outline) *Error {
 	literals := map[string]string{"True": "true", "TRUE": "true", "False": "false", "FALSE": "false",
 		"None": "null", "nil": "null", "NULL": "null", "Null": "null", "undefined": "null"}

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// least is the hint for a file without content.
+// least is the hint for an empty file.
 const least = `the smallest config is {"servers": []}`
 
-// checkText rejects files that are not text in any format.
+// checkText rejects files that are not text, whatever the format.
 func (s *Source) checkText() *Error {
 	if s.isUTF16() {
 		return &Error{Code: CodeEncoding, Message: "file is UTF-16, not UTF-8", Hint: "save it as UTF-8"}
@@ -49,8 +49,8 @@ func (s *Source) isUTF16() bool {
 		t[0] != 0 && t[1] == 0 && t[2] != 0 && t[3] == 0)
 }
 
-// space returns the error for a character that looks like a space but is not one to a
-// parser, nil for all others.
+// space returns the error for a character that looks like a space but is none to a parser; nil
+// for all other characters.
 func space(offset int, r rune) *Error {
 	if r < utf8.RuneSelf || !unicode.IsSpace(r) && r != '\u200b' && r != '\u2060' && r != '\ufeff' {
 		return nil

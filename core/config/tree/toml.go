@@ -8,8 +8,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// A tomlReader builds the tree of one TOML document. Tables may be written in any
-// order and piece by piece, so that it remembers how each came to be.
+// A tomlReader builds the tree of one TOML document. Tables may be written in any order and in
+// pieces, so it remembers how each was defined.
 type tomlReader struct {
 	*Source
 	parser unstable.Parser
@@ -27,7 +27,7 @@ const (
 	inline                     // as {…}: it is complete
 )
 
-// parseTOML reads TOML. Keys that stand twice are left in the tree, as in JSON.
+// parseTOML reads TOML. Duplicate keys stay in the tree, as in JSON.
 func (s *Source) parseTOML() (*Node, *Error) {
 	r := &tomlReader{Source: s, root: &Node{Kind: Object}, origin: map[*Node]tableOrigin{}, index: map[*Node]map[string]*Member{}}
 	r.parser.Reset(s.text)
@@ -51,8 +51,8 @@ func (s *Source) parseTOML() (*Node, *Error) {
 	return r.root, nil
 }
 
-// explainTOML gives the parser's error its place. Its text is not used where it may
-// quote the file.
+// explainTOML converts the parser's error to one with a position. The parser's text is not
+// used, as it may quote the file.
 func (r *tomlReader) explainTOML(err error) *Error {
 	bad, ok := errors.AsType[*unstable.ParserError](err)
 	if !ok {
@@ -165,8 +165,8 @@ func (r *tomlReader) keyValue(table *Node, e *unstable.Node, depth int) *Error {
 	return nil
 }
 
-// value converts a value. The parser gives no place to lists: they are at the first
-// of their elements, or at the place that is passed.
+// value converts a value. The parser gives lists no offset: a list gets that of its first
+// element, or else at.
 func (r *tomlReader) value(v *unstable.Node, at, depth int) (*Node, *Error) {
 	if v.Raw.Length > 0 {
 		at = int(v.Raw.Offset)

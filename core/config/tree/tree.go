@@ -1,10 +1,10 @@
-// Package tree reads JSON, TOML and YAML into one tree whose values know where they
-// stand in the file.
+// Package tree reads JSON, TOML and YAML into one tree whose values know their positions in the
+// file.
 //
-// Every reader accepts hostile input: text that is too large, too deep or grows by
-// aliases ends in an [Error] with a place, after time and memory in proportion to
-// the text. Errors quote nothing of the file that may be a secret. A tree is
-// read-only once [Source.Parse] has returned, and needs no goroutine.
+// Every reader accepts hostile input: text that is too deep, has too many values or grows by
+// aliases ends in an [Error] with a position, after time and memory proportional to the text.
+// Errors never quote what may be a secret. A tree is read-only once [Source.Parse] has
+// returned, and needs no goroutine.
 //
 // # Libraries
 //
@@ -24,7 +24,7 @@ import (
 const (
 	MaxSize   = 1 << 20 // bytes; the caller checks it
 	MaxDepth  = 64      // nested objects and lists
-	MaxValues = 1 << 18 // values and keys, those of YAML aliases each time
+	MaxValues = 1 << 18 // values and keys; those behind YAML aliases count each time
 )
 
 // Kind is the type of a value.
@@ -90,7 +90,7 @@ const (
 	CodeTooLarge = "too_large"
 )
 
-// An Error is the one defect that keeps a text from being a tree.
+// An Error is the first defect that keeps a text from being parsed.
 type Error struct {
 	Offset        int
 	Code          string
@@ -123,7 +123,7 @@ func (s *Source) Position(offset int) (line, column int) {
 	return line, 1 + utf8.RuneCount(s.text[s.lines[line-1]:offset])
 }
 
-// offset is the reverse of Position. A place outside the text is its nearest end.
+// offset is the inverse of Position. A position outside the text gives the nearest offset.
 func (s *Source) offset(line, column int) int {
 	if line < 1 {
 		return 0

@@ -14,15 +14,15 @@ import (
 // bounds: a few lines of them can stand for billions of values.
 type yamlReader struct {
 	*Source
-	values int // converted so far, those behind aliases each time
+	values int // nodes converted so far; those behind aliases count each time
 	last   place
 }
 
 // A place is a line and column with its offset.
 type place struct{ line, column, offset int }
 
-// at returns the offset of a node. Nodes come in the order of the text but for those
-// behind aliases, so that a long line is not read from its beginning for each.
+// at returns the offset of a node. Nodes mostly come in the order of the text, so the search
+// starts at the last one: a long line is not scanned from its beginning for each node.
 func (r *yamlReader) at(y *yaml.Node) int {
 	offset := 0
 	if y.Line == r.last.line && y.Column >= r.last.column {
@@ -55,8 +55,8 @@ func (s *Source) parseYAML() (*Node, *Error) {
 	return r.node(documents[0].Content[0], 0)
 }
 
-// explainYAML gives the parser's error its place. Its text is not used: it may quote
-// the file.
+// explainYAML converts the parser's error to one with a position. The parser's text is not
+// used: it may quote the file.
 func (s *Source) explainYAML(err error) *Error {
 	offset, text := 0, err.Error()
 	if bad, ok := errors.AsType[*yaml.LoadError](err); ok {
@@ -141,8 +141,8 @@ func (r *yamlReader) node(y *yaml.Node, depth int) (*Node, *Error) {
 	return n, nil
 }
 
-// mapping reads the members of an object. Those that "<<" brings in come last and
-// only where the object has none of the name.
+// mapping reads the members of an object. Members merged by "<<" come last, and only if the
+// object has no member of the same name.
 func (r *yamlReader) mapping(n *Node, y *yaml.Node, depth int) *Error {
 	var merged []*Node
 	for i := 0; i+1 < len(y.Content); i += 2 {
