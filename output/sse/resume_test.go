@@ -69,8 +69,6 @@ func TestWhereAClientBegins(t *testing.T) {
 	}
 }
 
-// An error after the last update has no id in the feed, so it is repeated; the update is
-// not.
 // A client that connects while the hub still reads what is stored begins with the next event,
 // too.
 func TestClientWhileTheRingIsFilled(t *testing.T) {
@@ -97,6 +95,8 @@ func TestClientWhileTheRingIsFilled(t *testing.T) {
 	wantSeqs(t, s.events(1), 11, 11)
 }
 
+// An error after the last update has no id in the feed, so it is repeated; the update is
+// not.
 func TestResumedFeedRepeatsOnlyErrors(t *testing.T) {
 	l := newMemLog()
 	_, base := serve(t, Options{Source: l.source()})
