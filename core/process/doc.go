@@ -3,19 +3,17 @@
 //
 // # Why not os/exec alone
 //
-// MCP clients start servers through wrappers (npx, uvx, sh -c). Killing the
-// wrapper leaves the server behind; waiting for the pipes instead of for the
-// process hides a death behind a grandchild that holds them; a banner on stdout
-// ends the session. Here the child leads its own process group (Unix), is
-// reaped the moment it dies, and its group is emptied by Stop.
+// MCP clients start servers through wrappers (npx, uvx, sh -c). Killing the wrapper leaves the
+// server behind; waiting for the end of the pipes instead of the process misses its death while
+// a grandchild holds them; a banner on stdout ends the session. Here the child leads its own
+// process group (Unix), is reaped the moment it dies, and its group is emptied by Stop.
 //
 // # Ownership
 //
-// The caller of [Start] calls [Process.Stop], also after the child has died by
-// itself: Stop closes the pipes and ends the two goroutines of a Process (the
-// one that reaps the child, the one that drains stderr). Nothing else closes
-// [Process.Stdout]; [Process.Stdin] may be closed earlier by its user. Done is
-// closed by the reaping goroutine only.
+// The caller of [Start] must call [Process.Stop], even after the child has exited: Stop closes
+// the pipes and ends the two goroutines of a Process (the one that reaps the child, the one
+// that drains stderr). Nothing else closes [Process.Stdout]; [Process.Stdin] may be closed
+// earlier by its user. Done is closed by the reaping goroutine only.
 //
 // # Order and loss
 //
@@ -24,14 +22,13 @@
 // has not been read yet: a reader that needs the last output of a dead child reads to
 // io.EOF first. Stderr keeps the newest lines only and never blocks the child.
 //
-// # Escapees
+// # Descendants outside the group
 //
-// Every child is marked with the environment variable [NonceKey], which names
-// the tracker that owns it and the one Process it belongs to. On Linux Stop uses
-// the mark to find descendants that left the group (setsid, daemons), and
-// [Sweep] uses it to remove what a killed tracker left behind. A process that
-// clears its environment and leaves its group, or whose environment cannot be
-// read, is beyond both. With [Subreaper], orphans become our children;
+// Every child is marked with the environment variable [NonceKey], which names the tracker that
+// owns it and the one Process it belongs to. On Linux Stop uses the mark to find descendants
+// that left the group (setsid, daemons), and [Sweep] uses it to remove what a killed tracker
+// left behind. A process that clears its environment and leaves its group, or whose environment
+// cannot be read, is not found by either. With [Subreaper], orphans become our children;
 // [ReapOrphans] then has to run.
 //
 // # Other systems

@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// inherited are the variables a child gets from the tracker's environment:
-// where programs, homes and temporary files are, language and time zone, what
-// Windows programs cannot start without, and how to reach the network. All else,
-// above all the tracker's own secrets, is withheld; a server that needs more says
-// so in its configuration. A proxy URL may hold a password: it is passed on
-// because most servers cannot work without it.
+// inherited returns the variables that a child inherits from the tracker's environment:
+// locations of programs, homes and temporary files, language and time zone, what Windows
+// programs need to start, and proxies. All others are withheld, above all the tracker's own
+// secrets; a server that needs more names it in its config. A proxy URL may contain a password:
+// it is passed on because most servers cannot work without it.
 func inherited() []string {
 	return []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ",
@@ -31,10 +30,9 @@ func inherited() []string {
 	}
 }
 
-// Environ builds the environment of a child: the allowed variables that lookup
-// (such as os.LookupEnv) knows, and own, which wins. Own keys are taken as they
-// are: a key that is written there is meant. The result is sorted, so that
-// equal inputs give equal environments.
+// Environ builds the environment of a child: the inherited variables that lookup (such as
+// os.LookupEnv) finds, and own, which takes precedence. Any key in own is allowed. The result
+// is sorted, so that equal inputs give equal environments.
 func Environ(lookup func(string) (string, bool), own map[string]string) []string {
 	env := maps.Clone(own)
 	if env == nil {

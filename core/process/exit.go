@@ -8,12 +8,12 @@ import (
 
 // Exit is how a child ended.
 type Exit struct {
-	// Code is the exit status, -1 if a signal ended it or nothing is known.
+	// Code is the exit status, -1 if a signal ended the child or the status is unknown.
 	Code int
-	// Signal is the name of the signal that ended it, such as SIGTERM, or empty.
+	// Signal is the name of the signal that ended the child, such as SIGTERM, or empty.
 	Signal string
-	// OutOfMemory is set if the kernel seems to have killed it because the memory of the
-	// control group was used up.
+	// OutOfMemory means that the kernel probably killed the child because the control group's
+	// memory was used up.
 	OutOfMemory bool
 	// Uptime is the time from start to death.
 	Uptime time.Duration
@@ -37,7 +37,7 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exit status %d after %s", e.Code, up)
 }
 
-// exitOf reads the state that waiting left; nil if the wait itself failed.
+// exitOf converts the state that cmd.Wait left; it is nil if the wait failed.
 func exitOf(state *os.ProcessState, uptime time.Duration) Exit {
 	if state == nil {
 		return Exit{Code: -1, Uptime: uptime}

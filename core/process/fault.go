@@ -5,9 +5,9 @@ import "fmt"
 // FaultError means that the child exceeded a limit of its [Spec] on stdout and was
 // terminated.
 type FaultError struct {
-	// Kind is what there was too much of.
+	// Kind is the limit that was exceeded.
 	Kind FaultKind
-	// Limit is the limit that was broken, in the unit of Kind.
+	// Limit is the limit that was exceeded, in the unit of Kind.
 	Limit int
 }
 

@@ -49,11 +49,11 @@ func (g *group) reap(cmd *exec.Cmd) {
 	g.reaped, g.left = true, g.exists()
 }
 
-// exists includes zombies.
+// exists reports whether the group has members, zombies included.
 func (g *group) exists() bool { return unix.Kill(-g.id, 0) != unix.ESRCH }
 
-// signal reaches every member. A member that may not be signalled (it changed its
-// user) cannot be helped.
+// signal signals every member. A member that may not be signalled (it changed its user) is left
+// alone.
 func (g *group) signal(s syscall.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,8 +62,8 @@ func (g *group) signal(s syscall.Signal) {
 	}
 }
 
-// alive says whether members are left after the child was reaped. Once there are
-// none, there never will be any: the id may already belong to another process.
+// alive reports whether members are left after the child was reaped. Once none are left it
+// stays false: the id may by then belong to another process.
 func (g *group) alive() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -37,7 +37,7 @@ func (g *group) reap(cmd *exec.Cmd) {
 	g.reaped = true
 }
 
-// signal kills: there is no way to ask.
+// signal kills the child: Windows has no signal that asks a process to exit.
 func (g *group) signal(syscall.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,7 +14,7 @@ const NonceKey = "MCPTRACK_CHILD"
 
 func newNonce() string { return ownMark() + "-" + rand.Text() }
 
-// ownMark is what the marks of all children of this process begin with.
+// ownMark returns the prefix of the marks of all children of this process.
 func ownMark() string { return fmt.Sprintf("%d-%d", os.Getpid(), ownStart()) }
 
 // marked returns env with the mark in place of any it had: a tracker may itself

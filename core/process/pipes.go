@@ -2,14 +2,13 @@ package process
 
 import "os"
 
-// pipe is one os.Pipe. They are ours and not exec's: cmd.StdoutPipe is closed by
-// cmd.Wait while it is still being read, and cmd.Wait with copied writers waits
-// for grandchildren.
+// pipe is one os.Pipe. The pipes of os/exec are not used: cmd.Wait closes cmd.StdoutPipe while
+// it is still being read, and waits for grandchildren if it copies to writers.
 type pipe struct{ r, w *os.File }
 
 type pipes struct{ stdin, stdout, stderr pipe }
 
-// newPipes returns pipes to be closed also if there is an error.
+// newPipes opens the pipes. The caller must close them, even if there is an error.
 func newPipes() (*pipes, error) {
 	ps := new(pipes)
 	for _, p := range []*pipe{&ps.stdin, &ps.stdout, &ps.stderr} {
@@ -22,8 +21,7 @@ func newPipes() (*pipes, error) {
 	return ps, nil
 }
 
-// closeChildEnds leaves the child as the only holder of its ends, so that its
-// death is seen as EOF and EPIPE.
+// closeChildEnds closes our copies of the child's ends, so that its death gives EOF and EPIPE.
 func (ps *pipes) closeChildEnds() {
 	ps.stdin.r.Close()
 	ps.stdout.w.Close()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Limits that a zero [Spec] stands for.
+// Defaults for the limits of a [Spec].
 const (
 	DefaultMaxLine       = 4 << 20 // bytes of one stdout line
 	DefaultMaxNoiseLines = 100     // noise lines in a row
@@ -54,7 +54,7 @@ type Process struct {
 	nonce   string
 	started time.Time
 
-	memoryKills int // when it was started
+	memoryKills int // the count of memoryKills when the child was started
 
 	stdin      *stdinPipe
 	stdout     *Lines
@@ -155,7 +155,7 @@ func (p *Process) Exit() Exit {
 // each cut at 512 runes, control characters made visible.
 func (p *Process) Stderr() []string {
 	select {
-	case <-p.done: // its last words may still be in the pipe, which others may hold open
+	case <-p.done: // its last lines may still be in the pipe, which other processes may hold open
 		last := time.NewTimer(lastWords)
 		defer last.Stop()
 		select {
@@ -167,7 +167,7 @@ func (p *Process) Stderr() []string {
 	return p.stderr.lines()
 }
 
-// lastWords is how long Stderr waits for what a dead child said last.
+// lastWords is how long Stderr waits for the last lines of a dead child.
 const lastWords = 100 * time.Millisecond
 
 // wait reaps the child as soon as it dies.
@@ -183,9 +183,9 @@ func (p *Process) wait() {
 	close(p.done)
 }
 
-// fail is called once by the stdout reader when a limit is broken. A child that
-// floods us is terminated, and killed 2 s later: it is not read any more, so Done must
-// not depend on its cooperation.
+// fail is called once by the stdout reader when a limit is broken. It sends SIGTERM to the
+// child, and SIGKILL 2 s later: the child's output is no longer read, so Done must not depend
+// on its cooperation.
 func (p *Process) fail() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

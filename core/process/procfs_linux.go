@@ -14,7 +14,7 @@ import (
 // identifies a process uniquely, even after the pid is reused.
 type startTime uint64
 
-// stat is what we use of /proc/PID/stat (proc_pid_stat(5)).
+// stat is the part of /proc/PID/stat that is used here (proc_pid_stat(5)).
 type stat struct {
 	state         byte
 	ppid          int
@@ -22,7 +22,7 @@ type stat struct {
 	start         startTime
 }
 
-// running is false for the dead that are not yet reaped.
+// running reports whether the process is alive; dead ones that are not yet reaped are not.
 func running(st stat) bool { return st.state != 'Z' && st.state != 'X' }
 
 // proc is one process found in /proc.
@@ -84,8 +84,8 @@ func parseStat(b []byte) (stat, error) {
 	return st, err
 }
 
-// markOf returns the value of NonceKey in a process's environment, or nil: none,
-// a zombie, or not ours to read. buf is reused.
+// markOf returns the value of NonceKey in a process's environment; nil if it has none, is a
+// zombie, or may not be read. buf is reused.
 func markOf(pid int, buf *[]byte) []byte {
 	b, err := readProc(procPath(pid, "environ"), (*buf)[:0], maxEnviron)
 	*buf = b
@@ -118,8 +118,8 @@ func markedBy(nonce string) []proc {
 	return found
 }
 
-// readProc appends a small file to b. It avoids os.File: a scan opens thousands,
-// and none of them can be polled.
+// readProc appends a small file to b. It avoids os.File, whose polling would be overhead: a
+// scan opens thousands of files.
 func readProc(path string, b []byte, limit int) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

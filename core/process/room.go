@@ -2,10 +2,10 @@ package process
 
 import "fmt"
 
-// LimitError means that a limit of this process or of its container leaves no room for
-// another server. Unwrap gives the system's error.
+// LimitError means that a limit of this process or its container leaves no room for another
+// server. Unwrap gives the system's error.
 type LimitError struct {
-	What  string // what there is too much of, such as "too many open files"
+	What  string // what the limit is about, such as "too many open files"
 	Limit int    // the limit; 0: not known
 	Err   error
 }
@@ -20,10 +20,10 @@ func (e *LimitError) Error() string {
 func (e *LimitError) Unwrap() error { return e.Err }
 
 const (
-	// spareFiles is how many descriptors stay free for what goes on beside the servers:
-	// the log, the config, those who read.
+	// spareFiles is how many file descriptors are kept free for everything but the servers: the
+	// log, the config, readers.
 	spareFiles = 12
-	// spareTasks is how many tasks (threads, in the end) stay free: a Go process that may
-	// not begin a thread ends.
+	// spareTasks is how many tasks (threads, mostly) are kept free: a Go process that cannot
+	// create a thread crashes.
 	spareTasks = 12
 )

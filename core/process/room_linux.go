@@ -55,21 +55,21 @@ func memoryKills() (kills int) {
 					kills += n
 				}
 			}
-			return false // of a group it includes those below
+			return false // the count of a group includes those below it
 		}
 		return true
 	})
 	return kills
 }
 
-// sacrifice makes the kernel kill the process, which is started again, before any other
-// when memory runs out.
+// sacrifice makes the kernel kill this child before other processes when memory runs out: the
+// tracker can start it again.
 func sacrifice(pid int) {
-	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // it may have ended
+	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // it may have exited
 }
 
-// eachGroup calls f with the directories of the control group of this process that has a
-// controller, and of those above it, until f returns false.
+// eachGroup calls f with the directories of this process's control group for the controller,
+// and of the groups above it, until f returns false.
 func eachGroup(controller string, f func(dir string) bool) {
 	raw, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -99,7 +99,7 @@ func eachGroup(controller string, f func(dir string) bool) {
 	}
 }
 
-// number reads a file with one number; false if it has another word, such as "max".
+// number reads a file with one number; false if it has a word, such as "max".
 func number(file string) (int, bool) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RoomForFiles returns an error, a [LimitError], unless some descriptors are free beside
-// those that are open. Whoever opened descriptors for another server asks afterwards, and
-// closes them if there is no room.
+// RoomForFiles returns a [LimitError] unless some file descriptors are still free. A caller
+// checks it after opening descriptors for another server, and closes them if there is no room.
 func RoomForFiles() error {
 	var spare []int
 	defer func() {
@@ -28,8 +27,8 @@ func RoomForFiles() error {
 	return Explain(err)
 }
 
-// Explain returns a [LimitError] for an error of the system that means a limit, and any
-// other error as it is.
+// Explain returns a [LimitError] if a system error means that a limit was reached, and any
+// other error unchanged.
 func Explain(err error) error {
 	if _, known := errors.AsType[*LimitError](err); known {
 		return err

@@ -1,6 +1,6 @@
 package process
 
-// RoomForFiles returns nil: there is no limit worth asking for.
+// RoomForFiles returns nil: Windows has no such limit.
 func RoomForFiles() error { return nil }
 
 // Explain returns the error as it is.

@@ -30,8 +30,8 @@ func (e *StartError) Error() string {
 
 func (e *StartError) Unwrap() error { return e.Err }
 
-// resolve finds the file to run and says clearly why there is none: what exec
-// reports for a missing directory is "no such file" with the command's name.
+// resolve returns the file to run, or an error that says clearly what is missing: for a missing
+// directory, exec reports "no such file" with the command's name.
 func resolve(spec Spec) (string, error) {
 	fail := func(err error, format string, args ...any) (string, error) {
 		return "", &StartError{Command: spec.Command, Reason: fmt.Sprintf(format, args...), Err: err}
@@ -50,7 +50,7 @@ func resolve(spec Spec) (string, error) {
 		}
 	}
 	if runtime.GOOS == "windows" {
-		path, err := exec.LookPath(spec.Command) // knows PATHEXT
+		path, err := exec.LookPath(spec.Command) // it handles PATHEXT
 		if err != nil {
 			return fail(exec.ErrNotFound, "command not found in PATH")
 		}
@@ -76,13 +76,13 @@ func resolve(spec Spec) (string, error) {
 	return lookPath(spec, fail)
 }
 
-// lookPath searches the child's PATH, not ours. Relative entries are passed over:
-// they would run whatever lies in the working directory.
+// lookPath searches the child's PATH, not ours. It ignores relative entries, which would run
+// whatever is in the working directory.
 func lookPath(spec Spec, fail func(error, string, ...any) (string, error)) (string, error) {
 	path := ""
 	for _, kv := range spec.Env {
 		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
-			path = v // exec lets the last one win
+			path = v // the last one counts, as in exec
 		}
 	}
 	blocked := ""
@@ -110,7 +110,7 @@ func lookPath(spec Spec, fail func(error, string, ...any) (string, error)) (stri
 	}
 }
 
-// startError explains an error of the kernel.
+// startError converts an error of the system.
 func startError(spec Spec, err error) error {
 	reason := printable.Unnamed(err).Error()
 	switch limit, _ := errors.AsType[*LimitError](err); {

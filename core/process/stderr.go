@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	stderrLimit     = 64 << 10 // bytes of the newest lines
-	stderrPerSecond = 20       // lines logged
+	stderrLimit     = 64 << 10 // bytes kept, of the newest lines
+	stderrPerSecond = 20       // lines logged per second
 )
 
 // stderrRing holds the newest lines of standard error. drain always reads, so the child
@@ -24,9 +24,9 @@ type stderrRing struct {
 
 	mu     sync.Mutex
 	recent []byte // whole lines, each with '\n', at most twice stderrLimit
-	part   []byte // head of the line that has no end yet, at most maxHead
+	part   []byte // the beginning of an incomplete line, at most maxHead
 
-	window  time.Time // start of the second that logged counts
+	window  time.Time // start of the second for which logged counts
 	logged  int
 	dropped int
 }
@@ -64,8 +64,8 @@ func (s *stderrRing) add(b []byte) {
 	}
 }
 
-// endLine moves part into recent and drops the oldest lines once recent is twice too
-// long, so that a flood costs one move per 64 KiB.
+// endLine moves part into recent. It drops the oldest lines only when recent is twice too long,
+// so that a flood costs one move per 64 KiB.
 func (s *stderrRing) endLine() {
 	line := bytes.TrimSpace(s.part)
 	if len(line) > 0 {
@@ -78,7 +78,7 @@ func (s *stderrRing) endLine() {
 	}
 }
 
-// newest is the tail of recent that lines returns.
+// newest returns the end of recent, in whole lines, that lines returns.
 func newest(recent []byte) []byte {
 	if len(recent) <= stderrLimit {
 		return recent
@@ -87,7 +87,7 @@ func newest(recent []byte) []byte {
 	return tail[bytes.IndexByte(tail, '\n')+1:]
 }
 
-// logLine logs a line unless this second has had its share.
+// logLine logs a line, unless the limit for this second is reached.
 func (s *stderrRing) logLine(line []byte) {
 	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
@@ -106,8 +106,8 @@ func (s *stderrRing) logLine(line []byte) {
 	s.log.Debug("stderr", "line", visible(line, s.redact))
 }
 
-// lines includes the line that has no end yet: often it is the prompt or the
-// panic that explains a hang.
+// lines returns the newest lines, including one without its end: often that is the prompt or
+// the panic that explains a hang.
 func (s *stderrRing) lines() []string {
 	s.mu.Lock()
 	raw := bytes.Clone(newest(s.recent))

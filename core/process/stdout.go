@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// smallBuf is what an idle child costs; busyBuf is the size of a Linux pipe,
-	// more cannot arrive in one read.
+	// smallBuf is the size for an idle child; busyBuf is that of a Linux pipe, from which one
+	// read returns no more.
 	smallBuf = 8 << 10
 	busyBuf  = 64 << 10
 )
@@ -32,11 +32,11 @@ type Lines struct {
 	onFault func()
 
 	buf      []byte
-	line     []byte // accepted by next; part of buf
+	line     []byte // the line that next accepted; part of buf
 	pos, end int    // buf[pos:end] has not been examined
 	seen     int    // buf[pos:seen] holds no '\n'
-	skipping bool   // inside a noise line whose head was thrown away
-	ended    bool   // the source has no more
+	skipping bool   // in a noise line whose beginning was discarded
+	ended    bool   // the source has ended
 	err      error  // sticky
 
 	noiseLines, noiseBytes int          // since the last message
@@ -103,7 +103,7 @@ func (r *Lines) next() bool {
 	return false
 }
 
-// accept takes one whole line, with its '\n'.
+// accept reports whether a whole line, with its '\n', is a message; otherwise it skips it.
 func (r *Lines) accept(line []byte) bool {
 	if r.skipping {
 		r.skipping = false
@@ -116,7 +116,7 @@ func (r *Lines) accept(line []byte) bool {
 		r.skip(line)
 		return false
 	}
-	// The blanks at the end go, the '\n' moves up to the message.
+	// Drop the blanks at the end and move the '\n' up to the message.
 	last := len(bytes.TrimRight(msg, " \t\r\n"))
 	if last > r.limits.line {
 		r.fail(LongLine, r.limits.line)
@@ -128,8 +128,8 @@ func (r *Lines) accept(line []byte) bool {
 	return true
 }
 
-// checkPartial keeps the buffer bounded while a line has no end yet: noise is
-// thrown away as it comes, a message may fill maxLine.
+// checkPartial keeps the buffer bounded while a line is incomplete: noise is discarded as it
+// arrives, a message may grow to maxLine.
 func (r *Lines) checkPartial() {
 	part := r.buf[r.pos:r.end]
 	if len(part) == 0 {
@@ -148,15 +148,15 @@ func (r *Lines) checkPartial() {
 			r.fail(LongLine, r.limits.line)
 		}
 	case len(part) > maxHead:
-		// Enough of it for a log line; what it is will not change.
+		// This is enough for a log line, and it is certain to be noise.
 		r.skip(part)
 		r.pos, r.seen = r.end, r.end
 		r.skipping = true
 	}
 }
 
-// fill reads once. It makes room first: what is left moves to the front, a full
-// buffer grows.
+// fill reads once. It first makes room: it moves unread bytes to the front, and grows a full
+// buffer.
 func (r *Lines) fill() {
 	if r.ended {
 		r.err = io.EOF
@@ -222,7 +222,7 @@ func (r *Lines) skip(line []byte) {
 	total := r.skipped.Add(1)
 	r.noiseLines++
 	r.noiseBytes += len(line)
-	// The first lines are what a person needs to find the culprit; then 8, 16, 32 …
+	// Log the first lines, which help to find the culprit; then the 8th, 16th, 32nd …
 	if text := bytes.TrimSpace(line); len(text) > 0 && (total <= 5 || bits.OnesCount64(uint64(total)) == 1) {
 		r.log.Warn("skipped a line of stdout that is not a JSON-RPC message", "line", visible(text, r.redact), "skipped", total)
 	}

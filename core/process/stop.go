@@ -11,17 +11,17 @@ import (
 const (
 	defaultStdin = 1 * time.Second
 	defaultTerm  = 2 * time.Second
-	// killWait bounds the wait for what SIGKILL cannot end: a zombie whose new
-	// parent does not reap, a process stuck in the kernel. The direct child is
-	// waited for without limit.
+	// killWait bounds the wait for processes that SIGKILL does not remove: a zombie whose new
+	// parent does not reap it, or a process stuck in the kernel. The wait for the direct child
+	// has no limit.
 	killWait = 3 * time.Second
-	// drainWait is for the last stderr lines of a child that is gone.
+	// drainWait is the time to read the last stderr lines of a child that has exited.
 	drainWait = 250 * time.Millisecond
-	// lookAgain is the longest pause between two looks whether processes are gone.
+	// lookAgain is the longest pause between two checks whether processes are gone.
 	lookAgain = 50 * time.Millisecond
 )
 
-// Grace is how long Stop waits on its ladder.
+// Grace is how long Stop waits after each of its steps.
 type Grace struct {
 	// Stdin is the wait after closing stdin. 0: 1 s. Negative: none.
 	Stdin time.Duration
@@ -29,11 +29,11 @@ type Grace struct {
 	Term time.Duration
 }
 
-// Stop ends the child and everything it forked: it closes stdin, waits, sends
-// SIGTERM to the group, waits, sends SIGKILL. A child that leaves within
-// g.Stdin is never signalled; what it leaves behind is. Stop returns once the
-// child is reaped, its group and, on Linux, its marked escapees are gone, and the
-// goroutines of the Process have ended; blocked readers and writers are released.
+// Stop ends the child and everything it forked: it closes stdin, waits, sends SIGTERM to the
+// group, waits, sends SIGKILL. A child that exits within g.Stdin is not signalled; the
+// processes that it leaves behind are. Stop returns once the child is reaped, its group and, on
+// Linux, its marked descendants outside the group are gone, and the goroutines of the Process
+// have ended; blocked readers and writers are released.
 //
 // It may be called many times and from many goroutines: the first call decides
 // the grace, all of them return the same Exit when it is over.
@@ -51,7 +51,7 @@ func (p *Process) shutdown(g Grace) {
 		t.signal(terminate)
 		alive = p.remains(&t, cmp.Or(g.Term, defaultTerm))
 	}
-	// Processes that fork faster than they are counted are caught by the repetition.
+	// Repeat the signal: new processes may be forked while the tree is being listed.
 	for deadline := time.Now().Add(killWait); alive; {
 		t.signal(kill)
 		<-p.done
@@ -67,8 +67,8 @@ func (p *Process) shutdown(g Grace) {
 	}
 	p.mu.Unlock()
 	p.stdoutPipe.Close()
-	// With the writers gone, stderr ends by itself; an escapee we cannot see may
-	// still hold it.
+	// When all its writers have exited, stderr reaches EOF. A descendant that Stop could not
+	// find may still hold it open, so the wait is bounded.
 	if p.stderr.src.SetReadDeadline(time.Now().Add(drainWait)) != nil {
 		p.stderr.src.Close()
 	}
@@ -76,7 +76,7 @@ func (p *Process) shutdown(g Grace) {
 	p.stderr.src.Close()
 }
 
-// leaves waits up to d for the direct child.
+// leaves waits up to d for the direct child to exit.
 func (p *Process) leaves(d time.Duration) bool {
 	t := time.NewTimer(max(d, 0))
 	defer t.Stop()
@@ -88,8 +88,8 @@ func (p *Process) leaves(d time.Duration) bool {
 	}
 }
 
-// remains waits up to d for the whole tree to go and reports whether any of it
-// is left. Only the direct child can be awaited, the others have to be looked at.
+// remains waits up to d for the whole tree to exit and reports whether any process is left.
+// Only the direct child can be awaited; the others are polled.
 func (p *Process) remains(t *tree, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), max(d, 0))
 	defer cancel()

@@ -18,11 +18,10 @@ func Subreaper() error {
 }
 
 const (
-	// reapPause is the least time between two looks: a fork storm below us must
-	// not become our load.
+	// reapPause is the least time between two scans: a fork storm below us must not load us.
 	reapPause = time.Second
-	// reapDoubt is how long a zombie that may be a direct child has to lie
-	// unclaimed. A Process claims its own within milliseconds.
+	// reapDoubt is how long a zombie that may be a direct child must remain before it is
+	// reaped. A Process reaps its own child within milliseconds.
 	reapDoubt = 30 * time.Second
 )
 
@@ -31,7 +30,7 @@ const (
 // tracker is process 1 of a container. It never takes the status of a child
 // started by [Start] or by os/exec in the usual way.
 func ReapOrphans(ctx context.Context) {
-	// Capacity 1: the signal says "look", one pending look is enough.
+	// Capacity 1: the signal only says that there is something to reap.
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, unix.SIGCHLD)
 	defer signal.Stop(died)
@@ -54,9 +53,9 @@ func ReapOrphans(ctx context.Context) {
 	}
 }
 
-// reapRound looks at our zombies once. What os/exec starts is in our group, what
-// Start starts leads a group in our session; other zombies are orphans. Those
-// that look like a child of Start are returned with the time they were first seen.
+// reapRound looks at our zombies once. Children of os/exec are in our group, children of Start
+// lead a group in our session; all other zombies are orphans and are reaped. Those that look
+// like a child of Start are returned with the time they were first seen.
 func reapRound(doubtful map[proc]time.Time, now time.Time) map[proc]time.Time {
 	self := os.Getpid()
 	own, err := readStat(self)

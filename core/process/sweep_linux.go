@@ -14,11 +14,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// Sweep ends what killed trackers of this user left behind: processes whose mark
-// names an owner that is gone, by pid and start time. They get SIGTERM, and 2 s
-// later SIGKILL. Children of living trackers, this process and its ancestors, and
-// processes of other PID namespaces are never touched: a pid means nothing across
-// namespaces. It is meant for the start of main, before the first Start.
+// Sweep ends the processes that killed trackers of this user left behind: those whose mark
+// names an owner, by pid and start time, that no longer runs. They get SIGTERM, and 2 s later
+// SIGKILL. Children of living trackers, this process and its ancestors, and processes of other
+// PID namespaces are never touched: a pid means nothing across namespaces. Call it at the start
+// of main, before the first Start.
 //
 // killed counts the processes that are gone. The error says that some remain, or
 // why Sweep stopped early. A nil log is allowed.
@@ -53,8 +53,8 @@ func Sweep(ctx context.Context, log *slog.Logger) (killed int, err error) {
 	return killed, nil
 }
 
-// KillMarked ends at once, by SIGKILL, every process that a Process of this one
-// started or that descends from it: for a process that ends without an orderly Stop.
+// KillMarked kills at once every process that Start started in this process, and their
+// descendants: for an exit without an orderly Stop.
 func KillMarked() {
 	own := ownMark()
 	buf := make([]byte, 0, 8<<10)
@@ -76,7 +76,7 @@ func leftovers() []proc {
 		return nil
 	}
 	spared := ancestors(self)
-	alive := make(map[string]bool) // by owner, the mark without its random part
+	alive := make(map[string]bool) // by owner: the mark without its random part
 	var left []proc
 	buf := make([]byte, 0, 8<<10)
 	for pid := range pids() {
@@ -102,8 +102,7 @@ func leftovers() []proc {
 	return left
 }
 
-// parseMark splits pid-start-random. A mark that this version did not write is
-// left alone.
+// parseMark splits pid-start-random. ok is false for a mark that this version did not write.
 func parseMark(mark string) (owner string, pid int, start startTime, ok bool) {
 	i := strings.LastIndexByte(mark, '-')
 	if i < 0 {
@@ -122,8 +121,8 @@ func parseMark(mark string) (owner string, pid int, start startTime, ok bool) {
 	return owner, pid, startTime(ticks), true
 }
 
-// ancestors are the process itself and those it descends from: when a tracked
-// server is itself a tracker, ending its wrapper would end it.
+// ancestors returns pid and its ancestors: if a tracked server is itself a tracker, it must not
+// end its own wrapper.
 func ancestors(pid int) map[int]bool {
 	line := make(map[int]bool)
 	for pid > 0 && !line[pid] {
@@ -142,7 +141,7 @@ func runs(pid int, start startTime) bool {
 	return err == nil && st.start == start && running(st)
 }
 
-// awaitGone returns those that still run after d.
+// awaitGone returns the processes that still run after d.
 func awaitGone(ctx context.Context, left []proc, d time.Duration) ([]proc, error) {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

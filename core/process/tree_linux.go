@@ -8,19 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is the process group of a child and the marked descendants outside of it. It
-// is used by the one goroutine that runs Stop.
+// tree is the process group of a child and its marked descendants outside the group. Only the
+// goroutine that runs Stop uses it.
 type tree struct {
 	group *group
 	nonce string
-	// escaped are the descendants seen so far, by pid. Dead ones have no
-	// environment any more, so they have to be remembered to be reaped.
+	// escaped are the descendants outside the group seen so far, by pid. Dead ones have no
+	// environment, so they have to be remembered to be reaped.
 	escaped map[int]startTime
 	// last is the signal sent last; descendants found later get it too.
 	last syscall.Signal
 }
 
-// alive looks again; it also reaps what has died and was re-parented to us.
+// alive reports whether any process of the tree runs; it also reaps those that died and were
+// re-parented to us.
 func (t *tree) alive() bool {
 	group := t.group.alive()
 	found := t.outside()
@@ -33,7 +34,7 @@ func (t *tree) alive() bool {
 		}
 		t.escaped[m.pid] = m.start
 	}
-	// A dying process loses its environment before its state says Z.
+	// A dying process loses its environment before its state becomes Z.
 	alive := len(found) > 0
 	for pid, start := range t.escaped {
 		st, err := readStat(pid)
@@ -85,8 +86,8 @@ func reapOrphan(pid int, st stat) bool {
 	return got == pid || err == unix.ECHILD
 }
 
-// dying is true for a zombie of ours that cannot be reaped yet: its first thread
-// is gone, others are still on their way out.
+// dying reports whether a zombie is ours and cannot be reaped yet: its first thread has ended,
+// but others have not.
 func dying(st stat) bool { return st.ppid == os.Getpid() }
 
 // membersRun reports whether a member of the group runs, and reaps zombies that were
@@ -99,7 +100,7 @@ func membersRun(pgid int) bool {
 		}
 	}
 	for _, st := range members {
-		// The dead child of a dying parent will be ours in a moment.
+		// The dead child of a dying parent will be re-parented to us in a moment.
 		if _, parent := members[st.ppid]; running(st) || parent || dying(st) {
 			return true
 		}
@@ -107,7 +108,7 @@ func membersRun(pgid int) bool {
 	return false
 }
 
-// awaitExit returns true once the child is dead but not reaped. It parks on the
+// awaitExit waits until the child is dead but not reaped, and returns true. It waits on the
 // netpoller: a blocking wait would cost a thread for each child.
 func awaitExit(pid int) bool {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)

@@ -2,8 +2,8 @@
 
 package process
 
-// membersRun cannot distinguish zombies here; init reaps them soon.
+// membersRun returns true: zombies cannot be distinguished here, but init reaps them soon.
 func membersRun(int) bool { return true }
 
-// awaitExit has no way to see a death without reaping.
+// awaitExit returns false: here a death cannot be seen without reaping.
 func awaitExit(int) bool { return false }

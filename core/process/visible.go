@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	// maxHead is how much of a line is looked at for people, in bytes. It is
-	// longer than what is shown, so that Redact sees a secret that straddles the
-	// end whole.
+	// maxHead bounds how much of a line is processed for display, in bytes. It is more than is
+	// shown, so that Redact sees a secret as a whole that would be cut at maxRunes.
 	maxHead = 4 << 10
-	// maxRunes is how much is shown.
+	// maxRunes bounds how much of a line is shown.
 	maxRunes = 512
 )
 
-// visible makes a hostile line fit for logs and terminals: one line, nothing
-// that a terminal obeys, at most maxRunes long.
+// visible makes a hostile line safe for logs and terminals: one line, without control
+// sequences, at most maxRunes long.
 func visible(line []byte, redact func(string) string) string {
 	s := string(line[:min(len(line), maxHead)])
 	if redact != nil {

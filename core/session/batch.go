@@ -6,31 +6,30 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// Signal sums up the notifications for one URI since the last Take.
+// Signal summarizes the notifications for one URI since the last Take.
 type Signal struct {
 	First  time.Time // when the first was received
 	Count  int
-	Parent string // the subscribed URI when this one is a sub-resource of it
+	Parent string // the subscribed URI if this URI is a sub-resource of it; else ""
 }
 
 // Batch is what became dirty since the last Take.
 type Batch struct {
 	Lists map[catalog.Kind]struct{}
-	// URIs are subscribed, or below a subscribed one (Signal.Parent names it).
-	// At most 1,000 distinct sub-resources; beyond, the parent stands for them.
+	// URIs are subscribed, or below a subscribed one (Signal.Parent names it). There are at
+	// most 1,000 distinct sub-resources; beyond that, the signal is for the parent.
 	URIs map[string]Signal
 	// Gap is "" or the reason why notifications may have been lost: subscribe
 	// again, list again, read again, in this order.
 	Gap string
-	// Silent is set if nothing but a silent stream is the reason for the Gap: it has
-	// been replaced or will be by subscribing again. Nothing is known to be lost; a
-	// change that is found now was missed by the old stream.
+	// Silent is set if the only reason for the Gap is that a stream was silent: Subscribe has
+	// replaced it or will. No loss is known; a change found now is one that the old stream did
+	// not deliver.
 	Silent bool
-	// Dropped counts irregular notifications, by reason. Not delivered were:
-	// "unsubscribed", "before_ack", "foreign_subscription", "overflow",
-	// "malformed" (also list items without a usable key), "undecodable" (what began like
-	// a message, but is not JSON: a gap follows). Delivered were "untagged" ones, which
-	// lacked their subscription id.
+	// Dropped counts irregular notifications, by reason. All but "untagged" were not delivered:
+	// "unsubscribed", "before_ack", "foreign_subscription", "overflow", "malformed" (also list
+	// items without a usable key) and "undecodable" (it began like a message but is not JSON; a
+	// gap follows). "untagged" ones lacked their subscription id, but were delivered.
 	Dropped map[string]int
 }
 
@@ -43,6 +42,6 @@ const (
 	dropMalformed    = "malformed"
 	countUntagged    = "untagged"
 
-	// DroppedUndecodable is the one that may be worth a warning.
+	// DroppedUndecodable is the only reason that may deserve a warning.
 	DroppedUndecodable = "undecodable"
 )

@@ -11,9 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// CallTool calls a tool and returns the raw result. A tool that failed says so
-// in the result's isError, which is for the caller to look at; the error is for
-// calls that were not answered or refused.
+// CallTool calls a tool and returns the raw result. The caller must check isError in the result
+// for the tool's own failure; the error is for calls that were refused or not answered.
 func (s *Session) CallTool(ctx context.Context, name string, args map[string]any) (json.RawMessage, error) {
 	if args == nil {
 		args = map[string]any{}
@@ -28,9 +27,9 @@ func (s *Session) CallTool(ctx context.Context, name string, args map[string]any
 	return raw, nil
 }
 
-// listenForRequests opens the notification stream of a one-shot session over legacy
-// HTTP, which has none: a tool may wait for the answer to a request that its server
-// sends there.
+// listenForRequests opens the notification stream for a one-shot session over legacy HTTP,
+// which begins without one: a tool may wait for the answer to a request that its server sends
+// there.
 func (s *Session) listenForRequests(ctx context.Context) {
 	if s.opts.OneShot && s.Info().Era == EraLegacy && s.requests.conn.HTTP() {
 		s.streamOnce.Do(func() {
@@ -42,12 +41,12 @@ func (s *Session) listenForRequests(ctx context.Context) {
 	}
 }
 
-// requestStreamPatience bounds the wait for that stream: some servers send its headers
-// only with the first event.
+// requestStreamPatience bounds the wait for the notification stream: some servers send its
+// headers only with the first event.
 const requestStreamPatience = 250 * time.Millisecond
 
-// withToolHeaders makes a tool call, and once more if the server misses headers that
-// could not be known because its tools were not listed yet.
+// withToolHeaders makes a tool call, and repeats it once if the server misses headers that were
+// unknown because its tools had not been listed yet.
 func (s *Session) withToolHeaders(ctx context.Context, call func() (json.RawMessage, error)) (json.RawMessage, error) {
 	raw, err := call()
 	e, ok := errors.AsType[*RPCError](err)
@@ -73,13 +72,13 @@ func (s *Session) GetPrompt(ctx context.Context, name string, args map[string]st
 	return raw, nil
 }
 
-// Redact makes a text of the server safe to show to others than who asked for it:
-// one printable line of at most 1 KiB, without the secrets of the server's entry.
+// Redact makes a text from the server safe to show to people other than the one whose request
+// it answers: one printable line of at most 1 KiB, without the secrets of the server's entry.
 func (s *Session) Redact(text string) string { return s.redact.text(text) }
 
-// Ping asks for a sign of life and waits for it: ping of the legacy era,
-// server/discover of the modern one, which has no ping. An error that the server
-// answered is a sign of life too.
+// Ping requests a sign of life and waits for it: by ping in the legacy era, and by
+// server/discover in the modern one, which has no ping. An error response is a sign of life,
+// too.
 func (s *Session) Ping(ctx context.Context) error {
 	method := mcp.MethodPing
 	if s.Info().Era == EraModern {

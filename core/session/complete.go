@@ -8,26 +8,26 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Reference names what an argument belongs to: a prompt by its name, or a resource
-// template by its URI template. One of the two is set.
+// Reference identifies the prompt or resource template whose argument is completed. One of the
+// two is set.
 type Reference struct {
 	Prompt   string
 	Template string
 }
 
-// Completion is what a server offers for an argument.
+// Completion is the server's suggestions for the value of an argument.
 type Completion struct {
-	Values []string // at most 100; as the server sent them, so not to be trusted to be printable
-	Total  int      // of all that there are, 0 when the server does not say
-	More   bool     // whether there are more than Values
+	Values []string // at most 100, as the server sent them: they may be unprintable
+	Total  int      // how many values exist, 0 if the server does not say
+	More   bool     // whether more exist than are in Values
 }
 
-// maxCompletions is what the specification allows a server to offer at a time.
+// maxCompletions is the most values that the specification allows in one answer.
 const maxCompletions = 100
 
-// Complete asks what an argument may be, given the beginning of its value and the
-// arguments that were given before it. A server that does not offer completions
-// gives [ErrUnsupported] without being asked.
+// Complete requests completions for an argument, given the beginning of its value and the
+// arguments already known. If the server does not offer completions, the error is
+// [ErrUnsupported] and nothing is sent.
 func (s *Session) Complete(ctx context.Context, ref Reference, argument, value string, given map[string]string) (Completion, error) {
 	if !s.Info().Capabilities.Completions {
 		return Completion{}, fmt.Errorf("complete %q: %w: no completions", argument, ErrUnsupported)

@@ -20,27 +20,25 @@ import (
 type Content struct {
 	// Raw is the whole result.
 	Raw json.RawMessage
-	// Digest covers, entry by entry and in order, the URI, the MIME type, the
-	// text or the decoded blob, and any other members of the entry, none of them
-	// changed by decoding (see [catalog.Lossless]). What a
-	// server adds to the result itself (_meta, ttlMs, cacheScope) is not content
-	// and is not covered.
+	// Digest covers, entry by entry and in order, the URI, the MIME type, the text or the
+	// decoded blob, and any other members of the entry, as they were before decoding (see
+	// [catalog.Lossless]). Members of the result itself (_meta, ttlMs, cacheScope) are not
+	// content and are not covered.
 	Digest catalog.Digest
 	// Size is the number of bytes of all texts and decoded blobs.
 	Size int64
-	// MimeType is the first that an entry gives; "" when none does.
+	// MimeType is the type of the first entry that has one; "" if none has.
 	MimeType string
 
 	text    string
 	allText bool
 }
 
-// Text returns the texts of all entries, one after the other. It reports false
-// when an entry is binary.
+// Text returns the concatenated texts of all entries. It reports false if an entry is binary.
 func (c *Content) Text() (string, bool) { return c.text, c.allText }
 
-// Read asks for a resource. The answer never comes from a cache. An error that
-// means "no such resource" in any era is [ErrNotFound].
+// Read requests a resource from the server, never from a cache. An error that means "no such
+// resource" in any era is [ErrNotFound].
 func (s *Session) Read(ctx context.Context, uri string) (*Content, error) {
 	raw, err := s.requests.request(ctx, mcp.MethodReadResource, map[string]any{"uri": uri})
 	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeInvalidParams {
@@ -83,7 +81,7 @@ func newContent(raw json.RawMessage) (*Content, error) {
 	return c, nil
 }
 
-// add hashes one entry; it consumes the members that it knows.
+// add hashes one entry; it removes the known members from the map.
 func (c *Content) add(h hash.Hash, text *strings.Builder, entry map[string]json.RawMessage) error {
 	for _, name := range []string{"uri", "mimeType"} {
 		value, exact, _ := takeString(entry, name)
@@ -120,8 +118,8 @@ func (c *Content) add(h hash.Hash, text *strings.Builder, entry map[string]json.
 	return nil
 }
 
-// decodeBlob returns the bytes of a blob. What is not the base64 it claims to be
-// is taken as it stands: it can still be compared.
+// decodeBlob returns the bytes of a blob. A blob that is not valid base64 is used as it is: it
+// can still be compared.
 func decodeBlob(s string) []byte {
 	if data, err := base64.StdEncoding.DecodeString(s); err == nil {
 		return data
@@ -141,8 +139,8 @@ func hashField(h hash.Hash, name string, value []byte) {
 	h.Write(value)
 }
 
-// takeString removes a member that is a string and returns it, and what stands for it
-// in a digest.
+// takeString removes a string member and returns it, and the bytes that represent it in a
+// digest.
 func takeString(m map[string]json.RawMessage, name string) (s string, exact []byte, ok bool) {
 	raw := m[name]
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
@@ -150,7 +148,7 @@ func takeString(m map[string]json.RawMessage, name string) (s string, exact []by
 	}
 	delete(m, name)
 	exact = []byte(s)
-	if strings.ContainsRune(s, utf8.RuneError) { // decoding may have put it there
+	if strings.ContainsRune(s, utf8.RuneError) { // decoding may have replaced invalid bytes by it
 		var spelled string
 		if json.Unmarshal(catalog.Lossless(raw), &spelled) == nil {
 			exact = []byte(spelled)

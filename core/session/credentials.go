@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
-// loginOf returns the source of a server's tokens; nil if it has credentials of its own,
-// or is not reached over HTTP.
+// loginOf returns the source of tokens for a server; nil if its entry has credentials, or it is
+// not reached over HTTP.
 func loginOf(srv config.Server, logins *login.Store) *login.Source {
 	if logins == nil {
 		return nil
@@ -29,7 +29,7 @@ func loginOf(srv config.Server, logins *login.Store) *login.Source {
 	return logins.Source(t)
 }
 
-// credentials make a source of tokens one of headers.
+// credentials adapts a source of tokens to package wire.
 func credentials(from *login.Source) *wire.Credentials {
 	if from == nil {
 		return nil
@@ -44,7 +44,7 @@ func credentials(from *login.Source) *wire.Credentials {
 			again, err := from.Refused(ctx, r.Header, r.Status, c)
 			if err != nil {
 				if e, ok := errors.AsType[*wire.AuthError](authError(err, r.Status, c)); ok {
-					return wire.Advice{Said: e.Said, Remedy: e.Remedy}, nil // with what the server answered
+					return wire.Advice{Said: e.Said, Remedy: e.Remedy}, nil // shown together with the server's answer
 				}
 				return wire.Advice{}, err
 			}
@@ -53,7 +53,8 @@ func credentials(from *login.Source) *wire.Credentials {
 	}
 }
 
-// authError makes an error that only a new login helps with one for want of credentials.
+// authError converts a [*login.RequiredError] to an [*AuthError]; other errors are returned
+// unchanged.
 func authError(err error, status int, c login.Challenge) error {
 	required, ok := errors.AsType[*login.RequiredError](err)
 	if !ok {
@@ -62,7 +63,7 @@ func authError(err error, status int, c login.Challenge) error {
 	return &wire.AuthError{Status: status, Said: c.Said(), Remedy: required.Error()}
 }
 
-// remedy says what helps against a refusal.
+// remedy returns advice on what to do after a refusal.
 func remedy(t login.Target, r wire.Refusal, c login.Challenge) string {
 	const header = `an Authorization header in the server's "headers" in the config`
 	switch {

@@ -9,17 +9,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// Dial connects to a server and completes the handshake. It gives up when ctx
-// ends or after the connect timeout, and leaves nothing behind then. The context
-// has no meaning for the session that it returns. The error for a server that this
-// machine lacks something for is a [config.UnconfiguredError]; nothing is tried.
+// Dial connects to a server and completes the handshake. It gives up when ctx ends or after the
+// connect timeout, and then leaves nothing behind. ctx does not bound the session that Dial
+// returns. If the server needs something that this machine lacks, the error is a
+// [config.UnconfiguredError] and nothing is tried.
 //
-// The era is chosen as follows, unless the server's entry fixes it. The legacy
-// handshake comes first. Over HTTP its result is used only if the server also opens a
-// notification stream; otherwise a server that speaks the modern era is used
-// that way, then SSE on the same URL is tried if the entry allows a fallback,
-// and last comes a legacy session that cannot push. A remembered modern era
-// (Options.Era) turns the order around.
+// The era is chosen as follows, unless the server's entry fixes it. The legacy handshake comes
+// first. Over HTTP its result is used only if the server also opens a notification stream;
+// otherwise a server that speaks the modern era is used that way, then SSE on the same URL is
+// tried if the entry allows a fallback, and last comes a legacy session that cannot push. If
+// Options.Era is modern, the modern era is tried first.
 func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
 	if err := srv.Unconfigured(); err != nil {
 		return nil, err
@@ -44,8 +43,8 @@ func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error
 
 var _ DialFunc = Dial
 
-// slowStart explains why a program that downloads its server may need longer, "" for
-// any other.
+// slowStart explains why a program that downloads its server may need longer; it returns "" for
+// other programs.
 func slowStart(srv config.Server) string {
 	if srv.Transport != config.TransportStdio {
 		return ""

@@ -56,7 +56,7 @@ func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, e
 	return nil, err
 }
 
-// giveUp releases what a failed attempt leaves.
+// giveUp releases everything that a failed attempt holds.
 func (d *httpDial) giveUp() {
 	_ = d.s.Close()
 	d.endpoint.Close()
@@ -87,7 +87,7 @@ func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, er
 	return d.s.attach(conn, info), nil
 }
 
-// dial finds the era. The caller owns the connection.
+// dial determines the era and connects. The caller owns the connection.
 func (d *httpDial) dial(ctx context.Context) (*wire.Conn, Info, error) {
 	protocol := d.srv.Protocol
 	version := mcp.LatestLegacy
@@ -131,16 +131,15 @@ func (d *httpDial) dial(ctx context.Context) (*wire.Conn, Info, error) {
 	return modern, modernInfo, nil
 }
 
-// probeModern connects in the modern era, to a server that is known to speak the
-// legacy one.
+// probeModern connects in the modern era, to a server that is known to speak the legacy era.
 func (d *httpDial) probeModern(ctx context.Context) (*wire.Conn, Info, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, errDeadline)
 	defer cancel()
 	return d.dialModern(ctx)
 }
 
-// tracked returns the Info that dial would have led to without OneShot, where it led
-// to a legacy connection.
+// tracked returns the Info that dial would have led to without OneShot, given that with OneShot
+// it led to a legacy connection.
 func (d *httpDial) tracked(ctx context.Context, conn *wire.Conn, info Info) Info {
 	conn.Listen()
 	if info.Push = conn.AwaitStream(ctx); info.Push || d.srv.Protocol == config.ProtocolLegacy {
@@ -155,7 +154,7 @@ func (d *httpDial) tracked(ctx context.Context, conn *wire.Conn, info Info) Info
 	return modernInfo
 }
 
-// dialLegacy opens a legacy session, in another version if the server asks so.
+// dialLegacy opens a legacy session, if necessary in another version that the server names.
 func (d *httpDial) dialLegacy(ctx context.Context, version string) (*wire.Conn, Info, error) {
 	conn, err := d.endpoint.Streamable()
 	if err != nil {
@@ -187,8 +186,8 @@ func (d *httpDial) dialModern(ctx context.Context) (*wire.Conn, Info, error) {
 	return conn, info, nil
 }
 
-// abandon gives a connection up. The session of a legacy server is
-// deleted in the background, for which only Close waits.
+// abandon closes a connection that is not used. The session on a legacy server is deleted in
+// the background; only Close waits for that.
 func (d *httpDial) abandon(conn *wire.Conn) {
 	if end := func() { conn.Close(ErrClosed) }; !d.s.wg.Go(end) {
 		end()

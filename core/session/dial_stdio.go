@@ -11,11 +11,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
-// probeTimeout bounds a handshake that is only tried because it worked before.
+// probeTimeout bounds a handshake in the era that worked in an earlier session.
 const probeTimeout = 5 * time.Second
 
-// oneShotGrace is how long the child of a one-shot session gets to leave after its
-// stdin was closed.
+// oneShotGrace is how long the child of a one-shot session may take to exit after its stdin was
+// closed.
 const oneShotGrace = 100 * time.Millisecond
 
 // dialStdio starts the server's process. The session owns it from then on.
@@ -51,7 +51,7 @@ func OverIO(ctx context.Context, r io.Reader, w io.WriteCloser, srv config.Serve
 	return dialIO(s, ctx, conn, err, srv.Protocol)
 }
 
-// dialIO performs the handshake over pipes, if they could be connected.
+// dialIO performs the handshake over pipes, unless err says that they could not be connected.
 func dialIO(s *Session, ctx context.Context, conn *wire.Conn, err error, protocol config.Protocol) (*Session, error) {
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func dialIO(s *Session, ctx context.Context, conn *wire.Conn, err error, protoco
 	info, err := newHandshake(s, conn).anyEra(ctx, protocol, s.opts.Era)
 	if err != nil {
 		if _, ended := errors.AsType[*EndError](err); !ended {
-			err = conn.WithStderr(err) // often the reason why it does not answer
+			err = conn.WithStderr(err) // stderr often says why there is no answer
 		}
 		s.requests.conn = conn
 		_ = s.Close()

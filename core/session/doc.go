@@ -1,6 +1,6 @@
-// Package session is one live MCP connection to one server: dial, era, list,
-// subscribe, read, call, liveness. What differs between transports is package wire
-// below it; what differs between protocol eras ends here.
+// Package session is one live MCP connection to one server: dial, era, list, subscribe, read,
+// call, liveness. Package wire hides the differences between transports; this package hides
+// those between protocol eras.
 //
 // # What a session promises
 //
@@ -11,18 +11,16 @@
 // ended, a set overflowed) the set says Gap, and the tracker must subscribe again,
 // list again and read again, in this order.
 //
-// Every request has a deadline, also where the transport would ignore it; there is
-// one policy for it, see [WithProgress]. A session that lost its server ends by
-// itself: Done is closed and Err returns why. Close is idempotent, may be called from
-// anywhere, and returns once the server's process and every goroutine of the session
-// are gone.
+// Every request has a deadline, even if the transport would ignore it; see [WithProgress] for
+// the one policy. A session whose server is lost ends: Done is closed and Err returns why.
+// Close is idempotent, may be called from anywhere, and returns once the server's process and
+// every goroutine of the session are gone.
 //
 // # Order
 //
-// Signals have no order among each other. A signal that was raised before an
-// answer of the server arrived is in the set before List or Read returns it, where
-// both came on one stream.
+// Signals are not ordered. If a notification and an answer come on one stream, and the
+// notification comes first, its signal is in the set before List or Read returns the answer.
 //
-// Requests are raw, so that no member of an answer is lost, with string ids, and the
-// handshake may move from one era to the other on one and the same transport.
+// The library's typed requests are not used: raw ones keep all members of an answer, have
+// string ids, and allow a handshake to try both eras on one connection.
 package session

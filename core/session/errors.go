@@ -30,10 +30,10 @@ type (
 	TooLargeError    = wire.TooLargeError
 )
 
-// errDeadline is the cause of a request that its own limit ended.
+// errDeadline is the cause when a request exceeds its own time limit.
 var errDeadline = errors.New("no answer in time")
 
-// isAnswer reports whether err is something that the server itself said.
+// isAnswer reports whether err is a response of the server to the request.
 func isAnswer(err error) bool {
 	if _, ok := errors.AsType[*InputRequiredError](err); ok {
 		return true
@@ -41,7 +41,7 @@ func isAnswer(err error) bool {
 	return wire.IsAnswer(err)
 }
 
-// isRefusal reports whether err concerns the one request and not the session.
+// isRefusal reports whether err concerns only this request, so that the session can go on.
 func isRefusal(err error) bool {
 	if errors.Is(err, ErrAuth) {
 		return false

@@ -11,32 +11,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Bounds of the types of events of one server.
+// Bounds of the event types that one server offers.
 const (
 	maxEventTypes = 1000
 	maxEventName  = 256     // bytes
-	maxCursor     = 2 << 10 // bytes, also of an event's id
+	maxCursor     = 2 << 10 // bytes; also bounds the id of an event
 )
 
 // Events makes the requests of MCP Events (SEP-3415) in a session, in both eras. It is
 // stateless: any number of them may use one session.
 type Events struct{ s *Session }
 
-// NewEvents returns the requests of a session.
+// NewEvents returns an Events for the session.
 func NewEvents(s *Session) Events { return Events{s} }
 
 // Offered reports whether the server declares the extension.
 func (e Events) Offered() bool { return e.s.Info().Capabilities.Events }
 
-// Changed returns a channel that receives when the server announced other types of events
-// than before. It has room for one and is never closed.
+// Changed returns a channel that receives when the server announces that its event types
+// changed. Its capacity is one and it is never closed.
 func (e Events) Changed() <-chan struct{} { return e.s.events.changed }
 
 // EventQuery is a subscription to events of one type.
 type EventQuery struct {
 	Name      string
 	Arguments json.RawMessage // a JSON object; nil: none
-	Cursor    string          // where to go on; "": from now on
+	Cursor    string          // where to continue; "": from now on
 }
 
 func (q EventQuery) params() map[string]any {
@@ -59,9 +59,9 @@ type EventPage struct {
 	NextPoll  time.Duration // 0: the server did not say
 }
 
-// List fetches the types of events, within one request timeout. An entry that has no name
-// or no known mode is left out, and so is what follows the first 1,000 entries. A list that
-// does not end within the pages and bytes of [Limits] is a [*LimitError].
+// List fetches the types of events, within one request timeout. Entries without a name or a
+// known mode are left out, and so are those after the first 1,000. If the list does not end
+// within the pages and bytes of [Limits], the error is a [*LimitError].
 func (e Events) List(ctx context.Context) ([]mcp.EventType, error) {
 	requests, limits := &e.s.requests, e.s.opts.Limits
 	limit := requests.requestTimeout()
@@ -105,7 +105,7 @@ func (e Events) List(ctx context.Context) ([]mcp.EventType, error) {
 	return nil, &LimitError{mcp.MethodListEvents, fmt.Sprintf("%d pages", limits.MaxPages)}
 }
 
-// decodeEventType reads one entry of a list, and what of it has the right type.
+// decodeEventType reads one entry of a list, ignoring members of the wrong type.
 func decodeEventType(raw json.RawMessage) (mcp.EventType, bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
@@ -116,7 +116,7 @@ func decodeEventType(raw json.RawMessage) (mcp.EventType, bool) {
 	if json.Unmarshal(members["name"], &t.Name) != nil || t.Name == "" || len(t.Name) > maxEventName || json.Unmarshal(members["delivery"], &delivery) != nil {
 		return mcp.EventType{}, false
 	}
-	_ = json.Unmarshal(members["description"], &t.Description) // of another type, there is none
+	_ = json.Unmarshal(members["description"], &t.Description) // a description that is not a string is ignored
 	for _, mode := range delivery {
 		switch mode {
 		case mcp.DeliverPoll, mcp.DeliverPush, mcp.DeliverWebhook:
@@ -157,7 +157,8 @@ func (e Events) Poll(ctx context.Context, q EventQuery) (EventPage, error) {
 // maxNextPoll is the longest wait that a server can ask for.
 const maxNextPoll = time.Hour
 
-// DecodeEvent reads one event. It fails without an id, a name and data that is an object.
+// DecodeEvent reads one event. It fails if the id, the name, or data that is an object is
+// missing.
 func DecodeEvent(raw json.RawMessage) (mcp.EventOccurrence, error) {
 	var members map[string]json.RawMessage
 	var o mcp.EventOccurrence
@@ -173,7 +174,7 @@ func DecodeEvent(raw json.RawMessage) (mcp.EventOccurrence, error) {
 	if o.Data = members["data"]; len(o.Data) == 0 || o.Data[0] != '{' {
 		return o, errors.New("the data of the event is not an object")
 	}
-	_ = json.Unmarshal(members["timestamp"], &o.Timestamp) // of another type, there is none
+	_ = json.Unmarshal(members["timestamp"], &o.Timestamp) // a timestamp of the wrong type is ignored
 	o.Cursor = decodeCursor(members["cursor"])
 	return o, nil
 }
@@ -185,8 +186,8 @@ func decodeCursor(raw json.RawMessage) (cursor string) {
 	return cursor
 }
 
-// EventFailure returns the failure of the extension that an error of the server reports, in
-// either numbering; "" if it is none.
+// EventFailure returns which failure defined by the extension an error is, in either of its
+// numberings; "" if it is none of them.
 func EventFailure(err error) mcp.EventFailure {
 	if e, ok := errors.AsType[*RPCError](err); ok {
 		return mcp.EventFailureOf(e.Code, e.Message)
@@ -194,8 +195,8 @@ func EventFailure(err error) mcp.EventFailure {
 	return ""
 }
 
-// clientCapabilities are what servers are told of us where there is no client behind the
-// session.
+// clientCapabilities returns the capabilities declared to servers if there is no client behind
+// the session.
 func clientCapabilities(srv config.Server) any {
 	if srv.Events.Off {
 		return struct{}{}

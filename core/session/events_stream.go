@@ -16,16 +16,16 @@ type EventMessage struct {
 	Params json.RawMessage
 }
 
-// EventNews is a decoded message: Event is set for an event, Err for an error or the end
-// of the subscription.
+// EventNews is a decoded message: Event is set for an event, Err for an error or the end of the
+// subscription, neither for other messages.
 type EventNews struct {
 	Event     *mcp.EventOccurrence
-	Cursor    string // how far the server has looked; "": it did not say
-	Truncated bool   // of active: events before the cursor are missing
+	Cursor    string // up to where the server has looked for events; "": it did not say
+	Truncated bool   // in the message "active": events before the cursor are missing
 	Err       *RPCError
 }
 
-// Decode reads the message. An error means that it can be ignored.
+// Decode decodes the message. If it fails, the message can be ignored.
 func (m EventMessage) Decode() (EventNews, error) {
 	if m.Method == mcp.NotificationEventsEvent {
 		o, err := DecodeEvent(m.Params)
@@ -52,9 +52,9 @@ func (m EventMessage) Decode() (EventNews, error) {
 }
 
 // Stream asks the server to push events, and returns when the stream has ended: nil if the
-// server ended it, the cause of ctx if that ended, or why it failed. receive is called for
-// each message by the goroutine that reads from the server, not after Stream has returned;
-// it must return at once and must not use the session.
+// server ended it, the cause of ctx if that ended, or why it failed. receive is called for each
+// message by the goroutine that reads from the server, and never after Stream has returned; it
+// must return at once and must not use the session.
 func (e Events) Stream(ctx context.Context, q EventQuery, receive func(EventMessage)) error {
 	requests := &e.s.requests
 	id := requests.nextID()
@@ -69,12 +69,12 @@ func (e Events) Stream(ctx context.Context, q EventQuery, receive func(EventMess
 // Redact is [Session.Redact].
 func (e Events) Redact(text string) string { return e.s.Redact(text) }
 
-// HTTP reports whether each stream takes a connection of its own.
+// HTTP reports whether the session uses HTTP, where each stream occupies a connection.
 func (e Events) HTTP() bool { return e.s.requests.conn.HTTP() }
 
-// eventStreams are the streams of a session, by the ids of their requests.
+// eventStreams are the open streams of a session, by the ids of their requests.
 type eventStreams struct {
-	// changed has room for one: the goroutine that reads from the server sends without
+	// changed has capacity one: the goroutine that reads from the server sends without
 	// blocking; it is never closed.
 	changed chan struct{}
 
@@ -98,8 +98,8 @@ func (s *eventStreams) add(id string, receive func(EventMessage)) (remove func()
 	}
 }
 
-// notify handles a notification of the extension. Messages of no stream are dropped: events
-// are hints, and a stream that loses them is compared.
+// notify handles a notification of the extension. Messages of an unknown stream are dropped:
+// events are only hints, and resources are compared after a loss.
 func (s *eventStreams) notify(n *wire.Notification) {
 	if n.Method == mcp.NotificationEventsChanged {
 		select {

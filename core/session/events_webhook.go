@@ -10,23 +10,23 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// EventWebhook is where the events of a subscription are sent to.
+// EventWebhook is the URL to which the events of a subscription are sent.
 type EventWebhook struct {
 	URL    string
-	Secret string        // whsec_…; not for [Events.Unsubscribe]
-	TTL    time.Duration // how long without a refresh, as a suggestion
+	Secret string        // whsec_…; Unsubscribe does not need it
+	TTL    time.Duration // the requested lifetime without a refresh; the server decides
 }
 
 // EventSubscription is the answer to a subscription, or to its refresh.
 type EventSubscription struct {
 	ID        string
 	Cursor    string    // "": the server gave none
-	Until     time.Time // when it ends without a refresh; zero: never
+	Until     time.Time // when the subscription ends without a refresh; zero: never
 	Truncated bool      // events before the cursor are missing
 }
 
-// Subscribe makes or refreshes the subscription of a URL to events. The server sends a
-// challenge there before it answers.
+// Subscribe makes or refreshes a subscription whose events are sent to a URL. The server sends
+// a challenge to the URL before it answers.
 func (e Events) Subscribe(ctx context.Context, q EventQuery, to EventWebhook) (EventSubscription, error) {
 	params := q.params()
 	params["delivery"] = map[string]any{"mode": mcp.DeliverWebhook, "url": to.URL, "secret": to.Secret}
@@ -51,7 +51,7 @@ func (e Events) Subscribe(ctx context.Context, q EventQuery, to EventWebhook) (E
 	return out, nil
 }
 
-// Unsubscribe ends the subscription of a URL to events.
+// Unsubscribe ends the subscription whose events are sent to a URL.
 func (e Events) Unsubscribe(ctx context.Context, q EventQuery, to EventWebhook) error {
 	params := map[string]any{"name": q.Name, "delivery": map[string]any{"url": to.URL}}
 	if q.Arguments != nil {

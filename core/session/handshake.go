@@ -14,10 +14,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
-// versionError is a server that answered but speaks nothing that we speak.
+// versionError is the error for a server that answered, but supports no version that we
+// support.
 type versionError struct {
 	method    string
-	supported []string // as the server says; may be empty
+	supported []string // as listed by the server; may be empty
 }
 
 func (e *versionError) Error() string {
@@ -27,7 +28,7 @@ func (e *versionError) Error() string {
 	return fmt.Sprintf("%s: the server speaks only %.200q", e.method, strings.Join(e.supported, ", "))
 }
 
-// handshake finds out, over one connection, how a server wants to be spoken to.
+// handshake determines the era and version of a server, over one connection.
 type handshake struct {
 	conn     *wire.Conn
 	requests *requester
@@ -67,9 +68,9 @@ func (h *handshake) initialize(ctx context.Context, version string) (Info, error
 	return h.newInfo(EraLegacy, r.ProtocolVersion, r.ServerInfo, r.Capabilities, r.Instructions), nil
 }
 
-// discover asks a server of the modern era what it is. Success alone proves
-// nothing: some servers answer although they refuse every other request of the
-// era, so the versions that they name are what counts.
+// discover sends server/discover. Success alone proves nothing, because some servers answer it
+// and then refuse every other request of the modern era: what counts are the versions in the
+// answer.
 func (h *handshake) discover(ctx context.Context) (Info, error) {
 	h.conn.SetProtocolVersion(mcp.ModernVersion)
 	info, err := h.tryDiscover(ctx)
@@ -116,7 +117,7 @@ func (h *handshake) newInfo(era Era, version string, server mcp.Implementation, 
 	}
 }
 
-// newestOf returns the newest of the versions that pass; versions are dates.
+// newestOf returns the newest version for which pass is true; versions are dates.
 func newestOf(versions []string, pass func(string) bool) string {
 	newest := ""
 	for _, v := range versions {
@@ -127,8 +128,7 @@ func newestOf(versions []string, pass func(string) bool) string {
 	return newest
 }
 
-// namedVersions returns the versions that a server named when it rejected the
-// requested one.
+// namedVersions returns the versions that a server listed when it rejected the requested one.
 func namedVersions(err error) []string {
 	if v, ok := errors.AsType[*versionError](err); ok {
 		return v.supported
@@ -144,9 +144,9 @@ func namedVersions(err error) []string {
 	return data.Supported
 }
 
-// turnedDown reports whether a server refused a handshake as such, so that the
-// other era may be tried; as opposed to a server that cannot be reached, is too
-// slow, or wants credentials first.
+// turnedDown reports whether a server refused the handshake as such, so that the other era may
+// be tried. It is false if the server cannot be reached, is too slow, or requires credentials
+// first.
 func turnedDown(err error) bool {
 	if errors.Is(err, ErrAuth) {
 		return false
@@ -163,9 +163,9 @@ func turnedDown(err error) bool {
 	return isAnswer(err)
 }
 
-// modernFirst reports whether the modern era should be tried before the legacy
-// one. Legacy comes first for unknown servers: of those that speak
-// both, most deliver more in legacy, and some die of an unknown first message.
+// modernFirst reports whether the modern era should be tried before the legacy one. Legacy
+// comes first for unknown servers: of the servers that speak both, most deliver more
+// notifications in legacy, and some exit at an unknown first message.
 func modernFirst(p config.Protocol, era Era) bool {
 	return p == config.ProtocolModern || p != config.ProtocolLegacy && era == EraModern
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// anyEra finds the era on one and the same process.
+// anyEra determines the era of a server on stdio, without starting its process again.
 func (h *handshake) anyEra(ctx context.Context, protocol config.Protocol, known Era) (Info, error) {
 	version := mcp.LatestLegacy
 	var first error

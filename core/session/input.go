@@ -9,21 +9,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// InputRequiredError is the answer of a server that wants the client to ask its
-// user, a model or its environment something first, and to repeat the request then
-// (2026-07-28, multi round-trip requests). mcptrack cannot ask anything and says so in
-// its capabilities.
+// InputRequiredError is the error for a request that the server answers with a demand for
+// input: the client should ask its user, a model or its environment something and repeat the
+// request (2026-07-28, multi round-trip requests). mcptrack cannot do so, as its capabilities
+// say.
 type InputRequiredError struct {
 	Method string // of the request that was not answered
-	// Asked is what the server wants to know, at most 10 of it, in the order of the
-	// server's keys.
+	// Asked are the first 10 questions of the server, in the order of their keys.
 	Asked []InputRequest
 }
 
-// InputRequest is one thing that a server wants to know before it answers.
+// InputRequest is one question that a server asks before it answers a request.
 type InputRequest struct {
 	Method  string // such as "elicitation/create"; printable
-	Message string // what it would show to a user, printable, at most 300 bytes; may be ""
+	Message string // the text for the user, printable, at most 300 bytes; may be ""
 }
 
 func (e *InputRequiredError) Error() string {
@@ -40,8 +39,8 @@ func (e *InputRequiredError) Error() string {
 
 const maxAsked = 10
 
-// newInputRequired reads what an input_required result asks for. What it cannot read
-// it leaves out: the error says enough without.
+// newInputRequired makes the error for an input_required result. Questions that it cannot
+// decode are left out.
 func newInputRequired(redact redactor, method string, raw json.RawMessage) *InputRequiredError {
 	e := &InputRequiredError{Method: method}
 	var result struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// maxKey is the most bytes of an item's key: keys are shown, compared and published.
+// maxKey bounds an item's key, in bytes: keys are shown, compared and published.
 const maxKey = 8 << 10
 
 // LimitError is the error for a list that exceeds the [Limits], or whose cursors repeat.
@@ -20,13 +20,13 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s", e.Method, e.Limit) }
 
-// List fetches all pages of a list, within one request timeout. A kind that the
-// server does not declare gives an empty list and no request; so do templates of
-// a server that has resources but not that method. Items that are not objects or
-// have no key, or one of more than 8 KiB, are left out and counted as malformed in [Batch.Dropped].
+// List fetches all pages of a list, within one request timeout. If the server does not declare
+// the kind, the list is empty and no request is sent; the list of templates is also empty if
+// the server has resources but not that method. Items that are not objects or have no key, or
+// one of more than 8 KiB, are left out and counted as malformed in [Batch.Dropped].
 //
-// A list is not a snapshot: it may be torn if it changes meanwhile, which raises
-// another signal.
+// A list is not a snapshot: its pages may be inconsistent if the list changes meanwhile, which
+// raises another signal.
 func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error) {
 	if !s.Info().Capabilities.Has(k) {
 		return catalog.List{}, nil
@@ -93,8 +93,8 @@ func (s *Session) pages(ctx context.Context, k catalog.Kind) ([]catalog.Item, er
 	return nil, &LimitError{k.Method(), fmt.Sprintf("%d pages", s.opts.Limits.MaxPages)}
 }
 
-// decodePage reads one page. The empty string is a cursor like any other; only
-// an absent (or null) one ends the list.
+// decodePage decodes one page. An empty string is a valid cursor; only a missing (or null) one
+// ends the list.
 func decodePage(k catalog.Kind, raw json.RawMessage) (items []json.RawMessage, cursor *string, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {

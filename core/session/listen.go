@@ -14,15 +14,14 @@ import (
 )
 
 const (
-	// ackTimeout is how long a listen may take to be acknowledged.
+	// ackTimeout bounds the wait for the acknowledgement of a listen.
 	ackTimeout = 10 * time.Second
-	// maxListen is how many bytes of URIs go into one listen: servers refuse
-	// bodies of 4 MiB.
+	// maxListen bounds the bytes of URIs in one listen: servers refuse bodies of 4 MiB.
 	maxListen = 2 << 20
-	// settle is how long a server on stdio gets to take note of a cancelled
-	// listen (some clean up after the fact, and would clean up the next one too),
-	// and how long a replaced stream over HTTP goes on: what the server wrote to
-	// it last may arrive after the acknowledgement of its successor.
+	// settle is how long a server on stdio is given to process the cancellation of a listen
+	// (some clean up late, and would clean up the next listen as well), and how long a replaced
+	// stream over HTTP is kept open: the server's last messages on it may arrive after its
+	// successor was acknowledged.
 	settle = 100 * time.Millisecond
 )
 
@@ -30,13 +29,13 @@ const (
 type listen struct {
 	stream *stream
 	ack    Filter
-	// over is closed, by its goroutine, when the request has ended.
+	// over is closed by the goroutine of the request when that has ended.
 	over chan struct{}
 	err  error // of the request; valid once over is closed
 }
 
-// subscribeModern replaces the listens, if the filter changed, or if one has ended or
-// was silent for too long.
+// subscribeModern replaces the open listens if the filter changed, or if one has ended or was
+// silent for too long.
 func (sub *subscriber) subscribeModern(ctx context.Context, f Filter, info Info) (Ack, error) {
 	caps := info.Capabilities
 	ask := Filter{Tools: f.Tools && caps.Tools, Prompts: f.Prompts && caps.Prompts, Resources: f.Resources && caps.Resources, Events: f.Events && caps.EventsListChanged}
@@ -53,13 +52,13 @@ func (sub *subscriber) subscribeModern(ctx context.Context, f Filter, info Info)
 	if err := sub.pause(ctx); err != nil {
 		return Ack{}, err
 	}
-	sub.s.signals.wantMore(wantedOf(f)) // an update may follow the ack at once
+	sub.s.signals.wantMore(wantedOf(f)) // an update may follow the acknowledgement at once
 	interrupted := false
-	// A copy: if this fails, those that have ended must still be known as such.
+	// A copy: if this fails, sub.listens must still show which of them have ended.
 	old := slices.DeleteFunc(slices.Clone(sub.listens), func(l *listen) bool { return !sub.s.signals.live(l.stream.id) })
 	if !sub.s.requests.conn.HTTP() && len(old) > 0 {
-		// A server may keep one subscription per connection, so that the end of
-		// the old one would take the new one along.
+		// A server may keep one subscription per connection, so that ending the old one later
+		// would end the new one as well.
 		sub.hangUp(old)
 		sub.listens, old = nil, nil
 		if !backoff.Sleep(ctx, settle) {
@@ -84,7 +83,7 @@ func (sub *subscriber) subscribeModern(ctx context.Context, f Filter, info Info)
 	return ack, err
 }
 
-// modernAck compares what was asked with what the listens honour.
+// modernAck compares the filter that was requested with those that the listens honour.
 func modernAck(f Filter, listens []*listen, refused []string, caps Capabilities) Ack {
 	var got Filter
 	for _, l := range listens {
@@ -113,12 +112,12 @@ func modernAck(f Filter, listens []*listen, refused []string, caps Capabilities)
 	return ack
 }
 
-// listenAll opens as many listens as the filter needs. URIs because of which the
-// server refuses a whole listen are left out and returned.
+// listenAll opens as many listens as the filter needs. If the server refuses a listen because
+// of some URIs, these are left out and returned.
 func (sub *subscriber) listenAll(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for i, uris := range chunks(f.URIs, maxListen) {
 		part := Filter{URIs: uris}
-		if i == 0 { // the lists go with the first one
+		if i == 0 { // only the first one also asks for changes of lists
 			part.Tools, part.Prompts, part.Resources, part.Events = f.Tools, f.Prompts, f.Resources, f.Events
 		}
 		if part.Empty() {
@@ -133,8 +132,8 @@ func (sub *subscriber) listenAll(ctx context.Context, f Filter) (listens []*list
 	return listens, refused, nil
 }
 
-// listenBut opens one listen, without the URIs that the server will not have.
-// A server that names the culprit costs one more request, others a bisection.
+// listenBut opens one listen, without the URIs that the server refuses. If its error names
+// them, that costs one more request, otherwise a bisection.
 func (sub *subscriber) listenBut(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for {
 		l, err := sub.listen(ctx, f)
@@ -170,7 +169,7 @@ func (sub *subscriber) listenBut(ctx context.Context, f Filter) (listens []*list
 	}
 }
 
-// culprits are the URIs that an error names.
+// culprits returns the URIs that an error names.
 func culprits(err error, uris []string) []string {
 	rpc, ok := errors.AsType[*RPCError](err)
 	if !ok {
@@ -189,14 +188,14 @@ func culprits(err error, uris []string) []string {
 			bad = append(bad, u)
 		}
 	}
-	if len(bad) > 1 { // one may be the beginning of another
+	if len(bad) > 1 { // one URI may be a prefix of another
 		longest := slices.MaxFunc(bad, func(a, b string) int { return len(a) - len(b) })
 		bad = []string{longest}
 	}
 	return bad
 }
 
-// isUnsupported reports whether a listen failed because there is no such method.
+// isUnsupported reports whether a listen failed because the server does not have the method.
 func isUnsupported(err error) bool {
 	if h, ok := errors.AsType[*HTTPError](err); ok {
 		return h.Status == http.StatusNotFound || h.Status == http.StatusMethodNotAllowed || h.Status == http.StatusNotImplemented
@@ -204,8 +203,8 @@ func isUnsupported(err error) bool {
 	return errors.Is(err, ErrUnsupported)
 }
 
-// chunks splits URIs so that each part stays below the limit in JSON. There is
-// always at least one part.
+// chunks splits URIs into parts whose JSON is below the limit. There is always at least one
+// part.
 func chunks(uris []string, limit int) [][]string {
 	var parts [][]string
 	start, size := 0, 0

@@ -13,9 +13,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
-// listen opens one stream and waits for the acknowledgement. From then on the
-// stream lives until it is hung up, ends, or the session does; an end that is
-// not ours raises a Gap.
+// listen opens one stream and waits for the acknowledgement. The stream then lives until we
+// hang it up, the server ends it, or the session ends; an end that we did not cause raises a
+// Gap.
 func (sub *subscriber) listen(ctx context.Context, f Filter) (*listen, error) {
 	lctx, cancel := context.WithCancelCause(sub.s.ctx)
 	st := &stream{id: sub.s.requests.nextID(), ack: make(chan Filter, 1), cancel: func() { cancel(errHungUp) }}
@@ -45,7 +45,7 @@ func (sub *subscriber) listen(ctx context.Context, f Filter) (*listen, error) {
 	case <-l.over:
 		select {
 		case l.ack = <-st.ack:
-			return l, nil // and ended since: the next Subscribe will see
+			return l, nil // it has ended since; the next Subscribe will notice
 		default:
 		}
 		if l.err == nil {
@@ -87,7 +87,7 @@ func streamEnd(said string, err error) string {
 	}
 }
 
-// hangUp ends listens, which does not count as a gap. It does not wait for the server.
+// hangUp ends listens. That does not raise a Gap. It does not wait for the server.
 func (sub *subscriber) hangUp(listens []*listen) {
 	for _, l := range listens {
 		sub.s.signals.forget(l.stream)
@@ -98,7 +98,7 @@ func (sub *subscriber) hangUp(listens []*listen) {
 	}
 }
 
-// retire hangs up, after a moment, listens that others have replaced.
+// retire hangs up listens that were replaced, after the time settle.
 func (sub *subscriber) retire(listens []*listen) {
 	if len(listens) == 0 {
 		return
@@ -115,9 +115,8 @@ func (sub *subscriber) allHealthy(listens []*listen) bool {
 	return !slices.ContainsFunc(listens, func(l *listen) bool { return !sub.s.signals.healthy(l.stream.id) })
 }
 
-// bisect finds the URIs that make the server refuse a listen, by asking for
-// halves. The number of requests is bounded: beyond, all that is left counts as
-// refused and is polled.
+// bisect finds the URIs that make the server refuse a listen, by asking for halves. The number
+// of requests is bounded: after that, all remaining URIs count as refused and are polled.
 func (sub *subscriber) bisect(ctx context.Context, uris []string) (bad []string, err error) {
 	budget := maxBisect
 	var try func([]string) error
@@ -153,5 +152,5 @@ func (sub *subscriber) bisect(ctx context.Context, uris []string) (bad []string,
 	return bad, err
 }
 
-// maxBisect is how many requests go into finding out which URIs are refused.
+// maxBisect bounds the requests that find out which URIs are refused.
 const maxBisect = 64

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// quietHandler passes on the library's log records, at debug level and redacted: its
-// errors repeat URLs and headers.
+// quietHandler passes on the log records of the MCP library at debug level, redacted because
+// its errors repeat URLs and headers.
 type quietHandler struct {
 	next   slog.Handler
 	redact func(string) string

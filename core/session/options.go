@@ -15,40 +15,40 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
-// DialFunc is how a tracker gets its sessions: the seam for embedders and
-// tests. The context bounds the dialling only, not the session's life.
+// DialFunc makes the sessions of a tracker; embedders and tests may replace it. The context
+// bounds only the dialling, not the session.
 type DialFunc func(ctx context.Context, srv config.Server, opts Options) (*Session, error)
 
-// Options are the ways of a session that do not come from the server's entry in
-// the configuration. The zero value is usable.
+// Options are the settings of a session that do not come from the server's entry in the config.
+// The zero value is usable.
 type Options struct {
-	// ClientVersion is sent to the server with the name mcptrack; "dev".
+	// ClientVersion is sent to the server with the name mcptrack; default "dev".
 	ClientVersion string
 	// ConnectTimeout bounds Dial when the server's entry does not; default 15 s.
 	ConnectTimeout time.Duration
-	// Era is what an earlier session with the same server found out; "" when
-	// nothing is known. A wrong Era costs one request, not the connection.
+	// Era is the era of an earlier session with the same server; "": none is known. A wrong Era
+	// costs one request, not the connection.
 	Era Era
-	// Limits bound what a server may make us hold.
+	// Limits bound the memory that one server can make us use.
 	Limits Limits
-	// OneShot is for a command that asks something and leaves: no push channel
-	// is opened or waited for, and a child process that outlives its stdin gets
-	// SIGTERM after 100 ms instead of 1 s.
+	// OneShot is for a command that makes a few requests and exits: no notification channel is
+	// opened or waited for, and a child process that outlives its stdin gets SIGTERM after 100
+	// ms instead of 1 s.
 	OneShot bool
-	// Logins are the logins of servers that want OAuth; nil: there are none. A server whose
-	// entry has an Authorization header does not need one.
+	// Logins stores the logins to servers that require OAuth; nil: there are none. If a
+	// server's entry has an Authorization header, its login is not used.
 	Logins *login.Store
-	// Client is the client that the session speaks for in the legacy era; nil: the server
-	// has nobody to ask, and its messages are dropped.
+	// Client answers requests of legacy servers and gets their messages; nil: no client is
+	// behind the session, and such messages are dropped.
 	Client *ClientSide
-	// Logger gets everything that is worth a line, at debug level; nil discards.
+	// Logger gets the session's log records, at debug level; nil discards them.
 	Logger *slog.Logger
-	// Environ looks up what the child's environment is picked from; os.LookupEnv
-	// when nil. A child inherits what core/process allows, never the rest,
-	// which may hold other servers' secrets.
+	// Environ looks up the variables that a child may inherit; default os.LookupEnv. A child
+	// inherits only what core/process allows, because the rest may contain secrets of other
+	// servers.
 	Environ func(name string) (string, bool)
-	// DialContext makes the connections to servers over HTTP; a [net.Dialer] with
-	// keep-alive when nil.
+	// DialContext makes the connections to servers over HTTP; default: that of a [net.Dialer]
+	// with keep-alive.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -56,9 +56,9 @@ type Options struct {
 type ClientSide struct {
 	// Capabilities are declared to the server, a JSON object.
 	Capabilities json.RawMessage
-	// Request answers a request of the server, such as sampling/createMessage. It is
-	// called on a goroutine of its own, and ctx ends when the server cancels the request
-	// or the session ends. An [*RPCError] is answered as it is.
+	// Request answers a request of the server, such as sampling/createMessage. It is called on
+	// a goroutine of its own, and ctx ends when the server cancels the request or the session
+	// ends. An [*RPCError] that it returns is sent to the server unchanged.
 	Request func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 	// Message gets notifications that the session does not handle itself, such as
 	// notifications/message, in order. It is called by the goroutine that reads from the
@@ -101,9 +101,9 @@ type Info struct {
 	ServerName      string
 	ServerVersion   string
 	Capabilities    Capabilities
-	RawCapabilities json.RawMessage // as the server sent them
+	RawCapabilities json.RawMessage // unchanged, as the server sent them
 	Instructions    string          // as the server sent them; hostile, at most 64 KiB
-	Push            bool            // a channel for notifications exists
+	Push            bool            // whether there is a channel for notifications
 }
 
 // Capabilities are what a server declares.

@@ -20,8 +20,8 @@ type ProbeOptions struct {
 	Session Options
 	// Kinds are the lists to request; none means all.
 	Kinds []catalog.Kind
-	// Tracked makes the Info of a report that of a session that tracks the server: its
-	// era is another one where the server pushes in that era only.
+	// Tracked makes each report have the Info that a tracking session would get. Its era
+	// differs if the server pushes notifications only in the other era.
 	Tracked bool
 	// Progress is called after each server, never concurrently; nil is allowed.
 	Progress func(Report)
@@ -36,8 +36,8 @@ type Report struct {
 	Err error
 }
 
-// State is the outcome in one word: ready, failed or unconfigured; of a server that was
-// not probed disabled.
+// State returns the outcome in one word: ready, failed or unconfigured, or disabled for a
+// server that was not probed.
 func (r Report) State() string {
 	_, unconfigured := errors.AsType[*config.UnconfiguredError](r.Err)
 	switch {

@@ -11,24 +11,23 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
-// maxExtended is how long a request may go on because its server reports progress.
+// maxExtended bounds how long progress reports can extend a request.
 const maxExtended = time.Hour
 
 // Progress is the content of a notifications/progress.
 type Progress struct {
 	Progress float64 // finite
-	Total    float64 // 0: not known
+	Total    float64 // 0: unknown
 	Message  string  // hostile, as everything from a server
 }
 
 type progressKey struct{}
 
-// WithProgress requests progress reports for the requests that are made with the
-// context that it returns: servers may send some, or none. f is called on the
-// goroutine that reads from the server, one call at a time and not after the request
-// returned; it must return at once.
+// WithProgress requests progress reports for requests made with the returned context; a server
+// may send none. f is called on the goroutine that reads from the server, one call at a time
+// and not after the request returned; it must return at once.
 //
-// A report extends the request: it fails when the server was silent for the request
+// A report extends the request: it fails when the server has been silent for the request
 // timeout, and in any case after an hour (or the request timeout, if that is longer).
 func WithProgress(ctx context.Context, f func(Progress)) context.Context {
 	return context.WithValue(ctx, progressKey{}, f)
@@ -42,7 +41,7 @@ func progressOf(ctx context.Context) func(Progress) {
 // limits bound one request.
 type limits struct {
 	silence  time.Duration  // how long the server may be silent; 0: the request timeout
-	progress func(Progress) // gets the reports, each of which ends a silence; may be nil
+	progress func(Progress) // called with each report; may be nil
 }
 
 // bound returns the context of a request with the id. It ends when the server was
@@ -76,8 +75,8 @@ func (r *requester) bound(ctx context.Context, id string, l limits) (_ context.C
 	}
 }
 
-// progressWatch knows the callbacks of requests, by progress token. The zero value is
-// ready.
+// progressWatch holds the callbacks of requests, by progress token. The zero value is ready to
+// use.
 type progressWatch struct {
 	mu    sync.Mutex // guards watch; held while a callback runs, so that none runs late
 	watch map[string]func(Progress)
@@ -98,9 +97,8 @@ func (w *progressWatch) remove(token string) {
 	delete(w.watch, token)
 }
 
-// report passes a report on; it runs on the goroutine that reads from the server.
-// Reports with an unknown token are late or made up, and those without a number are
-// malformed.
+// report passes a report on; it runs on the goroutine that reads from the server. It ignores
+// reports with an unknown token, which are late or made up, and those without a number.
 func (w *progressWatch) report(n *wire.Notification) {
 	if n.Progress == nil || math.IsInf(*n.Progress, 0) {
 		return

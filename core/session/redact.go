@@ -10,15 +10,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// redactor removes the secrets of one server from texts that the server, its
-// child or a library made.
+// redactor removes the secrets of one server from texts that come from the server, its child or
+// a library.
 type redactor struct {
 	secrets *strings.Replacer
-	live    func() []string // those that change; nil: there are none
+	live    func() []string // returns the secrets that change, such as tokens; nil: there are none
 }
 
-// minSecret is the length below which a value is not searched for: replacing
-// every "1" or "true" would only garble messages.
+// minSecret is the least length of a value that is redacted: replacing every "1" or "true"
+// would only garble messages.
 const minSecret = 6
 
 func newRedactor(values []string) redactor {
@@ -26,7 +26,8 @@ func newRedactor(values []string) redactor {
 	for _, v := range values {
 		secrets = append(append(secrets, strings.Fields(v)...), v)
 	}
-	// Of two that begin alike the first would win, and leave the rest of the other.
+	// Longest first: if one value is a prefix of another, replacing it first would leave the
+	// rest of the longer one visible.
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	for _, s := range secrets {
 		if len(s) >= minSecret {
@@ -47,7 +48,7 @@ func (r redactor) text(s string) string {
 	return printable.Line(s, 1024)
 }
 
-// secretsOf collects the values that must not show up anywhere.
+// secretsOf returns the values in a server's entry that must not be shown.
 func secretsOf(srv config.Server) []string {
 	var values []string
 	for _, v := range srv.Env {
@@ -62,8 +63,8 @@ func secretsOf(srv config.Server) []string {
 	return append(values, urlSecrets(srv.URL.Reveal())...)
 }
 
-// variableSecrets are the parts of a variable's value that must not be shown. The
-// host that is connected to may be: errors have to name it.
+// variableSecrets returns the parts of a variable's value that must not be shown. The host that
+// is connected to may be shown: errors have to name it.
 func variableSecrets(value, address string) []string {
 	if u, err := url.Parse(address); err == nil && strings.Contains(u.Host, value) {
 		return nil

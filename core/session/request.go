@@ -18,8 +18,8 @@ import (
 // Request is a request in its raw form, for a proxy that forwards what it received.
 type Request struct {
 	Method string
-	// Params are sent as they are, but for what the session says itself: its own
-	// progress token and, in the modern era, the client, in _meta.
+	// Params are sent unchanged, except for the members of _meta that the session sets: its own
+	// progress token and, in the modern era, the client.
 	Params map[string]json.RawMessage
 	// Progress is called with the progress that the server reports. It is called by
 	// the goroutine that reads from the server, one call at a time and none after Do
@@ -36,9 +36,8 @@ type Request struct {
 }
 
 // Do sends a request and returns the raw result; a notification, whose method begins with
-// "notifications/", has no result. The errors are those of the other
-// methods: an [*RPCError] is what the server answered, as it answered it. When ctx
-// ends, the request is cancelled on the server.
+// "notifications/", has no result. Errors are as for the other methods; an [*RPCError] is the
+// server's, unchanged. When ctx ends, the request is cancelled on the server.
 func (s *Session) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	if strings.HasPrefix(q.Method, "notifications/") {
 		var params map[string]any
@@ -69,16 +68,16 @@ func rawParams(raw map[string]json.RawMessage) map[string]any {
 type requester struct {
 	session  *Session
 	client   mcp.Implementation
-	timeout  atomic.Int64 // of one request, in nanoseconds
-	seq      atomic.Int64 // request ids
+	timeout  atomic.Int64 // timeout of one request, in nanoseconds
+	seq      atomic.Int64 // the number of the last request id
 	progress progressWatch
-	declared any // the capabilities of a client that has nobody to ask
+	declared any // the capabilities declared if there is no client behind the session
 
 	conn *wire.Conn // set when the handshake is complete
 }
 
-// capabilities returns those of the client: no user, model or root to ask, unless there is
-// a client behind the session.
+// capabilities returns those of the client behind the session, or, if there is none,
+// capabilities without a user, model or roots to ask.
 func (r *requester) capabilities() any {
 	if c := r.session.opts.Client; c != nil && c.Capabilities != nil {
 		return c.Capabilities
@@ -88,8 +87,8 @@ func (r *requester) capabilities() any {
 
 func (r *requester) requestTimeout() time.Duration { return time.Duration(r.timeout.Load()) }
 
-// request sends a request and returns its result. It ends with ctx, with the
-// session, or after the request timeout, whichever is first.
+// request sends a request and returns its result. It ends when ctx or the session does, or
+// after the request timeout, whichever is first.
 func (r *requester) request(ctx context.Context, method string, params map[string]any) (json.RawMessage, error) {
 	return r.bounded(ctx, method, params, limits{progress: progressOf(ctx)})
 }
@@ -105,7 +104,7 @@ func (r *requester) bounded(ctx context.Context, method string, params map[strin
 	return r.send(ctx, r.conn, r.session.Info().ProtocolVersion, id, method, params)
 }
 
-// forward sends a request for a client of ours.
+// forward sends a request on behalf of a client.
 func (r *requester) forward(ctx context.Context, q Request, params map[string]any) (json.RawMessage, error) {
 	l := limits{q.Timeout, q.Progress}
 	if q.Client == nil || r.session.Info().Era != EraModern {
@@ -122,17 +121,17 @@ func (r *requester) forward(ctx context.Context, q Request, params map[string]an
 	return r.exchange(ctx, r.conn, out)
 }
 
-// nextID makes a request id. Ids are strings: they can be confused neither with
-// a server's own numeric ids nor, by TypeScript servers, with anything else.
+// nextID returns a new request id. Ids are strings: nothing can confuse them with the numeric
+// ids of a server's own requests.
 func (r *requester) nextID() string { return "mcptrack-" + strconv.FormatInt(r.seq.Add(1), 10) }
 
-// send sends a request over a certain connection, in a certain protocol version. Only
-// ctx bounds it: handshakes and listens have limits of their own.
+// send sends a request over the given connection in the given protocol version. Only ctx bounds
+// it: handshakes and listens have limits of their own.
 func (r *requester) send(ctx context.Context, conn *wire.Conn, version, id, method string, params map[string]any) (json.RawMessage, error) {
 	return r.do(ctx, conn, r.prepare(conn, version, id, method, params))
 }
 
-// prepare adds what the era requires in every request.
+// prepare adds the members of _meta that the era requires in every request.
 func (r *requester) prepare(conn *wire.Conn, version, id, method string, params map[string]any) wire.Request {
 	q := wire.Request{ID: id, Method: method, Version: version, Params: params, Announce: method != mcp.MethodInitialize}
 	if version == mcp.ModernVersion {
@@ -143,7 +142,7 @@ func (r *requester) prepare(conn *wire.Conn, version, id, method string, params 
 		})
 	}
 	if conn.HTTP() && r.session.Info().Era != EraLegacy {
-		q.Announce = false // the closed request says so
+		q.Announce = false // closing the HTTP request cancels it
 	}
 	return q
 }
@@ -152,14 +151,14 @@ func (r *requester) do(ctx context.Context, conn *wire.Conn, q wire.Request) (js
 	raw, err := r.exchange(ctx, conn, q)
 	if err != nil {
 		if r.session.opts.OneShot && errors.Is(err, errDeadline) {
-			err = conn.WithStderr(err) // which is about this request, or the start
+			err = conn.WithStderr(err) // stderr concerns this request, or the start
 		}
 		return nil, err
 	}
 	return raw, r.checkResultType(q.Method, raw)
 }
 
-// exchange returns a result of any type.
+// exchange sends a request and returns its result, whatever its resultType.
 func (r *requester) exchange(ctx context.Context, conn *wire.Conn, q wire.Request) (json.RawMessage, error) {
 	if err := r.session.Err(); err != nil {
 		return nil, &InterruptedError{Err: err}
@@ -177,7 +176,7 @@ func withMeta(params map[string]any, members map[string]any) map[string]any {
 		maps.Copy(meta, old)
 	case json.RawMessage:
 		var raw map[string]json.RawMessage
-		_ = json.Unmarshal(old, &raw) // an object, or nothing to keep
+		_ = json.Unmarshal(old, &raw) // if it is not an object, there is nothing to keep
 		for name, value := range raw {
 			meta[name] = value
 		}
@@ -187,7 +186,7 @@ func withMeta(params map[string]any, members map[string]any) map[string]any {
 	return p
 }
 
-// checkResultType refuses results of an unknown type. A missing type is complete.
+// checkResultType refuses results of an unknown resultType. Without one, a result is complete.
 func (r *requester) checkResultType(method string, raw json.RawMessage) error {
 	var result struct {
 		ResultType *string `json:"resultType"`

@@ -13,12 +13,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/wire"
 )
 
-// Session is one live connection to one server. Its methods may be called from
-// several goroutines. The caller that dialled it must Close it, also after it ended.
+// Session is one live connection to one server. Its methods may be called from several
+// goroutines. The caller that dialled it must Close it, even after it has ended.
 type Session struct {
 	opts    Options
 	redact  redactor
-	login   *login.Source // nil: the server needs none
+	login   *login.Source // nil: requests carry no token
 	logger  *slog.Logger  // redacts, and logs at debug level
 	signals *Signals
 
@@ -66,7 +66,7 @@ func newSession(srv config.Server, opts Options) *Session {
 	return s
 }
 
-// wireConfig is what the connections of the session need to know.
+// wireConfig returns the configuration of the session's connections.
 func (s *Session) wireConfig() wire.Config {
 	return wire.Config{
 		MaxLine:      s.opts.Limits.MaxLine,
@@ -100,7 +100,7 @@ func (s *Session) notification(n *wire.Notification) {
 	s.signals.notify(n, s.Info().Era == EraModern)
 }
 
-// Info returns what is known of the server.
+// Info returns the result of the handshake.
 func (s *Session) Info() Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// end declares the session over. Only the first call counts.
+// end marks the session as over and stores why. Only the first call counts.
 func (s *Session) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *Session) attach(conn *wire.Conn, info Info) *Session {
 	return s
 }
 
-// setPush notes that the server can push.
+// setPush records that the server can push.
 func (s *Session) setPush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 // Raising a signal costs a map access and never blocks; a thousand signals for
 // one key are one entry with a count.
 type Signals struct {
-	// wake has room for one: the session sends without blocking and never
-	// closes it; the one reader is the session's owner.
+	// wake has capacity one: the session sends without blocking and never closes it; only the
+	// session's owner receives.
 	wake     chan struct{}
 	max      int
 	untagged bool // notifications without a subscription id are accepted: some stdio servers send no ids
@@ -26,20 +26,20 @@ type Signals struct {
 	uris    map[string]Signal
 	subs    int // sub-resources among uris
 	gap     string
-	silent  bool // gap is that of a silent stream
+	silent  bool // the only reason for gap is a silent stream
 	dropped map[string]int
 	want    wanted
-	streams map[string]*stream // modern: live listens by request id
+	streams map[string]*stream // modern: open listens, by request id
 }
 
 const (
 	maxSubURIs   = 1000
-	maxURILength = 8 << 10 // longer ones are malformed
-	maxURIDepth  = 64      // steps up in search of a subscribed parent
+	maxURILength = 8 << 10 // bytes; a longer URI is malformed
+	maxURIDepth  = 64      // bounds the search for a subscribed parent, in steps
 )
 
-// wanted is what notifications are matched against; uris is never modified once
-// it is set.
+// wanted is the set of lists and URIs whose notifications are delivered. Its uris are never
+// modified.
 type wanted struct {
 	lists map[catalog.Kind]bool
 	uris  map[string]struct{}
@@ -57,11 +57,11 @@ func newSignals(max int, believeUntagged bool) *Signals {
 	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, streams: map[string]*stream{}}
 }
 
-// C returns the channel that wakes the owner: a receive means that Take has
-// something, or had something that an earlier Take took. It is never closed.
+// C returns the channel that wakes the owner: after a receive it should call Take, which may
+// return nothing new. It is never closed.
 func (g *Signals) C() <-chan struct{} { return g.wake }
 
-// Take returns what became dirty since the last call and starts anew.
+// Take returns what became dirty since the last call, and clears it.
 func (g *Signals) Take() Batch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +70,7 @@ func (g *Signals) Take() Batch {
 	return b
 }
 
-// raiseGap records that notifications may be missing. The first reason stays.
+// raiseGap records that notifications may be missing. If there is a reason already, it is kept.
 func (g *Signals) raiseGap(reason string) {
 	g.mu.Lock()
 	g.setGap(reason)
@@ -89,7 +89,7 @@ func (g *Signals) raiseSilent(reason string) {
 	g.ring()
 }
 
-// setGap needs g.mu. What is known to be a gap is not only silence.
+// setGap records a gap that is more than a silent stream. g.mu must be held.
 func (g *Signals) setGap(reason string) {
 	if g.gap == "" || g.silent {
 		g.gap, g.silent = reason, false
@@ -102,14 +102,14 @@ func (g *Signals) drop(reason string, n int) {
 	g.mu.Unlock()
 }
 
-// setWanted replaces what notifications are matched against.
+// setWanted replaces the set of lists and URIs whose notifications are delivered.
 func (g *Signals) setWanted(w wanted) {
 	g.mu.Lock()
 	g.want = w
 	g.mu.Unlock()
 }
 
-// wantMore lets notifications for w through as well, until the next setWanted.
+// wantMore adds w to that set, until the next setWanted.
 func (g *Signals) wantMore(w wanted) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,7 +126,7 @@ func (g *Signals) ring() {
 	}
 }
 
-// count needs the lock.
+// count adds n to Dropped. g.mu must be held.
 func (g *Signals) count(reason string, n int) {
 	if g.dropped == nil {
 		g.dropped = map[string]int{}
@@ -134,7 +134,8 @@ func (g *Signals) count(reason string, n int) {
 	g.dropped[reason] += n
 }
 
-// notify folds one notification in. It runs on the transport's reader.
+// notify adds a notification to the dirty set. The goroutine that reads from the server calls
+// it.
 func (g *Signals) notify(n *wire.Notification, modern bool) {
 	switch n.Method {
 	case mcp.NotificationToolsChanged:
@@ -188,7 +189,7 @@ func (g *Signals) updated(n *wire.Notification, modern bool) {
 	}
 }
 
-// mark needs the lock. It reports whether the owner has something to take.
+// mark marks a URI as dirty, and reports whether the owner has to be woken. g.mu must be held.
 func (g *Signals) mark(uri string) bool {
 	if uri == "" || len(uri) > maxURILength {
 		g.count(dropMalformed, 1)
@@ -225,7 +226,7 @@ func (g *Signals) mark(uri string) bool {
 	return true
 }
 
-// parent finds the nearest subscribed URI that uri is a sub-resource of.
+// parent returns the nearest subscribed URI of which uri is a sub-resource.
 func (g *Signals) parent(uri string) (string, bool) {
 	rest := uri
 	for range maxURIDepth {
@@ -233,7 +234,7 @@ func (g *Signals) parent(uri string) (string, bool) {
 		if i <= 0 {
 			break
 		}
-		// Both "dir/" and "dir" may be what was subscribed.
+		// The subscribed URI may end in "/" or not.
 		for _, p := range [...]string{rest[:i+1], rest[:i]} {
 			if _, ok := g.want.uris[p]; ok && p != uri {
 				return p, true

@@ -2,19 +2,18 @@ package session
 
 import "github.com/mcptrack/mcptrack/core/session/wire"
 
-// stream is one subscriptions/listen as the notification handler sees it. It is
-// guarded by the Signals it is registered with.
+// stream is the state of one subscriptions/listen for the handling of notifications. The lock
+// of the Signals that it is registered with guards it.
 type stream struct {
 	id      string
 	acked   bool
 	leaving bool // it has been replaced: its end is not a gap
-	silent  bool // it has to be replaced
-	empty   bool // the server honours nothing; it will end the stream at once
-	// ack has room for one: the handler sends the filter that the server
-	// honours, at the first acknowledgement only; it is never closed.
+	silent  bool // it was silent for too long and has to be replaced
+	empty   bool // the server honours nothing of the filter and will end the stream at once
+	// ack has capacity one: at the first acknowledgement the handler sends the filter that the
+	// server honours; it is never closed.
 	ack chan Filter
-	// cancel ends the listen request; why says for what reason if it was not
-	// us who ended it.
+	// cancel ends the listen request; why is the reason, if the server ended it.
 	cancel func()
 	why    string
 }
@@ -26,8 +25,8 @@ func (g *Signals) open(st *stream) {
 	g.mu.Unlock()
 }
 
-// forget ends the delivery for a stream. It reports whether its end is a gap:
-// the stream had been delivering, and had not been forgotten before.
+// forget unregisters a stream. It reports whether its end is a gap: the stream had been
+// acknowledged and was still registered.
 func (g *Signals) forget(st *stream) (gap bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -36,7 +35,7 @@ func (g *Signals) forget(st *stream) (gap bool) {
 	return live && st.acked && !st.empty && !st.leaving
 }
 
-// leave announces that the streams will be hung up. They deliver until then.
+// leave marks the streams that will be hung up. They are delivered until then.
 func (g *Signals) leave(listens []*listen) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -45,7 +44,7 @@ func (g *Signals) leave(listens []*listen) {
 	}
 }
 
-// reason is why the server ended the stream, if it said so.
+// reason returns why the server ended the stream; "" if it did not say.
 func (g *Signals) reason(st *stream) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -116,7 +115,8 @@ func (g *Signals) acknowledged(n *wire.Notification) {
 	}
 }
 
-// cancelled ends the listen that the server names: its way to end one on stdio.
+// cancelled ends the listen named in a notifications/cancelled of the server, which is how a
+// server ends one on stdio.
 func (g *Signals) cancelled(n *wire.Notification) {
 	g.mu.Lock()
 	st := g.streams[n.RequestID]

@@ -14,7 +14,7 @@ import (
 // Filter says what a server should push.
 type Filter struct {
 	Tools, Prompts, Resources bool     // changes of these lists
-	Events                    bool     // changes of the types of MCP Events; see [Events.Changed]
+	Events                    bool     // changes of the event types; see [Events.Changed]
 	URIs                      []string // updates of these resources
 }
 
@@ -27,51 +27,50 @@ func (f Filter) lists() map[catalog.Kind]bool {
 	return map[catalog.Kind]bool{catalog.Tools: f.Tools, catalog.Prompts: f.Prompts, catalog.Resources: f.Resources}
 }
 
-// normal sorts the URIs and makes them unique.
+// normal returns the filter with sorted, unique URIs.
 func (f Filter) normal() Filter {
 	f.URIs = slices.Compact(slices.Sorted(slices.Values(f.URIs)))
 	return f
 }
 
-// Ack is what the server agreed to. What is missing must be polled.
+// Ack says what the server agreed to push. Whatever is missing must be polled.
 type Ack struct {
 	Honoured     Filter
 	MissingURIs  []string
-	MissingLists []catalog.Kind // templates go with resources
+	MissingLists []catalog.Kind // templates count as resources
 	// Interrupted means that this call had to end the old subscription before it
 	// could begin the new one: list and compare again, as for a [Batch.Gap].
 	Interrupted bool
 }
 
-// subscriber holds what a session has subscribed. Its lock is a channel, as a caller may
-// give up waiting for it: it is held during requests.
+// subscriber holds the subscriptions of a session. Its lock is a channel, because it is held
+// during requests and a caller may give up waiting for it.
 type subscriber struct {
 	s *Session
-	// busy has room for one: a sender holds the lock until it receives.
+	// busy has capacity one: a sender holds the lock until it receives.
 	busy chan struct{}
 
 	legacy  legacyState
-	listens []*listen // modern: live or ended since
-	filter  Filter    // modern: what listens were opened for
+	listens []*listen // modern: open, or ended since the last Subscribe
+	filter  Filter    // modern: the filter of the listens
 	ack     Ack       // modern: what the server honoured
 
 	mu    sync.Mutex
-	ended time.Time // modern: when a listen last ended soon after its beginning
+	ended time.Time // modern: when a listen last ended shortly after its beginning
 }
 
-// relisten is the least time between the end of a listen that lived no longer than that
-// and the next one: a server that ends every listen at once must not be answered at full
-// speed.
+// relisten is the least time between the end of a listen that lived no longer than that and the
+// next one, so that a server that ends every listen at once gets no tight loop.
 const relisten = time.Second
 
-// gap forgets what was subscribed, as the server may be a new one, and raises a Gap.
+// gap forgets all subscriptions, because the server may have been replaced, and raises a Gap.
 func (sub *subscriber) gap(reason string) {
 	sub.legacy.invalidate()
 	sub.s.signals.raiseGap(reason)
 }
 
-// listenEnded notes the end of a listen. One that lived for a while may be replaced at
-// once.
+// listenEnded records the end of a listen. Unless that was shortly after its beginning, it may
+// be replaced at once.
 func (sub *subscriber) listenEnded(began time.Time) {
 	now := time.Now()
 	if now.Sub(began) > relisten {
@@ -100,15 +99,13 @@ func newSubscriber(s *Session) *subscriber {
 	return &subscriber{s: s, busy: make(chan struct{}, 1), legacy: legacyState{uris: map[string]struct{}{}, doubt: map[string]struct{}{}}}
 }
 
-// Subscribe makes the server push exactly what the filter names and returns once
-// the server has confirmed. What was subscribed before and still is wanted goes
-// on without interruption; where a server makes that impossible (modern, over
-// stdio) [Ack.Interrupted] is set. Repeating a call costs nothing while the
-// subscriptions stand.
+// Subscribe makes the server push exactly what the filter names and returns once the server has
+// confirmed. Subscriptions that are in the old and the new filter continue without
+// interruption, except with modern servers over stdio, where that is impossible and
+// [Ack.Interrupted] is set. Repeating a call costs nothing while the subscriptions last.
 //
-// Kinds of lists that the server does not have cannot change and are neither
-// honoured nor missing. With [ErrUnsupported] the Ack is valid: the lists that
-// it honours are pushed, all URIs are missing.
+// Lists that the server does not have are neither honoured nor missing. If the error is
+// [ErrUnsupported], the Ack is valid: the lists in it are pushed, and all URIs are missing.
 func (s *Session) Subscribe(ctx context.Context, f Filter) (Ack, error) {
 	sub := s.subscriber
 	select {

@@ -10,22 +10,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// subscribeParallel is how many subscribe requests are in flight at once. More
-// make servers slower, not faster.
+// subscribeParallel bounds the subscribe requests in flight. More would make servers slower,
+// not faster.
 const subscribeParallel = 8
 
-// legacyState is what is presumably subscribed on the server.
+// legacyState is what is believed to be subscribed on the server.
 type legacyState struct {
 	mu   sync.Mutex
 	uris map[string]struct{}
-	// doubt are those that were asked for, to begin or to end, and of which no answer
-	// came: the server may push them or not. None is in uris.
+	// doubt has the URIs whose last subscribe or unsubscribe request was not answered: the
+	// server may push them or not. They are not in uris.
 	doubt map[string]struct{}
-	// gen rises when the server may have forgotten everything.
+	// gen is incremented whenever the server may have forgotten all subscriptions.
 	gen int
 }
 
-// invalidate forgets what is subscribed: the next Subscribe sends all again.
+// invalidate forgets the subscriptions: the next Subscribe requests all of them again.
 func (l *legacyState) invalidate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,8 +34,8 @@ func (l *legacyState) invalidate() {
 	l.gen++
 }
 
-// plan compares the wanted URIs with the subscribed ones. What is in doubt is
-// subscribed again, or unsubscribed to be sure.
+// plan compares the wanted URIs with the subscribed ones. URIs in doubt are subscribed or
+// unsubscribed again.
 func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,8 +55,8 @@ func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
 	return add, remove, l.gen
 }
 
-// asking notes that a request for the URI is about to be sent: until its answer is
-// recorded, its outcome is in doubt.
+// asking records that a request for the URI is about to be sent: its outcome is in doubt until
+// record is called.
 func (l *legacyState) asking(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +64,7 @@ func (l *legacyState) asking(uri string) {
 	l.doubt[uri] = struct{}{}
 }
 
-// record notes the outcome of one request, unless everything was invalidated
-// since it was planned.
+// record records the outcome of a request, unless invalidate was called after it was planned.
 func (l *legacyState) record(gen int, uri string, subscribed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +89,7 @@ func (sub *subscriber) subscribeLegacy(ctx context.Context, f Filter, info Info)
 	}}
 	ack.MissingLists = missingLists(f, ack.Honoured, caps)
 	if !info.Push || len(f.URIs) > 0 && !caps.ResourcesSubscribe {
-		// Without a channel the server could agree but never notify.
+		// Without a channel for notifications a subscription would be useless.
 		sub.s.signals.setWanted(wantedOf(f))
 		ack.MissingURIs = f.URIs
 		if len(f.URIs) > 0 && !caps.ResourcesSubscribe {
@@ -100,7 +99,7 @@ func (sub *subscriber) subscribeLegacy(ctx context.Context, f Filter, info Info)
 	}
 
 	add, remove, gen := sub.legacy.plan(f.URIs)
-	sub.s.signals.wantMore(wantedOf(f)) // an update may come before the answer
+	sub.s.signals.wantMore(wantedOf(f)) // an update may arrive before the answer
 	missing, err := sub.subscribeEach(ctx, add, gen)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
 		return ack, err
@@ -118,9 +117,9 @@ func (sub *subscriber) subscribeLegacy(ctx context.Context, f Filter, info Info)
 	return ack, err
 }
 
-// subscribeEach subscribes the URIs and returns, sorted, those that the server
-// refused. It fails as a whole if the session or ctx ends, or if the server does
-// not know the method; what was answered until then is recorded all the same.
+// subscribeEach subscribes the URIs and returns, sorted, those that the server refused. It
+// fails as a whole if the session or ctx ends, or if the server does not know the method;
+// answers received before that are recorded anyway.
 func (sub *subscriber) subscribeEach(ctx context.Context, uris []string, gen int) (missing []string, err error) {
 	errs := sub.forEach(ctx, mcp.MethodSubscribe, uris)
 	unsupported := false
@@ -134,7 +133,7 @@ func (sub *subscriber) subscribeEach(ctx context.Context, uris []string, gen int
 			unsupported = true
 		case isRefusal(e):
 			sub.s.logger.Debug("subscription refused", "uri", uri, "err", e)
-			if isAnswer(e) { // or it may have been heard
+			if isAnswer(e) { // without an answer, the server may have subscribed it
 				sub.legacy.record(gen, uri, false)
 			}
 			missing = append(missing, uri)
@@ -151,8 +150,8 @@ func (sub *subscriber) subscribeEach(ctx context.Context, uris []string, gen int
 	return missing, nil
 }
 
-// unsubscribeEach ends subscriptions. A server that refuses is not asked again:
-// its signals are not wanted and so counted and dropped.
+// unsubscribeEach ends subscriptions. A refusal is not retried: notifications of such a URI are
+// counted and dropped.
 func (sub *subscriber) unsubscribeEach(ctx context.Context, uris []string, gen int) (err error) {
 	errs := sub.forEach(ctx, mcp.MethodUnsubscribe, uris)
 	for i, uri := range uris {
@@ -166,10 +165,9 @@ func (sub *subscriber) unsubscribeEach(ctx context.Context, uris []string, gen i
 	return err
 }
 
-// forEach sends one request for each URI, a few at a time, and returns their
-// errors in the order of the URIs. After an error that concerns all of them the
-// rest is not sent and gets the same error, and so does what two request
-// timeouts leave undone.
+// forEach sends one request for each URI, a few at a time, and returns their errors in the
+// order of the URIs. After an error that concerns all requests, or after two request timeouts,
+// the remaining ones are not sent and get that error.
 func (sub *subscriber) forEach(ctx context.Context, method string, uris []string) []error {
 	errs := make([]error, len(uris))
 	ctx, stop := context.WithTimeoutCause(ctx, 2*sub.s.requests.requestTimeout(), errDeadline)

@@ -6,7 +6,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// maxToolFailure bounds, in bytes, how much of a tool's error text is shown.
+// maxToolFailure bounds the error text of a tool that is shown, in bytes.
 const maxToolFailure = 300
 
 // ToolFailure reports whether the raw result of a tool call has isError set, and
@@ -25,7 +25,7 @@ func (s *Session) ToolFailure(result json.RawMessage) (string, bool) {
 	return printable.Line(s.Redact(text), maxToolFailure), true
 }
 
-// toolFailureText returns the error text of a failed tool call as the tool sent it.
+// toolFailureText returns the error text of a failed tool call, unchanged.
 func toolFailureText(result json.RawMessage) (string, bool) {
 	var r struct {
 		IsError bool `json:"isError"`

@@ -7,18 +7,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// undecodableInterval is the least time between two gaps because of what could not be
-// decoded.
+// undecodableInterval is the least time between two gaps caused by undecodable messages.
 const undecodableInterval = 5 * time.Second
 
-// undecodable spaces out the gaps because of what could not be decoded.
+// undecodable limits how often undecodable messages raise a gap.
 type undecodable struct {
 	mu      sync.Mutex // guards all below
 	last    time.Time  // when the last gap was raised
 	planned bool       // another one will be raised
 }
 
-// plan returns how long to wait before a gap is raised; false if one is planned already.
+// plan returns how long to wait before raising a gap; false if one is planned already.
 func (u *undecodable) plan(now time.Time) (time.Duration, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -36,8 +35,8 @@ func (u *undecodable) raised(now time.Time) {
 	u.last, u.planned = now, false
 }
 
-// undecodable takes in that something that began like a message could not be decoded. It
-// may have been a notification, so that a gap is raised: at once, or a while after the
+// undecodable handles bytes that began like a message but could not be decoded. They may have
+// been a notification, so a gap is raised: at once, or at least undecodableInterval after the
 // last one.
 func (s *Session) undecodable() {
 	s.signals.drop(DroppedUndecodable, 1)

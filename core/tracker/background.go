@@ -13,18 +13,18 @@ const (
 	// sweepTick and sweepSize are the rate of a sweep: 20 resources per second.
 	sweepTick = 100 * time.Millisecond
 	sweepSize = 2
-	// sweepPause is the least time between the beginnings of two sweeps.
+	// sweepPause is the least time between the starts of two sweeps.
 	sweepPause = 10 * time.Second
 )
 
-// background compares resources that nothing was announced about, so slowly that nobody
-// notices. Safety reads check every resource once per interval, because servers do not
-// push all updates that they claim to push. A sweep checks every resource once, because
-// the server announced that its list of resources changed: a resource that was removed
-// and added again since looks the same in the list.
+// background re-reads resources without an announcement, at a rate that hardly loads the
+// server. Safety reads check every resource once per interval, because servers do not push all
+// updates that they claim to push. A sweep checks every resource once, because the server
+// announced that its list of resources changed: a resource that was removed and added again
+// since looks the same in the list.
 type background struct {
-	nextSafety time.Time // zero: there are none
-	nextSweep  time.Time // zero: none is wanted
+	nextSafety time.Time // zero: no safety reads
+	nextSweep  time.Time // zero: no sweep was requested
 	left       int       // resources that the running sweep still has to check
 	again      bool      // a sweep was requested after the last one began
 	began      time.Time // when the last sweep began
@@ -77,7 +77,7 @@ func (b *background) safetyReads(now time.Time, interval time.Duration, co *coal
 		return
 	}
 	tick := max(interval/time.Duration(n), minSafetyTick)
-	if b.nextSafety.IsZero() || b.nextSafety.Sub(now) > 2*tick { // there are more resources than before
+	if b.nextSafety.IsZero() || b.nextSafety.Sub(now) > 2*tick { // the tick became shorter: there are more resources
 		b.nextSafety = now.Add(backoff.Spread(tick))
 	}
 	if now.Before(b.nextSafety) {

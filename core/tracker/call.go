@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Errors of requests that reached no server. A request for a server that is not known yet
-// waits until Run has taken the last applied config, and the first one was applied.
+// Errors of requests that were not sent. A request for an unknown server first waits until Run
+// has taken a config, and the last one that was applied.
 var (
 	// ErrUnknownServer: the tracker does not know a server of that id.
 	ErrUnknownServer = errors.New("unknown server")
@@ -49,8 +49,8 @@ func (t *Tracker) GetPrompt(ctx context.Context, server, name string, args map[s
 	return do(conn, func(s *session.Session) (json.RawMessage, error) { return s.GetPrompt(ctx, name, args) })
 }
 
-// connection is live, but waits until Run has taken the configs that were applied, and
-// there was one, before it calls a server unknown.
+// connection is like live, but before it calls a server unknown it waits until Run has taken at
+// least one config, and the last one applied.
 func (t *Tracker) connection(ctx context.Context, server string) (*connection, error) {
 	conn, err := t.live(server)
 	if !errors.Is(err, ErrUnknownServer) {

@@ -19,11 +19,11 @@ import (
 // as events, and subscribes to resources. It has no state of its own: all Clients of
 // one server are equivalent.
 //
-// Every request goes to the server; its last result is in [Client.Cache]. Cached
-// resources that are tracked, because of the config or a subscription, are read again
-// when the server announces an update. The cache and the subscriptions end with the
-// session: the tracker reconnects and tracks what the config selects, but does not
-// subscribe again for a Client.
+// Every request goes to the server; its last result is in [Client.Cache]. Cached resources that
+// are tracked, because of the config or a subscription, are read again when the server
+// announces an update of them. The cache and the subscriptions end with the session: the
+// tracker reconnects and tracks what the config selects, but does not subscribe again for a
+// Client.
 //
 // [Tracker.CallTool] and its siblings are for passing results on: they neither cache
 // nor publish anything.
@@ -32,14 +32,14 @@ type Client struct {
 	server string
 }
 
-// Client returns a client of the server with that ID, which need not be known yet.
+// Client returns a client of the server with that ID. The server may become known later.
 func (t *Tracker) Client(server string) *Client { return &Client{t, server} }
 
-// Cache returns the cached results of the server.
+// Cache returns the cached results of requests to the server.
 func (c *Client) Cache() cache.View { return c.t.caches.View(c.server) }
 
-// UnsupportedError is the error for what a server does not offer. Nothing was sent.
-// errors.Is finds [session.ErrUnsupported] in it.
+// UnsupportedError is the error for a request for something that the server does not offer.
+// Nothing was sent. errors.Is finds [session.ErrUnsupported] in it.
 type UnsupportedError struct{ What string }
 
 func (e *UnsupportedError) Error() string { return "Server does not support " + e.What }
@@ -49,19 +49,19 @@ func (e *UnsupportedError) Is(target error) bool { return target == session.ErrU
 
 const whatSubscriptions = "resource subscriptions"
 
-// connection is what clients need of one session. The follower creates it and ends it
+// connection is the part of a session that clients use. The follower creates it and ends it
 // with the session.
 type connection struct {
 	s     *session.Session
 	cache *cache.Session
 
-	// changes is received from by the follower, until it closes ended. No capacity, so
-	// that a sent request is one that was received.
+	// changes carries requests to the follower, which receives until it closes ended. It has no
+	// capacity, so that no request is sent that the follower will not receive.
 	changes chan *subscriptionRequest
 	ended   chan struct{}
 
-	// subscriptions are the URIs that clients are subscribed to, sorted; the follower
-	// replaces the slice and nobody changes it.
+	// subscriptions are the URIs that clients are subscribed to, sorted; the follower replaces
+	// the slice and never modifies it.
 	subscriptions atomic.Pointer[[]string]
 
 	requests requests
@@ -82,7 +82,7 @@ func (c *Client) connection(ctx context.Context) (*connection, error) {
 	return c.t.connection(ctx, c.server)
 }
 
-// offering is connection for a server that offers lists of the kind.
+// offering is like connection, and fails unless the server offers lists of the kind.
 func (c *Client) offering(ctx context.Context, k catalog.Kind) (*connection, error) {
 	conn, err := c.connection(ctx)
 	if err == nil && !conn.s.Info().Capabilities.Has(k) {
@@ -91,18 +91,18 @@ func (c *Client) offering(ctx context.Context, k catalog.Kind) (*connection, err
 	return conn, err
 }
 
-// maxRereads is how often a resource is read that keeps changing while it is read.
+// maxRereads bounds how often a resource is read if updates are announced while it is read.
 const maxRereads = 3
 
-// fetch is a read whose result is to be cached.
+// fetch is a read whose result will be cached.
 type fetch struct {
 	c    *Client
 	conn *connection
-	kind catalog.Kind // resources, or templates
+	kind catalog.Kind // Resources, or Templates if the URI came from a template
 	name string       // the URI, or the template
 }
 
-// read reads the resource until no update was announced meanwhile.
+// read reads the resource, and reads it again if an update was announced meanwhile.
 func (q fetch) read(ctx context.Context, uri string, params map[string]string) (cache.Resource, error) {
 	for try := 1; ; try++ {
 		f := q.conn.cache.Fetch(q.kind, q.name, uri)
@@ -154,7 +154,7 @@ func (q fetch) store(f *cache.Fetch, r cache.Resource) cache.Outcome {
 func (t *Tracker) publishContent(server string, cause event.Cause, was *cache.Resource, now cache.Resource) {
 	p := event.ResourceContent{Template: now.Template, MimeType: now.MimeType, Size: now.Size, Digest: now.Digest}
 	if now.Size <= t.opts.MaxText {
-		now.Params = maps.Clone(now.Params) // the caller may change its own
+		now.Params = maps.Clone(now.Params) // the caller may change its own map
 		p.Content = &now
 	}
 	if was != nil {
@@ -164,18 +164,18 @@ func (t *Tracker) publishContent(server string, cause event.Cause, was *cache.Re
 			p.Previous = was
 		}
 	}
-	// No published state changes: the last event about the resource remains the one
-	// about its last change.
+	// The event does not change the published state: it is not the resource's last event, which
+	// still describes its last change.
 	t.store.publish(event.Event{ServerID: server, ResourceURI: now.URI, Cause: cause, Payload: p})
 }
 
-// List returns the last known list of the server, empty if none is known or tracked.
-// It outlives sessions.
+// List returns the last known list of the server, empty if none is known or tracked. It is kept
+// when a session ends.
 func (c *Client) List(kind catalog.Kind) catalog.List {
 	return slices.Clone(c.t.store.list(c.server, kind))
 }
 
-// Capabilities returns what the connected server says that it offers.
+// Capabilities returns the capabilities that the connected server declares.
 func (c *Client) Capabilities() (session.Capabilities, error) {
 	conn, err := c.t.live(c.server)
 	if err != nil {

@@ -8,22 +8,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// clientSubscriptions are the resources that clients subscribe to in one session.
+// clientSubscriptions are the subscriptions of clients to resources in one session.
 type clientSubscriptions struct {
 	conn    *connection
 	publish func(event.Payload)
 
-	wanted  map[string]bool        // true once the server has agreed
+	wanted  map[string]bool        // by URI; true once the server has agreed
 	waiting []*subscriptionRequest // for the next sync
 	syncing []*subscriptionRequest // for the sync that is running
 }
 
-// uris returns what is wanted, sorted.
+// uris returns the URIs that clients want to be subscribed to, sorted.
 func (c *clientSubscriptions) uris() []string { return sortedKeys(c.wanted) }
 
-// change takes in a request. It reports whether a sync has to answer it. covered
-// reports whether the server pushes updates of the resource already, and selected
-// whether the config selects it.
+// change handles a request. It reports whether a sync has to answer it. covered reports whether
+// the server already pushes updates of a resource, and selected whether the config selects it.
 func (c *clientSubscriptions) change(q *subscriptionRequest, covered, selected func(uri string) bool) (sync bool) {
 	agreed, known := c.wanted[q.uri]
 	switch {
@@ -51,19 +50,19 @@ func (c *clientSubscriptions) change(q *subscriptionRequest, covered, selected f
 	return true
 }
 
-// begin notes that a sync begins, which will answer the requests so far.
+// begin marks the waiting requests as those that the sync that now begins will answer.
 func (c *clientSubscriptions) begin() {
 	c.syncing, c.waiting = append(c.syncing, c.waiting...), nil
 }
 
-// answer answers the requests of a sync. It reports whether another sync has to
-// unsubscribe from what was refused.
+// answer answers the requests of a finished sync. It reports whether another sync has to
+// unsubscribe from resources that were refused.
 func (c *clientSubscriptions) answer(r syncResult, cov *coverage) (again bool) {
 	changed := false
 	errs := make([]error, len(c.syncing))
 	for i, q := range c.syncing {
 		if !q.subscribe {
-			continue // its events have ended, whatever the server does
+			continue // the client has unsubscribed, whatever the server did
 		}
 		agreed, known := c.wanted[q.uri]
 		var err error
@@ -102,7 +101,7 @@ func (c *clientSubscriptions) answer(r syncResult, cov *coverage) (again bool) {
 	return again
 }
 
-// announce publishes what clients are subscribed to.
+// announce publishes the URIs that clients are subscribed to.
 func (c *clientSubscriptions) announce() {
 	uris := make([]string, 0, len(c.wanted))
 	for _, uri := range c.uris() {
@@ -114,8 +113,7 @@ func (c *clientSubscriptions) announce() {
 	c.publish(event.SubscriptionsChanged{URIs: uris})
 }
 
-// end forgets everything because the session ended, and publishes that nothing is
-// subscribed to any more, if anything was.
+// end ends all subscriptions with the session, and publishes that if there were any.
 func (c *clientSubscriptions) end() {
 	clear(c.wanted)
 	if len(*c.conn.subscriptions.Load()) > 0 {

@@ -6,16 +6,15 @@ import "time"
 // counts as a suspension of the process or the machine.
 const clockTolerance = 5 * time.Second
 
-// clock notices that this process did not run for a while: a timer that expires
-// far too late (SIGSTOP), or wall time that ran ahead of the monotonic clock,
-// which stands still while a machine sleeps.
+// clock detects that this process did not run for a while: a timer expired far too late
+// (SIGSTOP), or wall time ran ahead of the monotonic clock, which stops while a machine sleeps.
 type clock struct {
 	last     time.Time // when jumped was called last
 	expected time.Time // when it should be called again at the latest
 }
 
-// expect notes when the owner will wake up, and returns it; no time (zero) becomes an
-// hour.
+// expect records when the owner will wake up, and returns that time; zero (never) becomes one
+// hour from now.
 func (c *clock) expect(at time.Time) time.Time {
 	if at.IsZero() {
 		at = c.last.Add(time.Hour)

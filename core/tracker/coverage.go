@@ -11,16 +11,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// coverage is which changes the server pushes. It is a value: update replaces its maps,
-// so that a copy keeps the state before.
+// coverage says which changes the server pushes. It is a value: update replaces its maps, so a
+// copy preserves the earlier state.
 type coverage struct {
 	mode    event.Mode
 	asked   map[string]struct{} // resources that the server was asked to push
-	missing map[string]struct{} // those among them that it does not push
-	lists   []catalog.Kind      // lists whose changes it was asked to push and does not
+	missing map[string]struct{} // those of asked that the server does not push
+	lists   []catalog.Kind      // lists whose changes the server was asked to push, but does not
 }
 
-// update takes in what the server agreed to push in a sync, if that subscribed.
+// update applies the server's answer to the subscription of a sync, if the sync subscribed.
 func (c *coverage) update(r syncResult, sc scope) {
 	if !r.made {
 		return
@@ -32,7 +32,7 @@ func (c *coverage) update(r syncResult, sc scope) {
 	}
 }
 
-// poll makes the server polled until the next subscription.
+// poll marks all resources as polled until the next subscription.
 func (c *coverage) poll() { c.mode, c.missing = event.Poll, nil }
 
 // pushes reports whether the server pushes updates of the resource.
@@ -40,8 +40,8 @@ func (c *coverage) pushes(uri string) bool {
 	return c.mode == event.Push && has(c.asked, uri) && !has(c.missing, uri)
 }
 
-// safetyInterval returns the interval of the safety reads, zero if there are none: polled
-// resources need none.
+// safetyInterval returns the interval of the safety reads; zero: there are none, because
+// resources are polled or the config says so.
 func (c *coverage) safetyInterval(srv config.Server) time.Duration {
 	if c.mode != event.Push {
 		return 0
@@ -49,7 +49,7 @@ func (c *coverage) safetyInterval(srv config.Server) time.Duration {
 	return srv.SafetyInterval
 }
 
-// warn names what the server was asked to push and does not: the first few.
+// warn logs the first few things that the server was asked to push and does not.
 func (c *coverage) warn(pub *publisher, read config.ReadMode) {
 	uris := sortedKeys(c.missing)
 	if len(uris)+len(c.lists) == 0 {

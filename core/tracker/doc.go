@@ -3,16 +3,16 @@
 //
 // # Contract
 //
-// States, not edges: once a resource has been quiet for the window (2 s) plus one read,
-// while its server is connected, the last event about it says its current content.
-// Changes in between may be merged, and a change that is undone within one window, or
-// while the server is away, is invisible.
+// States, not edges: once a resource has not changed for the window (2 s) plus the time of one
+// read, while its server is connected, the last event about it describes its current content.
+// Changes in between may be merged, and a change that is undone within one window, or while the
+// server is away, is invisible.
 //
-// Loss: nothing is lost silently. What could not be tracked is published as a state, a
-// gap or a count. A resource that leaves the list and comes back with other content is
-// published as changed, also if its server announces only the change of the list; up to
-// 10,000 resources per server are remembered for this. A resource that the config or a
-// client no longer selects is forgotten: selected again, it is new.
+// Loss: nothing is lost silently. Whatever could not be tracked is published as a state, a gap
+// or a count. A resource that leaves the list and comes back with other content is published as
+// changed, also if its server announces only the change of the list; up to 10,000 resources per
+// server are remembered for this. A resource that the config or a client no longer selects is
+// forgotten: selected again, it is new.
 //
 // Unannounced changes: a server may fail to announce a change. Every resource whose
 // updates are pushed is read in the background once per safety interval (5 min), and all
@@ -26,14 +26,15 @@
 // Isolation: every server has one worker, a goroutine that owns all state about it. A
 // server that hangs, floods or crashes delays its own worker only.
 //
-// Events: a server may offer events of its own (MCP Events). They are hints like
-// notifications, but can be resumed: what they name is read and compared, with cause event,
-// and what the server says is missing is compared as after a gap. A server whose events
-// report the changes of its resources is polled ten times more rarely. See eventFollower.
+// Events: a server may offer events of its own (MCP Events). They are hints like notifications,
+// but can be resumed: the resources that they name are read and compared, with cause event; if
+// the server says that events are missing, everything is compared, as after a gap. A server
+// whose events report the changes of its resources is polled ten times more rarely. See
+// eventFollower.
 //
-// Liveness: a server that gives no sign of life counts as dead within 30 s. It is given
-// longer while it works on a request of a client, up to the timeout of the request: a
-// server that handles one request at a time is indistinguishable from one that hangs.
+// Liveness: a server that gives no sign of life counts as dead within 30 s. While it works on a
+// request of a client, it has until that request's timeout: a server that handles one request
+// at a time is indistinguishable from one that hangs.
 //
 // Ownership: Run owns the workers and returns when all have ended; a worker owns its
 // session, closes it, and waits for every job. Run closes the bus last, so that every

@@ -8,8 +8,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// drain publishes what is outstanding before the end, unless the server was removed:
-// then nothing is published about it any more.
+// drain publishes outstanding changes before the end, unless the server was removed: nothing is
+// published about a removed server.
 func (f *follower) drain(cause error) {
 	if errors.Is(cause, errRemoved) {
 		return
@@ -37,7 +37,7 @@ func (f *follower) open() {
 	f.w.conn.Store(f.conn)
 }
 
-// shut ends what clients have of the session: the session cache and subscriptions.
+// shut ends the clients' access to the session, and clears its cache and subscriptions.
 func (f *follower) shut() {
 	f.w.following = nil
 	f.w.conn.Store(nil)
@@ -53,7 +53,7 @@ func (f *follower) shut() {
 func (f *follower) close() {
 	if f.s.Err() == nil {
 		ctx, cancel := context.WithTimeout(f.jobs.ctx, time.Second)
-		f.events.end() // beside the others: each may take the whole second
+		f.events.end() // at the same time as the other steps: each may take the whole second
 		f.syncs.quiesce(ctx)
 		_, _ = f.s.Subscribe(ctx, session.Filter{})
 		f.events.wait(ctx)

@@ -14,10 +14,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/eventsource"
 )
 
-// eventFollower brings what the events of a server say (MCP Events) into its follower: the
-// third source of change beside notifications and polls. An event only marks: the resource
-// that it names is read and compared, so that an event that is wrong costs one read, and a
-// change that is notified as well is published once. It is part of its follower.
+// eventFollower passes the events that a server sends (MCP Events) to its follower: the third
+// source of changes beside notifications and polls. An event only marks a resource, which is
+// then read and compared: a wrong event costs one read, and a change that is also notified is
+// published once. It is part of its follower.
 type eventFollower struct {
 	f      *follower
 	want   config.Events
@@ -25,17 +25,17 @@ type eventFollower struct {
 	cancel context.CancelFunc  // of source
 	ended  chan struct{}       // closed by the job that runs source
 
-	coverage eventsource.Coverage // what events report the changes of
-	gap      string               // to be compared because of this; "": nothing is
-	compared time.Time            // when that was begun last
-	listed   time.Time            // when an unknown resource led to a list last
+	coverage eventsource.Coverage // which changes are reported by events
+	gap      string               // why everything has to be compared; "": it has not
+	compared time.Time            // when the last such comparison began
+	listed   time.Time            // when an unknown resource last caused a list
 }
 
 const (
 	// minCompare is the least time between two comparisons because of missing events, and
 	// between two lists because of unknown resources.
 	minCompare = 5 * time.Second
-	// coveredPolls is how much rarer polls are while events report the changes.
+	// coveredPolls is the factor by which polls become rarer while events report the changes.
 	coveredPolls = 10
 )
 
@@ -62,8 +62,8 @@ func (e *eventFollower) start() {
 	})
 }
 
-// end begins to end the subscriptions, while the session still lasts. Events that came are
-// not taken: their cursors are not, either.
+// end begins to end the subscriptions, while the session still lasts. Events that have arrived
+// are not taken, and neither are their cursors, so nothing is lost.
 func (e *eventFollower) end() {
 	if e.source != nil {
 		e.cancel()
@@ -81,7 +81,7 @@ func (e *eventFollower) wait(ctx context.Context) {
 	}
 }
 
-// retarget follows what a changed entry of the config asks for.
+// retarget applies a changed "events" key of the config.
 func (e *eventFollower) retarget() {
 	now := e.f.w.srv.Events
 	if (config.Server{Tracking: config.Tracking{Events: now}}).Equal(config.Server{Tracking: config.Tracking{Events: e.want}}) {
@@ -95,7 +95,7 @@ func (e *eventFollower) retarget() {
 	e.start()
 }
 
-// wake returns the channel that says that take has something; nil if nothing is followed.
+// wake returns the channel that receives when take has work to do; nil if nothing is followed.
 func (e *eventFollower) wake() <-chan struct{} {
 	if e.source == nil {
 		return nil
@@ -103,7 +103,7 @@ func (e *eventFollower) wake() <-chan struct{} {
 	return e.source.C()
 }
 
-// take takes in what events said.
+// take handles the events that have arrived.
 func (e *eventFollower) take(now time.Time) {
 	f, b := e.f, e.source.Take()
 	for uri, first := range b.URIs {
@@ -123,11 +123,11 @@ func (e *eventFollower) take(now time.Time) {
 		f.w.pub.publishState(event.ServerState{State: f.w.pub.state, Reason: "the server forbids its events " + f.s.Redact(printable.Line(name, 100))}, nil)
 	}
 	switch {
-	case !f.ready: // everything is read anyway
+	case !f.ready: // the first sync reads everything anyway
 	case b.Gap != "":
 		e.gap = cmp.Or(e.gap, b.Gap)
 	case b.Began && !f.scope().pushes() && f.w.co.Digests():
-		e.gap = cmp.Or(e.gap, "events are followed from here on") // what changed since the last read was not among them
+		e.gap = cmp.Or(e.gap, "events are followed from here on") // no event reported changes before this
 	}
 	if len(b.Cursors) > 0 {
 		f.w.pub.followed(b.Merge(f.w.pub.cursors))
@@ -138,7 +138,8 @@ func (e *eventFollower) take(now time.Time) {
 	}
 }
 
-// announced marks a resource that an event named. One that is not known may be new.
+// announced marks a resource named by an event. If it is unknown, it may be new, and is looked
+// for in the list.
 func (e *eventFollower) announced(uri string, first, now time.Time) {
 	f := e.f
 	f.conn.cache.Updated(uri)
@@ -157,11 +158,11 @@ func (e *eventFollower) announced(uri string, first, now time.Time) {
 	f.w.co.Signal(uri, coalesce.Signal{N: 1, Received: first, Cause: event.CauseEvent}, now)
 }
 
-// covered takes in that other changes are reported by events than before.
+// covered handles that the set of changes that events report is another than before.
 func (e *eventFollower) covered(now time.Time) {
 	f := e.f
 	if at := now.Add(f.w.srv.PollInterval); !e.coverage.Resources && at.Before(f.nextPoll) {
-		f.nextPoll = time.Time{} // sooner than planned; what is planned already is not put off
+		f.nextPoll = time.Time{} // poll sooner than planned, but never later
 	}
 	if !f.ready {
 		return
@@ -172,7 +173,7 @@ func (e *eventFollower) covered(now time.Time) {
 	f.planPolls(now)
 }
 
-// pollInterval is how often the server is polled.
+// pollInterval returns how often the server is polled.
 func (e *eventFollower) pollInterval() time.Duration {
 	if e.coverage.Resources {
 		return coveredPolls * e.f.w.srv.PollInterval
@@ -188,8 +189,8 @@ func (e *eventFollower) wakeAt() time.Time {
 	return e.compared.Add(minCompare)
 }
 
-// due compares everything, if events are missing. Before the first sync there is nothing to
-// compare; it reads everything.
+// due compares everything if events are missing. Before the first sync it does nothing, as that
+// sync reads everything.
 func (e *eventFollower) due(now time.Time) {
 	if e.gap == "" || !e.f.ready || now.Sub(e.compared) < minCompare {
 		return

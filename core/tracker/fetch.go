@@ -17,9 +17,9 @@ import (
 )
 
 // ReadResource reads a resource from the server and caches its content. If an update is
-// announced while it is read, it is read again, at most three times in all; a content
-// that is outdated even then is returned but not cached. "No such resource" is
-// [session.ErrNotFound] and drops the cached content.
+// announced while it is read, it is read again, at most three times in all; content that is
+// outdated even then is returned but not cached. "No such resource" is [session.ErrNotFound]
+// and drops the cached content.
 func (c *Client) ReadResource(ctx context.Context, uri string) (cache.Resource, error) {
 	conn, err := c.offering(ctx, catalog.Resources)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *Client) CachedTemplate(ctx context.Context, template string, params map
 	return c.ReadTemplate(ctx, template, params)
 }
 
-// expand checks a template against the server's list and fills it in.
+// expand checks a template against the server's list and expands it.
 func (c *Client) expand(template string, params map[string]string) (string, error) {
 	if list := c.List(catalog.Templates); len(list) > 0 {
 		if _, ok := list.Get(template); !ok {
@@ -93,7 +93,7 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 		result := event.PromptContent{Name: name, Size: int64(len(raw))}
 		if result.Size <= c.t.opts.MaxText {
 			cached := p
-			cached.Arguments = maps.Clone(p.Arguments) // the caller may change its own
+			cached.Arguments = maps.Clone(p.Arguments) // the caller may change its own map
 			result.Prompt = &cached
 		}
 		c.t.store.publish(event.Event{ServerID: c.server, Payload: result})

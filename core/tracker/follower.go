@@ -32,9 +32,9 @@ type follower struct {
 	unannounced missedChanges
 
 	ready        bool                      // the first sync is done
-	onConnect    bool                      // its calls were begun
+	onConnect    bool                      // the calls of the config's onConnect were started
 	unsubscribed bool                      // a resubscription was not answered; the next ping decides whether the server is dead
-	lastActive   *event.SubscriptionActive // the last one that was published
+	lastActive   *event.SubscriptionActive // as last published; nil: not yet
 
 	nextPoll, nextResync time.Time
 	clock                clock
@@ -111,7 +111,7 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// due begins everything whose time has come.
+// due starts all work whose time has come.
 func (f *follower) due(now time.Time) {
 	f.w.co.Advance(now)
 	f.background.advance(now, f.coverage.safetyInterval(f.w.srv), f.w.co)
@@ -125,7 +125,7 @@ func (f *follower) due(now time.Time) {
 	}
 	f.events.due(now)
 	if f.liveness.due(now) {
-		f.signals(f.s.Signals().Take()) // dropped notifications are only counted and do not wake this loop
+		f.signals(f.s.Signals().Take()) // when only notifications were dropped, the session does not wake this loop
 		f.liveness.ping(now, f.w.srv.RequestTimeout)
 	}
 	if f.syncs.due(now) {
@@ -156,7 +156,7 @@ func (f *follower) targets() map[string]event.Descriptor {
 	return f.scope().targets(f.w.lists[catalog.Resources], f.clients.uris())
 }
 
-// signals handles what the server announced.
+// signals handles the notifications that a session collected.
 func (f *follower) signals(b session.Batch) {
 	now := time.Now()
 	f.w.pub.dropped(b.Dropped)
@@ -200,7 +200,7 @@ func (f *follower) gap(reason string, now time.Time) {
 	f.syncs.gap(now, f.s.Info().Era != session.EraModern, f.w.opts.MaxBackoff)
 }
 
-// startSync begins the sync that was requested, in a job.
+// startSync starts the requested sync in a job.
 func (f *follower) startSync(now time.Time) {
 	ctx, cancel := context.WithCancel(f.jobs.ctx)
 	job := newSyncJob(f.syncs.begin(now, cancel), f.scope(), f.w.lists, f.clients.uris())

@@ -3,17 +3,17 @@ package tracker
 import "time"
 
 const (
-	// hurryAfter is the least time between a failure and an attempt that a request waits
-	// for.
+	// hurryAfter is the least time between a failure and an early attempt to connect, made
+	// because a request waits for the server.
 	hurryAfter = 250 * time.Millisecond
-	// maxHurried is how many attempts a minute may be made because requests wait: a server
-	// that ends at every request is not to be started without a pause.
+	// maxHurried bounds the early attempts per minute: a server that exits at every request
+	// must not be restarted without a pause.
 	maxHurried = 10
 )
 
-// Hasten has a server that is to be connected again tried soon, because a request waits
-// for it. The attempts that are planned stay where they are. A server that asked to wait
-// is not hastened.
+// Hasten makes the tracker connect soon to a server that is waiting to be reconnected, because
+// a request waits for it. The planned attempts stay as they are. If the server asked for the
+// wait, nothing is changed.
 func (t *Tracker) Hasten(server string) {
 	t.mu.Lock()
 	w := t.workers[server]
@@ -27,15 +27,14 @@ func (t *Tracker) Hasten(server string) {
 	}
 }
 
-// hurry limits the attempts that are made sooner than planned.
+// hurry limits the attempts to connect that are made earlier than planned.
 type hurry struct {
-	until time.Time   // when the attempt was planned
-	asked bool        // by the server
-	made  []time.Time // within the last minute
+	until time.Time   // when the next attempt is planned
+	asked bool        // the server asked for this wait
+	made  []time.Time // the early attempts within the last minute
 }
 
-// left returns how long it is until the attempt that was planned; not positive: it was
-// made.
+// left returns the time until the planned attempt; not positive: it has been made.
 func (h *hurry) left(now time.Time) time.Duration {
 	if h.until.IsZero() {
 		return 0
@@ -43,7 +42,7 @@ func (h *hurry) left(now time.Time) time.Duration {
 	return h.until.Sub(now)
 }
 
-// allow reports whether an attempt may be made sooner, and counts it.
+// allow reports whether an early attempt may be made, and counts it.
 func (h *hurry) allow(now time.Time) bool {
 	for len(h.made) > 0 && now.Sub(h.made[0]) >= time.Minute {
 		h.made = h.made[1:]

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// jobs are the short-lived goroutines of one session: syncs, reads, pings and calls.
-// They outlive the worker's context for as long as it drains, and send their results
-// on channels with room for all of them, so that none waits for the worker.
+// jobs are the short-lived goroutines of one session: syncs, reads, pings and calls. They
+// continue after the worker's context has ended, while the worker drains. They send their
+// results on channels with capacity for all of them, so that no job waits for the worker.
 type jobs struct {
 	ctx    context.Context // ends before the session is closed
 	cancel context.CancelFunc

@@ -23,8 +23,8 @@ type liveness struct {
 
 	// results receives the result of every ping and is never closed. Capacity 1.
 	results chan pingResult
-	next    time.Time // the next ping is due
-	since   time.Time // when the ping in flight began; zero: none is
+	next    time.Time // when the next ping is due
+	since   time.Time // when the ping in flight began; zero: none is in flight
 }
 
 // pingResult is how a ping ended.
@@ -34,7 +34,7 @@ type pingResult struct {
 	late  bool // there was no answer in time
 }
 
-// due reports whether a ping is to be sent.
+// due reports whether a ping should be sent now.
 func (l *liveness) due(now time.Time) bool { return l.since.IsZero() && !now.Before(l.next) }
 
 // wakeAt returns when the next ping is due, zero while one is in flight.
@@ -45,7 +45,7 @@ func (l *liveness) wakeAt() time.Time {
 	return time.Time{}
 }
 
-// pingNow makes a ping due at once; the answer to one in flight is ignored.
+// pingNow makes a ping due at once; the result of a ping in flight is ignored.
 func (l *liveness) pingNow(now time.Time) { l.since, l.next = time.Time{}, now }
 
 // pingSoon makes a ping due at once, unless one is in flight.
@@ -55,7 +55,7 @@ func (l *liveness) pingSoon(now time.Time) {
 	}
 }
 
-// ping requests a sign of life, for at most the request timeout.
+// ping pings the server, with a limit of at most the request timeout.
 func (l *liveness) ping(now time.Time, requestTimeout time.Duration) {
 	l.since = now
 	wait := pingTimeout
@@ -67,17 +67,16 @@ func (l *liveness) ping(now time.Time, requestTimeout time.Duration) {
 		defer cancel()
 		r := pingResult{since: now, err: l.conn.s.Ping(pctx)}
 		r.late = r.err != nil && time.Since(now) >= wait
-		select { // after a suspension there may be two, and nobody receives
+		select { // after a suspension there may be two results, of which nobody receives the second
 		case l.results <- r:
 		case <-ctx.Done():
 		}
 	})
 }
 
-// ended takes in a result; an error means that the server counts as dead. A ping
-// that was given up because of a suspension of this process says nothing about the
-// server: another one has been sent since. Nor does one that the server did not answer
-// while it works on a request: see requests.
+// ended handles a result; an error means that the server counts as dead. The result of a ping
+// that was replaced after a suspension of this process is ignored, and so is a missing answer
+// while the server works on a request: see requests.
 func (l *liveness) ended(r pingResult) error {
 	if !r.since.Equal(l.since) {
 		return nil
@@ -92,7 +91,7 @@ func (l *liveness) ended(r pingResult) error {
 		return r.err
 	case r.late && l.conn.requests.excuse(r.since):
 		l.log.Debug("no answer to a ping: the server may be busy")
-		l.next = time.Now().Add(min(l.every, pingTimeout/2)) // dead or not, that is known soon
+		l.next = time.Now().Add(min(l.every, pingTimeout/2)) // whether it is dead will be known soon
 		return nil
 	}
 	return fmt.Errorf("no sign of life: %w", r.err)

@@ -7,19 +7,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 )
 
-// loginPoll is how often a server that needs a login is looked at for one. Its file is
-// asked for, not watched: that works on every file system, and for a keyring.
+// loginPoll is how often the tracker checks whether somebody has logged in to a server that
+// needs it. The file is polled, not watched: that works on every file system, and for a
+// keyring.
 const loginPoll = 500 * time.Millisecond
 
-// loginWatch notices that somebody logs in to a server, or out of it.
+// loginWatch detects a login to a server, or a logout.
 type loginWatch struct {
 	logins *login.Store // nil: there are none
 	target login.Target
 	stamp  login.Stamp
-	since  time.Time // of the login, zero: there is none
+	since  time.Time // when the login was made; zero: there is none
 }
 
-// watchLogin looks at the login of a server, before it is used.
+// watchLogin records the current login of a server, before it is used.
 func (w *worker) watchLogin() loginWatch {
 	target := login.TargetOf(w.srv)
 	if w.opts.Session.Logins == nil || target.URL == "" {
@@ -31,7 +32,8 @@ func (w *worker) watchLogin() loginWatch {
 	return l
 }
 
-// ticker returns a channel that receives whenever it is time to look, and what stops it.
+// ticker returns a channel that receives whenever changed should be called, and a function that
+// stops it.
 func (l *loginWatch) ticker(state event.State) (tick <-chan time.Time, stop func()) {
 	if l.logins == nil || state != event.NeedsAuth {
 		return nil, func() {}
@@ -40,8 +42,8 @@ func (l *loginWatch) ticker(state event.State) (tick <-chan time.Time, stop func
 	return t.C, t.Stop
 }
 
-// changed looks, and reports whether there is another login than before. A renewal by
-// whatever process does not count.
+// changed reports whether the login is another one than before. A renewal, by any process, does
+// not count.
 func (l *loginWatch) changed() bool {
 	stamp := l.logins.Stamp(l.target)
 	if stamp.Same(l.stamp) {

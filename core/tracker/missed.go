@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	// missedGrace is how long the notification of a change may take that a safety read
-	// found; it is missed if it does not arrive.
+	// missedGrace is how long a notification may still arrive after a safety read found the
+	// change; after that, the change counts as missed.
 	missedGrace = 10 * time.Second
-	// maxMissed is after how many missed changes a server is polled.
+	// maxMissed is the number of missed changes after which a server is polled.
 	maxMissed = 2
-	// silenceGrace is how long after a silent stream was noticed the comparison may take
-	// whose finds that stream missed.
+	// silenceGrace is the time after a silent stream was noticed in which changes found by
+	// comparing count as missed by that stream.
 	silenceGrace = time.Minute
 )
 
-// missedChanges finds out which changes the server of one session should have announced
-// and did not.
+// missedChanges counts changes that the server of one session should have announced but did
+// not.
 type missedChanges struct {
 	suspects map[string]time.Time // by URI: when the change counts as missed
 	silence  time.Time            // until then, changes that a comparison finds were missed
 }
 
-// found takes in an event that the server should have announced, if a read found another
-// content. It returns how many changes are known to be missed by now.
+// found handles an update that was found without an announcement, if the content is another
+// one. It returns how many missed changes this makes certain.
 func (m *missedChanges) found(u coalesce.Update, now time.Time) int {
 	if !u.Read || u.Previous.Digest.IsZero() || u.Previous.Digest == u.Content.Digest {
 		return 0
@@ -43,19 +43,19 @@ func (m *missedChanges) found(u coalesce.Update, now time.Time) int {
 	return 0
 }
 
-// announced takes in a notification about a resource.
+// announced handles a notification about a resource: its change was not missed.
 func (m *missedChanges) announced(uri string) { delete(m.suspects, uri) }
 
 // reset forgets everything, because a gap explains what was missed.
 func (m *missedChanges) reset() { *m = missedChanges{} }
 
-// silent notes that the stream was silent for so long that it may be dead.
+// silent records that the stream was silent for so long that it may be dead.
 func (m *missedChanges) silent(now time.Time) {
 	m.reset()
 	m.silence = now.Add(silenceGrace)
 }
 
-// expired returns how many changes turned out to be missed.
+// expired returns how many suspected changes have become certain to be missed.
 func (m *missedChanges) expired(now time.Time) int {
 	n := 0
 	for uri, at := range m.suspects {

@@ -20,24 +20,24 @@ type publisher struct {
 	transport func() config.Transport
 	counts    func() coalesce.Counts
 
-	state    event.State       // as published last
+	state    event.State       // as last published
 	failures uint64            // connections and lists that failed
 	missed   uint64            // changes that the server should have announced
-	warned   map[string]bool   // what was warned about
-	needs    string            // the error of the last NeedsAuth
-	cursors  map[string]string // where the subscriptions to events go on; replaced, not changed
+	warned   map[string]bool   // the subjects of warnings that were logged
+	needs    string            // the error of the last NeedsAuth state
+	cursors  map[string]string // where to resume the subscriptions to events; replaced, never modified
 }
 
-// setState publishes a state, unless it is published already. What an unconfigured
-// server lacks may change.
+// setState publishes a state, unless it is published already. Unconfigured is published again
+// if the server lacks something else than before.
 func (p *publisher) setState(st event.ServerState) {
 	if st.State != p.state || st.State == event.Pending || st.State == event.Unconfigured {
 		p.publishState(st, nil)
 	}
 }
 
-// failure publishes a failed attempt or the end of a session. That credentials are
-// missing is published once, and again only for another reason.
+// failure publishes a failed attempt or the end of a session. Missing credentials are published
+// once, and again only if the reason changes.
 func (p *publisher) failure(st event.ServerState) {
 	p.failures++
 	if st.State == event.NeedsAuth {
@@ -55,7 +55,7 @@ func (p *publisher) failure(st event.ServerState) {
 	})
 }
 
-// connected publishes that the server is tracked from here on.
+// connected publishes that the server is connected and tracked from now on.
 func (p *publisher) connected(state event.State, st event.ServerState, info session.Info) {
 	st.State = state
 	p.publishState(st, func(r *record) {
@@ -89,7 +89,8 @@ func (p *publisher) publishState(st event.ServerState, change func(*record)) {
 	p.logState(st)
 }
 
-// StateMessage is the message of the log records that say what the server.state events do.
+// StateMessage is the message of the log records for changes of a server's state, which
+// correspond to server.state events.
 const StateMessage = "server"
 
 func (p *publisher) logState(st event.ServerState) {
@@ -109,7 +110,7 @@ func (p *publisher) logState(st event.ServerState) {
 	p.log.Log(context.Background(), level, StateMessage, args...)
 }
 
-// sum brings the published counts up to date.
+// sum copies the counts into the status.
 func (p *publisher) sum(st *ServerStatus) {
 	c := p.counts()
 	st.Counts = Counts{
@@ -150,13 +151,13 @@ func (p *publisher) subscribed(active event.SubscriptionActive) {
 	})
 }
 
-// followed records where the subscriptions to events go on.
+// followed stores where to resume the subscriptions to events.
 func (p *publisher) followed(cursors map[string]string) {
 	p.cursors = cursors
 	p.store.update(p.id, func(r *record) { r.status.EventCursors = cursors })
 }
 
-// unfollow records that resources are no longer tracked.
+// unfollow records that no resources are tracked any more.
 func (p *publisher) unfollow() {
 	p.store.update(p.id, func(r *record) { r.status.Mode, r.status.Missing = "", nil })
 }
@@ -186,7 +187,7 @@ func (p *publisher) updated(u coalesce.Update) {
 	})
 }
 
-// learned records what is known of a resource without an event.
+// learned stores facts about a resource for which no event is published.
 func (p *publisher) learned(res coalesce.Resource) {
 	p.store.update(p.id, func(r *record) {
 		p.sum(&r.status)
@@ -211,7 +212,7 @@ func (p *publisher) listChanged(k catalog.Kind, old, list catalog.List, d catalo
 	}}, func(r *record) { r.lists[k] = list })
 }
 
-// descriptors publishes an event for each of the resources, which are items of the list.
+// descriptors publishes one event for each of the resources, with its descriptor from the list.
 func (p *publisher) descriptors(uris []string, list catalog.List, cause event.Cause, payload func(event.Descriptor) event.Payload) {
 	for _, uri := range uris {
 		it, _ := list.Get(uri)
@@ -221,7 +222,7 @@ func (p *publisher) descriptors(uris []string, list catalog.List, cause event.Ca
 	}
 }
 
-// listFailed publishes that a list could not be loaded; the old one stays.
+// listFailed publishes that a list could not be loaded; the old list is kept.
 func (p *publisher) listFailed(k catalog.Kind, err error) {
 	p.store.commit(event.Event{ServerID: p.id, Payload: event.ListChanged{List: k, Error: errorLine(err)}}, nil)
 	p.log.Warn("cannot load a list; the last one stays in use", "list", string(k), "err", errorLine(err))

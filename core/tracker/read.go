@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// reader makes the reads that a coalescer queues, in jobs.
+// reader starts the reads that a coalescer queues, as jobs.
 type reader struct {
 	conn   *connection
 	jobs   *jobs
@@ -44,7 +44,7 @@ func (r *reader) start(co *coalesce.Coalescer) {
 	}
 }
 
-// read runs in a job.
+// read reads one resource; it runs in a job.
 func (r *reader) read(ctx context.Context, q coalesce.Read) readResult {
 	cached := r.conn.begin(q.URI)
 	c, err := r.conn.s.Read(ctx, q.URI)
@@ -62,7 +62,7 @@ func (r *reader) read(ctx context.Context, q coalesce.Read) readResult {
 	return readResult{read: q, content: got}
 }
 
-// answered takes in the result of a read.
+// answered handles the result of a read.
 func (f *follower) answered(r readResult) {
 	if r.outcome != coalesce.Failed {
 		f.conn.requests.alive()

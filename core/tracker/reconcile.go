@@ -27,8 +27,8 @@ func (t *Tracker) Run(ctx context.Context) error {
 		running sync.WaitGroup
 		desired = map[string]config.Server{}
 		order   []string
-		// exits is sent to by every worker as its last act and never closed; no
-		// capacity, because this loop always receives until all have gone.
+		// exits receives the id of every worker that has ended, as the worker's last act; never
+		// closed. No capacity is needed, because this loop receives until all have ended.
 		exits = make(chan string)
 	)
 	start := func(id string) {
@@ -68,7 +68,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 			}
 			cfg, n := t.take()
 			desired, order = wanted(cfg)
-			for _, id := range order { // known from now on, whatever runs
+			for _, id := range order { // servers are known from now on, whether or not their workers run
 				if _, ok := t.workers[id]; !ok {
 					t.announce(desired[id])
 				}
@@ -86,7 +86,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 			}
 			if ctx.Err() == nil && again {
 				t.announce(desired[id])
-				reconcile() // wanted again while it was closing
+				reconcile() // the server may be wanted again
 			}
 		case <-done:
 			done = nil
@@ -103,8 +103,8 @@ func (t *Tracker) announce(srv config.Server) {
 	})
 }
 
-// wanted turns a config into the set of servers by id, and their order. Entries that
-// no file was read for may lack what has a default.
+// wanted returns the servers of a config by id, and their order. It fills in defaults, which
+// are missing if the config was not read from a file.
 func wanted(cfg *config.Config) (map[string]config.Server, []string) {
 	set := map[string]config.Server{}
 	var order []string

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// A server is in a crash loop if so many sessions died within so long.
+	// A server is in a crash loop if this many sessions died within this time.
 	crashLoopDeaths = 5
 	crashLoopWithin = time.Minute
 	// healthyAfter is how long a session must last for the next wait to be short again.
@@ -22,7 +22,7 @@ type retries struct {
 	maxWait time.Duration
 	delays  *backoff.Backoff
 	attempt int         // failures in a row
-	deaths  []time.Time // of the last sessions, at most crashLoopDeaths
+	deaths  []time.Time // when the last sessions died, at most crashLoopDeaths
 	hurry   hurry
 }
 
@@ -37,7 +37,7 @@ func (r *retries) reset() {
 	r.hurry.until = time.Time{}
 }
 
-// failed notes a failure and returns the state that it leads to.
+// failed counts a failure and returns the state that the server is in now.
 func (r *retries) failed(err error, reason string, now time.Time) event.ServerState {
 	r.attempt++
 	st := event.ServerState{State: event.Backoff, Reason: reason, Error: errorLine(err), Attempt: r.attempt}

@@ -12,17 +12,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// refresher keeps the session cache, which clients fill, up to date with what the
-// tracker finds out for itself: its reads renew cached resources, notifications make
-// them stale, and what is gone is dropped.
+// refresher keeps the session cache, which clients fill, up to date: the tracker's own reads
+// renew cached resources, notifications make them stale, and resources that are gone are
+// dropped.
 type refresher struct {
 	conn    *connection
 	jobs    *jobs
 	publish func(cause event.Cause, was, now cache.Resource)
 
 	queue map[string]event.Cause // cached resources to read again
-	busy  bool                   // one of them is being read
-	// done receives a value when it was read and is never closed. Capacity 1.
+	busy  bool                   // a queued resource is being read
+	// done receives a value when that read has ended and is never closed. Capacity 1.
 	done chan struct{}
 }
 
@@ -35,7 +35,7 @@ func (c *connection) begin(uri string) *cache.Fetch {
 	return c.cache.Fetch(catalog.Resources, uri, uri)
 }
 
-// store takes in the result of a read of begin's fetch. It is published if the server
+// store caches the result of a read that begin was called for. It is published if the server
 // had announced an update, or if the content differs.
 func (r *refresher) store(f *cache.Fetch, uri string, content *session.Content, err error, cause event.Cause) {
 	if errors.Is(err, session.ErrNotFound) {
@@ -57,7 +57,7 @@ func (r *refresher) store(f *cache.Fetch, uri string, content *session.Content, 
 	}
 }
 
-// outdated notes which resources the server announced as updated.
+// outdated marks the cached resources whose update was announced.
 func (r *refresher) outdated(uris map[string]session.Signal) {
 	for uri, sig := range uris {
 		r.conn.cache.Updated(uri)
@@ -67,8 +67,8 @@ func (r *refresher) outdated(uris map[string]session.Signal) {
 	}
 }
 
-// reload reads a cached resource again, for a server whose resources are not read
-// otherwise. One is read at a time; the others are queued, each once.
+// reload queues a cached resource to be read again, for servers whose resources the tracker
+// does not read. One is read at a time, and each is queued once.
 func (r *refresher) reload(uri string, cause event.Cause) {
 	if !r.conn.cache.Holds(uri) {
 		return
@@ -97,7 +97,7 @@ func (r *refresher) next() {
 	})
 }
 
-// ended notes that a resource was read.
+// ended handles the end of a read, and starts the next.
 func (r *refresher) ended() {
 	r.busy = false
 	r.next()

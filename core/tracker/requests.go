@@ -8,24 +8,23 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// requests are the requests in flight that clients and the config make in a session. A
-// server that does one thing at a time answers no ping while it works on one of them,
-// for as long as the request may take: many are written so, and a call of ten minutes
-// must not be ended because of that. The price: a server that freezes during such a
-// request is found dead only when the request has run out of time. The tracker's own
-// requests do not count, and after one that got no answer neither do those that
-// began later: otherwise a client that asks again and again would hide a dead server.
+// requests are the requests in flight that clients and the config make in a session. Many
+// servers handle one request at a time, and answer no ping while they work on one of these;
+// that must not end a call of ten minutes. The price: a server that hangs during such a request
+// counts as dead only after the request has timed out. The tracker's own requests do not count,
+// and after one that got no answer neither do those that began later: otherwise a client that
+// asks again and again would hide a dead server.
 type requests struct {
 	mu       sync.Mutex // guards all below
-	last     uint64     // number of the newest
+	last     uint64     // number of the newest request
 	inFlight map[uint64]struct{}
-	// unanswered is the oldest that has ended without an answer since the last sign
-	// of life; 0: none.
+	// unanswered is the number of the oldest request that has ended without an answer since the
+	// last sign of life; 0: none.
 	unanswered uint64
 	sign       time.Time // of the last sign of life
 }
 
-// begin notes a request and returns its number.
+// begin records a request and returns its number.
 func (r *requests) begin() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +36,7 @@ func (r *requests) begin() uint64 {
 	return r.last
 }
 
-// end notes how the request ended.
+// end records how the request ended.
 func (r *requests) end(n uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,14 +49,15 @@ func (r *requests) end(n uint64, err error) {
 	}
 }
 
-// alive notes a sign of life.
+// alive records a sign of life.
 func (r *requests) alive() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unanswered, r.sign = 0, time.Now()
 }
 
-// excuse reports whether a server that did not answer a ping of that time may be alive.
+// excuse reports whether a server that has not answered a ping sent at that time may be busy
+// rather than dead.
 func (r *requests) excuse(since time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// synced applies the result of a sync, as one step for each list. An error means that
-// the session is of no use.
+// synced applies the result of a sync, as one step for each list. An error means that the
+// session must end.
 func (f *follower) synced(r syncResult) error {
 	if !f.syncs.ended(r) {
 		return nil
@@ -27,7 +27,7 @@ func (f *follower) synced(r syncResult) error {
 	var delta catalog.Delta // of the resources
 	for _, k := range sortedKeys(r.lists) {
 		if !sc.wants(k) {
-			continue // any more
+			continue // the list is no longer tracked
 		}
 		d := f.w.setList(k, r.lists[k], cmp.Or(r.job.lists[k], event.CauseResync))
 		if k == catalog.Resources {
@@ -37,7 +37,7 @@ func (f *follower) synced(r syncResult) error {
 	f.retry(r)
 	now := time.Now()
 	if f.ready && r.unanswered() {
-		f.liveness.pingSoon(now) // it may be dead
+		f.liveness.pingSoon(now) // the server may be dead
 	}
 	if r.interrupted {
 		r.job.compare = true
@@ -50,7 +50,7 @@ func (f *follower) synced(r syncResult) error {
 		f.coverage.update(r, sc)
 	}
 	if before.mode == event.Poll && f.coverage.mode == event.Push {
-		r.job.compare = true // what changed since the last poll was not announced
+		r.job.compare = true // no change since the last poll was announced
 	}
 	f.track(r, before, delta.Removed)
 	for _, uri := range delta.Changed {
@@ -81,8 +81,8 @@ func (f *follower) synced(r syncResult) error {
 	return nil
 }
 
-// pinged takes in the result of a ping. A server that lives, but did not answer when it
-// was subscribed to again, is polled until it does.
+// pinged takes in the result of a ping. If the server is alive but did not answer the last
+// request to subscribe, it is polled until a subscription succeeds.
 func (f *follower) pinged(r pingResult) error {
 	if err := f.liveness.ended(r); err != nil || r.err != nil || !f.unsubscribed {
 		return err
@@ -94,7 +94,7 @@ func (f *follower) pinged(r pingResult) error {
 	return nil
 }
 
-// retry requests again what failed in a sync.
+// retry requests again whatever failed in a sync.
 func (f *follower) retry(r syncResult) {
 	if r.err() == nil {
 		f.syncs.retry = nil
@@ -116,8 +116,8 @@ func (f *follower) retry(r syncResult) {
 	f.syncs.failed(again, time.Now(), &f.w.opts)
 }
 
-// track tracks the resources that the list and the config select now. before is what
-// was pushed before the sync, and unlisted are those that the list just lost.
+// track tracks the resources that the list and the config select now. before is the coverage
+// before the sync, and unlisted are the resources that just left the list.
 func (f *follower) track(r syncResult, before coverage, unlisted []string) {
 	co := f.w.co
 	targets := f.targets()
@@ -125,17 +125,17 @@ func (f *follower) track(r syncResult, before coverage, unlisted []string) {
 	for uri, desc := range targets {
 		was, known := co.Lookup(uri)
 		if !known && subscribes && !has(f.coverage.asked, uri) {
-			continue // selected during the sync: another one is requested, and subscribes first
+			continue // selected during the sync: the next sync subscribes to it first
 		}
 		co.Add(uri, desc)
 		switch _, listed := r.lists[catalog.Resources].Get(uri); {
-		case r.job.compare: // everything is read
+		case r.job.compare: // everything is read anyway
 		case !known:
 			co.FirstLook(uri)
 		case f.coverage.pushes(uri) && !before.pushes(uri):
 			co.Compare(uri) // changes in the meantime were not announced
 		case was.Gone && listed:
-			co.Recheck(uri, coalesce.Resync) // missing when it was read, and back since
+			co.Recheck(uri, coalesce.Resync) // it was missing when it was read, and is back
 		}
 	}
 	gone := setOf(unlisted)
@@ -162,8 +162,8 @@ func (f *follower) becomeReady() {
 	f.w.retries.attempt = 0
 }
 
-// announce publishes how changes of resources are noticed from here on, once in a
-// session and whenever it changed.
+// announce publishes how changes of resources are noticed from now on, once in each session and
+// whenever it changes.
 func (f *follower) announce() {
 	active := event.SubscriptionActive{
 		Resources: event.ResourceSet{Count: len(f.targets())},
@@ -174,14 +174,14 @@ func (f *follower) announce() {
 		active.Mode = event.Push
 	}
 	if f.w.srv.Read == config.ReadNone && active.Mode == event.Poll {
-		active.Mode = "" // polling would have to read
+		active.Mode = "" // polling would need reads
 	}
 	if last := f.lastActive; last != nil && active.Mode == last.Mode && active.Resources.Count == last.Resources.Count &&
 		slices.Equal(active.Missing, last.Missing) {
 		return
 	}
 	switch {
-	case active.Mode == event.Poll && f.w.srv.Mode == config.ModePoll: // as the config wants it
+	case active.Mode == event.Poll && f.w.srv.Mode == config.ModePoll: // as the config says
 	case active.Mode == event.Poll:
 		f.w.pub.warnOnce("poll", "the server does not push changes of resources; polling every "+f.w.srv.PollInterval.String(), nil)
 	case active.Mode == "":
@@ -200,7 +200,7 @@ func callAll(ctx context.Context, conn *connection, calls []config.ToolCall, log
 	}
 }
 
-// planPolls sets the time of the next poll, if anything that is tracked is not pushed.
+// planPolls sets the time of the next poll, if anything tracked is not pushed.
 func (f *follower) planPolls(now time.Time) {
 	switch {
 	case f.coverage.mode != event.Poll && len(f.coverage.missing) == 0 && len(f.scope().polledLists(f.coverage.lists)) == 0:
@@ -210,7 +210,7 @@ func (f *follower) planPolls(now time.Time) {
 	}
 }
 
-// poll lists and reads what is not pushed.
+// poll lists and reads whatever is not pushed.
 func (f *follower) poll(now time.Time) {
 	f.nextPoll = now.Add(backoff.Spread(f.events.pollInterval()))
 	f.syncs.pending.list(f.scope().polledLists(f.coverage.lists), event.CausePoll)
@@ -223,8 +223,8 @@ func (f *follower) poll(now time.Time) {
 	}
 }
 
-// countMissed takes in that the server failed to announce changes. It is polled once it did so
-// often enough.
+// countMissed counts changes that the server failed to announce. After maxMissed of them it is
+// polled.
 func (f *follower) countMissed(n int, now time.Time) {
 	if n == 0 {
 		return

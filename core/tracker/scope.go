@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// scope is what to track on a server: what its entry selects and the server offers.
+// scope determines what to track on a server: what its entry selects and the server offers.
 type scope struct {
 	srv        config.Server
 	opts       *Options
@@ -20,7 +20,7 @@ type scope struct {
 	unreliable bool // the server failed to push updates that it claims to push
 }
 
-// wants reports whether lists of the kind are to be tracked.
+// wants reports whether lists of the kind should be tracked.
 func (s scope) wants(k catalog.Kind) bool {
 	switch {
 	case s.opts.AllLists:
@@ -42,7 +42,7 @@ func (s scope) ignores(k catalog.Kind) bool {
 	return slices.Contains(s.opts.IgnoreListChanges, k)
 }
 
-// kinds returns the lists that are wanted and that the server has.
+// kinds returns the lists that are wanted and that the server offers.
 func (s scope) kinds() []catalog.Kind {
 	var kinds []catalog.Kind
 	for _, k := range catalog.Kinds() {
@@ -53,15 +53,15 @@ func (s scope) kinds() []catalog.Kind {
 	return kinds
 }
 
-// kindsOf returns the list, with templates if it is that of resources, of those that are
-// wanted and that the server has.
+// kindsOf returns k, and the templates if k is resources, without those that are not wanted or
+// that the server does not offer.
 func (s scope) kindsOf(k catalog.Kind) []catalog.Kind {
 	return slices.DeleteFunc(s.kinds(), func(o catalog.Kind) bool {
 		return o != k && !(k == catalog.Resources && o == catalog.Templates)
 	})
 }
 
-// filter is what the server should push, as far as it says that it can.
+// filter returns what to ask the server to push, as far as it declares that it can.
 func (s scope) filter(uris []string) session.Filter {
 	caps := s.info.Capabilities
 	follow := func(k catalog.Kind, announced bool) bool { return announced && s.wants(k) && !s.ignores(k) }
@@ -86,10 +86,10 @@ func (s scope) subscribes() bool {
 // subscribed to.
 func (s scope) pushes() bool { return s.subscribes() && s.info.Push && !s.unreliable }
 
-// resources returns the URIs to track, sorted, given the server's list and what
-// clients subscribe to besides. They are those of the list that the entry includes and
-// does not exclude, and those that it includes by their full URI, listed or not
-// (resources of a template are in no list).
+// resources returns the URIs to track, sorted, given the server's list and the additional
+// subscriptions of clients. They are the listed ones that the entry includes and does not
+// exclude, and those that it includes by their full URI, listed or not (resources of a template
+// are not listed).
 func (s scope) resources(list catalog.List, clients []string) []string {
 	uris := slices.Clone(clients)
 	for _, it := range list {
@@ -106,8 +106,8 @@ func (s scope) resources(list catalog.List, clients []string) []string {
 	return slices.Compact(uris)
 }
 
-// targets is resources with the descriptors of those that are listed. It is empty for a
-// server without resources, also if an earlier session had some.
+// targets returns the URIs of resources, with the descriptors of those that are listed. It is
+// empty for a server without resources, even if an earlier session had some.
 func (s scope) targets(list catalog.List, clients []string) map[string]event.Descriptor {
 	targets := map[string]event.Descriptor{}
 	if !s.info.Capabilities.Resources {
@@ -127,8 +127,8 @@ func (s scope) targets(list catalog.List, clients []string) map[string]event.Des
 // selects reports whether the entry selects the resource.
 func (s scope) selects(uri string) bool { return s.srv.TrackResources && s.srv.Selects(uri) }
 
-// polledLists returns the wanted lists whose changes the server does not announce.
-// missing are those that it was asked to announce and does not.
+// polledLists returns the wanted lists whose changes the server does not announce. missing are
+// those that it was asked to announce but does not.
 func (s scope) polledLists(missing []catalog.Kind) []catalog.Kind {
 	caps := s.info.Capabilities
 	announced := map[catalog.Kind]bool{

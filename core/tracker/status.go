@@ -12,11 +12,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Snapshot is what the tracker knew at one point in the order of events. It does not
-// change any more.
+// Snapshot is the state of the tracker at one point in the order of events. It is immutable.
 type Snapshot struct {
 	Epoch   string
-	Seq     uint64         // of the last event that is part of it
+	Seq     uint64         // of the last event that the snapshot includes
 	Servers []ServerStatus // sorted by ID
 }
 
@@ -29,8 +28,8 @@ func (s *Snapshot) Server(id string) (ServerStatus, bool) {
 	return s.Servers[i], true
 }
 
-// LastAfter returns the last event of every resource that had one after the given
-// number, oldest first: what a consumer that was cut off goes on with.
+// LastAfter returns the last event of every resource that had an event after the given number,
+// oldest first: a consumer that was cut off resumes with these.
 func (s *Snapshot) LastAfter(seq uint64) []*event.Event {
 	var last []*event.Event
 	for _, srv := range s.Servers {
@@ -55,7 +54,7 @@ type ServerStatus struct {
 	Attempt   int       // failures in a row
 	NextRetry time.Time // zero unless waiting for it
 
-	// Info is what the last session said of the server; zero before the first.
+	// Info is the result of the last session's handshake; zero before the first.
 	Info session.Info
 	Mode event.Mode // how changes of resources are noticed; "" while they are not
 	// Missing are the tracked URIs whose updates the server does not push.
@@ -64,8 +63,8 @@ type ServerStatus struct {
 	Lists map[catalog.Kind]catalog.List
 	// Resources are the tracked ones, sorted by URI.
 	Resources []ResourceStatus
-	// EventCursors say where the subscriptions to events of the server (MCP Events) go on,
-	// by their keys. The map is replaced, not changed.
+	// EventCursors say where to resume the subscriptions to events of the server (MCP Events),
+	// by the keys of the subscriptions. The map is replaced, never modified.
 	EventCursors map[string]string
 	Counts       Counts
 }
@@ -73,7 +72,7 @@ type ServerStatus struct {
 // ResourceStatus is what is known of one tracked resource.
 type ResourceStatus struct {
 	URI      string
-	Digest   catalog.Digest // of the content published last; zero if not known
+	Digest   catalog.Digest // of the content published last; zero: unknown
 	Size     int64
 	MimeType string
 	Text     *string      // nil unless Options.Texts is set and the content is text
@@ -81,13 +80,13 @@ type ResourceStatus struct {
 	Last     *event.Event // the last event about it; nil before the first
 }
 
-// Counts are sums over the life of the worker. Each of the Signals is counted once more, as
-// Led, Folded or Unknown.
+// Counts are totals for one server since its worker started. Each of the Signals is also
+// counted as Led, Folded or Unknown.
 type Counts struct {
 	Signals   uint64            // notifications about resources that were received
-	Led       uint64            // that opened a window
-	Folded    uint64            // that fell into a window or came together with others
-	Unknown   uint64            // about resources that are not tracked
+	Led       uint64            // signals that opened a window
+	Folded    uint64            // signals that fell into a window or arrived together with others
+	Unknown   uint64            // signals about resources that are not tracked
 	Published uint64            // events about resource content
 	Unchanged uint64            // reads that found the content published last
 	Failed    uint64            // reads of resources that failed

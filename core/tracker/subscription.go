@@ -9,13 +9,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Subscribe tracks a resource in addition to those that the config selects, until the
-// session ends or Unsubscribe is called: its updates are published like those of the
-// others, and what is cached of it is read again. It returns once the server has
-// agreed. A resource that is subscribed to already, or tracked because of the config,
-// costs no request. A server without subscriptions gives an [*UnsupportedError], and
-// nothing is sent; one that could agree but has no channel to push on is polled. If
-// ctx ends before the server has answered, Subscribed reports the outcome.
+// Subscribe tracks a resource in addition to those that the config selects, until the session
+// ends or Unsubscribe is called: its updates are published like those of the others, and its
+// cached content is kept current. It returns once the server has agreed. If the resource is
+// already subscribed to or tracked, no request is sent. If the server does not support
+// subscriptions, the error is an [*UnsupportedError] and nothing is sent; a server that
+// supports them but has no channel to push on is polled. If ctx ends before the server has
+// answered, Subscribed reports the outcome.
 func (c *Client) Subscribe(ctx context.Context, uri string) error {
 	if uri == "" {
 		return errors.New("subscribe: no URI")
@@ -23,8 +23,8 @@ func (c *Client) Subscribe(ctx context.Context, uri string) error {
 	return c.request(ctx, &subscriptionRequest{uri: uri, subscribe: true, done: make(chan error, 1)})
 }
 
-// Unsubscribe ends what Subscribe began; without a subscription it does nothing. A
-// resource that the config selects stays tracked.
+// Unsubscribe ends a subscription made by Subscribe; without one it does nothing. A resource
+// that the config selects stays tracked.
 func (c *Client) Unsubscribe(ctx context.Context, uri string) error {
 	return c.request(ctx, &subscriptionRequest{uri: uri, done: make(chan error, 1)})
 }
@@ -48,7 +48,7 @@ func (c *Client) subscriptions() []string {
 	return *conn.subscriptions.Load()
 }
 
-// subscriptionRequest is a change of the subscriptions that a client asks for.
+// subscriptionRequest is a client's request to change the subscriptions.
 type subscriptionRequest struct {
 	uri       string
 	subscribe bool

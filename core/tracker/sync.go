@@ -14,18 +14,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// syncJob is one sync of a server's lists and subscriptions: a value that knows what
-// to do and runs apart from the worker. It subscribes to what is known, lists, and
-// subscribes to what the lists changed: in this order, so that no change falls
-// between two steps.
+// syncJob is one sync of a server's lists and subscriptions: a value that has all it needs and
+// runs outside the worker's goroutine. It subscribes to the known resources, lists, and
+// subscribes again if the lists changed the set: in this order, so that no change falls between
+// two steps.
 type syncJob struct {
 	syncRequest
 	scope      scope
-	known      map[catalog.Kind]catalog.List // the wanted lists as they were
+	known      map[catalog.Kind]catalog.List // the wanted lists before the sync
 	clients    []string                      // resources that clients subscribe to
-	filter     session.Filter                // what is subscribed to before listing
+	filter     session.Filter                // the subscription to make before listing
 	subscribed map[string]struct{}           // resources that the server was asked to push
-	first      bool                          // of the session
+	first      bool                          // whether it is the first sync of the session
 }
 
 // syncResult is the result of a syncJob.
@@ -34,15 +34,15 @@ type syncResult struct {
 	lists    map[catalog.Kind]catalog.List
 	listErrs map[catalog.Kind]error
 
-	// asked is the last subscription that was made, or would have been if the server
-	// had subscriptions; ack is the answer to it. Both are zero if made is not set.
+	// asked is the last subscription that was made, or would have been if the server supported
+	// subscriptions; ack is the answer to it. Both are zero if made is false.
 	asked     session.Filter
 	ack       session.Ack
 	made      bool
 	subscribe error // why the subscription failed
 
-	interrupted  bool // for a moment nothing was subscribed
-	unresponsive bool // the server did not answer anything
+	interrupted  bool // for a moment there was no subscription
+	unresponsive bool // no request was answered
 }
 
 // newSyncJob returns the job for a request.
@@ -73,16 +73,16 @@ func (j syncJob) run(ctx context.Context, s *session.Session) syncResult {
 	return r
 }
 
-// responds reports whether a server from which nothing could be learned gives a sign of
-// life: one that refuses, or answers nonsense, stays connected.
+// responds reports whether a server that answered no request of a sync gives a sign of life: if
+// it refuses, or answers nonsense, it stays connected.
 func responds(ctx context.Context, s *session.Session) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	return s.Ping(ctx) == nil
 }
 
-// maxInterruptions is how often one sync follows a set of resources that changes
-// whenever it is listed; the next sync goes on.
+// maxInterruptions bounds how often one sync subscribes anew because the set of resources
+// changes whenever it is listed; the next sync continues.
 const maxInterruptions = 3
 
 func (r *syncResult) run(ctx context.Context, s *session.Session) {
@@ -108,7 +108,7 @@ func (r *syncResult) run(ctx context.Context, s *session.Session) {
 			filter.URIs = r.job.resources(resources)
 		}
 		if isUnsupported(r.subscribe) {
-			r.asked.URIs = filter.URIs // they cannot be subscribed to: they are polled
+			r.asked.URIs = filter.URIs // the server has no subscriptions: these URIs are polled
 		}
 		if r.subscribe != nil || sameSet(filter.URIs, subscribed) && (!r.job.subscribe || r.made) {
 			return
@@ -153,14 +153,14 @@ func (r *syncResult) listAll(ctx context.Context, s *session.Session, kinds []ca
 	lists.Wait()
 }
 
-// confirmEmpty is how long a list that became empty is given to fill again: some
+// confirmEmpty is the time after which a list that became empty is requested once more: some
 // servers replace a list by clearing it first.
 const confirmEmpty = 250 * time.Millisecond
 
 func loadList(ctx context.Context, s *session.Session, k catalog.Kind, had bool) (catalog.List, error) {
 	list, err := s.List(ctx, k)
 	if isUnsupported(err) {
-		return nil, nil // declared with the others, but there is no such list
+		return nil, nil // the capability covers it, but the server has no such list
 	}
 	if err != nil || len(list) > 0 || !had {
 		return list, err
@@ -171,7 +171,7 @@ func loadList(ctx context.Context, s *session.Session, k catalog.Kind, had bool)
 	return s.List(ctx, k)
 }
 
-// err returns what went wrong, nil if nothing did.
+// err returns what failed in the sync, nil if nothing did.
 func (r *syncResult) err() error {
 	errs := slices.Collect(maps.Values(r.listErrs))
 	if r.subscribe != nil && !isUnsupported(r.subscribe) {
@@ -180,9 +180,9 @@ func (r *syncResult) err() error {
 	return errors.Join(errs...)
 }
 
-// unanswered reports whether a request failed without an answer of the server: it may be
-// dead. A balancer that answers in its stead, with an HTTP status of 500 or more, is not
-// the server.
+// unanswered reports whether err means that a request got no answer from the server, which may
+// be dead. An HTTP status of 500 or more is not an answer of the server: it may come from a
+// load balancer.
 func unanswered(err error) bool {
 	if err == nil || isAnswer(err) || isUnsupported(err) || errors.Is(err, session.ErrAuth) {
 		return false

@@ -12,10 +12,10 @@ import (
 
 // syncRequest is what the next sync has to do. The zero value asks for nothing.
 type syncRequest struct {
-	lists     map[catalog.Kind]event.Cause // to be listed, each with the cause of its changes
-	all       bool                         // list everything that is wanted
-	subscribe bool                         // also if the set of resources stays the same
-	compare   bool                         // read everything afterwards
+	lists     map[catalog.Kind]event.Cause // lists to request, each with the cause of its changes
+	all       bool                         // request all wanted lists
+	subscribe bool                         // subscribe even if the set of resources stays the same
+	compare   bool                         // then read and compare all resources
 }
 
 // fullSync subscribes, lists and compares everything.
@@ -23,7 +23,7 @@ func fullSync() syncRequest { return syncRequest{all: true, subscribe: true, com
 
 func (r *syncRequest) empty() bool { return len(r.lists) == 0 && !r.all && !r.subscribe && !r.compare }
 
-// list asks for lists. One whose change was announced keeps that cause.
+// list requests lists. A list whose change was already announced keeps that cause.
 func (r *syncRequest) list(kinds []catalog.Kind, cause event.Cause) {
 	if r.lists == nil {
 		r.lists = map[catalog.Kind]event.Cause{}
@@ -44,15 +44,15 @@ func (r *syncRequest) merge(o syncRequest) {
 	r.compare = r.compare || o.compare
 }
 
-// Announced changes of lists begin a sync at least minSync after the last one, and at most
-// two syncs within syncSpan, however often a server announces them.
+// However often a server announces that a list changed, the syncs that this causes begin at
+// least minSync apart, and at most two begin within syncSpan.
 const (
 	minSync  = 100 * time.Millisecond
 	syncSpan = time.Second
 )
 
-// maxEarly bounds the signals that wait for the end of a sync; a session delivers
-// none about URIs that it did not subscribe to.
+// maxEarly bounds the signals that are held until the running sync ends; a session delivers
+// signals only about URIs that it subscribed to.
 const maxEarly = 20_000
 
 // syncs schedules the syncs of one session. At most one runs at a time; what is
@@ -62,17 +62,17 @@ type syncs struct {
 	results chan syncResult
 
 	pending syncRequest
-	next    time.Time // the next sync does not begin before
+	next    time.Time // the next sync must not begin earlier
 	last    time.Time // when the last sync began
 	running bool
-	aborted bool               // the running one was cancelled: another one does its work
+	aborted bool               // the running sync was cancelled: another one will do its work
 	cancel  context.CancelFunc // of the running one
-	retry   *backoff.Backoff   // of failed syncs; nil: the last one succeeded
+	retry   *backoff.Backoff   // waits after failed syncs; nil: the last one succeeded
 	gaps    gaps
-	early   map[string]session.Signal // about URIs that the running sync may add
+	early   map[string]session.Signal // signals about URIs that the running sync may add
 }
 
-// due reports whether a sync is to begin at the time given.
+// due reports whether a sync should begin now.
 func (y *syncs) due(now time.Time) bool {
 	return !y.running && !y.pending.empty() && !now.Before(y.next)
 }
@@ -85,7 +85,7 @@ func (y *syncs) wakeAt() time.Time {
 	return y.next
 }
 
-// begin returns what the sync that begins now has to do.
+// begin marks a sync as running and returns what it has to do.
 func (y *syncs) begin(now time.Time, cancel context.CancelFunc) syncRequest {
 	r := y.pending
 	y.pending = syncRequest{}
@@ -97,7 +97,7 @@ func (y *syncs) begin(now time.Time, cancel context.CancelFunc) syncRequest {
 	return r
 }
 
-// abort cancels the running sync, if there is one. Another one does its work.
+// abort cancels the running sync, if there is one, and requests its work again.
 func (y *syncs) abort() {
 	if y.running {
 		y.aborted = true
@@ -105,8 +105,8 @@ func (y *syncs) abort() {
 	}
 }
 
-// ended notes that the running sync ended. It returns false if it was aborted: its
-// result is of no use, and its work was requested again.
+// ended records the end of the running sync. It returns false if the sync was aborted: its
+// result must be ignored, as its work was requested again.
 func (y *syncs) ended(r syncResult) bool {
 	y.running = false
 	if !y.aborted {
@@ -117,12 +117,12 @@ func (y *syncs) ended(r syncResult) bool {
 	}
 	y.aborted = false
 	y.pending.merge(r.job.syncRequest)
-	y.pending.merge(syncRequest{subscribe: true, compare: true}) // nobody knows how far it came
+	y.pending.merge(syncRequest{subscribe: true, compare: true}) // how much of it was done is unknown
 	y.next = time.Time{}
 	return false
 }
 
-// quiesce ends the running sync, if there is one, without another: two changes of one
+// quiesce cancels the running sync, if there is one, and waits for it: two changes of one
 // subscription must not overlap.
 func (y *syncs) quiesce(ctx context.Context) {
 	if !y.running {
@@ -135,7 +135,7 @@ func (y *syncs) quiesce(ctx context.Context) {
 	}
 }
 
-// failed plans another attempt at what failed in a sync.
+// failed plans another attempt at the failed parts of a sync.
 func (y *syncs) failed(again syncRequest, now time.Time, opts *Options) {
 	if y.retry == nil {
 		y.retry = backoff.New(opts.Backoff, opts.MaxBackoff)
@@ -144,39 +144,39 @@ func (y *syncs) failed(again syncRequest, now time.Time, opts *Options) {
 	y.next = now.Add(y.retry.Next())
 }
 
-// gap plans a full sync because notifications may have been lost. gaps says after which wait:
-// with eager none, as long as gaps are rare. A full sync that is planned already is never put
-// off, unless its time came while another one was running.
+// gap plans a full sync because notifications may have been lost, after the wait that gaps
+// determines: none if eager is set and gaps are rare. A full sync that is planned already is
+// never postponed, unless its time came while another one was running.
 func (y *syncs) gap(now time.Time, eager bool, maxWait time.Duration) {
 	if y.gaps.retry == nil {
 		y.gaps.retry = backoff.New(time.Second, maxWait)
 	}
 	at := now.Add(y.gaps.next(now, eager))
-	overdue := y.running && y.next.Before(now) // what was planned came due during a sync
+	overdue := y.running && y.next.Before(now) // the planned sync came due while another one was running
 	if !y.pending.compare || overdue || at.Before(y.next) {
-		y.next = at // what is planned is not put off: a gap may follow every gap
+		y.next = at // never postponed: otherwise repeated gaps could put it off for ever
 	}
 	y.pending.merge(fullSync())
 }
 
-// compare requests everything again at once, because a stream was silent: it happens
-// as long as a server has nothing to say, so that it is not a failure to be spaced out.
+// compare requests a full sync at once because a stream was silent. There is no backoff: a
+// server that has nothing to say is silent again and again, which is no failure.
 func (y *syncs) compare(now time.Time) {
 	y.next = now
 	y.pending.merge(fullSync())
 }
 
-// minStreamLife is how long a subscription must have stood for its end to be no reason to
-// wait.
+// minStreamLife is how long a subscription must have lasted so that there is no wait after its
+// end.
 const minStreamLife = time.Second
 
-// gaps decides how long to wait after a gap before subscribing again: not at all if the
-// subscription stood longer than the last wait, else ever longer.
+// gaps determines how long to wait after a gap before subscribing again: not at all if the
+// subscription lasted longer than the last wait, otherwise longer each time.
 type gaps struct {
-	retry      *backoff.Backoff // of short-lived subscriptions, since the last quiet minute
-	last       time.Time        // the last gap
-	wait       time.Duration    // after the last gap
-	subscribed time.Time        // since the last gap; zero: not subscribed again yet
+	retry      *backoff.Backoff // the waits, since the last minute without a gap
+	last       time.Time        // when the last gap was
+	wait       time.Duration    // the wait after the last gap
+	subscribed time.Time        // when the subscription after the last gap was made; zero: not yet
 }
 
 // next returns how long to wait after a gap.
@@ -195,8 +195,8 @@ func (g *gaps) next(now time.Time, eager bool) time.Duration {
 	return g.wait
 }
 
-// hold keeps a signal about a URI that is not tracked until the running sync ends. It
-// reports false if no sync is running.
+// hold keeps a signal about a URI that is not tracked until the running sync, which may add it,
+// ends. It returns false if no sync is running.
 func (y *syncs) hold(uri string, sig session.Signal) bool {
 	if !y.running || len(y.early) >= maxEarly {
 		return false

@@ -6,14 +6,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// textBudget bounds the texts that are stored for content and diffs in events.
+// textBudget bounds the texts of resources that are kept in memory for content and diffs in
+// events.
 type textBudget struct {
 	each, all int64
 	used      atomic.Int64
 }
 
-// replace accounts for one content taking the place of another, and returns it
-// without its text if there is no room for that.
+// replace accounts for new content in place of old, and returns it, without its text if the
+// budget has no room for that.
 func (b *textBudget) replace(was, now coalesce.Content) coalesce.Content {
 	if was.Text != nil {
 		b.used.Add(-int64(len(*was.Text)))

@@ -27,52 +27,53 @@ type Options struct {
 	Session session.Options
 	// Window is the time within which changes of one resource are merged; 2 s.
 	Window time.Duration
-	// Patience is how long an event waits for the read of its resource; 250 ms.
+	// Patience is how long the event for a change waits for the read of its resource; 250 ms.
 	Patience time.Duration
 	// Resync is the interval at which everything is listed again; 5 min, ± 20 %. See
 	// [config.Tracking] for how often resources are read.
 	Resync time.Duration
-	// Liveness is the interval of the pings; 15 s.
+	// Liveness is the interval between pings; 15 s.
 	Liveness time.Duration
 	// Backoff is the first wait after a failure; 500 ms. It doubles up to MaxBackoff.
 	Backoff time.Duration
 	// MaxBackoff is the longest wait between two attempts to connect, to list again after
 	// a failure, to subscribe again after a gap, or to follow events; 30 s.
 	MaxBackoff time.Duration
-	// Drain bounds how long resources are still read and published when tracking ends; 3 s.
+	// Drain bounds how long changed resources are still read and published after ctx of Run has
+	// ended; 3 s.
 	Drain time.Duration
-	// Reads is how many reads per server may be in flight; 8.
+	// Reads bounds the reads in flight per server; 8.
 	Reads int
 	// Texts keeps the text of tracked resources, for content and diffs in events: up to
 	// MaxText bytes each (256 KiB) and MaxTexts in all (64 MiB). MaxText also bounds the
 	// contents and results in the events of clients.
 	Texts             bool
 	MaxText, MaxTexts int64
-	// Baseline returns the digest that was published for a resource before this tracker
-	// was created, zero if none was. A resource whose content differs from it when it is
-	// first read gives a resync event. It is called concurrently by the workers and must
+	// Baseline returns the digest that was published for a resource before this tracker was
+	// created, zero if none was. If the content of a resource differs from it at the first
+	// read, an event with cause resync is published. Workers call it concurrently, and it must
 	// return at once; nil: nothing was published.
 	Baseline func(server, uri string) catalog.Digest
 	// BaselineList returns the keys and digests of a list that was published before this
 	// tracker was made; ok is false if none was. A list that differs when it is first
 	// loaded is published as changed, with cause resync. It is called like Baseline.
 	BaselineList func(server string, k catalog.Kind) (list catalog.List, ok bool)
-	// EventCursors returns where the subscriptions to events of a server (MCP Events) went
-	// on, as [ServerStatus.EventCursors] had it last; nil: nothing is known. It is called like
-	// Baseline.
+	// EventCursors returns where to resume the subscriptions to events of a server (MCP
+	// Events): the last [ServerStatus.EventCursors] of an earlier tracker; nil: from now on. It
+	// is called like Baseline.
 	EventCursors func(server string) map[string]string
-	// Webhooks receives the events of servers that deliver them by webhook; nil: those are
-	// not followed in this way.
+	// Webhooks receives events from servers that deliver them by webhook; nil: events are not
+	// received in this way.
 	Webhooks *webhooks.Receiver
-	// AllLists tracks all lists of every server, whatever its entry selects; which
-	// resources are tracked is up to the entry. For a gateway.
+	// AllLists tracks all lists of every server, even those that its entry does not select; the
+	// entry still decides which resources are tracked. For a gateway.
 	AllLists bool
 	// IgnoreListChanges are lists whose changes servers are not asked to announce and
 	// that are not polled either (templates go with resources). They are still listed
 	// after connecting and every Resync. Empty: none is ignored.
 	IgnoreListChanges []catalog.Kind
-	// Logger receives one line per state of a server at level info, and problems that a
-	// user should look into at level warn; nil discards.
+	// Logger receives one record per change of a server's state at level info, and problems
+	// that a user should look into at level warn; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -109,11 +110,11 @@ type Tracker struct {
 	applied chan struct{}
 
 	mu      sync.Mutex         // guards all below
-	workers map[string]*worker // Run alone writes
+	workers map[string]*worker // only Run writes
 	newest  *config.Config     // what was applied last
 	applies uint64             // how many configs were applied
 	taken   uint64             // how many of them Run has taken, or skipped
-	took    chan struct{}      // closed and replaced by Run whenever taken has risen
+	took    chan struct{}      // Run closes and replaces it whenever taken has increased
 
 	messages func(server, method string, params json.RawMessage) // see OnMessage; set before Run
 }
@@ -149,14 +150,14 @@ func (t *Tracker) Apply(cfg *config.Config) {
 	}
 }
 
-// take returns the config that Run has to apply, and its number.
+// take returns the config that Run should apply, and its number.
 func (t *Tracker) take() (*config.Config, uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.newest, t.applies
 }
 
-// markTaken notes that Run has begun to apply that config.
+// markTaken records that Run has begun to apply config number n.
 func (t *Tracker) markTaken(n uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,24 +187,23 @@ func (t *Tracker) awaitTaken(ctx context.Context) error {
 	return nil
 }
 
-// Snapshot returns what is known now.
+// Snapshot returns the current state.
 func (t *Tracker) Snapshot() *Snapshot { return t.store.snapshot() }
 
-// Subscribe returns what is known now and the stream of all events after it, without a
-// gap between the two. See [bus.Bus.Subscribe] for how the stream ends.
+// Subscribe returns the current state and the stream of all events after it, without a gap
+// between the two. See [bus.Bus.Subscribe] for how the stream ends.
 func (t *Tracker) Subscribe(ctx context.Context) (*Snapshot, *bus.Subscription) {
 	return t.store.subscribe(ctx)
 }
 
-// Publish publishes an event that is not about a server, in order with the others: for
+// Publish publishes an event that is not about a server, in order with the others. It is for
 // the source of the configs, such as a config reloader.
 func (t *Tracker) Publish(e event.Event) { t.store.publish(e) }
 
-// Settled waits until every server of the last applied config was tried once: it
-// is Ready, Unsupported, NeedsAuth, Unconfigured or Disabled, or has failed. It returns what is
-// known then, or the cause of ctx with what is known by then. Apply and Run must
-// have been called. A server whose entry changed may still show what came of its
-// old one.
+// Settled waits until every server of the last applied config was tried once: it is Ready,
+// Unsupported, NeedsAuth, Unconfigured or Disabled, or has failed. It returns the state at that
+// time; if ctx ends first, the state so far and the cause of ctx. Apply and Run must have been
+// called. If a server's entry changed, its status may still be that of the old entry.
 func (t *Tracker) Settled(ctx context.Context) (*Snapshot, error) {
 	if err := t.awaitTaken(ctx); err != nil {
 		return t.Snapshot(), err
@@ -231,8 +231,8 @@ func settled(s *Snapshot) bool {
 	return true
 }
 
-// Gone waits until a server that is not in the last applied config has been
-// disconnected and everything about it was published.
+// Gone waits until a server that is not in the last applied config has been disconnected and
+// everything about it has been published.
 func (t *Tracker) Gone(ctx context.Context, server string) error {
 	if err := t.awaitTaken(ctx); err != nil {
 		return err

@@ -15,9 +15,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// worker keeps one server connected and tracked for as long as its id is wanted. Its
-// run goroutine owns every field below the channels; what it knows of the server
-// outlives sessions.
+// worker keeps one server connected and tracked for as long as its id is wanted. Its run
+// goroutine owns every field below the channels; what it knows of the server is kept from
+// session to session.
 type worker struct {
 	t    *Tracker
 	opts Options
@@ -43,9 +43,9 @@ type worker struct {
 	co         *coalesce.Coalescer
 	pub        *publisher
 	retries    *retries
-	login      loginWatch // as it was before the last attempt to connect
+	login      loginWatch // as it was at the last attempt to connect
 	missed     int        // changes that the server did not announce, since the last new connection of the config
-	unreliable bool       // it is polled because of that
+	unreliable bool       // the server is polled because of missed changes
 }
 
 func newWorker(t *Tracker, srv config.Server) *worker {
@@ -81,7 +81,7 @@ func (w *worker) offer(srv config.Server) {
 	w.offered = srv
 }
 
-// remove ends the worker because its server is no longer wanted.
+// remove ends the worker because its server is no longer in the config.
 func (w *worker) remove() {
 	w.removing = true
 	w.cancel(errRemoved)
@@ -89,7 +89,7 @@ func (w *worker) remove() {
 
 // run works until ctx ends.
 func (w *worker) run(ctx context.Context) {
-	defer w.co.Reset(false) // gives the texts back; the published state stays
+	defer w.co.Reset(false) // frees the budget of texts; the published state stays
 	for ctx.Err() == nil {
 		if st, ok := unconnected(&w.srv); ok {
 			w.pub.setState(st)
@@ -108,8 +108,8 @@ func (w *worker) run(ctx context.Context) {
 	w.pub.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
 }
 
-// unconnected reports whether the server is known but not connected to, and the state
-// that it has then.
+// unconnected reports whether a server must not be connected to, and the state that it then
+// has.
 func unconnected(srv *config.Server) (event.ServerState, bool) {
 	err := srv.Unconfigured()
 	switch {
@@ -130,20 +130,19 @@ func reasonOf(cause error) string {
 	return "shutdown"
 }
 
-// forgetResources forgets all resources. From here on they are read or not.
+// forgetResources forgets all resources. From now on their content is read if digests is set.
 func (w *worker) forgetResources(digests bool) {
 	w.co.Reset(digests)
 	w.t.store.update(w.id, func(r *record) { clear(r.resources) })
 }
 
-// connectAndFollow is one session from dialling to its end; the error says why it ended
-// and is never nil. A failure has been published, and is to be tried again at the time
-// returned.
+// connectAndFollow runs one session from dialling to its end; the error says why it ended and
+// is never nil. A failure has been published; again is when to try again.
 func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err error) {
 	if digests := w.srv.Read != config.ReadNone; w.co.Digests() != digests {
 		w.forgetResources(digests)
 	}
-	if w.pub.state != event.NeedsAuth || w.retries.attempt == 0 { // else nothing has changed that anybody knows of
+	if w.pub.state != event.NeedsAuth || w.retries.attempt == 0 { // while NeedsAuth persists, the failed attempts are not published
 		w.pub.setState(event.ServerState{State: event.Connecting, Attempt: w.retries.attempt})
 	}
 	sctx, cancel := context.WithCancelCause(ctx)
@@ -165,7 +164,7 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	err = f.run(sctx)
 	f.shut()
 	if errors.Is(context.Cause(ctx), errRemoved) {
-		w.forgetResources(w.co.Digests()) // nothing is published about them from here on
+		w.forgetResources(w.co.Digests()) // nothing is published about them from now on
 	}
 	w.co.Suspend()
 	if time.Since(began) >= healthyAfter {
@@ -176,11 +175,11 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	} else if !errors.Is(err, errSuperseded) {
 		again = w.failed(err, "disconnected")
 	}
-	f.close() // after the state: closing may take seconds
+	f.close() // after the state is published: closing may take seconds
 	return again, err
 }
 
-// dial connects, and gives up at once when the config offers another connection.
+// dial connects, and gives up at once if a new config requires another connection.
 func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Session, error) {
 	type result struct {
 		s   *session.Session
@@ -201,7 +200,7 @@ func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Sessi
 		case next := <-w.offers:
 			if w.adopt(next) {
 				cancel(errSuperseded)
-				if r := <-dialled; r.s != nil { // Dial obeys its context, so this is soon
+				if r := <-dialled; r.s != nil { // soon, because Dial obeys its context
 					r.s.Close()
 				}
 				return nil, errSuperseded
@@ -210,7 +209,7 @@ func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Sessi
 	}
 }
 
-// adopt takes in a new entry and reports whether it needs a new session.
+// adopt applies a new entry and reports whether it needs a new session.
 func (w *worker) adopt(next config.Server) (reconnect bool) {
 	old := w.srv
 	w.srv = next
@@ -220,7 +219,7 @@ func (w *worker) adopt(next config.Server) (reconnect bool) {
 		w.pub.cursors = nil
 		return true
 	}
-	return next.Read != old.Read // all resources start anew
+	return next.Read != old.Read // all resources are forgotten and tracked anew
 }
 
 // failed publishes a failure and returns when to try again.
@@ -231,8 +230,8 @@ func (w *worker) failed(err error, reason string) time.Time {
 	return now.Add(time.Duration(st.RetryIn))
 }
 
-// wait waits for the time given, or without end if it is 0, but not beyond the end of
-// ctx or an entry of the config that needs another connection.
+// wait waits for d, or for ever if d is 0, but returns when ctx ends or a new entry of the
+// config needs another connection.
 func (w *worker) wait(ctx context.Context, d time.Duration) {
 	var over <-chan time.Time
 	var hasten <-chan struct{}

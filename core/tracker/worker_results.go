@@ -37,9 +37,8 @@ func (w *worker) baselineList(k catalog.Kind) (catalog.List, bool) {
 	return w.opts.BaselineList(w.id, k)
 }
 
-// setList replaces a list as one step and publishes how it changed. The first list is
-// the baseline, unless an earlier tracker published one, and the delta is empty: there
-// is nothing yet that it changes.
+// setList replaces a list as one step and publishes how it changed. The first list is the
+// baseline, unless an earlier tracker published one; the delta is then empty.
 func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) catalog.Delta {
 	old, had := w.lists[k]
 	if !had {
@@ -74,7 +73,7 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 	w.pub.descriptors(selected(delta.Added), list, cause, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
 	var removed []string
 	for _, uri := range selected(delta.Removed) {
-		if known, _ := w.co.Lookup(uri); !known.Reported { // else published already, when a read did not find it
+		if known, _ := w.co.Lookup(uri); !known.Reported { // already published, when a read did not find it
 			removed = append(removed, uri)
 		}
 	}
