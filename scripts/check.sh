@@ -162,6 +162,8 @@ vulnerabilities() {
 # in which the program runs long and concurrently. -race runs all with it.
 # go vet is a step of its own; go test does not repeat it.
 flags=(-shuffle=on -vet=off)
+# The race detector of each process waits 1 s at its end for races of what still runs.
+export GORACE=atexit_sleep_ms=50
 
 # Waits for timers and processes more than it computes.
 program() {

@@ -97,7 +97,7 @@ func die(sig os.Signal) {
 	process.KillMarked()
 	signal.Reset(sig)
 	if self, err := os.FindProcess(os.Getpid()); err == nil && self.Signal(sig) == nil {
-		<-time.After(time.Second) // until it is delivered
+		<-time.After(10 * time.Second) // until it is delivered; a busy machine takes its time
 	}
 	os.Exit(exitKilled)
 }

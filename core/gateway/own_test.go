@@ -89,7 +89,7 @@ func ask(ctx context.Context, c *session.Session, method, params, log string) (s
 func TestServerAsksTheRightClient(t *testing.T) {
 	t.Parallel()
 	a, o := newAsking(t)
-	rounds := 250
+	rounds := 60
 	if testing.Short() {
 		rounds = 25
 	}

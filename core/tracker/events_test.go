@@ -358,14 +358,14 @@ func TestHostileEvents(t *testing.T) {
 	giant := strings.Repeat("x", 100_000)
 	for name, handle := range map[string]func(feed *sessiontest.Feed, c *sessiontest.EventCall) (any, *sessiontest.EventError){
 		"flood": func(feed *sessiontest.Feed, c *sessiontest.EventCall) (any, *sessiontest.EventError) {
-			for i := range 3000 {
+			for i := range 1000 {
 				c.Send("event", map[string]any{"eventId": fmt.Sprint(i), "name": c.Name, "data": ownData(fmt.Sprint("file:///", i)), "cursor": fmt.Sprint(i)})
 			}
 			<-c.Done
 			return map[string]any{}, nil
 		},
 		"giants": func(feed *sessiontest.Feed, c *sessiontest.EventCall) (any, *sessiontest.EventError) {
-			for i := range 20 {
+			for i := range 4 {
 				c.Send("event", map[string]any{"eventId": giant, "name": c.Name, "data": map[string]any{"uri": giant, "n": i}, "cursor": giant})
 			}
 			<-c.Done
@@ -376,7 +376,7 @@ func TestHostileEvents(t *testing.T) {
 				select {
 				case <-c.Done:
 					return map[string]any{}, nil
-				case <-time.After(10 * time.Millisecond):
+				case <-time.After(50 * time.Millisecond):
 					c.Send("active", map[string]any{"cursor": "1", "truncated": true})
 				}
 			}

@@ -103,7 +103,7 @@ func faults() []fault {
 		{name: "HTTP 503 on reads", on: overHTTP, happens: every(sessiontest.Fault{Method: "resources/read", Status: http.StatusServiceUnavailable})},
 		{name: "no stream for notifications", on: streamable, happens: func(s *stand) { s.change("polled", true) }},
 		{name: "a flood", happens: func(s *stand) {
-			s.docs.Flood("file:///0.md", 20_000)
+			s.docs.Flood("file:///0.md", 5_000)
 			s.change("after the flood", true)
 		}},
 		{name: "garbage among the messages", happens: func(s *stand) {

@@ -181,7 +181,7 @@ func TestClientEventsDoNotChangeTheState(t *testing.T) {
 func TestCacheConvergesToTheTruth(t *testing.T) {
 	uris := []string{"file:///a.md", "file:///b.md", "file:///c.md"}
 	checked := 0
-	for seed := range uint64(30) {
+	for seed := range uint64(15) {
 		inWorld(t, func(w *world, docs *sessiontest.Server) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			settledOn(w, docs, uris...)
@@ -223,7 +223,7 @@ func TestCacheConvergesToTheTruth(t *testing.T) {
 			}
 		})
 	}
-	if checked < 60 {
+	if checked < 30 {
 		t.Errorf("only %d contents were kept to the end", checked)
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	truthSeeds = flag.Int("truth.seeds", 25, "how many random histories TestPromiseLastEventTellsTheTruth tries in every era")
+	truthSeeds = flag.Int("truth.seeds", 15, "how many random histories TestPromiseLastEventTellsTheTruth tries in every era")
 	truthFirst = flag.Uint64("truth.first", 0, "the first of them")
 )
 

@@ -192,7 +192,7 @@ func TestFilters(t *testing.T) {
 // Clients disconnect and resume at random while events are published, with a ring so
 // small that they read from history, from the ring, and across the boundary.
 func TestResumedEventsAreNeitherLostNorRepeated(t *testing.T) {
-	const total, clients = 10000, 9
+	const total, clients = 4000, 9
 	l := newMemLog()
 	h, base := serve(t, Options{Source: l.source(), Ring: 256, Tick: time.Millisecond})
 	var wg sync.WaitGroup
