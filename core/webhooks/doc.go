@@ -6,16 +6,21 @@
 // # Trust
 //
 // Requests come from anybody. A message is taken if its path names a [Slot], which cannot be
-// guessed, and a signature by the slot's secret is right and not older than 5 minutes. Which
-// server a message is from follows from its slot and from nothing that it says. Paths and
-// secrets are derived from one key, so that they are the same after a restart, are known
-// before a server is asked to use them, and need no storage of their own.
+// guessed, and a signature by the slot's secret is right and its time within 5 minutes of
+// ours. Which server a message is from follows from its slot and from nothing that it says.
+//
+// Paths are derived from one key: they are the same after a restart, so that a subscription
+// that outlived a crash is found again, and need no storage of their own. Secrets are made
+// anew each time that a slot is opened, as its owner then begins to recognise repetitions:
+// what was sent to an earlier owner, or run, is refused, however fresh it is.
 //
 // # Order, loss, ownership
 //
 // A message is answered with success only after the owner of its slot has taken it, in the
 // order in which it takes them; everything else makes the sender try again. Messages may come
-// twice. Each slot has one owner, who closes it. The receiver owns no goroutine.
+// twice: owners recognise them by their ids. Each slot has one owner, who closes it. The
+// receiver owns no goroutine. Handlers wait for an owner for 5 s at most, and hold the bodies
+// of 16 messages of a server at most, each of 256 KiB or less.
 //
 // Library: standard-webhooks signs and verifies, as its authors specify it.
 package webhooks

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// Key is what the paths and secrets of a receiver are derived from. It cannot be printed.
+// Key is what the paths of a receiver are derived from. It cannot be printed.
 type Key struct{ bytes []byte }
 
 const keySize = 32
@@ -51,16 +51,9 @@ func (k Key) String() string { return "[redacted]" }
 // GoString is String.
 func (k Key) GoString() string { return k.String() }
 
-func (k Key) derive(use, name string) []byte {
-	h := hmac.New(sha256.New, k.bytes)
-	_, _ = h.Write([]byte(use + "\x00" + name)) // it never fails
-	return h.Sum(nil)
-}
-
 // path is the last element of the path of a slot: 128 bits.
-func (k Key) path(name string) string { return hex.EncodeToString(k.derive("path", name)[:16]) }
-
-// secret is the secret of a slot, for the server.
-func (k Key) secret(name string) string {
-	return "whsec_" + base64.StdEncoding.EncodeToString(k.derive("secret", name))
+func (k Key) path(name string) string {
+	h := hmac.New(sha256.New, k.bytes)
+	_, _ = h.Write([]byte(name)) // it never fails
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }

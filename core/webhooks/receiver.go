@@ -78,15 +78,13 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-// Open returns the slot of a subscription to a server, by our names for them. If that is
-// open, it waits until it is closed. It fails only when ctx ends.
+// Open returns the slot of a subscription to a server, by our names for them: with the same
+// path each time, and a secret that was never used. If that is open, it waits until it is
+// closed. It fails only when ctx ends.
 func (r *Receiver) Open(ctx context.Context, server, subscription string) (*Slot, error) {
 	name := server + "\x00" + subscription
-	id, text := r.key.path(name), r.key.secret(name)
-	secret, err := ParseSecret(text)
-	if err != nil {
-		return nil, err
-	}
+	id := r.key.path(name)
+	secret, text := newSecret()
 	s := &Slot{r: r, id: id, text: text, secret: secret, messages: make(chan *Message), ended: make(chan struct{})}
 	for {
 		r.mu.Lock()

@@ -87,10 +87,7 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestReceiverChecks(t *testing.T) {
 	t.Parallel()
 	r, s, taken := open(t, true)
-	other, err := ParseSecret(NewKey().secret("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other, _ := newSecret()
 	now := time.Now()
 	with := func(body string, change func(*http.Request)) *http.Request {
 		q := post(t, s, body, now)
@@ -196,8 +193,8 @@ func TestReceiverInParallel(t *testing.T) {
 	}
 }
 
-// TestKeyIsKept: path and secret are the same after a restart, differ between subscriptions
-// and keys, and are not readable by others.
+// TestKeyIsKept: a path is the same after a restart, and differs between subscriptions. The
+// key is not readable by others. A secret is used once.
 func TestKeyIsKept(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")
@@ -213,8 +210,11 @@ func TestKeyIsKept(t *testing.T) {
 		return s.URL(), s.Secret()
 	}
 	url, secret := at("a", "b")
-	if u, s := at("a", "b"); u != url || s != secret || !strings.HasPrefix(u, "https://h.example/hooks/") {
+	if u, s := at("a", "b"); u != url || s == secret || !strings.HasPrefix(u, "https://h.example/hooks/") {
 		t.Errorf("%s %s", url, u)
+	}
+	if _, err := ParseSecret(secret); err != nil {
+		t.Error(err)
 	}
 	if u, s := at("a", "c"); u == url || s == secret {
 		t.Error("two subscriptions share a path or a secret")
@@ -227,6 +227,28 @@ func TestKeyIsKept(t *testing.T) {
 	}
 	if _, err := LoadKey(file); err == nil {
 		t.Error("an invalid key is used")
+	}
+}
+
+// TestReplay: what one owner of a slot has taken does not get to the next one, who does not
+// know its id.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	r, s, _ := open(t, true)
+	replayed := post(t, s, event, time.Now())
+	if code, _ := answer(r, replayed); code != 204 {
+		t.Fatal(code)
+	}
+	s.Close()
+	next, err := r.Open(t.Context(), "docs", "resource.updated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	next.Activate("sub_1")
+	replayed.Body = io.NopCloser(strings.NewReader(event))
+	if code, _ := answer(r, replayed); next.URL() != s.URL() || code != 401 {
+		t.Error(code)
 	}
 }
 

@@ -1,6 +1,8 @@
 package webhooks
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"strings"
@@ -13,6 +15,13 @@ import (
 
 // Secret signs the messages to one endpoint. It cannot be printed.
 type Secret struct{ key []byte }
+
+// newSecret returns a random secret, and as the other end gets it.
+func newSecret() (Secret, string) {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
+	return Secret{key}, "whsec_" + base64.StdEncoding.EncodeToString(key)
+}
 
 // ParseSecret reads a secret as [config.WebhookKey] does.
 func ParseSecret(text string) (Secret, error) {

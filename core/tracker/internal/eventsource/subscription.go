@@ -96,7 +96,7 @@ func (u *subscription) close(ctx context.Context) {
 		return
 	}
 	if u.mayExist {
-		u.unsubscribe(ctx)
+		u.unsubscribe(context.WithoutCancel(ctx), u.query)
 	}
 	u.slot.Close()
 }

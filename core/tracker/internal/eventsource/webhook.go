@@ -31,9 +31,12 @@ func (u *subscription) webhook(ctx context.Context) error {
 	ask := func() {
 		var asking context.Context
 		asking, asked = context.WithCancel(context.WithoutCancel(ctx))
-		query := u.query
+		query, anew := u.query, !u.mayExist && u.query.Cursor != ""
 		u.mayExist = true
 		go func() {
+			if anew {
+				u.unsubscribe(asking, query)
+			}
 			sub, err := u.src.opts.Events.Subscribe(asking, query, u.target())
 			answers <- subscribed{sub, err}
 		}()
@@ -158,12 +161,14 @@ func (u *subscription) receive(m *webhooks.Message) (valid bool, err error) {
 	return true, nil
 }
 
-// unsubscribe ends the subscription at the server, as far as the session still allows it:
-// else it ends there by its time.
-func (u *subscription) unsubscribe(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unsubscribeWait)
+// unsubscribe ends the subscription at the server, if it can be reached: else it ends there
+// by its time. Also called before the first subscribe request, if an earlier session or run
+// got somewhere: were its subscription refreshed, the server would go on after what it has
+// delivered, and not after what was stored.
+func (u *subscription) unsubscribe(ctx context.Context, query session.EventQuery) {
+	ctx, cancel := context.WithTimeout(ctx, unsubscribeWait)
 	defer cancel()
-	if err := u.src.opts.Events.Unsubscribe(ctx, u.query, u.target()); err != nil {
+	if err := u.src.opts.Events.Unsubscribe(ctx, query, u.target()); err != nil {
 		u.src.opts.Logger.Debug("cannot unsubscribe from events", "err", u.errorText(err))
 	}
 }
