@@ -116,6 +116,8 @@
 //	                            remembered between runs cursor.go
 //	how webhooks are delivered  output/webhook: when and how often worker.go, the request sender.go, how
 //	                            it is signed core/webhooks/secret.go, what it may reach guard.go
+//	which webhooks are received core/webhooks: the checks, their order and limits receiver.go, paths key.go;
+//	                            when they are subscribed to: core/tracker/internal/eventsource/webhook.go
 //	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json
 //	a method of our MCP server  core/mcp for its name, core/serve to handle it
 //	which items a gateway shows core/gateway: the filter and the view

@@ -39,18 +39,24 @@ type Receiver struct {
 	origin string
 	key    Key
 
-	mu    sync.Mutex // guards what follows
-	slots map[string]*Slot
-	// busy has a channel with room for perServer for each server of a slot: a handler sends
-	// before it reads a body, without blocking, and receives after it has answered; they are
-	// never closed. They bound the memory that a server can make the receiver use.
-	busy map[string]chan struct{}
+	mu      sync.Mutex // guards what follows
+	slots   map[string]*Slot
+	senders map[string]*sender // by server; those with slots
+}
+
+// sender is a server that has slots.
+type sender struct {
+	// busy has room for perServer: a handler sends before it reads a body, without blocking,
+	// and receives after it has answered; it is never closed. It bounds the memory that a
+	// server can make the receiver use.
+	busy  chan struct{}
+	slots int // guarded by the mutex of the receiver
 }
 
 // NewReceiver returns a receiver that servers reach at an origin, such as
 // "https://hooks.example"; see [CheckOrigin].
 func NewReceiver(origin string, key Key) *Receiver {
-	return &Receiver{origin: strings.TrimSuffix(origin, "/"), key: key, slots: map[string]*Slot{}, busy: map[string]chan struct{}{}}
+	return &Receiver{origin: strings.TrimSuffix(origin, "/"), key: key, slots: map[string]*Slot{}, senders: map[string]*sender{}}
 }
 
 // CheckOrigin returns why servers could not send to an origin: it must be one of https, on
@@ -85,15 +91,16 @@ func (r *Receiver) Open(ctx context.Context, server, subscription string) (*Slot
 	name := server + "\x00" + subscription
 	id := r.key.path(name)
 	secret, text := newSecret()
-	s := &Slot{r: r, id: id, text: text, secret: secret, messages: make(chan *Message), ended: make(chan struct{})}
+	s := &Slot{r: r, server: server, id: id, text: text, secret: secret, messages: make(chan *Message), ended: make(chan struct{})}
 	for {
 		r.mu.Lock()
 		before := r.slots[id]
 		if before == nil {
-			if r.busy[server] == nil {
-				r.busy[server] = make(chan struct{}, perServer)
+			if r.senders[server] == nil {
+				r.senders[server] = &sender{busy: make(chan struct{}, perServer)}
 			}
-			s.busy = r.busy[server]
+			s.sender = r.senders[server]
+			s.sender.slots++
 			r.slots[id] = s
 			r.mu.Unlock()
 			return s, nil
@@ -147,8 +154,8 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) (status int, 
 		return http.StatusBadRequest, nil
 	}
 	select {
-	case slot.busy <- struct{}{}:
-		defer func() { <-slot.busy }()
+	case slot.sender.busy <- struct{}{}:
+		defer func() { <-slot.sender.busy }()
 	default:
 		return http.StatusServiceUnavailable, nil
 	}

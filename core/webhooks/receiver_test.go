@@ -159,6 +159,9 @@ func TestReceiverBeforeTheSubscription(t *testing.T) {
 	if code, _ := answer(r, post(t, s, event, time.Now())); code != 404 {
 		t.Error(code)
 	}
+	if len(r.slots) != 0 || len(r.senders) != 0 {
+		t.Errorf("what is closed is kept: %v, %v", r.slots, r.senders)
+	}
 }
 
 // TestReceiverInParallel: of 1000 messages at a time each is taken or has to come again, and
@@ -183,12 +186,12 @@ func TestReceiverInParallel(t *testing.T) {
 		t.Errorf("%v, %d taken", codes, taken())
 	}
 	for range perServer { // as by bodies that do not end
-		s.busy <- struct{}{}
+		s.sender.busy <- struct{}{}
 	}
 	if code, _ := answer(r, post(t, s, event, time.Now())); code != 503 {
 		t.Error(code)
 	}
-	if len(s.busy) != perServer {
+	if len(s.sender.busy) != perServer {
 		t.Error("a slot of a refused message is held")
 	}
 }

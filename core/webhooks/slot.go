@@ -14,7 +14,8 @@ type Slot struct {
 	id     string // the last element of its path
 	text   string // the secret, as the server gets it
 	secret Secret
-	busy   chan struct{} // of its server; see [Receiver]
+	server string
+	sender *sender
 
 	// messages has no room: handlers send, the owner receives; it is never closed.
 	messages chan *Message
@@ -71,6 +72,9 @@ func (s *Slot) Close() {
 	s.end.Do(func() {
 		s.r.mu.Lock()
 		delete(s.r.slots, s.id)
+		if s.sender.slots--; s.sender.slots == 0 {
+			delete(s.r.senders, s.server)
+		}
 		s.r.mu.Unlock()
 		close(s.ended)
 	})

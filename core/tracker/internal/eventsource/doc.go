@@ -12,6 +12,10 @@
 //
 // Events may come twice, and the last 10,000 of each subscription are recognised.
 //
+// A server that delivers by webhook learns that an event was taken once it is in the batch.
+// What it made of a subscription of an earlier session or run is therefore not continued: the
+// subscription is ended and made again, from the cursor that the owner has.
+//
 // # Bounds
 //
 // Types, subscriptions, streams, messages and bytes that wait, marked URIs, kept events and

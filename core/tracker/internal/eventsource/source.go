@@ -16,8 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
-// Options are what a Source works with. All fields but Cursors and
-// Webhooks are needed.
+// Options are what a Source works with. All fields but Cursors and Webhooks are needed.
 type Options struct {
 	Events session.Events
 	Want   config.Events
@@ -122,9 +121,16 @@ func (s *Source) follow(ctx context.Context, types []mcp.EventType) {
 	if s.opts.Events.HTTP() {
 		streams = streamsHTTP
 	}
-	for key, r := range s.running {
-		if !slices.ContainsFunc(wanted, func(p plan) bool { return p.key() == key }) {
+	isWanted := func(key string) bool {
+		return slices.ContainsFunc(wanted, func(p plan) bool { return p.key() == key })
+	}
+	for key, r := range s.running { // before the first is waited for: each may take a second
+		if !isWanted(key) {
 			r.cancel()
+		}
+	}
+	for key, r := range s.running {
+		if !isWanted(key) {
 			<-r.ended
 		}
 		select {
