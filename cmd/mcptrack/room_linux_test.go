@@ -177,16 +177,19 @@ func TestLittleMemory(t *testing.T) {
 }
 
 // memory returns how much of it the process has.
-func (c *crowd) memory() int {
-	c.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+func (c *crowd) memory() int { return resident(c.T, c.cmd.Process.Pid) }
+
+// resident returns how much memory a process has, in bytes.
+func resident(t *testing.T, pid int) int {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		c.Fatal(err)
+		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(raw), "VmRSS:")
 	kib, err := strconv.Atoi(strings.Fields(rest)[0])
 	if err != nil {
-		c.Fatal(err)
+		t.Fatal(err)
 	}
 	return kib << 10
 }
