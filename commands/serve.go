@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -113,6 +114,9 @@ func (o *serveOptions) parse() (err error) {
 		if err = webhooks.CheckOrigin(o.publicURL); err != nil {
 			return usage("--public-url: %w", err)
 		}
+		if o.access.tokenFile == "" && !strings.HasPrefix(strings.ToLower(o.publicURL), "http:") {
+			return usageHint("add --token-file", "--public-url needs --token-file: a proxy may let others reach more than webhooks")
+		}
 		if o.follow {
 			return usage("--public-url excludes --follow: no server is followed")
 		}
@@ -156,7 +160,7 @@ func (o *serveOptions) server(ctx context.Context, log *slog.Logger, ready func(
 const receiverFile = "webhook-receiver.key"
 
 // receiver makes the receiver of webhooks, nil without --public-url. Its key is kept where
-// the events of one process are; else servers get another URL after a restart, and what they
+// the events of one process are; else servers get another URL after a crash, and what they
 // have of the one before ends there by its time.
 func (o *serveOptions) receiver(env *Env) (*webhooks.Receiver, error) {
 	if o.publicURL == "" {
