@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	// maxKept bounds the changes that are kept whole between two lines: more than a line
-	// can show. maxKeys bounds those that are told apart; further ones are only counted.
+	// maxKept bounds the changes kept in full for the next line, which is more than a line can
+	// show. maxKeys bounds the distinct items; changes of further ones are only counted.
 	maxKept = 64
 	maxKeys = 20_000
 )
 
-// changes are what is to be reported in the next line. The zero value is ready.
+// changes are the changes to report in the next line. The zero value is ready to use.
 type changes struct {
-	byKey map[changeKey]*change // nil: counted only
+	byKey map[changeKey]*change // value nil: the change is only counted
 	order []*change
-	more  int // beyond maxKeys
+	more  int // changes beyond maxKeys
 }
 
 type changeKey struct{ server, kind, key string }
 
-// change is what became of one item.
+// change is the accumulated change of one item.
 type change struct {
 	changeKey
 	verb     string
-	from, to *string // the texts before and after; nil: not known
+	from, to *string // the texts before and after; nil: unknown
 }
 
-// add notes a change; one of the same item before is merged with it.
+// add records a change, merging it with an earlier one of the same item.
 func (c *changes) add(k changeKey, verb string, from, to *string) {
 	old, known := c.byKey[k]
 	switch {
@@ -61,10 +61,10 @@ func (c *changes) add(k changeKey, verb string, from, to *string) {
 
 func (c *changes) empty() bool { return len(c.byKey)+c.more == 0 }
 
-// count is how many items changed.
+// count returns how many items changed.
 func (c *changes) count() int { return len(c.byKey) + c.more }
 
-// What became of items.
+// What happened to an item.
 const (
 	changed = "changed"
 	added   = "added"
@@ -72,8 +72,8 @@ const (
 	gapVerb = "some changes are no longer known"
 )
 
-// event notes what an event says, if that is for agents. tracks reports whether a
-// resource of a server is followed.
+// event records what an event reports, if agents need it. tracks reports whether a resource of
+// a server is followed.
 func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 	resource := changeKey{e.ServerID, "", e.ResourceURI}
 	switch p := e.Payload.(type) {
@@ -98,7 +98,8 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 	}
 }
 
-// list notes how a list changed. What events say about single resources is part of it.
+// list records how a list changed, including the changes that other events report for single
+// resources.
 func (c *changes) list(server string, p event.ListChanged, tracks func(server, uri string) bool) {
 	kind := map[catalog.Kind]string{catalog.Tools: "tool", catalog.Prompts: "prompt", catalog.Templates: "template", catalog.Resources: ""}[p.List]
 	note := func(keys []string, verb string) {
@@ -155,7 +156,7 @@ func (c *changes) line(limit int) string {
 	return b.String()
 }
 
-// heading is the server of changes, or this program.
+// heading returns how a line names a server, or mcptrack itself.
 func heading(server string) string {
 	if server == "" {
 		return "mcptrack"
@@ -170,7 +171,7 @@ func more(n int) string {
 	return fmt.Sprintf(", %d more", n)
 }
 
-// servers are those of the changes, in their order.
+// servers returns the servers of the changes, in their order.
 func (c *changes) servers() (ids []string) {
 	seen := map[string]bool{}
 	for _, ch := range c.order {
@@ -193,10 +194,10 @@ func (ch *change) String() string {
 	return text
 }
 
-// maxSize is the greatest length of a size.
+// maxSize is the length of the longest text that size returns.
 const maxSize = len(" (1048576 lines)")
 
-// size says how many lines of a resource changed, "" if that is not known.
+// size returns how many lines of a resource changed, as text; "" if unknown.
 func (ch *change) size() string {
 	if ch.verb != changed || ch.from == nil || ch.to == nil {
 		return ""

@@ -19,18 +19,18 @@ import (
 // maxState bounds the file of a cursor, in bytes: about 300,000 resources.
 const maxState = 64 << 20
 
-// Cursor is what was reported so far, in a file that outlives the process. Its methods
-// may be called from several goroutines. Of a nil Cursor nothing is remembered.
+// Cursor records what has been reported, in a file that is kept from run to run. Its methods
+// are safe for concurrent use. With a nil Cursor nothing is recorded.
 type Cursor struct {
 	slot *slot
 	log  *slog.Logger
 
 	mu    sync.Mutex // guards all below
 	state state
-	dirty bool // the file is older
-	stuck bool // it could not be written
-	// merged are the slots of others that have ended, of which the state has everything:
-	// once it is stored they are given back.
+	dirty bool // the file is not up to date
+	stuck bool // the last attempt to write the file failed
+	// merged are the slots of processes that have ended, whose cursors were merged into state:
+	// they are freed once state is stored.
 	merged []*slot
 }
 
@@ -42,7 +42,7 @@ type state struct {
 	LastID string `json:"lastId,omitempty"`
 }
 
-// server is what was reported of a server.
+// server is what has been reported about one server.
 type server struct {
 	Down      bool                                       `json:"down,omitempty"`
 	Resources map[string]catalog.Digest                  `json:"resources,omitempty"`
@@ -51,12 +51,13 @@ type server struct {
 
 const stateVersion = 1
 
-// ErrNoCursor is the error of a folder in which no cursor can be kept.
+// ErrNoCursor is the error for a folder that cannot hold a cursor.
 var ErrNoCursor = errors.New("what was reported cannot be remembered")
 
-// OpenCursor opens the cursor of a key, which says what is followed from where, in a
-// directory that is made if need be. Other processes with the same key keep theirs; what
-// any that has ended did not report is part of this one.
+// OpenCursor opens the cursor for a key, which identifies what is followed and from where, in a
+// directory that is created if necessary. Other running processes with the same key have
+// cursors of their own; changes that processes which have ended did not report are reported
+// from this cursor.
 func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCursor, err)
@@ -73,7 +74,7 @@ func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 		}
 	}
 	if len(states) == 0 {
-		for _, s := range used { // begin with what they have reported
+		for _, s := range used { // begin with a copy of their cursors
 			if st, ok := c.read(s); ok {
 				states, c.dirty = append(states, st), true
 				break
@@ -84,11 +85,11 @@ func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 		c.state = merge(states)
 	}
 	c.dirty = c.dirty || len(free) > 0
-	_ = c.Save() // it has logged why not, and tries again
+	_ = c.Save() // Save logs its error and tries again later
 	return c, nil
 }
 
-// read reads a file; false if there is none that can be used.
+// read reads a state from a file; ok is false if there is no usable file.
 func (c *Cursor) read(file string) (st state, ok bool) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +120,7 @@ func (c *Cursor) read(file string) (st state, ok bool) {
 	return st, true
 }
 
-// Close gives the cursor to the next process. What was not saved is not kept.
+// Close releases the cursor for the next process. What was not saved is lost.
 func (c *Cursor) Close() {
 	if c == nil {
 		return
@@ -132,7 +133,7 @@ func (c *Cursor) Close() {
 	c.merged = nil
 }
 
-// Baseline is for [tracker.Options].
+// Baseline returns the reported digest of a resource, for [tracker.Options].
 func (c *Cursor) Baseline(id, uri string) catalog.Digest {
 	if c == nil {
 		return catalog.Digest{}
@@ -145,7 +146,7 @@ func (c *Cursor) Baseline(id, uri string) catalog.Digest {
 	return catalog.Digest{}
 }
 
-// BaselineList is for [tracker.Options].
+// BaselineList returns a reported list, for [tracker.Options].
 func (c *Cursor) BaselineList(id string, k catalog.Kind) (catalog.List, bool) {
 	if c == nil {
 		return nil, false
@@ -163,8 +164,8 @@ func (c *Cursor) BaselineList(id string, k catalog.Kind) (catalog.List, bool) {
 	return catalog.NewList(items), true
 }
 
-// Report takes over what a snapshot knows: all of it was reported. What is not known yet,
-// of servers that were not reached above all, stays as it was.
+// Report records everything in a snapshot as reported. Where the snapshot has no data, mainly
+// for servers that were not reached, the cursor stays as it was.
 func (c *Cursor) Report(snap *tracker.Snapshot) {
 	if c == nil {
 		return
@@ -220,11 +221,11 @@ func (c *Cursor) reportLocked(s *server, st *tracker.ServerStatus) {
 		case !r.Digest.IsZero():
 			now[r.URI] = r.Digest
 			c.dirty = c.dirty || old != r.Digest
-		case known: // not read yet
+		case known: // its content has not been read yet
 			now[r.URI] = old
 		}
 	}
-	for uri, old := range s.Resources { // what is listed and not followed, for the moment at least
+	for uri, old := range s.Resources { // keep resources that are listed but not followed now
 		if _, followed := slices.BinarySearchFunc(st.Resources, uri, byURI); !followed {
 			if _, ok := list.Get(uri); ok {
 				now[uri] = old
@@ -237,7 +238,7 @@ func (c *Cursor) reportLocked(s *server, st *tracker.ServerStatus) {
 
 func byURI(r tracker.ResourceStatus, uri string) int { return strings.Compare(r.URI, uri) }
 
-// down returns whether it was reported that a server cannot be reached.
+// down reports whether it was reported that a server cannot be reached.
 func (c *Cursor) down(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +254,7 @@ func (c *Cursor) setDown(id string, down bool) {
 	}
 }
 
-// LastID is the id of the last event of a feed that was reported, "" if none was.
+// LastID returns the id of the last event of a feed that was reported, "" if there is none.
 func (c *Cursor) LastID() string {
 	if c == nil {
 		return ""
@@ -263,7 +264,7 @@ func (c *Cursor) LastID() string {
 	return c.state.LastID
 }
 
-// SetLastID says that everything up to an event of a feed was reported.
+// SetLastID records that a feed was reported up to the event with the id.
 func (c *Cursor) SetLastID(id string) {
 	if c == nil {
 		return
@@ -275,8 +276,8 @@ func (c *Cursor) SetLastID(id string) {
 	}
 }
 
-// Save writes the file if something was reported since. A failure is logged when it
-// begins; the next Save tries again.
+// Save writes the file if the state has changed. An error is logged when failures begin; the
+// next Save tries again.
 func (c *Cursor) Save() error {
 	if c == nil {
 		return nil

@@ -7,18 +7,18 @@
 // # Lines
 //
 // At most one line a second, of at most [MaxLine] bytes, with what changed since the line
-// before. What does not fit is counted. Names and URIs of servers are data in a model's
-// context and on a terminal: they are cut, and all that is not made of the characters of
-// URIs stands in quotes, with everything but letters, digits and spaces escaped. Errors
-// and contents of servers are not shown at all. Announcements that left the content as it
-// was are left out; a server that cannot be reached is reported after [DownAfter].
+// before. What does not fit is counted. Names and URIs that servers chose end up in a model's
+// context and on a terminal: they are shortened, and any that has other characters than a URI
+// is quoted, with all unusual characters escaped. Errors and contents of servers are never
+// shown. Updates that did not change the content are not reported; a server that cannot be
+// reached is reported after [DownAfter].
 //
 // # Order and loss
 //
-// A [Cursor] holds what the last runs have reported: digests of resources and lists, or
-// the id of the last event of a feed. A run compares what it finds with it first, so that
-// its first line says what changed while no run was there. The cursor moves after a line
-// was written, and so a process that is killed loses nothing: at worst a change is reported
+// A [Cursor] holds what the last runs have reported: digests of resources and lists, or the id
+// of the last event of a feed. A run first compares the current state with the cursor, so that
+// its first line reports changes made since the last run. The cursor is updated after a line
+// was written: if the process is killed, nothing is lost, and at worst a change is reported
 // twice. A resource that changes and changes back between two runs has not changed.
 //
 // Processes that run at the same time for the same folder have a cursor each, the later

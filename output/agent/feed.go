@@ -9,15 +9,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Entry is what a feed sent: an event, or with none an id that says how far it has come.
+// Entry is an entry of a feed: an event, or only an id (Event is nil) that says how far the
+// feed has come.
 type Entry struct {
 	ID    string
 	Event *event.Event
 }
 
-// Feed reports what a feed sends until ctx ends or follow returns, whose error it returns
-// then. follow is called with a function that it calls with everything that the feed
-// sends, in order; an error of that ends it.
+// Feed reports the entries of a feed until ctx ends or follow returns; then it returns follow's
+// error. follow must call deliver with each entry, in order, and return if deliver fails.
 func Feed(ctx context.Context, opts Options, follow func(ctx context.Context, deliver func(Entry) error) error) error {
 	f := &feed{Options: opts, lines: newLines(opts.W, nil)}
 	// Sent to and closed by the goroutine below. No capacity: the connection is the queue.
@@ -47,7 +47,7 @@ func Feed(ctx context.Context, opts Options, follow func(ctx context.Context, de
 type feed struct {
 	Options
 	lines   *lines
-	at      string // id of the last entry that was taken
+	at      string // id of the last entry received
 	counted int
 }
 
@@ -103,12 +103,12 @@ func (f *feed) report() error {
 	return nil
 }
 
-// remember stores that everything up to the last entry was reported.
+// remember stores that all entries received so far were reported.
 func (f *feed) remember() {
 	if f.at != "" {
 		f.Cursor.SetLastID(f.at)
 	}
-	_ = f.Cursor.Save() // it has logged why not, and tries again
+	_ = f.Cursor.Save() // Save logs its error and tries again later
 }
 
 func (f *feed) end() error {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// MaxLine is the greatest length of a line in bytes, with its end.
+	// MaxLine bounds the length of a line in bytes, with its newline.
 	MaxLine = 400
 	// Every is the shortest time between two lines.
 	Every = time.Second
@@ -24,9 +24,9 @@ type lines struct {
 	tracks func(server, uri string) bool
 
 	changes
-	first time.Time // of the changes; zero: there are none
-	last  time.Time // of the last line
-	lines int       // written
+	first time.Time // when the first pending change was added; zero: there is none
+	last  time.Time // when the last line was written
+	lines int       // lines written
 }
 
 func newLines(w io.Writer, tracks func(server, uri string) bool) *lines {
@@ -52,8 +52,8 @@ func (l *lines) noted() {
 	}
 }
 
-// due returns how long it is until the next line may be written, and whether there is
-// anything to report. A hurried one does not wait for further changes.
+// due returns how long to wait before the next line may be written, and whether there is
+// anything to report. With hurry it does not wait for further changes.
 func (l *lines) due(hurry bool) (wait time.Duration, any bool) {
 	if l.empty() {
 		return 0, false

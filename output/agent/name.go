@@ -13,9 +13,9 @@ const (
 	maxKey    = 160
 )
 
-// name returns a text that others chose, as a word of at most limit bytes that cannot be
-// mistaken for anything else: as it is if it has only characters of URIs, else in quotes.
-// A cut is marked with an ellipsis.
+// name formats an untrusted name in at most limit bytes, so that it cannot be mistaken for
+// anything but a name: unchanged if it has only characters of URIs, else quoted. An ellipsis
+// marks where it was shortened.
 func name(s string, limit int) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !inURI(r) }) < 0 {
 		if len(s) <= limit {
@@ -55,9 +55,8 @@ func inURI(r rune) bool {
 		r < utf8.RuneSelf && strings.ContainsRune("-._~:/?#[]@!$&'()*+,;=%", r)
 }
 
-// showable reports whether a rune is shown inside quotes: what has a shape of its own and
-// ends neither the quotes nor what a host puts around a line. Not the letters without a
-// shape, with which texts are hidden.
+// showable reports whether a rune may appear unescaped inside the quotes: it must be visible,
+// and end neither the quotes nor any delimiter that a host puts around a line.
 func showable(r rune) bool {
 	switch r {
 	case ' ':

@@ -14,21 +14,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// maxSlots bounds the processes that have a cursor for the same key at a time.
+// maxSlots bounds the cursors of processes that run at the same time with the same key.
 const maxSlots = 16
 
-// slot is the place of one cursor: its file, and the lock of the process that has it.
+// slot is one place for a cursor: its file, and the lock that its process holds.
 type slot struct {
 	file string
 	lock *flock.Flock
 }
 
-// unlock gives the slot back. The file of the lock stays: to remove it would let two
-// processes have it.
+// unlock frees the slot. It keeps the lock file: after removing it, two processes could hold
+// the lock.
 func (s *slot) unlock() { _ = s.lock.Close() }
 
-// lockSlots locks the first free slot of a key, and all further free ones that have a
-// cursor. used are the files of the others.
+// lockSlots locks the first free slot of a key for this process (own), and all other free slots
+// that have a cursor. used are the files of slots that other processes hold.
 func lockSlots(dir, key string) (own *slot, free []*slot, used []string, err error) {
 	sum := sha256.Sum256([]byte(key))
 	base := filepath.Join(dir, hex.EncodeToString(sum[:12]))
@@ -62,8 +62,8 @@ func lockSlots(dir, key string) (own *slot, free []*slot, used []string, err err
 	return own, free, used, nil
 }
 
-// differs is the digest of what cursors disagree about: no content has it, so that it is
-// reported.
+// differs returns the digest for items on which cursors disagree: no content has it, so the
+// item will be reported as changed.
 func differs() (d catalog.Digest) {
 	for i := range d {
 		d[i] = 0xff
@@ -71,7 +71,7 @@ func differs() (d catalog.Digest) {
 	return d
 }
 
-// merge returns a state in which is reported what all of the states, at least one, report.
+// merge merges at least one state: the result records as reported only what all of them do.
 func merge(states []state) state {
 	out := states[0]
 	for _, st := range states[1:] {
@@ -107,8 +107,8 @@ func (s *server) merge(other *server) {
 	}
 }
 
-// mergeDigests merges what two cursors know. Of a list, what only one of them has was
-// added or removed without the other's report.
+// mergeDigests merges the digests of two cursors. In a list, an item that only one of them has
+// was added or removed without a report by the other.
 func mergeDigests(a, b map[string]catalog.Digest, isList bool) map[string]catalog.Digest {
 	out := make(map[string]catalog.Digest, len(a))
 	for key, d := range a {
@@ -129,7 +129,7 @@ func mergeDigests(a, b map[string]catalog.Digest, isList bool) map[string]catalo
 	return out
 }
 
-// earlier is the id of two that comes first in its feed.
+// earlier returns that of two ids which comes first in the feed.
 func earlier(a, b string) string {
 	epochA, seqA, errA := event.ParseID(a)
 	epochB, seqB, errB := event.ParseID(b)

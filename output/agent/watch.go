@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// DownAfter is how long a server must be unreachable to be reported.
+	// DownAfter is how long a server must be unreachable before that is reported.
 	DownAfter = 30 * time.Second
-	// learnEvery is the interval at which is stored what was learned without a change.
+	// learnEvery is how often digests that need no report are stored.
 	learnEvery = time.Second
-	// quiet is how long nothing may happen until a single run takes what it has for all
-	// there is.
+	// quiet is how long nothing must happen before a single run ([Watch.Once]) assumes that it
+	// has seen everything.
 	quiet = 3 * time.Second
 )
 
@@ -30,13 +30,13 @@ var ErrEnough = errors.New("the number of changes was reached")
 // Options configure [Watch] and [Feed]. W is required.
 type Options struct {
 	W io.Writer
-	// Cursor is what was reported before; nil: nothing, and nothing is remembered.
+	// Cursor says what was reported before; nil: nothing, and nothing is recorded.
 	Cursor *Cursor
 	// Keep selects events; nil: all.
 	Keep func(*event.Event) bool
-	// Server returns what the config says of a server; false: it is not followed.
+	// Server returns the config of a server; false: it is not followed.
 	Server func(id string) (config.Server, bool)
-	// Count ends it after so many changes; 0: never.
+	// Count ends the run after this many changes; 0: never.
 	Count int
 }
 
@@ -47,33 +47,33 @@ func (o *Options) tracks(id, uri string) bool {
 	return ok && srv.TrackResources && srv.Selects(uri)
 }
 
-// Watch reports what a tracker publishes.
+// Watch reports the changes that a tracker publishes.
 type Watch struct {
 	Options
 	t     *tracker.Tracker
 	sub   *bus.Subscription
 	lines *lines
 
-	seq       uint64               // of the last event that was taken
+	seq       uint64               // of the last event received
 	counted   int                  // changes that were reported
-	connected bool                 // a server was
-	since     map[string]time.Time // when servers became unreachable
-	told      map[string]bool      // those of them that were reported, without a cursor
+	connected bool                 // a server was connected
+	since     map[string]time.Time // by server: since when it has been unreachable
+	told      map[string]bool      // if there is no Cursor: which of these were reported
 }
 
-// NewWatch returns a Watch of a tracker that does not run yet, and was made with the
-// baselines of the cursor. Run or Once must be called.
+// NewWatch returns a Watch of a tracker that is not running yet, and has the Baseline functions
+// of the cursor in its options. Run or Once must be called.
 func NewWatch(t *tracker.Tracker, opts Options) *Watch {
 	w := &Watch{Options: opts, t: t, lines: newLines(opts.W, opts.tracks), since: map[string]time.Time{}, told: map[string]bool{}}
-	_, w.sub = t.Subscribe(context.Background()) // which the tracker ends
+	_, w.sub = t.Subscribe(context.Background()) // the tracker ends the subscription
 	return w
 }
 
-// Connected reports whether a server was connected. It is for after the end.
+// Connected reports whether any server was connected. Call it after Run or Once has returned.
 func (w *Watch) Connected() bool { return w.connected }
 
-// Run reports until the tracker, which must run beside it, ends: nil. Other errors are
-// [ErrEnough] and those of writing.
+// Run reports changes until the tracker, which must run concurrently, ends; it then returns
+// nil. Its errors are [ErrEnough] and those of writing.
 func (w *Watch) Run() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -109,11 +109,11 @@ func (w *Watch) Run() error {
 	}
 }
 
-// Once waits until every server was tried and compared with the cursor, or ctx ends,
-// reports what changed in one line, and returns which servers were reached and which were
-// not. The tracker must run beside it. If none was reached, nothing is reported.
+// Once waits until every server was tried and compared with the cursor, or ctx ends. It then
+// reports all changes in one line, and returns which servers were reached and which were not.
+// The tracker must run concurrently. If none was reached, nothing is reported.
 func (w *Watch) Once(ctx context.Context) (reached, missed []string, err error) {
-	_, _ = w.t.Settled(ctx) // what is known when ctx ends counts
+	_, _ = w.t.Settled(ctx) // if ctx ends, use what is known by then
 	w.compared(ctx)
 	snap := w.t.Snapshot()
 	for i := range snap.Servers {
@@ -147,8 +147,9 @@ func (w *Watch) take(batch []*event.Event) {
 	}
 }
 
-// resume goes on after the subscription was cut, with all that differs from what was
-// reported: the last event of a resource does not say whether an earlier one changed it.
+// resume continues after the subscription was cut off: it reports everything that differs from
+// the cursor, because the last event of a resource does not show whether an earlier one changed
+// it.
 func (w *Watch) resume() {
 	snap, sub := w.t.Subscribe(context.Background())
 	w.sub = sub
@@ -181,8 +182,8 @@ func (w *Watch) resume() {
 	w.seq = snap.Seq
 }
 
-// report writes a line and stores that it was written. The snapshot is taken before the
-// line: all that it knows is part of the line, or of an earlier one.
+// report writes a line and stores that. The snapshot is taken before the line: everything in it
+// is part of this line or of an earlier one.
 func (w *Watch) report() error {
 	snap := w.t.Snapshot()
 	w.catchUp()
@@ -200,22 +201,21 @@ func (w *Watch) report() error {
 	return nil
 }
 
-// catchUp takes what was published before now.
+// catchUp handles all events published before now.
 func (w *Watch) catchUp() {
 	batch, _ := w.sub.Take()
 	w.take(batch)
 }
 
-// remember stores that everything in a snapshot was reported, if that is so.
+// remember stores everything in a snapshot as reported, unless changes are still pending.
 func (w *Watch) remember(snap *tracker.Snapshot) {
 	if w.seq >= snap.Seq {
 		w.Cursor.Report(snap)
 	}
-	_ = w.Cursor.Save() // it has logged why not, and tries again
+	_ = w.Cursor.Save() // Save logs its error and tries again later
 }
 
-// learn stores what there was nothing to report about, and notes which servers cannot be
-// reached.
+// learn stores digests that need no report, and records which servers cannot be reached.
 func (w *Watch) learn() {
 	snap := w.t.Snapshot()
 	w.catchUp()
@@ -225,7 +225,7 @@ func (w *Watch) learn() {
 	}
 }
 
-// end reports what is left when nothing more will be published.
+// end reports the remaining changes when nothing more will be published.
 func (w *Watch) end() error {
 	w.catchUp()
 	wait, any := w.lines.due(true)
@@ -237,7 +237,7 @@ func (w *Watch) end() error {
 	return w.report()
 }
 
-// unreachable notes the servers that have been unreachable for long, and those that are
+// unreachable records the servers that have been unreachable for DownAfter, and those that are
 // reachable again.
 func (w *Watch) unreachable(snap *tracker.Snapshot) {
 	for i := range snap.Servers {
@@ -255,7 +255,7 @@ func (w *Watch) unreachable(snap *tracker.Snapshot) {
 	}
 }
 
-// reachable notes that a server is reachable, or is not, unless that was reported.
+// reachable records that a server is reachable or is not, unless that was already reported.
 func (w *Watch) reachable(st *tracker.ServerStatus, yes bool) {
 	was := w.told[st.ID]
 	if w.Cursor != nil {
@@ -284,9 +284,9 @@ func connected(st *tracker.ServerStatus) bool {
 	return st.State == event.Ready || st.State == event.Unsupported
 }
 
-// compared waits until the contents of all servers that were reached were compared with
-// the cursor. Nothing says so: answered reads are counted, and a run in which too many are
-// counted reports less, which the next one reports.
+// compared waits until the contents of all servers that were reached were compared with the
+// cursor. There is no signal for that: answered reads are counted. If too many are counted,
+// this run reports too little, and the next run reports the rest.
 func (w *Watch) compared(ctx context.Context) {
 	var last uint64
 	calm := time.Now()

@@ -12,7 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/output/columns"
 )
 
-// describe says what happened, on a line of which some columns are used.
+// describe returns what happened as text; used is the number of columns that the line already
+// has.
 func (w *Writer) describe(e *event.Event, used int) string {
 	switch p := e.Payload.(type) {
 	case event.ServerState:
@@ -50,7 +51,7 @@ func (w *Writer) describe(e *event.Event, used int) string {
 	return string(e.Type())
 }
 
-// word is what happened, in the column for it.
+// word returns the word for what happened, padded to its column.
 func (w *Writer) word(colour, s string) string {
 	if w.Columns != nil && !w.Wide {
 		s = columns.Pad(s, wordColumn)
@@ -58,11 +59,11 @@ func (w *Writer) word(colour, s string) string {
 	return w.paint(bold+";"+colour, s)
 }
 
-// minSubject is how many columns a URI has before details are left out.
+// minSubject is the least number of columns for a URI: to keep it, details are left out.
 const minSubject = 24
 
-// change is a change of a resource: what, of which, and details, the first of which are
-// the more important ones.
+// change describes a change of a resource: what happened, the URI, and details, the most
+// important first.
 func (w *Writer) change(colour, what string, e *event.Event, more []string, used int) string {
 	uri := printable.Line(e.ResourceURI, 0)
 	details := strings.Join(more, ", ")
@@ -89,7 +90,7 @@ func (w *Writer) change(colour, what string, e *event.Event, more []string, used
 	return out
 }
 
-// state is darker than changes, unless something is wrong.
+// state describes a server's state, in grey unless something is wrong.
 func (w *Writer) state(p event.ServerState, used int) string {
 	colour, rest := grey, grey
 	switch p.State {
@@ -139,7 +140,7 @@ func (w *Writer) details(e *event.Event, p event.ResourceUpdated) []string {
 	return parts
 }
 
-// maxNames is how many names of a changed list are shown.
+// maxNames bounds the names of a changed list that are shown.
 const maxNames = 5
 
 func (w *Writer) listChange(p event.ListChanged) string {
@@ -171,8 +172,7 @@ const (
 	grey   = "90"
 )
 
-// palette are the colours of servers: not red, which is for failures, nor the grey of
-// states.
+// palette has the colours of servers: not red, which means failure, nor the grey of states.
 var palette = [...]string{"36", "35", "34", "33", "32", "96", "95", "94", "93", "92"}
 
 func (w *Writer) paint(colour, s string) string {
@@ -189,7 +189,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Size is a number of bytes for people.
+// Size formats a number of bytes for people.
 func Size(n int64) string {
 	switch {
 	case n < 1<<10:
@@ -201,7 +201,7 @@ func Size(n int64) string {
 	}
 }
 
-// Found returns how a change was found, in words for people.
+// Found returns in words how a change was found.
 func Found(c event.Cause) string {
 	switch c {
 	case event.CauseNotify:

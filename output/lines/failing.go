@@ -12,15 +12,15 @@ import (
 	"github.com/mcptrack/mcptrack/output/columns"
 )
 
-// failure is that of a server which is tried again and again.
+// failure is the failure of a server that keeps being retried.
 type failure struct {
 	cause    string // the error without its numbers, which differ each time
 	attempts int
 	next     time.Time
 }
 
-// passing reports whether a state is only on the way to another one, or repeats a failure
-// that was shown. The failures are kept for the bottom of the screen.
+// passing reports whether a state gets no line, because it only leads to another one or repeats
+// a failure already shown. Failures are kept for the bottom of the screen.
 func (w *Writer) passing(e *event.Event) bool {
 	st, ok := e.Payload.(event.ServerState)
 	if !ok || w.Verbose {
@@ -49,12 +49,12 @@ func (w *Writer) passing(e *event.Event) bool {
 	return false
 }
 
-// withoutNumbers leaves out what changes with each attempt: durations, ports and process
-// ids.
+// withoutNumbers removes the parts of an error that differ with each attempt: durations, ports
+// and process ids.
 func withoutNumbers(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r == '.' || r == 'µ' || r == 'm' {
-			return -1 // of 1.5ms, too
+			return -1 // also of 1.5ms
 		}
 		return r
 	}, s)
@@ -63,7 +63,7 @@ func withoutNumbers(s string) string {
 // maxBottom bounds the lines at the bottom.
 const maxBottom = 5
 
-// bottom are the lines about servers that have failed more than once.
+// bottom returns the lines about servers that have failed more than once.
 func (w *Writer) bottom() []string {
 	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(w.failing)), func(id string) bool { return w.failing[id].attempts < 2 })
 	var out []string
@@ -79,7 +79,7 @@ func (w *Writer) bottom() []string {
 	return out
 }
 
-// name is the id of a server, as wide as the column at most.
+// name returns the id of a server, cut to the width of its column.
 func (w *Writer) name(id string) string {
 	id = printable.Line(id, 64)
 	if w.Columns != nil && !w.Wide {
@@ -88,5 +88,5 @@ func (w *Writer) name(id string) string {
 	return id
 }
 
-// serverColumn is how wide the column of servers may be.
+// serverColumn returns the greatest width of the column of servers.
 func (w *Writer) serverColumn() int { return min(maxColumn, max(w.Columns()/5, 8)) }

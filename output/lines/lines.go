@@ -1,10 +1,10 @@
 // Package lines formats events for people: one line each, coloured on a terminal, with
 // diffs and contents indented below. The text may change; scripts should use NDJSON.
 //
-// On a terminal the lines are laid out in columns and cut to its width, a day that begins
-// is a line of its own, and servers that fail again and again have a line at the bottom
-// that counts (see [Screen]). Elsewhere lines are as they are, and a failure is a line
-// when it is another one than before.
+// On a terminal the lines are laid out in columns and cut to its width, a new day begins with a
+// line with its date, and for each server that keeps failing a line at the bottom counts the
+// failures (see [Screen]). Other output is neither aligned nor cut, and a failure has a line
+// only if it differs from the one before.
 package lines
 
 import (
@@ -22,28 +22,30 @@ import (
 
 // Writer writes events to one stream. It must be used by one goroutine at a time.
 type Writer struct {
-	W      io.Writer // of a terminal its Screen is used instead
+	W      io.Writer // ignored if Screen is set, which then gets the lines
 	Colour bool
-	Wide   bool // dates, ids and digests too; nothing is cut
-	// Verbose writes all events; else states are left out that lead to others, failures
-	// that repeat, and changes of resources that the line of their list shows.
+	Wide   bool // also show dates, ids and digests, and cut nothing
+	// Verbose writes a line for every event. Otherwise there are none for states that only lead
+	// to others, repeated failures, and changes of resources already shown in the line of their
+	// list.
 	Verbose bool
 	// Summaries describes new content that cannot be displayed, because it is binary or
 	// large.
 	Summaries bool
 	Zone      *time.Location // of the times shown; nil: UTC
 
-	// Columns is the width of the terminal; nil: it is none. Screen is that terminal.
+	// Columns returns the width of the terminal; nil: the output is not a terminal. Screen is
+	// that terminal.
 	Columns func() int
 	Screen  *Screen
 
 	failing map[string]failure // by server
-	listed  map[listing]bool   // by lines about lists
-	removed map[listing]bool   // by lines of their own
+	listed  map[listing]bool   // changes shown in lines about lists
+	removed map[listing]bool   // removals shown in lines about one resource
 	colours map[string]string  // by server
 	column  int                // width of the column of servers
 	subject int                // width of the column of URIs
-	day     string             // of the last line
+	day     string             // date of the last line
 }
 
 // Write writes the events, in order.
@@ -66,8 +68,8 @@ func (w *Writer) Write(events ...*event.Event) error {
 	return nil
 }
 
-// Servers gives servers their colours and the width of their column; others get theirs
-// when they first appear.
+// Servers assigns colours to servers and sets the width of their column; other servers get a
+// colour when they first appear.
 func (w *Writer) Servers(ids ...string) {
 	for _, id := range ids {
 		if _, known := w.colours[id]; known || len(w.colours) >= maxServers {
@@ -86,7 +88,7 @@ func (w *Writer) Servers(ids ...string) {
 const (
 	maxColumn  = 24   // of the column of servers
 	maxSubject = 60   // of the column of URIs
-	maxServers = 4096 // that have a colour of their own
+	maxServers = 4096 // servers that have a colour of their own
 	wordColumn = 9    // "resources"
 )
 
@@ -114,8 +116,8 @@ func (w *Writer) line(b *strings.Builder, e *event.Event) {
 	}
 }
 
-// dayOf writes the date on a terminal when it is another one than that of the line before,
-// and at the beginning another one than today.
+// dayOf writes the date, on a terminal, if it differs from that of the line before, or at the
+// beginning from today's.
 func (w *Writer) dayOf(b *strings.Builder, at time.Time) {
 	if w.Columns == nil || w.Wide {
 		return
@@ -127,7 +129,7 @@ func (w *Writer) dayOf(b *strings.Builder, at time.Time) {
 	w.day = day
 }
 
-// below writes the requested diff or content below the line of the event.
+// below writes the requested diff or content under the line of an event.
 func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
 	text := ""
 	switch {

@@ -7,18 +7,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// A change of the list of resources is an event, and so is every change in it of a resource
-// that is followed. People see it once: the line of the list stands for the events that
-// follow it, and a removal that was noticed before is left out of it.
+// A change of the list of resources is one event, and each change of a followed resource in the
+// list is another. People see each change once: the line about the list covers the events about
+// its resources that follow, and leaves out removals that already had a line.
 
-// listing is a resource of a server and what happened to it in the list.
+// listing is a change of one resource in the list of a server: added, changed or removed.
 type listing struct{ server, uri, sign string }
 
-// maxListed bounds the listings that are remembered. An event whose listing is forgotten is
-// one more line.
+// maxListed bounds the listings that are remembered. If one was forgotten, its event gets an
+// additional line.
 const maxListed = 1000
 
-// repeats reports whether an event says again what a line said.
+// repeats reports whether a line has already shown the change that the event is about.
 func (w *Writer) repeats(e *event.Event) bool {
 	if w.Wide || w.Verbose {
 		return false
@@ -52,7 +52,7 @@ func (w *Writer) repeats(e *event.Event) bool {
 	return false
 }
 
-// rest is the change of a list of resources without the removals that had a line before.
+// rest returns the change of a list of resources without the removals that already had a line.
 func (w *Writer) rest(server string, p event.ListChanged) catalog.Delta {
 	return catalog.Delta{Added: p.Added, Changed: p.Changed, Removed: slices.DeleteFunc(slices.Clone(p.Removed), func(uri string) bool {
 		return w.removed[listing{server, uri, "-"}]

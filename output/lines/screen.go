@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Screen is a terminal with lines at its bottom that stay there, below everything that is
-// printed. It may be used by any goroutine.
+// Screen is a terminal whose last lines stay below everything that is printed. It is safe for
+// concurrent use.
 type Screen struct {
 	w io.Writer
 

@@ -8,8 +8,8 @@ import (
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// collector reads all counts when it is scraped. It describes nothing beforehand
-// (an unchecked collector): what there is depends on its options.
+// collector reads all counts when it is scraped. It describes no metrics in advance (an
+// unchecked collector), because which exist depends on its options.
 type collector struct{ opts Options }
 
 // Describe implements [prometheus.Collector].
@@ -84,7 +84,8 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// states are all states of a server, so that a state that is left becomes 0.
+// states returns all states of a server: each gets a sample, so that one that was left becomes
+// 0.
 func states() []event.State {
 	return []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth, event.Unconfigured, event.Disabled, event.Stopping}
 }

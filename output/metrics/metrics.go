@@ -22,12 +22,12 @@ import (
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// Clients are the numbers of the feeds; see package output/sse.
+// Clients are the numbers of clients of the feeds; see package output/sse.
 type Clients struct {
 	Connected int    // now
-	Served    uint64 // in all
+	Served    uint64 // streams opened
 	Slow      uint64 // closed for being too slow
-	Refused   uint64 // turned away because there were too many
+	Refused   uint64 // refused because too many were connected
 	Gaps      uint64 // gap events that were sent
 }
 
@@ -38,13 +38,13 @@ type Options struct {
 	Journal  func() journal.Stats
 	Clients  func() Clients
 	Reloads  func() publish.Reloads
-	// Webhooks are the deliveries by HTTP, by who asked for them.
+	// Webhooks returns the statistics of webhook deliveries, by who configured the webhook.
 	Webhooks func() map[webhook.Source]webhook.Stats
-	// Deliveries say which process on a cluster delivers; nil: this one does.
+	// Deliveries returns which process on a cluster delivers to webhooks; nil: this one does.
 	Deliveries func() []webhook.Delivery
 	// Streams counts the open streams of MCP Events.
 	Streams func() int
-	// Cluster describes the processes that share servers, if several may.
+	// Cluster returns the state of the processes that share servers; false if none do.
 	Cluster func() (publish.Cluster, bool)
 }
 
@@ -66,8 +66,8 @@ func New(opts Options) *Metrics {
 	return m
 }
 
-// Delivered notes that an event reached its first client so long after the
-// notification that led to it.
+// Delivered records the time from a server's notification until an event that it caused reached
+// the first client.
 func (m *Metrics) Delivered(after time.Duration) { m.latency.Observe(after.Seconds()) }
 
 // Handler answers scrapes.

@@ -1,8 +1,7 @@
-// Package remote asks a running serve-sse through its JSON API.
+// Package remote is a client of the JSON API of a running serve-sse.
 //
-// Ownership: a [Client] has no goroutines and keeps no connection between requests. Its
-// methods may be called from several goroutines. Answers are bounded at 64 MiB; they are
-// as hostile as any other input.
+// Ownership: a [Client] has no goroutines and keeps no connection between requests. Its methods
+// may be called from several goroutines. Answers are limited to 64 MiB and not trusted.
 package remote
 
 import (
@@ -22,19 +21,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// maxAnswer is the size of the largest answer, in bytes.
+// maxAnswer bounds an answer, in bytes.
 const maxAnswer = 64 << 20
 
-// MaxVersions is how many versions of a resource one answer has.
+// MaxVersions bounds the versions of a resource in one answer.
 const MaxVersions = 500
 
-// Client asks one serve-sse.
+// Client sends requests to one serve-sse.
 type Client struct {
 	Base  *url.URL
-	Token string // "" without one; it is sent to Base only, never after a redirect
+	Token string // bearer token, or ""; it is sent to Base only, never after a redirect
 }
 
-// StatusError is an answer other than 200.
+// StatusError is the error for a response whose status is not 200.
 type StatusError struct {
 	Host   string
 	Code   int
@@ -43,7 +42,7 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Host + " answered " + e.Status }
 
-// UnreachableError says that there was no answer.
+// UnreachableError is the error for a request without a response.
 type UnreachableError struct {
 	Host string
 	Err  error
@@ -52,10 +51,10 @@ type UnreachableError struct {
 func (e *UnreachableError) Error() string { return e.Host + " cannot be reached: " + e.Err.Error() }
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// ErrNotServeSSE is matched by the error of an answer in another form.
+// ErrNotServeSSE matches the error for a response that a serve-sse would not send.
 var ErrNotServeSSE = errors.New("not a serve-sse of mcptrack")
 
-// Get asks for one JSON document. Elements of the path are escaped.
+// Get requests one JSON document and decodes it. Elements of path are escaped.
 func (c *Client) Get(ctx context.Context, path []string, query url.Values, into any) error {
 	escaped := make([]string, len(path))
 	for i, p := range path {
@@ -110,8 +109,8 @@ func (c *Client) Versions(ctx context.Context, server, uri string) ([]history.Ve
 	return versions, err
 }
 
-// Text returns the text of a version of a resource, of the current content for the zero
-// digest; ok is false if it is not available.
+// Text returns the text of the version of a resource with the digest, or the current text for
+// the zero digest; ok is false if it is not available.
 func (c *Client) Text(ctx context.Context, server, uri string, digest catalog.Digest) (text string, ok bool, err error) {
 	query := url.Values{"uri": {uri}}
 	if !digest.IsZero() {

@@ -1,10 +1,10 @@
 // Package serverlog keeps the newest log lines about each server, with what its process
 // wrote to stderr, for pages that show one server.
 //
-// A [Log] is the handler of a logger beside the one that writes to standard error. Lines
-// are printable, and without the secrets of the config, which the sessions remove before
-// they log. Memory is bounded: 500 lines and 64 KiB of a server, 8 MiB and 1,000 servers in
-// all; the oldest lines go first.
+// A [Log] is a slog handler, used in addition to the one that writes to standard error. Lines
+// are printable and contain no secrets of the config: sessions remove these before they log.
+// Memory is bounded: 500 lines and 64 KiB per server, 8 MiB and 1,000 servers in all; the
+// oldest lines are dropped first.
 package serverlog
 
 import (
@@ -38,12 +38,12 @@ type Line struct {
 	Text  string    `json:"text"`  // printable, in one line
 }
 
-// Log is a handler that keeps the newest records about each server, which have the
-// attribute "server". It ignores the others.
+// Log is a handler that keeps the newest records with the attribute "server", by its value. It
+// ignores other records.
 type Log struct {
 	*store
 	attrs  []slog.Attr
-	server string // the attribute
+	server string // value of the attribute "server", if set with WithAttrs
 }
 
 type store struct {
@@ -70,7 +70,7 @@ func (s *store) Lines(server string) []Line {
 	return nil
 }
 
-// key is the name of a server in the records of its tracker.
+// key returns the name of a server as it appears in the records of its tracker.
 func key(server string) string { return printable.Line(server, 128) }
 
 // Enabled implements slog.Handler: lines of stderr are records of level debug.
@@ -134,7 +134,7 @@ func (s *store) add(server string, line Line) {
 		s.drop(of, &n)
 	}
 	of.all = slices.Delete(of.all, 0, n)
-	for s.bytes > maxTotal { // half of the longest log
+	for s.bytes > maxTotal { // drop half of the longest log
 		most := slices.MaxFunc(s.logs(), func(a, b *lines) int { return cmp.Compare(a.bytes, b.bytes) })
 		n, half := 0, (len(most.all)+1)/2
 		for n < half {
@@ -144,7 +144,7 @@ func (s *store) add(server string, line Line) {
 	}
 }
 
-// drop takes line n out of the sums.
+// drop subtracts line n from the sums of bytes, and increments n.
 func (s *store) drop(of *lines, n *int) {
 	size := len(of.all[*n].Text)
 	of.bytes -= size
@@ -160,7 +160,7 @@ func (s *store) logs() []*lines {
 	return out
 }
 
-// forget removes the server about which nothing was logged the longest.
+// forget removes the server whose last record is the oldest.
 func (s *store) forget() {
 	var oldest string
 	for id, l := range s.of {

@@ -27,8 +27,8 @@ import (
 // Options configure tables.
 type Options struct {
 	Wide bool // all columns, nothing truncated
-	// Width is that of the terminal, to which tables are fitted unless they are wide; 0:
-	// it is none, and names and URIs are never cut.
+	// Width is the width of the terminal, to which tables are fitted unless Wide is set; 0: the
+	// output is not a terminal, and names and URIs are never cut.
 	Width  int
 	Colour bool
 }
@@ -36,14 +36,14 @@ type Options struct {
 // fits reports whether the table is fitted to a terminal.
 func (o Options) fits() bool { return o.Width > 0 && !o.Wide }
 
-// Maximum cell widths in runes if a table is not wide.
+// Maximum cell widths, in runes, unless a table is wide.
 const (
 	narrowText  = 48
 	narrowError = 300
 )
 
-// narrowServers is the width of a terminal below which a table of servers has no column
-// for the transport.
+// narrowServers is the width of a terminal below which the table of servers omits the
+// transport.
 const narrowServers = 100
 
 // Servers displays one row for each server that was queried.
@@ -77,13 +77,13 @@ func Servers(w io.Writer, reports []session.Report, o Options) error {
 		rows = append(rows, append(row, n(catalog.Resources), n(catalog.Templates), n(catalog.Prompts), n(catalog.Tools), message))
 	}
 	below := make([]string, len(rows))
-	if o.fits() { // errors are below their rows
+	if o.fits() { // errors are shown below their rows
 		last := len(head) - 1
 		head = head[:last]
 		for i, row := range rows {
 			rows[i], below[i] = row[:last], row[last]
 		}
-		if o.Width < narrowServers { // -o wide has it
+		if o.Width < narrowServers { // -o wide shows it
 			head = slices.Delete(head, 2, 3)
 			for i, row := range rows {
 				rows[i] = slices.Delete(row, 2, 3)
@@ -140,12 +140,12 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 	return o.render(w, head, rows, nil)
 }
 
-// delivery returns the ways in which events of a type are delivered.
+// delivery returns the delivery modes of a type of events.
 func delivery(raw json.RawMessage) string {
 	var t struct {
 		Delivery []string `json:"delivery"`
 	}
-	_ = json.Unmarshal(raw, &t) // of another type, there are none
+	_ = json.Unmarshal(raw, &t) // a value of another type has no modes
 	return strings.Join(t.Delivery, ", ")
 }
 
@@ -179,8 +179,8 @@ func dash(s string) string {
 	return s
 }
 
-// render draws without borders: columns that awk can split. below are texts for below the
-// rows; nil: none.
+// render draws without borders: columns that awk can split. below has a text to show below each
+// row; nil: there are none.
 func (o Options) render(w io.Writer, head []string, rows [][]string, below []string) error {
 	o.fit(head, rows)
 	var drawn bytes.Buffer
@@ -206,7 +206,7 @@ func (o Options) render(w io.Writer, head []string, rows [][]string, below []str
 		return fmt.Errorf("draw table: %w", err)
 	}
 	var out strings.Builder
-	n := -1 // the row of a line; -1: the head
+	n := -1 // index of the current row; -1: the head
 	for line := range strings.Lines(drawn.String()) {
 		line = strings.TrimRight(line, " \n") // without padding that would wrap
 		if o.Colour {

@@ -6,11 +6,11 @@ import (
 	"github.com/mcptrack/mcptrack/output/columns"
 )
 
-// minColumn is how narrow a column becomes at most.
+// minColumn is the least width to which a column is cut.
 const minColumn = 10
 
-// fit cuts cells so that the table is not wider than the terminal: the widest columns
-// first, URIs in the middle and everything else at the end.
+// fit cuts cells so that the table fits the terminal: it narrows the widest columns first, and
+// cuts URIs in the middle and other texts at the end.
 func (o Options) fit(head []string, rows [][]string) {
 	if !o.fits() || len(rows) == 0 {
 		return
@@ -65,7 +65,8 @@ func (o Options) paint(colour, s string) string {
 
 func paint(colour, s string) string { return "\x1b[" + colour + "m" + s + "\x1b[0m" }
 
-// paintLine colours the head, and the state in a row of servers. n is the row, -1 the head.
+// paintLine colours the head of a table, and the state in a row of servers. n is the index of
+// the row, -1 for the head.
 func paintLine(line string, head []string, rows [][]string, n int) string {
 	if n < 0 {
 		return paint(bold, line)

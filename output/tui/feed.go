@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	maxFeed    = 2000 // events
-	sparks     = 24   // counts of a sparkline
+	maxFeed    = 2000 // events kept
+	sparks     = 24   // intervals of a sparkline
 	sparkEvery = 5 * time.Second
 )
 
-// feed holds the newest events and how many updates each server had lately.
+// feed holds the newest events, and counts the recent updates of each server.
 type feed struct {
 	colour bool
 	events []*event.Event // oldest first
-	held   []*event.Event // that came while the feed stood still
+	held   []*event.Event // arrived while the feed was paused
 	rates  map[string]*rate
 }
 
-// rate counts the updates of one server, the newest interval last.
+// rate counts the updates of one server per interval, the newest interval last.
 type rate struct {
 	counts [sparks]int
-	begun  time.Time // of the newest interval
+	begun  time.Time // start of the newest interval
 }
 
-// add takes new events. While paused they are held back, the newest ones.
+// add adds new events. While the feed is paused, the newest of them are held back.
 func (f *feed) add(events []*event.Event, paused bool) {
 	for _, e := range events {
 		if e.Type() == event.TypeResourceUpdated {
@@ -58,7 +58,7 @@ func (f *feed) count(server string, now time.Time) {
 	r.counts[sparks-1]++
 }
 
-// age moves on to the current interval.
+// age begins new intervals of the counts up to the current time.
 func (f *feed) age(now time.Time) {
 	for id, r := range f.rates {
 		if r.shift(now); r.total() == 0 {
@@ -85,7 +85,8 @@ func (r *rate) total() (sum int) {
 	return sum
 }
 
-// of returns the counts of a server and its updates in the last minute.
+// of returns how many updates a server had in each interval, oldest first, and in the last
+// minute.
 func (f *feed) of(server string) (counts []int, perMinute int) {
 	r := f.rates[server]
 	if r == nil {
@@ -97,8 +98,8 @@ func (f *feed) of(server string) (counts []int, perMinute int) {
 	return r.counts[:], perMinute
 }
 
-// lines returns at most so many lines of the newest events that keep keeps, oldest first.
-// Some events have none, such as a state that leads to another one.
+// lines returns at most most lines, oldest first, of the newest events for which keep is true.
+// Some events have no line, such as a state that leads to another one.
 func (f *feed) lines(most int, keep func(*event.Event) bool) []string {
 	most = max(most, 0)
 	for n := most + 5; ; n *= 4 {
@@ -116,7 +117,7 @@ func (f *feed) lines(most int, keep func(*event.Event) bool) []string {
 	}
 }
 
-// eventLines returns one line for each event; with verbose for all of them.
+// eventLines returns the lines of the events; with verbose every event has one.
 func eventLines(events []*event.Event, colour, verbose bool) []string {
 	var b strings.Builder
 	w := lines.Writer{W: &b, Colour: colour, Zone: time.Local, Verbose: verbose}

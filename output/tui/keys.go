@@ -8,10 +8,10 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// maxFilter bounds what is typed as a filter.
+// maxFilter bounds the length of a filter that the user types.
 const maxFilter = 100
 
-// key handles a key press. text is what it types.
+// key handles a key press; text is the text that the key types.
 func (m *model) key(key, text string) tea.Cmd {
 	if key == "ctrl+c" {
 		return tea.Quit
@@ -41,7 +41,7 @@ func (m *model) key(key, text string) tea.Cmd {
 	return nil
 }
 
-// back leaves a filter, then the page; q on the first page quits.
+// back clears the filter, or else leaves the page; q on the first page quits.
 func (m *model) back(key string) tea.Cmd {
 	switch {
 	case m.filter != "" && key != "q":

@@ -2,7 +2,7 @@ package tui
 
 import "strings"
 
-// list is a cursor over rows, of which some fit on the screen.
+// list is a cursor in a list of rows, some of which are visible.
 type list struct {
 	cursor, top int
 }
@@ -31,7 +31,7 @@ func (l *list) move(key string, n, height int) bool {
 
 func (l *list) clamp(n int) { l.cursor = max(0, min(l.cursor, n-1)) }
 
-// window returns the bounds of the rows to show so that the cursor is one of them.
+// window returns the range of rows to show, which includes the cursor.
 func (l *list) window(n, height int) (from, to int) {
 	l.clamp(n)
 	height = max(height, 1)
@@ -42,11 +42,11 @@ func (l *list) window(n, height int) (from, to int) {
 	return l.top, min(n, l.top+height)
 }
 
-// scroller is a text of lines without a cursor.
+// scroller shows lines of text without a cursor.
 type scroller struct {
 	top  int
-	tail bool // the last line stays in view while lines are added, until the user moves up
-	away bool // the user did
+	tail bool // show the last line as lines are added, until the user scrolls up
+	away bool // the user has scrolled up
 }
 
 func (s *scroller) move(key string, n, height int) bool {
@@ -72,7 +72,7 @@ func (s *scroller) window(lines []string, height int) []string {
 	return lines[s.top:min(len(lines), s.top+max(height, 0))]
 }
 
-// fits reports whether one of the texts holds the filter, whatever the case.
+// fits reports whether one of the texts contains the filter, ignoring case.
 func fits(filter string, texts ...string) bool {
 	if filter == "" {
 		return true

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// maxKept and maxKeptBytes bound the updates whose versions and texts are known.
+	// maxKept and maxKeptBytes bound the updates that are kept, for versions and their texts.
 	maxKept      = 5000
 	maxKeptBytes = 32 << 20
 	// maxTimeline bounds the events about one server.
 	maxTimeline = 200
 )
 
-// Tracker is a Source over a tracker of this process. Versions are those since its start.
+// Tracker is a Source for a tracker in this process. It has the versions since its start.
 type Tracker struct {
 	Tracker *tracker.Tracker
 	// Lines returns the newest log lines about a server.
@@ -34,7 +34,7 @@ type Tracker struct {
 	pending []*event.Event
 	kept    []*event.Event // updates, oldest first
 	bytes   int
-	about   map[string][]*event.Event // a server itself, oldest first
+	about   map[string][]*event.Event // by server: the events about the server itself, oldest first
 }
 
 // Run collects events until ctx ends or the tracker does.
@@ -79,7 +79,7 @@ func (s *Tracker) note(e *event.Event) {
 	}
 	if _, known := s.about[e.ServerID]; !known {
 		snap := s.Tracker.Snapshot()
-		for id := range s.about { // of servers that left the config
+		for id := range s.about { // drop servers that left the config
 			if _, ok := snap.Server(id); !ok {
 				delete(s.about, id)
 			}

@@ -12,33 +12,33 @@ import (
 )
 
 const (
-	// refreshEvery is how often the source is asked for servers and events.
+	// refreshEvery is how often servers and events are requested from the source.
 	refreshEvery = 500 * time.Millisecond
-	// reloadEvery is how often, at most, a page is loaded again.
+	// reloadEvery is the least time between two loads of a page.
 	reloadEvery = time.Second
 )
 
-// page is one of the pages, which lie on top of each other.
+// page is one of the pages, which form a stack.
 type page interface {
-	// title says where the user is.
+	// title returns the heading of the page.
 	title() string
-	// open starts loading what the page shows; it is called again to reload.
+	// open starts to load the data of the page; it is called again to reload.
 	open(m *model) tea.Cmd
-	// loaded takes what a command of open returned.
+	// loaded stores the result of a command of open.
 	loaded(m *model, v any)
-	// key handles a key that is not the model's.
+	// key handles a key that the model does not handle itself.
 	key(m *model, key string) tea.Cmd
 	// view returns at most height lines.
 	view(m *model, height int) []string
-	// concerns reports whether what the page shows is different after the event.
+	// concerns reports whether an event changes what the page shows.
 	concerns(e *event.Event) bool
-	// live reports whether the page is to be loaded again without an event.
+	// live reports whether the page must be reloaded even without an event.
 	live() bool
-	// uri is the resource to copy; "" if there is none.
+	// uri returns the resource URI that can be copied; "" if there is none.
 	uri(m *model) string
 }
 
-// model is the state of the terminal. It belongs to the loop of the library.
+// model is the state of the program. Only the event loop of bubbletea uses it.
 type model struct {
 	ctx    context.Context // of requests to the source
 	opts   Options
@@ -48,16 +48,16 @@ type model struct {
 	now    time.Time
 
 	servers []Server
-	stale   error // why servers are not current
+	stale   error // why the servers are not current; nil: they are
 	feed    feed
-	pages   []page // the last one is shown
-	old     bool   // an event concerned the last page since it was loaded
+	pages   []page // a stack; the last one is visible
+	old     bool   // an event has changed what the visible page shows since it was loaded
 	loaded  time.Time
 	help    bool
 
-	filter string // of the shown lists
+	filter string // of the visible lists
 	typing bool   // the filter is being typed
-	paused bool   // the feed stands still
+	paused bool   // the feed is paused
 	notice string // one line at the bottom, until the next key
 }
 
@@ -70,7 +70,7 @@ func newModel(ctx context.Context, o Options) *model {
 
 type (
 	tick time.Time
-	// answer is what a request to the source returned.
+	// answer is the result of a request to the source.
 	answer struct {
 		page  page
 		value any
@@ -126,8 +126,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// refresh takes what is new at the source, and reports whether the page is to be loaded
-// again.
+// refresh gets new data from the source, and reports whether the page has to be reloaded.
 func (m *model) refresh() (reload bool) {
 	m.now = time.Now()
 	m.servers, m.stale = m.opts.Source.Servers()

@@ -22,13 +22,13 @@ import (
 	"github.com/mcptrack/mcptrack/output/sse/follow"
 )
 
-// pollEvery is how often the servers of a serve-sse are asked for.
+// pollEvery is how often the servers are requested from the serve-sse.
 const pollEvery = time.Second
 
 // Remote is a Source over a running serve-sse.
 type Remote struct {
 	Client remote.Client
-	Follow follow.Options // of its feed
+	Follow follow.Options // for following its feed
 
 	mu      sync.Mutex // guards all below
 	servers []Server
@@ -41,7 +41,7 @@ func (s *Remote) Run(ctx context.Context) error {
 	return follow.Run(ctx, s.Follow, func(x sse.Event) error {
 		var e event.Event
 		if json.Unmarshal([]byte(x.Data), &e) != nil {
-			return nil // a checkpoint, or of a newer mcptrack
+			return nil // a checkpoint, or an event of a newer mcptrack
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *Remote) Run(ctx context.Context) error {
 	})
 }
 
-// Poll asks for the servers until ctx ends.
+// Poll requests the servers at intervals until ctx ends.
 func (s *Remote) Poll(ctx context.Context) error {
 	for {
 		err := s.Refresh(ctx)
@@ -67,7 +67,7 @@ func (s *Remote) Poll(ctx context.Context) error {
 	}
 }
 
-// Refresh asks for the servers once.
+// Refresh requests the servers once.
 func (s *Remote) Refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
@@ -123,7 +123,7 @@ func (s *Remote) Detail(ctx context.Context, server string) (Detail, error) {
 	var history struct{ Events []*event.Event }
 	err := s.Client.Get(ctx, []string{"api", "history"}, url.Values{"server": {server}}, &history)
 	var status *remote.StatusError
-	if errors.As(err, &status) && status.Code == http.StatusNotFound { // it keeps no history
+	if errors.As(err, &status) && status.Code == http.StatusNotFound { // the serve-sse keeps no history
 		err = nil
 	}
 	slices.Reverse(history.Events)

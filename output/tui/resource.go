@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/lines"
 )
 
-// The parts of a resource's page.
+// The tabs of a resource's page.
 const (
 	tabContent = iota
 	tabDiff
@@ -34,8 +34,8 @@ type resourcePage struct {
 	tab        int
 	versions   []history.Version // newest first
 	body       []string          // of content and diff; nil until it is loaded
-	pair       *pair             // compared versions; nil: the newest two
-	marked     *string           // the ID of the version to compare with; nil: the one before
+	pair       *pair             // the versions being compared; nil: the newest two
+	marked     *string           // the ID of the version to compare with; nil: the previous one
 	list       list
 	text       scroller
 }
@@ -52,7 +52,7 @@ func (p *resourcePage) concerns(e *event.Event) bool {
 // pair are the IDs of two versions.
 type pair struct{ from, to string }
 
-// resourceData is what a request of open returns.
+// resourceData is the result of loading the page.
 type resourceData struct {
 	versions []history.Version
 	tab      int
@@ -89,7 +89,8 @@ func (p *resourcePage) open(m *model) tea.Cmd {
 	})
 }
 
-// indexOf returns the index of the version with an ID; -1 if it is not kept any more.
+// indexOf returns the index of the version with an ID; -1 if that version is no longer
+// available.
 func indexOf(versions []history.Version, id string) int {
 	return slices.IndexFunc(versions, func(v history.Version) bool { return v.ID == id })
 }
@@ -138,7 +139,7 @@ func versionLabel(v history.Version) string {
 	return v.Timestamp.Local().Format("Jan 2 15:04:05")
 }
 
-// split returns the lines of a text of others, printable.
+// split returns the lines of an untrusted text, printable.
 func split(text string) []string {
 	out := strings.SplitN(printable.Lines(text), "\n", maxLines+1)
 	if len(out) > maxLines {
@@ -197,8 +198,8 @@ func (p *resourcePage) key(m *model, key string) tea.Cmd {
 	return nil
 }
 
-// compare shows the difference between the version at the cursor and the marked one, or
-// without a mark the one before.
+// compare shows the difference between the version at the cursor and the marked one, or,
+// without a mark, the previous one.
 func (p *resourcePage) compare(m *model) tea.Cmd {
 	older, newer := p.list.cursor+1, p.list.cursor
 	if p.marked != nil {
@@ -214,7 +215,7 @@ func (p *resourcePage) compare(m *model) tea.Cmd {
 	return p.show(m, tabDiff)
 }
 
-// step shows the next older or newer difference.
+// step shows the difference of the next older or newer pair of versions.
 func (p *resourcePage) step(m *model, by int) tea.Cmd {
 	at := 0
 	if p.pair != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/serverlog"
 )
 
-// The parts of a server's page.
+// The tabs of a server's page.
 const (
 	tabResources = iota
 	tabTools
@@ -37,7 +37,7 @@ type serverPage struct {
 
 func (p *serverPage) title() string { return line(p.id) }
 
-// serverLog is what a request for the log returned.
+// serverLog is the result of a request for the log.
 type serverLog struct {
 	lines []serverlog.Line
 	err   error
@@ -57,7 +57,7 @@ func (p *serverPage) open(m *model) tea.Cmd {
 
 func (p *serverPage) concerns(e *event.Event) bool { return e.ServerID == p.id }
 
-// live: a server may write to stderr at any time.
+// live reports true for the log: a server may write to stderr at any time.
 func (p *serverPage) live() bool { return p.tab == tabLog }
 
 func (p *serverPage) loaded(_ *model, v any) {
@@ -119,7 +119,7 @@ func (p *serverPage) key(m *model, key string) tea.Cmd {
 	return nil
 }
 
-// show changes to a part of the page and reloads.
+// show switches to a tab of the page and reloads.
 func (p *serverPage) show(m *model, tab int) tea.Cmd {
 	p.tab, p.text = tab, scroller{tail: tab == tabTimeline || tab == tabLog}
 	return p.open(m)
@@ -134,7 +134,7 @@ func (p *serverPage) server(m *model) Server {
 	return Server{ID: p.id, State: "removed"}
 }
 
-// maxErrorLines bounds the error above the lists; the log has all of it.
+// maxErrorLines bounds the error shown above the lists; the log has the whole error.
 const maxErrorLines = 4
 
 func (p *serverPage) errorLines(m *model) int { return len(wrap(line(p.server(m).Error), m.width-2)) }
@@ -181,7 +181,7 @@ func (p *serverPage) view(m *model, height int) []string {
 	return out
 }
 
-// ageWidth is that of the longest age.
+// ageWidth is the width of the longest age.
 const ageWidth = 5
 
 func (p *serverPage) empty(m *model, what string) string {
@@ -194,7 +194,7 @@ func (p *serverPage) empty(m *model, what string) string {
 	return "There is no " + what + " here."
 }
 
-// lines are those of a part without a cursor.
+// lines returns the lines of a tab without a cursor.
 func (p *serverPage) lines(m *model) []string {
 	var d Detail
 	if p.detail != nil {
@@ -225,7 +225,7 @@ func (p *serverPage) lines(m *model) []string {
 	return p.orNone(m, out, "Nothing was logged about this server, and it wrote nothing to stderr.")
 }
 
-// orNone returns the lines that match the filter, or a line that says that there are none.
+// orNone returns the lines that match the filter, or the line none if there are none.
 func (p *serverPage) orNone(m *model, lines []string, none string) []string {
 	lines = slices.DeleteFunc(lines, func(l string) bool { return !fits(m.filter, ansi.Strip(l)) })
 	switch {
@@ -253,7 +253,7 @@ func (p *serverPage) items(m *model, items []Item, what string) []string {
 	return out
 }
 
-// tabs is the line that names the parts of a page.
+// tabs returns the line with the names of the tabs.
 func (m *model) tabs(names []string, current int) string {
 	var b strings.Builder
 	for i, name := range names {

@@ -13,7 +13,7 @@ import (
 // serversPage lists the servers, with the feed below.
 type serversPage struct {
 	list     list
-	selected string // server; the cursor follows it when rows move
+	selected string // id of the selected server; the cursor stays on it when rows move
 }
 
 func (p *serversPage) title() string          { return "" }
@@ -62,8 +62,8 @@ func (p *serversPage) key(m *model, key string) tea.Cmd {
 	return nil
 }
 
-// height is how many servers are shown: more than half of the screen only if the feed
-// does not need it.
+// height returns how many servers are visible: at most three fifths of the screen, so that the
+// feed has the rest.
 func (p *serversPage) height(height, rows int) int { return min(rows, max(3, height*3/5)) }
 
 func (p *serversPage) view(m *model, height int) []string {
@@ -96,7 +96,7 @@ func (p *serversPage) view(m *model, height int) []string {
 		lines = append(lines, m.styles.dim.Render(fmt.Sprintf("  %d more", len(rows)-to)))
 	}
 	between := strings.Repeat("─", m.width)
-	if len(rows) > 0 && rows[p.list.cursor].Error != "" { // the column may be too narrow for it
+	if len(rows) > 0 && rows[p.list.cursor].Error != "" { // show the error below: its column may be too narrow
 		between = "── " + line(rows[p.list.cursor].Error) + " " + between
 	}
 	lines = append(lines, m.styles.dim.Render(cut(between, m.width)))
@@ -105,10 +105,10 @@ func (p *serversPage) view(m *model, height int) []string {
 	})...)
 }
 
-// stateWidth is that of the longest state.
+// stateWidth is the width of the longest state.
 const stateWidth = 12
 
-// row is a row of a list. Its first column has a style; the selected row is marked.
+// row returns one row of a list. Its first column has a style; the selected row is marked.
 func (m *model) row(style lipgloss.Style, first, rest string, selected bool) string {
 	if selected {
 		return m.styles.selected.Render(pad("▸"+first+" "+rest, m.width))

@@ -12,8 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// styles are the colours. Without colours what is selected or failed is still marked by
-// its text.
+// styles are the colours. Without colours, selection and failure are still visible in the text.
 type styles struct {
 	bold, dim, good, bad, busy, selected, title lipgloss.Style
 }
@@ -29,19 +28,19 @@ func newStyles(colour bool) styles {
 	}
 }
 
-// line makes text of others one printable line.
+// line converts untrusted text to one printable line.
 func line(s string) string { return printable.Line(s, 2000) }
 
-// cut limits a line to a width, in columns.
+// cut truncates a line to a width in columns.
 func cut(s string, width int) string { return ansi.Truncate(s, width, "…") }
 
-// pad makes a text exactly so many columns wide.
+// pad pads or truncates a text to exactly width columns.
 func pad(s string, width int) string {
 	s = cut(s, width)
 	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
 }
 
-// middle cuts a URI in the middle, where it says least.
+// middle shortens a URI to width by cutting out its middle, which says least.
 func middle(s string, width int) string {
 	w := ansi.StringWidth(s)
 	if w <= width || width < 5 {
@@ -51,7 +50,7 @@ func middle(s string, width int) string {
 	return pad(ansi.Truncate(s, left, "")+"…"+ansi.TruncateLeft(s, w-(width-1-left), ""), width)
 }
 
-// rank sorts servers: what needs attention comes first.
+// rank orders servers by state: those that need attention come first.
 func rank(s event.State) int {
 	switch s {
 	case event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unsupported:
@@ -76,7 +75,7 @@ func (s *styles) state(st event.State) lipgloss.Style {
 	return s.good
 }
 
-// since is an age in one unit: 5s, 3m, 2h, 4d.
+// since returns the age of t in one unit: 5s, 3m, 2h, 4d.
 func since(now, t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -93,7 +92,7 @@ func since(now, t time.Time) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// sparkline draws counts, scaled to the largest.
+// sparkline draws the counts as bars, scaled to the largest.
 func sparkline(counts []int) string {
 	most := 0
 	for _, n := range counts {
@@ -111,7 +110,7 @@ func sparkline(counts []int) string {
 	return b.String()
 }
 
-// header is the first line of the screen.
+// header returns the first line of the screen.
 func (m *model) header() string {
 	var where strings.Builder
 	for _, p := range m.pages[1:] {
@@ -137,7 +136,7 @@ func (m *model) header() string {
 	return text
 }
 
-// footer is the last line of the screen.
+// footer returns the last line of the screen.
 func (m *model) footer() string {
 	switch {
 	case m.typing:
@@ -155,8 +154,7 @@ func (m *model) footer() string {
 	return m.styles.dim.Render(text)
 }
 
-// cutAt returns the beginning of a text that fits into a width, up to a space if there is
-// one.
+// cutAt returns the beginning of a text that fits into width, ending at a space if possible.
 func cutAt(s string, width int) string {
 	first := ansi.Truncate(s, max(width, 1), "")
 	if len(first) == len(s) || first == "" {

@@ -1,9 +1,9 @@
 // Package tui is the live terminal: servers, resources, versions and the feed on a full
 // screen, driven by keys.
 //
-// Data flows one way: a [Source] is asked for servers and events twice a second,
-// whatever happens there, and for details when a page is opened. Pages hold what they
-// show; nothing of a server reaches the terminal without passing core/printable.
+// Data flows one way: servers and events are requested from a [Source] twice a second, and
+// details when a page is opened. Pages hold the data that they show; text of a server reaches
+// the terminal only through core/printable.
 //
 // Ownership: [Run] owns the terminal until it returns and restores it, also after a
 // panic. Requests to the source run in goroutines of the library; they end with the
@@ -53,24 +53,25 @@ type Detail struct {
 type Resource struct {
 	URI, MimeType string
 	Size          int64
-	Changed       time.Time // zero: not since the start
+	Changed       time.Time // zero: it has not changed since the start
 	Gone          bool
 }
 
 // Item is a tool or a prompt.
 type Item struct{ Name, Description string }
 
-// Source is where the data comes from. Its methods are called from several goroutines;
-// those with a context may wait for a server.
+// Source provides the data. Its methods are called from several goroutines; those with a
+// context may wait for a server.
 type Source interface {
-	// Servers returns the servers, sorted by ID, and why they are not current, if so.
+	// Servers returns the servers, sorted by ID. A non-nil error says why they are not current.
 	Servers() ([]Server, error)
 	// Events returns the events since the last call, oldest first.
 	Events() []*event.Event
 	Detail(ctx context.Context, server string) (Detail, error)
 	// Versions returns the versions of a resource, oldest first.
 	Versions(ctx context.Context, server, uri string) ([]history.Version, error)
-	// Text returns the text of a version, of the current content for the zero digest.
+	// Text returns the text of the version with the digest, or the current text for the zero
+	// digest.
 	Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error)
 	// Log returns the newest log lines about a server, oldest first.
 	Log(ctx context.Context, server string) ([]serverlog.Line, error)
@@ -78,19 +79,19 @@ type Source interface {
 	Reconnect(ctx context.Context, server string) error
 }
 
-// ErrUnsupported is the error of what a source cannot do.
+// ErrUnsupported is the error for something that a source cannot do.
 var ErrUnsupported = errors.New("not available in this view")
 
 // Options configure Run.
 type Options struct {
 	Source Source
-	Title  string // what is looked at: a file or a URL
+	Title  string // what is shown: a file or a URL
 	Colour bool
 	// Env are the variables that describe the terminal, such as TERM=xterm-256color.
 	Env []string
 }
 
-// Run shows the terminal until the user quits or ctx ends; both are no error.
+// Run shows the screen until the user quits or ctx ends; both return nil.
 func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	profile := colorprofile.ANSI256
 	if !o.Colour {
