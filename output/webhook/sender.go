@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -38,17 +39,10 @@ const (
 	maxBackoff = 10 * time.Minute
 )
 
-// The headers of Standard Webhooks, in the form that [http.Header] has.
-const (
-	headerID        = "Webhook-Id"
-	headerTimestamp = "Webhook-Timestamp"
-	headerSignature = "Webhook-Signature"
-)
-
 // Message is one POST.
 type Message struct {
 	URL     string
-	ID      string // of the header Webhook-Id
+	ID      string // webhook-id
 	Body    []byte
 	Header  http.Header       // in addition
 	Secrets []webhooks.Secret // nil: it is not signed
@@ -132,11 +126,11 @@ func (s *Sender) acquire(ctx context.Context, name string) (release func(), err 
 // waited for its turn, and may forbid it; nil allows it. The error is the cause of ctx or
 // that of before.
 func (s *Sender) Post(ctx context.Context, m *Message, before func() error) (Result, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
+	u, err := url.Parse(m.URL)
 	if err != nil {
 		return Result{Err: ConnectionRefused}, nil
 	}
-	release, err := s.acquire(ctx, q.URL.Host)
+	release, err := s.acquire(ctx, u.Host)
 	if err != nil {
 		return Result{}, err
 	}
@@ -145,6 +139,10 @@ func (s *Sender) Post(ctx context.Context, m *Message, before func() error) (Res
 		if err := before(); err != nil {
 			return Result{}, err
 		}
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
+	if err != nil {
+		return Result{Err: ConnectionRefused}, nil
 	}
 	for name, values := range m.Header {
 		q.Header[http.CanonicalHeaderKey(name)] = values
@@ -155,15 +153,15 @@ func (s *Sender) Post(ctx context.Context, m *Message, before func() error) (Res
 	q.Header.Set("User-Agent", "mcptrack")
 	now := time.Now()
 	if m.ID != "" {
-		q.Header.Set(headerID, m.ID)
-		q.Header.Set(headerTimestamp, strconv.FormatInt(now.Unix(), 10))
+		q.Header.Set("webhook-id", m.ID)
+		q.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
 	}
 	if len(m.Secrets) > 0 {
 		signed, err := webhooks.Sign(m.Secrets, m.ID, now, m.Body)
 		if err != nil {
 			return Result{}, err
 		}
-		q.Header.Set(headerSignature, signed)
+		q.Header.Set("webhook-signature", signed)
 	}
 	return s.do(q, m.Private), nil
 }
