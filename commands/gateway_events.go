@@ -37,8 +37,9 @@ type eventsFlags struct {
 	modes   []string
 	allow   []string
 	endless bool
-	tools   bool // --change-tools
-	ownIDs  bool // hidden: no client that is known takes it yet
+	keys    string // the file with the keys that encrypt subscriptions on a cluster
+	tools   bool   // --change-tools
+	ownIDs  bool   // hidden: no client that is known takes it yet
 
 	offered  []events.Mode // of modes, without webhook
 	webhooks bool
@@ -50,6 +51,8 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&o.modes, "events-modes", []string{"poll", "push", "webhook"}, "`MODES` in which events are delivered: poll, push, webhook")
 	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks that match this URL `GLOB` without verifying them (repeatable)")
 	f.BoolVar(&o.endless, "events-no-expiry", false, "grant subscriptions of webhooks without an end to clients that ask for one")
+	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the subscriptions of webhooks, with --nats")
+	_ = cmd.MarkFlagFilename("events-key-file")
 	f.BoolVar(&o.ownIDs, "events-message-ids", false, "give each message to a webhook an id of its own")
 	_ = f.MarkHidden("events-message-ids")
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that say what changed and wait for changes")
@@ -61,7 +64,7 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 }
 
 func (o *eventsFlags) parse(cmd *cobra.Command) error {
-	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-message-ids"} {
+	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-key-file", "events-message-ids"} {
 		if cmd.Flags().Changed(name) && !o.on {
 			return usage("--%s needs --events", name)
 		}
@@ -76,6 +79,9 @@ func (o *eventsFlags) parse(cmd *cobra.Command) error {
 		return nil
 	case !o.on:
 		return o.retentionFlags.parse()
+	}
+	if o.keys != "" && o.nats == "" {
+		return usage("--events-key-file needs --nats; without it subscriptions are in a file of their own")
 	}
 	o.offered = []events.Mode{}
 	for _, m := range o.modes {
@@ -157,12 +163,14 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 		return e, nil
 	}
 	service := events.Options{Reader: reader, Modes: o.offered}
-	if err := o.openHooks(e, tokens, reader, scope, flags.dir); err != nil {
+	if err := o.openHooks(ctx, e, tokens, reader, scope, flags.dir); err != nil {
 		e.close()
 		return nil, err
 	}
 	if e.hooks != nil {
 		service.Webhooks = e.hooks.Handle
+	} else if o.webhooks && e.own && o.keys == "" {
+		service.NoWebhooks = "on a NATS cluster webhooks need --events-key-file"
 	}
 	e.service = events.New(service)
 	e.identify = tokens.Identify
@@ -176,7 +184,7 @@ const keptTexts = 64 << 20
 const webhooksFile = "webhooks.json"
 
 // openHooks reads the subscriptions of webhooks, and the watermarks of those of the config.
-func (o *eventsFlags) openHooks(e *gatewayEvents, tokens web.Token, reader *events.Reader, scope events.Scope, dir string) (err error) {
+func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, tokens web.Token, reader *events.Reader, scope events.Scope, dir string) (err error) {
 	local := slices.ContainsFunc(o.allow, func(glob string) bool {
 		return strings.HasPrefix(glob, "http://127.0.0.1") || strings.HasPrefix(glob, "http://[::1]")
 	})
@@ -185,14 +193,32 @@ func (o *eventsFlags) openHooks(e *gatewayEvents, tokens web.Token, reader *even
 	}
 	sender := webhook.NewSender(local)
 	e.fixed, err = webhook.NewHooks(webhook.HookOptions{Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, hooksFile), Cluster: o.shared(e.journal), Logger: e.log})
-	// On a cluster the secrets of subscriptions would have to be stored there.
-	if err != nil || !o.webhooks || !tokens.Set() || e.own {
+	if err != nil || !o.webhooks || !tokens.Set() {
 		return err
 	}
+	var shared *webhook.Cluster
+	if e.own {
+		if shared, err = o.openCluster(ctx, e); err != nil || shared == nil {
+			return err
+		}
+	}
 	e.hooks, err = webhook.New(webhook.Options{
-		Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, webhooksFile), Holds: tokens.Holds, Allow: o.allow, NoExpiry: o.endless, MessageIDs: o.ownIDs, Logger: e.log,
+		Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, webhooksFile), Cluster: shared, Holds: tokens.Holds, Allow: o.allow, NoExpiry: o.endless, MessageIDs: o.ownIDs, Logger: e.log,
 	})
 	return err
+}
+
+// openCluster opens the subscriptions on the cluster; nil: there is no key for them.
+func (o *eventsFlags) openCluster(ctx context.Context, e *gatewayEvents) (*webhook.Cluster, error) {
+	if o.keys == "" {
+		e.log.Info("clients cannot subscribe webhooks on a NATS cluster without --events-key-file")
+		return nil, nil
+	}
+	keys, err := webhook.ReadKeys(o.keys)
+	if err != nil {
+		return nil, usage("--events-key-file: %w", err)
+	}
+	return webhook.OpenCluster(ctx, e.journal, keys, e.log)
 }
 
 func (e *gatewayEvents) close() {
@@ -249,11 +275,14 @@ func (e *gatewayEvents) delivered() map[webhook.Source]webhook.Stats {
 	return all
 }
 
-func (e *gatewayEvents) deliveries() []webhook.Delivery {
-	if e.fixed == nil {
-		return nil
+func (e *gatewayEvents) deliveries() (all []webhook.Delivery) {
+	if e.fixed != nil {
+		all = e.fixed.Deliveries()
 	}
-	return e.fixed.Deliveries()
+	if e.hooks != nil {
+		all = append(all, e.hooks.Deliveries()...)
+	}
+	return all
 }
 
 func (e *gatewayEvents) endpoints() (all []webhook.Endpoint) {

@@ -19,6 +19,8 @@ type Options struct {
 	// Webhooks answers events/subscribe and events/unsubscribe; nil: there are none. They
 	// are offered to clients that have an identity only.
 	Webhooks serve.Func
+	// NoWebhooks is the reason that clients are told if there are none; optional.
+	NoWebhooks string
 	// MaxStreams bounds the streams of one client, 32 by default, and MaxTotal those of
 	// all; 1,000. Clients without credentials count as one.
 	MaxStreams, MaxTotal int
@@ -60,7 +62,11 @@ func (s *Service) handle(ctx context.Context, r *serve.Request) (json.RawMessage
 	}
 	switch {
 	case s.opts.Webhooks == nil:
-		return nil, Fail(r, Unsupported, map[string]any{"feature": "deliveryMode", "value": Webhook})
+		data := map[string]any{"feature": "deliveryMode", "value": Webhook}
+		if s.opts.NoWebhooks != "" {
+			data["reason"] = s.opts.NoWebhooks
+		}
+		return nil, Fail(r, Unsupported, data)
 	case r.Identity == "":
 		return nil, Fail(r, Forbidden, map[string]any{"reason": "webhooks need a client with a token"})
 	}

@@ -50,7 +50,7 @@ func (s *Subscriptions) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.byID {
-		if sub.Status.Suspended {
+		if sub.suspended() {
 			out.Suspended++
 			continue
 		}

@@ -250,7 +250,7 @@ func TestGap(t *testing.T) {
 			w.log.add("file:///a")
 		}
 		w.log.expire()
-		again := newWorldOn(t, w.log, w.to, Options{File: w.file.path})
+		again := newWorldOn(t, w.log, w.to, Options{File: w.opts.File})
 		defer again.end()
 		time.Sleep(time.Second)
 		next := w.log.add("file:///b")

@@ -19,6 +19,15 @@
 // A dead endpoint delays no other one: each has its own queue, which is the log, and each
 // host few connections.
 //
+// # Several processes
+//
+// On a NATS cluster (see package journal) any process answers clients, and one delivers: it
+// holds a lease, of which there is one for subscriptions and one for the config. Each
+// subscription is a record that can be read with one of the [Keys] only; how far deliveries
+// are is in a page that only the process that loaded it last can save. So who has lost the
+// lease moves no watermark, and asks the lease before each attempt. The next one goes on
+// from the page: what was delivered since comes again, under the same id.
+//
 // # Untrusted URLs
 //
 // Clients choose the URLs, so requests go only to public addresses, checked for what is

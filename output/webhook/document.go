@@ -28,7 +28,8 @@ const recordsName = "webhooks"
 
 // Keys of pages.
 const (
-	pageOfConfig = "config"
+	pageOfConfig        = "config"
+	pageOfSubscriptions = "subscriptions"
 )
 
 // errTaken is the error of saving a page that another process has loaded since.

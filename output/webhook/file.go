@@ -31,6 +31,8 @@ type stored struct {
 	Holder        string   `json:"holder,omitempty"` // of a page: who loaded it
 	Subscriptions []record `json:"subscriptions,omitempty"`
 	Webhooks      []mark   `json:"webhooks,omitempty"`
+	// Advances are of the subscriptions whose records are on a cluster.
+	Advances []advance `json:"advances,omitempty"`
 }
 
 func (f *file) load(context.Context) (s stored, err error) {

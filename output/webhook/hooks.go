@@ -3,9 +3,6 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -57,33 +54,6 @@ type Hooks struct {
 	active []*target  // in the order of the config
 	idle   int        // webhooks of the config that lack something
 	failed bool       // the watermarks could not be stored, and it was logged
-}
-
-// mark is how far the deliveries of a webhook are, as it is stored. It has neither the
-// URL nor the secret.
-type mark struct {
-	Key    string `json:"key"` // of the URL and what selects events
-	URL    string `json:"url"` // a digest
-	Cursor string `json:"cursor"`
-	GapDue bool   `json:"gapDue,omitempty"`
-	// Sent and Held are those of the settler; Held by the ids of the events.
-	Sent map[string]string `json:"sent,omitempty"`
-	Held []string          `json:"held,omitempty"`
-}
-
-// target is one webhook. Its fields are guarded by Hooks.mu.
-type target struct {
-	mark
-	conf     config.Webhook
-	secret   *webhooks.Secret // nil: messages are not signed
-	old      *webhooks.Secret // signs, too, until oldUntil
-	oldUntil time.Time
-	counts   counts
-	status   status
-	oldest   time.Time
-	warned   bool // since the last success
-	stop     context.CancelFunc
-	ended    chan struct{} // closed when its goroutine has ended
 }
 
 // NewHooks reads the stored watermarks; on a cluster Run does.
@@ -272,37 +242,6 @@ func (h *Hooks) reconcile(ctx context.Context, lease *journal.Lease, all []confi
 	}
 }
 
-// newMark names a webhook.
-func newMark(w config.Webhook) mark {
-	digest := func(v any) string {
-		data, _ := json.Marshal(v) // strings always encode
-		sum := sha256.Sum256(data)
-		return hex.EncodeToString(sum[:16])
-	}
-	url := w.URL.Reveal()
-	return mark{Key: digest([]any{url, w.Format, w.Types, w.Servers, w.URIs}), URL: digest(url)}
-}
-
-// takeLocked takes the mark of a webhook out of those that are stored. If it is not the
-// exact one it is the earliest of its URL, as the filters were changed.
-func (h *Hooks) takeLocked(id mark, exact bool) (mark, bool) {
-	at := -1
-	for i, m := range h.marks {
-		switch {
-		case exact && m.Key == id.Key:
-			at = i
-		case !exact && m.URL == id.URL && (at < 0 || earlier(m.Cursor, h.marks[at].Cursor)):
-			at = i
-		}
-	}
-	if at < 0 {
-		return mark{}, false
-	}
-	m := h.marks[at]
-	h.marks = slices.Delete(h.marks, at, at+1)
-	return m, true
-}
-
 // save stores all watermarks, also if ctx has ended.
 func (h *Hooks) save(ctx context.Context) error {
 	err := h.doc.save(context.WithoutCancel(ctx), func() stored {
@@ -319,7 +258,7 @@ func (h *Hooks) save(ctx context.Context) error {
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if again := h.failed; err != nil && !again {
+	if err != nil && !h.failed && !errors.Is(err, errTaken) {
 		h.opts.Logger.Error("the watermarks of webhooks cannot be stored", "err", err)
 	}
 	if h.failed = err != nil; h.failed {

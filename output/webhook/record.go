@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -24,18 +25,60 @@ type record struct {
 	Numbering events.Numbering `json:"numbering"`
 	Verified  time.Time        `json:"verified"`
 	Expires   time.Time        `json:"expires,omitzero"` // zero: never
+	// Life is another one each time that a subscription is made, also under the same id.
+	Life string `json:"life,omitempty"`
+	// Refreshes counts the refreshes.
+	Refreshes uint64 `json:"refreshes,omitempty"`
+	// Told is the latest Missed of which an answer said that events are missing.
+	Told uint64 `json:"told,omitempty"`
+	// Unanswered says that the answer that makes it was not written yet.
+	Unanswered bool `json:"unanswered,omitempty"`
+	// Truncated is how earlier versions stored that Missed is above Told.
+	Truncated bool `json:"truncated,omitempty"`
+	progress
+}
+
+// progress is what the process that delivers changes of a record; on a cluster all else is
+// changed by the process that answers.
+type progress struct {
 	// Cursor is the watermark: everything up to it was taken or given up.
 	Cursor string `json:"cursor"`
-	// Truncated says that events are missing of which no answer said so yet.
-	Truncated bool `json:"truncated,omitempty"`
-	// GapDue says that the next message has to say so.
+	// Missed counts how often events went missing.
+	Missed uint64 `json:"missed,omitempty"`
+	// GapDue says that the next message has to say that events are missing.
 	GapDue bool   `json:"gapDue,omitempty"`
 	Status status `json:"status"`
 }
 
+// after returns the record that a request makes of the one that there is, nil if there is
+// none. The cursor of that one stays.
+func (r record) after(now *record) record {
+	if now == nil {
+		r.Life, r.Unanswered = rand.Text(), true
+		return r
+	}
+	next := *now
+	if next.Secret != r.Secret {
+		next.OldSecret, next.OldUntil, next.Secret = now.Secret, time.Now().Add(oldSecretFor).UTC(), r.Secret
+	}
+	next.Expires, next.Verified, next.Numbering = r.Expires, r.Verified, r.Numbering
+	next.Refreshes, next.Told = now.Refreshes+1, now.Missed
+	return next
+}
+
+// expired reports whether the record's time is over.
+func (r *record) expired() bool { return !r.Expires.IsZero() && !time.Now().Before(r.Expires) }
+
+// suspended reports whether nothing is sent before a refresh.
+func (r *record) suspended() bool { return r.Status.Suspended && r.Status.SuspendedAt == r.Refreshes }
+
+// truncated reports whether events are missing of which no answer said so yet.
+func (r *record) truncated() bool { return r.Missed > r.Told }
+
 // status is how the deliveries of a subscription go.
 type status struct {
 	Suspended    bool      `json:"suspended,omitempty"`
+	SuspendedAt  uint64    `json:"suspendedAt,omitempty"` // the Refreshes then
 	LastDelivery time.Time `json:"lastDelivery,omitzero"`
 	LastError    Error     `json:"lastError,omitempty"`
 	FailedSince  time.Time `json:"failedSince,omitzero"`

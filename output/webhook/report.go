@@ -79,7 +79,9 @@ func (s *Subscriptions) Endpoints() (all []Endpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.byID {
-		e := newEndpoint(FromSubscription, sub.URL, &sub.counts, sub.Status, sub.oldest)
+		st := sub.Status
+		st.Suspended = sub.suspended()
+		e := newEndpoint(FromSubscription, sub.URL, &sub.counts, st, sub.oldest)
 		e.Subscription, e.Event = sub.ID, sub.Name
 		all = append(all, e)
 	}

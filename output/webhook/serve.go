@@ -29,13 +29,13 @@ const (
 func (s *Subscriptions) phaseLocked(sub *subscription) phase {
 	now := time.Now()
 	switch {
-	case sub.removed, !sub.Expires.IsZero() && !now.Before(sub.Expires):
+	case sub.removed, sub.expired():
 		return over
 	case s.opts.Holds != nil && !s.opts.Holds(sub.Principal):
 		return revoked
 	case sub.Expires.IsZero() && !sub.Status.FailedSince.IsZero() && now.Sub(sub.Status.FailedSince) > deadAfter:
 		return dead
-	case !sub.answered, sub.Status.Suspended:
+	case !sub.answered, sub.suspended():
 		return waiting
 	}
 	return delivering
@@ -79,12 +79,14 @@ func (s *Subscriptions) serve(ctx context.Context, sub *subscription) {
 		}
 		s.mu.Lock()
 		sub.stop = nil
-		if now >= revoked && !sub.removed {
-			s.dropLocked(sub)
-		}
 		ended := sub.removed
 		s.mu.Unlock()
 		stop(nil)
+		if now >= revoked && !ended {
+			if err = s.store.drop(ctx, sub); err == nil {
+				return
+			}
+		}
 		if ended {
 			return
 		}
@@ -103,7 +105,10 @@ func (s *Subscriptions) deliver(ctx context.Context, sub *subscription, cursor s
 		return err
 	}
 	s.mu.Lock()
-	sub.GapDue, sub.Truncated = sub.GapDue || truncated, sub.Truncated || truncated
+	sub.GapDue = sub.GapDue || truncated
+	if truncated {
+		sub.Missed++
+	}
 	gap := sub.GapDue
 	s.mu.Unlock()
 	if truncated {
@@ -127,7 +132,10 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 		},
 		gap: func(cursor string) *Message {
 			s.counts.gaps.Add(1)
-			locked(func() { sub.GapDue, sub.Truncated = false, true })
+			locked(func() {
+				sub.GapDue = false
+				sub.Missed++
+			})
 			return sub.control("gap", map[string]any{"cursor": cursor})
 		},
 		secrets: func() (out []webhooks.Secret) {
@@ -136,8 +144,11 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 		},
 		allowed: func() (err error) {
 			locked(func() {
-				if s.phaseLocked(sub) != delivering {
+				switch {
+				case s.phaseLocked(sub) != delivering:
 					err = errLook
+				case s.lease != nil && !s.lease.Held():
+					err = errTaken
 				}
 			})
 			return err
@@ -146,7 +157,10 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 		gaveUp: func() {
 			s.counts.gaveUp.Add(1)
 			sub.counts.gaveUp.Add(1)
-			locked(func() { sub.GapDue, sub.Truncated = true, true })
+			locked(func() {
+				sub.GapDue = true
+				sub.Missed++
+			})
 		},
 		passed: func(at events.Position, oldest time.Time) {
 			cursor := at.Cursor()
@@ -189,7 +203,7 @@ func (s *Subscriptions) note(sub *subscription, r Result) {
 		sub.Status.FailedSince = now.UTC()
 	}
 	if sub.rates.hopeless(now) {
-		sub.Status.Suspended = true
+		sub.Status.Suspended, sub.Status.SuspendedAt = true, sub.Refreshes
 		s.changed()
 		s.opts.Logger.Warn("deliveries to a webhook are suspended, as nearly all fail", "id", sub.ID, "host", hostOf(sub.URL), "error", string(r.Err))
 		sub.wakeLocked()

@@ -37,32 +37,30 @@ func (s *Subscriptions) Handle(ctx context.Context, r *serve.Request) (json.RawM
 	}
 	id := subscriptionID(r.Identity, *d.URL, q.Filter.Name(), q.Arguments)
 	if r.Method == mcp.MethodUnsubscribeEvents {
-		return s.unsubscribe(r, id)
+		return s.unsubscribe(ctx, r, id)
 	}
 	return s.subscribe(ctx, r, q, d, id)
 }
 
-func (s *Subscriptions) unsubscribe(r *serve.Request, id string) (json.RawMessage, error) {
-	s.mu.Lock()
-	sub := s.byID[id]
-	if sub != nil {
-		s.dropLocked(sub)
-	}
-	s.mu.Unlock()
-	if sub == nil {
+func (s *Subscriptions) unsubscribe(ctx context.Context, r *serve.Request, id string) (json.RawMessage, error) {
+	found, err := s.store.remove(ctx, id)
+	switch {
+	case err != nil:
+		return nil, &serve.Error{Code: mcp.CodeInternal, Message: "StoreUnavailable"}
+	case !found:
 		return nil, events.Fail(r, events.NotFound, map[string]any{"kind": "subscription"})
 	}
-	_ = s.save() // it was logged; the subscription ends at its time then
 	return json.RawMessage("{}"), nil
 }
 
-// ttl returns how long a subscription lasts; 0: for ever. Any number is accepted.
-func (s *Subscriptions) ttl(raw json.RawMessage) (time.Duration, error) {
+// lifetime returns how long a subscription lasts; 0: for ever, if that is granted. Any
+// number is accepted.
+func lifetime(raw json.RawMessage, endless bool) (time.Duration, error) {
 	switch {
 	case len(raw) == 0:
 		return defaultTTL, nil
 	case string(raw) == "null":
-		if s.opts.NoExpiry && s.file.path != "" {
+		if endless {
 			return 0, nil
 		}
 		return maxTTL, nil
@@ -89,7 +87,7 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *serve.Request, q event
 	if err != nil {
 		return nil, events.Invalid(err.Error())
 	}
-	ttl, err := s.ttl(q.TTL)
+	ttl, err := lifetime(q.TTL, s.opts.NoExpiry && s.store.durable())
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +110,7 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *serve.Request, q event
 	if ttl > 0 {
 		next.Expires = time.Now().Add(ttl).UTC().Truncate(time.Millisecond)
 	}
-	return s.put(r, q, next, secret, truncated)
+	return s.put(ctx, r, next, truncated)
 }
 
 // reserve checks the limits, and returns when the URL was verified for the client, zero
@@ -125,6 +123,9 @@ func (s *Subscriptions) reserve(r *serve.Request, next *record) (verified time.T
 		all += n
 	}
 	for _, sub := range s.byID {
+		if sub.expired() {
+			continue
+		}
 		all++
 		if sub.Principal != next.Principal {
 			continue
@@ -135,11 +136,8 @@ func (s *Subscriptions) reserve(r *serve.Request, next *record) (verified time.T
 		}
 	}
 	if s.byID[next.ID] == nil {
-		switch {
-		case own >= s.opts.MaxEach:
-			return verified, nil, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": "webhook subscriptions of a client", "max": s.opts.MaxEach})
-		case all >= s.opts.MaxTotal:
-			return verified, nil, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": "webhook subscriptions", "max": s.opts.MaxTotal})
+		if err := s.opts.limit(own, all); err != nil {
+			return verified, nil, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": err.limit, "max": err.max})
 		}
 	}
 	s.reserved[next.Principal]++
@@ -154,7 +152,7 @@ func (s *Subscriptions) reserve(r *serve.Request, next *record) (verified time.T
 
 // prove has the endpoint prove that it wants events.
 func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *record, secret webhooks.Secret) (time.Time, error) {
-	if s.allowed(next.URL) {
+	if s.opts.allowed(next.URL) {
 		return time.Now().UTC(), nil
 	}
 	if !s.challenges.admit(next.Principal, next.URL) {
@@ -172,24 +170,14 @@ func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *recor
 }
 
 // put makes a subscription, or refreshes the one with the same key.
-func (s *Subscriptions) put(r *serve.Request, q events.Query, next record, secret webhooks.Secret, truncated bool) (json.RawMessage, error) {
-	s.mu.Lock()
-	sub := s.byID[next.ID]
-	if sub != nil && s.phaseLocked(sub) == over {
-		s.dropLocked(sub)
-		sub = nil
+func (s *Subscriptions) put(ctx context.Context, r *serve.Request, next record, truncated bool) (json.RawMessage, error) {
+	before, after, err := s.store.keep(ctx, next)
+	if full, ok := errors.AsType[*fullError](err); ok {
+		return nil, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": full.limit, "max": full.max})
 	}
-	var status *deliveryStatus
-	before := record{}
-	if sub == nil {
-		sub = &subscription{record: next, filter: q.Filter, secret: secret, changed: make(chan struct{}, 1)}
-		s.byID[next.ID] = sub
-		s.startLocked(sub)
-	} else {
-		before = sub.record
-		truncated = sub.Truncated
-		status = sub.refreshLocked(next, secret)
-		s.expiresLocked(sub)
+	if err != nil {
+		s.opts.Logger.Error("a subscription of a webhook cannot be stored", "err", err)
+		return nil, errors.New("the subscription cannot be stored")
 	}
 	answer := struct {
 		ID            string          `json:"id"`
@@ -197,44 +185,18 @@ func (s *Subscriptions) put(r *serve.Request, q events.Query, next record, secre
 		Cursor        string          `json:"cursor"`
 		Truncated     bool            `json:"truncated"`
 		Status        *deliveryStatus `json:"deliveryStatus,omitempty"`
-	}{ID: next.ID, Cursor: sub.Cursor, Truncated: truncated, Status: status}
-	if !sub.Expires.IsZero() {
-		text := sub.Expires.Format(event.TimeFormat)
+	}{ID: after.ID, Cursor: after.Cursor, Truncated: truncated}
+	if before != nil {
+		answer.Truncated, answer.Status = before.truncated(), before.deliveryStatus()
+	}
+	if !after.Expires.IsZero() {
+		text := after.Expires.Format(event.TimeFormat)
 		answer.RefreshBefore = &text
 	}
-	s.mu.Unlock()
-	if err := s.save(); err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if before.ID == "" {
-			s.dropLocked(sub)
-		}
-		return nil, errors.New("the subscription cannot be stored")
+	if after.Unanswered {
+		r.After(func() { s.store.answered(after) })
 	}
-	r.After(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !sub.answered {
-			sub.answered = true
-			sub.wakeLocked()
-		}
-	})
 	return json.Marshal(answer)
-}
-
-// refreshLocked takes over what a refresh changes. The cursor stays.
-func (sub *subscription) refreshLocked(next record, secret webhooks.Secret) *deliveryStatus {
-	st := sub.statusLocked()
-	if next.Secret != sub.Secret {
-		sub.OldSecret, sub.old, sub.OldUntil = sub.Secret, sub.secret, time.Now().Add(oldSecretFor).UTC()
-		sub.Secret, sub.secret = next.Secret, secret
-	}
-	sub.Expires, sub.Verified, sub.Numbering, sub.Truncated = next.Expires, next.Verified, next.Numbering, false
-	if sub.Status.Suspended {
-		sub.Status, sub.rates = status{LastDelivery: sub.Status.LastDelivery}, rates{}
-		sub.wakeLocked()
-	}
-	return st
 }
 
 // deliveryStatus says, in the answer to a refresh, how deliveries went.
@@ -245,7 +207,7 @@ type deliveryStatus struct {
 	FailedSince  *string `json:"failedSince,omitempty"`
 }
 
-func (sub *subscription) statusLocked() *deliveryStatus {
+func (r *record) deliveryStatus() *deliveryStatus {
 	stamp := func(t time.Time) *string {
 		if t.IsZero() {
 			return nil
@@ -253,8 +215,8 @@ func (sub *subscription) statusLocked() *deliveryStatus {
 		text := t.UTC().Format(event.TimeFormat)
 		return &text
 	}
-	st := &deliveryStatus{Active: !sub.Status.Suspended, LastDelivery: stamp(sub.Status.LastDelivery), FailedSince: stamp(sub.Status.FailedSince)}
-	if e := sub.Status.LastError; e != "" {
+	st := &deliveryStatus{Active: !r.suspended(), LastDelivery: stamp(r.Status.LastDelivery), FailedSince: stamp(r.Status.FailedSince)}
+	if e := r.Status.LastError; e != "" {
 		st.LastError = &e
 	}
 	return st

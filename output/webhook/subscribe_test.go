@@ -82,7 +82,7 @@ func TestNoEventBeforeAnswer(t *testing.T) {
 	w := newWorld(t, Options{})
 	s := serve.New(serve.Options{Events: serve.Events{Handle: w.Handle, Stream: nil}})
 	defer s.Close()
-	sub, err := newSubscription(record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, Cursor: epoch + "-0", Expires: time.Now().Add(time.Hour)})
+	sub, err := newSubscription(record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, Expires: time.Now().Add(time.Hour), Unanswered: true, progress: progress{Cursor: epoch + "-0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,6 @@ func TestSubscriptionLimits(t *testing.T) {
 // Any ttlMs is accepted, and the grant never exceeds the request by more than the least.
 func TestTTL(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
 	for _, c := range []struct {
 		ttl     string
 		endless bool
@@ -244,8 +243,7 @@ func TestTTL(t *testing.T) {
 		{``, true, 24 * time.Hour}, {`null`, false, 24 * time.Hour}, {`null`, true, 0}, {`0`, false, time.Minute}, {`-5`, false, time.Minute},
 		{`90000`, false, 90 * time.Second}, {`1e300`, false, 24 * time.Hour}, {`3600000.4`, false, time.Hour},
 	} {
-		s := &Subscriptions{opts: Options{NoExpiry: c.endless}, file: file{path: filepath.Join(dir, "x")}}
-		if got, err := s.ttl(json.RawMessage(c.ttl)); err != nil || got != c.want {
+		if got, err := lifetime(json.RawMessage(c.ttl), c.endless); err != nil || got != c.want {
 			t.Errorf("%q: %v, %v", c.ttl, got, err)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 // Options configure Subscriptions. Reader and Sender are required.
@@ -26,6 +26,9 @@ type Options struct {
 	// File is where the subscriptions are stored, with mode 0600; "": they end with the
 	// process.
 	File string
+	// Cluster is where they are stored on a cluster, in place of File; nil: this process has
+	// them for itself.
+	Cluster *Cluster
 	// Holds reports whether a client of that identity may still exist; nil: it may.
 	Holds func(identity string) bool
 	// Allow are globs of URLs, or of origins, that need not prove that they want events.
@@ -47,7 +50,8 @@ type Options struct {
 // and Run delivers.
 type Subscriptions struct {
 	opts       Options
-	file       file
+	doc        document // of what delivering changes
+	store      store
 	challenges challenges
 	counts     counts
 	// dirty wakes the goroutine that stores watermarks. Capacity 1: it says that there is
@@ -56,26 +60,11 @@ type Subscriptions struct {
 
 	mu       sync.Mutex // guards all below, and the records
 	byID     map[string]*subscription
-	reserved map[string]int // subscriptions that are being made, by principal
-	ctx      context.Context
+	reserved map[string]int  // subscriptions that are being made, by principal
+	ctx      context.Context // of delivering; nil: this process does not
+	lease    *journal.Lease  // under which it delivers; nil: it needs none
+	failed   bool            // doc could not be stored, and that was logged
 	running  sync.WaitGroup
-}
-
-// subscription is one subscription. Its fields are guarded by Subscriptions.mu.
-type subscription struct {
-	record
-	filter   events.Filter
-	secret   webhooks.Secret
-	old      webhooks.Secret
-	answered bool // the answer that made it was written: events may be sent
-	removed  bool
-	rates    rates
-	counts   counts
-	oldest   time.Time // when the first undelivered event happened; zero: there is none
-	expiry   *time.Timer
-	stop     context.CancelCauseFunc // of the worker; nil: none is running
-	// changed wakes the goroutine of the subscription. Capacity 1, never closed.
-	changed chan struct{}
 }
 
 // New reads the stored subscriptions.
@@ -89,56 +78,54 @@ func New(opts Options) (*Subscriptions, error) {
 			return nil, errors.New("invalid glob " + printable.Line(glob, 200))
 		}
 	}
-	s := &Subscriptions{opts: opts, file: file{path: opts.File, what: "subscriptions of webhooks"}, dirty: make(chan struct{}, 1), byID: map[string]*subscription{}, reserved: map[string]int{}}
+	s := &Subscriptions{opts: opts, dirty: make(chan struct{}, 1), byID: map[string]*subscription{}, reserved: map[string]int{}}
 	s.challenges.last, s.challenges.hosts = map[string]time.Time{}, map[string][]time.Time{}
-	kept, err := s.file.load(context.Background())
+	if opts.Cluster != nil {
+		s.store, s.doc = opts.Cluster, opts.Cluster.page
+		opts.Cluster.attach(s)
+		return s, nil
+	}
+	f := &file{path: opts.File, what: "subscriptions of webhooks"}
+	s.store, s.doc = &alone{s, opts.File != ""}, f
+	kept, err := f.load(context.Background())
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range kept.Subscriptions {
-		sub, err := newSubscription(r)
-		if err != nil {
+		r.Unanswered = false
+		if _, err := s.applyLocked(r, 0); err != nil {
 			opts.Logger.Warn("a stored subscription is left out", "id", printable.Line(r.ID, 40), "reason", err.Error())
-			continue
 		}
-		sub.answered = true
-		s.byID[r.ID] = sub
 	}
 	return s, nil
-}
-
-func newSubscription(r record) (*subscription, error) {
-	sub := &subscription{record: r, changed: make(chan struct{}, 1)}
-	var err error
-	if sub.filter, _, err = events.ParseFilter(r.Name, r.Arguments); err != nil {
-		return nil, err
-	}
-	if sub.secret, err = webhooks.ParseSecret(r.Secret); err != nil {
-		return nil, err
-	}
-	if r.OldSecret != "" {
-		sub.old, err = webhooks.ParseSecret(r.OldSecret)
-	}
-	return sub, err
 }
 
 // Run delivers until ctx ends, and returns when nothing is in progress and the
 // watermarks are stored. It may be called once.
 func (s *Subscriptions) Run(ctx context.Context) error {
+	err := s.store.run(ctx)
+	s.opts.Sender.Close()
+	return err
+}
+
+// deliverAll delivers until ctx ends or another process has taken over, and returns as Run.
+func (s *Subscriptions) deliverAll(ctx context.Context, lease *journal.Lease) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	s.mu.Lock()
-	s.ctx = ctx
+	s.ctx, s.lease = ctx, lease
 	for _, sub := range s.byID {
 		s.startLocked(sub)
 	}
 	s.mu.Unlock()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !errors.Is(err, errTaken) {
 		select {
 		case <-tick.C:
 			select {
 			case <-s.dirty:
-				_ = s.save() // it was logged
+				err = s.save(ctx) // it was logged
 			default:
 			}
 		case <-ctx.Done():
@@ -147,10 +134,9 @@ func (s *Subscriptions) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.ctx = nil // nothing is started any more
 	s.mu.Unlock()
+	cancel()
 	s.running.Wait()
-	err := s.save()
-	s.opts.Sender.Close()
-	return err
+	return s.save(ctx)
 }
 
 func (s *Subscriptions) startLocked(sub *subscription) {
@@ -159,20 +145,20 @@ func (s *Subscriptions) startLocked(sub *subscription) {
 	}
 }
 
-// save stores all subscriptions.
-func (s *Subscriptions) save() error {
-	err := s.file.save(context.Background(), func() stored {
+// save stores what delivering changed, also if ctx has ended.
+func (s *Subscriptions) save(ctx context.Context) error {
+	err := s.doc.save(context.WithoutCancel(ctx), func() stored {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		var out []record
-		for _, sub := range s.byID {
-			out = append(out, sub.record)
-		}
-		slices.SortFunc(out, func(a, b record) int { return cmp.Compare(a.ID, b.ID) })
-		return stored{Subscriptions: out}
+		return s.store.snapshotLocked()
 	})
-	if err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && !s.failed && !errors.Is(err, errTaken) {
 		s.opts.Logger.Error("the subscriptions of webhooks cannot be stored", "err", err)
+	}
+	if s.failed = err != nil; s.failed {
+		s.changed() // to try it again
 	}
 	return err
 }
@@ -180,20 +166,6 @@ func (s *Subscriptions) save() error {
 func (s *Subscriptions) changed() {
 	select {
 	case s.dirty <- struct{}{}:
-	default:
-	}
-}
-
-// errLook ends a worker whose subscription has changed.
-var errLook = errors.New("the subscription has changed")
-
-// wakeLocked has the goroutine of a subscription look at it again.
-func (sub *subscription) wakeLocked() {
-	if sub.stop != nil {
-		sub.stop(errLook)
-	}
-	select {
-	case sub.changed <- struct{}{}:
 	default:
 	}
 }
@@ -227,12 +199,12 @@ func (s *Subscriptions) dropLocked(sub *subscription) {
 }
 
 // allowed reports whether a URL need not prove that it wants events.
-func (s *Subscriptions) allowed(raw string) bool {
+func (o *Options) allowed(raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(s.opts.Allow, func(glob string) bool {
+	return slices.ContainsFunc(o.Allow, func(glob string) bool {
 		return doublestar.MatchUnvalidated(glob, raw) || doublestar.MatchUnvalidated(glob, u.Scheme+"://"+u.Host)
 	})
 }

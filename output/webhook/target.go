@@ -17,6 +17,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
+// target is one webhook. Its fields are guarded by Hooks.mu.
+type target struct {
+	mark
+	conf     config.Webhook
+	secret   *webhooks.Secret // nil: messages are not signed
+	old      *webhooks.Secret // signs, too, until oldUntil
+	oldUntil time.Time
+	counts   counts
+	status   status
+	oldest   time.Time
+	warned   bool // since the last success
+	stop     context.CancelFunc
+	ended    chan struct{} // closed when its goroutine has ended
+}
+
 // serve delivers to one webhook until ctx ends.
 func (h *Hooks) serve(ctx context.Context, lease *journal.Lease, k *target) {
 	retry := backoff.New(100*time.Millisecond, 5*time.Second)

@@ -86,6 +86,14 @@ func (h *Hooks) Deliveries() []Delivery {
 	return []Delivery{h.turns.delivery()}
 }
 
+// Deliveries returns who delivers to subscriptions, on a cluster; else none.
+func (s *Subscriptions) Deliveries() []Delivery {
+	if s.opts.Cluster == nil {
+		return nil
+	}
+	return []Delivery{s.opts.Cluster.delivery()}
+}
+
 // delivery returns who holds the lease.
 func (t *turns) delivery() Delivery {
 	d := Delivery{Source: t.source}

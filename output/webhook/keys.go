@@ -1,0 +1,122 @@
+package webhook
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/secretfile"
+)
+
+// Keys encrypt the subscriptions that are stored on a cluster, with AES-256-GCM. They
+// cannot be printed.
+type Keys struct{ all []key } // the first one encrypts
+
+type key struct {
+	id   string
+	aead cipher.AEAD
+}
+
+// keyBytes is the size of a key.
+const keyBytes = 32
+
+// ReadKeys reads keys from a file that only its owner may read: on each line 32 random
+// bytes in base64. The first one encrypts and all decrypt, so that a key can be replaced.
+func ReadKeys(path string) (*Keys, error) {
+	lines, err := secretfile.ReadLines(path)
+	if err != nil {
+		return nil, err
+	}
+	k := &Keys{}
+	for _, words := range lines {
+		raw, err := base64.StdEncoding.DecodeString(words[0])
+		if err != nil {
+			raw, err = base64.RawStdEncoding.DecodeString(words[0])
+		}
+		if err != nil || len(words) != 1 || len(raw) != keyBytes {
+			return nil, &secretfile.RefusedError{Path: path, Problem: "a line is not 32 bytes in base64; make one with: openssl rand -base64 32"}
+		}
+		one, err := newKey(raw)
+		if err != nil {
+			return nil, err
+		}
+		k.all = append(k.all, one)
+	}
+	if len(k.all) == 0 {
+		return nil, &secretfile.RefusedError{Path: path, Problem: "the file has no key; make one with: openssl rand -base64 32"}
+	}
+	return k, nil
+}
+
+func newKey(raw []byte) (key, error) {
+	block, err := aes.NewCipher(raw)
+	if err != nil {
+		return key{}, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return key{}, err
+	}
+	sum := sha256.Sum256(append([]byte("mcptrack events key\x00"), raw...))
+	return key{hex.EncodeToString(sum[:4]), aead}, nil
+}
+
+// String does not reveal the keys.
+func (k *Keys) String() string { return "[redacted]" }
+
+// GoString is String.
+func (k *Keys) GoString() string { return k.String() }
+
+// sealed is what is stored of a subscription on a cluster. All of it is encrypted: URLs
+// may grant something, too.
+type sealed struct {
+	Version int    `json:"version"`
+	Key     string `json:"key"` // a digest of the key
+	Data    []byte `json:"data"`
+}
+
+// otherKeyError is the error of opening what was encrypted with a key that this process
+// does not have.
+type otherKeyError struct{ key string }
+
+func (e *otherKeyError) Error() string {
+	return fmt.Sprintf("subscriptions on the NATS cluster are encrypted with key %s, which --events-key-file does not have; "+
+		"use the file of the other processes, or add the line with that key to this one (the first line encrypts, all decrypt)", printable.Line(e.key, 16))
+}
+
+var errDamaged = errors.New("the record is damaged or of a newer version")
+
+// seal encrypts a record. It can be opened under its id only.
+func (k *Keys) seal(r record) ([]byte, error) {
+	r.progress = progress{Cursor: r.Cursor} // where it begins; the rest is not the record's
+	plain, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	one := k.all[0]
+	return json.Marshal(sealed{Version: fileVersion, Key: one.id, Data: one.aead.Seal(nil, nil, plain, []byte(r.ID))})
+}
+
+// open decrypts the record with an id.
+func (k *Keys) open(id string, data []byte) (r record, err error) {
+	var s sealed
+	if json.Unmarshal(data, &s) != nil || s.Version != fileVersion {
+		return r, errDamaged
+	}
+	i := slices.IndexFunc(k.all, func(one key) bool { return one.id == s.Key })
+	if i < 0 {
+		return r, &otherKeyError{s.Key}
+	}
+	plain, err := k.all[i].aead.Open(nil, nil, s.Data, []byte(id))
+	if err != nil || json.Unmarshal(plain, &r) != nil || r.ID != id {
+		return record{}, errDamaged
+	}
+	return r, nil
+}

@@ -1,0 +1,105 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/webhooks"
+)
+
+// subscription is one subscription. Its fields are guarded by Subscriptions.mu.
+type subscription struct {
+	record
+	filter   events.Filter
+	secret   webhooks.Secret
+	old      webhooks.Secret
+	answered bool // the answer that made it was written: events may be sent
+	removed  bool
+	revision uint64 // of its record on a cluster
+	rates    rates
+	counts   counts
+	oldest   time.Time // when the first undelivered event happened; zero: there is none
+	expiry   *time.Timer
+	stop     context.CancelCauseFunc // of the worker; nil: none is running
+	// changed wakes the goroutine of the subscription. Capacity 1, never closed.
+	changed chan struct{}
+}
+
+func newSubscription(r record) (*subscription, error) {
+	if r.Truncated {
+		r.Missed, r.Truncated = r.Missed+1, false
+	}
+	sub := &subscription{record: r, answered: !r.Unanswered, changed: make(chan struct{}, 1)}
+	var err error
+	if sub.filter, _, err = events.ParseFilter(r.Name, r.Arguments); err != nil {
+		return nil, err
+	}
+	if sub.secret, err = webhooks.ParseSecret(r.Secret); err != nil {
+		return nil, err
+	}
+	if r.OldSecret != "" {
+		sub.old, err = webhooks.ParseSecret(r.OldSecret)
+	}
+	return sub, err
+}
+
+// errLook ends a worker whose subscription has changed.
+var errLook = errors.New("the subscription has changed")
+
+// wakeLocked has the goroutine of a subscription look at it again.
+func (sub *subscription) wakeLocked() {
+	if sub.stop != nil {
+		sub.stop(errLook)
+	}
+	select {
+	case sub.changed <- struct{}{}:
+	default:
+	}
+}
+
+// applyLocked makes or changes a subscription as its record says. What delivering changes
+// stays.
+func (s *Subscriptions) applyLocked(r record, revision uint64) (*subscription, error) {
+	sub := s.byID[r.ID]
+	if sub != nil && sub.Life != r.Life {
+		s.dropLocked(sub)
+		sub = nil
+	}
+	if sub == nil {
+		sub, err := newSubscription(r)
+		if err != nil {
+			return nil, err
+		}
+		sub.revision = revision
+		s.byID[r.ID] = sub
+		s.startLocked(sub)
+		return sub, nil
+	}
+	secret, err := webhooks.ParseSecret(r.Secret)
+	if err != nil {
+		return nil, err
+	}
+	var old webhooks.Secret
+	if r.OldSecret != "" {
+		if old, err = webhooks.ParseSecret(r.OldSecret); err != nil {
+			return nil, err
+		}
+	}
+	wasSuspended := sub.suspended()
+	// Only these: messages are made of the others without the lock.
+	sub.Secret, sub.secret, sub.OldSecret, sub.old, sub.OldUntil = r.Secret, secret, r.OldSecret, old, r.OldUntil
+	sub.Expires, sub.Verified, sub.Numbering = r.Expires, r.Verified, r.Numbering
+	sub.Refreshes, sub.Told, sub.Unanswered, sub.revision = r.Refreshes, r.Told, r.Unanswered, revision
+	if wasSuspended && !sub.suspended() {
+		sub.Status, sub.rates = status{LastDelivery: sub.Status.LastDelivery}, rates{}
+		sub.wakeLocked()
+	}
+	if !sub.answered && !r.Unanswered {
+		sub.answered = true
+		sub.wakeLocked()
+	}
+	s.expiresLocked(sub)
+	return sub, nil
+}
