@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func TestGatewayEventsTypeScript(t *testing.T) {
 }
 
 // The AI SDK subscribes by webhook, gets events before and after a refresh, which all
-// name its subscription, and unsubscribes.
+// name its subscription, and after one with another secret, signed with both, and unsubscribes.
 func TestGatewayEventsAISDK(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Node")
@@ -87,8 +88,13 @@ func TestGatewayEventsAISDK(t *testing.T) {
 	if err != nil || strings.Count(out, "\nanswered 204 event") < 2 || !strings.Contains(out, "subscribed sub_") || !strings.Contains(out, "\nunsubscribed") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if strings.Contains(out, "answered 40") {
+	before, rest, _ := strings.Cut(out, "\nrotating\n")
+	_, after, rotated := strings.Cut(rest, "rotated\n")
+	if strings.Contains(before, "answered 40") || regexp.MustCompile(`answered 40. \w+ 2`).MatchString(after) { // one of before, with one signature, may still come
 		t.Errorf("the client refused a message\n%s", out)
+	}
+	if !rotated || strings.Contains(before, "event 2") || !strings.Contains(after, "answered 204 event 2") {
+		t.Errorf("after another secret, messages are not signed with both\n%s", out)
 	}
 	s, code := ask(t, strings.TrimSuffix(url, "/mcp")+"/metrics", map[string]string{"Authorization": "Bearer " + token})
 	if code != 200 || !strings.Contains(s, `mcptrack_webhook_attempts_total{outcome="taken",source="subscription"} `) || strings.Contains(s, `{outcome="taken",source="subscription"} 0`) {

@@ -3,8 +3,10 @@
 //   TOKEN=… node ai_events.mjs URL
 //
 // Its receiver listens on loopback. Prints one line for each event that it took, and
-// ends when it has had one before and one after a refresh, and has unsubscribed.
+// ends when it has had one before and one after a refresh, one after a refresh with another
+// secret, and has unsubscribed.
 import http from 'node:http';
+import { randomBytes } from 'node:crypto';
 import { createMCPClient, experimental_createMCPEventWebhook as webhook } from '@ai-sdk/mcp';
 
 const subscriptions = new Map();
@@ -48,6 +50,12 @@ console.log('subscribed', s.id);
 await until(1);
 await client.experimental_events.refresh({ id: s.id });
 console.log('refreshed');
+await until(events + 1);
+const [kept] = subscriptions.values();
+await store.update(kept.key, { delivery: { ...kept.delivery, secret: 'whsec_' + randomBytes(32).toString('base64') } });
+console.log('rotating'); // until the answer, messages have only the signature of the old secret
+await client.experimental_events.refresh({ id: s.id });
+console.log('rotated');
 await until(events + 1);
 await client.experimental_events.unsubscribe({ id: s.id });
 console.log('unsubscribed');
