@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -49,31 +48,16 @@ func (f *agentFolder) note(name, text string) {
 // agentRun is a watch --agent that runs in the background.
 type agentRun struct {
 	*testing.T
-	stop   func(syscall.Signal) // sends a signal and waits
-	stderr bytes.Buffer
-
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (r *agentRun) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.out.Write(b)
-}
-
-func (r *agentRun) printed() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.out.String()
+	stop        func(syscall.Signal) // sends a signal and waits
+	out, stderr written
 }
 
 // await waits until a text was printed.
 func (r *agentRun) await(text string) {
 	r.Helper()
-	for over := time.Now().Add(30 * time.Second); !strings.Contains(r.printed(), text); time.Sleep(5 * time.Millisecond) {
+	for over := time.Now().Add(30 * time.Second); !strings.Contains(r.out.String(), text); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(over) {
-			r.Fatalf("no %q in %q\n%s", text, r.printed(), &r.stderr)
+			r.Fatalf("no %q in %q\n%s", text, r.out.String(), &r.stderr)
 		}
 	}
 }
@@ -83,7 +67,7 @@ func (f *agentFolder) run(args ...string) *agentRun {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	r := &agentRun{T: f.T}
 	cmd := mcptrackCommand(ctx, append([]string{"watch", "--agent"}, args...)...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = f.dir, r, &r.stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = f.dir, &r.out, &r.stderr
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(f.dir, "state"))
 	if err := cmd.Start(); err != nil {
 		f.Fatal(err)
@@ -105,10 +89,10 @@ func (f *agentFolder) once() string {
 	f.Helper()
 	r := f.run("--once")
 	r.stop(0)
-	if r.stderr.Len() > 0 {
+	if r.stderr.String() != "" {
 		f.Errorf("%s", &r.stderr)
 	}
-	return r.printed()
+	return r.out.String()
 }
 
 // Monitors that are killed at any moment: each change was printed by the one that was
@@ -130,7 +114,7 @@ func TestAgentLosesNothing(t *testing.T) {
 			r.stop(syscall.SIGTERM)
 		}
 		r.stop(syscall.SIGKILL)
-		printed.WriteString(r.printed())
+		printed.WriteString(r.out.String())
 	}
 	printed.WriteString(f.once())
 	out := printed.String()
@@ -159,8 +143,8 @@ func TestAgentsBesideEachOther(t *testing.T) {
 	f.note("both", "# Both\n")
 	one.await("/both.md added")
 	two.await("/both.md added")
-	if strings.Contains(two.printed(), "away") {
-		t.Errorf("the second one repeats what the first has reported: %q", two.printed())
+	if strings.Contains(two.out.String(), "away") {
+		t.Errorf("the second one repeats what the first has reported: %q", two.out.String())
 	}
 	config := filepath.Join(f.dir, "mcp-servers.json")
 	was, err := os.ReadFile(config)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -65,14 +64,14 @@ func TestCompletionIsSafe(t *testing.T) {
 			// A name that is harmless is completed: this is what makes the rest a test.
 			s.types("mcptrack call good whole\t")
 			s.clears("good")
-			if !strings.Contains(s.output(), "wholesome") {
-				t.Fatalf("TAB does not complete: %q", s.output())
+			if !strings.Contains(s.out.String(), "wholesome") {
+				t.Fatalf("TAB does not complete: %q", s.out.String())
 			}
 			for i, name := range hostileNames() {
-				from := len(s.output())
+				from := len(s.out.String())
 				s.types(fmt.Sprintf("mcptrack call s%d \t\t\t\t", i))
 				s.clears(fmt.Sprintf("hostile-%d", i))
-				if shown := s.output()[from:]; strings.Contains(shown, "pwned") {
+				if shown := s.out.String()[from:]; strings.Contains(shown, "pwned") {
 					t.Errorf("TAB offers %q: %q", name, shown)
 				}
 				if made, _ := filepath.Glob(filepath.Join(s.dir, "*pwned*")); len(made) > 0 {
@@ -89,9 +88,7 @@ type shellSession struct {
 	t      *testing.T
 	screen *os.File
 	dir    string // its working directory
-
-	mu  sync.Mutex // guards out
-	out bytes.Buffer
+	out    written
 }
 
 // startShell starts a shell beside a config with a server "good" and one for every
@@ -135,7 +132,7 @@ func startShell(t *testing.T, path string, args []string) *shellSession {
 	_ = terminal.Close()
 	s := &shellSession{t: t, screen: screen, dir: dir}
 	var reading sync.WaitGroup
-	reading.Go(func() { _, _ = io.Copy(s, screen) }) // until the shell has ended
+	reading.Go(func() { _, _ = io.Copy(&s.out, screen) }) // until the shell has ended
 	t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait()
@@ -148,22 +145,10 @@ func knownTools(names ...string) map[string]any {
 	return map[string]any{"names": map[string]any{"tools": names}}
 }
 
-func (s *shellSession) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.out.Write(p)
-}
-
-func (s *shellSession) output() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.out.String()
-}
-
 func (s *shellSession) types(keys string) {
 	s.t.Helper()
 	if _, err := io.WriteString(s.screen, keys); err != nil {
-		s.t.Fatalf("%v after %q", err, s.output())
+		s.t.Fatalf("%v after %q", err, s.out.String())
 	}
 }
 
@@ -171,9 +156,9 @@ func (s *shellSession) types(keys string) {
 func (s *shellSession) settles(mark string) {
 	s.t.Helper()
 	s.types("echo settled''-" + mark + "\n")
-	for end := time.Now().Add(time.Minute); !strings.Contains(s.output(), "settled-"+mark); {
+	for end := time.Now().Add(time.Minute); !strings.Contains(s.out.String(), "settled-"+mark); {
 		if time.Now().After(end) {
-			s.t.Fatalf("the shell does not get to %s: %q", mark, s.output())
+			s.t.Fatalf("the shell does not get to %s: %q", mark, s.out.String())
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

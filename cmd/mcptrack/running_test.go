@@ -4,7 +4,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -30,7 +29,7 @@ type eventLine struct {
 type running struct {
 	*testing.T
 	cmd    *exec.Cmd
-	stderr bytes.Buffer
+	stderr written
 	exited chan struct{} // closed when it has
 	err    error         // how; valid after exited
 

@@ -15,7 +15,8 @@ type entry struct {
 	label   string                  // the server's name in messages: Server "docs"
 	members map[string]*tree.Member // without those whose value is null or ""
 
-	server *Server // the server being read; nil for an object that is not a server
+	server  *Server  // the server being read; nil for an object that is not a server
+	missing *clauses // of the server or webhook being read; nil for others
 }
 
 func (r *reader) entry(object *tree.Node, path pointer, label string) *entry {
@@ -83,21 +84,28 @@ func (e *entry) invalid(f field, expected, hint string) {
 	e.errorAt(f.value.Offset, f.path, CodeType, fmt.Sprintf("%s has invalid %q; expected %s", e.label, f.name, expected), hint)
 }
 
-// maxMissing bounds the entries of Server.Missing.
-const maxMissing = 10
+// clauses say what a server or webhook needs and this machine lacks: its Missing.
+type clauses []string
 
-// lacks reports that the server needs something that this machine lacks. It is a warning,
-// because the other servers of the file can be used; for a disabled server nothing is reported.
+const maxClauses = 10
+
+// add adds a clause that is not there yet, unless there are too many.
+func (c *clauses) add(clause string) {
+	if len(*c) < maxClauses && !slices.Contains(*c, clause) {
+		*c = append(*c, clause)
+	}
+}
+
+// lacks reports that the server or webhook needs something that this machine lacks. It is a
+// warning, because the others of the file can be used; for a disabled server nothing is reported.
 func (e *entry) lacks(v *tree.Node, path pointer, code Code, clause, hint string) {
 	message := e.label + ": " + clause
 	switch {
-	case e.server == nil:
+	case e.missing == nil:
 		e.errorAt(v.Offset, path, code, message, hint)
-	case e.server.Enabled:
+	case e.server == nil || e.server.Enabled:
 		e.warnAt(v.Offset, path, code, message, hint)
-		if missing := e.server.Missing; len(missing) < maxMissing && !slices.Contains(missing, clause) {
-			e.server.Missing = append(missing, clause)
-		}
+		e.missing.add(clause)
 	}
 }
 

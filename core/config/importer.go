@@ -17,7 +17,8 @@ type importer struct {
 
 // imported converts one entry.
 func (e *entry) imported(id string, names *Names) Imported {
-	e.server = &Server{ID: id}
+	s := &Server{ID: id}
+	e.server, e.missing = s, (*clauses)(&s.Missing)
 	out := Imported{ID: id, Enabled: e.enabled() && !e.off(id)}
 	im := importer{entry: e, out: &out, names: names}
 	add := func(name string, value any, present bool) {

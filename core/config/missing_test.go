@@ -84,7 +84,7 @@ func TestDescriptionNeedsNoVariables(t *testing.T) {
 func TestMissingIsBounded(t *testing.T) {
 	args := `"${A}","${B}"` + strings.Repeat(`,"${A}"`, 500)
 	c, _ := Parse([]byte(`{"servers":{"a":{"command":"go","args":[`+args+`]}}}`), "f", surroundings(t, nil))
-	if c == nil || len(c.Servers[0].Missing) != maxMissing {
+	if c == nil || len(c.Servers[0].Missing) != maxClauses {
 		t.Errorf("%v", c)
 	}
 }

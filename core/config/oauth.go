@@ -77,7 +77,7 @@ func (e oauthKeys) oauth(s *Server) {
 // object reads the members of one of these keys.
 func (e oauthKeys) object(f field, s *Server) {
 	in := e.reader.entry(f.value, f.path, e.label)
-	in.server = s
+	in.server, in.missing = s, e.missing
 	o := &s.OAuth
 	for _, m := range []struct {
 		name string

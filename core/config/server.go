@@ -15,7 +15,7 @@ func (e *entry) add(id string) {
 		return
 	}
 	s := Server{ID: id}
-	e.server = &s
+	e.server, e.missing = &s, (*clauses)(&s.Missing)
 	s.Enabled = e.enabled() && !e.off(id) // first, because a disabled server may lack anything
 	s.Description = e.description()
 	e.expander.secrets = nil

@@ -60,7 +60,7 @@ func (e programKeys) command(badArg func(int) string) (command string, f field, 
 		f.value, f.path = f.value.Items[0], f.path.index(0)
 	case f.value.Kind == tree.Object && f.value.Get("path") != nil && f.value.Get("path").Value.Kind == tree.String:
 		inner := e.reader.entry(f.value, f.path, e.label)
-		inner.server = e.server
+		inner.server, inner.missing = e.server, e.missing
 		args, raw = inner.strings("args", badArg)
 		f.value, f.path = f.value.Get("path").Value, f.path.key("path")
 	case f.value.Kind != tree.String:

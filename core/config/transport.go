@@ -36,7 +36,7 @@ func (e remoteKeys) declared() (t Transport, fallback bool, f field, ok bool) {
 // noWebsocket reports, once per server, that websocket is not supported.
 func (e remoteKeys) noWebsocket(f field) {
 	const clause = "transport websocket is not supported"
-	if !slices.Contains(e.server.Missing, clause) {
+	if !slices.Contains(*e.missing, clause) {
 		e.lacks(f.value, f.path, CodeUnsupported, clause, `use "http" if the server offers it`)
 	}
 }

@@ -101,9 +101,7 @@ func (r *reader) webhooks(v *tree.Node) (all []Webhook) {
 			r.errorAt(item.Offset, path, CodeType, label+" must be an object", "")
 			continue
 		}
-		e := r.entry(item, path, label)
-		e.server = &Server{Enabled: true} // its Missing collects what this machine lacks
-		all = append(all, webhookKeys{e}.webhook())
+		all = append(all, webhookKeys{r.entry(item, path, label)}.webhook())
 	}
 	return all
 }
@@ -112,7 +110,9 @@ func (r *reader) webhooks(v *tree.Node) (all []Webhook) {
 type webhookKeys struct{ *entry }
 
 func (e webhookKeys) webhook() Webhook {
-	w := Webhook{AllowPrivate: e.boolean("allowPrivate", false)}
+	var w Webhook
+	e.missing = (*clauses)(&w.Missing)
+	w.AllowPrivate = e.boolean("allowPrivate", false)
 	w.Format, _, _ = choice(e.entry, WebhookStandard, map[string]WebhookFormat{
 		"standard": WebhookStandard, "cloudevents": WebhookCloudEvents, "slack": WebhookSlack}, "format")
 	w.URL, w.Secret = NewSecret(e.url(&w)), NewSecret(e.secret(&w))
@@ -135,7 +135,6 @@ func (e webhookKeys) webhook() Webhook {
 		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has "uris", so that only events of type "resource.updated" are sent`, e.label), "")
 	}
 	e.unknownKeys(e.object, e.path, e.label, []string{"url", "secret", "types", "servers", "uris", "format", "settle", "allowPrivate"}, nil)
-	w.Missing = e.server.Missing
 	return w
 }
 

@@ -43,7 +43,7 @@ func newWorldOn(t *testing.T, where journal.Options, opts events.Options, scope 
 	w := &world{TB: t, journal: j, Service: events.New(opts)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = w.Service.Run(ctx) })
+	running.Go(func() { _ = opts.Reader.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()

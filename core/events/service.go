@@ -47,9 +47,6 @@ func New(opts Options) *Service {
 	return s
 }
 
-// Run follows the log until ctx ends.
-func (s *Service) Run(ctx context.Context) error { return s.reader.Run(ctx) }
-
 // Handlers returns the handlers for a server.
 func (s *Service) Handlers() serve.Events { return serve.Events{Handle: s.handle, Stream: s.Stream} }
 
