@@ -109,7 +109,7 @@ func (w *way) beginRound(ctx context.Context, q session.Request) (*round, error)
 		d.raw, d.err = inside.perform(on, q)
 		clean := on.Err() == nil && d.settled()
 		if len(d.raw) > maxKept && d.unattended() {
-			d.raw, d.err = nil, &serve.Error{Code: mcp.CodeInternal, Message: "the result came without the answers, and is too large to be kept"}
+			d.raw, d.err = nil, &serve.Error{Code: mcp.CodeInternal, Message: "the server gave its result before its questions were answered, and the result is too large to keep"}
 		}
 		g.clients.giveBack(o, clean) // before the next request of the client
 		close(d.over)

@@ -15,16 +15,16 @@ import (
 // AnnouncementTTL is how long an announcement is stored unless it is repeated.
 const AnnouncementTTL = time.Hour
 
-// Announcement is the last that the holder of a server's lease said about it, to the
-// other processes on the cluster.
+// Announcement is the last message about a server from the process that holds its lease, for
+// the other processes on the cluster.
 type Announcement struct {
 	ServerID string `json:"serverId"`
 	// Status is null when the server was removed.
 	Status json.RawMessage `json:"status"`
 }
 
-// Announce replaces the announcement about a server, as far as the lease allows it. It
-// never waits.
+// Announce replaces the announcement about a server, if the lease is still held. It never
+// waits.
 func (l *Lease) Announce(a Announcement) error {
 	data, err := json.Marshal(a)
 	if err != nil {
@@ -35,8 +35,8 @@ func (l *Lease) Announce(a Announcement) error {
 	return l.journal.writer.queue.push(&item{note: n, lease: l})
 }
 
-// Announcements returns the last announcement about every server, and then every new
-// one, possibly some of them again. It ends with the cause of ctx, or [ErrClosed].
+// Announcements returns the last announcement about every server, and then each new one; some
+// may be repeated. It ends with the cause of ctx, or [ErrClosed].
 func (j *Journal) Announcements(ctx context.Context) iter.Seq2[Announcement, error] {
 	return func(yield func(Announcement, error) bool) {
 		ctx, cancel := j.lifetime(ctx)
@@ -56,8 +56,8 @@ func (j *Journal) Announcements(ctx context.Context) iter.Seq2[Announcement, err
 	}
 }
 
-// announcements reads with one consumer of the store, until that one fails, and reports
-// whether more are wanted.
+// announcements reads with one consumer of the store until that consumer fails, and reports
+// whether the caller wants more.
 func (s *store) announcements(ctx context.Context, yield func(Announcement) bool) (more bool) {
 	msgs, err := s.consume(ctx, s.opts.Stream+"_states", jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{s.subjects.of("state.*.server")},

@@ -13,17 +13,17 @@ import (
 
 var (
 	errEnd = errors.New("nothing is left to read")
-	// errWithheld: the store answers, has messages, and does not deliver them.
+	// errWithheld: the store answers and has messages, but does not deliver them.
 	errWithheld = errors.New("the store has stopped delivering stored events")
 )
 
-// nudgeAfter is how long await waits for a store that has messages and delivers
-// none, before it requests another.
+// nudgeAfter is how long await waits when the store has messages but delivers none, before it
+// requests one more.
 const nudgeAfter = 20 * time.Millisecond
 
-// await is next for callers that must know whether there is more: a busy disk and a
-// remote cluster are silent for a while, too. It returns errEnd only when the store
-// says that nothing is left; otherwise it ends after callTimeout at the latest.
+// await is like next, for callers that must know whether there are more messages: no message
+// for a while may only mean a busy disk or a remote cluster. It returns errEnd only if the
+// store says that nothing is left, and waits at most callTimeout.
 func (m *messages) await(ctx context.Context) (message, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errWithheld)
 	defer cancel()
@@ -40,15 +40,15 @@ func (m *messages) await(ctx context.Context) (message, error) {
 		case errors.Is(err, jetstream.ErrConsumerNotFound):
 			return message{}, err
 		case err != nil:
-			if unanswered++; unanswered == 2 { // the node that it was on is gone
+			if unanswered++; unanswered == 2 { // the consumer's node is gone
 				return message{}, fmt.Errorf("%w: %w", errNoAnswer, err)
 			}
 			continue
 		case !left:
 			return message{}, errEnd
 		}
-		// A message that cannot be read back stops the store's consumer. Some kinds
-		// of damage are skipped when more is requested.
+		// A damaged message stops the store's consumer. Some kinds of damage are skipped when
+		// another message is requested.
 		unanswered, m.quiet = 0, nudgeAfter
 		if err := m.ask(m.store.nc.NewInbox(), 1); err != nil {
 			return message{}, err
@@ -56,7 +56,7 @@ func (m *messages) await(ctx context.Context) (message, error) {
 	}
 }
 
-// left asks the store whether there is anything that was not delivered yet.
+// left asks the store whether there are messages that it has not delivered yet.
 func (m *messages) left(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -68,8 +68,8 @@ func (m *messages) left(ctx context.Context) (bool, error) {
 	return info.NumPending > 0 || info.Delivered.Consumer > m.last, nil
 }
 
-// retried calls f again while it fails: a consumer whose node died is useless, and
-// the next one works.
+// retried calls f up to maxEmptyConsumers times until it succeeds: a consumer fails for good
+// when its node dies, and a new one works.
 func retried(ctx context.Context, f func() error) error {
 	var err error
 	for range maxEmptyConsumers {

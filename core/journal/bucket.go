@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// bucket returns the key-value bucket, made if need be, on as many nodes as the
+// bucket returns the key-value bucket, creating it if necessary, with as many replicas as the
 // log.
 func (s *store) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
 	for {
@@ -30,7 +30,7 @@ func (s *store) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetst
 
 const (
 	bucketCheck    = time.Second // how often a bucket is checked
-	bucketPatience = 3           // checks in a row that may fail
+	bucketPatience = 3           // consecutive checks that may fail
 )
 
 var (
@@ -38,20 +38,21 @@ var (
 	errBucketSilent   = errors.New("the watcher of the bucket is behind")
 )
 
-// bucketView is what one who follows a bucket is called with, all by one goroutine.
+// bucketView has the callbacks of a goroutine that follows a bucket; only that goroutine calls
+// them.
 type bucketView struct {
 	config jetstream.KeyValueConfig
-	// suspect has the bucket checked at once.
+	// suspect makes the follower check the bucket at once.
 	suspect <-chan struct{}
-	// reset has all that the bucket has, once, and put what is written after that. last is
-	// the number of the last write, which may have been removed since.
+	// reset is called with the whole content of the bucket, and put with each later write. last
+	// is the number of the last write, whose value may have been removed since.
 	reset func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, last uint64)
 	put   func(jetstream.KeyValueEntry)
-	// state says why what was seen is not current, nil if it is.
+	// state is called with the reason why the view is not current, nil if it is.
 	state func(error)
 }
 
-// followBucket makes the bucket if need be, and watches it until it is lost or ctx ends.
+// followBucket creates the bucket if necessary, and watches it until it is lost or ctx ends.
 func (s *store) followBucket(ctx context.Context, v bucketView) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -27,11 +27,10 @@ const (
 	maxKnown = 16 << 10
 )
 
-// Contents holds texts of resources by the digest of their content, so that versions
-// can be shown and compared after a restart. It is beside the log: nothing waits for
-// it, it is limited by [Options.KeepContent], the oldest texts are removed first, and
-// texts that cannot be stored in time are dropped and counted. Its methods may be
-// called from several goroutines.
+// Contents holds texts of resources by the digest of their content, so that versions can be
+// shown and compared after a restart. It is separate from the log: nothing waits for it.
+// [Options.KeepContent] limits its size; the oldest texts are removed first. Texts that cannot
+// be stored in time are dropped and counted. Its methods may be called from several goroutines.
 type Contents struct {
 	store  *store
 	keep   bool // whether Put stores
@@ -44,7 +43,7 @@ type Contents struct {
 	queue   []storedContent
 	queued  int                         // bytes in queue
 	flying  int                         // taken from the queue and not stored yet
-	known   map[catalog.Digest]struct{} // stored or queued lately
+	known   map[catalog.Digest]struct{} // recently stored or queued
 	written int64                       // bytes that were stored since known was empty
 }
 
@@ -82,7 +81,7 @@ func (c *Contents) Put(d catalog.Digest, text string) {
 		c.dropped.Add(1)
 		return
 	}
-	if len(c.known) >= maxKnown || c.written > c.store.opts.KeepContent/2 { // what is known may have been removed since
+	if len(c.known) >= maxKnown || c.written > c.store.opts.KeepContent/2 { // the store may have removed known texts since
 		clear(c.known)
 		c.written = 0
 	}
@@ -105,14 +104,14 @@ func (c *Contents) isKnown(d catalog.Digest) bool {
 // Dropped counts texts that could not be stored.
 func (c *Contents) Dropped() uint64 { return c.dropped.Load() }
 
-// waiting is how many texts are not stored yet.
+// waiting returns how many texts are not stored yet.
 func (c *Contents) waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.queue) + c.flying
 }
 
-// run stores what is put until ctx ends, and then what is left.
+// run stores texts until ctx ends, and then those that are still queued.
 func (c *Contents) run(ctx context.Context) {
 	if !c.keep {
 		return
@@ -145,8 +144,8 @@ func (c *Contents) take() []storedContent {
 	return taken
 }
 
-// flush stores all that is queued. What fails is dropped: an event with the same
-// digest puts it again.
+// flush stores all queued texts. Texts that cannot be stored are dropped: the next event with
+// the same digest puts them again.
 func (c *Contents) flush(ctx context.Context) {
 	for taken := c.take(); len(taken) > 0; taken = c.take() {
 		var records []*record
@@ -178,7 +177,7 @@ func (c *Contents) subject(d catalog.Digest) string {
 	return c.store.subjects.of("text.") + hex.EncodeToString(d[:])
 }
 
-// Get returns the text of a content; ok is false if it is not stored.
+// Get returns the text with the digest; ok is false if it is not stored.
 func (c *Contents) Get(ctx context.Context, d catalog.Digest) (text string, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -192,7 +191,7 @@ func (c *Contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 		return "", false, nil
 	}
 	if n, err := s2.DecodedLen(m.Data); err != nil || n > maxContent {
-		return "", false, nil // others can store anything on a cluster
+		return "", false, nil // on a cluster others may have stored anything
 	}
 	data, err := s2.Decode(nil, m.Data)
 	if err != nil {

@@ -19,25 +19,26 @@ import (
 type dir struct {
 	path string
 	lock *os.File
-	// markFile and marked, what was written to it last, are used by the writer, and by
-	// Close after that has ended.
+	// markFile and marked, the mark last written to it, are used by the writer, and by Close
+	// after the writer has ended.
 	markFile *os.File
 	marked   mark
 }
 
-// mark is what readers may have seen of the log. It shows whether a log came back
-// shorter, or not at all.
+// mark records how much of the log readers may have seen. Comparing it with the log shows
+// whether the log was shortened or replaced.
 type mark struct {
 	Epoch string `json:"epoch"`
 	Last  uint64 `json:"last"`
-	// Durability is that of the run which wrote it, Boot the operating system's.
+	// Durability is that of the run that wrote the mark; Boot identifies that run of the
+	// operating system.
 	Durability Durability `json:"durability"`
 	Boot       string     `json:"boot,omitempty"`
 	Clean      bool       `json:"clean"` // the run ended by Close
 }
 
-// openDir makes the directory, or with existing requires one that has a store, and
-// locks it.
+// openDir creates the directory, or, if existing is set, requires one with a store, and locks
+// it.
 func openDir(path string, existing bool) (*dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -83,7 +84,7 @@ func openDir(path string, existing bool) (*dir, error) {
 
 func (d *dir) store() string { return filepath.Join(d.path, "store") }
 
-// close gives the lock back.
+// close releases the lock.
 func (d *dir) close() error {
 	if d.markFile != nil {
 		_ = d.markFile.Close()
@@ -104,10 +105,9 @@ func (d *dir) readMark() mark {
 // markSize is the size of a mark, padded with spaces.
 const markSize = 256
 
-// writeMark overwrites the mark in place: it is written before every group of events
-// becomes visible, which is too often for another file each time, and a process that
-// is killed does not tear a write of one page. It is only as durable as the system
-// makes it: a lost mark means less to compare with, not a wrong answer.
+// writeMark overwrites the mark in place: it is written before every group of events becomes
+// visible, which is too often to replace the file, and a write of less than a page is not torn
+// if the process is killed. It is not synced: an old mark only means that less is compared.
 func (d *dir) writeMark(m mark) error {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -120,8 +120,8 @@ func (d *dir) writeMark(m mark) error {
 	return nil
 }
 
-// sync makes durable what a run that was killed left to the operating system:
-// the next run shows it to readers at once.
+// sync makes durable what a killed run left to the operating system, because this run shows it
+// to readers at once.
 func (d *dir) sync() error {
 	return filepath.WalkDir(d.store(), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
@@ -141,9 +141,9 @@ func (d *dir) holds(stream string) bool {
 	return err == nil && len(found) > 0
 }
 
-// probe finds out whether the disk takes data, with as much as starting the
-// store and storing a little needs. The server leaves something behind every
-// time its store fails, so it is not restarted to find out.
+// probe checks whether the disk accepts data, by writing as much as the store needs to start
+// and store a little. The server is not restarted to find that out, because it leaves files
+// behind every time its store fails.
 func (d *dir) probe() error {
 	f, err := os.CreateTemp(d.path, "probe-*")
 	if err != nil {
@@ -168,7 +168,7 @@ func (d *dir) setAside() (string, error) {
 	}
 }
 
-// bootID names the run of the operating system; "" where it has no name.
+// bootID returns an identifier of the current run of the operating system; "" if it has none.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -1,17 +1,16 @@
-// Package journal is the durable log of events. Events are stored before readers see
-// them, have one id for ever, and can be read again.
+// Package journal is the durable log of events. Events are stored before readers see them, keep
+// their ids for ever, and can be read again.
 //
 // # Ids
 //
-// An entry's id is <epoch>-<seq>. seq is the position in the log: it rises by
-// one and has no holes. The epoch is made with the log and kept in it, so that
-// every node of a cluster and every run gives an event the same id. A log that
-// was replaced, or that came back shorter than it was, has another epoch: no id
-// ever names two events. On a cluster a process notices that the log was replaced
-// when it reads or asks for [Journal.Bounds], when its connection was lost, and when
-// the numbers of stored events do not rise; only what Store returned before may have
-// the old epoch. The id an event had on the bus (see core/bus) is only the key by
-// which a repeated attempt to store it is recognised.
+// An entry's id is <epoch>-<seq>. seq is the position in the log: it rises by one and has no
+// holes. The epoch is created and stored with the log, so that an event has the same id on
+// every node of a cluster and in every run. A log that was replaced, or that came back shorter
+// than it was, has another epoch: no id ever names two events. On a cluster a process notices
+// that the log was replaced when it reads or asks for [Journal.Bounds], when its connection was
+// lost, and when the numbers of stored events do not rise; only what Store returned before may
+// have the old epoch. The id an event had on the bus (see core/bus) is only the key by which a
+// repeated attempt to store it is recognised.
 //
 // # Order, loss, visibility
 //
@@ -42,11 +41,10 @@
 //
 // # What durable means
 //
-// Always: an event is on the disk (fsync) before anybody sees it. Interval: after
-// 100 ms at the latest; a power cut may lose the last 100 ms. OS: when the
-// operating system or the store's own sync (2 min) gets to it. A crash of
-// mcptrack alone (kill -9) loses nothing with any of them. On a cluster its
-// configuration decides.
+// Always: an event is on the disk (fsync) before anybody sees it. Interval: it is synced within
+// 100 ms, so a power cut may lose the last 100 ms. OS: the operating system, or the store's own
+// sync (2 min), decides when. A crash of mcptrack alone (kill -9) loses nothing with any of
+// them. On a cluster its configuration decides.
 //
 // # Ownership
 //

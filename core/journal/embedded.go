@@ -13,12 +13,11 @@ import (
 // startTimeout is how long the store may take to be ready.
 const startTimeout = 10 * time.Second
 
-// maxBatch is how many events the server in this process takes as one step.
+// maxBatch bounds the events that the server in this process stores as one step.
 const maxBatch = 4096
 
-// embedded is the server in this process. It listens nowhere. When its store has
-// failed it is stopped and started, which reads the store anew; the client's
-// connection follows by itself (see InProcessConn).
+// embedded is the server in this process. It listens on no port. When its store has failed it
+// is restarted, which reads the store anew; the client reconnects (see InProcessConn).
 type embedded struct {
 	dir        *dir
 	durability Durability
@@ -46,8 +45,8 @@ func (m *embedded) startLocked() error {
 		StoreDir:     m.dir.store(),
 		SyncAlways:   m.durability == Always,
 		SyncInterval: 2 * time.Minute,
-		// Retention bounds what is stored; the server's guess of what the disk has
-		// would refuse to start on a full one.
+		// Options limits what is stored. By default the server would estimate the free space,
+		// and refuse to start on a full disk.
 		JetStreamMaxStore:      1 << 50,
 		JetStreamMaxMemory:     64 << 20,
 		JetStreamLimits:        server.JSLimitOpts{MaxBatchSize: maxBatch},

@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// openLog makes or opens the streams and finds out whether they are what they
-// were when this process, or the one before it, had them last.
+// openLog creates or opens the streams and checks whether they are as this process, or the one
+// before it, left them.
 func (w *writer) openLog(ctx context.Context) error {
 	if w.store.dir != nil {
 		if err := w.store.setDamagedAside(ctx); err != nil {
@@ -32,8 +32,8 @@ func (w *writer) openLog(ctx context.Context) error {
 	return nil
 }
 
-// setDamagedAside moves a store whose description of the log cannot be read any more
-// out of the way, so that it can be examined, and starts an empty one.
+// setDamagedAside moves away a store whose description of the log is unreadable, so that it can
+// be examined, and starts an empty one.
 func (s *store) setDamagedAside(ctx context.Context) error {
 	_, err := s.info(ctx, s.opts.Stream)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) || s.dir.readMark().Epoch == "" && !s.dir.holds(s.opts.Stream) {
@@ -73,8 +73,8 @@ func (w *writer) compare(ctx context.Context, info *jetstream.StreamInfo) (*jets
 	return w.store.renew(ctx, info)
 }
 
-// check is compare while running: after the store was restarted, or somebody
-// replaced the log. It reports whether the log has another epoch now.
+// check does what compare does, but while running: after the store was restarted, or the log
+// was possibly replaced. It reports whether the log has another epoch now.
 func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed bool, err error) {
 	if w.shorter(info) && w.store.dir == nil {
 		if info, err = w.lookAgain(ctx, info); err != nil {
@@ -99,14 +99,13 @@ func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed
 	return true, nil
 }
 
-// shorter reports whether the log has lost events since it was written or read last.
+// shorter reports whether the log has fewer events than when it was last written or read.
 func (w *writer) shorter(info *jetstream.StreamInfo) bool {
 	return info.State.LastSeq < w.last && info.Config.Metadata[epochKey] == w.head.id()
 }
 
-// lookAgain describes the log again for some seconds while it is shorter than it was:
-// a node of a cluster that has just become the leader may not have applied yet
-// everything that is stored.
+// lookAgain reads the state of the log again for some seconds while it is shorter than it was:
+// a cluster node that has just become leader may not have applied all stored events yet.
 func (w *writer) lookAgain(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout/2)
 	defer cancel()
@@ -127,8 +126,8 @@ func (w *writer) suspect() {
 	w.queue.rouse()
 }
 
-// verify is check where there is reason to: on a cluster another process may replace
-// the log without anything failing here.
+// verify calls check if there is reason to: on a cluster another process may replace the log
+// although nothing fails here.
 func (w *writer) verify(ctx context.Context) error {
 	if !w.doubt.Swap(false) {
 		return nil
@@ -144,7 +143,7 @@ func (w *writer) verify(ctx context.Context) error {
 	return nil
 }
 
-// take makes the log that the store has the one that is written and read.
+// take makes the store's current log the one that is written and read.
 func (w *writer) take(info *jetstream.StreamInfo) {
 	epoch := info.Config.Metadata[epochKey]
 	w.head.epoch.Store(&epoch)
@@ -152,13 +151,13 @@ func (w *writer) take(info *jetstream.StreamInfo) {
 	w.show()
 }
 
-// show lets readers see everything up to the last event, after the mark says so.
+// show writes the mark, and then lets readers see everything up to the last event.
 func (w *writer) show() {
 	w.mark(false)
 	w.head.durable.set(w.last)
 }
 
-// mark writes the mark, if what it says has changed.
+// mark writes the mark if it has changed.
 func (w *writer) mark(clean bool) {
 	if w.store.dir == nil || w.head.id() == "" {
 		return

@@ -14,12 +14,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// ErrLeaseLost is the error of storing something under a lease that another process
-// may hold by now.
+// ErrLeaseLost is the error of storing something under a lease that another process may have
+// taken.
 var ErrLeaseLost = errors.New("the lease was lost")
 
-// Fence stores the first event of the lease's holder. When it returns nil, nothing
-// that an earlier holder appends under its lease will be stored any more.
+// Fence stores the first event of the lease's holder. Once it has returned nil, nothing that an
+// earlier holder appended under its lease will be stored.
 func (l *Lease) Fence(ctx context.Context, e *event.Event) error {
 	s := l.journal.store
 	if s.embedded != nil { // there is no other process
@@ -46,8 +46,8 @@ func (l *Lease) Fence(ctx context.Context, e *event.Event) error {
 func (l *Lease) tryFence(ctx context.Context, subject, id string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout/4)
 	defer cancel()
-	// The last fence first, then whether the lease is ours: if another process takes
-	// the lease after that, one of the two fences finds the other.
+	// Read the last fence before checking the lease: if another process takes the lease after
+	// that, one of the two fences finds the other.
 	last, err := l.journal.store.lastFence(ctx, subject)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (l *Lease) verify(ctx context.Context) error {
 	}
 	e, err := kv.Get(ctx, l.key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return errNoAnswer // the store has lost it: the next renewal claims it
+		return errNoAnswer // the store has lost the lease; the next renewal claims it again
 	}
 	if err != nil {
 		return fmt.Errorf("journal: verify a lease: %w", err)
@@ -84,7 +84,7 @@ func (l *Lease) verify(ctx context.Context) error {
 	return nil
 }
 
-// lastFence is the number of the last event on the subject, 0 if there is none.
+// lastFence returns the number of the last event on the subject, 0 if there is none.
 func (s *store) lastFence(ctx context.Context, subject string) (uint64, error) {
 	log, err := s.js.Stream(ctx, s.opts.Stream)
 	if err != nil {
@@ -100,13 +100,13 @@ func (s *store) lastFence(ctx context.Context, subject string) (uint64, error) {
 	return m.Sequence, nil
 }
 
-// Append is [Journal.Append] for what the lease allows: the event is dropped, and
-// counted, if the lease is lost before it is stored. [Lease.Fence] must have returned.
+// Append is like [Journal.Append], but the event is dropped, and counted, if the lease is lost
+// before it is stored. [Lease.Fence] must have returned.
 func (l *Lease) Append(e *event.Event) error {
 	return l.journal.writer.queue.push(&item{event: e, lease: l})
 }
 
-// Remember is [Journal.Remember] for what the lease allows.
+// Remember is like [Journal.Remember], but does nothing once the lease is lost.
 func (l *Lease) Remember(r Resource, st State) error {
 	return l.journal.writer.queue.push(&item{resource: r, state: st, lease: l})
 }
@@ -120,7 +120,7 @@ func (l *Lease) isLost() bool {
 	}
 }
 
-// check drops the lease if another process has stored under it, and reports whether it
+// check marks the lease as lost if another process has stored under it, and reports whether it
 // is still held.
 func (l *Lease) check(ctx context.Context) (held bool, err error) {
 	if l.isLost() {
@@ -141,8 +141,8 @@ func (l *Lease) check(ctx context.Context) (held bool, err error) {
 	return false, nil
 }
 
-// held drops the records whose leases are lost. With ask, the store is asked about
-// every lease: it refused a record.
+// held returns the records whose leases are not lost. With ask, it asks the store about every
+// lease, because the store refused a record.
 func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*record, error) {
 	known := map[*Lease]bool{}
 	kept := records[:0:0]
@@ -179,13 +179,13 @@ func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*reco
 	return kept, nil
 }
 
-// refused reports whether the store did not store because of a fence.
+// refused reports whether the store did not store a record because of a fence.
 func refused(err error) bool {
 	e, ok := errors.AsType[*storeError](err)
 	return ok && (e.Code == codeWrongSequence || e.Code == codeWrongSequenceConstant)
 }
 
-// Error codes of the server: what was expected of the last sequence is wrong.
+// Error codes of the server: the expected last sequence was wrong.
 const (
 	codeWrongSequence         = 10071
 	codeWrongSequenceConstant = 10164

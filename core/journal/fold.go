@@ -6,11 +6,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// foldKey identifies items of which a newer one makes an older one superfluous.
+// foldKey identifies items that can be merged: a newer item makes an older one with the same
+// key unnecessary.
 type foldKey struct {
 	server, uri string
 	what        event.Type
-	name        string // of a prompt or tool, which have no URI
+	name        string // of a prompt or tool, which has no URI
 }
 
 func (i *item) key() foldKey {
@@ -30,9 +31,9 @@ func (i *item) key() foldKey {
 	return k
 }
 
-// fold merges items into newer ones of the same key and returns what is left, in the
-// order of the newer ones, and how many events were merged. An item that a caller
-// waits for is left as it is.
+// fold merges items into newer ones of the same key and returns what is left, in the order of
+// the newer ones, and how many events were merged. An item that a caller waits for is not
+// merged.
 func fold(items []*item) (kept []*item, folded int) {
 	newest := make(map[foldKey]*item, len(items))
 	for n := len(items) - 1; n >= 0; n-- {
@@ -57,8 +58,8 @@ func fold(items []*item) (kept []*item, folded int) {
 	return kept, folded
 }
 
-// merge returns the newer event with what only the older one carries. Events are
-// shared: it changes neither.
+// merge returns the newer event with the members that only the older one has. It changes
+// neither, because events are shared.
 func merge(older, newer *event.Event) *event.Event {
 	e := *newer
 	if e.Received.IsZero() || !older.Received.IsZero() && older.Received.Before(e.Received) {
@@ -89,8 +90,8 @@ func merge(older, newer *event.Event) *event.Event {
 	return &e
 }
 
-// mergeLists adds up two changes of one list. An entry that came and went, or
-// went and came back, ends as what it is by then: removed, or changed.
+// mergeLists combines two changes of one list. An entry that was added and removed ends as
+// removed, and one that was removed and added as changed.
 func mergeLists(was, now event.ListChanged) event.ListChanged {
 	type fate struct{ before, after bool }
 	fates := map[string]fate{}

@@ -21,7 +21,7 @@ type Journal struct {
 	states *stateWriter
 	leases leases
 
-	ctx     context.Context // ends everything that reads; see lifetime
+	ctx     context.Context // ends all reading; see lifetime
 	end     context.CancelCauseFunc
 	writing sync.WaitGroup // writer.run
 	keeping sync.WaitGroup // states.run, Contents.run
@@ -70,10 +70,10 @@ func (j *Journal) start(ctx context.Context) error {
 	return nil
 }
 
-// Epoch is the first part of the ids that the log gives now.
+// Epoch returns the first part of the ids that the log gives now.
 func (j *Journal) Epoch() string { return j.head.id() }
 
-// Process is the name of this process; see [Options].
+// Process returns the name of this process; see [Options].
 func (j *Journal) Process() string { return j.store.opts.Process }
 
 // Append queues the event and never waits. Events become visible to readers in
@@ -114,14 +114,14 @@ func (j *Journal) Flush(ctx context.Context) error {
 	}
 }
 
-// Remember stores the content of a resource that no event carries, such as the one
-// found at the first read. It never waits; the state is stored within some seconds.
-// States that events carry are stored anyway. The zero State forgets the resource.
+// Remember stores the state of a resource for which there is no event, such as that of its
+// first read. It never waits; the state is stored within some seconds. States contained in
+// events need not be remembered. The zero State forgets the resource.
 func (j *Journal) Remember(r Resource, st State) error {
 	return j.writer.queue.push(&item{resource: r, state: st})
 }
 
-// lifetime is ctx ended by Close too, which waits until cancel is called.
+// lifetime returns a context that ends with ctx or Close. Close waits until cancel is called.
 func (j *Journal) lifetime(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	j.readersMu.Lock()

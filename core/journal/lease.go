@@ -22,15 +22,15 @@ type LeaseOptions struct {
 	// TTL is how long others wait for a holder that is silent; [DefaultLease], at least
 	// 1 s. A holder that cannot reach the store loses the lease within this time.
 	TTL time.Duration
-	// Yield is called when the lease is free, and returns for how long it is left to
-	// others first. nil: it is taken at once.
+	// Yield is called when the lease is free, and returns how long to leave it to other
+	// processes before taking it. nil: it is taken at once.
 	Yield func() time.Duration
 }
 
 // Lease is the right to do something that only one process may do at a time. It
 // is renewed until it is released or lost.
 type Lease struct {
-	// Name is what the lease is about.
+	// Name identifies what the lease gives the right to.
 	Name string
 
 	journal *Journal
@@ -38,9 +38,9 @@ type Lease struct {
 	key     string
 	ttl     time.Duration
 	value   leaseValue
-	rev     uint64                    // of acquire, then of renew
+	rev     uint64                    // revision of the last write, by acquire or renew
 	fence   atomic.Uint64             // the number of the holder's first event; see Fence
-	until   atomic.Pointer[time.Time] // others wait until then at least
+	until   atomic.Pointer[time.Time] // until when no other process can take the lease
 
 	lost chan struct{} // closed by the renewing goroutine; nobody sends
 	stop context.CancelFunc
@@ -49,17 +49,17 @@ type Lease struct {
 
 // leaseValue is the stored form of a lease. It has no time, because clocks differ.
 type leaseValue struct {
-	Holder   string `json:"holder"` // of this lease: another one for every Lease
+	Holder   string `json:"holder"` // identifies this Lease: no two have the same
 	Instance string `json:"instance,omitempty"`
 	Process  string `json:"process,omitempty"`
 	TTL      int64  `json:"ttlMs"`
 	Beat     uint64 `json:"beat"`
 }
 
-// Lease waits until nobody else holds the lease of that name, and takes it. Holders
-// and waiters measure time by themselves: clocks need not be right, only run about as
-// fast as each other. Leases survive the loss of the store's data: holders claim them
-// again, and waiters wait for holders that they know.
+// Lease waits until nobody else holds the lease of that name, and takes it. Holders and waiters
+// measure time by themselves: clocks need not be right, only run about as fast as each other.
+// Leases survive the loss of the store's data: holders claim them again, and waiters still wait
+// for the holders that they saw.
 func (j *Journal) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease, error) {
 	if opts.TTL == 0 {
 		opts.TTL = DefaultLease
@@ -88,13 +88,13 @@ func (j *Journal) Lease(ctx context.Context, name string, opts LeaseOptions) (*L
 
 func leaseKey(name string) string { return "l" + hex.EncodeToString([]byte(name)) }
 
-// acquire waits for the lease and takes it. It returns when it sent the request.
+// acquire waits for the lease and takes it. It returns when it sent the successful request.
 func (l *Lease) acquire(ctx context.Context, yield func() time.Duration, here func(key string) bool) (time.Time, error) {
-	yielded := false // since the lease was seen to be held
+	yielded := false // Yield was called since the lease was last seen to be held
 	for {
 		seen, kv, changed := l.table.look(l.key)
 		wait := time.Until(seen.at.Add(seen.value.ttl()))
-		// A lease that this process held and lost has no holder.
+		// This process held the lease before, and has lost it: there is no holder.
 		abandoned := seen.value.Instance == l.value.Instance && !here(l.key)
 		switch {
 		case kv == nil:
@@ -135,7 +135,7 @@ func (l *Lease) acquire(ctx context.Context, yield func() time.Duration, here fu
 	}
 }
 
-// write replaces what was seen, and nothing else, by our value.
+// write stores our value only if the lease has not changed since it was seen.
 func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, seen sighting) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.ttl/2)
 	defer cancel()
@@ -150,24 +150,24 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, seen sighting)
 	return kv.Update(ctx, l.key, data, seen.rev)
 }
 
-// Lost is closed when another process may hold the lease: it was released, or
-// could not be renewed in time, or the Journal is closed. The holder must stop by
-// then what the lease allows.
+// Lost is closed when another process may hold the lease: it was released, or could not be
+// renewed in time, or the Journal is closed. By then the holder must have stopped using the
+// right.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Held reports whether no other process can hold the lease now. It is exact where Lost is
-// late: in a process that was stopped and goes on.
+// Held reports whether no other process can hold the lease now. In a process that was suspended
+// and continues, it is exact while Lost may be late.
 func (l *Lease) Held() bool { return !l.isLost() && time.Now().Before(*l.until.Load()) }
 
-// renewed notes that a renewal was sent, and returns until when it is good.
+// renewed records that a renewal was sent, and returns until when the lease is held.
 func (l *Lease) renewed(sent time.Time) time.Time {
-	// Others count from when they saw our last renewal, which is after it was sent.
+	// Other processes count from when they saw our last renewal, which is later than sent.
 	until := sent.Add(l.ttl - l.ttl/8)
 	l.until.Store(&until)
 	return until
 }
 
-// Release gives the lease back, for others to take at once, and waits for its
+// Release gives the lease back, so that others can take it at once, and waits for its
 // goroutine. It may be called more than once.
 func (l *Lease) Release() {
 	l.stop()
@@ -203,8 +203,8 @@ func (l *Lease) renew(ctx context.Context, sent time.Time) {
 	}
 }
 
-// beat renews the lease once. held is false if another process has it. With an error
-// the lease may or may not have been renewed.
+// beat renews the lease once. held is false if another process has it. If err is not nil, the
+// lease may or may not have been renewed.
 func (l *Lease) beat(ctx context.Context) (held bool, err error) {
 	kv := l.table.bucket()
 	if kv == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// leaseTable is what is known of all leases of the log, by watching their bucket: one
-// watcher, however many wait.
+// leaseTable holds what is known about all leases of the log. One watcher of their bucket
+// serves all waiters.
 type leaseTable struct {
 	store *store
 	// suspect is signalled when a request to the bucket failed. Capacity 1, never
@@ -22,9 +22,9 @@ type leaseTable struct {
 
 	mu      sync.Mutex // guards all below
 	kv      jetstream.KeyValue
-	err     error // why what is below is not current; nil if it is
+	err     error // why the table is not current; nil if it is
 	seen    map[string]sighting
-	waiting map[string]chan struct{} // by lease; closed and removed when it is seen again
+	waiting map[string]chan struct{} // by lease; closed and removed when the lease is seen to change
 }
 
 func newLeaseTable(s *store) *leaseTable {
@@ -32,15 +32,15 @@ func newLeaseTable(s *store) *leaseTable {
 		seen: map[string]sighting{}, waiting: map[string]chan struct{}{}}
 }
 
-// sighting is the last that was seen of a lease.
+// sighting is the last known state of a lease.
 type sighting struct {
 	free  bool
-	rev   uint64 // 0: the store has lost it
+	rev   uint64 // 0: the store has lost the lease
 	value leaseValue
-	at    time.Time // by our own clock
+	at    time.Time // when it was seen, by our clock
 }
 
-// ttl is bounded, because others write it.
+// ttl returns the time to live, bounded because other processes write it.
 func (v leaseValue) ttl() time.Duration {
 	return min(time.Duration(v.TTL)*time.Millisecond, time.Minute)
 }
@@ -82,13 +82,13 @@ func sightingOf(e jetstream.KeyValueEntry) sighting {
 	if e.Operation() != jetstream.KeyValuePut {
 		s.free = true
 	} else {
-		_ = json.Unmarshal(e.Value(), &s.value) // else it expires at once
+		_ = json.Unmarshal(e.Value(), &s.value) // an invalid lease expires at once
 	}
 	return s
 }
 
-// reset replaces the table by what a bucket has. Leases that were held and that it has
-// not are left to their holders until they expire.
+// reset replaces the table by the content of a bucket. Leases that were held but are missing in
+// the bucket stay with their holders until they expire.
 func (t *leaseTable) reset(kv jetstream.KeyValue, now map[string]sighting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +105,7 @@ func (t *leaseTable) reset(kv jetstream.KeyValue, now map[string]sighting) {
 	}
 }
 
-// fail says that there is no bucket.
+// fail records that there is no bucket, and why.
 func (t *leaseTable) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,14 +118,14 @@ func (t *leaseTable) setErr(err error) {
 	t.err = err
 }
 
-// bucket is nil while there is none.
+// bucket returns the bucket, nil while there is none.
 func (t *leaseTable) bucket() jetstream.KeyValue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.kv
 }
 
-// check has the bucket checked soon.
+// check requests that the bucket be checked soon.
 func (t *leaseTable) check() {
 	select {
 	case t.suspect <- struct{}{}:

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// leases are the leases of a Journal: the table, opened when the first is requested,
-// and those that are held.
+// leases are the leases of a Journal: those that it holds, and the table of all, which is
+// opened when the first lease is requested.
 type leases struct {
 	mu     sync.Mutex // guards all below
 	table  *leaseTable
@@ -35,7 +35,7 @@ func (s *leases) open(j *Journal) (*leaseTable, error) {
 	return s.table, nil
 }
 
-// hold begins to renew a lease that was acquired.
+// hold starts to renew a lease that was acquired.
 func (s *leases) hold(l *Lease, sent time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,11 +94,11 @@ func (s *leases) close() {
 type LeaseInfo struct {
 	Name    string
 	Process string // that holds it; see [Options.Process]
-	Own     bool   // it is this Journal
+	Own     bool   // this Journal holds it
 }
 
-// Leases returns the leases that are held now, in no order. The error says why that is
-// not known, and that no lease can be acquired now.
+// Leases returns the leases that are held now, in any order. The error says why they are
+// unknown, and that no lease can be acquired now.
 func (j *Journal) Leases() ([]LeaseInfo, error) {
 	t, err := j.leases.open(j)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// ListName names a list of a server.
+// ListName identifies a list of a server.
 type ListName struct {
 	ServerID string
 	Kind     catalog.Kind
@@ -19,7 +19,7 @@ type ListName struct {
 type storedList struct {
 	ServerID string       `json:"serverId"`
 	List     catalog.Kind `json:"list"`
-	// Version is the same in all parts of one version, of which there are Parts.
+	// Version is the same in all Parts parts of one version.
 	Version string            `json:"version"`
 	Parts   int               `json:"parts"`
 	Items   map[string]string `json:"items"` // key → digest
@@ -29,14 +29,13 @@ type storedList struct {
 // unless it is configured otherwise.
 const listPart = 512 << 10
 
-// RememberList stores the keys and digests of a list that was published, or found
-// without an event. It never waits. Stored parts of a longer version stay, and are
-// ignored.
+// RememberList stores the keys and digests of a list that was published, or found without an
+// event. It never waits. Parts of an earlier, longer version stay stored, and are ignored.
 func (j *Journal) RememberList(name ListName, list catalog.List) error {
 	return j.writer.queue.push(&item{note: j.store.listNote(name, list)})
 }
 
-// RememberList is [Journal.RememberList] for what the lease allows.
+// RememberList is like [Journal.RememberList], but does nothing once the lease is lost.
 func (l *Lease) RememberList(name ListName, list catalog.List) error {
 	n := l.journal.store.listNote(name, list)
 	n.lease = l
@@ -65,14 +64,14 @@ func (s *store) listNote(name ListName, list catalog.List) *note {
 	return n
 }
 
-// listToken is in the subjects of lists, between the tokens of the server and the list.
+// listToken separates the tokens of the server and of the list in the subjects of lists.
 const listToken = ".list."
 
 // listReader assembles lists from their parts.
 type listReader map[ListName]map[int]storedList
 
-// read takes what is stored under a subject, below those of all states, and reports
-// whether it is part of a list.
+// read takes one message, given its subject below the prefix of states, and reports whether it
+// is part of a list.
 func (r listReader) read(subject string, data []byte) bool {
 	_, of, ok := strings.Cut(subject, listToken)
 	if !ok {
@@ -97,7 +96,7 @@ func (r listReader) read(subject string, data []byte) bool {
 	return true
 }
 
-// whole returns the lists of which all parts are there.
+// whole returns the lists whose parts are all there.
 func (r listReader) whole() map[ListName]catalog.List {
 	out := map[ListName]catalog.List{}
 	for name, parts := range r {

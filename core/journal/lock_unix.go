@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// lockFile takes the lock or fails at once. The kernel gives it back when the
-// process ends, however that happens.
+// lockFile takes the lock or fails at once. The kernel releases it however the process ends.
 func lockFile(path string) (*os.File, error) {
 	f, err := openPrivate(path)
 	if err != nil {
@@ -25,8 +24,8 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// unlockFile gives the lock back now. To close the file is not enough: a child that
-// is being started holds it for a moment longer, until it runs its program.
+// unlockFile releases the lock. Closing the file is not enough: a child that is being started
+// has it open until it executes its program.
 func unlockFile(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }

@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFile takes the lock or fails at once. The system gives it back when the
-// process ends, however that happens.
+// lockFile takes the lock or fails at once. The system releases it however the process ends.
 func lockFile(path string) (*os.File, error) {
 	f, err := openPrivate(path)
 	if err != nil {
@@ -24,5 +23,5 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// unlockFile gives the lock back.
+// unlockFile releases the lock.
 func unlockFile(f *os.File) error { return f.Close() }

@@ -16,14 +16,14 @@ import (
 // message is a stored message.
 type message struct {
 	seq     uint64
-	pending uint64 // how many are known to follow
+	pending uint64 // how many messages are known to follow
 	stored  time.Time
-	subject string // where it was stored; only of consumers
+	subject string // where it was stored; only set by consumers
 	id      string // under which it was stored
 	data    []byte
 }
 
-// direct is the largest number of messages that is read with one request.
+// direct bounds the messages that one request reads.
 const direct = 512
 
 // get reads the messages of a range with one request. It returns the first of them,
@@ -54,7 +54,7 @@ func (s *store) get(ctx context.Context, from, to uint64) ([]message, error) {
 		if err != nil {
 			return nil, fmt.Errorf("journal: read the log: %w", err)
 		}
-		if m.Header.Get("Status") != "" { // the end, or nothing there
+		if m.Header.Get("Status") != "" { // the end of the answer, or no message
 			return out, nil
 		}
 		seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
@@ -69,9 +69,9 @@ func (s *store) get(ctx context.Context, from, to uint64) ([]message, error) {
 	}
 }
 
-// messages is what one consumer of the store delivers: everything from some
-// sequence on, in order. When the node or the connection of the consumer is gone, it
-// is silent or fails, and another has to be opened.
+// messages is what one consumer of the store delivers: everything from some sequence on, in
+// order. When the consumer's node or connection is lost, it delivers nothing or fails, and
+// another one has to be opened.
 //
 // It pulls by itself. The client's "ordered" consumer does something similar, but
 // makes two timers for every message, notices that a node is gone only in a call that
@@ -85,10 +85,10 @@ type messages struct {
 	// is ever requested, so that the connection does not drop any.
 	in      chan *nats.Msg
 	timer   *time.Timer
-	quiet   time.Duration // after which next returns errQuiet
+	quiet   time.Duration // how long next waits before it returns errQuiet
 	asked   int           // requested and not yet delivered
-	pending uint64        // how many there were when it was opened
-	last    uint64        // deliveries so far
+	pending uint64        // messages that were stored when it was opened
+	last    uint64        // number of the last delivery
 }
 
 func (s *store) consumeFrom(ctx context.Context, from uint64) (*messages, error) {
@@ -113,20 +113,20 @@ func (s *store) consume(ctx context.Context, stream string, cfg jetstream.Consum
 	info := c.CachedInfo()
 	m := &messages{store: s, stream: stream, consumer: info.Name, pending: info.NumPending,
 		in: make(chan *nats.Msg, 2*prefetch), timer: time.NewTimer(quietAfter), quiet: quietAfter}
-	// Not an inbox of the connection's own: that would get every delivery as well, and
-	// take one for the answer to another request.
+	// A new inbox: the connection's own would get every delivery as well, and take one for the
+	// answer to another request.
 	if m.sub, err = s.nc.ChanSubscribe(s.nc.NewInbox(), m.in); err != nil {
 		return nil, fmt.Errorf("journal: read the log: %w", err)
 	}
 	return m, nil
 }
 
-// quietAfter is how long next waits for a message, as a rule.
+// quietAfter is how long next normally waits for a message.
 const quietAfter = 500 * time.Millisecond
 
 var (
 	errQuiet = errors.New("no message came")
-	// errMissed: the connection lost something. Another consumer delivers it again.
+	// errMissed: the connection dropped a message. Another consumer will deliver it again.
 	errMissed = errors.New("the store's consumer missed a message")
 )
 
@@ -212,7 +212,7 @@ func parseReply(reply string) (m message, delivered uint64, ok bool) {
 	return message{seq: n[0], stored: time.Unix(0, int64(n[2])), pending: n[3]}, n[1], true
 }
 
-// close removes the consumer from the store, which would keep it for a minute.
+// close removes the consumer from the store, which would otherwise keep it for a minute.
 func (m *messages) close() {
 	_ = m.sub.Unsubscribe()
 	if !m.store.nc.IsConnected() {
@@ -220,11 +220,11 @@ func (m *messages) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = m.store.js.DeleteConsumer(ctx, m.stream, m.consumer) // else it runs out
+	_ = m.store.js.DeleteConsumer(ctx, m.stream, m.consumer) // otherwise it expires
 }
 
-// scan calls found with the id under which every message from seq on was stored,
-// durable or not.
+// scan calls found for every message from seq on, durable or not, with the id under which it
+// was stored.
 func (s *store) scan(ctx context.Context, from, to uint64, found func(seq uint64, id string)) error {
 	if from > to {
 		return nil

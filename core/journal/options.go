@@ -22,36 +22,37 @@ const (
 	OS       Durability = "os"
 )
 
-// Options are where the log is and how much of it is kept.
+// Options say where the log is and how much of it is kept.
 type Options struct {
-	// Dir is the data directory, made with mode 0700 if need be. One process at a
-	// time may have it. Needed unless URL is set.
+	// Dir is the data directory, created with mode 0700 if necessary. Only one process at a
+	// time can use it. Required unless URL is set.
 	Dir string
 	// URL is a NATS cluster to use instead, such as "nats://a:4222,nats://b:4222".
 	// It may hold credentials and does not appear in errors or logs.
 	URL string
 	// Credentials is a file with NATS user credentials for URL; optional.
 	Credentials string
-	// Existing opens a log only if there is one, to read it: nothing is made and its
-	// retention is not changed. Without one the error of Open matches [fs.ErrNotExist].
-	// The log of a directory that another process has is read through that process.
+	// Existing opens only a log that exists, for reading: nothing is created, and the retention
+	// is not changed. If there is no log, the error of Open matches [fs.ErrNotExist]. If
+	// another process uses the directory, its log is read through that process.
 	Existing bool
-	// Durability is of the log in Dir; [Always].
+	// Durability is that of the log in Dir; [Always].
 	Durability Durability
 	// Retain is how long events are kept; 7 days.
 	Retain time.Duration
-	// RetainBytes is how much is kept, as stored; 1 GiB. The oldest goes first.
+	// RetainBytes bounds the stored size; 1 GiB. The oldest events are removed first.
 	RetainBytes int64
-	// KeepContent is how many bytes of texts, as compressed, are kept in
-	// [Journal.Contents]; 0: none. Texts stored earlier are removed then, except on a
-	// cluster, where another process may keep them.
+	// KeepContent bounds the compressed size, in bytes, of the texts in [Journal.Contents]; 0:
+	// no texts are kept. Texts stored earlier are then removed, except on a cluster, where
+	// another process may keep them.
 	KeepContent int64
 	// Stream names the log on a cluster: letters, digits, _ and -; "mcptrack".
 	Stream string
-	// Replicas is on how many nodes of a cluster the log is kept when it is made;
-	// 0: 3, or 1 if the server is not part of a cluster.
+	// Replicas is the number of cluster nodes that store the log, when it is created; 0: 3, or
+	// 1 if the server is not part of a cluster.
 	Replicas int
-	// Process names this process to the others that share the log, for people; host:pid.
+	// Process is the name of this process, shown to people by other processes that share the
+	// log; host:pid.
 	Process string
 	// Queue is how many events may wait before newer ones replace older ones of
 	// the same server, resource and type; 65,536.
@@ -63,15 +64,14 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// ErrLocked is matched by the error of Open when another process has the data
-// directory.
+// ErrLocked matches the error of Open if another process uses the data directory.
 var ErrLocked = errors.New("data directory is in use")
 
 // ErrClosed is the error of using a Journal after Close.
 var ErrClosed = errors.New("journal is closed")
 
-// ErrEpoch ends an iterator when the log was replaced by a new one: what it
-// promised to continue no longer exists. Resume returns where to continue.
+// ErrEpoch ends an iterator when the log was replaced by a new one, so that it cannot continue.
+// Resume returns where to continue.
 var ErrEpoch = errors.New("the log was replaced")
 
 // ErrTooLarge is the error of an event that does not fit into the store.

@@ -14,17 +14,17 @@ import (
 
 // record is one message on its way into the store.
 type record struct {
-	subject, id string // id: by which a repeated attempt is recognised; "" for states
+	subject, id string // id: recognises a repeated attempt; "" for states
 	data        []byte
-	ttl         time.Duration // 0: until retention takes it
-	item        *item         // that is stored with this record; nil if more are to come
-	states      []*item       // that were queued directly after it
-	lease       *Lease        // that allows it; nil: none is needed
+	ttl         time.Duration // 0: stored until retention removes it
+	item        *item         // the item that is stored once this record is; nil if more of its records follow
+	states      []*item       // states that were queued directly after the item
+	lease       *Lease        // the lease it is stored under; nil: none is needed
 	fence       string        // the subject of the lease's fence; "" without a lease
 	seq         uint64        // set once it is stored
 }
 
-// storeError is what the store answered.
+// storeError is an error response of the store.
 type storeError struct {
 	Code        int    `json:"err_code"`
 	Description string `json:"description"`
@@ -34,24 +34,24 @@ func (e *storeError) Error() string { return fmt.Sprintf("%s (%d)", e.Descriptio
 
 const codeBatchTooLarge = 10199
 
-// errNoAnswer: the store did not say whether it stored.
+// errNoAnswer: there was no response, so it is unknown whether the store stored it.
 var errNoAnswer = errors.New("the store does not answer")
 
-// publisher puts records into one stream, for one goroutine.
+// publisher writes records to one stream. One goroutine uses it.
 type publisher struct {
 	nc    *nats.Conn
 	sub   *nats.Subscription
 	acks  chan *nats.Msg // sent to by the connection, never closed
 	inbox string
-	round uint64 // in the inbox, so that late answers to earlier attempts are recognised
+	round uint64 // part of the reply inbox, to recognise late responses to earlier attempts
 	fault <-chan struct{}
 
-	// batchFrom is how many records are worth a batch: all or none are stored, with
-	// one sync, but making one costs several. Fewer go one by one.
+	// batchFrom is the least number of records for which a batch is used: it is stored as a
+	// whole with one sync, but costs several. Fewer records are sent one by one.
 	batchFrom int
-	// largest is how many records the store takes as one batch.
+	// largest is the most records that the store accepts as one batch.
 	largest int
-	wait    time.Duration // for an answer
+	wait    time.Duration // for a response
 }
 
 // newPublisher makes a publisher for the store. Its fault and wait may be changed
@@ -75,8 +75,8 @@ func newPublisher(s *store) (*publisher, error) {
 
 func (p *publisher) close() { _ = p.sub.Unsubscribe() }
 
-// publish stores the records in their order and returns how many of the first
-// are stored for certain. Of the others nothing is known if err is not nil.
+// publish stores the records in their order and returns how many of the first are stored for
+// certain. If err is not nil, the others may or may not be stored.
 func (p *publisher) publish(ctx context.Context, records []*record) (int, error) {
 	if len(records) >= p.batchFrom {
 		records = records[:min(len(records), p.largest)]

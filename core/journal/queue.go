@@ -6,13 +6,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// item is what waits to be stored: an event, the state of a resource, or a note.
+// item is an entry of the queue: an event, the state of a resource, or a note.
 type item struct {
 	event    *event.Event
 	resource Resource
-	state    State  // where event and note are nil
-	note     *note  // that is to be remembered
-	lease    *Lease // that allows it; nil: none is needed
+	state    State  // if event and note are nil
+	note     *note  // what to remember, see note
+	lease    *Lease // the lease it is stored under; nil: none is needed
 	// done gets the outcome if a caller waits for it. The writer sends once and
 	// does not close it; capacity 1, so that the writer never waits.
 	done chan outcome
@@ -33,11 +33,11 @@ type queue struct {
 	mu       sync.Mutex // guards all below; held for no I/O
 	items    []*item
 	capacity int
-	limit    int // length at which items are folded: capacity, or more while keys need it
+	limit    int // length at which items are folded: capacity, or more if there are many keys
 	closed   bool
 	roused   bool
 	folded   uint64
-	taken    int // by the writer, which has not stored it yet
+	taken    int // items that the writer has taken and not stored yet
 }
 
 func newQueue(capacity int) *queue {
@@ -55,8 +55,8 @@ func (q *queue) push(it *item) error {
 		var n int
 		q.items, n = fold(q.items)
 		q.folded += uint64(n)
-		// What is left has distinct keys. Folding again is worth while only when as
-		// much has come on top.
+		// The remaining items have distinct keys. Folding again only helps after as many more
+		// were added.
 		q.limit = max(q.capacity, 2*len(q.items))
 	}
 	q.mu.Unlock()
@@ -64,8 +64,8 @@ func (q *queue) push(it *item) error {
 	return nil
 }
 
-// take waits for items and returns the oldest, at most n: an empty group when it was
-// roused, nil once the queue is closed and empty.
+// take waits for items and returns the oldest, at most n: an empty group after rouse was
+// called, nil once the queue is closed and empty.
 func (q *queue) take(n int) []*item {
 	for {
 		q.mu.Lock()
@@ -95,7 +95,7 @@ func (q *queue) take(n int) []*item {
 	}
 }
 
-// rouse makes take return, once.
+// rouse makes one call of take return.
 func (q *queue) rouse() {
 	q.mu.Lock()
 	q.roused = true
@@ -110,8 +110,8 @@ func (q *queue) close() {
 	q.signal()
 }
 
-// size returns how many items are not stored, waiting or with the writer, and how
-// many events were folded into others.
+// size returns how many items are not stored yet, queued or taken by the writer, and how many
+// events were folded into others.
 func (q *queue) size() (waiting int, folded uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 
 // Reasons of gaps.
 const (
-	ReasonRetention = "retention" // older than what is kept
+	ReasonRetention = "retention" // older than the retention
 	ReasonDamaged   = "damaged"   // the store could not read it back, or it is not an event
 	ReasonEpoch     = "epoch"     // the id is of another log
-	ReasonAhead     = "ahead"     // the id is of the future
+	ReasonAhead     = "ahead"     // the id is higher than any stored one
 	ReasonInvalid   = "invalid"   // not an id
 )
 
-// prefetch is how many entries are asked for ahead of a reader. They wait in
-// memory, so it bounds what a slow reader costs.
+// prefetch bounds the entries requested ahead of a reader. They are held in memory, so it
+// bounds the cost of a slow reader.
 const prefetch = 4096
 
 // Read yields the entries from number from (0: the first) up to the last one when it is
@@ -51,7 +51,7 @@ func (j *Journal) Follow(ctx context.Context, from uint64) iter.Seq2[Entry, erro
 // reader reads the log once.
 type reader struct {
 	j     *Journal
-	epoch string // "": of the log that there is when it begins
+	epoch string // "": that of the log when reading begins
 	next  uint64 // the next to yield
 	to    uint64 // the last to yield; 0: no end
 	yield func(Entry, error) bool
@@ -69,7 +69,7 @@ func (j *Journal) read(ctx context.Context, epoch string, from, to uint64, yield
 	}
 }
 
-// run yields until the end is reached or the consumer has enough (nil).
+// run yields entries until the end is reached or the consumer stops (nil).
 func (r *reader) run(ctx context.Context) error {
 	if r.epoch == "" {
 		if err := r.begin(ctx); err != nil {
@@ -99,7 +99,7 @@ func (r *reader) run(ctx context.Context) error {
 			return err
 		case r.j.store.embedded == nil:
 			return fmt.Errorf("journal: read the log: %w", errNoAnswer)
-		default: // the store in this process has lost it
+		default: // the entry in this process's store was lost
 			if more, err := r.missing(ctx, r.to); err != nil || !more {
 				return err
 			}
@@ -108,7 +108,7 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// begin finds out which log there is; it waits while the store is unreachable.
+// begin determines which log there is; it waits while the store is unreachable.
 func (r *reader) begin(ctx context.Context) error {
 	if r.j.store.embedded != nil {
 		r.epoch = r.j.Epoch()
@@ -126,8 +126,8 @@ func (r *reader) begin(ctx context.Context) error {
 	}
 }
 
-// same fails if the log is not the one that the reader reads. On a cluster it asks
-// the store: what was opened or received before the answer is of that log then.
+// same fails if the log is not the one that the reader reads. On a cluster it asks the store:
+// everything opened or received before the answer then belongs to that log.
 func (r *reader) same(ctx context.Context) error {
 	epoch := r.j.Epoch()
 	if r.j.store.embedded == nil {
@@ -143,11 +143,11 @@ func (r *reader) same(ctx context.Context) error {
 	return nil
 }
 
-// maxEmptyConsumers is how many consumers in a row may yield nothing before reading up to an
-// end is given up.
+// maxEmptyConsumers is the number of consecutive consumers that may yield nothing before
+// reading gives up.
 const maxEmptyConsumers = 3
 
-// consume reads with one consumer of the store, until that one fails.
+// consume reads with one consumer of the store until that consumer fails.
 func (r *reader) consume(ctx context.Context) (more bool, err error) {
 	msgs, err := r.j.store.consumeFrom(ctx, r.next)
 	if err != nil {
@@ -157,7 +157,7 @@ func (r *reader) consume(ctx context.Context) (more bool, err error) {
 	if err := r.same(ctx); err != nil {
 		return true, err
 	}
-	if r.to != 0 && msgs.pending == 0 { // nothing is kept from here on
+	if r.to != 0 && msgs.pending == 0 { // no entry from here on is stored any more
 		return r.missing(ctx, r.to)
 	}
 	for stalled := 0; r.to == 0 || r.next <= r.to; {
@@ -183,7 +183,7 @@ func (r *reader) consume(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// late reports, when no message came for a while, whether one should have: a
+// late is called when no message came for a while, and reports whether one should have: a
 // consumer on a node that died never delivers again.
 func (r *reader) late(ctx context.Context) (bool, error) {
 	if r.j.store.embedded != nil {
@@ -196,9 +196,9 @@ func (r *reader) late(ctx context.Context) (bool, error) {
 	return b.Last >= r.next, err
 }
 
-// few yields what one request to the store returns: a reader that missed a little is
-// the usual case and needs no consumer in the store. The answer may be incomplete,
-// from a node that lags or a store that is damaged.
+// few yields the entries that one request to the store returns: usually a reader is only a
+// little behind, and needs no consumer. The answer may be incomplete if a node lags or the
+// store is damaged.
 func (r *reader) few(ctx context.Context) (more bool, err error) {
 	found, err := r.j.store.get(ctx, r.next, r.to)
 	if err == nil {
@@ -215,10 +215,10 @@ func (r *reader) few(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// take yields one message and the gap before it, if there is one.
+// take yields one message, and before it the gap, if there is one.
 func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
 	seq := m.seq
-	if seq < r.next { // a consumer that was replaced begins a little early
+	if seq < r.next { // a replaced consumer may begin a little early
 		return true, nil
 	}
 	if r.to != 0 && seq > r.to {
@@ -246,7 +246,7 @@ func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
 	return r.yield(e, nil), nil
 }
 
-// durable waits until the entry is, in the log that the reader reads.
+// durable waits until the entry is durable in the log that the reader reads.
 func (r *reader) durable(ctx context.Context, seq uint64) error {
 	for {
 		ok, moved := r.j.head.durable.reached(seq)

@@ -18,17 +18,17 @@ type readAhead struct {
 	net.Conn
 	done chan struct{} // closed when the goroutine has ended
 
-	taken []byte // what Read took out of filled and has not given away; Read's alone
-	given int    // of taken
+	taken []byte // the part of filled that Read has taken and not returned yet; only Read uses it
+	given int    // bytes of taken that were returned
 
 	mu     sync.Mutex // guards what follows
 	moved  sync.Cond  // filled, err or closed has changed
 	filled []byte
-	err    error // of the pipe, behind what is in filled
+	err    error // of the pipe, to be returned after the bytes in filled
 	closed bool
 }
 
-// aheadBytes is how much is read ahead; aheadPiece how much at once.
+// aheadBytes bounds what is read ahead; aheadPiece what one call reads.
 const (
 	aheadBytes = 256 << 10
 	aheadPiece = 64 << 10
@@ -61,8 +61,7 @@ func (r *readAhead) fill() {
 	}
 }
 
-// Read gives what was read ahead, in the order in which it came, and then the error
-// that ended the pipe.
+// Read returns the bytes read ahead, in order, and then the error that ended the pipe.
 func (r *readAhead) Read(p []byte) (int, error) {
 	if r.given == len(r.taken) {
 		r.mu.Lock()

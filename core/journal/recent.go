@@ -6,8 +6,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// recent keeps the events appended last, by the ids they had on the bus, so that
-// readers in this process get what the log does not keep.
+// recent keeps the last appended events, by their ids on the bus, so that readers in this
+// process also get the members that are not stored.
 type recent struct {
 	slots [4096]atomic.Pointer[event.Event]
 }

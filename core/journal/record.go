@@ -15,19 +15,19 @@ import (
 
 // Entry is one event of the log, or a gap in it.
 type Entry struct {
-	// ID is the event's id; of a gap, the id of the last event that is missing.
+	// ID is the event's id, or that of the last missing event of a gap.
 	ID string
 	// Seq is the number in ID.
 	Seq uint64
-	// Stored is when the store took it, by the store's clock.
+	// Stored is when the store received the event, by the store's clock.
 	Stored time.Time
 	// Data is the event in its wire form, one line without a line feed, id first.
 	// It is shared and must not be changed.
 	Data []byte
-	// Gap is set where events are missing, and Data is the gap event then.
+	// Gap is set if events are missing; Data is then the gap event.
 	Gap *event.Gap
 
-	local *event.Event // as it was appended by this process, if it was lately
+	local *event.Event // as appended by this process, if that was recently
 }
 
 // Event returns the entry as an event. One that this process appended a short
@@ -58,7 +58,7 @@ func (e *Entry) Received() time.Time {
 	return e.local.Received
 }
 
-// entry makes an Entry of what is stored: the wire form without the id.
+// entry makes an Entry from the stored form: the wire form without the id.
 func entry(epoch string, seq uint64, stored time.Time, data []byte) Entry {
 	id := event.FormatID(epoch, seq)
 	line := make([]byte, 0, len(data)+len(id)+8)
@@ -66,7 +66,7 @@ func entry(epoch string, seq uint64, stored time.Time, data []byte) Entry {
 	return Entry{ID: id, Seq: seq, Stored: stored, Data: append(line, data[1:]...)}
 }
 
-// gapEntry stands for the events from first to last, which are missing.
+// gapEntry returns the entry for the missing events from first to last.
 func gapEntry(epoch string, first, last uint64, reason string) Entry {
 	g := event.Gap{From: event.FormatID(epoch, first-1), To: event.FormatID(epoch, last), Reason: reason}
 	e := event.Event{ID: g.To, Timestamp: time.Now(), Payload: g}
@@ -77,9 +77,9 @@ func gapEntry(epoch string, first, last uint64, reason string) Entry {
 // kept reports whether stored data has the form that entry needs.
 func kept(data []byte) bool { return len(data) > 2 && data[0] == '{' && data[1] == '"' }
 
-// sanitize returns what a cluster has stored as JSON in one line without hidden
-// characters, or nil if it is not JSON in one line. Anybody on the cluster can put
-// anything into the log, and readers show it on terminals.
+// sanitize returns what a cluster has stored as JSON in one line without hidden characters, or
+// nil if it is not JSON in one line. Any client of the cluster can store anything in the log,
+// and readers show it on terminals.
 func sanitize(data []byte) []byte {
 	if !json.Valid(data) || !utf8.Valid(data) || bytes.ContainsAny(data, "\r\n") {
 		return nil
@@ -87,10 +87,10 @@ func sanitize(data []byte) []byte {
 	return printable.JSON(data)
 }
 
-// Resource names a resource of a server.
+// Resource identifies a resource of a server.
 type Resource struct{ ServerID, URI string }
 
-// token is the resource as two tokens of a subject. Hashes, because both are
+// token returns the resource as two tokens of a subject. They are hashes, because names are
 // hostile and subjects have a grammar; the names are in the data.
 func (r Resource) token() string {
 	if r.URI == "" {
@@ -100,7 +100,7 @@ func (r Resource) token() string {
 	return r.server() + "." + hex.EncodeToString(uri[:16])
 }
 
-// server is the server as a token of a subject.
+// server returns the server as a token of a subject.
 func (r Resource) server() string {
 	server := sha256.Sum256([]byte(r.ServerID))
 	return hex.EncodeToString(server[:8])

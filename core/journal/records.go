@@ -13,13 +13,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// Records are small values by key beside the log, on as many nodes, which the processes on
-// a cluster share. A value is replaced only by one who has seen the latest, so that who is
-// late (see [Lease]) overwrites nothing.
+// Records are small values by key, stored beside the log with as many replicas and shared by
+// the processes on a cluster. A value can be replaced only by a process that has seen the
+// latest one, so that an outdated process (see [Lease]) overwrites nothing.
 type Records struct {
 	journal *Journal
 	config  jetstream.KeyValueConfig
-	// suspect has the bucket checked. Capacity 1, never closed: it is signalled when a
+	// suspect makes Follow check the bucket. Capacity 1, never closed: it is signalled when a
 	// request failed, and received by Follow.
 	suspect chan struct{}
 
@@ -30,21 +30,21 @@ type Records struct {
 // Record is one of Records. Keys are letters, digits, -, _ and dots.
 type Record struct {
 	Key      string
-	Value    []byte // nil: there is none, or it was removed
-	Revision uint64 // of the write; 0: there was none
+	Value    []byte // nil: there is no value, or it was removed
+	Revision uint64 // revision of the last write; 0: there was none
 }
 
-// ErrChanged is the error of a write by one who had not seen the latest.
+// ErrChanged is the error of a write by a process that has not seen the latest value.
 var ErrChanged = errors.New("another process has changed the record")
 
 const (
 	maxRecords = 64 << 20 // bytes, of all records
-	// markersFor is how long a removal is known to those who follow.
+	// markersFor is how long followers can still learn of a removal.
 	markersFor = time.Hour
 )
 
-// NewRecords returns the records of that name: letters, digits, _ and -. The bucket is made
-// when it is used.
+// NewRecords returns the records with that name, which consists of letters, digits, _ and -.
+// The bucket is created at the first use.
 func NewRecords(j *Journal, name string) *Records {
 	return &Records{journal: j, suspect: make(chan struct{}, 1), config: jetstream.KeyValueConfig{
 		Bucket: j.store.opts.Stream + "_" + name, Description: "mcptrack: " + name, Storage: jetstream.FileStorage,
@@ -52,7 +52,7 @@ func NewRecords(j *Journal, name string) *Records {
 	}}
 }
 
-// call is one request to the bucket.
+// call makes one request to the bucket.
 func (r *Records) call(ctx context.Context, what string, f func(context.Context, jetstream.KeyValue) error) error {
 	ctx, cancel := r.journal.lifetime(ctx)
 	defer cancel()
@@ -95,8 +95,8 @@ func (r *Records) set(kv jetstream.KeyValue) {
 	r.kv = kv
 }
 
-// Get returns a record; one without a Value if there is none. It may be late: then a write
-// of it fails.
+// Get returns a record, without a Value if there is none. It may be outdated; a write based on
+// it then fails.
 func (r *Records) Get(ctx context.Context, key string) (Record, error) {
 	out := Record{Key: key}
 	err := r.call(ctx, "read", func(ctx context.Context, kv jetstream.KeyValue) error {
@@ -113,9 +113,9 @@ func (r *Records) Get(ctx context.Context, key string) (Record, error) {
 	return out, err
 }
 
-// Put replaces the revision that rec has by its value, or makes it if that is 0, and
-// returns the new revision. Its error is [ErrChanged] if there is another one. After any
-// other error it may have been stored.
+// Put stores rec if the record still has rec.Revision (0: none exists), and returns the new
+// revision. The error is [ErrChanged] if it has another revision. After any other error the
+// value may have been stored.
 func (r *Records) Put(ctx context.Context, rec Record) (revision uint64, err error) {
 	err = r.call(ctx, "store", func(ctx context.Context, kv jetstream.KeyValue) error {
 		if rec.Revision == 0 {
@@ -128,8 +128,8 @@ func (r *Records) Put(ctx context.Context, rec Record) (revision uint64, err err
 	return revision, err
 }
 
-// PutAfter stores rec if nothing at all was written since the write of that number, which
-// [Records.Follow] says.
+// PutAfter stores rec if no record at all was written since write number last, as reported by
+// [Records.Follow].
 func (r *Records) PutAfter(ctx context.Context, rec Record, last uint64) (revision uint64, err error) {
 	err = r.call(ctx, "store", func(ctx context.Context, _ jetstream.KeyValue) error {
 		ack, err := r.journal.store.js.PublishMsg(ctx, &nats.Msg{Subject: "$KV." + r.config.Bucket + "." + rec.Key, Data: rec.Value}, jetstream.WithExpectLastSequence(last))
@@ -141,24 +141,24 @@ func (r *Records) PutAfter(ctx context.Context, rec Record, last uint64) (revisi
 	return revision, err
 }
 
-// Remove removes the revision that rec has. Its error is [ErrChanged] if there is another
-// one.
+// Remove removes the record if it still has rec.Revision. The error is [ErrChanged] if it has
+// another one.
 func (r *Records) Remove(ctx context.Context, rec Record) error {
 	return r.call(ctx, "remove", func(ctx context.Context, kv jetstream.KeyValue) error {
 		return kv.Purge(ctx, rec.Key, jetstream.LastRevision(rec.Revision), jetstream.PurgeTTL(markersFor))
 	})
 }
 
-// Changes are what was written.
+// Changes are records that were written.
 type Changes struct {
 	Records []Record
-	// All says that these are all that there are.
+	// All means that these are all existing records.
 	All  bool
 	Last uint64 // the number of the last write, for PutAfter
 }
 
 // Follow calls changed with all records, and then with each change, until ctx ends or the
-// Journal is closed. It may call it with all again.
+// Journal is closed. It may be called with all records again.
 func (r *Records) Follow(ctx context.Context, changed func(Changes)) {
 	ctx, cancel := r.journal.lifetime(ctx)
 	defer cancel()

@@ -12,20 +12,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Resumption is where a consumer continues that has the events up to some id.
+// Resumption says where a consumer that has the events up to some id continues.
 type Resumption struct {
-	// From is what to pass to Read or Follow.
+	// From is the number to pass to Read or Follow.
 	From uint64
-	// Gap is set if the consumer missed events that are no longer there, or if its id
-	// is not of this log; it must get the gap first. From is the first entry there is
-	// then. A consumer that prefers to go on with what is new uses Next instead.
+	// Gap is set if the consumer missed events that are no longer there, or if its id is not of
+	// this log; it must get the gap first. From is then the first entry that exists. A consumer
+	// that only wants new events uses Next instead.
 	Gap *event.Gap
 	// Next is the number that the next new event will have.
 	Next uint64
 }
 
-// Resume works out where a consumer continues whose last event had the given id,
-// which may be any text.
+// Resume determines where a consumer continues that has the events up to id, which may be any
+// text.
 func (j *Journal) Resume(ctx context.Context, id string) (Resumption, error) {
 	b, err := j.Bounds(ctx)
 	if err != nil {
@@ -51,8 +51,8 @@ func (j *Journal) Resume(ctx context.Context, id string) (Resumption, error) {
 	return r, nil
 }
 
-// Since returns the number of the first entry that was stored at t or later:
-// Last+1 if there is none. A store that does not answer in time is an error.
+// Since returns the number of the first entry that was stored at t or later: Last+1 if there is
+// none. It fails if the store does not answer in time.
 func (j *Journal) Since(ctx context.Context, t time.Time) (seq uint64, err error) {
 	ctx, cancel := j.lifetime(ctx)
 	defer cancel()

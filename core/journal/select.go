@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Selection is a part of the log.
+// Selection selects a part of the log.
 type Selection struct {
 	// ServerID selects the events of one server; "" selects all events.
 	ServerID string
@@ -21,11 +21,10 @@ type Selection struct {
 	After time.Time
 }
 
-// Select returns the selected entries up to the last one there is now, oldest first.
-// The store finds them, so a selection is cheap even in a large log. Entries that are
-// missing from the log are left out without a gap, and a damaged one may end the
-// selection: it is for looking back, not for following. A failure is yielded once, as
-// the last.
+// Select returns the selected entries up to the last one there is now, oldest first. The store
+// does the filtering, so a selection is cheap even in a large log. Missing entries are left out
+// without a gap, and a damaged entry may end the selection: it is for history, not for
+// following. An error is yielded once, at the end.
 func (j *Journal) Select(ctx context.Context, sel Selection) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		ctx, cancel := j.lifetime(ctx)

@@ -23,12 +23,11 @@ const (
 	indexFileName = "index.db"
 )
 
-// checkSequences makes the store read itself anew where a sequence number jumps.
-// A store that trusts its index counts up to such a number, which for one flipped
-// byte takes years and all memory (nats-server 2.15, indexCacheBuf). Without the
-// index it holds every record against its hash when it starts, and ends the log
-// before the first that is wrong; elsewhere damage costs only the record that has
-// it, so the index stays as long as it does no harm.
+// checkSequences removes the store's index if a sequence number jumps, so that the store reads
+// all records. With an index it counts up to such a number, which for one flipped byte takes
+// years and all memory (nats-server 2.15, indexCacheBuf). Without one it checks the hash of
+// every record when it starts, and ends the log before the first wrong one. Other damage costs
+// only the damaged record, so the index is then kept.
 func (d *dir) checkSequences() error {
 	streams, err := filepath.Glob(filepath.Join(d.store(), "jetstream", "*", "streams", "*", "msgs"))
 	if err != nil {
@@ -49,8 +48,8 @@ func (d *dir) checkSequences() error {
 	return nil
 }
 
-// sequencesRise reports whether the numbers in a file rise by sane steps. Of other
-// damage, also a file that cannot be read, it says nothing: the store notices.
+// sequencesRise reports whether the numbers in a file rise by plausible steps. It is true for
+// other damage, also for a file that cannot be read: the store notices that.
 func sequencesRise(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

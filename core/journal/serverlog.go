@@ -9,8 +9,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// serverLog passes on what the server in this process has to say. It also hears
-// from it that a write failed: the server reports it nowhere else.
+// serverLog passes on the log messages of the server in this process. They are also the only
+// way to learn that a write has failed.
 type serverLog struct {
 	log *slog.Logger
 	// fault is signalled when the store cannot be written any more. Capacity 1:
@@ -28,11 +28,11 @@ func (l *serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, fo
 // Warnf implements the server's Logger.
 func (l *serverLog) Warnf(format string, v ...any) { l.say(slog.LevelWarn, format, v) }
 
-// Fatalf implements the server's Logger. The server goes on after it.
+// Fatalf implements the server's Logger. The server continues after it.
 func (l *serverLog) Fatalf(format string, v ...any) { l.say(slog.LevelError, format, v) }
 
-// Errorf implements the server's Logger. That a write failed, the Journal says
-// itself, once.
+// Errorf implements the server's Logger. Failed writes are not logged here, because the Journal
+// logs them once.
 func (l *serverLog) Errorf(format string, v ...any) {
 	text := strings.ToLower(fmt.Sprintf(format, v...))
 	for _, sign := range []string{"critical write error", "will be disabled", "failed to store a msg"} {

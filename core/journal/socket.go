@@ -12,14 +12,15 @@ import (
 	"time"
 )
 
-// A process that has a data directory lets others of the same user read its log through
-// a Unix socket in the directory, which only that user can enter. What they speak there
-// is the protocol of the server in this process.
+// A process that uses a data directory lets other processes of the same user read its log
+// through a Unix socket in the directory, which only that user can enter. The protocol is that
+// of the server in this process.
 
 const (
 	socketName = "socket"
-	// longestSocket is the longest path that a socket may have on all systems. One with
-	// a longer path is elsewhere, and a symbolic link in the directory leads to it.
+	// longestSocket is the longest path that a socket may have on all systems. A socket whose
+	// path would be longer is created elsewhere, and a symbolic link in the directory leads to
+	// it.
 	longestSocket = 100
 	tempSocket    = "mcptrack-socket-"
 )
@@ -37,8 +38,8 @@ type socket struct {
 	closed  bool
 }
 
-// listen makes the socket of a data directory whose lock is held. connect connects to
-// the server.
+// listen creates the socket of a data directory whose lock is held. connect connects to the
+// server.
 func (d *dir) listen(connect func() (net.Conn, error)) (*socket, error) {
 	s := &socket{link: filepath.Join(d.path, socketName), connect: connect, conns: map[net.Conn]struct{}{}}
 	s.removeOld()
@@ -62,7 +63,7 @@ func (d *dir) listen(connect func() (net.Conn, error)) (*socket, error) {
 	return s, nil
 }
 
-// removeOld removes what a run that was killed has left.
+// removeOld removes what a killed run left behind.
 func (s *socket) removeOld() {
 	if to, err := os.Readlink(s.link); err == nil && strings.HasPrefix(filepath.Base(filepath.Dir(to)), tempSocket) {
 		_ = os.Remove(to)
@@ -102,7 +103,7 @@ func (s *socket) accept() {
 	}
 }
 
-// add has the two ends of a connection closed by close.
+// add registers the two ends of a connection, so that close closes them.
 func (s *socket) add(reader, server net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +117,7 @@ func (s *socket) add(reader, server net.Conn) bool {
 
 // copy copies until one end is closed, and closes both.
 func (s *socket) copy(to, from net.Conn) {
-	_, _ = io.Copy(to, from) // how it ends is up to the ends
+	_, _ = io.Copy(to, from) // either end may close it in any way
 	_ = to.Close()
 	_ = from.Close()
 	s.mu.Lock()

@@ -6,9 +6,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// encode returns what is stored for the event: its wire form without an id. An
-// event that is larger than the store takes becomes several where its meaning
-// allows that, or loses details: a list of 10,000 URIs must not stop the log.
+// encode returns what is stored for the event: its wire form without an id. An event that is
+// too large for the store is split into several if its meaning allows that, or loses details: a
+// list of 10,000 URIs must not stop the log.
 func encode(e *event.Event, limit int) ([][]byte, error) {
 	bare := *e
 	bare.ID = ""
@@ -39,8 +39,8 @@ func encode(e *event.Event, limit int) ([][]byte, error) {
 	return parts, nil
 }
 
-// split returns smaller payloads that together mean the same, or the most of it
-// that fits; none if that is impossible.
+// split returns smaller payloads that together mean the same, or as much of it as fits; none if
+// that is impossible.
 func split(p event.Payload) []event.Payload {
 	switch p := p.(type) {
 	case event.ListChanged:

@@ -14,13 +14,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// State is the content of a resource that was published, or found without an event,
-// last.
+// State is the last known content of a resource, published or not.
 type State struct {
 	Digest   catalog.Digest
 	Size     int64
 	MimeType string
-	When     time.Time // it was read
+	When     time.Time // when it was read
 }
 
 // stored is the wire form of a State.
@@ -31,19 +30,19 @@ type stored struct {
 	Size     int64     `json:"size,omitempty"`
 	MimeType string    `json:"mimeType,omitempty"`
 	When     time.Time `json:"when"`
-	// Seq is the last event that the state takes into account, in a log of Epoch.
+	// Seq is the number of the last event that the state reflects, in the log with that Epoch.
 	Seq   uint64 `json:"seq"`
 	Epoch string `json:"epoch,omitempty"`
 }
 
 const (
-	// tombstoneTTL is how long it is remembered that a resource is gone: long after the
-	// last event that could bring it back.
+	// tombstoneTTL is how long a removed resource is remembered as removed: much longer than
+	// any event that could bring it back is stored.
 	tombstoneTTL = 30 * 24 * time.Hour
 )
 
-// stateOf returns what an event says of the content of a resource. The zero
-// State is that of a resource that is gone.
+// stateOf returns the state of a resource after an event; ok is false if the event does not
+// give it. The zero State means that the resource is gone.
 func stateOf(e *event.Event) (Resource, State, bool) {
 	r := Resource{e.ServerID, e.ResourceURI}
 	switch p := e.Payload.(type) {
@@ -59,14 +58,14 @@ func stateOf(e *event.Event) (Resource, State, bool) {
 	return r, State{}, false
 }
 
-// States are what is remembered of servers.
+// States are the stored states of resources and lists.
 type States struct {
 	Resources map[Resource]State
-	Lists     map[ListName]catalog.List // items have keys and digests, no more
+	Lists     map[ListName]catalog.List // items have only keys and digests
 }
 
-// States returns the last known contents and lists, as of the last event in the log:
-// also of what happened after states were stored last. With a server, only its own.
+// States returns the last known contents and lists as of the last event in the log, including
+// changes since states were last stored. If server is not "", it returns only its own.
 func (j *Journal) States(ctx context.Context, server string) (States, error) {
 	ctx, cancel := j.lifetime(ctx)
 	defer cancel()
@@ -76,7 +75,7 @@ func (j *Journal) States(ctx context.Context, server string) (States, error) {
 	}
 	found := map[Resource]sequenced{}
 	lists := listReader{}
-	covered := map[string]stored{} // by token; of the state, what events it takes into account
+	covered := map[string]stored{} // by token: the stored state, for the events that it reflects
 	err := j.store.latest(ctx, j.store.opts.Stream+"_states", j.store.subjects.of("state."+below), func(m message) {
 		if lists.read(strings.TrimPrefix(m.subject, j.store.subjects.of("state.")), m.data) {
 			return
@@ -99,7 +98,7 @@ func (j *Journal) States(ctx context.Context, server string) (States, error) {
 	err = j.store.latest(ctx, j.store.opts.Stream, j.store.subjects.of("content."+below), func(m message) {
 		by, ok := covered[strings.TrimPrefix(m.subject, j.store.subjects.of("content."))]
 		if ok && by.covers(m, j.Epoch()) {
-			return // nearly all: decoding them would be most of the work of a start
+			return // most are covered; decoding them would be most of the work of a start
 		}
 		var e event.Event
 		if json.Unmarshal(m.data, &e) != nil {
@@ -128,9 +127,9 @@ func (j *Journal) States(ctx context.Context, server string) (States, error) {
 	return out, nil
 }
 
-// covers reports whether the state takes an event of the log of that epoch into
-// account. The numbers of another epoch say nothing: it began because events were
-// lost, whose numbers were given out again.
+// covers reports whether the state already reflects a message of the log with that epoch.
+// Numbers of different epochs cannot be compared: a new epoch begins when events were lost, and
+// reuses their numbers.
 func (s stored) covers(m message, epoch string) bool {
 	if s.Epoch == epoch {
 		return m.seq <= s.Seq

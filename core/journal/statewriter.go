@@ -14,33 +14,33 @@ const (
 	flushAt    = 20_000 // states; each is a write in addition to those of the events
 )
 
-// stateWriter collects what is remembered of servers and stores it now and then. Its
-// memory is bounded by the number of resources and lists.
+// stateWriter collects states, lists and notes, and stores them from time to time. Its memory
+// is bounded by the number of resources and lists.
 type stateWriter struct {
 	store *store
 	head  *head
-	pub   *publisher // of run
+	pub   *publisher // used by run only
 	// full is signalled when there is much to store. Capacity 1, never closed.
 	full chan struct{}
 
 	mu     sync.Mutex // guards all below
 	dirty  map[Resource]sequenced
 	notes  map[string]*note // by subject
-	flying int              // taken and not stored yet
+	flying int              // taken from the maps and not stored yet
 }
 
-// note is something else that is remembered: the last version of it.
+// note is the last version of a value that is remembered, other than the state of a resource.
 type note struct {
-	subject string // of the first part; the others have .1, .2, …
+	subject string // of its first part; the others have .1, .2, …
 	parts   [][]byte
 	ttl     time.Duration // 0: for ever
-	lease   *Lease        // that allows it; nil: none is needed
+	lease   *Lease        // the lease it is stored under; nil: none is needed
 }
 
 type sequenced struct {
 	State
 	seq   uint64
-	lease *Lease // that allows it; nil: none is needed
+	lease *Lease // the lease it is stored under; nil: none is needed
 }
 
 func newStateWriter(s *store, h *head) *stateWriter {
@@ -52,9 +52,9 @@ func (s *stateWriter) open() (err error) {
 	return err
 }
 
-// put has the state of an item stored, which takes the events up to seq into account.
-// Under a lost lease it is dropped: the event of the same content may have been dropped,
-// and would be missed by a process that takes the state for published.
+// put queues the state of an item, which reflects the events up to seq. If its lease is lost
+// the state is dropped: its event may have been dropped as well, and a process that took the
+// state as published would never publish it.
 func (s *stateWriter) put(it *item, seq uint64) {
 	if it.lease != nil && it.lease.isLost() {
 		return
@@ -72,7 +72,7 @@ func (s *stateWriter) put(it *item, seq uint64) {
 	}
 }
 
-// hurry has everything stored soon.
+// hurry requests that everything be stored soon.
 func (s *stateWriter) hurry() {
 	select {
 	case s.full <- struct{}{}:
@@ -80,7 +80,7 @@ func (s *stateWriter) hurry() {
 	}
 }
 
-// waiting is how much is not stored yet.
+// waiting returns how many values are not stored yet.
 func (s *stateWriter) waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +95,8 @@ func (s *stateWriter) take() (map[Resource]sequenced, map[string]*note) {
 	return states, notes
 }
 
-// landed ends what take began. It takes back what could not be stored, except where
-// there is something newer.
+// landed ends a step that take began. It takes back the values that could not be stored, unless
+// there are newer ones.
 func (s *stateWriter) landed(states map[Resource]sequenced, notes map[string]*note) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,13 +125,13 @@ func (s *stateWriter) run(ctx context.Context) {
 	}
 }
 
-// flush stores what is waiting. After a failure the rest waits for the next time: the
-// writer of events repairs the store.
+// flush stores all waiting values. After a failure the rest waits for the next time; the writer
+// of events repairs the store.
 func (s *stateWriter) flush(ctx context.Context) {
 	states, notes := s.take()
 	defer func() { s.landed(states, notes) }()
 	var records []*record
-	var done []func() // by record: it is stored
+	var done []func() // for each record: a function to call once it is stored
 	for r, st := range states {
 		remove := func() { delete(states, r) }
 		data, err := json.Marshal(stored{r.ServerID, r.URI, st.Digest.String(), st.Size, st.MimeType, st.When.UTC(), st.seq, s.head.id()})

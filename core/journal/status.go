@@ -12,7 +12,7 @@ import (
 type counters struct {
 	appended, tooLarge, failures, unsaved, damages, fenced atomic.Uint64
 
-	trouble atomic.Pointer[error] // why storing does not work; nil if it does
+	trouble atomic.Pointer[error] // why events cannot be stored; nil if they can
 	took    latency
 
 	damageMu sync.Mutex // guards reported
@@ -23,12 +23,12 @@ type counters struct {
 type Stats struct {
 	Stored   uint64 // events that are durable
 	Waiting  int    // items that are queued or being stored
-	Folded   uint64 // events that a newer one of the same resource stands for
+	Folded   uint64 // events that were merged into a newer one
 	TooLarge uint64 // events that did not fit into the store
 	Failures uint64 // failed attempts to store
 	Fenced   uint64 // events that were dropped because their lease was lost
 	Damages  uint64 // entries that could not be read back, and logs that came back short
-	// Syncs, SyncTime and SlowestSync are of groups of events stored as one step.
+	// Syncs, SyncTime and SlowestSync are about groups of events stored as one step.
 	Syncs       uint64
 	SyncTime    time.Duration
 	SlowestSync time.Duration
@@ -43,8 +43,8 @@ func (j *Journal) Stats() Stats {
 	return s
 }
 
-// Err returns why events cannot be stored at the moment, nil if they can. They
-// wait meanwhile, and no reader sees them.
+// Err returns why events cannot be stored at the moment, nil if they can. Until they can,
+// events wait and no reader sees them.
 func (j *Journal) Err() error {
 	if err := j.store.counts.trouble.Load(); err != nil {
 		return fmt.Errorf("journal: events cannot be stored: %w", *err)
@@ -52,8 +52,8 @@ func (j *Journal) Err() error {
 	return nil
 }
 
-// damaged counts and logs entries that could not be read back, each once as long as
-// readers find them in order.
+// damaged counts and logs entries that could not be read back, each once if readers find them
+// in order.
 func (c *counters) damaged(log *slog.Logger, first, last uint64) {
 	c.damageMu.Lock()
 	defer c.damageMu.Unlock()

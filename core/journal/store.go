@@ -17,20 +17,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// store is the JetStream that has the log, in this process or on a cluster, and the
+// store is the JetStream server that holds the log, in this process or on a cluster, and the
 // connection to it.
 type store struct {
 	opts     Options
 	dir      *dir      // nil on a cluster
-	embedded *embedded // nil on a cluster, and where another process has the directory
-	socket   *socket   // for readers in other processes; nil without dir
-	reads    string    // the directory that another process has, whose log is only read
+	embedded *embedded // nil on a cluster, and if another process uses the directory
+	socket   *socket   // for readers in other processes; nil if dir is
+	reads    string    // the directory used by another process, whose log is only read
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	// fault is signalled by the server in this process when it cannot write. Capacity
 	// 1, never closed; nil on a cluster.
 	fault    chan struct{}
-	instance string // names this Journal among all that use the log
+	instance string // identifies this Journal among all that use the log
 	subjects subjects
 	counts   counters
 }
@@ -39,8 +39,8 @@ func newStore(opts Options) *store {
 	return &store{opts: opts, instance: newEpoch(), subjects: subjects(opts.Stream)}
 }
 
-// open starts the store, if it is in this process, and connects to it. suspect is
-// called when a connection was lost meanwhile: the log may be another one now.
+// open starts the store, if it is in this process, and connects to it. suspect is called
+// whenever the connection was lost: the log may have been replaced.
 func (s *store) open(suspect func()) error {
 	if s.opts.URL == "" {
 		s.fault = make(chan struct{}, 1)
@@ -48,7 +48,7 @@ func (s *store) open(suspect func()) error {
 		if errors.Is(err, ErrLocked) && s.opts.Existing {
 			s.reads, s.fault = s.opts.Dir, nil
 			if s.connect(suspect) != nil {
-				return err // by a process that does not listen
+				return err // the process that uses the directory does not listen
 			}
 			return nil
 		}
@@ -65,11 +65,11 @@ func (s *store) open(suspect func()) error {
 	return nil
 }
 
-// needs names the oldest NATS that has everything that is needed: batches that are
-// stored as a whole, of messages with ids.
+// needs is the error for a server that is too old: atomic batches of messages with ids came
+// with 2.12.1.
 const needs = "mcptrack needs NATS 2.12.1 or newer with JetStream"
 
-// supported returns why the NATS server cannot have the log.
+// supported returns why the log cannot be on the NATS server; nil if it can.
 func (s *store) supported() error {
 	version := s.nc.ConnectedServerVersion()
 	var have [3]int
@@ -118,7 +118,7 @@ func (s *store) connect(suspect func()) error {
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 200*time.Millisecond),
-		nats.ReconnectBufSize(-1), // the writer sends again what cannot be sent now
+		nats.ReconnectBufSize(-1), // the writer repeats what cannot be sent now
 		nats.Timeout(5 * time.Second),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			s.opts.Logger.Debug("connection to the store", "err", printable.Line(err.Error(), 256))
@@ -129,7 +129,7 @@ func (s *store) connect(suspect func()) error {
 		opts = append(opts, nats.InProcessServer(s.embedded), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 	} else if s.reads != "" {
 		opts = append(opts, nats.SetCustomDialer(socketDialer{s.reads}))
-		servers = "nats://127.0.0.1" // to which nobody connects
+		servers = "nats://127.0.0.1" // not used: the dialer ignores it
 	} else {
 		opts = append(opts, nats.ReconnectHandler(func(*nats.Conn) { suspect() }))
 		for one := range strings.SplitSeq(s.opts.URL, ",") {
@@ -179,7 +179,7 @@ func (s *store) reconnected(ctx context.Context) error {
 	}
 }
 
-// release gives back what open took, in reverse order.
+// release undoes open, in reverse order.
 func (s *store) release() {
 	if s.nc != nil {
 		s.nc.Close()
@@ -195,5 +195,5 @@ func (s *store) release() {
 	}
 }
 
-// maxCredentials is the size of the largest file of NATS credentials.
+// maxCredentials bounds the size of a file of NATS credentials.
 const maxCredentials = 64 << 10

@@ -17,10 +17,9 @@ const (
 	epochKey = "mcptrack.epoch"
 	// callTimeout bounds one request to the store.
 	callTimeout = 10 * time.Second
-	// dedupe is for how long a cluster itself recognises a repeated event. It
-	// covers an attempt that is still on its way when it is looked up. In this
-	// process there is no such delay, and every event that the server remembers
-	// costs memory.
+	// dedupe is how long a cluster itself recognises a repeated event. This covers an attempt
+	// that is still on its way when the event is looked up. In this process there is no such
+	// delay, and every event that the server remembers costs memory.
 	dedupe         = time.Minute
 	dedupeEmbedded = 5 * time.Second
 	// stateBytes bounds the states: some 500,000 resources.
@@ -30,7 +29,8 @@ const (
 // Bounds are the ends of the log.
 type Bounds struct {
 	Epoch string
-	// First and Last are the ends of what is stored. Of an empty log First is Last+1.
+	// First and Last are the numbers of the first and last stored event. In an empty log First
+	// is Last+1.
 	First, Last uint64
 	// Bytes is the size of the log in the store.
 	Bytes uint64
@@ -46,7 +46,7 @@ func (j *Journal) Bounds(ctx context.Context) (Bounds, error) {
 	if info.State.Msgs == 0 {
 		b.First = b.Last + 1
 	}
-	if j.store.embedded != nil { // what is not yet durable is not there yet
+	if j.store.embedded != nil { // events that are not durable yet do not count
 		b.Last = min(b.Last, max(j.head.durable.get(), b.First-1))
 	}
 	if j.store.dir == nil && b.Epoch != j.Epoch() {
@@ -55,9 +55,9 @@ func (j *Journal) Bounds(ctx context.Context) (Bounds, error) {
 	return b, nil
 }
 
-// info describes a stream. It repeats the request while there is no answer: a cluster
-// that elects a leader, or a server in this process that is being restarted, loses
-// requests. The error is that of an answer, or of the last try.
+// info returns the state of a stream. It repeats the request until there is a response: a
+// cluster that elects a leader, or a server in this process that is being restarted, loses
+// requests. The error is that of a response, or of the last attempt.
 func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -77,8 +77,8 @@ func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 	}
 }
 
-// ensure makes the log and the states, or opens the existing ones and updates their
-// retention. It describes the log.
+// ensure creates the streams of the log and the states, or opens existing ones and updates
+// their retention. It returns the state of the log.
 func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 	replicas := s.opts.Replicas
 	if replicas == 0 {
@@ -128,7 +128,7 @@ func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return info, nil
 }
 
-// ensureContents makes or removes the stream that holds texts, as the options say.
+// ensureContents creates or removes the stream of texts, as the options say.
 func (s *store) ensureContents(ctx context.Context, replicas int) error {
 	name := s.opts.Stream + contentsSuffix
 	switch {
@@ -178,7 +178,7 @@ func (s *store) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*
 			return made.CachedInfo(), nil
 		}
 		switch apiErr, _ := errors.AsType[*jetstream.APIError](err); {
-		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another node was faster
+		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another node created it first
 		case apiErr == nil: // no answer: a cluster that is starting loses requests
 			if s.nc.IsClosed() || !backoff.Sleep(ctx, 50*time.Millisecond) {
 				return nil, err
@@ -202,7 +202,7 @@ const (
 	codeNoPeers      = 10005 // no suitable peers for placement
 )
 
-// adopt opens a stream that exists. Its replicas and its epoch are not changed.
+// adopt opens an existing stream. Its replicas and its epoch are not changed.
 func (s *store) adopt(ctx context.Context, info *jetstream.StreamInfo, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
 	have := info.Config
 	if _, _, err := event.ParseID(event.FormatID(have.Metadata[epochKey], 0)); err != nil {

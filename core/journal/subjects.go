@@ -2,15 +2,14 @@ package journal
 
 import "github.com/mcptrack/mcptrack/core/event"
 
-// subjects are those of a log, below the name of its stream.
+// subjects are the subjects of a log, below the name of its stream.
 type subjects string
 
-// of is the subject, or pattern, below the stream's name.
+// of returns the subject, or pattern, below the stream's name.
 func (s subjects) of(below string) string { return string(s) + "." + below }
 
-// event is where an event is stored. Events that carry the digest of a content have
-// subjects of their own, so that the last one about every resource is found without
-// reading the log.
+// event returns the subject of an event. Events with a digest of content have one subject per
+// resource, so that the last one about each resource is found without reading the log.
 func (s subjects) event(e *event.Event) string {
 	class := "event."
 	switch p := e.Payload.(type) {
@@ -24,9 +23,10 @@ func (s subjects) event(e *event.Event) string {
 	return s.of(class) + Resource{e.ServerID, e.ResourceURI}.token()
 }
 
-// fence is where the first event of every holder of a lease is stored. What is appended
-// under a lease is stored only while the last event there is the holder's: the store
-// checks that, so it holds for a process that was stopped or cut off, too.
+// fence returns the subject on which each holder of a lease stores its first event. Events
+// appended under the lease are stored only while the last event on that subject is the
+// holder's. The store checks that, so it is also true of a process that was suspended or
+// disconnected.
 func (s subjects) fence(lease string) string {
 	return s.of("event.") + Resource{ServerID: lease}.server() + ".lease"
 }

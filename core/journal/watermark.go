@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// head is what readers may see: which log it is, and up to which event.
+// head says what readers may see: which log, and up to which event.
 type head struct {
 	epoch   atomic.Pointer[string]
 	durable watermark
 }
 
-// id is the epoch of the log, "" before it is known.
+// id returns the epoch of the log, "" before it is known.
 func (h *head) id() string {
 	if epoch := h.epoch.Load(); epoch != nil {
 		return *epoch
@@ -19,11 +19,11 @@ func (h *head) id() string {
 	return ""
 }
 
-// watermark is a number that rises, with waiters for that.
+// watermark is a number that only rises until the log is replaced, and on which readers wait.
 type watermark struct {
 	mu    sync.Mutex // guards both below
 	value uint64
-	// moved is closed when value is set; made only for a waiter.
+	// moved is closed at the next change of value; nil while no reader waits.
 	moved chan struct{}
 }
 
@@ -33,7 +33,7 @@ func (w *watermark) get() uint64 {
 	return w.value
 }
 
-// set sets the value, also to a lower one: the log was replaced.
+// set changes the value and wakes all waiters. The new value is lower if the log was replaced.
 func (w *watermark) set(v uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,8 +44,8 @@ func (w *watermark) set(v uint64) {
 	}
 }
 
-// reached reports whether the value is at least v. If not, moved is closed at the next
-// change, which need not be to a higher value.
+// reached reports whether the value is at least v. If not, moved is closed at the next change,
+// after which the caller must check again.
 func (w *watermark) reached(v uint64) (ok bool, moved <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,21 +12,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// writer stores what is queued. All but queue, doubt and the methods suspect and mark
-// is used by its run goroutine only.
+// writer stores queued items. Only its run goroutine uses it, except for queue, doubt and the
+// methods suspect and mark.
 type writer struct {
 	store  *store
 	head   *head
 	states *stateWriter
 	recent *recent
 	queue  *queue
-	doubt  atomic.Bool // the log may have been replaced: verify is to check
+	doubt  atomic.Bool // the log may have been replaced: verify must check
 
 	pub      *publisher
-	last     uint64 // the last event known to be in the log
-	boot     string // the run of the operating system
-	instance string // names this run, for events that have no id of their own
-	unnamed  uint64 // how many of those there were
+	last     uint64 // number of the last event known to be in the log
+	boot     string // identifies the run of the operating system
+	instance string // identifies this run, for ids of events that have none
+	unnamed  uint64 // number of such events
 }
 
 func newWriter(s *store, h *head, states *stateWriter, r *recent) *writer {
@@ -44,13 +44,13 @@ func (w *writer) open(ctx context.Context) error {
 	}
 	w.pub.fault = w.store.fault
 	if w.store.embedded == nil {
-		w.pub.wait = 2 * time.Second // a leader that died does not answer any more
+		w.pub.wait = 2 * time.Second // a leader that died will not answer
 	}
 	return nil
 }
 
-// run stores what is queued, in groups that grow with the load. It returns when the
-// queue is closed and empty, or when ctx ends.
+// run stores queued items, in groups that grow with the load. It returns when the queue is
+// closed and empty, or when ctx ends.
 func (w *writer) run(ctx context.Context) {
 	for {
 		group := w.queue.take(maxBatch)
@@ -106,8 +106,7 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 	w.storeAll(ctx, pending)
 }
 
-// largest is how many bytes an event may have: what the server takes, less the
-// headers.
+// largest returns the greatest size of an event: what the server accepts, less the headers.
 func (w *writer) largest() int { return int(w.store.nc.MaxPayload()) - 1024 }
 
 func (i *item) finish(e Entry, err error) {
@@ -166,7 +165,7 @@ func (w *writer) publish(ctx context.Context, records []*record) (int, error) {
 	}
 	n, err := w.pub.publish(ctx, records)
 	if w.store.dir == nil && slices.ContainsFunc(records[:n], func(r *record) bool { return r.seq <= w.last }) {
-		w.doubt.Store(true) // numbers only rise: these are of another log, or were stored before
+		w.doubt.Store(true) // numbers only rise, so these are of another log, or were stored before
 		if err := w.verify(ctx); err != nil {
 			return 0, err
 		}
@@ -174,8 +173,8 @@ func (w *writer) publish(ctx context.Context, records []*record) (int, error) {
 	return n, err
 }
 
-// stored lets readers see what is in the log now, and then wakes the callers that
-// wait for their items.
+// stored lets readers see all records now in the log, and then wakes the callers that wait for
+// their items.
 func (w *writer) stored(records []*record) {
 	for _, r := range records {
 		w.last = max(w.last, r.seq)
@@ -200,8 +199,7 @@ func (w *writer) stored(records []*record) {
 	}
 }
 
-// mend brings the store back after a failed attempt, and returns the records
-// that it does not have.
+// mend repairs the store after a failed attempt, and returns the records that it does not have.
 func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error) {
 	if w.store.embedded != nil {
 		if err := w.store.dir.probe(); err != nil {
@@ -222,7 +220,7 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 	if err != nil {
 		return records, err
 	}
-	if renewed { // what was found in the old log is not in this one
+	if renewed { // the records that were found are not in the new log
 		for _, r := range records {
 			r.seq = 0
 		}
@@ -239,8 +237,8 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 	if err != nil {
 		return records, err
 	}
-	// A record that is missing between others is stored after them now, because those
-	// stay in the log. Batches, and a store that stays failed, prevent that.
+	// A missing record between found ones is now stored after them, because these stay in the
+	// log. Batches, and a store that keeps failing, prevent that.
 	var found, left []*record
 	for _, r := range records {
 		if r.seq != 0 {
@@ -264,7 +262,7 @@ func (w *writer) fails(err error) {
 	}
 }
 
-// works ends the state that fails began.
+// works ends the state of failure that fails began, and logs that.
 func (w *writer) works() {
 	if old := w.store.counts.trouble.Swap(nil); old != nil {
 		waiting, folded := w.queue.size()

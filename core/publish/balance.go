@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// balanceEvery is how often a process looks whether it has more than its share. It
-	// then gives up a quarter of the excess, so that no more servers are away at a time
-	// than needed for an even share within a minute.
+	// balanceEvery is how often a process checks whether it follows more than its share of the
+	// servers. If so, it gives up a quarter of the excess: few servers are interrupted at a
+	// time, and the shares are even within a minute.
 	balanceEvery = 2 * time.Second
-	// keepFor is how long a server is kept that no other process took.
+	// keepFor is how long a server is not given up again after no other process took it.
 	keepFor = 10 * time.Minute
-	// orphanedFor is how long a server may be followed by no process, as in a takeover,
-	// before that is reported.
+	// orphanedFor is how long no process may follow a server, as during a takeover, before that
+	// is reported.
 	orphanedFor = 15 * time.Second
 )
 
-// balance gives servers up to processes that have fewer, until ctx ends.
+// balance gives up servers for processes that have fewer, until ctx ends.
 func (s *sharing) balance(ctx context.Context) {
 	for backoff.Sleep(ctx, backoff.Spread(balanceEvery)) {
 		leases, err := s.journal.Leases()
@@ -45,7 +45,8 @@ func (s *sharing) balance(ctx context.Context) {
 	}
 }
 
-// yield leaves a free server to others if this process has its share.
+// yield returns how long to leave a free server to other processes, because this one has its
+// share; 0: take it.
 func (s *sharing) yield() time.Duration {
 	leases, err := s.journal.Leases()
 	if err != nil {
@@ -70,7 +71,7 @@ func (s *sharing) heldLocked() (n int) {
 	return n
 }
 
-// fairLocked is how many of its servers one of the processes should follow at most.
+// fairLocked returns the most servers that each of so many processes should follow.
 func (s *sharing) fairLocked(processes int) int {
 	processes = max(processes, 1)
 	return (len(s.shares) + processes - 1) / processes
@@ -86,7 +87,7 @@ func (s *sharing) noteOrphansLocked(process map[string]string) {
 	}
 }
 
-// ready returns why this process, or the cluster, does not follow what it should.
+// ready returns why this process, or the cluster, does not follow all servers that it should.
 func (s *sharing) ready() error {
 	if _, err := s.journal.Leases(); err != nil {
 		return fmt.Errorf("waiting for leases: %w", err)

@@ -22,18 +22,19 @@ const announceEvery = time.Second
 // nobody is the reason shown for a server that no process follows.
 const nobody = "no process follows it"
 
-// Cluster is what a process knows of those that share the servers.
+// Cluster is what a process knows of the processes that share the servers.
 type Cluster struct {
-	Process   string // this one
-	Processes int    // that share the servers
+	Process   string // this process
+	Processes int    // number of processes that share the servers
 	// Unfollowed are the servers that no process follows, in order.
 	Unfollowed []string
-	// Waiting is why leases cannot be acquired or read, so that the others are not known.
+	// Waiting is why leases cannot be acquired or read, so that the other processes are
+	// unknown.
 	Waiting string
 }
 
-// cluster knows all servers of the processes that share them: every process announces
-// the servers that it follows, and reads what the others announce.
+// cluster knows all servers of the processes that share them: every process announces the
+// servers that it follows, and reads the announcements of the others.
 type cluster struct {
 	journal *journal.Journal
 	tracker *tracker.Tracker
@@ -54,7 +55,7 @@ func newCluster(j *journal.Journal, t *tracker.Tracker, s *sharing) *cluster {
 	return &cluster{journal: j, tracker: t, sharing: s, seen: map[string]Server{}, sent: map[string]announced{}}
 }
 
-// watch reads what is announced until ctx ends.
+// watch reads announcements until ctx ends.
 func (c *cluster) watch(ctx context.Context) error {
 	for a, err := range c.journal.Announcements(ctx) {
 		if err != nil {
@@ -105,10 +106,10 @@ func (c *cluster) announceServer(st *tracker.ServerStatus) {
 	}
 }
 
-// removed is what is announced of a server that was removed from the config.
+// removed is the announced status of a server that was removed from the config.
 const removed = "null"
 
-// servers are those of all processes, sorted by id.
+// servers returns the servers of all processes, sorted by id.
 func (c *cluster) servers() []Server {
 	all, leases := c.known()
 	for id, srv := range all {
@@ -126,8 +127,8 @@ func (c *cluster) servers() []Server {
 	return slices.SortedFunc(maps.Values(all), func(a, b Server) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// known are the servers that were announced or are in the config, and the processes
-// that follow them, nil if that is not known.
+// known returns the servers that were announced or are in the config, and which process follows
+// each; nil if that is unknown.
 func (c *cluster) known() (map[string]Server, map[string]string) {
 	c.mu.Lock()
 	all := maps.Clone(c.seen)
@@ -178,8 +179,8 @@ func (p *Publisher) Servers() []Server {
 	return out
 }
 
-// Cluster returns what is known of the processes that share the servers; ok is false if
-// this one neither shares servers nor watches those that do.
+// Cluster returns what is known of the processes that share the servers; ok is false if this
+// process neither shares servers nor is a Replica.
 func (p *Publisher) Cluster() (state Cluster, ok bool) {
 	if p.cluster == nil {
 		return Cluster{}, false

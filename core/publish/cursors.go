@@ -9,9 +9,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// cursorsKind is the kind under which the journal keeps where the subscriptions to events
-// of a server (MCP Events) go on. They are stored like a list, with an item for each: so
-// they are where lists are, in a folder or on a cluster, under the same lease.
+// cursorsKind is the kind of list under which the journal stores where to resume the
+// subscriptions to events of a server (MCP Events), one item for each. So they are stored where
+// lists are, in a folder or on a cluster, under the same lease.
 const cursorsKind catalog.Kind = "cursors"
 
 func cursorsToList(cursors map[string]string) catalog.List {
@@ -35,7 +35,7 @@ func cursorsFromList(list catalog.List) map[string]string {
 	return cursors
 }
 
-// cursors is where the subscriptions to events of a server went on, as it was stored last.
+// cursors returns where to resume the subscriptions to events of a server, as last stored.
 func (m *memory) cursors(server string) map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

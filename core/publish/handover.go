@@ -9,11 +9,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// handOverWait bounds how long a server is kept to publish and store what is left.
+// handOverWait bounds how long a server is kept to publish and store outstanding events.
 const handOverWait = 5 * time.Second
 
-// takeOver makes sure that nothing is stored any more of what earlier holders have in
-// their queues, and reads what they stored.
+// takeOver makes sure that no events in the queues of earlier holders will be stored, and reads
+// what they did store.
 func (s *sharing) takeOver(ctx context.Context, id string, lease *journal.Lease) error {
 	err := lease.Fence(ctx, &event.Event{ServerID: id, Timestamp: time.Now(), Payload: event.ServerState{
 		State: event.Pending, Reason: "followed by " + s.journal.Process()}})
@@ -23,7 +23,7 @@ func (s *sharing) takeOver(ctx context.Context, id string, lease *journal.Lease)
 	return s.memory.loadServer(ctx, id)
 }
 
-// handOver stops following a server, and waits until what is left is stored.
+// handOver stops following a server, and waits until its outstanding events are stored.
 func (s *sharing) handOver(id string, sh *share, lease *journal.Lease) {
 	s.mu.Lock()
 	ending := s.ctx == nil || s.ctx.Err() != nil // then the publisher has stored it

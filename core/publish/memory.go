@@ -12,25 +12,24 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// rememberEvery is how often contents and lists are stored that no event carries.
+// rememberEvery is how often contents and lists without an event are stored.
 const rememberEvery = 2 * time.Second
 
-// memory is what is known of servers from one run to the next, and from one process to
-// another.
+// memory is what is remembered of servers from run to run and from process to process.
 type memory struct {
 	journal *journal.Journal
 	texts   *texts
 	sharing *sharing // nil: no leases are needed
 
 	mu     sync.Mutex                           // guards all below
-	known  map[string]*published                // as it was loaded, by server
-	stored map[string]map[string]catalog.Digest // what was stored of resources, by server and URI
-	lists  map[journal.ListName]catalog.List    // what was stored of lists
-	// atEvents is what was stored of where subscriptions to events go on, by server.
+	known  map[string]*published                // by server: as loaded
+	stored map[string]map[string]catalog.Digest // stored digests of resources, by server and URI
+	lists  map[journal.ListName]catalog.List    // stored lists
+	// atEvents has the stored cursors of subscriptions to events, by server.
 	atEvents map[string]map[string]string
 }
 
-// published is what was published of a server.
+// published is the state of a server that was published.
 type published struct {
 	resources map[string]catalog.Digest // by URI
 	lists     map[catalog.Kind]catalog.List
@@ -106,7 +105,7 @@ func (m *memory) loadServer(ctx context.Context, id string) error {
 	return nil
 }
 
-// baseline is the digest that was published last of a resource, or zero.
+// baseline returns the last published digest of a resource, or zero.
 func (m *memory) baseline(server, uri string) catalog.Digest {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,7 +115,7 @@ func (m *memory) baseline(server, uri string) catalog.Digest {
 	return catalog.Digest{}
 }
 
-// baselineList is a list as it was published last.
+// baselineList returns a list as it was last published.
 func (m *memory) baselineList(server string, k catalog.Kind) (list catalog.List, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,9 +139,9 @@ func (m *memory) run(ctx context.Context, t *tracker.Tracker, r *recorder) error
 	}
 }
 
-// remember stores the contents and lists of a snapshot that were not stored yet, unless
-// events of the snapshot are not recorded yet: what they carry must be stored after
-// them, or a crash in between would lose the event.
+// remember stores the contents and lists of a snapshot that were not stored yet, unless events
+// that the snapshot includes are not recorded yet: if their content were stored first, a crash
+// in between would lose the events.
 func (m *memory) remember(snap *tracker.Snapshot, r *recorder) {
 	if r.recorded() < snap.Seq {
 		return
@@ -197,7 +196,7 @@ type remembers interface {
 	RememberList(journal.ListName, catalog.List) error
 }
 
-// writer is what stores for the server; false if its lease is not held.
+// writer returns what stores for the server; false if its lease is not held.
 func (m *memory) writer(id string) (remembers, bool) {
 	if m.sharing == nil {
 		return m.journal, true

@@ -15,18 +15,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// Options are what a Publisher works with. Journal is needed.
+// Options configure a Publisher. Journal is required.
 type Options struct {
-	// Journal stores the events. It stays the caller's, who closes it after Run.
+	// Journal stores the events. The caller closes it after Run.
 	Journal *journal.Journal
 	// Tracker are the options of the tracker. The baselines and EventCursors are set by New.
 	Tracker tracker.Options
-	// Shared divides the servers among all processes on the journal's cluster that
-	// set it. Otherwise this process follows all servers that are applied.
+	// Shared divides the servers among all processes on the journal's cluster that set Shared.
+	// Otherwise this process follows all servers that are applied.
 	Shared bool
-	// Replica knows the servers that others share, and follows none. It excludes Shared.
+	// Replica watches the servers that other processes share, and follows none. It excludes
+	// Shared.
 	Replica bool
-	// Logger gets what an operator should look into; nil discards.
+	// Logger gets records that an operator should see; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -106,10 +107,10 @@ func (p *Publisher) Ready() error {
 // Task is a part of the program that runs until its context ends.
 type Task func(context.Context) error
 
-// Tasks run beside the tracker; see [Publisher.Run]. The error of one whose context
-// has not ended ends all the others.
+// Tasks run beside the tracker; see [Publisher.Run]. If a task fails before its context has
+// ended, all others end.
 type Tasks struct {
-	// Sources end with the context of Run: what they lead to is still published.
+	// Sources end with the context of Run: the changes that they caused are still published.
 	Sources []Task
 	// Readers end after everything was stored.
 	Readers []Task
@@ -158,11 +159,11 @@ func (p *Publisher) Run(ctx context.Context, tasks Tasks) error {
 	return running.Wait()
 }
 
-// flushFor bounds how long readers wait at the end for a store that is slow.
+// flushFor bounds how long readers wait at the end for a slow store.
 const flushFor = 5 * time.Second
 
-// flush waits until readers can have everything that was appended. A store that is
-// away is not waited for: closing the journal does that.
+// flush waits until readers can have everything that was appended. It does not wait for a store
+// that is unavailable: closing the journal does.
 func (p *Publisher) flush(ctx context.Context) {
 	if p.journal.Err() != nil {
 		return

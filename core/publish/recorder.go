@@ -25,17 +25,17 @@ type recorder struct {
 
 	seq                atomic.Uint64 // of the last event that was appended
 	reloaded, rejected atomic.Uint64
-	bad                atomic.Bool // the last config was rejected
+	bad                atomic.Bool // the last config on disk was rejected
 }
 
 func newRecorder(t *tracker.Tracker, j *journal.Journal, x *texts, log *slog.Logger) *recorder {
 	return &recorder{tracker: t, journal: j, texts: x, log: log}
 }
 
-// Reloads counts what became of the configs on disk.
+// Reloads counts the reloads of the config by their outcome.
 type Reloads struct {
 	Reloaded, Rejected uint64
-	Good               bool // the config on disk is the one in force
+	Good               bool // the config on disk is the one in use
 }
 
 func (r *recorder) reloads() Reloads {
@@ -51,8 +51,8 @@ func (r *recorder) start() (running *sync.WaitGroup) {
 	return running
 }
 
-// record appends the events. When the tracker has cut the subscription for being too
-// far behind, it goes on with the last event of every resource.
+// record appends the events. When the tracker has cut the subscription for being too far
+// behind, it continues with the last event of every resource.
 func (r *recorder) record(events *bus.Subscription) {
 	for {
 		var seq uint64

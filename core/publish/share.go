@@ -47,12 +47,12 @@ type sharing struct {
 	running sync.WaitGroup
 }
 
-// share is the goroutine that wants, or has, the lease of one server.
+// share is the goroutine that waits for, or holds, the lease of one server.
 type share struct {
 	stop   context.CancelFunc
 	held   bool
-	giveUp context.CancelFunc // ends what it has, for another process; nil while it has none
-	keep   time.Time          // until then it is not given up again: no other process wanted it
+	giveUp context.CancelFunc // gives the server up for another process; nil while it is not followed
+	keep   time.Time          // until then it is not given up again, because no other process took it
 }
 
 func newSharing(j *journal.Journal, t *tracker.Tracker, r *recorder, m *memory, log *slog.Logger) *sharing {
@@ -71,7 +71,7 @@ func (s *sharing) apply(cfg *config.Config) {
 	}
 }
 
-// contendLocked has one goroutine for every server of the config.
+// contendLocked starts and ends goroutines so that there is one for every server of the config.
 func (s *sharing) contendLocked() {
 	for id, sh := range s.shares {
 		if _, wanted := s.cfg.Server(id); !wanted {
@@ -90,7 +90,7 @@ func (s *sharing) contendLocked() {
 	}
 }
 
-// run holds leases until ctx ends; it has given them all back when it returns.
+// run holds leases until ctx ends, and releases all of them before it returns.
 func (s *sharing) run(ctx context.Context) error {
 	s.mu.Lock()
 	s.ctx = ctx
@@ -106,7 +106,7 @@ func (s *sharing) run(ctx context.Context) error {
 	return nil
 }
 
-// appear lets the other processes count this one.
+// appear makes this process count for the others, by holding a lease of its own.
 func (s *sharing) appear(ctx context.Context) {
 	retry := backoff.New(time.Second, 5*time.Second)
 	name := fmt.Sprintf("%s%016x", processLease, rand.Uint64())
@@ -125,8 +125,8 @@ func (s *sharing) appear(ctx context.Context) {
 	}
 }
 
-// hold takes the lease of one server again and again until ctx ends, and follows the
-// server while it has it.
+// hold takes the lease of one server repeatedly until ctx ends, and follows the server while it
+// holds the lease.
 func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 	retry := backoff.New(time.Second, 5*time.Second)
 	givenUp := false
@@ -170,7 +170,7 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 	}
 }
 
-// set says that the server is followed under the lease; nil: it is not followed.
+// set records that the server is followed under the lease; nil: it is not followed.
 func (s *sharing) set(id string, sh *share, lease *journal.Lease, giveUp context.CancelFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,8 +183,8 @@ func (s *sharing) set(id string, sh *share, lease *journal.Lease, giveUp context
 	}
 }
 
-// lease is the last lease of the server: what it still allows is up to the journal. nil
-// if this process does not share servers, or has never had one of this server.
+// lease returns the last lease of the server, which the journal may consider lost; nil if this
+// process does not share servers, or never held one for it.
 func (s *sharing) lease(id string) *journal.Lease {
 	if s == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// texts stores the texts of resources beside the log, except those that hold a secret
-// of their server's config.
+// texts stores the texts of resources beside the log, except those that contain a secret of
+// their server's config.
 type texts struct {
 	contents *journal.Contents
 

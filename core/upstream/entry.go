@@ -61,7 +61,7 @@ func (e *entry) route() string {
 func parseEntry(raw json.RawMessage) (e *entry, name string, err error) {
 	var m map[string]json.RawMessage // keys in their exact case, unlike a struct
 	if json.Unmarshal(raw, &m) != nil || m == nil {
-		return nil, "", errors.New("it is not an object")
+		return nil, "", errors.New("the entry is not an object")
 	}
 	e = &entry{}
 	var path string
@@ -81,11 +81,11 @@ func parseEntry(raw json.RawMessage) (e *entry, name string, err error) {
 	e.description = cut(e.description, maxDescription)
 	switch {
 	case !validName(e.name):
-		err = fmt.Errorf("its name is empty, longer than %d bytes, or has spaces or invisible characters", maxName)
+		err = fmt.Errorf("the name is empty, longer than %d bytes, or has spaces or invisible characters", maxName)
 	case e.name == getVersion:
-		err = errors.New("its name is reserved for a built-in tool")
+		err = errors.New("the name is reserved for a built-in tool")
 	case !slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE"}, e.method):
-		err = errors.New("its method is not GET, POST, PUT, PATCH or DELETE")
+		err = errors.New("the method is not GET, POST, PUT, PATCH or DELETE")
 	default:
 		if e.path, err = parsePath(path); err == nil {
 			err = e.parseParams(m["params"])
@@ -98,7 +98,7 @@ func parseEntry(raw json.RawMessage) (e *entry, name string, err error) {
 func stringMember(m map[string]json.RawMessage, name string) (string, error) {
 	var s *string
 	if raw, ok := m[name]; ok && json.Unmarshal(raw, &s) != nil {
-		return "", fmt.Errorf("its %q is not a string", name)
+		return "", fmt.Errorf("%q is not a string", name)
 	}
 	if s == nil {
 		return "", nil
@@ -114,10 +114,10 @@ func validName(s string) bool {
 func (e *entry) parseParams(raw json.RawMessage) error {
 	var list []json.RawMessage
 	if raw != nil && json.Unmarshal(raw, &list) != nil {
-		return errors.New(`its "params" is not an array`)
+		return errors.New(`"params" is not an array`)
 	}
 	if len(list) > MaxParams {
-		return fmt.Errorf("it has more than %d parameters", MaxParams)
+		return fmt.Errorf("the entry has more than %d parameters", MaxParams)
 	}
 	open := map[string]bool{}
 	for _, p := range e.path {
@@ -145,10 +145,10 @@ func (e *entry) parseParams(raw json.RawMessage) error {
 		}
 		if p.in == "path" {
 			if !open[p.name] {
-				return fmt.Errorf("its path has no {%s}", bounded(p.name))
+				return fmt.Errorf("the path has no {%s}", bounded(p.name))
 			}
 			if p.kind == "array" || p.kind == "object" {
-				return fmt.Errorf("parameter %s of its path has type %s", bounded(p.name), p.kind)
+				return fmt.Errorf("parameter %s of the path has type %s", bounded(p.name), p.kind)
 			}
 			delete(open, p.name)
 			p.required = true // the path would be incomplete
@@ -157,7 +157,7 @@ func (e *entry) parseParams(raw json.RawMessage) error {
 	}
 	for _, p := range e.path {
 		if open[p.param] {
-			return fmt.Errorf("no parameter for {%s} in its path", bounded(p.param))
+			return fmt.Errorf("no parameter for {%s} in the path", bounded(p.param))
 		}
 	}
 	return nil
@@ -178,7 +178,7 @@ func parseParam(raw json.RawMessage) (p param, err error) {
 	}
 	p.description = cut(p.description, maxDescription)
 	if required, ok := m["required"]; ok && json.Unmarshal(required, &p.required) != nil {
-		return p, errors.New(`its "required" is not a boolean`)
+		return p, errors.New(`"required" is not a boolean`)
 	}
 	switch {
 	case !validName(p.name):
@@ -186,7 +186,7 @@ func parseParam(raw json.RawMessage) (p param, err error) {
 	case !slices.Contains([]string{"", "string", "number", "integer", "boolean", "array", "object"}, p.kind):
 		return p, errors.New("its type is not string, number, integer, boolean, array or object")
 	case !slices.Contains([]string{"", "path", "query", "body"}, p.in):
-		return p, errors.New(`its "in" is not path, query or body`)
+		return p, errors.New(`"in" is not path, query or body`)
 	}
 	if p.kind == "" {
 		p.kind = "string"

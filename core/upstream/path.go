@@ -17,11 +17,11 @@ type piece struct{ text, param string }
 func parsePath(path string) ([]piece, error) {
 	switch {
 	case path == "":
-		return nil, errors.New("it has no path")
+		return nil, errors.New("the entry has no path")
 	case len(path) > maxPath:
-		return nil, fmt.Errorf("its path is longer than %d bytes", maxPath)
+		return nil, fmt.Errorf("the path is longer than %d bytes", maxPath)
 	case !strings.HasPrefix(path, "/api/"):
-		return nil, errors.New("its path does not begin with /api/")
+		return nil, errors.New("the path does not begin with /api/")
 	}
 	var pieces []piece
 	for rest := path; rest != ""; {
@@ -34,7 +34,7 @@ func parsePath(path string) ([]piece, error) {
 		}
 		name, next, closed := strings.Cut(after, "}")
 		if !closed || !validName(name) || strings.ContainsRune(name, placeholderLeft) || !oneSegment(name) {
-			return nil, errors.New("its path has a placeholder that is not {name}")
+			return nil, errors.New("the path has a placeholder that is not {name}")
 		}
 		pieces = append(pieces, piece{param: name})
 		rest = next
@@ -43,14 +43,14 @@ func parsePath(path string) ([]piece, error) {
 		if strings.IndexFunc(p.text, func(r rune) bool {
 			return r <= ' ' || r > '~' || strings.ContainsRune("\"#<>?\\^`{|}", r)
 		}) >= 0 {
-			return nil, errors.New("its path has characters that are not allowed in a URL path")
+			return nil, errors.New("the path has characters that are not allowed in a URL path")
 		}
 	}
 	if _, err := url.PathUnescape(path); err != nil {
-		return nil, errors.New("its path has an invalid percent-encoding")
+		return nil, errors.New("the path has an invalid percent-encoding")
 	}
 	if strings.Contains(path, "..") || escapesPath(path) {
-		return nil, errors.New("its path has dot segments, backslashes or control characters")
+		return nil, errors.New("the path has dot segments, backslashes or control characters")
 	}
 	return pieces, nil
 }

@@ -28,7 +28,7 @@ func TestNothingValid(t *testing.T) {
 		if len(f.skips) != 1 || len(f.skips[0]) != 2 {
 			t.Fatalf("reported skips: %v", f.skips)
 		}
-		if got := f.skips[0][1]; got != (Skip{1, "x", "its method is not GET, POST, PUT, PATCH or DELETE"}) {
+		if got := f.skips[0][1]; got != (Skip{1, "x", "the method is not GET, POST, PUT, PATCH or DELETE"}) {
 			t.Errorf("%+v", got)
 		}
 		a.set("3", ` [1,{"name":"x","method":"TRACE","path":"/api/x"}]`)

@@ -16,21 +16,21 @@ import (
 
 const (
 	verifiedFor   = 24 * time.Hour
-	challengeWait = 10 * time.Second // between two of one client for one URL
+	challengeWait = 10 * time.Second // between two challenges of one client for one URL
 	hostPerMinute = 30
 	maxRemembered = 10_000
 	wellKnown     = "/.well-known/mcp-webhook-receiver.json"
 )
 
-// challenges bounds how often endpoints are asked to prove that they want events: the
-// requests go to URLs that clients choose.
+// challenges limits how often endpoints are asked to prove that they want events: the requests
+// go to URLs that clients choose.
 type challenges struct {
 	mu    sync.Mutex
-	last  map[string]time.Time   // by principal and URL
-	hosts map[string][]time.Time // of the last minute
+	last  map[string]time.Time   // last challenge, by principal and URL
+	hosts map[string][]time.Time // by host: the challenges of the last minute
 }
 
-// admit reports whether another one is allowed.
+// admit reports whether another challenge is allowed, and counts it.
 func (c *challenges) admit(principal, raw string) bool {
 	host := strings.ToLower(hostOf(raw))
 	key := principal + "\x00" + raw
@@ -69,8 +69,8 @@ func (c *challenges) admit(principal, raw string) bool {
 	return true
 }
 
-// verify asks an endpoint to prove that it wants events: to repeat a nonce, or to name
-// the path in a document of its origin. It returns why it did not, "" if it did.
+// verify asks an endpoint to prove that it wants events: by repeating a nonce, or by naming the
+// path in a document of its origin. It returns why the proof failed, "" if it did not.
 func (s *Subscriptions) verify(ctx context.Context, r *record, secret webhooks.Secret) (Error, error) {
 	nonce := rand.Text()
 	m := r.control("verification", map[string]any{"challenge": nonce})
@@ -97,8 +97,8 @@ func (s *Subscriptions) verify(ctx context.Context, r *record, secret webhooks.S
 	return got.Err, nil
 }
 
-// names reports whether the origin of a URL says in its well-known document that there is
-// a receiver.
+// names reports whether the well-known document of a URL's origin says that the URL is a
+// receiver.
 func (s *Sender) names(ctx context.Context, raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil || strings.Contains(u.Path, "..") {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// counts count since New.
+// counts are the totals since New.
 type counts struct {
 	taken, dropped, failed, gaveUp, gaps, terminated atomic.Uint64
 }
@@ -24,12 +24,12 @@ func (c *counts) note(r Result) {
 // Stats are the state and the counts of webhooks.
 type Stats struct {
 	Active, Suspended int // subscriptions
-	// Attempts by outcome: events that were taken, those that the endpoint did not want,
-	// and attempts that failed.
+	// Attempts to deliver an event, by outcome: the endpoint accepted it (Taken), did not want
+	// it (Dropped: status 410 or 413), or the attempt failed.
 	Taken, Dropped, Failed uint64
-	GaveUp                 uint64 // events after their last attempt
-	Gaps, Terminated       uint64 // messages
-	// Lag is the age of the oldest event that some endpoint has not taken yet.
+	GaveUp                 uint64 // events given up after the last attempt
+	Gaps, Terminated       uint64 // gap messages, and messages that a subscription has ended
+	// Lag is the age of the oldest event that is still undelivered to some endpoint.
 	Lag time.Duration
 }
 
@@ -37,7 +37,8 @@ func (c *counts) stats() Stats {
 	return Stats{Taken: c.taken.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), GaveUp: c.gaveUp.Load(), Gaps: c.gaps.Load(), Terminated: c.terminated.Load()}
 }
 
-// behind takes the oldest event into account that an endpoint has not taken; zero: none.
+// behind raises Lag to the age of oldest, the time of an endpoint's oldest undelivered event;
+// zero: there is none.
 func (s *Stats) behind(oldest time.Time) {
 	if !oldest.IsZero() {
 		s.Lag = max(s.Lag, time.Since(oldest))
@@ -60,7 +61,7 @@ func (s *Subscriptions) Stats() Stats {
 	return out
 }
 
-// rates are the attempts of the last hour, in parts of ten minutes.
+// rates counts the attempts of the last hour, in six intervals of ten minutes each.
 type rates struct {
 	parts [6]struct {
 		since       time.Time

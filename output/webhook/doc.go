@@ -5,19 +5,19 @@
 //
 // # Order and loss
 //
-// Deliveries of a subscription start in the order of the log; up to eight are in progress,
-// so arrival may differ. What an endpoint took, or what was given up after five attempts
-// in 12 minutes, is passed by the watermark of the subscription, which is stored: after a
-// restart or a crash everything behind it is delivered again, under the same id. What was
-// given up or is no longer in the log is followed by a gap message. No event is sent
-// before the endpoint was verified and the answer to events/subscribe was written, nor
+// Deliveries of a subscription start in the order of the log; up to eight are in progress, so
+// arrival may differ. Once an event is accepted by the endpoint, or given up after five
+// attempts in 12 minutes, the watermark of the subscription moves past it. The watermark is
+// stored: after a restart or a crash everything after it is delivered again, under the same id.
+// Events that were given up or are no longer in the log are followed by a gap message. No event
+// is sent before the endpoint was verified and the answer to events/subscribe was written, nor
 // after the subscription expired.
 //
-// A webhook of a config is tried for as long as it is there, and its gap message until it
-// is taken. It is sent states of servers once they have lasted, so out of order.
+// For a webhook of a config, attempts continue for as long as it is in the config, also for its
+// gap message. States of servers are sent only once they have lasted, and so out of order.
 //
-// A dead endpoint delays no other one: each has its own queue, which is the log, and each
-// host few connections.
+// A dead endpoint does not delay others: each reads the log at its own position, and
+// connections per host are limited.
 //
 // # Several processes
 //

@@ -13,13 +13,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// document is what is stored as a whole: a file of this process, or a page that the
-// processes on a cluster share.
+// document is a value that is stored as a whole: a file of this process, or a page shared by
+// the processes on a cluster.
 type document interface {
-	// load returns what is stored, nothing if nothing is.
+	// load returns the stored value, the zero value if there is none.
 	load(ctx context.Context) (stored, error)
-	// save replaces it with what snapshot returns, which is called when it is the turn of
-	// this save.
+	// save replaces the stored value by the result of snapshot, which is called only when this
+	// save may write.
 	save(ctx context.Context, snapshot func() stored) error
 }
 
@@ -35,23 +35,22 @@ const (
 // errTaken is the error of saving a page that another process has loaded since.
 var errTaken = errors.New("another process delivers now")
 
-// page is a document on a cluster. Who loads it is the only one who can save it, until
-// another process loads it: so a process that has lost its lease, and does not know it
-// yet, moves no watermark.
+// page is a document on a cluster. Only the process that loaded it last can save it, so a
+// process that has lost its lease without knowing it moves no watermark.
 type page struct {
 	records *journal.Records
 	key     string
-	what    string // for people
+	what    string // name in messages
 
 	mu       sync.Mutex // held while loading and saving: what is saved later is newer
 	holder   string
 	revision uint64
 }
 
-// pageWait bounds how long a page is saved.
+// pageWait bounds the time to save a page.
 const pageWait = 10 * time.Second
 
-// read returns what is stored now, or was until lately.
+// read returns the stored value, which may be slightly outdated.
 func (p *page) read(ctx context.Context) (s stored, revision uint64, err error) {
 	rec, err := p.records.Get(ctx, p.key)
 	if err != nil || rec.Value == nil {

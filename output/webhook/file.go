@@ -16,7 +16,7 @@ import (
 // file is a document of one process.
 type file struct {
 	path string // "": nothing is stored
-	what string // for people
+	what string // name in messages
 
 	mu sync.Mutex // held while writing: what is saved later is newer
 }

@@ -51,7 +51,8 @@ func newCloudEvent(id, source, name, cursor string, data json.RawMessage) cloude
 	return e
 }
 
-// cloudMessage returns an event with the id and the data that all ways to get it have.
+// cloudMessage returns an event as a CloudEvent, with the same id and data as in all other
+// deliveries of it.
 func cloudMessage(o *events.Occurrence, cursor string) ([]byte, error) {
 	e := newCloudEvent(o.ID, "mcptrack://server/"+url.PathEscape(o.Server), o.Name, cursor, o.Data())
 	e.SetSubject(cmp.Or(o.Exported(), o.Word()))
@@ -69,7 +70,7 @@ const (
 	maxSlack      = 3000 // bytes of a text before it is escaped
 )
 
-// slackText says in words what happened. It is plain text: not escaped.
+// slackText describes an event in words, as plain text that is not escaped.
 func slackText(o *events.Occurrence) string {
 	var d struct {
 		List, State, Previous, Reason string
@@ -117,5 +118,5 @@ func slackMessage(text string) ([]byte, error) {
 	})
 }
 
-// header is that of all messages of a format.
+// header returns the headers of all messages of a format.
 func (f *format) header() http.Header { return http.Header{"Content-Type": {f.contentType}} }

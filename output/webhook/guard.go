@@ -23,8 +23,8 @@ const (
 
 var errNotPublic = errors.New("the address is not public")
 
-// special are the networks that are not public although they are global unicast, from
-// the registries of IANA for special purposes.
+// special returns networks that are global unicast but not public, from IANA's special-purpose
+// registries.
 func special() []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range []string{
@@ -36,7 +36,7 @@ func special() []netip.Prefix {
 	return out
 }
 
-// guard says which addresses may be dialled.
+// guard decides which addresses may be dialled.
 type guard struct {
 	special  []netip.Prefix
 	public6  netip.Prefix
@@ -64,8 +64,8 @@ func (g *guard) allows(ip netip.Addr) bool {
 	return true
 }
 
-// control checks what is really dialled, after names were resolved: a name cannot
-// resolve to another address between check and use.
+// control checks the address that is really dialled, after the name was resolved, so that the
+// name cannot resolve to another address between check and use.
 func (g *guard) control(_ context.Context, _, addr string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil || !g.allows(at.Addr()) {
@@ -74,8 +74,8 @@ func (g *guard) control(_ context.Context, _, addr string, _ syscall.RawConn) er
 	return nil
 }
 
-// newClient returns a client that dials only what the guard allows; nil: everything. It
-// uses no proxy, which would connect past the check.
+// newClient returns a client that dials only addresses that the guard allows; a nil guard
+// allows all. It uses no proxy, which would connect without the check.
 func newClient(g *guard) *http.Client {
 	d := &net.Dialer{Timeout: dialTimeout}
 	if g != nil {

@@ -20,22 +20,22 @@ import (
 type HookOptions struct {
 	Reader *events.Reader
 	Sender *Sender
-	// Follow says that Run has to run Reader, too, once there is a webhook.
+	// Follow makes Run also run Reader, once there is a webhook.
 	Follow bool
-	// Scope says what is still shown.
+	// Scope decides which events are still shown.
 	Scope events.Scope
-	// File is where the watermarks are stored; "": they end with the process.
+	// File stores the watermarks; "": they are lost when the process ends.
 	File string
-	// Cluster is the log on a cluster: the watermarks are there, in place of File, and one
-	// of the processes that share it delivers. nil: this process does.
+	// Cluster is the log on a cluster: it stores the watermarks, in place of File, and one of
+	// the processes that share it delivers. nil: this process delivers.
 	Cluster *journal.Journal
-	// Logger gets what an operator should look into; nil discards. It gets hosts, and
-	// neither URLs nor secrets.
+	// Logger gets records that an operator should see; nil discards them. They contain hosts,
+	// but no URLs or secrets.
 	Logger *slog.Logger
 }
 
-// Hooks are the webhooks of a config. What an operator wrote there needs no challenge,
-// ends with its entry, and is tried for as long as it is there.
+// Hooks delivers to the webhooks of a config. They need no challenge, end when they leave the
+// config, and attempts continue for as long as they are in it.
 type Hooks struct {
 	opts   HookOptions
 	doc    document
@@ -43,20 +43,20 @@ type Hooks struct {
 	counts counts
 	// latest are the webhooks to send to; used by Run.
 	latest []config.Webhook
-	// wanted has the latest webhooks to send to. Capacity 1: Apply replaces what is in it,
-	// Run receives; never closed.
+	// wanted passes the latest webhooks from Apply to Run. Capacity 1: Apply replaces a value
+	// that Run has not received; never closed.
 	wanted chan []config.Webhook
 	// dirty wakes the goroutine that stores watermarks. Capacity 1; never closed.
 	dirty chan struct{}
 
 	mu     sync.Mutex // guards all below, and the targets
-	marks  []mark     // of webhooks that do not run
+	marks  []mark     // of webhooks that are not running
 	active []*target  // in the order of the config
-	idle   int        // webhooks of the config that lack something
+	idle   int        // webhooks of the config that cannot be used, see config.Webhook.Missing
 	failed bool       // the watermarks could not be stored, and it was logged
 }
 
-// NewHooks reads the stored watermarks; on a cluster Run does.
+// NewHooks reads the stored watermarks, unless Cluster is set: then Run does.
 func NewHooks(opts HookOptions) (*Hooks, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -73,9 +73,9 @@ func NewHooks(opts HookOptions) (*Hooks, error) {
 	return h, err
 }
 
-// Apply sets the webhooks. It never blocks; the latest wins. A webhook that was there
-// before goes on where it is, also if its secret or its filters changed; a new one gets
-// what happens from now on.
+// Apply sets the webhooks. It never blocks; the latest wins. A webhook with the URL of an
+// earlier one continues at its position, even if its secret or filters changed; a new one gets
+// the events from now on.
 func (h *Hooks) Apply(all []config.Webhook) {
 	for {
 		select {
@@ -117,7 +117,7 @@ func (h *Hooks) Run(ctx context.Context) error {
 			})
 			continue
 		}
-		select { // others may have webhooks
+		select { // wait: another process may have webhooks
 		case h.latest = <-h.wanted:
 		case <-ctx.Done():
 		}
@@ -164,7 +164,7 @@ func (h *Hooks) run(ctx context.Context, lease *journal.Lease, read func()) (err
 		defer h.mu.Unlock()
 		h.active, h.marks = nil, nil
 		if err != nil {
-			return nil // it was logged, and the next holder goes on from what was stored before
+			return nil // the error was logged, and the next holder continues from the stored watermarks
 		}
 	}
 	return err
@@ -204,7 +204,7 @@ func (h *Hooks) reconcile(ctx context.Context, lease *journal.Lease, all []confi
 	for _, k := range ended {
 		h.marks = append(h.marks, k.mark)
 	}
-	// Marks of the same filters first, so that none of another webhook is taken.
+	// First find the marks with equal filters, so that no other webhook gets them.
 	found := map[int]mark{}
 	for _, exact := range []bool{true, false} {
 		for n, w := range start {
@@ -242,7 +242,7 @@ func (h *Hooks) reconcile(ctx context.Context, lease *journal.Lease, all []confi
 	}
 }
 
-// save stores all watermarks, also if ctx has ended.
+// save stores all watermarks, even if ctx has ended.
 func (h *Hooks) save(ctx context.Context) error {
 	err := h.doc.save(context.WithoutCancel(ctx), func() stored {
 		h.mu.Lock()
@@ -262,7 +262,7 @@ func (h *Hooks) save(ctx context.Context) error {
 		h.opts.Logger.Error("the watermarks of webhooks cannot be stored", "err", err)
 	}
 	if h.failed = err != nil; h.failed {
-		h.changed() // to try it again
+		h.changed() // try again later
 	}
 	return err
 }

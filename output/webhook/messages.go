@@ -14,8 +14,8 @@ import (
 
 const headerSubscription = "X-MCP-Subscription-Id"
 
-// eventMessage is the POST of an event to a subscriber. own gives it an id of its own,
-// the same in every attempt and process; else it has that of the event.
+// eventMessage is the POST of an event to a subscriber. If own is set, it has an id of its own,
+// which is the same in every attempt and process; otherwise that of the event.
 func (r *record) eventMessage(o *events.Occurrence, cursor string, own bool) *Message {
 	id := o.ID
 	if own {
@@ -25,7 +25,7 @@ func (r *record) eventMessage(o *events.Occurrence, cursor string, own bool) *Me
 	return r.message(id, o.Body(cursor))
 }
 
-// control is a POST that is no event: a body with a type.
+// control returns a POST that is not an event: a body with a type.
 func (r *record) control(kind string, members map[string]any) *Message {
 	body := map[string]any{"type": kind}
 	maps.Copy(body, members)
@@ -37,14 +37,14 @@ func (r *record) message(id string, body []byte) *Message {
 	return &Message{URL: r.URL, ID: id, Body: body, Header: http.Header{headerSubscription: {r.ID}}}
 }
 
-// terminated says that the subscription has ended for another reason than its time.
+// terminated returns the message that the subscription has ended before its time, and why.
 func (r *record) terminated(why events.Failure, reason string) *Message {
 	return r.control("terminated", map[string]any{"error": map[string]any{
 		"code": r.Numbering.Code(why), "message": why, "data": map[string]any{"reason": reason},
 	}})
 }
 
-// delivery is the member of that name in the parameters of a request.
+// delivery is the parameter "delivery" of a request.
 type delivery struct {
 	Mode, URL, Secret *string
 }
@@ -65,7 +65,7 @@ func parseDelivery(raw json.RawMessage) (d delivery, err error) {
 	return d, nil
 }
 
-// checkMode refuses what is no webhook.
+// checkMode rejects any delivery mode but webhook.
 func (d *delivery) checkMode(r *serve.Request) error {
 	if d.Mode != nil && *d.Mode != string(events.Webhook) {
 		return events.Fail(r, events.Unsupported, map[string]any{"feature": "deliveryMode", "value": bounded(*d.Mode)})

@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/events"
 )
 
-// record is a subscription as it is stored.
+// record is the stored form of a subscription.
 type record struct {
 	ID        string          `json:"id"`
 	Principal string          `json:"principal"`
@@ -19,7 +19,7 @@ type record struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"` // canonical
 	Secret    string          `json:"secret"`
-	// OldSecret signs, too, until OldUntil.
+	// OldSecret also signs messages until OldUntil.
 	OldSecret string           `json:"oldSecret,omitempty"`
 	OldUntil  time.Time        `json:"oldUntil,omitzero"`
 	Numbering events.Numbering `json:"numbering"`
@@ -41,7 +41,7 @@ type record struct {
 // progress is what the process that delivers changes of a record; on a cluster all else is
 // changed by the process that answers.
 type progress struct {
-	// Cursor is the watermark: everything up to it was taken or given up.
+	// Cursor is the watermark: all events up to it were accepted or given up.
 	Cursor string `json:"cursor"`
 	// Missed counts how often events went missing.
 	Missed uint64 `json:"missed,omitempty"`
@@ -75,7 +75,7 @@ func (r *record) suspended() bool { return r.Status.Suspended && r.Status.Suspen
 // truncated reports whether events are missing of which no answer said so yet.
 func (r *record) truncated() bool { return r.Missed > r.Told }
 
-// status is how the deliveries of a subscription go.
+// status is the outcome of recent deliveries of a subscription.
 type status struct {
 	Suspended    bool      `json:"suspended,omitempty"`
 	SuspendedAt  uint64    `json:"suspendedAt,omitempty"` // the Refreshes then
@@ -84,8 +84,8 @@ type status struct {
 	FailedSince  time.Time `json:"failedSince,omitzero"`
 }
 
-// subscriptionID is the id of the subscription with a key. It is the same in every
-// process, and grants nothing.
+// subscriptionID returns the id of the subscription with a key. It is the same in every
+// process, and grants no access.
 func subscriptionID(principal, url, name string, arguments []byte) string {
 	h := sha256.New()
 	for _, part := range []string{principal, url, name, string(arguments)} {

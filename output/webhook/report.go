@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Source is who asked for a webhook.
+// Source is who configured a webhook: an operator or a client.
 type Source string
 
 // The sources.
@@ -20,7 +20,7 @@ const (
 	FromSubscription Source = "subscription"
 )
 
-// State is how deliveries to an endpoint go.
+// State summarizes the deliveries to an endpoint.
 type State string
 
 // The states.
@@ -30,8 +30,7 @@ const (
 	Suspended State = "suspended" // until it is refreshed
 )
 
-// Endpoint is one webhook as operators see it: of its URL only the host, and nothing of
-// its secret.
+// Endpoint describes one webhook to operators: only the host of its URL, and no secret.
 type Endpoint struct {
 	Host         string               `json:"host"`
 	Source       Source               `json:"source"`
@@ -42,11 +41,11 @@ type Endpoint struct {
 	LastDelivery string               `json:"lastDelivery,omitempty"`
 	LastError    Error                `json:"lastError,omitempty"`
 	FailedSince  string               `json:"failedSince,omitempty"`
-	// LagMs is the age of the oldest event that it has not taken yet.
+	// LagMs is the age of the oldest undelivered event, in milliseconds.
 	LagMs     int64  `json:"lagMs"`
 	Delivered uint64 `json:"delivered"` // since the start
-	Dropped   uint64 `json:"dropped"`   // not wanted: 410 or 413
-	Failed    uint64 `json:"failed"`    // attempts
+	Dropped   uint64 `json:"dropped"`   // events that the endpoint did not want: 410 or 413
+	Failed    uint64 `json:"failed"`    // attempts that failed
 	GivenUp   uint64 `json:"givenUp"`
 }
 
@@ -91,8 +90,7 @@ func (s *Subscriptions) Endpoints() (all []Endpoint) {
 	return all
 }
 
-// Endpoints returns the webhooks in the order of the config, without those that lack
-// something.
+// Endpoints returns the webhooks in the order of the config, without those that cannot be used.
 func (h *Hooks) Endpoints() (all []Endpoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,7 +114,7 @@ func (h *Hooks) Stats() Stats {
 	return out
 }
 
-// hostOf is what of a URL is shown to operators.
+// hostOf returns the part of a URL that is shown to operators.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
-// Error is why a message was not taken, as clients may know it: a category that has
-// nothing of the endpoint's answer. A refused address looks like a closed port.
+// Error is why a message was not accepted, as shown to clients: a category that reveals nothing
+// of the endpoint's response. A refused address looks like a closed port.
 type Error string
 
 // The categories.
@@ -34,7 +34,7 @@ const (
 
 const (
 	maxAnswer  = 16 << 10
-	maxBody    = 256 << 10 // of a message
+	maxBody    = 256 << 10 // bytes of a message
 	atATime    = 64        // POSTs in all
 	maxBackoff = 10 * time.Minute
 )
@@ -50,28 +50,28 @@ type Message struct {
 	Private bool
 }
 
-// Result is what became of one attempt.
+// Result is the outcome of one attempt.
 type Result struct {
-	Err        Error // "": it was taken
-	Drop       bool  // the endpoint does not want this message: no failure, no retry
+	Err        Error // "": the message was accepted
+	Drop       bool  // the endpoint does not want this message: neither a failure nor retried
 	RetryAfter time.Duration
-	answer     []byte // of a challenge
+	answer     []byte // response body, of a challenge
 }
 
 // Sender sends messages. Its methods may be called from anywhere.
 type Sender struct {
 	guard  *guard
-	client *http.Client // to public addresses
-	open   *http.Client // to all
-	// slots is a semaphore of all attempts; senders of a message send to acquire and
-	// receive to release. It is never closed.
+	client *http.Client // reaches public addresses only
+	open   *http.Client // reaches all addresses
+	// slots is a semaphore over all attempts: send to acquire, receive to release. It is never
+	// closed.
 	slots chan struct{}
 
 	mu    sync.Mutex
 	hosts map[string]*host
 }
 
-// host bounds the attempts to one host.
+// host limits the attempts to one host.
 type host struct {
 	users int
 	slots chan struct{} // as Sender.slots
@@ -90,8 +90,8 @@ func (s *Sender) Close() {
 	s.open.CloseIdleConnections()
 }
 
-// acquire waits for a slot of the host and then for one of all, so that a slow host
-// occupies few of the latter.
+// acquire waits for a slot of the host and then for a global one, so that a slow host occupies
+// few global slots.
 func (s *Sender) acquire(ctx context.Context, name string) (release func(), err error) {
 	s.mu.Lock()
 	h := s.hosts[name]
@@ -122,9 +122,9 @@ func (s *Sender) acquire(ctx context.Context, name string) (release func(), err 
 	return func() { <-s.slots; <-h.slots; leave() }, nil
 }
 
-// Post makes one attempt to send a message. before is called right before it is sent, when it has
-// waited for its turn, and may forbid it; nil allows it. The error is the cause of ctx or
-// that of before.
+// Post makes one attempt to send a message. before, if not nil, is called after the wait for a
+// slot, right before the request; if it fails, nothing is sent. The error is the cause of ctx
+// or that of before.
 func (s *Sender) Post(ctx context.Context, m *Message, before func() error) (Result, error) {
 	u, err := url.Parse(m.URL)
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *Sender) do(q *http.Request, private bool) Result {
 		return Result{Err: category(err)}
 	}
 	defer func() { _ = p.Body.Close() }()
-	answer, _ := io.ReadAll(io.LimitReader(p.Body, maxAnswer)) // what cannot be read does not count
+	answer, _ := io.ReadAll(io.LimitReader(p.Body, maxAnswer)) // an unreadable rest is ignored
 	r := Result{answer: answer}
 	switch {
 	case p.StatusCode >= 200 && p.StatusCode < 300:

@@ -12,17 +12,17 @@ import (
 
 const (
 	oldSecretFor = 5 * time.Minute
-	deadAfter    = 72 * time.Hour // of nothing but failures, for a subscription without an end
+	deadAfter    = 72 * time.Hour // without any success, for a subscription that never expires
 )
 
-// phase is what the goroutine of a subscription does next.
+// phase is the next action of a subscription's goroutine.
 type phase int
 
 const (
 	waiting phase = iota // until something changes
 	delivering
-	revoked // its client has no token any more
-	dead    // nothing was taken for deadAfter
+	revoked // its client's token was removed
+	dead    // no delivery succeeded for deadAfter
 	over
 )
 
@@ -98,7 +98,7 @@ func (s *Subscriptions) serve(ctx context.Context, sub *subscription) {
 	}
 }
 
-// deliver runs a worker from the watermark.
+// deliver runs a worker from the cursor on.
 func (s *Subscriptions) deliver(ctx context.Context, sub *subscription, cursor string) error {
 	at, truncated, err := s.opts.Reader.Start(ctx, &cursor, 0, maxReplay)
 	if err != nil {
@@ -182,7 +182,7 @@ func (sub *subscription) secretsLocked() []webhooks.Secret {
 	return []webhooks.Secret{sub.secret}
 }
 
-// note counts an attempt, and suspends a subscription of which nearly all fail.
+// note counts an attempt, and suspends the subscription if nearly all attempts fail.
 func (s *Subscriptions) note(sub *subscription, r Result) {
 	s.counts.note(r)
 	sub.counts.note(r)
@@ -191,7 +191,7 @@ func (s *Subscriptions) note(sub *subscription, r Result) {
 	now := time.Now()
 	sub.rates.note(now, r.Err != "")
 	switch {
-	case r.Drop: // it answers, and did not take the event
+	case r.Drop: // it responds, but does not want the event
 		sub.Status.FailedSince = time.Time{}
 		return
 	case r.Err == "":
@@ -212,7 +212,7 @@ func (s *Subscriptions) note(sub *subscription, r Result) {
 	}
 }
 
-// terminate says that the subscription has ended, twice at most.
+// terminate sends the message that the subscription has ended, in at most two attempts.
 func (s *Subscriptions) terminate(ctx context.Context, sub *subscription, m *Message) {
 	w := &worker{sender: s.opts.Sender, endpoint: endpoint{
 		secrets: func() []webhooks.Secret {
@@ -221,6 +221,6 @@ func (s *Subscriptions) terminate(ctx context.Context, sub *subscription, m *Mes
 			return sub.secretsLocked()
 		},
 	}}
-	_, _ = w.control(ctx, m) // it ends anyway
+	_, _ = w.control(ctx, m) // the subscription ends in any case
 	s.counts.terminated.Add(1)
 }

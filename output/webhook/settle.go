@@ -9,17 +9,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/events"
 )
 
-// maxStates bounds the servers of which a webhook remembers what it was sent.
+// maxStates bounds the servers whose last sent state a webhook remembers.
 const maxStates = 10_000
 
-// settler keeps states of servers back until they have lasted, so that a server that
-// comes and goes is reported once. It is used by one goroutine; its state is stored with
-// the watermark of its webhook.
+// settler holds back states of servers until they have lasted, so that a server that goes up
+// and down is reported once. One goroutine uses it; its state is stored with the watermark of
+// its webhook.
 type settler struct {
 	after time.Duration
-	sent  map[string]string // the condition that was sent last, by server
+	sent  map[string]string // the condition last sent, by server
 	held  map[string]*heldState
-	// changed says that sent or held differ from what was stored.
+	// changed means that sent or held differ from what was stored.
 	changed bool
 }
 
@@ -27,15 +27,15 @@ func newSettler(after time.Duration) *settler {
 	return &settler{after: after, sent: map[string]string{}, held: map[string]*heldState{}}
 }
 
-// heldState is the state of a server that is kept back.
+// heldState is a server's state that is held back.
 type heldState struct {
 	occ       *events.Occurrence
 	condition string
 	since     time.Time
-	leaving   bool // it was given out for delivery
+	leaving   bool // it was returned by due
 }
 
-// condition is what must last: a server that is down goes back and forth between several
+// condition maps a state to what must last: a server that is down alternates between several
 // states.
 func condition(state event.State) string {
 	switch state {
@@ -45,8 +45,8 @@ func condition(state event.State) string {
 	return string(state)
 }
 
-// hold takes over an event that is to be kept back; it returns whether it did. A state
-// that leads back to what was sent last is dropped, with the one it ends.
+// hold reports whether it has taken the event to hold it back. A state that restores the
+// condition last sent is dropped, together with the held state that it ends.
 func (s *settler) hold(o *events.Occurrence) bool {
 	if o.Name != events.ServerState || s.after <= 0 {
 		return false
@@ -63,7 +63,7 @@ func (s *settler) hold(o *events.Occurrence) bool {
 		s.sent[o.Server] = before.condition // as its delivery will not be the last
 	case known && before.condition == now:
 		if state == event.Backoff && event.State(before.occ.Word()) != event.Backoff {
-			before.occ = o // it says why
+			before.occ = o // the newest event says why
 		}
 		return true
 	}
@@ -75,8 +75,8 @@ func (s *settler) hold(o *events.Occurrence) bool {
 	return true
 }
 
-// due returns the states that have lasted, in order, and when the next one will have;
-// zero if none is kept back. Those that are returned stay stored until done is called.
+// due returns the states that have lasted, in order, and when the next one will have; zero if
+// none is held. Returned states stay stored until done is called.
 func (s *settler) due(now time.Time) (ready []*events.Occurrence, next time.Time) {
 	for _, h := range s.held {
 		if h.leaving {
@@ -94,7 +94,7 @@ func (s *settler) due(now time.Time) (ready []*events.Occurrence, next time.Time
 	return ready, next
 }
 
-// done notes that an event that due returned was taken or given up.
+// done records that an event returned by due was accepted or given up.
 func (s *settler) done(o *events.Occurrence) {
 	s.changed = true
 	if h := s.held[o.Server]; h != nil && h.occ == o {
@@ -106,7 +106,7 @@ func (s *settler) done(o *events.Occurrence) {
 	s.sent[o.Server] = condition(event.State(o.Word()))
 }
 
-// ids names the events that are kept back.
+// ids returns the ids of the held events.
 func (s *settler) ids() (ids []string) {
 	for _, h := range s.held {
 		ids = append(ids, h.occ.ID)

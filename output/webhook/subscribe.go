@@ -113,8 +113,8 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *serve.Request, q event
 	return s.put(ctx, r, next, truncated)
 }
 
-// reserve checks the limits, and returns when the URL was verified for the client, zero
-// if it was not lately. The caller calls release when the subscription is made, or not.
+// reserve checks the limits, and returns when the URL was last verified for the client, zero if
+// not recently. The caller must call release once the subscription is made or has failed.
 func (s *Subscriptions) reserve(r *serve.Request, next *record) (verified time.Time, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +150,7 @@ func (s *Subscriptions) reserve(r *serve.Request, next *record) (verified time.T
 	}, nil
 }
 
-// prove has the endpoint prove that it wants events.
+// prove makes the endpoint prove that it wants events.
 func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *record, secret webhooks.Secret) (time.Time, error) {
 	if s.opts.allowed(next.URL) {
 		return time.Now().UTC(), nil
@@ -199,7 +199,7 @@ func (s *Subscriptions) put(ctx context.Context, r *serve.Request, next record, 
 	return json.Marshal(answer)
 }
 
-// deliveryStatus says, in the answer to a refresh, how deliveries went.
+// deliveryStatus describes recent deliveries in the answer to a refresh.
 type deliveryStatus struct {
 	Active       bool    `json:"active"`
 	LastDelivery *string `json:"lastDeliveryAt"`

@@ -21,19 +21,18 @@ import (
 type Options struct {
 	Reader *events.Reader
 	Sender *Sender
-	// Scope says what is still shown, as for poll and push.
+	// Scope decides which events are still shown, as for poll and push.
 	Scope events.Scope
-	// File is where the subscriptions are stored, with mode 0600; "": they end with the
-	// process.
+	// File stores the subscriptions, with mode 0600; "": they end with the process.
 	File string
 	// Cluster is where they are stored on a cluster, in place of File; nil: this process has
 	// them for itself.
 	Cluster *Cluster
-	// Holds reports whether a client of that identity may still exist; nil: it may.
+	// Holds reports whether a client with that identity may still exist; nil: always.
 	Holds func(identity string) bool
-	// Allow are globs of URLs, or of origins, that need not prove that they want events.
+	// Allow are globs of URLs, or of origins, that need no challenge.
 	Allow []string
-	// NoExpiry grants subscriptions without an end to those who ask for one.
+	// NoExpiry allows clients to ask for subscriptions that never expire.
 	NoExpiry bool
 	// MessageIDs gives each message an id of its own in place of that of the event, which
 	// all clients expect today; the final SEP-3415 is said to ask for the former.
@@ -41,8 +40,8 @@ type Options struct {
 	// MaxEach bounds the subscriptions of a client, 100 by default, and MaxTotal those of
 	// all; 1,000.
 	MaxEach, MaxTotal int
-	// Logger gets what an operator should look into; nil discards. It gets hosts and ids,
-	// and neither URLs nor secrets.
+	// Logger gets records that an operator should see; nil discards them. They contain hosts
+	// and ids, but no URLs or secrets.
 	Logger *slog.Logger
 }
 
@@ -54,8 +53,8 @@ type Subscriptions struct {
 	store      store
 	challenges challenges
 	counts     counts
-	// dirty wakes the goroutine that stores watermarks. Capacity 1: it says that there is
-	// something; never closed.
+	// dirty wakes the goroutine that stores watermarks. Capacity 1, because one wake is enough;
+	// never closed.
 	dirty chan struct{}
 
 	mu       sync.Mutex // guards all below, and the records
@@ -198,7 +197,7 @@ func (s *Subscriptions) dropLocked(sub *subscription) {
 	s.changed()
 }
 
-// allowed reports whether a URL need not prove that it wants events.
+// allowed reports whether a URL needs no challenge.
 func (o *Options) allowed(raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil {

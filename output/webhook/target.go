@@ -42,7 +42,7 @@ func (h *Hooks) serve(ctx context.Context, lease *journal.Lease, k *target) {
 	}
 }
 
-// deliver runs a worker from the watermark, or from now on without one.
+// deliver runs a worker from the watermark on, or from now on if there is none.
 func (h *Hooks) deliver(ctx context.Context, lease *journal.Lease, k *target) error {
 	h.mu.Lock()
 	m := k.mark
@@ -64,7 +64,7 @@ func (h *Hooks) deliver(ctx context.Context, lease *journal.Lease, k *target) er
 	k.Cursor = at.Cursor()
 	gap := k.GapDue
 	h.mu.Unlock()
-	if m.Cursor == "" { // from here on nothing is lost
+	if m.Cursor == "" { // from now on nothing is lost
 		if err := h.save(ctx); err != nil {
 			return err
 		}
@@ -75,8 +75,8 @@ func (h *Hooks) deliver(ctx context.Context, lease *journal.Lease, k *target) er
 	return w.run(ctx, at, gap)
 }
 
-// settler returns the states that were kept back. lost says that some are no longer
-// stored.
+// settler returns a settler with the states that were held back. lost means that some are no
+// longer stored.
 func (h *Hooks) settler(ctx context.Context, after time.Duration, m mark) (s *settler, lost bool, err error) {
 	s = newSettler(after)
 	maps.Copy(s.sent, m.Sent)
@@ -99,11 +99,11 @@ func (h *Hooks) settler(ctx context.Context, after time.Duration, m mark) (s *se
 	return s, lost, nil
 }
 
-// findWait is how long a reader that has just been started may take to know its log.
+// findWait is how long a newly started reader may take to open its log.
 const findWait = 10 * time.Second
 
-// find returns the one event after a position that is in the log; Truncated if it is not
-// there any more, or not yet after findWait.
+// find returns the event directly after a position; Truncated if it is no longer in the log, or
+// the log is not open within findWait.
 func (h *Hooks) find(ctx context.Context, at events.Position) (events.Batch, error) {
 	over := time.NewTimer(findWait)
 	defer over.Stop()
@@ -137,7 +137,7 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 		shows: h.opts.Scope.Shows,
 		message: func(o *events.Occurrence, cursor string) *Message {
 			body, err := form.event(o, cursor)
-			if err != nil { // of a URI or name that this form cannot have
+			if err != nil { // this format cannot represent its URI or name
 				h.opts.Logger.Warn("an event cannot be encoded for a webhook", "id", o.ID, "format", string(conf.Format), "err", err)
 				return nil
 			}
@@ -200,7 +200,7 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 	return e
 }
 
-// selects reports whether a webhook is sent an event.
+// selects reports whether an event is sent to a webhook.
 func selects(w config.Webhook, o *events.Occurrence) bool {
 	matches := func(globs []string, texts ...string) bool {
 		return slices.ContainsFunc(globs, func(glob string) bool {
@@ -219,7 +219,7 @@ func (h *Hooks) note(k *target, r Result) {
 	defer h.mu.Unlock()
 	now := time.Now().UTC()
 	switch {
-	case r.Drop: // it answers, and did not take the event
+	case r.Drop: // it responds, but does not want the event
 		k.status.FailedSince = time.Time{}
 	case r.Err == "":
 		k.status, k.warned = status{LastDelivery: now}, false
@@ -237,8 +237,8 @@ func (h *Hooks) lastError(k *target) Error {
 	return k.status.LastError
 }
 
-// earlier reports whether a cursor is before another one of the same log; what cannot be
-// compared is.
+// earlier reports whether cursor a is before b in the same log. It is true if they cannot be
+// compared.
 func earlier(a, b string) bool {
 	ea, sa, errA := event.ParseID(a)
 	eb, sb, errB := event.ParseID(b)

@@ -10,8 +10,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// turns are the times in which this process delivers, of all that share a cluster: those
-// in which it holds the lease.
+// turns are the periods in which this process delivers, among those that share a cluster: while
+// it holds the lease.
 type turns struct {
 	journal *journal.Journal
 	source  Source
@@ -25,8 +25,8 @@ func newTurns(j *journal.Journal, source Source, log *slog.Logger) *turns {
 
 func leaseName(source Source) string { return "webhooks/" + string(source) }
 
-// once waits for the lease and calls work with a context that ends when the lease is lost.
-// It is free for others when work has returned.
+// once waits for the lease and calls work with a context that ends when the lease is lost. The
+// lease is released when work has returned.
 func (t *turns) once(ctx context.Context, work func(context.Context, *journal.Lease) error) {
 	lease, err := t.journal.Lease(ctx, leaseName(t.source), journal.LeaseOptions{})
 	if err == nil {
@@ -55,7 +55,8 @@ func (t *turns) once(ctx context.Context, work func(context.Context, *journal.Le
 	}
 }
 
-// stillHeld returns what an endpoint asks right before each attempt; nil without a lease.
+// stillHeld returns the function for endpoint.allowed that checks the lease; nil without a
+// lease.
 func stillHeld(lease *journal.Lease) func() error {
 	if lease == nil {
 		return nil
@@ -71,14 +72,15 @@ func stillHeld(lease *journal.Lease) func() error {
 // Delivery says which process on a cluster delivers webhooks of a source.
 type Delivery struct {
 	Source Source `json:"source"`
-	// Process is the one that delivers; "": none does now.
+	// Process is the process that delivers; "": none does now.
 	Process string `json:"process,omitempty"`
-	Own     bool   `json:"own"` // it is this one
-	// Waiting is why this process cannot know or deliver.
+	Own     bool   `json:"own"` // it is this process
+	// Waiting is why this process does not know who delivers, or cannot deliver.
 	Waiting string `json:"waiting,omitempty"`
 }
 
-// Deliveries returns who delivers the webhooks of the config, on a cluster; else none.
+// Deliveries returns which process delivers to the webhooks of the config, if they are on a
+// cluster.
 func (h *Hooks) Deliveries() []Delivery {
 	if h.turns == nil {
 		return nil
@@ -94,7 +96,7 @@ func (s *Subscriptions) Deliveries() []Delivery {
 	return []Delivery{s.opts.Cluster.delivery()}
 }
 
-// delivery returns who holds the lease.
+// delivery returns which process holds the lease.
 func (t *turns) delivery() Delivery {
 	d := Delivery{Source: t.source}
 	leases, err := t.journal.Leases()

@@ -18,11 +18,11 @@ const (
 	lookAhead  = 128
 	gapTries   = 2
 	gapWait    = 2 * time.Second
-	maxReplay  = 1000 // entries that a subscription catches up with
+	maxReplay  = 1000 // bounds the entries that a subscription catches up with
 	readFailed = 250 * time.Millisecond
 )
 
-// schedule are the waits before the attempts of a delivery: five in 12 minutes.
+// schedule returns the waits before the attempts of a delivery: five attempts in 12 minutes.
 func schedule() []time.Duration {
 	return []time.Duration{0, 2 * time.Second, 15 * time.Second, 90 * time.Second, 10 * time.Minute}
 }
@@ -35,31 +35,31 @@ func spread(d time.Duration) time.Duration {
 	return d - d/5 + rand.N(2*d/5+1)
 }
 
-// endpoint is what a worker delivers to. Its functions are called by several goroutines.
+// endpoint is the target of a worker. Several goroutines call its functions.
 type endpoint struct {
 	match func(*events.Occurrence) bool
 	shows func(*events.Occurrence) bool
-	// message makes the message of an event, once; attempts differ in its Secrets only.
-	// nil: it has none, and is given up.
+	// message returns the message of an event; it is called once, and attempts differ only in
+	// the Secrets. nil: the event has no message and is given up.
 	message func(o *events.Occurrence, cursor string) *Message
-	// gap makes the message that says that events are missing; nil: there is none.
+	// gap returns the message that events are missing; nil: there is none.
 	gap func(cursor string) *Message
-	// gapTaken is called when that was taken. If it is not nil and the message was not
-	// taken, it is sent again once the endpoint takes events.
+	// gapTaken is called when the gap message was accepted. If gapTaken is not nil, a gap
+	// message that was not accepted is sent again once the endpoint accepts events.
 	gapTaken func()
-	// secrets returns what an attempt is signed with.
+	// secrets returns the secrets that sign an attempt.
 	secrets func() []webhooks.Secret
-	// allowed returns why nothing may be sent any more, nil if it may. It is called right
-	// before each attempt; nil: it may be sent always.
+	// allowed returns why nothing may be sent any more, nil if sending is allowed. It is called
+	// right before each attempt; nil: always allowed.
 	allowed func() error
 	// noted is called after each attempt to send an event, and gaveUp after the last.
 	noted  func(r Result)
 	gaveUp func()
-	// passed is called when everything up to at was taken or given up. oldest is when the
-	// first of what is left happened, zero if nothing is.
+	// passed is called when all events up to at were accepted or given up. oldest is the time
+	// of the first remaining event, zero if there is none.
 	passed func(at events.Position, oldest time.Time)
 
-	// open is how many deliveries may be in progress; 0: maxOpen.
+	// open bounds the deliveries in progress; 0: maxOpen.
 	open int
 	// states keeps states of servers back; nil: none is.
 	states *settler
@@ -71,24 +71,24 @@ type worker struct {
 	sender *Sender
 	reader *events.Reader
 
-	at      events.Position // everything up to here was looked at
-	queue   []*flight       // found and not begun
-	flights []*flight       // begun and not passed, in order
+	at      events.Position // all events up to here were examined
+	queue   []*flight       // found, but not started
+	flights []*flight       // started, and not passed by the watermark, in order
 	gapDue  bool
-	gapOwed bool // one was not taken
+	gapOwed bool // a gap message was not accepted
 }
 
 // flight is one delivery.
 type flight struct {
 	occ  *events.Occurrence
-	late bool // it was kept back, and is before the watermark
+	late bool // it was held back, and is before the watermark
 	done bool
 	lost bool  // given up
-	err  error // why it was not tried to the end; set before it is sent on ended
+	err  error // why the attempts were cut short; set before it is sent on ended
 }
 
-// run delivers what comes after a position, until ctx ends or endpoint.allowed forbids
-// it. Its error is the cause. When it returns nothing is in progress.
+// run delivers the events after a position until ctx ends or endpoint.allowed fails, and
+// returns that error. When it returns, no delivery is in progress.
 func (w *worker) run(ctx context.Context, from events.Position, gap bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
@@ -146,7 +146,7 @@ func (w *worker) run(ctx context.Context, from events.Position, gap bool) error 
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case f := <-ended:
-			if f.err != nil { // it was neither taken nor given up: the mark must not pass it
+			if f.err != nil { // it was neither accepted nor given up: the mark must not pass it
 				cancel(f.err)
 				return f.err
 			}
@@ -171,8 +171,8 @@ func (w *worker) wants(o *events.Occurrence) bool {
 	return w.match(o) && (w.states == nil || !w.states.hold(o))
 }
 
-// settled queues the states that have lasted. It returns whether there were any, and else
-// when to look again.
+// settled queues the states that have lasted. It returns whether there were any, and otherwise
+// when to check again.
 func (w *worker) settled() (wait <-chan time.Time, found bool) {
 	if w.states == nil {
 		return nil, false
@@ -187,8 +187,8 @@ func (w *worker) settled() (wait <-chan time.Time, found bool) {
 	return wait, len(ready) > 0
 }
 
-// cursor is what the message of a delivery says: everything up to which was taken or
-// given up once this one is.
+// cursor returns the cursor in the message of a delivery: all events up to it are accepted or
+// given up once this delivery is.
 func (w *worker) cursor(f *flight) string {
 	at, _ := w.mark()
 	open := slices.ContainsFunc(w.flights, func(before *flight) bool { return !before.late && !before.done })
@@ -198,7 +198,7 @@ func (w *worker) cursor(f *flight) string {
 	return f.occ.ID
 }
 
-// mark is everything up to which was taken or given up.
+// mark returns the position up to which all events were accepted or given up.
 func (w *worker) mark() (at events.Position, oldest time.Time) {
 	at = w.at
 	for _, part := range [][]*flight{w.flights, w.queue} {
@@ -214,8 +214,8 @@ func (w *worker) mark() (at events.Position, oldest time.Time) {
 
 func (w *worker) pass() { w.passed(w.mark()) }
 
-// deliver sends one event until it is taken or given up. Its error is why nothing may be
-// sent any more, or the cause of ctx.
+// deliver attempts to send one event until it is accepted or given up. Its error is why nothing
+// may be sent any more, or the cause of ctx.
 func (w *worker) deliver(ctx context.Context, f *flight, m *Message) error {
 	if m == nil {
 		f.lost = true
@@ -253,8 +253,8 @@ func (w *worker) deliver(ctx context.Context, f *flight, m *Message) error {
 	return nil
 }
 
-// sendGap says that events are missing. Endpoints need not understand it, so a failure
-// counts for nothing.
+// sendGap says that events are missing. Endpoints need not understand it, so a failure is not
+// counted.
 func (w *worker) sendGap(ctx context.Context) error {
 	w.gapDue = false
 	if w.gap == nil {
@@ -277,7 +277,7 @@ func (w *worker) sendGap(ctx context.Context) error {
 	return nil
 }
 
-// control sends a message that is no event, twice at most.
+// control sends a message that is not an event, in at most two attempts.
 func (w *worker) control(ctx context.Context, m *Message) (taken bool, err error) {
 	for i := range gapTries {
 		if i > 0 && !backoff.Sleep(ctx, gapWait) {

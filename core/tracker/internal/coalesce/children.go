@@ -6,7 +6,7 @@ import "time"
 // the server announced them.
 const maxChildren = 1000
 
-// adopt places the key below a parent; nil: below none.
+// adopt makes the key a sub-resource of parent; nil: of none.
 func (k *key) adopt(parent *key) {
 	if k.parent != nil {
 		delete(k.parent.children, k)
@@ -20,9 +20,8 @@ func (k *key) adopt(parent *key) {
 	}
 }
 
-// makeRoom reports whether there is room for another sub-resource. If there is none
-// it forgets the idle ones, at most once per window; what they were is not known
-// when they are announced again.
+// makeRoom reports whether there is room for another sub-resource. If there is none it forgets
+// the idle ones, at most once per window; when they are announced again, they are new.
 func (k *key) makeRoom(now time.Time) bool {
 	if len(k.children) >= maxChildren && now.Sub(k.swept) >= k.c.opts.Window {
 		k.swept = now

@@ -24,8 +24,8 @@ type Options struct {
 	Baseline func(uri string) catalog.Digest
 	// Publish receives every event, in order.
 	Publish func(Update)
-	// Learned receives what is known of a resource if it may have changed without
-	// an event.
+	// Learned is called with what is known of a resource when that may have changed without an
+	// event.
 	Learned func(Resource)
 	// Forgotten receives the URIs of resources that are no longer tracked.
 	Forgotten func(uris []string)
@@ -47,8 +47,8 @@ func (c Content) known() bool { return !c.Digest.IsZero() }
 // Resource is what is known of one tracked resource.
 type Resource struct {
 	URI        string
-	Descriptor event.Descriptor // of its list entry; zero if it is not listed
-	Content    Content          // as published last; zero if not known
+	Descriptor event.Descriptor // from the list; zero if the resource is not listed
+	Content    Content          // as last published; zero if unknown
 	Gone       bool             // the server says that it does not exist
 	Reported   bool             // and that was published
 }
@@ -57,13 +57,13 @@ type Resource struct {
 type Update struct {
 	Resource
 	Cause    event.Cause
-	Removed  bool      // the event is that the resource does not exist any more
-	Read     bool      // Content and Previous are from reads; else the content is not known
+	Removed  bool      // the resource no longer exists
+	Read     bool      // Content and Previous are results of reads; otherwise the content is unknown
 	Previous Content   // zero if nothing was known before
 	Received time.Time // when the signal that led to it arrived; zero without one
 }
 
-// Counts are sums since the start. Signals = Led + Folded + Unknown.
+// Counts are totals since New. Signals = Led + Folded + Unknown.
 type Counts struct {
 	Signals, Led, Folded, Unknown uint64
 	Published, Unchanged, Failed  uint64
@@ -73,12 +73,12 @@ type Counts struct {
 type Coalescer struct {
 	opts       Options
 	keys       map[string]*key
-	rotation   list.List // of *key: all of them, the next to be checked in front
+	rotation   list.List // of *key: all keys; the front is checked next
 	timers     timers
 	reads      readQueues
 	tombstones tombstones
 	counts     Counts
-	ending     bool // EndWindows was called: a read that fails is not tried again
+	ending     bool // EndWindows was called: failed reads are not retried
 }
 
 // New returns a Coalescer that tracks nothing yet.
@@ -86,9 +86,9 @@ func New(opts Options) *Coalescer {
 	return &Coalescer{opts: opts, keys: map[string]*key{}, tombstones: tombstones{}}
 }
 
-// Add starts to track a resource, or updates the descriptor of one that is tracked,
-// which from here on is independent of the resource above it. It reports whether the
-// resource is new. What is known of a new one is its tombstone, else the baseline.
+// Add starts to track a resource, or updates the descriptor of one that is tracked; if that was
+// a sub-resource, it no longer is. It reports whether the resource is new. A new one starts
+// with the digest of its tombstone, or else of the baseline.
 func (c *Coalescer) Add(uri string, d event.Descriptor) (added bool) {
 	k, known := c.keys[uri]
 	digest := c.tombstones.take(uri)
@@ -114,9 +114,9 @@ func (c *Coalescer) Lookup(uri string) (Resource, bool) {
 	return k.resource(), true
 }
 
-// Retain stops tracking the resources that keep reports false for, together with
-// their sub-resources; it is not asked about those. Those that keepTombstone reports true for
-// leave a tombstone: when they are added again they are compared with it. Nil: none.
+// Retain stops tracking the resources for which keep returns false, together with their
+// sub-resources, for which keep is not called. Those for which keepTombstone returns true leave
+// a tombstone, with which they are compared when they are added again. Nil: none does.
 func (c *Coalescer) Retain(keep, keepTombstone func(uri string) bool) {
 	var dropped []*key
 	for uri, k := range c.keys {
@@ -132,8 +132,8 @@ func (c *Coalescer) Retain(keep, keepTombstone func(uri string) bool) {
 	c.forget(dropped)
 }
 
-// Reset forgets all resources and tombstones, and whether resources are read may
-// change. No read may be in flight. The counts go on.
+// Reset forgets all resources and tombstones, and sets whether resources are read. No read may
+// be in flight. The counts continue.
 func (c *Coalescer) Reset(digests bool) {
 	clear(c.tombstones)
 	for _, k := range c.keys {
@@ -150,15 +150,15 @@ func (c *Coalescer) Counts() Counts { return c.counts }
 
 // Signal says that a resource was announced as updated.
 type Signal struct {
-	Parent   string      // the tracked resource that it is below; "": none
+	Parent   string      // the tracked resource of which it is a sub-resource; "": none
 	N        int         // how often it was announced
 	Received time.Time   // when the first announcement was received
 	Cause    event.Cause // of the leading event; "": notify
 }
 
-// Signal takes in that the resource was announced as updated. With a parent, a sub-resource that is not tracked yet is from here on, with an event of
-// its own, while parent has room for it; and parent is compared, because what
-// changed may be part of it.
+// Signal handles an announced update of the resource. If s.Parent is set, the sub-resource is
+// tracked from now on, with events of its own, if the parent has room for it; and the parent is
+// compared, because the change may be part of its content.
 func (c *Coalescer) Signal(uri string, s Signal, now time.Time) {
 	c.counts.Signals += uint64(s.N)
 	k := c.keys[uri]
@@ -185,10 +185,10 @@ func (c *Coalescer) Signal(uri string, s Signal, now time.Time) {
 	}
 }
 
-// Next returns when Advance has something to do next, zero if never.
+// Next returns when Advance has to be called next, zero if never.
 func (c *Coalescer) Next() time.Time { return c.timers.next() }
 
-// Advance does what is due at the time given.
+// Advance does everything that is due at the given time.
 func (c *Coalescer) Advance(now time.Time) {
 	for at := c.timers.next(); !at.IsZero() && !at.After(now); at = c.timers.next() {
 		k := c.timers.pop()
@@ -228,7 +228,7 @@ func (c *Coalescer) Busy() bool {
 	}
 	for _, k := range c.keys {
 		if k.inFlight && k.reason.urgent() {
-			return true // announced while another read of it is in flight: it is read again
+			return true // announced during another read of it, so it is read again
 		}
 	}
 	return false

@@ -31,8 +31,8 @@ func (c *Coalescer) CheckNext(n int, reason Reason) {
 // Len returns how many resources are tracked.
 func (c *Coalescer) Len() int { return len(c.keys) }
 
-// FirstLook is Check for a resource that was just added while the others are up to
-// date. It counts as seen from here on: see [Coalescer.CompareAll].
+// FirstLook is Check for a resource that was just added while the others are up to date. From
+// now on [Coalescer.CompareAll] includes it.
 func (c *Coalescer) FirstLook(uri string) {
 	if k, ok := c.keys[uri]; ok {
 		k.seen = true
@@ -40,17 +40,17 @@ func (c *Coalescer) FirstLook(uri string) {
 	}
 }
 
-// Recheck is Check for a resource that may just have changed unannounced: the answer
-// of a read in flight may be too old to show it.
+// Recheck is Check for a resource that may just have changed without an announcement: the
+// result of a read in flight may be too old to show the change.
 func (c *Coalescer) Recheck(uri string, reason Reason) {
 	if k, ok := c.keys[uri]; ok {
 		k.recheck(reason)
 	}
 }
 
-// CompareAll compares every resource after a suspension. If resources are not read,
-// nobody knows whether they changed, and an update is published for each resource that
-// was tracked before.
+// CompareAll compares every resource after a suspension. If resources are not read, it is
+// unknown whether they changed, and an update is published for each resource that was tracked
+// before.
 func (c *Coalescer) CompareAll() {
 	for _, k := range c.keys {
 		k.compare()
@@ -69,9 +69,9 @@ func (c *Coalescer) Compare(uri string) {
 	}
 }
 
-// Suspend closes all windows because notifications may have been lost, or the session
-// is: anything that is known may be outdated. Signals that wait for their read are
-// published without it, and reads in flight are ignored.
+// Suspend closes all windows because notifications, or the session, may have been lost: all
+// known content may be outdated. Signals that wait for their read are published without it, and
+// reads in flight are ignored.
 func (c *Coalescer) Suspend() {
 	for _, k := range c.keys {
 		k.suspend()

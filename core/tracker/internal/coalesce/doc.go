@@ -25,9 +25,8 @@
 //
 // # Guarantees
 //
-// Order: the events of one resource are in the order of its reads. Loss: once a
-// resource is quiet and its reads succeed, the last event says its current content.
-// Memory: bounded by the number of resources, not by the number of signals. A
-// resource that left the server's list is remembered by a tombstone (its digest),
-// up to maxTombstones of them.
+// Order: the events of one resource are in the order of its reads. Loss: once a resource is
+// quiet and its reads succeed, the last event describes its current content. Memory: bounded by
+// the number of resources, not by the number of signals. A resource that left the server's list
+// is remembered by a tombstone (its digest), up to maxTombstones of them.
 package coalesce

@@ -25,9 +25,9 @@ type key struct {
 	timer
 
 	turn     *list.Element     // in the rotation
-	parent   *key              // the resource that this one is below; nil: it is tracked in its own right
+	parent   *key              // the resource of which this is a sub-resource; nil: it is none
 	children map[*key]struct{} // the sub-resources whose parent this is
-	swept    time.Time         // when idle children were forgotten last
+	swept    time.Time         // when idle children were last forgotten
 }
 
 // window is the state of a key's current window; it counts only while open is set.
@@ -64,7 +64,7 @@ func (k *key) remove() {
 	delete(k.c.keys, k.uri)
 }
 
-// signal takes in that an update was announced.
+// signal handles an announced update.
 func (k *key) signal(s Signal, now time.Time) {
 	c, n, received := k.c, s.N, s.Received
 	if k.open {
@@ -98,7 +98,7 @@ func (k *key) lead() {
 	k.c.timers.set(k, k.until)
 }
 
-// leadUnread publishes a leading event whose read has not answered.
+// leadUnread publishes a leading event whose read has no result yet.
 func (k *key) leadUnread() {
 	k.noDigest = true
 	k.lead()
@@ -130,7 +130,7 @@ func (k *key) reopen(now time.Time) {
 	k.c.timers.set(k, k.until)
 }
 
-// endIfOver does what the end of the window left undone because a read was in flight.
+// endIfOver handles the end of a window that had to wait for a read in flight.
 func (k *key) endIfOver(now time.Time) {
 	if !now.Before(k.until) {
 		k.windowEnd(now)

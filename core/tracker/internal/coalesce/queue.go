@@ -6,17 +6,17 @@ import "container/list"
 type readQueues struct {
 	waiting  [2]list.List // of *key: leading and trailing reads, then the others
 	inFlight [2]int       // reads in flight, of either kind
-	streak   int          // urgent reads that were taken since another one was
+	streak   int          // urgent reads taken in a row
 }
 
-// place is where a key is queued.
+// place is a key's position in a queue.
 type place struct {
 	queue   *list.List // nil: not queued
 	element *list.Element
 }
 
-// maxUrgentStreak is after how many urgent reads another read has its turn: resources
-// that are announced all the time must not keep the rest from being read at all.
+// maxUrgentStreak is the number of urgent reads after which another one gets its turn:
+// resources that are announced all the time must not keep the others from being read.
 const maxUrgentStreak = 7
 
 func index(r Reason) int {
@@ -72,7 +72,7 @@ func (q *readQueues) take(i int) *key {
 	return k
 }
 
-// done ends a read that began for the reason given.
+// done frees the slot of a read that began for the reason r.
 func (q *readQueues) done(r Reason) { q.inFlight[index(r)]-- }
 
 // abandon forgets the reads in flight.

@@ -23,7 +23,7 @@ const (
 
 func (r Reason) urgent() bool { return r == leading || r == trailing }
 
-// cause is the cause of an event that such a read leads to.
+// cause returns the cause of an event that results from such a read.
 func (r Reason) cause() event.Cause {
 	switch r {
 	case trailing:
@@ -50,7 +50,7 @@ type reading struct {
 	waits    *backoff.Backoff // between reads that failed in a row; nil: the last one did not fail
 }
 
-// Read is a read that the owner is to make.
+// Read is a read that the owner has to make.
 type Read struct {
 	URI   string
 	Cause event.Cause // of the event that it may lead to
@@ -69,8 +69,8 @@ const (
 )
 
 const (
-	// maxReadFailures is after how many failed reads in a row a resource outside any
-	// window is not read again until the next comparison.
+	// maxReadFailures is the number of consecutive failed reads after which a resource outside
+	// any window is not read until the next comparison.
 	maxReadFailures = 5
 	// maxRetryWait is the longest wait between two reads of a resource that keeps
 	// failing.
@@ -91,7 +91,7 @@ func (c *Coalescer) NextRead(slots int) (Read, bool) {
 	return Read{URI: k.uri, Cause: k.reason.cause(), key: k}, true
 }
 
-// Answer takes in the result of a read.
+// Answer handles the result of a read.
 func (c *Coalescer) Answer(r Read, outcome Outcome, got Content, now time.Time) {
 	k := r.key
 	k.inFlight = false
@@ -145,7 +145,7 @@ func (k *key) found(reason Reason, got Content, now time.Time) {
 			k.c.timers.set(k, k.until)
 			return
 		}
-		k.endIfOver(now) // published without its digest: the end of the window makes up for it
+		k.endIfOver(now) // published without its digest; the end of the window makes up for that
 	case trailing:
 		if got.Digest != k.published.Digest || k.noDigest {
 			k.publishRead(event.CauseTrailing, got)
@@ -175,8 +175,8 @@ func (k *key) found(reason Reason, got Content, now time.Time) {
 	}
 }
 
-// unchanged takes in a content with the digest that was published last. Of what an earlier
-// tracker published only the digest is known: the next change is compared with this text.
+// unchanged handles content whose digest equals the one published last. If an earlier tracker
+// published it, only the digest was known: the text is kept for the next diff.
 func (k *key) unchanged(got Content) {
 	k.c.counts.Unchanged++
 	if k.published.Text == nil {
@@ -214,7 +214,7 @@ func (k *key) failed(reason Reason, now time.Time) {
 		k.leadUnread()
 	case k.c.ending:
 		k.open = false
-	case k.open: // what is outstanding is tried again, more and more slowly
+	case k.open: // try again, with growing waits
 		k.dirty = true
 		k.until = now.Add(wait)
 		k.c.timers.set(k, k.until)

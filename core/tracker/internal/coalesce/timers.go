@@ -14,7 +14,7 @@ type timer struct {
 // timers are the timers that are set.
 type timers struct{ heap timerHeap }
 
-// next is when the first one expires; zero if none is set.
+// next returns when the first timer expires; zero if none is set.
 func (t *timers) next() time.Time {
 	if len(t.heap) == 0 {
 		return time.Time{}

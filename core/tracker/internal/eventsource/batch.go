@@ -11,56 +11,57 @@ import (
 const (
 	maxURIs   = 20_000  // marked URIs
 	maxURI    = 8 << 10 // bytes of one
-	maxEvents = 1000    // kept events that are about no resource
+	maxEvents = 1000    // events kept that are not about a resource
 )
 
-// Batch is what the events since the last Take say.
+// Batch is what the events since the last Take report.
 type Batch struct {
-	// URIs are the resources that events named, and when the first of them came.
+	// URIs are the resources that events named, with the time at which the first of the events
+	// came.
 	URIs map[string]time.Time
-	// Lists may have changed.
+	// Lists are the lists that may have changed.
 	Lists map[catalog.Kind]struct{}
-	// Events are about no resource, in the order in which they came.
+	// Events are those that are not about a resource, in the order in which they came.
 	Events []Occurrence
-	// Gap is "" or why events may be missing: everything is to be compared.
+	// Gap is why events may be missing, so that everything has to be compared; "" if none are.
 	Gap string
-	// Began is set if a subscription to events about resources began without a cursor: what
-	// changed before is not among them.
+	// Began means that a subscription to events about resources began without a cursor, so that
+	// it does not report earlier changes.
 	Began bool
-	// Cursors say where subscriptions that moved go on, by their keys.
+	// Cursors say where to resume the subscriptions whose cursor changed, by their keys.
 	Cursors map[string]string
 	// Forbidden are types of events that the server refuses to deliver to us.
 	Forbidden []string
-	// Coverage is what the subscriptions that stand are about.
+	// Coverage says which changes the active subscriptions report.
 	Coverage Coverage
 }
 
-// Coverage is what events report the changes of.
+// Coverage says which kinds of changes are reported by events.
 type Coverage struct {
 	Resources bool
 	Lists     bool
 }
 
-// Occurrence is an event that is about no resource.
+// Occurrence is an event that is not about a resource.
 type Occurrence struct {
 	Name, ID string
 	Size     int // bytes of its data
 }
 
-// pending is the batch that grows until it is taken.
+// pending collects the batch until it is taken.
 type pending struct {
-	// wake has room for one: the goroutines of a source send without blocking; the one
-	// reader is the owner. It is never closed.
+	// wake has capacity one: the goroutines of a source send without blocking; only the owner
+	// receives. It is never closed.
 	wake chan struct{}
 
 	mu    sync.Mutex // guards what follows
 	batch Batch
-	live  map[string]Coverage // of the subscriptions that stand, by key
+	live  map[string]Coverage // coverage of the active subscriptions, by key
 }
 
 func newPending() pending { return pending{wake: make(chan struct{}, 1), live: map[string]Coverage{}} }
 
-// take returns the batch and begins another one.
+// take returns the batch and starts a new one.
 func (p *pending) take() Batch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +71,7 @@ func (p *pending) take() Batch {
 	return b
 }
 
-// coverage needs the lock.
+// coverage returns that of all active subscriptions together. p.mu must be held.
 func (p *pending) coverage() (c Coverage) {
 	for _, one := range p.live {
 		c.Resources, c.Lists = c.Resources || one.Resources, c.Lists || one.Lists
@@ -93,7 +94,7 @@ func (p *pending) ring() {
 	}
 }
 
-// stands notes what a subscription covers; zero: it does not stand any more.
+// stands records the coverage of a subscription; zero: it is not active any more.
 func (p *pending) stands(key string, c Coverage) {
 	p.mu.Lock()
 	was := p.coverage()
@@ -142,7 +143,7 @@ func (b *Batch) keep(o Occurrence) {
 	b.Events = append(b.Events, o)
 }
 
-// gap keeps the first reason.
+// gap records a gap. If there is a reason already, it is kept.
 func (b *Batch) gap(reason string) {
 	if b.Gap == "" {
 		b.Gap = reason
@@ -156,7 +157,7 @@ func (b *Batch) cursor(key, cursor string) {
 	b.Cursors[key] = cursor
 }
 
-// Merge adds the cursors of a batch to those that are known.
+// Merge returns the known cursors, updated with those of the batch.
 func (b *Batch) Merge(known map[string]string) map[string]string {
 	out := maps.Clone(known)
 	if out == nil {

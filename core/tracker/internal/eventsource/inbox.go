@@ -11,8 +11,8 @@ const (
 	maxWaitingBytes = 8 << 20 // of their parameters
 )
 
-// inbox holds the messages of a stream until its subscription looks at them. put never
-// blocks: it is called by the goroutine that reads from the server.
+// inbox holds the messages of a stream until its subscription handles them. put never blocks:
+// the goroutine that reads from the server calls it.
 type inbox struct {
 	// wake has room for one: put sends without blocking, the subscription receives; it is
 	// never closed.
@@ -21,7 +21,7 @@ type inbox struct {
 	mu       sync.Mutex // guards what follows
 	messages []session.EventMessage
 	bytes    int
-	lost     bool // some were dropped
+	lost     bool // messages were dropped
 }
 
 func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
@@ -29,7 +29,7 @@ func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
 func (i *inbox) put(m session.EventMessage) {
 	i.mu.Lock()
 	if len(i.messages) >= maxWaiting || i.bytes+len(m.Params) > maxWaitingBytes && len(i.messages) > 0 {
-		i.messages, i.bytes, i.lost = nil, 0, true // what is missing is a gap: the newest cursor counts
+		i.messages, i.bytes, i.lost = nil, 0, true // drop all: the gap covers them, and the newest cursor counts
 	}
 	i.messages = append(i.messages, m)
 	i.bytes += len(m.Params)
@@ -40,7 +40,7 @@ func (i *inbox) put(m session.EventMessage) {
 	}
 }
 
-// take returns what waits, and whether some before it were dropped.
+// take returns the waiting messages, and whether some before them were dropped.
 func (i *inbox) take() (messages []session.EventMessage, lost bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

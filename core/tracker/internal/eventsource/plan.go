@@ -22,13 +22,13 @@ const (
 
 const (
 	maxSubscriptions = 200
-	// streamsHTTP bounds the streams to a server over HTTP, where each may be a connection,
-	// and streamsElse those of other transports, as servers bound them, too.
+	// streamsHTTP bounds the streams to a server over HTTP, where each may be a connection, and
+	// streamsElse those over other transports, because servers limit them as well.
 	streamsHTTP = 8
 	streamsElse = 32
 )
 
-// plan is one subscription that is wanted.
+// plan is one subscription to make.
 type plan struct {
 	name      string
 	arguments json.RawMessage
@@ -37,7 +37,7 @@ type plan struct {
 	modes     []mcp.DeliveryMode
 }
 
-// about says what events of a type are about.
+// about says what the events of a type are about.
 type about uint8
 
 const (
@@ -51,7 +51,7 @@ func (p plan) coverage() Coverage {
 	return Coverage{Resources: p.about == aboutResource || p.about == aboutMapped, Lists: p.about == aboutList}
 }
 
-// key names the subscription, from one session to the next.
+// key identifies the subscription from session to session.
 func (p plan) key() string {
 	args := bytes.TrimSpace(p.arguments)
 	if len(args) == 0 || string(args) == "{}" {
@@ -103,8 +103,8 @@ func plans(types []mcp.EventType, want config.Events) (out []plan, unknown []str
 	return out[:min(len(out), maxSubscriptions)], unknown
 }
 
-// ownType reports whether the type is one that mcptrack serves, by its name and by what its
-// events are said to have: the name alone may be another server's.
+// ownType reports whether the type is one that mcptrack serves, by its name and its schema:
+// another server may use the same name.
 func ownType(t mcp.EventType) (about, bool) {
 	needs, what := "", aboutOther
 	switch t.Name {
@@ -120,13 +120,13 @@ func ownType(t mcp.EventType) (about, bool) {
 	var payload struct {
 		Required []string `json:"required"`
 	}
-	_ = json.Unmarshal(t.PayloadSchema, &payload) // of another form, it requires nothing
+	_ = json.Unmarshal(t.PayloadSchema, &payload) // any other form requires no members
 	return what, slices.Contains(payload.Required, "server") && slices.Contains(payload.Required, needs)
 }
 
-// mode chooses how to follow: as the config wants, else by push, else by poll, else by
-// webhook. streams says how many more may be opened, and receiver whether webhooks can be
-// received. "" if there is no way.
+// mode chooses the delivery mode: the one in the config, or else push, poll or webhook, in this
+// order. streams is how many more streams may be opened, and receiver whether webhooks can be
+// received. It returns "" if no mode is possible.
 func (p plan) mode(wanted config.EventDelivery, streams int, receiver bool) mcp.DeliveryMode {
 	for _, m := range []mcp.DeliveryMode{mcp.DeliveryMode(wanted), mcp.DeliverPush, mcp.DeliverPoll, mcp.DeliverWebhook} {
 		if slices.Contains(p.modes, m) && (m != mcp.DeliverPush || streams > 0) && (m != mcp.DeliverWebhook || receiver) {

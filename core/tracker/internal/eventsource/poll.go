@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// minPoll is the least time between two polls, also if the server asks for more.
+	// minPoll is the least time between two polls, even if the server asks for more.
 	minPoll = time.Second
-	// maxPages is how many pages follow each other at once.
+	// maxPages bounds the pages that are requested without a pause.
 	maxPages = 100
 )
 
 var errNoCursor = errors.New("the server gives no cursor, so that events may be missing")
 
-// poll follows by polls until one fails.
+// poll follows the events by polling, until a poll fails.
 func (u *subscription) poll(ctx context.Context) error {
 	for pages := 1; ; pages++ {
 		page, err := u.ask(ctx)
@@ -58,7 +58,7 @@ func (u *subscription) poll(ctx context.Context) error {
 	}
 }
 
-// ask makes one poll, when it is its turn.
+// ask waits for a slot and makes one poll.
 func (u *subscription) ask(ctx context.Context) (session.EventPage, error) {
 	select {
 	case u.src.polls <- struct{}{}:

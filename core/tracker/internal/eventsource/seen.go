@@ -2,7 +2,7 @@ package eventsource
 
 import "hash/maphash"
 
-// maxSeen is how many events of a subscription are recognised when they come again.
+// maxSeen is how many of a subscription's last events are recognised if they come again.
 const maxSeen = 10_000
 
 // seen are the events that came last, by the hash of their ids: ids may be long. The zero

@@ -20,7 +20,7 @@ import (
 type Options struct {
 	Events session.Events
 	Want   config.Events
-	// Cursors say where subscriptions of an earlier session go on, by their keys.
+	// Cursors say where to resume the subscriptions of an earlier session, by their keys.
 	Cursors map[string]string
 	// Timeout is how long a server may take to begin a stream.
 	Timeout time.Duration
@@ -34,7 +34,7 @@ type Options struct {
 	Server   string
 }
 
-// minRelist is the least time between two lists of the types of events.
+// minRelist is the least time between two lists of the event types.
 const minRelist = 5 * time.Second
 
 // Source follows the events of one session. See [New].
@@ -49,7 +49,7 @@ type Source struct {
 	polls chan struct{}
 
 	running map[string]*running // by key; of Run, as is:
-	warned  map[string]bool     // what was warned about
+	warned  map[string]bool     // what warnings were logged about
 	wg      sync.WaitGroup      // of the subscriptions
 
 	endpoint sync.Once // the warning of warnEndpoint
@@ -77,7 +77,7 @@ func (s *Source) C() <-chan struct{} { return s.pending.wake }
 // Take returns what the events since the last call say.
 func (s *Source) Take() Batch { return s.pending.take() }
 
-// Run follows until ctx ends, or the server says that it has no events after all.
+// Run follows the events until ctx ends, or the server turns out to offer none.
 func (s *Source) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.wg.Wait()
@@ -111,7 +111,7 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// follow ends the subscriptions that are not wanted any more and begins those that are new.
+// follow ends the subscriptions that are no longer wanted and begins new ones.
 func (s *Source) follow(ctx context.Context, types []mcp.EventType) {
 	wanted, unknown := plans(types, s.opts.Want)
 	for _, name := range unknown {

@@ -18,8 +18,8 @@ var (
 	errSilent      = errors.New("the stream was silent for too long")
 )
 
-// stream follows by push until the stream ends, which nil stands for if the server ended it
-// without an error.
+// stream follows the events by push until the stream ends. It returns nil if the server ended
+// the stream without an error.
 func (u *subscription) stream(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -57,16 +57,16 @@ func (u *subscription) stream(ctx context.Context) error {
 	}
 }
 
-// pushed is what is known of one stream.
+// pushed is the state of one stream.
 type pushed struct {
 	u        *subscription
 	fresh    bool // it began without a cursor
 	active   bool
 	last     time.Time     // of the last message
-	patience time.Duration // until it counts as dead
+	patience time.Duration // how long after last the stream counts as dead
 }
 
-// receive takes in what waits. An error ends the stream.
+// receive handles the waiting messages. An error ends the stream.
 func (p *pushed) receive(in *inbox) error {
 	messages, lost := in.take()
 	if lost {
@@ -107,7 +107,7 @@ func (p *pushed) receive(in *inbox) error {
 	return nil
 }
 
-// begin takes in an active: events follow from its cursor on.
+// begin handles the message "active": events follow from its cursor on.
 func (p *pushed) begin(news session.EventNews) {
 	if news.Truncated {
 		p.u.gap("the server does not have all of them any more")

@@ -26,17 +26,17 @@ type subscription struct {
 	key  string
 	mode mcp.DeliveryMode
 
-	query session.EventQuery // Cursor is how far was looked
+	query session.EventQuery // its Cursor is how far events were handled
 	seen  seen
 
-	// Of webhooks:
+	// For webhooks:
 	slot   *webhooks.Slot // nil: it was not opened
 	slotID string         // the server's id of the subscription, "" before it has one
-	// mayExist says that the server was asked for the subscription and did not refuse it.
+	// mayExist means that the subscription was requested and the server did not refuse it.
 	mayExist bool
 }
 
-// run follows until ctx ends, or the server does not want it.
+// run follows the events until ctx ends, or the server refuses for good.
 func (u *subscription) run(ctx context.Context) {
 	retry := backoff.New(time.Second, u.src.opts.MaxBackoff)
 	defer u.close(ctx)
@@ -49,7 +49,7 @@ func (u *subscription) run(ctx context.Context) {
 		if time.Since(began) > u.src.opts.MaxBackoff {
 			retry.Reset()
 		}
-		if retry.Failures() > 0 { // one that ended is most likely resumed at once
+		if retry.Failures() > 0 { // a subscription that has ended can usually be resumed at once
 			u.src.pending.stands(u.key, Coverage{})
 		}
 		u.src.opts.Logger.Debug("events ended", "event", printable.Line(u.plan.name, 200), "mode", string(u.mode), "err", u.errorText(err))
@@ -64,7 +64,8 @@ func (u *subscription) run(ctx context.Context) {
 	}
 }
 
-// errorText is what may be logged of an error: a server may repeat the secret.
+// errorText returns the text of an error for logs, without the secret, which the server may
+// repeat.
 func (u *subscription) errorText(err error) string {
 	switch {
 	case err == nil:
@@ -90,7 +91,7 @@ func (u *subscription) follow(ctx context.Context) (err error) {
 	return u.stream(ctx)
 }
 
-// close ends what follow began, after it has returned for the last time.
+// close cleans up after follow has returned for the last time.
 func (u *subscription) close(ctx context.Context) {
 	if u.slot == nil {
 		return
@@ -101,7 +102,7 @@ func (u *subscription) close(ctx context.Context) {
 	u.slot.Close()
 }
 
-// survives decides what an error means, and reports whether to try again.
+// survives handles an error, and reports whether to try again.
 func (u *subscription) survives(err error) bool {
 	failure := session.EventFailure(err)
 	refused, answered := errors.AsType[*session.RPCError](err)
@@ -111,7 +112,7 @@ func (u *subscription) survives(err error) bool {
 		u.advance("")
 		return true
 	case errors.Is(err, session.ErrUnsupported):
-		return false // there is no such method; the next session asks again
+		return false // the server has no such method; the next session tries again
 	case failure == mcp.EventForbidden:
 		u.src.pending.change(func(b *Batch) { b.Forbidden = append(b.Forbidden, u.plan.name) })
 		return false
@@ -140,7 +141,7 @@ func refusesCursor(e *session.RPCError, failure mcp.EventFailure) bool {
 	var data struct {
 		Kind string `json:"kind"`
 	}
-	_ = json.Unmarshal(e.Data, &data) // of another form, it says nothing
+	_ = json.Unmarshal(e.Data, &data) // data in any other form says nothing
 	return failure == mcp.EventNotFound && data.Kind == "cursor" || e.Code == mcp.CodeInvalidParams ||
 		strings.Contains(strings.ToLower(e.Message), "cursor")
 }
@@ -150,14 +151,13 @@ func (u *subscription) gap(reason string) {
 	u.src.pending.change(func(b *Batch) { b.gap("events of " + printable.Line(u.plan.name, 200) + ": " + reason) })
 }
 
-// advance notes how far was looked.
+// advance records up to which cursor events were handled.
 func (u *subscription) advance(cursor string) {
 	u.query.Cursor = cursor
 	u.src.pending.change(func(b *Batch) { b.cursor(u.key, cursor) })
 }
 
-// stands notes that events are delivered from here on. fresh says that it began without a
-// cursor.
+// stands records that events are delivered from now on. fresh means that there was no cursor.
 func (u *subscription) stands(fresh bool) {
 	covers := u.plan.coverage()
 	if fresh {
@@ -171,7 +171,7 @@ func (u *subscription) stands(fresh bool) {
 	u.src.pending.stands(u.key, covers)
 }
 
-// take takes events in, and how far was looked after them ("" if that is not known).
+// take handles events, and the cursor after them ("" if unknown).
 func (u *subscription) take(events []mcp.EventOccurrence, cursor string) {
 	now := time.Now()
 	if cursor != "" {

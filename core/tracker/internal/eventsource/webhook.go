@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// webhookTTL is how long a subscription should live without a refresh: so long, too, may
-	// it take until one is noticed that the server has lost.
+	// webhookTTL is the requested lifetime of a subscription without a refresh. It also bounds
+	// how long a subscription that the server has lost goes unnoticed.
 	webhookTTL = time.Hour
 	minRefresh = 30 * time.Second
-	// answerWait bounds the wait for the answer to a subscribe request at the end: a server
-	// that is unsubscribed from before it has answered would keep the subscription.
+	// answerWait bounds the wait for a subscribe request in flight at the end: a server that
+	// gets the unsubscribe before it has answered would keep the subscription.
 	answerWait = 500 * time.Millisecond
 	// unsubscribeWait bounds the last request of a subscription.
 	unsubscribeWait = time.Second
 )
 
-// webhook follows by messages of the server to u.slot, until a subscribe request fails or
-// the server ends the subscription.
+// webhook follows the events by messages that the server sends to u.slot, until a subscribe
+// request fails or the server ends the subscription.
 func (u *subscription) webhook(ctx context.Context) error {
 	answers := make(chan subscribed, 1) // receives one value from each ask below
 	var asked context.CancelFunc
@@ -80,7 +80,7 @@ func (u *subscription) webhook(ctx context.Context) error {
 	}
 }
 
-// awaitAnswer ends with the request that is in flight, whose answer is not needed any more.
+// awaitAnswer cancels the request in flight and waits for it.
 func (u *subscription) awaitAnswer(answers <-chan subscribed, asked context.CancelFunc) {
 	late := time.AfterFunc(answerWait, asked)
 	defer late.Stop()
@@ -89,8 +89,8 @@ func (u *subscription) awaitAnswer(answers <-chan subscribed, asked context.Canc
 	}
 }
 
-// refused takes in that a subscribe request failed. Only an answer says for certain that
-// there is no subscription, and not if there was one before.
+// refused handles a failed subscribe request. There is certainly no subscription only if the
+// server answered, and there was none before.
 func (u *subscription) refused(err error) {
 	if _, answered := errors.AsType[*session.RPCError](err); answered && u.slotID == "" {
 		u.mayExist = false
@@ -103,7 +103,7 @@ type subscribed struct {
 	err error
 }
 
-// refreshIn returns when to refresh a subscription: at half its time.
+// refreshIn returns how long to wait before a refresh: half of the remaining lifetime.
 func refreshIn(until time.Time) time.Duration {
 	left := webhookTTL
 	if !until.IsZero() {
@@ -116,7 +116,7 @@ func (u *subscription) target() session.EventWebhook {
 	return session.EventWebhook{URL: u.slot.URL(), Secret: u.slot.Secret(), TTL: webhookTTL}
 }
 
-// subscribed takes in that the server made or refreshed the subscription.
+// subscribed handles the answer that the subscription was made or refreshed.
 func (u *subscription) subscribed(s session.EventSubscription) {
 	fresh := u.query.Cursor == "" && u.slotID == ""
 	u.slotID = s.ID
@@ -130,8 +130,8 @@ func (u *subscription) subscribed(s session.EventSubscription) {
 	u.slot.Activate(s.ID)
 }
 
-// receive takes a message in. valid is false if it has no form that is known; an error ends
-// the subscription.
+// receive handles a message. valid is false if its form is unknown; an error ends the
+// subscription.
 func (u *subscription) receive(m *webhooks.Message) (valid bool, err error) {
 	if m.Type == "" {
 		o, err := session.DecodeEvent(m.Body)
