@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -163,6 +164,19 @@ func TestList(t *testing.T) {
 		if e.InputSchema["additionalProperties"] != false || e.PayloadSchema["additionalProperties"] != nil {
 			t.Errorf("%s: the schemas cannot grow as promised", e.Name)
 		}
+	}
+}
+
+// Where webhooks lack something, a client that asks for one is told what.
+func TestNoWebhooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, events.Options{NoWebhooks: "they need a key"})
+	ask := request(mcp.MethodSubscribeEvents, `{}`)
+	ask.Identity = "chat"
+	_, err := w.Handlers().Handle(t.Context(), ask)
+	e, ok := errors.AsType[*serve.Error](err)
+	if data, _ := json.Marshal(e); !ok || !strings.Contains(string(data), "they need a key") || !strings.Contains(string(data), "webhook") {
+		t.Errorf("%v: %s", err, data)
 	}
 }
 

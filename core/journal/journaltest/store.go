@@ -104,6 +104,11 @@ func (s *Server) Start() {
 	s.URL, s.opts.Port = srv.ClientURL(), srv.Addr().(*net.TCPAddr).Port
 }
 
+// Leads reports whether the server, one of a cluster, is the leader of a stream.
+func (s *Server) Leads(stream string) bool {
+	return s.running != nil && s.running.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream)
+}
+
 // Stop stops the server and waits for it. Its data stay.
 func (s *Server) Stop() {
 	if s.running != nil {
