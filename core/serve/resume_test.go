@@ -61,6 +61,32 @@ func TestResumeCall(t *testing.T) {
 	}
 }
 
+// The id by which a client resumes is sent when the call begins, not with its first message.
+func TestResumeCallWithoutMessages(t *testing.T) {
+	t.Parallel()
+	s := newEndpoint(t, serve.Options{})
+	h := s.initialize()
+	e := s.stream(http.MethodPost, h, call("wait", "")) // it sends nothing until it is cancelled
+	for e.id == "" && e.lines.Scan() {
+		if id, ok := strings.CutPrefix(e.lines.Text(), "id: "); ok {
+			e.id = id
+		}
+	}
+	if !strings.HasSuffix(e.id, "-0") {
+		t.Errorf("the stream begins with id %q", e.id)
+	}
+	<-s.began
+	e.leave()
+	h["Last-Event-ID"] = e.id
+	resumed := s.stream(http.MethodGet, h, "")
+	delete(h, "Last-Event-ID")
+	s.post(h, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	<-s.ended
+	if got := resumed.next(); got != "" {
+		t.Errorf("the cancelled call was answered: %s", got)
+	}
+}
+
 // What is held for clients that may resume is bounded; the answer is never dropped.
 func TestResumeIsBounded(t *testing.T) {
 	t.Parallel()
