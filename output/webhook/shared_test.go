@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -262,4 +264,35 @@ func TestOnlyWhoKnowsAllDelivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it delivers again", func() bool { return w.delivers() && w.Deliveries()[0].Waiting == "" })
+}
+
+// A process that does not know of all subscriptions makes none: it cannot know the limits.
+func TestNoneIsMadeByWhoIsLate(t *testing.T) {
+	t.Parallel()
+	url := journaltest.Store(t)
+	late, err := OpenCluster(t.Context(), openLog(t, url), keys(t, 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Cluster: late, MaxEach: 1}); err != nil {
+		t.Fatal(err)
+	}
+	late.read = true // and it follows nothing from here on
+	made := record{ID: "sub_1", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: json.RawMessage(`{}`), Secret: oneSecret}
+	if _, _, err := late.keep(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := late.records.Put(t.Context(), journal.Record{Key: keyOfSubscription + "sub_2", Value: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	late.s.opts.MaxEach = 100
+	made.ID = "sub_3"
+	if _, _, err := late.keep(ctx, made); err == nil {
+		t.Error("it was made")
+	}
+	if rec, err := late.records.Get(t.Context(), keyOfSubscription+"sub_3"); err != nil || rec.Value != nil {
+		t.Errorf("%s, %v", rec.Value, err)
+	}
 }
