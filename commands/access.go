@@ -18,7 +18,7 @@ type accessFlags struct {
 	trustProxy bool
 }
 
-// add adds the flags. Clients are who must present the token, and pages what those of
+// add adds the flags. clients says in help who must present the token, and pages what pages of
 // other sites may do.
 func (o *accessFlags) add(cmd *cobra.Command, clients, pages string) {
 	f := cmd.Flags()

@@ -29,7 +29,7 @@ type agentFlags struct {
 	once  bool // of watch only
 }
 
-// onceFor bounds a run with --once that no --timeout bounds: a hook holds up its agent.
+// onceFor bounds a run with --once if no --timeout does: the agent waits for its hook.
 const onceFor = 30 * time.Second
 
 func (o *agentFlags) add(cmd *cobra.Command) {
@@ -62,8 +62,8 @@ func (o *agentFlags) parse(cmd *cobra.Command, g *globals) error {
 	return nil
 }
 
-// openCursor opens the cursor of what is followed from this folder. Without --once its
-// lack is only a warning.
+// openCursor opens the cursor for what is followed from this folder. Without --once a failure
+// is only a warning.
 func (o *agentFlags) openCursor(env *Env, log *slog.Logger, followed any) (*agent.Cursor, error) {
 	dir, err := env.stateDir(), error(nil)
 	if dir == "" {
@@ -164,8 +164,8 @@ func watchAgent(ctx context.Context, t *tracker.Tracker, w *agent.Watch, opts wa
 }
 
 // watchOnce reports what changed since the last run. Servers that cannot be reached are
-// part of that and no failure, as hooks discard what a command that fails has printed; if
-// none can be reached it is one.
+// reported, but are no failure, because hooks discard the output of a failed command; only if
+// none can be reached, the command fails.
 func watchOnce(ctx context.Context, t *tracker.Tracker, w *agent.Watch) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, onceFor, errTimeout)
 	defer cancel()
@@ -194,8 +194,8 @@ func watchOnce(ctx context.Context, t *tracker.Tracker, w *agent.Watch) error {
 	return nil
 }
 
-// tailAgent is what runTail does with --agent: it begins after what the last run has
-// reported.
+// tailAgent is what runTail does with --agent: it begins after the last event that an earlier
+// run reported.
 func tailAgent(ctx context.Context, env *Env, log *slog.Logger, opts tailOptions, from follow.Options) error {
 	feed, query := *opts.address, opts.address.Query()
 	query.Del("since")

@@ -128,7 +128,8 @@ func runAuth(ctx context.Context, env *Env, g *globals, opts authOptions, logins
 	return nil
 }
 
-// authServers returns the named servers, else all over HTTP, disabled ones too.
+// authServers returns the named servers, or else all servers over HTTP, including disabled
+// ones.
 func authServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 	if len(ids) > 0 {
 		return selectServers(cfg, ids)

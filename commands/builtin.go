@@ -6,9 +6,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// finishBuiltins adds to cobra's own commands, help and completion, what every other
-// command has: examples, exit codes, and an error for an unknown name, where cobra
-// prints help and succeeds.
+// finishBuiltins gives cobra's own commands, help and completion, what every other command has:
+// examples, exit codes, and an error for an unknown name, for which cobra would print help and
+// succeed.
 func finishBuiltins(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

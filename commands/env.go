@@ -8,7 +8,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Env is everything a command uses of the process around it.
+// Env is everything that a command uses of its process.
 type Env struct {
 	In io.Reader
 	// Out and Err must be safe for concurrent use, as files are: a command logs from

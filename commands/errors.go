@@ -38,7 +38,7 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// errTimeout is the cause of a context that --timeout ended.
+// errTimeout is the cause of a context that ended because of --timeout.
 var errTimeout = errors.New("--timeout expired")
 
 // errReturned is the cause of a context whose command has returned without being

@@ -49,7 +49,7 @@ func (s selection) warnNone(log *slog.Logger, cfg *config.Config) {
 	log.Warn("there is no server to follow yet", "file", cfg.Path, "hint", s.hint(cfg))
 }
 
-// hint is the hint for a config in which no server is followed.
+// hint returns the hint for a config in which no server is followed.
 func (s selection) hint(cfg *config.Config) string {
 	if len(cfg.Servers) == 0 {
 		return "the config has no servers; add one, or let mcptrack init write a config"

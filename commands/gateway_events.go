@@ -107,7 +107,7 @@ func (o *eventsFlags) parse(cmd *cobra.Command) error {
 	return o.retentionFlags.parse()
 }
 
-// gatewayEvents is the log of a gateway and what serves it.
+// gatewayEvents is the log of a gateway, and the handlers that serve it.
 type gatewayEvents struct {
 	log       *slog.Logger
 	journal   *journal.Journal
@@ -295,8 +295,8 @@ func (e *gatewayEvents) endpoints() (all []webhook.Endpoint) {
 	return all
 }
 
-// local adds the tools of --change-tools to those of the gateway, and returns what clients
-// are told about them. e may be nil.
+// local adds the tools of --change-tools to those of the gateway, and returns their
+// instructions for clients. e may be nil.
 func (e *gatewayEvents) local(l gateway.Local) (_ gateway.Local, instructions string) {
 	if e == nil || e.tools == nil {
 		return l, ""
@@ -333,8 +333,8 @@ func (e *gatewayEvents) run(ctx context.Context, t *tracker.Tracker) error {
 	return e.publisher.Run(ctx, tasks)
 }
 
-// apply sets the servers whose events are stored, where the gateway does not do so, and
-// where events are sent.
+// apply sets the servers whose events are stored, if the gateway's own tracker does not follow
+// them, and the webhooks that events are sent to.
 func (e *gatewayEvents) apply(cfg *config.Config) {
 	if e != nil && e.own {
 		e.publisher.Apply(cfg)

@@ -28,7 +28,7 @@ type globals struct {
 	json      bool
 	quiet     bool
 
-	format document.Format // what output and json come to; set by resolve
+	format document.Format // the format selected by --output and --json; set by resolve
 	level  slog.Level
 }
 
@@ -55,7 +55,8 @@ func (g *globals) addFlags(root *cobra.Command) {
 	_ = root.MarkPersistentFlagFilename("config", "json", "jsonc", "toml", "yaml", "yml")
 }
 
-// resolve validates the flags that no flag type validates, and sets what they come to.
+// resolve validates the flags that have no flag type of their own, and sets the fields derived
+// from them.
 func (g *globals) resolve(env *Env) error {
 	if g.json {
 		if g.output != "" && g.output != "json" {

@@ -81,7 +81,7 @@ func runHistory(ctx context.Context, env *Env, g *globals, opts historyOptions) 
 	return table.Rows(env.Out, []string{"ID", "Noticed", "How", "Size", "Digest", "Text"}, rows)
 }
 
-// shortDigest is how many characters of a digest people see.
+// shortDigest is the number of characters of a digest that is shown.
 const shortDigest = 12
 
 func versionRow(v history.Version, wide bool) []string {

@@ -124,7 +124,7 @@ func runInit(ctx context.Context, env *Env, g *globals, opts initOptions) error 
 	}
 	if g.format.Table() {
 		w := env.Out
-		if opts.dryRun { // what is printed there is the config and nothing else
+		if opts.dryRun { // stdout has only the config then
 			w = env.Err
 		}
 		if err := report.write(w); err != nil {
@@ -214,7 +214,7 @@ func (o *initOptions) confirm(ctx context.Context, env *Env, servers int) error 
 	}
 	fmt.Fprintf(env.Err, "Write %s with %s? [y/N] ", printable.Line(o.file, 200), plural(servers, "server"))
 	answer := make(chan string, 1) // sent to once, by the goroutine below
-	go func() {                    // ends with the process if nobody answers: a terminal cannot be interrupted
+	go func() {                    // ends with the process if there is no answer: reading a terminal cannot be interrupted
 		line, _ := bufio.NewReader(io.LimitReader(env.In, 1024)).ReadString('\n')
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()

@@ -178,13 +178,13 @@ func (o *injectOptions) delivery() realtime.DeliveryOptions {
 	return d
 }
 
-// sink is where events go: to one session, to those of a proxy, or to stdout.
+// sink is the target of events: one session, the sessions of a proxy, or stdout.
 type sink struct {
 	offer func(*event.Event) error // an error ends the command
-	pass  func(id string)          // there was nothing to offer up to an id
-	// finish says that nothing more will be offered.
+	pass  func(id string)          // records that there was nothing to offer up to an id
+	// finish is called when nothing more will be offered.
 	finish func()
-	// run delivers until ctx ends or there is nothing left to do; nil: offer does.
+	// run delivers until ctx ends or nothing is left to deliver; nil: offer delivers by itself.
 	run func(ctx context.Context) error
 	// resume returns the id after which to resume; nil: there is none.
 	resume func() string

@@ -13,9 +13,9 @@ import (
 // idleSave is the interval of writes of the progress while nothing is delivered.
 const idleSave = 5 * time.Second
 
-// progressFile opens the file with the progress of the target in the feed; there is one for
-// each pair of them. Without a feed there is nothing to resume: events of tracked servers
-// have the ids of one run.
+// progressFile opens the file that stores how far the feed was delivered to the target; each
+// pair of feed and target has one. Without a feed there is nothing to resume: events of tracked
+// servers have ids of one run only.
 func (o *injectOptions) progressFile(env *Env) (*realtime.ProgressFile, error) {
 	dir := env.stateDir()
 	if o.from == "" || dir == "" {

@@ -22,8 +22,8 @@ import (
 // feedAddress is the URL of a feed.
 type feedAddress struct{ url *url.URL }
 
-// parseFeed parses the value of --from: the address of a serve-sse, which stands for its
-// /events, or the URL of a feed.
+// parseFeed parses the value of --from: the address of a serve-sse, which means its /events, or
+// the URL of a feed.
 func parseFeed(text string) (feedAddress, error) {
 	u, err := parseServeURL("--from", text)
 	if err != nil {
@@ -44,7 +44,7 @@ func (f feedAddress) address() string {
 	return printable.Line(f.url.Scheme+"://"+f.url.Host+f.url.EscapedPath(), 256)
 }
 
-// follower feeds a sink from a feed.
+// follower passes the events of a feed to a sink.
 type follower struct {
 	opts    follow.Options
 	log     *slog.Logger

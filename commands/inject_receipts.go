@@ -71,7 +71,7 @@ func (r *receipts) print(all []realtime.Receipt) {
 	}
 }
 
-// count counts one message. r.mu must be held.
+// count counts one delivered message, and ends the command at the limit. r.mu must be held.
 func (r *receipts) count() {
 	if r.counted++; r.full() {
 		r.end(errCounted)

@@ -55,7 +55,7 @@ func (t *injectTarget) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("api-key-file")
 }
 
-// api returns the dialect that was asked for.
+// api returns the dialect that the flags ask for.
 func (t *injectTarget) api() realtime.Dialect {
 	if t.dialect == "" && t.sessionID != "" {
 		return realtime.GPTLive
@@ -85,7 +85,7 @@ func (t *injectTarget) checkDialect() error {
 	return nil
 }
 
-// checkUnused checks a target to which nothing will be sent.
+// checkUnused checks the flags of a target to which nothing will be sent.
 func (t *injectTarget) checkUnused() error {
 	if t.listen != "" {
 		return usage("--dry-run and --listen exclude each other: a dry run has no connections")
@@ -184,7 +184,7 @@ func (t *injectTarget) authorize(env *Env) error {
 		t.endpoint.Header["Authorization"], t.endpoint.Header["Cookie"] = nil, nil
 	}
 	if key == "" {
-		// ElevenLabs has agents for everybody.
+		// ElevenLabs has public agents, which need no key.
 		if (t.endpoint.URL == "" || strings.HasPrefix(t.endpoint.Address(), "wss://api.openai.com/")) && t.agentID == "" {
 			return usageHint("set "+variable+", or use --api-key-file", "no key for %s", t.endpoint.Address())
 		}

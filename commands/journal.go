@@ -59,7 +59,7 @@ func (j *journalFlags) open(ctx context.Context, env *Env, log *slog.Logger, opt
 	return stored, err
 }
 
-// shared returns the log if other processes may use it, too; else nil.
+// shared returns the log if other processes may use it as well; else nil.
 func (j *journalFlags) shared(log *journal.Journal) *journal.Journal {
 	if j.nats == "" {
 		return nil

@@ -18,7 +18,7 @@ import (
 // leads elsewhere and the redirected URL is pasted anyway.
 func (o *loginOptions) listen(ctx context.Context, logins *login.Store, target login.Target) (redirect string, c *login.Callback, err error) {
 	redirect = target.Redirect(o.port)
-	if redirect == (login.Target{}).Redirect(0) { // any will do
+	if redirect == (login.Target{}).Redirect(0) { // any port may be used
 		if earlier, err := logins.Get(target); err == nil && earlier.Client.Redirect != "" {
 			if c, err := login.Listen(ctx, earlier.Client.Redirect); err == nil {
 				return c.Redirect, c, nil
@@ -40,7 +40,7 @@ func (o *loginOptions) listen(ctx context.Context, logins *login.Store, target l
 	return "", nil, err
 }
 
-// open opens the browser, and says where to go in case that it does not open.
+// open opens the browser, and prints the URL in case the browser does not open.
 func (o *loginOptions) open(env *Env, flow *login.Flow) {
 	if env.OpenBrowser != nil {
 		if err := env.OpenBrowser(flow.URL); err == nil {

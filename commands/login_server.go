@@ -57,8 +57,8 @@ func (o *loginOptions) dial(env *Env) session.DialFunc {
 	return session.Dial
 }
 
-// challenge asks the server for what it offers, without a login, and returns what it says
-// to that. Some servers want none until they are asked for a list.
+// challenge sends requests without a login, and returns the server's challenge. Some servers
+// require a login only for a list.
 func (o *loginOptions) challenge(ctx context.Context, env *Env, g *globals, srv config.Server) (login.Challenge, bool, error) {
 	sessions := o.session(env, g)
 	sessions.Logins = nil

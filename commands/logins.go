@@ -39,7 +39,8 @@ func tokenStores() []string {
 	return []string{string(login.KindKeyring), string(login.KindFile), string(login.KindMemory)}
 }
 
-// ownLogins is logins for a command that cannot do without.
+// ownLogins is like logins, for a command that needs them: it fails if there is no folder for
+// them.
 func (e *Env) ownLogins(kind string, log *slog.Logger) (*login.Store, error) {
 	if kind != "" && !slices.Contains(tokenStores(), kind) {
 		return nil, usage("unknown --token-store %q; choose %s", printable.Line(kind, 40), strings.Join(tokenStores(), ", "))
@@ -51,9 +52,9 @@ func (e *Env) ownLogins(kind string, log *slog.Logger) (*login.Store, error) {
 	return logins, nil
 }
 
-// loginsOptions are what the commands about logins have in common.
+// loginsOptions are the options common to the commands about logins.
 type loginsOptions struct {
-	servers    []string // ids; none: all that there can be a login for
+	servers    []string // ids; none: all servers that a login is possible for
 	timeout    time.Duration
 	tokenStore string
 	// choose returns the named servers of the config, or all without names.
@@ -119,7 +120,7 @@ func loginServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 	return out, nil
 }
 
-// ownHeader reports whether the config has the credentials of a server.
+// ownHeader reports whether the config contains credentials for a server.
 func ownHeader(srv config.Server) bool {
 	for name := range srv.Headers {
 		if strings.EqualFold(name, "Authorization") {

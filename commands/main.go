@@ -2,8 +2,8 @@
 // flags into an options struct and calls a run function that does not use cobra.
 // Every error becomes an exit code in one place, classify.
 //
-// Commands reach the world only through [Env]. stdout carries data and nothing else;
-// logs, progress and hints go to stderr.
+// Commands use the process and its environment only through [Env]. stdout carries data and
+// nothing else; logs, progress and hints go to stderr.
 //
 // Libraries: cobra and pflag, the project's choice; briandowns/spinner for progress
 // on a terminal (maintained, Apache 2.0).

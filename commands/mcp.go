@@ -14,10 +14,10 @@ import (
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
-// mcpPath is the path of the endpoint of commands that are MCP servers.
+// mcpPath is the path of the MCP endpoint of commands that serve MCP over HTTP.
 const mcpPath = "/mcp"
 
-// mcpFlags are the flags of commands that are MCP servers: how clients reach them.
+// mcpFlags are the flags of commands that serve MCP: how clients connect.
 type mcpFlags struct {
 	stdio  bool
 	addr   string
@@ -38,9 +38,9 @@ func (o *mcpFlags) check(cmd *cobra.Command) error {
 	return o.access.check()
 }
 
-// overHTTP listens at once, so that a bad address is reported before anything else
-// starts. The function it returns serves until its context ends; then closing is called
-// and must end the handler's streams. routes are served beside it, by pattern.
+// overHTTP listens at once, so that a bad address is reported before anything else starts. The
+// function it returns serves until its context ends; then it calls closing, which must end the
+// handler's streams. routes are additional handlers, by pattern.
 func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h http.Handler, routes map[string]http.Handler, closing func()) (func(context.Context) error, error) {
 	access, err := o.access.options(log)
 	if err != nil {
@@ -72,7 +72,7 @@ func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h h
 	}, nil
 }
 
-// whileRunning runs what keeps a server up to date, and serves once that is ready. If
+// whileRunning runs run, which keeps a server up to date, and serve once ready is closed. If
 // either ends, so does the other.
 func whileRunning(ctx context.Context, run func(context.Context) error, ready <-chan struct{}, serve func(context.Context) error) error {
 	running, working := errgroup.WithContext(ctx)

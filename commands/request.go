@@ -98,9 +98,8 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, of target,
 	return of.suggest(ctx, env, cfg.Path, s, f)
 }
 
-// suggest adds to a refusal which name was probably meant, if the one that was given
-// was not in the server's list when that was last read. A list that was never read is
-// read now.
+// suggest adds to the error of a refused request which name was probably meant, if the given
+// name is not in the server's cached list. A list that is not cached is requested now.
 func (t target) suggest(ctx context.Context, env *Env, cfgPath string, s *session.Session, err error) error {
 	f, ours := errors.AsType[*failure](err)
 	if !ours || f.exit != exitRefused || f.hint != "" {
@@ -145,7 +144,8 @@ func (r *requestFlags) putDocument(env *Env, g *globals, raw json.RawMessage) er
 	return writeFile(r.out, []piece{{text: text.String()}})
 }
 
-// lacks is the failure of a request that needs a capability the server does not have.
+// lacks returns the failure of a request that needs a capability which the server does not
+// have.
 func lacks(server string, kind catalog.Kind) error {
 	return &failure{exit: exitRefused, code: "unsupported", err: fmt.Errorf("server %q does not offer %s", server, kind)}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/mcptrack/mcptrack/output/lines"
 )
 
-// newScreen returns the screen of a command that prints lines on a terminal, and the
-// environment in which stderr keeps clear of its bottom; nil if it prints anything else.
+// newScreen returns the screen of a command that prints lines on a terminal, and an environment
+// whose stderr does not overwrite the lines at the bottom of the screen; a nil screen if the
+// output is not lines on a terminal.
 func newScreen(env *Env, g *globals) (*Env, *lines.Screen) {
 	if !g.format.Table() || env.width() == 0 || env.getenv("TERM") == "dumb" {
 		return env, nil
@@ -26,8 +27,8 @@ func newScreen(env *Env, g *globals) (*Env, *lines.Screen) {
 	return &beside, screen
 }
 
-// follow prepares the lines of a command that people leave open: states that pass are left
-// out unless they are asked for, servers of cfg have their columns and colours, and after
+// follow prepares the lines of a long-running command: transient states are left out unless
+// types says that --type selects events, the servers of cfg get columns and colours, and after
 // the first subscription a terminal gets a hint.
 func (s *stream) follow(env *Env, g *globals, screen *lines.Screen, cfg *config.Config, types bool) {
 	if s.lines == nil {
@@ -59,8 +60,8 @@ func (s *stream) follow(env *Env, g *globals, screen *lines.Screen, cfg *config.
 	}
 }
 
-// statesOnce is the logger of a tracker whose events are printed as lines on the terminal
-// that the log is written to: it leaves out what the events about states say.
+// statesOnce is the logger of a tracker whose events are printed as lines on the terminal that
+// the log is written to: it leaves out records that repeat events about states.
 func statesOnce(env *Env, g *globals) *slog.Logger {
 	log := g.logger(env)
 	if !g.format.Table() || !env.OutTTY || !env.ErrTTY {

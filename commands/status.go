@@ -59,7 +59,7 @@ expired.`,
 	return cmd
 }
 
-// running is the status of a serve-sse.
+// running is the status document of a serve-sse.
 type running struct {
 	Status  json.RawMessage   `json:"status"`
 	Servers []json.RawMessage `json:"servers"`

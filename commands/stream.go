@@ -52,7 +52,7 @@ type stream struct {
 	keep   func(*event.Event) bool // whether to print an event; nil: all
 	counts func(*event.Event) bool // whether --count counts an event
 	write  func(...*event.Event) error
-	lines  *lines.Writer // that write writes to; nil: it writes no lines
+	lines  *lines.Writer // the writer used for lines; nil: the output is not lines
 
 	counted   int
 	connected bool   // a server was Ready
@@ -188,7 +188,7 @@ func (s *stream) run(ctx context.Context, t *tracker.Tracker, sub *bus.Subscript
 	}
 }
 
-// missed stands in for the events after a number: a gap, then the last event of every
+// missed returns events that replace those after a number: a gap, then the last event of every
 // resource that had one.
 func missed(snap *tracker.Snapshot, after uint64) []*event.Event {
 	gap := &event.Event{ID: event.FormatID(snap.Epoch, snap.Seq), Seq: snap.Seq, Timestamp: time.Now(), Payload: event.Gap{

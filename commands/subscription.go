@@ -17,8 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// subscription is the state of subscribe: which events are printed, the calls to make in
-// every session, and why the command has to fail.
+// known tools of the server, for hints
 type subscription struct {
 	t     *tracker.Tracker
 	id    string

@@ -71,10 +71,10 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 	return cmd
 }
 
-// errLeft ends everything when the user leaves.
+// errLeft ends all tasks when the user quits.
 var errLeft = errors.New("the user left")
 
-// show runs the screen beside the tasks until the user leaves, ctx ends or a task fails.
+// show runs the screen and the tasks until the user quits, ctx ends or a task fails.
 func (o *topOptions) show(ctx context.Context, env *Env, g *globals, screen tui.Options, tasks ...func(context.Context) error) error {
 	screen.Colour = g.colours(env, env.OutTTY)
 	for _, name := range []string{"TERM", "TERM_PROGRAM", "COLORTERM", "TMUX", "SSH_TTY", "WT_SESSION"} {
@@ -126,7 +126,7 @@ func runTop(ctx context.Context, env *Env, g *globals, opts topOptions) error {
 	tasks := []func(context.Context) error{source.Run, t.Run}
 	if !opts.demo {
 		quiet := *env
-		quiet.Err = io.Discard // the feed shows what becomes of the config
+		quiet.Err = io.Discard // the feed shows the outcome of reloads
 		tasks = append(tasks, followConfig(&quiet, g, cfg, false, t, func(next *config.Config) { current.apply(t, picked.of(next)) }))
 	}
 	return opts.show(ctx, env, g, tui.Options{Source: source, Title: title}, tasks...)

@@ -20,8 +20,8 @@ func usageHint(hint, format string, args ...any) error {
 	return &failure{exit: exitUsage, code: "usage", err: fmt.Errorf(format, args...), hint: hint}
 }
 
-// didYouMean is the hint that name was probably meant to be one of the candidates, or
-// the fallback. A name that only one candidate begins with stands for that one.
+// didYouMean returns the hint which candidate was probably meant by name, or the fallback. If
+// only one candidate begins with name, it is suggested, too.
 func didYouMean(name string, candidates []string, fallback string) string {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c string) bool { return c == name })
 	meant := suggest.Nearest(name, candidates)
@@ -42,7 +42,7 @@ func didYouMean(name string, candidates []string, fallback string) string {
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		n := len(args)
-		if i := slices.Index(args, ""); i >= 0 { // of a variable that is not set, most likely
+		if i := slices.Index(args, ""); i >= 0 { // most likely from an unset shell variable
 			return usageHint("usage: "+cmd.UseLine(), "argument %d of %s is empty", i+1, cmd.CommandPath())
 		}
 		if n >= least && (n <= most || most < 0) {
@@ -80,7 +80,7 @@ func subcommand(cmd *cobra.Command, args []string) error {
 // flagError words what is wrong with a flag: pflag's own errors quote those of the Go
 // library.
 func flagError(cmd *cobra.Command, err error) error {
-	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // its flags are not those of cmd
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // cobra parsed it as a flag of the parent command
 		return subcommand(cmd, cmd.Flags().Args())
 	}
 	see := "see " + cmd.CommandPath() + " --help"

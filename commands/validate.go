@@ -17,7 +17,7 @@ import (
 
 type validateOptions struct {
 	files  []string
-	others []string // those that one line is printed for
+	others []string // files that are reported together in one line
 	read   config.Options
 	strict bool
 	schema bool

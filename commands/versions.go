@@ -17,7 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-// versionFlags are the flags of history and diff: which log, or which serve-sse.
+// versionFlags are the flags of history and diff that select a log or a serve-sse.
 type versionFlags struct {
 	journalFlags
 	remoteFlags
@@ -31,7 +31,7 @@ func (o *versionFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.url, "url", "", "ask the serve-sse at this `URL` instead of reading its log")
 }
 
-// versionSource is where the versions of resources are: a log or a serve-sse.
+// versionSource provides the versions of resources: a log or a serve-sse.
 type versionSource interface {
 	// versions returns those of the resource, oldest first.
 	versions(ctx context.Context) ([]history.Version, error)

@@ -31,7 +31,7 @@ func (b *limitBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// joinedBody reads from one place and closes another.
+// joinedBody reads from one reader and closes another.
 type joinedBody struct {
 	io.Reader
 	io.Closer
@@ -46,11 +46,11 @@ type eventFilter struct {
 	x      *exchange
 
 	scratch scratch
-	// answered is set once the library got what may be an answer.
+	// answered is set once the library was given an event that may be the answer.
 	answered bool
 	out      []byte // to be read
 	rest     []byte // of out
-	id       string // the last that the library knows of
+	id       string // the last event id that the library was given
 	retry    time.Duration
 	err      error // sticky
 }

@@ -12,7 +12,7 @@ import (
 	sdk "github.com/mark3labs/mcp-go/mcp"
 )
 
-// Config is what every connection of a session has in common.
+// Config is the configuration that all connections of a session share.
 type Config struct {
 	MaxLine int   // bytes of one line of stdout, or of one event
 	MaxBody int64 // bytes of one HTTP body after decompression
@@ -28,8 +28,8 @@ type Config struct {
 	Handler     Handler
 }
 
-// Handler receives what a server sends without being asked. The functions are called
-// by the goroutines that read from the server, perhaps by several at a time.
+// Handler receives notifications, requests and failures. Goroutines that read from the server
+// call the functions, possibly several at a time.
 type Handler struct {
 	// Notification is called for each notification. The value belongs to the
 	// connection again when it returns.
@@ -41,12 +41,12 @@ type Handler struct {
 	Opened func()
 	// Gap reports that notifications may have been lost, and why.
 	Gap func(reason string)
-	// Silent reports that no byte came on the notification stream for [StreamIdle],
-	// and what became of it: what was sent meanwhile may be lost, but the session and
-	// its subscriptions stand.
+	// Silent reports that no byte came on the notification stream for [StreamIdle], and what
+	// was done: notifications sent meanwhile may be lost, but the session and its subscriptions
+	// are intact.
 	Silent func(reason string)
-	// Undecodable reports something that began like a message and is not JSON: it may
-	// have been a notification.
+	// Undecodable reports data that began like a message but is not JSON: it may have been a
+	// notification.
 	Undecodable func()
 	// Lost reports that the connection ended by itself; it is called once.
 	// Requests in flight fail with the same error.
@@ -65,9 +65,9 @@ type Conn struct {
 	reply func(answer []byte)
 	// stderr returns the last lines of the child's stderr; nil if there is no child.
 	stderr func() []string
-	// flush waits, for a moment, for what is on its way to the server.
+	// flush waits for a short time until queued messages are written to the server.
 	flush func()
-	// release frees what the transport stands on, such as the child process.
+	// release frees the resources of the transport, such as the child process.
 	release func()
 
 	ctx    context.Context // ends with the connection
@@ -89,7 +89,7 @@ func newConn(cfg Config) *Conn {
 	return c
 }
 
-// attach makes a transport the one of the connection.
+// attach connects the transport to the connection.
 func (c *Conn) attach(tr transport.Interface) {
 	c.tr = tr
 	tr.SetNotificationHandler(func(n sdk.JSONRPCNotification) {
@@ -156,9 +156,9 @@ func (c *Conn) fail(err error) {
 // the server says to one of them that it does not know the session.
 const unknownPatience = 300 * time.Millisecond
 
-// expire ends the connection because the server does not know the session any more.
-// Requests in flight are most likely about to learn the same: whether a request can be
-// repeated depends on its own answer.
+// expire ends the connection because the server does not know the session any more. It first
+// lets requests in flight get their own answers, because these decide whether each can be
+// repeated.
 func (c *Conn) expire(err error) {
 	if !c.end(err) {
 		return

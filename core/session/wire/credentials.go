@@ -12,12 +12,12 @@ type Credentials struct {
 	// Header returns the value of the header, "" for none. With an error the request is
 	// not sent.
 	Header func(ctx context.Context) (string, error)
-	// Refused takes in that the server refused a request with status 401 or 403. An error
-	// is that of the request.
+	// Refused is called when the server refused a request with status 401 or 403. If it fails,
+	// the request fails with its error.
 	Refused func(ctx context.Context, r Refusal) (Advice, error)
 }
 
-// Refusal is what a server answered to credentials, or to their absence.
+// Refusal is a server's response that refused the credentials, or their absence.
 type Refusal struct {
 	Header    string // what was sent, "" for nothing
 	Status    int
@@ -78,8 +78,8 @@ func unauthorized(p *http.Response) bool {
 	return p.StatusCode == http.StatusUnauthorized || p.StatusCode == http.StatusForbidden
 }
 
-// refuse makes an error that of the exchange. The body of a request that is not sent is
-// closed.
+// refuse makes the exchange fail with an error. It closes the body of a request that is not
+// sent.
 func (x *exchange) refuse(err error, q *http.Request) error {
 	if q != nil && q.Body != nil {
 		_ = q.Body.Close()

@@ -84,7 +84,7 @@ func newBase(dial func(ctx context.Context, network, address string) (net.Conn, 
 // Close drops idle connections; a Conn of the endpoint calls it when it is closed.
 func (e *Endpoint) Close() { e.base.CloseIdleConnections() }
 
-// httpConn is what a connection over HTTP has in addition.
+// httpConn is the additional state of a connection over HTTP.
 type httpConn struct {
 	sse    bool
 	guard  *guard
@@ -112,7 +112,7 @@ func (e *Endpoint) conn() *Conn {
 	return c
 }
 
-// Streamable makes a connection over Streamable HTTP. Nothing is sent yet.
+// Streamable returns a connection over Streamable HTTP. It sends nothing yet.
 func (e *Endpoint) Streamable() (*Conn, error) {
 	c := e.conn()
 	tr, err := transport.NewStreamableHTTP(e.url.String(), transport.WithHTTPBasicClient(c.http.client),
@@ -128,7 +128,7 @@ func (e *Endpoint) Streamable() (*Conn, error) {
 	return c, nil
 }
 
-// headersFor returns the headers in which a modern request repeats what it says.
+// headersFor returns the headers in which a modern request repeats parts of its content.
 func (h *httpConn) headersFor(q Request) (http.Header, error) {
 	raw, err := json.Marshal(q.Params)
 	if err != nil {

@@ -2,8 +2,8 @@ package wire
 
 import "sync"
 
-// Group is a set of goroutines with one owner. Unlike a sync.WaitGroup it may be
-// asked to start one while the owner already waits.
+// Group is a set of goroutines with one owner. Unlike with a sync.WaitGroup, Go may be called
+// while the owner already waits.
 type Group struct {
 	mu     sync.Mutex
 	wg     sync.WaitGroup

@@ -31,7 +31,7 @@ type guard struct {
 	// error ends the stream. nil: not called.
 	onEvent func(sse.Event) error
 
-	closing atomic.Bool // the connection is being closed: what is seen is our doing
+	closing atomic.Bool // the connection is being closed: failures are our own doing
 	gone    atomic.Bool // the server is gone: the session is not deleted
 }
 

@@ -10,23 +10,23 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// A tool of the modern era may ask that arguments are repeated in HTTP headers, by
-// "x-mcp-header" in its schema: servers refuse calls without them.
+// mirrors knows which tools of the modern era want arguments repeated in HTTP headers, by
+// "x-mcp-header" in their schemas: servers refuse calls without them.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 type mirrors struct {
 	mu     sync.Mutex // guards what follows
 	listed bool
-	tools  map[string]*sdk.Tool // those that ask for it
+	tools  map[string]*sdk.Tool // the tools that want headers
 }
 
-// LearnTools takes the tools of the server, for the headers that calls must carry.
+// LearnTools takes the server's list of tools, which says which headers calls need.
 func (c *Conn) LearnTools(items []catalog.Item) {
 	if c.http != nil {
 		c.http.mirrors.learn(items)
 	}
 }
 
-// ToolsKnown reports whether the headers of calls are known, or there are none.
+// ToolsKnown reports whether it is known which headers calls need, or none are needed.
 func (c *Conn) ToolsKnown() bool { return c.http == nil || c.http.mirrors.known() }
 
 func (m *mirrors) learn(items []catalog.Item) {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxReplies is how many replies to requests of the server may be on their way.
-	// It may ask any number of times, and take the replies at leisure.
+	// maxReplies bounds the replies to requests of the server that are being sent. The server
+	// may send any number of requests, and read the replies slowly.
 	maxReplies = 16
 	// replyTimeout bounds each of them.
 	replyTimeout = 5 * time.Second

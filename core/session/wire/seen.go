@@ -8,7 +8,7 @@ const (
 	maxSeenSize = 512 // bytes of a message
 )
 
-// scratch is what one goroutine receives messages with.
+// scratch is the memory in which one goroutine decodes messages.
 type scratch struct {
 	message
 	// seen are notifications that say no more than that something changed, by the text of

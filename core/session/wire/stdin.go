@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxQueued is how many bytes may wait for a server that does not read.
+// maxQueued bounds the bytes that wait for a server that does not read.
 const maxQueued = 16 << 20
 
 var errNotReading = errors.New("the server does not read its input")
@@ -18,7 +18,7 @@ var errNotReading = errors.New("the server does not read its input")
 // run, owns the real writes.
 type lineQueue struct {
 	w io.WriteCloser
-	// patience is how long one write may take; then stalled is called.
+	// patience returns how long one write may take; after that, stalled is called.
 	patience func() time.Duration
 	stalled  func(error)
 

@@ -176,8 +176,8 @@ func (s *stream) follow(ctx context.Context, src *source) (next *source) {
 	}
 }
 
-// answered takes note of an attempt to open the stream; it returns false if
-// another one would be pointless.
+// answered handles the outcome of an attempt to open the stream; it returns false if another
+// attempt would be pointless.
 func (s *stream) answered(status int, err error) bool {
 	s.mu.Lock()
 	again, published := s.opened, s.published
