@@ -165,7 +165,6 @@ flags=(-shuffle=on -vet=off)
 # The race detector of each process waits 1 s at its end for races of what still runs.
 export GORACE=atexit_sleep_ms=50
 
-# Waits for timers and processes more than it computes.
 program() {
 	local rc=0 # all of them, also after a failure
 	CI=true go test $short "${flags[@]}" -parallel 6 ./cmd/mcptrack || rc=1
