@@ -17,7 +17,7 @@ import (
 
 type validateOptions struct {
 	files  []string
-	others []string // files that are reported together in one line
+	others []string // existing configs of hosts beside files; each gets one line, without its problems
 	read   config.Options
 	strict bool
 	schema bool
