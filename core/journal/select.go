@@ -47,30 +47,42 @@ func (j *Journal) selectEntries(ctx context.Context, sel Selection, yield func(E
 	if !sel.After.IsZero() {
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &sel.After
 	}
+	return retried(ctx, func() error {
+		last, err := j.selectOnce(ctx, cfg, b, yield)
+		if last > 0 { // another attempt reads what follows
+			cfg.DeliverPolicy, cfg.OptStartTime, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, last+1
+		}
+		return err
+	})
+}
+
+// selectOnce yields the entries that one consumer delivers, and returns the number of the
+// last one that it has read, 0 if there was none.
+func (j *Journal) selectOnce(ctx context.Context, cfg jetstream.ConsumerConfig, b Bounds, yield func(Entry, error) bool) (last uint64, err error) {
 	msgs, err := j.store.consume(ctx, j.store.opts.Stream, cfg)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer msgs.close()
 	for left := msgs.pending; left > 0; {
 		m, err := msgs.await(ctx)
 		switch {
 		case errors.Is(err, errEnd), errors.Is(err, errWithheld) && j.store.embedded != nil: // some could not be read back
-			return nil
+			return last, nil
 		case err != nil:
-			return fmt.Errorf("journal: read the log: %w", err)
+			return last, fmt.Errorf("journal: read the log: %w", err)
 		case m.seq > b.Last: // not durable yet when this began
-			return nil
+			return last, nil
 		}
-		left = m.pending
+		left, last = m.pending, m.seq
 		if j.store.embedded == nil {
 			m.data = sanitize(m.data)
 		}
 		if kept(m.data) && !yield(entry(b.Epoch, m.seq, m.stored, m.data), nil) {
-			return nil
+			return last, nil
 		}
 	}
-	return nil
+	return last, nil
 }
 
 // subjectsOf returns the subjects of a selection; nil means all.

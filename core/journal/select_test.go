@@ -71,3 +71,34 @@ func TestSelect(t *testing.T) {
 		break // ends the selection
 	}
 }
+
+// TestSelectOutlivesConsumers: a consumer ends with its node; the selection goes on with
+// another one, without a repetition.
+func TestSelectOutlivesConsumers(t *testing.T) {
+	t.Parallel()
+	j := open(t, Options{Dir: t.TempDir(), Durability: OS})
+	s := newSource()
+	const events = 2*prefetch + 10 // more than one request reads
+	appendN(t, j, s, events)
+	last := uint64(0)
+	for e, err := range j.Select(t.Context(), Selection{ServerID: "docs"}) {
+		if err != nil || e.Seq != last+1 {
+			t.Fatalf("%d after %d: %v", e.Seq, last, err)
+		}
+		if last = e.Seq; last != 10 {
+			continue
+		}
+		stream, err := j.store.js.Stream(t.Context(), j.store.opts.Stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range stream.ConsumerNames(t.Context()).Name() {
+			if err := stream.DeleteConsumer(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if last != events {
+		t.Errorf("%d of %d events", last, events)
+	}
+}

@@ -29,6 +29,8 @@ const (
 	// pollEvery is how often conditions are evaluated. Polling at every frame makes the
 	// browser draw without an end.
 	pollEvery = 50 * time.Millisecond
+	// holdsTimeout bounds one evaluation: it has no answer if its document is gone.
+	holdsTimeout = 20 * time.Second
 )
 
 // Browser is a Chromium process, started when a test needs it. The zero value is ready.
@@ -151,20 +153,29 @@ func (p Tab) Scheme(name string) {
 	}))
 }
 
+// holds evaluates a condition in JavaScript. An error is one of the condition, or the page was
+// left meanwhile.
+func (p Tab) holds(ctx context.Context, condition string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, holdsTimeout)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+condition+")"))
+}
+
 // Until waits for a condition in JavaScript.
 func (p Tab) Until(condition string) {
 	p.T.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	poll := chromedp.Poll[bool](condition, chromedp.WithPollingInterval(pollEvery), chromedp.WithPollingTimeout(patience))
-	_, err := chromedp.Run(ctx, poll)
-	for err != nil && ctx.Err() == nil { // the page was left meanwhile
-		time.Sleep(pollEvery)
-		_, err = chromedp.Run(ctx, poll)
+	holds, err := false, error(nil)
+	for !holds && ctx.Err() == nil {
+		// Not chromedp.Poll: while a page is left, that can wait for a document that is gone.
+		if holds, err = p.holds(ctx, condition); !holds {
+			time.Sleep(pollEvery)
+		}
 	}
-	if err != nil {
+	if !holds {
 		text, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string]("location.href + ' ' + document.body.innerText"))
-		p.T.Fatalf("%s: %v; the page is %.2000q", condition, err, text)
+		p.T.Fatalf("%s: not true within %s (%v); the page is %.2000q", condition, patience, err, text)
 	}
 }
 
