@@ -15,7 +15,7 @@ import (
 const probeTimeout = 5 * time.Second
 
 // oneShotGrace is how long the child of a one-shot session may take to exit after its stdin was
-// closed.
+// closed, if no request was cancelled.
 const oneShotGrace = 100 * time.Millisecond
 
 // dialStdio starts the server's process. The session owns it from then on.

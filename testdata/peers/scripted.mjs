@@ -183,4 +183,7 @@ function build({ era }) {
   return server;
 }
 
+// A machine that is busy may send SIGTERM before the cancellation before it was read; the end
+// of stdin ends this process.
+process.on('SIGTERM', () => {});
 serveStdio(build, { legacy: flags.legacy === 'reject' ? 'reject' : 'serve' });

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -69,6 +70,9 @@ type Conn struct {
 	flush func()
 	// release frees the resources of the transport, such as the child process.
 	release func()
+	// interrupted is set when a request was cancelled at the server, which may have to clean
+	// up behind it.
+	interrupted atomic.Bool
 
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc

@@ -77,6 +77,7 @@ func (c *Conn) do(ctx context.Context, q Request, x *exchange) (json.RawMessage,
 // announceCancel sends notifications/cancelled. It returns when the notification is
 // out, or after a moment: the caller may be about to leave.
 func (c *Conn) announceCancel(id sdk.RequestId) {
+	c.interrupted.Store(true)
 	out := make(chan struct{}) // closed by the goroutine below
 	if !c.group.Go(func() {
 		defer close(out)

@@ -14,14 +14,21 @@ import (
 // the server to accept what is on its way.
 const flushPatience = 250 * time.Millisecond
 
-// StartProcess starts a server as a child process and connects to its pipes.
+// StartProcess starts a server as a child process and connects to its pipes. grace is for a
+// server that has nothing to do at the end: one at which a request was cancelled has the
+// default grace.
 func StartProcess(spec process.Spec, grace process.Grace, cfg Config) (*Conn, error) {
 	p, err := process.Start(spec)
 	if err != nil {
 		return nil, &transportError{cfg.Redact(printable.Reason(err, 0)), err}
 	}
 	c := newConn(cfg)
-	c.release = func() { p.Stop(grace) }
+	c.release = func() {
+		if c.interrupted.Load() {
+			grace = process.Grace{}
+		}
+		p.Stop(grace)
+	}
 	c.stderr = redacted(p.Stderr, cfg.Redact)
 	return c, startIO(c, p.Stdout(), p.Stdin(), p)
 }
