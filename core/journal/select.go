@@ -48,7 +48,7 @@ func (j *Journal) selectEntries(ctx context.Context, sel Selection, yield func(E
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &sel.After
 	}
 	return retried(ctx, func() error {
-		last, err := j.selectOnce(ctx, cfg, b, yield)
+		last, err := j.store.selectOnce(ctx, cfg, b, yield)
 		if last > 0 { // another attempt reads what follows
 			cfg.DeliverPolicy, cfg.OptStartTime, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, last+1
 		}
@@ -58,8 +58,8 @@ func (j *Journal) selectEntries(ctx context.Context, sel Selection, yield func(E
 
 // selectOnce yields the entries that one consumer delivers, and returns the number of the
 // last one that it has read, 0 if there was none.
-func (j *Journal) selectOnce(ctx context.Context, cfg jetstream.ConsumerConfig, b Bounds, yield func(Entry, error) bool) (last uint64, err error) {
-	msgs, err := j.store.consume(ctx, j.store.opts.Stream, cfg)
+func (s *store) selectOnce(ctx context.Context, cfg jetstream.ConsumerConfig, b Bounds, yield func(Entry, error) bool) (last uint64, err error) {
+	msgs, err := s.consume(ctx, s.opts.Stream, cfg)
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +67,7 @@ func (j *Journal) selectOnce(ctx context.Context, cfg jetstream.ConsumerConfig, 
 	for left := msgs.pending; left > 0; {
 		m, err := msgs.await(ctx)
 		switch {
-		case errors.Is(err, errEnd), errors.Is(err, errWithheld) && j.store.embedded != nil: // some could not be read back
+		case errors.Is(err, errEnd), errors.Is(err, errWithheld) && s.embedded != nil: // some could not be read back
 			return last, nil
 		case err != nil:
 			return last, fmt.Errorf("journal: read the log: %w", err)
@@ -75,7 +75,7 @@ func (j *Journal) selectOnce(ctx context.Context, cfg jetstream.ConsumerConfig, 
 			return last, nil
 		}
 		left, last = m.pending, m.seq
-		if j.store.embedded == nil {
+		if s.embedded == nil {
 			m.data = sanitize(m.data)
 		}
 		if kept(m.data) && !yield(entry(b.Epoch, m.seq, m.stored, m.data), nil) {
