@@ -47,19 +47,29 @@ func (j *Journal) selectEntries(ctx context.Context, sel Selection, yield func(E
 	if !sel.After.IsZero() {
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &sel.After
 	}
+	q := query{store: j.store, bounds: b, config: cfg, yield: yield}
 	return retried(ctx, func() error {
-		last, err := j.store.selectOnce(ctx, cfg, b, yield)
+		last, err := q.once(ctx)
 		if last > 0 { // another attempt reads what follows
-			cfg.DeliverPolicy, cfg.OptStartTime, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, last+1
+			q.config.DeliverPolicy, q.config.OptStartTime, q.config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, last+1
 		}
 		return err
 	})
 }
 
-// selectOnce yields the entries that one consumer delivers, and returns the number of the
-// last one that it has read, 0 if there was none.
-func (s *store) selectOnce(ctx context.Context, cfg jetstream.ConsumerConfig, b Bounds, yield func(Entry, error) bool) (last uint64, err error) {
-	msgs, err := s.consume(ctx, s.opts.Stream, cfg)
+// query reads a selection.
+type query struct {
+	store  *store
+	bounds Bounds
+	config jetstream.ConsumerConfig
+	yield  func(Entry, error) bool
+}
+
+// once yields the entries that one consumer delivers, and returns the number of the last one
+// that it has read, 0 if there was none.
+func (q *query) once(ctx context.Context) (last uint64, err error) {
+	s := q.store
+	msgs, err := s.consume(ctx, s.opts.Stream, q.config)
 	if err != nil {
 		return 0, err
 	}
@@ -71,14 +81,14 @@ func (s *store) selectOnce(ctx context.Context, cfg jetstream.ConsumerConfig, b 
 			return last, nil
 		case err != nil:
 			return last, fmt.Errorf("journal: read the log: %w", err)
-		case m.seq > b.Last: // not durable yet when this began
+		case m.seq > q.bounds.Last: // not durable yet when this began
 			return last, nil
 		}
 		left, last = m.pending, m.seq
 		if s.embedded == nil {
 			m.data = sanitize(m.data)
 		}
-		if kept(m.data) && !yield(entry(b.Epoch, m.seq, m.stored, m.data), nil) {
+		if kept(m.data) && !q.yield(entry(q.bounds.Epoch, m.seq, m.stored, m.data), nil) {
 			return last, nil
 		}
 	}
