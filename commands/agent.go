@@ -85,7 +85,7 @@ func (o *agentFlags) openCursor(env *Env, log *slog.Logger, followed any) (*agen
 	case o.once:
 		return nil, &failure{exit: exitFailed, code: "no_cursor", err: err, hint: "make the state directory writable, or set XDG_STATE_HOME"}
 	}
-	log.Warn("what changes between two runs will not be reported", "err", err)
+	log.Warn("the position cannot be stored, so changes between two runs will not be reported", "err", err)
 	return nil, nil
 }
 

@@ -110,8 +110,8 @@ func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) er
 	return err
 }
 
-// feedEvent decodes an event of /events, or of the feed in the VibeChat form. It returns
-// nil for events other than updates and gaps.
+// feedEvent decodes an event of /events, or of /api/mcp/resource-events, the feed for VibeChat. It
+// returns nil for events other than updates and gaps.
 func feedEvent(x sse.Event) (*event.Event, error) {
 	var head struct {
 		Type event.Type `json:"type"`

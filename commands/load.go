@@ -99,7 +99,7 @@ func selectServers(cfg *config.Config, ids []string, alternatives ...string) ([]
 		case !srv.Enabled:
 			return nil, usageHint("set \"enabled\": true in "+printable.Line(cfg.Path, 200), "server %q is disabled", printable.Line(id, 128))
 		case srv.Transport == config.TransportCatalog:
-			return nil, usageHint("mcptrack gateway serves its tools", "server %q is an HTTP catalog, not an MCP server", printable.Line(id, 128))
+			return nil, usageHint("mcptrack gateway serves the tools of catalogs", "server %q is an HTTP catalog, not an MCP server", printable.Line(id, 128))
 		case !seen[id]:
 			seen[id] = true
 			chosen = append(chosen, srv)

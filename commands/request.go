@@ -132,7 +132,8 @@ func (r *requestFlags) printer(env *Env, g *globals, raw json.RawMessage, split 
 	return func() error { return r.put(env, pieces) }, err
 }
 
-// putDocument writes the whole result in the output format.
+// putDocument writes the result as the server sent it, in the format of -o, to stdout or the
+// file of --out.
 func (r *requestFlags) putDocument(env *Env, g *globals, raw json.RawMessage) error {
 	if r.out == "" {
 		return document.Write(env.Out, g.format, raw)

@@ -147,7 +147,9 @@
 //	push           to send a notification when something changes
 //	resync         to list and compare everything again because notifications may have been lost
 //	state          where a server stands: Pending, Connecting, Ready, Backoff, …
+//	sweep          one read of every resource of a server, spread over time, after its list changed
 //	sync           one list of everything a server offers, with the subscriptions it leads to
 //	tombstone      the digest that is remembered of a resource that left its server's list
+//	VibeChat       a client with an event format of its own, which /api/mcp/resource-events serves
 //	window         the 2 s after an announcement in which further ones are coalesced
 package core

@@ -36,8 +36,8 @@ func newTextIndex(elements []element) *textindex.Index[int] {
 	return x
 }
 
-// fields returns the text by which an element is found. Keywords come from text written
-// for people only, not from URIs, parameters and servers.
+// fields returns the texts by which an element is found. The keywords of the index come only
+// from those that are written for people: not from URIs, parameters and names of servers.
 func (e *element) fields() []textindex.Field {
 	named := e.kind == catalog.Tools || e.kind == catalog.Prompts
 	fields := []textindex.Field{

@@ -183,8 +183,8 @@ func (e programKeys) passedOn(env map[string]Secret) {
 // passedOnKeys are the keys that list names of environment variables.
 func passedOnKeys() []string { return []string{"env_vars", "env_keys"} }
 
-// passedOnName returns the name in an element of such a list: a string, or the "name" of {name,
-// source}.
+// passedOnName returns the name of a variable in an element of one of these lists, which is a
+// string or an object {name, source}.
 func passedOnName(item *tree.Node) *tree.Node {
 	if item.Kind == tree.Object && item.Get("name") != nil {
 		return item.Get("name").Value

@@ -2,14 +2,13 @@ package filewatch
 
 import "time"
 
-// A debounce decides when a burst of events is over: quiet after its last event,
-// but at the latest most after its first, so that an endless writer cannot starve
-// the reader. It holds no timer; the owner waits until due. The zero times mean
-// that no burst is going on.
+// A debounce decides when a burst of events is over, so that one report stands for all of
+// it. It has no timer: its owner waits until due.
 type debounce struct {
-	quiet, most time.Duration
+	quiet time.Duration // a burst is over when no event has come for this long
+	most  time.Duration // or when it has lasted this long: an endless writer cannot starve the reader
 
-	first, last time.Time
+	first, last time.Time // events of the current burst; zero: there is none
 }
 
 // kick records an event.

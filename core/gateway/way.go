@@ -110,7 +110,8 @@ func (w *way) perform(ctx context.Context, q session.Request) (json.RawMessage, 
 	return raw, err
 }
 
-// maxRounds bounds how often a server of the modern era may ask during one request.
+// maxRounds bounds how often a server of the modern era may answer one request by asking the
+// client for input.
 const maxRounds = 16
 
 // askClient asks a client of the legacy era what a server of the modern one wants to know

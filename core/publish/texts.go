@@ -20,8 +20,8 @@ type texts struct {
 	secrets map[string][]string // by server
 }
 
-// apply sets the secrets. Those of servers that left the config are kept: their last
-// events may still be on their way.
+// apply adds the secrets of a config: a text that contains one is not stored. Those of servers
+// that left the config are kept, since their last events may still be on their way.
 func (t *texts) apply(cfg *config.Config) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

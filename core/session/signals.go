@@ -134,8 +134,8 @@ func (g *Signals) count(reason string, n int) {
 	g.dropped[reason] += n
 }
 
-// notify adds a notification to the dirty set. The goroutine that reads from the server calls
-// it.
+// notify adds what a notification reports to the next batch of changes. It is called by the
+// goroutine that reads from the server, and does not block.
 func (g *Signals) notify(n *wire.Notification, modern bool) {
 	switch n.Method {
 	case mcp.NotificationToolsChanged:

@@ -13,7 +13,8 @@ const (
 	// sweepTick and sweepSize are the rate of a sweep: 20 resources per second.
 	sweepTick = 100 * time.Millisecond
 	sweepSize = 2
-	// sweepPause is the least time between the starts of two sweeps.
+	// sweepPause is the least time between the starts of two sweeps, which read every resource
+	// once.
 	sweepPause = 10 * time.Second
 )
 

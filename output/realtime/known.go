@@ -36,8 +36,8 @@ func (m *Message) position() position {
 	return p
 }
 
-// before reports whether the message is newer than what is known, and says anything new.
-// The events of another epoch follow those before it.
+// before reports whether a message is newer than what is known and has another text or time.
+// Numbers of different epochs cannot be compared: an event of another epoch counts as newer.
 func (k known) before(m *Message) bool {
 	was, is := k.position, m.position()
 	switch {

@@ -58,7 +58,8 @@ func (f *feed) count(server string, now time.Time) {
 	r.counts[sparks-1]++
 }
 
-// age begins new intervals of the counts up to the current time.
+// age moves the counts of all servers to the current time: intervals that have passed since are
+// added as empty, old ones are dropped, and so are servers whose counts are all zero.
 func (f *feed) age(now time.Time) {
 	for id, r := range f.rates {
 		if r.shift(now); r.total() == 0 {

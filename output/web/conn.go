@@ -47,7 +47,8 @@ func newConnSet(most int, perAddr bool) *connSet {
 	return s
 }
 
-// conn is one connection. Its lists are guarded by the mutex of the set.
+// conn is one client connection of a connSet. The fields after the empty line are guarded by
+// the mutex of the set.
 type conn struct {
 	net.Conn
 	set     *connSet
@@ -58,9 +59,9 @@ type conn struct {
 
 	closed  bool
 	busy    bool
-	pending *list.Element // in set.untrusted
-	peer    *list.Element // in set.byAddr
-	waiting *list.Element // in set.idle
+	pending *list.Element // its place in set.untrusted; nil: it is not there
+	peer    *list.Element // its place in set.byAddr
+	waiting *list.Element // its place in set.idle
 }
 
 // add admits a new connection, or returns nil if all connections are busy. evict, if

@@ -25,8 +25,8 @@ const (
 	// maxStreamFailures is how many attempts in a row may get no answer until the
 	// server counts as lost.
 	maxStreamFailures = 3
-	// replacePatience is how long a server gets to open the replacement of a silent
-	// stream.
+	// replacePatience is how long a server may take to answer the request for another stream
+	// after one was silent; then the connection counts as lost.
 	replacePatience = 10 * time.Second
 )
 
