@@ -76,18 +76,22 @@ func (s *store) supported() error {
 	if _, err := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2]); err == nil && slices.Compare(have[:], []int{2, 12, 1}) < 0 {
 		return fmt.Errorf("journal: the NATS server has version %s; %s", printable.Line(version, 40), needs)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
+	var first time.Time // when the server said that there is no JetStream
 	for {
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout/2)
 		_, err := s.js.AccountInfo(ctx)
+		cancel()
 		switch {
 		case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return fmt.Errorf("journal: JetStream is not enabled for the account on the NATS server; %s", needs)
 		case !errors.Is(err, jetstream.ErrJetStreamNotEnabled):
 			return nil // or a cluster that is starting, which is waited for
-		case !backoff.Sleep(ctx, 100*time.Millisecond):
+		case first.IsZero():
+			first = time.Now()
+		case time.Since(first) > time.Second:
 			return fmt.Errorf("journal: JetStream is not enabled on the NATS server; %s", needs)
 		}
+		backoff.Sleep(context.Background(), 100*time.Millisecond)
 	}
 }
 

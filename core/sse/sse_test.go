@@ -192,7 +192,7 @@ func TestWriterDeadlines(t *testing.T) {
 	}{{200 * time.Millisecond, false, false}, {time.Hour, true, false}, {10 * time.Second, false, true}} {
 		timeout, interrupt = c.timeout, c.interrupt
 		res, err := http.Get(srv.URL)
-		if err != nil {
+		if err != nil && c.read { // a deadline may be over before the header was sent
 			t.Fatal(err)
 		}
 		if c.read {
@@ -201,6 +201,8 @@ func TestWriterDeadlines(t *testing.T) {
 		if err := <-result; c.read != (err == nil) || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%+v: %v", c, err)
 		}
-		_ = res.Body.Close()
+		if res != nil {
+			_ = res.Body.Close()
+		}
 	}
 }
