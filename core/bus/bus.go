@@ -49,7 +49,7 @@ func (b *Bus) Epoch() string { return b.epoch }
 
 // Publish gives the event its place in the order and queues it for every
 // subscriber. It returns the event as published, which is shared and must not be
-// modified. After Close it is numbered but not delivered.
+// modified. After Close the event is numbered but not delivered.
 func (b *Bus) Publish(e event.Event) *event.Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,8 +72,8 @@ func (b *Bus) Seq() uint64 {
 }
 
 // Subscribe starts a stream of all events after the last one published, for a
-// consumer that may lag capacity events behind (0: [DefaultCapacity]). It ends
-// when ctx does, when the bus is closed, or when the consumer lags.
+// consumer that may lag capacity events behind (0: [DefaultCapacity]). The stream ends
+// when ctx does, when the bus is closed, or when the consumer lags further behind.
 func (b *Bus) Subscribe(ctx context.Context, capacity int) *Subscription {
 	if capacity <= 0 {
 		capacity = DefaultCapacity
@@ -111,8 +111,8 @@ func (b *Bus) leave(s *Subscription, cause error) {
 
 // Subscription is one consumer's stream of events.
 type Subscription struct {
-	capacity int
-	stop     func() bool // takes back the AfterFunc on the subscriber's context
+	capacity int         // of queue, in events
+	stop     func() bool // removes the AfterFunc from the subscriber's context; nil: there is none
 
 	// wake is sent to by the bus and never closed. Capacity 1: a token means that
 	// queue or ended changed since the consumer looked.
@@ -120,8 +120,8 @@ type Subscription struct {
 
 	mu    sync.Mutex // guards all below
 	queue []*event.Event
-	ended bool
-	err   error
+	ended bool  // nothing more is queued
+	err   error // see Err
 }
 
 // Next waits for events and returns all that are queued, oldest first, or nil
@@ -171,7 +171,7 @@ func (s *Subscription) Err() error {
 	return s.err
 }
 
-// push queues the event, or ends the stream and reports false when it is full.
+// push queues the event. If the queue is full it ends the stream and reports false.
 func (s *Subscription) push(e *event.Event) bool {
 	s.mu.Lock()
 	full := len(s.queue) >= s.capacity

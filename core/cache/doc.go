@@ -12,7 +12,7 @@
 // # Order
 //
 // Every result is stored through a [Fetch] that was begun before its request was sent. A
-// result never replaces that of a request that was begun later. An update that is
+// result never replaces the result of a request that was begun later. An update that is
 // announced between the two ([Session.Updated]) makes the result [Outdated]: it may be
 // older than the update, is not stored, and must be fetched again. So once the last
 // Fetch has ended, no entry is older than the last update that was announced.
@@ -24,6 +24,6 @@
 //
 // The rules for ttlMs and cacheScope are those of MCP 2026-07-28 (server/utilities/
 // caching): an absent or negative ttlMs is 0, an absent scope is private. A Store is used
-// by one user with one set of credentials, so it may store private results; whoever
-// passes them on to others must check Private.
+// by one user with one set of credentials, so it may store private results; code that
+// passes results on to other users must check Private.
 package cache

@@ -11,10 +11,10 @@ import (
 
 // Resource is the content of a resource at one time.
 type Resource struct {
-	// URI is what was read.
+	// URI is the resource that was read.
 	URI string
-	// Template is the URI template that URI was made from, "" if it was read as
-	// such, and Params are the variables that were filled in.
+	// Template is the URI template that URI was expanded from, with the values Params of
+	// its variables; "" if the caller named the URI itself.
 	Template string
 	Params   map[string]string
 
@@ -24,15 +24,15 @@ type Resource struct {
 
 	// Time is when the answer arrived.
 	Time time.Time
-	// Expires is until when the server's ttlMs calls the content fresh; it is not
-	// after Time when the server does not.
+	// Expires is the end of the time for which the server's ttlMs says that the content is
+	// fresh; not after Time without a positive ttlMs.
 	Expires time.Time
 	// Private is set unless the server's cacheScope is public.
 	Private bool
 	// Stale is set when an update was announced after the content was asked for.
 	Stale bool
 
-	raw string // the MCP result; a string, so that nobody can write to it
+	raw string // the MCP result; a string, because its bytes cannot be modified
 }
 
 // NewResource makes a Resource of a resources/read result that arrived at the time
@@ -86,11 +86,11 @@ func NewPrompt(name string, args map[string]string, raw json.RawMessage, at time
 // Raw is the MCP result, a copy.
 func (p Prompt) Raw() json.RawMessage { return json.RawMessage(p.raw) }
 
-// ToolResult is how a tools/call ended.
+// ToolResult is the outcome of a tools/call request.
 type ToolResult struct {
 	Name string
-	// Success is false when the call was not answered or refused, and when the tool
-	// itself says isError.
+	// Success is false if the call got no answer or an error, and if the result says
+	// isError.
 	Success bool
 	// Error is one printable line, "" on success.
 	Error string
@@ -99,9 +99,9 @@ type ToolResult struct {
 	arguments, raw string
 }
 
-// NewToolResult makes a ToolResult. raw is nil when there was no answer, and
-// failure is "" when the tool did what it was asked. Arguments that cannot be
-// encoded could not be sent either and are left out.
+// NewToolResult makes a ToolResult. raw is nil when there was no result, and failure is ""
+// when the call succeeded. Arguments that cannot be encoded could not be sent either and
+// are left out.
 func NewToolResult(name string, args map[string]any, raw json.RawMessage, failure string, at time.Time) ToolResult {
 	encoded, _ := json.Marshal(args)
 	return ToolResult{Name: name, Success: failure == "", Error: failure, Time: at, arguments: string(encoded), raw: string(raw)}
@@ -118,14 +118,14 @@ func (t ToolResult) Raw() json.RawMessage {
 // Arguments are those of the call, as a JSON object.
 func (t ToolResult) Arguments() json.RawMessage { return json.RawMessage(t.arguments) }
 
-// entry is the value of a key: a Resource, a Prompt or a ToolResult.
+// entry is a cached value: a Resource, a Prompt or a ToolResult.
 type entry interface {
-	bytes() int64
-	// own returns the entry with maps of its own.
+	bytes() int64 // roughly its size in memory
+	// own returns a copy of the entry that shares no map with it.
 	own() entry
 }
 
-// overhead is roughly the size of an entry without its texts.
+// overhead is roughly the size of an entry without its texts, in bytes.
 const overhead = 256
 
 func (r Resource) bytes() int64 {

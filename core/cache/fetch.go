@@ -4,16 +4,16 @@ package cache
 // Resource, Prompt, ToolResult, Refresh or Cancel.
 type Fetch struct {
 	session *Session
-	key     key
-	uri     string
-	begun   uint64
+	key     key    // of the entry in which the result is stored
+	uri     string // the resource that is read; "" for prompts and tools
+	begun   uint64 // number of the fetch in its session; it rises
 
 	// Guarded by the store's lock.
-	outdated bool // an update was announced since it began
-	unwanted bool // what it fetches is no longer offered
+	outdated bool // an update of the resource was announced since the fetch began
+	unwanted bool // the server no longer lists what is fetched
 }
 
-// Outcome is what became of a result.
+// Outcome says what the cache did with a result.
 type Outcome uint8
 
 // The outcomes.
@@ -68,7 +68,7 @@ func (f *Fetch) store(v entry) Outcome {
 	return Stored
 }
 
-// Replaced is an entry that Refresh updated.
+// Replaced is an entry that Refresh updated, before and after.
 type Replaced struct{ Was, Now Resource }
 
 // Refresh updates the entries that have the content of the URI, under any key, with
@@ -92,7 +92,7 @@ func (f *Fetch) Refresh(r Resource) []Replaced {
 	for _, k := range keys {
 		el := f.session.items[k]
 		if el == nil {
-			continue // evicted to make room for the one before
+			continue // evicted to make room for the previous one
 		}
 		was := el.Value.(*item).value.(Resource)
 		now := r
@@ -107,7 +107,7 @@ func (f *Fetch) Refresh(r Resource) []Replaced {
 	return out
 }
 
-// end takes the fetch out of the indexes. store.mu must be held.
+// end removes the fetch from the session's fetches in flight. store.mu must be held.
 func (f *Fetch) end() {
 	delete(f.session.flights, f)
 	if ix := f.session.byURI[f.uri]; f.uri != "" && ix != nil {

@@ -14,7 +14,7 @@ type Session struct {
 
 	// All below is guarded by store.mu.
 	closed  bool
-	seq     uint64 // of fetches
+	seq     uint64 // number of the last fetch
 	items   map[key]*list.Element
 	flights map[*Fetch]struct{}
 	byURI   map[string]*uriIndex
@@ -22,11 +22,11 @@ type Session struct {
 
 // uriIndex finds the entries and fetches that an update of one URI concerns.
 type uriIndex struct {
-	templates map[string]struct{} // entries of templates that were expanded to it
-	flights   map[*Fetch]struct{}
+	templates map[string]struct{} // templates whose entry has the content of the URI
+	flights   map[*Fetch]struct{} // fetches of the URI in flight
 }
 
-// Close removes all entries. Fetches in flight are not stored any more.
+// Close removes all entries. Results of fetches in flight are not stored any more.
 func (s *Session) Close() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -37,8 +37,9 @@ func (s *Session) Close() {
 	}
 }
 
-// Fetch notes that a request whose result is to be cached under a kind and a name is
-// about to be sent. uri is the resource that is read, "" for prompts and tools.
+// Fetch begins a fetch: it must be called before the request is sent whose result is to be
+// cached under a kind and a name. uri is the resource that is read, "" for prompts and
+// tools.
 func (s *Session) Fetch(kind catalog.Kind, name, uri string) *Fetch {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -60,8 +61,8 @@ func (s *Session) Holds(uri string) bool {
 	return ok || ix != nil && len(ix.templates) > 0
 }
 
-// Updated notes that the server announced an update: entries with the content of the URI
-// become stale, and fetches of it in flight outdated.
+// Updated records that the server announced an update of a resource: entries with its
+// content become stale, and fetches of it in flight become outdated.
 func (s *Session) Updated(uri string) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -77,15 +78,15 @@ func (s *Session) Updated(uri string) {
 	}
 }
 
-// Gone removes the content of a URI that the server does not have.
+// Gone removes the content of a resource that the server said it does not have.
 func (s *Session) Gone(uri string) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.eachOf(uri, func(k key, _ *item) { s.drop(k) })
 }
 
-// Remove removes what is no longer in the server's list. Fetches of it in flight are not
-// stored any more.
+// Remove removes the entries of a kind that are no longer in the server's list. Results of
+// fetches of them in flight are not stored any more.
 func (s *Session) Remove(kind catalog.Kind, names []string) {
 	if len(names) == 0 {
 		return
@@ -123,7 +124,8 @@ func (s *Session) tidy(uri string) {
 	}
 }
 
-// index notes that a template was expanded to a URI, or, if cached is false, removes that.
+// index adds the entry of a template to the index of its URI, or removes it there if cached
+// is false. It does nothing for other kinds, whose keys say the URI.
 func (s *Session) index(k key, v entry, cached bool) {
 	if k.kind != catalog.Templates {
 		return

@@ -16,8 +16,8 @@ type View struct {
 // Resource returns the cached content of a URI, false if there is none.
 func (v View) Resource(uri string) (Resource, bool) { return get[Resource](v, catalog.Resources, uri) }
 
-// Template returns the cached content of what a URI template expanded to, with the
-// parameters; false if there is none.
+// Template returns the content that was last read through a URI template, with the
+// parameters; false if none is cached.
 func (v View) Template(template string) (Resource, bool) {
 	return get[Resource](v, catalog.Templates, template)
 }
@@ -34,7 +34,7 @@ func (v View) ToolResult(name string) (ToolResult, bool) {
 // ClearResource removes the content of a URI. It reports whether there was any.
 func (v View) ClearResource(uri string) bool { return v.clear(catalog.Resources, uri) }
 
-// ClearTemplate removes the content of what a URI template expanded to.
+// ClearTemplate removes the content that was read through a URI template.
 func (v View) ClearTemplate(template string) bool { return v.clear(catalog.Templates, template) }
 
 // ClearPrompt removes a prompt.
@@ -69,11 +69,11 @@ func (v View) Keys(kind catalog.Kind) []string {
 	return names
 }
 
-// Stats are sums over a whole store.
+// Stats are totals over all sessions of a store.
 type Stats struct {
 	Entries int
 	Bytes   int64  // roughly
-	Max     int64  // the bound
+	Max     int64  // the bound of Bytes
 	Evicted uint64 // entries removed to make room
 }
 

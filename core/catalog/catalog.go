@@ -30,7 +30,7 @@ const (
 )
 
 // Events are the types of events that a server offers (MCP Events). They are listed like
-// the others, but are not one of [Kinds]: nobody keeps track of the list.
+// the other kinds, but are not one of [Kinds]: changes of the list are not tracked.
 const Events Kind = "events"
 
 // Kinds returns all kinds in a fixed order.
@@ -97,7 +97,7 @@ func ParseDigest(s string) (Digest, error) {
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler]. A digest that this version does
-// not understand, of another algorithm say, is not known: the zero Digest.
+// not understand, such as one of another algorithm, becomes the zero Digest.
 func (d *Digest) UnmarshalText(text []byte) error {
 	*d, _ = ParseDigest(string(text))
 	return nil
@@ -106,7 +106,7 @@ func (d *Digest) UnmarshalText(text []byte) error {
 // Item is one descriptor of a list.
 type Item struct {
 	Key    string          // see [Kind.KeyField]
-	Raw    json.RawMessage // as the server sent it
+	Raw    json.RawMessage // the descriptor as the server sent it
 	Digest Digest          // of Raw, independent of key order and white space
 }
 
@@ -154,8 +154,8 @@ func (it Item) Describe() Descriptor {
 	return d
 }
 
-// Fingerprint hashes a JSON value independent of key order and white space;
-// numbers keep their digits, and strings what decoding would lose (see [Lossless]).
+// Fingerprint hashes a JSON value independent of key order and white space. Numbers
+// differ if their digits do, and strings also in what decoding would lose (see [Lossless]).
 func Fingerprint(raw json.RawMessage) (Digest, error) {
 	v, err := decode(raw)
 	if err != nil {

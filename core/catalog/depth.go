@@ -1,7 +1,8 @@
 package catalog
 
-// MaxDepth is how deeply objects and arrays of what a server or a note says may be nested.
-// The reader of configs, which needs the place of what is too deep, has a limit of its own.
+// MaxDepth is how deeply objects and arrays may be nested in the JSON of a server and in
+// the frontmatter of a note. For configs, package config has another limit, whose error
+// names the place.
 const MaxDepth = 64
 
 // Depth returns how deeply objects and arrays are nested in valid JSON.

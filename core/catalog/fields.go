@@ -20,7 +20,8 @@ const (
 	Changed Op = "changed"
 )
 
-// Change is one place in which two descriptors differ, as deep as it can be named.
+// Change is one place in which two descriptors differ: the innermost value that can be
+// named.
 type Change struct {
 	Op Op `json:"op"`
 	// Path is a JSON Pointer (RFC 6901), such as /inputSchema/properties/path/type:
@@ -37,7 +38,7 @@ func (c Change) Field() string {
 // Bounds of a comparison: a difference beyond them is reported as a change of the whole
 // value.
 const (
-	maxDepth = 32  // of nested values
+	maxDepth = 32  // levels of nested values
 	maxPath  = 256 // bytes of a pointer
 )
 
@@ -68,7 +69,7 @@ func decode(raw json.RawMessage) (v any, err error) {
 type comparison struct {
 	limit   int
 	changes []Change
-	found   int
+	found   int // number of all changes, kept or not
 }
 
 func (c *comparison) note(op Op, path string) {

@@ -19,8 +19,8 @@ const (
 )
 
 // ItemChanges compares the items with the given keys in two versions of a list. It
-// stops after [MaxItemChanges] changes in all, so the last keys may have no entry. Nor
-// has a key whose descriptor is not known any more.
+// stops after [MaxItemChanges] changes in all, so the last keys may have no entry. A key
+// that is not in the list from has no entry either.
 func ItemChanges(from, to List, keys []string) []ItemChange {
 	var out []ItemChange
 	room := MaxItemChanges

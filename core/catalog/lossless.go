@@ -11,8 +11,9 @@ import (
 
 // Lossless rewrites a JSON value so that decoding preserves differences that it would
 // otherwise lose: half of a surrogate pair (a text that was cut within an emoji) and an
-// invalid UTF-8 byte both decode to U+FFFD, so each is followed by its spelling here.
-// Other values are returned unchanged. For digests and comparisons, not for display.
+// invalid UTF-8 byte both decode to U+FFFD, so Lossless replaces each by U+FFFD and how it
+// was spelled. Other values are returned unchanged. The result is for digests and
+// comparisons, not for display.
 func Lossless(raw json.RawMessage) json.RawMessage {
 	if utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
 		return raw

@@ -1,15 +1,16 @@
-// Package changes is two tools for models whose clients know no events: what changed since
-// a cursor, and a wait for the next change. They read the log of events and change
-// nothing.
+// Package changes provides two tools for models whose clients know no events: one says what
+// changed since a cursor, the other waits for the next change. They read the log of events
+// and change nothing.
 //
 // # Order and loss
 //
 // Cursors are those of package events. A call reports what is between its cursor and the
 // end of the log, merged: one entry for each resource and list, with a diff from the first
-// to the last content as far as texts are stored. If that is more than [MaxChanges], or
-// very much, the result says hasMore and its cursor is where to go on. If a part is no
-// longer in the log, it says truncated. A wait ends with the first change, and with none
-// when its time is over; its cursor is as good as any.
+// to the last content as far as texts are stored. If there are more changes than
+// [MaxChanges], or too many entries to read in one call, the result says hasMore, and a call
+// with its cursor returns the rest. If a part of the log has expired, it says truncated. A
+// wait ends soon after the first change, and without any when its time is over; its cursor
+// can be used in the same way.
 //
 // # Bounds
 //

@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// MaxChanges is how many changes a result has.
+	// MaxChanges is how many changes a result has at most.
 	MaxChanges = 50
 
-	maxEntries = 10_000 // of the log, for a call
-	batchSize  = 1000
-	maxNames   = 50 // of each kind in a list
-	firstSpan  = 24 * time.Hour
-	// settle is how long a wait goes on after the first change, for those that come with it.
+	maxEntries = 10_000         // entries of the log that one call reads
+	batchSize  = 1000           // entries of the log that are read at once
+	maxNames   = 50             // names in each of added, removed and changed
+	firstSpan  = 24 * time.Hour // how far back a call without a cursor begins
+	// settle is how long a wait continues after the first change, to return the changes
+	// that come with it in the same result.
 	settle = 250 * time.Millisecond
 )
 
@@ -34,7 +35,7 @@ type report struct {
 	Truncated bool      `json:"truncated"`
 }
 
-// change is what became of a resource or a list.
+// change says how a resource or a list changed: all its events in one.
 type change struct {
 	Kind    string   `json:"kind"`
 	Server  string   `json:"server"`
@@ -48,19 +49,19 @@ type change struct {
 	Changed []string `json:"changed,omitempty"`
 	More    int      `json:"more,omitempty"`
 
-	from, to catalog.Digest // of the first and the last content; zero: not known
+	from, to catalog.Digest // of the contents before the first and after the last event; zero: not known
 }
 
-// gathered are the changes after a cursor.
+// gathered is the result of one call while it is put together.
 type gathered struct {
 	report
 	reader *events.Reader
-	match  func(*events.Occurrence) bool
-	at     events.Position // the last entry that was looked at
-	byKey  map[[3]string]*change
+	match  func(*events.Occurrence) bool // selects what is reported
+	at     events.Position               // the last entry of the log that was read
+	byKey  map[[3]string]*change         // Changes by name of the event, server, and URI or list
 }
 
-// begin finds where a call begins.
+// begin returns an empty result, at the position in the log where a call begins to read.
 func (t *Tools) begin(ctx context.Context, args arguments) (*gathered, error) {
 	g := &gathered{reader: t.opts.Reader, match: matcher(args), byKey: map[[3]string]*change{}}
 	g.Changes = []*change{}
@@ -96,8 +97,8 @@ func matcher(args arguments) func(*events.Occurrence) bool {
 	return func(o *events.Occurrence) bool { return updated(o) || listed(o) }
 }
 
-// read reads on to the end of the log, or until there is enough for one result. moved is
-// closed when there may be more; nil if there is.
+// read reads the log from g.at to its end, or until there is enough for one result. At the
+// end of the log it returns moved, which is closed when there may be more; else nil.
 func (g *gathered) read(ctx context.Context) (moved <-chan struct{}, err error) {
 	for looked := 0; ; {
 		if looked >= maxEntries {
@@ -108,7 +109,7 @@ func (g *gathered) read(ctx context.Context) (moved <-chan struct{}, err error) 
 		b, moved, err := g.reader.Look(ctx, g.at, g.match, batchSize)
 		if err != nil {
 			if len(g.Changes) > 0 {
-				g.HasMore = true // what was read counts
+				g.HasMore = true // the changes that were read are returned
 				return nil, nil
 			}
 			return nil, err
@@ -129,7 +130,7 @@ func (g *gathered) read(ctx context.Context) (moved <-chan struct{}, err error) 
 	}
 }
 
-// await reads until something changed, the time is over or ctx ends.
+// await reads the log until it has changes to return, wait is over or ctx ends.
 func (g *gathered) await(ctx context.Context, r *serve.Request, wait time.Duration) error {
 	began := time.Now()
 	over := time.NewTimer(wait)
@@ -142,7 +143,7 @@ func (g *gathered) await(ctx context.Context, r *serve.Request, wait time.Durati
 		switch {
 		case err != nil:
 			return err
-		case g.HasMore && len(g.Changes) == 0 && ctx.Err() == nil: // nothing in what was looked at
+		case g.HasMore && len(g.Changes) == 0 && ctx.Err() == nil: // no change in maxEntries entries
 			g.HasMore = false
 			continue
 		case g.HasMore || g.Truncated:
@@ -164,7 +165,8 @@ func (g *gathered) await(ctx context.Context, r *serve.Request, wait time.Durati
 	}
 }
 
-// add takes over an event; false if it does not fit.
+// add merges an event into the changes. It reports false if that would be one change too
+// many.
 func (g *gathered) add(o *events.Occurrence) bool {
 	var data struct {
 		Server, URI, List      string
@@ -179,7 +181,7 @@ func (g *gathered) add(o *events.Occurrence) bool {
 		err = errors.Join(err, json.Unmarshal(o.Data(), &names))
 	}
 	if err != nil {
-		return true // it is ours and always decodes
+		return true // cannot happen: mcptrack encoded the event
 	}
 	key := [3]string{o.Name, data.Server, data.URI + data.List}
 	c := g.byKey[key]
@@ -210,8 +212,8 @@ func (g *gathered) add(o *events.Occurrence) bool {
 	return true
 }
 
-// mergeNames merges what became of the names of a list with what did before: one that came
-// and went is not named.
+// mergeNames merges a later change of a list's names into c, and returns the names that are
+// added, removed and changed in all. A name that was added and removed again is in none.
 func mergeNames(c *change, added, removed, changed []string) (a, r, ch []string) {
 	a, r, ch = c.Added, c.Removed, c.Changed
 	without := func(names []string, name string) ([]string, bool) {
@@ -230,7 +232,7 @@ func mergeNames(c *change, added, removed, changed []string) (a, r, ch []string)
 	var was bool
 	for _, name := range added {
 		if r, was = without(r, name); was {
-			ch = with(ch, name) // removed and back: it may be another one
+			ch = with(ch, name) // removed and added again: the item may differ
 		} else {
 			a = with(a, name)
 		}
@@ -249,5 +251,5 @@ func mergeNames(c *change, added, removed, changed []string) (a, r, ch []string)
 	return a, r, ch
 }
 
-// line is a name or URI as text shows it.
+// line returns a name or URI as [gathered.text] shows it: printable and cut.
 func line(s string) string { return printable.Line(s, 300) }

@@ -11,11 +11,12 @@ import (
 
 // Bounds of diffs, in bytes.
 const (
-	maxDiff  = 4 << 10
-	maxDiffs = 24 << 10
+	maxDiff  = 4 << 10  // of one change
+	maxDiffs = 24 << 10 // of a result
 )
 
-// addDiffs adds the diffs of the texts that are stored, as far as there is room.
+// addDiffs adds a diff to every change of a resource whose texts are stored, as far as
+// maxDiffs leaves room.
 func (g *gathered) addDiffs(ctx context.Context, opts Options) {
 	if opts.Text == nil || opts.Diff == nil {
 		return
@@ -55,13 +56,13 @@ func cut(text string, limit int) (string, bool) {
 	return strings.ToValidUTF8(text, ""), true
 }
 
-// result is the tool result: as text and as structured content.
+// result returns the MCP tool result: the report as structured content, and as text.
 func (g *gathered) result() json.RawMessage {
 	g.Cursor = g.at.Cursor()
 	return encode(toolResult{Content: []textContent{{"text", g.text()}}, Structured: &g.report})
 }
 
-// text says the same in words.
+// text says in words what the report says as JSON.
 func (g *gathered) text() string {
 	var b strings.Builder
 	if g.Truncated {

@@ -52,10 +52,11 @@ const outputSchema = `{"type":"object","required":["changes","cursor","hasMore",
 
 const annotations = `{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}`
 
-// Options are what the tools read. Reader is required, and must be running.
+// Options configure the tools. Reader is required, and must be running.
 type Options struct {
 	Reader *events.Reader
-	// Text returns the text of a content; ok is false if it is not stored. nil: none is.
+	// Text returns the text of the content with a digest; ok is false if it is not stored.
+	// nil: no texts are stored.
 	Text func(context.Context, catalog.Digest) (text string, ok bool, err error)
 	// Diff returns the unified diff of two texts, "" if it cannot. nil: there are no diffs.
 	Diff func(label, from, to string) string
@@ -84,7 +85,7 @@ func WaitTool() json.RawMessage {
 		`"outputSchema":` + outputSchema + `,"annotations":` + annotations + `}`)
 }
 
-// arguments are those of both tools.
+// arguments holds the arguments of either tool.
 type arguments struct {
 	Cursor    *string  `json:"cursor"`
 	Server    string   `json:"server"`
@@ -156,8 +157,8 @@ func (t *Tools) Wait(ctx context.Context, r *serve.Request) (json.RawMessage, er
 	return t.answer(ctx, g, err)
 }
 
-// answer is the result of a call. An error of the log is one for the model, too, as there
-// is nothing that its client could do.
+// answer returns the tool result of a call. err is an error of the log: it becomes a result
+// with isError, for the model, because the client can do nothing about it.
 func (t *Tools) answer(ctx context.Context, g *gathered, err error) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -169,7 +170,7 @@ func (t *Tools) answer(ctx context.Context, g *gathered, err error) (json.RawMes
 	return g.result(), nil
 }
 
-// failed is a tool result that says what is wrong.
+// failed returns a tool result with isError that says what is wrong.
 func failed(err error) json.RawMessage {
 	return encode(toolResult{Content: []textContent{{"text", err.Error()}}, IsError: true})
 }
@@ -190,7 +191,7 @@ func encode(v any) json.RawMessage {
 	return raw
 }
 
-// progressEvery is the interval of the progress of a wait.
+// progressEvery is the interval of progress notifications during a wait.
 const progressEvery = 5 * time.Second
 
 // progress reports how long a wait has taken, if the client asked for it.

@@ -13,10 +13,10 @@ import (
 // ResourceContent is published when a client has read a resource, or when a cached
 // resource was read again after an update.
 type ResourceContent struct {
-	// Template is the URI template that the URI was expanded from, if any.
+	// Template is the URI template that the URI was expanded from; "" if it was not.
 	Template string `json:"template,omitempty"`
-	// Changed is whether the content differs from what was cached before; nil if
-	// nothing was.
+	// Changed says whether the content differs from the content that was cached before;
+	// nil if none was cached.
 	Changed        *bool          `json:"changed,omitempty"`
 	MimeType       string         `json:"mimeType,omitempty"`
 	Size           int64          `json:"size"` // bytes of content
@@ -34,7 +34,7 @@ type ResourceContent struct {
 type PromptContent struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"` // bytes of the MCP result
-	// Prompt is the prompt itself; nil as Content of [ResourceContent] is.
+	// Prompt is the prompt itself; nil where Content of [ResourceContent] would be.
 	Prompt *cache.Prompt `json:"-"`
 }
 
@@ -44,7 +44,7 @@ type ToolResult struct {
 	Success  bool         `json:"success"`
 	Error    string       `json:"error,omitempty"` // one line, safe to print
 	Duration Milliseconds `json:"durationMs"`
-	// Result is the result itself; nil as Content of [ResourceContent] is.
+	// Result is the result itself; nil where Content of [ResourceContent] would be.
 	Result *cache.ToolResult `json:"-"`
 }
 

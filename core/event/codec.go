@@ -102,8 +102,8 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// appendMembers appends the members as their tags describe them, each after a comma. It
-// is written out because nearly all events are of this type.
+// appendMembers appends the members as the tags of the fields describe them, each after a
+// comma. It does not use encoding/json because nearly all events are of this type.
 func (r ResourceUpdated) appendMembers(b []byte) ([]byte, error) {
 	if r.Changed != nil {
 		b = strconv.AppendBool(append(b, `,"changed":`...), *r.Changed)
@@ -177,7 +177,7 @@ func (m *Milliseconds) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// orEmpty spares consumers the difference between null and [].
+// orEmpty returns s, or an empty slice for nil, so that JSON has [] and not null.
 func orEmpty(s []string) []string {
 	if s == nil {
 		return []string{}

@@ -43,11 +43,11 @@ type Definition struct {
 	About string // one sentence for the documentation
 	// Change says that events of the type report a change of a server, the config or
 	// the feed, rather than how servers are followed or what a client on this side did.
-	// --count counts the changes.
+	// The flag --count counts only events of such types.
 	Change bool
 
 	decode func(data []byte) (Payload, error)
-	sample Payload // its struct has the members
+	sample Payload // of the type's payload struct, whose fields are the members
 }
 
 // Definitions returns all types, in the order of the documentation.
@@ -97,9 +97,9 @@ func Define(t Type) (Definition, bool) {
 type Member struct {
 	Name     string
 	Optional bool   // it may be absent
-	About    string // what it says, where its name does not; a few words
+	About    string // a few words on what the member says; "" where its name tells
 
-	path string // to its field, as errors of encoding/json name it
+	path string // the path to the member's field, as errors of encoding/json name it
 }
 
 // Members returns the members beyond those that all types share, in the order in which

@@ -2,11 +2,11 @@
 // feed, the journal and embedders.
 //
 // An [Event] is a header and a typed [Payload]; on the wire the two are one flat
-// JSON object in one line. Events are values: nobody changes one after it was
-// published, so they are shared freely.
+// JSON object in one line. An event is not modified after it was published, so
+// goroutines share it without a lock.
 //
-// Events are states, not edges. Once a resource is quiet, its last event describes
-// its current content; states in between may have been merged.
+// Events are states, not edges. Once a resource no longer changes, its last event
+// describes its current content; states in between may have been merged.
 //
 // To add a type of event, declare its constant and its payload struct with a Type
 // method, and add one row to [Definitions]. Decoding, filters, completion, --count and
@@ -35,14 +35,14 @@ type Event struct {
 	ServerID string
 	// ResourceURI is set on events about one resource.
 	ResourceURI string
-	// Timestamp is when it was noticed, in UTC; shown with three fractional digits.
+	// Timestamp is when the thing was noticed, in UTC; shown with three fractional digits.
 	Timestamp time.Time
-	// Cause says how it was noticed; "" where that does not apply.
+	// Cause says how the thing was noticed; "" where that does not apply.
 	Cause Cause
 	// Payload is what happened. Its dynamic type determines the event's type.
 	Payload Payload
-	// Received is when the server's notification arrived; zero if the event does not
-	// stem from one. It is for measuring and does not go on the wire.
+	// Received is when the server's notification arrived that led to the event; zero if
+	// none did. It is for measuring and is not part of the wire form.
 	Received time.Time
 }
 
@@ -63,18 +63,19 @@ type Cause string
 
 // The causes.
 const (
-	// CauseNotify: the server announced it, and the resource had been quiet.
+	// CauseNotify: the server announced the change, outside the window of an earlier event.
 	CauseNotify Cause = "notify"
-	// CauseTrailing: announced within the window of an earlier event, and published at
-	// the end of the window because the content differs from what was published last.
+	// CauseTrailing: the change was announced within the window of an earlier event, and
+	// is published at the end of the window because the content differs from what was
+	// published last.
 	CauseTrailing Cause = "trailing"
-	// CauseResync: found by comparing after a time in which notifications may have been
-	// lost.
+	// CauseResync: the change was found by comparing everything again after a time in which
+	// notifications may have been lost.
 	CauseResync Cause = "resync"
-	// CausePoll: found by reading from a server that does not push.
+	// CausePoll: the change was found by reading from a server that does not push.
 	CausePoll Cause = "poll"
-	// CauseEvent: found by reading, or listing again, what an event named that the server
-	// offers (MCP Events).
+	// CauseEvent: the change was found by reading or listing again what an event of the
+	// server (MCP Events) named.
 	CauseEvent Cause = "event"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// State is what a server's worker is doing.
+// State says where a server stands: what the tracker does with it at present.
 type State string
 
 // The states of a server.
@@ -30,17 +30,17 @@ type Mode string
 
 // The modes.
 const (
-	Push Mode = "push"
-	Poll Mode = "poll"
+	Push Mode = "push" // the server sends notifications
+	Poll Mode = "poll" // the resources are read at an interval
 )
 
 // ServerState is published when the state of a server changes.
 type ServerState struct {
 	State           State        `json:"state"`
 	Previous        State        `json:"previous,omitempty"`
-	Reason          string       `json:"reason,omitempty"` // a word or phrase, such as "crashloop" or "removed"
-	Error           string       `json:"error,omitempty"`  // one line, safe to print
-	Attempt         int          `json:"attempt,omitempty"`
+	Reason          string       `json:"reason,omitempty"`  // a word or phrase, such as "crashloop" or "removed"
+	Error           string       `json:"error,omitempty"`   // one line, safe to print
+	Attempt         int          `json:"attempt,omitempty"` // failures in a row
 	RetryIn         Milliseconds `json:"retryInMs,omitempty"`
 	ProtocolVersion string       `json:"protocolVersion,omitempty"`
 	Era             string       `json:"era,omitempty"`
@@ -64,7 +64,7 @@ type ResourceSet struct {
 // ResourceUpdated is published when the content of a resource was announced or found to
 // be different.
 type ResourceUpdated struct {
-	// Changed is whether the content differs from what was published last; nil when
+	// Changed says whether the content differs from what was published last; nil when
 	// that is not known (not read, or never read before).
 	Changed        *bool          `json:"changed,omitempty" about:"false: announced, but the content is the same"`
 	Name           string         `json:"name,omitempty"`
@@ -72,7 +72,7 @@ type ResourceUpdated struct {
 	Size           *int64         `json:"size,omitempty"` // bytes of content
 	Digest         catalog.Digest `json:"digest,omitzero"`
 	PreviousDigest catalog.Digest `json:"previousDigest,omitzero"`
-	// Content and Diff are filled in by the output that was asked for them.
+	// Content and Diff are filled in by an output that was asked to show them; else nil.
 	Content *string `json:"content,omitempty" about:"with --content"`
 	Diff    *string `json:"diff,omitempty" about:"with --diff"`
 	// Text and PreviousText are the contents themselves where the tracker keeps
@@ -104,7 +104,7 @@ type ListChanged struct {
 	Added   []string     `json:"added"`
 	Removed []string     `json:"removed"`
 	Changed []string     `json:"changed"`
-	// Details say how the descriptors of Changed differ, for the first of them: see
+	// Details say how the descriptors of the first items of Changed differ, see
 	// [catalog.ItemChanges].
 	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed ones differ: key, fields, changes"`
 	// Error says why the list could not be loaded again; the old one is kept.
@@ -119,8 +119,9 @@ type ServerEvent struct {
 	Size    int    `json:"size" about:"bytes of its data"`
 }
 
-// ConfigReloaded is published when a new config is applied: ids of servers. Its effects
-// come later. Duration is from when the change was first seen.
+// ConfigReloaded is published when a new config is applied, and names the ids of the
+// servers that differ. Events about the effects follow. Duration is the time since the
+// change of the file was first seen.
 type ConfigReloaded struct {
 	Added    []string     `json:"added"`
 	Removed  []string     `json:"removed"`

@@ -21,29 +21,31 @@ type adhocSet struct {
 	subs map[target]*adhocSub
 }
 
-// adhocSub is one ad-hoc subscription. At most one task at a time subscribes or
-// unsubscribes, so that the last request wins.
+// adhocSub is one ad-hoc subscription. At most one goroutine at a time subscribes or
+// unsubscribes upstream for it, so that the last request wins.
 type adhocSub struct {
-	uris          map[string]struct{} // the URIs that clients used
-	since         time.Time           // of the last request of a client
-	active        bool                // the current session is subscribed
-	retry         *backoff.Backoff    // since the first rejection; nil: none
-	next          time.Time           // when to retry after a rejection
-	subscribing   bool                // a task is subscribing
-	unsubscribing bool                // a task is unsubscribing
+	uris          map[string]struct{} // the URIs that clients used for the resource
+	since         time.Time           // when a client last asked to subscribe
+	active        bool                // the current session with the server is subscribed
+	retry         *backoff.Backoff    // spaces the attempts; nil unless the last one was rejected
+	next          time.Time           // the earliest time of the next attempt; zero: now
+	subscribing   bool                // a goroutine is subscribing
+	unsubscribing bool                // a goroutine is unsubscribing
 }
 
-// minAdhocAge is how long an ad-hoc subscription may be without a subscriber: it is
-// added just before the client is registered.
+// minAdhocAge is how long an ad-hoc subscription is kept after a client asked for it, even
+// if no client is subscribed: it is added just before the client is registered as a
+// subscriber.
 const minAdhocAge = 10 * time.Second
 
 const (
 	subscribeTimeout = 30 * time.Second
 	maxSubscribing   = 64               // requests to one server at the same time
-	maxRetryDelay    = 10 * time.Minute // after rejections
+	maxRetryDelay    = 10 * time.Minute // between attempts that the server rejects
 )
 
-// add registers a client's request; it reports false if the limit is reached.
+// add records that a client asked to subscribe to a resource, under uri. It reports false
+// if the limit of ad-hoc subscriptions is reached.
 func (d *adhocSet) add(t target, uri string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +65,7 @@ func (d *adhocSet) add(t target, uri string) bool {
 	return true
 }
 
-// uris returns the URIs of all ad-hoc subscriptions.
+// uris returns the URIs that clients used for any ad-hoc subscription.
 func (d *adhocSet) uris() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +88,8 @@ func (d *adhocSet) aliases(t target) []string {
 }
 
 // setActive records which ad-hoc subscriptions the current session with a server has;
-// none once it has ended. uris must be sorted. It reports whether any was lost.
+// none once the session has ended. uris must be sorted. It reports whether any
+// subscription that was active no longer is.
 func (d *adhocSet) setActive(server string, uris []string) (lost bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,7 +103,8 @@ func (d *adhocSet) setActive(server string, uris []string) (lost bool) {
 	return lost
 }
 
-// unused returns the resources without subscribers, for a task to unsubscribe.
+// unused returns the resources to which no client is subscribed any more and marks them as
+// unsubscribing. The caller must unsubscribe from each and then call released.
 func (d *adhocSet) unused(now time.Time, subscribed func(uri string) bool) (gone []target) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,8 +125,9 @@ func (d *adhocSet) unused(now time.Time, subscribed func(uri string) bool) (gone
 	return gone
 }
 
-// released records that a task has unsubscribed, and removes the resource. It reports
-// whether a client has subscribed again meanwhile.
+// released records that the request to unsubscribe from a resource has ended, and removes
+// the ad-hoc subscription. If a client has asked for it again meanwhile, it stays and
+// released reports true.
 func (d *adhocSet) released(t target) (back bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +140,9 @@ func (d *adhocSet) released(t target) (back bool) {
 	return true
 }
 
-// pending returns the resources to subscribe to, by server, for a task.
+// pending returns the URIs to subscribe to now, by server, and marks them as subscribing.
+// The caller must subscribe to each and then call attempted. ready reports whether a
+// server is connected.
 func (d *adhocSet) pending(now time.Time, ready func(server string) bool) (todo map[string][]string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,9 +156,9 @@ func (d *adhocSet) pending(now time.Time, ready func(server string) bool) (todo 
 	return todo
 }
 
-// attempted records the end of a request to subscribe. That it took effect is reported
-// by an event of the tracker; after a rejection the next attempt is delayed. It reports
-// whether this is the first rejection.
+// attempted records the end of a request to subscribe. After a rejection (refused) the
+// next attempt is delayed; that a subscription took effect is recorded by setActive. It
+// reports whether this is the first rejection in a row.
 func (d *adhocSet) attempted(t target, refused bool) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

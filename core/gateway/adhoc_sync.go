@@ -14,8 +14,8 @@ import (
 )
 
 // subscribable reports whether a client can subscribe to a URI, and starts an ad-hoc
-// subscription if the config does not track the resource. It is called before every
-// subscription.
+// subscription if the config does not track the resource. The server that clients see
+// calls it before it registers a subscription.
 func (g *Gateway) subscribable(uri string) bool {
 	v := g.view.Load()
 	t, ok := v.resource(uri)
@@ -35,7 +35,7 @@ func (g *Gateway) subscribable(uri string) bool {
 	return true
 }
 
-// signal wakes the receiver of a channel of capacity 1.
+// signal wakes the receiver of a channel of capacity 1, without blocking.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -56,14 +56,15 @@ func tracked(v *view, wanted []config.Server, t target) bool {
 	return false
 }
 
-// syncAdhoc starts tasks that subscribe and unsubscribe as clients need.
+// syncAdhoc starts goroutines that subscribe to and unsubscribe from resources of servers,
+// as the clients need.
 func (l *loop) syncAdhoc() {
 	g := l.g
 	for _, t := range g.adhoc.unused(time.Now(), g.server.Subscriptions().Subscribed) {
 		l.tasks.Go(func() {
 			ctx, cancel := context.WithTimeout(l.ctx, subscribeTimeout)
 			defer cancel()
-			_ = g.tracker.Client(t.server).Unsubscribe(ctx, t.key) // on error it ends with the session
+			_ = g.tracker.Client(t.server).Unsubscribe(ctx, t.key) // on an error the subscription ends with the session
 			if g.adhoc.released(t) {
 				signal(g.adhocWake)
 			}
@@ -74,8 +75,8 @@ func (l *loop) syncAdhoc() {
 	}
 }
 
-// subscribe requests all subscriptions concurrently, so that the tracker makes one sync
-// for all of them.
+// subscribe subscribes to resources of a server concurrently, so that the tracker makes
+// one sync for many of them.
 func (l *loop) subscribe(server string, uris []string) {
 	ctx, cancel := context.WithTimeout(l.ctx, subscribeTimeout)
 	defer cancel()
@@ -94,7 +95,7 @@ func (l *loop) subscribe(server string, uris []string) {
 			lost := ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) || errors.Is(err, session.ErrClosed)
 			first := l.g.adhoc.attempted(t, err != nil && !lost)
 			if err == nil {
-				l.g.updated(t) // there were no notifications of earlier changes
+				l.g.updated(t) // changes before this moment were not announced
 				return
 			}
 			if first {
@@ -107,7 +108,8 @@ func (l *loop) subscribe(server string, uris []string) {
 	}
 }
 
-// offersUpdates reports whether ad-hoc subscriptions are possible at a server.
+// offersUpdates reports whether a server supports the subscriptions that ad-hoc
+// subscriptions need.
 func offersUpdates(srv config.Server, info session.Info) bool {
 	return srv.Transport != config.TransportCatalog && info.Capabilities.Resources && info.Capabilities.ResourcesSubscribe
 }

@@ -45,7 +45,8 @@ func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessa
 	return v.rewriteContent(t.server, raw), err
 }
 
-// viewOf returns the catalog as a client sees it.
+// viewOf returns the view for the client of a request: the common one, or that of the
+// client's capabilities (see variants).
 func (g *Gateway) viewOf(r *serve.Request) *view {
 	v := g.view.Load()
 	if len(v.variants) > 0 {
@@ -56,8 +57,9 @@ func (g *Gateway) viewOf(r *serve.Request) *view {
 	return v
 }
 
-// find returns the tool or prompt of a request. A client may name one that is only there
-// for clients like it before it has listed any.
+// find returns the tool or prompt that a request names, and the view that has it. Some
+// items are listed only for clients with certain capabilities (see variants); if such a
+// client has listed nothing yet, find waits until these lists are known.
 func (g *Gateway) find(ctx context.Context, r *serve.Request, k catalog.Kind) (*view, target, bool) {
 	v := g.viewOf(r)
 	t, ok := v.byKey[k][r.Name()]
@@ -154,7 +156,7 @@ func (g *Gateway) forward(ctx context.Context, v *view, r *serve.Request, t targ
 
 // clientFor returns the capabilities that a server of the modern era sees of a client.
 func clientFor(r *serve.Request) json.RawMessage {
-	if r.Client != nil { // what it can be asked during the request
+	if r.Client != nil { // a legacy client: only what it can be asked during the request
 		return declared(r.Capabilities)
 	}
 	return r.Capabilities
@@ -163,9 +165,9 @@ func clientFor(r *serve.Request) json.RawMessage {
 // retryDelay is the time between attempts while a server cannot be reached.
 const retryDelay = 50 * time.Millisecond
 
-// retry makes a request. If that failed before the server
-// began to process the request, or if it is safe to repeat, it tries again for up to
-// Options.Grace: a server that restarts quickly must not fail calls.
+// retry makes a request to a server by calling do. If the request failed before the server
+// began to process it, or is safe to repeat, retry tries again for up to Options.Grace: a
+// server that restarts quickly must not fail calls.
 func (g *Gateway) retry(ctx context.Context, v *view, server, method string, do func() (json.RawMessage, error)) (json.RawMessage, error) {
 	grace := time.NewTimer(g.opts.Grace)
 	defer grace.Stop()
@@ -197,7 +199,7 @@ func repeatable(method string, err error) bool {
 		return true
 	}
 	e, ok := errors.AsType[*session.InterruptedError](err)
-	return ok && (!e.Sent || method != mcp.MethodCallTool) // all others only read
+	return ok && (!e.Sent || method != mcp.MethodCallTool) // other methods are taken to only read
 }
 
 func isRPC(err error) (*session.RPCError, bool) { return errors.AsType[*session.RPCError](err) }
@@ -209,7 +211,7 @@ func wireError(server string, err error) error {
 		return nil
 	}
 	if _, ok := errors.AsType[*serve.Error](err); ok {
-		return err // our own
+		return err // an error of the gateway itself
 	}
 	if e, ok := isRPC(err); ok {
 		out := &serve.Error{Code: e.Code, Message: e.Message}

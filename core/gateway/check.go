@@ -7,19 +7,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// checked is the result of checking a list.
+// checked is the result of checking the items of a list.
 type checked struct {
-	list    []catalog.Item
-	items   []item
-	refused []Refusal
+	list    []catalog.Item // the list that was checked
+	items   []item         // those that can be listed
+	refused []Refusal      // those that cannot, or are suspicious
 }
 
-// check checks the items of a list. The result is reused until the list changes.
+// check checks the items of a server's list. The result is reused until the list changes.
 func (l *loop) check(server string, k catalog.Kind, list []catalog.Item) checked {
 	return l.checkAs(server, server, k, list)
 }
 
-// checkAs remembers the result under an id.
+// checkAs is check with the id under which l.checked has the last result: that of the
+// server, or of one of its variants (see variants.merge).
 func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) checked {
 	was := l.checked[id][k]
 	if len(was.list) == len(list) && (len(list) == 0 || &was.list[0] == &list[0]) {
@@ -31,8 +32,8 @@ func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) c
 		known[it.key] = it
 	}
 	for _, it := range list {
-		// One that differs only in the order of its members stays as it was: clients
-		// cache prompts by the bytes of lists.
+		// An item that differs only in the order of its members keeps its former bytes:
+		// clients cache prompts by the bytes of lists.
 		checked, again := known[it.Key]
 		var err error
 		if !again || checked.digest != it.Digest {
@@ -63,7 +64,7 @@ type Refusal struct {
 	Listed bool   // the item is listed, but suspicious
 }
 
-// maxLogged is how many refusals of one merge are logged individually.
+// maxLogged is how many new refusals of one merge are logged individually.
 const maxLogged = 20
 
 // report logs the refusals that are new and passes them to Options.Refused.
@@ -94,7 +95,8 @@ func (l *loop) report(refused map[Refusal]struct{}) {
 
 var errChanged = errors.New("it has changed since it was first listed")
 
-// pin rejects a tool that differs from its first version.
+// pin rejects a tool whose digest differs from that of its first version, as Options.Pin
+// demands.
 func (l *loop) pin(t target, now catalog.Digest) error {
 	first, seen := l.pins[t]
 	if !seen && len(l.pins) < maxPins {
@@ -106,5 +108,6 @@ func (l *loop) pin(t target, now catalog.Digest) error {
 	return nil
 }
 
-// maxPins bounds the memory used for a server that lists ever new names.
+// maxPins is how many tools are remembered for Options.Pin: a server may list ever new
+// names. Tools beyond it are not pinned.
 const maxPins = 100_000

@@ -37,7 +37,7 @@ func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed 
 		default:
 			name := m.name
 			if name == "name" && (k == catalog.Resources || k == catalog.Templates) {
-				name = "title" // it is for people
+				name = "title" // the name of a resource is shown to people
 			}
 			if value, changed := cleanTexts(name, m.value, catalog.MaxDepth); changed {
 				m.value = value
@@ -74,7 +74,8 @@ func cleanIcons(raw json.RawMessage) (json.RawMessage, bool) {
 }
 
 // cleanTexts removes hidden characters from texts for people: titles and descriptions,
-// at any depth. name is that of the member which has the value.
+// at any depth. name is the name of the member whose value is raw, "" for an element of an
+// array.
 func cleanTexts(name string, raw json.RawMessage, depth int) (json.RawMessage, bool) {
 	if depth == 0 || len(raw) == 0 || !mayHide(raw) {
 		return raw, false

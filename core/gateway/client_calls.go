@@ -11,7 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// fromClient forwards a notification of a client to the servers that it concerns.
+// fromClient forwards a notification of a client to the servers that it concerns, in the
+// sessions that belong to the client.
 func (c *clients) fromClient(of *serve.Client, method string, params json.RawMessage) {
 	switch method {
 	case mcp.NotificationRootsChanged:
@@ -28,8 +29,8 @@ func (c *clients) fromClient(of *serve.Client, method string, params json.RawMes
 	}
 }
 
-// takeOver makes a client that asks for a task the one that its session speaks for, if the
-// former one has left.
+// takeOver gives a parked session to the client that asks for a task in it: from then on
+// the session speaks for this client, in place of the one that has left.
 func (c *clients) takeOver(r *serve.Request, o *own) {
 	if r.Client == nil {
 		return
@@ -53,7 +54,7 @@ func (c *clients) takeOver(r *serve.Request, o *own) {
 	o.speakFor(&legacyPeer{client: r.Client}, false)
 }
 
-// forEach calls f for each open session of a client, in the background.
+// forEach calls f for each usable session that belongs to a client, in the background.
 func (c *clients) forEach(of *serve.Client, f func(ctx context.Context, o *own)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +73,8 @@ func (c *clients) forEach(of *serve.Client, f func(ctx context.Context, o *own))
 	}
 }
 
-// setLevel answers logging/setLevel: the level holds for the client's own sessions, which
-// it gets from then on.
+// setLevel answers logging/setLevel. The level is set in the client's own sessions with
+// servers; a client that has set one gets such sessions from its next request on.
 func (c *clients) setLevel(r *serve.Request) (json.RawMessage, error) {
 	params := fields(r.Params)
 	if !isString(params["level"]) {
@@ -87,7 +88,7 @@ func (c *clients) setLevel(r *serve.Request) (json.RawMessage, error) {
 	known.level = params
 	c.mu.Unlock()
 	c.forEach(r.Client, func(ctx context.Context, o *own) {
-		_, _ = o.s.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: params}) // it may have no logging
+		_, _ = o.s.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: params}) // an error: the server has no logging
 	})
 	return json.RawMessage("{}"), nil
 }

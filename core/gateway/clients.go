@@ -13,13 +13,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// Bounds of sessions for single clients, each of which may be a process.
+// Bounds of the sessions with servers that belong to one client. Each may be a process.
 const (
-	maxOwn          = 256 // in all
-	maxOwnPerServer = 64
+	maxOwn          = 256 // sessions in all
+	maxOwnPerServer = 64  // sessions
 	// ownIdle is how long a session is kept for the next request of clients of the
-	// modern era, which have no sessions; parkedFor is how long tasks go on without
-	// their client.
+	// modern era, which have no sessions; parkedFor is how long a session whose client
+	// has left is kept for its tasks.
 	ownIdle   = time.Minute
 	parkedFor = 15 * time.Minute
 )
@@ -30,21 +30,22 @@ type clients struct {
 	g      *Gateway
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // dials, ends of sessions, sessions that are lent, and one for each client
+	wg     sync.WaitGroup // background work, sessions that are lent, and one for each client
 
 	mu       sync.Mutex
-	sessions int
-	servers  map[string]int // of sessions
+	sessions int            // how many there are, including those that are ending
+	servers  map[string]int // how many of the sessions each server has, by id
 	all      map[*serve.Client]*client
-	parked   []*own               // the oldest first
-	idle     []*own               // the oldest first
-	failed   map[string]time.Time // when no session with a server could be lent
+	parked   []*own               // sessions with tasks whose client has left, the oldest first
+	idle     []*own               // sessions for the next modern request, the oldest first
+	failed   map[string]time.Time // by server id: when no session could be opened to be lent
 }
 
+// client holds what belongs to one connected client of the legacy era.
 type client struct {
 	level map[string]json.RawMessage // params of its last logging/setLevel; nil: none
-	own   map[string]*own            // by server
-	more  []*own                     // with tasks that the client took over
+	own   map[string]*own            // its sessions, by server id
+	more  []*own                     // sessions with tasks that it took over from clients that left
 }
 
 func (k *client) sessions() []*own {
@@ -73,9 +74,10 @@ func (c *clients) close() {
 	c.wg.Wait()
 }
 
-// session returns the session with a server in which a client gets its own messages;
-// nil if it needs none, or if none can be made: then it shares one, unless the server
-// must not be shared.
+// session returns the session with a server that belongs to the client of a request. nil
+// means that the request uses the shared session: because the client needs none of its
+// own, or because none can be opened. If the server must not be shared, the latter is an
+// error.
 func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server string) (*own, error) {
 	srv, found := entryOf(c.g.wanted(), server)
 	if r.Client == nil || !found || !v.asks[server] && !srv.Unshared {
@@ -123,7 +125,7 @@ func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Se
 	return ready(ctx, o)
 }
 
-// ready waits until a session can be used; nil if it cannot.
+// ready waits until a session is dialled and returns it; nil if it cannot be used.
 func ready(ctx context.Context, o *own) *own {
 	select {
 	case <-o.ready:
@@ -136,8 +138,8 @@ func ready(ctx context.Context, o *own) *own {
 	return o
 }
 
-// run runs f, which has to end with ending, in the background. It reports false if the
-// gateway ends.
+// run calls f in the background; f must return when ending is done. It reports false,
+// without calling f, if the gateway is ending.
 func (c *clients) run(f func(ending context.Context)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,8 +168,8 @@ func entryOf(servers []config.Server, id string) (config.Server, bool) {
 	return config.Server{}, false
 }
 
-// room reports whether another session may begin. If not, one that nobody uses is ended,
-// so that there is room soon. c.mu must be held.
+// room reports whether another session with a server may begin. If not, it ends an idle or
+// parked one, so that there is room soon. c.mu must be held.
 func (c *clients) room(server string) bool {
 	full := c.servers[server] >= maxOwnPerServer
 	if !full && c.sessions < maxOwn {
@@ -183,15 +185,16 @@ func (c *clients) room(server string) bool {
 	return false
 }
 
-// begin dials in the background. c.mu must be held.
+// begin counts a new session and dials it in the background. level holds the params of a
+// logging/setLevel; nil: none. c.mu must be held.
 func (c *clients) begin(o *own, level map[string]json.RawMessage) {
 	c.sessions++
 	c.servers[o.srv.ID]++
 	c.wg.Go(func() { o.dial(c.ctx, c.g, level) })
 }
 
-// end ends a session in the background, which no list may hold any more. It counts until
-// its process has ended. c.mu must be held.
+// end closes a session in the background. The caller has taken it out of all lists. It
+// counts as one of the sessions until its process has ended. c.mu must be held.
 func (c *clients) end(o *own) {
 	c.g.tasks.forget(o)
 	c.wg.Go(func() {
@@ -205,7 +208,8 @@ func (c *clients) end(o *own) {
 	})
 }
 
-// add registers a client until it leaves. c.mu must be held.
+// add registers a client until it leaves: then its sessions with tasks are parked, and the
+// others end. c.mu must be held.
 func (c *clients) add(of *serve.Client) *client {
 	known := &client{own: map[string]*own{}}
 	c.all[of] = known
@@ -230,8 +234,8 @@ func (c *clients) add(of *serve.Client) *client {
 	return known
 }
 
-// reconcile ends the sessions with servers that are configured otherwise by now, and
-// those that nobody has used for long.
+// reconcile ends the sessions with servers whose config has changed, and the parked and
+// idle ones that broke or were kept long enough.
 func (c *clients) reconcile(desired []config.Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,6 +254,8 @@ func (c *clients) reconcile(desired []config.Server) {
 	c.idle = c.sweep(c.idle, func(o *own) bool { return stale(o) || o.s.Err() != nil || o.unused() > o.keep() })
 }
 
+// sweep ends the sessions of a list for which over reports true, and returns the others.
+// c.mu must be held.
 func (c *clients) sweep(list []*own, over func(*own) bool) []*own {
 	return slices.DeleteFunc(list, func(o *own) bool {
 		if over(o) {
@@ -260,10 +266,10 @@ func (c *clients) sweep(list []*own, over func(*own) bool) []*own {
 	})
 }
 
-// keep is how long the session is kept for clients of the modern era.
+// keep is how long the session, once idle, is kept for requests of modern clients.
 func (o *own) keep() time.Duration {
 	if o.srv.Unshared {
-		return parkedFor // its state belongs to them
+		return parkedFor // the server has state for these clients in it
 	}
 	return ownIdle
 }

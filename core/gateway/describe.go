@@ -11,18 +11,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Bounds of what clients get in their first answer.
+// Bounds of what clients are told about the servers when they connect.
 const (
-	maxInstructions = 8 << 10 // bytes, for all servers together
-	maxExtensions   = 64      // of a server
-	maxExtension    = 16 << 10
+	maxInstructions = 8 << 10  // bytes, for all servers together
+	maxExtensions   = 64       // extensions of a server
+	maxExtension    = 16 << 10 // bytes of the settings of an extension
 )
 
-// about is how a server introduces itself.
+// about is what a server says of itself when a session begins.
 type about struct {
 	instructions string
-	logging      bool
-	tasks        map[string]json.RawMessage // the capability of the legacy era; nil: none for tools
+	logging      bool                       // it sends log messages
+	tasks        map[string]json.RawMessage // its legacy capability tasks; nil: tools cannot be tasks
 	extensions   map[string]json.RawMessage
 }
 
@@ -52,7 +52,8 @@ func aboutOf(info session.Info) about {
 	return a
 }
 
-// describe merges how the servers introduce themselves. own are our own instructions.
+// describe merges what the servers say of themselves into what the gateway says of itself.
+// own are the gateway's own instructions.
 func (v *view) describe(own string, sources []source) serve.Description {
 	d := serve.Description{Instructions: own, Extensions: map[string]json.RawMessage{}}
 	speakers := 0
@@ -107,8 +108,10 @@ func shorten(s string, limit int) string {
 	return strings.ToValidUTF8(s[:max(0, limit-len("…"))], "") + "…"
 }
 
-// extension forwards a request of an extension to the server that declares it. If several
-// do, the resource in the request decides.
+// extension answers the methods that serve.Server leaves to the gateway: logging/setLevel,
+// those of tasks, and those of extensions. A request of an extension is forwarded to the
+// server that declares the extension; if several do, to the one of them that has the
+// resource which the request names.
 func (g *Gateway) extension(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
 	if r.Method == mcp.MethodSetLevel {
 		return g.clients.setLevel(r)

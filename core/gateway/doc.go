@@ -10,10 +10,10 @@
 // clients accept (ASCII letters, digits, "_", "-" and ".", at most 64 characters), or
 // could collide with another one, it is ID_NAME with every other character replaced by
 // "_", cut to 55 characters, followed by "_" and 8 hex digits of SHA-256 over the ID, a
-// zero byte and the NAME. What would have the name of a tool of the gateway's own has
-// this form, too. A name depends only on the set of configured servers, those tools, its
-// server and its original name: not on their order, nor on which servers are up or what
-// else they list.
+// zero byte and the NAME. A tool or prompt that would get the name of one of the
+// gateway's own tools has this form, too. A name depends only on the set of configured
+// servers, those tools, its server and its original name: not on their order, nor on
+// which servers are up or what else they list.
 //
 // URIs and URI templates stay as they are. One that several servers list, or that begins
 // like our own form, is exported as mcptrack://server/ID/URI (ID with everything but
@@ -22,9 +22,9 @@
 // ui://mcptrack/server/ID/REST. Every resource of every server can be read in this form,
 // listed or not.
 //
-// No server can take over a URI of another: one that a server lists is never resolved by
-// a template of another, whatever state the first is in, and one that matches templates
-// of several servers is not found.
+// No server can take over the URIs of another one. A URI that a server lists is never
+// resolved by a template of another server, even while the first server is down, and a URI
+// that matches templates of several servers is not found.
 //
 // # Promises
 //
@@ -47,12 +47,15 @@
 //     input: the request waits in a session of its own until it is repeated with the
 //     answers, at most 15 minutes.
 //   - A legacy server that lists more for clients that can be asked something is listed
-//     once for each set of such capabilities, in a session that ends then, so that these
-//     clients see all of it. The first list of such a client waits for that, at most 10 s.
+//     once for each set of such capabilities, in a session that is closed afterwards, so
+//     that these clients see all of it. The first list request of such a client waits for
+//     that, at most 10 s.
 //   - Tasks keep running while their client is away, at most 15 minutes in a session of
 //     its own. Their ids name their server; a client with other credentials cannot use
-//     them, one without credentials must know the id. A tool that must be called as a task is also there for clients of the legacy
-//     era, and of servers of the legacy era, that know no tasks: the gateway waits.
+//     them, one without credentials must know the id. A tool that must be called as a
+//     task can also be called in the ordinary way, by every client if its server is of the
+//     legacy era and by legacy clients if it is of the modern one: the gateway waits for
+//     the task and returns its result.
 //   - Extensions of all servers are declared; their methods go to the server that
 //     declares them, or that has the resource named. Instructions are merged, at most
 //     8 KiB, under the ids of their servers.
@@ -60,8 +63,8 @@
 //     over reconnects.
 //   - The items of a server that is down stay, marked with mcptrack/down in _meta, or
 //     are removed, as [Options.OnDown] says. A server that returns within Options.Grace
-//     is treated as never having been away, and calls wait for it that long: it is tried
-//     several times a second meanwhile.
+//     is treated as never having been away, and calls wait for the server that long;
+//     meanwhile they try to reach it several times a second.
 //   - Items that could break clients are left out and reported to Options.Refused;
 //     they affect neither the gateway nor other items.
 //   - Ownership: Run owns every goroutine and ends with its context. Close closes the

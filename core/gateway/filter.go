@@ -13,9 +13,9 @@ import (
 
 // filter decides what is exported, by globs for names, URIs and URI templates.
 //
-// In a glob for names "*" matches any characters. In one for URIs "*" stays within a
-// path segment and "**" crosses them; URIs are compared in their normal form (see
-// normalizeURI), and one that has none is not exported by a filter with globs.
+// In a glob for names "*" matches any characters. In a glob for URIs "*" matches within a
+// path segment and "**" across segments. URIs are compared in their normal form (see
+// normalizeURI); a filter with globs does not export a URI that has none.
 type filter struct{ allow, deny globs }
 
 type globs struct{ names, uris []string }
@@ -40,8 +40,8 @@ func newFilter(allow, deny []string) (filter, error) {
 func (f filter) empty() bool { return len(f.allow.names) == 0 && len(f.deny.names) == 0 }
 
 // admits reports whether an item may be exported under a name or URI. Deny applies to the
-// server's own name of it as well, so that no exported name evades it; allow applies only
-// to the exported one, which a server cannot choose freely.
+// server's own name of the item as well, so that no exported name evades it. Allow applies
+// only to the exported name, which a server cannot choose freely.
 func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 	switch {
 	case f.empty():

@@ -31,7 +31,8 @@ type Options struct {
 	// Tracker keeps the sessions. It must be created with tracker.Options.AllLists and
 	// run by its owner; its config is set by [Gateway.Apply].
 	Tracker *tracker.Tracker
-	// Dial and Session make the sessions for single clients; [session.Dial] if nil.
+	// Dial opens the sessions with servers that belong to one client, with the options
+	// Session. A nil Dial is [session.Dial].
 	Dial    session.DialFunc
 	Session session.Options
 	// Serve configures the server that clients see. New sets its handlers.
@@ -52,8 +53,8 @@ type Options struct {
 	Pin bool
 	// Local is served in addition to the servers, under its own names.
 	Local Local
-	// Refused is called by the goroutine of Run for each item that is not listed, once.
-	// nil: they are only logged.
+	// Refused is called by the goroutine of Run, once for each item that is not listed or
+	// is suspicious. nil: such items are only logged.
 	Refused func(Refusal)
 	// Changed is called by the goroutine of Run when the result of [Gateway.Offered] may
 	// have changed; it must not block. May be nil.
@@ -68,7 +69,7 @@ type Options struct {
 type Local struct {
 	Tools        []LocalTool
 	Resources    []json.RawMessage
-	ReadResource serve.Func // of Resources
+	ReadResource serve.Func // answers reads of Resources
 }
 
 // LocalTool is a tool of the gateway's own: its MCP descriptor, and what answers its calls.
@@ -77,9 +78,10 @@ type LocalTool struct {
 	Call       serve.Func
 }
 
-// call answers a call of a local tool.
+// call answers a call of a local tool. listed are the checked items of l.Tools, in the
+// same order.
 func (l Local) call(ctx context.Context, r *serve.Request, listed []item) (json.RawMessage, error) {
-	for i, it := range listed { // in the same order
+	for i, it := range listed {
 		if it.key == r.Name() {
 			return l.Tools[i].Call(ctx, r)
 		}
@@ -98,8 +100,8 @@ type Gateway struct {
 	view    atomic.Pointer[view]
 	limits  limiter
 
-	// kicks wakes Run to merge again. Capacity 1: one wake is enough for any number of
-	// reasons; never closed.
+	// kicks wakes Run to merge the servers' lists again. Capacity 1: one wake is enough for
+	// any number of reasons; never closed.
 	kicks chan struct{}
 	// flushes makes Run merge immediately and then close the channel it received.
 	// Unbuffered, so that the sender waits for Run; never closed.
@@ -115,7 +117,7 @@ type Gateway struct {
 	adhocWake chan struct{}
 
 	mu          sync.Mutex
-	desired     []config.Server // the enabled ones
+	desired     []config.Server // the enabled servers of the config
 	apis        map[string]*api // HTTP catalogs, by server id
 	stateChange chan struct{}   // closed and replaced when a server's state changed
 }
@@ -213,13 +215,13 @@ func (g *Gateway) Apply(cfg *config.Config) {
 
 func (g *Gateway) kick() { signal(g.kicks) }
 
-// Settled waits until a connection to every server was tried once and the results are
-// listed, so that the first client sees a complete catalog. Its error is the cause of
-// ctx. Run and the tracker's Run must have been called.
+// Settled waits until a connection to every server was tried once and the items of those
+// that answered are listed, so that the first client sees a complete catalog. Its error is
+// the cause of ctx. Run and the tracker's Run must have been called.
 func (g *Gateway) Settled(ctx context.Context) error {
 	_, err := g.tracker.Settled(ctx)
 	if err == nil {
-		err = g.flush(ctx) // starts to read HTTP catalogs
+		err = g.flush(ctx) // the merge starts the HTTP catalogs, which are in g.apis then
 	}
 	if err != nil {
 		return err
@@ -238,7 +240,8 @@ func (g *Gateway) Settled(ctx context.Context) error {
 	return g.flush(ctx)
 }
 
-// flush waits until everything known now is listed.
+// flush makes Run merge at once and waits until clients can list everything that the
+// tracker knows now.
 func (g *Gateway) flush(ctx context.Context) error {
 	done := make(chan struct{})
 	select {

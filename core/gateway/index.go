@@ -80,8 +80,8 @@ func (x *Index) Changed() {
 	}
 }
 
-// indexCalm is the minimum time between two comparisons of the index, so that a burst of
-// changes costs little. Subscribers are notified of its end.
+// indexCalm is how long Run waits after a change before it compares the index with its
+// former content, so that a burst of changes costs little.
 const indexCalm = time.Second
 
 // Run notifies the subscribers of server when the index has changed, until ctx ends.

@@ -16,7 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// Bounds of one item. Items that exceed them come from a broken or hostile server.
+// Bounds of one item. An item that exceeds them is not listed: its server is broken or
+// hostile.
 const (
 	maxItem = 256 << 10 // bytes
 	maxName = 256       // bytes of a tool's or prompt's name
@@ -29,13 +30,13 @@ const downMember = "mcptrack/down"
 // item is a checked item of a server, ready to be listed under another key.
 type item struct {
 	key       string
-	raw       json.RawMessage // one line
+	raw       json.RawMessage // the item's JSON after the checks, in one line
 	at, end   int             // offsets of the key's value in raw
 	ui        string          // of a tool: the URI of its MCP App, as the server has it
 	asTask    bool            // of a tool: it must be called as a task
 	suspicion string          // what a user should look into; "" if nothing
 	pattern   *regexp.Regexp  // of a template: matches its URIs
-	digest    catalog.Digest  // of the server's original
+	digest    catalog.Digest  // of the JSON that the server sent
 	rendered  *rendered       // the form in which it was listed last
 }
 
@@ -108,8 +109,8 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 	return out, err
 }
 
-// members decodes the top level. Names must be unique: no two parsers may see different
-// items.
+// members decodes the members of the item's object and records where the value of key is.
+// A name that occurs twice is an error: parsers differ in which of the two they take.
 func (it *item) members(key string) ([]jsonMember, error) {
 	members := readMembers(it.raw)
 	if members == nil {
@@ -133,7 +134,7 @@ func (it *item) members(key string) ([]jsonMember, error) {
 	return members, nil
 }
 
-// write replaces the item's JSON.
+// write replaces the item's JSON and records where the value of key is in it.
 func (it *item) write(key string, members []jsonMember) {
 	it.raw = writeMembers(members)
 	for _, m := range readMembers(it.raw) {
@@ -143,8 +144,8 @@ func (it *item) write(key string, members []jsonMember) {
 	}
 }
 
-// as returns the item under another key, with another URI of its MCP App, and marked if
-// its server is down.
+// as returns the item's JSON as clients see it: with its exported key, with the exported URI
+// of its MCP App (ui; "" if it has none), and marked if its server is down.
 func (it item) as(key, ui string, down bool) json.RawMessage {
 	if last := it.rendered; last.raw != nil && last.key == key && last.ui == ui && last.down == down {
 		return last.raw

@@ -9,9 +9,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// lend returns a session with a server for one request of a client of the modern era,
-// which has to be given back; nil if there is none. Such clients have no sessions, so one
-// may serve any with the same credentials and capabilities, one after the other.
+// lend returns a session with a server for one request of a client of the modern era; nil
+// if none can be opened. The caller must give it back. Modern clients have no sessions, so
+// a session with a server may serve all clients with the same credentials, capabilities
+// and log level, one request after the other.
 func (c *clients) lend(ctx context.Context, r *serve.Request, server string, capabilities json.RawMessage) *own {
 	var level map[string]json.RawMessage
 	if l := logLevel(r); l != nil {
@@ -54,8 +55,9 @@ func (c *clients) lend(ctx context.Context, r *serve.Request, server string, cap
 	return o
 }
 
-// giveBack keeps a session for the next request. It ends one that is not clean: a server
-// that goes on with a request that was cancelled would ask the client of the next one.
+// giveBack takes back a session that was lent and keeps it for the next request. If it is
+// not clean, it is ended: a server that still works on a cancelled request would ask the
+// client of the next one.
 func (c *clients) giveBack(o *own, clean bool) {
 	o.speakFor(nil, false)
 	c.mu.Lock()

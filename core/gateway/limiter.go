@@ -12,8 +12,8 @@ import (
 
 const (
 	maxPerServer = 256            // requests in flight at one server
-	maxPending   = 1024           // including those that wait for a slot
-	maxRequests  = 4 * maxPending // in all: a server that hangs holds at most a quarter
+	maxPending   = 1024           // requests to one server, including those that wait for a slot
+	maxRequests  = 4 * maxPending // requests in all: a server that hangs holds at most a quarter
 )
 
 // limiter bounds the requests to each server, so that a slow one does not hold up
@@ -24,7 +24,7 @@ type limiter struct {
 }
 
 type serverLimit struct {
-	users int // guarded by limiter.mu
+	users int // requests that have or wait for a slot; guarded by limiter.mu
 	// slots is a semaphore: requests send to acquire a slot and receive to release it;
 	// never closed.
 	slots chan struct{}

@@ -16,7 +16,7 @@ const (
 // naming determines the exported names of tools and prompts. It is a function of the
 // set of servers and of the gateway's own tools.
 type naming struct {
-	asIs bool // one server: names stay
+	asIs bool // there is at most one server: names stay as they are
 	// plain holds the servers whose ID_NAME cannot collide with another server's: the id
 	// is a valid name, and no prefix of it before a "_" is the id of a server.
 	plain map[string]bool
@@ -89,8 +89,8 @@ const (
 	uiScheme  = "ui://"
 )
 
-// isQualified reports whether a URI, or URI template, begins like one that names its
-// server.
+// isQualified reports whether a URI or URI template has the prefix of those that name their
+// server (see qualify).
 func isQualified(uri string) bool {
 	return strings.HasPrefix(uri, ownForm) || strings.HasPrefix(uri, ownUIForm)
 }

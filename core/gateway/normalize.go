@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxDecoding is how often a URI is decoded to find what a server may see in it that
-// decodes it more than once.
+// maxDecoding is how often a URI is percent-decoded at most. A server that decodes a URI
+// more than once may see another one in it, which the filter must see, too.
 const maxDecoding = 4
 
 // uriForms returns the normal form of a URI, followed by those that it has when it is
@@ -70,7 +70,8 @@ func withoutUser(uri string) (base, path string) {
 //
 // A URI has no normal form without a scheme, with invalid UTF-8 or percent-encoding
 // (unless lenient), if its path has control characters, backslashes or encoded slashes, if
-// its host has more than a host may have, or if it is of a scheme of the web and has none.
+// its authority has characters that no host has, or if its scheme is one of the web and it
+// has no host.
 func normalizeURI(uri string, lenient bool) (string, bool) {
 	scheme := strings.ToLower(uri[:schemeEnd(uri)])
 	if scheme == "" {

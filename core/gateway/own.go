@@ -14,32 +14,35 @@ import (
 )
 
 const (
-	ownQueue   = 256 // messages of a server that wait for a slow client
-	ownRetry   = 30 * time.Second
-	ownTimeout = 15 * time.Second
+	ownQueue   = 256              // messages of a server that wait for a slow client
+	ownRetry   = 30 * time.Second // until the next attempt after a session could not be opened
+	ownTimeout = 15 * time.Second // for opening a session; the server's ConnectTimeout if longer
 )
 
-// own is a session with a server that speaks for one client: what the server asks or says
-// there is meant for that client and no other. In a shared session that would be unknown.
+// own is a session with a server that speaks for one client at a time: the requests and
+// notifications that the server sends in it are meant for that client. In a shared session
+// the gateway could not know which client they are for.
 type own struct {
-	srv config.Server
-	// capabilities are those of the client that the server sees, a JSON object.
+	srv config.Server // as it was when the session was dialled
+	// capabilities are the client capabilities that the server is told, a JSON object.
 	capabilities json.RawMessage
-	group        string // of clients of the modern era between which it may be passed on
+	// group is equal for the requests of modern clients that may use the session one after
+	// the other, see lend; "" for the session of a legacy client.
+	group string
 
-	ready chan struct{}    // closed once s or failed is set
-	s     *session.Session // nil if it failed
-	tried time.Time
+	ready chan struct{}    // closed by dial, once s and tried are set
+	s     *session.Session // nil if dialling failed
+	tried time.Time        // when dialling ended
 	// queue decouples the server's reader from the client: sent to by the reader and by
 	// flush, received by run, never closed.
 	queue chan func()
-	done  chan struct{} // closed by close
-	once  sync.Once
-	wg    sync.WaitGroup // run
+	done  chan struct{}  // closed by close
+	once  sync.Once      // closes done
+	wg    sync.WaitGroup // waits for run
 
 	mu      sync.Mutex
-	peer    peer          // nil: nobody
-	parked  bool          // tasks go on without their client, which may come back
+	peer    peer          // nil: no client at present
+	parked  bool          // the client has left its tasks; a client may take them over
 	changed chan struct{} // closed and replaced when peer or parked changed
 	since   time.Time     // when it became idle or parked
 }
@@ -50,7 +53,7 @@ type peer interface {
 	request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 	// message delivers a notification of the server; it may block.
 	message(method string, params json.RawMessage)
-	// begin and end enclose a request of the client.
+	// begin and end are called before and after each request in the session.
 	begin(r *serve.Request)
 	end(r *serve.Request)
 }
@@ -60,7 +63,8 @@ func newOwn(srv config.Server, capabilities json.RawMessage, p peer) *own {
 		queue: make(chan func(), ownQueue), changed: make(chan struct{})}
 }
 
-// dial connects in the name of the client. level is its logging/setLevel, or nil.
+// dial connects to the server with the client's capabilities. level holds the params of the
+// client's last logging/setLevel; nil: none.
 func (o *own) dial(ctx context.Context, g *Gateway, level map[string]json.RawMessage) {
 	defer close(o.ready)
 	ctx, cancel := context.WithTimeout(ctx, max(ownTimeout, o.srv.ConnectTimeout))
@@ -69,7 +73,7 @@ func (o *own) dial(ctx context.Context, g *Gateway, level map[string]json.RawMes
 	opts.Logger = g.opts.Logger
 	opts.Client = &session.ClientSide{Capabilities: o.capabilities, Request: o.request, Message: o.message}
 	srv := o.srv
-	if g.view.Load().asks[srv.ID] { // in the modern era servers cannot ask in a session
+	if g.view.Load().asks[srv.ID] { // in the modern era servers send no requests
 		srv.Protocol, opts.Era = config.ProtocolLegacy, session.EraLegacy
 	}
 	o.wg.Go(o.run)
@@ -80,7 +84,7 @@ func (o *own) dial(ctx context.Context, g *Gateway, level map[string]json.RawMes
 		return
 	}
 	if level != nil {
-		_, _ = s.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // it may have no logging
+		_, _ = s.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error: the server has no logging
 	}
 	o.s = s
 }
@@ -94,7 +98,7 @@ func (o *own) usable() (ok, again bool) {
 	return o.s.Err() == nil, true
 }
 
-// close ends the session and waits for it.
+// close ends the session and returns once its goroutines and its process have ended.
 func (o *own) close() {
 	<-o.ready
 	o.once.Do(func() { close(o.done) })
@@ -115,7 +119,8 @@ func (o *own) run() {
 	}
 }
 
-// speakFor sets the client. Without one, parked says whether it may come back.
+// speakFor sets the client that the session speaks for; nil: none. Then parked says whether
+// requests of the server wait for a client that takes the session over.
 func (o *own) speakFor(p peer, parked bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,17 +135,18 @@ func (o *own) speaksFor() (p peer, parked bool, changed <-chan struct{}) {
 	return o.peer, o.parked, o.changed
 }
 
-// do makes a request of the client.
+// do sends a request for the client's request r to the server.
 func (o *own) do(ctx context.Context, r *serve.Request, q session.Request) (json.RawMessage, error) {
 	if p, _, _ := o.speaksFor(); p != nil {
 		p.begin(r)
 		defer p.end(r)
 	}
 	raw, err := o.s.Do(ctx, q)
-	o.flush(ctx) // messages come before the answer
+	o.flush(ctx) // messages that preceded the answer reach the client first
 	return raw, err
 }
 
+// flush waits until the messages that are queued now were delivered to the client.
 func (o *own) flush(ctx context.Context) {
 	sent := make(chan struct{})
 	select {
@@ -157,7 +163,8 @@ func (o *own) flush(ctx context.Context) {
 	}
 }
 
-// message queues a notification for the client; one too many is dropped.
+// message queues a notification of the server for the client. If the queue is full, the
+// notification is dropped.
 func (o *own) message(method string, params json.RawMessage) {
 	select {
 	case o.queue <- func() {
@@ -169,7 +176,8 @@ func (o *own) message(method string, params json.RawMessage) {
 	}
 }
 
-// request lets the client answer a request of the server.
+// request lets the client answer a request of the server. While the session is parked, the
+// request waits for a client.
 func (o *own) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	for {
 		p, parked, changed := o.speaksFor()
@@ -192,12 +200,14 @@ func notFound() error {
 	return &session.RPCError{Code: mcp.CodeMethodNotFound, Message: "method not found"}
 }
 
-// answerable are the capabilities of clients that let servers ask, by method.
+// answerable maps each method that a server may call on a client to the client capability
+// that permits it.
 func answerable() map[string]string {
 	return map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 }
 
-// canAnswer reports whether a client with the capabilities answers a method.
+// canAnswer reports whether a client with the capabilities answers a server's requests of
+// a method.
 func canAnswer(capabilities json.RawMessage, method string) bool {
 	capability, ok := answerable()[method]
 	return ok && isObject(fields(capabilities)[capability])
@@ -215,11 +225,12 @@ func declared(capabilities json.RawMessage) json.RawMessage {
 	return encode(caps)
 }
 
-// declaredLegacy adds what only servers of the legacy era know.
+// declaredLegacy is declared for servers of the legacy era, which may also ask the client
+// for tasks.
 func declaredLegacy(capabilities json.RawMessage) json.RawMessage {
 	caps := fields(declared(capabilities))
 	if tasks := fields(fields(capabilities)["tasks"]); len(caps) > 0 && isObject(tasks["requests"]) {
-		// Without "list": the client would list the tasks of other servers, too.
+		// "list" is left out: the client would list the tasks of other servers, too.
 		offered := map[string]json.RawMessage{"requests": tasks["requests"]}
 		if isObject(tasks["cancel"]) {
 			offered["cancel"] = tasks["cancel"]
@@ -229,7 +240,8 @@ func declaredLegacy(capabilities json.RawMessage) json.RawMessage {
 	return encode(caps)
 }
 
-// requests are those of a client that are in progress. The zero value is ready.
+// requests holds the requests of a client that are in progress in one session, in the
+// order in which they began. The zero value is ready.
 type requests struct {
 	mu  sync.Mutex
 	all []*serve.Request

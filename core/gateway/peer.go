@@ -20,11 +20,11 @@ type legacyPeer struct {
 	requests
 
 	mu    sync.Mutex
-	tasks map[string]bool // the client's, which it began for this server
+	tasks map[string]bool // ids of the tasks that the client runs for this server
 }
 
 func (p *legacyPeer) begin(r *serve.Request) {
-	if r.Client == p.client { // others may ask for a task
+	if r.Client == p.client { // another client may ask for a task in the session
 		p.requests.begin(r)
 	}
 }
@@ -56,6 +56,7 @@ func (p *legacyPeer) request(ctx context.Context, method string, params json.Raw
 	return raw, err
 }
 
+// learn records that the client runs a task for this server.
 func (p *legacyPeer) learn(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +68,7 @@ func (p *legacyPeer) learn(id string) {
 	}
 }
 
-// knows reports whether a task of the client belongs to the server.
+// knows reports whether the client runs the task for this server.
 func (p *legacyPeer) knows(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

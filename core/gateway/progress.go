@@ -44,7 +44,7 @@ func (p *progress) put(now session.Progress) {
 	p.ring()
 }
 
-// end returns when everything that is queued was sent.
+// end ends run, and returns when all queued notifications were sent.
 func (p *progress) end() {
 	p.mu.Lock()
 	p.ended = true

@@ -12,9 +12,9 @@ import (
 type rewriter struct {
 	*view
 	server string
-	// left is the number of bytes that may still be matched with one template each.
-	// Beyond it, URIs get their qualified form, which is always correct and takes no
-	// time.
+	// left bounds the time for one result: how many bytes of URIs may still be matched,
+	// counted once for every template. When it is used up, URIs get their qualified form,
+	// which is always correct and takes no time.
 	left int
 }
 
@@ -28,7 +28,7 @@ func (v *view) rewriteContent(server string, raw json.RawMessage) json.RawMessag
 	return v.rewrite(raw, "content", v.rewriter(server).block)
 }
 
-// rewriteMessages rewrites the resource links and embedded resources of a prompt.
+// rewriteMessages rewrites the resource links and embedded resources of a prompt's result.
 func (v *view) rewriteMessages(server string, raw json.RawMessage) json.RawMessage {
 	if v.keepsURIs() {
 		return raw

@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// roundState begins the requestState of a request that waits for answers.
+	// roundState is the prefix of the requestState in the questions of a round.
 	roundState   = "mcptrack-round:"
-	maxQuestions = 64
-	maxAsked     = 4 << 20 // bytes of the questions that are open
+	maxQuestions = 64      // open at the same time in a round
+	maxAsked     = 4 << 20 // bytes of the questions that are open in a round
 	maxKept      = 1 << 20 // bytes of a result for which no client waits
-	// roundPatience is how long a client may take to answer.
+	// roundPatience is how long a client may take to repeat a request with answers.
 	roundPatience = 15 * time.Minute
-	// gather is how long a server that asked something may take to ask more at once.
+	// gather is how long the gateway waits after a question of the server, so that
+	// questions which it asks together reach the client in one result.
 	gather = 5 * time.Millisecond
 )
 
@@ -32,31 +33,31 @@ var errNoAnswer = errors.New("the client did not answer in time")
 // session that speaks for that client alone until the request is answered. What the server
 // asks becomes a result that requires input; the client repeats the request with answers.
 type round struct {
-	client json.RawMessage // its capabilities
-	key    [32]byte        // of what the repeated request has in common with the first
-	cancel context.CancelCauseFunc
-	// asked wakes wait: something is to be asked. Capacity 1, sent to by request and
-	// answer, received by wait; never closed.
+	client json.RawMessage         // the client's capabilities
+	key    [32]byte                // see roundKey
+	cancel context.CancelCauseFunc // cancels the request at the server
+	// asked wakes wait: questions are open. Capacity 1, sent to by request and answer,
+	// received by wait; never closed.
 	asked chan struct{}
-	over  chan struct{} // closed once raw and err are set
-	raw   json.RawMessage
+	over  chan struct{}   // closed once raw and err are set
+	raw   json.RawMessage // the server's result
 	err   error
 
 	mu       sync.Mutex
-	last     int
-	open     []*question
-	now      *serve.Request // nil while the client thinks
-	progress *progress      // of now; may be nil
+	last     int            // number of the last question
+	open     []*question    // those that are not answered yet
+	now      *serve.Request // the client's request in progress; nil until it is repeated
+	progress *progress      // of now; nil if now asks for none
 }
 
-// question is a request of the server that is not answered.
+// question is a request of the server that the client has not answered yet.
 type question struct {
-	key, method string
+	key, method string // key is its name in inputRequests
 	params      json.RawMessage
 	answer      chan json.RawMessage // capacity 1, sent to at most once, never closed
 }
 
-// request makes a request of the server a question to the client.
+// request makes a request of the server a question to the client, and waits for its answer.
 func (d *round) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	if !canAnswer(d.client, method) {
 		return nil, notFound()
@@ -94,7 +95,8 @@ func (d *round) wake() {
 	}
 }
 
-// message sends what the server says on the stream of the request, if the client wants it.
+// message forwards a notification of the server on the stream of the client's request, if
+// one is in progress that asks for log messages.
 func (d *round) message(method string, params json.RawMessage) {
 	d.mu.Lock()
 	r := d.now
@@ -115,7 +117,8 @@ func (d *round) report(p session.Progress) {
 	}
 }
 
-// answer takes the answers of a repeated request. What is not answered is asked again.
+// answer takes the answers of a repeated request, its inputResponses. Questions that they
+// do not answer are asked again.
 func (d *round) answer(given json.RawMessage) {
 	answers := fields(given)
 	d.mu.Lock()
@@ -133,7 +136,7 @@ func (d *round) answer(given json.RawMessage) {
 	}
 }
 
-// attach makes r the request in progress; nil: there is none.
+// attach makes r the client's request in progress; nil: there is none.
 func (d *round) attach(r *serve.Request) {
 	var p *progress
 	if r != nil && r.ProgressToken() != nil {
@@ -148,7 +151,8 @@ func (d *round) attach(r *serve.Request) {
 	}
 }
 
-// questions is the result that requires input; nil if nothing is open.
+// questions returns the result that asks the client for input; nil if no question is open.
+// The client answers by repeating the request with state in its requestState.
 func (d *round) questions(state string) json.RawMessage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -170,7 +174,7 @@ func (d *round) questions(state string) json.RawMessage {
 	})
 }
 
-// settled reports whether the server asks nothing any more.
+// settled reports whether no question of the server is open.
 func (d *round) settled() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

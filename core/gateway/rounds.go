@@ -14,29 +14,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
+// unattended reports whether no request of the client is in progress.
 func (d *round) unattended() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.now == nil
 }
 
-// rounds are those that wait for their client, by the state that it has to send. The zero
-// value is ready.
+// rounds holds the rounds that wait for their client to repeat the request. The zero value
+// is ready.
 type rounds struct {
 	mu      sync.Mutex
-	byState map[string]waiting
+	byState map[string]waiting // by the requestState that the client has to send, without prefix
 }
 
+// waiting is a round that waits for its client, and the timer that ends the wait.
 type waiting struct {
 	*round
 	expire *time.Timer
 }
 
-// maxWaiting is also how many results are kept for clients that do not come for them.
+// maxWaiting bounds the rounds that wait for their client, and so the results that are kept
+// for clients that do not come for them.
 const maxWaiting = maxOwn
 
-// put returns the state with which the client continues a round; false if there are too
-// many.
+// put keeps a round until the client continues it with the state returned, at most for
+// roundPatience; then its request is cancelled. It reports false if too many rounds wait.
 func (s *rounds) put(d *round) (state string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +59,8 @@ func (s *rounds) put(d *round) (state string, ok bool) {
 	return state, true
 }
 
-// take returns the round of a state, which is valid once; nil if there is none, or if it
-// is that of another request.
+// take removes and returns the round that put keeps under a state; nil if there is none, or
+// if its request is another one than the key says (see roundKey).
 func (s *rounds) take(state string, key [32]byte) *round {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +84,10 @@ func (s *rounds) close() {
 	s.byState = nil
 }
 
-// beginRound starts a request in a session of its own; nil if it needs none, because the
-// client cannot be asked anything, or if there is none and the server can be shared.
+// beginRound sends a request in a session that is lent for it alone. It returns nil if the
+// request needs no such session, because the server is not of the legacy era or the client
+// can be asked nothing and wants no log messages, or if no session can be opened and the
+// server may be shared.
 func (w *way) beginRound(ctx context.Context, q session.Request) (*round, error) {
 	g := w.g
 	capabilities := declared(w.r.Capabilities)
@@ -98,7 +103,7 @@ func (w *way) beginRound(ctx context.Context, q session.Request) (*round, error)
 		return nil, nil
 	}
 	d := &round{client: w.r.Capabilities, key: w.roundKey(q), asked: make(chan struct{}, 1), over: make(chan struct{})}
-	on, cancel := context.WithCancelCause(g.clients.ctx)
+	on, cancel := context.WithCancelCause(g.clients.ctx) // outlives the client's request
 	d.cancel = cancel
 	o.speakFor(d, false)
 	q.Progress, q.Timeout = d.report, max(q.Timeout, roundPatience+g.opts.CallTimeout)
@@ -111,13 +116,14 @@ func (w *way) beginRound(ctx context.Context, q session.Request) (*round, error)
 		if len(d.raw) > maxKept && d.unattended() {
 			d.raw, d.err = nil, &serve.Error{Code: mcp.CodeInternal, Message: "the server gave its result before its questions were answered, and the result is too large to keep"}
 		}
-		g.clients.giveBack(o, clean) // before the next request of the client
+		g.clients.giveBack(o, clean) // before the client can make its next request
 		close(d.over)
 	})
 	return d, nil
 }
 
-// wait returns the result of a round, or what the client is asked.
+// wait returns the result of a round, or the questions that the client has to answer first.
+// r is the client's request.
 func (s *rounds) wait(ctx context.Context, d *round, r *serve.Request) (json.RawMessage, error) {
 	d.attach(r)
 	defer d.attach(nil)
@@ -153,7 +159,8 @@ func (s *rounds) wait(ctx context.Context, d *round, r *serve.Request) (json.Raw
 	}
 }
 
-// continueRound goes on with a request that the client repeats with answers.
+// continueRound continues the round of a request that the client repeats with answers.
+// state is from its requestState.
 func (w *way) continueRound(ctx context.Context, q session.Request, state string) (json.RawMessage, error) {
 	d := w.g.rounds.take(state, w.roundKey(q))
 	if d == nil {
@@ -163,7 +170,8 @@ func (w *way) continueRound(ctx context.Context, q session.Request, state string
 	return w.g.rounds.wait(ctx, d, w.r)
 }
 
-// roundKey identifies a request up to its answers.
+// roundKey hashes what a request and its repetition have in common: everything but
+// requestState, inputResponses and _meta.
 func (w *way) roundKey(q session.Request) [32]byte {
 	same := map[string]json.RawMessage{}
 	for name, value := range q.Params {
@@ -174,7 +182,8 @@ func (w *way) roundKey(q session.Request) [32]byte {
 	return sha256.Sum256(encode([]any{q.Method, w.server, w.r.Principal, same}))
 }
 
-// stateOf is the requestState of a repeated request after its prefix.
+// stateOf returns the requestState of a repeated request without its prefix; false if it
+// has none with this prefix.
 func stateOf(params map[string]json.RawMessage, prefix string) (state string, ok bool) {
 	if json.Unmarshal(params["requestState"], &state) != nil {
 		return "", false

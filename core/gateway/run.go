@@ -52,20 +52,21 @@ type loop struct {
 	ctx   context.Context
 	tasks sync.WaitGroup
 
-	ready   map[string]bool      // servers that are up
-	away    map[string]time.Time // when the others went down
-	checked map[string]map[catalog.Kind]checked
-	refused map[Refusal]struct{} // of the last merge
-	pins    map[target]catalog.Digest
-	broken  []config.Server // HTTP catalogs with an invalid entry, already logged
+	ready   map[string]bool                     // the ids of servers that are connected
+	away    map[string]time.Time                // when each of the others was lost, by id
+	checked map[string]map[catalog.Kind]checked // results of the last merge, see checkAs
+	refused map[Refusal]struct{}                // of the last merge
+	pins    map[target]catalog.Digest           // the first versions of tools, see pin
+	broken  []config.Server                     // HTTP catalogs with an invalid entry, already logged
 
-	stateChanged bool      // a server's state changed since
-	first, last  time.Time // of the changes that are not merged yet; zero if none
-	done         time.Time // end of the last merge
-	cost         time.Duration
-	nextRefresh  time.Time
+	stateChanged bool          // a server's state changed since the last merge
+	first, last  time.Time     // times of the first and last change not merged yet; zero if none
+	done         time.Time     // end of the last merge
+	cost         time.Duration // duration of the last merge
+	nextRefresh  time.Time     // when to merge even if nothing changes
 }
 
+// follow handles events, wakes and timers until the subscription ends, and returns its error.
 func (l *loop) follow(sub *bus.Subscription) error {
 	// Sent to and closed by the goroutine below. Unbuffered: the subscription is the
 	// queue. This loop receives until it is closed.
@@ -109,7 +110,7 @@ func (l *loop) due() time.Time {
 	due := l.nextRefresh
 	for _, since := range l.away {
 		if at := since.Add(l.g.opts.Grace); at.After(l.done) && at.Before(due) {
-			due = at // it counts as down from then on
+			due = at // the server counts as down from then on
 		}
 	}
 	if l.first.IsZero() {
@@ -136,7 +137,8 @@ func (l *loop) changed() {
 	}
 }
 
-// event handles an event of the tracker. Updates are sent to subscribers immediately.
+// event handles an event of the tracker. Clients that subscribed to a resource are notified
+// of an update immediately; other changes schedule a merge.
 func (l *loop) event(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case event.ResourceUpdated, event.ResourceRemoved, event.ResourceAdded:
@@ -211,7 +213,7 @@ func (l *loop) merge(snap *tracker.Snapshot) {
 	l.nextRefresh = l.done.Add(refreshInterval)
 }
 
-// known returns the lists of a server and whether it is connected.
+// known returns the lists of a server, or of an HTTP catalog, and whether it is connected.
 func (l *loop) known(id string, st tracker.ServerStatus) (map[catalog.Kind][]catalog.Item, bool) {
 	if a := l.g.api(id); a != nil {
 		return map[catalog.Kind][]catalog.Item{catalog.Tools: a.up.Catalog().Tools}, a.up.Status().Up

@@ -60,7 +60,8 @@ func fields(raw json.RawMessage) map[string]json.RawMessage {
 	return m
 }
 
-// have reports whether those of the named members that are present satisfy is.
+// have reports whether is holds for each of the named members; one that is absent counts as
+// valid.
 func have(m map[string]json.RawMessage, is func(json.RawMessage) bool, names ...string) bool {
 	for _, name := range names {
 		if raw, there := m[name]; there && !is(raw) {

@@ -30,9 +30,9 @@ func (g *Gateway) ShowsServer(id string) bool {
 	return ok
 }
 
-// Shows reports whether clients may get events about an item of a server, which need not
-// be listed any more, and under which name or URI they find it: the config tracks it, the
-// filter admits it, and it was not left out of the lists for being invalid.
+// Shows reports whether clients may get events about an item of a server, and under which
+// name or URI they find the item, which need not be listed any more. They may if the config
+// tracks it, the filter admits it, and it was not left out of the lists for being invalid.
 func (g *Gateway) Shows(server string, k catalog.Kind, key string) (exported string, ok bool) {
 	v := g.view.Load()
 	tracked, known := v.servers[server]

@@ -10,12 +10,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// task forwards a request about a task to the session in which that goes on.
+// task forwards a request about a task to the session in which the task runs.
 func (w *way) task(ctx context.Context) (json.RawMessage, error) {
 	g, v, r := w.g, w.v, w.r
 	switch r.Method {
 	case mcp.MethodGetTask, mcp.MethodCancelTask:
-	case mcp.MethodTaskResult, mcp.MethodListTasks: // see listTasks for the legacy era
+	case mcp.MethodTaskResult, mcp.MethodListTasks: // methods of the legacy era only; see also listTasks
 		if r.Client == nil {
 			return nil, noMethod(r.Method)
 		}
@@ -53,8 +53,8 @@ func unknownTask() error {
 	return &serve.Error{Code: mcp.CodeInvalidParams, Message: "Failed to retrieve task: Task not found"}
 }
 
-// listTasks lists the tasks that a client began: of one server after the other, a page of
-// the server at a time.
+// listTasks answers tasks/list with the tasks that the client began. It asks one server
+// after the other; a page that the client gets is made of one page of one server.
 func (w *way) listTasks(ctx context.Context) (json.RawMessage, error) {
 	v, r := w.v, w.r
 	at, cursor, ok := readTaskCursor(r.Params)
@@ -71,7 +71,7 @@ func (w *way) listTasks(ctx context.Context) (json.RawMessage, error) {
 		if err != nil && cursor != "" {
 			return nil, err
 		}
-		page, next := fields(raw), "" // of a server that cannot be asked, nothing
+		page, next := fields(raw), "" // no tasks if the server could not be asked
 		_ = json.Unmarshal(page["nextCursor"], &next)
 		var of, mine []json.RawMessage
 		_ = json.Unmarshal(page["tasks"], &of)
@@ -94,7 +94,8 @@ func (w *way) listTasks(ctx context.Context) (json.RawMessage, error) {
 	return json.RawMessage(`{"tasks":[]}`), nil
 }
 
-// A cursor is the index of the server and its own cursor.
+// taskCursor is what a cursor of tasks/list encodes: the server to ask, as an index into
+// view.listsTasks, and that server's own cursor.
 type taskCursor struct {
 	At     int    `json:"at"`
 	Cursor string `json:"cursor"`

@@ -14,13 +14,14 @@ import (
 // maxWatched is how many tasks one client can listen to at the same time.
 const maxWatched = 256
 
-// watcher is a client of the modern era that listens to a task.
+// watcher is a client of the modern era that listens to tasks (subscriptions/listen with
+// taskIds). send delivers the params of a notification to it.
 type watcher struct {
 	send func(params json.RawMessage)
 }
 
-// fromServer takes what a server says in a session that clients share. It is called by the
-// goroutine that reads from the server.
+// fromServer forwards the notifications about tasks that a server sends in the session that
+// clients share. It is called by the goroutine that reads from the server.
 func (t *tasks) fromServer(server, method string, params json.RawMessage) {
 	id := target{server, taskID(params)}
 	if id.key == "" {
@@ -31,7 +32,7 @@ func (t *tasks) fromServer(server, method string, params json.RawMessage) {
 		if client := t.clientOf(id); client != nil {
 			select {
 			case t.notes <- func() { client.Notify(nil, method, exportTaskID(server, exportTasks(server, params))) }:
-			default: // nobody relies on these notifications
+			default: // dropped: clients do not rely on these notifications
 			}
 		}
 	case mcp.NotificationTask:
@@ -55,7 +56,7 @@ func (t *tasks) watchersOf(id target) []*watcher {
 	return slices.Clone(t.watch[id])
 }
 
-// listen adds a watcher to tasks, and removes it again.
+// listen adds a watcher of tasks; stop removes it.
 func (t *tasks) listen(w *watcher, ids []target) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +79,9 @@ func (t *tasks) listen(w *watcher, ids []target) (stop func()) {
 	}
 }
 
-// watchAll listens to the servers of the tasks that a client listens to.
+// watchAll begins to listen for a modern client: until ctx is done, what servers announce
+// about the tasks that it names reaches it. It returns the ids to which the client may
+// listen, as exported.
 func (t *tasks) watchAll(ctx context.Context, watch serve.TaskWatch) (known []string) {
 	v := t.g.view.Load()
 	byServer := map[string][]string{}
@@ -128,9 +131,10 @@ func (t *tasks) listenUpstream(ctx context.Context, server string, keys []string
 	}
 }
 
+// listenAgain is the pause before the next attempt after a subscriptions/listen ended.
 const listenAgain = 2 * time.Second
 
-// deliver sends the queued notifications until ctx is done.
+// deliver sends the notifications queued in t.notes until ctx is done.
 func (t *tasks) deliver(ctx context.Context) {
 	for {
 		select {

@@ -11,12 +11,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Bounds of the pauses in which the gateway asks for a task that it waits for itself.
+// Bounds of the intervals at which the gateway asks for the state of a task that it waits
+// for in place of the client.
 const (
 	minTaskPoll     = 100 * time.Millisecond
-	defaultTaskPoll = time.Second
+	defaultTaskPoll = time.Second // if the server names none
 	maxTaskPoll     = 10 * time.Second
-	cancelPatience  = 5 * time.Second
+	cancelPatience  = 5 * time.Second // for the request that cancels the task
 )
 
 // runTask calls a tool of the legacy era that has to be called as a task, for a client
@@ -46,23 +47,24 @@ func (w *way) runTask(ctx context.Context, q session.Request) (json.RawMessage, 
 		switch string(described["status"]) {
 		case `"working"`, `"submitted"`:
 		default:
-			// What the server asks in the meantime comes with this request.
+			// If the task waits for input, the server asks while this request is open.
 			return ask(ctx, mcp.MethodTaskResult, maxTaskLife)
 		}
 	}
 }
 
-// cancelTask cancels a task whose client cancelled the call.
+// cancelTask cancels a task if ctx, that of the client's call, has ended.
 func cancelTask(ctx context.Context, ask func(ctx context.Context, method string, timeout time.Duration) (json.RawMessage, error)) {
 	if ctx.Err() == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
 	defer cancel()
-	_, _ = ask(ctx, mcp.MethodCancelTask, cancelPatience) // it may have ended
+	_, _ = ask(ctx, mcp.MethodCancelTask, cancelPatience) // an error: the task may have ended
 }
 
-// pause waits as long as a server wants before it is asked again.
+// pause waits for the poll interval that a server named in its description of a task,
+// within the bounds above.
 func pause(ctx context.Context, described map[string]json.RawMessage) error {
 	wait := defaultTaskPoll
 	for _, name := range []string{"pollInterval", "pollIntervalMs"} {
@@ -106,9 +108,9 @@ func withTasks(capabilities json.RawMessage) json.RawMessage {
 	return encode(caps)
 }
 
-// runModernTask calls a tool of the modern era that goes on as a task, for a client of the
-// legacy era: it waits for the task and returns its result. What the task asks, the client
-// is asked.
+// runModernTask calls a tool of a modern server that runs as a task, for a client of the
+// legacy era: it waits for the task and returns its result. Input that the task requires
+// meanwhile is requested from the client.
 func (w *way) runModernTask(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	q.Client = withTasks(q.Client)
 	raw, err := w.do(ctx, q)
@@ -118,7 +120,7 @@ func (w *way) runModernTask(ctx context.Context, q session.Request) (json.RawMes
 	}
 	w.g.tasks.add(target{w.server, taskID(raw)}, w.r, nil, described)
 	id := taskID(raw)
-	var given json.RawMessage // answers of the client
+	var given json.RawMessage // answers of the client that the server has not got yet; nil: none
 	ask := func(ctx context.Context, method string, timeout time.Duration) (json.RawMessage, error) {
 		params := map[string]json.RawMessage{"taskId": quote(id)}
 		if method == mcp.MethodUpdateTask {

@@ -12,20 +12,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// Clients see the ids of tasks in the form in which URIs name their server, see qualify:
-// no two servers can have the same, and an id is valid for as long as the server knows
-// it, whatever becomes of the connection of the client.
+// Clients see the id of a task in a form that names its server, as qualify gives it to
+// URIs: so the ids of two servers are never equal, and an id stays valid, even when the
+// client reconnects, for as long as the server knows it.
 //
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks and
 // https://modelcontextprotocol.github.io/ext-tasks/specification/2026-07-28/tasks.html
 
 const (
-	maxTasks    = 10_000
-	maxTaskLife = 24 * time.Hour // of those whose servers do not say how long they keep them
-	maxTaskID   = 1 << 10        // bytes
+	maxTasks    = 10_000         // that are remembered; the oldest are forgotten
+	maxTaskLife = 24 * time.Hour // how long a task is remembered, and waited for, at most
+	maxTaskID   = 1 << 10        // bytes; a task with a longer id is not remembered
 )
 
-// tasks are those that clients of the gateway began, as far as it remembers them.
+// tasks remembers the tasks that clients of the gateway began.
 type tasks struct {
 	g *Gateway
 	// notes are notifications of shared sessions on their way to clients: sent to by the
@@ -33,19 +33,21 @@ type tasks struct {
 	notes chan func()
 
 	mu    sync.Mutex
-	byID  map[target]*task
-	order []target // of their beginning
-	watch map[target][]*watcher
+	byID  map[target]*task      // by server and the id there
+	order []target              // the keys of byID, the oldest task first
+	watch map[target][]*watcher // who listens to a task
 }
 
+// task is a task that a client began.
 type task struct {
-	own       *own          // the session in which it goes on; nil: the shared one
-	client    *serve.Client // of the legacy era, which asked for it last
-	principal string
-	expires   time.Time
+	own       *own          // the session in which it runs; nil: the shared one
+	client    *serve.Client // the legacy client that asked for it last; nil: a modern one began it
+	principal string        // the credentials of the client that began it; "" without
+	expires   time.Time     // when the server may have dropped it
 }
 
-// add records a task that a client began, as the server describes it.
+// add records a task that a client began with the request r in the session o (nil: the
+// shared one). described is the server's description of the task.
 func (t *tasks) add(id target, r *serve.Request, o *own, described map[string]json.RawMessage) {
 	life := maxTaskLife
 	for _, name := range []string{"ttl", "ttlMs"} {
@@ -72,9 +74,9 @@ func (t *tasks) add(id target, r *serve.Request, o *own, described map[string]js
 	t.byID[id] = &task{own: o, client: r.Client, principal: r.Principal, expires: time.Now().Add(life)}
 }
 
-// find returns the session of a task, nil for the shared one. It reports false if the
-// task is that of a client with other credentials. A task that is not known may be one
-// from before a restart: the server decides.
+// find returns the session in which a task runs, nil for the shared one. It reports false if
+// a client with other credentials began the task. A task that is not known here may be
+// older than this process: the server decides.
 func (t *tasks) find(id target, r *serve.Request) (o *own, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,8 +93,8 @@ func (t *tasks) find(id target, r *serve.Request) (o *own, ok bool) {
 	return known.own, true
 }
 
-// began reports whether a client may list a task: it began it, or one with the same
-// credentials did.
+// began reports whether the client of a request may list a task, because it, or a client
+// with the same credentials, began it.
 func (t *tasks) began(id target, r *serve.Request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +126,7 @@ func (t *tasks) forget(o *own) {
 	t.order = slices.DeleteFunc(t.order, func(id target) bool { return t.byID[id] == nil })
 }
 
-// clientOf returns the client of the legacy era that gets what the server says of a task.
+// clientOf returns the legacy client to which notifications about a task are sent; nil: none.
 func (t *tasks) clientOf(id target) *serve.Client {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,8 +145,8 @@ func (v *view) locateTask(exported string) (target, bool) {
 	return target{server, id}, true
 }
 
-// exportTasks replaces the ids of tasks of a server in a message by those that clients
-// see: its own, that of the task it is about, and those of a list.
+// exportTasks replaces the id of the task to which a server's message belongs, in _meta, by
+// the one that clients see.
 func exportTasks(server string, raw json.RawMessage) json.RawMessage {
 	return mapTasks(raw, func(id string) (string, bool) { return qualify(server, id), true })
 }
@@ -157,6 +159,7 @@ func importTasks(raw json.RawMessage) json.RawMessage {
 	})
 }
 
+// mapTasks replaces the id of the task to which a message belongs, in _meta.
 func mapTasks(raw json.RawMessage, f func(string) (string, bool)) json.RawMessage {
 	if !bytes.Contains(raw, []byte(mcp.MetaRelatedTask)) {
 		return raw
@@ -184,8 +187,8 @@ func exportTaskID(server string, raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// created returns the description of the task that a call began instead of giving its
-// result, and whether it did.
+// created reports whether a call began a task instead of giving its result, and returns the
+// server's description of the task.
 func created(raw json.RawMessage) (described map[string]json.RawMessage, ok bool) {
 	if !bytes.Contains(raw, []byte(`"taskId"`)) {
 		return nil, false
@@ -206,7 +209,8 @@ func exportCreated(server string, raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// rewriteTask rewrites a result of a method of tasks.
+// rewriteTask rewrites the result of a tasks/… request: the ids of tasks, and the URIs of
+// resources.
 func (v *view) rewriteTask(server, method string, raw json.RawMessage) json.RawMessage {
 	if method == mcp.MethodTaskResult {
 		return v.rewriteContent(server, exportTasks(server, raw))

@@ -15,7 +15,7 @@ func (g *Gateway) updated(t target) {
 		return
 	}
 	uris := []string{v.export(t), qualify(t.server, t.key)}
-	for _, uri := range g.adhoc.aliases(t) { // unless it is another server's by now
+	for _, uri := range g.adhoc.aliases(t) { // unless the URI leads to another server by now
 		if at, ok := v.locate(uri); ok && at == t {
 			uris = append(uris, uri)
 		}

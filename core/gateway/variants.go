@@ -17,17 +17,18 @@ import (
 )
 
 // Some servers list more for clients that can be asked something. What they list in
-// addition is found out once for each set of capabilities, in a session that ends then.
+// addition is found out once for each set of such capabilities, by a probe: a session with
+// these capabilities that lists the server and is closed again.
 
 const (
-	maxVariants   = 32 // sets of capabilities
-	maxProbes     = 4  // at the same time
-	probePatience = 10 * time.Second
-	probeAgain    = 30 * time.Second // at the earliest
-	variantIdle   = time.Hour
+	maxVariants   = 32               // sets of capabilities
+	maxProbes     = 4                // probes at the same time
+	probePatience = 10 * time.Second // how long a client's request waits for probes
+	probeAgain    = 30 * time.Second // the least time between two probes of an unchanged config
+	variantIdle   = time.Hour        // how long an unused set of capabilities is remembered
 )
 
-// variants are the lists that differ for clients with certain capabilities.
+// variants finds the lists of servers that differ for clients with certain capabilities.
 type variants struct {
 	g *Gateway
 	// slots is a semaphore of capacity maxProbes: probes send to acquire and receive to
@@ -35,26 +36,27 @@ type variants struct {
 	slots chan struct{}
 
 	mu    sync.Mutex
-	byKey map[string]*variant
+	byKey map[string]*variant // see keyOf
 }
 
 // variant holds what is known for a set of capabilities.
 type variant struct {
 	capabilities json.RawMessage
-	used         time.Time
-	probes       map[string]*probe // by server
+	used         time.Time         // when a client with them last made a request
+	probes       map[string]*probe // by server id
 }
 
 // probe is the result of listing a server with certain capabilities.
 type probe struct {
-	srv   config.Server
+	srv   config.Server // as it was configured then
 	began time.Time
-	base  map[catalog.Kind]catalog.List // what it lists for everybody
+	base  map[catalog.Kind]catalog.List // what the server listed in the shared session
 	done  chan struct{}                 // closed once lists is set
 	lists map[catalog.Kind]catalog.List // those that differ from base; nil: none
 }
 
-// keyOf names the capabilities that can make a difference; "" if there are none.
+// keyOf names the client capabilities on which a server's lists may depend; "" if the
+// client has none of them.
 func keyOf(capabilities json.RawMessage) string {
 	all := fields(declaredLegacy(capabilities))
 	names := slices.Collect(maps.Keys(all))
@@ -67,7 +69,8 @@ func keyOf(capabilities json.RawMessage) string {
 	return strings.Join(names, " ")
 }
 
-// view returns the key of the lists for a client, once they are known, or after a while.
+// view returns the key under which the lists for a client with the capabilities are, ""
+// for the common ones. It waits until the lists are known, at most for probePatience.
 func (s *variants) view(ctx context.Context, capabilities json.RawMessage) string {
 	key := keyOf(capabilities)
 	v := s.g.view.Load()
@@ -103,14 +106,14 @@ func (s *variants) view(ctx context.Context, capabilities json.RawMessage) strin
 		select {
 		case <-p.done:
 		case <-ctx.Done():
-			return key // it is notified of what is found later
+			return key // the client is notified if the lists change later
 		}
 	}
-	_ = s.g.flush(ctx) // else it is listed a moment later
+	_ = s.g.flush(ctx) // on an error the items are listed a moment later
 	return key
 }
 
-// begin starts the probes that are missing or outdated. s.mu must be held.
+// begin starts the probes of a variant that are missing or outdated. s.mu must be held.
 func (s *variants) begin(of *variant, snap *tracker.Snapshot) {
 	v := s.g.view.Load()
 	for _, srv := range s.g.wanted() {
@@ -121,7 +124,7 @@ func (s *variants) begin(of *variant, snap *tracker.Snapshot) {
 		}
 		p := &probe{srv: srv, began: time.Now(), base: maps.Clone(st.Lists), done: make(chan struct{})}
 		if last != nil {
-			p.lists = last.lists // until the new ones are known
+			p.lists = last.lists // the former ones, until the new ones are known
 		}
 		of.probes[srv.ID] = p
 		capabilities := of.capabilities
@@ -138,7 +141,8 @@ func (s *variants) begin(of *variant, snap *tracker.Snapshot) {
 	}
 }
 
-// look lists a server in a session with the capabilities, and returns what differs.
+// look lists a server in a session with the capabilities, and returns the lists that differ
+// from p.base; nil: none.
 func (s *variants) look(ctx context.Context, p *probe, capabilities json.RawMessage) map[catalog.Kind]catalog.List {
 	select {
 	case s.slots <- struct{}{}:
@@ -173,7 +177,8 @@ func (s *variants) look(ctx context.Context, p *probe, capabilities json.RawMess
 	return differ
 }
 
-// sameLists reports whether lists, which are immutable, are those of another moment.
+// sameLists reports whether a and b are the same lists in memory. As lists are immutable,
+// their contents are equal then.
 func sameLists(a, b map[catalog.Kind]catalog.List) bool {
 	return maps.EqualFunc(a, b, func(a, b catalog.List) bool {
 		return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
@@ -186,8 +191,9 @@ func equalLists(a, b catalog.List) bool {
 	})
 }
 
-// lists returns what differs, by key and server, and looks again at servers that list
-// something else by now.
+// lists returns the lists that differ from the common ones, by variant and server. It
+// forgets variants that are no longer used, and starts new probes of servers whose common
+// lists have changed.
 func (s *variants) lists(snap *tracker.Snapshot) map[string]map[string]map[catalog.Kind]catalog.List {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +217,8 @@ func (s *variants) lists(snap *tracker.Snapshot) map[string]map[string]map[catal
 	return out
 }
 
-// merge builds the views of clients for which servers list something else.
+// merge builds one view for each variant in which a server has lists of its own, and adds
+// the results of their checks to lists.
 func (s *variants) merge(l *loop, snap *tracker.Snapshot, sources []source, lists map[string]map[catalog.Kind]checked) map[string]*view {
 	views := map[string]*view{}
 	for key, servers := range s.lists(snap) {
@@ -222,7 +229,7 @@ func (s *variants) merge(l *loop, snap *tracker.Snapshot, sources []source, list
 				continue
 			}
 			others[i].lists = maps.Clone(of.lists)
-			id := of.id + "\x00" + key // of what was checked before
+			id := of.id + "\x00" + key // see checkAs
 			lists[id] = map[catalog.Kind]checked{}
 			for k, list := range differ {
 				c := l.checkAs(id, of.id, k, list)

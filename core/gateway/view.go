@@ -17,10 +17,10 @@ type target struct{ server, key string }
 type source struct {
 	id    string
 	lists map[catalog.Kind][]item
-	down  bool // its items are marked
-	drop  bool // its items are not listed
+	down  bool // it is unreachable: its items are marked
+	drop  bool // it is unreachable: its items are not listed
 
-	subscribes bool // it supports resources/subscribe
+	subscribes bool // it supports ad-hoc subscriptions, see offersUpdates
 	about      about
 	tracks     func(k catalog.Kind, key string) bool // events about the item are published
 	asks       bool                                  // it is connected in the legacy era, in which servers send requests
@@ -34,25 +34,25 @@ type view struct {
 	filter  filter
 	names   naming
 	only    string // the id of the server if there is exactly one, else ""
-	// servers holds, by id, which items of a server events are published about.
+	// servers holds the source.tracks of every server, by id.
 	servers map[string]func(k catalog.Kind, key string) bool
 	down    map[string]struct{} // the servers that are down
-	// subscribes holds the servers that support resources/subscribe.
+	// subscribes holds the servers that support ad-hoc subscriptions.
 	subscribes map[string]struct{}
 
 	byKey     map[catalog.Kind]map[string]target // by exported name or URI
-	owners    map[string]owner                   // of listed resources, exported or not
+	owners    map[string]owner                   // by URI: who lists a resource, exported or not
 	qualified map[target]struct{}                // resources exported in our own form
 	templates []template
-	// asks and modern hold the servers that are.
+	// asks and modern hold the fields of the same names of every source, by server id.
 	asks, modern map[string]bool
 	// asTask holds the tools of servers of the legacy era that must be called as tasks.
 	asTask     map[target]struct{}
 	variants   map[string]*view // for clients with certain capabilities, see keyOf
-	listsTasks []string         // the servers that list their tasks, in order
-	// extensions holds the servers that declare each extension, in order.
+	listsTasks []string         // the ids of servers that list their tasks, sorted
+	// extensions holds the servers that declare each extension, sorted by id.
 	extensions map[string][]string
-	offered    map[string]map[catalog.Kind]catalog.List // by server, in the order listed
+	offered    map[string]map[catalog.Kind]catalog.List // the exported items, by server
 	// refused holds the items that were left out because they could break clients.
 	refused map[catalog.Kind]map[target]struct{}
 }
@@ -133,7 +133,7 @@ func newView(local source, sources []source, f filter, refuse func(Refusal)) *vi
 	return v
 }
 
-// ownersOf returns who lists the keys of a kind.
+// ownersOf returns, for each key of a kind, which server lists it.
 func ownersOf(sources []source, k catalog.Kind) map[string]owner {
 	owners := map[string]owner{}
 	for _, s := range sources {
@@ -145,8 +145,8 @@ func ownersOf(sources []source, k catalog.Kind) map[string]owner {
 	return owners
 }
 
-// hasPrefix reports whether a URI template has literal text beyond the scheme. Others
-// match almost anything, so they are exported in our own form.
+// hasPrefix reports whether a URI template has literal text beyond the scheme. A template
+// without it matches almost anything, so it is exported in qualified form.
 func hasPrefix(template string) bool {
 	prefix, _, _ := strings.Cut(template, "{")
 	return strings.Trim(prefix[schemeEnd(prefix):], "/") != "" && schemeEnd(prefix) > 0
@@ -172,7 +172,7 @@ func (v *view) add(k catalog.Kind, s source, it item, exported string, refuse fu
 		catalog.Resources: &v.catalog.Resources, catalog.Templates: &v.catalog.Templates}[k]
 	ui := ""
 	if it.ui != "" && s.id != "" {
-		ui = v.export(target{s.id, it.ui}) // resources come before tools
+		ui = v.export(target{s.id, it.ui}) // newView adds resources before tools
 	}
 	raw := it.as(exported, ui, s.down)
 	*list = append(*list, raw)
@@ -186,7 +186,7 @@ func (v *view) add(k catalog.Kind, s source, it item, exported string, refuse fu
 // URI is found only in its qualified form.
 const (
 	maxCompared  = 2048 // bytes of a URI
-	maxTemplates = 256  // of a server
+	maxTemplates = 256  // templates of a server
 )
 
 // compare adds a template that URIs are matched with. The templates of a server must
@@ -222,6 +222,8 @@ func (v *view) resource(uri string) (target, bool) {
 	return t, true
 }
 
+// locate returns the target of a URI that a client sent, whether the filter admits it or
+// not.
 func (v *view) locate(uri string) (target, bool) {
 	if t, ok := v.byKey[catalog.Resources][uri]; ok {
 		return t, true
@@ -234,7 +236,7 @@ func (v *view) locate(uri string) (target, bool) {
 	if v.only != "" {
 		return target{v.only, uri}, true
 	}
-	if o, listed := v.owners[uri]; listed { // not exported, or in our own form
+	if o, listed := v.owners[uri]; listed { // the resource is not exported, or in qualified form
 		return target{o.server, uri}, !o.shared
 	}
 	return v.byTemplate(uri)

@@ -11,7 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// way is how the requests of a client reach a server, for as long as one of them lasts.
+// way carries one request of a client to a server, together with the further requests to
+// the server that it takes to answer it.
 type way struct {
 	g      *Gateway
 	v      *view
@@ -21,7 +22,8 @@ type way struct {
 	used   *own // the session of the last request; nil: the shared one
 }
 
-// do sends a request. While the server cannot be reached for a moment, it is repeated.
+// do sends a request to the server, in the session that fits. While the server cannot be
+// reached for a moment, do repeats the request, see retry.
 func (w *way) do(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	return w.g.retry(ctx, w.v, w.server, q.Method, func() (json.RawMessage, error) {
 		if w.fixed != nil {
@@ -39,7 +41,8 @@ func (w *way) do(ctx context.Context, q session.Request) (json.RawMessage, error
 	})
 }
 
-// send makes the request of the client with other parameters, and forwards progress.
+// send makes the request of the client with params in place of the client's own, and
+// forwards progress. Its error is one for the client.
 func (w *way) send(ctx context.Context, params map[string]json.RawMessage) (json.RawMessage, error) {
 	release, err := w.g.limits.acquire(ctx, w.server)
 	if err != nil {
@@ -73,8 +76,8 @@ func (w *way) send(ctx context.Context, params map[string]json.RawMessage) (json
 	return raw, wireError(w.server, err)
 }
 
-// perform makes a request and whatever else it takes to give the client a result that it
-// understands.
+// perform sends a request, and those that must follow it so that the result is one that
+// the client understands: it waits for tasks and asks for input in place of the client.
 func (w *way) perform(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	if q.Method == mcp.MethodCallTool && !w.v.modern[w.server] {
 		var tool string
@@ -125,7 +128,8 @@ func askClient(ctx context.Context, r *serve.Request, raw json.RawMessage) (answ
 	return answers, result["requestState"], err == nil, err
 }
 
-// askAll asks a client of the legacy era one thing after the other.
+// askAll sends requests for input to a client of the legacy era, one after the other, and
+// returns its answers as inputResponses.
 func askAll(ctx context.Context, r *serve.Request, requests []jsonMember) (answers json.RawMessage, err error) {
 	given := map[string]json.RawMessage{}
 	for _, m := range requests {

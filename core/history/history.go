@@ -1,8 +1,8 @@
 // Package history derives the versions of a resource from its stored events.
 //
-// A version is a content that was published: an announcement without a change makes no version.
-// The first version is known only by the event that replaced it, so it has no event of
-// its own. Removals are versions without a content.
+// A version is a content that was published: an announcement without a change makes no
+// version. The content before the first stored event is a version, too, known only by its
+// digest in that event. Removals are versions without a content.
 package history
 
 import (
@@ -21,21 +21,22 @@ import (
 
 // Version is one content of a resource, or its removal.
 type Version struct {
-	// ID is that of the event; "" for the content before the first event.
+	// ID is the id of the event that published the version; "" for the content before the
+	// first event.
 	ID        string         `json:"id,omitempty"`
-	Timestamp time.Time      `json:"timestamp,omitzero"` // when it was noticed
+	Timestamp time.Time      `json:"timestamp,omitzero"` // when the change was noticed; zero without ID
 	Cause     event.Cause    `json:"cause,omitempty"`
 	Removed   bool           `json:"removed,omitempty"`
 	MimeType  string         `json:"mimeType,omitempty"`
-	Size      *int64         `json:"size,omitempty"` // bytes; nil if not known
+	Size      *int64         `json:"size,omitempty"` // bytes; nil: not known
 	Digest    catalog.Digest `json:"digest,omitzero"`
-	// Text says that the text of the content is stored.
+	// Text says that the text of the content is stored and can be shown.
 	Text bool `json:"text"`
 }
 
-// Versions returns the versions that the events of one resource describe, oldest first,
-// at most the newest ones. The Text of all is false. Events come in the order of the log;
-// the first error ends them.
+// Versions returns the versions that the events of one resource describe, oldest first; if
+// there are more than most, only the newest. Text is false in all of them: the caller sets
+// it. The events must come in the order of the log; their first error is returned.
 func Versions(events iter.Seq2[event.Event, error], most int) ([]Version, error) {
 	var versions []Version
 	for e, err := range events {
@@ -61,7 +62,7 @@ func Versions(events iter.Seq2[event.Event, error], most int) ([]Version, error)
 	return versions[max(0, len(versions)-most):], nil
 }
 
-// Digests returns the digests of the versions.
+// Digests returns the digest of each version; zero for a removal.
 func Digests(versions []Version) (digests []catalog.Digest) {
 	for _, v := range versions {
 		digests = append(digests, v.Digest)
@@ -69,12 +70,12 @@ func Digests(versions []Version) (digests []catalog.Digest) {
 	return digests
 }
 
-// ErrNoVersion is matched by the errors of Pair when there is no such version.
+// ErrNoVersion is in the errors of [Pair] if a version to compare does not exist.
 var ErrNoVersion = errors.New("no such version")
 
-// Pair returns the two versions to compare: the last two without ids, a version and the
-// newest one with one id, and two versions with two. An id may be given by the number at
-// its end. Versions are oldest first; removals are never compared.
+// Pair returns the two versions to compare: without ids the last two; with one id, that
+// version and the newest one; with two ids, these two. The number at the end of an id may
+// stand for the id. The versions must be oldest first; removals are never compared.
 func Pair(versions []Version, ids []string) (from, to Version, err error) {
 	versions = slices.DeleteFunc(slices.Clone(versions), func(v Version) bool { return v.Removed })
 	if len(versions) == 0 {

@@ -8,9 +8,9 @@
 // config.reloaded is published before the config is applied, so that it precedes all
 // events that follow from it.
 //
-// Files that the config refers to (envFile, ${file:PATH}, a missing folder or program
-// with a path) are looked at every second; a change that makes a difference counts as
-// a change of the config.
+// Files that the config refers to (envFile, ${file:PATH}, and a folder, or a program
+// named by its path, that is missing) are looked at every second; a change of one that
+// makes a difference to the config counts as a change of the config.
 //
 // Ownership: Run owns the watch on the file and has ended it when it returns.
 package reload

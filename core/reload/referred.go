@@ -12,22 +12,23 @@ import (
 // polled because they may lie anywhere, and few configs have any.
 const checkInterval = time.Second
 
-// A stamp is what shows that a file changed; zero if there is none.
+// stamp is the metadata by which a change of a file is noticed; zero if the file does not
+// exist.
 type stamp struct {
 	modified time.Time
 	size     int64
 	mode     fs.FileMode
 }
 
-// referred are the files that the config refers to, as they were last.
+// referred holds the files that the config refers to, as the last check found them.
 type referred struct {
 	files   []string
-	stamps  map[string]stamp
-	changed bool // since the config was read, and not yet reported
-	ticker  *time.Ticker
+	stamps  map[string]stamp // by file
+	changed bool             // a file changed, and check has not reported it yet
+	ticker  *time.Ticker     // nil: there are no files
 }
 
-// tick returns the channel on which the next check is due; nil: never.
+// tick returns a channel that receives when check is due; nil: never.
 func (r *referred) tick() <-chan time.Time {
 	if r.ticker == nil {
 		return nil
@@ -35,8 +36,8 @@ func (r *referred) tick() <-chan time.Time {
 	return r.ticker.C
 }
 
-// follow sets the files. What changed between reading them and now is not known, so that
-// other files than before count as changed.
+// follow sets the files. If they are others than before, they count as changed: they may
+// have changed since the config was read.
 func (r *referred) follow(files []string) {
 	if slices.Equal(files, r.files) {
 		return
@@ -48,7 +49,8 @@ func (r *referred) follow(files []string) {
 	}
 }
 
-// check reports whether any file changed and has been the same for one interval since.
+// check looks at the files. It reports whether any of them changed and all have been the
+// same for one interval since.
 func (r *referred) check() bool {
 	if now := stamps(r.files); !maps.Equal(now, r.stamps) {
 		r.stamps, r.changed = now, true

@@ -14,23 +14,25 @@ import (
 
 // Options configure [Run]. Path, Apply and Publish are required.
 type Options struct {
-	// Path is the file, which need not exist yet.
+	// Path is the config file, which need not exist yet.
 	Path string
 	// Config is passed to the parser of the file.
 	Config config.Options
-	// Current is the config in use when Run begins; nil is an empty one.
+	// Current is the config in use when Run begins; nil means an empty one.
 	Current *config.Config
 	// Apply receives every new config. It must return at once.
 	Apply func(*config.Config)
 	// Publish receives config.reloaded and config.rejected. It must return at once.
 	Publish func(event.Event)
-	// Kick requests a reload at once, also of a file that did not change, because
-	// variables or programs that it refers to may have. Nil: never. Its sender does not close it.
+	// Kick requests a reload at once, even of a file that did not change, because variables
+	// or programs that it refers to may have. nil: there are no such requests. It must not
+	// be closed.
 	Kick <-chan struct{}
 	// HoldCommands holds new or changed commands back until a Kick confirms that an
 	// operator wants them: otherwise anyone who can write the file could run anything.
 	HoldCommands bool
-	// Watch tunes how the file is watched; its Baseline is not used.
+	// Watch sets how the file is watched. MaxBytes is overwritten. Baseline should be zero,
+	// so that the first content is delivered: Run compares it with Current itself.
 	Watch filewatch.FileOptions
 	// Logger receives one line for every reload at level info, and problems at level
 	// warn; nil discards.
@@ -43,12 +45,12 @@ type reloader struct {
 	log     *slog.Logger
 	file    *config.Config // the last good content of the file
 	applied *config.Config // the config applied last: file without what is held back
-	started bool           // something was delivered before
-	data    []byte         // what file was read from; nil before the first delivery
+	started bool           // filewatch has delivered a state of the file
+	data    []byte         // what the last good content was parsed from; nil: none was delivered
 	refers  referred       // the files that file refers to
 }
 
-// Run reloads the file whenever it changes, until ctx ends, and returns its cause.
+// Run reloads the file whenever it changes, until ctx ends, and returns the cause of ctx.
 func Run(ctx context.Context, opts Options) error {
 	r := &reloader{opts: opts, log: opts.Logger, file: opts.Current, applied: opts.Current}
 	if r.log == nil {
@@ -90,7 +92,7 @@ func Run(ctx context.Context, opts Options) error {
 	}
 }
 
-// again reads the last good content once more, because a file that it refers to changed.
+// again parses the last good content once more, because a file that it refers to changed.
 // Nothing is published if that makes no difference.
 func (r *reloader) again() {
 	next, _ := config.Parse(r.data, r.opts.Path, r.opts.Config)
@@ -103,14 +105,14 @@ func (r *reloader) again() {
 	r.adopt(next, diff(r.file, next), time.Now(), false)
 }
 
-// take takes in one settled state of the file.
+// take handles one settled state of the file. kicked says that a Kick requested it.
 func (r *reloader) take(c filewatch.Change, kicked bool) {
 	first := !r.started
 	r.started = true
 	next, problems := r.parse(c)
 	if next == nil {
 		if first && c.Missing && len(r.file.Servers) == 0 {
-			return // it never existed, which the caller reports
+			return // the file never existed, which the caller reports
 		}
 		r.log.Warn("config rejected; the last good one stays in use", "file", r.opts.Path, "problem", problems.Error())
 		r.opts.Publish(event.Event{Payload: event.ConfigRejected{Problems: problems}})
@@ -119,12 +121,12 @@ func (r *reloader) take(c filewatch.Change, kicked bool) {
 	reloaded := diff(r.file, next)
 	r.data = c.Data
 	if first && same(r.file, next) {
-		return // it is the content that Current was read from
+		return // Current was read from this content
 	}
 	r.adopt(next, reloaded, c.SeenAt, kicked)
 }
 
-// adopt makes a config the one in use. reloaded is how it differs from the last one,
+// adopt makes a config the one in use. reloaded says how it differs from the last one, and
 // seen when the change was noticed.
 func (r *reloader) adopt(next *config.Config, reloaded event.ConfigReloaded, seen time.Time, kicked bool) {
 	r.file = next
@@ -133,7 +135,8 @@ func (r *reloader) adopt(next *config.Config, reloaded event.ConfigReloaded, see
 		applied, held = hold(r.applied, next)
 	}
 	r.applied = applied
-	// Published before it is applied: the events that follow from it come later.
+	// Published before the config is applied, so that the events that follow from it come
+	// later.
 	reloaded.Duration = event.Milliseconds(time.Since(seen))
 	r.opts.Publish(event.Event{Payload: reloaded})
 	r.opts.Apply(applied)

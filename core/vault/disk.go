@@ -23,7 +23,7 @@ var (
 	errName       = errors.New("unprintable name") // or one with a backslash, see goodName
 	errUnreadable = errors.New("unreadable")
 	errTooMany    = errors.New("too many")
-	// errMoved: another file got the name during the access.
+	// errMoved: the name belonged to another file or folder before the access had ended.
 	errMoved = errors.New("changed while it was read")
 )
 
@@ -118,7 +118,7 @@ func (d *disk) enter(dir string) (*os.Root, error) {
 	return at, nil
 }
 
-// same returns an error unless the opened folder is the one that has the name.
+// same returns an error unless the opened folder is the entry of that name in the folder in.
 func same(in *os.Root, name string, opened *os.Root) error {
 	named, err := in.Lstat(name)
 	if err != nil {
@@ -137,8 +137,8 @@ func same(in *os.Root, name string, opened *os.Root) error {
 	return nil
 }
 
-// lstat looks at an entry without following it, or a folder on the path to it, if it
-// is a symbolic link.
+// lstat returns the file info of an entry. It follows no symbolic link, neither the entry
+// itself nor a folder on the path to it.
 func (d *disk) lstat(p string) (fs.FileInfo, error) {
 	in, err := d.enter(parentOf(p))
 	if err != nil {
@@ -165,7 +165,7 @@ func (d *disk) list(p string) ([]fs.FileInfo, error) {
 
 // check returns why an entry cannot be a file of the vault, or nil.
 func (d *disk) check(p string, info fs.FileInfo) error {
-	_, names := identity(info)
+	_, names := identity(info) // names: how many hard links the file has
 	switch {
 	case !goodName(path.Base(p)):
 		return errName
@@ -189,7 +189,7 @@ func (d *disk) read(p string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer in.Close()
-	// Before opening: opening alone has effects on some devices.
+	// Check before opening: on some devices opening alone has effects.
 	named, err := in.Lstat(path.Base(p))
 	if err != nil {
 		return nil, nil, err
@@ -223,7 +223,7 @@ func (d *disk) read(p string) ([]byte, fs.FileInfo, error) {
 	return b.Bytes(), info, nil
 }
 
-// reason is the key under which an error is counted.
+// reason returns the error under which an entry that was skipped for err is counted.
 func reason(err error) error {
 	for _, known := range []error{errSymlink, errHardLink, errSpecial, errTooLarge, errName, errTooMany} {
 		if errors.Is(err, known) {

@@ -14,7 +14,7 @@ const (
 	mimeJSON     = "application/json"
 )
 
-// encode encodes our own structs of strings and numbers, which cannot fail.
+// encode encodes structs of strings and numbers of this package, which cannot fail.
 func encode(v any) []byte {
 	b, _ := printable.Marshal(v)
 	return b

@@ -16,7 +16,7 @@ type entry struct {
 	size     int64
 	modified time.Time
 	inode    uint64
-	left     error // why it was skipped; nil if it was not
+	left     error // why the entry was skipped; nil if it was not
 	note     *note // nil if it is not a note
 
 	// young says that the file was written so shortly before it was read that a
@@ -32,7 +32,7 @@ type note struct {
 	size           int64
 	modified       time.Time
 	digest         [sha256.Size]byte
-	item           json.RawMessage // how resources/list has it
+	item           json.RawMessage // its item in resources/list
 }
 
 // youth is the possible granularity of a modification time. Some file systems store

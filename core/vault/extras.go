@@ -10,8 +10,8 @@ const (
 	// maxExtras limits the URIs in extras. It is ten times the subscription limit of
 	// one client, so that one client cannot exhaust it.
 	maxExtras = 100_000
-	// extraGrace is how long a URI stays without a subscriber: it is added just before
-	// the subscription is made.
+	// extraGrace is how long a URI stays after a client asked for it, even without a
+	// subscriber: it is added just before the subscription is made.
 	extraGrace = 10 * time.Second
 	// pruneSpacing is the least time between two searches for unsubscribed URIs.
 	pruneSpacing = time.Second
@@ -23,19 +23,21 @@ type extras struct {
 	mu sync.Mutex // not held while subscribed is called, which has locks of its own
 
 	subscribed func(uri string) bool // nil before Run
-	asked      map[string]time.Time  // when each was asked for last
-	forms      map[target][]string   // the same by what they lead to
-	pruned     time.Time
+	asked      map[string]time.Time  // when a client last asked to subscribe, by URI
+	forms      map[target][]string   // the same URIs, by the target to which they lead
+	pruned     time.Time             // when prune last looked for unsubscribed URIs
 }
 
-// listen sets the function that reports subscriptions. Nothing is dropped before.
+// listen sets the function that reports whether a URI is subscribed to. Until then prune
+// drops nothing.
 func (x *extras) listen(subscribed func(uri string) bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.subscribed = subscribed
 }
 
-// add adds a URI. It returns false if there are maxExtras already.
+// add adds a URI that leads to a target, because a client asks to subscribe to it. It
+// returns false if there are maxExtras already.
 func (x *extras) add(uri string, t target, now time.Time) bool {
 	x.prune(now)
 	x.mu.Lock()

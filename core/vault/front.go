@@ -15,13 +15,14 @@ import (
 
 const (
 	maxFrontmatter = 64 << 10 // bytes; longer frontmatter is treated as text
-	maxMetadata    = 256 << 10
-	// maxMetadataDepth is the largest nesting depth of metadata: clients reject, or
-	// crash on, responses nested some hundred levels deep.
+	// maxMetadata bounds frontmatter as JSON, in bytes; longer metadata is left out. So is
+	// metadata nested deeper than catalog.MaxDepth: clients reject, or crash on, responses
+	// nested some hundred levels deep.
+	maxMetadata = 256 << 10
 )
 
-// frontEnd returns where the frontmatter ends, 0 without frontmatter. It must be
-// closed: three dashes at the top of a note are more often a horizontal rule.
+// frontEnd returns where the frontmatter ends, 0 without frontmatter. Frontmatter must
+// have an end marker: three dashes alone at the top of a note are mostly a horizontal rule.
 func frontEnd(src []byte) int {
 	line, rest, ok := bytes.Cut(src, []byte("\n"))
 	line = bytes.TrimRight(line, "\r")
@@ -42,8 +43,8 @@ func frontEnd(src []byte) int {
 	return 0
 }
 
-// front sets tags and metadata from the frontmatter, delimiters included, and returns its
-// title. Frontmatter that is invalid is ignored.
+// front sets tags and metadata from the frontmatter src, which includes its delimiters, and
+// returns its title, "" without one. Frontmatter that is invalid is ignored.
 func (f *facts) front(src []byte) string {
 	src = bytes.TrimRight(src, "\r\n")
 	unmarshal := toml.Unmarshal
@@ -66,7 +67,8 @@ func (f *facts) front(src []byte) string {
 	return title
 }
 
-// frontTags reads a list, or a string of tags separated by commas or spaces.
+// frontTags returns the tags in a value of the frontmatter: a list of tags, or a string of
+// tags separated by commas or spaces.
 func frontTags(value any) (tags []string) {
 	switch v := value.(type) {
 	case string:

@@ -15,10 +15,10 @@ type nameTable struct {
 	notes map[string][]named // sorted by named.compare
 }
 
-// named is a note with its linkName.
+// named is the path of a note, with its linkName as key.
 type named struct{ key, path string }
 
-// named returns the notes with a file name.
+// named returns the notes whose linkName has a file name as its last segment.
 func (s *snapshot) named(name string) []named {
 	t := s.names
 	t.once.Do(func() {
@@ -52,7 +52,7 @@ func fromEnd(a, b string) int {
 	return cmp.Compare(i, j)
 }
 
-// firstChoice orders notes that match a link equally well.
+// firstChoice orders the paths of notes that match a link equally well: shorter ones first.
 func firstChoice(a, b string) int {
 	return cmp.Or(len(a)-len(b), strings.Compare(a, b))
 }
@@ -80,7 +80,7 @@ func fits(key, want string) bool {
 // request, in which many links may have the same target.
 type linker struct {
 	*snapshot
-	best map[string]string // result of find by want
+	best map[string]string // results of find, by its argument want
 }
 
 func (s *snapshot) linker() *linker { return &linker{s, make(map[string]string)} }

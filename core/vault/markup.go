@@ -5,9 +5,9 @@ import "bytes"
 const (
 	// maxParsed is how many bytes of a note are parsed for tags and links.
 	maxParsed = 1 << 20
-	// maxMarks is how many inline markers one paragraph may have, maxNested how many
-	// quote and list markers one line may begin with. The parser is quadratic in the
-	// number of some of them: a megabyte of "[](" would take hours.
+	// maxMarks is how many inline markers one paragraph may have, and maxNested how many
+	// quote and list markers one line may begin with. For some markers the parser takes
+	// time quadratic in their number: a megabyte of "[](" would take hours.
 	maxMarks  = 2000
 	maxNested = 32
 	// maxLines limits the lines of a paragraph times its markers: the parser searches
@@ -16,7 +16,7 @@ const (
 	// maxIndent is how many columns of white space may be between the markers that a
 	// line begins with: lists nest over many lines, by two columns each.
 	maxIndent = 2 * maxNested
-	// maxEmpty is how many empty lines may follow each other. For each of them, one
+	// maxEmpty is how many empty lines may follow each other. For each such line, a single
 	// byte, the parser visits every open list and quote.
 	maxEmpty = 2
 )
@@ -30,7 +30,7 @@ func limitMarkup(src []byte) (text []byte, changed bool) {
 	src = src[:min(len(src), maxParsed)]
 	var out []byte       // nil while nothing was changed
 	copied := 0          // src up to here is in out
-	marks, lines := 0, 0 // of the paragraph so far
+	marks, lines := 0, 0 // inline markers and lines of the paragraph so far
 	var empty run
 	for at := 0; at < len(src); {
 		end := len(src)

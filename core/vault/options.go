@@ -13,23 +13,25 @@ import (
 // Options configure a vault. Only Dir is required; zero fields mean the documented
 // default.
 type Options struct {
-	// Dir is the folder. It may be reached through symbolic links; links below it are
+	// Dir is the folder of notes. Its path may contain symbolic links; links below it are
 	// not followed.
 	Dir string
 	// Ignore lists globs of paths to exclude, relative to Dir and with slashes: *
 	// matches within a segment, ** across segments, {a,b} either. A glob without a
 	// slash also matches entries of that name in any folder.
 	Ignore []string
-	// MaxNoteBytes is the size of the largest note that is read; 4 MiB.
+	// MaxNoteBytes is the size of the largest note that is read; 4 MiB by default.
 	MaxNoteBytes int64
-	// MaxEntries limits the number of files and folders; 200,000. Entries beyond it,
-	// in path order, are skipped.
+	// MaxEntries limits the number of files and folders; 200,000 by default. Entries
+	// beyond it, in path order, are skipped.
 	MaxEntries int
-	// Quiet is how long a file must be unchanged before it is read; 200 ms.
+	// Quiet is how long a file must be unchanged before it is read; 200 ms by default.
 	Quiet time.Duration
-	// Spacing is the least time between two updates of one resource; 250 ms.
+	// Spacing is the least time between two updates of one resource that are published;
+	// 250 ms by default.
 	Spacing time.Duration
-	// ListSpacing is the least time between two changes of the list; 500 ms.
+	// ListSpacing is the least time between two calls of Listener.Listed; 500 ms by
+	// default.
 	ListSpacing time.Duration
 	// Logger gets warnings about skipped entries and about missing file events; nil
 	// discards them.

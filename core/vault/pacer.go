@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// pacer delays updates so that two of one resource are at least spacing apart.
-// Updates that wait are coalesced.
+// pacer delays updates so that two updates of one resource are at least spacing apart.
+// Updates of a resource that wait are coalesced.
 type pacer struct {
 	spacing time.Duration
 
-	waiting map[string]struct{}
-	sent    map[string]time.Time // within the last spacing
+	waiting map[string]struct{}  // URIs whose update is not sent yet
+	sent    map[string]time.Time // when an update was sent, by URI, if that is less than spacing ago
 }
 
 func (p *pacer) add(uri string) {
@@ -21,7 +21,7 @@ func (p *pacer) add(uri string) {
 	p.waiting[uri] = struct{}{}
 }
 
-// next is when the next update is due.
+// next returns when the next update is due; ok is false if none waits.
 func (p *pacer) next() (at time.Time, ok bool) {
 	for uri := range p.waiting {
 		if due := p.due(uri); !ok || due.Before(at) {
@@ -39,7 +39,7 @@ func (p *pacer) due(uri string) time.Time {
 	return sent.Add(p.spacing)
 }
 
-// take returns the updates that are due, sorted.
+// take returns the URIs whose update is due, sorted, and records them as sent.
 func (p *pacer) take(now time.Time) (due []string) {
 	for uri, at := range p.sent {
 		if now.Sub(at) >= p.spacing {

@@ -37,7 +37,8 @@ func sameItem(a, b *note, full bool) bool {
 	return a.path == b.path && bytes.Equal(encode(recentItem(a, full, digestOf)), encode(recentItem(b, full, digestOf)))
 }
 
-// digestOf replaces the text of a note where only differences matter.
+// digestOf returns the digest of a note, which stands for its text where only differences
+// matter.
 func digestOf(n *note) (string, bool) { return hex.EncodeToString(n.digest[:]), true }
 
 // differs reports whether a page changed.

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	maxTags      = 500  // of one note
-	maxLinks     = 5000 // of one note
-	maxTarget    = 1024 // bytes of a link
+	maxTags      = 500  // tags of one note
+	maxLinks     = 5000 // links of one note
+	maxTarget    = 1024 // bytes of a link's target
 	maxTitle     = 200  // runes
 	maxPreview   = 100  // runes
 	maxPreviewed = 4096 // bytes of text that a preview is taken from
@@ -47,7 +47,7 @@ func newMarkdown() *markdown {
 func (m *markdown) parse(p string, src []byte) (f facts) {
 	base := strings.TrimSuffix(path.Base(p), path.Ext(p))
 	defer func() {
-		if recover() != nil { // goldmark on hostile input
+		if recover() != nil { // goldmark panicked on hostile input
 			f = facts{title: titleOf(base)}
 		}
 	}()

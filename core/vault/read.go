@@ -98,7 +98,7 @@ func (v *Vault) ReadNote(ctx context.Context, p string) (*Note, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Parsed again: the index may lag behind the disk.
+	// Parse again: the index may lag behind the disk.
 	f := v.scan.md.parse(n.path, []byte(src))
 	now := &note{path: n.path, links: f.links}
 	note := &Note{

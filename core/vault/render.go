@@ -11,7 +11,8 @@ import (
 const (
 	// contentBudget limits the bytes of all notes in one vault://recent?mode=full.
 	contentBudget = 2 << 20
-	// maxTree is how many entries vault://structure lists; beyond it, only folders.
+	// maxTree is how many entries vault://structure lists; of a larger vault it lists only
+	// the folders.
 	maxTree = 50_000
 )
 
@@ -165,8 +166,9 @@ func (s *snapshot) exists(t target) bool {
 	return true
 }
 
-// commonPaths completes the beginning of a path: it returns folders or notes that
-// begin with it or have a segment that does, less nested ones first.
+// commonPaths completes the beginning of a path: it returns the paths of folders or notes
+// that begin with prefix, or have a segment that does, ignoring case. Those that begin with
+// it come first, then less nested ones. paths has at most most of them; total counts all.
 func (s *snapshot) commonPaths(prefix string, folders bool, most int) (paths []string, total int) {
 	want := strings.ToLower(prefix)
 	for _, e := range s.entries {

@@ -15,7 +15,7 @@ type treeNode struct {
 	Notes   []string    `json:"notes,omitempty"`
 	Files   []string    `json:"files,omitempty"`
 	Folders []*treeNode `json:"folders,omitempty"`
-	Count   int         `json:"noteCount"` // in it and below
+	Count   int         `json:"noteCount"` // notes in the folder and below it
 }
 
 // renderStructure renders vault://structure. It has no sizes or times, so that it

@@ -21,7 +21,7 @@ type scanner struct {
 	disk  *disk
 	rules rules
 	md    *markdown
-	most  int // limit of entries
+	most  int // how many entries the vault may have
 }
 
 // scan reads paths and everything below them; "" is the whole vault. Entries of old
@@ -76,15 +76,15 @@ type walk struct {
 	// results are allocated one by one, so that concurrent reads need no lock to fill
 	// them in.
 	results []*result
-	room    int
-	err     error // reading the root folder failed
+	room    int   // how many more entries the vault may have
+	err     error // why the root folder could not be read; nil if it could
 }
 
-// result is what is at a path: an entry, or nil for nothing.
+// result says what the walk found at a path.
 type result struct {
 	path  string
-	entry *entry
-	retry bool // the state is transient
+	entry *entry // nil: there is nothing
+	retry bool   // the state is transient: look at the path again
 }
 
 func (w *walk) add(p string, e *entry, retry bool) {

@@ -27,7 +27,7 @@ type SearchOptions struct {
 	Tag string `json:"tag"`
 	// Folder limits the search to notes below it.
 	Folder string `json:"folder"`
-	// Limit is the number of results, up to 100; 20.
+	// Limit is the number of results, up to 100; 0 means 20.
 	Limit int `json:"limit"`
 }
 
@@ -88,7 +88,7 @@ func (v *Vault) Search(ctx context.Context, o SearchOptions) (results []SearchRe
 	return results, len(hits), nil
 }
 
-// normalize checks and completes the options and returns the words of Query.
+// normalize checks the options, sets defaults, and returns the words of Query.
 func (o *SearchOptions) normalize() (wanted []string, err error) {
 	o.Tag = strings.Trim(strings.TrimPrefix(strings.TrimSpace(o.Tag), "#"), "/")
 	o.Folder = strings.Trim(o.Folder, "/")

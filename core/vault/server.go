@@ -19,10 +19,10 @@ type ServerOptions struct {
 	// Name, Title, Version and Instructions are sent to clients when they connect; by
 	// default "mcptrack-vault", "Vault", "dev" and a line about notes.
 	Name, Title, Version, Instructions string
-	// MaxSubscriptions limits the subscribed resources of one client; 10,000.
+	// MaxSubscriptions limits the subscribed resources of one client; 10,000 by default.
 	MaxSubscriptions int
-	// CallTool handles calls of the tools, GetPrompt requests for the prompts that
-	// [Server.Offer] added. nil: there are none.
+	// CallTool answers calls of the tools that [Server.Offer] added, and GetPrompt requests
+	// for the prompts that it added. nil: there are none.
 	CallTool, GetPrompt serve.Func
 }
 
@@ -31,10 +31,10 @@ type ServerOptions struct {
 type Server struct {
 	*serve.Server
 	vault *Vault
-	other serve.Func // handles tools added by Offer
+	other serve.Func // answers calls of tools that Offer added; nil: there are none
 
-	mu                    sync.Mutex // guards the parts of the catalog
-	notes, tools, prompts []json.RawMessage
+	mu                    sync.Mutex        // guards what follows
+	notes, tools, prompts []json.RawMessage // parts of the catalog; tools are those of Offer
 }
 
 // NewServer opens a vault and a server for it. Errors of options are of type
@@ -57,7 +57,7 @@ func NewServer(opts ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// Ready is closed when the vault can be served.
+// Ready returns a channel that is closed when the vault can be served.
 func (s *Server) Ready() <-chan struct{} { return s.vault.Ready() }
 
 // Vault returns the served vault.
@@ -117,7 +117,7 @@ func (s *Server) readResource(_ context.Context, r *serve.Request) (json.RawMess
 	return encode(map[string]any{"contents": []contents{{r.URI(), c.MIMEType, c.Text}}}), nil
 }
 
-// wireError converts an error of the vault for clients.
+// wireError converts an error of the vault to one that clients are sent.
 func wireError(err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return serve.ErrNotFound

@@ -13,7 +13,7 @@ func unique(list []string, most int) []string {
 	return slices.Clip(list[:min(len(list), most)])
 }
 
-// titleOf returns the first text with a printable character, shortened.
+// titleOf returns the first of the texts that has a printable character, shortened.
 func titleOf(texts ...string) string {
 	for _, t := range texts {
 		if t = shorten(t, maxTitle); t != "" {

@@ -11,8 +11,8 @@ import (
 // Derived tables are built on first use, and shared with the previous snapshot if
 // nothing that they depend on changed.
 type snapshot struct {
-	entries []*entry // by path
-	recent  []*note  // newest first, then by path
+	entries []*entry // sorted by path
+	recent  []*note  // all notes, sorted newest first, then by path
 
 	tags  *tagTable
 	names *nameTable
@@ -39,8 +39,8 @@ func newest(a, b *note) int {
 	return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
 }
 
-// with returns the snapshot after scans, and its differences from s. Without any, it
-// returns s itself.
+// with returns the snapshot in which the results of scans replace the entries of s, and
+// how it differs from s for clients. If no entry was replaced, it returns s itself.
 func (s *snapshot) with(scans []scanned) (*snapshot, []change) {
 	replaced := make(coverage, len(scans))
 	var fresh []*entry
@@ -96,7 +96,7 @@ func (s *snapshot) with(scans []scanned) (*snapshot, []change) {
 	return next, changes
 }
 
-// derive updates recent and resets the tables that changes invalidate.
+// derive updates recent for the changes, and resets the tables that they invalidate.
 func (s *snapshot) derive(changes []change) {
 	gone := make(map[string]bool)
 	var come []*note

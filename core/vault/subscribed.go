@@ -66,7 +66,7 @@ func (u *updater) subscribedURIs(t target) (uris []string) {
 
 // Subscribable reports whether a URI can be subscribed to: it must be one of the fixed
 // resources, or a note or folder that exists, in any spelling. It is called at each
-// subscription request, and remembers spellings other than our own.
+// subscription request, and remembers URIs that cannot be derived from a changed path.
 func (v *Vault) Subscribable(uri string) bool {
 	t, err := parseURI(uri)
 	if err != nil || !v.now.Load().exists(t) {

@@ -18,8 +18,9 @@ type tagCount struct {
 	Count int    `json:"count"`
 }
 
-// tagCounts merges tags that differ in case only, as Obsidian does. It shows the most
-// used spelling; of equally used ones, the first in sort order.
+// tagCounts returns the tags and how many notes have each, the most used first. Tags that
+// differ in case only are counted as one, as in Obsidian, under the spelling that is used
+// most; of equally used spellings, under the first in sort order.
 func (s *snapshot) tagCounts() []tagCount {
 	t := s.tags
 	t.once.Do(func() {

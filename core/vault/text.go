@@ -17,20 +17,21 @@ import (
 const (
 	// maxText is how many bytes of a note are indexed.
 	maxText = 1 << 20
-	// manyNotes is the number of notes read at once after which memory is returned to
-	// the system.
+	// manyNotes is the number of notes above which memory is returned to the system after
+	// they were read together.
 	manyNotes = 1000
 
 	// The weight of a word in a title or tag, relative to a word in the text.
 	titleWeight, tagWeight = 5, 3
 
-	// minPrefix is the least length of a query word that also matches longer words;
-	// these count prefixWeight.
+	// minPrefix is the least length of a query word that also matches longer words that
+	// begin with it; such a match has the weight prefixWeight instead of 1.
 	minPrefix    = 3
 	prefixWeight = 0.2
 )
 
-// textOptions has no stemmer: notes may be in any language.
+// textOptions returns the options of the index. They name no stemmer: notes may be in any
+// language.
 func textOptions() textindex.Options { return textindex.Options{MaxText: maxText} }
 
 // noteTexts is the full-text index. The first search builds it, later searches update
@@ -38,14 +39,14 @@ func textOptions() textindex.Options { return textindex.Options{MaxText: maxText
 type noteTexts struct {
 	disk  *disk
 	md    *markdown
-	index *textindex.Index[string] // by path
+	index *textindex.Index[string] // its documents are the notes, named by path
 
 	ctx    context.Context // done after close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // the running build
+	wg     sync.WaitGroup // waits for the running build
 
 	mu       sync.Mutex
-	building chan struct{}                // closed by the running build when it ends; nil: none
+	building chan struct{}                // closed by the running build when it ends; nil: none runs
 	indexed  map[string][sha256.Size]byte // digests of the indexed notes
 }
 
@@ -66,10 +67,10 @@ func (x *noteTexts) close() {
 	x.wg.Wait()
 }
 
-// refresh updates the index to a snapshot. A build continues after ctx ends, for the
-// next search.
+// refresh updates the index to a snapshot. A build that it started continues when ctx ends,
+// for the next search.
 func (x *noteTexts) refresh(ctx context.Context, s *snapshot) error {
-	for range 2 { // the second build contains what changed before this call
+	for range 2 { // a build that already runs may lack what changed before this call
 		x.mu.Lock()
 		if x.ctx.Err() != nil {
 			x.mu.Unlock()

@@ -13,7 +13,7 @@ const (
 	// retryDelay is the time until a path in a transient state (see scanner.scan) is
 	// read again without an event.
 	retryDelay = time.Second
-	maxRetries = 3
+	maxRetries = 3 // of a path, until its next event
 )
 
 // updater is the state of one Run, used by its goroutine only.
@@ -23,14 +23,14 @@ type updater struct {
 	pace pacer
 
 	retry   []string       // paths to read again at retryAt
-	retryAt time.Time      // zero: none
-	retries map[string]int // per path, since its last event
+	retryAt time.Time      // zero: there are none
+	retries map[string]int // how often a path was read again since its last event
 
-	listDirty bool // the list differs from the published one
-	listSent  time.Time
+	listDirty bool      // the list of notes differs from the published one
+	listSent  time.Time // when the list was last published; zero: never
 }
 
-// wait returns the time until the next timed work, at most an hour.
+// wait returns the time until tick has something to do, at most an hour.
 func (u *updater) wait(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
 	if at, ok := u.pace.next(); ok && at.Before(next) {
@@ -45,7 +45,8 @@ func (u *updater) wait(now time.Time) time.Duration {
 	return next.Sub(now)
 }
 
-// tick does the timed work that is due at now.
+// tick does what is due at now: it reads paths again whose state was transient, or
+// publishes updates that were delayed.
 func (u *updater) tick(ctx context.Context, now time.Time) {
 	if !u.retryAt.IsZero() && !now.Before(u.retryAt) {
 		paths := u.retry
@@ -56,7 +57,8 @@ func (u *updater) tick(ctx context.Context, now time.Time) {
 	u.publish(now)
 }
 
-// refresh updates the index from the disk at and below paths and publishes changes.
+// refresh updates the index from the disk, at and below paths, or wholly if all is set, and
+// publishes the changes.
 func (u *updater) refresh(ctx context.Context, paths []string, all bool) {
 	if all {
 		paths = []string{""}
@@ -93,7 +95,7 @@ func (u *updater) refresh(ctx context.Context, paths []string, all bool) {
 		u.publish(time.Now())
 		close(u.ready)
 	}
-	u.publish(time.Now()) // an older now would space two updates too closely
+	u.publish(time.Now()) // with the older now two updates would be spaced too closely
 	if len(changes) > manyNotes {
 		debug.FreeOSMemory()
 	}

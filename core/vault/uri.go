@@ -40,8 +40,8 @@ const (
 type target struct {
 	kind          kind
 	path          string // of a note or a folder; "" is the root folder
-	full          bool   // mode=full, of recent and tags
-	limit, offset int    // of recent
+	full          bool   // mode=full of vault://recent and vault://tags
+	limit, offset int    // parameters of vault://recent; else 0
 }
 
 // uriError is an invalid URI.
@@ -196,8 +196,9 @@ func (t target) uri() string {
 	return folderURI(t.path)
 }
 
-// listed reports whether changes of the target are found without an entry in extras:
-// true for all but the unlimited number of pages of recent.
+// listed reports whether changes of the target are found without an entry in extras. That
+// is so for all targets but the pages of recent other than firstPage: their number has no
+// limit.
 func (t target) listed() bool { return t.kind != kindRecent || t == firstPage() }
 
 // firstPage is the target of vault://recent.

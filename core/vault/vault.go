@@ -19,8 +19,8 @@ type Vault struct {
 	tree *filewatch.Tree
 	text noteTexts
 
-	now   atomic.Pointer[snapshot]
-	ready chan struct{} // closed by Run after the first scan
+	now   atomic.Pointer[snapshot] // the current index
+	ready chan struct{}            // closed by Run after the first scan
 
 	extras extras
 
@@ -33,7 +33,7 @@ type Listener struct {
 	// Subscribed reports whether a URI has a subscriber. Unlike the others it is also
 	// called by Subscribable, from any goroutine.
 	Subscribed func(uri string) bool
-	// Updated is called after the content of resources changed.
+	// Updated is called after the content of the resources with the URIs changed.
 	Updated func(uris ...string)
 	// Listed is called with all notes, as items of resources/list, after a note was
 	// added, removed or retitled. The receiver owns the slice and must not modify the
@@ -68,10 +68,10 @@ func (v *Vault) Close() error {
 	return v.disk.close()
 }
 
-// Ready is closed after the first complete scan of the folder.
+// Ready returns a channel that is closed after the first complete scan of the folder.
 func (v *Vault) Ready() <-chan struct{} { return v.ready }
 
-// Mode returns how changes are found at present.
+// Mode returns how changes of the folder are found at present.
 func (v *Vault) Mode() filewatch.Mode { return v.tree.Mode() }
 
 // Run keeps the index in sync with the disk until ctx ends and returns the cause of

@@ -9,12 +9,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/sse"
 )
 
-// limitBody fails a body that is larger than its limit. It sits above the
-// decompression, so that a bomb is stopped by its decompressed size.
+// limitBody is an HTTP body whose Read fails beyond a limit. It counts the bytes after
+// decompression, so that a small answer cannot become a huge one.
 type limitBody struct {
 	io.ReadCloser
-	left, limit int64
-	tooLarge    func(error)
+	left, limit int64       // bytes
+	tooLarge    func(error) // is given the error of that Read
 }
 
 func (b *limitBody) Read(p []byte) (int, error) {
@@ -48,11 +48,11 @@ type eventFilter struct {
 	scratch scratch
 	// answered is set once the library was given an event that may be the answer.
 	answered bool
-	out      []byte // to be read
-	rest     []byte // of out
-	id       string // the last event id that the library was given
-	retry    time.Duration
-	err      error // sticky
+	out      []byte        // the part of the stream that the library reads now
+	rest     []byte        // the end of out, which it has not read yet
+	id       string        // the last event id that the library was given
+	retry    time.Duration // the last retry field that it was given; 0: none
+	err      error         // returned once rest is read, by every later Read
 }
 
 func newEventFilter(g *guard, body io.ReadCloser, x *exchange) *eventFilter {
@@ -83,8 +83,9 @@ func brokenOff(redact func(string) string, err error) error {
 	return fmt.Errorf("the event stream broke off before the server answered: %w", cleanError(redact, err))
 }
 
-// next handles one event, and appends to out what the library has to see: events that
-// were not handled, ids and retry fields, with which it resumes a stream.
+// next reads one event and handles the message in it. It appends to out what the library
+// has to see: events that were not handled here, and ids and retry fields, with which the
+// library resumes a stream.
 func (b *eventFilter) next() {
 	e, err := b.events.Read()
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 
 // Config is the configuration that all connections of a session share.
 type Config struct {
-	MaxLine int   // bytes of one line of stdout, or of one event
+	MaxLine int   // bytes of one line of stdout, or of one event of a stream
 	MaxBody int64 // bytes of one HTTP body after decompression
-	// Redact makes a text that a server or a library made fit to be shown: one
-	// printable line of bounded length without secrets.
+	// Redact makes a text from a server or a library fit to be shown: one printable line
+	// of bounded length without secrets.
 	Redact func(string) string
 	// Logger gets the log records of the library, too: it must redact them.
 	Logger *slog.Logger
@@ -32,24 +32,24 @@ type Config struct {
 // Handler receives notifications, requests and failures. Goroutines that read from the server
 // call the functions, possibly several at a time.
 type Handler struct {
-	// Notification is called for each notification. The value belongs to the
-	// connection again when it returns.
+	// Notification is called for each notification that Client does not get. It must not
+	// keep the value: the connection uses it again for the next one.
 	Notification func(*Notification)
-	// Client answers requests of the server, and gets other messages.
+	// Client answers requests of the server, and gets the notifications meant for clients.
 	Client Client
 	// Opened reports that the notification stream of Streamable HTTP was opened
 	// after [Conn.Publish].
 	Opened func()
 	// Gap reports that notifications may have been lost, and why.
 	Gap func(reason string)
-	// Silent reports that no byte came on the notification stream for [StreamIdle], and what
-	// was done: notifications sent meanwhile may be lost, but the session and its subscriptions
-	// are intact.
+	// Silent reports that no byte came on the notification stream for [StreamIdle], and
+	// whether the stream was replaced. Notifications sent meanwhile may be lost, but the
+	// session and its subscriptions are intact.
 	Silent func(reason string)
 	// Undecodable reports data that began like a message but is not JSON: it may have been a
 	// notification.
 	Undecodable func()
-	// Lost reports that the connection ended by itself; it is called once.
+	// Lost reports that the connection ended without Close; it is called at most once.
 	// Requests in flight fail with the same error.
 	Lost func(error)
 }
@@ -71,7 +71,7 @@ type Conn struct {
 	// release frees the resources of the transport, such as the child process.
 	release func()
 	// interrupted is set when a request was cancelled at the server, which may have to clean
-	// up behind it.
+	// up after it.
 	interrupted atomic.Bool
 
 	ctx    context.Context // ends with the connection
@@ -81,10 +81,10 @@ type Conn struct {
 	pending   pending
 	inbound   inbound
 	closeOnce sync.Once
-	lost      chan struct{} // closed by fail, after err was set
+	lost      chan struct{} // closed by end, after err was set
 
 	mu  sync.Mutex // guards err
-	err error
+	err error      // why the connection is over; nil: it is not
 }
 
 func newConn(cfg Config) *Conn {
@@ -97,7 +97,7 @@ func newConn(cfg Config) *Conn {
 func (c *Conn) attach(tr transport.Interface) {
 	c.tr = tr
 	tr.SetNotificationHandler(func(n sdk.JSONRPCNotification) {
-		// One that receive did not recognise: it spells "method" with escapes.
+		// receive did not recognise this notification, as it spells "method" with escapes.
 		if data, err := json.Marshal(n); err == nil {
 			c.receive(new(scratch), data)
 		}
@@ -156,8 +156,8 @@ func (c *Conn) fail(err error) {
 	}
 }
 
-// unknownPatience is how long requests in flight get to be answered on their own when
-// the server says to one of them that it does not know the session.
+// unknownPatience is how long the connection waits for the answers to other requests in
+// flight when the server answers one of them that it does not know the session.
 const unknownPatience = 300 * time.Millisecond
 
 // expire ends the connection because the server does not know the session any more. It first

@@ -19,8 +19,8 @@ type Credentials struct {
 
 // Refusal is a server's response that refused the credentials, or their absence.
 type Refusal struct {
-	Header    string // what was sent, "" for nothing
-	Status    int
+	Header    string   // the Authorization header that was sent, "" for none
+	Status    int      // 401 or 403
 	Challenge []string // the values of WWW-Authenticate
 }
 
@@ -28,7 +28,7 @@ type Refusal struct {
 type Advice struct {
 	Again  bool   // send the request again, with a new header
 	Said   string // why the server refused, printable
-	Remedy string // for the user, printable
+	Remedy string // what the user can do, printable
 }
 
 // authorized sends a request with the credentials, twice if they were renewed because the
@@ -78,8 +78,8 @@ func unauthorized(p *http.Response) bool {
 	return p.StatusCode == http.StatusUnauthorized || p.StatusCode == http.StatusForbidden
 }
 
-// refuse makes the exchange fail with an error. It closes the body of a request that is not
-// sent.
+// refuse makes the exchange fail with an error. q is the request if it will not be sent:
+// its body is closed; nil if it was sent.
 func (x *exchange) refuse(err error, q *http.Request) error {
 	if q != nil && q.Body != nil {
 		_ = q.Body.Close()

@@ -21,7 +21,7 @@ import (
 )
 
 // Endpoint is a server that is reached over HTTP. A session may make several
-// connections to it, to find the one that serves best.
+// connections to it, to find the transport and version that work best.
 type Endpoint struct {
 	cfg     Config
 	url     *url.URL // without user info
@@ -32,8 +32,8 @@ type Endpoint struct {
 
 // NewEndpoint returns the server at the address, an absolute http or https URL.
 // Headers are sent with every request; user info of the address becomes an
-// Authorization header unless there is one. login is used if there is neither; it may be
-// nil.
+// Authorization header unless they have one. login supplies that header if neither does;
+// nil: nothing does.
 func NewEndpoint(address string, headers http.Header, login *Credentials, cfg Config) (*Endpoint, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -89,7 +89,7 @@ type httpConn struct {
 	sse    bool
 	guard  *guard
 	client *http.Client
-	url    *url.URL // where messages are posted to; nil on the SSE transport until the server said it
+	url    *url.URL // where messages are posted to; nil on the SSE transport until the server names it
 	// session returns the session id that the server gave, or "".
 	session func() string
 	version atomic.Value // string: the protocol version, once it is known
@@ -100,6 +100,7 @@ type httpConn struct {
 	mu      sync.Mutex    // guards url on the SSE transport
 }
 
+// conn returns a connection over HTTP to which no transport is attached yet.
 func (e *Endpoint) conn() *Conn {
 	c := newConn(e.cfg)
 	g := &guard{conn: c, base: e.base, origin: e.url, headers: e.headers, credentials: e.login}

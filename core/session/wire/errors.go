@@ -35,7 +35,8 @@ type RPCError struct {
 
 func (e *RPCError) Error() string { return fmt.Sprintf("server error %d: %s", e.Code, e.Message) }
 
-// Is makes the codes that mean one thing everywhere comparable.
+// Is reports whether target is the error that the code stands for: [ErrUnsupported] or
+// [ErrNotFound].
 func (e *RPCError) Is(target error) bool {
 	return target == ErrUnsupported && e.Code == mcp.CodeMethodNotFound ||
 		target == ErrNotFound && e.Code == mcp.CodeResourceNotFound
@@ -63,11 +64,11 @@ func (e *RetryAfter) Unwrap() error { return e.Err }
 // AuthError is a refusal for want of credentials, HTTP status 401 or 403, or a request that
 // was not sent for want of them, Status 0. errors.Is finds [ErrAuth] in it.
 type AuthError struct {
-	Status    int
+	Status    int      // of the HTTP response; 0: the request was not sent
 	Sent      bool     // credentials were sent
-	Err       error    // what the server answered
-	Said      string   // why it refused, "" if it did not say
-	Remedy    string   // "": about the header in the config
+	Err       error    // the server's answer, or why the request was not sent
+	Said      string   // why the server refused, "" if it did not say
+	Remedy    string   // what the user can do; "": Error refers to the headers in the config
 	Challenge []string // the values of WWW-Authenticate
 }
 
@@ -138,10 +139,10 @@ type InterruptedError struct {
 func (e *InterruptedError) Error() string { return e.Err.Error() }
 func (e *InterruptedError) Unwrap() error { return e.Err }
 
-// TooLargeError is an answer that exceeds a limit.
+// TooLargeError is the error of an answer that exceeds a limit.
 type TooLargeError struct {
 	What  string // "HTTP body", "SSE event", …
-	Limit int64
+	Limit int64  // bytes
 }
 
 func (e *TooLargeError) Error() string {

@@ -17,17 +17,17 @@ import (
 // maxWait is the longest delay that a server can ask for.
 const maxWait = 30 * time.Second
 
-// exchange is what was seen below the library while one request was made: the guard
-// fills it in, the sender looks when the library reports an error that says less. It
-// travels in the request's context.
+// exchange records what happened on the network while the library made one request: the
+// guard fills it in, and Conn reads it when the library reports an error that says less.
+// It travels in the request's context.
 type exchange struct {
 	alive func() // called when bytes of an event stream arrive; nil: not called
 
 	mu     sync.Mutex    // guards what follows
 	status int           // last HTTP status; 0 on other transports
-	retry  time.Duration // Retry-After
-	err    error         // more telling than what the library will return
-	body   []byte        // of a refused request, cut
+	retry  time.Duration // from Retry-After, at most maxWait; 0: none
+	err    error         // says more than the library's error will; nil: none
+	body   []byte        // the beginning of an error answer; nil: none
 	// credentials says that an Authorization header was sent.
 	credentials bool
 	// said, remedy and challenge belong to a refusal of credentials.
@@ -45,7 +45,8 @@ func withExchange(ctx context.Context, x *exchange) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, x)
 }
 
-// exchangeOf returns the exchange of a request, or one that is not looked at.
+// exchangeOf returns the exchange in the context of a request, or a new one that is not
+// read.
 func exchangeOf(ctx context.Context) *exchange {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x
@@ -126,7 +127,7 @@ func (x *exchange) failed() bool {
 	return x.status >= 300
 }
 
-// error is what the exchange says about a failed request; nil when nothing.
+// error returns why a request failed, as far as the exchange knows; nil if it does not.
 func (x *exchange) error() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -139,7 +140,7 @@ func (x *exchange) error() error {
 	return x.wrapLocked(&HTTPError{x.status})
 }
 
-// wrap adds to an error what the status and the headers say about it.
+// wrap makes an error an [*AuthError] or [*RetryAfter] if the HTTP status says so.
 func (x *exchange) wrap(err error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

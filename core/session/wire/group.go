@@ -20,7 +20,7 @@ func (g *Group) Go(f func()) (started bool) {
 	return !g.closed
 }
 
-// Wait lets no more goroutines start, and waits for those that did.
+// Wait lets no more goroutines start, and waits for those that were started.
 func (g *Group) Wait() {
 	g.mu.Lock()
 	g.closed = true

@@ -25,7 +25,7 @@ type guard struct {
 	base    http.RoundTripper
 	origin  *url.URL
 	headers http.Header
-	// credentials supply the header Authorization; nil: it is one of headers, or absent.
+	// credentials supply the header Authorization; nil: headers has it, or none is sent.
 	credentials *Credentials
 	// onEvent is called for each event of a stream before the library gets it: an
 	// error ends the stream. nil: not called.
@@ -35,12 +35,13 @@ type guard struct {
 	gone    atomic.Bool // the server is gone: the session is not deleted
 }
 
-// maxPeek is how much of an error answer is looked at.
+// maxPeek is how many bytes of an error answer are looked at.
 const maxPeek = 64 << 10
 
 var errServerGone = errors.New("the server is gone")
 
-// close announces that the connection is about to be closed.
+// close announces that the connection is about to be closed. gone says that the server is
+// gone.
 func (g *guard) close(gone bool) {
 	g.closing.Store(true)
 	g.gone.Store(gone)
@@ -104,8 +105,8 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 	return p, nil
 }
 
-// refused reads the beginning of an error answer and leaves it in place. An answer
-// that says that the session is unknown ends the connection.
+// refused records the beginning of an error answer in x; the library can still read it.
+// An answer that says that the server does not know the session ends the connection.
 func (g *guard) refused(q *http.Request, p *http.Response, x *exchange) {
 	body, _ := io.ReadAll(io.LimitReader(p.Body, maxPeek))
 	p.Body = &joinedBody{io.MultiReader(bytes.NewReader(body), p.Body), p.Body}

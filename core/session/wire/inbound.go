@@ -19,8 +19,9 @@ type Client struct {
 	// the server cancels the request or the connection ends. An [*RPCError] is answered
 	// as it is.
 	Request func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
-	// Message gets the notifications that are of no use to a session. It is called by
-	// the goroutine that reads from the server.
+	// Message gets the notifications of which only a client makes use: log messages, and
+	// those of elicitation and tasks. It is called by the goroutine that reads from the
+	// server.
 	Message func(method string, params json.RawMessage)
 }
 
@@ -28,7 +29,7 @@ type Client struct {
 // ready.
 type inbound struct {
 	mu     sync.Mutex
-	cancel map[string]context.CancelFunc // by the id as the server wrote it
+	cancel map[string]context.CancelFunc // by the request's id, as the server wrote it in JSON
 }
 
 func (i *inbound) add(id string, cancel context.CancelFunc) bool {
@@ -80,8 +81,8 @@ func (c *Conn) serve(id json.RawMessage, method string, params json.RawMessage) 
 	}
 }
 
-// message gives a notification to the client, if it is for one; it reports whether that
-// was all.
+// message gives a notification to the client if it is one of those for Client.Message; it
+// reports whether it did. notifications/cancelled stops the answer to a request.
 func (c *Conn) message(method string, data []byte) bool {
 	if c.cfg.Handler.Client.Request != nil && method == mcp.NotificationCancelled {
 		var m struct {
@@ -89,7 +90,7 @@ func (c *Conn) message(method string, data []byte) bool {
 				ID json.RawMessage `json:"requestId"`
 			} `json:"params"`
 		}
-		_ = json.Unmarshal(data, &m) // no id is one that is not known
+		_ = json.Unmarshal(data, &m) // without an id nothing is stopped
 		c.inbound.stop(string(m.Params.ID))
 		return false
 	}

@@ -20,9 +20,9 @@ type Notification struct {
 	Raw           json.RawMessage         `json:"-"` // all params, a copy; only of MCP Events
 	Meta          meta                    `json:"_meta"`
 	URI           string                  `json:"uri"`
-	RequestID     string                  `json:"requestId"`     // ids of other types are not ours
-	Honoured      *mcp.SubscriptionFilter `json:"notifications"` // of an acknowledgement
-	ProgressToken string                  `json:"progressToken"` // tokens of other types are not ours
+	RequestID     string                  `json:"requestId"`     // ours are strings; "" for any other
+	Honoured      *mcp.SubscriptionFilter `json:"notifications"` // of an acknowledgement; nil if absent
+	ProgressToken string                  `json:"progressToken"` // ours are strings; "" for any other
 	Progress      *float64                `json:"progress"`
 	Total         float64                 `json:"total"`
 	Message       string                  `json:"message"`
@@ -35,7 +35,7 @@ type meta struct {
 // SubscriptionID names the subscriptions/listen that a notification belongs to.
 type SubscriptionID struct {
 	Present bool
-	ID      string // "" if it is not a string: such ids are not ours
+	ID      string // "" if it is not a string: the ids that we send are strings
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -54,9 +54,9 @@ type message struct {
 	Params Notification    `json:"params"`
 }
 
-// receive handles a message of the server and reports whether that was all: answers
-// are left to the transport, unless it could not decode them. m is scratch space of
-// the calling goroutine.
+// receive handles a message of the server. It reports false for an answer, which the
+// transport has to handle, unless the transport could not decode it. m is scratch space
+// of the calling goroutine.
 func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
 	if n, ok := m.seen[string(data)]; ok {
 		m.Params = n
@@ -93,7 +93,7 @@ func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
 }
 
 // undecodable reports data that is not JSON, but begins like a message: it may have been
-// a notification, before another writer or a crash spoilt it.
+// a notification, before a crash or another writer to the same pipe spoilt it.
 func (c *Conn) undecodable(data []byte) bool {
 	if beginsLikeMessage(data) {
 		c.cfg.Handler.Undecodable()
@@ -119,9 +119,9 @@ func torn(data []byte) bool {
 	return len(data) > 0 && data[len(data)-1] != '}' && data[len(data)-1] != ']'
 }
 
-// answer is what a server gets that asks a connection without a client behind it: an
-// answer to ping, and nothing else. No capability was offered, so what needs a model, a
-// user or roots is refused at once: a server that asks all the same must not wait.
+// answer returns the answer to a request of the server that no client answers: an empty
+// result for ping, and an error for any other method. No capability was offered for
+// these; a server that calls one all the same must not wait.
 func answer(id json.RawMessage, method string) []byte {
 	if method == mcp.MethodPing {
 		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
@@ -131,7 +131,8 @@ func answer(id json.RawMessage, method string) []byte {
 
 // rejectMalformed fails the request whose answer the transport cannot decode, mostly
 // an error whose code is not an integer or whose message is not a string: the
-// transport would drop it, and the request would wait until its deadline.
+// transport would drop the answer, and the request would wait until its deadline. It
+// reports false if data is left to the transport.
 func (c *Conn) rejectMalformed(data []byte) bool {
 	if torn(data) && !json.Valid(data) {
 		return c.undecodable(data)

@@ -14,9 +14,9 @@ import (
 // "x-mcp-header" in their schemas: servers refuse calls without them.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 type mirrors struct {
-	mu     sync.Mutex // guards what follows
-	listed bool
-	tools  map[string]*sdk.Tool // the tools that want headers
+	mu     sync.Mutex           // guards what follows
+	listed bool                 // the list of tools is known
+	tools  map[string]*sdk.Tool // the tools that want headers, by name
 }
 
 // LearnTools takes the server's list of tools, which says which headers calls need.
@@ -51,7 +51,7 @@ func (m *mirrors) learn(items []catalog.Item) {
 	m.listed, m.tools = true, tools
 }
 
-// headers are those that a call has to carry.
+// headers returns the headers that a tools/call with these params has to carry; nil: none.
 func (m *mirrors) headers(params json.RawMessage) map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

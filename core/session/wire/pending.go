@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// pending are the requests in flight, each with the function that fails it. The zero
+// pending holds the requests in flight, each with the function that fails it. The zero
 // value is ready.
 type pending struct {
 	mu     sync.Mutex                         // guards what follows
 	cancel map[string]context.CancelCauseFunc // by request id
-	err    error                              // set: no more requests
+	err    error                              // fails every later request; nil: none
 }
 
 // add registers a request; the caller calls remove once it is over.
@@ -55,8 +55,8 @@ func (p *pending) failAll(err error) {
 	}
 }
 
-// waitEmpty waits until no request is in flight, but not for long. The error is the cause
-// of ctx.
+// waitEmpty waits until no request is in flight or atMost is over. The error is the cause
+// of ctx, if ctx has ended.
 func (p *pending) waitEmpty(ctx context.Context, atMost time.Duration) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

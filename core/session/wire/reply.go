@@ -14,12 +14,12 @@ const (
 	// maxReplies bounds the replies to requests of the server that are being sent. The server
 	// may send any number of requests, and read the replies slowly.
 	maxReplies = 16
-	// replyTimeout bounds each of them.
+	// replyTimeout is how long sending one of these replies may take.
 	replyTimeout = 5 * time.Second
 )
 
-// postReply posts a reply to a request of the server in the background: the reader
-// has to go on reading. A reply beyond maxReplies is dropped.
+// postReply posts a reply to a request of the server in the background, so that its caller
+// can read the next message. A reply beyond maxReplies is dropped.
 func postReply(c *Conn, answer []byte) {
 	address := c.http.address()
 	if address == "" {

@@ -19,7 +19,7 @@ import (
 type Request struct {
 	ID      string // unique within the connection
 	Method  string
-	Version string // protocol version: the modern one is repeated in headers over HTTP
+	Version string // of the protocol: modern requests over HTTP repeat parts of Params in headers
 	Params  map[string]any
 	// Announce sends notifications/cancelled if ctx ends before the answer came.
 	Announce bool
@@ -95,7 +95,8 @@ func (c *Conn) announceCancel(id sdk.RequestId) {
 	}
 }
 
-// requestError returns an error that may be shown for what went wrong.
+// requestError returns why a request failed, as an error that may be shown. err is what the
+// library returned, which often says less than x or the connection.
 func (c *Conn) requestError(ctx context.Context, x *exchange, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -116,7 +117,8 @@ func (c *Conn) requestError(ctx context.Context, x *exchange, err error) error {
 	return cleanError(c.cfg.Redact, err)
 }
 
-// waitLost waits until it is known why a transport over pipes failed.
+// waitLost waits a moment until it is known why a connection over pipes ended. It reports
+// whether it is.
 func (c *Conn) waitLost(ctx context.Context) bool {
 	t := time.NewTimer(time.Second)
 	defer t.Stop()
@@ -139,13 +141,13 @@ func rpcError(redact func(string) string, e *sdk.JSONRPCErrorDetails) *RPCError 
 	return out
 }
 
-// cleanError makes an error of a library fit to be shown: those of net/http contain
-// the URL, with everything that is in it.
+// cleanError makes an error of a library fit to be shown: errors of net/http contain the
+// URL, with any secrets in it.
 func cleanError(redact func(string) string, err error) error {
 	if err == nil {
 		return nil
 	}
-	text := strings.ReplaceAll(printable.Reason(err, 0), "failed to send request: ", "") // by the library
+	text := strings.ReplaceAll(printable.Reason(err, 0), "failed to send request: ", "") // the library adds it
 	if _, malformed := errors.AsType[*json.SyntaxError](err); malformed {
 		text = "the answer is not JSON"
 	}

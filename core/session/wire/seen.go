@@ -2,22 +2,23 @@ package wire
 
 import "github.com/mcptrack/mcptrack/core/mcp"
 
-// Bounds of what is remembered of one stream: as many bytes as a few messages of it.
+// Bounds of scratch.seen, so that its texts take 64 KiB at most.
 const (
-	maxSeen     = 128
+	maxSeen     = 128 // messages
 	maxSeenSize = 512 // bytes of a message
 )
 
 // scratch is the memory in which one goroutine decodes messages.
 type scratch struct {
 	message
-	// seen are notifications that say no more than that something changed, by the text of
-	// their messages. A server that announces the same again and again sends the same
-	// text, whose decoding would be most of what the notification costs.
+	// seen holds decoded notifications that say no more than that something changed, by
+	// the text of their messages. A server that announces the same change again and again
+	// sends the same text, and decoding it would be most of the work.
 	seen map[string]Notification
 }
 
-// remember keeps the notification that was decoded last, if it is one of those.
+// remember adds the notification that was decoded last, from data, to seen if it belongs
+// there.
 func (m *scratch) remember(data []byte) {
 	switch m.Method {
 	case mcp.NotificationResourceUpdated, mcp.NotificationResourcesChanged, mcp.NotificationToolsChanged, mcp.NotificationPromptsChanged:

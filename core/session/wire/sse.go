@@ -41,8 +41,8 @@ func (e *Endpoint) SSE(ctx context.Context) (*Conn, error) {
 	return c, nil
 }
 
-// startSSE opens the stream. Its context is that of the stream, so it cannot carry
-// the deadline.
+// startSSE opens the event stream. The stream lives longer than ctx, which only bounds the
+// wait for it.
 func startSSE(c *Conn, ctx context.Context, tr *transport.SSE) error {
 	x := new(exchange)
 	start, cancel := context.WithCancelCause(withExchange(c.ctx, x))

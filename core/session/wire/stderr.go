@@ -61,7 +61,7 @@ func (c *Conn) WithStderr(err error) error {
 	return err
 }
 
-// redacted returns the lines of a function without secrets.
+// redacted returns a function that calls lines and removes secrets from its results.
 func redacted(lines func() []string, redact func(string) string) func() []string {
 	return func() []string {
 		out := lines()

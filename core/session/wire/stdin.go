@@ -20,7 +20,7 @@ type lineQueue struct {
 	w io.WriteCloser
 	// patience returns how long one write may take; after that, stalled is called.
 	patience func() time.Duration
-	stalled  func(error)
+	stalled  func(error) // ends the connection
 
 	// wake has room for one: Write and Close send, run receives; never closed.
 	wake chan struct{}
@@ -29,8 +29,8 @@ type lineQueue struct {
 
 	mu     sync.Mutex
 	lines  [][]byte
-	size   int
-	err    error // set once: no more writes
+	size   int   // bytes in lines and of the line that run writes
+	err    error // why nothing is written any more; nil: writes succeed
 	closed bool
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/process"
 )
 
-// flushPatience is how long the caller of a cancelled request, or of Close, waits for
-// the server to accept what is on its way.
+// flushPatience is how long a cancelled request, or Close, waits for the server to accept
+// the messages that are on their way to it.
 const flushPatience = 250 * time.Millisecond
 
-// StartProcess starts a server as a child process and connects to its pipes. grace is for a
-// server that has nothing to do at the end: one at which a request was cancelled has the
-// default grace.
+// StartProcess starts a server as a child process and connects to its pipes. grace says how
+// long Close waits for the process at each step of stopping it. If a request was cancelled
+// at the server, which may have to clean up then, Close uses the default grace instead.
 func StartProcess(spec process.Spec, grace process.Grace, cfg Config) (*Conn, error) {
 	p, err := process.Start(spec)
 	if err != nil {
@@ -66,16 +66,16 @@ func startIO(c *Conn, lines *process.Lines, w io.WriteCloser, p *process.Process
 	return nil
 }
 
-// answers is stdout as the library sees it: without the messages that were handled
-// before.
+// answers is the server's stdout as the library sees it: without the messages that
+// Conn.receive has handled.
 type answers struct {
 	lines   *process.Lines
 	receive func(*scratch, []byte) (handled bool)
 	ended   func(error) // called once
 
 	scratch scratch
-	rest    []byte // of the current line
-	err     error  // sticky
+	rest    []byte // the end of the current line, which is not read yet
+	err     error  // of lines; returned by every later Read
 }
 
 func (a *answers) Read(p []byte) (int, error) {
@@ -107,8 +107,8 @@ func watchIO(c *Conn, p *process.Process, ended <-chan error) {
 		}
 		return
 	}
-	// The last answers may still be on their way after an exit, and the exit
-	// after the end of the output: each is given a moment.
+	// After an exit the last answers may still have to be read, and after the end of the
+	// output the process may still have to exit: wait a moment for either.
 	var err error
 	drained := false
 	select {
@@ -137,8 +137,8 @@ func watchIO(c *Conn, p *process.Process, ended <-chan error) {
 	endIO(c, e, drained)
 }
 
-// endIO ends the connection. If the output was read to its end, the answers in it
-// have been delivered, and the library fails what is still waiting.
+// endIO ends the connection. If the output was read to its end (drained), the answers in
+// it have been delivered, and the library fails the requests that still wait.
 func endIO(c *Conn, err error, drained bool) {
 	if !drained {
 		c.fail(err)
@@ -154,7 +154,7 @@ func endReason(err error) string {
 	return "reading the server's output: " + printable.Reason(err, 0)
 }
 
-// waitFor receives into v within d.
+// waitFor receives a value into v. It reports false if none came within d.
 func waitFor[T any](ch <-chan T, v *T, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -10,23 +10,23 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// StreamIdle is how long a stream of notifications may be silent. Then a middlebox may
-// have forgotten it, which neither side can see: it is replaced, and what it may have
-// lost is a gap. Comments that a server sends to keep a stream alive are bytes, too.
+// StreamIdle is how long no byte may come on a stream of notifications before it is
+// replaced: a proxy or firewall may have dropped the connection, which neither side can
+// see. Comments that a server sends to keep a stream alive are bytes, too.
 const StreamIdle = 45 * time.Second
 
 const (
-	// streamPatience is how long a legacy server gets to open its notification
-	// stream. Some send the headers only with the first event.
+	// streamPatience is how long AwaitStream waits until a legacy server has opened its
+	// notification stream. Some servers send the headers only with the first event.
 	streamPatience = 2 * time.Second
 	// reopenDelay is the least time between two attempts to open the stream of a
 	// server that ends it at once.
 	reopenDelay = time.Second
-	// maxStreamFailures is how many attempts in a row may get no answer until the
-	// server counts as lost.
+	// maxStreamFailures is how many attempts in a row to open an ended stream again may
+	// get no answer before the connection counts as lost.
 	maxStreamFailures = 3
-	// replacePatience is how long a server may take to answer the request for another stream
-	// after one was silent; then the connection counts as lost.
+	// replacePatience is how long a server may take to answer the request for a stream that
+	// replaces a silent one. Then the silent one is kept for another StreamIdle.
 	replacePatience = 10 * time.Second
 )
 
@@ -40,10 +40,10 @@ type stream struct {
 	first chan int
 
 	mu        sync.Mutex // guards what follows
-	tried     bool
-	opened    bool // at least once
-	published bool
-	failures  int // attempts in a row that got no answer
+	tried     bool       // the first attempt has ended
+	opened    bool       // at least once
+	published bool       // Publish was called
+	failures  int        // attempts in a row that did not open the stream
 }
 
 // Listen opens the notification stream of a legacy session, once the handshake is
@@ -57,8 +57,8 @@ func (c *Conn) Listen() {
 	}
 }
 
-// AwaitStream waits a moment for the answer to Listen and reports whether the
-// notification stream is open.
+// AwaitStream waits a moment for the server's answer to the request of Listen and reports
+// whether the notification stream is open.
 func (c *Conn) AwaitStream(ctx context.Context) bool {
 	t := time.NewTimer(streamPatience)
 	defer t.Stop()
@@ -111,7 +111,7 @@ func (s *stream) run(ctx context.Context) {
 			lastID = *src.lastID.Load()
 			if retry := src.events.Retry(); retry > 0 {
 				wait = max(reopenDelay, min(retry, maxWait))
-			} else if time.Since(src.began) > reopenDelay && !src.alone { // otherwise the server has to see the end first
+			} else if time.Since(src.began) > reopenDelay && !src.alone { // otherwise the server must first see that the stream ended
 				wait = 0
 			}
 		}
@@ -167,8 +167,8 @@ func (s *stream) follow(ctx context.Context, src *source) (next *source) {
 		next, status, _ := s.open(ctx, *src.lastID.Load(), replacePatience)
 		if status != 0 {
 			src.alone = next == nil
-			// The server opened another stream, or it allows only one: then this
-			// one is closed first.
+			// The server opened another stream, or it allows only one stream: then run
+			// opens another after this one is closed.
 			return next
 		}
 		s.conn.cfg.Handler.Silent("the notification stream was silent for " + StreamIdle.String() + " and cannot be replaced")

@@ -12,14 +12,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/sse"
 )
 
-// source is one answer to a request for the stream.
+// source is one event stream in which notifications come: the answer to one request for the
+// notification stream.
 type source struct {
 	cancel context.CancelFunc
 	body   io.Closer
 	events *sse.Reader
-	lastID atomic.Pointer[string]
+	lastID atomic.Pointer[string] // of the events, to continue after; never nil
 	began  time.Time
-	alone  bool         // the server refused a second one beside it; set before follow returns
+	alone  bool         // the server refused a second stream beside it; set before follow returns
 	alive  atomic.Int64 // when the last byte came, in nanoseconds since began
 }
 
@@ -81,7 +82,7 @@ func (s *stream) read(src *source) {
 		if err != nil {
 			return
 		}
-		s.conn.receive(&last, []byte(e.Data)) // answers do not belong here
+		s.conn.receive(&last, []byte(e.Data)) // answers do not belong here and are dropped
 		if e.ID != *src.lastID.Load() {
 			src.lastID.Store(&e.ID)
 		}
