@@ -18,12 +18,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Write puts the pieces of data, one after the other, in the place of the file. They
-// are on disk when it returns, under the name of the file: a power cut does not bring the
-// old content back. A file that is replaced keeps its permissions; a new one has those of
-// perm that the umask allows. A symbolic link stays: the file that it leads to is
-// replaced. The directory must exist. After an error the old file is unchanged, unless it
-// was the last step that failed, to write the directory to disk.
+// Write replaces the content of the file at path by the pieces of data, one after the other.
+// They are on disk when it returns, under the name of the file: a power cut does not bring
+// the old content back. A file that is replaced keeps its permissions; a new file has those
+// of perm that the umask allows. If path is a symbolic link, the link stays and the file that
+// it leads to is replaced. The directory must exist. After an error the old file is
+// unchanged, unless only the last step failed, which writes the directory to disk.
 func Write(path string, perm fs.FileMode, data ...[]byte) error {
 	target := path
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -35,14 +35,15 @@ func Write(path string, perm fs.FileMode, data ...[]byte) error {
 	return named(path, replace(target, perm, 0, (*os.File).Sync, data))
 }
 
-// Replace is as Write, but the file has the permissions of perm afterwards, whatever
-// stood there before, and a symbolic link is replaced rather than followed.
+// Replace is like Write, but the file has the permissions perm afterwards, whatever was at
+// path before, and a symbolic link is replaced rather than followed.
 func Replace(path string, perm fs.FileMode, data ...[]byte) error {
 	return named(path, replace(path, perm, perm, (*os.File).Sync, data))
 }
 
-// replace puts the data in the place of path itself. A mode other than 0 is set
-// whatever the umask. sync writes a file or a directory to disk.
+// replace puts the data in a new file that replaces path itself, also if that is a link. The
+// file is created with perm, less the umask; a mode other than 0 is then set as it is. sync
+// writes a file or a directory to disk.
 func replace(path string, perm, mode fs.FileMode, sync func(*os.File) error, data [][]byte) error {
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".mcptrack-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
@@ -87,7 +88,7 @@ func syncDir(dir string, sync func(*os.File) error) error {
 	return errors.Join(err, d.Close())
 }
 
-// named is an error with the path in front.
+// named returns err with the path in front; nil stays nil.
 func named(path string, err error) error {
 	if err == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package backoff computes how long to wait before the next attempt. One place computes
-// its waits itself: core/filewatch looks a few times, at fixed moments, whether a file
+// Package backoff computes how long to wait before the next attempt. One package computes
+// its waits itself: core/filewatch checks a few times, after fixed delays, whether a file
 // that another program writes is complete.
 //
 // A [Backoff] counts the waits of one thing that is retried: New(first, longest), Next
@@ -16,7 +16,7 @@
 //		wait = retry.Next()
 //	}
 //
-// What is done periodically rather than retried uses [Spread]; [Poll] waits for a
+// Work that is done periodically rather than retried uses [Spread]; [Poll] waits for a
 // condition that nothing announces.
 //
 // cenkalti/backoff (MIT, maintained, no dependencies) computes the intervals. Its Retry
@@ -36,15 +36,15 @@ import (
 // randomization is the fraction by which a wait may be longer or shorter.
 const randomization = 0.2
 
-// A Backoff counts the waits of one thing that is retried. It must not be used by two
-// goroutines at a time.
+// A Backoff computes the waits between the attempts of one thing that is retried. It must not
+// be used by two goroutines at a time.
 type Backoff struct {
 	intervals backoff.ExponentialBackOff
 	longest   time.Duration
 	failures  int
 }
 
-// New returns a Backoff whose first wait is about first and whose later ones double up
+// New returns a Backoff whose first wait is about first and whose later waits double up
 // to longest. Both must be positive.
 func New(first, longest time.Duration) *Backoff {
 	b := &Backoff{longest: longest, intervals: backoff.ExponentialBackOff{
@@ -61,13 +61,13 @@ func (b *Backoff) Next() time.Duration {
 	return min(b.intervals.NextBackOff(), b.longest)
 }
 
-// NextAfter is Next for a server that asked for a wait of at least least, of which 0 to
-// 20 % more is made. It still does not exceed the longest wait.
+// NextAfter is Next for a server that asked for a wait of at least least: the wait is at
+// least that long, plus 0 to 20 %. It still does not exceed the longest wait.
 func (b *Backoff) NextAfter(least time.Duration) time.Duration {
 	return min(max(b.Next(), least+rand.N(least/5+1)), b.longest)
 }
 
-// Failures is how many waits there were since the last Reset.
+// Failures is how often Next or NextAfter was called since the last Reset.
 func (b *Backoff) Failures() int { return b.failures }
 
 // Reset makes the next wait the first one again.
@@ -76,11 +76,11 @@ func (b *Backoff) Reset() {
 	b.intervals.Reset()
 }
 
-// Spread returns d changed by up to 20 %, for what is done periodically to many things or
-// by many processes.
+// Spread returns d changed by up to 20 % at random, for work that is done periodically for many
+// things or by many processes, so that it is not all done at the same moments.
 func Spread(d time.Duration) time.Duration { return d - d/5 + rand.N(d*2/5+1) }
 
-// Sleep waits and reports whether ctx is still alive.
+// Sleep waits for d or until ctx ends, and reports whether ctx is still alive.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -107,8 +107,8 @@ func Poll(ctx context.Context, longest time.Duration, done func() bool) bool {
 	return true
 }
 
-// RetryAfter reads a Retry-After header (RFC 9110, section 10.2.3): seconds or a date.
-// It returns 0 without a valid one.
+// RetryAfter returns the wait that a Retry-After header asks for (RFC 9110, section 10.2.3):
+// seconds or a date. It returns 0 if there is no valid one.
 func RetryAfter(h http.Header) time.Duration {
 	v := h.Get("Retry-After")
 	if n, err := strconv.ParseUint(v, 10, 31); err == nil {

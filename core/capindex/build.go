@@ -36,8 +36,8 @@ func newTextIndex(elements []element) *textindex.Index[int] {
 	return x
 }
 
-// fields returns the texts by which an element is found. The keywords of the index come only
-// from those that are written for people: not from URIs, parameters and names of servers.
+// fields returns the texts by which an element is found. Keywords are taken only from texts
+// that are written for people: not from URIs, parameters and names of servers.
 func (e *element) fields() []textindex.Field {
 	named := e.kind == catalog.Tools || e.kind == catalog.Prompts
 	fields := []textindex.Field{

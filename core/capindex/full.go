@@ -13,9 +13,9 @@ import (
 const MaxFull = 2 << 20
 
 const (
-	vocabulary     = 200 // keywords in the full document
-	roomVocabulary = 16 << 10
-	maxProse       = 1000 // characters of a description
+	vocabulary     = 200      // keywords in the full document
+	roomVocabulary = 16 << 10 // bytes for the keywords
+	maxProse       = 1000     // characters of a description
 )
 
 // full returns the document that lists every element.
@@ -32,7 +32,7 @@ func full(v View, g *generation) stamped {
 		p.WriteString(", " + plural(counts[string(k)], noun(k)))
 	}
 	p.WriteString(".\n")
-	const reserve = roomVocabulary + 1024 // for what comes after the elements
+	const reserve = roomVocabulary + 1024 // bytes for the sections after the elements
 	shown, next := 0, 0
 	room := true
 	for i := range v.Servers {
@@ -61,7 +61,7 @@ func full(v View, g *generation) stamped {
 	return stamped{before, p.String()}
 }
 
-// about returns a server's name and version.
+// about returns a line with a server's name, version and state, "" if none is known.
 func about(srv *Server) string {
 	var parts []string
 	if srv.Name != "" {

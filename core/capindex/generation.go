@@ -20,8 +20,8 @@ type generation struct {
 	documents map[string]Document   // by short name
 }
 
-// A build is a generation in progress. Its goroutine sets the result and then closes
-// done; nothing is sent on it.
+// A build is a generation in progress. Its goroutine sets result or err and then closes
+// done, on which nothing is sent.
 type build struct {
 	epoch  uint64
 	done   chan struct{}
@@ -29,8 +29,8 @@ type build struct {
 	err    error
 }
 
-// generation returns the current generation, creating it if there is none. Concurrent
-// callers share one.
+// generation returns the current generation. If there is none, or it has expired, it waits
+// for a new one, which concurrent callers share.
 func (x *Index) generation(ctx context.Context) (*generation, error) {
 	x.mu.Lock()
 	switch g := x.current; {
@@ -42,7 +42,7 @@ func (x *Index) generation(ctx context.Context) (*generation, error) {
 		return g, nil
 	}
 	f := x.build
-	if f == nil || f.epoch != x.epoch { // one of an older epoch started before the change
+	if f == nil || f.epoch != x.epoch { // a build of an older epoch started before the change
 		f = &build{epoch: x.epoch, done: make(chan struct{})}
 		x.build = f
 		x.inFlight.Go(func() { x.run(f) })
@@ -73,9 +73,9 @@ func (x *Index) run(f *build) {
 	close(f.done)
 }
 
-// compare records which documents differ from those of the previous generation. An
-// outdated one counts, too, because the readers that waited for it have seen it. x.mu
-// must be held.
+// compare records which documents of g differ from those of the previous generation. A
+// generation that is already outdated counts, too, because the readers that waited for it
+// have seen it. x.mu must be held.
 func (x *Index) compare(g *generation) {
 	for name, d := range g.documents {
 		latest, known := x.latest[name]
@@ -125,7 +125,7 @@ func (x *Index) generate(epoch uint64) (g *generation, err error) {
 	return g, nil
 }
 
-// stamped is a text with a place for the time of its generation.
+// stamped is a document whose time of generation is inserted between before and after.
 type stamped struct{ before, after string }
 
 func (s stamped) at(t time.Time) string {

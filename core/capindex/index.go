@@ -55,10 +55,10 @@ type Index struct {
 	closed   bool
 	epoch    uint64                    // rises with Invalidate
 	current  *generation               // nil when there is none
-	build    *build                    // nil when none is made
-	latest   map[string]catalog.Digest // of each document, as generated last
-	compared uint64                    // the newest epoch of which latest is
-	changed  map[string]bool           // documents that differ since the last Changed
+	build    *build                    // nil when none is in progress
+	latest   map[string]catalog.Digest // of each document, by short name, as generated last
+	compared uint64                    // the newest epoch whose documents are in latest
+	changed  map[string]bool           // documents, by short name, that differ since Changed last returned
 	inFlight sync.WaitGroup            // added to only while not closed
 }
 
@@ -94,7 +94,8 @@ type Document struct {
 	Expires   time.Time
 }
 
-// TTL returns how long the document will remain valid, for ttlMs; never negative.
+// TTL returns for how long the document remains valid, as clients are told by ttlMs; never
+// negative.
 func (d Document) TTL() time.Duration { return max(0, time.Until(d.Expires)) }
 
 // Resources returns the MCP descriptors of the exposed documents.
@@ -155,10 +156,10 @@ func (x *Index) Invalidate() {
 	x.current = nil
 }
 
-// Changed invalidates, generates again, and returns the URIs of the exposed documents
-// whose subscribers must be notified: those that differ from a state that may have been
-// read since Changed last returned them. The first generation returns all, as clients
-// may subscribe before they read. Changed must not be called concurrently.
+// Changed drops the current generation, makes a new one, and returns the URIs of the exposed
+// documents whose subscribers must be notified: those that differ from a version that clients
+// may have read since Changed last returned their URIs. For the first generation it returns
+// all, as clients may subscribe before they read. Changed must not be called concurrently.
 func (x *Index) Changed(ctx context.Context) ([]string, error) {
 	x.Invalidate()
 	x.mu.Lock()

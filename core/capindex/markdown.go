@@ -8,8 +8,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// page writes Markdown up to a limit. Text of servers must be passed through prose or
-// code.
+// page collects Markdown. fits and list respect its limit. Text of servers must be passed
+// through prose or code.
 type page struct {
 	strings.Builder
 	limit int // bytes
@@ -24,7 +24,8 @@ func (p *page) fits(s string, reserve int) bool {
 	return true
 }
 
-// list writes lines while they fit into the next room bytes, and the number of others.
+// list writes lines while they fit into the next room bytes, and then the number of lines
+// that did not fit.
 func (p *page) list(room int, lines []string) {
 	whole := p.limit
 	p.limit = min(whole, p.Len()+room)
@@ -62,16 +63,17 @@ func prose(s string, limit int) string {
 	return strings.ReplaceAll(b.String(), "://", ":\\//")
 }
 
-// numbers reports whether a dot between the begin and end of a line starts a list.
+// numbers reports whether a dot between begin and end of a line would make Markdown show a
+// numbered list.
 func numbers(begin, end string) bool {
 	return begin != "" && strings.Trim(begin, "0123456789") == "" && (end == "" || end[0] == ' ')
 }
 
-// www reports whether a dot after s starts a link.
+// www reports whether a dot after s would make Markdown show a link, as in "www.".
 func www(s string) bool { return len(s) >= 3 && strings.EqualFold(s[len(s)-3:], "www") }
 
-// code returns a code span, in which nothing is markup. Keys stay unchanged up to limit
-// characters, so that they can be copied.
+// code returns s as a Markdown code span, in which nothing is markup. A key of at most limit
+// characters stays unchanged, so that it can be copied.
 func code(s string, limit int) string {
 	s = printable.Line(short(s, 4*limit+4), limit)
 	longest, run := 0, 0

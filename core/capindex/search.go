@@ -58,8 +58,8 @@ type Result struct {
 }
 
 // Search answers a call of the search tool with an MCP tool result: JSON, as text and as
-// structured content. Invalid arguments give a result with isError. Errors are those of
-// [Index.Read].
+// structured content. Invalid arguments give a result with isError. Its errors are those
+// of [Index.Read] except [ErrNotFound].
 func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
 	args, problem := parseSearch(arguments)
 	if problem != "" {
@@ -92,10 +92,12 @@ func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.Raw
 	return toolResult(string(text), text, false), nil
 }
 
-// prefixes makes unknown words match longer ones, for users who type only the beginning.
+// prefixes makes a word that occurs in no element match longer words that begin with it, for
+// users who type only the beginning.
 func prefixes() textindex.Prefix { return textindex.Prefix{Min: 1, Unknown: true, Most: 32} }
 
-// parseSearch decodes and checks the arguments; problem is for the caller of the tool.
+// parseSearch decodes and checks the arguments. problem, unless "", says what is wrong with
+// them, for the caller of the tool.
 func parseSearch(raw json.RawMessage) (args searchArguments, problem string) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")

@@ -23,7 +23,8 @@ type cacheStatistics struct {
 	TTLSeconds float64 `json:"ttl_seconds"`
 }
 
-// stats returns the document for programs. Its size does not depend on the view.
+// stats returns the document capability-index://stats, which is made for programs. Its size
+// does not depend on the view.
 func stats(v View, x textindex.Stats, ttl time.Duration, exposed []string) stamped {
 	const stamp = "@" // cannot occur anywhere else in the document
 	resources := map[string]string{}

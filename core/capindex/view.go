@@ -35,7 +35,8 @@ type Update struct {
 	Time time.Time
 }
 
-// An element is one item of a view, with the members of its descriptor.
+// An element is one item of a view (a tool, prompt, resource or template), with the members
+// of its descriptor.
 type element struct {
 	server *Server
 	kind   catalog.Kind
@@ -54,7 +55,8 @@ type parameter struct {
 // maxParameters bounds the parameters of one element that are listed and indexed.
 const maxParameters = 32
 
-// sorted returns the view with the servers in the order of all documents.
+// sorted returns the view with the servers in the order in which all documents show them: by
+// id.
 func (v View) sorted() View {
 	servers := slices.Clone(v.Servers)
 	slices.SortStableFunc(servers, func(a, b Server) int { return cmp.Compare(a.ID, b.ID) })
@@ -77,13 +79,14 @@ func (v View) elements() []element {
 	return all
 }
 
-// kinds returns the lists in the order of the documents: actions before content.
+// kinds returns the kinds of lists in the order in which the documents show them: actions
+// before content.
 func kinds() []catalog.Kind {
 	return []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources, catalog.Templates}
 }
 
-// parameters returns those of a tool, sorted by name, or the arguments of a prompt, in
-// their order. Malformed ones are left out.
+// parameters returns the parameters of a tool, sorted by name, or the arguments of a prompt,
+// in the prompt's order; at most maxParameters, and none if the descriptor is malformed.
 func parameters(k catalog.Kind, raw json.RawMessage) []parameter {
 	var out []parameter
 	switch k {
@@ -141,7 +144,7 @@ func (v View) counts() map[string]int {
 	return n
 }
 
-// updated returns the last updates of all servers, the newest first.
+// updated returns the newest updates of all servers, at most most, the newest first.
 func (v View) updated(most int) []serverUpdate {
 	var all []serverUpdate
 	for _, srv := range v.Servers {

@@ -20,7 +20,8 @@ func encode(v any) json.RawMessage {
 	return b
 }
 
-// offerAll publishes the current tools and prompts.
+// offerAll passes the demo's current tools and prompts to s.offer. s.mu must be held once
+// ticks have begun.
 func (s *scenario) offerAll() {
 	if s.offer == nil {
 		return

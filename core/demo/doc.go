@@ -16,6 +16,6 @@
 //
 // The notes are in the system's temporary directory, readable by their owner only,
 // and are removed when Serve returns. Directories of killed demos are removed by the
-// next demo of the same user; a lock marks those in use. A [TempDir] is such a
-// directory, also for other files of a demo.
+// next demo of the same user; a lock marks the directories in use. A [TempDir] is such a
+// directory; other parts of a demo use it for their files, too.
 package demo

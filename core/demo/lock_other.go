@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// lock makes a file and keeps it open. A file that is open elsewhere cannot be
-// removed on Windows, so one that can be was left behind.
+// lock makes a file and keeps it open, in place of one that is left from a demo that has
+// ended. It fails if another demo keeps the file open: Windows does not remove open files.
 func lock(name string) (*os.File, error) {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

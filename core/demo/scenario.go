@@ -21,9 +21,9 @@ const (
 	tasksNote = "tasks.md"
 	inbox     = "inbox"
 
-	cycle   = 6 // ticks
-	maxMail = 3
-	maxTips = 5
+	cycle   = 6 // ticks until the scenario repeats
+	maxMail = 3 // messages in the inbox
+	maxTips = 5 // lines of guide.md
 )
 
 // scenario edits the notes of the demo. Ticks and tool calls come from several
@@ -35,7 +35,8 @@ type scenario struct {
 	began time.Time
 	// offer publishes tools and prompts; set before the first tick.
 	offer func(tools, prompts []json.RawMessage)
-	// paced is sent to when the interval changes. Capacity 1: run reads the newest.
+	// paced is sent to when the interval changes. Capacity 1: run reads the newest interval
+	// itself.
 	paced chan struct{}
 
 	mu       sync.Mutex // also held while saving a note, a small local file
@@ -48,7 +49,7 @@ type scenario struct {
 	mailSum  int // messages received in total
 	touches  map[string]int
 	// counting and summary are the states of the tool count_words and the prompt
-	// summarize_inbox: absent, first form, second form.
+	// summarize_inbox: 0 absent, 1 first form, 2 second form.
 	counting, summary int
 }
 
@@ -145,8 +146,8 @@ func (s *scenario) addTip() {
 	}
 }
 
-// receive adds a message to the inbox, then removes the oldest beyond maxMail, so that
-// the folder never has too few.
+// receive adds a message to the inbox and only then removes the oldest beyond maxMail, so
+// that the folder never has fewer messages than before.
 func (s *scenario) receive() error {
 	s.mailSum++
 	random := s.random()

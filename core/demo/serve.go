@@ -16,8 +16,8 @@ const (
 	defaultInterval = 2 * time.Second
 	minInterval     = 10 * time.Millisecond
 	maxInterval     = time.Hour
-	// quiet and spacing are shorter than a vault's defaults: our saves are atomic, and
-	// every change should be visible at short intervals, too.
+	// quiet and spacing (see vault.Options) are shorter than a vault's defaults: our saves
+	// are atomic, and every change should be visible at short intervals, too.
 	quiet   = 20 * time.Millisecond
 	spacing = 40 * time.Millisecond
 )

@@ -17,15 +17,15 @@ const (
 	lockGrace = time.Minute
 )
 
-// A TempDir is the temporary directory of one demo. It is locked while in use, so
-// that other demos neither remove it nor leave it behind after a crash.
+// A TempDir is the temporary directory of one demo. It is locked while the demo runs: a
+// later demo removes it if it is not locked, and so cleans up after a crash.
 type TempDir struct {
 	Dir  string
 	lock *os.File
 }
 
 // NewTempDir makes a directory in temp ("": the system's temporary directory), and
-// removes those that killed demos left behind.
+// removes the directories that killed demos left there.
 func NewTempDir(temp string) (*TempDir, error) {
 	temp = cmp.Or(temp, os.TempDir())
 	sweep(temp)
@@ -49,7 +49,8 @@ func (d *TempDir) Remove() error {
 	return nil
 }
 
-// sweep removes unlocked directories of demos, as far as possible.
+// sweep removes the directories in temp that belong to demos and are not locked. It ignores
+// errors.
 func sweep(temp string) {
 	dirs, err := filepath.Glob(filepath.Join(temp, tempPattern))
 	if err != nil {

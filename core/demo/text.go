@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// text returns the current text of a note.
+// text returns the current text of a note; ok is false if there is no such note. s.mu must be
+// held.
 func (s *scenario) text(p string) (text string, ok bool) {
 	switch p {
 	case clockNote:

@@ -25,12 +25,12 @@
 //
 // # Bounds
 //
-// One reader follows the log for everybody and keeps the newest entries (at most 8,192
-// and 16 MiB). At most eight clients read older ones at a time. Streams are bounded for
-// each client and in all.
+// One reader follows the log for all clients and keeps the newest entries (at most 8,192
+// and 16 MiB). At most eight clients read older ones at a time. The number of streams is
+// bounded for each client and in all.
 //
 // # Ownership
 //
-// [Service.Run] owns the reader and ends with its context. Streams belong to the
-// requests that opened them.
+// [Reader.Run] follows the log on the goroutine that calls it, and ends with its context.
+// Streams belong to the requests that opened them.
 package events

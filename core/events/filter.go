@@ -21,15 +21,16 @@ var errUnknownType = errors.New("unknown type of events")
 type Filter struct {
 	name        string
 	server, uri string   // globs; "" matches all
-	words       []string // lists or states; nil matches all
+	words       []string // lists or states, by the type of the events; nil matches all
 	changedOnly bool
 }
 
-// Name is the type of the events.
+// Name is the type of the events that the subscription gets.
 func (f *Filter) Name() string { return f.name }
 
-// ParseFilter reads the arguments of a subscription to a type of events, which may be
-// nil or null for none. canonicalForm is the same for the same arguments.
+// ParseFilter reads the arguments of a subscription to the type of events called name. The
+// arguments may be nil or null, which means none. Equal arguments that are written differently
+// have the same canonicalForm.
 func ParseFilter(name string, arguments json.RawMessage) (f Filter, canonicalForm []byte, err error) {
 	f = Filter{name: name}
 	known := map[string][]string{ResourceUpdated: {"server", "uri", "changedOnly"}, ListChanged: {"server", "lists"}, ServerState: {"server", "states"}}[name]
@@ -104,7 +105,7 @@ func (f *Filter) Matches(o *Occurrence) bool {
 	}
 }
 
-// globs reports whether a valid glob matches, as those of configs do.
+// globs reports whether a valid glob matches s, by the same rules as the globs in configs.
 func globs(glob, s string) bool {
 	if glob == "" || glob == s || glob == "**" || doublestar.MatchUnvalidated(glob, s) {
 		return true

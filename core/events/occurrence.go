@@ -27,11 +27,11 @@ type Occurrence struct {
 	Server string
 	Time   time.Time // when it happened
 
-	uri, exported string // of a resource: the server's, and the one to read here
-	changed       *bool
-	word          string // the list, or the new state
-	data          []byte
-	body          []byte // without the closing brace
+	uri, exported string // of a resource: as its server calls it, and as clients read it here; "" for other types
+	changed       *bool  // whether the content of a resource changed; nil: not known
+	word          string // the list that changed, or the new state; "" for resources
+	data          []byte // what Data returns
+	body          []byte // the event as JSON, without the closing brace
 }
 
 // Body returns the event as a webhook gets it: with a cursor.
@@ -43,14 +43,14 @@ func (o *Occurrence) Body(cursor string) []byte {
 // Data returns the data of the event, a JSON object.
 func (o *Occurrence) Data() json.RawMessage { return o.data }
 
-// URI returns the server's own URI of the resource, "" if it is about none.
+// URI returns the server's own URI of the resource, "" if the event is about no resource.
 func (o *Occurrence) URI() string { return o.uri }
 
 // Exported returns the URI under which the resource can be read here.
 func (o *Occurrence) Exported() string { return o.exported }
 
-// News reports whether something changed, as far as it is known: an announcement of a
-// resource whose content is the same is none.
+// News reports whether something may have changed. It is false only for the announcement of a
+// resource whose content is known to be the same as before.
 func (o *Occurrence) News() bool { return o.changed == nil || *o.changed }
 
 // Word returns the list that changed or the new state; "" for resources.
@@ -91,14 +91,15 @@ func (s Scope) Shows(o *Occurrence) bool {
 	return ok
 }
 
-// occurrence converts an entry of the log; nil if clients get nothing for it.
+// occurrence converts an entry of the log. o is nil if clients get nothing for the entry; gap
+// says that the entry stands for a gap in the log.
 func (s Scope) occurrence(e *journal.Entry) (o *Occurrence, gap bool) {
 	if e.Gap != nil {
 		return nil, true
 	}
 	ev, err := e.Event()
 	if err != nil {
-		return nil, false // of a newer version
+		return nil, false // written by a newer version of the program
 	}
 	if _, gap = ev.Payload.(event.Gap); gap {
 		return nil, true
@@ -191,12 +192,13 @@ func (s Scope) list(o *Occurrence, p event.ListChanged) any {
 		More    map[string]int `json:"more,omitempty"`
 	}{o.Server, string(p.List), names("added", p.Added), names("removed", p.Removed), names("changed", p.Changed), more}
 	if len(data.Added)+len(data.Removed)+len(data.Changed) == 0 {
-		return nil // of what clients do not see
+		return nil // only items changed that clients do not see
 	}
 	return data
 }
 
-// reason is the reason of a state, without names of processes.
+// reason returns the reason of a server's state as clients get it, without the names of
+// processes.
 func reason(s string) string {
 	if strings.HasPrefix(s, "followed by ") {
 		return "handover"

@@ -50,17 +50,19 @@ func (p params) number(name string) (*float64, error) {
 	return &n, nil
 }
 
-// Query is what events/poll, events/stream and events/subscribe have in common.
+// Query holds the parameters that events/poll, events/stream and events/subscribe have in
+// common.
 type Query struct {
 	Filter Filter
-	// Arguments are the canonical arguments: equal filters written differently have the
-	// same.
+	// Arguments are the arguments in canonical form: equal arguments that are written
+	// differently have the same form.
 	Arguments []byte
-	// Cursor is where to go on; nil: from now on.
+	// Cursor is the position after which events are asked for; nil: from now on.
 	Cursor *string
-	// MaxAge bounds the age of events that a cursor asks for; 0: no bound.
+	// MaxAge bounds the age of the events that come after a cursor; 0: no bound.
 	MaxAge time.Duration
-	// Delivery and TTL are as they were sent, nil if they were not.
+	// Delivery and TTL are the members "delivery" and "ttlMs" as the client sent them, nil if
+	// it did not.
 	Delivery, TTL json.RawMessage
 }
 

@@ -11,14 +11,14 @@ import (
 
 // Bounds of one poll.
 const (
-	maxPollEvents  = 500
-	defaultEvents  = 100
-	maxPollEntries = 10_000
-	maxPollBytes   = 1 << 20
-	pollBatch      = 1000
+	maxPollEvents  = 500     // events in an answer
+	defaultEvents  = 100     // events in an answer, if the client sends no maxEvents
+	maxPollEntries = 10_000  // entries of the log that are looked at
+	maxPollBytes   = 1 << 20 // of an answer with several events
+	pollBatch      = 1000    // entries that are looked at in one step
 
-	slowPoll = 5000 // ms
-	fastPoll = 1000 // after a busy minute
+	slowPoll = 5000 // ms that a client is asked to wait before its next poll
+	fastPoll = 1000 // the same after a busy minute
 )
 
 // poll answers events/poll. Nothing is kept from one request to the next.
@@ -44,7 +44,7 @@ func (s *Service) poll(ctx context.Context, r *serve.Request) (json.RawMessage, 
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	// It is put together here: encoding raw JSON reads it again.
+	// The answer is put together by hand: json.Marshal would parse the raw JSON in it again.
 	out := []byte(`{"events":[`)
 	hasMore := false
 	if q.Cursor != nil {

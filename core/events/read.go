@@ -20,7 +20,7 @@ type Position struct {
 // Cursor returns the position as clients get it.
 func (p Position) Cursor() string { return event.FormatID(p.Epoch, p.Seq) }
 
-// maxReaders bounds the clients that read older entries at a time.
+// maxReaders bounds how many clients read entries that the tail no longer keeps at a time.
 const maxReaders = 8
 
 // Reader reads the log from a position on. Run must be running.
@@ -31,7 +31,7 @@ type Reader struct {
 	readers chan struct{}
 }
 
-// NewReader returns a reader of the log that shows what the scope does.
+// NewReader returns a reader of the log that returns only the events that scope shows.
 func NewReader(source Source, scope Scope) *Reader {
 	return &Reader{tail: newTail(source, scope), readers: make(chan struct{}, maxReaders)}
 }
@@ -48,9 +48,9 @@ type Batch struct {
 }
 
 // Start returns where a subscription begins: at its cursor, or now without one.
-// truncated says that events after the cursor are missing or were left out. ceiling, if
-// not zero, bounds how many entries and what age are caught up with; beyond, it begins
-// now.
+// truncated says that events after the cursor are missing or were left out. If ceiling is not
+// zero and more entries than that follow the cursor, or entries older than replayAge, the
+// subscription begins now.
 func (r *Reader) Start(ctx context.Context, cursor *string, maxAge time.Duration, ceiling uint64) (at Position, truncated bool, err error) {
 	id := ""
 	if cursor != nil {
@@ -109,12 +109,13 @@ func (r *Reader) Since(ctx context.Context, t time.Time) (Position, error) {
 	return Position{b.Epoch, max(first, b.First, 1) - 1}, nil
 }
 
-// replayAge is the greatest age of what a webhook is sent of the past.
+// replayAge is the greatest age of past events that a subscription with a ceiling, such as
+// that of a webhook, still gets; see [Reader.Start].
 const replayAge = 24 * time.Hour
 
-// Look returns what follows a position: at most limit entries, and those of them that
-// match and are shown. It does not wait: At is p if there is nothing new. moved is closed
-// when there may be more.
+// Look looks at the entries after p, at most limit, and returns those of them that match and
+// are shown. It does not wait: b.At is p if there is nothing new. moved is closed when there
+// may be more.
 func (r *Reader) Look(ctx context.Context, p Position, match func(*Occurrence) bool, limit int) (b Batch, moved <-chan struct{}, err error) {
 	entries, older, same, moved := r.tail.look(p, limit)
 	if !same { // the log was replaced
@@ -150,7 +151,8 @@ func (r *Reader) Look(ctx context.Context, p Position, match func(*Occurrence) b
 // maxRead bounds what is read from the log at a time, in bytes.
 const maxRead = 1 << 20
 
-// read reads older entries from the log.
+// read reads the entries after p from the log, at most limit: those that the tail no longer
+// keeps.
 func (r *Reader) read(ctx context.Context, p Position, limit int) ([]logged, error) {
 	select {
 	case r.readers <- struct{}{}:

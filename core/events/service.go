@@ -14,22 +14,22 @@ import (
 // Options configure a Service. Reader is required.
 type Options struct {
 	Reader *Reader
-	// Modes are those of poll and push that are offered; both if nil.
+	// Modes are the modes that are offered, of Poll and Push; both if nil.
 	Modes []Mode
-	// Webhooks answers events/subscribe and events/unsubscribe; nil: there are none. They
-	// are offered to clients that have an identity only.
+	// Webhooks answers events/subscribe and events/unsubscribe; nil: webhooks are not offered.
+	// They are offered only to clients that have an identity.
 	Webhooks serve.Func
-	// NoWebhooks is the reason that clients are told if there are none; optional.
+	// NoWebhooks is the reason that clients are told if Webhooks is nil; optional.
 	NoWebhooks string
-	// MaxStreams bounds the streams of one client, 32 by default, and MaxTotal those of
-	// all; 1,000. Clients without credentials count as one.
+	// MaxStreams bounds the streams of one client, 32 by default, and MaxTotal those of all
+	// clients, 1,000 by default. Modern clients with the same credentials, or without any,
+	// count as one client.
 	MaxStreams, MaxTotal int
 	// Heartbeat is the interval of the heartbeats of a stream; 25 s by default.
 	Heartbeat time.Duration
 }
 
-// Service serves the methods of the extension. Its Run, or that of its reader, must be
-// running.
+// Service serves the methods of MCP Events. The Run of its Reader must be running.
 type Service struct {
 	opts    Options
 	reader  *Reader
@@ -76,7 +76,7 @@ type streams struct {
 
 	mu  sync.Mutex
 	all int
-	of  map[any]int // by client
+	of  map[any]int // by client: a *serve.Client in the legacy era, else Request.Principal
 }
 
 // enter counts a stream; the caller must call leave at its end.

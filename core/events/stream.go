@@ -21,11 +21,12 @@ type stream struct {
 	filter Filter
 	at     Position
 	send   func(messages ...[]byte) error
-	tag    []byte // the end of each message
-	parts  [][]byte
+	tag    []byte   // the end of each message; see the function tag
+	parts  [][]byte // the messages of one write; reused for the next
 }
 
-// Stream serves events/stream: what matches after the cursor, and then what comes.
+// Stream serves events/stream: it sends the matching events after the cursor and then each
+// new one, until ctx ends.
 func (s *Service) Stream(ctx context.Context, r *serve.Request, id json.RawMessage, send func(messages ...[]byte) error) (json.RawMessage, error) {
 	if !slices.Contains(s.opts.Modes, Push) {
 		return nil, Fail(r, Unsupported, map[string]any{"feature": "deliveryMode", "value": Push})
@@ -53,12 +54,12 @@ func (s *Service) Stream(ctx context.Context, r *serve.Request, id json.RawMessa
 	return append(append([]byte(`{"_meta":{"`+metaStream+`":`), id...), "}}"...), nil
 }
 
-// run sends until ctx ends or the client does not read any more.
+// run sends events until ctx ends or the client has disconnected.
 func (st *stream) run(ctx context.Context) error {
 	beat := time.NewTicker(st.s.opts.Heartbeat)
 	defer beat.Stop()
 	retry := backoff.New(100*time.Millisecond, 5*time.Second)
-	var again <-chan time.Time // after a failure of the log
+	var again <-chan time.Time // when to read the log again after a failure; nil: none
 	for {
 		select {
 		case <-ctx.Done():

@@ -30,8 +30,9 @@ func FromJournal(j *journal.Journal) Source {
 const (
 	keptEntries = 8192
 	keptBytes   = 16 << 20
-	// wakeEvery is the shortest time between two wakes of all who wait: after silence
-	// they wake at once, and during a burst they get several entries each time.
+	// wakeEvery is the least time between two closings of tail.moved, each of which wakes
+	// every waiting stream: after silence streams wake at once, and during a burst they get
+	// several entries each time.
 	wakeEvery = 5 * time.Millisecond
 )
 
@@ -48,17 +49,17 @@ type tail struct {
 	source Source
 	scope  Scope
 
-	mu    sync.Mutex // guards all below
-	epoch string     // "": the log was not reached yet
-	next  uint64     // the number after the last entry that was seen
-	kept  []logged   // without a hole up to next, oldest first
-	bytes int        // of kept
-	woke  time.Time
-	timer *time.Timer // of a later wake; nil: none is due
+	mu    sync.Mutex  // guards all below
+	epoch string      // "": the log was not reached yet
+	next  uint64      // the number after the last entry that was seen
+	kept  []logged    // without a hole up to next, oldest first
+	bytes int         // of kept
+	woke  time.Time   // when moved was last closed
+	timer *time.Timer // will close moved; nil: not needed
 	// moved is closed and replaced when next or epoch has changed.
 	moved chan struct{}
 	busy  [12]time.Time // when the last occurrences came, as a ring
-	came  int
+	came  int           // how many occurrences came
 }
 
 func newTail(source Source, scope Scope) *tail {
@@ -98,8 +99,8 @@ func (t *tail) follow(ctx context.Context, b journal.Bounds) error {
 	return nil
 }
 
-// begin starts at the end of the log, which may be another one than before. Entries that
-// were stored meanwhile are read from the log by those who need them.
+// begin starts at the end of the log, which may be another log than before. Entries that
+// were stored meanwhile are not kept; a stream that needs them reads them from the log.
 func (t *tail) begin(b journal.Bounds) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,7 +114,7 @@ func (t *tail) begin(b journal.Bounds) {
 func (t *tail) add(l logged) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l.gap && l.seq >= t.next { // it stands for several
+	if l.gap && l.seq >= t.next { // a gap stands for several entries
 		t.kept, t.bytes = nil, 0
 	}
 	t.kept, t.next = append(t.kept, l), l.seq+1
@@ -166,9 +167,9 @@ func (t *tail) stopTimer() {
 	}
 }
 
-// look returns up to limit kept entries after the position, and whether older ones have
-// to be read from the log first. same is false if the log is another one. moved is
-// closed when there may be more.
+// look returns up to limit kept entries after the position. older says that entries which
+// are no longer kept have to be read from the log first. same is false if the position is
+// of another log. moved is closed when there may be more.
 func (t *tail) look(p Position, limit int) (entries []logged, older, same bool, moved <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -77,7 +77,7 @@ type File struct {
 	opts FileOptions
 
 	// changes: sent and closed by Run only. Capacity 1, because only the newest state
-	// matters: Run replaces one that has not been received yet.
+	// matters: Run replaces a state that has not been received yet.
 	changes chan Change
 	// kicks: sent by Kick, received by Run, never closed. Capacity 1, because one
 	// check answers any number of requests.
@@ -116,8 +116,8 @@ func NewFile(path string, opts FileOptions) *File {
 func (f *File) Changes() <-chan Change { return f.changes }
 
 // Kick requests a check now, without waiting for a quiet period: the content counts
-// as settled (after an operator's SIGHUP, for example). It never blocks. Content that
-// was delivered last is not delivered again, unless Retry is called before.
+// as settled (after an operator's SIGHUP, for example). It never blocks. Content equal
+// to the last delivery is not delivered again, unless Retry is called before.
 func (f *File) Kick() {
 	select {
 	case f.kicks <- struct{}{}:

@@ -20,13 +20,13 @@ type follower struct {
 	target string // absolute path
 	notify func() (*notifier, error)
 
-	n       *notifier // nil: none could be made, or the last one died
-	watched map[string]*watch
+	n       *notifier         // nil: none could be made, or the last one died
+	watched map[string]*watch // by directory; nil without a notifier
 }
 
 // A watch is one watched directory.
 type watch struct {
-	info fs.FileInfo // to notice that another directory got the name
+	info fs.FileInfo // to notice that another directory got the name; nil: it could not be watched
 	// names are the entries of interest, in lower case, as some file systems report
 	// an entry in a different case than it was looked up by.
 	names map[string]bool

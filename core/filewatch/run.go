@@ -91,7 +91,7 @@ type run struct {
 	unconfirmedSince time.Time
 
 	attempt int       // number of retries of the current problem
-	retry   time.Time // when the next one is due; zero: no problem
+	retry   time.Time // when the next retry is due; zero: there is none
 }
 
 // retryDelay returns the delay before the nth retry (from 0) of a file that is absent,
@@ -203,8 +203,9 @@ func (r *run) check(why cause) {
 	r.burst.kick(now)
 }
 
-// confirmed reports whether unconfirmed content counts as settled, and remembers it
-// for the next check if not.
+// confirmed reports whether content with this digest counts as settled, because the last
+// check saw the same or MaxWait has passed. If not, it remembers the digest for the next
+// check.
 func (r *run) confirmed(now time.Time, digest [sha256.Size]byte) bool {
 	if r.unconfirmed == nil {
 		r.unconfirmedSince = now
@@ -259,7 +260,7 @@ func (r *run) deliver(v result, c Change) {
 	r.changes <- c // never blocks: this is the only sender
 }
 
-// settle ends the processing of a change.
+// settle ends the processing of a change: nothing is unconfirmed any more.
 func (r *run) settle() {
 	r.unconfirmed = nil
 	if !r.burst.pending() { // else a Kick was handled within a burst that continues

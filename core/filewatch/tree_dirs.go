@@ -23,11 +23,11 @@ type watchedDirs struct {
 	root   string
 	notify func() (*notifier, error)
 	ignore func(path string, dir bool) bool
-	most   int
+	most   int // watched directories; see TreeOptions.MaxDirs
 
-	n       *notifier // nil: it could not be made, or it failed
-	watched map[string]fs.FileInfo
-	reason  string // why events are unreliable, or empty
+	n       *notifier              // nil: it could not be made, or it failed
+	watched map[string]fs.FileInfo // by path, to notice that another directory got the name
+	reason  string                 // why events are unreliable, or empty
 }
 
 func (w *watchedDirs) events() <-chan fsnotify.Event {
@@ -44,7 +44,8 @@ func (w *watchedDirs) errors() <-chan error {
 	return w.n.errors
 }
 
-// relative returns the path of an event, ok if it is of this tree.
+// relative converts the name in an event to a path relative to the root; ok is false if the
+// name is outside the tree.
 func (w *watchedDirs) relative(name string) (rel string, ok bool) {
 	rel, err := filepath.Rel(w.root, name)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -109,8 +110,8 @@ func (w *watchedDirs) add(rel string) {
 	}
 }
 
-// enter watches one directory, again if another directory got the name. It reports
-// whether the directory is to be listed.
+// enter watches one directory; if another directory has got its name, it replaces the watch.
+// It reports whether the caller has to list the directory.
 func (w *watchedDirs) enter(rel string) bool {
 	info, err := w.lstat(rel)
 	if err != nil || !info.IsDir() {

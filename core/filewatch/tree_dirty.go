@@ -11,11 +11,11 @@ import (
 // has its own burst, so that a file that is written continuously delays no other.
 // Zero times mean the same as in a debounce.
 type dirtyPaths struct {
-	quiet, most time.Duration
-	limit       int // of paths, and of bursts that begin within stormWindow; beyond it, all is used
+	quiet, most time.Duration // of each burst; see debounce
+	limit       int           // of paths, and of bursts that begin within stormWindow; beyond it, all replaces the paths
 
 	paths map[string]*debounce
-	all   debounce
+	all   debounce // pending: anything may have changed, and paths is empty
 
 	window time.Time // start of the current stormWindow
 	begun  int       // bursts that began in it
@@ -90,7 +90,8 @@ func (d *dirtyPaths) gap() time.Duration {
 	return shortGap
 }
 
-// take returns what is due, or nil.
+// take removes the paths that are due at now and returns them as a batch, nil if there are
+// none.
 func (d *dirtyPaths) take(now time.Time) *Batch {
 	if d.all.pending() {
 		if d.all.due().After(now) {
@@ -118,7 +119,8 @@ func (d *dirtyPaths) take(now time.Time) *Batch {
 	return b
 }
 
-// merge joins a batch that was not received yet with a newer one.
+// merge joins a batch that was not received yet with a newer one; either may be nil. More
+// paths than limit become a batch for everything.
 func merge(old, now *Batch, limit int) *Batch {
 	if old == nil || now == nil {
 		if old == nil {

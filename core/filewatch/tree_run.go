@@ -27,13 +27,13 @@ type treeRun struct {
 	dirs  watchedDirs
 	dirty dirtyPaths
 
-	ready   *Batch    // due, and not received yet
-	rebuild bool      // the source of events must be replaced
-	flushed time.Time // last batch
-	polled  time.Time // last batch for everything
-	poll    time.Duration
-	rebuilt time.Time
-	rooted  time.Time // last check of the root
+	ready   *Batch        // due, and not received yet
+	rebuild bool          // the source of events must be replaced
+	flushed time.Time     // last batch
+	polled  time.Time     // last batch for everything
+	poll    time.Duration // from polled to the next batch for everything
+	rebuilt time.Time     // when the source was last replaced
+	rooted  time.Time     // last check of the root
 }
 
 func (r *treeRun) run(ctx context.Context) error {
@@ -112,14 +112,15 @@ func (r *treeRun) tick(now time.Time) {
 	}
 }
 
-// missing reports whether the root is absent and was so before.
+// missing reports whether the root is absent and was absent when watches were last set.
 func (r *treeRun) missing() bool {
 	_, err := r.dirs.lstat(".")
 	return err != nil && r.dirs.watched["."] == nil
 }
 
-// flush makes a batch of what is due. Watches are set before: later changes give an
-// event, and the receiver finds earlier ones.
+// flush makes a batch of what is due at the given time. If the source must be replaced, new
+// watches are set before the batch is made: later changes give an event, and the receiver
+// finds earlier ones when it reads.
 func (r *treeRun) flush(at time.Time) {
 	b := r.dirty.take(at)
 	if b == nil {
@@ -152,7 +153,7 @@ func (r *treeRun) renew(now time.Time) {
 	r.updateMode()
 }
 
-// updateMode updates the mode and logs a change.
+// updateMode sets the mode by whether events are reliable, and logs when it changes.
 func (r *treeRun) updateMode() {
 	mode := Mode{Kind: ModeInotify}
 	if r.dirs.reason != "" {
@@ -172,7 +173,8 @@ func (r *treeRun) updateMode() {
 	}
 }
 
-// event records an event.
+// event handles one event of the source: it records the path as possibly changed and watches
+// a new directory.
 func (r *treeRun) event(ev fsnotify.Event) {
 	rel, ok := r.dirs.relative(ev.Name)
 	if !ok || ev.Op == 0 || r.dirs.ignored(rel, false) && r.dirs.ignored(rel, true) {

@@ -20,7 +20,8 @@ import (
 // Service is the service that our secrets are stored under.
 const Service = "mcptrack"
 
-// patience is how long a keyring may take: a locked one asks its user, who may be away.
+// patience is how long a call waits for the keyring: a locked keyring asks its user, who may
+// be away.
 const patience = 10 * time.Second
 
 // ErrNotFound is the error for a secret that the keyring does not have.
@@ -28,11 +29,11 @@ var ErrNotFound = keyring.ErrNotFound
 
 var errNoAnswer = errors.New("the keyring does not answer")
 
-// A Ring is the user's keyring. At any time it is asked for one thing: while a locked one
-// waits for its user, further calls wait and fail, rather than ask the user once more.
+// A Ring is the user's keyring. It passes one call at a time to the keyring: while a locked
+// keyring waits for its user, further calls wait and fail, rather than ask the user once more.
 type Ring struct {
-	// turn has room for one: who sends to it calls the keyring, and receives afterwards;
-	// never closed.
+	// turn has capacity 1: a call sends to it before it calls the keyring and receives from
+	// it afterwards; never closed.
 	turn chan struct{}
 }
 
@@ -40,7 +41,7 @@ type Ring struct {
 func New() *Ring { return &Ring{make(chan struct{}, 1)} }
 
 // Get returns the secret of the account. A keyring that does not answer in time is an
-// error; the call to it then goes on by itself until the keyring answers, because it
+// error; the call then continues in the background until the keyring answers, because it
 // cannot be interrupted. The same holds for Set and Delete.
 func (r *Ring) Get(account string) (string, error) {
 	return r.reached(func() (string, error) { return keyring.Get(Service, account) })
@@ -61,7 +62,7 @@ func (r *Ring) Delete(account string) error {
 	return err
 }
 
-// Get is that of a [Ring] that is used once.
+// Get is [Ring.Get] for callers that need one secret only.
 func Get(account string) (string, error) { return New().Get(account) }
 
 func (r *Ring) reached(call func() (string, error)) (string, error) {
@@ -97,7 +98,8 @@ func (r *Ring) bounded(call func() (string, error)) (string, error) {
 	}
 }
 
-// reachable fails where there is no session bus: the library would start one.
+// reachable returns an error where the keyring needs a session bus and there is none: the
+// library would start one.
 func reachable() error {
 	switch runtime.GOOS {
 	case "darwin", "windows":

@@ -47,8 +47,8 @@ type wireCapabilities struct {
 	Events      *wireCapability `json:"events,omitempty"`
 }
 
-// ParseCapabilities reads what a server declares. It accepts members of a wrong
-// type as declared without options: one mistake must not hide the other members.
+// ParseCapabilities reads the capabilities that a server declares. A member of a wrong
+// type counts as declared without options: one mistake must not hide the other members.
 func ParseCapabilities(raw json.RawMessage) Capabilities {
 	var w wireCapabilities
 	if json.Unmarshal(raw, &w) != nil {
@@ -77,15 +77,15 @@ func ParseCapabilities(raw json.RawMessage) Capabilities {
 	return c
 }
 
-// extensions reads the extensions that are known here.
+// extensions reads the member "extensions", of which only [ExtensionEvents] is used.
 func (c *Capabilities) extensions(raw json.RawMessage) {
 	var w struct {
 		Extensions map[string]json.RawMessage `json:"extensions"`
 	}
-	_ = json.Unmarshal(raw, &w) // of another type, there are none
+	_ = json.Unmarshal(raw, &w) // a member of another type declares nothing
 	if value, ok := w.Extensions[ExtensionEvents]; ok && string(value) != "null" {
 		var events wireCapability
-		_ = json.Unmarshal(value, &events) // declared, without options
+		_ = json.Unmarshal(value, &events) // a value of another type counts as declared without options
 		c.Events, c.EventsListChanged = true, c.EventsListChanged || events.ListChanged
 	}
 }

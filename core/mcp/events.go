@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// This file has what may still move in MCP Events (SEP-3415): names and numbers. They are
-// those of revision 5eb68628 of the proposal.
+// This file has the names and numbers of MCP Events (SEP-3415), which may still change. They
+// are those of revision 5eb68628 of the proposal.
 
 // ExtensionEvents is the identifier of MCP Events (SEP-3415).
 const ExtensionEvents = "io.modelcontextprotocol/events"
@@ -67,11 +67,11 @@ func eventFailures() []EventFailure {
 	return []EventFailure{EventNotFound, EventForbidden, EventResourceExhausted, EventUnsupported, EventCallbackEndpointError}
 }
 
-// EventNumbering is one of the two sets of error codes in use.
+// EventNumbering is one of the two sets of error codes that implementations of MCP Events use.
 type EventNumbering string
 
-// The numberings: SEP-3415 calls its own provisional, and clients that do not declare
-// the extension were written for those of the sketch before it.
+// The numberings: SEP-3415 calls its codes provisional, and clients that do not declare the
+// extension were written for the codes of the sketch that preceded it.
 const (
 	EventNumberingSEP    EventNumbering = "sep"
 	EventNumberingSketch EventNumbering = "sketch"
@@ -84,7 +84,7 @@ func (n EventNumbering) first() int {
 	return -32011
 }
 
-// Code returns the code of a failure.
+// Code returns the error code of a failure in this numbering.
 func (n EventNumbering) Code(f EventFailure) int {
 	for i, one := range eventFailures() {
 		if f == one {
@@ -94,8 +94,8 @@ func (n EventNumbering) Code(f EventFailure) int {
 	return CodeInternal
 }
 
-// EventFailureOf returns the failure that an error of a server reports, in either
-// numbering, or by its message alone; "" if it is none of the extension.
+// EventFailureOf returns the failure that an error of a server means: by its code in either
+// numbering, else by its message; "" if the error is no failure of MCP Events.
 func EventFailureOf(code int, message string) EventFailure {
 	for _, f := range eventFailures() {
 		if code == EventNumberingSEP.Code(f) || code == EventNumberingSketch.Code(f) {

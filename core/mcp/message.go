@@ -7,8 +7,8 @@ type Implementation struct {
 	Version string `json:"version"`
 }
 
-// SubscriptionFilter is what a subscriptions/listen asks for, and what its
-// acknowledgement grants.
+// SubscriptionFilter lists the notifications that a subscriptions/listen asks for, or that
+// its acknowledgement grants.
 type SubscriptionFilter struct {
 	Tools     bool     `json:"toolsListChanged,omitempty"`
 	Prompts   bool     `json:"promptsListChanged,omitempty"`

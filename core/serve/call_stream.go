@@ -13,16 +13,16 @@ import (
 
 // Bounds of what a session holds for clients whose stream broke during a call.
 const (
-	maxStreamEvents = 256
-	maxStreamBytes  = 1 << 20 // beyond the newest event
-	maxCallStreams  = 32      // of calls that were answered
-	streamRetention = time.Minute
-	streamRetry     = time.Second // after which a client resumes
+	maxStreamEvents = 256         // events of one call
+	maxStreamBytes  = 1 << 20     // of one call, besides its newest event
+	maxCallStreams  = 32          // answered calls
+	streamRetention = time.Minute // after the answer to a call
+	streamRetry     = time.Second // how long a client is asked to wait before it resumes
 )
 
 // callStream holds the events of one POST of a legacy session, so that a client whose
-// stream breaks can resume it by a GET with Last-Event-ID (SEP-1699). Of too many, the
-// oldest are dropped.
+// stream breaks can resume it by a GET with Last-Event-ID (SEP-1699). When it holds more
+// than maxStreamEvents or maxStreamBytes, the oldest events are dropped.
 type callStream struct {
 	name string // begins the ids of its events
 
@@ -54,8 +54,9 @@ func (c *callStream) add(message []byte, last bool) {
 	c.changed = make(chan struct{})
 }
 
-// after returns the event that follows the one of a number, and its own number; nil if
-// there is none yet. done: there will be none.
+// after returns the oldest event held whose number is greater than the given one, and its
+// number. event is nil if there is none yet: then changed is closed when one is added, and
+// done says that none will be.
 func (c *callStream) after(number int) (event []byte, next int, done bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,12 +67,12 @@ func (c *callStream) after(number int) (event []byte, next int, done bool, chang
 	return nil, number, c.done, c.changed
 }
 
-// callStreams are those of a session. The zero value is ready.
+// callStreams holds the call streams of one session. The zero value is ready.
 type callStreams struct {
 	mu     sync.Mutex
 	last   int
 	byName map[string]*callStream
-	over   []endedStream // in order
+	over   []endedStream // answered calls whose streams are still held, in the order of their ends
 }
 
 type endedStream struct {
@@ -79,7 +80,7 @@ type endedStream struct {
 	at   time.Time
 }
 
-// begin makes a stream; the caller calls end after the last event.
+// begin registers the stream of a new call; the caller calls end after its last event.
 func (s *callStreams) begin() *callStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,14 +94,15 @@ func (s *callStreams) begin() *callStream {
 }
 
 func (s *callStreams) end(c *callStream) {
-	c.add(nil, true) // unless there was an answer
+	c.add(nil, true) // also if the call got no answer
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = append(s.over, endedStream{c.name, time.Now()})
 	s.sweep()
 }
 
-// sweep drops streams that nobody resumes any more. s.mu must be held.
+// sweep drops the streams that have been over for longer than streamRetention, and the oldest
+// beyond maxCallStreams. s.mu must be held.
 func (s *callStreams) sweep() {
 	for len(s.over) > 0 && (len(s.over) > maxCallStreams || time.Since(s.over[0].at) > streamRetention) {
 		delete(s.byName, s.over[0].name)
@@ -122,7 +124,8 @@ func (s *callStreams) find(id string) (c *callStream, number int, ok bool) {
 	return c, number, err == nil && number >= 0 && c != nil
 }
 
-// prelude begins the stream of a call: with an id, and when to resume.
+// prelude sends the first event of a call's stream: an id without content, and how long the
+// client should wait before it resumes a broken stream.
 func (e *eventStream) prelude(c *callStream) error {
 	retry := bytes.TrimSuffix(sse.AppendRetry(nil, streamRetry), []byte("\n")) // in one event with the id
 	if _, err := e.out.Write(append(retry, sse.Append(nil, c.id(0), "", nil)...)); err != nil {
@@ -131,7 +134,8 @@ func (e *eventStream) prelude(c *callStream) error {
 	return e.flush()
 }
 
-// resume sends what came after the event of a number, until the answer.
+// resume sends the events of c after the one with the given number, and those to come until
+// the call is answered, the server closes or ctx ends.
 func (e *eventStream) resume(ctx context.Context, c *callStream, number int) error {
 	if err := e.start(); err != nil {
 		return err

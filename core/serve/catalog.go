@@ -24,7 +24,8 @@ type Catalog struct {
 	Variants map[string]Catalog
 }
 
-// variant returns the lists of a name; those for everybody if there is none.
+// variant returns the lists of the variant called name, or c itself if there is none of that
+// name.
 func (c *Catalog) variant(name string) *Catalog {
 	if v, ok := c.Variants[name]; ok && name != "" {
 		return &v
@@ -33,8 +34,8 @@ func (c *Catalog) variant(name string) *Catalog {
 }
 
 const (
-	maxGenerations = 8 // catalogs whose cursors are still valid
-	pageBytes      = 1 << 20
+	maxGenerations = 8       // catalogs whose cursors are still valid
+	pageBytes      = 1 << 20 // a page ends after the item with which it exceeds this
 )
 
 // catalogs holds the current catalog and previous ones that a client may still be
@@ -47,10 +48,10 @@ type catalogs struct {
 	mu          sync.Mutex
 	gen         uint64 // of the current catalog
 	generations map[uint64]*Catalog
-	// mirror lists the arguments of the current tools that are repeated in headers.
+	// mirror holds, by the name of a current tool, its arguments that clients repeat in headers.
 	mirror map[string][]mirrored
-	// paged holds the generations for which a cursor was issued. Others are dropped as
-	// soon as they are replaced.
+	// paged holds the generations for which a cursor was issued. Other generations are
+	// dropped as soon as they are replaced.
 	paged map[uint64]bool
 }
 
@@ -152,8 +153,8 @@ func (c *Catalog) allTools() []json.RawMessage {
 	return all
 }
 
-// objects returns the items that are JSON objects, each in one line. Most are equal to
-// those of the previous list at the same index and are not checked again.
+// objects returns the items that are JSON objects, each in one line. An item that equals the
+// one at the same index of known, the previous list, is not checked again.
 func objects(items, known []json.RawMessage) []json.RawMessage {
 	clean := make([]json.RawMessage, 0, len(items))
 	for i, item := range items {
@@ -171,8 +172,9 @@ func objects(items, known []json.RawMessage) []json.RawMessage {
 	return clean
 }
 
-// page returns one page of a list and the cursor of the next page, or "" after the last.
-// A cursor identifies the catalog that the first page came from.
+// page returns one page of the list that of selects, with at most size items, and the cursor
+// of the next page, or "" after the last. A cursor identifies the catalog that the first page
+// came from.
 func (c *catalogs) page(cursor string, size int, of func(*Catalog) []json.RawMessage) (items []json.RawMessage, next string, err *Error) {
 	gen, from, valid := uint64(0), 0, true
 	if cursor != "" {
@@ -222,7 +224,8 @@ func (c *catalogs) parseCursor(cursor string) (gen uint64, from int, valid bool)
 	return gen, from, err1 == nil && err2 == nil && from > 0
 }
 
-// listResult encodes a page, followed by more members.
+// listResult encodes the result of a list request: the items under the name field, nextCursor
+// unless next is "", and more members.
 func listResult(field string, items []json.RawMessage, next string, more []member) json.RawMessage {
 	size := len(field) + len(next) + 512
 	for _, item := range items {

@@ -17,7 +17,8 @@ const maxAsked = 64
 var ErrUnreachable = errors.New("the client has no open stream")
 
 // Client is a client of the legacy era, for as long as its connection or session lasts.
-// Clients of the modern era answer questions by repeating their request.
+// Clients of the modern era are asked by the result of their request, and answer by repeating
+// the request.
 type Client struct {
 	// Capabilities are those that the client declared, a JSON object.
 	Capabilities json.RawMessage
@@ -28,10 +29,12 @@ type Client struct {
 	// way to the client, or no room.
 	send func(message []byte) bool
 
-	mu      sync.Mutex
-	last    uint64
-	asked   map[string]chan *message // by id; capacity 1, sent to by deliver, never closed
-	handler func(method string, params json.RawMessage)
+	mu   sync.Mutex
+	last uint64
+	// asked holds, by the ids of our requests that are not answered yet, a channel for the
+	// answer: capacity 1, sent to by receive, never closed.
+	asked   map[string]chan *message
+	handler func(method string, params json.RawMessage) // of OnNotification; nil: none
 }
 
 func newClient(ctx, gone context.Context, m *message, send func([]byte) bool) *Client {
@@ -41,31 +44,34 @@ func newClient(ctx, gone context.Context, m *message, send func([]byte) bool) *C
 // Done is closed when the client has left.
 func (c *Client) Done() <-chan struct{} { return c.gone.Done() }
 
-// OnNotification sets the function that is called with the notifications other than those
-// of the connection, such as notifications/roots/list_changed. It is called by the
-// goroutine that reads from the client and must not block.
+// OnNotification sets the function that is called with each notification of the client, such
+// as notifications/roots/list_changed, except notifications/cancelled. It is called by the
+// goroutine that received the notification and must not block.
 func (c *Client) OnNotification(f func(method string, params json.RawMessage)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handler = f
 }
 
-// Notify sends a notification, before the answer of via if that is in progress. It is
-// dropped if the client cannot be reached.
+// Notify sends a notification to the client: before the answer to the request via while that
+// is in progress, else on the client's own stream. via may be nil. The notification is dropped
+// if the client cannot be reached.
 func (c *Client) Notify(via *Request, method string, params any) {
 	if message := notification(method, params); message != nil {
 		c.deliverVia(via, message)
 	}
 }
 
-// deliverVia sends a message on the stream of a request, or on that of the client.
+// deliverVia sends a message on the stream of the request via while that is in progress, else
+// on the stream of the client. It reports false if the client cannot be reached.
 func (c *Client) deliverVia(via *Request, message []byte) bool {
 	return via != nil && via.notes != nil && via.notes.write(message) || c.send(message)
 }
 
-// Ask sends a request to the client, on the stream of via if that is in progress, and
-// waits for the answer. An *Error is the client's; [ErrUnreachable] means that it could
-// not be asked. When ctx is done the request is cancelled.
+// Ask sends a request to the client, on the stream of the request via while that is in
+// progress, else on the client's own stream, and waits for the answer. An *Error is the
+// client's answer; [ErrUnreachable] means that the client could not be asked, or can no longer
+// answer. When ctx is done, the client is told that the request is cancelled.
 func (c *Client) Ask(ctx context.Context, via *Request, method string, params json.RawMessage) (json.RawMessage, error) {
 	answer := make(chan *message, 1)
 	c.mu.Lock()
@@ -112,7 +118,7 @@ func (c *Client) receive(m *message) {
 	}
 }
 
-// failure returns the error of an answer.
+// failure returns the error in an answer, nil if the answer has a result.
 func (m *message) failure() error {
 	if m.result != nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
-// conn is the connection of one ServeIO.
+// conn is the connection that one call of ServeIO serves.
 type conn struct {
 	srv *Server
 	// ctx is the parent of every request; it is cancelled when the connection fails.
@@ -36,11 +36,11 @@ type conn struct {
 type legacyState struct {
 	version string
 	sub     *subscriptions.Subscriber
-	pushes  bool // the pusher is running
-	stop    context.CancelFunc
+	pushes  bool               // the pusher is running
+	stop    context.CancelFunc // ends the pusher
 	client  *Client
-	mute    context.CancelFunc // the client can no longer answer
-	leave   context.CancelFunc // the client has left, or starts anew
+	mute    context.CancelFunc // called when the client can no longer answer requests
+	leave   context.CancelFunc // called when the client has left, or initializes again
 }
 
 // handle processes one message. Functions run on other goroutines; requests that
@@ -95,7 +95,7 @@ func (c *conn) request(m *message) {
 	case offered && (m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe):
 		sub := c.legacy.sub
 		c.out.put(func() []byte { return line(subscribe(sub, m)) })
-	case offered && (!fromMemory(m.method) || c.srv.about.Load().chooses(m, from)): // the choice may wait
+	case offered && (!fromMemory(m.method) || c.srv.about.Load().chooses(m, from)): // Description.Variant may block
 		c.runFunc(m, from)
 	default:
 		c.out.put(func() []byte { return c.answerTo(c.ctx, m, from) })
@@ -111,8 +111,8 @@ func (c *conn) answerTo(ctx context.Context, m *message, from caller) []byte {
 	return line(answer(m.id, result, failed))
 }
 
-// initialize starts the legacy era. A second initialize drops the subscriptions of
-// the first.
+// initialize begins the legacy era of the connection. A second initialize drops the
+// subscriptions that followed the first.
 func (c *conn) initialize(m *message) {
 	version, result, failed := c.srv.identity().initialized(m)
 	if failed != nil {
@@ -209,8 +209,8 @@ func (c *conn) runFunc(m *message, from caller) {
 	})
 }
 
-// listen serves a subscriptions/listen. It is answered with a result unless the client
-// cancels it.
+// listen serves a subscriptions/listen. When the listen ends, its result is sent, unless the
+// client has cancelled it.
 func (c *conn) listen(m *message) {
 	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
 	if !ok {

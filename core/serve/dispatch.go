@@ -12,15 +12,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// caller describes the sender of a message as far as the answer depends on it.
+// caller describes the sender of a message as far as the answer depends on it. See [Request]
+// for the fields with the same name.
 type caller struct {
 	version   string
 	modern    bool
 	principal string
 	identity  string
-	notes     *notifier // nil: the client takes no notifications
-	client    *Client   // of the legacy era
-	after     *afterwards
+	notes     *notifier   // nil: the client takes no notifications
+	client    *Client     // nil in the modern era
+	after     *afterwards // nil: the request is not answered by a Func
 }
 
 // capabilities are those of the sender of a message; nil if it declared none.
@@ -34,7 +35,7 @@ func (from caller) capabilities(m *message) json.RawMessage {
 	return nil
 }
 
-// chooses reports whether a request lists what may be different for its client.
+// chooses reports whether a list request has to ask Variant which lists its client sees.
 func (d *Description) chooses(m *message, from caller) bool {
 	switch m.method {
 	case mcp.MethodListTools, mcp.MethodListPrompts, mcp.MethodListResources, mcp.MethodListTemplates:
@@ -146,9 +147,10 @@ func newRequest(m *message, from caller) *Request {
 	return r
 }
 
-// complete prepares a result for the wire: an object in one line, with the members that
-// the modern era requires, or without those that only that era has. A function may
-// forward the result of another server; serverInfo in _meta is replaced by our own.
+// complete prepares a result for the wire: an object in one line, for a modern client with
+// the members that its era requires (ttlMs and cacheScope if the result is cacheable), for a
+// legacy client without the members that only the modern era has. A function may forward the
+// result of another server; serverInfo in _meta is replaced by our own.
 func (s *Server) complete(result json.RawMessage, cacheable bool, from caller) (json.RawMessage, *Error) {
 	var err error
 	if from.modern {

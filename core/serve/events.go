@@ -50,8 +50,9 @@ func (e Events) stream(ctx context.Context, s *Server, m *message, from caller, 
 	return s.complete(result, false, from)
 }
 
-// streamEvents serves an events/stream on the handler's goroutine. In the legacy era it
-// ends with its client, too: nobody could resume it.
+// streamEvents serves an events/stream on the handler's goroutine. It ends when the client
+// disconnects, even in the legacy era, where other requests go on: the client could not resume
+// it.
 func (x *exchange) streamEvents(parent context.Context, from caller) {
 	if !accepts(x.r, typeEvents) {
 		http.Error(x.w, "the client must accept "+typeEvents, http.StatusNotAcceptable)

@@ -19,8 +19,8 @@ const (
 	typeEvents = sse.ContentType
 )
 
-// accepts reports whether the client accepts a media type. Without an Accept header it
-// accepts all, as HTTP specifies.
+// accepts reports whether the client accepts a media type. A client that sends no Accept
+// header accepts all, as HTTP specifies.
 func accepts(r *http.Request, mediaType string) bool {
 	values := r.Header.Values("Accept")
 	if len(values) == 0 {
@@ -39,8 +39,8 @@ func accepts(r *http.Request, mediaType string) bool {
 	return false
 }
 
-// principal returns a digest of the credentials. Its key is new in every process, so
-// that the digest is useless elsewhere.
+// principal returns a digest of the Authorization header of a request, "" without one. The
+// key of the digest is new for every Server, so that the digest is useless elsewhere.
 func (s *Server) principal(r *http.Request) string {
 	values := r.Header.Values("Authorization")
 	if len(values) == 0 {
@@ -62,8 +62,8 @@ func single(r *http.Request, header string) (value string, ok bool) {
 	return r.Header.Get(header), true
 }
 
-// checkVersion compares the version in the header with that in the body, if there is
-// one: a proxy may have routed the request by the header.
+// checkVersion compares the protocol version in the header with the one in _meta, if _meta
+// has one: a proxy may have routed the request by the header.
 func checkVersion(r *http.Request, m *message) *Error {
 	switch value, ok := single(r, mcp.HeaderProtocolVersion); {
 	case !ok:
@@ -80,8 +80,8 @@ func mismatch(header, why string) *Error {
 	return errorf(mcp.CodeHeaderMismatch, "header %s %s", header, why)
 }
 
-// checkHeaders compares the other headers of a modern request with its body: proxies
-// may have decided by the headers.
+// checkHeaders compares the headers with the method and the name of a modern request with its
+// body: a proxy may have routed or filtered the request by these headers.
 func checkHeaders(r *http.Request, m *message) *Error {
 	switch value, ok := single(r, mcp.HeaderMethod); {
 	case !ok:
@@ -132,7 +132,8 @@ func decodeHeader(value string) (string, bool) {
 	return string(b), err == nil
 }
 
-// isModern determines the era of a POST by its _meta, else by its headers.
+// isModern reports whether a POST is of the modern era: by its _meta, else by its headers and
+// its method.
 func isModern(r *http.Request, m *message) bool {
 	if m.meta[mcp.MetaProtocolVersion] != nil {
 		return true

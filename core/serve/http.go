@@ -17,8 +17,8 @@ import (
 const bodyTimeout = 30 * time.Second
 
 // ServeHTTP is the MCP endpoint for both eras, on any path. It returns when everything
-// it started has ended. If a legacy client disconnects, that is when its call has been
-// answered: a lost connection cancels nothing in that era.
+// it started has ended. When a legacy client disconnects during a call, ServeHTTP returns
+// only when the call has ended: a lost connection cancels nothing in that era.
 //
 // ServeHTTP sets the deadlines of its connection itself and bounds bodies by MaxMessage.
 // Clients that do not accept text/event-stream are served without notifications.

@@ -9,10 +9,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// runFunc answers a POST with a function of the options. The answer is plain JSON; the
-// first notification turns it into an event stream. With call it is a stream from the
-// beginning, which the client can resume. parent is cancelled when the client cancels the
-// request.
+// runFunc answers a POST with a function of the options. If call is nil, the answer is plain
+// JSON, or an event stream if the function sends a notification first. Otherwise it is an event
+// stream from the beginning, and call holds its events, so that the client can resume it.
+// parent is cancelled when the client cancels the request.
 func (x *exchange) runFunc(parent context.Context, from caller, call *callStream) {
 	s := x.srv
 	from.after = new(afterwards)
@@ -41,7 +41,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 	answered := make(chan reply, 1)
 	go func() {
 		reply := x.answer(nil, errorf(mcp.CodeInternal, "%s: internal error", x.m.method))
-		defer func() { answered <- reply }() // also if the function ends its goroutine
+		defer func() { answered <- reply }() // also if the function calls runtime.Goexit
 		n := newNotifier(ctx, func(ctx context.Context, message []byte) {
 			select {
 			case notes <- message:
@@ -62,7 +62,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 	gone, news, here := x.r.Context().Done(), notes, true
 	leave := func() {
 		gone, stream, here = nil, nil, false
-		if call == nil { // nobody will want what comes
+		if call == nil { // the client cannot resume: later messages are dropped
 			close(left)
 			news = nil
 		}

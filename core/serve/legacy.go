@@ -107,8 +107,8 @@ func (x *exchange) session(body bool) *session {
 	return ss
 }
 
-// rejectModern rejects an HTTP method that the modern era does not have; it reports
-// whether it did.
+// rejectModern rejects a request of the modern era whose HTTP method only the legacy era has,
+// and reports whether it did.
 func rejectModern(w http.ResponseWriter, r *http.Request) bool {
 	if r.Header.Get(mcp.HeaderProtocolVersion) != mcp.ModernVersion {
 		return false

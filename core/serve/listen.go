@@ -12,8 +12,8 @@ import (
 // listen is one subscriptions/listen of the modern era.
 type listen struct {
 	sub *subscriptions.Subscriber
-	ack []byte // the first message
-	end json.RawMessage
+	ack []byte          // the first message
+	end json.RawMessage // the result with which the listen ends
 	// empty means that nothing of what was requested is honoured.
 	empty bool
 	// messages are the notifications of tasks; nil if there are none. Sent to by the Send
@@ -24,8 +24,8 @@ type listen struct {
 // maxTaskNotes is how many notifications of tasks wait for a slow client.
 const maxTaskNotes = 64
 
-// listen subscribes as the message requests, until ctx is done. The caller must close the
-// subscriber.
+// listen opens the subscriptions that the message requests. Notifications of tasks end when
+// ctx is done; the caller must close the subscriber.
 func (s *Server) listen(ctx context.Context, m *message, principal string) (*listen, *Error) {
 	want, tasks, err := parseFilter(m.fields["notifications"])
 	if err != nil {
@@ -99,9 +99,9 @@ func missingTasks() *Error {
 	}}
 }
 
-// subscribeAll subscribes to URIs and returns those that succeeded, without duplicates.
-// Others, including those beyond a limit, are left out: the client sees that in the
-// acknowledgement and can retry.
+// subscribeAll subscribes to URIs and returns those for which that succeeded, without
+// duplicates. URIs that are refused or beyond a limit are left out: the client sees that in
+// the acknowledgement and can retry.
 func subscribeAll(sub *subscriptions.Subscriber, uris []string) (honoured []string) {
 	seen := make(map[string]bool)
 	for _, uri := range uris {

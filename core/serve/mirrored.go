@@ -42,8 +42,8 @@ func mirroredArguments(tools []json.RawMessage) map[string][]mirrored {
 	return found
 }
 
-// CheckTool returns an error, for users, if modern clients reject a tool because of its
-// annotations "x-mcp-header".
+// CheckTool returns an error, whose text is meant for users, if modern clients reject a tool
+// because of its annotations "x-mcp-header".
 func CheckTool(tool json.RawMessage) error {
 	_, _, err := mirroredOf(tool)
 	return err
@@ -68,7 +68,8 @@ type mirroring struct {
 	seen map[string]bool // headers, in lower case
 }
 
-// add looks where clients look: in nested "properties" only.
+// add collects the mirrored arguments of a schema, which is at path in the tool's schema. It
+// looks only where clients look: in nested "properties".
 func (m *mirroring) add(schema json.RawMessage, path []string) error {
 	fields, failed := object(schema)
 	if failed != nil || len(path) > mirrorDepth {

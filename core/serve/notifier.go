@@ -41,7 +41,7 @@ func (n *notifier) write(message []byte) bool {
 	return true
 }
 
-// close aborts running sends, prevents new ones and waits for them.
+// close prevents new sends, aborts those in progress and waits until they have returned.
 func (n *notifier) close() {
 	n.mu.Lock()
 	n.over = true

@@ -12,7 +12,7 @@ import (
 
 // Description describes the server to clients, in addition to Options.
 type Description struct {
-	Instructions string // replaces those of Options
+	Instructions string // replaces Options.Instructions
 	// Extensions are the capabilities of extensions, by their identifiers. The methods of
 	// the extension "…/NAME" begin with "NAME/"; Options.Extension answers them.
 	Extensions map[string]json.RawMessage
@@ -20,8 +20,8 @@ type Description struct {
 	// logging/setLevel, too.
 	Logging bool
 	// Tasks is the capability "tasks" for clients of 2025-11-25, a JSON object; nil if
-	// there are none. Options.Extension answers tasks/get and the others. In the modern
-	// era tasks are an extension.
+	// there are no tasks. Options.Extension answers tasks/get and the other methods of
+	// tasks. In the modern era tasks are an extension.
 	Tasks json.RawMessage
 	// Variant returns which of Catalog.Variants a client with the capabilities sees, "" for
 	// none. It is called for every list, and may wait; ctx ends with the request. May be
@@ -33,17 +33,17 @@ type Description struct {
 	WatchTasks func(ctx context.Context, w TaskWatch) (known []string)
 }
 
-// TaskWatch is a listen for the notifications of tasks.
+// TaskWatch is a subscriptions/listen that asks for notifications of tasks.
 type TaskWatch struct {
-	IDs          []string
-	Principal    string
+	IDs          []string        // of the tasks
+	Principal    string          // of the client; see [Request]
 	Capabilities json.RawMessage // of the client
-	// Send sends a notifications/tasks with params, a JSON object. It does not block: for
-	// a client that does not read, notifications are dropped.
+	// Send sends the client a notifications/tasks with params, a JSON object. It does not
+	// block: when the client does not read, notifications are dropped.
 	Send func(params json.RawMessage)
 }
 
-// declares reports whether a method belongs to an extension.
+// declares reports whether a method belongs to one of the extensions.
 func (d *Description) declares(method string) bool {
 	name, _, ok := strings.Cut(method, "/")
 	if !ok || d == nil {
@@ -57,7 +57,8 @@ func (d *Description) declares(method string) bool {
 	return false
 }
 
-// offers reports whether a method is available in an era, given the handlers.
+// offers reports whether a method is available in an era, given the handlers in o and the
+// description.
 func (o *Options) offers(method string, modern bool, about *Description) bool {
 	switch method {
 	case mcp.MethodListTools, mcp.MethodCallTool:
@@ -112,7 +113,7 @@ func (id identity) capabilities() json.RawMessage {
 	caps := encode(id.opts.capabilities())
 	extensions := id.about.Extensions
 	if id.opts.Events.offered() {
-		// Clients look in either of two places.
+		// Some clients look for events among the extensions, others beside them.
 		extensions = maps.Clone(extensions)
 		if extensions == nil {
 			extensions = map[string]json.RawMessage{}

@@ -31,8 +31,8 @@ type Request struct {
 	notes  *notifier
 }
 
-// After has f called once the answer to the request was written, or could not be. f must
-// not block.
+// After makes the server call f once the answer to the request was written, or could not be
+// written. f must not block.
 func (r *Request) After(f func()) {
 	if r.after == nil {
 		f()

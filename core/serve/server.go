@@ -71,12 +71,12 @@ type Options struct {
 // StdioLimits bound what one connection of standard streams may have open. A zero field
 // means its default.
 type StdioLimits struct {
-	// MaxWaiting bounds the requests that wait; 1,024 by default. Their total size is
-	// bounded by 16 times Options.MaxMessage. Further
+	// MaxWaiting bounds the requests that wait because Options.MaxInFlight are running;
+	// 1,024 by default. Their total size is bounded by 16 times Options.MaxMessage. Further
 	// requests are rejected. Over HTTP the number of connections is the bound.
 	MaxWaiting int
-	// MaxListens bounds the open listens; 64 by
-	// default. Over HTTP, Subscriptions.MaxSubscribers bounds them.
+	// MaxListens bounds the open subscriptions/listen; 64 by default. Over HTTP,
+	// Options.Subscriptions.MaxSubscribers bounds them.
 	MaxListens int
 }
 
@@ -134,9 +134,9 @@ func (s *Server) Updated(uris ...string) { s.subs.Updated(uris...) }
 // Subscriptions returns the server's subscription manager, for queries.
 func (s *Server) Subscriptions() *subscriptions.Manager { return s.subs }
 
-// SetCatalog replaces all lists in one step, notifies clients of those that changed and
-// returns them; an equal catalog notifies nobody. The server keeps the slices: the
-// caller must not modify them afterwards.
+// SetCatalog replaces all lists in one step, notifies clients of the lists that changed and
+// returns which lists those are; an equal catalog causes no notification. The server keeps
+// the slices of c: the caller must not modify them afterwards.
 func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {
 	changed = s.lists.set(c)
 	s.subs.ListChanged(changed)

@@ -31,17 +31,17 @@ type session struct {
 	replay    replayLog
 	calls     callStreams
 	client    *Client
-	// messages are those for the GET stream that belong to no request; sent to by queue,
-	// received by the pusher, never closed.
+	// messages holds the messages for the GET stream that belong to no request; sent to by
+	// queue, received by the pusher, never closed.
 	messages chan []byte
 
 	// Guarded by sessions.mu.
-	users int // requests and the stream
+	users int // requests in progress, including the GET stream
 	idle  *time.Timer
 	used  time.Time // when users became 0
 
 	mu     sync.Mutex
-	stream *attached
+	stream *attached // nil: none is open
 }
 
 // attached is the GET stream of a session.
@@ -57,7 +57,7 @@ var (
 
 func (h *sessions) start(s *Server) { h.srv, h.byID = s, make(map[string]*session) }
 
-// open creates a session, in use until the caller releases it.
+// open creates a session. It counts as in use until the caller calls release.
 func (h *sessions) open(version, principal string, m *message) (*session, error) {
 	sub, err := h.srv.subs.Open(h.srv.opts.listsOffered())
 	if err != nil {
@@ -78,8 +78,8 @@ func (h *sessions) open(version, principal string, m *message) (*session, error)
 	return ss, nil
 }
 
-// use returns the session with this id, in use until the caller releases it. It returns
-// nil if there is none, or if it belongs to another principal.
+// use returns the session with this id, which counts as in use until the caller calls
+// release. It returns nil if there is none, or if it belongs to another principal.
 func (h *sessions) use(id, principal string) *session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,10 +167,10 @@ func (ss *session) close(why error) {
 	ss.sub.Close()
 }
 
-// attach makes a stream the one of the session and ends the previous one: a client
-// opens another stream when it has lost the first, possibly before the server notices.
-// attach returns when the previous stream has put back what it did not send. The caller
-// must call detach.
+// attach makes a stream, which cancel ends, the GET stream of the session and ends the
+// previous one: a client opens another stream when it has lost the first, possibly before
+// the server notices. attach returns when the previous stream has put back what it did not
+// send. The caller must call detach when its stream has ended.
 func (ss *session) attach(cancel context.CancelCauseFunc) (detach func()) {
 	mine := &attached{cancel: cancel, done: make(chan struct{})}
 	ss.mu.Lock()

@@ -118,7 +118,7 @@ type rawLine struct {
 	err  error
 }
 
-// readLines reads in on a goroutine of its own, the only sender on lines, which is never
+// readLines reads in on a new goroutine, the only sender on lines, which is never
 // closed: an error other than errLong is the last value. lines is unbuffered, so that
 // requests wait in the client's pipe. The goroutine ends with in or, once ctx is done,
 // at the next line, and closes ended then.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Append appends one event. An empty id or type is left out, as is one that would not
-// stay in its line. Data is split at its line ends and may be empty.
+// Append appends one event. An id or type that is empty or would not fit in its line is left
+// out. Data is split at its line ends and may be empty.
 func Append(b []byte, id, typ string, data []byte) []byte {
 	if id != "" && ValidID(id) {
 		b = append(append(append(b, "id: "...), id...), '\n')
@@ -24,8 +24,8 @@ func Append(b []byte, id, typ string, data []byte) []byte {
 	return append(b, '\n')
 }
 
-// AppendID appends an event that only sets the id from which a client resumes; an empty one
-// resets it.
+// AppendID appends an event that only sets the id from which a client resumes; an empty id
+// resets it. The id must be one that [ValidID] accepts.
 func AppendID(b []byte, id string) []byte {
 	return append(append(append(b, "id: "...), id...), "\n\n"...)
 }
@@ -35,8 +35,8 @@ func AppendRetry(b []byte, d time.Duration) []byte {
 	return append(strconv.AppendInt(append(b, "retry: "...), d.Milliseconds(), 10), "\n\n"...)
 }
 
-// AppendComment appends a comment, which clients ignore and proxies take for traffic.
-// The text must be one line.
+// AppendComment appends a comment, which clients ignore, but which proxies count as traffic,
+// so that they do not close an idle stream. The text must be one line.
 func AppendComment(b []byte, text string) []byte {
 	return append(append(append(b, ": "...), text...), "\n\n"...)
 }

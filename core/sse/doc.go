@@ -27,7 +27,7 @@ import (
 // ContentType is the media type of an event stream.
 const ContentType = "text/event-stream"
 
-// DefaultType is the type of an event that names none.
+// DefaultType is the type of an event without an event field.
 const DefaultType = "message"
 
 // maxID bounds an id: a longer one would not fit into the headers of a request.

@@ -9,15 +9,15 @@ import (
 
 // Event is one event of a stream.
 type Event struct {
-	ID   string // the last id of the stream so far; "" if it had none
-	Type string // DefaultType if the event names none
+	ID   string // the last id of the stream so far; "" if there was none
+	Type string // DefaultType if the event has no event field
 	Data string // its lines are joined with LF
 }
 
-// A Parser takes an event stream apart that is fed to it piece by piece. It belongs to
-// one goroutine.
+// A Parser parses an event stream that is passed to [Parser.Next] piece by piece. Only one
+// goroutine may use it.
 type Parser struct {
-	// MaxEvent bounds the bytes of one event; what is larger fails with ErrTooLarge.
+	// MaxEvent bounds the bytes of one event; a larger event fails with ErrTooLarge.
 	MaxEvent int
 	// MaxData bounds how much of a line and of an event's data is kept; the rest is
 	// counted and dropped. 0: MaxEvent.
@@ -26,24 +26,24 @@ type Parser struct {
 	lastID string
 	retry  time.Duration
 
-	begun   bool   // the first line, which may have a byte order mark, is over
-	cr      bool   // the last line ended with CR: a LF that follows belongs to it
-	line    []byte // of the current line, what came before the current piece
-	lineLen int    // all that the current line had in earlier pieces
+	begun   bool   // the first line, which may have a byte order mark, was parsed
+	cr      bool   // the last line ended with CR: a LF that follows belongs to that line end
+	line    []byte // the part of the current line that was in earlier pieces, at most maxLine bytes
+	lineLen int    // bytes of the current line so far, also those that line does not hold
 	typ     string
 	data    []byte
 	hasData bool
-	size    int // of the event so far, without comments
+	size    int // bytes of the event so far, without finished comments
 }
 
-// LastID is the last id of the stream so far; "" if it had none.
+// LastID is the last id of the stream so far; "" if there was none.
 func (p *Parser) LastID() string { return p.lastID }
 
 // Retry is the last retry field of the stream; 0: there was none.
 func (p *Parser) Retry() time.Duration { return p.retry }
 
-// Next consumes b up to the end of the first event, or all of it. It returns how many
-// bytes it consumed and whether e is an event.
+// Next consumes b up to the end of the first event, or all of b. It returns in n how many
+// bytes it consumed, and in ok whether an event has ended, which is e.
 func (p *Parser) Next(b []byte) (e Event, n int, ok bool, err error) {
 	for n < len(b) {
 		if p.cr {
@@ -82,7 +82,7 @@ func (p *Parser) Next(b []byte) (e Event, n int, ok bool, err error) {
 	return Event{}, n, false, nil
 }
 
-// maxLine leaves room for the name of a field before its value.
+// maxLine is how many bytes of a line are kept: maxData, and room for the name of the field.
 func (p *Parser) maxLine() int { return p.maxData() + len("retry: ") }
 
 func (p *Parser) maxData() int {
@@ -92,7 +92,8 @@ func (p *Parser) maxData() int {
 	return p.MaxEvent
 }
 
-// endLine handles a line, which ends an event if it is empty.
+// endLine handles a complete line. An empty line ends the event, which endLine returns with
+// true if it has data.
 func (p *Parser) endLine(line []byte) (Event, bool) {
 	if !p.begun {
 		p.begun = true
@@ -142,7 +143,7 @@ func (p *Parser) field(line []byte) {
 	}
 }
 
-// shrink empties a buffer, and drops one that a rare large event made large.
+// shrink returns an empty buffer to use again: b, or nil if a rare large event made b large.
 func shrink(b []byte) []byte {
 	if cap(b) > 64<<10 {
 		return nil
@@ -155,14 +156,14 @@ type Reader struct {
 	Parser
 	r     io.Reader
 	alive func()
-	buf   []byte // read, not parsed
+	buf   []byte // bytes of space that were read and not parsed yet
 	space []byte
-	err   error
+	err   error // of the last read; returned once buf was parsed
 }
 
 // NewReader returns a reader of events of at most maxEvent bytes, for a stream that
-// goes on after lastID. alive, unless nil, is called whenever bytes arrive: comments
-// and unfinished events are signs of life, too.
+// continues after the event lastID ("" for a new stream). alive, unless nil, is called
+// whenever bytes arrive: comments and unfinished events are signs of life, too.
 func NewReader(r io.Reader, lastID string, maxEvent int, alive func()) *Reader {
 	if alive == nil {
 		alive = func() {}

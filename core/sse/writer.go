@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxPart is how much a client must take within one deadline.
+// maxPart is how many bytes a client must take within one deadline.
 const maxPart = 64 << 10
 
 // A Writer writes to one HTTP client. Each part of at most 64 KiB has its own
@@ -38,7 +38,7 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Flush sends what is buffered, with a deadline of its own.
+// Flush sends the buffered bytes to the client, with a new deadline.
 func (w *Writer) Flush() error {
 	w.Extend()
 	return w.rc.Flush()
@@ -47,7 +47,7 @@ func (w *Writer) Flush() error {
 // Extend sets the next deadline. Writers without deadlines are left alone.
 func (w *Writer) Extend() {
 	_ = w.rc.SetWriteDeadline(w.deadline())
-	if w.interrupted.Load() { // in between
+	if w.interrupted.Load() { // possibly after deadline was called: it must not undo Interrupt
 		w.expire()
 	}
 }

@@ -1,5 +1,5 @@
-// Package subscriptions is the server side of subscribing: which client asked to be
-// notified of what, and what each has not been notified of yet.
+// Package subscriptions is the server side of subscribing: it records of what each client
+// asked to be notified, and of which changes it has not been notified yet.
 //
 // A [Subscriber] is one channel to a client: a session of the initialize era, with
 // URIs that come and go by resources/subscribe and resources/unsubscribe, or one
@@ -9,11 +9,12 @@
 //
 // # Promises
 //
-//   - Loss: a subscriber has a set of dirty keys and no queue. A client that reads
-//     slowly is notified less often, but always once more after the last change of a
-//     resource. Nothing waits for a slow client.
-//   - Repetition: any number of changes between two Takes is one entry.
-//   - Order: keys are taken in the order in which they first became dirty, lists
+//   - Loss: a subscriber has no queue of changes, but a set of keys (lists and URIs) that
+//     are dirty: changed, and not taken for sending yet. A client that reads slowly is
+//     notified less often, but always once more after the last change of a resource.
+//     Nothing waits for a slow client.
+//   - Repetition: any number of changes of a key between two Takes is one entry.
+//   - Order: Take returns keys in the order in which they first became dirty, lists
 //     before URIs, so that a new resource is listed before its update arrives.
 //   - Freshness: an update names a key and carries no content. The caller makes new
 //     content readable first and calls Updated after, so a read after the

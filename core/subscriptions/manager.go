@@ -20,7 +20,7 @@ type emptyURIError struct{}
 
 func (emptyURIError) Error() string { return "Resource URI cannot be empty" }
 
-// NotSubscribableError is the refusal of one URI.
+// NotSubscribableError is the error of Add for a URI that Options.Subscribable refuses.
 type NotSubscribableError struct{ URI string }
 
 func (e *NotSubscribableError) Error() string {
@@ -30,7 +30,8 @@ func (e *NotSubscribableError) Error() string {
 // Is makes the refusal an ErrUnavailable.
 func (e *NotSubscribableError) Is(target error) bool { return target == ErrUnavailable }
 
-// Options of a Manager. The zero value is usable.
+// Options of a Manager. The zero value is usable: a limit of 0 means the default named in
+// its comment.
 type Options struct {
 	// Subscribable reports whether a URI can be subscribed. Nil: every URI can. It is
 	// called without a lock held, only for URIs within the limits, and must not block.
@@ -46,8 +47,8 @@ type Options struct {
 }
 
 // Manager has all subscribers of one server. Its methods may be called from any
-// goroutine and never block. An update costs time for the subscribers of its URI, not
-// for those of others.
+// goroutine and never block. An update costs time for each subscriber of its URI, but not
+// for the subscribers of other URIs.
 type Manager struct {
 	opts Options
 
@@ -66,11 +67,11 @@ func New(opts Options) *Manager {
 	return &Manager{opts: opts, open: make(map[*Subscriber]struct{}), byURI: make(map[string]map[*Subscriber]struct{})}
 }
 
-// Lists says of which lists a subscriber is notified, or which have changed. Templates
-// belong to resources; events are the types of events that the server offers.
+// Lists says of which lists' changes a subscriber is notified, or which lists have changed.
+// Templates belong to Resources; Events is the list of event types that the server offers.
 type Lists struct{ Tools, Prompts, Resources, Events bool }
 
-// Any reports whether at least one is set.
+// Any reports whether at least one list is set.
 func (l Lists) Any() bool { return l.Tools || l.Prompts || l.Resources || l.Events }
 
 func (l Lists) and(o Lists) Lists {
@@ -94,7 +95,7 @@ func (m *Manager) Open(lists Lists) (*Subscriber, error) {
 	return s, nil
 }
 
-// Updated notifies the subscribers of each URI that it changed.
+// Updated notifies the subscribers of each of the URIs that the resource changed.
 func (m *Manager) Updated(uris ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,7 +106,8 @@ func (m *Manager) Updated(uris ...string) {
 	}
 }
 
-// ListChanged notifies the subscribers of each of the lists that it changed.
+// ListChanged notifies the subscribers of each of the lists that are set that the list
+// changed.
 func (m *Manager) ListChanged(lists Lists) {
 	if !lists.Any() {
 		return
@@ -142,7 +144,7 @@ func (m *Manager) Stats() Stats {
 	return Stats{Subscribers: len(m.open), Subscriptions: m.total, URIs: len(m.byURI)}
 }
 
-// wellFormed returns an error for a URI that no server could have.
+// wellFormed returns an error for a URI that is empty or longer than MaxURIBytes.
 func (m *Manager) wellFormed(uri string) error {
 	switch {
 	case uri == "":

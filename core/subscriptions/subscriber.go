@@ -2,7 +2,8 @@ package subscriptions
 
 import "fmt"
 
-// Batch is what became dirty since the last Take.
+// Batch is the lists and URIs that became dirty, which means that they changed, since the last
+// Take.
 type Batch struct {
 	Lists Lists
 	URIs  []string // in the order in which they became dirty, none twice
@@ -12,18 +13,18 @@ type Batch struct {
 func (b Batch) Empty() bool { return !b.Lists.Any() && len(b.URIs) == 0 }
 
 // Subscriber is one channel to a client. Make it with Manager.Open and Close it.
-// Its methods may be called from any goroutine; Take should be called by the one that
-// sends.
+// Its methods may be called from any goroutine; Take should be called by the goroutine that
+// sends notifications to the client.
 type Subscriber struct {
 	m *Manager
 	// wake is sent to by the manager under its lock, without waiting, and never closed.
-	// Capacity 1: it says that there is something, not how much.
+	// Capacity 1: it says that something is dirty, not how much.
 	wake chan struct{}
 
 	// Guarded by m.mu.
 	lists      Lists
 	uris       map[string]bool // subscribed; true: dirty
-	dirty      []string        // may hold URIs that were removed since
+	dirty      []string        // the dirty URIs, in the order in which they became dirty
 	dirtyLists Lists
 	closed     bool
 }
@@ -35,7 +36,7 @@ func (s *Subscriber) Add(uri string) error {
 	if err := s.m.wellFormed(uri); err != nil {
 		return err
 	}
-	// Before Subscribable is called, which may start work for the URI.
+	// Check the limits before Subscribable is called, which may start work for the URI.
 	if there, err := s.room(uri); there || err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (s *Subscriber) Add(uri string) error {
 	return nil
 }
 
-// room reports whether the URI is subscribed already, or why it cannot be.
+// room reports whether the URI is subscribed already (there), or why it cannot be.
 func (s *Subscriber) room(uri string) (there bool, err error) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -80,8 +81,8 @@ func (s *Subscriber) roomLocked(uri string) (there bool, err error) {
 	return false, nil
 }
 
-// Remove ends the subscription to a URI; a change that was not taken yet is dropped.
-// Removing a URI that is not subscribed has no effect.
+// Remove ends the subscription to a URI; if it is dirty, the client is not notified any
+// more. Removing a URI that is not subscribed has no effect.
 func (s *Subscriber) Remove(uri string) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -111,12 +112,12 @@ func (s *Subscriber) remove(uri string) {
 	}
 }
 
-// C returns the channel that wakes the sender: a receive means that Take has
-// something, or had something that an earlier Take took. It is never closed.
+// C returns the channel that wakes the sender: a receive means that something is dirty, or
+// was until an earlier Take. The channel is never closed.
 func (s *Subscriber) C() <-chan struct{} { return s.wake }
 
-// Take returns and resets what became dirty since the last call. The caller must send
-// all of it before it waits again.
+// Take returns what is dirty, which is clean afterwards. The caller must send all of it, or
+// Restore it, before it waits on C again.
 func (s *Subscriber) Take() Batch {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -128,8 +129,8 @@ func (s *Subscriber) Take() Batch {
 	return b
 }
 
-// Restore puts back what was taken and could not be sent, for the next Take. URIs that
-// were unsubscribed since are left out.
+// Restore makes a batch that could not be sent dirty again, for the next Take. URIs that are
+// no longer subscribed are left out.
 func (s *Subscriber) Restore(b Batch) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()

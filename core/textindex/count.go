@@ -9,7 +9,7 @@ type counted struct {
 	keyword uint64 // frequency in keyword fields
 }
 
-// count returns the words of a document, in the order in which they come.
+// count returns the different words of a document, in the order of their first occurrence.
 func (o *Options) count(fields []Field) []counted {
 	size := 0
 	for _, f := range fields {

@@ -5,8 +5,8 @@ import (
 	"github.com/blevesearch/snowballstem/english"
 )
 
-// English is an [Options.Term] for English: "" for stop words, else the stem, so that
-// "notes" finds "note". Words with characters other than a to z are not stemmed.
+// English is an [Options.Term] for English: it returns "" for stop words, else the stem, so
+// that "notes" finds "note". Words with characters other than a to z are returned unchanged.
 func English(word string) string {
 	if stopWord(word) {
 		return ""

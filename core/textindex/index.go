@@ -14,20 +14,20 @@ type Index[ID cmp.Ordered] struct {
 	mu     sync.RWMutex // guards what follows; held to read by searches
 	terms  table
 	forms  table             // words of keyword fields, unstemmed
-	stems  map[string]string // caches opts.Term
+	stems  map[string]string // the results of opts.Term, by word
 	sorted []*entry          // of terms, sorted by key
-	fresh  []*entry          // of terms added since, unsorted
+	fresh  []*entry          // of terms added since sorted was made, unsorted
 	docs   []document[ID]    // by number
-	byID   map[ID]uint32
-	dead   int    // number of dead documents
-	length uint64 // of all living documents
+	byID   map[ID]uint32     // the numbers of living documents
+	dead   int               // number of dead documents
+	length uint64            // of all living documents, in weighted words
 }
 
-// document is one version of the document with an ID.
+// document is one version of the document that a caller put under an ID.
 type document[ID cmp.Ordered] struct {
 	id     ID
-	length uint32
-	dead   bool // it was replaced or removed
+	length uint32 // in words, weighted by their fields
+	dead   bool   // it was replaced or removed, but its postings remain until the next sweep
 }
 
 // mostDocuments bounds the living documents, so that together with the dead, at most a
@@ -52,7 +52,7 @@ func New[ID cmp.Ordered](opts Options) *Index[ID] {
 }
 
 // Put adds a document or replaces the one with that ID. It reports false, and adds
-// nothing, if there are MaxDocuments others.
+// nothing, if MaxDocuments other documents are in the index.
 func (x *Index[ID]) Put(id ID, fields ...Field) bool {
 	words := x.opts.count(fields)
 	x.mu.Lock()
@@ -92,7 +92,7 @@ func (x *Index[ID]) Remove(id ID) bool {
 	return found
 }
 
-// drop marks a document as dead.
+// drop marks a document as dead, and reports whether it existed.
 func (x *Index[ID]) drop(id ID) bool {
 	doc, ok := x.byID[id]
 	if !ok {
@@ -105,8 +105,9 @@ func (x *Index[ID]) drop(id ID) bool {
 	return true
 }
 
-// sweep removes dead documents once they are more than a quarter, so that the amortized
-// cost of each is the postings of four documents instead of all.
+// sweep removes dead documents and their postings once they are more than a quarter of all,
+// so that the amortized cost of removing a document is to scan the postings of four
+// documents instead of all.
 func (x *Index[ID]) sweep() {
 	if x.dead*4 <= len(x.docs) {
 		return
@@ -127,11 +128,11 @@ func (x *Index[ID]) sweep() {
 	without := func(e *entry) bool { return len(e.list) == 0 }
 	x.sorted = slices.DeleteFunc(x.sorted, without)
 	x.fresh = slices.DeleteFunc(x.fresh, without)
-	clear(x.stems) // some belong to words that no document has any more
+	clear(x.stems) // it may hold words that no document has any more
 }
 
-// settle merges the unsorted terms into the sorted ones, once scanning them would cost
-// more.
+// settle merges the unsorted terms into the sorted ones once there are so many that scanning
+// them in each search would cost more.
 func (x *Index[ID]) settle() {
 	if len(x.fresh) > max(1000, len(x.sorted)/4) {
 		x.sorted = append(slices.Grow(x.sorted, len(x.fresh)), x.fresh...)

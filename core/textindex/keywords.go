@@ -10,16 +10,16 @@ import (
 // A Keyword is a term of many documents.
 type Keyword struct {
 	Word      string // in the form in which it is written most often
-	Documents int    // that have the term, in any form
+	Documents int    // how many documents have the term in a keyword field, in any form
 }
 
-// Keywords returns the n terms that occur in the keyword fields of most documents, the
-// most frequent first, equal ones in the order of their words. Words without a letter
-// are left out.
+// Keywords returns the n terms that occur in the keyword fields of the most documents, the
+// most frequent first; equally frequent terms are in alphabetical order. Words without a
+// letter are left out.
 func (x *Index[ID]) Keywords(n int) []Keyword {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	forms := make(map[string][]string) // of each term
+	forms := make(map[string][]string) // the words of each term
 	for word := range x.forms.entries {
 		if strings.IndexFunc(word, unicode.IsLetter) < 0 {
 			continue

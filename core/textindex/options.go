@@ -9,11 +9,11 @@ type Options struct {
 	// receives words as [Options.Words] yields them, must be a pure function, and may be
 	// called concurrently. nil: every word is a term.
 	Term func(word string) string
-	// Identifiers splits them: readFile, HTTPServer and read_file are two words each.
-	// Otherwise each is one.
+	// Identifiers splits identifiers: readFile, HTTPServer and read_file are two words
+	// each. Otherwise each is one word.
 	Identifiers bool
 	// MinWord and MaxWord bound the length of a word in characters; 1 and 64 by default.
-	// Other words are not indexed: long ones are mostly hashes, for which nobody searches.
+	// Other words are not indexed: long words are mostly hashes, which are not searched for.
 	MinWord, MaxWord int
 	// MaxText is how many bytes of a field are indexed; 1 MiB by default.
 	MaxText int
@@ -21,8 +21,8 @@ type Options struct {
 	MaxWords int
 	// MaxDocuments bounds the documents; 1,000,000 by default, at most 12,000,000.
 	MaxDocuments int
-	// MaxVocabulary bounds the different terms; 1,000,000 by default. Those of removed
-	// documents count until they are swept.
+	// MaxVocabulary bounds the different terms; 1,000,000 by default. The terms of removed
+	// documents count until a later Put or Remove discards them (see the package comment).
 	MaxVocabulary int
 }
 

@@ -10,12 +10,12 @@ import (
 
 // A Query says what to look for.
 type Query struct {
-	// Text has the words, of which a document has at least one. Words that say nothing
-	// (see [Options.Term]) are ignored.
+	// Text has the words to look for: a hit has at least one of them. Words for which
+	// [Options.Term] returns "" are ignored.
 	Text string
-	// All means that a document has all words.
+	// All means that a hit has all words of Text.
 	All bool
-	// Prefix finds longer terms too.
+	// Prefix makes words of Text also match longer terms that begin with them.
 	Prefix Prefix
 }
 
@@ -26,10 +26,10 @@ type Prefix struct {
 	Min int
 	// Unknown restricts prefixes to words that occur in no document.
 	Unknown bool
-	// Weight of a longer term; 0.5 by default.
+	// Weight is by what the score of a longer term is multiplied; 0.5 by default.
 	Weight float64
-	// Most bounds the longer terms to those that occur in most documents; 0 means any
-	// number.
+	// Most bounds how many longer terms a word matches; those in the most documents are
+	// preferred. 0 means any number.
 	Most int
 }
 
@@ -58,7 +58,7 @@ func (x *Index[ID]) Search(q Query) []Hit[ID] {
 	return hits
 }
 
-// find returns hits in any order.
+// find returns the hits for the wanted terms, in any order.
 func (x *Index[ID]) find(wanted []string, q Query) (hits []Hit[ID]) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -87,7 +87,8 @@ func (x *Index[ID]) find(wanted []string, q Query) (hits []Hit[ID]) {
 	return hits
 }
 
-// longer returns the terms that begin with prefix, in order.
+// longer returns the terms that begin with prefix and are longer, sorted; if most is not 0,
+// only the most terms that are in the most documents.
 func (x *Index[ID]) longer(prefix string, most int) []*entry {
 	var terms []*entry
 	take := func(e *entry) {
@@ -133,17 +134,18 @@ type search[ID cmp.Ordered] struct {
 	*Index[ID]
 	tallies []tally // by number of document
 	round   uint32  // the number of the current word, from 1
-	found   int     // documents that contain it
+	found   int     // documents that contain the current word
 }
 
 // tally is the result of a search for one document.
 type tally struct {
 	score float64
-	words uint32 // number of words that it contains
-	last  uint32 // the round of the last one
+	words uint32 // how many words of the query the document contains
+	last  uint32 // the round of the last of these words
 }
 
-// score adds the score of a term to each document.
+// score adds the score of a term, multiplied by weight, to each living document in the term's
+// list.
 func (s *search[ID]) score(list []posting, weight float64) {
 	const k1, b = 1.2, 0.75
 	all, have := float64(len(s.byID)), float64(s.living(list))

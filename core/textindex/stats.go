@@ -3,8 +3,8 @@ package textindex
 // Stats are the sizes of an index.
 type Stats struct {
 	Documents     int
-	Terms         int     // different ones; those of removed documents count until they are swept
-	Postings      int     // pairs of a term and a document, as Terms
+	Terms         int     // different terms; those of removed documents count until they are discarded
+	Postings      int     // pairs of a term and a document that has it; removed documents count as in Terms
 	AverageLength float64 // of a document, in words counted with weights
 	Bytes         int     // of memory, estimated; 0 for an empty index
 }

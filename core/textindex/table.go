@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// posting is a document with a term and the frequency, up to maxCount. Both share one
-// number to save memory.
+// posting is the number of a document that has a term, and the frequency of the term in it, up
+// to maxCount. Both share one integer to save memory.
 type posting uint32
 
 const (
@@ -21,7 +21,8 @@ func newPosting(doc uint32, count uint64) posting {
 func (p posting) doc() uint32   { return uint32(p) >> 8 }
 func (p posting) count() uint64 { return uint64(p & 255) }
 
-// entry is a key with its documents, in the order of their numbers.
+// entry is a key (a term or a word) with the postings of its documents, in the order of the
+// documents' numbers.
 type entry struct {
 	key  string
 	list []posting
@@ -33,8 +34,8 @@ func byKey(a, b *entry) int { return strings.Compare(a.key, b.key) }
 // map key would keep the whole text in memory.
 type table struct {
 	entries  map[string]*entry
-	postings int
-	keyBytes int
+	postings int // in all entries
+	keyBytes int // of all keys
 }
 
 // list returns the postings of a key; nil if there are none.
@@ -45,8 +46,9 @@ func (t *table) list(key string) []posting {
 	return nil
 }
 
-// add counts a key for a document, which must be the last one so far. It returns the
-// entry if it is new and did not exceed the bound.
+// add adds count to the frequency of a key in a document, which must be the one with the
+// highest number so far. It returns the entry of the key if that is new, else nil. A new key
+// is ignored if there are most keys already.
 func (t *table) add(key string, doc uint32, count uint64, most int) (added *entry) {
 	e := t.entries[key]
 	if e == nil {
@@ -67,8 +69,8 @@ func (t *table) add(key string, doc uint32, count uint64, most int) (added *entr
 	return added
 }
 
-// renumber gives documents new numbers, in the same order, and removes those that are
-// gone. Entries without documents are removed from the table.
+// renumber gives documents new numbers, in the same order: number[old] is the new one, or gone
+// for a document to remove. Entries without documents are removed from the table.
 func (t *table) renumber(number []uint32) {
 	for key, e := range t.entries {
 		kept := e.list[:0]

@@ -19,7 +19,7 @@ func (o Options) Words(text string) iter.Seq[string] {
 func (o *Options) words(text string, yield func(string) bool) {
 	var (
 		start, end = -1, 0 // of the word; -1: none
-		low        = true  // it is in lower case, and ASCII
+		low        = true  // the word so far is in lower case, and ASCII
 		previous   kind
 		width      int // of the previous character, in bytes
 	)
@@ -51,7 +51,7 @@ func (o *Options) words(text string, yield func(string) bool) {
 			if !flush(i) {
 				return
 			}
-		case k == underscore: // it is in the word if anything follows
+		case k == underscore: // it belongs to the word if more of the word follows
 		case start < 0:
 			start, low = i, true
 		case !o.Identifiers:
@@ -84,7 +84,7 @@ const (
 	upper
 	letter // of a script or a form without case
 	digit
-	mark // goes on with a word, but begins none
+	mark // continues a word, but does not begin one
 	underscore
 	single // a word by itself
 )

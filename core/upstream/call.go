@@ -103,8 +103,8 @@ func failure(text string) json.RawMessage {
 	return encodeResult(content{Type: "text", Text: &text}, true)
 }
 
-// success converts the answer to content: text if it is valid UTF-8, else by its media
-// type.
+// success converts an answer of the API to a tool result: text if it is valid UTF-8, else
+// an image, audio or a resource, by its media type.
 func (u *Upstream) success(a answer, path string) json.RawMessage {
 	if utf8.Valid(a.body) {
 		text := string(a.body)

@@ -15,20 +15,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// MaxSkips is how many of a catalog's entries that cannot be served are reported one by
-// one; the rest are only counted.
+// MaxSkips is how many skipped entries of a catalog are reported one by one; further ones are
+// only counted.
 const MaxSkips = 100
 
 // A Catalog holds the tools of an API at one time, with the routes behind them. It is
 // deeply immutable.
 type Catalog struct {
-	// Build is the API's build when the catalog was read, "" if it has none. It is not
-	// sanitized.
+	// Build is the API's build when the catalog was read, "" if the API has none. It is
+	// not sanitized.
 	Build string
 	// Tools are MCP tool descriptors in the order to list them. get_version is always
 	// present, as the last one.
 	Tools []catalog.Item
-	// Loaded is when the catalog was read; zero before the first one.
+	// Loaded is when the catalog was read; zero in the catalog that is served before the
+	// first one was read.
 	Loaded time.Time
 
 	routes map[string]*entry
@@ -52,11 +53,11 @@ type candidate struct {
 	routes  map[string]*entry
 	digest  catalog.Digest // of tools and routes, whatever their order
 	skips   []Skip
-	skipped int
+	skipped int // how many entries were skipped, also those beyond MaxSkips
 }
 
-// parseCatalog checks the body of a catalog entry by entry. It fails only if the body is
-// not an array.
+// parseCatalog checks a catalog entry by entry and skips invalid entries. It fails only if
+// the body is not an array.
 func parseCatalog(body []byte) (*candidate, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(body, &list); err != nil || list == nil {
@@ -101,13 +102,13 @@ func parseCatalog(body []byte) (*candidate, error) {
 	return c, nil
 }
 
-// fetcher reads the catalog and caches the last one, so that an unchanged one is not
+// fetcher reads the catalog and keeps the last one, so that an unchanged catalog is not
 // parsed again. Only the goroutine of Run uses it.
 type fetcher struct {
 	u    *Upstream
 	etag string
-	sum  [sha256.Size]byte // of the body
-	last *candidate        // nil before the first
+	sum  [sha256.Size]byte // of the body of last
+	last *candidate        // nil before the first catalog was read
 }
 
 func (f *fetcher) fetch(ctx context.Context) (*candidate, error) {
@@ -138,7 +139,7 @@ func (f *fetcher) fetch(ctx context.Context) (*candidate, error) {
 	return f.last, nil
 }
 
-// warn reports skipped entries, unless they are the same as before.
+// warn reports the skipped entries of a catalog, unless the previous one had the same.
 func (u *Upstream) warn(before, now *candidate) {
 	if now.skipped == 0 || before != nil && before.skipped == now.skipped && slices.Equal(before.skips, now.skips) {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Bounds of the API's answers.
+// Bounds of the API's answers: bytes after decompression, and times.
 const (
 	MaxVersionBytes = 64 << 10
 	MaxCatalogBytes = 1 << 20
@@ -66,7 +66,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// newRequest makes a request for an escaped path, with query, below the base.
+// newRequest makes a request for an escaped path, which may have a query, below the base URL.
 func (u *Upstream) newRequest(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
 	target, err := url.Parse(u.base.Scheme + "://" + u.base.Host + u.base.EscapedPath() + path)
 	if err != nil {
@@ -96,22 +96,22 @@ func (u *Upstream) newRequest(ctx context.Context, method, path string, body []b
 	return req, nil
 }
 
-// setDefault sets a header that Options.Header does not have.
+// setDefault sets a header, unless h, which holds Options.Header, has it already.
 func setDefault(h http.Header, name, value string) {
 	if h.Get(name) == "" {
 		h.Set(name, value)
 	}
 }
 
-// answer is a response that was read.
+// answer is a response of the API whose body was read completely.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// send sends a request and reads up to limit bytes, after decompression, of what
-// comes back. Its errors hold neither URL nor credentials.
+// send sends a request and reads the answer, whose body may have at most limit bytes after
+// decompression. Its errors hold neither URL nor credentials.
 func (u *Upstream) send(req *http.Request, limit int64) (answer, error) {
 	resp, err := u.client.Do(req)
 	if err != nil {
@@ -138,8 +138,8 @@ func (e *tooLarge) Error() string {
 	return fmt.Sprintf("the answer is larger than %d KiB", e.limit>>10)
 }
 
-// plain takes the URL out of an error of net/http: it may hold credentials and a
-// caller's arguments.
+// plain removes the URL from an error of net/http, because the URL may hold credentials and
+// a caller's arguments. If ctx has ended, it returns the cause of that instead.
 func (u *Upstream) plain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -148,7 +148,8 @@ func (u *Upstream) plain(ctx context.Context, err error) error {
 }
 
 // get requests a path on a new connection: behind a load balancer, a reused connection
-// would always reach the same backend.
+// would always reach the same backend. etag, unless "", is sent as If-None-Match; within
+// bounds the time.
 func (u *Upstream) get(ctx context.Context, path, etag string, limit int64, within time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %s", within))
 	defer cancel()
@@ -182,8 +183,8 @@ type serverVersion struct {
 	members map[string]json.RawMessage
 }
 
-// fetchVersion requests the version. If the API has no such route, or the answer is not
-// a version document, the build is ""; if the API is down, it returns an error.
+// fetchVersion requests the API's version document. If the API has no such route, or the
+// answer is not a version document, the build is ""; if the API is down, it returns an error.
 func (u *Upstream) fetchVersion(ctx context.Context) (serverVersion, error) {
 	const path = "/api/version"
 	a, err := u.get(ctx, path, "", MaxVersionBytes, versionTimeout)
@@ -207,7 +208,7 @@ func (u *Upstream) fetchVersion(ctx context.Context) (serverVersion, error) {
 	return v, nil
 }
 
-// text returns a member that is a string or a number, "" for any other.
+// text returns a member that is a string or a number as text, "" for a member of another type.
 func (v serverVersion) text(name string) string {
 	var s string
 	var n json.Number

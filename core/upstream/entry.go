@@ -17,7 +17,7 @@ const (
 	MaxParams       = 128
 	maxName         = 128
 	maxPath         = 2048
-	maxDescription  = 8 << 10 // longer ones are cut
+	maxDescription  = 8 << 10 // bytes; longer descriptions are cut
 	placeholderLeft = '{'
 )
 
@@ -35,7 +35,7 @@ type param struct {
 	required                bool
 }
 
-// An entry is a valid tool of the catalog.
+// An entry is a valid element of the API's catalog: a tool and the route behind it.
 type entry struct {
 	name, description string
 	method            string
@@ -43,7 +43,7 @@ type entry struct {
 	params            []param
 }
 
-// route returns the method and path as in the catalog.
+// route returns the method and the path as they are in the API's catalog.
 func (e *entry) route() string {
 	var b strings.Builder
 	b.WriteString(e.method + " ")
@@ -194,7 +194,7 @@ func parseParam(raw json.RawMessage) (p param, err error) {
 	return p, nil
 }
 
-// cut shortens s to at most limit bytes of whole characters.
+// cut shortens s to at most limit bytes of whole characters, followed by "…" if it was longer.
 func cut(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
 	if len(s) <= limit {

@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// A piece of a path is either fixed text, escaped as it goes on the wire, or the
+// A piece of a path is either fixed text, escaped as it is sent, or the
 // name of a parameter.
 type piece struct{ text, param string }
 

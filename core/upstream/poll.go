@@ -16,15 +16,15 @@ const (
 	verifications = 2
 	// flapWindow is how long previous builds are remembered, in intervals.
 	flapWindow = 20
-	// agreement is the number of further answers, half a second apart, that must agree
-	// before an old build, or one of several, is accepted.
+	// agreement is the number of further answers, at most half a second apart, that must
+	// agree before a build is accepted that was replaced before, or that contradicts others.
 	agreement = 4
-	// maxDoubt bounds the additional polls that must agree: one for each old build that
-	// came back within the window.
+	// maxDoubt bounds the additional polls that must agree before an old build is accepted
+	// again: one for each time that an old build came back within flapWindow.
 	maxDoubt = 3
 	// maxNoise is the number of consecutive polls with contradicting answers and unknown
 	// builds after which builds are considered meaningless (such as a time or a
-	// counter). The catalog is then compared instead for the window.
+	// counter). For flapWindow, catalogs are then compared instead of builds.
 	maxNoise = 3
 	// maxRemembered bounds the builds and catalogs that are remembered.
 	maxRemembered = 32
@@ -40,20 +40,20 @@ type poller struct {
 	u       *Upstream
 	fetcher fetcher
 
-	seen   string                       // the current key; "" before the first
+	seen   string                       // the current key; "" before the first catalog
 	left   map[string]time.Time         // previous keys, and when each was last seen
 	met    map[string]time.Time         // keys of contradicting answers, and when each was last seen
 	served map[catalog.Digest]time.Time // previous catalogs, and when each was replaced
 	now    catalog.Digest               // of the current catalog; zero before the first
-	verify int                          // polls that must still confirm seen
+	verify int                          // how many polls must still confirm the key in seen
 	mixed  bool                         // the last answers contradicted each other
 	turns  []time.Time                  // when a previous key came back, or would have
 	claim  string                       // the key of the last poll's first answer
 	claims int                          // consecutive polls with that key
-	noise  int                          // consecutive polls with contradicting unknown keys
-	ignore time.Time                    // builds are ignored until then
+	noise  int                          // consecutive polls with contradicting answers and unknown keys
+	ignore time.Time                    // until when builds are ignored; zero: they are not
 
-	retry *backoff.Backoff // before the first catalog
+	retry *backoff.Backoff // the waits after failures before the first catalog
 }
 
 func newPoller(u *Upstream) *poller {
@@ -61,7 +61,7 @@ func newPoller(u *Upstream) *poller {
 		served: map[catalog.Digest]time.Time{}, retry: backoff.New(firstRetry, u.opts.Interval)}
 }
 
-// wait returns the time until the next poll.
+// wait returns the time until the next poll; err is the error of the last one.
 func (p *poller) wait(err error) time.Duration {
 	if err != nil && p.now.IsZero() {
 		return p.retry.Next()
@@ -72,7 +72,7 @@ func (p *poller) wait(err error) time.Duration {
 // observed is the state of the API according to one answer.
 type observed struct {
 	key, build string
-	catalog    *candidate // if the key is its digest
+	catalog    *candidate // nil if the key is a build
 }
 
 func (p *poller) observe(ctx context.Context) (observed, error) {
@@ -90,8 +90,8 @@ func (p *poller) observe(ctx context.Context) (observed, error) {
 	return observed{key: c.digest.String(), build: v.build, catalog: c}, nil
 }
 
-// poll polls once. After an error nothing has changed, so that the next poll tries the
-// same again.
+// poll polls the API once and serves a catalog that is new and certain. After an error the
+// served catalog is unchanged, and the next poll tries again.
 func (p *poller) poll(ctx context.Context) error {
 	p.forget()
 	o, err := p.observe(ctx)
@@ -141,7 +141,7 @@ func (p *poller) poll(ctx context.Context) error {
 	return nil
 }
 
-// agreed reports whether several further answers have the same key.
+// agreed asks the API several times more and reports whether all answers have the key.
 func (p *poller) agreed(ctx context.Context, key string) (bool, error) {
 	for range agreement {
 		if !backoff.Sleep(ctx, min(500*time.Millisecond, p.u.opts.Interval/10)) {
@@ -159,7 +159,7 @@ func (p *poller) agreed(ctx context.Context, key string) (bool, error) {
 	return true, nil
 }
 
-// disagree records that answers had several keys.
+// disagree records that the answers of one poll had different keys.
 func (p *poller) disagree(keys ...string) {
 	p.mixed = true
 	unknown := false
@@ -181,7 +181,7 @@ func (p *poller) disagree(keys ...string) {
 	}
 }
 
-// adopt makes a state the current one.
+// adopt makes the observed state, with its catalog c, the current one or confirms it.
 func (p *poller) adopt(o observed, c *candidate) {
 	switch _, old := p.left[o.key]; {
 	case o.key != p.seen:
@@ -204,14 +204,14 @@ func (p *poller) adopt(o observed, c *candidate) {
 	p.serve(o.build, c)
 }
 
-// meet remembers a previous key.
+// meet remembers that a key, unless it is the current one, was seen now.
 func (p *poller) meet(key string) {
 	if key != "" && key != p.seen && (len(p.left) < maxRemembered || !p.left[key].IsZero()) {
 		p.left[key] = time.Now()
 	}
 }
 
-// serve makes a catalog the current one, unless it is already.
+// serve makes a catalog the current one, unless it is the current one of the same build.
 func (p *poller) serve(build string, c *candidate) {
 	if c.digest == p.now && p.u.Catalog().Build == build {
 		return
@@ -224,7 +224,7 @@ func (p *poller) serve(build string, c *candidate) {
 	p.u.swap(build, c)
 }
 
-// forget drops what is older than the window.
+// forget drops the keys, catalogs and turns that are older than flapWindow.
 func (p *poller) forget() {
 	horizon := time.Now().Add(-flapWindow * p.u.opts.Interval)
 	maps.DeleteFunc(p.left, func(_ string, at time.Time) bool { return at.Before(horizon) })

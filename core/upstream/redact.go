@@ -12,11 +12,11 @@ import (
 // "1" would only garble messages.
 const minSecret = 4
 
-// redactor removes the credentials sent to the API from texts that the API answers, which
+// redactor removes the credentials that are sent to the API from texts in its answers, which
 // may echo the request.
 type redactor struct {
 	secrets *strings.Replacer
-	longest int // bytes of a secret
+	longest int // bytes of the longest secret
 }
 
 func newRedactor(base *url.URL, header http.Header, secrets []string) redactor {
@@ -59,7 +59,7 @@ func newRedactor(base *url.URL, header http.Header, secrets []string) redactor {
 
 func (r redactor) text(s string) string { return r.secrets.Replace(s) }
 
-// body returns the beginning of an answer.
+// body returns the beginning of an answer without credentials: at most about limit bytes.
 func (r redactor) body(b []byte, limit int) string {
 	if len(b) <= limit {
 		return r.text(string(b))

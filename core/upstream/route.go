@@ -63,7 +63,8 @@ func (e *entry) fill(arguments json.RawMessage) (target, error) {
 		}
 		path.WriteString(url.PathEscape(value))
 	}
-	// A dot segment may result only from several values, or from a value next to text.
+	// Each value was checked alone: several values, or a value next to text, may still make
+	// a dot segment.
 	if escapesPath(path.String()) {
 		return t, errors.New("the arguments result in a path with dot segments")
 	}

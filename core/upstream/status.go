@@ -27,7 +27,8 @@ func (u *Upstream) Status() Status {
 	return st
 }
 
-// polled records the result of a poll, and logs and reports it if the state changed.
+// polled records the result of a poll. If the API became reachable or unreachable, it logs
+// that and calls OnStatus.
 func (u *Upstream) polled(err error) {
 	now := time.Now()
 	u.mu.Lock()

@@ -41,12 +41,12 @@ type Options struct {
 	// Display replaces the URL in messages and logs; the URL without user info by
 	// default.
 	Display string
-	// Header is sent with every request: credentials for the API. They are redacted in
-	// errors of the API, which may echo a request, and so are Secrets.
+	// Header is sent with every request; it holds credentials for the API. Its values and
+	// Secrets are redacted in errors of the API, which may echo a request.
 	Header  http.Header
 	Secrets []string
-	// Interval is the time between polls, ± 20 %; 30 s by default. Before the first
-	// catalog was read, it starts at 1 s and doubles.
+	// Interval is the time between polls, ± 20 %; 30 s by default. Until the first catalog
+	// was read, failed polls are repeated after 1 s, 2 s and so on up to Interval.
 	Interval time.Duration
 	// Timeout bounds a call; 300 s by default.
 	Timeout time.Duration
@@ -58,8 +58,9 @@ type Options struct {
 	// OnChange is called after a list that differs from the previous one was swapped
 	// in, with the differences.
 	OnChange func(*Catalog, catalog.Delta)
-	// OnSkip is called when a catalog has invalid entries, once for the same ones, with
-	// the first [MaxSkips] of them and their total number. nil: they are logged.
+	// OnSkip is called when a catalog has invalid entries, unless the previous catalog had
+	// the same, with the first [MaxSkips] of them and their total number. nil: they are
+	// logged.
 	OnSkip func(skips []Skip, total int)
 	// OnStatus is called when the API became reachable or unreachable.
 	OnStatus func(Status)
@@ -217,9 +218,9 @@ func (u *Upstream) Close() {
 	}
 }
 
-// Settled waits until the first poll ended, so that a server can start with the tools.
-// It returns the current error of polling, if any, or the cause of ctx. Run must have
-// been called.
+// Settled waits until the first poll has ended, so that a server can start with the API's
+// tools. It returns the current error of polling, if any, or the cause of ctx. Run must
+// have been called.
 func (u *Upstream) Settled(ctx context.Context) error {
 	select {
 	case <-u.tried:

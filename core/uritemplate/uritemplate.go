@@ -3,7 +3,8 @@
 // an error and never a panic.
 //
 // Library: yosida95/uritemplate/v3 (BSD) implements the whole RFC and builds the
-// regular expressions; the wrapper adds what it gets wrong (see octets) and bounds it.
+// regular expressions; this package corrects what the library gets wrong (see octets) and
+// bounds the length of templates.
 package uritemplate
 
 import (

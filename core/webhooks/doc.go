@@ -1,13 +1,13 @@
-// Package webhooks has what both ends of a webhook share, the secrets that sign and verify
-// messages as Standard Webhooks specify it, and the end that receives them: a [Receiver] is
+// Package webhooks has the secrets that sign and verify messages as Standard Webhooks specifies
+// it, which both ends of a webhook use, and the end that receives messages: a [Receiver] is
 // the HTTP handler for the messages of servers whose events are followed (MCP Events,
-// SEP-3415). Sending is output/webhook.
+// SEP-3415). Package output/webhook sends messages.
 //
 // # Trust
 //
-// Requests come from anybody. A message is taken if its path names a [Slot], which cannot be
-// guessed, and a signature by the slot's secret is right and its time within 5 minutes of
-// ours. Which server a message is from follows from its slot and from nothing that it says.
+// Anybody can send requests. A message is taken if its path, which cannot be guessed, is that
+// of a [Slot], it has a valid signature by the slot's secret, and its time is within 5 minutes
+// of ours. Its slot alone says which server it is from; nothing in the message does.
 //
 // Paths are derived from one key: they are the same after a restart, so that a subscription
 // that outlived a crash is found again, and need no storage of their own. Secrets are made

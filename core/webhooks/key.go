@@ -15,7 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// Key is what the paths of a receiver are derived from. It cannot be printed.
+// Key is the secret from which the paths of a receiver's slots are derived. It cannot be
+// printed.
 type Key struct{ bytes []byte }
 
 const keySize = 32

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// Path is what the paths of all slots begin with.
+	// Path is the beginning of the paths of all slots.
 	Path = "/hooks/"
 	// WellKnown is the path of the document that names receivers.
 	WellKnown = "/.well-known/mcp-webhook-receiver.json"
@@ -30,7 +30,7 @@ const (
 const (
 	tolerance     = 5 * time.Minute // between the clocks of a sender and this machine
 	maxID         = 2 << 10         // bytes of webhook-id
-	ownerPatience = 5 * time.Second // for the owner of a slot to take a message
+	ownerPatience = 5 * time.Second // how long a handler waits until the owner of a slot has taken a message
 	perServer     = 16              // messages of one server that are looked at at a time
 )
 
@@ -59,8 +59,8 @@ func NewReceiver(origin string, key Key) *Receiver {
 	return &Receiver{origin: strings.TrimSuffix(origin, "/"), key: key, slots: map[string]*Slot{}, senders: map[string]*sender{}}
 }
 
-// CheckOrigin returns why servers could not send to an origin: it must be one of https, on
-// port 443 or above 1023, or of http on a loopback address, which only servers that are
+// CheckOrigin returns an error if servers could not send webhooks to an origin. It must be
+// https, on port 443 or above 1023, or http on a loopback address, which only servers that are
 // configured for tests accept.
 func CheckOrigin(origin string) error {
 	u, err := url.Parse(origin)
@@ -84,9 +84,9 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-// Open returns the slot of a subscription to a server, by our names for them: with the same
-// path each time, and a secret that was never used. If that is open, it waits until it is
-// closed. It fails only when ctx ends.
+// Open opens the slot of a subscription to a server; both names are ours, not the server's.
+// The slot has the same path each time and a new secret. While an earlier slot for the same
+// names is open, Open waits until that is closed. It fails only when ctx ends.
 func (r *Receiver) Open(ctx context.Context, server, subscription string) (*Slot, error) {
 	name := server + "\x00" + subscription
 	id := r.key.path(name)
@@ -114,8 +114,8 @@ func (r *Receiver) Open(ctx context.Context, server, subscription string) (*Slot
 	}
 }
 
-// ServeHTTP receives a message below Path. It reads at most MaxBody bytes, and none of a
-// request to a path that is no slot. Nothing of a message is in its answer but a challenge.
+// ServeHTTP receives a message below Path. It reads at most MaxBody bytes, and no body of a
+// request to a path that is no slot. The answer repeats nothing of a message but its challenge.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	status, answer := r.receive(w, q)
 	h := w.Header()
@@ -185,7 +185,8 @@ func identify(h http.Header) (id string, at time.Time, ok bool) {
 	return id, time.Unix(seconds, 0), err == nil && len(id) <= maxID && seconds >= 0 && seconds < 1<<40
 }
 
-// receive takes a message whose signature is right.
+// receive answers a message whose signature is right: a challenge at once, an event or a
+// control message when the owner of the slot has taken it.
 func (s *Slot) receive(q *http.Request, m *Message) (status int, answer []byte) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(m.Body, &members) != nil || members == nil {

@@ -16,7 +16,7 @@ import (
 // Secret signs the messages to one endpoint. It cannot be printed.
 type Secret struct{ key []byte }
 
-// newSecret returns a random secret, and as the other end gets it.
+// newSecret returns a random secret, and its text as the other end gets it.
 func newSecret() (Secret, string) {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it never fails
@@ -38,7 +38,8 @@ func (s Secret) String() string { return "[redacted]" }
 // GoString is String.
 func (s Secret) GoString() string { return s.String() }
 
-// Sign returns the value of webhook-signature: one signature by each of the secrets.
+// Sign returns the value of the header webhook-signature for a message: one signature by each
+// of the secrets.
 func Sign(secrets []Secret, id string, at time.Time, body []byte) (string, error) {
 	var all []string
 	for _, s := range secrets {

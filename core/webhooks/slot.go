@@ -23,10 +23,10 @@ type Slot struct {
 	end      sync.Once
 
 	mu           sync.Mutex // guards what follows
-	subscription string     // "": not active
+	subscription string     // the server's id for it; "": the slot is not active
 }
 
-// Message is a signed message of a server. Its owner calls Done once.
+// Message is a signed message of a server. The owner of the slot calls Done once.
 type Message struct {
 	ID   string          // webhook-id: the same for each attempt
 	Type string          // of a control message, such as "gap"; "": an event
@@ -35,26 +35,28 @@ type Message struct {
 	done chan bool // has room for one: Done sends, the handler receives; it is never closed
 }
 
-// Done answers the message: it was taken, or it is of no valid form.
+// Done makes the handler answer the sender: that the message was taken, or, if valid is
+// false, that its form is invalid.
 func (m *Message) Done(valid bool) { m.done <- valid }
 
 // URL is where the server sends to.
 func (s *Slot) URL() string { return s.r.origin + Path + s.id }
 
-// Secret is what the server signs with, for its subscribe request and nothing else.
+// Secret is what the server signs with. It goes into the subscribe request to the server and
+// nowhere else.
 func (s *Slot) Secret() string { return s.text }
 
-// Redact removes the URL and the secret from a text of the server.
+// Redact removes the last element of the URL and the secret from a text of the server.
 func (s *Slot) Redact(text string) string {
 	return strings.NewReplacer(s.text, "[redacted]", strings.TrimPrefix(s.text, "whsec_"), "[redacted]", s.id, "[redacted]").Replace(text)
 }
 
-// Messages returns the channel of messages, while the slot is active. The owner receives
-// promptly: senders wait for the answer.
+// Messages returns the channel on which messages arrive while the slot is active. The owner
+// must receive promptly: the sender of a message waits for the answer.
 func (s *Slot) Messages() <-chan *Message { return s.messages }
 
-// Activate makes the slot take messages of a subscription, by the server's id for it. With
-// "" it takes none but challenges.
+// Activate makes the slot take the messages of a subscription, given the server's id for it.
+// With "" the slot takes nothing but challenges.
 func (s *Slot) Activate(subscription string) {
 	s.mu.Lock()
 	s.subscription = subscription

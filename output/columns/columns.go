@@ -14,13 +14,13 @@ import (
 // Width is the number of columns that a text takes.
 func Width(s string) int { return displaywidth.String(s) }
 
-// Pad appends spaces up to a width.
+// Pad appends spaces until s is width columns wide.
 func Pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-Width(s)))
 }
 
-// Middle cuts a text that is wider than limit in its middle: the beginning of a URI says
-// whose it is, and the end which it is.
+// Middle replaces the middle of a text that is wider than limit columns by an ellipsis. It is
+// meant for URIs: their beginning tells the server and their end the resource.
 func Middle(s string, limit int) string {
 	if Width(s) <= limit {
 		return s
@@ -29,9 +29,9 @@ func Middle(s string, limit int) string {
 		return ""
 	}
 	clusters := split(s)
-	left, right, used := 0, len(clusters), 1 // of the ellipsis
+	left, right, used := 0, len(clusters), 1 // the ellipsis takes one column
 	for left < right {
-		// The end gets the larger part.
+		// Taking turns, beginning with the end: it gets the larger part.
 		if at := &clusters[right-1]; used+at.width <= limit {
 			used += at.width
 			right--
@@ -51,7 +51,7 @@ func Middle(s string, limit int) string {
 	return join(clusters[:left]) + "…" + join(clusters[right:])
 }
 
-// End cuts the end of a text that is wider than limit.
+// End replaces the end of a text that is wider than limit columns by an ellipsis.
 func End(s string, limit int) string {
 	if Width(s) <= limit {
 		return s
@@ -81,7 +81,7 @@ func Wrap(s string, limit int) []string {
 		}
 		line = ""
 	}
-	// Lines are measured as a whole: what follows may widen what it joins, such as U+FE0F.
+	// Lines are measured as a whole: a character such as U+FE0F may widen the one before it.
 	wide := func(more string) bool { return line != "" && Width(line+more) > limit }
 	for word := range strings.FieldsSeq(s) {
 		if wide(" " + word) {

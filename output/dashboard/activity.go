@@ -16,34 +16,37 @@ import (
 )
 
 const (
-	// fine and coarse are the resolutions in which events are counted, for the last
-	// hour and before.
+	// fine and coarse are the lengths of the intervals in which events are counted: fine
+	// only for the last fineSpan, coarse for all events up to maxSpan.
 	fine, fineSpan = 5 * time.Second, time.Hour
 	coarse         = time.Minute
-	// maxActivities is how many servers, and the sum of all, are counted at a time.
+	// maxActivities is how many counts are kept at a time, each of one server or of all
+	// servers together.
 	maxActivities = 8
-	maxPoints     = 600
-	maxSpan       = 60 * 24 * time.Hour
-	maxLatencies  = 24 // powers of two, in 1/4 ms
+	maxPoints     = 600                 // of an answer
+	maxSpan       = 60 * 24 * time.Hour // older events are not counted
+	maxLatencies  = 24                  // buckets of latencies; see cell
 )
 
-// activity counts the events of a server, or of all, by the time at which they were
-// stored. It continues where it ended, so that only the first request reads the whole
-// log.
+// activity counts the events of a server, or of all servers, by the time at which they were
+// stored. Each update continues after the last event that was counted, so that only the first
+// request reads the whole log.
 type activity struct {
 	mu    sync.Mutex
-	last  uint64
-	after time.Time // when last was stored
-	epoch string
-	fine  map[int64]*cell // by number of interval since 1970
-	all   map[int64]*cell
-	first int64 // the first coarse interval with an event
+	last  uint64          // number of the last event that was counted
+	after time.Time       // when that event was stored
+	epoch string          // of that event; "": none was counted
+	fine  map[int64]*cell // by the number of the fine interval since 1970
+	all   map[int64]*cell // by the number of the coarse interval since 1970
+	first int64           // the first coarse interval with an event; 0: there is none
 }
 
 // cell counts the events of an interval.
 type cell struct {
-	events    uint32
-	latencies [maxLatencies]uint32 // from notice to storage, as powers of two of 1/4 ms
+	events uint32
+	// latencies counts the events by the time from their timestamp to their storage: at index
+	// i those of up to 2^i quarters of a millisecond.
+	latencies [maxLatencies]uint32
 }
 
 // counts is the answer of /api/activity: one value per interval, oldest first.
@@ -51,7 +54,7 @@ type counts struct {
 	From   int64      `json:"from"` // seconds since 1970
 	Step   int64      `json:"step"` // seconds
 	Events []uint32   `json:"events"`
-	P50    []*float64 `json:"p50"` // milliseconds from notice to storage; null without events
+	P50    []*float64 `json:"p50"` // milliseconds from an event's timestamp to storage; null without events
 	P99    []*float64 `json:"p99"`
 	Oldest int64      `json:"oldest,omitempty"` // seconds since 1970, of the oldest event
 }
@@ -82,8 +85,8 @@ func (d *Dashboard) activity(w http.ResponseWriter, r *http.Request) {
 	answer(w, a.counts(time.Now(), time.Duration(min(seconds, int64(maxSpan/time.Second)))*time.Second))
 }
 
-// activityOf returns the counts of a server, "" for all; those that were not asked for
-// the longest are forgotten.
+// activityOf returns the counts of a server, "" for all servers together. Beyond
+// maxActivities, the counts that were not asked for the longest are forgotten.
 func (d *Dashboard) activityOf(server string) *activity {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +106,8 @@ func (d *Dashboard) activityOf(server string) *activity {
 	return a
 }
 
-// update counts what was stored since the last update. a.mu must be held.
+// update counts the events of the server that were stored since the last update. a.mu must be
+// held.
 func (a *activity) update(ctx context.Context, read func(context.Context, journal.Selection) iter.Seq2[journal.Entry, error], server string) error {
 	for entry, err := range read(ctx, journal.Selection{ServerID: server, After: a.after}) {
 		if err != nil {
@@ -161,7 +165,8 @@ func add(cells map[int64]*cell, at int64, bucket int, measured bool) {
 	}
 }
 
-// latency returns the bucket of the time from notice to storage.
+// latency returns the index in cell.latencies for the time from an event's timestamp to its
+// storage; ok is false if that cannot be told.
 func latency(entry journal.Entry) (bucket int, ok bool) {
 	_, rest, found := bytes.Cut(entry.Data, []byte(`"timestamp":`))
 	end := bytes.IndexByte(rest, ',')
@@ -176,7 +181,7 @@ func latency(entry journal.Entry) (bucket int, ok bool) {
 	return min(int(math.Log2(quarters))+1, maxLatencies-1), true
 }
 
-// counts returns the counts of the last span, 0 for everything.
+// counts returns the counts of the time span before now; span 0 means since the oldest event.
 func (a *activity) counts(now time.Time, span time.Duration) counts {
 	cells, size := a.all, coarse
 	if span == 0 {
@@ -189,7 +194,7 @@ func (a *activity) counts(now time.Time, span time.Duration) counts {
 		cells, size = a.fine, fine
 	}
 	intervals := int64(span / size)
-	per := max(1, (intervals+maxPoints-1)/maxPoints) // intervals of a point
+	per := max(1, (intervals+maxPoints-1)/maxPoints) // how many intervals a point sums up
 	end := now.UnixNano()/int64(size) + 1
 	points := (intervals + per - 1) / per
 	begin := end - points*per
@@ -214,7 +219,8 @@ func (a *activity) counts(now time.Time, span time.Duration) counts {
 	return out
 }
 
-// quantile returns the upper bound of the bucket with a quantile, in milliseconds.
+// quantile returns the latency, in milliseconds, that the share q of the events does not exceed:
+// the upper bound of its bucket. nil: no latency is known.
 func (c *cell) quantile(q float64) *float64 {
 	var sum uint32
 	for _, n := range c.latencies {

@@ -31,10 +31,11 @@ type status struct {
 	Clients   int                 `json:"clients"`
 	Login     bool                `json:"login,omitempty"`   // POST /logout ends a login
 	History   bool                `json:"history,omitempty"` // /api/history and /api/activity answer
-	// Webhooks are those that fail first, at most maxWebhooks; MoreWebhooks are the others.
+	// Webhooks are at most maxWebhooks, those that fail first; MoreWebhooks is how many were
+	// left out.
 	Webhooks     []webhook.Endpoint `json:"webhooks,omitempty"`
 	MoreWebhooks int                `json:"moreWebhooks,omitempty"`
-	// Deliveries say which process on a cluster sends to them.
+	// Deliveries say which process on a cluster sends to webhooks.
 	Deliveries []webhook.Delivery `json:"webhookDeliveries,omitempty"`
 	*cluster
 }
@@ -46,7 +47,7 @@ type cluster struct {
 	Process    string   `json:"process"`
 	Processes  int      `json:"processes"`
 	Unfollowed []string `json:"unfollowed,omitempty"` // servers that no process follows
-	Waiting    string   `json:"waiting,omitempty"`    // why leases cannot be acquired
+	Waiting    string   `json:"waiting,omitempty"`    // why this process cannot acquire leases; "": it can
 }
 
 // resource is one element of /api/servers/{id}/resources.
@@ -57,13 +58,13 @@ type resource struct {
 	Size     int64  `json:"size"`
 	Digest   string `json:"digest,omitempty"`
 	Gone     bool   `json:"gone,omitempty"`
-	Changed  string `json:"changed,omitempty"` // time of the last event about it
+	Changed  string `json:"changed,omitempty"` // time of the last event about the resource; "": none is known
 }
 
 // content is the answer of /api/servers/{id}/content.
 type content struct {
 	resource
-	// Text is missing if the content is binary, large or cannot be read.
+	// Text is missing if the content is binary or too large, or cannot be read.
 	Text *string `json:"text,omitempty"`
 }
 
@@ -142,7 +143,7 @@ func (d *Dashboard) resources(w http.ResponseWriter, r *http.Request) {
 	answer(w, out)
 }
 
-// answer writes a value as JSON without hidden characters.
+// answer writes v as the JSON body of a response, with hidden characters escaped.
 func answer(w http.ResponseWriter, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {

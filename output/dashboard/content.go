@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// maxText is the size of the largest text that is shown.
+	// maxText is the size of the largest text that is shown, in bytes.
 	maxText = 4 << 20
 	// maxReads is how many resources are read from servers at a time.
 	maxReads = 4
-	// readTime is how long a server may take for one.
+	// readTime is how long reading one resource from its server may take.
 	readTime = 10 * time.Second
 )
 
-// content answers with the text of a followed resource: of its current version or of
-// the one that the parameter digest names. The tracker has the texts of resources that
-// changed since its start; others are read from the server.
+// content answers with the text of a followed resource: of its current version or of the
+// version whose digest is the parameter digest. The tracker has the current texts of resources
+// that changed since its start; other current texts are read from the server.
 func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 	id, uri := r.PathValue("id"), r.URL.Query().Get("uri")
 	st, res, ok := d.followed(id, uri)
@@ -49,7 +49,7 @@ func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 	answer(w, out)
 }
 
-// version returns the stored text of a content.
+// version returns the stored text that has the digest; ok is false if there is none.
 func (d *Dashboard) version(ctx context.Context, digest string) (text string, ok bool) {
 	parsed, err := catalog.ParseDigest(digest)
 	if err != nil || d.opts.Contents == nil {
@@ -59,8 +59,9 @@ func (d *Dashboard) version(ctx context.Context, digest string) (text string, ok
 	return text, ok && err == nil
 }
 
-// readText reads the text of a resource from its server, nil if that fails, the content
-// is not text, or is not the version that is followed.
+// readText returns the current text of a resource, from the cache or from its server. It
+// returns nil if reading fails, or if the content is too large, is not text, or is not the
+// version that the tracker knows.
 func (d *Dashboard) readText(ctx context.Context, id string, res tracker.ResourceStatus) *string {
 	c, err := d.read(ctx, id, res)
 	if err != nil || c.Size > maxText || !res.Digest.IsZero() && c.Digest != res.Digest {
@@ -73,7 +74,8 @@ func (d *Dashboard) readText(ctx context.Context, id string, res tracker.Resourc
 	return &text
 }
 
-// followed returns a server and one of its followed resources.
+// followed returns the server with the id and its followed resource with the URI; false if
+// there is no such resource. The server's ID is "" if this process does not follow the server.
 func (d *Dashboard) followed(id, uri string) (tracker.ServerStatus, tracker.ResourceStatus, bool) {
 	st, _ := d.opts.Snapshot().Server(id)
 	for _, res := range st.Resources {
@@ -84,8 +86,8 @@ func (d *Dashboard) followed(id, uri string) (tracker.ServerStatus, tracker.Reso
 	return st, tracker.ResourceStatus{}, false
 }
 
-// read returns the cached content if it is the version that is followed, and otherwise
-// reads the resource.
+// read returns the cached content of a resource if it is the version that the tracker knows,
+// and otherwise reads the resource from its server.
 func (d *Dashboard) read(ctx context.Context, id string, res tracker.ResourceStatus) (cache.Resource, error) {
 	client := d.opts.Client(id)
 	if c, ok := client.Cache().Resource(res.URI); ok && !c.Stale && c.Digest == res.Digest {

@@ -54,8 +54,8 @@ type Options struct {
 	Client func(server string) *tracker.Client
 	// Select reads the log, for history and charts; see [journal.Journal.Select].
 	Select func(context.Context, journal.Selection) iter.Seq2[journal.Entry, error]
-	// Stored returns what is stored of a server that another process follows; nil: there
-	// are none. See [journal.Journal.States].
+	// Stored returns the stored states of the resources of a server that another process
+	// follows; nil: there is no such server. See [journal.Journal.States].
 	Stored func(ctx context.Context, server string) (journal.States, error)
 	// Contents has old versions of texts; nil: there are none.
 	Contents *journal.Contents
@@ -77,8 +77,8 @@ type Dashboard struct {
 	scans   chan struct{} // a counting semaphore over reads of the log
 
 	mu            sync.Mutex
-	activities    map[string]*activity // by server
-	activityOrder []string             // the least recently used first
+	activities    map[string]*activity // by server id; "": all servers together
+	activityOrder []string             // the keys of activities, the least recently used first
 }
 
 // New makes a dashboard.

@@ -13,13 +13,13 @@ const (
 	// maxItems and maxItemBytes limit the descriptors of each list in a response.
 	maxItems     = 500
 	maxItemBytes = 1 << 20
-	maxMissing   = 100
+	maxMissing   = 100 // polled resources in a response
 )
 
 // serverDetail is the answer of /api/servers/{id}.
 type serverDetail struct {
 	publish.Server
-	// Polled are resources whose updates the server does not push, at most 100.
+	// Polled are URIs of resources whose updates the server does not push, at most 100.
 	Polled []string `json:"polled,omitempty"`
 	// ToolList and so on are descriptors as the server sent them.
 	ToolList     []json.RawMessage `json:"toolList"`
@@ -34,7 +34,7 @@ func (d *Dashboard) server(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "no such server")
 		return
 	}
-	// Another process may follow it: the descriptors are not known here then.
+	// Another process may follow the server: its descriptors are not known here then.
 	st, _ := d.opts.Snapshot().Server(servers[i].ID)
 	answer(w, serverDetail{
 		Server: servers[i], Polled: st.Missing[:min(len(st.Missing), maxMissing)],
@@ -45,7 +45,7 @@ func (d *Dashboard) server(w http.ResponseWriter, r *http.Request) {
 // serverLog is the answer of /api/servers/{id}/log.
 type serverLog struct {
 	Lines []logLine `json:"lines"` // oldest first
-	// FollowedBy is the process that has the lines, if it is another one.
+	// FollowedBy is the process that has the lines if another process follows the server.
 	FollowedBy string `json:"followedBy,omitempty"`
 }
 

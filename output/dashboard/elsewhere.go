@@ -8,8 +8,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/publish"
 )
 
-// elsewhere calls f with what is stored of the resources of a server that another process
-// follows, sorted by URI, or refuses the request.
+// elsewhere handles a request about a server that another process follows: it calls f with the
+// stored states of the server's resources, sorted by URI, or refuses the request.
 func (d *Dashboard) elsewhere(w http.ResponseWriter, r *http.Request, f func([]resource)) {
 	id := r.PathValue("id")
 	known := func(s publish.Server) bool { return s.ID == id }
@@ -30,7 +30,8 @@ func (d *Dashboard) elsewhere(w http.ResponseWriter, r *http.Request, f func([]r
 	f(out)
 }
 
-// storedContent answers with a text that the process that follows the server has stored.
+// storedContent answers with the text of a resource of a server that another process follows,
+// if that process has stored it. all are the resources of the server.
 func (d *Dashboard) storedContent(w http.ResponseWriter, r *http.Request, all []resource) {
 	uri, digest := r.URL.Query().Get("uri"), r.URL.Query().Get("digest")
 	i := slices.IndexFunc(all, func(res resource) bool { return res.URI == uri })
@@ -54,7 +55,7 @@ func (d *Dashboard) storedContent(w http.ResponseWriter, r *http.Request, all []
 	answer(w, out)
 }
 
-// process returns the process that follows a server.
+// process returns the name of the process that follows a server, "none now" if none does.
 func (d *Dashboard) process(id string) string {
 	for _, s := range d.opts.Servers() {
 		if s.ID == id && s.FollowedBy != "" {

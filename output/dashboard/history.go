@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxHistory is how many events one response has.
+	// maxHistory is how many events one response has at most.
 	maxHistory = 500
 	// maxScans is how many requests read the log at a time, and scanTime how long each
 	// may take.
@@ -27,16 +27,16 @@ const (
 
 // history is the answer of /api/history.
 type history struct {
-	// Events are the newest ones, newest first, in their wire form.
+	// Events are the newest events that were asked for, newest first, in their wire form.
 	Events []json.RawMessage `json:"events"`
-	// Texts are the digests among the events whose text /content returns.
+	// Texts are the digests in the events for which /content returns the text.
 	Texts []string `json:"texts,omitempty"`
-	// More says that there are older ones.
+	// More says that there are older events.
 	More bool `json:"more,omitempty"`
 }
 
-// history answers with the stored events of a resource, of a server (without those of
-// its resources), or of the last minutes.
+// history answers with the stored events of a resource, of a server (without those of its
+// resources), or, if neither is given, of the time recent.
 func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 	if d.opts.Select == nil {
 		refuse(w, http.StatusNotFound, "no history")
@@ -83,10 +83,10 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 	answer(w, out)
 }
 
-// recent is the age of the oldest event that a page begins with.
+// recent is the age of the oldest event that is returned if no server is given.
 const recent = 15 * time.Minute
 
-// texts returns the digests of the events whose text is stored.
+// texts returns those digests in the events for which a text is stored, sorted.
 func (d *Dashboard) texts(ctx context.Context, events []json.RawMessage) (texts []string) {
 	if d.opts.Contents == nil {
 		return nil
@@ -103,7 +103,7 @@ func (d *Dashboard) texts(ctx context.Context, events []json.RawMessage) (texts 
 	}
 	stored, err := d.opts.Contents.Stored(ctx, digests)
 	if err != nil {
-		return nil // the events are worth showing without
+		return nil // the events are worth showing without texts
 	}
 	for digest := range stored {
 		texts = append(texts, digest.String())

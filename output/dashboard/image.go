@@ -22,9 +22,9 @@ const (
 	maxPixels = 50_000_000
 )
 
-// image answers with a followed resource that is an image, read from the server unless
-// a client has read this version already. Other content of a server cannot be read
-// this way.
+// image answers with the content of a followed resource that is an image. It reads the
+// resource from its server, unless this version is in the cache. Other content of a server
+// cannot be read this way.
 func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
 	if d.opts.Client == nil {
 		refuse(w, http.StatusNotFound, "images are not shown here")
@@ -62,9 +62,9 @@ func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// picture returns the bytes of the first entry, which must be in an image format that
-// browsers cannot take for anything else (SVG is a document), of limited dimensions: a
-// small file can decode to gigabytes.
+// picture returns the bytes of the first content of a resource. It must be in an image format
+// that browsers cannot take for anything else (SVG is a document), and its dimensions are
+// limited: a small file can decode to gigabytes.
 func picture(r cache.Resource) (data []byte, mimeType string, err error) {
 	var result struct {
 		Contents []struct {

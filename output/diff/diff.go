@@ -11,12 +11,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// MaxText is the size in bytes of each side beyond which no diff is made: it would be
-// useless to a reader and expensive.
+// MaxText is the largest size, in bytes, of either text for which a diff is made: a larger diff
+// would be useless to a reader and expensive.
 const MaxText = 1 << 20
 
-// Unified returns the unified diff from one text to another, with three lines of
-// context, or "" when they are equal or too large. label names both sides.
+// Unified returns the unified diff from one text to another, with three lines of context, or
+// "" when they are equal or larger than MaxText. label is the name of both texts in the diff.
 func Unified(label, from, to string) string {
 	if from == to || len(from) > MaxText || len(to) > MaxText {
 		return ""
@@ -41,8 +41,8 @@ func Colour(unified string) string {
 	return b.String()
 }
 
-// Lines returns how many lines differ from one text to the other: a line that was replaced
-// counts once. 0 when they are equal or too large.
+// Lines returns how many lines differ between two texts; a line that was replaced counts once.
+// It returns 0 when the texts are equal or larger than MaxText.
 func Lines(from, to string) int {
 	if from == to || len(from) > MaxText || len(to) > MaxText {
 		return 0

@@ -5,7 +5,8 @@
 // everywhere. Hidden characters are escaped in all of them.
 //
 // Library: go.yaml.in/yaml/v4 writes YAML (maintained by the YAML organization, Apache-2.0
-// and MIT). It gets nodes made from the JSON: a parser of YAML would not accept every JSON.
+// and MIT). It is given nodes that are made from the JSON form: a YAML parser would not accept
+// every JSON document.
 package document
 
 import (
@@ -22,14 +23,15 @@ import (
 
 // Format is a value of the --output flag.
 type Format struct {
-	Name     string             // of [Formats], without "="
-	Template *template.Template // of the format template
+	Name     string             // one of [Formats], without "="
+	Template *template.Template // nil unless Name is "template"
 }
 
-// Formats names the choices, for help and completion.
+// Formats returns the values of --output, for help and completion; a template follows
+// "template=".
 func Formats() []string { return []string{"table", "wide", "json", "yaml", "name", "template="} }
 
-// Choices are the formats in a sentence.
+// Choices lists the values of --output as part of a sentence.
 func Choices() string {
 	names := Formats()
 	last := len(names) - 1
@@ -54,12 +56,12 @@ func ParseFormat(s string) (Format, error) {
 // Table reports whether the format is a table for people.
 func (f Format) Table() bool { return f.Name == "table" || f.Name == "wide" }
 
-// Wide reports whether the table has all columns.
+// Wide reports whether the format is a table with all columns.
 func (f Format) Wide() bool { return f.Name == "wide" }
 
-// Write writes v, whose JSON form is one document, in the machine formats: json
-// (indented), yaml, template (once per item if v is an array). The caller implements the
-// format name.
+// Write writes v, whose JSON form is one document, as json (indented), yaml, or with a
+// template (once per item if v is an array). The formats table, wide and name are up to the
+// caller.
 func Write(w io.Writer, f Format, v any) error {
 	doc, err := printable.Marshal(v)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// parseTemplate parses a template of users. It has the function json, compares
-// numbers, and prints nothing for a key that an item does not have.
+// parseTemplate parses a template that a user wrote. The template has the function json, can
+// compare numbers, and prints nothing for a key that an item does not have.
 func parseTemplate(text string) (*template.Template, error) {
 	t, err := template.New("output").Funcs(template.FuncMap{"json": compact, "mcptrack_text": printed}).Parse(text)
 	if err != nil {
@@ -38,8 +38,8 @@ func place(err error) string {
 	return strings.TrimPrefix(text, "template: ")
 }
 
-// printThrough makes every action of a template that prints do so by [printed], as
-// html/template does for escaping.
+// printThrough makes every action of a template that prints a value pass it through [printed],
+// as html/template inserts its escapers.
 func printThrough(list *parse.ListNode) {
 	if list == nil {
 		return
@@ -64,8 +64,8 @@ func printThrough(list *parse.ListNode) {
 	}
 }
 
-// printed is what a template prints for a value: nothing for none, and numbers
-// without an exponent.
+// printed returns what a template prints for a value: nothing for null or a missing key, and
+// numbers without an exponent.
 func printed(v any) any {
 	switch v := v.(type) {
 	case nil:
@@ -76,7 +76,8 @@ func printed(v any) any {
 	return v
 }
 
-// comparableNumbers turns the numbers of a document into those that templates compare.
+// comparableNumbers converts the numbers in a document, which are json.Number, to int or
+// float64, which templates can compare.
 func comparableNumbers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -23,7 +23,8 @@ func writeYAML(w io.Writer, doc []byte) error {
 	if err != nil {
 		return fmt.Errorf("write YAML: %w", err)
 	}
-	// What it escapes is in double quotes, where YAML has the same escapes.
+	// The characters that Lines escapes are in double quotes here (see yamlString), where YAML
+	// has the same escapes.
 	_, err = io.WriteString(w, printable.Lines(string(out)))
 	return err
 }
@@ -76,8 +77,8 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 	}
 }
 
-// yamlString is a string, in double quotes if it has hidden characters: only there
-// can they be escaped.
+// yamlString returns the node of a string: in double quotes if it has hidden characters, which
+// can only be escaped there.
 func yamlString(s string) *yaml.Node {
 	n := &yaml.Node{}
 	_ = n.Encode(s) // in quotes where older readers would not see a string; never fails

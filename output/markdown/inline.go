@@ -20,7 +20,7 @@ type fragment struct {
 	style string // "" for none
 }
 
-// inline returns the text of a block.
+// inline returns the text in a node as fragments; style is that of text without markup.
 func (r *renderer) inline(parent ast.Node, style string) []fragment {
 	var out []fragment
 	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
@@ -67,7 +67,7 @@ func (r *renderer) wrap(fragments []fragment, width int) []string {
 		lineLen    int
 		wordLen    int
 	)
-	flush := func() { // the word that is complete goes to the line
+	flush := func() { // appends the word, which is complete, to the line or begins a new line with it
 		if wordLen == 0 {
 			return
 		}

@@ -1,6 +1,6 @@
 // Package markdown renders Markdown as text for terminals: paragraphs and tables are
-// wrapped to a width, code stays as it is. It is made for the manual, which is our own
-// text, and supports what that uses: headings, paragraphs, lists, code, tables and links.
+// wrapped to a width, code stays as it is. It is made for mcptrack's manual and supports
+// only what that uses: headings, paragraphs, lists, code, tables and links.
 //
 // Library: yuin/goldmark parses (MIT; the vault uses it too). Glamour would render as
 // well, but adds a highlighter of 5 MiB to the program.
@@ -20,7 +20,7 @@ import (
 
 // Options say how a text is rendered.
 type Options struct {
-	Width  int  // of a line, in columns; less than 20: 80
+	Width  int  // of a line, in columns; values below 20 mean 80
 	Styles bool // use bold and colours of ANSI terminals
 }
 

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	columnGap = 2
-	// maxLead bounds the columns before the last, whose text is usually the longest.
+	columnGap = 2 // spaces between two columns
+	// maxLead bounds the width of each column but the last, whose text is usually the
+	// longest.
 	maxLead = 34
 )
 
@@ -59,8 +60,8 @@ func (r *renderer) table(t *east.Table, indent string, width int) {
 	}
 }
 
-// cell returns the text of a cell. The syntax of tables wants | to be escaped, also in
-// code, where the parser leaves the backslash.
+// cell returns the text of a cell. In a table | must be escaped, even in code, where the
+// parser leaves the backslash: it is removed here.
 func (r *renderer) cell(cell ast.Node, style string) []fragment {
 	fragments := r.inline(cell, style)
 	for i := range fragments {
@@ -69,8 +70,8 @@ func (r *renderer) cell(cell ast.Node, style string) []fragment {
 	return fragments
 }
 
-// columnWidths distributes the width: as much as a cell has, at most maxLead for all
-// columns but the last, and the rest for that one.
+// columnWidths distributes the width among the columns: each column but the last is as wide as
+// its widest cell, but not wider than maxLead, and the last gets the rest.
 func columnWidths(rows [][][]fragment, width int) []int {
 	var widths []int
 	for _, cells := range rows {
@@ -92,7 +93,7 @@ func columnWidths(rows [][][]fragment, width int) []int {
 	return widths
 }
 
-// visible is the width of a text with styles.
+// visible returns the width of a text in columns, without its style sequences.
 func visible(s string) int {
 	for _, style := range []string{bold, cyan, reset} {
 		s = strings.ReplaceAll(s, style, "")

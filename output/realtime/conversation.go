@@ -10,12 +10,12 @@ import (
 )
 
 // conversation delivers messages to one conversation, over one connection after another:
-// begin and run are called for each. Events to offer and server events may come from any
-// goroutine; they never wait.
+// for each connection begin and then run are called. offer and observe may be called from any
+// goroutine and never wait.
 type conversation struct {
 	name      string
 	opts      DeliveryOptions
-	resumable bool // the progress is recorded
+	resumable bool // which messages were handled is recorded in progress
 	// wake signals run that something below changed. Capacity 1: run looks at all of it;
 	// sent to by any goroutine, never closed.
 	wake chan struct{}
@@ -25,23 +25,23 @@ type conversation struct {
 	dialect  dialect
 	muted    bool    // the dialect is not known yet: send nothing
 	flight   *flight // the item that is being delivered
-	answer   []byte  // to be sent before anything else, if not nil
+	answer   []byte  // a client event to send before anything else; nil: none
 	replies  replies
 	imports  toolImports
-	foreign  recent        // items of other injectors
-	fatal    string        // the last error that is not about our events and would not pass
+	foreign  recent        // items that other programs like this one added
+	fatal    string        // the last error that is not about our events and that no retry would change; "": none
 	finish   bool          // nothing more will be offered: end when everything is delivered
-	ended    chan struct{} // closed with that
+	ended    chan struct{} // closed when finish is set
 	hooks    hooks
 	progress progress
-	stats    Stats // what the queue does not count
+	stats    Stats // the counts that queue and hooks do not keep
 }
 
-// connection is what run needs of a connection.
+// connection holds the functions of a connection that conversation.run uses.
 type connection struct {
 	send func(context.Context, []byte) error
-	// ready reports whether an acknowledgement would have been seen by now; an error
-	// ends the connection.
+	// ready reports whether an acknowledgement of an item, if the endpoint had sent it,
+	// would have been seen by now; an error ends the connection.
 	ready func(context.Context) (bool, error)
 }
 
@@ -63,7 +63,7 @@ func (c *conversation) signal() {
 	}
 }
 
-// offer accepts an event; of events other than updates only the id matters.
+// offer accepts an event. Of an event other than resource.updated only the id is recorded.
 func (c *conversation) offer(e *event.Event) {
 	m, err := newMessage(e, c.opts.Message)
 	if err != nil {
@@ -94,7 +94,8 @@ func (c *conversation) pass(id string) {
 	c.queue.last = id
 }
 
-// toolsChanged has the session import the tools of a server again if it uses them.
+// toolsChanged makes the session import the tools of the server of e again if the session uses
+// them. url is the URL of the server, "" if it is not known.
 func (c *conversation) toolsChanged(e *event.Event, url string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +114,8 @@ func (c *conversation) end() {
 	c.signal()
 }
 
-// done reports whether nothing is left to do, over this connection or another.
+// done reports whether everything is delivered and nothing more will be offered, so that no
+// further connection is needed.
 func (c *conversation) done() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +123,7 @@ func (c *conversation) done() bool {
 }
 
 // run delivers over one connection until ctx ends (its cause is the error), the
-// connection fails, or nothing is left to do (errFinished). begin comes before it.
+// connection fails, or nothing is left to do (errFinished). begin must be called before it.
 func (c *conversation) run(ctx context.Context, l connection) error {
 	defer c.hooks.run(&c.mu, &c.opts)
 	timer := time.NewTimer(0)
@@ -161,8 +163,9 @@ func (c *conversation) run(ctx context.Context, l connection) error {
 	}
 }
 
-// step decides what to do: send a frame; find out why an acknowledgement is late; or
-// wait, until something changes if 0. A negative wait is the end.
+// step decides what run does next: send frame; if late, find out why an acknowledgement is
+// late; or wait that long, until something changes if wait is 0. A negative wait means that
+// nothing is left to do.
 func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,7 +231,7 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 	return nil, false, wait
 }
 
-// cursor returns the id up to which nothing is left to do.
+// cursor returns the id of the event up to which every update was handled.
 func (c *conversation) cursor() string {
 	if c.flight != nil {
 		return c.queue.cursor(c.flight.batch)
@@ -236,7 +239,8 @@ func (c *conversation) cursor() string {
 	return c.queue.cursor(nil)
 }
 
-// decode parses a server event in the dialect of the session.
+// decode parses a server event in the dialect of the session. whole is false if b is only the
+// beginning of the event. It returns false for events that do not matter here.
 func (c *conversation) decode(b []byte, whole bool) (serverEvent, bool) {
 	c.mu.Lock()
 	d := c.dialect

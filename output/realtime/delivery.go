@@ -10,14 +10,14 @@ type DeliveryOptions struct {
 	// waits, never while a response is active, while the user speaks, or between a
 	// function call and its output.
 	Respond bool
-	// AckTimeout is how long an acknowledgement may take before the item is sent again;
-	// 5 s.
+	// AckTimeout is how long the endpoint may take to acknowledge an item before the item is
+	// sent again; 5 s.
 	AckTimeout time.Duration
-	// Attempts is how often an item is sent over a connection that works before it is
-	// given up; 3.
+	// Attempts is how often an item is sent over one connection that works before the item
+	// is given up; 3.
 	Attempts int
-	// Injected is called with the messages of every item that was acknowledged, Failed for
-	// every message that was rejected or given up.
+	// Injected is called with the messages of every item that was acknowledged, Failed with
+	// every message that was rejected or given up. Either may be nil.
 	Injected func([]Receipt)
 	Failed   func(Failure)
 }
@@ -41,17 +41,19 @@ func (o DeliveryOptions) withDefaults() DeliveryOptions {
 // Receipt describes a message that is in a conversation.
 type Receipt struct {
 	Message
-	Session string        // of a proxy
-	At      time.Time     // when it was acknowledged
-	Merged  int           // older updates of the resource that it covers, too
-	Latency time.Duration // since the oldest update that it covers: the server's notification, or the event's time without one
+	Session string    // the name of the session of a proxy; "" for a [Session]
+	At      time.Time // when the endpoint acknowledged the message
+	Merged  int       // how many older updates of the resource the message covers besides its own
+	// Latency is the time to At from the oldest of these updates: from the server's
+	// notification of it, or from the event's time if there was none.
+	Latency time.Duration
 }
 
-// Failure describes a message that is not. Without a resource it is about the tools of
-// the server, which the endpoint could not import.
+// Failure describes a message that was not added to a conversation. If Message has no
+// ResourceURI, the failure is that the endpoint could not import the tools of the server.
 type Failure struct {
 	Message
-	Session string
+	Session string // as in Receipt
 	Reason  string // one line, safe to print
 }
 

@@ -29,8 +29,9 @@ func (d Dialect) Key() (variable, header string) {
 	return lang.api().keyVariable, lang.api().keyHeader
 }
 
-// of returns the dialect for a running session with an id, or for one that is to begin.
-// A new dialect is one file and one line here and above.
+// of returns the implementation of a dialect for the running session with an id, or, if
+// session is "", for one that is to begin. It returns false for an unknown dialect and for an
+// id with a dialect that has none. A new dialect is one file, and one line here and above.
 func (d Dialect) of(session string) (dialect, bool) {
 	switch d {
 	case "", OpenAI:
@@ -43,7 +44,8 @@ func (d Dialect) of(session string) (dialect, bool) {
 	return nil, false
 }
 
-// dialectOfPath returns the dialect of a path that only one API has.
+// dialectOfPath returns the dialect that the path of a URL tells, and false if several APIs
+// may have the path.
 func dialectOfPath(path string) (dialect, bool) {
 	if strings.Contains(path, "/convai/") {
 		return elevenLabs{}, true
@@ -55,22 +57,22 @@ func dialectOfPath(path string) (dialect, bool) {
 // are comparable and have no state.
 type dialect interface {
 	api() api
-	// create returns the client event that adds the messages as one item. If the API has
-	// ids of events, its id is itemEventPrefix and the item id without its prefix.
+	// create returns the client event that adds the messages as one item with this id. If the
+	// API has ids of events, the id of the event is eventIDOf(id).
 	create(id string, role Role, batch []*pending) ([]byte, error)
-	// respond returns the client event that asks the model to respond, and its event id;
-	// nil if the API has none.
+	// respond returns the client event that asks the model to respond, and the id of that
+	// event, which is made from id; nil if the API has no such event.
 	respond(id string) (frame []byte, eventID string)
-	// decode parses a server event, or the beginning of one. It returns false for events
-	// that do not matter here.
+	// decode parses a server event or, if whole is false, the beginning of one. It returns
+	// false for events that do not matter here.
 	decode(b []byte, whole bool) (serverEvent, bool)
 }
 
-// api is what is fixed about an API.
+// api holds the constants of an API.
 type api struct {
-	home string // its URL, up to the version
+	home string // the URL of the API, up to the version
 	path string // of the WebSocket, after the version
-	// keyVariable and keyHeader are those of the key.
+	// keyVariable and keyHeader are the environment variable and the header of the API key.
 	keyVariable, keyHeader string
 	// limits bound one item.
 	limits limits
@@ -81,14 +83,14 @@ type api struct {
 	// unconfirmed says that items are not acknowledged: one counts as delivered when the
 	// endpoint has answered a ping that was sent after it.
 	unconfirmed bool
-	// refusal is the code of close frames that no other attempt would change, besides
-	// those of 4000 and above; 0: there is none.
+	// refusal is a code of close frames after which another attempt would fail, too,
+	// besides those of 4000 and above; 0: there is none.
 	refusal websocket.StatusCode
 }
 
 const itemPrefix = "mt_"
 
-// batchID returns the id of the item for a batch.
+// batchID returns the id of the item that has the messages of a batch.
 func batchID(batch []*pending) string {
 	if len(batch) == 1 {
 		return batch[0].ItemID

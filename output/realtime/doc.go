@@ -1,8 +1,8 @@
 // Package realtime adds a message about every updated resource to a live conversation:
 // of OpenAI Realtime, GPT-Live, or an ElevenLabs agent.
 //
-// A [Session] is a connection of our own: the sideband of a running call or session, or
-// a session that we open. A [Proxy] stands between an application and the endpoint,
+// A [Session] is a connection that this program makes: the sideband of a running call or
+// session, or a session that it opens. A [Proxy] stands between an application and the endpoint,
 // forwards everything, and adds messages to each session. A [DryRun] writes what would be
 // sent. All three are fed with events of any type by Offer or Write; other events than
 // resource.updated are ignored.

@@ -18,7 +18,7 @@ type DryRun struct {
 	Dialect Dialect
 	Session string // the id of a running session; see [Endpoint]
 
-	queue *queue // only for what is known of resources
+	queue *queue // only to recognise updates that are not newer than the last one; nil before the first Write
 }
 
 // Write writes the client events of one event, with one call of W.Write, and reports

@@ -7,9 +7,9 @@ import (
 	"github.com/coder/websocket"
 )
 
-// elevenLabs is the WebSocket of ElevenLabs agents, and with a session the one that
-// monitors a running conversation. Text is added as a contextual update, which neither
-// interrupts the agent nor is acknowledged. See
+// elevenLabs is the WebSocket of ElevenLabs agents or, with the id of a session, the
+// WebSocket that monitors a running conversation. Text is added as a contextual update, which
+// neither interrupts the agent nor is acknowledged. See
 // https://elevenlabs.io/docs/eleven-agents/api-reference/eleven-agents/websocket and
 // https://elevenlabs.io/docs/eleven-agents/guides/realtime-monitoring; the limit of an
 // update is not documented, ours is well below what agents accept as a prompt.
@@ -89,7 +89,7 @@ func (d elevenLabs) decode(b []byte, whole bool) (serverEvent, bool) {
 		if whole && json.Unmarshal(b, &in) == nil {
 			e.Error.Type, e.Error.Code, e.Error.Message = "server_error", in.Event.Type, in.Event.Message
 			if in.Event.Code == int(websocket.StatusPolicyViolation) || in.Event.Code == int(websocket.StatusProtocolError) {
-				e.Error.Type = "invalid_request_error" // the codes of close frames stand for both
+				e.Error.Type = "invalid_request_error" // these codes of close frames mean an invalid request
 			}
 			if e.Error.Message == "" {
 				e.Error.Message = in.Event.Reason

@@ -21,9 +21,9 @@ const DefaultMaxMessage = 16 << 20
 // Endpoint is an API that hosts conversations. It contains secrets, which its text does
 // not show.
 type Endpoint struct {
-	// URL is that of a WebSocket: wss, ws, or the equivalent https, http. "" is that of
-	// the dialect's vendor, for OpenAI DefaultURL. Without a path, or with one that ends
-	// in /v1, it gets the path of the dialect, such as /v1/realtime.
+	// URL is the URL of a WebSocket: wss, ws, or the equivalent https, http. "" means the
+	// URL of the dialect's vendor, for OpenAI DefaultURL. A URL without a path, or with one
+	// that ends in /v1, gets the path of the dialect, such as /v1/realtime.
 	URL     string
 	Dialect Dialect
 	// Session is the id of a running session of GPT-Live, or a running conversation of
@@ -34,12 +34,13 @@ type Endpoint struct {
 	Query url.Values
 	// Header is sent with every handshake, such as Authorization.
 	Header http.Header
-	// Insecure allows a URL that is not encrypted for a host that is not this one.
+	// Insecure allows a URL that is not encrypted for a host other than this machine.
 	Insecure bool
 	// Client makes the handshakes; nil: one that follows no redirects and uses the proxy of
 	// the environment.
 	Client *http.Client
-	// MaxMessage is DefaultMaxMessage unless set. A larger one ends its connection.
+	// MaxMessage is the size of the largest message in bytes; DefaultMaxMessage unless set.
+	// A larger message ends its connection.
 	MaxMessage int64
 }
 
@@ -51,10 +52,11 @@ type OptionError struct {
 
 func (e *OptionError) Error() string { return e.Option + ": " + e.Reason }
 
-// RefusedError is a refusal of the endpoint that another attempt would not change.
+// RefusedError is the error for an endpoint that refuses a session for a reason that another
+// attempt would not change.
 type RefusedError struct {
-	Status  int    // of the handshake, or the code of the close frame; 0: there was none
-	Message string // one line, safe to print; "" if it said nothing
+	Status  int    // the HTTP status of the handshake, or the code of the close frame; 0: there was neither
+	Message string // what the endpoint said, one line, safe to print; "" if it said nothing
 }
 
 func (e *RefusedError) Error() string {
@@ -171,7 +173,8 @@ func sessionID(id string) bool {
 	})
 }
 
-// replaced returns a query with members replaced by others; raw without others.
+// replaced returns the query q, encoded, with the members of with in place of its own, or raw
+// if with is empty.
 func replaced(q, with url.Values, raw string) string {
 	if len(with) == 0 {
 		return raw

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// fill reads until buf is full or the message ends, and reports which. Whether a message
-// that fills buf exactly is whole shows only with the next call, of zero bytes.
+// fill reads until buf is full or the message ends; whole says that it has ended. For a message
+// that fills buf exactly, only the next call, which reads zero bytes, says so.
 func fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
 	for n < len(buf) {
 		m, err := r.Read(buf[n:])

@@ -13,8 +13,8 @@ type flight struct {
 	frame []byte
 	sends int       // over this connection
 	total int       // over all connections
-	until time.Time // the deadline of the acknowledgement; zero: to be sent
-	after time.Time // to be sent no earlier
+	until time.Time // the deadline of the acknowledgement; zero: the item is to be sent
+	after time.Time // the item is not sent before; zero: it may be sent now
 	retry *backoff.Backoff
 }
 
@@ -37,9 +37,9 @@ func (f *flight) launch(now time.Time) {
 	f.until = now.Add(time.Hour)
 }
 
-// begin resets what was in progress over the last connection, before anything is read
-// from the next. An item without an acknowledgement is sent again, unless newer updates
-// of all its resources wait.
+// begin resets what was in progress over the last connection. It is called before anything
+// is read from the next one. An item without an acknowledgement is sent again, unless newer
+// updates of all its resources wait.
 func (c *conversation) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,20 +67,21 @@ func (c *conversation) sent(now time.Time) {
 	}
 }
 
-// repeat handles a late acknowledgement. ready says whether it would have been seen.
+// repeat handles an acknowledgement that is late. ready says that it would have been seen if
+// the endpoint had sent it.
 func (c *conversation) repeat(ready bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.flight
 	switch {
-	case f == nil: // it has arrived
+	case f == nil: // the acknowledgement has arrived
 	case ready && c.dialect.api().unconfirmed:
 		c.delivered(f, now)
 	case !ready:
 		f.until = now.Add(c.opts.AckTimeout)
 	case f.sends >= c.opts.Attempts && len(f.batch) > 1:
 		c.flight = nil
-		c.queue.restore(f.batch) // perhaps one of them is why
+		c.queue.restore(f.batch) // perhaps one of the messages is the reason
 	case f.sends >= c.opts.Attempts:
 		c.giveUp(f, "it was never acknowledged")
 	default:
@@ -100,8 +101,9 @@ func (c *conversation) again(f *flight, why string, now time.Time) {
 	f.until, f.after = time.Time{}, now.Add(f.retry.Next())
 }
 
-// giveUp ends the attempts to deliver an item. The cursor stays before it: the next run
-// tries again, unless a newer message of the resource was delivered.
+// giveUp ends the attempts to deliver an item. The cursor stays before its messages: the next
+// run of the program tries again to deliver each, unless a newer message about its resource
+// was delivered.
 func (c *conversation) giveUp(f *flight, why string) {
 	c.flight = nil
 	for _, p := range f.batch {
@@ -110,8 +112,8 @@ func (c *conversation) giveUp(f *flight, why string) {
 	}
 }
 
-// rejected ends an item that the endpoint will never accept. Messages that shared one
-// are sent again one by one: one bad message must not affect others.
+// rejected ends the delivery of an item that the endpoint will never accept. Messages that
+// shared an item are sent again one by one: one bad message must not affect others.
 func (c *conversation) rejected(f *flight, why string) {
 	c.flight = nil
 	if len(f.batch) > 1 {
@@ -124,7 +126,8 @@ func (c *conversation) rejected(f *flight, why string) {
 	}
 }
 
-// rekey gives an item whose id is in use by an older one an id of its own.
+// rekey gives an item whose id an older item of the conversation has already another id, which
+// is derived from the events.
 func (f *flight) rekey(d dialect, o MessageOptions) {
 	for _, p := range f.batch {
 		p.byContent = false

@@ -5,18 +5,18 @@ import (
 	"io"
 )
 
-// gatherer combines the pieces of a frame, which the library writes in units of 4 KiB,
-// into one write: each piece would wake the other side, and be a packet and a TLS record
-// of its own. It must be used by one goroutine at a time.
+// gatherer combines the pieces of a WebSocket frame, which the library writes in units of
+// 4 KiB, into one write: otherwise each piece would wake the other side, and be a separate
+// packet and TLS record. It must be used by one goroutine at a time.
 type gatherer struct {
 	w    io.Writer
 	held []byte   // the beginning of a frame
 	head [14]byte // of the next frame, up to its payload
 	have int      // bytes in head
-	left uint64   // of its payload
+	left uint64   // bytes of the frame's payload that were not written yet
 }
 
-// maxHeld is how much of a frame is held.
+// maxHeld is how many bytes of a frame are held.
 const maxHeld = 64 << 10
 
 // Write implements [io.Writer]. An incomplete frame may be held until more is written.
@@ -39,7 +39,7 @@ func (g *gatherer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// follow parses frames (RFC 6455, §5.2) and reports whether b ends with the end of one.
+// follow parses frames (RFC 6455, §5.2) and reports whether b ends where a frame ends.
 func (g *gatherer) follow(b []byte) (whole bool) {
 	for len(b) > 0 {
 		if g.left > 0 {

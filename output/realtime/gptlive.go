@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// gptLive is OpenAI's Live API: text is appended as silent context, and acknowledged by
-// the id of our event. Only a running session can be attached to.
+// gptLive is OpenAI's Live API: text is appended as silent context, and the endpoint
+// acknowledges it with the id of our event. It can only be attached to a running session.
 type gptLive struct{ session string }
 
 // maxAppend bounds one append in bytes. The API accepts 500 tokens, and no token is

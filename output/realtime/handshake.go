@@ -20,7 +20,8 @@ import (
 // handshakeTimeout is how long a handshake may take.
 const handshakeTimeout = 15 * time.Second
 
-// dial connects. The error of a handshake with a response is a *handshakeError.
+// dial connects to u. If the endpoint answers the handshake with a refusal, the error is a
+// *handshakeError.
 func (e *Endpoint) dial(ctx context.Context, u *url.URL, header http.Header, subprotocols []string) (*peer, *http.Response, error) {
 	client := e.Client
 	if client == nil {
@@ -59,7 +60,7 @@ func defaultClient() *http.Client {
 	}}
 }
 
-// handshakeError is the response of an endpoint that refuses the connection.
+// handshakeError is the HTTP response of an endpoint that refuses the handshake.
 type handshakeError struct {
 	status     int
 	message    string

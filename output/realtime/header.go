@@ -29,8 +29,8 @@ func headerValue(s string) bool {
 	return true
 }
 
-// hopByHop reports whether a header is about one connection, or is part of the handshake
-// that is made for each connection.
+// hopByHop reports whether a header concerns only one connection, or is part of the
+// WebSocket handshake, and so must not be forwarded.
 func hopByHop(name string) bool {
 	switch name = textproto.CanonicalMIMEHeaderKey(name); name {
 	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
@@ -40,7 +40,7 @@ func hopByHop(name string) bool {
 	return strings.HasPrefix(name, "Sec-Websocket-")
 }
 
-// endToEnd copies the headers that are not hop-by-hop.
+// endToEnd adds the headers in from that are not hop-by-hop to those in to.
 func endToEnd(to, from http.Header) {
 	named := map[string]bool{} // headers that Connection names are hop-by-hop, too
 	for _, line := range from.Values("Connection") {

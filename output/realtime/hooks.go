@@ -2,8 +2,8 @@ package realtime
 
 import "sync"
 
-// hooks are the calls of the hooks that are due. The owner's lock must be held, but not
-// for run.
+// hooks collects the calls of DeliveryOptions.Injected and Failed while the lock of its owner
+// is held; run makes them without the lock.
 type hooks struct {
 	due    []func(*DeliveryOptions)
 	failed uint64
@@ -18,7 +18,7 @@ func (h *hooks) fail(f Failure) {
 	h.due = append(h.due, func(o *DeliveryOptions) { o.Failed(f) })
 }
 
-// run makes the calls. mu is the owner's lock.
+// run makes the collected calls. mu is the owner's lock, which must not be held.
 func (h *hooks) run(mu *sync.Mutex, o *DeliveryOptions) {
 	mu.Lock()
 	due := h.due

@@ -8,11 +8,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// known is what is remembered of a resource.
+// known is what a queue remembers about the updates of a resource.
 type known struct {
-	position position
-	sent     time.Time // when a message about it was last sent; zero: never
-	at       uint64    // number of the update that set position
+	position position  // of the newest update
+	sent     time.Time // when a message about the resource was last sent; zero: never
+	at       uint64    // the number, in the queue, of the update that set position
 }
 
 // position orders the updates of one resource: by event id within one epoch, else by
@@ -36,8 +36,9 @@ func (m *Message) position() position {
 	return p
 }
 
-// before reports whether a message is newer than what is known and has another text or time.
-// Numbers of different epochs cannot be compared: an event of another epoch counts as newer.
+// before reports whether a message is newer than the newest known update: its position is
+// later, and its text or its time differs. Numbers of different epochs cannot be compared: an
+// event of another epoch counts as newer.
 func (k known) before(m *Message) bool {
 	was, is := k.position, m.position()
 	switch {
@@ -53,8 +54,8 @@ func (k known) before(m *Message) bool {
 
 func (k *known) update(m *Message, number uint64) { k.position, k.at = m.position(), number }
 
-// forget removes an eighth of what is remembered, old entries first as far as a sample
-// shows: exact order would be too expensive.
+// forget removes an eighth of the known resources, except keep. It prefers resources whose
+// newest update is old, but does not sort them, which would be too expensive.
 func (q *queue) forget(keep key) {
 	n := len(q.known) / 8
 	limit := q.number - min(q.number, uint64(q.opts.Remember)/2)

@@ -52,7 +52,8 @@ func (o MessageOptions) check() error {
 	return nil
 }
 
-// Message is what is said about one update.
+// Message is what the model is told about one event: an update of a resource or, without a
+// ResourceURI, tools of a server that changed and could not be imported again.
 type Message struct {
 	EventID     string
 	ServerID    string
@@ -65,7 +66,8 @@ type Message struct {
 	byContent bool // ItemID is derived from the content
 }
 
-// happened returns when the server changed the resource, as far as is known.
+// happened returns when the server's notification arrived or, if that is unknown, the time of
+// the event.
 func (m *Message) happened() time.Time {
 	if m.Received.IsZero() {
 		return m.Timestamp
@@ -73,7 +75,7 @@ func (m *Message) happened() time.Time {
 	return m.Received
 }
 
-// size returns about how many bytes the message has in an item.
+// size returns about how many bytes the message takes in an item.
 func (m *Message) size() (n int) {
 	for _, p := range m.Parts {
 		n += len(p.Text) + 48
@@ -84,8 +86,8 @@ func (m *Message) size() (n int) {
 // errNoUpdate is the error for an event that is not a resource.updated.
 var errNoUpdate = errors.New("not an update of a resource")
 
-// newMessage returns the message of an update. The same event and scope give the same
-// message. Its error is errNoUpdate.
+// newMessage returns the message about an update. The same event and options give the same
+// message. Its only error is errNoUpdate.
 func newMessage(e *event.Event, o MessageOptions) (Message, error) {
 	u, ok := e.Payload.(event.ResourceUpdated)
 	if !ok {
@@ -124,8 +126,8 @@ func Text(uri, serverID string, at time.Time) string {
 // maxURI bounds the URI in a message, in bytes.
 const maxURI = 1536
 
-// encodeSpace percent-encodes white space and control characters in a URI, of which it
-// needs about the first limit bytes.
+// encodeSpace percent-encodes white space and control characters in a URI. The caller uses
+// only about the first limit bytes of the result.
 func encodeSpace(uri string, limit int) string {
 	space := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 	if !strings.ContainsFunc(uri[:min(len(uri), 4*limit)], space) {
@@ -172,7 +174,8 @@ func safe(s string, limit int) string {
 	return shorten(visible(printable.Line(s, 0)), limit, cut)
 }
 
-// shorten cuts s to limit bytes at the boundary of a rune and adds an ellipsis.
+// shorten cuts s to at most limit bytes, at the boundary of a rune, and adds an ellipsis if it
+// cut something or cut says that the caller did.
 func shorten(s string, limit int, cut bool) string {
 	const mark = "…"
 	if len(s) <= limit-len(mark) || len(s) <= limit && !cut {

@@ -5,7 +5,7 @@ import (
 )
 
 // openAI is the Realtime API in its GA form: text is added as items of the conversation,
-// and acknowledged by the id of the item.
+// and the endpoint acknowledges each item with its id.
 type openAI struct{}
 
 func (openAI) api() api {
@@ -79,7 +79,7 @@ func (openAI) decode(b []byte, whole bool) (serverEvent, bool) {
 		e.Type = eventType(b)
 	}
 	if e.Type == "session.started" {
-		e.opens = gptLive{} // of a proxy: the session is none of the Realtime API
+		e.opens = gptLive{} // an application has begun a GPT-Live session through a proxy
 	}
 	return e, true
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// observe processes a server event. It returns true for events that are answers to us
-// alone: an error that names an event of ours, above all.
+// observe processes a server event. It returns true for an event that answers a client event
+// of ours, such as an error that names it: a proxy hides it from the application.
 func (c *conversation) observe(e serverEvent) (ours bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +44,8 @@ func (c *conversation) observe(e serverEvent) (ours bool) {
 	return false
 }
 
-// speak switches to the dialect of the session.
+// speak switches to the dialect that the session turned out to have. An item in flight is
+// encoded again.
 func (c *conversation) speak(d dialect) {
 	c.muted = false
 	if c.dialect == d {
@@ -96,21 +97,21 @@ func (c *conversation) errorEvent(e serverEvent, now time.Time) (ours bool) {
 	return strings.HasPrefix(id, itemEventPrefix) || strings.HasPrefix(id, replyEventPrefix) || strings.HasPrefix(id, updateEventPrefix)
 }
 
-// duplicate recognises the rejection of an item id that exists already.
+// duplicate reports whether an error says that an item with this id exists already.
 func duplicate(e serverEvent) bool {
 	text := strings.ToLower(e.Error.Code + " " + e.Error.Message)
 	return strings.Contains(text, "already exist") || strings.Contains(text, "already_exist") || strings.Contains(text, "duplicate")
 }
 
-// transient recognises errors that may pass.
+// transient reports whether an error may pass, so that another attempt can succeed.
 func transient(e serverEvent) bool {
 	return slices.ContainsFunc([]string{"rate_limit", "server_error", "overloaded", "service_unavailable"}, func(s string) bool {
 		return strings.Contains(e.Error.Type, s) || strings.Contains(e.Error.Code, s)
 	})
 }
 
-// final recognises the type and code of an error, or the reason of a close frame, that
-// no other attempt would change.
+// final reports whether s, the type and code of an error or the reason of a close frame, says
+// that another attempt would fail, too.
 func final(s string) bool {
 	return slices.ContainsFunc([]string{"invalid_request_error", "model_not_found", "authentication_error", "permission", "invalid_api_key"},
 		func(part string) bool { return strings.Contains(s, part) })
@@ -152,11 +153,11 @@ func (c *conversation) handled(p *pending) {
 	}
 }
 
-// recent are ids of items of other injectors, by when they were last seen. The owner's
-// lock must be held.
+// recent holds, by the ids of items that other injectors added, when each was last seen. The
+// lock of its owner must be held.
 type recent map[string]time.Time
 
-// Bounds of what is remembered of the items of others.
+// Bounds of recent: how many items, and for how long.
 const (
 	maxRecent = 256
 	recently  = 10 * time.Second

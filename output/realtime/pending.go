@@ -4,22 +4,22 @@ import (
 	"time"
 )
 
-// key identifies what one message is about.
+// key identifies the resource that a message is about.
 type key struct{ server, uri string }
 
 func (m *Message) key() key { return key{m.ServerID, m.ResourceURI} }
 
-// pending is a message that waits.
+// pending is a message that waits to be sent or is being sent.
 type pending struct {
 	Message
-	arrived time.Time // the first of the updates that it covers
+	arrived time.Time // when the first of the updates that it covers was offered
 	since   time.Time // when the oldest update that it covers happened
-	due     time.Time
-	settles time.Time // not before that, even for an item that is sent anyway
+	due     time.Time // when it is to be sent
+	settles time.Time // it is not sent before, not even with an item that is sent anyway; zero: at any time
 	number  uint64    // increases with every update that is accepted
 	before  string    // id of the update offered before this one: the cursor while it waits
 	merged  int       // older updates that it covers
-	alone   bool      // it must not share an item: one that it was in was rejected
+	alone   bool      // it must not share an item, as a shared item with it was rejected or not acknowledged
 }
 
 // merge makes p cover the updates that an older message of the same resource covers.

@@ -9,13 +9,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Progress is how far a session has come in a log of events, to be kept for the next
-// run: everything up to Cursor was handled, and of what follows it the updates of some
-// resources. A message that is rejected counts as handled.
+// Progress says which events of a log a session has handled, so that the next run of the
+// program can continue: all events up to Cursor, and of the later ones the updates in Newest. A
+// message that was rejected counts as handled.
 type Progress struct {
 	Cursor string `json:"cursor"`
-	// Newest has, for each resource with handled updates after the cursor, the number of
-	// the newest of them, which covers the older ones. The keys are hashes.
+	// Newest has, for each resource with handled updates after the cursor, the number of the
+	// newest of these updates, which covers the older ones. The keys are hashes of server and
+	// URI.
 	Newest map[string]uint64 `json:"newest,omitempty"`
 }
 
@@ -64,7 +65,7 @@ func (p *progress) add(m *Message) {
 	p.newest[h] = max(p.newest[h], seq)
 }
 
-// upTo removes what the cursor covers and returns the rest.
+// upTo removes the updates that the cursor covers and returns the progress with that cursor.
 func (p *progress) upTo(cursor string) Progress {
 	epoch, last, err := event.ParseID(cursor)
 	if err != nil {

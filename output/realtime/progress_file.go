@@ -13,11 +13,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 )
 
-// maxProgress is more than the size of any file with a progress.
+// maxProgress is the size in bytes above which a file cannot be a progress file.
 const maxProgress = 1 << 20
 
-// A ProgressFile keeps the progress of a session in a feed for the next run. The zero value
-// keeps nothing. Save may be called concurrently.
+// A ProgressFile keeps the [Progress] of a session for the next run of the program. The zero
+// value keeps nothing. Save may be called concurrently.
 type ProgressFile struct {
 	path  string
 	begin Progress
@@ -27,7 +27,7 @@ type ProgressFile struct {
 	last  time.Time  // when the file was last known to be up to date
 }
 
-// OpenProgress reads the file of the last run. There need not be one.
+// OpenProgress reads the progress file of the last run, which need not exist.
 func OpenProgress(path string) (*ProgressFile, error) {
 	f := &ProgressFile{path: path}
 	data, err := readProgress(path)
@@ -55,8 +55,8 @@ func readProgress(path string) ([]byte, error) {
 // Begin returns the progress of the last run, the zero value if there was none.
 func (f *ProgressFile) Begin() Progress { return f.begin }
 
-// Save replaces the file, of mode 0600, unless it did so less than every ago or nothing was
-// handled yet.
+// Save writes the progress to the file, with mode 0600, unless it did so less than every ago or
+// nothing was handled yet.
 func (f *ProgressFile) Save(progress func() Progress, every time.Duration) error {
 	if f.path == "" {
 		return nil

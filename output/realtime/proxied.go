@@ -18,7 +18,7 @@ type proxied struct {
 	conv  *conversation
 
 	once sync.Once
-	left chan struct{} // closed once, when the session is to end
+	left chan struct{} // closed by leave, when the proxy shuts down
 }
 
 func (s *proxied) leave() { s.once.Do(func() { close(s.left) }) }
@@ -26,16 +26,20 @@ func (s *proxied) leave() { s.once.Do(func() { close(s.left) }) }
 // pump forwards messages from one side to the other.
 type pump struct {
 	from, to *peer
-	inspect  func(b []byte, whole bool) (hide bool) // text messages; nil: none
-	buffers  *sync.Pool
-	waiting  atomic.Int64 // since when for from, in Unix nanoseconds; 0: forwarding a message
+	// inspect is called with each text message, or its beginning, and says whether to drop
+	// it; nil: nothing is inspected.
+	inspect func(b []byte, whole bool) (hide bool)
+	buffers *sync.Pool // see Proxy.buffers
+	// waiting is since when the pump has waited for a message of from, in Unix nanoseconds;
+	// 0: it is forwarding one.
+	waiting atomic.Int64
 }
 
-// caughtUp is how long a pump that has forwarded everything waits at least.
+// caughtUp is how long a pump must have waited for the next message to count as idle.
 const caughtUp = 5 * time.Millisecond
 
-// idle reports whether everything from has sent was forwarded: while to does not read,
-// acknowledgements of from are not seen.
+// idle reports whether everything that p.from has sent was forwarded. While p.to does not
+// read, messages of p.from, such as acknowledgements, are not read either.
 func (p *pump) idle() bool {
 	since := p.waiting.Load()
 	return since != 0 && time.Now().UnixNano()-since >= int64(caughtUp)
@@ -48,7 +52,8 @@ type ending struct {
 	err  error
 }
 
-// run forwards messages until a side ends, and returns why it did.
+// run forwards messages in both directions, and delivers those of the conversation, until one
+// side ends. It returns why that side did.
 func (s *proxied) run(ctx context.Context, client, upstream *peer) error {
 	s.conv.begin()
 	life, cut := context.WithCancel(ctx)
@@ -69,7 +74,7 @@ func (s *proxied) run(ctx context.Context, client, upstream *peer) error {
 			send: func(_ context.Context, frame []byte) error { return upstream.Write(life, websocket.MessageText, frame) },
 			ready: func(context.Context) (bool, error) {
 				if s.unconfirmed() {
-					return true, upstream.Ping(life) // as long as it takes
+					return true, upstream.Ping(life) // the answer may take any time
 				}
 				return down.idle(), nil
 			},
@@ -90,8 +95,9 @@ func (s *proxied) unconfirmed() bool {
 	return s.conv.dialect.api().unconfirmed
 }
 
-// close waits for the end, stops adding messages, and forwards the end: a close code as
-// that code, a lost connection by dropping the other one.
+// close waits until one side ends, calls stop to end the delivery of messages, and closes the
+// other side: with the same close code if there was one. After a lost connection the caller
+// drops the other. When the proxy shuts down, close closes both sides.
 func (s *proxied) close(ctx context.Context, ends <-chan ending, client, upstream *peer, stop, cut func()) error {
 	defer stop()
 	var first ending
@@ -126,13 +132,15 @@ func (s *proxied) close(ctx context.Context, ends <-chan ending, client, upstrea
 	return first.err
 }
 
-// lingering bounds the time for the last messages and the answer to a close code.
+// lingering is how long closing a connection may take: to send the last messages and the
+// close code, and to receive the answer to it.
 const lingering = 10 * time.Second
 
-// closeAll closes connections with a code, which follows everything that was forwarded.
-// That may take the time of lingering, or of a farewell once the proxy shuts down.
+// closeAll closes connections with a code, which follows everything that was forwarded. It
+// takes at most lingering and then farewell, and calls cut if that was not enough; when the
+// proxy shuts down, it does not wait for lingering.
 func (s *proxied) closeAll(code websocket.StatusCode, reason string, cut func(), peers ...*peer) {
-	over := make(chan struct{}) // closed when all are
+	over := make(chan struct{}) // closed when all peers are closed
 	go func() {
 		defer close(over)
 		var wg sync.WaitGroup

@@ -21,12 +21,13 @@ type ProxyOptions struct {
 	// same names.
 	Upstream Endpoint
 	Delivery DeliveryOptions
-	// RefreshTools has sessions import again the tools of MCP servers that changed: those
-	// with a label or URL of a tracked server. ServerURL returns the URL of a server, ""
-	// without one; nil: only labels count.
+	// RefreshTools makes a session import the tools of an MCP server again when they
+	// changed. The server is recognised by its label in the session, which must be the id of
+	// a tracked server, or by its URL: ServerURL returns the URL of a tracked server, "" if
+	// it has none; nil: only labels count.
 	RefreshTools bool
 	ServerURL    func(serverID string) string
-	// MaxSessions bounds the open sessions; 1,024. Further ones get status 503.
+	// MaxSessions bounds the open sessions; 1,024. Further clients get status 503.
 	MaxSessions int
 	// Logger gets sessions at info and failures at warn; nil discards.
 	Logger *slog.Logger
@@ -48,7 +49,7 @@ type Proxy struct {
 	opts    ProxyOptions
 	url     *url.URL
 	lang    dialect
-	anyPath bool // of the client
+	anyPath bool // the path of the client's request is used, as the URL of Upstream has none
 	log     *slog.Logger
 	buffers sync.Pool // of *[peekSize]byte, for messages in transit
 	count   atomic.Uint64
@@ -57,7 +58,7 @@ type Proxy struct {
 	sessions map[*proxied]struct{}
 	closing  bool
 	handlers sync.WaitGroup // grows only while not closing
-	past     Stats          // of ended sessions
+	past     Stats          // the sums of all ended sessions
 }
 
 // NewProxy checks the options; its errors are of type *[OptionError].
@@ -112,7 +113,7 @@ func (p *Proxy) Offer(e *event.Event) {
 	}
 }
 
-// toolsChanged has the session import the tools of a server again if it uses them.
+// toolsChanged makes the session import the tools of the server of e again if it uses them.
 func (s *proxied) toolsChanged(e *event.Event) {
 	url := ""
 	if s.proxy.opts.ServerURL != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// target returns the URL of the endpoint for a client.
+// target returns the URL of the endpoint to which the request of a client leads.
 func (p *Proxy) target(r *http.Request) *url.URL {
 	u := *p.url
 	if p.anyPath && r.URL.Path != "/" {
@@ -25,7 +25,7 @@ func (p *Proxy) target(r *http.Request) *url.URL {
 }
 
 // dial connects to the endpoint with the headers and subprotocols of the client's
-// handshake; those of Upstream.Header win.
+// handshake; headers in Upstream.Header replace those of the client.
 func (p *Proxy) dial(r *http.Request) (*peer, *http.Response, error) {
 	header := http.Header{}
 	endToEnd(header, r.Header)
@@ -44,7 +44,8 @@ func (p *Proxy) dial(r *http.Request) (*peer, *http.Response, error) {
 	return p.opts.Upstream.dial(r.Context(), p.target(r), header, offered)
 }
 
-// accept repeats the endpoint's handshake with the client.
+// accept answers the client's handshake as the endpoint answered ours: with the same headers
+// and subprotocol.
 func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, upstream *peer, res *http.Response) (*peer, error) {
 	endToEnd(w.Header(), res.Header)
 	var chosen []string
@@ -76,6 +77,6 @@ func refuse(w http.ResponseWriter, res *http.Response) {
 	endToEnd(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
 	if res.Body != nil {
-		_, _ = io.Copy(w, res.Body) // its beginning, which is in memory
+		_, _ = io.Copy(w, res.Body) // only its first 1,024 bytes, which are in memory
 	}
 }

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// QueueOptions bound what is sent. Every message stays in the conversation and is
-// paid for with every later response. A zero field means its default.
+// QueueOptions bound how many messages are sent, as every message stays in the
+// conversation and is paid for with every later response. A zero field means its default.
 type QueueOptions struct {
-	// MaxPending is how many resources may wait; 1,024. Beyond it the message that has
-	// waited longest is dropped.
+	// MaxPending is about how many resources messages may wait; 1,024. Beyond it the message
+	// that has waited longest is dropped.
 	MaxPending int
 	// Window is the time after a message about a resource in which further updates
 	// of it are merged into one message at its end; 2 s. Negative: only updates of
 	// messages that wait are merged.
 	Window time.Duration
-	// Every is the time in which the token bucket gains one item, which may have
-	// messages about many resources; 2 s. Negative: no limit.
+	// Every is the time after which one more item may be sent (a token bucket limits
+	// items); an item may have messages about many resources. 2 s. Negative: no limit.
 	Every time.Duration
-	// Burst is how many items the bucket holds; 5.
+	// Burst is how many items may be sent at once after a pause; 5.
 	Burst int
 	// Remember is for how many resources the newest update is remembered; 16,384.
 	Remember int
@@ -54,18 +54,18 @@ const (
 	settled = 2 * time.Second
 )
 
-// queue holds what is to be sent. It is a pure state machine: time comes from
-// outside and never runs backwards. Its owner's lock must be held.
+// queue holds the messages that are to be sent. It is a pure state machine: callers pass
+// the time, which never runs backwards. The lock of its owner must be held.
 type queue struct {
 	opts    QueueOptions
 	waiting map[key]*pending
 	known   map[key]known
 	given   map[key]*pending // messages given up that the cursor must not pass
 	number  uint64
-	last    string // id of the last update that was offered
-	tokens  float64
-	filled  time.Time
-	hasten  bool // windows no longer matter: the source has ended
+	last    string    // id of the last update that was offered
+	tokens  float64   // how many items may be sent now
+	filled  time.Time // when tokens was last computed; zero: never
+	hasten  bool      // messages are due at once: the source has ended
 
 	merged, stale, dropped uint64
 }
@@ -75,7 +75,8 @@ func newQueue(o QueueOptions) *queue {
 	return &queue{opts: o, waiting: map[key]*pending{}, known: map[key]known{}, given: map[key]*pending{}, tokens: float64(o.Burst)}
 }
 
-// offer accepts an update, unless it is not newer than the last one of its resource.
+// offer accepts an update, unless it is not newer than the last one of its resource, and
+// reports whether it did.
 func (q *queue) offer(m Message, now time.Time) bool {
 	k := m.key()
 	before := q.last
@@ -115,10 +116,10 @@ func (q *queue) offer(m Message, now time.Time) bool {
 // limits bound one item.
 type limits struct{ messages, bytes int }
 
-// take removes the messages that are due, for one item: those that have been due
-// longest first, none of them about the same resource. It includes messages that become
-// due before the next item could be sent. Without any it returns how long there will be
-// none, 0 if that is until the next offer.
+// take removes messages that are due, as many as fit into one item, and returns them: those
+// that have been due longest first, each about another resource. It includes messages that
+// become due before the next item could be sent. If it returns none, wait says for how long
+// none can be sent, 0 if nothing waits.
 func (q *queue) take(now time.Time, most limits) (batch []*pending, wait time.Duration) {
 	if len(q.waiting) == 0 {
 		return nil, 0
@@ -163,8 +164,8 @@ func (q *queue) take(now time.Time, most limits) (batch []*pending, wait time.Du
 	return batch, 0
 }
 
-// restore puts back messages that were taken and not delivered, to be sent one by one,
-// unless a newer one of the same resource waits.
+// restore puts back messages that were taken and not delivered. Each is sent in an item of
+// its own, or merged into a newer message about its resource if one waits.
 func (q *queue) restore(batch []*pending) {
 	for _, p := range batch {
 		p.alone = true
@@ -177,8 +178,8 @@ func (q *queue) restore(batch []*pending) {
 	}
 }
 
-// fill adds the tokens of the time that has passed, and returns how long there will
-// be none.
+// fill adds the tokens for the time that has passed, and returns how long it takes until there
+// is one, 0 if there is one now.
 func (q *queue) fill(now time.Time) time.Duration {
 	if q.opts.Every < 0 {
 		return 0
@@ -215,15 +216,15 @@ func (q *queue) cursor(inFlight []*pending) string {
 }
 
 // giveUp remembers a message that was not delivered, so that the cursor stays before it
-// until a newer one of its resource is handled.
+// until a newer message about its resource is handled.
 func (q *queue) giveUp(p *pending) {
 	if len(q.given) < q.opts.MaxPending {
 		q.given[p.key()] = p
 	}
 }
 
-// supersede merges the messages into waiting ones if newer ones about all their resources
-// wait, and reports whether it did.
+// supersede drops a batch if a newer message waits about each of its resources, merges its
+// messages into those, and reports whether it did.
 func (q *queue) supersede(batch []*pending) bool {
 	if slices.ContainsFunc(batch, func(p *pending) bool { return q.waiting[p.key()] == nil }) {
 		return false

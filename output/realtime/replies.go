@@ -11,8 +11,8 @@ import (
 type replies struct {
 	wanted   bool                 // messages wait for a response
 	active   map[string]struct{}  // responses in progress
-	asked    string               // id of our response.create that was not answered yet
-	until    time.Time            // the deadline of the answer
+	asked    string               // id of our response.create that was not answered yet; "": none
+	until    time.Time            // the deadline of the answer to asked
 	hold     time.Time            // ask no earlier, unless a response ends
 	speaking time.Time            // since when the user speaks; zero: silent
 	calls    map[string]time.Time // function calls by id: when they were made; zero: they have their output
@@ -22,17 +22,18 @@ type replies struct {
 const (
 	// maxActive bounds the responses, and the function calls, that are tracked.
 	maxActive = 64
-	// holdOff is the wait for a response that we do not see.
+	// holdOff is how long to wait for the end of a response whose beginning was not seen.
 	holdOff = 30 * time.Second
 	// turnGrace is how long the endpoint, after the user's turn, and the application,
 	// after the output of a function, may take to begin a response of their own.
 	turnGrace = 2 * time.Second
-	// maxBlocked is how long an end of speech, or the output of a function, is waited for.
+	// maxBlocked is how long to wait for the user to stop speaking, or for the output of a
+	// function.
 	maxBlocked = 5 * time.Minute
 )
 
-// step returns the frame that asks for a response when it is time, else how long to wait:
-// 0 is until something happens.
+// step returns the frame that asks for a response, if it is time for that, else how long to
+// wait: 0 means until something happens. timeout bounds the wait for the answer.
 func (r *replies) step(now time.Time, d dialect, timeout time.Duration) (frame []byte, wait time.Duration) {
 	if r.asked != "" {
 		if now.Before(r.until) {
@@ -59,7 +60,8 @@ func (r *replies) step(now time.Time, d dialect, timeout time.Duration) (frame [
 	return frame, 0
 }
 
-// blocked returns how long a response must not be asked for at most, whatever happens.
+// blocked returns for how long no response may be asked for because the user speaks or a
+// function has no output yet, if neither ends before; 0: a response may be asked for.
 func (r *replies) blocked(now time.Time) (wait time.Duration) {
 	if !r.speaking.IsZero() {
 		wait = r.speaking.Add(maxBlocked).Sub(now)
@@ -85,8 +87,8 @@ func (r *replies) created(id string) {
 	}
 }
 
-// done ends a response; one without an id, and one whose beginning was not seen, ends
-// all.
+// done records the end of a response. An end without an id, or of a response whose beginning was
+// not seen, ends all responses.
 func (r *replies) done(id string) {
 	r.hold = time.Time{}
 	if _, ok := r.active[id]; ok {
@@ -136,8 +138,8 @@ func (r *replies) item(e serverEvent, now time.Time) {
 	}
 }
 
-// refused handles an error about our request. If a response is active whose beginning
-// was not seen, there will be another request after it.
+// refused handles an error about our response.create. active says that another response is
+// active, whose beginning was not seen: a response is then asked for again after it.
 func (r *replies) refused(active bool, now time.Time) {
 	r.asked = ""
 	if active {
@@ -145,8 +147,8 @@ func (r *replies) refused(active bool, now time.Time) {
 	}
 }
 
-// reset is for a new connection. A request with an unknown outcome is not repeated: users
-// would hear a second response, but do not miss one.
+// reset is called for a new connection. A request for a response whose outcome is unknown is
+// not repeated: a second response would disturb users more than a missing one.
 func (r *replies) reset() {
 	r.asked, r.hold, r.speaking = "", time.Time{}, time.Time{}
 	clear(r.active)

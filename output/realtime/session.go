@@ -21,11 +21,11 @@ import (
 type SessionOptions struct {
 	Endpoint Endpoint
 	Delivery DeliveryOptions
-	// Call says that the session is a running one of somebody else, as Endpoint.Session is:
-	// Run ends with it, rather than opening another session.
+	// Call says that the session belongs to another program, as it does if Endpoint.Session
+	// is set: Run returns when the session ends, rather than opening another one.
 	Call bool
-	// MCP returns the servers whose tools a session of our own has, and has again after
-	// each tools.list_changed of one of them; nil: none. It is called by Run and Offer.
+	// MCP returns the servers whose tools a session that Run opens imports, and imports again
+	// after each tools.list_changed of one of them; nil: none. It is called by Run and Offer.
 	MCP func() []MCPServer
 	// Resume is the progress of the previous run; zero: there was none.
 	Resume Progress
@@ -35,8 +35,8 @@ type SessionOptions struct {
 	Logger *slog.Logger
 }
 
-// Session is a connection of our own to a conversation, which is restored after outages.
-// All its methods but Run may be called from any goroutine at any time.
+// Session is a connection that this program makes to a conversation, and makes again after
+// outages. All its methods but Run may be called from any goroutine at any time.
 type Session struct {
 	opts      SessionOptions
 	url       *url.URL
@@ -49,9 +49,10 @@ type Session struct {
 const (
 	firstWait = 500 * time.Millisecond
 	lastWait  = 30 * time.Second
-	// healthyAfter is how long a connection must last for the next wait to be short.
+	// healthyAfter is how long a connection must last for the next wait to be firstWait again.
 	healthyAfter = time.Minute
-	// callGrace is how long a call that was just created may be unknown.
+	// callGrace is for how long after the beginning of Run the status 404 is retried: the
+	// endpoint may not know a call yet that was just created.
 	callGrace = 10 * time.Second
 	// pongTimeout is how long the answer to a ping may take.
 	pongTimeout = 10 * time.Second
@@ -98,7 +99,7 @@ func (s *Session) Offer(e *event.Event) {
 	s.conv.offer(e)
 }
 
-// Pass records that there was nothing to offer up to an id.
+// Pass records that events up to the one with this id need not be offered.
 func (s *Session) Pass(id string) { s.conv.pass(id) }
 
 // Finish says that nothing more will be offered: Run returns when everything that waits
@@ -177,7 +178,8 @@ func (s *Session) rest(ctx context.Context, d time.Duration) {
 
 func oneLine(err error) string { return printable.Reason(err, 300) }
 
-// connect runs one connection until it ends. It reports whether there was one.
+// connect makes a connection and runs it until it ends. reached says that the connection was
+// established. *lost says that an outage was logged, and is reset when that is over.
 func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err error) {
 	header := s.opts.Endpoint.Header.Clone()
 	if header == nil {

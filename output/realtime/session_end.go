@@ -12,11 +12,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// ErrEnded is the error of a call's session after the call.
+// ErrEnded is the error of [Session.Run] when the call or session that it was attached to has
+// ended.
 var ErrEnded = errors.New("the session has ended")
 
-// afterError decides what an error of a connection means: the end, or another attempt,
-// after a time of its own unless next is 0. age is that of the whole run.
+// afterError decides what follows the error of a connection. If end is not nil, Run returns
+// it; otherwise Run connects again, after next, or after the usual wait if next is 0. age is
+// the time since Run began.
 func (s *Session) afterError(err error, age time.Duration) (next time.Duration, end error) {
 	if h, ok := errors.AsType[*handshakeError](err); ok {
 		switch {
@@ -50,13 +52,13 @@ func (s *Session) afterError(err error, age time.Duration) (next time.Duration, 
 	return 0, nil
 }
 
-// mayPass reports whether the reason of a close frame is one that may pass.
+// mayPass reports whether the reason in a close frame names a condition that may pass.
 func mayPass(why string) bool {
 	var e serverEvent
 	e.Error.Code = strings.ToLower(why)
 	return transient(e)
 }
 
-// atItsLimit reports whether a session came to its regular end, that of its maximum
-// duration.
+// atItsLimit reports whether the endpoint ended a session with the code that it uses when the
+// maximum duration of a session is reached.
 func atItsLimit(err error) bool { return websocket.CloseStatus(err) == websocket.StatusGoingAway }

@@ -13,7 +13,7 @@ import (
 // peekSize bytes of each.
 func (s *Session) read(ctx context.Context, conn *peer) error {
 	buf := make([]byte, peekSize)
-	var logged time.Time // when an error was, last
+	var logged time.Time // when an error of the endpoint was last logged
 	for {
 		typ, r, err := conn.Reader(ctx)
 		if err != nil {

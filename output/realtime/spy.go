@@ -10,14 +10,15 @@ import (
 	"github.com/coder/websocket"
 )
 
-// peer is one end of a connection. coder/websocket 1.8.15 does not distinguish the end of
-// the stream within a message from the end of the message; ended does.
+// peer is our end of a connection. coder/websocket 1.8.15 does not distinguish the end of
+// the stream within a message from the end of the message; ended tells them apart.
 type peer struct {
 	*websocket.Conn
-	ended *atomic.Bool // the stream has ended: set when a read of it failed
+	ended *atomic.Bool // the stream below the WebSocket has ended: set when a read of it failed
 }
 
-// spyTransport detects the end of the stream of a handshake. It makes one request.
+// spyTransport makes the request of one WebSocket handshake, and sets ended when the stream
+// that the handshake opens has ended.
 type spyTransport struct {
 	base  http.RoundTripper
 	ended *atomic.Bool
@@ -43,7 +44,7 @@ func (t *spyTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 type spyStream struct {
 	io.ReadWriteCloser
 	ended  *atomic.Bool
-	late   error // came with the last bytes, as it may with TLS
+	late   error // an error that came with the last bytes, as it may with TLS; for the next Read
 	gather gatherer
 }
 
@@ -51,7 +52,8 @@ func (s *spyStream) Write(b []byte) (int, error) { return s.gather.Write(b) }
 
 func (s *spyStream) Read(b []byte) (int, error) { return spy(s.ReadWriteCloser, b, &s.late, s.ended) }
 
-// spy reads, and returns an error only when there are no more bytes.
+// spy reads from r. It returns an error only when there are no more bytes: an error that comes
+// with bytes is kept in late for the next call. It sets ended when it returns an error.
 func spy(r io.Reader, b []byte, late *error, ended *atomic.Bool) (n int, err error) {
 	if err = *late; err == nil {
 		n, err = r.Read(b)
@@ -65,8 +67,8 @@ func spy(r io.Reader, b []byte, late *error, ended *atomic.Bool) (n int, err err
 	return n, err
 }
 
-// spyWriter does the same on the server's side: it detects the end of the stream of an
-// upgraded request.
+// spyWriter is the counterpart of spyTransport on the server's side: it sets ended when the
+// stream of an upgraded request has ended.
 type spyWriter struct {
 	http.ResponseWriter
 	ended *atomic.Bool

@@ -17,18 +17,21 @@ import (
 //
 // The zero value is ready. The owner's lock must be held.
 type toolImports struct {
-	kind   json.RawMessage // the type of the session, as the application gave it
-	tools  []toolEntry     // the application's last tools; nil: not known
-	due    map[string]*event.Event
-	stage  importStage
-	asked  map[string]*event.Event // what the update in progress is about, by label; nil values: the beginning
-	first  bool                    // it is the first one of a session of our own
-	failed map[string]*event.Event // could not be imported, and not reported yet
+	kind  json.RawMessage         // the type of the session, as the application gave it
+	tools []toolEntry             // the application's last tools; nil: not known
+	due   map[string]*event.Event // like asked, for the next update
+	stage importStage
+	// asked holds, by label, the servers whose tools the update in progress imports, with the
+	// events that said that these changed; a nil event: the session begins.
+	asked  map[string]*event.Event
+	first  bool                    // the update in progress is the first one of a session of our own
+	failed map[string]*event.Event // like asked: servers whose tools could not be imported, not reported yet
 	why    string                  // the last error
-	// labels are those of imports, by the ids of their items.
+	// labels holds the labels of the servers that imports are about, by the ids of the
+	// imports' items.
 	labels map[string]string
 	id     string    // of our last session.update
-	until  time.Time // its deadline
+	until  time.Time // the deadline of the import that id asks for
 	count  int
 }
 
@@ -43,8 +46,8 @@ type importStage int
 const (
 	idle    importStage = iota
 	same                // the tools were sent again as they were
-	removed             // without the entries of the changed servers
-	added               // with them again
+	removed             // the tools were sent without the entries of the changed servers
+	added               // the tools were sent with those entries again
 )
 
 // importTimeout is how long an import may take.
@@ -105,9 +108,9 @@ func (t *toolImports) changed(e *event.Event, url string) (used bool) {
 	return used
 }
 
-// step returns the session.update to send, else how long to wait: 0 is until something
-// happens. free says that no response is active. failed are the servers, by label, that
-// could not be imported, with the events that said that they changed.
+// step returns the session.update to send, else how long to wait: 0 means until something
+// happens. free says that no response is active. failed holds the servers, by label, whose
+// tools could not be imported, with the events that said that the tools changed.
 func (t *toolImports) step(now time.Time, free bool) (frame []byte, wait time.Duration, failed map[string]*event.Event) {
 	if t.stage != idle && t.id != "" {
 		if wait = t.until.Sub(now); wait > 0 {
@@ -128,7 +131,7 @@ func (t *toolImports) step(now time.Time, free bool) (frame []byte, wait time.Du
 	return t.update(now), 0, nil
 }
 
-// next goes on to the next stage, to be sent by step; after the last one it gives up.
+// next moves to the next stage, whose update step sends; after the last stage it gives up.
 func (t *toolImports) next() {
 	t.id = ""
 	if t.stage++; t.stage > added || t.first {
@@ -136,8 +139,8 @@ func (t *toolImports) next() {
 	}
 }
 
-// imported records that the tools of a server were imported, or if it is not known of
-// which one, those of all.
+// imported records that the tools of the server with this label were imported. "" means that
+// the server is not known: all then count as imported.
 func (t *toolImports) imported(label string) {
 	if t.stage == removed {
 		return

@@ -6,15 +6,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// MCPServer is a server whose tools a session of our own has.
+// MCPServer is a server whose tools a session that this program opens imports.
 type MCPServer struct {
-	ID     string // the label
-	URL    string
+	ID     string            // the label of the server in the session
+	URL    string            // where the endpoint reaches the server
 	Header map[string]string // sent by the endpoint with every request, such as Authorization
 }
 
-// mcpTool is an entry of type "mcp". Nobody is there to approve the calls of a session of
-// our own.
+// mcpTool is an entry of type "mcp" in the tools of a session that this program opens. There is
+// no person who could approve its calls.
 type mcpTool struct {
 	Type            string            `json:"type"`
 	ServerLabel     string            `json:"server_label"`
@@ -23,8 +23,8 @@ type mcpTool struct {
 	RequireApproval string            `json:"require_approval"`
 }
 
-// use replaces the tools by those of servers. If a session begins, they are to be
-// imported, for which there is one attempt.
+// use replaces the session's tools by those of servers. If the session begins, they are to be
+// imported, in one attempt.
 func (t *toolImports) use(servers []MCPServer, begins bool) {
 	t.tools = nil
 	for _, s := range servers {
@@ -49,8 +49,8 @@ func (t *toolImports) reason() string {
 	return cmp.Or(t.why, "the endpoint could not import the tools")
 }
 
-// useTools records the tools of a session of our own. A connection that begins imports
-// them.
+// useTools passes the servers of SessionOptions.MCP to the conversation. If the connection
+// begins, their tools are imported.
 func (s *Session) useTools(begins bool) {
 	if s.opts.MCP == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// The ids of our events begin so: an error that names one is about us.
+// Prefixes of the ids of our client events: an error that names such an id is about our event.
 const (
 	itemEventPrefix  = "evt_mt_"
 	replyEventPrefix = "evr_mt_"
@@ -44,14 +44,14 @@ type serverEvent struct {
 	} `json:"error"`
 
 	// What the dialect says about the event.
-	confirms string  // the client event that it acknowledges
-	opens    dialect // it opens the conversation, which has this dialect
-	closed   bool    // nothing follows it
-	answer   []byte  // the client event that a connection of our own answers with
+	confirms string  // the id of the client event that this event acknowledges; "": none
+	opens    dialect // the dialect of the conversation that this event opens; nil: it opens none
+	closed   bool    // it is the last event of the session
+	answer   []byte  // the client event with which a Session has to answer it; nil: none
 }
 
-// peekSize is how much of a server event is inspected. Events about our items are far
-// smaller; of larger ones only the type matters.
+// peekSize is how many bytes of a server event are inspected. Events about our items are far
+// smaller; of a larger event only the type matters.
 const peekSize = 64 << 10
 
 // eventType returns the member "type" of the outermost object. Most events that do not

@@ -12,28 +12,28 @@ import (
 	"github.com/mcptrack/mcptrack/core/sse"
 )
 
-// client is one stream. It belongs to the goroutine of its handler, except for cut.
+// client is one open stream. Only the goroutine of its handler uses it, except for cut.
 type client struct {
 	hub    *Hub
 	w      http.ResponseWriter
 	out    *sse.Writer
 	ctx    context.Context // ends with the request, or by cancel
 	cancel context.CancelFunc
-	feed   bool
+	feed   bool // it reads Feed, not Events
 	query  query
 	ring   *ring
-	beat   *time.Ticker
-	next   uint64 // the number of the first entry that was not offered to it yet
-	sent   uint64 // the number in the last id that was sent to it
-	live   bool   // it has reached the ring
+	beat   *time.Ticker // of heartbeats
+	next   uint64       // the number of the first entry that was not sent or filtered out yet
+	sent   uint64       // the number in the last id that was sent
+	live   bool         // it has caught up with history and reads from the ring
 }
 
 func newClient(h *Hub, w http.ResponseWriter) *client {
 	return &client{hub: h, w: w, out: sse.NewWriter(w, func() time.Time { return time.Now().Add(h.opts.WriteTimeout) })}
 }
 
-// cut makes everything that the client is doing fail. It may be called from any
-// goroutine.
+// cut makes the reads and writes of the client's handler fail, so that its stream ends. It may
+// be called from any goroutine.
 func (c *client) cut() {
 	c.cancel()
 	c.out.Interrupt()
@@ -61,7 +61,7 @@ func (c *client) headers() {
 func (c *client) run() reason {
 	c.beat = time.NewTicker(c.hub.opts.Heartbeat)
 	defer c.beat.Stop()
-	// The response begins before the store is queried.
+	// Begin the response before the log is queried, which may take time.
 	if err := c.write(c.preamble()); err != nil {
 		return writeFailed(err)
 	}
@@ -91,7 +91,8 @@ func (c *client) preamble() []byte {
 	return sse.AppendRetry(nil, time.Second+rand.N(time.Second)) // spread over time
 }
 
-// send sends history until the ring has the next entry, then from the ring.
+// send sends pages of history until the ring has the next entry, then frames from the ring. It
+// returns why the stream ended.
 func (c *client) send() reason {
 	for {
 		var frames [batch]*frame
@@ -128,7 +129,8 @@ func (c *client) send() reason {
 	}
 }
 
-// idle waits for something to send.
+// idle waits until there may be something to send, and sends heartbeats. more is false if the
+// stream has to end, for the reason why.
 func (c *client) idle(wake <-chan struct{}) (why reason, more bool) {
 	select {
 	case <-wake:
@@ -143,7 +145,7 @@ func (c *client) idle(wake <-chan struct{}) (why reason, more bool) {
 	return "", true
 }
 
-// forward writes frames from the ring and flushes once.
+// forward writes the frames that pass the client's filter and flushes once.
 func (c *client) forward(frames []*frame) error {
 	var received time.Time
 	n := 0
@@ -189,7 +191,7 @@ func (c *client) heartbeat() error {
 	return c.write(sse.AppendComment(b, "heartbeat"))
 }
 
-// stopped ends the stream when the tracker stops.
+// stopped sends the last frame of a stream that ends because the hub shuts down.
 func (c *client) stopped() reason {
 	var b []byte
 	if !c.feed && c.sent+1 < c.next {
@@ -209,7 +211,7 @@ func (c *client) sourceFailed() reason {
 	return failed
 }
 
-// write writes and flushes.
+// write writes b to the client and flushes.
 func (c *client) write(b []byte) error {
 	if _, err := c.out.Write(b); err != nil {
 		return err

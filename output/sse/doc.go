@@ -31,10 +31,10 @@
 // The follower never waits for a client. Clients are woken immediately after a period
 // of silence and then at most every 5 ms, which combines many events in one write. A
 // client that the ring overruns, or that does not accept a write within 5 s, is
-// disconnected; it reconnects with its id and reads history. Of that it gets a page of
-// 1 MiB at a time or, while 32 others are still reading theirs, of 64 KiB. So a slow
-// client does not delay others, with one exception: an event of more than 128 KiB
-// waits for a large page. Memory is bounded by the ring, the large pages, and for every
+// disconnected; it reconnects with its last id and reads history, in pages of 1 MiB or,
+// while 32 other clients are being sent large pages, of 64 KiB. So a slow client does not
+// delay others, with one exception: an event of more than 128 KiB waits until its client
+// may have a large page. Memory is bounded by the ring, the large pages, and for every
 // client about 25 KiB, or 150 KiB while it reads history.
 //
 // A client beyond the limit, or one that connects while the hub shuts down, gets status
@@ -43,8 +43,9 @@
 //
 // # Ownership
 //
-// [Hub.Run] owns the goroutines that follow the log and show new frames. Handlers are owned by their server;
-// [Hub.Shutdown] ends them, after the last event and a frame that announces the end.
+// [Hub.Run] owns the goroutines that follow the log and show new frames to clients.
+// Handlers are owned by their HTTP server; [Hub.Shutdown] ends them, after the last event
+// and a frame that announces the end.
 //
 // Library: doublestar for globs, as in configs.
 package sse

@@ -20,8 +20,8 @@ const (
 	maxGlobParts  = 8
 )
 
-// filter is the filter of a client: of every kind of glob that is given, one must match.
-// Gaps pass every filter.
+// filter says which events a client gets. An event passes if it matches at least one glob of
+// each list that is not empty: of types, servers and URIs. Gaps pass every filter.
 type filter struct{ types, servers, uris []string }
 
 func parseFilter(q url.Values) (filter, error) {
@@ -43,8 +43,8 @@ func parseFilter(q url.Values) (filter, error) {
 	return f, nil
 }
 
-// split splits comma-separated lists. URIs may contain commas, so theirs is repeated
-// instead.
+// split splits the values of a parameter at commas. It is not used for ?uri=, since URIs may
+// contain commas: that parameter is repeated instead.
 func split(values []string) []string {
 	var out []string
 	for _, v := range values {

@@ -16,9 +16,9 @@ type frame struct {
 	seq         uint64
 	kind        event.Type
 	server, uri string    // decoded, for filters
-	received    time.Time // when the notification behind it arrived; zero: unknown
-	event       []byte    // for Events
-	feed        []byte    // for Feed; nil: not part of it
+	received    time.Time // when the notification that caused the event arrived; zero: unknown
+	event       []byte    // the bytes that Hub.Events sends
+	feed        []byte    // the bytes that Hub.Feed sends; nil: it does not send this entry
 }
 
 // newFrame encodes an entry. The content of the log is not trusted: an entry that cannot
@@ -32,7 +32,8 @@ func newFrame(e *journal.Entry, epoch string) *frame {
 	return f
 }
 
-// gapFrame returns a gap event whose end, To, is the entry seq.
+// gapFrame returns the frame of a gap that ends with the entry whose number is seq and whose
+// id is g.To.
 func gapFrame(g event.Gap, seq uint64) *frame {
 	e := event.Event{ID: g.To, Timestamp: time.Now(), Payload: g}
 	data, _ := e.AppendJSON(nil) // three strings always encode
@@ -125,8 +126,8 @@ func scanString(data []byte, at int) (literal, int) {
 	return nil, at
 }
 
-// eventName reports whether a name may follow "event: ". A newer version on the same
-// cluster may know more types than this one.
+// eventName reports whether a type can be the name of an SSE event. It need not be a type that
+// this version knows: a newer version on the same cluster may have stored the event.
 func eventName(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < 'a' || c > 'z') && c != '.' && c != '_' {

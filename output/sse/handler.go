@@ -21,8 +21,9 @@ func (h *Hub) Feed() http.Handler {
 }
 
 // Events serves all events, GET /events, with the filters ?type=, ?server= (globs,
-// comma-separated or repeated) and ?uri= (a glob, repeated), and ?ongap=latest for
-// a client that skips the remaining history if its own has expired.
+// comma-separated or repeated) and ?uri= (a glob, repeated). With ?ongap=latest, a client
+// whose position in the log has expired continues with new events rather than with the
+// oldest ones that are left.
 func (h *Hub) Events() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, false) })
 }
@@ -57,7 +58,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request, feed bool) {
 	h.counts.closed(c.run())
 }
 
-// available waits for the first ring.
+// available waits until the hub has opened the log, and returns why there is nothing to stream.
 func (h *Hub) available(ctx context.Context) error {
 	if h.opts.Unavailable != nil {
 		if err := h.opts.Unavailable(); err != nil {
@@ -74,7 +75,7 @@ func (h *Hub) available(ctx context.Context) error {
 	select {
 	case <-h.first:
 		return nil
-	case <-h.last: // admit refuses
+	case <-h.last: // admit refuses the client
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -1,23 +1,24 @@
 package sse
 
 // Bounds of a page of history. A page is held in memory while it is written, so that no
-// client holds a reader of the store. As clients may read slowly, only maxPages pages
-// may be large at the same time; other clients get small ones, so that none waits for
-// the writes of another.
+// client keeps a read of the log open. As clients may read slowly, only maxPages pages
+// may be large at the same time; other clients get small pages, so that no client waits for
+// the writes to another.
 const (
-	pageBytes   = 1 << 20
-	smallPage   = 64 << 10
-	pageEntries = 1 << 14
+	pageBytes   = 1 << 20  // of a large page
+	smallPage   = 64 << 10 // bytes of a small page
+	pageEntries = 1 << 14  // entries that are read for a page
 )
 
 // page is a part of history to write.
 type page struct {
 	text []byte
 	sent int  // events in text
-	room bool // the next event needs a large page, and this is not one
+	room bool // the next event does not fit into this small page and needs a large one
 }
 
-// page sends the next part of history, up to where the ring continues.
+// page sends the next page of history, which ends at the latest where the ring continues. more
+// is false if the stream has to end, for the reason why.
 func (c *client) page() (why reason, more bool) {
 	large := false
 	select {
@@ -53,7 +54,8 @@ func (c *client) page() (why reason, more bool) {
 	return "", true
 }
 
-// acquire waits for a slot of a semaphore, and sends heartbeats meanwhile.
+// acquire waits for a slot of a semaphore, and sends heartbeats meanwhile. more is false if the
+// stream has ended, for the reason why.
 func (c *client) acquire(slots chan<- struct{}) (why reason, more bool) {
 	for {
 		select {
@@ -75,7 +77,8 @@ func (c *client) acquire(slots chan<- struct{}) (why reason, more bool) {
 	}
 }
 
-// history reads a page.
+// history reads a page from the log, large or small, without writing it. more is false if the
+// stream has to end, for the reason why.
 func (c *client) history(large bool) (p page, why reason, more bool) {
 	if why, more := c.acquire(c.hub.readers); !more {
 		return page{}, why, false
@@ -111,7 +114,7 @@ func (c *client) history(large bool) (p page, why reason, more bool) {
 			break
 		}
 	}
-	if c.next == begin && !p.room { // in neither ring nor log, which was truncated meanwhile
+	if c.next == begin && !p.room { // the next entry is in neither ring nor log, which was truncated meanwhile
 		return page{}, c.sourceFailed(), false
 	}
 	return p, "", true

@@ -19,18 +19,20 @@ type Options struct {
 	// Ring and RingBytes bound the newest events that are kept in memory; 16,384
 	// and 64 MiB.
 	Ring, RingBytes int
-	// Heartbeat is the time between the comments, and checkpoints, of a stream; 15 s.
+	// Heartbeat is the time between two heartbeats of a stream: comments, and checkpoints if
+	// filters hid events; 15 s.
 	Heartbeat time.Duration
 	// Tick is the minimum time between two wake-ups of a client; 5 ms.
 	Tick time.Duration
 	// WriteTimeout is how long a client may take for one write; 5 s.
 	WriteTimeout time.Duration
-	// Unavailable says why there is nothing to stream, nil if there is. New clients get
-	// its text with status 500. nil: always available.
+	// Unavailable returns why there is nothing to stream, nil if there is. New clients get
+	// the text of its error with status 500. The function may be nil: always available.
 	Unavailable func() error
-	// Wrote is called after every write of live events to a client, from many
-	// goroutines, with their number and with the time at which the notification behind
-	// the oldest of them was received; zero if unknown. For histograms.
+	// Wrote is called after every write of live events to a client, from many goroutines,
+	// with the number of events and the time at which the notification that caused the
+	// oldest of them was received (zero if unknown), so that callers can measure latency.
+	// May be nil.
 	Wrote func(events int, received time.Time)
 	// Logger gets one line when the source fails, and one when it works again; nil
 	// discards.
@@ -44,14 +46,14 @@ type Hub struct {
 	// it holds a large page, and receives when done. Never closed.
 	readers, pages chan struct{}
 
-	dirty chan struct{} // capacity 1: the ring has frames to show; sent to by the follower, never closed
+	dirty chan struct{} // capacity 1: the ring has frames that clients do not see yet; sent to by followAll, never closed
 	first chan struct{} // closed once there is a ring
-	halt  chan struct{} // closed when the follower is to end
-	done  chan struct{} // closed when Run has ended
-	last  chan struct{} // closed when clients have to end: nothing is shown any more
+	halt  chan struct{} // closed when followAll has to end
+	done  chan struct{} // closed when followAll has ended
+	last  chan struct{} // closed when streams have to end: no more frames are shown
 
 	counts  counts
-	failing bool // an outage of the source was logged; used by the follower only
+	failing bool // an outage of the source was logged; used by followAll only
 
 	mu       sync.Mutex
 	ring     *ring
@@ -104,7 +106,7 @@ var (
 // Run follows the source until ctx ends, the source is closed, or Shutdown is called. It
 // then ends all streams, as Shutdown does, and returns nil. It must be called once.
 func (h *Hub) Run(ctx context.Context) error {
-	// Following goes on while Shutdown catches up, after ctx.
+	// The log is followed until Shutdown has caught up with it, which is after ctx has ended.
 	follow, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(errHalted)
 	var wg sync.WaitGroup
@@ -130,8 +132,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	return err
 }
 
-// followAll fills rings, one after the other, until ctx ends or the source is closed. It
-// retries after any other error: clients lose nothing by waiting.
+// followAll follows the log, and begins a new ring when the log was replaced, until ctx ends or
+// the source is closed. It retries after any other error: clients lose nothing by waiting.
 func (h *Hub) followAll(ctx context.Context) {
 	retry := backoff.New(50*time.Millisecond, 2*time.Second)
 	for {
@@ -155,7 +157,8 @@ func (h *Hub) followAll(ctx context.Context) {
 	}
 }
 
-// follow fills the ring, which it creates if there is none.
+// follow adds the entries of the log to the ring, which it creates if there is none, until an
+// error.
 func (h *Hub) follow(ctx context.Context) error {
 	r := h.current()
 	if r == nil {
@@ -218,8 +221,8 @@ func (h *Hub) current() *ring {
 	return h.ring
 }
 
-// showAll shows new frames immediately after a silence, then once per
-// tick.
+// showAll makes new frames of the ring visible to clients: at once after a silence, then at
+// most once per Options.Tick.
 func (h *Hub) showAll(ctx context.Context) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()

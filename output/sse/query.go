@@ -12,14 +12,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// query is the query of one client.
+// query says which events one client asked for, and where its stream begins: with the next
+// event, unless one of id, at, seq and earliest is set.
 type query struct {
 	filter    filter
-	id        string    // the last id that the client received, unvalidated
-	at        time.Time // or: from this time on
-	seq       *uint64   // or: after this number
-	earliest  bool      // or: everything there is
-	gapLatest bool      // if its history has expired, skip the rest of it
+	id        string    // begin after the event with this id, which was not validated
+	at        time.Time // begin with the first event that was stored at this time or later
+	seq       *uint64   // begin after the event with this number
+	earliest  bool      // begin with the oldest event
+	gapLatest bool      // if the events after id have expired, begin with the next event
 }
 
 func parseQuery(r *http.Request, feed bool) (query, error) {
@@ -47,8 +48,8 @@ func parseQuery(r *http.Request, feed bool) (query, error) {
 	return q, err
 }
 
-// since parses the parameter of that name. Unlike an id, which a client may have
-// received from another log, it was written by a person: an invalid one is an error.
+// since parses the parameter "since". Unlike a Last-Event-ID, which a client may have received
+// from another log, it was written by a person: an invalid value is an error.
 func (q *query) since(s string) error {
 	switch s {
 	case "earliest":
@@ -76,7 +77,8 @@ func (q *query) since(s string) error {
 	return fmt.Errorf("invalid since=%q; expected an id, a number, an RFC 3339 time, a duration, earliest or latest", printable.Line(s, 64))
 }
 
-// place determines where the client begins, and what it has missed.
+// place returns the number of the first entry for the client, and the gap to report first if
+// entries that the client asked for have expired.
 func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err error) {
 	source, q := c.hub.opts.Source, c.query
 	switch {
@@ -90,9 +92,9 @@ func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err er
 		q.id = event.FormatID(c.ring.epoch, *q.seq)
 	case q.id == "":
 		next, _ = c.ring.position()
-		return max(next, c.ring.begin), nil, nil // a ring that is being filled shows history first
+		return max(next, c.ring.begin), nil, nil // skip what was stored before the ring was made
 	}
-	// Most clients reconnect soon: the ring has what they need.
+	// Most clients reconnect soon, so that the ring still has the entries that they need.
 	if epoch, seq, err := event.ParseID(q.id); err == nil && epoch == c.ring.epoch && c.ring.reach(seq+1) {
 		return seq + 1, nil, nil
 	}

@@ -5,22 +5,23 @@ import (
 	"sync"
 )
 
-// ring holds the newest frames of one epoch of the log. One goroutine pushes frames, the
-// waker shows them, and clients take them.
+// ring holds the newest frames of one epoch of the log. followAll pushes frames, showAll makes
+// them visible, and clients take copies. Positions count the frames that were pushed, numbers
+// are those of the entries in the log.
 type ring struct {
 	epoch    string
 	maxBytes int
-	begin    uint64 // the number after the newest that was stored when the ring was made
+	begin    uint64 // the number after the newest entry that was stored when the ring was made
 
 	mu     sync.RWMutex
-	frames []*frame // a frame at position p is at p % len
-	tail   uint64   // position of the oldest
-	head   uint64   // position after the newest
-	seen   uint64   // position after the newest that was shown
-	bytes  int
-	first  uint64        // the ring is complete from this number on
-	next   uint64        // the number after the newest
-	shown  uint64        // the number after the newest that was shown
+	frames []*frame      // the frame at position p is at index p % len
+	tail   uint64        // position of the oldest frame
+	head   uint64        // position after the newest frame
+	seen   uint64        // position after the newest frame that is visible to clients
+	bytes  int           // of all frames
+	first  uint64        // the ring has all entries from this number on
+	next   uint64        // the number after the newest frame
+	shown  uint64        // the number after the newest frame that is visible to clients
 	over   bool          // the log was replaced: the ring gets no more frames
 	wake   chan struct{} // closed and replaced by show and end; never sent to
 }
@@ -50,7 +51,7 @@ func (r *ring) push(f *frame) {
 	r.next = f.seq + 1
 }
 
-// show makes pushed frames visible to clients, and wakes those that wait.
+// show makes all pushed frames visible to clients, and wakes the clients that wait.
 func (r *ring) show() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +61,7 @@ func (r *ring) show() {
 	}
 }
 
-// end marks the ring as complete and wakes all clients.
+// end records that the log was replaced, so that no more frames come, and wakes all clients.
 func (r *ring) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,16 +74,16 @@ func (r *ring) broadcast() {
 	r.wake = make(chan struct{})
 }
 
-// view is what a client finds in the ring.
+// view is the result of ring.take for a client.
 type view struct {
-	n      int             // frames taken
-	behind bool            // frames that it needs are no longer there
+	n      int             // how many frames were copied
+	behind bool            // the frames that the client needs are no longer in the ring
 	over   bool            // see ring.over
 	shown  uint64          // see ring.shown
-	wake   <-chan struct{} // closed when there is more
+	wake   <-chan struct{} // closed when more frames are visible, or the ring is over
 }
 
-// take copies the frames from number next on into buf.
+// take copies the visible frames from number next on into buf, as many as fit.
 func (r *ring) take(next uint64, buf []*frame) view {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -114,21 +115,23 @@ func (r *ring) find(seq uint64) uint64 {
 	return r.tail + uint64(n)
 }
 
-// reach reports whether a client that has everything before next can continue here.
+// reach reports whether the ring has all entries from number next on, so that a client that
+// has those before can continue with the ring.
 func (r *ring) reach(next uint64) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.first <= next && next <= r.next && !r.over
 }
 
-// followed returns the number from which to follow the log.
+// followed returns the number of the next entry to push, from which the log is followed.
 func (r *ring) followed() uint64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.next
 }
 
-// position returns the end of what is shown, and a channel that is closed when it moves.
+// position returns ring.shown, and a channel that is closed when that changes or the ring is
+// over.
 func (r *ring) position() (shown uint64, wake <-chan struct{}) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

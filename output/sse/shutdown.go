@@ -14,11 +14,11 @@ const (
 	takeAll = 500 * time.Millisecond
 )
 
-// Shutdown accepts no more clients, sends the connected ones everything that is in the
-// log by now and a frame tracker_stopped, and ends their streams: within 1 s, or when
-// ctx ends; a slower client is disconnected. Run ends too. Shutdown returns when no
-// handler is running any more. It may be called more than once; all calls return the
-// same. It is meant for [web.Server.OnShutdown].
+// Shutdown accepts no more clients, sends connected clients all events that are in the log
+// by now and a frame tracker_stopped, and ends their streams: within 1 s, or when ctx ends; a
+// slower client is disconnected. Run ends too. Shutdown returns when no handler is running
+// any more. It may be called more than once; all calls return the same error. It is meant for
+// [web.Server.OnShutdown].
 func (h *Hub) Shutdown(ctx context.Context) error {
 	h.stop.Do(func() { h.stopErr = h.shutdown(ctx) })
 	return h.stopErr
@@ -43,7 +43,8 @@ func (h *Hub) shutdown(ctx context.Context) error {
 	return err
 }
 
-// caughtUp waits until the ring shows everything that was appended before.
+// caughtUp waits until every entry that was appended to the log before the call is visible in
+// the ring.
 func (h *Hub) caughtUp(ctx context.Context) error {
 	r := h.current()
 	if r == nil || h.followed() {
@@ -74,7 +75,7 @@ func (h *Hub) caughtUp(ctx context.Context) error {
 	return nil
 }
 
-// followed reports whether the follower has ended on its own.
+// followed reports whether followAll has ended, because the source was closed.
 func (h *Hub) followed() bool {
 	select {
 	case <-h.done:
@@ -84,7 +85,7 @@ func (h *Hub) followed() bool {
 	}
 }
 
-// cut fails all writes of clients that are in progress.
+// cut makes the streams of all clients end, even those that are blocked in a write.
 func (h *Hub) cut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,7 +16,8 @@ type Source struct {
 	Read   func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error]
 	Resume func(ctx context.Context, id string) (journal.Resumption, error)
 	Since  func(context.Context, time.Time) (uint64, error)
-	// Settle waits until Bounds includes everything that was appended; for [Hub.Shutdown].
+	// Settle waits until Bounds includes every entry that was appended before; for
+	// [Hub.Shutdown].
 	Settle func(context.Context) error
 }
 

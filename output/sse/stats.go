@@ -7,8 +7,8 @@ type reason string
 
 const (
 	gone     reason = "gone"     // the client disconnected
-	slow     reason = "slow"     // it did not accept a write in time
-	overrun  reason = "overrun"  // it fell behind the ring
+	slow     reason = "slow"     // the client did not accept a write in time
+	overrun  reason = "overrun"  // the ring dropped frames that the client had not taken yet
 	ended    reason = "stopped"  // the hub was shut down
 	replaced reason = "replaced" // the log was replaced by a new one
 	failed   reason = "failed"   // the log could not be read
@@ -16,7 +16,7 @@ const (
 
 func reasons() []reason { return []reason{gone, slow, overrun, ended, replaced, failed} }
 
-// counts are the sums behind Stats.
+// counts are the counters that Stats reports.
 type counts struct {
 	accepted, refused, sent, replayed, gaps atomic.Uint64
 	gone, slow, overrun, ended, replaced    atomic.Uint64
@@ -45,13 +45,14 @@ func (c *counts) closed(r reason) { c.of(r).Add(1) }
 type Stats struct {
 	Clients  int    // streams open now
 	Accepted uint64 // streams opened
-	Refused  uint64 // beyond MaxClients, or while shutting down
+	Refused  uint64 // requests refused beyond MaxClients, or while shutting down
 	Sent     uint64 // events sent live, counted for every client
 	Replayed uint64 // events sent from history
-	Gaps     uint64 // clients that got a gap since what they asked for had expired
-	// Closed counts streams by why they ended: "gone" (the client disconnected), "slow",
-	// "overrun" (by the ring), "stopped", "replaced" (the log, by a new one),
-	// "failed" (the log could not be read). Every reason is a key.
+	Gaps     uint64 // clients that got a gap first, as events that they asked for had expired
+	// Closed counts the streams that ended, by reason: "gone" (the client disconnected),
+	// "slow" (it did not accept a write in time), "overrun" (it read too slowly to follow),
+	// "stopped" (the hub shut down), "replaced" (the log was replaced by a new one) and
+	// "failed" (the log could not be read). Every reason is a key, even with count 0.
 	Closed map[string]uint64
 }
 
@@ -71,8 +72,8 @@ func (h *Hub) Stats() Stats {
 	return s
 }
 
-// Last returns the id of the newest event that is shown, so that a client can take a
-// snapshot and resume from there. epoch is "" before the log is open.
+// Last returns the id of the newest event that is visible to clients, so that one can take a
+// snapshot and then stream events from that id on. epoch is "" before the log is open.
 func (h *Hub) Last() (epoch string, seq uint64) {
 	r := h.current()
 	if r == nil {

@@ -44,7 +44,7 @@ func appendHandshake(b []byte, now time.Time) []byte {
 	return appendVibeChat(b, "", vibeChat{Type: vibeHandshake, Status: "ready", Timestamp: now.UnixMilli()})
 }
 
-// feedFrame is an entry of the log in the VibeChat form; nil if it has none.
+// feedFrame returns an entry of the log in the VibeChat form; nil if the feed does not send it.
 func feedFrame(e *journal.Entry, f *frame, at time.Time) []byte {
 	m := vibeChat{ServerID: f.server, ResourceURI: f.uri, Timestamp: at.UnixMilli()}
 	switch f.kind {
@@ -62,7 +62,7 @@ func feedFrame(e *journal.Entry, f *frame, at time.Time) []byte {
 		if m.Reason, m.Error = failure(ev.Payload); m.Error == "" {
 			return nil
 		}
-		return appendVibeChat(nil, "", m) // without an id: clients count it as no event
+		return appendVibeChat(nil, "", m) // without an id, as the clients expect none here
 	case event.TypeGap:
 		ev, err := e.Event()
 		g, ok := ev.Payload.(event.Gap)
@@ -75,7 +75,8 @@ func feedFrame(e *journal.Entry, f *frame, at time.Time) []byte {
 	return nil
 }
 
-// failure says why resources cannot be followed or listed; no text if they can.
+// failure returns why a server's resources cannot be followed or listed, as the payload says;
+// text is "" if it reports no failure.
 func failure(p event.Payload) (reason, text string) {
 	switch p := p.(type) {
 	case event.ListChanged:
@@ -91,9 +92,9 @@ func failure(p event.Payload) (reason, text string) {
 	return "", ""
 }
 
-// ParseVibeChat decodes a message of the feed: the update that it announces, or nil
-// if it announces none. The id is that of the SSE event; one that is not ours is left
-// out of the result.
+// ParseVibeChat decodes a message of the feed. It returns the update that the message
+// announces, or nil if it announces none. id is the id of the SSE event; an id that is not of
+// the form <epoch>-<seq> is left out of the result.
 func ParseVibeChat(id string, data []byte) (*event.Event, error) {
 	var m vibeChat
 	if err := json.Unmarshal(data, &m); err != nil {

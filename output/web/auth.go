@@ -32,8 +32,8 @@ func (s *Server) authorize(r *http.Request) outcome {
 	return wrongToken
 }
 
-// checkToken checks a token, unless the client sent too many wrong ones, and logs
-// wrong ones.
+// checkToken checks a token, unless the client sent too many wrong tokens before, and logs
+// wrong tokens.
 func (s *Server) checkToken(r *http.Request, token string) outcome {
 	client := s.client(r)
 	result, quiet := s.throttle.check(client, time.Now(), func() bool { return s.opts.Token.Is(token) })
@@ -43,7 +43,8 @@ func (s *Server) checkToken(r *http.Request, token string) outcome {
 	return result
 }
 
-// client returns the address of the client, with TrustProxy as the proxy reports it.
+// client returns the address of the client (IPv6: its /64 network), with TrustProxy as the
+// proxy reports it.
 func (s *Server) client(r *http.Request) netip.Prefix {
 	if s.opts.TrustProxy {
 		// The proxy appends the address that it sees; anything before it is unverified.

@@ -16,29 +16,29 @@ const (
 	untrustedTimeout    = 5 * time.Second // for each wait for bytes
 )
 
-// maxReserved is how many connections are kept free of requests, so that there is always
-// room for a new one: an eighth of all, but not more than this.
+// maxReserved bounds how many connections are kept free of requests, so that there is always
+// room for a new connection: an eighth of all, but not more than this.
 const maxReserved = 256
 
 // connSet holds the open connections and enforces their limits.
 type connSet struct {
 	most        int // connections of all kinds
-	mostBusy    int // trusted connections with a request
-	mostPerAddr int // of them, from one address; 0: not limited
+	mostBusy    int // trusted connections with a request in progress
+	mostPerAddr int // such connections from one address; 0: not limited
 
 	mu        sync.Mutex
-	open      int
-	busy      int
-	untrusted list.List // of *conn, oldest first
-	byAddr    map[netip.Prefix]*list.List
-	busyOf    map[netip.Prefix]int
-	idle      list.List // trusted connections without a request, of *conn, oldest first
-	refused   uint64
-	evicted   uint64
+	open      int                         // connections in the set
+	busy      int                         // trusted connections with a request in progress
+	untrusted list.List                   // connections on which no request has passed the checks, of *conn, oldest first
+	byAddr    map[netip.Prefix]*list.List // the connections in untrusted, by address
+	busyOf    map[netip.Prefix]int        // like busy, by address
+	idle      list.List                   // trusted connections without a request, of *conn, idle for longest first
+	refused   uint64                      // see Stats
+	evicted   uint64                      // see Stats
 }
 
-// newConnSet returns a set for at most so many connections. perAddr says whether those of
-// one address are limited.
+// newConnSet returns a set of at most most connections. perAddr says whether the busy
+// connections of one address are limited.
 func newConnSet(most int, perAddr bool) *connSet {
 	s := &connSet{most: most, mostBusy: most - min(most/8, maxReserved), byAddr: map[netip.Prefix]*list.List{}, busyOf: map[netip.Prefix]int{}}
 	if perAddr {
@@ -57,15 +57,15 @@ type conn struct {
 	trusted atomic.Bool
 	used    atomic.Bool // a request has begun
 
-	closed  bool
-	busy    bool
+	closed  bool          // it was removed from the set
+	busy    bool          // it counts in set.busy
 	pending *list.Element // its place in set.untrusted; nil: it is not there
-	peer    *list.Element // its place in set.byAddr
-	waiting *list.Element // its place in set.idle
+	peer    *list.Element // its place in set.byAddr; nil with pending
+	waiting *list.Element // its place in set.idle; nil: it is not there
 }
 
-// add admits a new connection, or returns nil if all connections are busy. evict, if
-// any, must be closed by the caller.
+// add admits a new connection, or returns nil if all connections are busy. evict, unless nil, is
+// a connection that was removed to make room, which the caller must close.
 func (s *connSet) add(nc net.Conn) (c, evict *conn) {
 	c = &conn{Conn: nc, set: s, addr: network(nc.RemoteAddr())}
 	if tcp, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
@@ -110,7 +110,7 @@ func (c *conn) remove() {
 	c.setBusy(false)
 }
 
-// setBusy counts the connection as one with a request, or no longer. set.mu must be held.
+// setBusy records whether the connection has a request in progress. set.mu must be held.
 func (c *conn) setBusy(busy bool) {
 	if c.busy == busy {
 		return
@@ -128,8 +128,8 @@ func (c *conn) setBusy(busy bool) {
 	}
 }
 
-// unlist takes a connection from the lists of those that can be evicted. set.mu must be
-// held.
+// unlist removes a connection from the lists of connections that can be evicted. set.mu must
+// be held.
 func (c *conn) unlist() {
 	if c.pending != nil {
 		c.set.untrusted.Remove(c.pending)
@@ -145,8 +145,8 @@ func (c *conn) unlist() {
 	}
 }
 
-// trust is called when a request has passed all checks. It reports whether there is room
-// for one more connection with a request.
+// trust is called when a request on the connection has passed all checks. It reports whether
+// the request may be served: whether there is room for one more busy connection.
 func (c *conn) trust() bool {
 	s := c.set
 	s.mu.Lock()
@@ -186,7 +186,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetReadDeadline limits the deadline while the connection is untrusted.
+// SetReadDeadline sets the read deadline: at most untrustedTimeout from now while the
+// connection is untrusted.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if latest := time.Now().Add(untrustedTimeout); !c.trusted.Load() && (t.IsZero() || t.After(latest)) {
 		t = latest

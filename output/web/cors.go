@@ -17,9 +17,9 @@ const (
 	maxParams = 64
 )
 
-// allow sets the CORS headers for a page of another origin; mcp says that an MCP endpoint
-// is served. preflight reports whether
-// the request asked for nothing else.
+// allow sets the CORS headers for a page of the origin other; mcp says that an MCP endpoint is
+// served. preflight reports whether the request is a CORS preflight, which is answered with
+// these headers alone.
 func allow(h http.Header, r *http.Request, other string, mcp bool) (preflight bool) {
 	h.Set("Access-Control-Allow-Origin", other)
 	methods, headers, exposed := "GET", "Authorization, Last-Event-ID", "Last-Event-ID"

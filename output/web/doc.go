@@ -34,10 +34,10 @@
 // for the new one; a new one is refused only if all others are busy. An untrusted
 // connection may be idle for 5 s, a trusted one for a minute.
 //
-// Requests that passed the checks never take all of it: an eighth, at most 256
-// connections, is kept for health checks and logins, and three quarters of the rest is
-// the most for one address, unless it is a loopback address or Options.TrustProxy is set.
-// Beyond that a request is answered with 503, a stream of events is cut off.
+// Requests that passed the checks never take all connections: an eighth, at most 256, is
+// kept for health checks and logins, and one address may take at most three quarters of the
+// rest, unless it is a loopback address or Options.TrustProxy is set. Beyond that a request
+// is answered with 503, and a request for a stream of events is cut off.
 //
 // Headers must arrive within 5 s and fit into 16 KiB, bodies within 10 s and 64 KiB,
 // or 4 MiB with Options.MCP; the body of a refused request is not read. There is no

@@ -17,7 +17,7 @@ const (
 	writeTimeout   = 30 * time.Second
 )
 
-// Limits of a request's body: in general, and of an MCP message.
+// Limits of a request's body, in bytes: in general, and of an MCP message.
 const (
 	maxBody    = 64 << 10
 	maxMessage = 4<<20 + 4096 // core/serve has its own limit, with a better error
@@ -64,14 +64,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if r.ContentLength == 0 {
-			_ = rc.SetReadDeadline(time.Time{}) // the one of an untrusted connection
+			_ = rc.SetReadDeadline(time.Time{}) // removes the deadline of an untrusted connection
 		}
 	}
 	s.mux.ServeHTTP(w, r)
 }
 
-// overloaded refuses a request because too many connections are busy. A stream of events
-// is cut off instead: browsers resume it later, which they do after no status but 200.
+// overloaded refuses a request because too many connections are busy. For a stream of events
+// it cuts the connection off instead: browsers then connect again later, which they would not
+// do after any status but 200.
 func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") && r.Method == http.MethodGet {
 		panic(http.ErrAbortHandler)
@@ -81,8 +82,8 @@ func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
 	s.refuse(w, r, http.StatusServiceUnavailable, "too many connections")
 }
 
-// admit reports whether a request passes all checks. If not, it was answered. open says
-// that its handler is [Open].
+// admit reports whether a request passes all checks; a request that does not has been answered.
+// open says that its handler is an [Open], which needs no token.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) bool {
 	h := w.Header()
 	if !s.hostAllowed(r) {
@@ -140,7 +141,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, why 
 	plain(w, status, why)
 }
 
-// wantsPage reports whether a browser navigates to the dashboard.
+// wantsPage reports whether the request is that of a browser that opens the dashboard.
 func wantsPage(r *http.Request) bool {
 	return r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
 }

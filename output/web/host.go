@@ -45,8 +45,8 @@ func (s *Server) hostAllowed(r *http.Request) bool {
 	return err == nil && (ip.Unmap() == here || ip.IsLoopback() && here.IsLoopback())
 }
 
-// originAllowed reports whether the page that sent the request, if one did, is allowed
-// to. other is its origin if it belongs to another site.
+// originAllowed reports whether the request may be served: it comes from no web page, from a page
+// of this server, or from one of Options.Origins, which other then is.
 func (s *Server) originAllowed(r *http.Request) (other string, ok bool) {
 	switch values := r.Header.Values("Origin"); len(values) {
 	case 0:
@@ -79,7 +79,7 @@ type origin struct{ scheme, host string }
 
 func (o origin) String() string { return o.scheme + "://" + o.host }
 
-// defaultPort is the suffix that a Host header may add to a host without a port.
+// defaultPort is the suffix that a Host header may have although the origin has no port.
 func (o origin) defaultPort() string {
 	if o.scheme == "https" {
 		return ":443"

@@ -9,9 +9,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// netAddr is the address of the listener.
+// netAddr is the address of the listener; the zero value before Listen.
 type netAddr struct {
-	host string // as given, or the IP address
+	host string // as given to Listen, or the IP address if none was given
 	port string
 }
 
@@ -33,7 +33,7 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 			return nil, fmt.Errorf("cannot listen on %s: %w", printable.Line(addr, 128), printable.Unnamed(err))
 		}
 		ip = ips[0].Unmap()
-		for _, other := range ips { // of localhost, 127.0.0.1 rather than ::1, as net.Listen does
+		for _, other := range ips { // prefer IPv4, as net.Listen does: for localhost 127.0.0.1 rather than ::1
 			if other = other.Unmap(); other.Is4() && !ip.Is4() {
 				ip = other
 			}

@@ -8,7 +8,8 @@ import (
 	"net/netip"
 )
 
-// limitedListener admits connections to a set.
+// limitedListener adds the connections that it accepts to a set, and closes those for which
+// the set has no room.
 type limitedListener struct {
 	net.Listener
 	set *connSet
@@ -33,7 +34,7 @@ func (l limitedListener) Accept() (net.Conn, error) {
 
 type connKey struct{}
 
-// connContext makes the connection known to its requests.
+// connContext puts the connection into the context of its requests, under connKey.
 func connContext(ctx context.Context, nc net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, unwrap(nc))
 }
@@ -59,7 +60,7 @@ func unwrap(nc net.Conn) *conn {
 	return c
 }
 
-// network returns the address of a client, for IPv6 its /64 network.
+// network returns the IP address in addr, for IPv6 its /64 network.
 func network(addr net.Addr) netip.Prefix {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {

@@ -28,7 +28,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		s.loginPage(w, http.StatusOK, loginForm{Next: nextPage(r.URL.Query().Get("next"))})
 	case http.MethodPost:
 		r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
-		if err := r.ParseForm(); err != nil || r.PostForm.Get("token") == "" { // not a guess
+		if err := r.ParseForm(); err != nil || r.PostForm.Get("token") == "" { // does not count as a wrong token
 			s.loginPage(w, http.StatusBadRequest, loginForm{"Enter the token.", "/"})
 			return
 		}

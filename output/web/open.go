@@ -7,12 +7,12 @@ import "net/http"
 // handler checks. All other checks and limits are those of clients that are not trusted.
 type Open struct {
 	http.Handler
-	// MaxBody limits the bytes of a request's body; 64 KiB, also if it is less.
+	// MaxBody limits the bytes of a request's body; values below 64 KiB mean 64 KiB.
 	MaxBody int64
 }
 
-// openFor returns the handler of a request if it is open, else nil. It asks the mux that
-// serves the request, so that no path is open that another handler would serve.
+// openFor returns the handler of a request if that is an Open, else nil. It asks the mux that
+// serves the request, so that no request for another handler goes without a token.
 func openFor(mux *http.ServeMux, r *http.Request) *Open {
 	h, _ := mux.Handler(r)
 	if o, ok := h.(Open); ok {

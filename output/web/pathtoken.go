@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// pathMark is the word behind a token that may be the end of a path: for clients of an MCP
-// endpoint that can send no header, such as those that only take a URL.
+// pathMark is the word that follows a token in the token file if the token may also be the end
+// of the path of an MCP endpoint: for clients that can send no header.
 const pathMark = "path"
 
-// inPath reports whether text is a secret that may be the end of a path.
+// inPath reports whether text is one of the token's secrets that may be the end of a path.
 func (t Token) inPath(text string) bool {
 	d := digest(text)
 	found := false
@@ -20,10 +20,9 @@ func (t Token) inPath(text string) bool {
 	return found
 }
 
-// endpoint returns the request with a token that is the end of its path, as in
-// /mcp/TOKEN, moved to the Authorization header, so that everything else treats it like
-// other tokens and nobody sees it in a path. One that may not be there is replaced by a
-// wrong one.
+// endpoint moves a token at the end of the path, as in /mcp/TOKEN, to the Authorization
+// header, so that it is checked like other tokens and appears in no path that is logged. A token
+// that may not be in a path is replaced by a wrong one. Other requests are returned unchanged.
 func (s *Server) endpoint(r *http.Request) *http.Request {
 	const prefix = "/mcp/"
 	text, ok := strings.CutPrefix(r.URL.Path, prefix)

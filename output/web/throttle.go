@@ -10,11 +10,11 @@ import (
 
 // Limits of wrong tokens.
 const (
-	guessesPerAddr = 5
-	guessInterval  = 2 * time.Second
-	guesses        = 50
-	guessesPerSec  = 10
-	maxGuessers    = 10_000 // addresses that are remembered
+	guessesPerAddr = 5               // of one address, at once
+	guessInterval  = 2 * time.Second // after which an address may send one more
+	guesses        = 50              // of all addresses, at once
+	guessesPerSec  = 10              // of all addresses, after that
+	maxGuessers    = 10_000          // addresses that are remembered
 )
 
 // throttle limits how often tokens can be guessed, per address and in all.
@@ -34,11 +34,11 @@ type outcome int
 const (
 	rightToken outcome = iota
 	wrongToken
-	notChecked // too many wrong ones came before
+	notChecked // the client or all clients together sent too many wrong tokens before
 )
 
-// check checks a token of a client. quiet says that wrong tokens come too fast to be
-// logged.
+// check checks a token of a client by calling valid, unless too many wrong tokens came before.
+// quiet says that wrong tokens come too fast to be logged.
 func (t *throttle) check(client netip.Prefix, now time.Time, valid func() bool) (result outcome, quiet bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,8 +61,8 @@ func (t *throttle) check(client netip.Prefix, now time.Time, valid func() bool) 
 	return wrongToken, exhausted
 }
 
-// forget makes room for an address: it drops those that may guess freely again, and
-// any other if all are still limited.
+// forget makes room in byAddr for one more address: it drops the addresses whose limit is
+// fully recovered and, if that is not enough, any others.
 func (t *throttle) forget(now time.Time) {
 	if len(t.byAddr) < maxGuessers {
 		return

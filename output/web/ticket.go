@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	ticketID   = 16
-	ticketSize = 8 + ticketID + sha256.Size
-	maxRevoked = 10_000
+	ticketID   = 16                         // bytes
+	ticketSize = 8 + ticketID + sha256.Size // bytes: expiry time, id and signature
+	maxRevoked = 10_000                     // ids
 )
 
 // tickets issues and checks the values of login cookies. A ticket is its expiry time
@@ -22,7 +22,7 @@ const (
 type tickets struct {
 	mu      sync.Mutex
 	key     [32]byte
-	revoked map[[ticketID]byte]time.Time // by id, until the ticket expires
+	revoked map[[ticketID]byte]time.Time // the expiry times of revoked tickets, by id
 }
 
 func newTickets() *tickets {
@@ -41,7 +41,7 @@ func (t *tickets) issue(now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(append(b, t.sign(b)...))
 }
 
-// sign must be called with mu held.
+// sign returns the signature of b. mu must be held.
 func (t *tickets) sign(b []byte) []byte {
 	mac := hmac.New(sha256.New, t.key[:])
 	mac.Write(b)
@@ -58,7 +58,8 @@ func (t *tickets) valid(text string, now time.Time) bool {
 	return ok && !gone
 }
 
-// open checks signature and expiry. mu must be held.
+// open returns the expiry time and the id of a ticket; ok is false if its signature is wrong or
+// it has expired. mu must be held.
 func (t *tickets) open(text string, now time.Time) (end time.Time, id [ticketID]byte, ok bool) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(b) != ticketSize || !hmac.Equal(t.sign(b[:8+ticketID]), b[8+ticketID:]) {

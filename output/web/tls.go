@@ -7,12 +7,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// maxPEM is the size of the largest certificate or key file.
+// maxPEM is the size of the largest certificate or key file, in bytes.
 const maxPEM = 1 << 20
 
-// LoadTLS reads a certificate chain and its private key, both PEM files, once. Others
-// must not be able to read the key (not checked on Windows). Errors about the files
-// and their content are of type *[OptionError], without any of the content.
+// LoadTLS reads a certificate chain and its private key from PEM files, once: later changes of
+// the files have no effect. Users other than the owner and the group must not have access to
+// the key (not checked on Windows). Errors about the files and their content are of type
+// *[OptionError] and quote none of the content.
 func LoadTLS(certFile, keyFile string) (*tls.Config, error) {
 	cert, err := secretfile.Load(certFile, maxPEM, 0)
 	if err != nil {

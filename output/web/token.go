@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	minToken = 16 // characters
-	maxToken = 1024
-	minBits  = 128 // entropy for addresses that other machines can reach
+	minToken = 16   // characters
+	maxToken = 1024 // characters
+	minBits  = 128  // entropy for addresses that other machines can reach
 )
 
-// Token is what clients present: one secret, or several with names. Only digests are
-// stored, so that it cannot be printed, and a comparison takes the same time for any
-// guess.
+// Token is the set of secrets of which clients must present one: one secret, or several with
+// names. Only digests of the secrets are stored, so that they cannot be printed, and a
+// comparison takes the same time for any guess.
 type Token struct {
 	secrets []secret
-	bits    int // estimated entropy of the weakest
+	bits    int // estimated entropy of the weakest secret
 }
 
 type secret struct {
 	name   string
 	digest [sha256.Size]byte
-	inPath bool // it may also be the end of a path
+	inPath bool // it may also be the end of the path of an MCP endpoint
 }
 
 // DefaultName is the name of a secret without one.
@@ -39,8 +39,8 @@ const DefaultName = "default"
 // NewToken makes a token from its text: 16 to 1,024 visible ASCII characters.
 func NewToken(text string) (Token, error) { return Token{}.with(DefaultName, text, false) }
 
-// with returns the token with another secret. Several secrets may have one name, such as
-// an old one and the new one that replaces it.
+// with returns the token with one more secret. Several secrets may have the same name, such as
+// an old secret and the new one that replaces it.
 func (t Token) with(name, text string, inPath bool) (Token, error) {
 	if len(text) < minToken || len(text) > maxToken {
 		return Token{}, fmt.Errorf("a token must have %d to %d characters, this one has %d", minToken, maxToken, len(text))
@@ -97,10 +97,10 @@ func entropy(text string) int {
 }
 
 // LoadToken reads the tokens in a file that only its owner may read; see
-// [secretfile.ReadLines]. A line is TOKEN or NAME TOKEN, where NAME is what subscriptions
-// of the client belong to; it stays when the token is replaced. With the word path behind
-// it the token may also be the end of the path of an MCP endpoint. Errors about the file and
-// its content are of type *[OptionError].
+// [secretfile.ReadLines]. A line is TOKEN or NAME TOKEN. NAME identifies the client, to whose
+// name its subscriptions belong: it should stay when the token is replaced. If the word path
+// follows, the token may also be the end of the path of an MCP endpoint. Errors about the file
+// and its content are of type *[OptionError].
 func LoadToken(file string) (Token, error) {
 	lines, err := secretfile.ReadLines(file)
 	if err != nil {
@@ -130,7 +130,7 @@ func LoadToken(file string) (Token, error) {
 	return t, nil
 }
 
-// Set reports whether there is a token.
+// Set reports whether there is at least one secret.
 func (t Token) Set() bool { return len(t.secrets) > 0 }
 
 // Is reports whether text is one of the secrets; false if none is set.
@@ -152,7 +152,7 @@ func (s *secret) is(d [sha256.Size]byte) bool {
 	return subtle.ConstantTimeCompare(d[:], s.digest[:]) == 1
 }
 
-// Holds reports whether one of the secrets has the name.
+// Holds reports whether one of the secrets has the given name.
 func (t Token) Holds(name string) bool {
 	return slices.ContainsFunc(t.secrets, func(s secret) bool { return s.name == name })
 }

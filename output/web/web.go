@@ -32,8 +32,8 @@ type Options struct {
 	// TrustProxy says that all requests come through a reverse proxy, whose headers
 	// X-Forwarded-Proto and X-Forwarded-For (its last element) are true.
 	TrustProxy bool
-	// Ready returns why the server is not ready, nil if it is; for /readyz. Clients see
-	// the text.
+	// Ready returns why the server is not ready, nil if it is. /readyz calls it and shows
+	// the text to clients. May be nil: always ready.
 	Ready func() error
 	// MCP says that an MCP endpoint is served: bodies may have 4 MiB, and pages of
 	// Origins may use its methods and headers.
@@ -63,7 +63,7 @@ type Server struct {
 	routes  []string
 	hooks   []func(context.Context) error
 
-	// With a token only.
+	// The following three are set only if Options.Token is.
 	page     *template.Template
 	tickets  *tickets
 	throttle *throttle
@@ -74,14 +74,14 @@ type Server struct {
 	running  running
 }
 
-// running counts the handlers: net/http does not wait for them when it closes.
+// running counts the handlers in progress: net/http does not wait for them when it closes.
 type running struct {
 	mu    sync.Mutex
 	ended bool
 	wg    sync.WaitGroup
 }
 
-// enter reports whether a handler may start. It must call wg.Done at its end.
+// enter reports whether a handler may start. If so, the handler must call wg.Done at its end.
 func (r *running) enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +130,8 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Handle serves a pattern of [http.ServeMux]. Like that, it panics on a pattern that is
-// invalid or registered already.
+// Handle makes h serve the requests that match a pattern of [http.ServeMux]. Like
+// ServeMux.Handle, it panics on a pattern that is invalid or registered already.
 func (s *Server) Handle(pattern string, h http.Handler) {
 	s.mux.Handle(pattern, h)
 	s.routes = append(s.routes, pattern)
@@ -145,9 +145,9 @@ func (s *Server) Routes() []string { return slices.Sorted(slices.Values(s.routes
 // context ends after Options.Drain.
 func (s *Server) OnShutdown(hook func(context.Context) error) { s.hooks = append(s.hooks, hook) }
 
-// Serve serves until ctx ends, then drains. It returns nil, or why connections had to
-// be closed or serving failed. It owns the listener, which must come from
-// [Server.Listen] of the same server, and is called once.
+// Serve serves until ctx ends, then lets requests finish (see Options.Drain). It returns nil,
+// or why connections had to be closed or serving failed. It owns the listener, which must come
+// from [Server.Listen] of the same server. It must be called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
@@ -181,8 +181,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return s.drain(ctx, srv, cut)
 }
 
-// drain ends the streams, waits for requests to finish, and closes the remaining
-// connections.
+// drain calls the hooks of OnShutdown, which end the streams, waits up to Options.Drain for
+// requests to finish, and closes the remaining connections.
 func (s *Server) drain(ctx context.Context, srv *http.Server, cut context.CancelCauseFunc) error {
 	s.draining.Store(true)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Drain)
@@ -202,7 +202,7 @@ func (s *Server) drain(ctx context.Context, srv *http.Server, cut context.Cancel
 	return errors.Join(failed...)
 }
 
-// get serves GET and HEAD.
+// get returns a handler that passes GET and HEAD to h and refuses other methods.
 func get(h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

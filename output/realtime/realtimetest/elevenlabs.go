@@ -9,16 +9,17 @@ import (
 	"github.com/coder/websocket"
 )
 
-// agent is what a conversation with an ElevenLabs agent, or a connection that monitors
-// one, has of its own.
+// agent is the state of a [Conn] that is a conversation with an ElevenLabs agent, or monitors
+// one.
 type agent struct {
-	monitor bool
-	begun   bool
-	pings   map[int64]bool // those that were sent, until their pong
+	monitor bool           // the connection monitors a conversation
+	begun   bool           // the client has sent its initiation data
+	pings   map[int64]bool // the ids of pings that were sent and not answered yet
 }
 
-// receive handles one message of the client, as strictly as the published types. The
-// conversation begins with the client's data, and only then says so.
+// receive handles one message of the client, as strictly as the published types. A
+// conversation begins when the client has sent its initiation data; the metadata of the
+// conversation is the answer to that.
 func (a *agent) receive(c *Conn, b []byte) {
 	var ev struct {
 		Type    string `json:"type"`

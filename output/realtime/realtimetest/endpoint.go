@@ -2,8 +2,8 @@
 // events as strictly as the documentation does, hosts conversations, and has the faults
 // of real endpoints on demand.
 //
-// An [Endpoint] is an [http.Handler]; its handlers are owned by their server. It keeps
-// everything that it received.
+// An [Endpoint] is an [http.Handler]. The HTTP server that calls it owns its goroutines. It
+// keeps the handshakes and items that it received.
 package realtimetest
 
 import (
@@ -30,9 +30,10 @@ type Item struct {
 	At      time.Time
 }
 
-// Endpoint serves any number of sessions. The zero value behaves well.
+// Endpoint serves any number of sessions. The zero value accepts and acknowledges everything
+// that is valid.
 type Endpoint struct {
-	// Refuse returns the status that refuses the handshake with a number, from 1; 0
+	// Refuse returns the HTTP status with which handshake n, counted from 1, is refused; 0
 	// accepts it. nil: all are accepted.
 	Refuse func(n int, r *http.Request) int
 	// Greet is called at the beginning of every session, after session.created.
@@ -128,7 +129,7 @@ func (c *Conn) serve() {
 	}
 }
 
-// notify wakes those that wait. e.mu must be held.
+// notify wakes the callers of Await. e.mu must be held.
 func (e *Endpoint) notify() {
 	if e.changed != nil {
 		close(e.changed)
@@ -163,7 +164,7 @@ func (e *Endpoint) Replies() int {
 	return e.replies
 }
 
-// Problems returns how clients violated the API.
+// Problems returns a text for each violation of the API by a client so far.
 func (e *Endpoint) Problems() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -191,7 +192,7 @@ func (e *Endpoint) Await(ctx context.Context, holds func() bool) bool {
 	}
 }
 
-// AwaitItems waits for n items.
+// AwaitItems waits until n items were received, or ctx ends, and returns the items.
 func (e *Endpoint) AwaitItems(ctx context.Context, n int) []Item {
 	e.Await(ctx, func() bool { return len(e.Items()) >= n })
 	return e.Items()

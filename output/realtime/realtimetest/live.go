@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// maxTokens is how many tokens an append may have.
+// maxTokens is how many tokens the content of an append may have.
 const maxTokens = 500
 
-// appendThinking handles an append of a GPT-Live session, whose events are strict: no
-// unknown members, and all that are required. As no token is shorter than a byte, text
-// of as many bytes is never too long. Items are given the event's id.
+// appendThinking handles an append of a GPT-Live session. The event must have all required
+// members and no others. As no token is shorter than a byte, text of at most maxTokens bytes
+// never has too many tokens. The item gets the event's id.
 func (c *Conn) appendThinking(b []byte) {
 	var ev struct {
 		Type         string          `json:"type"`

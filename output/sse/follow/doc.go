@@ -7,9 +7,9 @@
 // of a connection truncates is discarded, as the specification requires: it comes again
 // after the id before it.
 //
-// Pace: at most one attempt a second, whatever the feed does. The wait doubles with each
-// attempt that yields no event, up to 30 s. The feed can ask for a longer wait with
-// retry: or Retry-After, up to 30 s.
+// Pace: at most one attempt to connect per second, whatever the feed does. The wait between
+// attempts doubles with each attempt that yields no event, up to 30 s. The feed can ask for
+// a longer wait with retry: or Retry-After, up to 30 s.
 //
 // Memory: one event of at most [MaxEvent] bytes. A larger one ends the connection.
 //

@@ -23,8 +23,8 @@ const MaxEvent = 8 << 20
 type Options struct {
 	URL    string
 	Header http.Header // of every request: Authorization, above all
-	// LastID is the id after which to resume; without one that a header can carry, the
-	// feed decides where to begin.
+	// LastID is the id of the event after which to resume. If it is "" or cannot be sent in
+	// a header, the feed decides where to begin.
 	LastID string
 	// Idle is how long a feed may send nothing, not even a heartbeat; 90 s.
 	Idle time.Duration
@@ -33,7 +33,8 @@ type Options struct {
 	Client *http.Client
 	// Connected is called after each successful connection.
 	Connected func()
-	// MustConnect ends Run with the error of the first connection if that fails.
+	// MustConnect makes Run return the error of the first attempt to connect if that fails,
+	// rather than try again.
 	MustConnect bool
 	// Logger gets connections at info and outages at warn; nil discards.
 	Logger *slog.Logger
@@ -55,26 +56,27 @@ const (
 	mostWait  = 30 * time.Second
 )
 
-// follower is one Run.
+// follower is the state of one call of Run.
 type follower struct {
 	opts    Options
 	log     *slog.Logger
 	deliver func(sse.Event) error
-	last    string        // id
-	asked   time.Duration // the wait that the feed asked for with retry:
-	after   time.Duration // the wait that the last answer asked for with Retry-After
+	last    string        // the id after which to resume; "": the feed decides where to begin
+	asked   time.Duration // the wait that the feed asked for with retry:; 0: none
+	after   time.Duration // the wait that the last answer asked for with Retry-After; 0: none
 	retry   *backoff.Backoff
 
-	connected bool // at least once
+	connected bool // at least one connection was made
 }
 
-// deliverError marks an error of the consumer.
+// deliverError marks an error that the function deliver returned.
 type deliverError struct{ error }
 
 func (e deliverError) Unwrap() error { return e.error }
 
-// Run follows a feed until ctx ends (nil), deliver fails (its error), the feed ends
-// ([ErrStopped] or a *[RefusedError]), or the first connection fails and must not.
+// Run follows a feed until ctx ends (it returns nil), deliver fails (its error), the feed
+// ends ([ErrStopped] or a *[RefusedError]), or, with Options.MustConnect, the first attempt
+// to connect fails.
 func Run(ctx context.Context, o Options, deliver func(sse.Event) error) error {
 	if o.Idle <= 0 {
 		o.Idle = 90 * time.Second
@@ -138,7 +140,8 @@ func defaultClient() *http.Client {
 	}
 }
 
-// connect reads one connection to its end. It reports whether an event was received.
+// connect makes a connection and delivers its events until it ends. It reports whether an
+// event was received. *lost says that an outage was logged, and is reset when that is over.
 func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -190,7 +193,8 @@ func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err 
 	}
 }
 
-// check decides what the status and headers of a response mean.
+// check returns nil for a response that is an event stream, ErrStopped or a *RefusedError for
+// one that a retry would not change, and another error for one that may pass.
 func (f *follower) check(res *http.Response) error {
 	switch {
 	case res.StatusCode == http.StatusOK:
