@@ -1,0 +1,73 @@
+package webhook
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/serve"
+)
+
+// The receiver of the AI SDK answers our challenge, without which there is no subscription.
+// The gateway of a test could reach it on this machine only without a challenge.
+func TestChallengeOfTheAISDK(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Node")
+	}
+	t.Parallel()
+	peers := filepath.Join("..", "..", "testdata", "peers")
+	if _, err := os.Stat(filepath.Join(peers, "node_modules", "@ai-sdk", "mcp")); err != nil {
+		const missing = "the test peers are not installed; run scripts/peers.sh"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	log := newMemoryLog()
+	reader, sender := events.NewReader(log.source(), events.Scope{}), NewSender(true)
+	subs, err := New(Options{Reader: reader, Sender: sender})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handlers := events.New(events.Options{Reader: reader, Modes: []events.Mode{events.Webhook}, Webhooks: subs.Handle}).Handlers()
+	handlers.Identify = func(*http.Request) string { return "chat" }
+	srv := serve.New(serve.Options{Name: "test", Events: handlers})
+	mcp := httptest.NewServer(srv)
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	var running sync.WaitGroup
+	running.Go(func() { _ = reader.Run(ctx) })
+	running.Go(func() { _ = subs.Run(ctx) })
+	running.Go(func() { // events for as long as the client waits for some
+		for tick := time.NewTicker(100 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+			log.add("file:///a")
+		}
+	})
+	defer func() {
+		cancel()
+		running.Wait()
+		srv.Close()
+		mcp.Close()
+		sender.client.CloseIdleConnections()
+		sender.open.CloseIdleConnections()
+	}()
+
+	node := filepath.Join(peers, "node_modules", ".bin", "node")
+	if _, err := os.Stat(node); err != nil {
+		node = "node" // the packaged one exists for Linux only
+	}
+	cmd := exec.CommandContext(ctx, node, filepath.Join(peers, "ai_events.mjs"), mcp.URL)
+	cmd.Env = append(os.Environ(), "TOKEN=0123456789abcdefghijklmnop")
+	out, err := cmd.CombinedOutput()
+	verified, _, subscribed := strings.Cut(string(out), "subscribed sub_")
+	if err != nil || !subscribed || !strings.Contains(verified, "answered 200 verification 1\n") || !strings.Contains(string(out), "\nunsubscribed") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
