@@ -80,12 +80,10 @@ func (e *endpoints) missing(path string, ids []string) (n int) {
 	return n
 }
 
-// complete reports whether all came to both, or a gap was sent and the last one came.
+// complete reports whether all came to both, or a gap was sent: a process that takes over skips
+// more than 1,000 events with one.
 func (e *endpoints) complete(ids []string) bool {
 	for _, path := range []string{"/subscription", "/config"} {
-		if e.missing(path, ids[len(ids)-1:]) > 0 {
-			return false
-		}
 		e.mu.Lock()
 		gaps := e.gaps[path]
 		e.mu.Unlock()
@@ -240,6 +238,11 @@ func TestWebhooksOnACluster(t *testing.T) {
 	}
 	store(part)
 	until("the rest is delivered", func() bool { return to.complete(ids[begun:]) })
+	until("what comes then is delivered, also after a gap", func() bool {
+		store(1)
+		time.Sleep(500 * time.Millisecond) // for its delivery; if a gap includes it, for that of the next
+		return to.missing("/config", ids[len(ids)-1:]) == 0 && to.missing("/subscription", ids[len(ids)-1:]) == 0
+	})
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	t.Logf("%d events, %d duplicates, gaps %v", len(ids), to.duplicates, to.gaps)

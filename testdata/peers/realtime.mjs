@@ -25,9 +25,9 @@ async function openai() {
   await new Promise((resolve, reject) => {
     rt.on('error', e => { seen.errors.push(String(e)); reject(e) })
     rt.on('conversation.item.added', e => {
-      if (!isUpdate(e.item)) return
+      if (!isUpdate(e.item) || seen.asked) return // later ones may come after what the model gets
       seen.items.push(...e.item.content.map(part => part.text))
-      if (seen.items.length >= 2 && !seen.asked) {
+      if (seen.items.length >= 2) {
         seen.asked = true
         rt.send({ type: 'session.update', session: { type: 'realtime', output_modalities: ['text'] } })
         rt.send({ type: 'response.create' })
