@@ -111,18 +111,14 @@ func TestHistoryOutlivesServeSSE(t *testing.T) {
 func TestHistoryOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := journaltest.StartCluster(t)
-	var urls []string
-	for _, n := range nodes {
-		urls = append(urls, n.URL)
-	}
-	cluster := strings.Join(urls, ",")
+	cluster := nodes.URL()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
 	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
 	s := serveBeside(t, "--config", file, "--nats", cluster)
 	check := demoHistory(t, s)
 	check("--nats", cluster)
 	s.stop(syscall.SIGKILL)
-	nodes[0].Stop()
+	nodes.Kill(0)
 	replica := serveBeside(t, "--nats", cluster, "--follow")
 	check("--url", replica.url)
 }

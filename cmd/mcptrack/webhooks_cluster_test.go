@@ -120,7 +120,7 @@ func subscribeWebhook(t *testing.T, gateway, token, to string) {
 
 // Three gateways on a cluster of three NATS servers deliver to a subscription and to a
 // webhook of the config. The gateway that delivers is killed, and then the NATS server that
-// leads the log ends: every event is delivered, or a gap is sent, and what comes twice is the
+// leads the log is killed: every event is delivered, or a gap is sent, and what comes twice is the
 // same. MCPTRACK_EVENTS and MCPTRACK_KILLS make it longer; see scripts/webhook-kills.sh.
 func TestWebhooksOnACluster(t *testing.T) {
 	t.Parallel()
@@ -142,11 +142,7 @@ func TestWebhooksOnACluster(t *testing.T) {
 		}
 	}
 	nats := journaltest.StartCluster(t)
-	var urls []string
-	for _, n := range nats {
-		urls = append(urls, n.URL)
-	}
-	url := strings.Join(urls, ",")
+	url := nats.URL()
 	start := func() *serving {
 		return serveCommand(t, mcptrackCommand(context.Background(), "gateway", "--addr", "127.0.0.1:0", "--config", file, "--token-file", tokens, "--events", "--nats", url,
 			"--events-key-file", key, "--events-allow", "http://127.0.0.1:*"))
@@ -230,11 +226,8 @@ func TestWebhooksOnACluster(t *testing.T) {
 		until("the next one delivers", func() bool { return to.complete(ids[begun:]) })
 	}
 	store(part)
-	for _, n := range nats {
-		if n.Leads("mcptrack") {
-			n.Stop()
-			break
-		}
+	if _, err := nats.KillLeader(t.Context(), "mcptrack"); err != nil {
+		t.Fatal(err)
 	}
 	store(part)
 	until("the rest is delivered", func() bool { return to.complete(ids[begun:]) })

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 func quiet(dir string, d Durability) Options {
@@ -104,8 +106,8 @@ func BenchmarkReplay(b *testing.B) {
 
 // BenchmarkClusterAppend is BenchmarkAppend on three nodes that sync always.
 func BenchmarkClusterAppend(b *testing.B) {
-	c := startCluster(b)
-	j := open(b, Options{URL: c.urls[0], Queue: 1 << 22, Drain: time.Minute})
+	c := journaltest.StartCluster(b)
+	j := open(b, Options{URL: c.URLs[0], Queue: 1 << 22, Drain: time.Minute})
 	s := newSource()
 	appendN(b, j, s, 100)
 	b.ResetTimer()

@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// child is a process of a test; all but "node" have a journal in childDir.
+// child is a process of a test with a journal in childDir.
 // "append" appends for ever, and prints "<bus id> <id>" when an event is durable.
 func child(what string) int {
 	dir := os.Getenv(childDir)
@@ -23,8 +23,6 @@ func child(what string) int {
 		err = childAppend(dir)
 	case "fill":
 		err = childFill(dir)
-	case "node":
-		return childNode(dir)
 	case "full":
 		return childFull(dir)
 	default:

@@ -1,177 +1,32 @@
 package journal
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// cluster is three NATS servers on the loopback, each a process of its own.
-type cluster struct {
-	specs []nodeSpec
-	nodes map[string]*exec.Cmd // by name
-	urls  []string
-}
-
-// nodeSpec says which node a child process is.
-type nodeSpec struct {
-	Name, Dir     string
-	Client, Route int
-	Routes        []int
-}
-
-// childNode is one node, until it is killed.
-func childNode(spec string) int {
-	var n nodeSpec
-	if err := json.Unmarshal([]byte(spec), &n); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	opts := &server.Options{
-		ServerName: n.Name, Host: "127.0.0.1", Port: n.Client, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: n.Dir, SyncAlways: true, SyncInterval: 2 * time.Minute,
-		JetStreamMaxStore: 1 << 40, JetStreamMaxMemory: 1 << 30,
-		Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: n.Route},
-	}
-	for _, port := range n.Routes {
-		opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
-	}
-	srv, err := server.NewServer(opts)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	srv.Start()
-	for !srv.JetStreamIsCurrent() {
-		time.Sleep(5 * time.Millisecond)
-	}
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the test is gone
-	return 0
-}
-
-func ports(t testing.TB, n int) []int {
+// openNode opens a journal that connects to that node first.
+func openNode(t testing.TB, c *journaltest.Cluster, i int) *Journal {
 	t.Helper()
-	var out []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
-		defer l.Close()
-	}
-	return out
-}
-
-func startCluster(t testing.TB) *cluster {
-	t.Helper()
-	free := ports(t, 6)
-	clients, routes := free[:3], free[3:]
-	c := &cluster{nodes: map[string]*exec.Cmd{}}
-	dir := t.TempDir()
-	for i := range 3 {
-		c.specs = append(c.specs, nodeSpec{Name: fmt.Sprintf("n%d", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Client: clients[i], Route: routes[i], Routes: routes})
-		c.urls = append(c.urls, fmt.Sprintf("nats://127.0.0.1:%d", clients[i]))
-	}
-	t.Cleanup(func() { c.kill(0, 1, 2) })
-	c.start(t, 0, 1, 2)
-	return c
-}
-
-// start starts nodes and waits until they are ready.
-func (c *cluster) start(t testing.TB, nodes ...int) {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var outputs []*bufio.Scanner
-	for _, i := range nodes {
-		spec, err := json.Marshal(c.specs[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(exe)
-		cmd.Env = append(os.Environ(), childEnv+"=node", childDir+"="+string(spec))
-		cmd.Stderr = t.Output()
-		if _, err := cmd.StdinPipe(); err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		c.nodes[c.specs[i].Name] = cmd
-		outputs = append(outputs, bufio.NewScanner(out))
-	}
-	for _, out := range outputs {
-		if !out.Scan() || out.Text() != "ready" {
-			t.Fatal("a node is not ready")
-		}
-	}
-}
-
-// kill kills (SIGKILL) nodes, all at once.
-func (c *cluster) kill(nodes ...int) {
-	for _, i := range nodes {
-		_ = c.nodes[c.specs[i].Name].Process.Kill()
-	}
-	for _, i := range nodes {
-		_ = c.nodes[c.specs[i].Name].Wait() // killed
-	}
-}
-
-// node opens a journal that connects to that node first.
-func (c *cluster) node(t testing.TB, i int) *Journal {
-	t.Helper()
-	urls := append(slices.Clone(c.urls[i:]), c.urls[:i]...)
+	urls := append(slices.Clone(c.URLs[i:]), c.URLs[:i]...)
 	return open(t, Options{URL: strings.Join(urls, ","), Drain: 30 * time.Second})
-}
-
-// killLeader kills (SIGKILL) the node that leads the log, and returns its name. A
-// cluster under load may need more than one question.
-func (c *cluster) killLeader(ctx context.Context, j *Journal) (string, error) {
-	for {
-		s, err := j.store.js.Stream(ctx, "mcptrack")
-		if err == nil {
-			if info := s.CachedInfo(); info.Cluster != nil && c.nodes[info.Cluster.Leader] != nil {
-				return info.Cluster.Leader, c.nodes[info.Cluster.Leader].Process.Kill()
-			}
-		}
-		if !backoff.Sleep(ctx, 20*time.Millisecond) {
-			return "", errors.Join(err, context.Cause(ctx))
-		}
-	}
 }
 
 // TestClusterLosesItsLeaderUnderLoad: two processes append through different
 // nodes, readers follow on each, and the leader of the log dies.
 func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
-	journals := []*Journal{c.node(t, 0), c.node(t, 1), c.node(t, 2)}
+	c := journaltest.StartCluster(t)
+	journals := []*Journal{openNode(t, c, 0), openNode(t, c, 1), openNode(t, c, 2)}
 	epoch := journals[0].Epoch()
 	for _, j := range journals {
 		if j.Epoch() != epoch {
@@ -218,7 +73,7 @@ func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 					t.Error(err)
 				}
 				if n == perWriter/2 && w == 0 {
-					leader, err := c.killLeader(ctx, journals[1])
+					leader, err := c.KillLeader(ctx, "mcptrack")
 					if err != nil {
 						t.Errorf("kill the leader: %v", err)
 					}
@@ -262,8 +117,8 @@ func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 // TestLeaseIsTakenOverWithinTenSeconds: the holder's process vanishes.
 func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
-	a, b := c.node(t, 0), c.node(t, 1)
+	c := journaltest.StartCluster(t)
+	a, b := openNode(t, c, 0), openNode(t, c, 1)
 	held := acquire(t, a, "docs", 0)
 	taken := make(chan time.Time, 1)
 	go func() {
@@ -302,9 +157,9 @@ func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 // process; the first one notices when it renews.
 func TestLeasesComeBack(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := journaltest.StartCluster(t)
 	names := []string{"a", "b", "c", "d"}
-	journals := []*Journal{c.node(t, 0), c.node(t, 1)}
+	journals := []*Journal{openNode(t, c, 0), openNode(t, c, 1)}
 	var mu sync.Mutex
 	held := map[string]map[*Lease]time.Time{}
 	for _, name := range names {
@@ -360,13 +215,13 @@ func TestLeasesComeBack(t *testing.T) {
 	}
 	back("at the start")
 	for _, lost := range [][]int{{0, 1, 2}, {1, 2}} {
-		c.kill(lost...)
+		c.Kill(lost...)
 		backoff.Sleep(t.Context(), DefaultLease+time.Second) // longer than a lease lasts
-		c.start(t, lost...)
+		c.Start(t, lost...)
 		back(fmt.Sprint("without nodes ", lost))
 	}
-	c.kill(0, 1, 2) // shorter than a lease lasts
-	c.start(t, 0, 1, 2)
+	c.Kill(0, 1, 2) // shorter than a lease lasts
+	c.Start(t, 0, 1, 2)
 	back("after a short restart")
 	eventually(t, "the bucket is deleted", 30*time.Second, func() bool {
 		return journals[0].store.js.DeleteKeyValue(t.Context(), "mcptrack_leases") == nil

@@ -12,12 +12,14 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // childEnv makes the test binary a process that a test kills; see child_test.go.
 const childEnv = "MCPTRACK_JOURNAL_CHILD"
 
 func TestMain(m *testing.M) {
+	journaltest.RunNode()
 	if what := os.Getenv(childEnv); what != "" {
 		os.Exit(child(what))
 	}

@@ -104,11 +104,7 @@ func TestRecordsAreChangedByWhoHasSeenThem(t *testing.T) {
 func TestRecordsOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := journaltest.StartCluster(t)
-	var urls []string
-	for _, n := range nodes {
-		urls = append(urls, n.URL)
-	}
-	opts := Options{URL: strings.Join(urls, ",")}
+	opts := Options{URL: nodes.URL()}
 	one, other := NewRecords(open(t, opts), "things"), NewRecords(open(t, opts), "things")
 	ctx := t.Context()
 	k, done := &known{}, make(chan struct{})
@@ -129,7 +125,7 @@ func TestRecordsOnACluster(t *testing.T) {
 		t.Errorf("a late write: %v", err)
 	}
 	eventually(t, "both", time.Minute, func() bool { return k.is("2,") })
-	nodes[0].Stop()
+	nodes.Kill(0)
 	eventually(t, "a write without a node", time.Minute, func() bool {
 		_, err := other.Put(ctx, Record{"a", []byte("3"), next})
 		return err == nil || errors.Is(err, ErrChanged) // the answer to the one before was lost

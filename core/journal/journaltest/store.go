@@ -1,11 +1,9 @@
-// Package journaltest gives tests a store on a network: a real NATS server with
-// JetStream. Only tests import it.
+// Package journaltest gives tests a store on a network: a real NATS server with JetStream in
+// this process, or a cluster of three processes. Only tests import it.
 package journaltest
 
 import (
-	"fmt"
 	"net"
-	"net/url"
 	"testing"
 	"time"
 
@@ -33,57 +31,30 @@ type Server struct {
 // it. An empty dir means a server without JetStream.
 func Start(t testing.TB, dir string) *Server {
 	t.Helper()
-	s := newServer(t, "n", dir)
+	s := &Server{Dir: dir, t: t, opts: options("n", dir)}
+	t.Cleanup(s.Stop)
 	s.Start()
 	return s
 }
 
-// StartCluster starts a cluster of three servers in this process.
-func StartCluster(t testing.TB) []*Server {
+// options are those of a server with the data of dir.
+func options(name, dir string) server.Options {
+	return server.Options{ServerName: name, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		JetStream: dir != "", StoreDir: dir, JetStreamMaxStore: 1 << 40, JetStreamMaxMemory: 1 << 30}
+}
+
+// freePorts returns ports that nothing listens on now.
+func freePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
-	var nodes []*Server
-	var routes []*url.URL
-	for i := range 3 {
-		s := newServer(t, fmt.Sprint("n", i), t.TempDir())
-		s.opts.Cluster = server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: freePort(t)}
-		nodes = append(nodes, s)
-		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprint("127.0.0.1:", s.opts.Cluster.Port)})
-	}
-	for _, s := range nodes {
-		s.opts.Routes = routes
-		s.opts.Port = freePort(t)
-	}
-	for _, s := range nodes {
-		s.Start()
-	}
-	for _, s := range nodes {
-		for !s.running.JetStreamIsCurrent() {
-			select {
-			case <-time.After(10 * time.Millisecond):
-			case <-t.Context().Done():
-				t.Fatal("the cluster has no leader")
-			}
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer func() { _ = l.Close() }()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
-	return nodes
-}
-
-func newServer(t testing.TB, name, dir string) *Server {
-	s := &Server{Dir: dir, t: t, opts: server.Options{ServerName: name, Host: "127.0.0.1", Port: server.RANDOM_PORT,
-		NoSigs: true, NoLog: true, JetStream: dir != "", StoreDir: dir, JetStreamMaxStore: 1 << 40, JetStreamMaxMemory: 1 << 30}}
-	t.Cleanup(s.Stop)
-	return s
-}
-
-// freePort is a port that nothing listens on now.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	return ports
 }
 
 // Start starts the server after Stop, on the same port.
@@ -102,11 +73,6 @@ func (s *Server) Start() {
 		return
 	}
 	s.URL, s.opts.Port = srv.ClientURL(), srv.Addr().(*net.TCPAddr).Port
-}
-
-// Leads reports whether the server, one of a cluster, is the leader of a stream.
-func (s *Server) Leads(stream string) bool {
-	return s.running != nil && s.running.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream)
 }
 
 // Stop stops the server and waits for it. Its data stay.
