@@ -105,7 +105,7 @@ func (t *injectTarget) parse(env *Env) error {
 	case len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID)) > 1:
 		return usage("--call-id, --session-id, --model and --agent-id exclude each other: a running call, a running session, or a session of its own")
 	case t.listen == "" && len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID, t.url)) == 0:
-		return usageHint("for example --model gpt-realtime, --listen ADDRESS --upstream URL, or --dry-run", "no session given; use --call-id, --session-id, --model or --listen")
+		return usageHint("to try it, use --dry-run; to join all sessions of an application, use --listen and --upstream", "no session given; use --call-id, --session-id, --model or --listen")
 	case t.listen == "" && t.access.set():
 		return usage("--token-file, --allow-origin, --tls-cert, --tls-key and --trust-proxy are for --listen")
 	}

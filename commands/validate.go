@@ -121,8 +121,8 @@ func runValidateConfig(ctx context.Context, env *Env, opts validateOptions) erro
 	return nil
 }
 
-// invalidFiles is the failure that sets the exit code. Its problems were printed
-// already; with --json it adds a line on stderr.
+// invalidFiles returns the error that sets the exit code. As the problems of the files were
+// printed already, it is reported only with --json, as one line on stderr.
 func invalidFiles(reports []fileReport) error {
 	var names []string
 	missing := true

@@ -97,8 +97,8 @@ func matcher(args arguments) func(*events.Occurrence) bool {
 	return func(o *events.Occurrence) bool { return updated(o) || listed(o) }
 }
 
-// read reads the log from g.at to its end, or until there is enough for one result. At the
-// end of the log it returns moved, which is closed when there may be more; else nil.
+// read reads the log from g.at to its end, or until one result of the tool is full. At the
+// end of the log it returns a channel that is closed when there may be more; else nil.
 func (g *gathered) read(ctx context.Context) (moved <-chan struct{}, err error) {
 	for looked := 0; ; {
 		if looked >= maxEntries {

@@ -25,7 +25,7 @@ func (e *entry) catalog(s *Server) {
 		if !ok || f.value.Kind == tree.Bool && !f.value.True() {
 			continue
 		}
-		hint := "no session is opened to a catalog; the gateway serves its tools"
+		hint := "leave it out: a catalog describes HTTP APIs, which are not tracked; the gateway serves them as tools"
 		if name == "pollInterval" {
 			hint = `a catalog has "catalogInterval"`
 		}

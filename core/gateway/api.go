@@ -61,7 +61,7 @@ func (l *loop) reconcileAPIs(desired []config.Server) {
 		}
 		up, err := upstream.New(opts)
 		if err != nil {
-			log.Warn("the catalog cannot be used", "err", err)
+			log.Warn("the tools of the API catalog are not served", "err", err)
 			l.broken = append(l.broken, srv)
 			continue
 		}

@@ -146,7 +146,8 @@ func (o *own) do(ctx context.Context, r *serve.Request, q session.Request) (json
 	return raw, err
 }
 
-// flush waits until the messages that are queued now were delivered to the client.
+// flush waits until the messages that are in the queue now have been delivered to the client,
+// or until ctx or the session ends.
 func (o *own) flush(ctx context.Context) {
 	sent := make(chan struct{})
 	select {

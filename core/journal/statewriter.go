@@ -20,7 +20,8 @@ type stateWriter struct {
 	store *store
 	head  *head
 	pub   *publisher // used by run only
-	// full is signalled when there is much to store. Capacity 1, never closed.
+	// full is signalled when flushAt states wait, to have them stored before flushEvery is
+	// over. Capacity 1, never closed.
 	full chan struct{}
 
 	mu     sync.Mutex // guards all below

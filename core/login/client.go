@@ -116,7 +116,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if int64(n) > b.left {
-		return 0, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+		return 0, fmt.Errorf("the response has more than %d bytes", maxAnswer)
 	}
 	b.left -= int64(n)
 	return n, err

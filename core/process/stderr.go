@@ -78,7 +78,7 @@ func (s *stderrRing) endLine() {
 	}
 }
 
-// newest returns the end of recent, in whole lines, that lines returns.
+// newest returns the last lines of recent that fit into stderrLimit bytes.
 func newest(recent []byte) []byte {
 	if len(recent) <= stderrLimit {
 		return recent

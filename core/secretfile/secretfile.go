@@ -21,7 +21,7 @@ const (
 	MaxFile = 1 << 20
 )
 
-// RefusedError says what is wrong with a file. It never contains what the file does.
+// RefusedError says what is wrong with a file. It never includes any of its content.
 type RefusedError struct{ Path, Problem string }
 
 func (e *RefusedError) Error() string { return printable.Line(e.Path, 256) + ": " + e.Problem }

@@ -20,7 +20,8 @@ type coverage struct {
 	lists   []catalog.Kind      // lists whose changes the server was asked to push, but does not
 }
 
-// update applies the server's answer to the subscription of a sync, if the sync subscribed.
+// update records what the server agreed to push, if the sync that returned r subscribed.
+// Without such an agreement all resources are polled.
 func (c *coverage) update(r syncResult, sc scope) {
 	if !r.made {
 		return

@@ -110,7 +110,8 @@ func validName(s string) bool {
 	return s != "" && len(s) <= maxName && printable.Line(s, 0) == s && strings.IndexFunc(s, unicode.IsSpace) < 0
 }
 
-// parseParams decodes the parameters and matches them with the path.
+// parseParams decodes the "params" of an entry and checks that each placeholder of its path is
+// one of them.
 func (e *entry) parseParams(raw json.RawMessage) error {
 	var list []json.RawMessage
 	if raw != nil && json.Unmarshal(raw, &list) != nil {

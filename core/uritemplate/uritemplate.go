@@ -91,7 +91,7 @@ func Expand(template string, params map[string]string) (string, error) {
 		return fail(errors.New("the values do not fit the template"))
 	}
 	if text, err := url.PathUnescape(uri); err == nil && !utf8.ValidString(text) {
-		return fail(errors.New("a prefix modifier cuts a value within a character"))
+		return fail(errors.New("a prefix modifier such as {name:3} would split a character of a value; use another value"))
 	}
 	return uri, nil
 }

@@ -65,7 +65,9 @@ func (w *Writer) forgetRemoved(server string, p event.ListChanged) {
 	}
 }
 
-// list describes the change of a list of resources, and remembers what the line says.
+// list formats the change of a list of resources. It records the resources that the line
+// names, so that their own events, which follow, get no second line. The line already has used
+// columns.
 func (w *Writer) list(e *event.Event, p event.ListChanged, used int) string {
 	d := w.rest(e.ServerID, p)
 	w.forgetRemoved(e.ServerID, p)

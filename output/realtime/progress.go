@@ -23,8 +23,8 @@ type Progress struct {
 // maxNewest bounds Progress.Newest.
 const maxNewest = 4096
 
-// progress records which updates of one epoch were handled. The zero value is ready. The
-// owner's lock must be held.
+// progress records which updates were handled, for one epoch of the log (see [event.ParseID]).
+// The zero value is ready. It has no lock: that of the struct that contains it must be held.
 type progress struct {
 	epoch  string
 	newest map[string]uint64

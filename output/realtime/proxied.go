@@ -35,7 +35,7 @@ type pump struct {
 	waiting atomic.Int64
 }
 
-// caughtUp is how long a pump must have waited for the next message to count as idle.
+// caughtUp is how long a pump must have waited for a message before it is considered idle.
 const caughtUp = 5 * time.Millisecond
 
 // idle reports whether everything that p.from has sent was forwarded. While p.to does not

@@ -41,7 +41,7 @@ func (s *Session) read(ctx context.Context, conn *peer) error {
 	}
 }
 
-// errClosed ends the reading of a Live session after its last event.
+// errClosed says that the endpoint closed a GPT-Live session and that all its events were read.
 var errClosed = errors.New("the endpoint has closed the session")
 
 // handle processes a server event. At most one error a second is logged.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -140,7 +139,7 @@ func (s *Remote) Versions(ctx context.Context, server, uri string) ([]history.Ve
 func (s *Remote) Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error) {
 	text, ok, err := s.Client.Text(ctx, server, uri, digest)
 	if err == nil && !ok {
-		err = fmt.Errorf("the text is not available")
+		err = errors.New("this version of the resource is not stored")
 		if digest.IsZero() {
 			return "(not a text, too large, or gone)", nil
 		}

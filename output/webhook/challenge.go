@@ -30,10 +30,11 @@ type challenges struct {
 	hosts map[string][]time.Time // by host: the challenges of the last minute
 }
 
-// admit reports whether another challenge is allowed, and counts it.
-func (c *challenges) admit(principal, raw string) bool {
-	host := strings.ToLower(hostOf(raw))
-	key := principal + "\x00" + raw
+// admit reports whether a principal may have the endpoint at rawURL challenged now. A challenge
+// that is allowed counts towards the limits.
+func (c *challenges) admit(principal, rawURL string) bool {
+	host := strings.ToLower(hostOf(rawURL))
+	key := principal + "\x00" + rawURL
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()

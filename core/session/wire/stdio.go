@@ -97,7 +97,7 @@ func (a *answers) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// watchIO ends the connection when the child exits or its output does.
+// watchIO ends the connection when the child exits or closes its output.
 func watchIO(c *Conn, p *process.Process, ended <-chan error) {
 	if p == nil {
 		select {

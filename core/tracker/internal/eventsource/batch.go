@@ -16,8 +16,7 @@ const (
 
 // Batch is what the events since the last Take report.
 type Batch struct {
-	// URIs are the resources that events named, with the time at which the first of the events
-	// came.
+	// URIs are the resources that events named, each with the arrival of its first event.
 	URIs map[string]time.Time
 	// Lists are the lists that may have changed.
 	Lists map[catalog.Kind]struct{}
