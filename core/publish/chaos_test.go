@@ -18,9 +18,9 @@ import (
 )
 
 // TestClusterUnderFaults: three NATS nodes and three processes that share servers, while
-// nodes and processes are stopped and started, and contents change. In the end the last
-// event of every resource has the digest of its content, and all nodes have the same
-// log. It runs for as long as MCPTRACK_CHAOS says, such as 10m, and not without it.
+// nodes are killed, processes are stopped, all are started again, and contents change. In the
+// end the last event of every resource has the digest of its content, and all nodes have the
+// same log. It runs for as long as MCPTRACK_CHAOS says, such as 10m, and not without it.
 func TestClusterUnderFaults(t *testing.T) {
 	faults, err := time.ParseDuration(os.Getenv("MCPTRACK_CHAOS"))
 	if err != nil {
@@ -28,15 +28,11 @@ func TestClusterUnderFaults(t *testing.T) {
 	}
 	t.Parallel()
 	nodes := journaltest.StartCluster(t)
-	var urls []string
-	for _, n := range nodes {
-		urls = append(urls, n.URL)
-	}
 	ids := names(6)
 	w := newWorld(t, ids...)
 	w.faults = true
 	start := func(i int) *run {
-		at := append(slices.Clone(urls[i:]), urls[:i]...)
+		at := append(slices.Clone(nodes.URLs[i:]), nodes.URLs[:i]...)
 		return w.start(journal.Options{URL: strings.Join(at, ","), Process: fmt.Sprint("p", i), Drain: time.Second})
 	}
 	processes := []*run{start(0), start(1), start(2)}
@@ -59,15 +55,13 @@ func TestClusterUnderFaults(t *testing.T) {
 		i := random.IntN(3)
 		switch random.IntN(3) {
 		case 0:
-			nodes[i].Stop()
+			nodes.Kill(i)
 			<-time.After(time.Duration(random.IntN(4000)) * time.Millisecond)
-			nodes[i].Start()
+			nodes.Start(t, i)
 		case 1: // longer than leases last
-			nodes[i].Stop()
-			nodes[(i+1)%3].Stop()
+			nodes.Kill(i, (i+1)%3)
 			<-time.After(9 * time.Second)
-			nodes[i].Start()
-			nodes[(i+1)%3].Start()
+			nodes.Start(t, i, (i+1)%3)
 		case 2:
 			processes[i].stop()
 			<-time.After(time.Duration(random.IntN(3000)) * time.Millisecond)
