@@ -49,6 +49,7 @@
 //	backoff      the waits before another attempt
 //	printable    hostile text becomes printable text, errors plain words, JSON without HTML escapes
 //	uritemplate  RFC 6570 templates: expand and match
+//	glob         whether a glob of a client is valid, and cheap to match
 //	textindex    documents found by their words, ranked
 //	atomicfile   replaces a file as a whole
 //	secretfile   reads a token or key from a file that only its owner can read

@@ -8,10 +8,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/serve"
@@ -108,9 +107,9 @@ func parse(r *serve.Request) (args arguments, err error) {
 			return args, errors.New("the arguments are not as the input schema says: " + printable.Line(err.Error(), 200))
 		}
 	}
-	for _, glob := range []string{args.Server, args.URI} {
-		if len(glob) > 2048 || !doublestar.ValidatePattern(glob) {
-			return args, fmt.Errorf("invalid glob %q", printable.Line(glob, 200))
+	for _, g := range []string{args.Server, args.URI} {
+		if !glob.Valid(g) {
+			return args, fmt.Errorf("invalid glob %q", printable.Line(g, 200))
 		}
 	}
 	return args, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -67,7 +68,7 @@ func (f *Filter) set(member string, raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || string(raw) == "null" {
 			return fmt.Errorf("%s must be a string", member)
 		}
-		if !doublestar.ValidatePattern(*into) {
+		if !glob.Valid(*into) {
 			return fmt.Errorf("invalid glob %q", printable.Line(*into, 200))
 		}
 	case "changedOnly":

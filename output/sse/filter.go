@@ -9,6 +9,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -17,7 +18,7 @@ import (
 const (
 	maxGlobs      = 32
 	maxGlobLength = 512
-	maxGlobParts  = 8
+	maxGlobStars  = 16
 )
 
 // filter says which events a client gets. An event passes if it matches at least one glob of
@@ -29,10 +30,9 @@ func parseFilter(q url.Values) (filter, error) {
 	if n := len(f.types) + len(f.servers) + len(f.uris); n > maxGlobs {
 		return filter{}, fmt.Errorf("%d globs, at most %d are allowed", n, maxGlobs)
 	}
-	for _, glob := range slices.Concat(f.types, f.servers, f.uris) {
-		if len(glob) > maxGlobLength || strings.Count(glob, "{") > maxGlobParts || strings.Count(glob, "*") > 2*maxGlobParts ||
-			!doublestar.ValidatePattern(glob) {
-			return filter{}, fmt.Errorf("invalid or too complex glob %q", printable.Line(glob, 64))
+	for _, g := range slices.Concat(f.types, f.servers, f.uris) {
+		if len(g) > maxGlobLength || strings.Count(g, "*") > maxGlobStars || !glob.Valid(g) {
+			return filter{}, fmt.Errorf("invalid or too complex glob %q", printable.Line(g, 64))
 		}
 	}
 	for _, glob := range f.types {
