@@ -49,15 +49,15 @@ func (o *agentFlags) parse(cmd *cobra.Command, g *globals) error {
 		return nil
 	}
 	if g.json || cmd.Flag("output").Changed {
-		return usageHint("leave out --agent for events as JSON", "--agent prints lines; it excludes --output and --json")
+		return usageHint("leave out --agent for events as JSON", "--agent cannot be used with --output or --json")
 	}
 	for _, name := range []string{"content", "diff", "verbose"} {
 		if f := cmd.Flag(name); f != nil && f.Changed {
-			return usage("--agent excludes --%s", name)
+			return usage("--agent cannot be used with --%s", name)
 		}
 	}
 	if f := cmd.Flag("count"); o.once && f.Changed {
-		return usage("--once excludes --count")
+		return usage("--once cannot be used with --count")
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (o *agentFlags) openCursor(env *Env, log *slog.Logger, followed any) (*agen
 	case o.once:
 		return nil, &failure{exit: exitFailed, code: "no_cursor", err: err, hint: "make the state directory writable, or set XDG_STATE_HOME"}
 	}
-	log.Warn("the position cannot be stored, so changes between two runs will not be reported", "err", err)
+	log.Warn("cannot store which changes were reported; changes between this run and the next will not be reported", "err", err)
 	return nil, nil
 }
 

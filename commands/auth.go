@@ -26,8 +26,8 @@ func newAuth(env *Env, g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "auth [SERVER...]",
 		Short: "Show the logins, where their tokens are and how long they last",
-		Long: `Shows the login of every server over HTTP, or of the named ones. Nothing is contacted,
-unless --renew renews the tokens now, which shows whether that works.
+		Long: `Shows the login of every server over HTTP, or of the named ones. No server is contacted,
+except with --renew, which renews the tokens now and reports those that cannot be renewed.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
 --renew, a token could not be renewed; 6 --timeout expired; 130 interrupted.`,
@@ -178,7 +178,7 @@ func (r *authRow) renewal() string {
 	case r.Issuer == "":
 		return ""
 	case r.Renewable:
-		return "by itself"
+		return "automatic"
 	}
 	return "run mcptrack login"
 }

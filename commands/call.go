@@ -48,7 +48,7 @@ tool fails, the exit code is 5.
 			}
 			opts.server, opts.tool = args[0], args[1]
 			if len(opts.args) > 0 && opts.argsJSON != "" {
-				return usage("--arg and --args-json exclude each other")
+				return usage("--arg and --args-json cannot be used together")
 			}
 			if opts.given, err = pairs("arg", opts.args); err != nil {
 				return err
@@ -111,7 +111,7 @@ func typed(ctx context.Context, s *session.Session, opts callOptions) (map[strin
 	tool, ok := tools.Get(opts.tool)
 	if !ok {
 		return nil, &failure{exit: exitRefused, code: "not_found", err: fmt.Errorf("server %q has no tool %q", opts.server, printable.Line(opts.tool, 100)),
-			hint: didYouMean(opts.tool, tools.Keys(), "it has: "+join(tools.Keys(), 20))}
+			hint: didYouMean(opts.tool, tools.Keys(), "its tools: "+join(tools.Keys(), 20))}
 	}
 	var described struct {
 		InputSchema struct {

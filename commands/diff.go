@@ -78,7 +78,7 @@ func runDiff(ctx context.Context, env *Env, g *globals, opts versionFlags, ids [
 			return err
 		case !ok:
 			return &failure{exit: exitFailed, code: "no_text", err: fmt.Errorf("the text of version %s is not stored", versionName(v)),
-				hint: "binary and large contents are not, old ones are removed beyond --keep-content, and none are kept with --no-content"}
+				hint: "binary and very large contents are never stored, --keep-content limits how many texts are kept, and --no-content stores none"}
 		case len(text) > diff.MaxText:
 			return &failure{exit: exitFailed, code: "too_large", err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), diff.MaxText)}
 		}

@@ -70,7 +70,7 @@ const hooksFile = "config-webhooks.json"
 
 func (f *feed) close() {
 	if err := f.journal.Close(); err != nil {
-		f.log.Warn("some events are not stored", "err", err)
+		f.log.Warn("cannot store the last events", "err", err)
 	}
 	f.removeTemp()
 }

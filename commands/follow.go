@@ -75,9 +75,9 @@ func (s selection) hint(cfg *config.Config) string {
 	case len(off) == 1:
 		return "server " + off[0] + " is disabled; enable it in the config"
 	case len(off) > 1:
-		return "servers that would be followed are disabled; enable one in the config: " + join(off, 10)
+		return "the tracked servers are disabled; enable at least one in the config: " + join(off, 10)
 	case enabled == 0:
-		return "every server that is asked for is disabled; enable one in the config"
+		return "all selected servers are disabled; enable at least one in the config"
 	}
 	return `set "trackResources": true on the servers to follow, or use --all`
 }

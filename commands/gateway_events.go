@@ -50,8 +50,8 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&o.on, "events", false, "store events and serve them to clients as MCP Events")
 	f.StringSliceVar(&o.modes, "events-modes", []string{"poll", "push", "webhook"}, "`MODES` in which events are delivered: poll, push, webhook")
 	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks that match this URL `GLOB` without verifying them (repeatable)")
-	f.BoolVar(&o.endless, "events-no-expiry", false, "grant subscriptions of webhooks without an end to clients that ask for one")
-	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the subscriptions of webhooks, with --nats")
+	f.BoolVar(&o.endless, "events-no-expiry", false, "let clients request webhook subscriptions that do not expire")
+	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
 	f.BoolVar(&o.ownIDs, "events-message-ids", false, "give each message to a webhook an id of its own")
 	_ = f.MarkHidden("events-message-ids")
@@ -81,7 +81,7 @@ func (o *eventsFlags) parse(cmd *cobra.Command) error {
 		return o.retentionFlags.parse()
 	}
 	if o.keys != "" && o.nats == "" {
-		return usage("--events-key-file needs --nats; without it subscriptions are in a file of their own")
+		return usage("--events-key-file requires --nats; without --nats, webhook subscriptions are stored in the data directory")
 	}
 	o.offered = []events.Mode{}
 	for _, m := range o.modes {
@@ -170,7 +170,7 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 	if e.hooks != nil {
 		service.Webhooks = e.hooks.Handle
 	} else if o.webhooks && e.own && o.keys == "" {
-		service.NoWebhooks = "on a NATS cluster webhooks need --events-key-file"
+		service.NoWebhooks = "with --nats, webhooks require --events-key-file"
 	}
 	e.service = events.New(service)
 	e.identify = tokens.Identify
@@ -189,7 +189,7 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, tokens we
 		return strings.HasPrefix(glob, "http://127.0.0.1") || strings.HasPrefix(glob, "http://[::1]")
 	})
 	if local {
-		e.log.Warn("webhooks may reach services on this machine, as --events-allow says; use that for tests only")
+		e.log.Warn("--events-allow lets webhooks reach services on this machine; use it for tests only")
 	}
 	sender := webhook.NewSender(local)
 	e.fixed, err = webhook.NewHooks(webhook.HookOptions{Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, hooksFile), Cluster: o.shared(e.journal), Logger: e.log})
@@ -211,7 +211,7 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, tokens we
 // openCluster opens the subscriptions on the cluster; nil: there is no key for them.
 func (o *eventsFlags) openCluster(ctx context.Context, e *gatewayEvents) (*webhook.Cluster, error) {
 	if o.keys == "" {
-		e.log.Info("clients cannot subscribe webhooks on a NATS cluster without --events-key-file")
+		e.log.Info("clients cannot create webhook subscriptions; with --nats this requires --events-key-file")
 		return nil, nil
 	}
 	keys, err := webhook.ReadKeys(o.keys)
@@ -223,7 +223,7 @@ func (o *eventsFlags) openCluster(ctx context.Context, e *gatewayEvents) (*webho
 
 func (e *gatewayEvents) close() {
 	if err := e.journal.Close(); err != nil {
-		e.log.Warn("some events are not stored", "err", err)
+		e.log.Warn("cannot store the last events", "err", err)
 	}
 	e.removeTemp()
 }

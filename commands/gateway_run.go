@@ -74,10 +74,10 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", selection{all: opts.all}.hint(cfg))
 	}
 	if len(cfg.Webhooks) > 0 && (stored == nil || stored.fixed == nil) {
-		log.Warn("the webhooks of the config are only used with --events")
+		log.Warn("the webhooks of the config are ignored without --events")
 	}
 	if left := opts.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
-		log.Warn("servers without a track key are not served, because others have one", "servers", strings.Join(left, ", "), "hint", "use --all to serve them, too")
+		log.Warn("untracked servers are not served", "servers", strings.Join(left, ", "), "hint", "set \"trackResources\": true on them, or use --all")
 	}
 	apply := func(cfg *config.Config) {
 		stored.apply(cfg)
@@ -129,7 +129,7 @@ func (o *gatewayOptions) config(env *Env, g *globals, log *slog.Logger) (*config
 		return nil, err
 	}
 	if _, taken := cfg.Server(catalogID); taken && o.catalogURL != "" {
-		return nil, usage("--catalog-url adds a server %q, but the config already has one of that name", catalogID)
+		return nil, usage("--catalog-url adds a server named %q, but the config already has a server of that name", catalogID)
 	}
 	return cfg, nil
 }

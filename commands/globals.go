@@ -35,7 +35,7 @@ type globals struct {
 func (g *globals) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&g.config, "config", "", "config `FILE` (default: see mcptrack help environment)")
-	f.StringVar(&g.host, "host", "", "use the config of this `HOST`, where it keeps it, such as cursor or codex")
+	f.StringVar(&g.host, "host", "", "use the config of this `HOST` (editor or agent), such as cursor or codex")
 	f.StringVar(&g.formatOf, "format", "", "`FORMAT` of the config: json, toml, yaml or the name of a host (default: by its name and content)")
 	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
 	f.StringVar(&g.logFormat, "log-format", "text", "log `FORMAT`: text or json")
@@ -60,7 +60,7 @@ func (g *globals) addFlags(root *cobra.Command) {
 func (g *globals) resolve(env *Env) error {
 	if g.json {
 		if g.output != "" && g.output != "json" {
-			return usage("--json and --output %s exclude each other", printable.Line(g.output, 40))
+			return usage("--json and --output %s cannot be used together", printable.Line(g.output, 40))
 		}
 		g.output = "json"
 	}
@@ -98,14 +98,14 @@ func (g *globals) resolveConfig() error {
 		return usageHint(didYouMean(g.host, hosts.Names(), "choose from "+join(hosts.Names(), 30)), "unknown --host %q", printable.Line(g.host, 60))
 	}
 	if g.host != "" && g.config != "" {
-		return usage("--host and --config exclude each other")
+		return usage("--host and --config cannot be used together")
 	}
 	g.syntax = tree.Format(g.formatOf)
 	if h, known := hosts.Find(g.formatOf); known {
 		g.syntax = tree.NewSource(nil).Detect(h.Files[0].Path)
 	}
 	if !slices.Contains([]tree.Format{"", tree.JSON, tree.TOML, tree.YAML}, g.syntax) {
-		return usage("unknown --format %q; choose json, toml, yaml or a host", printable.Line(g.formatOf, 60))
+		return usage("unknown --format %q; choose json, toml, yaml or a host such as cursor", printable.Line(g.formatOf, 60))
 	}
 	return nil
 }

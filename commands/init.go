@@ -31,7 +31,7 @@ func newInit(env *Env, g *globals) *cobra.Command {
 	var opts initOptions
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
-		Short: "Write a config from those of the editors and agents here",
+		Short: "Create a config from those of your editors and agents",
 		Long: `Finds the configs of hosts (editors and agents that use MCP servers) in this folder
 and for this user, prints what they have, and writes one config with all their servers
 and "trackResources": true. The default FILE is ` + defaultConfig + `.
@@ -74,11 +74,11 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	info, err := os.Stat(o.file)
 	switch ext := strings.ToLower(filepath.Ext(o.file)); {
 	case o.file == "-":
-		return usageHint("--dry-run prints the config to stdout", "init writes a file")
+		return usageHint("--dry-run prints the config to stdout", "init cannot write to stdout")
 	case err == nil && info.IsDir():
 		return usageHint("mcptrack init "+printable.Line(filepath.Join(o.file, "mcp-servers.json"), 200), "%s is a folder", shown)
 	case ext != "" && ext != ".json" && ext != ".jsonc":
-		return usageHint("name it FILE.json", "init writes JSON, which %s would not be read as", shown)
+		return usageHint("init writes JSON; choose a name such as FILE.json", "%s does not end in .json", shown)
 	case changed("config"):
 		return usageHint("mcptrack init FILE names the file to write; --from HOST chooses what is read", "init does not use --config")
 	case changed("host"):
@@ -168,10 +168,10 @@ func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error 
 		}
 	}
 	f := &failure{exit: exitConfig, code: "config_missing", hint: "mcptrack watch --demo needs no config",
-		err: errors.New("no config of a host with servers found; searched"), places: searched}
+		err: errors.New("no config with MCP servers found; searched"), places: searched}
 	for _, s := range d.Sources {
 		if !s.Valid {
-			f.code, f.hint = "config_invalid", "mcptrack validate "+printable.Line(s.File, 200)+" shows its problems"
+			f.code, f.hint = "config_invalid", "mcptrack validate "+printable.Line(s.File, 200)+" shows the problems of this config"
 		}
 	}
 	return f
@@ -210,7 +210,7 @@ func (o *initOptions) confirm(ctx context.Context, env *Env, servers int) error 
 		return nil
 	}
 	if !env.ErrTTY {
-		return usageHint("--yes writes the config, --dry-run prints it", "init asks before it writes, but there is no terminal")
+		return usageHint("--yes writes the config, --dry-run prints it", "init asks for confirmation, but there is no terminal")
 	}
 	fmt.Fprintf(env.Err, "Write %s with %s? [y/N] ", printable.Line(o.file, 200), plural(servers, "server"))
 	answer := make(chan string, 1) // sent to once, by the goroutine below

@@ -118,11 +118,11 @@ feed could not be reached within --timeout; 5 it refused (the key, the call, the
 	f.StringVar(&opts.role, "role", "user", "`ROLE` of the messages: user or system")
 	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond (default: it knows the updates at its next turn)")
 	f.BoolVar(&opts.content, "content", false, "add the new content of text resources to the message, up to 2 KiB")
-	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` in which further updates of a resource become one message; 0 merges only what waits")
+	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` in which further updates of a resource become one message; 0 merges only updates that wait to be sent")
 	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "`NUMBER` of items a minute, after a burst of 5; 0 for no limit")
 	f.IntVar(&opts.count, "count", 0, "end after so many `MESSAGES` (default no limit)")
 	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen, have sessions import the tools of MCP servers again when they change")
-	f.StringSliceVar(&opts.mcp, "mcp", nil, "`IDS` of servers of the config whose tools a session of its own has, without approval")
+	f.StringSliceVar(&opts.mcp, "mcp", nil, "let the session of --model use the tools of these server `IDS` of the config, without approval")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, immediately, and connect to no endpoint")
 	_ = cmd.RegisterFlagCompletionFunc("server", completeServers(env, g))
 	_ = cmd.RegisterFlagCompletionFunc("mcp", completeServers(env, g))
@@ -141,17 +141,17 @@ func (o *injectOptions) parse(env *Env) error {
 	case o.count < 0 || o.maxPerMinute < 0 || o.coalesce < 0:
 		return usage("--count, --max-per-minute and --coalesce must not be negative")
 	case o.respond && (o.api() == realtime.GPTLive || o.api() == realtime.ElevenLabs):
-		return usage("--respond is not available with --dialect %s: a model decides itself when it speaks", o.api())
+		return usage("--respond is not available with --dialect %s: the model itself decides when to speak", o.api())
 	case o.content && o.api() == realtime.GPTLive:
 		return usage("--content is not available with --dialect gpt-live, which takes short texts only")
 	case len(o.mcp) > 0 && (o.model == "" && o.url == "" || o.callID != "" || o.dialect != "" && o.api() != realtime.OpenAI):
-		return usage("--mcp requires a session of its own, with --model: others have their own tools")
+		return usage("--mcp applies only to a new session of --dialect openai: use it with --model or --url, without --call-id")
 	case len(o.mcp) > 0 && (o.from != "" || o.stdin || o.demo || o.dryRun):
-		return usage("--mcp is for the servers of the config: leave out --from, --stdin, --demo and --dry-run")
+		return usage("--mcp uses the servers of the config: leave out --from, --stdin, --demo and --dry-run")
 	case o.content && o.from != "":
-		return usageHint("read the config here, or pipe watch --content into --stdin", "--content is not available with --from: a feed has no contents")
+		return usageHint("read the config here, or pipe watch --content into --stdin", "--content is not available with --from: a feed does not include contents")
 	case o.refreshTools && o.listen == "":
-		return usage("--refresh-tools requires --listen, and --mcp includes it: a sideband cannot see the credentials of a session's MCP servers")
+		return usage("--refresh-tools requires --listen; with --mcp the tools are always refreshed")
 	case o.dryRun:
 		return o.injectTarget.checkUnused()
 	}
@@ -212,7 +212,7 @@ func runInject(ctx context.Context, env *Env, g *globals, opts *injectOptions) e
 		err := source.run(feeding, s)
 		if err != nil && opts.listen != "" && source.reached != nil && source.reached() {
 			// The feed worked before: the sessions of applications go on.
-			g.logger(env).Warn("updates have ended", "err", err)
+			g.logger(env).Warn("the source of updates failed", "err", err)
 			err = nil
 		}
 		if err == nil && feeding.Err() == nil {

@@ -121,10 +121,10 @@ func (r *receipts) outcome(ctx context.Context, failed error, unreached string) 
 		case 401, 403, 3000, 3003:
 			f.hint = "check the key: it must belong to the project that owns the call"
 		case 404:
-			f.hint = "there is no such call, session or model, or it is over"
+			f.hint = "the call, session or model does not exist, or has ended"
 		}
 		if refused.Status == 0 || refused.Status >= 4000 {
-			f.hint = "the endpoint rejects the session itself: check --url, --model and --query"
+			f.hint = "the endpoint refused the session: check --url, --model and --query"
 		}
 		return f
 	case failed != nil:

@@ -54,7 +54,7 @@ func (o *injectOptions) session(env *Env, log *slog.Logger, r *receipts) (*sink,
 	var s *realtime.Session
 	save := func(every time.Duration) {
 		if err := stored.Save(func() realtime.Progress { return s.Progress() }, every); err != nil {
-			log.Warn("cannot store the progress: a restart would repeat messages", "err", err)
+			log.Warn("cannot store which messages were sent; a restart would repeat some of them", "err", err)
 		}
 	}
 	d := o.delivery()
@@ -121,7 +121,7 @@ func (o *injectOptions) proxy(ctx context.Context, env *Env, log *slog.Logger, r
 		offer: func(e *event.Event) error { p.Offer(e); return nil },
 		pass:  func(string) {},
 		finish: func() {
-			log.Warn("there will be no more updates; sessions are still forwarded")
+			log.Warn("the source of updates has ended; sessions are still forwarded, without updates")
 		},
 		run: func(ctx context.Context) error {
 			defer func() { _ = ln.Close() }()

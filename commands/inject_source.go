@@ -27,7 +27,7 @@ type injectSource struct {
 func (s *injectSource) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse that has the updates")
-	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with its token, instead of MCPTRACK_TOKEN")
+	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with the token for --from, instead of MCPTRACK_TOKEN")
 	f.BoolVar(&s.stdin, "stdin", false, "read updates from stdin, as NDJSON from watch --json")
 	f.BoolVar(&s.demo, "demo", false, "use a built-in server whose resources change")
 	f.BoolVar(&s.noFollow, "no-follow-config", false, "do not follow changes of the config")
@@ -44,7 +44,7 @@ func (s *injectSource) parse() (err error) {
 	}
 	switch {
 	case n > 1:
-		return usage("--from, --stdin and --demo exclude each other")
+		return usage("--from, --stdin and --demo cannot be used together")
 	case s.from == "" && s.fromTokenFile != "":
 		return usage("--from-token-file requires --from")
 	case s.from != "":

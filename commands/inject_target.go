@@ -41,8 +41,8 @@ func (t *injectTarget) add(cmd *cobra.Command) {
 	f.StringVar(&t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs (default openai, with --session-id gpt-live)")
 	f.StringVar(&t.callID, "call-id", "", "`ID` of a running WebRTC or SIP call (rtc_…)")
 	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session (sess_…), or ElevenLabs conversation (conv_…)")
-	f.StringVar(&t.agentID, "agent-id", "", "`ID` of the ElevenLabs agent for a conversation of its own")
-	f.StringVar(&t.model, "model", "", "`NAME` of the model for a session of its own")
+	f.StringVar(&t.agentID, "agent-id", "", "start a new conversation with the ElevenLabs agent of this `ID`")
+	f.StringVar(&t.model, "model", "", "start a new session with the model of this `NAME`")
 	f.StringVar(&t.url, "url", "", "`URL` of the endpoint (default "+realtime.DefaultURL+")")
 	f.StringArrayVar(&t.headers, "header", nil, "`NAME=VALUE` of a header for the endpoint, not a secret (repeatable)")
 	f.StringArrayVar(&t.queries, "query", nil, "`NAME=VALUE` for the query of the URL, not a secret (repeatable)")
@@ -50,7 +50,7 @@ func (t *injectTarget) add(cmd *cobra.Command) {
 	f.StringVar(&t.keyFile, "api-key-file", "", "`FILE` (mode 0600) with the key, instead of OPENAI_API_KEY or ELEVENLABS_API_KEY")
 	f.BoolVar(&t.insecure, "insecure", false, "allow a remote endpoint or feed without TLS")
 	f.StringVar(&t.listen, "listen", "", "`ADDRESS` on which applications connect, such as 127.0.0.1:8787; port 0 picks one")
-	f.StringVar(&t.upstream, "upstream", "", "`URL` of the endpoint of --listen")
+	f.StringVar(&t.upstream, "upstream", "", "`URL` of the endpoint to which --listen forwards sessions")
 	t.access.add(cmd, "applications", "connect to --listen")
 	_ = cmd.MarkFlagFilename("api-key-file")
 }
@@ -76,11 +76,11 @@ func (t *injectTarget) checkDialect() error {
 	case t.agentID != "" && api != realtime.ElevenLabs:
 		return usage("--agent-id requires --dialect elevenlabs")
 	case api == realtime.OpenAI && t.sessionID != "":
-		return usage("--session-id is for the dialects gpt-live and elevenlabs; running calls of the Realtime API have a --call-id")
+		return usage("--session-id requires --dialect gpt-live or elevenlabs; use --call-id for a running call of the Realtime API")
 	case api == realtime.ElevenLabs && (t.callID != "" || t.model != ""):
-		return usage("with --dialect elevenlabs the session is that of --agent-id or --session-id")
+		return usage("--call-id and --model are not available with --dialect elevenlabs; use --agent-id or --session-id")
 	case api == realtime.GPTLive && (t.callID != "" || t.model != ""):
-		return usage("with --dialect gpt-live the session is that of --session-id")
+		return usage("--call-id and --model are not available with --dialect gpt-live; use --session-id")
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (t *injectTarget) checkDialect() error {
 // checkUnused checks the flags of a target to which nothing will be sent.
 func (t *injectTarget) checkUnused() error {
 	if t.listen != "" {
-		return usage("--dry-run and --listen exclude each other: a dry run has no connections")
+		return usage("--dry-run and --listen cannot be used together: a dry run makes no connections")
 	}
 	return t.checkDialect()
 }
@@ -101,13 +101,13 @@ func (t *injectTarget) parse(env *Env) error {
 	case (t.listen == "") != (t.upstream == ""):
 		return usage("--listen and --upstream must be used together")
 	case t.listen != "" && len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID, t.url)) > 0:
-		return usage("with --listen applications say which session they want: leave out --call-id, --session-id, --model, --agent-id and --url")
+		return usage("with --listen the applications choose the session: leave out --call-id, --session-id, --model, --agent-id and --url")
 	case len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID)) > 1:
-		return usage("--call-id, --session-id, --model and --agent-id exclude each other: a running call, a running session, or a session of its own")
+		return usage("specify only one of --call-id, --session-id, --model and --agent-id")
 	case t.listen == "" && len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID, t.url)) == 0:
 		return usageHint("to try it, use --dry-run; to join all sessions of an application, use --listen and --upstream", "no session given; use --call-id, --session-id, --model or --listen")
 	case t.listen == "" && t.access.set():
-		return usage("--token-file, --allow-origin, --tls-cert, --tls-key and --trust-proxy are for --listen")
+		return usage("--token-file, --allow-origin, --tls-cert, --tls-key and --trust-proxy require --listen")
 	}
 	if err := t.access.check(); err != nil {
 		return err

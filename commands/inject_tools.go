@@ -27,7 +27,7 @@ func (o *injectOptions) checkMCP(cfg *config.Config) error {
 			return usage("--mcp: there is no server %q in %s", name, printable.Line(cfg.Path, 200))
 		}
 		if tracked, ok := selected.Server(id); !ok || !tracked.TrackTools {
-			return usageHint("set \"trackTools\" in its entry, or use --all", "--mcp: the tools of server %q are not tracked", name)
+			return usageHint("set \"trackTools\": true in the entry of the server, or use --all", "--mcp: the tools of server %q are not tracked", name)
 		}
 		if srv.Transport != config.TransportHTTP && srv.Transport != config.TransportSSE {
 			return usage("--mcp: server %q is a program on this machine, which the endpoint cannot connect to; it takes servers with a URL", name)

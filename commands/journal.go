@@ -36,7 +36,7 @@ func (j *journalFlags) add(cmd *cobra.Command) {
 func (j *journalFlags) open(ctx context.Context, env *Env, log *slog.Logger, opts journal.Options) (*journal.Journal, error) {
 	opts.Dir, opts.URL, opts.Credentials, opts.Logger = j.dir, j.nats, j.credentials, log
 	if opts.URL != "" && opts.Dir != "" {
-		return nil, usage("--data-dir and --nats exclude each other")
+		return nil, usage("--data-dir and --nats cannot be used together")
 	}
 	if opts.URL == "" && opts.Dir == "" {
 		if opts.Dir = env.stateDir(); opts.Dir == "" {
@@ -47,7 +47,7 @@ func (j *journalFlags) open(ctx context.Context, env *Env, log *slog.Logger, opt
 	switch {
 	case errors.Is(err, journal.ErrLocked):
 		return nil, &failure{exit: exitFailed, code: "locked", err: err,
-			hint: "use the /events of the mcptrack that has it, or choose another directory with --data-dir"}
+			hint: "read the events of the other mcptrack at its /events, or choose another directory with --data-dir"}
 	case errors.Is(err, fs.ErrNotExist) && opts.Existing:
 		place := "the NATS cluster"
 		if opts.URL == "" {

@@ -44,7 +44,7 @@ func (g *globals) configPath(env *Env, log *slog.Logger) (string, error) {
 // What to do without a config.
 const (
 	initHint    = "mcptrack init writes one from the configs of your editors; --config FILE names another"
-	missingHint = "check the name; mcptrack init FILE writes a config, and mcptrack watch FILE waits for one"
+	missingHint = "check the file name; mcptrack init FILE writes a config, and mcptrack watch FILE waits for one"
 )
 
 func noConfig(searched []string) error {
@@ -117,7 +117,7 @@ func unknownServer(cfg *config.Config, id string, alternatives []string) error {
 	if len(known) == 0 {
 		return &failure{exit: exitConfig, code: "config_missing", err: errors.Join(err), hint: initHint}
 	}
-	return &failure{exit: exitUsage, code: "unknown_server", err: err, hint: didYouMean(id, slices.Concat(known, alternatives), "it has: "+join(known, 20))}
+	return &failure{exit: exitUsage, code: "unknown_server", err: err, hint: didYouMean(id, slices.Concat(known, alternatives), "its servers: "+join(known, 20))}
 }
 
 // join lists at most limit names and says how many more there are.

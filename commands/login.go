@@ -35,7 +35,7 @@ func newLogin(env *Env, g *globals) *cobra.Command {
 	var opts loginOptions
 	cmd := &cobra.Command{
 		Use:         "login SERVER",
-		Short:       "Log in to a server that wants OAuth",
+		Short:       "Log in to a server that requires OAuth",
 		Annotations: manualPage("login"),
 		Example: `  mcptrack login notion
   mcptrack login --all
@@ -58,10 +58,10 @@ func newLogin(env *Env, g *globals) *cobra.Command {
 	timeout := f.Lookup("timeout")
 	timeout.Usage, timeout.DefValue, opts.timeout = "`DURATION` that the whole command may take", loginTime.String(), loginTime
 	f.BoolVar(&opts.all, "all", false, "log in to every server of the config that needs it")
-	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open as the only line on stdout, and read the URL that it leads to from stdin")
-	f.IntVar(&opts.port, "port", 0, "`PORT` of 127.0.0.1 that the browser comes back to (default any)")
-	f.StringVar(&opts.tokenStore, "token-store", "", "`PLACE` of the token: keyring, file or memory (default the keyring where it answers, else a file)")
-	f.StringArrayVar(&opts.scopes, "scope", nil, "`SCOPE` to ask for, in place of what the server wants (repeatable)")
+	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open as the only line on stdout, and read the URL that the browser is redirected to from stdin")
+	f.IntVar(&opts.port, "port", 0, "`PORT` on 127.0.0.1 that the browser is redirected to (default any)")
+	f.StringVar(&opts.tokenStore, "token-store", "", "`PLACE` where the token is stored: keyring, file or memory (default: the keyring if it is available, else a file)")
+	f.StringArrayVar(&opts.scopes, "scope", nil, "`SCOPE` to request, instead of those that the server requires (repeatable)")
 	f.StringVar(&opts.metadataURL, "client-metadata-url", "", "`URL` of a client ID metadata document to log in as")
 	_ = cmd.RegisterFlagCompletionFunc("token-store", cobra.FixedCompletions(tokenStores(), cobra.ShellCompDirectiveNoFileComp))
 	for _, name := range []string{"port", "scope", "client-metadata-url"} {
@@ -76,7 +76,7 @@ func (o *loginOptions) parse(args []string) error {
 	}
 	switch {
 	case o.all && o.noBrowser:
-		return usage("--all and --no-browser exclude each other")
+		return usage("--all and --no-browser cannot be used together")
 	case o.port < 0 || o.port > 65535:
 		return usage("invalid --port %d; expected 1 to 65535", o.port)
 	}

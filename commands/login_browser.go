@@ -35,7 +35,7 @@ func (o *loginOptions) listen(ctx context.Context, logins *login.Store, target l
 		err = &failure{exit: exitFailed, code: "failed", err: err,
 			hint: "register http://localhost:8123/callback for the client, too, and choose it with --port 8123; or paste the redirected URL with --no-browser"}
 	default:
-		err = &failure{exit: exitFailed, code: "failed", err: err, hint: "choose another with --port"}
+		err = &failure{exit: exitFailed, code: "failed", err: err, hint: "choose another port with --port"}
 	}
 	return "", nil, err
 }
@@ -100,7 +100,7 @@ var errPasted = errors.New("the redirected URL was pasted")
 func redirected(line string) (url.Values, error) {
 	u, err := url.Parse(strings.TrimSpace(line))
 	if err != nil || u.RawQuery == "" {
-		return nil, usageHint("paste the address that the browser shows at the end, even if it shows an error", "the line on stdin is not the URL that the browser was redirected to")
+		return nil, usageHint("paste the URL in the address bar after you have logged in, even if the page shows an error", "the line on stdin is not the URL that the browser was redirected to")
 	}
 	return u.Query(), nil
 }

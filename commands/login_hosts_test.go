@@ -38,7 +38,7 @@ func TestLoginAsTheClientOfAHost(t *testing.T) {
 			registered := strings.ReplaceAll(c.registered, "PORT", port)
 			b.as.Redirects = map[string][]string{"me": {registered}}
 			_, errs := b.run(exitOK, "login", "docs", "--timeout", "1m")
-			if !strings.Contains(errs, "the client me has to be registered with the redirect URI "+registered) {
+			if !strings.Contains(errs, "the client me must be registered with the redirect URI "+registered) {
 				t.Error(errs)
 			}
 			b.run(exitOK, "list")

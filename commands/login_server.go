@@ -37,13 +37,13 @@ func (o *loginOptions) login(ctx context.Context, env *Env, g *globals, logins *
 		return nil, loginFailure(ctx, srv, err)
 	}
 	if l.NoKeyring != nil {
-		fmt.Fprintf(env.Err, "the keyring cannot be used (%s); the token is kept in %s\n", printable.Line(l.NoKeyring.Error(), 200), logins.Path(target))
+		fmt.Fprintf(env.Err, "the keyring is not available (%s); the token is stored in %s\n", printable.Line(l.NoKeyring.Error(), 200), logins.Path(target))
 	}
 	row := newAuthRow(srv, logins, l, nil)
 	sessions := o.session(env, g)
 	sessions.Logins, sessions.OneShot = logins, true
 	if s, err := o.dial(env)(ctx, srv, sessions); err != nil {
-		return nil, &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("logged in, but server %q does not accept it: %w", srv.ID, err)}
+		return nil, &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("logged in, but cannot connect to server %q: %w", srv.ID, err)}
 	} else if err := s.Close(); err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func (o *loginOptions) challenge(ctx context.Context, env *Env, g *globals, srv 
 	}
 	c := login.ParseChallenge(refused.Challenge)
 	if c.Basic && c.Metadata == "" {
-		return c, true, &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("server %q wants a password, not OAuth", srv.ID),
-			hint: `put an Authorization header into its "headers"`}
+		return c, true, &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("server %q requires HTTP basic authentication, not OAuth", srv.ID),
+			hint: `add an Authorization header to its "headers" in the config`}
 	}
 	return c, true, nil
 }
@@ -101,7 +101,7 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *Env, g *globals, lo
 		defer callback.Close()
 	}
 	if target.OAuth.ClientID != "" { // else the browser shows an error that nobody understands
-		fmt.Fprintf(env.Err, "the client %s has to be registered with the redirect URI %s\n", printable.Line(target.OAuth.ClientID, 100), printable.Line(redirect, 200))
+		fmt.Fprintf(env.Err, "the client %s must be registered with the redirect URI %s\n", printable.Line(target.OAuth.ClientID, 100), printable.Line(redirect, 200))
 	}
 	flow, err := logins.Begin(ctx, target, challenge, redirect, o.scopes)
 	if errors.Is(err, login.ErrNoClient) && env.ErrTTY && !o.noBrowser {
@@ -124,14 +124,14 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *Env, g *globals, lo
 	} else {
 		o.open(env, flow)
 		_, stop := g.waiting(env, "waiting for the login in the browser")
-		err = callback.Serve(ctx, flow, finish, func(reason string) { g.logger(env).Warn("a request to the login was refused", "reason", reason) })
+		err = callback.Serve(ctx, flow, finish, func(reason string) { g.logger(env).Warn("refused a request to the login callback", "reason", reason) })
 		stop()
 	}
 	if err == nil {
 		return got, nil
 	}
 	if err := flow.Abandon(context.WithoutCancel(ctx)); err != nil {
-		g.logger(env).Info("cannot forget the registered client; the next login reuses it", "server", target.ID, "err", err)
+		g.logger(env).Info("cannot delete the client registration; the next login reuses it", "server", target.ID, "err", err)
 	}
 	return nil, err
 }

@@ -99,7 +99,7 @@ func TestLoginAuthLogout(t *testing.T) {
 	if strings.Contains(out, "at-") || strings.Contains(out, "rt-") {
 		t.Errorf("a token is shown: %s", out)
 	}
-	if out, _ = b.run(exitOK, "auth"); !strings.Contains(out, "loggedIn") || !strings.Contains(out, "by itself") {
+	if out, _ = b.run(exitOK, "auth"); !strings.Contains(out, "loggedIn") || !strings.Contains(out, "automatic") {
 		t.Error(out)
 	}
 	b.run(exitOK, "login", "--all")

@@ -91,9 +91,9 @@ func withLogins(cmd *cobra.Command, env *Env, g *globals, opts loginsOptions, ru
 func oneOrAll(args []string, all bool) error {
 	switch {
 	case all && len(args) > 0:
-		return usage("--all and a server exclude each other")
+		return usage("specify a server or --all, not both")
 	case !all && len(args) == 0:
-		return usageHint("mcptrack auth lists them", "specify a server or --all")
+		return usageHint("mcptrack auth lists the servers", "specify a server or --all")
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func loginServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 		id := printable.Line(srv.ID, 128)
 		switch {
 		case srv.Transport == config.TransportStdio && len(ids) > 0:
-			return nil, usageHint(`give it its credentials in "env"`, "server %q is a program on this machine; there is nothing to log in to", id)
+			return nil, usageHint(`put its credentials into "env" in the config`, "server %q is a program on this machine; there is nothing to log in to", id)
 		case ownHeader(srv) && len(ids) > 0:
 			return nil, usageHint(`remove the header from the config to log in`, "server %q has an Authorization header in the config, which is used instead of a login", id)
 		case srv.Transport != config.TransportStdio:

@@ -24,8 +24,8 @@ func newLogout(env *Env, g *globals) *cobra.Command {
 		Use:   "logout SERVER",
 		Short: "Forget the login of a server and revoke its tokens if possible",
 		Long: `Deletes the login of a server from this machine, with the client that was registered
-for it. The tokens are revoked if the authorization server offers that; what it answers
-does not matter. Running commands make no further request with it.
+for it. The tokens are revoked if the authorization server supports revocation; a failed
+revocation is ignored. Running commands make no further request with the login.
 
 Exit codes: 0 done, or there was no login; 1 failed; 2 wrong usage; 3 config invalid or
 missing; 6 --timeout expired; 130 interrupted.`,
@@ -59,7 +59,7 @@ func runLogout(ctx context.Context, env *Env, g *globals, opts logoutOptions, lo
 	for _, srv := range servers {
 		target := login.TargetOf(srv)
 		if target.URL == "" {
-			return usage("server %q is a program on this machine; there is no login", printable.Line(srv.ID, 128))
+			return usage("server %q is a program on this machine; it has no login", printable.Line(srv.ID, 128))
 		}
 		gone, err := logins.Delete(ctx, target)
 		if err != nil {

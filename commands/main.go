@@ -59,7 +59,7 @@ restarts, floods and edits of the config.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"config", "host"} {
 				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-					return usageHint("leave it out for the default", "--%s is empty", name)
+					return usageHint("leave out --"+name+" to use the default", "--%s is empty", name)
 				}
 			}
 			return g.resolve(env)

@@ -33,7 +33,7 @@ func (o *mcpFlags) add(cmd *cobra.Command, addr string) {
 
 func (o *mcpFlags) check(cmd *cobra.Command) error {
 	if o.stdio && (cmd.Flags().Changed("addr") || o.access.set()) {
-		return usage("--stdio excludes --addr and the flags for HTTP clients")
+		return usage("--stdio cannot be used with --addr or the flags for HTTP clients")
 	}
 	return o.access.check()
 }

@@ -44,7 +44,7 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 			var err error
 			switch {
 			case opts.template == "" && len(opts.params) > 0:
-				return usageHint("it sets a variable of the template", "--param needs --template")
+				return usageHint("--param sets a variable of the template", "--param requires --template")
 			case opts.template != "" && len(args) == 2:
 				return usage("specify a URI or --template, not both")
 			case opts.template != "":

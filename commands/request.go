@@ -114,7 +114,7 @@ func (t target) suggest(ctx context.Context, env *Env, cfgPath string, s *sessio
 	if !slices.Contains(listed, t.name) {
 		fallback := ""
 		if len(listed) > 0 || f.code == "not_found" {
-			fallback = fmt.Sprintf("mcptrack list %s %s shows what it has", t.kind, printable.Line(t.server, 60))
+			fallback = fmt.Sprintf("mcptrack list %s %s shows what the server offers", t.kind, printable.Line(t.server, 60))
 		}
 		f.hint = didYouMean(t.name, listed, fallback)
 	}

@@ -108,17 +108,17 @@ func (o *serveOptions) parse() (err error) {
 		return err
 	}
 	if o.follow && (o.nats == "" || o.demo) {
-		return usage("--follow needs --nats and excludes --demo")
+		return usage("--follow requires --nats and cannot be used with --demo")
 	}
 	if o.publicURL != "" {
 		if err = webhooks.CheckOrigin(o.publicURL); err != nil {
 			return usage("--public-url: %w", err)
 		}
 		if o.access.tokenFile == "" && !strings.HasPrefix(strings.ToLower(o.publicURL), "http:") {
-			return usageHint("add --token-file", "--public-url needs --token-file: a proxy may let others reach more than webhooks")
+			return usageHint("add --token-file", "--public-url requires --token-file: a proxy may make more than the webhook path reachable")
 		}
 		if o.follow {
-			return usage("--public-url excludes --follow: no server is followed")
+			return usage("--public-url cannot be used with --follow, which follows no server")
 		}
 	}
 	if o.maxClients < 1 {

@@ -54,7 +54,7 @@ expired.`,
 		},
 	}
 	cmd.Flags().StringVar(&opts.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the server")
-	cmd.Flags().DurationVar(&opts.timeout, "timeout", 10*time.Second, "`DURATION` that the answer may take")
+	cmd.Flags().DurationVar(&opts.timeout, "timeout", 10*time.Second, "`DURATION` to wait for the response")
 	_ = cmd.MarkFlagFilename("token-file")
 	return cmd
 }
@@ -184,7 +184,7 @@ func askFailure(ctx context.Context, err error) error {
 	if status, ok := errors.AsType[*remote.StatusError](err); ok {
 		f := &failure{exit: exitRefused, code: "refused", err: status}
 		if status.Code == http.StatusUnauthorized {
-			f.hint = "give the file with its token with --token-file"
+			f.hint = "specify the file with the token of the server with --token-file"
 		}
 		return f
 	}
@@ -203,7 +203,7 @@ func statusRows(servers []json.RawMessage, shared bool) ([][]string, error) {
 			Updates, Failures                                          uint64
 		}
 		if err := json.Unmarshal(raw, &s); err != nil {
-			return nil, fmt.Errorf("malformed answer: %w", err)
+			return nil, fmt.Errorf("malformed list of servers: %w", err)
 		}
 		row := []string{s.ID, s.State, s.Since, s.ProtocolVersion, s.Mode, fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.Error}
 		if shared {

@@ -35,7 +35,7 @@ func (s *streamFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&s.count, "count", 0, "exit after this `NUMBER` of changes (default no limit)")
 	f.BoolVar(&s.content, "content", false, "add the new content of text resources to their events")
-	f.BoolVarP(&s.verbose, "verbose", "v", false, "print everything: states that pass, and each change that a line about a list shows")
+	f.BoolVarP(&s.verbose, "verbose", "v", false, "print every event on a line of its own, including transitional states")
 	f.BoolVar(&s.diff, "diff", false, "add a unified diff of text resources to their events")
 }
 

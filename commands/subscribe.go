@@ -119,7 +119,7 @@ func runSubscribe(ctx context.Context, env *Env, g *globals, opts subscribeOptio
 	rememberSnapshot(env, cfg.Path, t.Snapshot())
 	if err == nil && errors.Is(context.Cause(ctx), errTimeout) && !sub.hasFollowed() {
 		return &failure{exit: exitTimeout, code: "timeout", err: errors.New("--timeout expired before there was a resource to follow"),
-			hint: "mcptrack list resources " + printable.Line(srv.ID, 64) + " shows what it has"}
+			hint: "mcptrack list resources " + printable.Line(srv.ID, 64) + " shows what the server offers"}
 	}
 	return err
 }

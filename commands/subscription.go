@@ -155,7 +155,7 @@ func (s *subscription) exist(ctx context.Context) error {
 		}
 		if _, err := s.t.ReadResource(ctx, s.id, uri); errors.Is(err, session.ErrNotFound) {
 			return &failure{exit: exitRefused, code: "not_found", err: fmt.Errorf("server %q has no resource %q", s.id, printable.Line(uri, 300)),
-				hint: didYouMean(uri, list.Keys(), "mcptrack list resources "+printable.Line(s.id, 60)+" shows what it has")}
+				hint: didYouMean(uri, list.Keys(), "mcptrack list resources "+printable.Line(s.id, 60)+" shows what the server offers")}
 		}
 	}
 	return nil
@@ -172,7 +172,7 @@ func (s *subscription) makeCalls(ctx context.Context) error {
 		if err != nil {
 			f := &failure{exit: exitRefused, code: "call_failed", err: fmt.Errorf("server %q, tool %q: %w", s.id, printable.Line(c.Tool, 100), err)}
 			if !slices.Contains(s.tools, c.Tool) {
-				f.hint = didYouMean(c.Tool, s.tools, "mcptrack list tools "+printable.Line(s.id, 60)+" shows what it has")
+				f.hint = didYouMean(c.Tool, s.tools, "mcptrack list tools "+printable.Line(s.id, 60)+" shows what the server offers")
 			}
 			return f
 		}

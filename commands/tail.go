@@ -157,7 +157,7 @@ func runTail(ctx context.Context, env *Env, g *globals, opts tailOptions) error 
 	if refused, ok := errors.AsType[*follow.RefusedError](err); ok {
 		f := &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("%s: %w", opts.address.Host, refused), hint: "check that it is the address of a serve-sse"}
 		if refused.Status == http.StatusUnauthorized {
-			f.hint = "set MCPTRACK_TOKEN, or give the file with its token with --token-file"
+			f.hint = "set MCPTRACK_TOKEN, or specify the file with the token of the server with --token-file"
 		}
 		return f
 	}

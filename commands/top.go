@@ -55,7 +55,7 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 			}
 			if opts.url != "" {
 				if opts.demo || opts.allServers {
-					return usage("--url excludes --demo and --all")
+					return usage("--url cannot be used with --demo or --all")
 				}
 				return runTopRemote(cmd.Context(), env, g, opts)
 			}

@@ -49,7 +49,7 @@ func (o *versionFlags) open(ctx context.Context, env *Env, log *slog.Logger) (ve
 		return &storedVersions{j, o.server, o.uri}, nil
 	}
 	if o.dir != "" || o.nats != "" {
-		return nil, usage("--url excludes --data-dir and --nats")
+		return nil, usage("--url cannot be used with --data-dir or --nats")
 	}
 	base, err := parseServeURL("--url", o.url)
 	if err != nil {

@@ -31,15 +31,15 @@ func newWatch(env *Env, g *globals) *cobra.Command {
 		Short: "Follow all tracked servers and print what changes",
 		Long: `Connects to every enabled server with "trackResources" (or trackTools,
 trackPrompts), follows it through crashes, restarts and list changes, and prints
-every change; with --all, to every enabled server. The config file is followed
-too: a server that is added, changed or removed there is from then on; a config
-with errors changes nothing. SIGHUP reads the config again at once. A FILE that does
-not exist yet is waited for; with --config it has to exist.
+every change; with --all, to every enabled server. Changes of the config file take
+effect without a restart; a config with errors is rejected, and the last valid one
+stays in use. SIGHUP reads the config again at once. watch waits for a FILE that does
+not exist yet; the file of --config must exist.
 
 Events are printed as lines for people, or with --json as one JSON object per line;
-see mcptrack help events. Lines leave out states that lead to others and failures that
-repeat, which a terminal counts at its bottom; -v prints them. --count counts changes of resources, lists and the config,
-or the events that --type selects.
+see mcptrack help events. Lines leave out transitional states and repeated failures,
+which a terminal counts in its last lines; -v prints them. --count counts changes of
+resources, lists and the config, or the events that --type selects.
 
 --agent prints at most one short line a second for agents that read a process, beginning
 with what changed since the last run; see mcptrack help agents.
@@ -71,11 +71,11 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 			}
 			switch {
 			case len(args) == 1 && g.host != "":
-				return usage("--host and %s exclude each other", printable.Line(args[0], 200))
+				return usage("--host and the config file %s cannot be used together", printable.Line(args[0], 200))
 			case len(args) == 1 && cmd.Flags().Changed("config"):
-				return usage("--config and %s exclude each other", printable.Line(args[0], 200))
+				return usage("--config and the config file %s cannot be used together", printable.Line(args[0], 200))
 			case len(args) == 1 && opts.demo:
-				return usage("--demo excludes a config; remove %s", printable.Line(args[0], 200))
+				return usage("--demo cannot be used with a config; remove %s", printable.Line(args[0], 200))
 			case len(args) == 1:
 				g.config, g.host, opts.file = args[0], "", args[0]
 			}

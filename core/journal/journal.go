@@ -157,7 +157,7 @@ func (j *Journal) Close() error {
 		j.readersMu.Unlock()
 		j.readers.Wait()
 		if n := j.store.counts.unsaved.Load(); n > 0 {
-			err = fmt.Errorf("journal: %d events could not be stored before the end", n)
+			err = fmt.Errorf("journal: %d events could not be stored before mcptrack stopped", n)
 		}
 		j.writer.mark(err == nil)
 		j.store.release()
