@@ -105,17 +105,22 @@ func (s *Subscriptions) deliver(ctx context.Context, sub *subscription, cursor s
 		return err
 	}
 	s.mu.Lock()
-	sub.GapDue = sub.GapDue || truncated
 	if truncated {
-		sub.Missed++
+		s.missedLocked(sub)
+		sub.Cursor = at.Cursor()
 	}
 	gap := sub.GapDue
 	s.mu.Unlock()
-	if truncated {
-		s.counts.gaps.Add(1)
-	}
 	w := &worker{sender: s.opts.Sender, reader: s.opts.Reader, endpoint: s.endpoint(sub)}
 	return w.run(ctx, at, gap)
+}
+
+// missedLocked records that events are missing, so that a gap message and the answer to the next
+// refresh say so.
+func (s *Subscriptions) missedLocked(sub *subscription) {
+	sub.GapDue = true
+	sub.Missed++
+	s.changed()
 }
 
 func (s *Subscriptions) endpoint(sub *subscription) endpoint {
@@ -132,11 +137,13 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 		},
 		gap: func(cursor string) *Message {
 			s.counts.gaps.Add(1)
-			locked(func() {
-				sub.GapDue = false
-				sub.Missed++
-			})
 			return sub.control("gap", map[string]any{"cursor": cursor})
+		},
+		missed: func() { locked(func() { s.missedLocked(sub) }) },
+		gapTried: func(bool) (again bool) { // the next refresh says the same
+			locked(func() { sub.GapDue = false })
+			s.changed()
+			return false
 		},
 		secrets: func() (out []webhooks.Secret) {
 			locked(func() { out = sub.secretsLocked() })
@@ -157,10 +164,6 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 		gaveUp: func() {
 			s.counts.gaveUp.Add(1)
 			sub.counts.gaveUp.Add(1)
-			locked(func() {
-				sub.GapDue = true
-				sub.Missed++
-			})
 		},
 		passed: func(at events.Position, oldest time.Time) {
 			cursor := at.Cursor()

@@ -153,9 +153,16 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 			}
 			return message(id, body)
 		},
-		gapTaken: func() {
-			locked(func() { k.GapDue = false })
+		missed: func() {
+			locked(func() { k.GapDue = true })
 			h.changed()
+		},
+		gapTried: func(taken bool) (again bool) {
+			if taken {
+				locked(func() { k.GapDue = false })
+				h.changed()
+			}
+			return !taken
 		},
 		secrets: func() (out []webhooks.Secret) {
 			locked(func() {
@@ -173,7 +180,7 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 			h.counts.gaveUp.Add(1)
 			k.counts.gaveUp.Add(1)
 			warn := false
-			locked(func() { k.GapDue, warn, k.warned = true, !k.warned, true })
+			locked(func() { warn, k.warned = !k.warned, true })
 			if warn {
 				h.opts.Logger.Warn("events could not be delivered to a webhook of the config", "host", hostOf(conf.URL.Reveal()), "error", string(h.lastError(k)))
 			}

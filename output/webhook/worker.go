@@ -44,9 +44,12 @@ type endpoint struct {
 	message func(o *events.Occurrence, cursor string) *Message
 	// gap returns the message that events are missing; nil: there is none.
 	gap func(cursor string) *Message
-	// gapTaken is called when the gap message was accepted. If gapTaken is not nil, a gap
-	// message that was not accepted is sent again once the endpoint accepts events.
-	gapTaken func()
+	// missed is called when events were given up or are no longer in the log, before passed is
+	// for a position after them: what it stores makes the next run begin with a gap message.
+	missed func()
+	// gapTried is called after the last attempt to send a gap message, but not if the attempts
+	// were cut short. It returns whether to send it again once the endpoint accepts events.
+	gapTried func(taken bool) (again bool)
 	// secrets returns the secrets that sign an attempt.
 	secrets func() []webhooks.Secret
 	// allowed returns why nothing may be sent any more, nil if sending is allowed. It is called
@@ -123,6 +126,7 @@ func (w *worker) run(ctx context.Context, from events.Position, gap bool) error 
 			case b.Truncated:
 				if len(w.flights) == 0 {
 					w.at, w.gapDue = b.At, true
+					w.missed()
 					w.pass()
 					continue
 				} // else when those are passed, which may be of another log
@@ -151,6 +155,9 @@ func (w *worker) run(ctx context.Context, from events.Position, gap bool) error 
 				return f.err
 			}
 			f.done = true
+			if f.lost {
+				w.missed()
+			}
 			w.gapDue = w.gapDue || f.lost || w.gapOwed
 			w.gapOwed = false
 			if f.late {
@@ -266,15 +273,10 @@ func (w *worker) sendGap(ctx context.Context) error {
 		return nil
 	}
 	taken, err := w.control(ctx, m)
-	switch {
-	case err != nil:
-		return err
-	case taken && w.gapTaken != nil:
-		w.gapTaken()
-	case !taken:
-		w.gapOwed = w.gapTaken != nil
+	if err == nil {
+		w.gapOwed = w.gapTried(taken)
 	}
-	return nil
+	return err
 }
 
 // control sends a message that is not an event, in at most two attempts.
