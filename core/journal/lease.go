@@ -23,8 +23,9 @@ type LeaseOptions struct {
 	// 1 s. A holder that cannot reach the store loses the lease within this time.
 	TTL time.Duration
 	// Yield is called when the lease is free, and returns how long to leave it to other
-	// processes before taking it. nil: it is taken at once.
-	Yield func() time.Duration
+	// processes before taking it; taken reports whether another process has held it since the
+	// call of [Journal.Lease]. nil: it is taken at once.
+	Yield func(taken bool) time.Duration
 }
 
 // Lease is the right to do something that only one process may do at a time. It
@@ -89,8 +90,9 @@ func (j *Journal) Lease(ctx context.Context, name string, opts LeaseOptions) (*L
 func leaseKey(name string) string { return "l" + hex.EncodeToString([]byte(name)) }
 
 // acquire waits for the lease and takes it. It returns when it sent the successful request.
-func (l *Lease) acquire(ctx context.Context, yield func() time.Duration, here func(key string) bool) (time.Time, error) {
+func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duration, here func(key string) bool) (time.Time, error) {
 	yielded := false // Yield was called since the lease was last seen to be held
+	taken := false   // another process held the lease
 	for {
 		seen, kv, changed := l.table.look(l.key)
 		wait := time.Until(seen.at.Add(seen.value.ttl()))
@@ -100,10 +102,10 @@ func (l *Lease) acquire(ctx context.Context, yield func() time.Duration, here fu
 		case kv == nil:
 			wait = time.Minute // until there is a bucket
 		case !seen.free && wait > 0 && !abandoned:
-			yielded = false
+			yielded, taken = false, true
 		case !yielded && yield != nil:
 			yielded = true
-			if wait = yield(); wait <= 0 {
+			if wait = yield(taken); wait <= 0 {
 				continue
 			}
 		default:

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 func lost(l *Lease) bool {
@@ -130,5 +132,41 @@ func TestLeaseHasOneHolderAmongMany(t *testing.T) {
 	}
 	if turns.Load() != int32(cap(done)) {
 		t.Errorf("%d turns", turns.Load())
+	}
+}
+
+// Yield tells a lease that another process held from one that nobody took.
+func TestYieldAfterAnotherHolder(t *testing.T) {
+	t.Parallel()
+	opts := Options{URL: journaltest.Store(t), Replicas: 1}
+	one, other := open(t, opts), open(t, opts)
+	yields := make(chan bool, 10) // what Yield was called with; sent by the goroutines of Lease
+	waiting := LeaseOptions{TTL: time.Minute, Yield: func(taken bool) time.Duration { yields <- taken; return 0 }}
+	free, err := one.Lease(t.Context(), "docs", waiting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if <-yields {
+		t.Error("a lease that nobody held was taken by another process")
+	}
+	free.Release()
+	held := acquire(t, other, "docs", time.Minute)
+	eventually(t, "the holder is known", time.Minute, func() bool {
+		leases, err := one.Leases()
+		return err == nil && len(leases) == 1 && !leases[0].Own
+	})
+	next, table := make(chan error, 1), one.leases.table
+	go func() {
+		_, err := one.Lease(t.Context(), "docs", waiting)
+		next <- err
+	}()
+	eventually(t, "the lease is waited for", time.Minute, func() bool {
+		table.mu.Lock()
+		defer table.mu.Unlock()
+		return len(table.waiting) > 0
+	})
+	held.Release()
+	if err := <-next; err != nil || !<-yields {
+		t.Errorf("after another holder: taken is false, %v", err)
 	}
 }

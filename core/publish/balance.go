@@ -15,8 +15,10 @@ const (
 	// servers. If so, it gives up a quarter of the excess: few servers are interrupted at a
 	// time, and the shares are even within a minute.
 	balanceEvery = 2 * time.Second
-	// keepFor is how long a server is not given up again after no other process took it.
-	keepFor = 10 * time.Minute
+	// A server that no other process took, because none is configured with it or all are too
+	// busy, is not given up again for keepFirst, and then for longer each time.
+	keepFirst   = 30 * time.Second
+	keepLongest = 10 * time.Minute
 	// orphanedFor is how long no process may follow a server, as during a takeover, before that
 	// is reported.
 	orphanedFor = 15 * time.Second

@@ -53,6 +53,7 @@ type share struct {
 	held   bool
 	giveUp context.CancelFunc // gives the server up for another process; nil while it is not followed
 	keep   time.Time          // until then it is not given up again, because no other process took it
+	keepBy *backoff.Backoff   // how long that is
 }
 
 func newSharing(j *journal.Journal, t *tracker.Tracker, r *recorder, m *memory, log *slog.Logger) *sharing {
@@ -83,7 +84,7 @@ func (s *sharing) contendLocked() {
 	for _, srv := range s.cfg.Servers {
 		if _, runs := s.shares[srv.ID]; !runs {
 			ctx, stop := context.WithCancel(s.ctx)
-			sh := &share{stop: stop}
+			sh := &share{stop: stop, keepBy: backoff.New(keepFirst, keepLongest)}
 			s.shares[srv.ID] = sh
 			s.running.Go(func() { s.hold(ctx, srv.ID, sh) })
 		}
@@ -131,9 +132,9 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 	retry := backoff.New(time.Second, 5*time.Second)
 	givenUp := false
 	for backoff.Sleep(ctx, rand.N(jitter)) {
-		yielded := 0
-		lease, err := s.journal.Lease(ctx, serverLease+id, journal.LeaseOptions{Yield: func() time.Duration {
-			if yielded++; givenUp && yielded == 1 {
+		untaken := false // this process gave the server up, and no other one took it
+		lease, err := s.journal.Lease(ctx, serverLease+id, journal.LeaseOptions{Yield: func(taken bool) time.Duration {
+			if untaken = givenUp && !taken; untaken {
 				return journal.DefaultLease
 			}
 			return s.yield()
@@ -151,11 +152,13 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 			continue
 		}
 		retry.Reset()
-		if givenUp && yielded == 1 { // no other process took it
-			s.mu.Lock()
-			sh.keep = time.Now().Add(keepFor)
-			s.mu.Unlock()
+		s.mu.Lock()
+		if untaken {
+			sh.keep = time.Now().Add(sh.keepBy.Next())
+		} else {
+			sh.keepBy.Reset()
 		}
+		s.mu.Unlock()
 		granted, giveUp := context.WithCancel(ctx)
 		s.set(id, sh, lease, giveUp)
 		select {
