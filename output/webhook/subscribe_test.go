@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -321,6 +322,35 @@ func TestScopeBeforeEachAttempt(t *testing.T) {
 		}
 		if lag := w.Stats().Lag; lag != 0 {
 			t.Errorf("it is still waiting, for %v", lag)
+		}
+	})
+}
+
+// E2: what is hidden while its delivery waits for a connection to the host is not sent.
+func TestScopeAfterTheWaitForASlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var hidden atomic.Bool
+		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key string) (string, bool) { return key, !hidden.Load() }}})
+		defer w.end()
+		w.subscribe(params(hook, oneSecret))
+		var release []func()
+		for range perHost {
+			f, err := w.opts.Sender.acquire(t.Context(), "hooks.example")
+			if err != nil {
+				t.Fatal(err)
+			}
+			release = append(release, f)
+		}
+		w.log.add("file:///a")
+		time.Sleep(time.Second) // it waits
+		hidden.Store(true)
+		for _, f := range release {
+			f()
+		}
+		time.Sleep(time.Hour)
+		if ids := w.to.ids(); len(ids) != 0 || w.Stats().Lag != 0 {
+			t.Errorf("sent %v; lag %v", ids, w.Stats().Lag)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -67,6 +68,9 @@ type endpoint struct {
 	// states keeps states of servers back; nil: none is.
 	states *settler
 }
+
+// errHidden is why an event is not sent any more: it is not shown.
+var errHidden = errors.New("the event is not shown any more")
 
 // worker delivers to one endpoint.
 type worker struct {
@@ -238,12 +242,20 @@ func (w *worker) deliver(ctx context.Context, f *flight, m *Message) error {
 		if wait > 0 && !backoff.Sleep(ctx, wait) {
 			return context.Cause(ctx)
 		}
-		if !w.shows(f.occ) {
-			return nil
-		}
 		m.Secrets = w.secrets()
-		r, err := w.sender.Post(ctx, m, w.allowed)
-		if err != nil {
+		r, err := w.sender.Post(ctx, m, func() error {
+			if !w.shows(f.occ) {
+				return errHidden
+			}
+			if w.allowed == nil {
+				return nil
+			}
+			return w.allowed()
+		})
+		switch {
+		case err == errHidden:
+			return nil
+		case err != nil:
 			return err
 		}
 		if ctx.Err() != nil {
