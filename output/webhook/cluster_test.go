@@ -158,3 +158,33 @@ func TestHooksOnACluster(t *testing.T) {
 		t.Errorf("one without webhooks delivers: %+v", d)
 	}
 }
+
+// A process that takes over delivers to the webhooks that the config has then, and so continues
+// those that were added while it waited.
+func TestTakeOverAfterTheConfigChanged(t *testing.T) {
+	t.Parallel()
+	url, log, to := journaltest.Store(t), newMemoryLog(), newReceiver(t)
+	one, two := standard(hook), standard(hook+"?two")
+	one.URIs, two.URIs = []string{"file:///one"}, []string{"file:///two"}
+	first, end := hooksOn(t, openLog(t, url), log, to, one)
+	begun := func(n int) func() bool {
+		return func() bool {
+			first.mu.Lock()
+			defer first.mu.Unlock()
+			return len(first.active) == n && !slices.ContainsFunc(first.active, func(k *target) bool { return k.Cursor == "" })
+		}
+	}
+	eventually(t, "it begins", begun(1))
+	second, _ := hooksOn(t, openLog(t, url), log, to, one)
+	eventually(t, "the other one waits for the lease", func() bool { return len(second.wanted) == 0 })
+	first.Apply([]config.Webhook{one, two})
+	second.Apply([]config.Webhook{one, two})
+	eventually(t, "the new one begins", begun(2))
+	to.set(func(received) int { return 503 })
+	id := log.add("file:///two")
+	eventually(t, "an attempt", func() bool { return slices.Contains(to.ids(), id) })
+	end()
+	to.set(nil)
+	tried := len(to.ids())
+	eventually(t, "the next one delivers it", func() bool { return slices.Contains(to.ids()[tried:], id) })
+}

@@ -139,7 +139,13 @@ func (h *Hooks) run(ctx context.Context, lease *journal.Lease, read func()) (err
 		err = h.save(ctx)
 	}
 	if lease != nil {
-		apply()
+		select {
+		case h.latest = <-h.wanted: // it changed during the wait for the lease
+		default:
+		}
+		if len(h.latest) > 0 {
+			apply()
+		}
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
