@@ -27,13 +27,14 @@ const (
 type challenges struct {
 	mu    sync.Mutex
 	last  map[string]time.Time   // last challenge, by principal and URL
-	hosts map[string][]time.Time // by host: the challenges of the last minute
+	hosts map[string][]time.Time // by name of the host: the challenges of the last minute
+	swept time.Time              // when what is outdated was last removed
 }
 
 // admit reports whether a principal may have the endpoint at rawURL challenged now. A challenge
 // that is allowed counts towards the limits.
 func (c *challenges) admit(principal, rawURL string) bool {
-	host := strings.ToLower(hostOf(rawURL))
+	host := hostName(rawURL)
 	key := principal + "\x00" + rawURL
 	now := time.Now()
 	c.mu.Lock()
@@ -51,7 +52,8 @@ func (c *challenges) admit(principal, rawURL string) bool {
 		c.hosts[host] = recent
 		return false
 	}
-	if len(c.last) >= maxRemembered || len(c.hosts) >= maxRemembered {
+	if (len(c.last) >= maxRemembered || len(c.hosts) >= maxRemembered) && now.Sub(c.swept) >= time.Second {
+		c.swept = now
 		for key, at := range c.last {
 			if now.Sub(at) >= challengeWait {
 				delete(c.last, key)
@@ -62,12 +64,22 @@ func (c *challenges) admit(principal, rawURL string) bool {
 				delete(c.hosts, host)
 			}
 		}
-		if len(c.last) >= maxRemembered {
-			return false
-		}
+	}
+	if _, known := c.hosts[host]; len(c.last) >= maxRemembered || len(c.hosts) >= maxRemembered && !known {
+		return false
 	}
 	c.last[key], c.hosts[host] = now, append(recent, now)
 	return true
+}
+
+// hostName returns the name of the host of a URL, however it is written: a client could use
+// all ports of a host otherwise.
+func hostName(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
 // verify asks an endpoint to prove that it wants events: by repeating a nonce, or by naming the
@@ -105,7 +117,7 @@ func (s *Sender) names(ctx context.Context, raw string) bool {
 	if err != nil || strings.Contains(u.Path, "..") {
 		return false
 	}
-	release, err := s.acquire(ctx, u.Host)
+	release, err := s.acquire(ctx, hostName(raw))
 	if err != nil {
 		return false
 	}

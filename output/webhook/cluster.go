@@ -187,6 +187,9 @@ func (c *Cluster) deliver(ctx context.Context, lease *journal.Lease) error {
 			return context.Cause(ctx)
 		}
 	}
+	if !c.mayDeliver() { // since the wait for the lease: saving would forget the watermarks of what cannot be read
+		return nil
+	}
 	c.mu.Lock()
 	c.advanceLocked(kept.Advances)
 	c.mu.Unlock()

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -187,6 +188,25 @@ func TestSlots(t *testing.T) {
 	}
 	if len(s.hosts) != 0 || len(s.slots) != 0 {
 		t.Errorf("left: %v", s.hosts)
+	}
+}
+
+// A client cannot get more than the connections of a host by other ports or ways to write it.
+func TestSlotsOfAllPorts(t *testing.T) {
+	t.Parallel()
+	s := NewSender(false)
+	for range perHost {
+		if _, err := s.acquire(t.Context(), "hooks.example"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := errors.New("it is sent")
+	for _, url := range []string{"https://hooks.example/", "https://HOOKS.example:8443/", "https://hooks.example.:443/"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := s.Post(ctx, &Message{URL: url}, func() error { return sent }); err == sent {
+			t.Errorf("a fifth one to %s", url)
+		}
 	}
 }
 

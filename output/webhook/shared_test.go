@@ -299,3 +299,45 @@ func TestNoneIsMadeByWhoIsLate(t *testing.T) {
 		t.Errorf("%s, %v", rec.Value, err)
 	}
 }
+
+// A process that gets the lease when it cannot read all subscriptions any more leaves their
+// watermarks as they are.
+func TestLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
+	t.Parallel()
+	url := journaltest.Store(t)
+	c, err := OpenCluster(t.Context(), openLog(t, url), keys(t, 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Cluster: c, Reader: events.NewReader(newMemoryLog().source(), events.Scope{}), Sender: NewSender(true)}); err != nil {
+		t.Fatal(err)
+	}
+	other := &page{records: journal.NewRecords(openLog(t, url), recordsName), key: pageOfSubscriptions}
+	data, err := keys(t, 2).seal(record{ID: "sub_2", Life: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.records.Put(t.Context(), journal.Record{Key: keyOfSubscription + "sub_2", Value: data}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	far := advance{ID: "sub_2", Life: "a", progress: progress{Cursor: epoch + "-7"}}
+	if err := other.save(t.Context(), func() stored { return stored{Advances: []advance{far}} }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer cancel()
+	following.Go(func() { c.records.Follow(ctx, c.changed) })
+	if err := c.deliver(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	now, _, err := other.read(t.Context())
+	if err != nil || len(now.Advances) != 1 || now.Advances[0].Cursor != far.Cursor {
+		t.Errorf("%+v, %v", now, err)
+	}
+}

@@ -354,3 +354,35 @@ func TestScopeAfterTheWaitForASlot(t *testing.T) {
 		}
 	})
 }
+
+// E6: at most 30 challenges per host and minute, however its name is written and on whatever
+// port, and no more hosts are remembered than fit the bound.
+func TestChallengesOfAHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := challenges{last: map[string]time.Time{}, hosts: map[string][]time.Time{}}
+		admitted := 0
+		for i := range 3 * hostPerMinute {
+			host := []string{"hooks.example", "HOOKS.example", "hooks.example."}[i%3]
+			if c.admit("chat", fmt.Sprintf("https://%s:%d/", host, 1024+i)) {
+				admitted++
+			}
+		}
+		if admitted != hostPerMinute {
+			t.Errorf("%d challenges of one host", admitted)
+		}
+		for range 3 {
+			time.Sleep(challengeWait)
+			for i := range maxRemembered {
+				c.admit("chat", fmt.Sprintf("https://%d-%d.example/", i, time.Now().Unix()))
+			}
+		}
+		if len(c.last) > maxRemembered || len(c.hosts) > maxRemembered {
+			t.Errorf("%d URLs and %d hosts are remembered", len(c.last), len(c.hosts))
+		}
+		time.Sleep(time.Minute)
+		if !c.admit("chat", "https://new.example/") {
+			t.Error("a new host is refused")
+		}
+	})
+}
