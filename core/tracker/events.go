@@ -28,6 +28,7 @@ type eventFollower struct {
 	coverage eventsource.Coverage // which changes are reported by events
 	gap      string               // why everything has to be compared; "": it has not
 	compared time.Time            // when the last such comparison began
+	unlisted bool                 // an unknown resource was named since listed
 	listed   time.Time            // when an unknown resource last caused a list
 }
 
@@ -144,10 +145,7 @@ func (e *eventFollower) announced(uri string, first, now time.Time) {
 	f := e.f
 	f.conn.cache.Updated(uri)
 	if _, known := f.w.co.Lookup(uri); !known {
-		if f.scope().selects(uri) && now.Sub(e.listed) >= minCompare {
-			e.listed = now
-			f.syncs.pending.list(f.scope().kindsOf(catalog.Resources), event.CauseEvent)
-		}
+		e.unlisted = e.unlisted || f.scope().selects(uri) // see due
 		return
 	}
 	f.unannounced.announced(uri)
@@ -182,16 +180,23 @@ func (e *eventFollower) pollInterval() time.Duration {
 }
 
 // wakeAt returns when due has something to do, zero if never.
-func (e *eventFollower) wakeAt() time.Time {
-	if e.gap == "" || !e.f.ready {
-		return time.Time{}
+func (e *eventFollower) wakeAt() (at time.Time) {
+	if e.gap != "" && e.f.ready {
+		at = e.compared.Add(minCompare)
 	}
-	return e.compared.Add(minCompare)
+	if list := e.listed.Add(minCompare); e.unlisted && (at.IsZero() || list.Before(at)) {
+		at = list
+	}
+	return at
 }
 
-// due compares everything if events are missing. Before the first sync it does nothing, as that
-// sync reads everything.
+// due lists the resources if an event named an unknown one, and compares everything if events
+// are missing. Before the first sync it does not compare, as that sync reads everything.
 func (e *eventFollower) due(now time.Time) {
+	if e.unlisted && now.Sub(e.listed) >= minCompare {
+		e.unlisted, e.listed = false, now
+		e.f.syncs.pending.list(e.f.scope().kindsOf(catalog.Resources), event.CauseEvent)
+	}
 	if e.gap == "" || !e.f.ready || now.Sub(e.compared) < minCompare {
 		return
 	}

@@ -131,6 +131,22 @@ func TestEventOfAListAndAnUnknownResource(t *testing.T) {
 	})
 }
 
+// TestEventsOfUnknownResourcesInARow: a resource that an event names soon after another one
+// caused a list is found, too.
+func TestEventsOfUnknownResourcesInARow(t *testing.T) {
+	following(t, "", func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
+		for _, uri := range []string{"file:///c.md", "file:///d.md"} {
+			docs.SetQuietly(uri, "new")
+			feed.Emit("resource.updated", ownData(uri))
+			w.pass(2 * time.Second)
+		}
+		w.pass(2 * minCompare)
+		if got := w.published(event.TypeResourceAdded); len(got) != 2 {
+			w.Errorf("two were added:\n%s", w.log())
+		}
+	})
+}
+
 // TestEventsCountAsPush: the server is polled ten times more rarely, until its events fail.
 func TestEventsCountAsPush(t *testing.T) {
 	following(t, "", func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
