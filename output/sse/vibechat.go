@@ -96,13 +96,18 @@ func failure(p event.Payload) (reason, text string) {
 // announces, or nil if it announces none. id is the id of the SSE event; an id that is not of
 // the form <epoch>-<seq> is left out of the result.
 func ParseVibeChat(id string, data []byte) (*event.Event, error) {
+	// Only of an update: the time of a checkpoint of /events is a string, not a number.
+	var head struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil || head.Type != vibeUpdate {
+		return nil, err
+	}
 	var m vibeChat
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
 	switch {
-	case m.Type != vibeUpdate:
-		return nil, nil
 	case m.ServerID == "" || m.ResourceURI == "" || m.Timestamp <= 0:
 		return nil, errors.New("the update has no server, no resource or no time")
 	}
