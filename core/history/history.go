@@ -34,6 +34,20 @@ type Version struct {
 	Text bool `json:"text"`
 }
 
+// MarshalJSON writes the time in [event.TimeFormat].
+func (v Version) MarshalJSON() ([]byte, error) {
+	type members Version
+	out := struct {
+		ID        string `json:"id,omitempty"`
+		Timestamp string `json:"timestamp,omitempty"` // in place of that of members
+		members
+	}{ID: v.ID, members: members(v)}
+	if !v.Timestamp.IsZero() {
+		out.Timestamp = v.Timestamp.UTC().Format(event.TimeFormat)
+	}
+	return printable.Marshal(out)
+}
+
 // Versions returns the versions that the events of one resource describe, oldest first; if
 // there are more than most, only the newest. Text is false in all of them: the caller sets
 // it. The events must come in the order of the log; their first error is returned.

@@ -1,10 +1,12 @@
 package history
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -98,6 +100,24 @@ func TestPair(t *testing.T) {
 	for _, few := range [][]Version{nil, versions[:1]} {
 		if _, _, err := Pair(few, nil); !errors.Is(err, ErrNoVersion) {
 			t.Errorf("of %d versions: %v", len(few), err)
+		}
+	}
+}
+
+// TestVersionJSON: times have three fractional digits, as in events.
+func TestVersionJSON(t *testing.T) {
+	at := time.Date(2026, 11, 20, 9, 37, 25, 120_000_000, time.FixedZone("", 3600))
+	for want, v := range map[string]Version{
+		`{"id":"a-1","timestamp":"2026-11-20T08:37:25.120Z","removed":true,"text":false}`: {ID: "a-1", Timestamp: at, Removed: true},
+		`{"mimeType":"text/plain","text":true}`:                                           {MimeType: "text/plain", Text: true},
+	} {
+		got, err := json.Marshal(v)
+		if string(got) != want {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+		var back Version
+		if err := json.Unmarshal(got, &back); err != nil || !back.Timestamp.Equal(v.Timestamp) || back.ID != v.ID || back.Text != v.Text {
+			t.Errorf("%s is decoded as %+v, %v", got, back, err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -36,6 +37,15 @@ type Line struct {
 	Time  time.Time `json:"timestamp"`
 	Level string    `json:"level"` // of slog ("INFO"), or Stderr
 	Text  string    `json:"text"`  // printable, in one line
+}
+
+// MarshalJSON writes the time in [event.TimeFormat].
+func (l Line) MarshalJSON() ([]byte, error) {
+	return printable.Marshal(struct {
+		Time  string `json:"timestamp"`
+		Level string `json:"level"`
+		Text  string `json:"text"`
+	}{l.Time.UTC().Format(event.TimeFormat), l.Level, l.Text})
 }
 
 // Log is a handler that keeps the newest records with the attribute "server", by its value. It

@@ -1,10 +1,12 @@
 package serverlog
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -72,5 +74,14 @@ func TestBounds(t *testing.T) {
 	}
 	if l.Lines("short") != nil || len(l.Lines(fmt.Sprint(maxServers+9))) == 0 {
 		t.Error("the servers that were logged last are not those that are kept")
+	}
+}
+
+// TestLineJSON: times have three fractional digits, as in events.
+func TestLineJSON(t *testing.T) {
+	at := time.Date(2026, 11, 20, 9, 37, 25, 120_000_001, time.FixedZone("", 3600))
+	got, err := json.Marshal(Line{Time: at, Level: Stderr, Text: "x"})
+	if want := `{"timestamp":"2026-11-20T08:37:25.120Z","level":"stderr","text":"x"}`; string(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
 	}
 }
