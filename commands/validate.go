@@ -33,7 +33,7 @@ func newValidateConfig(env *Env, g *globals) *cobra.Command {
 		Long: `Checks config files and reports all problems of all files at once, each with its line
 and column. No server is started or contacted. Without FILE it checks the config that
 other commands would use, and then every config of a host (editor or agent) that is
-found in this folder and for this user, with one line for each.
+found in this folder and for this user, with the errors and one line for each.
 
 What this machine lacks for one server, such as a variable or the program, is a
 warning: the other servers can be used.
@@ -70,7 +70,7 @@ type fileReport struct {
 	Problems config.Problems  `json:"problems"`
 
 	tracked int
-	brief   bool // without the problems
+	brief   bool // without warnings
 }
 
 // find chooses the files if none is named.
@@ -166,8 +166,8 @@ func writeReports(w io.Writer, format document.Format, valid bool, reports []fil
 // text writes the report in the form FILE:LINE:COL, which editors and terminals link.
 func (r fileReport) text(b *strings.Builder) {
 	for _, p := range r.Problems {
-		if r.brief {
-			break
+		if r.brief && p.Severity != config.SeverityError {
+			continue
 		}
 		fmt.Fprintln(b, printable.Line(p.String(), 0))
 		if p.Hint != "" {
