@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/briandowns/spinner"
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -140,10 +139,10 @@ func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error 
 	if opts.kind != "" {
 		kinds = []catalog.Kind{opts.kind}
 	}
-	progress, stop := listProgress(env, g, len(servers))
+	beside, progress, stop := listProgress(env, g, len(servers))
 	defer stop()
 	reports := session.Probe(ctx, servers, session.ProbeOptions{
-		Dial: env.Dial, Session: opts.session(env, g), Kinds: kinds, Tracked: opts.kind == "", Progress: progress})
+		Dial: env.Dial, Session: opts.session(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: progress})
 	stop()
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
 		return ctx.Err()
@@ -176,19 +175,16 @@ func withDisabled(reports []session.Report, cfg *config.Config) []session.Report
 	return all
 }
 
-// listProgress shows on a terminal how many servers have answered. stop removes the line
-// and may be called more than once.
-func listProgress(env *Env, g *globals, total int) (progress func(session.Report), stop func()) {
+// listProgress shows on a terminal how many servers have answered. Meanwhile stderr is that of
+// beside. stop removes the line and may be called more than once.
+func listProgress(env *Env, g *globals, total int) (beside *Env, progress func(session.Report), stop func()) {
 	if !env.ErrTTY || g.quiet || total == 0 {
-		return nil, func() {}
+		return env, nil, func() {}
 	}
 	var answered atomic.Int64
-	s := newSpinner(env, g)
-	suffix := func() string { return fmt.Sprintf(" asking servers: %d of %d answered", answered.Load(), total) }
-	s.PreUpdate = func(s *spinner.Spinner) { s.Suffix = suffix() }
-	s.Suffix = suffix()
+	s := newSpinner(env, g, func() string { return fmt.Sprintf("asking servers: %d of %d answered", answered.Load(), total) })
 	s.Start()
-	return func(session.Report) { answered.Add(1) }, s.Stop
+	return s.beside(env), func(session.Report) { answered.Add(1) }, s.stop
 }
 
 // unreachable is the failure if servers could not be reached, nil if all could. reported

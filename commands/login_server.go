@@ -123,8 +123,10 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *Env, g *globals, lo
 		err = o.paste(ctx, env, callback, flow, finish)
 	} else {
 		o.open(env, flow)
-		_, stop := g.waiting(env, "waiting for the login in the browser")
-		err = callback.Serve(ctx, flow, finish, func(reason string) { g.logger(env).Warn("refused a request to the login callback", "reason", reason) })
+		beside, _, stop := g.waiting(env, "waiting for the login in the browser")
+		err = callback.Serve(ctx, flow, finish, func(reason string) {
+			g.logger(beside).Warn("refused a request to the login callback", "reason", reason)
+		})
 		stop()
 	}
 	if err == nil {

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"strconv"
@@ -14,8 +15,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// newSpinner returns a spinner on stderr. It stays invisible unless stderr is a terminal.
-func newSpinner(env *Env, g *globals) *spinner.Spinner {
+// spinning is a spinner on a terminal's stderr, and the writer for the lines beside it.
+type spinning struct {
+	*spinner.Spinner
+	to    io.Writer
+	drawn bool // on the last line of the terminal; guarded by the lock of the spinner
+}
+
+// newSpinner returns a spinner on stderr with a text, which is asked for at every frame. It
+// stays invisible unless stderr is a terminal.
+func newSpinner(env *Env, g *globals, text func() string) *spinning {
 	to := spinner.WithWriter(env.Err)
 	if f, ok := env.Err.(*os.File); ok {
 		to = spinner.WithWriterFile(f) // the spinner checks that it is a terminal
@@ -24,31 +33,60 @@ func newSpinner(env *Env, g *globals) *spinner.Spinner {
 	if g.colours(env, true) {
 		_ = s.Color("cyan")
 	}
-	return s
+	shown := &spinning{Spinner: s, to: env.Err}
+	s.PreUpdate = func(s *spinner.Spinner) { s.Suffix, shown.drawn = " "+text(), true }
+	return shown
+}
+
+// beside returns an environment whose stderr does not run into the spinner.
+func (s *spinning) beside(env *Env) *Env {
+	out := *env
+	out.Err = s
+	return &out
+}
+
+// Write writes a log line where the spinner is; its next frame is below.
+func (s *spinning) Write(p []byte) (int, error) {
+	s.Lock()
+	defer s.Unlock()
+	if s.drawn {
+		if _, err := io.WriteString(s.to, "\r\x1b[K"); err != nil {
+			return 0, err
+		}
+		s.drawn = false
+	}
+	return s.to.Write(p)
+}
+
+// stop removes the spinner. It may be called more than once.
+func (s *spinning) stop() {
+	s.Stop()
+	s.Lock()
+	s.drawn = false
+	s.Unlock()
 }
 
 // quiet is how long a request takes before a terminal shows that it is in progress.
 const quiet = 300 * time.Millisecond
 
 // waiting shows on a terminal what the command waits for, for how long, and the progress
-// that the server reported last, which report records. stop removes the line and may be
-// called more than once.
-func (g *globals) waiting(env *Env, what string) (report func(session.Progress), stop func()) {
+// that the server reported last, which report records. Meanwhile stderr is that of beside.
+// stop removes the line and may be called more than once.
+func (g *globals) waiting(env *Env, what string) (beside *Env, report func(session.Progress), stop func()) {
 	if !env.ErrTTY || g.quiet {
-		return func(session.Progress) {}, func() {}
+		return env, func(session.Progress) {}, func() {}
 	}
 	var (
 		mu    sync.Mutex // guards last and over
 		last  string
 		over  bool
 		began = time.Now()
-		s     = newSpinner(env, g)
 	)
-	s.PreUpdate = func(s *spinner.Spinner) {
+	s := newSpinner(env, g, func() string {
 		mu.Lock()
 		defer mu.Unlock()
-		s.Suffix = fmt.Sprintf(" %s%s (%s)", what, last, time.Since(began).Round(time.Second))
-	}
+		return fmt.Sprintf("%s%s (%s)", what, last, time.Since(began).Round(time.Second))
+	})
 	later := time.AfterFunc(quiet, func() {
 		mu.Lock()
 		show := !over
@@ -62,12 +100,12 @@ func (g *globals) waiting(env *Env, what string) (report func(session.Progress),
 		defer mu.Unlock()
 		last = describe(p)
 	}
-	return report, func() {
+	return s.beside(env), report, func() {
 		later.Stop()
 		mu.Lock()
 		over = true
 		mu.Unlock()
-		s.Stop()
+		s.stop()
 	}
 }
 

@@ -56,16 +56,16 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, of target,
 	if err != nil {
 		return err
 	}
-	opts := r.session(env, g)
-	opts.OneShot = true
 	dial := env.Dial
 	if dial == nil {
 		dial = session.Dial
 	}
 	// --timeout may extend the request timeout of the config.
 	servers[0].RequestTimeout = max(servers[0].RequestTimeout, r.timeout)
-	report, stop := g.waiting(env, "waiting for "+printable.Line(of.server, 60))
+	beside, report, stop := g.waiting(env, "waiting for "+printable.Line(of.server, 60))
 	defer stop()
+	opts := r.session(beside, g)
+	opts.OneShot, opts.Logger = true, opts.Logger.With("server", printable.Line(of.server, 128))
 	ctx = session.WithProgress(ctx, report)
 	s, err := dial(ctx, servers[0], opts)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
 )
@@ -70,7 +71,7 @@ func (o *own) dial(ctx context.Context, g *Gateway, level map[string]json.RawMes
 	ctx, cancel := context.WithTimeout(ctx, max(ownTimeout, o.srv.ConnectTimeout))
 	defer cancel()
 	opts := g.opts.Session
-	opts.Logger = g.opts.Logger
+	opts.Logger = g.opts.Logger.With("server", printable.Line(o.srv.ID, 128))
 	opts.Client = &session.ClientSide{Capabilities: o.capabilities, Request: o.request, Message: o.message}
 	srv := o.srv
 	if g.view.Load().asks[srv.ID] { // in the modern era servers send no requests

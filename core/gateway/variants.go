@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -152,7 +153,7 @@ func (s *variants) look(ctx context.Context, p *probe, capabilities json.RawMess
 	defer func() { <-s.slots }()
 	refuse := func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, notFound() }
 	o := s.g.opts.Session
-	o.Era, o.Logger, o.OneShot = session.EraLegacy, s.g.opts.Logger, true
+	o.Era, o.Logger, o.OneShot = session.EraLegacy, s.g.opts.Logger.With("server", printable.Line(p.srv.ID, 128)), true
 	o.Client = &session.ClientSide{Capabilities: capabilities, Request: refuse}
 	srv := p.srv
 	srv.Protocol = config.ProtocolLegacy

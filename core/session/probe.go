@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // ProbeOptions configure [Probe].
@@ -91,6 +92,9 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 	r := Report{Server: srv, Lists: map[catalog.Kind]catalog.List{}}
 	if r.Err = srv.Unconfigured(); r.Err != nil {
 		return r
+	}
+	if opts.Session.Logger != nil {
+		opts.Session.Logger = opts.Session.Logger.With("server", printable.Line(srv.ID, 128))
 	}
 	s, err := opts.Dial(ctx, srv, opts.Session)
 	if err != nil {
