@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -15,7 +16,8 @@ import (
 )
 
 const (
-	ownQueue   = 256              // messages of a server that wait for a slow client
+	ownQueue   = 256              // messages of a server that wait for a slow client,
+	ownBytes   = 8 << 20          // and the bytes of their parameters; a single one may have more
 	ownRetry   = 30 * time.Second // until the next attempt after a session could not be opened
 	ownTimeout = 15 * time.Second // for opening a session; the server's ConnectTimeout if longer
 )
@@ -37,6 +39,7 @@ type own struct {
 	// queue decouples the server's reader from the client: sent to by the reader and by
 	// flush, received by run, never closed.
 	queue chan func()
+	bytes atomic.Int64   // of the parameters of the messages in queue, and of the one in progress
 	done  chan struct{}  // closed by close
 	once  sync.Once      // closes done
 	wg    sync.WaitGroup // waits for run
@@ -168,13 +171,20 @@ func (o *own) flush(ctx context.Context) {
 // message queues a notification of the server for the client. If the queue is full, the
 // notification is dropped.
 func (o *own) message(method string, params json.RawMessage) {
+	size := int64(len(params))
+	if all := o.bytes.Add(size); all > ownBytes && all > size {
+		o.bytes.Add(-size)
+		return
+	}
 	select {
 	case o.queue <- func() {
+		defer o.bytes.Add(-size)
 		if p, _, _ := o.speaksFor(); p != nil {
 			p.message(method, exportTasks(o.srv.ID, params))
 		}
 	}:
 	default:
+		o.bytes.Add(-size)
 	}
 }
 

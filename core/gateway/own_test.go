@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -306,4 +307,45 @@ func TestLegacyClientOfModernServer(t *testing.T) {
 	if raw, err := c.Do(t.Context(), session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"ask"`)}}); err == nil || !strings.Contains(err.Error(), "cannot give") {
 		t.Errorf("%s, %v", raw, err)
 	}
+}
+
+// slowPeer is a client that takes each message only when it may.
+type slowPeer struct {
+	peer
+	may   chan struct{}
+	bytes atomic.Int64
+}
+
+func (p *slowPeer) message(_ string, params json.RawMessage) {
+	<-p.may
+	p.bytes.Add(int64(len(params)))
+}
+
+// TestMessagesForASlowClientAreBounded: by their number and their bytes; a large one is
+// delivered if none waits.
+func TestMessagesForASlowClientAreBounded(t *testing.T) {
+	t.Parallel()
+	p := &slowPeer{may: make(chan struct{})}
+	o := newOwn(config.Server{ID: "docs"}, nil, p)
+	close(o.ready)
+	o.wg.Go(o.run)
+	large := json.RawMessage(`"` + strings.Repeat("a", 1<<20) + `"`)
+	for range 2 * ownQueue {
+		o.message("notifications/message", large)
+	}
+	if n := o.bytes.Load(); n > ownBytes {
+		t.Errorf("%d bytes wait", n)
+	}
+	close(p.may)
+	o.flush(t.Context())
+	if n := p.bytes.Load(); n == 0 || n > ownBytes || o.bytes.Load() != 0 {
+		t.Errorf("%d bytes were delivered, %d are counted", n, o.bytes.Load())
+	}
+	huge := json.RawMessage(`"` + strings.Repeat("a", 2*ownBytes) + `"`)
+	o.message("notifications/message", huge)
+	o.flush(t.Context())
+	if n := p.bytes.Load(); n < int64(len(huge)) {
+		t.Error("a message that is alone was dropped")
+	}
+	o.close()
 }
