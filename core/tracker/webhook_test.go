@@ -161,6 +161,9 @@ func TestEventsByWebhook(t *testing.T) {
 		if n := len(h.asked()); n < 1 || n > 2 {
 			t.Errorf("%d refreshes", n)
 		}
+		if st, _ := w.tracker.Snapshot().Server("docs"); st.EventCursors["resource.updated"] != "8" {
+			t.Errorf("a refresh moved the cursors: %v", st.EventCursors)
+		}
 		docs.SetQuietly("file:///b.md", "two")
 		w.forget()
 		h.post("m1", `{"type":"gap","cursor":"20"}`, http.StatusNoContent)
@@ -185,7 +188,7 @@ func TestWebhookTerminated(t *testing.T) {
 		wantCalls(t, h, "subscribe 8")
 		docs.Disconnect()
 		w.pass(30 * time.Second)
-		wantCalls(t, h, "unsubscribe", "subscribe 7") // not a refresh: what was delivered since is delivered again
+		wantCalls(t, h, "unsubscribe", "subscribe 8") // not a refresh: what was delivered since is delivered again
 		docs.SetQuietly("file:///a.md", "three")
 		w.forget()
 		h.post("e3", updated("e3", "file:///a.md", "9"), http.StatusNoContent)

@@ -119,11 +119,13 @@ func (u *subscription) target() session.EventWebhook {
 // subscribed handles the answer that the subscription was made or refreshed.
 func (u *subscription) subscribed(s session.EventSubscription) {
 	fresh := u.query.Cursor == "" && u.slotID == ""
+	refreshed := u.slotID == s.ID
 	u.slotID = s.ID
 	if s.Truncated {
 		u.gap("the server does not have all of them any more")
 	}
-	if s.Cursor != "" {
+	// That of a refresh may be before what has arrived, or after what is still to arrive.
+	if s.Cursor != "" && (!refreshed || s.Truncated || u.query.Cursor == "") {
 		u.advance(s.Cursor)
 	}
 	u.stands(fresh)
