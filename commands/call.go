@@ -111,7 +111,7 @@ func typed(ctx context.Context, s *session.Session, opts callOptions) (map[strin
 	tool, ok := tools.Get(opts.tool)
 	if !ok {
 		return nil, &failure{exit: exitRefused, code: "not_found", err: fmt.Errorf("server %q has no tool %q", opts.server, printable.Line(opts.tool, 100)),
-			hint: didYouMean(opts.tool, tools.Keys(), "its tools: "+join(tools.Keys(), 20))}
+			hint: didYouMean(opts.tool, tools.Keys(), "the server has: "+join(tools.Keys(), 20))}
 	}
 	var described struct {
 		InputSchema struct {

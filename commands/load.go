@@ -117,7 +117,7 @@ func unknownServer(cfg *config.Config, id string, alternatives []string) error {
 	if len(known) == 0 {
 		return &failure{exit: exitConfig, code: "config_missing", err: errors.Join(err), hint: initHint}
 	}
-	return &failure{exit: exitUsage, code: "unknown_server", err: err, hint: didYouMean(id, slices.Concat(known, alternatives), "its servers: "+join(known, 20))}
+	return &failure{exit: exitUsage, code: "unknown_server", err: err, hint: didYouMean(id, slices.Concat(known, alternatives), "the config has: "+join(known, 20))}
 }
 
 // join lists at most limit names and says how many more there are.

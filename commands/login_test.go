@@ -141,7 +141,7 @@ func TestPastedByMistake(t *testing.T) {
 	for in, want := range map[string]string{
 		"":      "stdin has no line",
 		"yes\n": "not the URL that the browser was redirected to",
-		"http://127.0.0.1:1/callback?code=x&state=stolen\n": `its "state" is not ours`,
+		"http://127.0.0.1:1/callback?code=x&state=stolen\n": `its "state" is not the one that mcptrack sent`,
 	} {
 		var out, errs bytes.Buffer
 		code := Main(t.Context(), b.env(strings.NewReader(in), &out, &errs), []string{"--config", b.config, "login", "docs", "--no-browser"})

@@ -105,7 +105,7 @@ func parseSearch(raw json.RawMessage) (args searchArguments, problem string) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&args); err != nil {
-		return args, "the arguments are not as the input schema says: " + printable.Line(err.Error(), 200)
+		return args, "the arguments do not match the input schema: " + printable.Reason(err, 200)
 	}
 	byDefault := defaultResults
 	if args.Limit == nil {

@@ -74,7 +74,7 @@ func TestSearch(t *testing.T) {
 		`{"query":"` + strings.Repeat("a", 1001) + `"}`: "longer",
 	} {
 		raw, err := x.Search(t.Context(), json.RawMessage(arguments))
-		if err != nil || !strings.Contains(string(raw), `"isError":true`) || !strings.Contains(string(raw), want) {
+		if err != nil || !strings.Contains(string(raw), `"isError":true`) || !strings.Contains(string(raw), want) || strings.Contains(string(raw), "Go struct") {
 			t.Errorf("%.60s: %s, %v", arguments, raw, err)
 		}
 	}

@@ -84,7 +84,7 @@ func TestSincePages(t *testing.T) {
 		if !r.StructuredContent.HasMore {
 			break
 		}
-		if !strings.Contains(r.text(), "There is more") {
+		if !strings.Contains(r.text(), "There are more changes") {
 			t.Error(r.text())
 		}
 	}
@@ -202,6 +202,8 @@ func TestArguments(t *testing.T) {
 	for _, arguments := range []string{`{"server":"["}`, `{"cursor":5}`, `{"what":1}`, `[]`, `{"timeoutMs":5}`} {
 		if r, err := w.call(t.Context(), w.Since, `%s`, arguments); err != nil || !r.IsError {
 			t.Errorf("%s: %+v, %v", arguments, r, err)
+		} else if text := r.text(); strings.Contains(text, "Go struct") || strings.Contains(text, "json:") {
+			t.Errorf("%s: not in plain words: %s", arguments, text)
 		}
 	}
 	for _, arguments := range []string{`{}`, `{"cursor":"x","timeoutMs":-1}`, `{"cursor":"x","timeoutMs":45001}`, `{"cursor":"x","timeoutMs":1e300}`, `{"cursor":null}`} {

@@ -75,7 +75,7 @@ func (g *gathered) text() string {
 		c.write(&b)
 	}
 	if g.HasMore {
-		b.WriteString("There is more: call " + SinceName + " with the cursor.\n")
+		b.WriteString("There are more changes: call " + SinceName + " with the cursor.\n")
 	}
 	b.WriteString("Cursor: " + g.Cursor)
 	return b.String()

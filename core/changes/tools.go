@@ -40,13 +40,13 @@ const argumentsSchema = `"server":{"type":"string","description":"Server id or g
 const outputSchema = `{"type":"object","required":["changes","cursor","hasMore","truncated"],"properties":{` +
 	`"changes":{"type":"array","items":{"type":"object","required":["kind","server","times","at"],"properties":{` +
 	`"kind":{"type":"string","enum":["resource","resources","templates","prompts","tools"],"description":"A resource with new content, or a list"},` +
-	`"server":{"type":"string"},"uri":{"type":"string","description":"Of the resource, to read it here"},` +
+	`"server":{"type":"string"},"uri":{"type":"string","description":"URI with which to read the resource from this server"},` +
 	`"times":{"type":"integer","description":"How often it changed"},"at":{"type":"string","description":"When it changed last"},` +
 	`"diff":{"type":"string","description":"Unified diff of the resource, if its text is known"},"diffCut":{"type":"boolean"},` +
 	`"added":{"type":"array","items":{"type":"string"}},"removed":{"type":"array","items":{"type":"string"}},"changed":{"type":"array","items":{"type":"string"}},` +
 	`"more":{"type":"integer","description":"Names left out of added, removed and changed"}}}},` +
-	`"cursor":{"type":"string","description":"For the next call"},` +
-	`"hasMore":{"type":"boolean","description":"There is more: call again with the cursor"},` +
+	`"cursor":{"type":"string","description":"Cursor for the next call"},` +
+	`"hasMore":{"type":"boolean","description":"There are more changes: call again with the cursor"},` +
 	`"truncated":{"type":"boolean","description":"Earlier changes are no longer known: read again what matters"}}}`
 
 const annotations = `{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}`
@@ -71,15 +71,15 @@ func New(opts Options) *Tools { return &Tools{opts} }
 func SinceTool() json.RawMessage {
 	return json.RawMessage(`{"name":"` + SinceName + `","title":"Changes since",` +
 		`"description":"What changed in the resources, tools, prompts and templates here since a cursor, with diffs of texts. Without a cursor: in the last 24 hours, as far as known. Use the cursor of the result for the next call.",` +
-		`"inputSchema":{"type":"object","additionalProperties":false,"properties":{"cursor":{"type":"string","description":"Of an earlier result"},` + argumentsSchema + `}},` +
+		`"inputSchema":{"type":"object","additionalProperties":false,"properties":{"cursor":{"type":"string","description":"Cursor of an earlier result"},` + argumentsSchema + `}},` +
 		`"outputSchema":` + outputSchema + `,"annotations":` + annotations + `}`)
 }
 
 // WaitTool returns the MCP descriptor of the tool that [Tools.Wait] answers.
 func WaitTool() json.RawMessage {
 	return json.RawMessage(`{"name":"` + WaitName + `","title":"Wait for changes",` +
-		`"description":"Waits until something changes after a cursor and says what, as changes_since does; no changes if the time is over. Call it again with the cursor of the result to go on waiting.",` +
-		`"inputSchema":{"type":"object","required":["cursor"],"additionalProperties":false,"properties":{"cursor":{"type":"string","description":"Of an earlier result of changes_since or wait_for_changes"},` +
+		`"description":"Waits until something changes after a cursor and says what, as changes_since does; returns no changes if the timeout expires. Call it again with the cursor of the result to go on waiting.",` +
+		`"inputSchema":{"type":"object","required":["cursor"],"additionalProperties":false,"properties":{"cursor":{"type":"string","description":"Cursor of an earlier result of changes_since or wait_for_changes"},` +
 		fmt.Sprintf(`"timeoutMs":{"type":"integer","minimum":0,"maximum":%d,"default":%d,"description":"How long to wait, in milliseconds"},`, maxWait, defaultWait) + argumentsSchema + `}},` +
 		`"outputSchema":` + outputSchema + `,"annotations":` + annotations + `}`)
 }
@@ -104,7 +104,7 @@ func parse(r *serve.Request) (args arguments, err error) {
 		dec := json.NewDecoder(bytes.NewReader(raw))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&args); err != nil {
-			return args, errors.New("the arguments are not as the input schema says: " + printable.Line(err.Error(), 200))
+			return args, errors.New("the arguments do not match the input schema: " + printable.Reason(err, 200))
 		}
 	}
 	for _, g := range []string{args.Server, args.URI} {

@@ -14,7 +14,7 @@ func (e *entry) catalog(s *Server) {
 		if f, ok := e.present("catalogInterval"); ok {
 			e.warnAt(f.key, f.path, CodeIneffective,
 				fmt.Sprintf(`%s has "catalogInterval", which does nothing for a server that is not a catalog`, e.label),
-				`servers that cannot push have "pollInterval"; a catalog is of type "catalog"`)
+				`for a server that cannot push, use "pollInterval"; for a catalog, set "type": "catalog"`)
 		}
 		return
 	}
@@ -27,7 +27,7 @@ func (e *entry) catalog(s *Server) {
 		}
 		hint := "leave it out: a catalog describes HTTP APIs, which are not tracked; the gateway serves them as tools"
 		if name == "pollInterval" {
-			hint = `a catalog has "catalogInterval"`
+			hint = `use "catalogInterval"`
 		}
 		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf("%s has %q, which has no effect on a catalog", e.label, name), hint)
 	}

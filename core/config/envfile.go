@@ -57,7 +57,7 @@ func (e programKeys) envFile(program bool) map[string]Secret {
 		return nil
 	}
 	if e.expander.expanded += file.size; e.expander.expanded > maxExpanded {
-		bad(fmt.Sprintf("brings the variables of all servers over %d MiB", maxExpanded>>20), "")
+		bad(fmt.Sprintf("makes the variables of all servers exceed %d MiB", maxExpanded>>20), "")
 		return nil
 	}
 	env := make(map[string]Secret, len(file.values))

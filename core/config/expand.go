@@ -191,14 +191,14 @@ func (e *expander) resolve(body string) (string, *referenceError) {
 	case "CLAUDE_PROJECT_DIR":
 		return e.claude(name, e.workspace, "")
 	case "CLAUDE_PLUGIN_ROOT":
-		return e.claude(name, e.plugin, "Claude Code sets it for its plugins; set it to the folder of the plugin")
+		return e.claude(name, e.plugin, "Claude Code sets this variable for its plugins; set it to the folder of the plugin")
 	}
 	return e.variable(name, fallback, hasFallback, isShellName)
 }
 
 func (e *expander) folder(name, path string) (string, *referenceError) {
 	if path == "" {
-		return "", &referenceError{code: CodeUnset, message: fmt.Sprintf("uses ${%s}, which is not known here", name)}
+		return "", &referenceError{code: CodeUnset, message: fmt.Sprintf("uses ${%s}, which cannot be determined on this machine", name)}
 	}
 	return path, nil
 }

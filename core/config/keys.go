@@ -78,11 +78,11 @@ func (r *reader) reportUnsupported() {
 	for _, k := range r.unsupported {
 		message := fmt.Sprintf("%q is not supported", k.name)
 		if k.servers > 1 {
-			message += fmt.Sprintf(" (%d servers have it)", k.servers)
+			message += fmt.Sprintf(" (in %d servers)", k.servers)
 		}
-		hint := "the server is reached without it"
+		hint := "mcptrack connects to the server without it"
 		if k.name == "headersHelper" {
-			hint = `the server is reached without it; put the values into "headers" by way of ${VAR}, ${file:PATH} or ${keyring:NAME}`
+			hint = `mcptrack connects to the server without it; put the values into "headers", with ${VAR}, ${file:PATH} or ${keyring:NAME}`
 		}
 		r.warnAt(k.offset, k.path, CodeUnsupported, message, hint)
 	}

@@ -72,11 +72,11 @@ func Parse(data []byte, path string, opts Options) (*Config, Problems) {
 func parse(data []byte, path string, opts Options, writable bool) (*Config, Problems) {
 	d := newDocument(data, path)
 	if writable {
-		d.warnAt(0, "", CodeWritable, "config file may be changed by every user of this machine",
-			"it decides what programs run; take the permission away: chmod o-w")
+		d.warnAt(0, "", CodeWritable, "every user of this machine can change this config file",
+			"the config decides which programs mcptrack runs; remove the permission: chmod o-w")
 	}
 	if others := hosts.Siblings(path); len(others) > 0 {
-		d.warnAt(0, "", CodeUnsupported, fmt.Sprintf("servers of %s are not read, as only one file is", siblingNames(others)),
+		d.warnAt(0, "", CodeUnsupported, fmt.Sprintf("the servers in %s are ignored: mcptrack reads one config file", siblingNames(others)),
 			"mcptrack init writes all servers into one config")
 	}
 	cfg := d.read(data, opts)

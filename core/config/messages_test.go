@@ -230,7 +230,7 @@ func TestHostReferences(t *testing.T) {
 			t.Errorf("%s: %v, %v", reference, c, problems)
 		}
 	}
-	if got := only(t, `"command":"go","args":["${CLAUDE_PLUGIN_ROOT}/x"]`, surroundings(t, nil)); !strings.Contains(got, "Claude Code sets it for its plugins") {
+	if got := only(t, `"command":"go","args":["${CLAUDE_PLUGIN_ROOT}/x"]`, surroundings(t, nil)); !strings.Contains(got, "Claude Code sets this variable for its plugins") {
 		t.Errorf("outside a plugin: %s", got)
 	}
 }

@@ -123,7 +123,7 @@ func (e oauthKeys) redirect(in *entry, o *OAuth) {
 		return
 	}
 	if u, err := url.Parse(value); err != nil || u.Scheme == "" || u.Host == "" && u.Opaque == "" && u.Path == "" {
-		e.warnAt(f.value.Offset, f.path, CodeURL, fmt.Sprintf("%s has invalid %q, which is ignored; it is not a URL", in.label, f.name), `write "http://localhost:PORT/callback"`)
+		e.warnAt(f.value.Offset, f.path, CodeURL, fmt.Sprintf("%s has invalid %q, which is ignored because it is not a URL", in.label, f.name), `write "http://localhost:PORT/callback"`)
 		return
 	}
 	o.RedirectURI = value

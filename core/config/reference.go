@@ -32,7 +32,7 @@ func (e *expander) file(name string) (string, *referenceError) {
 	e.refersTo(path)
 	value, err := secretfile.Read(path)
 	if refused, ok := errors.AsType[*secretfile.RefusedError](err); ok {
-		return fail("cannot be used: "+refused.Problem, "a file for one secret has one line and mode 0600; relative paths start at ${workspaceFolder}")
+		return fail("is refused: "+refused.Problem, "a file for one secret has one line and mode 0600; relative paths start at ${workspaceFolder}")
 	}
 	if err != nil {
 		return fail("cannot be read", "")
@@ -64,11 +64,11 @@ func (e *expander) fromKeyring(name string) (string, *referenceError) {
 		return "", secretAsName()
 	}
 	if err != nil || value == "" {
-		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s of the keyring, which is not there", quote(name)),
+		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s from the keyring, which has no such entry", quote(name)),
 			hint: fmt.Sprintf("store it under service mcptrack and account %s", quote(name))}
 	}
 	if strings.ContainsRune(value, 0) {
-		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s of the keyring, which is not text", quote(name))}
+		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s from the keyring, whose value is not text", quote(name))}
 	}
 	e.hideAlways(value)
 	return value, nil

@@ -52,8 +52,8 @@ func (e remoteKeys) url(s *Server) string {
 	}
 	u, what, hint := checkURL(value)
 	if what == "" && s.Transport == TransportCatalog && (u.RawQuery != "" || u.ForceQuery || u.Fragment != "") {
-		what, hint = "that of a catalog has no query and no fragment",
-			`write the base that /api/version comes after; credentials go into "headers"`
+		what, hint = "the URL of a catalog must not have a query or a fragment",
+			`write the base URL, to which /api/version is appended; put credentials into "headers"`
 	}
 	if what != "" {
 		e.invalidValue(f.value, f.path, CodeURL, fmt.Sprintf("invalid %q; %s", f.name, what), hint)
@@ -61,7 +61,7 @@ func (e remoteKeys) url(s *Server) string {
 	}
 	if strings.EqualFold(u.Scheme, "http") && !loopback(u.Hostname()) {
 		e.warnAt(f.value.Offset, f.path, CodeInsecureURL,
-			fmt.Sprintf("%s is reached without encryption", e.label), "use https; http is for this machine")
+			fmt.Sprintf("%s is reached without encryption", e.label), "use https; http is safe only for servers on this machine")
 	}
 	if s.Transport == TransportHTTP && !s.Fallback && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse") {
 		e.warnAt(f.value.Offset, f.path, CodeTransport,
@@ -161,7 +161,7 @@ func (e remoteKeys) header(f field, name string, m *tree.Member, headers map[str
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	if first, ok := seen[canonical]; ok {
 		e.errorAt(m.Offset, path, CodeConflict,
-			fmt.Sprintf("%s has header %s twice, as %s before", e.label, quote(name), quote(first)), "case does not matter; keep one")
+			fmt.Sprintf("%s has header %s twice, as %s before", e.label, quote(name), quote(first)), "header names ignore case; keep one of them")
 		return
 	}
 	seen[canonical] = name

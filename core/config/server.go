@@ -51,14 +51,14 @@ func (e *entry) isBuiltin() bool {
 		return true
 	}
 	if _, ok := e.field("uses"); ok { // Continue
-		e.warnAt(e.object.Offset, e.path, CodeUnsupported, e.label+` has "uses" and is skipped; blocks of Continue's hub are not fetched`, "")
+		e.warnAt(e.object.Offset, e.path, CodeUnsupported, e.label+` has "uses" and is skipped; mcptrack does not fetch blocks from the hub of Continue`, "")
 		return true
 	}
 	if !strings.HasPrefix(string(e.path), "/context_servers/") {
 		return false
 	}
 	e.warnAt(e.object.Offset, e.path, CodeUnsupported,
-		e.label+` has neither "command" nor "url" and is skipped; extensions of Zed start such servers`, "")
+		e.label+` has neither "command" nor "url" and is skipped; only an extension of Zed can start it`, "")
 	return true
 }
 

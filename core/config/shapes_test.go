@@ -220,7 +220,7 @@ func TestTypeNames(t *testing.T) {
 func TestUnsupportedKeys(t *testing.T) {
 	entry := `{"url":"https://h/","headersHelper":"./token.sh"}`
 	_, problems := Parse([]byte(`{"servers":{"a":`+entry+`,"b":`+entry+`}}`), "f", surroundings(t, nil))
-	if len(problems) != 1 || problems[0].Code != CodeUnsupported || !strings.Contains(problems[0].Message, `"headersHelper" is not supported (2 servers`) {
+	if len(problems) != 1 || problems[0].Code != CodeUnsupported || !strings.Contains(problems[0].Message, `"headersHelper" is not supported (in 2 servers`) {
 		t.Errorf("%v", problems)
 	}
 }

@@ -162,7 +162,7 @@ func (e webhookKeys) url(w *Webhook) string {
 	value = strings.TrimSpace(value)
 	u, what, hint := checkURL(value)
 	if what == "" && !strings.EqualFold(u.Scheme, "https") && !w.AllowPrivate {
-		what, hint = "its scheme must be https", `"allowPrivate": true allows http, and addresses that are not public`
+		what, hint = "its scheme must be https", `"allowPrivate": true allows http and private addresses`
 	}
 	if what != "" {
 		e.invalidValue(f.value, f.path, CodeURL, fmt.Sprintf("invalid %q; %s", f.name, what), hint)
@@ -170,12 +170,12 @@ func (e webhookKeys) url(w *Webhook) string {
 	}
 	switch {
 	case !w.AllowPrivate && private(u.Hostname()):
-		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" is at a private address, to which nothing is sent", `set "allowPrivate": true if you want that`)
+		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" has a private address, to which mcptrack sends nothing", `set "allowPrivate": true to allow private addresses`)
 	case strings.EqualFold(u.Scheme, "http") && !loopback(u.Hostname()):
-		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+" is reached without encryption", "use https; http is for this machine")
+		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+" is reached without encryption", "use https; http is safe only for webhooks on this machine")
 	}
 	if slack(u) && w.Format == WebhookStandard {
-		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" is one of Slack, which reads another format", `set "format": "slack"`)
+		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" is a Slack webhook, which requires another format", `set "format": "slack"`)
 	}
 	return value
 }
@@ -206,7 +206,7 @@ func (e webhookKeys) secret(w *Webhook) string {
 		e.warnSecret(f.value.Offset, f.path, quote(f.name))
 	}
 	if _, ok := WebhookKey(value); !ok {
-		e.invalidValue(f.value, f.path, CodeValue, fmt.Sprintf("invalid %q; expected whsec_ and 24 to 64 bytes in standard base64", f.name), generate)
+		e.invalidValue(f.value, f.path, CodeValue, fmt.Sprintf("invalid %q; expected whsec_ followed by 24 to 64 bytes in standard base64", f.name), generate)
 		return ""
 	}
 	return value

@@ -54,8 +54,8 @@ type Definition struct {
 func Definitions() []Definition {
 	return []Definition{
 		{TypeServerState, "The state of a server changed.", false, decode[ServerState], ServerState{}},
-		{TypeSubscriptionActive, "The resources of a server are followed from here on.", false, decode[SubscriptionActive], SubscriptionActive{}},
-		{TypeResourceUpdated, "The content of a resource was announced or found to be different.", true, decode[ResourceUpdated], ResourceUpdated{}},
+		{TypeSubscriptionActive, "mcptrack follows the resources of a server from now on.", false, decode[SubscriptionActive], SubscriptionActive{}},
+		{TypeResourceUpdated, "A server announced that a resource changed, or mcptrack found that its content is different.", true, decode[ResourceUpdated], ResourceUpdated{}},
 		{TypeResourceAdded, "A followed server offers a new resource.", true, decode[ResourceAdded], ResourceAdded{}},
 		{TypeResourceRemoved, "A resource is no longer offered.", true, decode[ResourceRemoved], ResourceRemoved{}},
 		{TypeResourceChanged, "The descriptor of a resource changed, not its content.", true, decode[ResourceChanged], ResourceChanged{}},
@@ -63,13 +63,13 @@ func Definitions() []Definition {
 		{TypeTemplatesListChanged, "The list of resource templates changed or could not be loaded.", true, decodeList(catalog.Templates), ListChanged{}},
 		{TypePromptsListChanged, "The list of prompts changed or could not be loaded.", true, decodeList(catalog.Prompts), ListChanged{}},
 		{TypeToolsListChanged, "The list of tools changed or could not be loaded.", true, decodeList(catalog.Tools), ListChanged{}},
-		{TypeServerEvent, "A server that offers MCP Events reported an event that is about no resource.", true, decode[ServerEvent], ServerEvent{}},
+		{TypeServerEvent, "A server that offers MCP Events reported an event that does not concern a resource.", true, decode[ServerEvent], ServerEvent{}},
 		{TypeConfigReloaded, "A new config is applied.", true, decode[ConfigReloaded], ConfigReloaded{}},
 		{TypeConfigRejected, "A new config is invalid; the old one stays in use.", true, decode[ConfigRejected], ConfigRejected{}},
-		{TypeResourceContent, "A client on this side read the content of a resource.", false, decode[ResourceContent], ResourceContent{}},
-		{TypePromptContent, "A client on this side got a prompt.", false, decode[PromptContent], PromptContent{}},
-		{TypeToolResult, "A client on this side called a tool.", false, decode[ToolResult], ToolResult{}},
-		{TypeSubscriptionsChanged, "Clients on this side subscribed to other resources than before.", false, decode[SubscriptionsChanged], SubscriptionsChanged{}},
+		{TypeResourceContent, "A client of mcptrack read the content of a resource.", false, decode[ResourceContent], ResourceContent{}},
+		{TypePromptContent, "A client of mcptrack got a prompt.", false, decode[PromptContent], PromptContent{}},
+		{TypeToolResult, "A client of mcptrack called a tool.", false, decode[ToolResult], ToolResult{}},
+		{TypeSubscriptionsChanged, "The set of resources that clients of mcptrack subscribe to changed.", false, decode[SubscriptionsChanged], SubscriptionsChanged{}},
 		{TypeGap, "Earlier events have expired from the feed.", true, decode[Gap], Gap{}},
 	}
 }

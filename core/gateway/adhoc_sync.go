@@ -100,7 +100,7 @@ func (l *loop) subscribe(server string, uris []string) {
 			}
 			if first {
 				logged.Do(func() {
-					l.g.opts.Logger.Warn("cannot subscribe for a client", "server", printable.Line(server, 128),
+					l.g.opts.Logger.Warn("cannot subscribe to a resource for a client", "server", printable.Line(server, 128),
 						"uri", printable.Line(uri, 300), "err", printable.Reason(err, 500))
 				})
 			}

@@ -53,10 +53,10 @@ func (l *loop) reconcileAPIs(desired []config.Server) {
 		opts.OnStatus = func(upstream.Status) { g.kick() }
 		opts.OnSkip = func(skips []upstream.Skip, total int) {
 			for _, s := range skips {
-				log.Warn("an item is not listed", "list", string(catalog.Tools), "item", s.Name, "reason", s.Reason)
+				log.Warn("the gateway does not list an entry of the API catalog", "list", string(catalog.Tools), "item", s.Name, "reason", s.Reason)
 			}
 			if total > len(skips) {
-				log.Warn("more items are not listed", "number", total-len(skips))
+				log.Warn("the gateway does not list more entries of the API catalog", "number", total-len(skips))
 			}
 		}
 		up, err := upstream.New(opts)

@@ -222,7 +222,7 @@ func wireError(server string, err error) error {
 	}
 	text := printable.Reason(err, 1000)
 	if e, ok := errors.AsType[*session.InterruptedError](err); ok && e.Sent {
-		text = "the connection was lost before the answer came; the request may have been processed: " + text
+		text = "the connection was lost before the response arrived; the request may have been processed: " + text
 	}
 	return &serve.Error{Code: mcp.CodeInternal, Message: fmt.Sprintf("server %s: %s", printable.Line(server, 128), text)}
 }

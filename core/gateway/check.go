@@ -80,15 +80,15 @@ func (l *loop) report(refused map[Refusal]struct{}) {
 		if logged++; logged > maxLogged {
 			continue
 		}
-		what := "an item is not listed"
+		what := "the gateway does not list an item of a server"
 		if r.Listed {
-			what = "an item looks suspicious"
+			what = "an item of a server looks suspicious"
 		}
 		l.g.opts.Logger.Warn(what, "server", printable.Line(r.Server, 128), "list", string(r.Kind),
 			"item", printable.Line(r.Key, 200), "reason", r.Reason)
 	}
 	if logged > maxLogged {
-		l.g.opts.Logger.Warn("more items are not listed or look suspicious", "number", logged-maxLogged)
+		l.g.opts.Logger.Warn("more items of the server are not listed or look suspicious", "number", logged-maxLogged)
 	}
 	l.refused = refused
 }

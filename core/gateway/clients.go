@@ -90,7 +90,7 @@ func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server
 	return o, nil
 }
 
-var errNoSession = errors.New("cannot open a separate session for this client, and the config forbids sharing one")
+var errNoSession = errors.New("cannot open a separate session for this client, and \"shared\": false in the config forbids using the shared one")
 
 func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Server) *own {
 	server := srv.ID

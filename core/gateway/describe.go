@@ -151,7 +151,7 @@ func (g *Gateway) extension(ctx context.Context, r *serve.Request) (json.RawMess
 		}
 	}
 	if t.server == "" {
-		return nil, &serve.Error{Code: mcp.CodeMethodNotFound, Message: "several servers declare the extension of " + r.Method + ", and the request names none of them"}
+		return nil, &serve.Error{Code: mcp.CodeMethodNotFound, Message: "several servers support " + r.Method + ", and the request does not say which of them is meant"}
 	}
 	return g.forward(ctx, v, r, t, params)
 }

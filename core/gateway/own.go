@@ -84,7 +84,7 @@ func (o *own) dial(ctx context.Context, g *Gateway, level map[string]json.RawMes
 	s, err := g.opts.Dial(ctx, srv, opts)
 	o.tried = time.Now()
 	if err != nil {
-		g.opts.Logger.Warn("cannot open a separate session for a client; it uses the shared one", "server", o.srv.ID, "err", err)
+		g.opts.Logger.Warn("cannot open a separate session for a client; the client uses the shared session", "server", o.srv.ID, "err", err)
 		return
 	}
 	if level != nil {

@@ -304,7 +304,7 @@ func TestLegacyClientOfModernServer(t *testing.T) {
 	}
 	server.Fail(sessiontest.Fault{Method: "tools/call", Result: json.RawMessage(`{"resultType":"input_required","inputRequests":{"q":{"method":"other/ask"}}}`)})
 	c, _ := o.answering("ann", true)
-	if raw, err := c.Do(t.Context(), session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"ask"`)}}); err == nil || !strings.Contains(err.Error(), "cannot give") {
+	if raw, err := c.Do(t.Context(), session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"ask"`)}}); err == nil || !strings.Contains(err.Error(), "does not support") {
 		t.Errorf("%s, %v", raw, err)
 	}
 }

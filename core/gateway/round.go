@@ -27,7 +27,7 @@ const (
 	gather = 5 * time.Millisecond
 )
 
-var errNoAnswer = errors.New("the client did not answer in time")
+var errNoAnswer = errors.New("the client did not respond to the input request in time")
 
 // round is a request of a client of the modern era to a server of the legacy one, in a
 // session that speaks for that client alone until the request is answered. What the server

@@ -114,7 +114,7 @@ func (w *way) beginRound(ctx context.Context, q session.Request) (*round, error)
 		d.raw, d.err = inside.perform(on, q)
 		clean := on.Err() == nil && d.settled()
 		if len(d.raw) > maxKept && d.unattended() {
-			d.raw, d.err = nil, &serve.Error{Code: mcp.CodeInternal, Message: "the server gave its result before its questions were answered, and the result is too large to keep"}
+			d.raw, d.err = nil, &serve.Error{Code: mcp.CodeInternal, Message: "the server sent its result before the client answered the input requests, and the result is too large to keep"}
 		}
 		g.clients.giveBack(o, clean) // before the client can make its next request
 		close(d.over)
@@ -150,7 +150,7 @@ func (s *rounds) wait(ctx context.Context, d *round, r *serve.Request) (json.Raw
 		state, ok := s.put(d)
 		if !ok {
 			d.cancel(errNoAnswer)
-			return nil, &serve.Error{Code: mcp.CodeInternal, Message: "too many requests wait for answers of their clients"}
+			return nil, &serve.Error{Code: mcp.CodeInternal, Message: "too many requests are waiting for input from clients"}
 		}
 		if raw := d.questions(state); raw != nil {
 			return raw, nil

@@ -158,7 +158,7 @@ func (v *view) add(k catalog.Kind, s source, it item, exported string, refuse fu
 		return
 	}
 	if _, taken := v.byKey[k][exported]; taken {
-		refuse(Refusal{Server: s.id, Kind: k, Key: it.key, Reason: "another item has the same name here"})
+		refuse(Refusal{Server: s.id, Kind: k, Key: it.key, Reason: "another item has the same name in the gateway"})
 		return
 	}
 	if k == catalog.Templates && exported == it.key {

@@ -137,7 +137,7 @@ func askAll(ctx context.Context, r *serve.Request, requests []jsonMember) (answe
 		var method string
 		_ = json.Unmarshal(q["method"], &method) // "" cannot be answered
 		if !canAnswer(r.Capabilities, method) {
-			return nil, &serve.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client cannot give: " + printable.Line(method, 100)}
+			return nil, &serve.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client does not support: " + printable.Line(method, 100)}
 		}
 		if given[m.name], err = r.Client.Ask(ctx, r, method, q["params"]); err != nil {
 			return nil, err

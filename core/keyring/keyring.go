@@ -27,7 +27,7 @@ const patience = 10 * time.Second
 // ErrNotFound is the error for a secret that the keyring does not have.
 var ErrNotFound = keyring.ErrNotFound
 
-var errNoAnswer = errors.New("the keyring does not answer")
+var errNoAnswer = errors.New("the keyring does not respond")
 
 // A Ring is the user's keyring. It passes one call at a time to the keyring: while a locked
 // keyring waits for its user, further calls wait and fail, rather than ask the user once more.
@@ -109,7 +109,7 @@ func reachable() error {
 		return nil
 	}
 	if _, err := os.Stat("/run/user/" + strconv.Itoa(os.Getuid()) + "/bus"); err != nil {
-		return errors.New("there is no session bus")
+		return errors.New("there is no D-Bus session bus")
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func TestNoSessionBus(t *testing.T) {
 	if _, err := os.Stat("/run/user"); err == nil && reachable() == nil {
 		t.Skip("the user has a session bus")
 	}
-	if _, err := Get("docs"); err == nil || err.Error() != "there is no session bus" {
+	if _, err := Get("docs"); err == nil || err.Error() != "there is no D-Bus session bus" {
 		t.Errorf("%v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,7 +38,7 @@ func clientAssertion(keyFile, clientID, issuer string) (string, error) {
 		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(assertionLife)),
 	}).SignedString(key)
 	if err != nil {
-		return "", fmt.Errorf("privateKeyFile: %s: the key cannot sign", printable.Line(keyFile, 256))
+		return "", fmt.Errorf("privateKeyFile: %s: signing with the key failed", printable.Line(keyFile, 256))
 	}
 	return signed, nil
 }
@@ -46,7 +47,7 @@ func clientAssertion(keyFile, clientID, issuer string) (string, error) {
 func signingKey(text []byte) (crypto.PrivateKey, jwt.SigningMethod, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return nil, nil, fmt.Errorf("it is not PEM")
+		return nil, nil, errors.New("the file is not PEM")
 	}
 	var key any
 	var err error
@@ -59,7 +60,7 @@ func signingKey(text []byte) (crypto.PrivateKey, jwt.SigningMethod, error) {
 		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("it is not a private key without a passphrase")
+		return nil, nil, errors.New("the file has no private key, or one with a passphrase")
 	}
 	switch k := key.(type) {
 	case *rsa.PrivateKey:
@@ -76,5 +77,5 @@ func signingKey(text []byte) (crypto.PrivateKey, jwt.SigningMethod, error) {
 			return k, jwt.SigningMethodES512, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("it is not a key of RSA, ECDSA or Ed25519")
+	return nil, nil, errors.New("the key is not an RSA, ECDSA or Ed25519 key")
 }

@@ -92,7 +92,7 @@ func Listen(ctx context.Context, redirect string) (*Callback, error) {
 		}
 		if err != nil {
 			c.Close()
-			return nil, fmt.Errorf("the port that the browser comes back to: %w", err)
+			return nil, fmt.Errorf("the port that the browser is redirected to: %w", err)
 		}
 		c.listeners = append(c.listeners, l)
 		_, port, _ = net.SplitHostPort(l.Addr().String())
@@ -173,15 +173,15 @@ func (s *answering) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	answer := q.URL.Query()
 	switch {
 	case !strings.EqualFold(strings.TrimSuffix(q.Host, ":"+httpPort), s.callback.host):
-		s.refuse(w, http.StatusMisdirectedRequest, "This is not the address of the login.")
+		s.refuse(w, http.StatusMisdirectedRequest, "This is not the redirect address of the login.")
 	case q.URL.Path != s.callback.path:
-		page(w, http.StatusNotFound, "Nothing is here", "This port is open for a login only.")
+		page(w, http.StatusNotFound, "Nothing is here", "This port only receives the redirect of a login.")
 	case q.Method != http.MethodGet:
 		s.refuse(w, http.StatusMethodNotAllowed, "The login callback only accepts GET.")
 	case !s.flow.Ours(answer):
-		s.refuse(w, http.StatusBadRequest, `This answer belongs to another login: its "state" is not the one that was sent.`)
+		s.refuse(w, http.StatusBadRequest, `This redirect belongs to another login: its "state" is not the one that mcptrack sent.`)
 	case !s.first():
-		s.refuse(w, http.StatusConflict, "This login was answered already.")
+		s.refuse(w, http.StatusConflict, "This login has already been completed.")
 	default:
 		err := s.finish(q.Context(), answer)
 		if err != nil {

@@ -59,10 +59,10 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	case q.URL.Scheme != "https" && !(q.URL.Scheme == "http" && (own || isLoopback(host))):
 		return nil, fmt.Errorf("%s is not https", show(q.URL))
 	case !g.private && isLoopback(host):
-		return nil, fmt.Errorf("%s is an address of this machine, which a public server may not name", show(q.URL))
+		return nil, fmt.Errorf("%s is an address of this machine; a public server must not refer to it", show(q.URL))
 	}
 	if addr, err := netip.ParseAddr(host); err == nil && !g.private && !isPublic(addr) {
-		return nil, fmt.Errorf("%s is a private address, which a public server may not name", show(q.URL))
+		return nil, fmt.Errorf("%s is a private address; a public server must not refer to it", show(q.URL))
 	}
 	p, err := g.base.RoundTrip(q)
 	if err != nil {
@@ -79,7 +79,7 @@ func (g *guard) checkDial(address string) error {
 	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !isPublic(at.Addr()) {
-		return errors.New("it is a private address, which a public server may not name")
+		return errors.New("the host has a private address; a public server must not refer to it")
 	}
 	return nil
 }
@@ -95,11 +95,11 @@ func proxied() bool {
 func checkRedirect(q *http.Request, via []*http.Request) error {
 	switch first := via[0]; {
 	case first.Method != http.MethodGet:
-		return errors.New("it is redirected, which is not followed")
+		return errors.New("the response is a redirect, which is not followed")
 	case origin(first.URL.String()) != origin(q.URL.String()):
-		return fmt.Errorf("it is redirected to another origin, %s, which is not followed", show(q.URL))
+		return fmt.Errorf("the response redirects to another origin, %s, which is not followed", show(q.URL))
 	case len(via) > maxRedirects:
-		return fmt.Errorf("it is redirected more than %d times", maxRedirects)
+		return fmt.Errorf("the request was redirected more than %d times", maxRedirects)
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 	}
 	if c.Metadata != "" {
 		if origin(c.Metadata) != origin(t.URL) {
-			return nil, fmt.Errorf("the server says that its metadata is on another origin: %s", printable.Line(c.Metadata, 200))
+			return nil, fmt.Errorf("the URL of the server's metadata has another origin than the server: %s", printable.Line(c.Metadata, 200))
 		}
 		places = append([]string{c.Metadata}, places...)
 	}
@@ -181,14 +181,14 @@ func configuredServer(ctx context.Context, client *http.Client, address string) 
 	var names struct{ Issuer string }
 	found, err := getJSON(ctx, client, address, &names)
 	if err == nil && !found {
-		err = fmt.Errorf("%s: nothing is there", printable.Line(address, 200))
+		err = fmt.Errorf("%s: there is no metadata", printable.Line(address, 200))
 	}
 	var m *oauthex.AuthServerMeta
 	if err == nil {
 		m, err = oauthex.GetAuthServerMeta(ctx, address, names.Issuer, client)
 	}
 	if err == nil && m == nil {
-		err = fmt.Errorf("%s: nothing is there", printable.Line(address, 200))
+		err = fmt.Errorf("%s: there is no metadata", printable.Line(address, 200))
 	}
 	if err == nil {
 		err = usable(m)
@@ -207,7 +207,7 @@ func usable(m *oauthex.AuthServerMeta) error {
 		s256 = s256 || method == "S256"
 	}
 	if m.TokenEndpoint == "" || !s256 {
-		return errors.New("it has no token endpoint, or no PKCE with S256")
+		return errors.New("there is no token endpoint, or no PKCE with S256")
 	}
 	for _, endpoint := range []string{m.AuthorizationEndpoint, m.TokenEndpoint, m.RegistrationEndpoint, m.RevocationEndpoint} {
 		u, err := url.Parse(endpoint)
@@ -215,14 +215,14 @@ func usable(m *oauthex.AuthServerMeta) error {
 			continue
 		}
 		if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname())) {
-			return fmt.Errorf("it names an endpoint that is not https: %s", printable.Line(endpoint, 200))
+			return fmt.Errorf("an endpoint is not https: %s", printable.Line(endpoint, 200))
 		}
 		if u.User != nil || u.Fragment != "" { // a name before an @ looks like the host
-			return fmt.Errorf("it names an endpoint with a user or a fragment: %s", printable.Line(endpoint, 200))
+			return fmt.Errorf("an endpoint has a user or a fragment: %s", printable.Line(endpoint, 200))
 		}
 		for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "resource", "code_challenge"} {
 			if u.Query().Has(name) { // it is unclear whether that one or ours would count
-				return fmt.Errorf("it names an endpoint that has a %q already: %s", name, printable.Line(endpoint, 200))
+				return fmt.Errorf("an endpoint already has the parameter %q: %s", name, printable.Line(endpoint, 200))
 			}
 		}
 	}
@@ -254,7 +254,7 @@ func getJSON(ctx context.Context, client *http.Client, address string, into any)
 		return false, fmt.Errorf("%s: %w", show(q.URL), err)
 	}
 	if json.Unmarshal(text, into) != nil {
-		return false, fmt.Errorf("%s: it is not JSON of the expected form", show(q.URL))
+		return false, fmt.Errorf("%s: the response is not JSON of the expected form", show(q.URL))
 	}
 	return true, nil
 }

@@ -25,7 +25,7 @@ type fileEntry struct {
 
 const fileVersion = 1
 
-var errNotLogins = errors.New("it is not a file of logins")
+var errNotLogins = errors.New("the file does not contain logins")
 
 func encode(v any) ([]byte, error) { return json.Marshal(v) }
 
@@ -38,10 +38,10 @@ func (s *Store) read(server string) ([]*Login, error) {
 	}
 	var f file
 	if err := json.Unmarshal(text, &f); err != nil || f.Version < 1 {
-		return nil, fmt.Errorf("%s: %w; mcptrack login and logout replace it", s.path(server), errNotLogins)
+		return nil, fmt.Errorf("%s: %w; mcptrack login or logout replaces the file", s.path(server), errNotLogins)
 	}
 	if f.Version > fileVersion {
-		return nil, fmt.Errorf("%s: it is of a newer version of mcptrack", s.path(server))
+		return nil, fmt.Errorf("%s: the file was written by a newer version of mcptrack", s.path(server))
 	}
 	var all []*Login
 	for _, e := range f.Logins {
@@ -104,7 +104,7 @@ func (s *Store) write(server string, all []*Login) error {
 		text, err = encode(f)
 	}
 	if err == nil && len(text) >= secretfile.MaxFile {
-		err = errors.New("the login cannot be stored: it is too large")
+		err = errors.New("the login is too large to be stored")
 	}
 	if err != nil {
 		return err

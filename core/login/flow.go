@@ -102,7 +102,7 @@ func (f *Flow) Ours(answer url.Values) bool {
 // with.
 func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 	if !f.Ours(answer) {
-		return nil, errors.New(`the redirected URL belongs to another login: its "state" is not ours`)
+		return nil, errors.New(`the redirected URL belongs to another login: its "state" is not the one that mcptrack sent`)
 	}
 	if err := checkIssuer(answer, f.at.server); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 		return nil, &AnswerError{Doing: "the login", Code: code, Description: answer.Get("error_description")}
 	}
 	if answer.Get("code") == "" {
-		return nil, errors.New("the redirected URL has no code")
+		return nil, errors.New("the redirected URL has no \"code\"")
 	}
 	l := newLogin(f.target, f.at, f.with, f.scopes)
 	err := l.requestToken(ctx, f.store.client(ctx, f.target.URL), f.target, "the login", url.Values{
@@ -129,9 +129,9 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
 	switch iss := answer.Get("iss"); {
 	case iss == "" && m.AuthorizationResponseIssParameterSupported:
-		return errors.New(`the redirected URL does not say which authorization server it is of: it has no "iss"`)
+		return errors.New(`the redirected URL lacks "iss", which names the authorization server`)
 	case iss != "" && iss != m.Issuer:
-		return fmt.Errorf("the redirected URL is of another authorization server, %s", printable.Line(iss, 200))
+		return fmt.Errorf("the redirected URL comes from another authorization server, %s", printable.Line(iss, 200))
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func TestHostileServers(t *testing.T) {
 	}{
 		"metadata on another origin": {func(s *logintest.Server) {
 			s.Challenge = func() string { return `Bearer resource_metadata="` + elsewhere.URL + `/meta"` }
-		}, "its metadata is on another origin"},
+		}, "has another origin than the server"},
 		"metadata about another server": {func(s *logintest.Server) {
 			s.PRM = func(m map[string]any) { m["resource"] = "https://bank.example/mcp" }
 		}, `describes another resource: "https://bank.example/mcp"`},
@@ -67,15 +67,15 @@ func TestHostileServers(t *testing.T) {
 			s.Meta = func(m map[string]any) {
 				m["authorization_endpoint"] = "https://accounts.example@attacker.example/authorize"
 			}
-		}, "with a user or a fragment"},
+		}, "has a user or a fragment"},
 		"login page with a fragment": {func(s *logintest.Server) {
 			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = s.AS + "/authorize#here" }
-		}, "with a user or a fragment"},
+		}, "has a user or a fragment"},
 		"login page for another client": {func(s *logintest.Server) {
 			s.Meta = func(m map[string]any) {
 				m["authorization_endpoint"] = "https://honest.example/authorize?tenant=1&client_id=evil"
 			}
-		}, `has a "client_id" already`},
+		}, `already has the parameter "client_id"`},
 		"metadata with a user": {func(s *logintest.Server) {
 			s.PRM = func(m map[string]any) { m["resource"] = strings.Replace(s.URL, "://", "://you@", 1) }
 		}, "describes another resource"},
@@ -87,7 +87,7 @@ func TestHostileServers(t *testing.T) {
 				http.Redirect(w, q, elsewhere.URL+"/token", http.StatusTemporaryRedirect)
 				return true
 			})
-		}, "redirected, which is not followed"},
+		}, "the response is a redirect, which is not followed"},
 		"token of 64 MB": {func(s *logintest.Server) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
@@ -118,13 +118,13 @@ func TestHostileServers(t *testing.T) {
 		}, "of type DPoP"},
 		"answer of another issuer": {func(s *logintest.Server) {
 			s.Answer = func(q url.Values) { q.Set("iss", "https://attacker.example") }
-		}, "of another authorization server, https://attacker.example"},
+		}, "from another authorization server, https://attacker.example"},
 		"answer without its issuer": {func(s *logintest.Server) {
 			s.Answer = func(q url.Values) { q.Del("iss") }
-		}, `it has no "iss"`},
+		}, `lacks "iss"`},
 		"answer with another state": {func(s *logintest.Server) {
 			s.Answer = func(q url.Values) { q.Set("state", "stolen") }
-		}, `its "state" is not ours`},
+		}, `its "state" is not the one that mcptrack sent`},
 		"refusal": {func(s *logintest.Server) {
 			s.Answer = func(q url.Values) {
 				q.Del("code")
@@ -134,7 +134,7 @@ func TestHostileServers(t *testing.T) {
 		}, "refused the login: access_denied (no"},
 		"registration refused": {func(s *logintest.Server) {
 			s.Meta = func(m map[string]any) { m["registration_endpoint"] = s.AS + "/nowhere" }
-		}, "register a client: the authorization server answered HTTP status 404"},
+		}, "register a client: the authorization server responded with HTTP status 404"},
 		"no registration": {func(s *logintest.Server) { s.NoDCR = true }, "does not support client registration"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestPrivateAddressesOfAPublicServer(t *testing.T) {
 		if err == nil {
 			_ = p.Body.Close()
 		}
-		if err == nil || !strings.Contains(err.Error(), "public server may not name") && !strings.Contains(err.Error(), "is not https") {
+		if err == nil || !strings.Contains(err.Error(), "public server must not refer to it") && !strings.Contains(err.Error(), "is not https") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -191,7 +191,7 @@ func TestRedirectsOfMetadata(t *testing.T) {
 	web.HandleFunc("/away", func(w http.ResponseWriter, q *http.Request) {
 		http.Redirect(w, q, "http://169.254.169.254/latest/meta-data", http.StatusFound)
 	})
-	for path, want := range map[string]string{"/loop": "redirected more than 3 times", "/away": "redirected to another origin"} {
+	for path, want := range map[string]string{"/loop": "redirected more than 3 times", "/away": "redirects to another origin"} {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -301,7 +301,7 @@ func TestCallback(t *testing.T) {
 	}{
 		{"GET", strings.Replace(answer, "state=", "state=x", 1), "", "belongs to another login", 400},
 		{"GET", callback.Redirect, "", "belongs to another login", 400},
-		{"GET", answer, "evil.example", "not the address", 421},
+		{"GET", answer, "evil.example", "not the redirect address", 421},
 		{"POST", answer, "", "only accepts GET", 405},
 		{"GET", strings.Replace(answer, "/callback", "/favicon.ico", 1), "", "Nothing is here", 404},
 	} {
@@ -312,7 +312,7 @@ func TestCallback(t *testing.T) {
 	first := make(chan string, 1) // sent to once
 	go func() { _, page := get("GET", answer, ""); first <- page }()
 	<-inFlight
-	if status, page := get("GET", answer, ""); status != http.StatusConflict || !strings.Contains(page, "answered already") {
+	if status, page := get("GET", answer, ""); status != http.StatusConflict || !strings.Contains(page, "already been completed") {
 		t.Errorf("the second answer: %d %s", status, page)
 	}
 	close(goOn)

@@ -285,7 +285,7 @@ func TestInterruptedRenewalIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := request(t.Context(), logins.Source(target(s)), s.URL)
-	if _, ok := errors.AsType[*login.RequiredError](err); !ok || !strings.Contains(err.Error(), "was interrupted, which may have used the token up") {
+	if _, ok := errors.AsType[*login.RequiredError](err); !ok || !strings.Contains(err.Error(), "was interrupted, which may have invalidated the refresh token") {
 		t.Errorf("%v", err)
 	}
 }
@@ -390,7 +390,7 @@ func TestLogoutWithoutTheKeyring(t *testing.T) {
 func TestKeyringThatWasAskedFor(t *testing.T) {
 	s := logintest.New(t)
 	logins := login.NewStore(login.Options{Dir: t.TempDir(), Kind: login.KindKeyring, Keyring: noKeyring()})
-	if _, err := logIn(t, logins, s, target(s)); err == nil || !strings.Contains(err.Error(), "the keyring cannot be used: no bus") {
+	if _, err := logIn(t, logins, s, target(s)); err == nil || !strings.Contains(err.Error(), "the keyring is not available: no bus") {
 		t.Error(err)
 	}
 }

@@ -106,7 +106,7 @@ func register(ctx context.Context, client *http.Client, m *oauthex.AuthServerMet
 		c.Method = methodNone
 	}
 	if !slices.Contains([]string{methodNone, methodBasic, methodPost}, c.Method) {
-		return Client{}, fmt.Errorf("the authorization server wants clients to authenticate with %s", printable.Line(c.Method, 60))
+		return Client{}, fmt.Errorf("the authorization server requires clients to authenticate with %s, which is not supported", printable.Line(c.Method, 60))
 	}
 	return c, nil
 }
@@ -117,10 +117,10 @@ func registrationError(err error) error {
 	if before, _, ok := strings.Cut(err.Error(), "failed with status"); ok && before != err.Error() {
 		_, status, _ := strings.Cut(err.Error(), "failed with status ")
 		status, _, _ = strings.Cut(status, ":")
-		return fmt.Errorf("the authorization server answered HTTP status %s", printable.Line(status, 60))
+		return fmt.Errorf("the authorization server responded with HTTP status %s", printable.Line(status, 60))
 	}
 	if strings.Contains(err.Error(), "failed to decode") {
-		return errors.New("the answer is not JSON of the expected form")
+		return errors.New("the response is not JSON of the expected form")
 	}
 	return clean(err)
 }

@@ -146,7 +146,7 @@ func (s *Source) lacking(ctx context.Context, l *Login, c Challenge) error {
 	if err := s.store.Lack(ctx, s.target, c.Scopes); err != nil {
 		return fmt.Errorf("store the scopes that the login lacks: %w", err)
 	}
-	return &RequiredError{s.target, "the login does not include what this needs"}
+	return &RequiredError{s.target, "the login lacks a scope that the request requires"}
 }
 
 const (
@@ -193,7 +193,7 @@ func (s *Source) renewInTurn(ctx context.Context, was *Login, c Challenge) (*Log
 	case err == nil && l.Refused != "":
 		return nil, s.required(l)
 	}
-	going, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), renewTimeout, errors.New("the authorization server does not answer"))
+	going, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), renewTimeout, errors.New("the authorization server does not respond"))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(renewGrace, cancel) })()
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *Source) Renew(ctx context.Context) (*Login, error) {
 		return nil, ErrNone
 	}
 	if !l.Renewable {
-		return l, errors.New("the login cannot be renewed")
+		return l, errors.New("the login cannot be renewed: the authorization server issued no refresh token")
 	}
 	return s.renew(ctx, l, Challenge{})
 }
@@ -248,7 +248,7 @@ func (s *Source) request(ctx context.Context, l *Login) error {
 	}
 	l.Refused, l.Renewing = answer.Error(), time.Time{}
 	if !interrupted.IsZero() {
-		l.Refused += fmt.Sprintf("; a renewal at %s was interrupted, which may have used the token up", interrupted.UTC().Format(time.RFC3339))
+		l.Refused += fmt.Sprintf("; a renewal at %s was interrupted, which may have invalidated the refresh token", interrupted.UTC().Format(time.RFC3339))
 	}
 	if err := s.store.save(l); err != nil {
 		return err

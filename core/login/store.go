@@ -219,10 +219,10 @@ func (s *Store) put(l *Login) error {
 		case err == nil:
 			l.Kind = KindKeyring
 		case l.Kind == KindKeyring && !l.stored:
-			return fmt.Errorf("the keyring cannot be used: %w", err)
+			return fmt.Errorf("the keyring is not available: %w", err)
 		default:
 			if l.Kind == KindKeyring {
-				s.opts.Logger.Warn("the keyring cannot be used; the token is kept in a file from now on", "server", l.ID, "err", err)
+				s.opts.Logger.Warn("the keyring is not available; the token is now stored in a file", "server", l.ID, "err", err)
 			}
 			l.Kind, l.NoKeyring = KindFile, err
 		}

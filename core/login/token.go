@@ -52,10 +52,10 @@ func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target,
 		return tokenError(doing, err)
 	}
 	if kind := got.TokenType; kind != "" && !strings.EqualFold(kind, "bearer") {
-		return fmt.Errorf("the authorization server gave a token of type %s, which is not supported", printable.Line(kind, 60))
+		return fmt.Errorf("the authorization server issued a token of type %s, which is not supported", printable.Line(kind, 60))
 	}
 	if !validToken(got.AccessToken) || got.RefreshToken != "" && !validToken(got.RefreshToken) {
-		return errors.New("the authorization server gave a token that is too long or not printable")
+		return errors.New("the authorization server issued a token that is too long or not printable")
 	}
 	l.tokens.Access, l.tokens.Refresh, l.tokens.Expiry = got.AccessToken, got.RefreshToken, got.Expiry
 	l.Obtained, l.Refused, l.Renewing = began, "", time.Time{}
@@ -79,9 +79,9 @@ func tokenError(doing string, err error) error {
 		return e
 	}
 	if text := err.Error(); strings.Contains(text, "cannot parse") {
-		return errors.New("the answer of the token endpoint is not JSON of the expected form")
+		return errors.New("the response of the token endpoint is not JSON of the expected form")
 	} else if strings.Contains(text, "missing access_token") {
-		return errors.New("the answer of the token endpoint has no token")
+		return errors.New("the response of the token endpoint has no token")
 	}
 	return fmt.Errorf("token endpoint: %w", clean(err))
 }

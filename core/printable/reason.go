@@ -146,7 +146,7 @@ func plain(err error) string {
 		}
 	}
 	// Leaves of the library begin with the name of their package.
-	for _, pkg := range []string{"time: ", "http: ", "net/http: ", "tls: ", "x509: ", "exec: "} {
+	for _, pkg := range []string{"time: ", "http: ", "net/http: ", "tls: ", "x509: ", "exec: ", "json: "} {
 		if text, ok := strings.CutPrefix(err.Error(), pkg); ok {
 			return text
 		}

@@ -21,6 +21,11 @@ import (
 
 // Errors of Go's library as they really occur, alone and wrapped.
 func TestReason(t *testing.T) {
+	unknownMember := func(text string) error {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		return d.Decode(&struct{ A int }{})
+	}
 	quiet := log.New(io.Discard, "", 0)
 	plain, secure := httptest.NewServer(nil), httptest.NewUnstartedServer(nil)
 	secure.Config.ErrorLog = quiet
@@ -74,6 +79,7 @@ func TestReason(t *testing.T) {
 		{"duration", second(time.ParseDuration("x")), `invalid duration "x"`},
 		{"JSON", json.Unmarshal([]byte(`{"a":tru}`), new(any)), "invalid JSON after 9 bytes: invalid character '}' in literal true (expecting 'e')"},
 		{"JSON type", json.Unmarshal([]byte(`{"a":"x"}`), &struct{ A int }{}), `invalid JSON: "A" does not take a string`},
+		{"JSON member", unknownMember(`{"b":1}`), `unknown field "b"`},
 		{"end", io.ErrUnexpectedEOF, "the data ended too early"},
 		{"ours", errors.New("no such resource"), "no such resource"},
 	} {

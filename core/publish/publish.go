@@ -94,7 +94,7 @@ func (p *Publisher) Reloads() Reloads { return p.recorder.reloads() }
 // is followed by some process.
 func (p *Publisher) Ready() error {
 	if !p.settled.Load() {
-		return errors.New("not every server was tried yet")
+		return errors.New("not every server has been contacted yet")
 	}
 	if p.sharing != nil {
 		if err := p.sharing.ready(); err != nil {

@@ -90,7 +90,7 @@ func (r *recorder) append(e *event.Event) {
 		store = lease.Append
 	}
 	if err := store(e); err != nil {
-		r.log.Warn("an event is not stored", "err", err)
+		r.log.Warn("cannot store an event", "err", err)
 	}
 }
 

@@ -143,7 +143,7 @@ func (r *reloader) adopt(next *config.Config, reloaded event.ConfigReloaded, see
 	r.log.Info("config reloaded", "file", r.opts.Path, "servers", len(next.Servers),
 		"added", len(reloaded.Added), "removed", len(reloaded.Removed), "changed", len(reloaded.Changed))
 	for _, srv := range held {
-		r.log.Warn("a new or changed command is held back; send SIGHUP to start it", "server", srv.ID, "command", srv.CommandLine())
+		r.log.Warn("--no-exec-on-reload: a new or changed command of the config is not started; send SIGHUP to start it", "server", srv.ID, "command", srv.CommandLine())
 	}
 }
 

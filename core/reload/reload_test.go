@@ -258,7 +258,7 @@ func TestHoldCommands(t *testing.T) {
 	if got := b.ids(); !slices.Equal(got, []string{"b:x", "web:"}) {
 		t.Errorf("applied %q", got)
 	}
-	for line := ""; !strings.Contains(line, `held back; send SIGHUP to start it" server=c command="sh -c \"rm -r x\" --token=[secret]"`); {
+	for line := ""; !strings.Contains(line, `is not started; send SIGHUP to start it" server=c command="sh -c \"rm -r x\" --token=[secret]"`); {
 		select {
 		case line = <-logged:
 		case <-time.After(20 * time.Second):

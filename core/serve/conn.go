@@ -220,7 +220,7 @@ func (c *conn) listen(m *message) {
 	if c.listens.Add(1) > int64(c.srv.opts.Stdio.MaxListens) {
 		c.listens.Add(-1)
 		end()
-		c.fail(m.id, errorf(mcp.CodeInternal, "a client may have at most %d open listens", c.srv.opts.Stdio.MaxListens))
+		c.fail(m.id, errorf(mcp.CodeInternal, "a client may have at most %d open event streams and subscriptions/listen requests", c.srv.opts.Stdio.MaxListens))
 		return
 	}
 	c.wg.Go(func() {

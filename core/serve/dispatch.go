@@ -81,7 +81,7 @@ func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawM
 		return s.call(ctx, o.Handle, m, from, "")
 	}
 	if fromMemory(m.method) || m.method == mcp.MethodStreamEvents && s.opts.Events.offered() { // needs a session or a stream
-		return nil, errorf(mcp.CodeInvalidRequest, "%s is not allowed here", m.method)
+		return nil, errorf(mcp.CodeInvalidRequest, "%s requires a session or an event stream", m.method)
 	}
 	return s.call(ctx, s.opts.Extension, m, from, "")
 }

@@ -55,7 +55,7 @@ func (e Events) stream(ctx context.Context, s *Server, m *message, from caller, 
 // it.
 func (x *exchange) streamEvents(parent context.Context, from caller) {
 	if !accepts(x.r, typeEvents) {
-		http.Error(x.w, "the client must accept "+typeEvents, http.StatusNotAcceptable)
+		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
 		return
 	}
 	ctx, cancel := context.WithCancelCause(parent)

@@ -50,7 +50,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !accepts(r, typeJSON) {
-		http.Error(w, "the client must accept "+typeJSON+" and "+typeEvents, http.StatusNotAcceptable)
+		http.Error(w, "the Accept header must include "+typeJSON+" and "+typeEvents, http.StatusNotAcceptable)
 		return
 	}
 	body, err := x.body()
@@ -172,7 +172,7 @@ func (x *exchange) check() *Error {
 // and without one when the client disconnects.
 func (x *exchange) listen() {
 	if !accepts(x.r, typeEvents) {
-		http.Error(x.w, "the client must accept "+typeEvents, http.StatusNotAcceptable)
+		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
 		return
 	}
 	ctx, cancel := context.WithCancel(x.r.Context())

@@ -124,7 +124,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !accepts(r, typeEvents) {
-		http.Error(w, "the client must accept "+typeEvents, http.StatusNotAcceptable)
+		http.Error(w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
 		return
 	}
 	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), principal: s.principal(r)}

@@ -54,7 +54,7 @@ func parse(data []byte) (*message, *Error) {
 		return m, errorf(mcp.CodeInvalidRequest, "batches are not supported")
 	}
 	if !json.Valid(data) || !utf8.Valid(data) {
-		return m, errorf(mcp.CodeParse, "not JSON in UTF-8")
+		return m, errorf(mcp.CodeParse, "the message is not JSON in UTF-8")
 	}
 	top, err := members(data)
 	if err != nil {

@@ -177,7 +177,7 @@ func (s *Server) run(ctx context.Context, f Func, r *Request) (result json.RawMe
 	defer func() {
 		if p := recover(); p != nil {
 			// The value may hold anything, so it is not sent to the client.
-			s.opts.Logger.Error("a function panicked", "method", r.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			s.opts.Logger.Error("a request handler panicked", "method", r.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			result, err = nil, fmt.Errorf("%s: internal error", r.Method)
 		}
 	}()

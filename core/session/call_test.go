@@ -124,7 +124,7 @@ func TestInputRequired(t *testing.T) {
 		if !strings.Contains(text, "elicitation/create (Which") || strings.ContainsAny(text, "\n\x1b") || strings.Contains(text, "hunter2secret") {
 			t.Errorf("%q", text)
 		}
-		if _, err = s.CallTool(t.Context(), "t", nil); err == nil || !strings.HasSuffix(err.Error(), "cannot be given here") {
+		if _, err = s.CallTool(t.Context(), "t", nil); err == nil || !strings.HasSuffix(err.Error(), "input that mcptrack cannot provide") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -233,11 +233,11 @@ func TestBrokenAnswers(t *testing.T) {
 		cut               bool
 		want              string
 	}{
-		"event stream closed": {"text/event-stream", ": busy\n\n", false, "the server closed the event stream before it answered"},
-		"event stream cut":    {"text/event-stream", ": busy\n\n", true, "the event stream broke off before the server answered: the connection broke off within the answer"},
-		"JSON cut":            {"application/json", `{"jsonrpc":"2.0","id":`, true, "the connection broke off within the answer"},
-		"not JSON":            {"application/json", `hello`, false, "the answer is not JSON"},
-		"no answer":           {"", "", true, "the server closed the connection without an answer"},
+		"event stream closed": {"text/event-stream", ": busy\n\n", false, "the server closed the event stream before it sent the response"},
+		"event stream cut":    {"text/event-stream", ": busy\n\n", true, "the event stream was interrupted before the response: the connection was lost in the middle of the response"},
+		"JSON cut":            {"application/json", `{"jsonrpc":"2.0","id":`, true, "the connection was lost in the middle of the response"},
+		"not JSON":            {"application/json", `hello`, false, "the response is not JSON"},
+		"no answer":           {"", "", true, "the server closed the connection without a response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := newServer(true, false)

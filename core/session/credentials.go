@@ -70,7 +70,7 @@ func remedy(t login.Target, r wire.Refusal, c login.Challenge) string {
 	case c.Basic && c.Metadata == "":
 		return "add " + header
 	case r.Status == http.StatusForbidden && r.Header != "":
-		return "the login is valid, but does not allow this"
+		return "the login is valid, but does not permit this request"
 	case c.Metadata == "" && r.Header == "":
 		return "run " + t.Command() + ", or add " + header
 	}

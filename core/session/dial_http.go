@@ -66,7 +66,7 @@ func (d *httpDial) giveUp() {
 // the legacy era.
 func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
 	if srv.Protocol == config.ProtocolModern {
-		return nil, errors.New("the sse transport has no modern protocol")
+		return nil, errors.New("the sse transport does not support the modern protocol")
 	}
 	d, err := newHTTPDial(srv, opts)
 	if err != nil {

@@ -31,7 +31,7 @@ type (
 )
 
 // errDeadline is the cause when a request exceeds its own time limit.
-var errDeadline = errors.New("no answer in time")
+var errDeadline = errors.New("no response in time")
 
 // isAnswer reports whether err is a response of the server to the request.
 func isAnswer(err error) bool {

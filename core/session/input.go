@@ -27,7 +27,7 @@ type InputRequest struct {
 
 func (e *InputRequiredError) Error() string {
 	var b strings.Builder
-	b.WriteString(e.Method + ": the server requires input that cannot be given here")
+	b.WriteString(e.Method + ": the server requires input that mcptrack cannot provide")
 	for i, q := range e.Asked {
 		b.WriteString([]string{": ", ", "}[min(i, 1)] + q.Method)
 		if q.Message != "" {

@@ -158,7 +158,7 @@ func (sub *subscriber) listenBut(ctx context.Context, f Filter) (listens []*list
 				return nil, nil, err
 			}
 			if len(bad) == 0 {
-				return nil, nil, errors.New("the server refuses the subscription as a whole but accepts each part")
+				return nil, nil, errors.New("the server refuses a subscription to all resources together, but accepts each of them alone")
 			}
 		}
 		refused = append(refused, bad...)

@@ -83,7 +83,7 @@ func streamEnd(said string, err error) string {
 	case err == nil:
 		return "the server ended the subscription"
 	default:
-		return "the subscription broke off: " + printable.Reason(err, 500)
+		return "the subscription was interrupted: " + printable.Reason(err, 500)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestTimeoutsShowStderr(t *testing.T) {
 	}
 	entry := child(t, "hangs-later")
 	entry.RequestTimeout = time.Second
-	for oneShot, want := range map[bool]string{true: "no answer in time (1s) (stderr: waiting for the lock of another server)", false: "no answer in time (1s)"} {
+	for oneShot, want := range map[bool]string{true: "no response in time (1s) (stderr: waiting for the lock of another server)", false: "no response in time (1s)"} {
 		s := dial(t, entry, session.Options{OneShot: oneShot})
 		if _, err := s.CallTool(t.Context(), "x", nil); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("one-shot %t: %v", oneShot, err)

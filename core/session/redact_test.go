@@ -68,7 +68,7 @@ func TestPathOfAURLIsHidden(t *testing.T) {
 		"http://${HOST}/v1/hook/aB3dE5fG7hI9/mcp-server": ts.URL + "/v1/hook/[redacted]/mcp-server/",
 	} {
 		_, err := session.Dial(t.Context(), configured(t, map[string]any{"url": url, "type": "http"}, variables), session.Options{})
-		if got := fmt.Sprint(err); !strings.Contains(got, "redirects to "+want+",") {
+		if got := fmt.Sprint(err); !strings.Contains(got, "redirects to "+want+";") {
 			t.Errorf("%s: %s", url, got)
 		}
 	}

@@ -24,7 +24,7 @@ func malformed() []string {
 
 func isMalformed(err error) bool {
 	e, ok := errors.AsType[*session.RPCError](err)
-	return ok && e.Code == -32603 && strings.HasPrefix(e.Message, "malformed error: ") && len(e.Message) < 1100
+	return ok && e.Code == -32603 && strings.HasPrefix(e.Message, "malformed error response: ") && len(e.Message) < 1100
 }
 
 // A malformed answer is an answer: its request must not hang.

@@ -112,7 +112,7 @@ func TestWarnings(t *testing.T) {
 		want string
 	}{
 		"no resources": {map[string]any{"completions": map[string]any{}}, "does not offer resources"},
-		"no subscribe": {map[string]any{"resources": map[string]any{"listChanged": true}}, "polling every"},
+		"no subscribe": {map[string]any{"resources": map[string]any{"listChanged": true}}, "polling for them every"},
 		"all":          {map[string]any{"resources": map[string]any{"listChanged": true, "subscribe": true}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -75,7 +75,7 @@ func (c *clientSubscriptions) answer(r syncResult, cov *coverage) (again bool) {
 		case r.subscribe != nil:
 			err = r.subscribe
 		case has(cov.missing, q.uri) && cov.mode == event.Push:
-			err = errors.New("the server refuses to push its updates")
+			err = errors.New("the server refuses to push updates of the resource")
 		default:
 			c.wanted[q.uri] = true
 			changed = true

@@ -56,9 +56,9 @@ func (c *coverage) warn(pub *publisher, read config.ReadMode) {
 	if len(uris)+len(c.lists) == 0 {
 		return
 	}
-	msg := "the server does not push some changes; polling these"
+	msg := "the server does not push some changes; polling for them"
 	if len(uris) > 0 && read == config.ReadNone {
-		msg = `the server does not push some changes, and with "read": "none" those of resources are not noticed; set it to "digest"`
+		msg = `the server does not push some changes, and with "read": "none" changes of resources are not detected; set "read": "digest"`
 	}
 	pub.warnOnce("missing", msg, nil,
 		"resources", len(uris), "uris", printable.Line(strings.Join(uris[:min(len(uris), 10)], " "), 1000),

@@ -121,7 +121,7 @@ func (e *eventFollower) take(now time.Time) {
 			Payload: event.ServerEvent{Name: f.s.Redact(o.Name), EventID: f.s.Redact(o.ID), Size: o.Size}})
 	}
 	for _, name := range b.Forbidden {
-		f.w.pub.publishState(event.ServerState{State: f.w.pub.state, Reason: "the server forbids its events " + f.s.Redact(printable.Line(name, 100))}, nil)
+		f.w.pub.publishState(event.ServerState{State: f.w.pub.state, Reason: "the server denies access to events of type " + f.s.Redact(printable.Line(name, 100))}, nil)
 	}
 	switch {
 	case !f.ready: // the first sync reads everything anyway

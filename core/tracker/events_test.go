@@ -168,7 +168,7 @@ func TestEventsCountAsPush(t *testing.T) {
 		if st, _ := w.tracker.Snapshot().Server("docs"); st.Mode != event.Poll {
 			w.Fatalf("mode %q without events", st.Mode)
 		}
-		if got := w.published(event.TypeServerState); !strings.Contains(w.log(), "the server forbids its events resource.updated") {
+		if got := w.published(event.TypeServerState); !strings.Contains(w.log(), "the server denies access to events of type resource.updated") {
 			w.Errorf("states: %d\n%s", len(got), w.log())
 		}
 		docs.SetQuietly("file:///a.md", "three")

@@ -161,7 +161,7 @@ func (f *follower) signals(b session.Batch) {
 	now := time.Now()
 	f.w.pub.dropped(b.Dropped)
 	if b.Dropped[session.DroppedUndecodable] > 0 {
-		f.w.pub.warnOnce("undecodable", "the server sends messages that cannot be decoded; everything is compared after them, at most every 5s", nil)
+		f.w.pub.warnOnce("undecodable", "the server sends messages that cannot be decoded; mcptrack checks everything again after them, at most every 5s", nil)
 	}
 	f.cached.outdated(b.URIs)
 	for uri, sig := range b.URIs {

@@ -94,5 +94,5 @@ func (l *liveness) ended(r pingResult) error {
 		l.next = time.Now().Add(min(l.every, pingTimeout/2)) // whether it is dead will be known soon
 		return nil
 	}
-	return fmt.Errorf("no sign of life: %w", r.err)
+	return fmt.Errorf("the server does not respond: %w", r.err)
 }

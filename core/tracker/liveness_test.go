@@ -114,7 +114,7 @@ func TestPingBehindReads(t *testing.T) {
 // which order.
 func TestRequestsExcuseAnUnansweredPing(t *testing.T) {
 	var e requests
-	since, late := time.Now(), errors.New("no answer in time")
+	since, late := time.Now(), errors.New("no response in time")
 	want := func(want bool, when string) {
 		t.Helper()
 		if got := e.excuse(since); got != want {

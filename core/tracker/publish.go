@@ -225,7 +225,7 @@ func (p *publisher) descriptors(uris []string, list catalog.List, cause event.Ca
 // listFailed publishes that a list could not be loaded; the old list is kept.
 func (p *publisher) listFailed(k catalog.Kind, err error) {
 	p.store.commit(event.Event{ServerID: p.id, Payload: event.ListChanged{List: k, Error: errorLine(err)}}, nil)
-	p.log.Warn("cannot load a list; the last one stays in use", "list", string(k), "err", errorLine(err))
+	p.log.Warn("cannot load a list of the server; the last known list stays in use", "list", string(k), "err", errorLine(err))
 }
 
 // warnOnce logs a warning at most once for each value of about, until the server's

@@ -131,7 +131,7 @@ func TestNeitherPushedNorRead(t *testing.T) {
 		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Mode != "" {
 			w.Errorf("want one subscription.active without a mode:\n%s", w.log())
 		}
-		if got := w.logs.warnings(); len(got) != 1 || !strings.Contains(got[0], `set it to "digest"`) {
+		if got := w.logs.warnings(); len(got) != 1 || !strings.Contains(got[0], `set "read": "digest"`) {
 			w.Errorf("warnings %q", got)
 		}
 		w.apply(sessiontest.Entry("docs"))
@@ -151,7 +151,7 @@ func TestRefusedAndNotRead(t *testing.T) {
 		docs.Fail(sessiontest.Fault{Method: "resources/subscribe", Code: -32603, Message: "no"})
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Read = config.ReadNone }))
 		w.pass(3 * time.Second)
-		if got := w.logs.warnings(); len(got) != 1 || !strings.Contains(got[0], `set it to "digest"`) {
+		if got := w.logs.warnings(); len(got) != 1 || !strings.Contains(got[0], `set "read": "digest"`) {
 			w.Errorf("warnings %q", got)
 		}
 	})

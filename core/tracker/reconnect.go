@@ -43,7 +43,7 @@ func (r *retries) failed(err error, reason string, now time.Time) event.ServerSt
 	st := event.ServerState{State: event.Backoff, Reason: reason, Error: errorLine(err), Attempt: r.attempt}
 	var least time.Duration
 	if ra, ok := errors.AsType[*session.RetryAfter](err); ok {
-		least, st.Reason = ra.Wait, "server asked to wait"
+		least, st.Reason = ra.Wait, "the server asked clients to wait"
 	}
 	wait := r.hurry.left(now)
 	if wait <= 0 || least > 0 {

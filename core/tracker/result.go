@@ -108,7 +108,7 @@ func (f *follower) retry(r syncResult) {
 	}
 	if r.subscribe != nil {
 		if !f.ready || !unanswered(r.subscribe) {
-			f.w.pub.warnOnce("subscribe", "cannot subscribe; polling meanwhile", r.subscribe)
+			f.w.pub.warnOnce("subscribe", "cannot subscribe to resources; polling for changes meanwhile", r.subscribe)
 		}
 		again.merge(syncRequest{subscribe: true, compare: true})
 		again.list(f.scope().kinds(), event.CauseResync)
@@ -183,9 +183,9 @@ func (f *follower) announce() {
 	switch {
 	case active.Mode == event.Poll && f.w.srv.Mode == config.ModePoll: // as the config says
 	case active.Mode == event.Poll:
-		f.w.pub.warnOnce("poll", "the server does not push changes of resources; polling every "+f.w.srv.PollInterval.String(), nil)
+		f.w.pub.warnOnce("poll", "the server does not push changes of resources; polling for them every "+f.w.srv.PollInterval.String(), nil)
 	case active.Mode == "":
-		f.w.pub.warnOnce("unnoticed", `the server does not push changes of resources, and with "read": "none" they are not noticed; set it to "digest"`, nil)
+		f.w.pub.warnOnce("unnoticed", `the server does not push changes of resources, and with "read": "none" they are not detected; set "read": "digest"`, nil)
 	}
 	f.lastActive = &active
 	f.w.pub.subscribed(active)

@@ -232,7 +232,7 @@ func TestWebhookEndpointNotReachable(t *testing.T) {
 		h.mu.Unlock()
 		h.post("m1", `{"type":"terminated","error":{"code":-32603,"message":"restart"}}`, http.StatusNoContent)
 		w.pass(5 * time.Minute)
-		if n := strings.Count(strings.Join(w.logs.warnings(), "\n"), "cannot deliver events to --public-url"); n != 1 {
+		if n := strings.Count(strings.Join(w.logs.warnings(), "\n"), "cannot deliver events by webhook to --public-url"); n != 1 {
 			t.Errorf("%d warnings", n)
 		}
 		if strings.Contains(strings.Join(w.logs.warnings(), "\n"), h.target.Secret) {
@@ -253,7 +253,7 @@ func TestWebhookEndpointNotReachable(t *testing.T) {
 func TestWebhookWithoutReceiver(t *testing.T) {
 	hooked(t, false, func(w *world, docs *sessiontest.Server, h *hooking) {
 		wantCalls(t, h)
-		if !strings.Contains(strings.Join(w.logs.warnings(), "\n"), "needs serve-sse --public-url") {
+		if !strings.Contains(strings.Join(w.logs.warnings(), "\n"), "requires serve-sse --public-url") {
 			t.Error(strings.Join(w.logs.warnings(), "\n"))
 		}
 	})

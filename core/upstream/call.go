@@ -51,7 +51,7 @@ func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMess
 	if err != nil {
 		return failure(printable.Reason(err, 500)), nil
 	}
-	within, cancel := context.WithTimeoutCause(ctx, u.opts.Timeout, fmt.Errorf("no answer within %s", u.opts.Timeout))
+	within, cancel := context.WithTimeoutCause(ctx, u.opts.Timeout, fmt.Errorf("no response within %s", u.opts.Timeout))
 	defer cancel()
 	req, err := u.newRequest(within, e.method, t.path, t.body)
 	if err != nil {

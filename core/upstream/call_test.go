@@ -148,10 +148,10 @@ func TestCallRefusesArguments(t *testing.T) {
 		}
 	}
 	// Each value is harmless, but together they are a dot segment when decoded twice.
-	if got, failed := w.call("pair", `{"x":"%","y":"2e%2e"}`); !failed || !strings.Contains(got, "dot segments") {
+	if got, failed := w.call("pair", `{"x":"%","y":"2e%2e"}`); !failed || !strings.Contains(got, "segments") {
 		t.Errorf("%s", got)
 	}
-	if got, failed := w.call("pair", `{"x":"a%","y":"2fb"}`); !failed || !strings.Contains(got, "more segments") {
+	if got, failed := w.call("pair", `{"x":"a%","y":"2fb"}`); !failed || !strings.Contains(got, "adds segments to the path") {
 		t.Errorf("%s", got)
 	}
 	if _, err := w.Call(t.Context(), "nope\x1b[31m", nil); !errors.Is(err, ErrUnknownTool) || strings.Contains(err.Error(), "\x1b") {
@@ -345,7 +345,7 @@ func TestCallEnds(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	w := withAPI(t, tool("a"), func(http.ResponseWriter, *http.Request) { asked <- struct{}{}; <-free },
 		func(o *Options) { o.Timeout = 1 })
-	if got, failed := w.call("a", ""); !failed || !strings.Contains(got, "no answer within 1ns") {
+	if got, failed := w.call("a", ""); !failed || !strings.Contains(got, "no response within 1ns") {
 		t.Errorf("%s", got)
 	}
 	w.opts.Timeout = DefaultTimeout

@@ -152,7 +152,7 @@ func (u *Upstream) warn(before, now *candidate) {
 		u.log.Warn("catalog entry skipped", "index", s.Index, "name", s.Name, "reason", s.Reason)
 	}
 	if more := now.skipped - 5; more > 0 {
-		u.log.Warn("catalog entries skipped", "more", more)
+		u.log.Warn("more catalog entries skipped", "number", more)
 	}
 }
 

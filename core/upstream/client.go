@@ -28,7 +28,7 @@ const (
 	maxRedirects   = 5
 )
 
-var errOtherOrigin = errors.New("it redirects to another origin, which is refused")
+var errOtherOrigin = errors.New("the API redirects to another origin, which is refused")
 
 func (u *Upstream) newClient() {
 	u.client = &http.Client{}
@@ -70,10 +70,10 @@ func origin(u *url.URL) string {
 func (u *Upstream) newRequest(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
 	target, err := url.Parse(u.base.Scheme + "://" + u.base.Host + u.base.EscapedPath() + path)
 	if err != nil {
-		return nil, errors.New("the path does not make a URL")
+		return nil, errors.New("the path does not form a valid URL")
 	}
 	if target.Host != u.base.Host || target.Scheme != u.base.Scheme {
-		return nil, errors.New("the path leaves the origin")
+		return nil, errors.New("the path leads to another host than the API")
 	}
 	target.User = u.base.User
 	var reader io.Reader
@@ -82,7 +82,7 @@ func (u *Upstream) newRequest(ctx context.Context, method, path string, body []b
 	}
 	req, err := http.NewRequestWithContext(ctx, method, target.String(), reader)
 	if err != nil {
-		return nil, errors.New("the path does not make a request")
+		return nil, errors.New("the path does not form a valid request")
 	}
 	for name, values := range u.opts.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
@@ -133,9 +133,9 @@ type tooLarge struct{ limit int64 }
 
 func (e *tooLarge) Error() string {
 	if e.limit >= 1<<20 {
-		return fmt.Sprintf("the answer is larger than %d MiB", e.limit>>20)
+		return fmt.Sprintf("the response is larger than %d MiB", e.limit>>20)
 	}
-	return fmt.Sprintf("the answer is larger than %d KiB", e.limit>>10)
+	return fmt.Sprintf("the response is larger than %d KiB", e.limit>>10)
 }
 
 // plain removes the URL from an error of net/http, because the URL may hold credentials and
@@ -151,7 +151,7 @@ func (u *Upstream) plain(ctx context.Context, err error) error {
 // would always reach the same backend. etag, unless "", is sent as If-None-Match; within
 // bounds the time.
 func (u *Upstream) get(ctx context.Context, path, etag string, limit int64, within time.Duration) (answer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %s", within))
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no response within %s", within))
 	defer cancel()
 	req, err := u.newRequest(ctx, http.MethodGet, path, nil)
 	if err != nil {

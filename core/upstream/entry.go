@@ -146,10 +146,10 @@ func (e *entry) parseParams(raw json.RawMessage) error {
 		}
 		if p.in == "path" {
 			if !open[p.name] {
-				return fmt.Errorf("the path has no {%s}", bounded(p.name))
+				return fmt.Errorf("path parameter %s does not occur in the path", bounded(p.name))
 			}
 			if p.kind == "array" || p.kind == "object" {
-				return fmt.Errorf("parameter %s of the path has type %s", bounded(p.name), p.kind)
+				return fmt.Errorf("path parameter %s must not have type %s", bounded(p.name), p.kind)
 			}
 			delete(open, p.name)
 			p.required = true // the path would be incomplete
@@ -158,7 +158,7 @@ func (e *entry) parseParams(raw json.RawMessage) error {
 	}
 	for _, p := range e.path {
 		if open[p.param] {
-			return fmt.Errorf("no parameter for {%s} in the path", bounded(p.param))
+			return fmt.Errorf("the path contains {%s}, but there is no such parameter", bounded(p.param))
 		}
 	}
 	return nil

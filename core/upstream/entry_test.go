@@ -105,7 +105,7 @@ func TestSkips(t *testing.T) {
 		entry(`{"path":"/api/{a\\b}"}`):                                       "placeholder",
 		entry(`{"path":"/api/{}"}`):                                           "placeholder",
 		entry(`{"path":"/api/{a{b}}"}`):                                       "placeholder",
-		entry(`{"path":"/api/{x}"}`):                                          "for {x}",
+		entry(`{"path":"/api/{x}"}`):                                          "contains {x}",
 		entry(`{"params":{}}`):                                                "not an array",
 		entry(`{"params":[1]}`):                                               "parameter 1",
 		params("/api/t", `{"name":""}`):                                       "parameter 1",
@@ -113,10 +113,10 @@ func TestSkips(t *testing.T) {
 		params("/api/t", `{"name":"a","type":"date"}`):                        "type",
 		params("/api/t", `{"name":"a","type":1}`):                             `"type"`,
 		params("/api/t", `{"name":"a","in":"header"}`):                        "not path",
-		params("/api/t", `{"name":"a","in":"path"}`):                          "no {a}",
+		params("/api/t", `{"name":"a","in":"path"}`):                          "path parameter a does not occur",
 		params("/api/t", `{"name":"a","required":"y"}`):                       `"required"`,
 		params("/api/{a}", `{"name":"a","type":"object"}`):                    "type object",
-		params("/api/{a}", `{"name":"a","in":"query"}`):                       "for {a}",
+		params("/api/{a}", `{"name":"a","in":"query"}`):                       "contains {a}",
 		params("/api/t", strings.Repeat(`{"name":"a"},`, 128)+`{"name":"a"}`): "more than 128",
 	} {
 		c, err := parseCatalog([]byte(`[{"name":"before","method":"GET","path":"/api/x"},` + text + `,{"name":"after","method":"GET","path":"/api/x"}]`))

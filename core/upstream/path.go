@@ -34,7 +34,7 @@ func parsePath(path string) ([]piece, error) {
 		}
 		name, next, closed := strings.Cut(after, "}")
 		if !closed || !validName(name) || strings.ContainsRune(name, placeholderLeft) || !oneSegment(name) {
-			return nil, errors.New("the path has a placeholder that is not {name}")
+			return nil, errors.New("the path has a malformed placeholder; expected {name}")
 		}
 		pieces = append(pieces, piece{param: name})
 		rest = next

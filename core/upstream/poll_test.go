@@ -294,7 +294,7 @@ func TestHungBackend(t *testing.T) {
 		free := make(chan struct{})
 		a.answer(func() (int, string) { <-free; return 200, "" }, nil)
 		f.polls(2)
-		if st := f.Status(); st.Up || !strings.Contains(st.Error, "no answer within 5s") {
+		if st := f.Status(); st.Up || !strings.Contains(st.Error, "no response within 5s") {
 			t.Errorf("%+v", st)
 		}
 		close(free)

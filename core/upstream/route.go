@@ -66,12 +66,12 @@ func (e *entry) fill(arguments json.RawMessage) (target, error) {
 	// Each value was checked alone: several values, or a value next to text, may still make
 	// a dot segment.
 	if escapesPath(path.String()) {
-		return t, errors.New("the arguments result in a path with dot segments")
+		return t, errors.New("the arguments result in a path with \".\" or \"..\" segments")
 	}
 	own := strings.Split(e.route(), "/")
 	for i, segment := range strings.Split(path.String(), "/") {
 		if strings.Contains(own[i], "{") && !oneSegment(segment) {
-			return t, errors.New("the arguments result in a path with more segments")
+			return t, errors.New("an argument adds segments to the path")
 		}
 	}
 	if len(query) > 0 {

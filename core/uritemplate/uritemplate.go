@@ -88,7 +88,7 @@ func Expand(template string, params map[string]string) (string, error) {
 	}
 	uri, err := t.Expand(values)
 	if err != nil {
-		return fail(errors.New("the values do not fit the template"))
+		return fail(errors.New("the template cannot be expanded with these values"))
 	}
 	if text, err := url.PathUnescape(uri); err == nil && !utf8.ValidString(text) {
 		return fail(errors.New("a prefix modifier such as {name:3} would split a character of a value; use another value"))

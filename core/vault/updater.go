@@ -143,6 +143,6 @@ func (u *updater) logSkipped(changes []change) {
 		}
 		why := c.now.left.Error()
 		u.logged[why] = true
-		u.opts.Logger.Warn("skipped in the vault: "+why, slog.String("path", printable.Line(c.path, 300)))
+		u.opts.Logger.Warn("a file or folder is not part of the vault: "+why, slog.String("path", printable.Line(c.path, 300)))
 	}
 }

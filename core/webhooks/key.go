@@ -41,7 +41,7 @@ func LoadKey(path string) (Key, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(key) != keySize {
-		return Key{}, &secretfile.RefusedError{Path: path, Problem: fmt.Sprintf("invalid key; expected %d bytes in base64 (without the file, a new key is made)", keySize)}
+		return Key{}, &secretfile.RefusedError{Path: path, Problem: fmt.Sprintf("invalid key; expected %d bytes in base64 (if you remove the file, mcptrack creates a new key)", keySize)}
 	}
 	return Key{key}, nil
 }

@@ -27,7 +27,7 @@ func newSecret() (Secret, string) {
 func ParseSecret(text string) (Secret, error) {
 	key, ok := config.WebhookKey(text)
 	if !ok {
-		return Secret{}, errors.New("the secret must be whsec_ and 24 to 64 bytes in standard base64")
+		return Secret{}, errors.New("the secret must be whsec_ followed by 24 to 64 bytes in standard base64")
 	}
 	return Secret{key}, nil
 }

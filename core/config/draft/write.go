@@ -33,7 +33,7 @@ func Check(path string, replace bool) error {
 	case info.IsDir():
 		what = "is a folder; name a file"
 	case info.Mode()&fs.ModeSymlink != 0:
-		what = "is a symbolic link, which is not followed; name the file that it leads to, or remove it"
+		what = "is a symbolic link, which is not followed; name the target file, or remove the link"
 	default:
 		what = "is not a regular file"
 	}

@@ -180,7 +180,7 @@ func (s *Source) explain(offset int) *Error {
 		return syntax(offset, `expected ":" and a value after the key`, "")
 	case afterValue && len(o.open) == 0:
 		if s.text[offset] == ':' {
-			return syntax(offset, "a key outside of an object", "put { before the first key and } after the last one")
+			return syntax(offset, "key outside of an object", "put { before the first key and } after the last one")
 		}
 		return syntax(offset, "text after the end of the document", "a config file holds one object")
 	case afterValue && (r == '"' || r == '{' || r == '[' || len(word) > 0):
@@ -188,7 +188,7 @@ func (s *Source) explain(offset int) *Error {
 	case r == '"':
 		return s.explainString(offset)
 	case r == '`':
-		return syntax(offset, "a backquote", "remove the Markdown around the JSON, such as ```json")
+		return syntax(offset, "unexpected backquote", "remove the Markdown around the JSON, such as ```json")
 	case r == '\'':
 		return syntax(offset, "single quotes do not make a string", `JSON strings are in double quotes: "…"`)
 	case r == '“' || r == '”' || r == '‘' || r == '’':

@@ -81,7 +81,7 @@ func fourHex(t []byte) bool {
 // explainClose says why a closing bracket is not allowed there.
 func (s *Source) explainClose(offset int, r rune, o outline) *Error {
 	if len(o.open) == 0 {
-		return syntax(offset, fmt.Sprintf("%q closes nothing", string(r)), "remove it")
+		return syntax(offset, fmt.Sprintf("%q has no opening bracket", string(r)), "remove it")
 	}
 	bracket := o.open[len(o.open)-1]
 	if (s.text[bracket] == '{') != (r == '}') {

@@ -56,7 +56,7 @@ func space(offset int, r rune) *Error {
 		return nil
 	}
 	if r == '\u00a0' || r == '\u202f' {
-		return syntax(offset, "no-break space", "replace it by a normal space")
+		return syntax(offset, "unexpected no-break space", "replace it by a normal space")
 	}
-	return syntax(offset, "invisible character that is not a normal space", "remove it")
+	return syntax(offset, "unexpected invisible character", "remove it")
 }

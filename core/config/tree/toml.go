@@ -111,7 +111,7 @@ func (r *tomlReader) descend(n *Node, parts []*Member) (*Node, *Error) {
 			n = m.Value
 		}
 		if n.Kind != Object || r.origin[n] == inline {
-			return nil, syntax(part.Offset, "this key has a value already and cannot be a table", "")
+			return nil, syntax(part.Offset, "this key already has a value, so it cannot be a table", "")
 		}
 	}
 	return n, nil

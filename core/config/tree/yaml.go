@@ -46,10 +46,10 @@ func (s *Source) parseYAML() (*Node, *Error) {
 		return nil, s.explainYAML(err)
 	}
 	if len(documents) > 1 {
-		return nil, syntax(s.offset(documents[1].Line, documents[1].Column), "a second document", "a config file holds one document")
+		return nil, syntax(s.offset(documents[1].Line, documents[1].Column), "the file has a second document", "a config file holds one document")
 	}
 	if len(documents) == 0 || len(documents[0].Content) == 0 {
-		return nil, syntax(0, "file is empty", "the least is servers: []")
+		return nil, syntax(0, "file is empty", "the smallest config is servers: []")
 	}
 	r := &yamlReader{Source: s}
 	return r.node(documents[0].Content[0], 0)
@@ -97,7 +97,7 @@ func (r *yamlReader) node(y *yaml.Node, depth int) (*Node, *Error) {
 		return nil, tooDeep(at)
 	}
 	if r.values++; r.values > MaxValues {
-		return nil, &Error{Offset: at, Code: CodeTooLarge, Message: "aliases stand for too many values", Hint: "write them out"}
+		return nil, &Error{Offset: at, Code: CodeTooLarge, Message: "aliases expand to too many values", Hint: "write them out"}
 	}
 	n := &Node{Offset: at}
 	switch y.Kind {
@@ -172,7 +172,7 @@ func (r *yamlReader) mapping(n *Node, y *yaml.Node, depth int) *Error {
 	known := n.Index()
 	for _, from := range merged {
 		if from.Kind != Object {
-			return syntax(from.Offset, `"<<" takes an object`, "")
+			return syntax(from.Offset, `the value of "<<" must be an object`, "")
 		}
 		for _, m := range from.Members {
 			if known[m.Name] == nil {

@@ -78,9 +78,9 @@ func (b *eventFilter) Read(p []byte) (int, error) {
 // brokenOff is the error of a request whose event stream ended before the answer.
 func brokenOff(redact func(string) string, err error) error {
 	if err == io.EOF {
-		return errors.New("the server closed the event stream before it answered")
+		return errors.New("the server closed the event stream before it sent the response")
 	}
-	return fmt.Errorf("the event stream broke off before the server answered: %w", cleanError(redact, err))
+	return fmt.Errorf("the event stream was interrupted before the response: %w", cleanError(redact, err))
 }
 
 // next reads one event and handles the message in it. It appends to out what the library

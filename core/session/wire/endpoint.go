@@ -119,7 +119,7 @@ func (e *Endpoint) Streamable() (*Conn, error) {
 	tr, err := transport.NewStreamableHTTP(e.url.String(), transport.WithHTTPBasicClient(c.http.client),
 		transport.WithHTTPLogger(e.cfg.Logger))
 	if err != nil {
-		return nil, errors.New("the URL cannot be used")
+		return nil, errors.New("the URL of the server is invalid")
 	}
 	c.http.session = tr.GetSessionId
 	c.attach(tr)

@@ -46,7 +46,9 @@ func (e *RPCError) Is(target error) bool {
 // error. The body is left out: it may repeat what was sent.
 type HTTPError struct{ Status int }
 
-func (e *HTTPError) Error() string { return fmt.Sprintf("server answered HTTP status %d", e.Status) }
+func (e *HTTPError) Error() string {
+	return fmt.Sprintf("server responded with HTTP status %d", e.Status)
+}
 
 // RetryAfter is an error with the delay that the server asked for (HTTP 429 or 503
 // with Retry-After).
@@ -56,7 +58,7 @@ type RetryAfter struct {
 }
 
 func (e *RetryAfter) Error() string {
-	return fmt.Sprintf("%v (server asks to wait %s)", e.Err, e.Wait)
+	return fmt.Sprintf("%v (the server asks clients to wait %s)", e.Err, e.Wait)
 }
 
 func (e *RetryAfter) Unwrap() error { return e.Err }

@@ -89,7 +89,7 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 	}
 	if p.StatusCode >= 300 && p.StatusCode < 400 {
 		_ = p.Body.Close()
-		err := fmt.Errorf("the server redirects to %s, which is not followed", g.target(p))
+		err := fmt.Errorf("the server redirects to %s; mcptrack does not follow the redirect", g.target(p))
 		x.fail(err)
 		return nil, err
 	}

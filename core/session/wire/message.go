@@ -150,9 +150,9 @@ func (c *Conn) rejectMalformed(data []byte) bool {
 	if json.Unmarshal(data, &m) != nil {
 		return false
 	}
-	err := &RPCError{Code: mcp.CodeInternal, Message: "malformed answer"}
+	err := &RPCError{Code: mcp.CodeInternal, Message: "malformed response"}
 	if len(m.Error) > 0 {
-		err.Message = c.cfg.Redact("malformed error: " + string(m.Error))
+		err.Message = c.cfg.Redact("malformed error response: " + string(m.Error))
 	}
 	c.pending.fail(m.ID, err)
 	return true

@@ -67,7 +67,7 @@ func (c *Conn) do(ctx context.Context, q Request, x *exchange) (json.RawMessage,
 	case resp.Error == nil && x.failed():
 		return nil, c.requestError(ctx, x, nil) // a body that happens to be an object is not an answer
 	case !resp.ID.IsNil() && resp.ID.String() != id.String():
-		return nil, errors.New("the answer belongs to another request")
+		return nil, errors.New("the response belongs to another request")
 	case resp.Error != nil:
 		return nil, x.wrap(rpcError(c.cfg.Redact, resp.Error))
 	}
@@ -149,13 +149,13 @@ func cleanError(redact func(string) string, err error) error {
 	}
 	text := strings.ReplaceAll(printable.Reason(err, 0), "failed to send request: ", "") // the library adds it
 	if _, malformed := errors.AsType[*json.SyntaxError](err); malformed {
-		text = "the answer is not JSON"
+		text = "the response is not JSON"
 	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		text = "the connection broke off within the answer"
+		text = "the connection was lost in the middle of the response"
 	case errors.Is(err, io.EOF):
-		text = "the server closed the connection without an answer"
+		text = "the server closed the connection without a response"
 	}
 	return &transportError{redact(text), err}
 }

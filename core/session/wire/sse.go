@@ -26,7 +26,7 @@ func (e *Endpoint) SSE(ctx context.Context) (*Conn, error) {
 		transport.WithSSELogger(e.cfg.Logger),
 		transport.WithEndpointTimeout(time.Hour), transport.WithResponseTimeout(time.Hour)) // the contexts end sooner
 	if err != nil {
-		return nil, errors.New("the URL cannot be used")
+		return nil, errors.New("the URL of the server is invalid")
 	}
 	c.attach(tr)
 	tr.SetConnectionLostHandler(func(err error) {
@@ -68,10 +68,10 @@ func (h *httpConn) checkEndpoint(e sse.Event) error {
 	}
 	u, err := h.guard.origin.Parse(e.Data)
 	if err != nil {
-		return errors.New("the server names an endpoint that is not a URL")
+		return errors.New("the server sent an endpoint that is not a URL")
 	}
 	if u.Scheme != h.guard.origin.Scheme || u.Host != h.guard.origin.Host {
-		return fmt.Errorf("the server names an endpoint of another origin: %s",
+		return fmt.Errorf("the server sent an endpoint of another origin: %s",
 			h.guard.conn.cfg.Redact((&url.URL{Scheme: u.Scheme, Host: u.Host}).String()))
 	}
 	h.mu.Lock()

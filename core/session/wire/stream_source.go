@@ -57,7 +57,7 @@ func (s *stream) open(ctx context.Context, lastID string, patience time.Duration
 		_ = p.Body.Close()
 		cancel()
 		if p.StatusCode == http.StatusOK {
-			return nil, http.StatusNotAcceptable, errors.New("the answer is not an event stream")
+			return nil, http.StatusNotAcceptable, errors.New("the response is not an event stream")
 		}
 		return nil, p.StatusCode, x.error()
 	}

@@ -17,7 +17,7 @@ const (
 	maxPages = 100
 )
 
-var errNoCursor = errors.New("the server gives no cursor, so that events may be missing")
+var errNoCursor = errors.New("the server sends no cursor, so events may be missed")
 
 // poll follows the events by polling, until a poll fails.
 func (u *subscription) poll(ctx context.Context) error {
@@ -28,7 +28,7 @@ func (u *subscription) poll(ctx context.Context) error {
 		}
 		fresh, before := u.query.Cursor == "", u.query.Cursor
 		if page.Truncated {
-			u.gap("the server does not have all of them any more")
+			u.gap("the server no longer stores all of them")
 		}
 		var events []mcp.EventOccurrence
 		for _, raw := range page.Events {

@@ -115,7 +115,7 @@ func (s *Source) Run(ctx context.Context) {
 func (s *Source) follow(ctx context.Context, types []mcp.EventType) {
 	wanted, unknown := plans(types, s.opts.Want)
 	for _, name := range unknown {
-		s.warnOnce(name, "the server does not offer events that the config names")
+		s.warnOnce(name, "the config names a type of events that the server does not offer")
 	}
 	streams := streamsElse
 	if s.opts.Events.HTTP() {
@@ -150,13 +150,13 @@ func (s *Source) follow(ctx context.Context, types []mcp.EventType) {
 		mode := p.mode(s.opts.Want.Delivery, streams, s.opts.Webhooks != nil)
 		switch {
 		case mode == "" && slices.Contains(p.modes, mcp.DeliverWebhook) && s.opts.Webhooks == nil:
-			s.warnOnce(p.name, "the server delivers events by webhook only, which needs serve-sse --public-url")
+			s.warnOnce(p.name, "the server delivers these events only by webhook, which requires serve-sse --public-url")
 			continue
 		case mode == "":
-			s.warnOnce(p.name, "the server delivers events only in a way that is not possible here")
+			s.warnOnce(p.name, "the server offers no delivery mode for these events that mcptrack can use")
 			continue
 		case s.opts.Want.Delivery == config.DeliveryWebhook && mode != mcp.DeliverWebhook && s.opts.Webhooks == nil:
-			s.warnOnce(p.name, `events are not delivered by webhook, which needs serve-sse --public-url; they are followed by `+string(mode))
+			s.warnOnce(p.name, `delivery of these events by webhook requires serve-sse --public-url; mcptrack uses this mode instead: `+string(mode))
 		}
 		if mode == mcp.DeliverPush {
 			streams--
@@ -190,7 +190,7 @@ func (s *Source) begin(ctx context.Context, p plan, key string, mode mcp.Deliver
 // is called by the goroutines of subscriptions.
 func (s *Source) warnEndpoint(name, reason string) {
 	s.endpoint.Do(func() {
-		s.opts.Logger.Warn("the server cannot deliver events to --public-url", "event", printable.Line(name, 200), "err", reason)
+		s.opts.Logger.Warn("the server cannot deliver events by webhook to --public-url", "event", printable.Line(name, 200), "err", reason)
 	})
 }
 

@@ -14,8 +14,8 @@ import (
 const minSilence = time.Minute
 
 var (
-	errNoBeginning = errors.New("the stream did not begin in time")
-	errSilent      = errors.New("the stream was silent for too long")
+	errNoBeginning = errors.New("the event stream did not start in time")
+	errSilent      = errors.New("the event stream was silent for too long")
 )
 
 // stream follows the events by push until the stream ends. It returns nil if the server ended
@@ -70,7 +70,7 @@ type pushed struct {
 func (p *pushed) receive(in *inbox) error {
 	messages, lost := in.take()
 	if lost {
-		p.u.gap("they came faster than they could be looked at")
+		p.u.gap("they arrived faster than mcptrack could process them")
 	}
 	var events []mcp.EventOccurrence
 	cursor := ""
@@ -110,7 +110,7 @@ func (p *pushed) receive(in *inbox) error {
 // begin handles the message "active": events follow from its cursor on.
 func (p *pushed) begin(news session.EventNews) {
 	if news.Truncated {
-		p.u.gap("the server does not have all of them any more")
+		p.u.gap("the server no longer stores all of them")
 	}
 	if news.Cursor != "" {
 		p.u.advance(news.Cursor)

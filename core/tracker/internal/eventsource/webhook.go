@@ -122,7 +122,7 @@ func (u *subscription) subscribed(s session.EventSubscription) {
 	refreshed := u.slotID == s.ID
 	u.slotID = s.ID
 	if s.Truncated {
-		u.gap("the server does not have all of them any more")
+		u.gap("the server no longer stores all of them")
 	}
 	// That of a refresh may be before what has arrived, or after what is still to arrive.
 	if s.Cursor != "" && (!refreshed || s.Truncated || u.query.Cursor == "") {
