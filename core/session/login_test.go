@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -86,6 +87,32 @@ func TestTokensStayWithTheirServer(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "at-") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A refusal in the form of OAuth is shown as what it says, not as a JSON-RPC error with a code
+// that the server did not send; one in the form of JSON-RPC keeps its code.
+func TestOAuthRefusalInBody(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"error":"invalid_token","error_description":"it is too old"}`:                "authorization required (HTTP status 401: it is too old): add",
+		`{"error":"unauthorized"}`:                                                     "authorization required (HTTP status 401: unauthorized): add",
+		`{"error":"you sent wrong-token"}`:                                             "authorization required (HTTP status 401: you sent [redacted]): check",
+		`{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"log in first"}}`: `(server error -32001: log in first)`,
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, body)
+		}))
+		srv := config.Server{ID: "docs", Enabled: true, Transport: config.TransportHTTP, Protocol: config.ProtocolLegacy, URL: config.NewSecret(s.URL)}
+		if strings.Contains(body, "wrong-token") {
+			srv.Headers = map[string]config.Secret{"authorization": config.NewSecret("Bearer wrong-token")}
+		}
+		_, err := session.Dial(t.Context(), srv, session.Options{})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(want, "status") && strings.Contains(err.Error(), "server error") {
+			t.Errorf("%s: got %v, want %s", body, err, want)
+		}
+		s.Close()
 	}
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,10 +115,34 @@ func (x *exchange) rpcError() *sdk.JSONRPCErrorDetails {
 	var r struct {
 		Error *sdk.JSONRPCErrorDetails `json:"error"`
 	}
-	if len(x.body) == 0 || json.Unmarshal(x.body, &r) != nil || r.Error == nil || r.Error.Code == 0 {
+	if len(x.body) == 0 || x.oauthErrorLocked() != "" || json.Unmarshal(x.body, &r) != nil || r.Error == nil || r.Error.Code == 0 {
 		return nil
 	}
 	return r.Error
+}
+
+// oauthErrorLocked is what the body of a refusal of credentials says in the form of OAuth
+// (RFC 6749, section 5.2), {"error": "invalid_token", "error_description": "…"}; "" if it does
+// not. The library takes such a body for a JSON-RPC error and makes up a code for it.
+func (x *exchange) oauthErrorLocked() string {
+	var r struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if x.status != http.StatusUnauthorized && x.status != http.StatusForbidden || json.Unmarshal(x.body, &r) != nil {
+		return ""
+	}
+	return cmp.Or(r.Description, r.Error)
+}
+
+// oauthRefused makes the OAuth error of the body, if there is one, the reason of a refusal
+// without another.
+func (x *exchange) oauthRefused(redact func(string) string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if said := x.oauthErrorLocked(); x.said == "" && said != "" {
+		x.said = redact(said)
+	}
 }
 
 // failed reports whether the HTTP status was an error.

@@ -98,6 +98,7 @@ func (c *Conn) announceCancel(id sdk.RequestId) {
 // requestError returns why a request failed, as an error that may be shown. err is what the
 // library returned, which often says less than x or the connection.
 func (c *Conn) requestError(ctx context.Context, x *exchange, err error) error {
+	x.oauthRefused(c.cfg.Redact)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
