@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -26,7 +27,9 @@ func childFull(dir string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	fail := func(err error) int { fmt.Fprintln(os.Stderr, err); return 1 }
-	j, err := Open(ctx, Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	var logged strings.Builder // read after Close
+	log := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	j, err := Open(ctx, Options{Dir: dir, Logger: log})
 	if err != nil {
 		return fail(err)
 	}
@@ -64,11 +67,13 @@ func childFull(dir string) int {
 		return fail(err)
 	}
 	var report struct {
-		Failed   string
-		Queued   int
-		Acked    []string
-		Followed int
-		Finished bool
+		Failed    string
+		Queued    int
+		Acked     []string
+		Followed  int
+		Recovered bool   // was logged
+		New       string // why a new log could not be opened while the disk was full
+		Finished  bool
 	}
 	for j.Err() == nil && ctx.Err() == nil {
 		push(50)
@@ -109,6 +114,15 @@ func childFull(dir string) int {
 	if err := j.Close(); err != nil {
 		return fail(err)
 	}
+	report.Recovered = strings.Contains(logged.String(), "events are stored again")
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 16, Max: was.Max}); err != nil {
+		return fail(err)
+	}
+	_, err = Open(ctx, Options{Dir: filepath.Join(dir, "new"), Logger: log})
+	report.New = fmt.Sprint(err)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
+		return fail(err)
+	}
 	report.Finished = true
 	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
 		return fail(err)
@@ -122,11 +136,13 @@ func TestDiskFullAndBack(t *testing.T) {
 	dir := t.TempDir()
 	cmd, out := startChild(t, "full", dir)
 	var report struct {
-		Failed   string
-		Queued   int
-		Acked    []string
-		Followed int
-		Finished bool
+		Failed    string
+		Queued    int
+		Acked     []string
+		Followed  int
+		Recovered bool   // was logged
+		New       string // why a new log could not be opened while the disk was full
+		Finished  bool
 	}
 	for out.Scan() {
 		if err := json.Unmarshal(out.Bytes(), &report); err != nil {
@@ -138,6 +154,12 @@ func TestDiskFullAndBack(t *testing.T) {
 	}
 	if !strings.Contains(report.Failed, "cannot be stored") || report.Queued < 1 {
 		t.Errorf("while the disk was full: error %q, %d waiting", report.Failed, report.Queued)
+	}
+	if !report.Recovered {
+		t.Error("that events are stored again was not logged as a warning")
+	}
+	if !strings.Contains(report.New, "cannot write to the disk") || strings.Contains(report.New, "API error") {
+		t.Errorf("a new log on a full disk: %s", report.New)
 	}
 	if report.Followed != len(report.Acked) {
 		t.Errorf("a follower got %d of %d", report.Followed, len(report.Acked))

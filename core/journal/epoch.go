@@ -21,6 +21,11 @@ func (w *writer) openLog(ctx context.Context) error {
 	}
 	info, err := w.store.ensure(ctx)
 	if err != nil {
+		if w.store.embedded != nil {
+			if disk := w.store.dir.probe(); disk != nil {
+				return disk // the store's own error does not say why
+			}
+		}
 		return err
 	}
 	if w.store.dir != nil {

@@ -262,10 +262,11 @@ func (w *writer) fails(err error) {
 	}
 }
 
-// works ends the state of failure that fails began, and logs that.
+// works ends the state of failure that fails began, and logs that as a warning: whoever saw
+// the failure at the default level sees its end, too.
 func (w *writer) works() {
 	if old := w.store.counts.trouble.Swap(nil); old != nil {
 		waiting, folded := w.queue.size()
-		w.store.opts.Logger.Info("events are stored again", "waiting", waiting, "folded", folded)
+		w.store.opts.Logger.Warn("events are stored again", "waiting", waiting, "folded", folded)
 	}
 }
