@@ -192,7 +192,7 @@ func (c *conn) runFunc(m *message, from caller) {
 		case c.slots <- struct{}{}:
 			c.waiting.end(size)
 			defer func() { <-c.slots }()
-			notes := newNotifier(ctx, func(ctx context.Context, message []byte) { _ = c.out.write(ctx, message) })
+			notes := newNotifier(ctx, c.out.queue)
 			from.notes = notes
 			result, failed = c.srv.result(ctx, m, from)
 			notes.close()

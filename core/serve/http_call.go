@@ -42,12 +42,14 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 	go func() {
 		reply := x.answer(nil, errorf(mcp.CodeInternal, "%s: internal error", x.m.method))
 		defer func() { answered <- reply }() // also if the function calls runtime.Goexit
-		n := newNotifier(ctx, func(ctx context.Context, message []byte) {
+		n := newNotifier(ctx, func(ctx context.Context, message []byte) bool {
 			select {
 			case notes <- message:
+				return true
 			case <-left:
 			case <-ctx.Done():
 			}
+			return false
 		})
 		defer n.close()
 		if accepts(x.r, typeEvents) {

@@ -115,21 +115,33 @@ func (o *outbox) put(lines func() []byte) {
 // write queues a message and waits until it is written. After an error, which is the
 // cause of ctx or io.ErrClosedPipe, it may or may not be written.
 func (o *outbox) write(ctx context.Context, message []byte) error {
+	_, err := o.deliver(ctx, message)
+	return err
+}
+
+// queue is write, but reports whether the message was queued: then it is written before those
+// that are queued later, also if ctx is done, unless the client is gone.
+func (o *outbox) queue(ctx context.Context, message []byte) bool {
+	queued, _ := o.deliver(ctx, message)
+	return queued
+}
+
+func (o *outbox) deliver(ctx context.Context, message []byte) (queued bool, err error) {
 	j := job{lines: func() []byte { return line(message) }, done: make(chan struct{})}
 	select {
 	case o.jobs <- j:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	case <-o.gone:
-		return io.ErrClosedPipe
+		return false, io.ErrClosedPipe
 	}
 	select {
 	case <-j.done:
-		return nil
+		return true, nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return true, context.Cause(ctx)
 	case <-o.gone:
-		return io.ErrClosedPipe
+		return true, io.ErrClosedPipe
 	}
 }
 
