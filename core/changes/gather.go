@@ -143,7 +143,7 @@ func (g *gathered) await(ctx context.Context, r *serve.Request, wait time.Durati
 		switch {
 		case err != nil:
 			return err
-		case g.HasMore && len(g.Changes) == 0 && ctx.Err() == nil: // no change in maxEntries entries
+		case g.HasMore && len(g.Changes) == 0 && ctx.Err() == nil && time.Since(began) < wait: // no change in maxEntries entries
 			g.HasMore = false
 			continue
 		case g.HasMore || g.Truncated:
