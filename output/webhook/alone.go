@@ -67,7 +67,11 @@ func (a *alone) remove(ctx context.Context, id string) (found bool, err error) {
 func (a *alone) drop(_ context.Context, sub *subscription) error {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
-	if !sub.removed {
+	switch {
+	case sub.removed:
+	case a.s.phaseLocked(sub) < revoked: // it was refreshed meanwhile
+		return errLook
+	default:
 		a.s.dropLocked(sub)
 	}
 	return nil

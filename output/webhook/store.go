@@ -14,7 +14,8 @@ type store interface {
 	answered(r record)
 	// remove removes one that its client does not want any more.
 	remove(ctx context.Context, id string) (found bool, err error)
-	// drop removes one that has ended, as far as this process knows.
+	// drop removes one that has ended, as far as this process knows. It fails if it was refreshed
+	// meanwhile.
 	drop(ctx context.Context, sub *subscription) error
 	// run calls Subscriptions.deliverAll whenever it is this process that delivers, until
 	// ctx ends.

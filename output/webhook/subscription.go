@@ -87,7 +87,7 @@ func (s *Subscriptions) applyLocked(r record, revision uint64) (*subscription, e
 			return nil, err
 		}
 	}
-	wasSuspended := sub.suspended()
+	wasSuspended, refreshed := sub.suspended(), sub.Refreshes != r.Refreshes
 	// Only these: messages are made of the others without the lock.
 	sub.Secret, sub.secret, sub.OldSecret, sub.old, sub.OldUntil = r.Secret, secret, r.OldSecret, old, r.OldUntil
 	sub.Expires, sub.Verified, sub.Numbering = r.Expires, r.Verified, r.Numbering
@@ -95,6 +95,9 @@ func (s *Subscriptions) applyLocked(r record, revision uint64) (*subscription, e
 	if wasSuspended && !sub.suspended() {
 		sub.Status, sub.rates = status{LastDelivery: sub.Status.LastDelivery}, rates{}
 		sub.wakeLocked()
+	}
+	if refreshed && s.phaseLocked(sub) == dead { // its client still wants it
+		sub.Status.FailedSince = time.Time{}
 	}
 	if !sub.answered && !r.Unanswered {
 		sub.answered = true
