@@ -19,6 +19,7 @@ const (
 	postTimeout = 10 * time.Second
 	idleTimeout = 30 * time.Second
 	perHost     = 4
+	maxHeader   = 64 << 10 // bytes, of an answer
 )
 
 var errNotPublic = errors.New("the address is not public")
@@ -87,6 +88,7 @@ func newClient(g *guard) *http.Client {
 		Transport: &http.Transport{
 			DialContext: d.DialContext, DisableCompression: true, IdleConnTimeout: idleTimeout,
 			MaxConnsPerHost: perHost, MaxIdleConnsPerHost: perHost, TLSHandshakeTimeout: dialTimeout,
+			MaxResponseHeaderBytes: maxHeader,
 		},
 	}
 }

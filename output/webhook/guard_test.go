@@ -113,6 +113,8 @@ func TestOutcomes(t *testing.T) {
 			http.Redirect(w, r, "/followed", http.StatusTemporaryRedirect)
 		case "/followed":
 			followed = true
+		case "/large":
+			w.Header().Set("X-Large", strings.Repeat("a", 1<<20))
 		case "/slow":
 			<-r.Context().Done()
 		case "/endless":
@@ -136,7 +138,7 @@ func TestOutcomes(t *testing.T) {
 	for path, want := range map[string]Result{
 		"/200": {}, "/204": {}, "/299": {}, "/410": {Drop: true}, "/413": {Drop: true}, "/endless": {},
 		"/400": {Err: HTTP4xx, RetryAfter: 10 * time.Minute}, "/425": {Err: HTTP4xx, RetryAfter: 10 * time.Minute}, "/503": {Err: HTTP5xx, RetryAfter: 10 * time.Minute},
-		"/redirect": {Err: HTTP4xx}, "/slow": {Err: Timeout},
+		"/redirect": {Err: HTTP4xx}, "/slow": {Err: Timeout}, "/large": {Err: ConnectionRefused},
 	} {
 		got, err := s.Post(t.Context(), &Message{URL: srv.URL + path, Body: []byte("{}")}, nil)
 		if len(got.answer) > maxAnswer {

@@ -65,10 +65,11 @@ func lifetime(raw json.RawMessage, endless bool) (time.Duration, error) {
 		}
 		return maxTTL, nil
 	}
-	var ms float64
-	if json.Unmarshal(raw, &ms) != nil {
+	var number json.Number
+	if raw[0] == '"' || json.Unmarshal(raw, &number) != nil {
 		return 0, events.Invalid("ttlMs must be a number or null")
 	}
+	ms, _ := number.Float64() // of a number beyond its range: infinity
 	ms = min(max(ms, float64(minTTL/time.Millisecond)), float64(maxTTL/time.Millisecond))
 	return time.Duration(math.Round(ms)) * time.Millisecond, nil
 }

@@ -242,10 +242,15 @@ func TestTTL(t *testing.T) {
 		want    time.Duration
 	}{
 		{``, true, 24 * time.Hour}, {`null`, false, 24 * time.Hour}, {`null`, true, 0}, {`0`, false, time.Minute}, {`-5`, false, time.Minute},
-		{`90000`, false, 90 * time.Second}, {`1e300`, false, 24 * time.Hour}, {`3600000.4`, false, time.Hour},
+		{`90000`, false, 90 * time.Second}, {`1e300`, false, 24 * time.Hour}, {`1e999`, true, 24 * time.Hour}, {`-1e999`, true, time.Minute}, {`3600000.4`, false, time.Hour},
 	} {
 		if got, err := lifetime(json.RawMessage(c.ttl), c.endless); err != nil || got != c.want {
 			t.Errorf("%q: %v, %v", c.ttl, got, err)
+		}
+	}
+	for _, raw := range []string{`"5"`, `"x"`, `true`, `{}`, `[1]`} {
+		if got, err := lifetime(json.RawMessage(raw), true); err == nil {
+			t.Errorf("%s: %v", raw, got)
 		}
 	}
 }
