@@ -15,15 +15,17 @@ import (
 )
 
 // asking is a legacy server with a process for each connection, whose tools ask the
-// client: "ask" makes the request of its arguments and returns the answer.
+// client; clients with sampling see one tool more: "ask" makes the request of its arguments and returns the answer.
 type asking struct {
-	mu    sync.Mutex
-	conns []*askingConn
+	refuse func(capabilities string) bool // whether a connection ends instead of answering tools/list; nil: never
+	mu     sync.Mutex
+	conns  []*askingConn
 }
 
 type askingConn struct {
-	in  *bufio.Reader
-	out io.WriteCloser
+	refuse func(capabilities string) bool
+	in     *bufio.Reader
+	out    io.WriteCloser
 
 	mu           sync.Mutex
 	capabilities string
@@ -37,7 +39,7 @@ type askingConn struct {
 func (a *asking) Dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 	r, toClient := io.Pipe()
 	fromClient, w := io.Pipe()
-	c := &askingConn{in: bufio.NewReader(fromClient), out: toClient, asked: map[int]chan json.RawMessage{}}
+	c := &askingConn{refuse: a.refuse, in: bufio.NewReader(fromClient), out: toClient, asked: map[int]chan json.RawMessage{}}
 	a.mu.Lock()
 	a.conns = append(a.conns, c)
 	a.mu.Unlock()
@@ -112,6 +114,13 @@ func (c *askingConn) run() {
 			c.mu.Unlock()
 			c.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"asking","version":"1"}}}`, m.ID)
 		case "tools/list":
+			if c.refuse != nil && c.refuse(c.capabilities) {
+				return
+			}
+			if strings.Contains(c.capabilities, "sampling") {
+				c.send(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"}},{"name":"sample","inputSchema":{"type":"object"}}]}}`, m.ID)
+				continue
+			}
 			c.send(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}`, m.ID)
 		case "logging/setLevel":
 			c.mu.Lock()

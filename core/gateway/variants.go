@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -10,10 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
@@ -26,6 +23,7 @@ const (
 	maxProbes     = 4                // probes at the same time
 	probePatience = 10 * time.Second // how long a client's request waits for probes
 	probeAgain    = 30 * time.Second // the least time between two probes of an unchanged config
+	probeLongest  = 10 * time.Minute // the longest time until a probe that failed is repeated
 	variantIdle   = time.Hour        // how long an unused set of capabilities is remembered
 )
 
@@ -45,15 +43,6 @@ type variant struct {
 	capabilities json.RawMessage
 	used         time.Time         // when a client with them last made a request
 	probes       map[string]*probe // by server id
-}
-
-// probe is the result of listing a server with certain capabilities.
-type probe struct {
-	srv   config.Server // as it was configured then
-	began time.Time
-	base  map[catalog.Kind]catalog.List // what the server listed in the shared session
-	done  chan struct{}                 // closed once lists is set
-	lists map[catalog.Kind]catalog.List // those that differ from base; nil: none
 }
 
 // keyOf names the client capabilities on which a server's lists may depend; "" if the
@@ -120,76 +109,23 @@ func (s *variants) begin(of *variant, snap *tracker.Snapshot) {
 	for _, srv := range s.g.wanted() {
 		st, _ := snap.Server(srv.ID)
 		last := of.probes[srv.ID]
-		if !v.asks[srv.ID] || last != nil && (!isClosed(last.done) || last.srv.Equal(srv) && (sameLists(last.base, st.Lists) || time.Since(last.began) < probeAgain)) {
+		if !v.asks[srv.ID] || last != nil && !(isClosed(last.done) && last.outdated(srv, st.Lists)) {
 			continue
 		}
-		p := &probe{srv: srv, began: time.Now(), base: maps.Clone(st.Lists), done: make(chan struct{})}
+		p := &probe{srv: srv, began: time.Now(), base: maps.Clone(st.Lists), done: make(chan struct{}), retry: backoff.New(probeAgain, probeLongest)}
 		if last != nil {
-			p.lists = last.lists // the former ones, until the new ones are known
+			p.lists, p.retry = last.lists, last.retry // the former lists, until the new ones are known
 		}
 		of.probes[srv.ID] = p
 		capabilities := of.capabilities
 		if !s.g.clients.run(func(ending context.Context) {
-			defer close(p.done)
-			lists := s.look(ending, p, capabilities)
-			s.mu.Lock()
-			p.lists = lists
-			s.mu.Unlock()
-			s.g.kick()
+			if wait := s.run(ending, p, capabilities); wait > 0 && backoff.Sleep(ending, wait) {
+				s.g.kick() // begins the next probe, if it is still wanted
+			}
 		}) {
 			close(p.done)
 		}
 	}
-}
-
-// look lists a server in a session with the capabilities, and returns the lists that differ
-// from p.base; nil: none.
-func (s *variants) look(ctx context.Context, p *probe, capabilities json.RawMessage) map[catalog.Kind]catalog.List {
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil
-	}
-	defer func() { <-s.slots }()
-	refuse := func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, notFound() }
-	o := s.g.opts.Session
-	o.Era, o.Logger, o.OneShot = session.EraLegacy, s.g.opts.Logger.With("server", printable.Line(p.srv.ID, 128)), true
-	o.Client = &session.ClientSide{Capabilities: capabilities, Request: refuse}
-	srv := p.srv
-	srv.Protocol = config.ProtocolLegacy
-	ctx, cancel := context.WithTimeout(ctx, max(ownTimeout, srv.ConnectTimeout))
-	defer cancel()
-	c, err := s.g.opts.Dial(ctx, srv, o)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = c.Close() }()
-	var differ map[catalog.Kind]catalog.List
-	for k, base := range p.base {
-		list, err := c.List(ctx, k)
-		if err != nil || equalLists(list, base) {
-			continue
-		}
-		if differ == nil {
-			differ = map[catalog.Kind]catalog.List{}
-		}
-		differ[k] = list
-	}
-	return differ
-}
-
-// sameLists reports whether a and b are the same lists in memory. As lists are immutable,
-// their contents are equal then.
-func sameLists(a, b map[catalog.Kind]catalog.List) bool {
-	return maps.EqualFunc(a, b, func(a, b catalog.List) bool {
-		return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-	})
-}
-
-func equalLists(a, b catalog.List) bool {
-	return slices.EqualFunc(a, b, func(a, b catalog.Item) bool {
-		return a.Key == b.Key && (a.Digest == b.Digest || bytes.Equal(a.Raw, b.Raw))
-	})
 }
 
 // lists returns the lists that differ from the common ones, by variant and server. It

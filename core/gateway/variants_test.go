@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -55,6 +58,9 @@ func TestToolsOfCapableClients(t *testing.T) {
 	}
 	plain := names(o.over(session.EraLegacy, nil))
 	all := names(capable)
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(all, "everything_trigger-sampling-request") && time.Now().Before(deadline); all = names(capable) {
+		time.Sleep(time.Second) // a slow machine lists the common ones first
+	}
 	for _, tool := range []string{"trigger-sampling-request", "trigger-elicitation-request", "get-roots-list", "trigger-sampling-request-async"} {
 		if tool := " everything_" + tool + " "; strings.Contains(plain, tool) || !strings.Contains(all, tool) {
 			t.Errorf("%s: plain %s, all %s", tool, plain, all)
@@ -68,7 +74,7 @@ func TestToolsOfCapableClients(t *testing.T) {
 	}
 	// A client of the modern era sees them, too.
 	modern := o.over(session.EraModern, nil)
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) { // a slow machine lists the common ones first
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) { // as above
 		got, err := o.do(modern, "tools/list", `{}`, `{"sampling":{},"elicitation":{},"roots":{}}`)
 		if err == nil && strings.Contains(string(got["tools"]), "everything_trigger-sampling-request") {
 			break
@@ -77,6 +83,34 @@ func TestToolsOfCapableClients(t *testing.T) {
 			t.Fatalf("%s, %v", got["tools"], err)
 		}
 	}
+}
+
+// A server that could not be listed for capable clients is listed again, though nothing of it
+// has changed; until then they see what all clients see.
+func TestProbeIsRepeated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var failures atomic.Int32
+		a := &asking{refuse: func(capabilities string) bool {
+			return strings.Contains(capabilities, "sampling") && failures.Add(1) <= 2
+		}}
+		o := newOutside(t, Options{Dial: a.Dial}, sessiontest.Entry("docs"))
+		c, _ := o.answering("ann", false)
+		tools := func() int {
+			list, err := c.List(t.Context(), catalog.Tools)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(list)
+		}
+		if n := tools(); n != 1 {
+			t.Errorf("%d tools while the server cannot be listed", n)
+		}
+		time.Sleep(4 * probeAgain) // the second attempt, which fails, and the third
+		if n := tools(); n != 2 || failures.Load() != 3 {
+			t.Errorf("%d tools after %d attempts", n, failures.Load())
+		}
+	})
 }
 
 // With "shared": false every client has a session of its own, which ends with the client;

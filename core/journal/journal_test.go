@@ -89,7 +89,7 @@ func TestFollowGoesFromHistoryIntoLive(t *testing.T) {
 			_ = j.Append(s.next(uri(i)))
 		}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	next := uint64(7)
 	for e, err := range j.Follow(ctx, next) {
