@@ -51,12 +51,12 @@ func openDir(path string, existing bool) (*dir, error) {
 		}
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("journal: make the data directory: %w", err)
+		return nil, fmt.Errorf("journal: create the data directory: %w", err)
 	}
 	if info, err := os.Lstat(path); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	} else if info.Mode()&fs.ModeSymlink != 0 {
-		return nil, fmt.Errorf("journal: the data directory %s is a symbolic link; name the directory itself", path)
+		return nil, fmt.Errorf("journal: the data directory %s is a symbolic link; specify the directory itself", path)
 	} else if err := checkOwner(path, info); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
@@ -69,15 +69,15 @@ func openDir(path string, existing bool) (*dir, error) {
 	}
 	d.lock, err = lockFile(filepath.Join(path, "lock"))
 	if errors.Is(err, ErrLocked) {
-		return nil, fmt.Errorf("journal: %w: another mcptrack has %s; stop it, or use another data directory", ErrLocked, path)
+		return nil, fmt.Errorf("journal: %w: another mcptrack uses %s; stop that process, or use another data directory", ErrLocked, path)
 	} else if err != nil {
 		return nil, fmt.Errorf("journal: lock %s: %w", path, err)
 	}
 	if err := os.MkdirAll(d.store(), 0o700); err != nil {
-		return nil, errors.Join(fmt.Errorf("journal: make the store: %w", err), d.close())
+		return nil, errors.Join(fmt.Errorf("journal: create the directory of the store: %w", err), d.close())
 	}
 	if d.markFile, err = openPrivate(filepath.Join(path, "mark")); err != nil {
-		return nil, errors.Join(fmt.Errorf("journal: open the mark: %w", err), d.close())
+		return nil, errors.Join(fmt.Errorf("journal: open the file \"mark\" in the data directory: %w", err), d.close())
 	}
 	return d, nil
 }
@@ -115,7 +115,7 @@ func (d *dir) writeMark(m mark) error {
 	}
 	b = append(b, bytes.Repeat([]byte(" "), max(markSize-1-len(b), 0))...)
 	if _, err := d.markFile.WriteAt(append(b, '\n'), 0); err != nil {
-		return fmt.Errorf("journal: write the mark: %w", err)
+		return fmt.Errorf("journal: write the file \"mark\" in the data directory: %w", err)
 	}
 	return nil
 }
@@ -147,11 +147,11 @@ func (d *dir) holds(stream string) bool {
 func (d *dir) probe() error {
 	f, err := os.CreateTemp(d.path, "probe-*")
 	if err != nil {
-		return fmt.Errorf("journal: cannot write to the disk: %w", err)
+		return fmt.Errorf("journal: cannot write to the data directory: %w", err)
 	}
 	_, err = f.Write(make([]byte, 256<<10))
 	if err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name())); err != nil {
-		return fmt.Errorf("journal: cannot write to the disk: %w", err)
+		return fmt.Errorf("journal: cannot write to the data directory: %w", err)
 	}
 	return nil
 }

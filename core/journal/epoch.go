@@ -50,7 +50,7 @@ func (s *store) setDamagedAside(ctx context.Context) error {
 		return fmt.Errorf("journal: set a damaged store aside: %w", err)
 	}
 	s.counts.damages.Add(1)
-	s.opts.Logger.Error("the log cannot be read; it was set aside and a new one was started", "was", to)
+	s.opts.Logger.Error("the event log cannot be read; it was moved away, and a new log was started", "movedTo", to)
 	if err := s.embedded.start(); err != nil {
 		return err
 	}
@@ -68,9 +68,9 @@ func (w *writer) compare(ctx context.Context, info *jetstream.StreamInfo) (*jets
 	cut := !was.Clean && was.Durability != Always && (was.Boot == "" || was.Boot != w.boot)
 	if lost {
 		w.store.counts.damages.Add(1)
-		w.store.opts.Logger.Error("the log is shorter than it was; a new epoch begins", "last", info.State.LastSeq, "was", was.Last)
+		w.store.opts.Logger.Error("the event log has lost its last events; a new epoch begins", "last", info.State.LastSeq, "was", was.Last)
 	} else if cut {
-		w.store.opts.Logger.Warn("the machine stopped while events were not yet durable; a new epoch begins")
+		w.store.opts.Logger.Warn("the machine stopped before all events were durable, so the last events may be lost; a new epoch begins")
 	}
 	if !lost && !cut {
 		return info, nil
@@ -88,7 +88,7 @@ func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed
 	}
 	if w.shorter(info) {
 		w.store.counts.damages.Add(1)
-		w.store.opts.Logger.Error("the log came back shorter; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
+		w.store.opts.Logger.Error("the event log has lost its last events; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
 		if info, err = w.store.renew(ctx, info); err != nil {
 			return false, err
 		}
@@ -98,7 +98,7 @@ func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed
 		return false, nil
 	}
 	if !renewed {
-		w.store.opts.Logger.Warn("the log was replaced; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
+		w.store.opts.Logger.Warn("the event log was replaced; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
 	}
 	w.take(info)
 	return true, nil
@@ -143,7 +143,7 @@ func (w *writer) verify(ctx context.Context) error {
 	}
 	if err != nil {
 		w.doubt.Store(true)
-		return fmt.Errorf("journal: check whether the log is still the same: %w", err)
+		return fmt.Errorf("journal: check whether the event log is still the same: %w", err)
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (w *writer) mark(clean bool) {
 		return
 	}
 	if err := w.store.dir.writeMark(m); err != nil {
-		w.store.opts.Logger.Debug("cannot write the mark", "err", err)
+		w.store.opts.Logger.Debug("cannot write the file mark in the data directory", "err", err)
 		return
 	}
 	w.store.dir.marked = m

@@ -161,7 +161,7 @@ func TestSecondJournalOnADirectoryIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, Options{Dir: dir})
 	_, err := Open(t.Context(), Options{Dir: dir})
-	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "stop it") {
+	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "stop that process") {
 		t.Errorf("the second one: %v", err)
 	}
 	closeJournal(t, j)

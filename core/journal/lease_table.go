@@ -28,7 +28,7 @@ type leaseTable struct {
 }
 
 func newLeaseTable(s *store) *leaseTable {
-	return &leaseTable{store: s, suspect: make(chan struct{}, 1), err: errors.New("not read yet"),
+	return &leaseTable{store: s, suspect: make(chan struct{}, 1), err: errors.New("the leases have not been read yet"),
 		seen: map[string]sighting{}, waiting: map[string]chan struct{}{}}
 }
 

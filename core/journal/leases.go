@@ -107,7 +107,7 @@ func (j *Journal) Leases() ([]LeaseInfo, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err != nil {
-		return nil, fmt.Errorf("journal: leases: %w", t.err)
+		return nil, fmt.Errorf("journal: read the leases: %w", t.err)
 	}
 	now := time.Now()
 	var out []LeaseInfo

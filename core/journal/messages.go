@@ -59,11 +59,11 @@ func (s *store) get(ctx context.Context, from, to uint64) ([]message, error) {
 		}
 		seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
 		if err != nil {
-			return nil, errors.New("journal: read the log: a message without a number")
+			return nil, errors.New("journal: read the log: a stored message has no sequence number")
 		}
 		stored, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
 		if err != nil {
-			return nil, errors.New("journal: read the log: a message without a time")
+			return nil, errors.New("journal: read the log: a stored message has no time")
 		}
 		out = append(out, message{seq: seq, stored: stored, id: m.Header.Get("Nats-Msg-Id"), data: m.Data})
 	}
@@ -127,7 +127,7 @@ const quietAfter = 500 * time.Millisecond
 var (
 	errQuiet = errors.New("no message came")
 	// errMissed: the connection dropped a message. Another consumer will deliver it again.
-	errMissed = errors.New("the store's consumer missed a message")
+	errMissed = errors.New("the consumer of the store missed a message")
 )
 
 // next waits for a message, and returns errQuiet if none comes for a while.

@@ -36,7 +36,7 @@ func openPrivate(path string) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil {
 		if st, ok := info.Sys().(*syscall.Stat_t); !info.Mode().IsRegular() || ok && st.Nlink != 1 {
-			err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file with one name")}
+			err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file, or a file with several hard links")}
 		}
 	}
 	if err != nil {

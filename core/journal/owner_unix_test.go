@@ -27,7 +27,7 @@ func TestDataDirectoryOfOthers(t *testing.T) {
 		"all may write store": {func(dir string) error { return openStore(dir) }, "others may write"},
 		"lock is a link":      {func(dir string) error { return os.Symlink(victim, filepath.Join(dir, "lock")) }, "lock"},
 		"mark is a link":      {func(dir string) error { return os.Symlink(victim, filepath.Join(dir, "mark")) }, "mark"},
-		"mark is a hard link": {func(dir string) error { return os.Link(victim, filepath.Join(dir, "mark")) }, "one name"},
+		"mark is a hard link": {func(dir string) error { return os.Link(victim, filepath.Join(dir, "mark")) }, "several hard links"},
 		"of another user": {func(dir string) error {
 			if os.Geteuid() != 0 {
 				t.Log("only root can give a directory away")

@@ -35,7 +35,7 @@ func (e *storeError) Error() string { return fmt.Sprintf("%s (%d)", e.Descriptio
 const codeBatchTooLarge = 10199
 
 // errNoAnswer: there was no response, so it is unknown whether the store stored it.
-var errNoAnswer = errors.New("the store does not answer")
+var errNoAnswer = errors.New("the store does not respond")
 
 // publisher writes records to one stream. One goroutine uses it.
 type publisher struct {
@@ -177,7 +177,7 @@ func (p *publisher) answer(ctx context.Context, reply string) (uint64, error) {
 				Seq   uint64      `json:"seq"`
 			}
 			if err := json.Unmarshal(m.Data, &ack); err != nil {
-				return 0, fmt.Errorf("answer of the store: %w", err)
+				return 0, fmt.Errorf("malformed response of the store: %w", err)
 			}
 			if ack.Error != nil {
 				return 0, ack.Error
@@ -194,4 +194,4 @@ func (p *publisher) answer(ctx context.Context, reply string) (uint64, error) {
 }
 
 // errFault: the server in this process reported that its store cannot be written.
-var errFault = errors.New("the store cannot be written: disk full or failing")
+var errFault = errors.New("the store cannot be written to: the disk is full or failing")

@@ -79,7 +79,7 @@ func (j *Journal) since(ctx context.Context, t time.Time) (uint64, error) {
 	defer msgs.close()
 	info, err := j.store.info(ctx, j.store.opts.Stream)
 	if err != nil {
-		return 0, fmt.Errorf("journal: find a time: %w", err)
+		return 0, fmt.Errorf("journal: find the first event after a time: %w", err)
 	}
 	if b.First > b.Last || info.State.LastTime.Before(t) {
 		return b.Last + 1, nil
@@ -89,7 +89,7 @@ func (j *Journal) since(ctx context.Context, t time.Time) (uint64, error) {
 		return b.Last + 1, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("journal: find a time: %w", err)
+		return 0, fmt.Errorf("journal: find the first event after a time: %w", err)
 	}
 	return min(m.seq, b.Last+1), nil
 }

@@ -40,7 +40,7 @@ func (d *dir) checkSequences() error {
 				continue
 			}
 			if err := os.Remove(filepath.Join(stream, indexFileName)); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("journal: have a damaged store checked: %w", err)
+				return fmt.Errorf("journal: remove the index of a damaged store: %w", err)
 			}
 			break
 		}

@@ -19,7 +19,7 @@ type serverLog struct {
 }
 
 func (l *serverLog) say(level slog.Level, format string, v []any) {
-	l.log.Log(context.Background(), level, "store", "says", printable.Line(fmt.Sprintf(format, v...), 512))
+	l.log.Log(context.Background(), level, "message of the store", "text", printable.Line(fmt.Sprintf(format, v...), 512))
 }
 
 // Noticef implements the server's Logger.

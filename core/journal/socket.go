@@ -47,7 +47,7 @@ func (d *dir) listen(connect func() (net.Conn, error)) (*socket, error) {
 	if len(path) > longestSocket {
 		var err error
 		if s.temp, err = os.MkdirTemp("", tempSocket); err != nil {
-			return nil, fmt.Errorf("journal: make a socket for readers: %w", err)
+			return nil, fmt.Errorf("journal: create the socket for other processes that read the log: %w", err)
 		}
 		path = filepath.Join(s.temp, socketName)
 	}
@@ -57,7 +57,7 @@ func (d *dir) listen(connect func() (net.Conn, error)) (*socket, error) {
 	}
 	if err != nil {
 		s.remove()
-		return nil, fmt.Errorf("journal: make a socket for readers: %w", err)
+		return nil, fmt.Errorf("journal: create the socket for other processes that read the log: %w", err)
 	}
 	s.running.Go(s.accept)
 	return s, nil

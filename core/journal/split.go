@@ -34,7 +34,7 @@ func encode(e *event.Event, limit int) ([][]byte, error) {
 		parts = append(parts, more...)
 	}
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("journal: %w: %s has %d bytes, %d are possible", ErrTooLarge, e.Type(), len(data), limit)
+		return nil, fmt.Errorf("journal: %w: %s has %d bytes; at most %d can be stored", ErrTooLarge, e.Type(), len(data), limit)
 	}
 	return parts, nil
 }

@@ -93,7 +93,7 @@ func (j *Journal) States(ctx context.Context, server string) (States, error) {
 		covered[r.token()] = stored{Seq: s.Seq, Epoch: s.Epoch, When: s.When}
 	})
 	if err != nil {
-		return States{}, fmt.Errorf("journal: read the states: %w", err)
+		return States{}, fmt.Errorf("journal: read the stored states of servers and resources: %w", err)
 	}
 	err = j.store.latest(ctx, j.store.opts.Stream, j.store.subjects.of("content."+below), func(m message) {
 		by, ok := covered[strings.TrimPrefix(m.subject, j.store.subjects.of("content."))]
@@ -157,7 +157,7 @@ func (s *store) latestOnce(ctx context.Context, stream, subjects string, f func(
 			return nil
 		case errors.Is(err, errWithheld) && s.embedded != nil:
 			s.counts.damages.Add(1)
-			s.opts.Logger.Error("the states of some resources cannot be read back; their next content counts as the first", "left", left)
+			s.opts.Logger.Error("the stored states of some resources cannot be read; their next content is not compared with the last known one", "left", left)
 			return nil
 		case err != nil:
 			return err

@@ -62,7 +62,7 @@ func (c *counters) damaged(log *slog.Logger, first, last uint64) {
 	}
 	c.damages.Add(last - max(first-1, c.reported))
 	c.reported = last
-	log.Error("entries of the log are damaged; readers get a gap", "first", first, "last", last)
+	log.Error("entries of the event log are damaged; readers receive a gap event instead", "first", first, "last", last)
 }
 
 // latency adds up durations.

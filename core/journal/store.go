@@ -103,7 +103,7 @@ func (s *store) start() error {
 	}
 	if was := s.dir.readMark(); !was.Clean && s.opts.Durability == Always {
 		if err := s.dir.sync(); err != nil {
-			return fmt.Errorf("journal: sync what a killed run left: %w", err)
+			return fmt.Errorf("journal: sync the data of a run that was killed: %w", err)
 		}
 	}
 	s.embedded = &embedded{dir: s.dir, durability: s.opts.Durability, log: &serverLog{log: s.opts.Logger, fault: s.fault}}
@@ -111,7 +111,7 @@ func (s *store) start() error {
 		return err
 	}
 	if s.socket, err = s.dir.listen(s.embedded.InProcessConn); err != nil {
-		s.opts.Logger.Warn("other processes cannot read the log while this one runs", "err", err)
+		s.opts.Logger.Warn("other processes cannot read the event log while this process runs", "err", err)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (s *store) connect(suspect func()) error {
 		nats.ReconnectBufSize(-1), // the writer repeats what cannot be sent now
 		nats.Timeout(5 * time.Second),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			s.opts.Logger.Debug("connection to the store", "err", printable.Line(err.Error(), 256))
+			s.opts.Logger.Debug("error on the connection to the store", "err", printable.Line(err.Error(), 256))
 		}),
 	}
 	servers := s.opts.URL
@@ -144,14 +144,14 @@ func (s *store) connect(suspect func()) error {
 		if s.opts.Credentials != "" {
 			// The client reads the file as a whole, at every connection.
 			if _, err := secretfile.Load(s.opts.Credentials, maxCredentials, 0o007); err != nil {
-				return fmt.Errorf("journal: credentials: %w", err)
+				return fmt.Errorf("journal: read the NATS credentials: %w", err)
 			}
 			opts = append(opts, nats.UserCredentials(s.opts.Credentials))
 		}
 	}
 	var err error
 	if s.nc, err = nats.Connect(servers, opts...); errors.Is(err, nats.ErrNoServers) {
-		return errors.New("journal: no NATS server answers")
+		return errors.New("journal: no NATS server responds")
 	} else if err != nil {
 		return fmt.Errorf("journal: connect to NATS: %w", err)
 	}
@@ -178,7 +178,7 @@ func (s *store) reconnected(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("journal: reach the store: %w", err)
+			return fmt.Errorf("journal: connect to the store: %w", err)
 		}
 	}
 }

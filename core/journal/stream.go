@@ -40,7 +40,7 @@ type Bounds struct {
 func (j *Journal) Bounds(ctx context.Context) (Bounds, error) {
 	info, err := j.store.info(ctx, j.store.opts.Stream)
 	if err != nil {
-		return Bounds{}, fmt.Errorf("journal: ask for the bounds of the log: %w", err)
+		return Bounds{}, fmt.Errorf("journal: read the first and last position of the log: %w", err)
 	}
 	b := Bounds{Epoch: info.Config.Metadata[epochKey], First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq, Bytes: info.State.Bytes}
 	if info.State.Msgs == 0 {
@@ -120,10 +120,10 @@ func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return nil, fmt.Errorf("journal: open the log: %w", err)
 	}
 	if _, err := s.ensureStream(ctx, states); err != nil {
-		return nil, fmt.Errorf("journal: open the states: %w", err)
+		return nil, fmt.Errorf("journal: open the stored states: %w", err)
 	}
 	if err := s.ensureContents(ctx, replicas); err != nil {
-		return nil, fmt.Errorf("journal: open the texts: %w", err)
+		return nil, fmt.Errorf("journal: open the stored texts: %w", err)
 	}
 	return info, nil
 }
@@ -206,7 +206,7 @@ const (
 func (s *store) adopt(ctx context.Context, info *jetstream.StreamInfo, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
 	have := info.Config
 	if _, _, err := event.ParseID(event.FormatID(have.Metadata[epochKey], 0)); err != nil {
-		return nil, fmt.Errorf("stream %s was not made by mcptrack", have.Name)
+		return nil, fmt.Errorf("stream %s was not created by mcptrack", have.Name)
 	}
 	if s.opts.Existing || have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Duplicates >= want.Duplicates {
 		return info, nil

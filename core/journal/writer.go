@@ -78,7 +78,7 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 		parts, err := encode(it.event, w.largest())
 		if err != nil {
 			w.store.counts.tooLarge.Add(1)
-			w.store.opts.Logger.Error("an event cannot be stored", "err", err)
+			w.store.opts.Logger.Error("cannot store an event", "err", err)
 			it.finish(Entry{}, err)
 			continue
 		}
@@ -150,7 +150,7 @@ func (w *writer) storeAll(ctx context.Context, records []*record) {
 			for _, r := range records {
 				w.store.counts.unsaved.Add(1)
 				if r.item != nil {
-					r.item.finish(Entry{}, fmt.Errorf("journal: not stored: %w", err))
+					r.item.finish(Entry{}, fmt.Errorf("journal: the event was not stored: %w", err))
 				}
 			}
 			return
@@ -258,7 +258,7 @@ func (w *writer) fails(err error) {
 		return
 	}
 	if old := w.store.counts.trouble.Swap(&err); old == nil {
-		w.store.opts.Logger.Error("events cannot be stored; they wait and are tried again", "err", err)
+		w.store.opts.Logger.Error("events cannot be stored; mcptrack keeps them in memory and tries again", "err", err)
 	}
 }
 

@@ -32,7 +32,7 @@ func (e Exit) String() string {
 		return fmt.Sprintf("ended by %s after %s", e.Signal, up)
 	}
 	if e.Code < 0 {
-		return fmt.Sprintf("ended in an unknown way after %s", up)
+		return fmt.Sprintf("ended for an unknown reason after %s", up)
 	}
 	return fmt.Sprintf("exit status %d after %s", e.Code, up)
 }

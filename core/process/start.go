@@ -117,7 +117,7 @@ func startError(spec Spec, err error) error {
 	case limit != nil:
 		reason = limit.Error()
 	case errors.Is(err, fs.ErrNotExist):
-		reason = "the file exists but its interpreter (first line, #!) or loader does not"
+		reason = "the file exists, but the interpreter in its first line (#!) or its loader does not"
 	case errors.Is(err, syscall.ENOEXEC):
 		reason = "is neither a program for this machine nor a script with a #! line"
 	case errors.Is(err, fs.ErrPermission):

@@ -31,7 +31,7 @@ func Sweep(ctx context.Context, log *slog.Logger) (killed int, err error) {
 		return 0, nil
 	}
 	found := len(left)
-	log.Info("removing processes that a killed tracker left behind", "count", found)
+	log.Info("stopping processes that a killed mcptrack left behind", "count", found)
 	for _, step := range []struct {
 		sig  syscall.Signal
 		wait time.Duration
@@ -46,9 +46,9 @@ func Sweep(ctx context.Context, log *slog.Logger) (killed int, err error) {
 	killed = found - len(left)
 	switch {
 	case err != nil:
-		return killed, fmt.Errorf("sweep leftovers: %w", err)
+		return killed, fmt.Errorf("stop leftover processes: %w", err)
 	case len(left) > 0:
-		return killed, fmt.Errorf("sweep leftovers: %d processes survive SIGKILL", len(left))
+		return killed, fmt.Errorf("stop leftover processes: %d processes survive SIGKILL", len(left))
 	}
 	return killed, nil
 }

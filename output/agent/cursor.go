@@ -52,7 +52,7 @@ type server struct {
 const stateVersion = 1
 
 // ErrNoCursor is the error for a folder that cannot hold a cursor.
-var ErrNoCursor = errors.New("what was reported cannot be remembered")
+var ErrNoCursor = errors.New("cannot store which changes were reported")
 
 // OpenCursor opens the cursor for a key, which identifies what is followed and from where, in a
 // directory that is created if necessary. Other running processes with the same key have
@@ -96,7 +96,7 @@ func (c *Cursor) read(file string) (st state, ok bool) {
 		return state{}, false
 	}
 	if err == nil && (info.Size() > maxState || !info.Mode().IsRegular()) {
-		err = errors.New("not a file of mcptrack")
+		err = errors.New("the file was not written by mcptrack")
 	}
 	var data []byte
 	if err == nil {
@@ -106,10 +106,10 @@ func (c *Cursor) read(file string) (st state, ok bool) {
 		err = json.Unmarshal(data, &st)
 	}
 	if err == nil && st.Version != stateVersion {
-		err = fmt.Errorf("it has version %d", st.Version)
+		err = fmt.Errorf("the file has the unsupported version %d", st.Version)
 	}
 	if err != nil {
-		c.log.Warn("what was reported before is not known", "file", file, "err", err)
+		c.log.Warn("cannot read which changes were reported before; some changes since the last run may not be reported", "file", file, "err", err)
 		return state{}, false
 	}
 	for id, s := range st.Servers {
@@ -296,9 +296,9 @@ func (c *Cursor) Save() error {
 	}
 	switch {
 	case err != nil && !c.stuck:
-		c.log.Warn("what was reported cannot be stored; the next run reports it again", "err", err)
+		c.log.Warn("cannot store which changes were reported; the next run reports them again", "err", err)
 	case err == nil && c.stuck:
-		c.log.Warn("what was reported is stored again")
+		c.log.Warn("reported changes are stored again")
 	}
 	c.stuck, c.dirty = err != nil, err != nil
 	for ; err == nil && len(c.merged) > 0; c.merged = c.merged[1:] {

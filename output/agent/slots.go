@@ -55,7 +55,7 @@ func lockSlots(dir, key string) (own *slot, free []*slot, used []string, err err
 	}
 	if own == nil {
 		if err == nil {
-			err = fmt.Errorf("%d others report the same", len(used))
+			err = fmt.Errorf("%d other processes already report the same changes", len(used))
 		}
 		return nil, nil, nil, err
 	}

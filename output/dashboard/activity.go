@@ -61,7 +61,7 @@ type counts struct {
 
 func (d *Dashboard) activity(w http.ResponseWriter, r *http.Request) {
 	if d.opts.Select == nil {
-		refuse(w, http.StatusNotFound, "no history")
+		refuse(w, http.StatusNotFound, "this server stores no history")
 		return
 	}
 	query := r.URL.Query()

@@ -147,7 +147,7 @@ func (d *Dashboard) resources(w http.ResponseWriter, r *http.Request) {
 func answer(w http.ResponseWriter, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		refuse(w, http.StatusInternalServerError, "cannot be encoded")
+		refuse(w, http.StatusInternalServerError, "the response cannot be encoded")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")

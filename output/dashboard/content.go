@@ -32,7 +32,7 @@ func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("digest"); text != "" && text != res.Digest.String() {
 		old, found := d.version(r.Context(), text)
 		if !found {
-			refuse(w, http.StatusNotFound, "this version is not available")
+			refuse(w, http.StatusNotFound, "this version of the resource is not available")
 			return
 		}
 		answer(w, content{resource{URI: uri, MimeType: res.MimeType, Size: int64(len(old)), Digest: text}, &old})

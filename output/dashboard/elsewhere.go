@@ -19,7 +19,7 @@ func (d *Dashboard) elsewhere(w http.ResponseWriter, r *http.Request, f func([]r
 	}
 	states, err := d.opts.Stored(r.Context(), id)
 	if err != nil {
-		refuse(w, http.StatusServiceUnavailable, "what is stored of the server cannot be read")
+		refuse(w, http.StatusServiceUnavailable, "the stored state of the server cannot be read")
 		return
 	}
 	out := make([]resource, 0, len(states.Resources))
@@ -55,12 +55,12 @@ func (d *Dashboard) storedContent(w http.ResponseWriter, r *http.Request, all []
 	answer(w, out)
 }
 
-// process returns the name of the process that follows a server, "none now" if none does.
+// process returns the name of the process that follows a server, "no process at present" if none does.
 func (d *Dashboard) process(id string) string {
 	for _, s := range d.opts.Servers() {
 		if s.ID == id && s.FollowedBy != "" {
 			return s.FollowedBy
 		}
 	}
-	return "none now"
+	return "no process at present"
 }

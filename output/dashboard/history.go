@@ -39,7 +39,7 @@ type history struct {
 // resources), or, if neither is given, of the time recent.
 func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 	if d.opts.Select == nil {
-		refuse(w, http.StatusNotFound, "no history")
+		refuse(w, http.StatusNotFound, "this server stores no history")
 		return
 	}
 	query := r.URL.Query()

@@ -27,7 +27,7 @@ const (
 // cannot be read this way.
 func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
 	if d.opts.Client == nil {
-		refuse(w, http.StatusNotFound, "images are not shown here")
+		refuse(w, http.StatusNotFound, "this dashboard does not show images")
 		return
 	}
 	id, uri := r.PathValue("id"), r.URL.Query().Get("uri")
@@ -45,7 +45,7 @@ func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
 	}
 	content, err := d.read(r.Context(), id, res)
 	if err != nil {
-		refuse(w, http.StatusBadGateway, "the server did not return it")
+		refuse(w, http.StatusBadGateway, "the MCP server did not return the image")
 		return
 	}
 	data, mimeType, err := picture(content)
@@ -75,16 +75,16 @@ func picture(r cache.Resource) (data []byte, mimeType string, err error) {
 		return nil, "", errors.New("no content")
 	}
 	if data, err = base64.StdEncoding.DecodeString(result.Contents[0].Blob); err != nil || len(data) == 0 || len(data) > maxImage {
-		return nil, "", errors.New("empty or too large")
+		return nil, "", errors.New("the image is empty or too large")
 	}
 	switch mimeType = http.DetectContentType(data); mimeType {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":
 	default:
-		return nil, "", errors.New("not an image in a supported format")
+		return nil, "", errors.New("the content is not an image in a supported format")
 	}
 	width, height, err := dimensions(data, mimeType)
 	if err != nil {
-		return nil, "", errors.New("not a valid image")
+		return nil, "", errors.New("the content is not a valid image")
 	}
 	if width <= 0 || height <= 0 || width > maxPixels/height {
 		return nil, "", errors.New("the image has too many pixels")

@@ -39,7 +39,7 @@ func Read(ctx context.Context, in io.Reader, log *slog.Logger, offer func(*event
 	bad := 0
 	defer func() {
 		if bad > 0 {
-			log.Warn("lines were not events", "lines", bad)
+			log.Warn("ignored lines that are not events", "lines", bad)
 		}
 	}()
 	for {
@@ -53,7 +53,7 @@ func Read(ctx context.Context, in io.Reader, log *slog.Logger, offer func(*event
 			e, err := Decode(line)
 			if err != nil {
 				if bad++; bad == 1 {
-					log.Warn("a line is not an event", "err", err)
+					log.Warn("ignored a line that is not an event", "err", err)
 				}
 				continue
 			}

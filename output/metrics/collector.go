@@ -31,11 +31,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.gauge("mcptrack_journal_waiting", "Events that wait to be stored.", float64(j.Waiting))
 		s.counter("mcptrack_journal_folded_total", "Events that were merged into a newer one of the same resource because storing was too slow.", j.Folded)
 		s.counter("mcptrack_journal_fenced_total", "Events that were dropped because another process follows their server now.", j.Fenced)
-		s.counter("mcptrack_journal_failures_total", "Failed attempts to store.", j.Failures)
+		s.counter("mcptrack_journal_failures_total", "Failed attempts to store events.", j.Failures)
 		s.counter("mcptrack_journal_damages_total", "Events that the store could not read back.", j.Damages)
 		s.counter("mcptrack_journal_syncs_total", "Groups of events that were stored as one step.", j.Syncs)
-		s.emit("mcptrack_journal_sync_seconds_total", "Time spent storing.", prometheus.CounterValue, j.SyncTime.Seconds())
-		s.gauge("mcptrack_journal_slowest_sync_seconds", "The longest step of storing so far.", j.SlowestSync.Seconds())
+		s.emit("mcptrack_journal_sync_seconds_total", "Time spent storing events.", prometheus.CounterValue, j.SyncTime.Seconds())
+		s.gauge("mcptrack_journal_slowest_sync_seconds", "The longest time that storing a group of events has taken so far.", j.SlowestSync.Seconds())
 	}
 	if c.opts.Clients != nil {
 		cl := c.opts.Clients()
@@ -66,14 +66,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		if cl, ok := c.opts.Cluster(); ok {
 			s.gauge("mcptrack_processes", "Processes that share the servers.", float64(cl.Processes))
 			s.gauge("mcptrack_servers_unfollowed", "Servers that no process follows.", float64(len(cl.Unfollowed)))
-			s.gauge("mcptrack_waiting_for_leases", "1 while leases cannot be acquired, so that this process soon follows no server.", truth(cl.Waiting != ""))
+			s.gauge("mcptrack_waiting_for_leases", "1 while leases cannot be acquired, so that this process will stop following servers.", truth(cl.Waiting != ""))
 		}
 	}
 	if c.opts.Reloads != nil {
 		r := c.opts.Reloads()
 		s.counter("mcptrack_config_reloads_total", "Config reloads, by result.", r.Reloaded, "result", "reloaded")
 		s.counter("mcptrack_config_reloads_total", "Config reloads, by result.", r.Rejected, "result", "rejected")
-		s.gauge("mcptrack_config_last_reload_successful", "1 if the config on disk is the one in force.", truth(r.Good))
+		s.gauge("mcptrack_config_last_reload_successful", "1 if the config on disk is in use.", truth(r.Good))
 	}
 }
 
@@ -103,25 +103,25 @@ func (s scrape) server(st *tracker.ServerStatus) {
 	s.counter("mcptrack_notifications_total", "Notifications about resources.", c.Signals, "server", st.ID)
 	s.counter("mcptrack_coalesced_total", "Notifications that were merged with others.", c.Folded, "server", st.ID)
 	s.counter("mcptrack_updates_total", "Events about content of resources.", c.Published, "server", st.ID)
-	s.counter("mcptrack_unchanged_reads_total", "Reads that found what was known.", c.Unchanged, "server", st.ID)
+	s.counter("mcptrack_unchanged_reads_total", "Reads that found unchanged content.", c.Unchanged, "server", st.ID)
 	s.counter("mcptrack_read_failures_total", "Reads that failed.", c.Failed, "server", st.ID)
 	s.counter("mcptrack_tracker_errors_total", "Connections and lists that failed.", c.Failures, "server", st.ID)
-	s.counter("mcptrack_missed_changes_total", "Changes that no notification announced although the server claims to push them, or whose notification a dead stream swallowed.", c.Missed, "server", st.ID)
+	s.counter("mcptrack_missed_changes_total", "Changes that no notification announced although the server claims to push them, or whose notification was lost with a dead stream.", c.Missed, "server", st.ID)
 	for reason, n := range c.Dropped {
-		s.counter("mcptrack_dropped_total", "Notifications that were set aside, by reason.", n, "server", st.ID, "reason", reason)
+		s.counter("mcptrack_dropped_total", "Notifications that were dropped, by reason.", n, "server", st.ID, "reason", reason)
 	}
-	s.counter("mcptrack_dropped_total", "Notifications that were set aside, by reason.", c.Unknown, "server", st.ID, "reason", "not_followed")
+	s.counter("mcptrack_dropped_total", "Notifications that were dropped, by reason.", c.Unknown, "server", st.ID, "reason", "not_followed")
 }
 
 func (s scrape) webhooks(source string, st webhook.Stats) {
-	s.gauge("mcptrack_webhooks", "Webhooks, by who asked for them and state.", float64(st.Active), "source", source, "state", "active")
-	s.gauge("mcptrack_webhooks", "Webhooks, by who asked for them and state.", float64(st.Suspended), "source", source, "state", "suspended")
+	s.gauge("mcptrack_webhooks", "Webhooks, by source and state.", float64(st.Active), "source", source, "state", "active")
+	s.gauge("mcptrack_webhooks", "Webhooks, by source and state.", float64(st.Suspended), "source", source, "state", "suspended")
 	for outcome, n := range map[string]uint64{"taken": st.Taken, "dropped": st.Dropped, "failed": st.Failed} {
 		s.counter("mcptrack_webhook_attempts_total", "Attempts to deliver an event to a webhook, by outcome.", n, "source", source, "outcome", outcome)
 	}
-	s.counter("mcptrack_webhook_given_up_total", "Events that a webhook did not take in all attempts.", st.GaveUp, "source", source)
-	s.counter("mcptrack_webhook_gaps_total", "Messages to webhooks that events are missing.", st.Gaps, "source", source)
-	s.gauge("mcptrack_webhook_lag_seconds", "Age of the oldest event that some webhook has not taken yet.", st.Lag.Seconds(), "source", source)
+	s.counter("mcptrack_webhook_given_up_total", "Events that could not be delivered to a webhook in all attempts.", st.GaveUp, "source", source)
+	s.counter("mcptrack_webhook_gaps_total", "Messages that told a webhook that events are missing.", st.Gaps, "source", source)
+	s.gauge("mcptrack_webhook_lag_seconds", "Age of the oldest event that has not been delivered to some webhook yet.", st.Lag.Seconds(), "source", source)
 }
 
 func (s scrape) gauge(name, help string, value float64, labels ...string) {

@@ -102,7 +102,7 @@ func (e *Endpoint) Check() error {
 		case !headerName(name):
 			return &OptionError{"header", fmt.Sprintf("invalid header name %q", printable.Line(name, 64))}
 		case hopByHop(name):
-			return &OptionError{"header", printable.Line(name, 64) + " belongs to the connection and cannot be set"}
+			return &OptionError{"header", printable.Line(name, 64) + " is a header of the connection and cannot be set"}
 		case strings.EqualFold(name, "OpenAI-Beta"):
 			return &OptionError{"header", "OpenAI-Beta selects a protocol that no longer exists: the endpoint would close the connection"}
 		}
@@ -161,7 +161,7 @@ func (e *Endpoint) dialect() (dialect, error) {
 	case lang == nil:
 		return nil, &OptionError{"dialect", fmt.Sprintf("unknown dialect %q", printable.Line(string(e.Dialect), 32))}
 	case !ok:
-		return nil, &OptionError{"session-id", "running sessions of the Realtime API are attached to by their call id"}
+		return nil, &OptionError{"session-id", "use a call id to attach to a running session of the Realtime API"}
 	}
 	return lang, nil
 }

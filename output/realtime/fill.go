@@ -22,4 +22,4 @@ func fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
 }
 
 // errTruncated is the error of a stream that ended within a message.
-var errTruncated = errors.New("the connection ended within a message")
+var errTruncated = errors.New("the connection was lost in the middle of a message")

@@ -83,7 +83,7 @@ func (c *conversation) repeat(ready bool, now time.Time) {
 		c.flight = nil
 		c.queue.restore(f.batch) // perhaps one of the messages is the reason
 	case f.sends >= c.opts.Attempts:
-		c.giveUp(f, "it was never acknowledged")
+		c.giveUp(f, "the endpoint never acknowledged the message")
 	default:
 		f.until = time.Time{}
 		if c.queue.supersede(f.batch) {

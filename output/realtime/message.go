@@ -47,7 +47,7 @@ type MessageOptions struct {
 
 func (o MessageOptions) check() error {
 	if o.Role != "" && o.Role != RoleUser && o.Role != RoleSystem {
-		return fmt.Errorf("role %q is neither user nor system", printable.Line(string(o.Role), 32))
+		return fmt.Errorf("unknown role %q; choose user or system", printable.Line(string(o.Role), 32))
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func OpenProgress(path string) (*ProgressFile, error) {
 		return nil, fmt.Errorf("read the progress of the last run: %w", err)
 	}
 	if err := json.Unmarshal(data, &f.begin); err != nil {
-		return nil, fmt.Errorf("%s is damaged; remove it to begin with new updates", path)
+		return nil, fmt.Errorf("%s is damaged; remove the file to begin with new updates", path)
 	}
 	f.saved = string(data)
 	return f, nil

@@ -186,13 +186,13 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		w.Header().Set("Upgrade", "websocket")
 		w.Header().Set("Connection", "Upgrade")
-		http.Error(w, "only WebSocket connections are accepted here", http.StatusUpgradeRequired)
+		http.Error(w, "this proxy only accepts WebSocket connections", http.StatusUpgradeRequired)
 		return
 	}
 	s := p.admit()
 	if s == nil {
 		w.Header().Set("Retry-After", "5")
-		http.Error(w, "too many sessions, or shutting down", http.StatusServiceUnavailable)
+		http.Error(w, "the proxy has too many sessions or is shutting down", http.StatusServiceUnavailable)
 		return
 	}
 	defer p.forget(s)
@@ -209,7 +209,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	client, err := p.accept(w, r, upstream, res)
 	if err != nil {
-		p.log.Warn("a client could not be connected", "session", s.name, "err", oneLine(err))
+		p.log.Warn("the WebSocket handshake with a client failed", "session", s.name, "err", oneLine(err))
 		_ = upstream.CloseNow()
 		return
 	}

@@ -81,7 +81,7 @@ func (s *Session) probe(ctx context.Context, conn *peer) error {
 }
 
 func ping(ctx context.Context, conn *peer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, pongTimeout, errors.New("no answer to a ping"))
+	ctx, cancel := context.WithTimeoutCause(ctx, pongTimeout, errors.New("the endpoint did not respond to a ping"))
 	defer cancel()
 	if err := conn.Ping(ctx); err != nil {
 		if ctx.Err() != nil {

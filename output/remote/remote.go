@@ -40,7 +40,7 @@ type StatusError struct {
 	Status string
 }
 
-func (e *StatusError) Error() string { return e.Host + " answered " + e.Status }
+func (e *StatusError) Error() string { return e.Host + " responded with HTTP status " + e.Status }
 
 // UnreachableError is the error for a request without a response.
 type UnreachableError struct {

@@ -28,7 +28,7 @@ type filter struct{ types, servers, uris []string }
 func parseFilter(q url.Values) (filter, error) {
 	f := filter{types: split(q["type"]), servers: split(q["server"]), uris: q["uri"]}
 	if n := len(f.types) + len(f.servers) + len(f.uris); n > maxGlobs {
-		return filter{}, fmt.Errorf("%d globs, at most %d are allowed", n, maxGlobs)
+		return filter{}, fmt.Errorf("the query has %d globs; at most %d are allowed", n, maxGlobs)
 	}
 	for _, g := range slices.Concat(f.types, f.servers, f.uris) {
 		if len(g) > maxGlobLength || strings.Count(g, "*") > maxGlobStars || !glob.Valid(g) {

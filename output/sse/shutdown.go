@@ -52,12 +52,12 @@ func (h *Hub) caughtUp(ctx context.Context) error {
 	}
 	if settle := h.opts.Source.Settle; settle != nil {
 		if err := settle(ctx); err != nil {
-			return fmt.Errorf("some last events are not stored yet: %w", err)
+			return fmt.Errorf("the last events are not stored yet: %w", err)
 		}
 	}
 	b, err := h.opts.Source.Bounds(ctx)
 	if err != nil {
-		return fmt.Errorf("find the last event: %w", err)
+		return fmt.Errorf("find the last event in the log: %w", err)
 	}
 	for b.Epoch == r.epoch {
 		shown, wake := r.position()
@@ -69,7 +69,7 @@ func (h *Hub) caughtUp(ctx context.Context) error {
 		case <-h.done:
 			return nil
 		case <-ctx.Done():
-			return errors.New("streams were ended before the last events: the log is slow")
+			return errors.New("streams were closed before the last events were sent: the event log is slow")
 		}
 	}
 	return nil

@@ -96,12 +96,12 @@ func (m *model) reconnect(server string) tea.Cmd {
 func helpLines(m *model) []string {
 	lines := []string{""}
 	for _, k := range [][2]string{
-		{"up/down, k/j", "move; PgUp, PgDn, g and G: by pages, to the ends"},
+		{"up/down, k/j", "move; PgUp, PgDn: by a page; g, G: to the start, to the end"},
 		{"enter, right, l", "open the server or resource"},
 		{"q, esc, left, h", "back; q on the first page quits"},
-		{"tab, 1-5", "the parts of a page"},
+		{"tab, 1-5", "switch between the tabs of a page"},
 		{"/", "filter the list; esc clears the filter"},
-		{"d, < and >", "differences of a resource, older and newer ones"},
+		{"d, < and >", "differences between versions of a resource; older, newer ones"},
 		{"m, enter", "in the history: mark a version, compare another with it"},
 		{"L", "log and stderr of a server"},
 		{"r", "reconnect the server"},

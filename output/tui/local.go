@@ -178,7 +178,7 @@ func (s *Tracker) Text(ctx context.Context, server, uri string, digest catalog.D
 		}
 		text, ok := c.Text()
 		if !ok {
-			return "(not a text)", nil
+			return "(not text)", nil
 		}
 		return text, nil
 	}
@@ -191,7 +191,7 @@ func (s *Tracker) Text(ctx context.Context, server, uri string, digest catalog.D
 			return *p.PreviousText, nil
 		}
 	}
-	return "", errors.New("this version is not available")
+	return "", errors.New("this version of the resource is not available")
 }
 
 // Log implements Source.

@@ -141,7 +141,7 @@ func (s *Remote) Text(ctx context.Context, server, uri string, digest catalog.Di
 	if err == nil && !ok {
 		err = errors.New("this version of the resource is not stored")
 		if digest.IsZero() {
-			return "(not a text, too large, or gone)", nil
+			return "(not text, too large, or no longer stored)", nil
 		}
 	}
 	return text, err
@@ -155,7 +155,7 @@ func (s *Remote) Log(ctx context.Context, server string) ([]serverlog.Line, erro
 	}
 	err := s.Client.Get(ctx, []string{"api", "servers", server, "log"}, nil, &log)
 	if err == nil && log.FollowedBy != "" {
-		err = errors.New("the log is with the process that follows the server: " + log.FollowedBy)
+		err = errors.New("only the process that follows the server has its log: " + log.FollowedBy)
 	}
 	return log.Lines, err
 }

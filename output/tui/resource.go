@@ -99,7 +99,7 @@ func indexOf(versions []history.Version, id string) int {
 func compare(ctx context.Context, source Source, styles styles, server, uri string, versions []history.Version, from, to int) ([]string, error) {
 	switch {
 	case from < 0 || to < 0:
-		return []string{"", "  A version is not kept any more; choose two others in the history."}, nil
+		return []string{"", "  One of the versions is no longer stored; choose two others in the history."}, nil
 	case from >= len(versions):
 		return []string{"", "  There is nothing to compare before the first change."}, nil
 	}
@@ -244,7 +244,7 @@ func (p *resourcePage) view(m *model, height int) []string {
 		return append(out, p.text.window(p.body, height)...)
 	}
 	if len(p.versions) == 0 {
-		return append(out, "", "  No change of this resource is known.")
+		return append(out, "", "  No change of this resource is stored.")
 	}
 	from, to := p.list.window(len(p.versions), height)
 	for i := from; i < to; i++ {

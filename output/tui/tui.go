@@ -80,7 +80,7 @@ type Source interface {
 }
 
 // ErrUnsupported is the error for something that a source cannot do.
-var ErrUnsupported = errors.New("not available in this view")
+var ErrUnsupported = errors.New("not available for a remote serve-sse")
 
 // Options configure Run.
 type Options struct {

@@ -87,7 +87,7 @@ func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) bool {
 	h := w.Header()
 	if !s.hostAllowed(r) {
-		s.refuse(w, r, http.StatusForbidden, "the Host header is not a name of this server; see --allow-origin")
+		s.refuse(w, r, http.StatusForbidden, "the Host header does not name this server; to allow the name, start the server with --allow-origin")
 		return false
 	}
 	other, ok := s.originAllowed(r)
@@ -107,7 +107,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) bool {
 		case rightToken:
 		case notChecked:
 			h.Set("Retry-After", retryAfter)
-			s.refuse(w, r, http.StatusTooManyRequests, "too many wrong tokens")
+			s.refuse(w, r, http.StatusTooManyRequests, "too many wrong tokens; try again in a few seconds")
 			return false
 		case wrongToken:
 			if wantsPage(r) {
@@ -119,7 +119,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) bool {
 				return false
 			}
 			h.Set("WWW-Authenticate", `Bearer realm="mcptrack"`)
-			s.refuse(w, r, http.StatusUnauthorized, "a token is required: Authorization: Bearer, or /login")
+			s.refuse(w, r, http.StatusUnauthorized, "a token is required: send it as Authorization: Bearer TOKEN, or log in at /login")
 			return false
 		}
 	}

@@ -115,7 +115,7 @@ func LoadToken(file string) (Token, error) {
 		if len(words) == 2 {
 			name = words[0]
 		}
-		err := errors.New("expected TOKEN or NAME TOKEN, and path behind it or not")
+		err := errors.New("expected TOKEN or NAME TOKEN, optionally followed by the word path")
 		if len(words) <= 2 {
 			t, err = t.with(name, words[len(words)-1], inPath)
 		}

@@ -65,7 +65,7 @@ func OpenCluster(ctx context.Context, j *journal.Journal, keys *Keys, log *slog.
 		keys: keys, records: journal.NewRecords(j, recordsName), turns: newTurns(j, FromSubscription, log), log: log,
 		moved: make(chan struct{}), advances: map[string]advance{}, removed: map[string]uint64{}, unreadable: map[string]string{},
 	}
-	c.page = &page{records: c.records, key: pageOfSubscriptions, what: "watermarks of webhooks"}
+	c.page = &page{records: c.records, key: pageOfSubscriptions, what: "delivery positions of webhooks"}
 	ctx, cancel := context.WithTimeout(ctx, 2*storeWait)
 	defer cancel()
 	var err error

@@ -33,7 +33,7 @@ const (
 )
 
 // errTaken is the error of saving a page that another process has loaded since.
-var errTaken = errors.New("another process delivers now")
+var errTaken = errors.New("another process delivers the webhooks now")
 
 // page is a document on a cluster. Only the process that loaded it last can save it, so a
 // process that has lost its lease without knowing it moves no watermark.
@@ -62,7 +62,7 @@ func (p *page) read(ctx context.Context) (s stored, revision uint64, err error) 
 
 func (p *page) parse(data []byte) (s stored, err error) {
 	if json.Unmarshal(data, &s) != nil || s.Version != fileVersion {
-		return s, fmt.Errorf("the %s on the NATS cluster are damaged or of a newer version; delete the key %s of the bucket of %s to begin anew", p.what, p.key, recordsName)
+		return s, fmt.Errorf("the %s on the NATS cluster are damaged or of a newer version; to start with none, delete the key %s in the key-value bucket whose name ends in _%s", p.what, p.key, recordsName)
 	}
 	return s, nil
 }

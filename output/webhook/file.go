@@ -44,7 +44,7 @@ func (f *file) load(context.Context) (s stored, err error) {
 		return s, nil
 	}
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFile) {
-		err = errors.New("not a file of " + f.what)
+		err = errors.New("the file does not contain " + f.what)
 	}
 	var data []byte
 	if err == nil {
@@ -54,7 +54,7 @@ func (f *file) load(context.Context) (s stored, err error) {
 		return s, fmt.Errorf("read the %s: %w", f.what, err)
 	}
 	if json.Unmarshal(data, &s) != nil || s.Version != fileVersion {
-		return s, fmt.Errorf("%s is damaged or of a newer version; remove it to begin anew", printable.Line(f.path, 200))
+		return s, fmt.Errorf("%s is damaged or of a newer version; remove the file to start with none", printable.Line(f.path, 200))
 	}
 	return s, nil
 }

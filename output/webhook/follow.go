@@ -90,13 +90,13 @@ func (c *Cluster) readLocked(id string, rec journal.Record) {
 	r, err := c.keys.open(id, rec.Value)
 	if other, ok := errors.AsType[*otherKeyError](err); ok {
 		if c.unreadable[id] = other.key; len(c.unreadable) == 1 {
-			c.log.Error("this process cannot deliver webhooks", "err", other)
+			c.log.Error("this process cannot decrypt webhook subscriptions, so it delivers no webhooks", "err", other)
 		}
 		return
 	}
 	delete(c.unreadable, id)
 	if err != nil {
-		c.log.Warn("a stored subscription is left out", "id", printable.Line(id, 40), "reason", err.Error())
+		c.log.Warn("a stored webhook subscription is ignored", "id", printable.Line(id, 40), "reason", err.Error())
 		return
 	}
 	c.applyLocked(r, rec.Revision)
@@ -114,7 +114,7 @@ func (c *Cluster) applyLocked(r record, revision uint64) {
 	}
 	sub, err := c.s.applyLocked(r, revision)
 	if err != nil {
-		c.log.Warn("a stored subscription is left out", "id", printable.Line(r.ID, 40), "reason", err.Error())
+		c.log.Warn("a stored webhook subscription is ignored", "id", printable.Line(r.ID, 40), "reason", err.Error())
 		return
 	}
 	if !sub.answered {

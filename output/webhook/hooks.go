@@ -61,7 +61,7 @@ func NewHooks(opts HookOptions) (*Hooks, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	const what = "watermarks of webhooks"
+	const what = "delivery positions of webhooks"
 	h := &Hooks{opts: opts, doc: &file{path: opts.File, what: what}, wanted: make(chan []config.Webhook, 1), dirty: make(chan struct{}, 1)}
 	if opts.Cluster != nil {
 		h.doc = &page{records: journal.NewRecords(opts.Cluster, recordsName), key: pageOfConfig, what: what}
@@ -186,7 +186,7 @@ func (h *Hooks) reconcile(ctx context.Context, lease *journal.Lease, all []confi
 	idle := 0
 	for _, w := range all {
 		if len(w.Missing) > 0 {
-			h.opts.Logger.Warn("a webhook of the config is not used", "missing", w.Missing)
+			h.opts.Logger.Warn("a webhook of the config is ignored: it is not fully configured", "missing", w.Missing)
 			idle++
 			continue
 		}
@@ -265,7 +265,7 @@ func (h *Hooks) save(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil && !h.failed && !errors.Is(err, errTaken) {
-		h.opts.Logger.Error("the watermarks of webhooks cannot be stored", "err", err)
+		h.opts.Logger.Error("cannot store which events webhooks have received; a restart may deliver some again", "err", err)
 	}
 	if h.failed = err != nil; h.failed {
 		h.changed() // try again later

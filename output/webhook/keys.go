@@ -88,7 +88,7 @@ type otherKeyError struct{ key string }
 
 func (e *otherKeyError) Error() string {
 	return fmt.Sprintf("subscriptions on the NATS cluster are encrypted with key %s, which --events-key-file does not have; "+
-		"use the file of the other processes, or add the line with that key to this one (the first line encrypts, all decrypt)", printable.Line(e.key, 16))
+		"use the file of the other processes, or add the line with that key to this one (the key in the first line encrypts, and all keys decrypt)", printable.Line(e.key, 16))
 }
 
 var errDamaged = errors.New("the record is damaged or of a newer version")

@@ -208,7 +208,7 @@ func (s *Subscriptions) note(sub *subscription, r Result) {
 	if sub.rates.hopeless(now) {
 		sub.Status.Suspended, sub.Status.SuspendedAt = true, sub.Refreshes
 		s.changed()
-		s.opts.Logger.Warn("deliveries to a webhook are suspended, as nearly all fail", "id", sub.ID, "host", hostOf(sub.URL), "error", string(r.Err))
+		s.opts.Logger.Warn("deliveries to a webhook are suspended because nearly all of them fail", "id", sub.ID, "host", hostOf(sub.URL), "error", string(r.Err))
 		sub.wakeLocked()
 	} else if sub.Expires.IsZero() && now.Sub(sub.Status.FailedSince) > deadAfter {
 		sub.wakeLocked()

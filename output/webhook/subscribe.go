@@ -177,7 +177,7 @@ func (s *Subscriptions) put(ctx context.Context, r *serve.Request, next record, 
 		return nil, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": full.limit, "max": full.max})
 	}
 	if err != nil {
-		s.opts.Logger.Error("a subscription of a webhook cannot be stored", "err", err)
+		s.opts.Logger.Error("cannot store a webhook subscription", "err", err)
 		return nil, errors.New("the subscription cannot be stored")
 	}
 	answer := struct {

@@ -93,7 +93,7 @@ func New(opts Options) (*Subscriptions, error) {
 	for _, r := range kept.Subscriptions {
 		r.Unanswered = false
 		if _, err := s.applyLocked(r, 0); err != nil {
-			opts.Logger.Warn("a stored subscription is left out", "id", printable.Line(r.ID, 40), "reason", err.Error())
+			opts.Logger.Warn("a stored webhook subscription is ignored", "id", printable.Line(r.ID, 40), "reason", err.Error())
 		}
 	}
 	return s, nil
@@ -154,7 +154,7 @@ func (s *Subscriptions) save(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && !s.failed && !errors.Is(err, errTaken) {
-		s.opts.Logger.Error("the subscriptions of webhooks cannot be stored", "err", err)
+		s.opts.Logger.Error("cannot store the webhook subscriptions", "err", err)
 	}
 	if s.failed = err != nil; s.failed {
 		s.changed() // to try it again

@@ -50,7 +50,7 @@ func (t *turns) once(ctx context.Context, work func(context.Context, *journal.Le
 		return
 	}
 	if ctx.Err() == nil {
-		t.log.Warn("webhooks cannot be delivered now by this process", "source", string(t.source), "err", err)
+		t.log.Warn("this process cannot deliver webhooks at present; trying again", "source", string(t.source), "err", err)
 		backoff.Sleep(ctx, t.retry.Next())
 	}
 }

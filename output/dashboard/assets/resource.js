@@ -101,7 +101,7 @@ function showDiff(p) {
   const available = p.versions.filter((v) => v.text);
   if (available.length < 2) {
     $('compare').hidden = true;
-    return [element('p', '', 'There is no other version yet whose text is stored.')];
+    return [element('p', '', 'No other version with a stored text exists yet.')];
   }
   const has = (d) => available.some((v) => v.digest === d);
   const to = has(state.to) ? state.to : available[0].digest;
@@ -119,7 +119,7 @@ function showDiff(p) {
   compared = { pair, out };
   Promise.all([textOf(p, from, server, uri), textOf(p, to, server, uri)]).then(([a, b]) => {
     out.replaceChildren(...(a === b ? ['The texts are equal.'] : diff(a, b).map(([sign, l]) => element('span', { '+': 'add', '-': 'del' }[sign] || '', sign + shown(l) + '\n'))));
-  }, () => { out.textContent = 'A version is not available any more.'; compared = {}; });
+  }, () => { out.textContent = 'One of the versions is no longer available.'; compared = {}; });
   return [out];
 }
 

@@ -61,7 +61,7 @@ function showOverview(s) {
       ['Notifications', String(s.signals)], ['Updates', String(s.updates)], ['Failures', String(s.failures)],
     ]),
     element('p', 'narrow', resources),
-    s.polled && element('details', '', element('summary', '', `${count(s.missing, 'resource')} polled, as the server does not push their updates`), element('ul', '', ...s.polled.map((uri) => element('li', '', name(uri, 'mono'))))),
+    s.polled && element('details', '', element('summary', '', `${count(s.missing, 'resource')} polled because the server does not push their updates`), element('ul', '', ...s.polled.map((uri) => element('li', '', name(uri, 'mono'))))),
   ].filter(Boolean);
 }
 
@@ -75,7 +75,7 @@ const levels = { stderr: 'quiet', WARN: 'warn', ERROR: 'bad' };
 
 function showLog() {
   if (!log) return [element('p', '', 'loading…')];
-  if (log.followedBy) return [element('p', '', 'The log is with the process that follows the server: ', name(log.followedBy))];
+  if (log.followedBy) return [element('p', '', 'Only the process that follows the server has its log: ', name(log.followedBy))];
   if (!log.lines.length) return [element('p', '', 'Nothing was logged about this server, and it wrote nothing to stderr.')];
   return [element('pre', 'log', ...log.lines.map((l) => element('div', '', element('span', 'quiet', clock(l.timestamp)), ' ',
     element('span', levels[l.level] || '', l.level.padEnd(6)), ' ', name(l.text))))];
@@ -87,7 +87,7 @@ function showItems(member, list, what) {
   return [
     changes.length && element('details', '', element('summary', '', count(changes.length, 'change') + ', the last ', ago(changes[0].timestamp)),
       element('ol', 'history', ...changes.map((e) => element('li', '', ago(e.timestamp), ' ', name(summary(e)))))),
-    !detail[member].length && element('p', '', detail[what + 's'] ? `The descriptors of the ${what}s are known to the process that follows the server.` : `The server offers no ${what}s.`),
+    !detail[member].length && element('p', '', detail[what + 's'] ? `The descriptors of the ${what}s are only available in the process that follows the server.` : `The server offers no ${what}s.`),
     ...detail[member].map((item) => {
       const { name: id, uriTemplate, title, description, inputSchema, outputSchema, arguments: args, ...more } = item;
       return element('details', 'item', element('summary', '', name(uriTemplate || id, 'mono'), title && title !== id && ' – ', title && title !== id && name(title)),

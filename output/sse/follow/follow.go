@@ -206,7 +206,7 @@ func (f *follower) check(res *http.Response) error {
 		return ErrStopped
 	case res.StatusCode >= 500, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooManyRequests:
 		f.after = backoff.RetryAfter(res.Header)
-		return fmt.Errorf("the feed answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))
+		return fmt.Errorf("the feed responded with HTTP status %d %s", res.StatusCode, http.StatusText(res.StatusCode))
 	}
 	return &RefusedError{Status: res.StatusCode}
 }
