@@ -33,7 +33,11 @@ type RPCError struct {
 	Data    json.RawMessage // as sent; nil when there was none or it exceeds 64 KiB
 }
 
-func (e *RPCError) Error() string { return fmt.Sprintf("server error %d: %s", e.Code, e.Message) }
+func (e *RPCError) Error() string {
+	// Servers with the TypeScript SDK send the code in the message, too.
+	message := strings.TrimPrefix(e.Message, fmt.Sprintf("MCP error %d: ", e.Code))
+	return fmt.Sprintf("server error %d: %s", e.Code, message)
+}
 
 // Is reports whether target is the error that the code stands for: [ErrUnsupported] or
 // [ErrNotFound].
