@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
@@ -85,7 +89,7 @@ func expand(template string, params []string) (string, error) {
 }
 
 func runRead(ctx context.Context, env *Env, g *globals, opts readOptions) error {
-	return opts.ask(ctx, env, g, target{opts.server, catalog.Resources, opts.uri}, func(ctx context.Context, s *session.Session) (func() error, error) {
+	err := opts.ask(ctx, env, g, target{opts.server, catalog.Resources, opts.uri}, func(ctx context.Context, s *session.Session) (func() error, error) {
 		if !s.Info().Capabilities.Resources {
 			return nil, lacks(opts.server, catalog.Resources)
 		}
@@ -95,6 +99,27 @@ func runRead(ctx context.Context, env *Env, g *globals, opts readOptions) error 
 		}
 		return opts.printer(env, g, content.Raw, contentPieces)
 	})
+	if f, ours := errors.AsType[*failure](err); ours && f.exit == exitRefused && opts.template != "" {
+		if hint := opts.unset(); hint != "" {
+			f.hint = hint
+		}
+	}
+	return err
+}
+
+// unset is the hint for a template of which some variables have no value, which RFC 6570
+// allows; "" if all have one.
+func (o *readOptions) unset() string {
+	names, err := uritemplate.Variables(o.template)
+	if err != nil {
+		return ""
+	}
+	given, _ := pairs("param", o.params) // valid, as the template was expanded with them
+	names = slices.DeleteFunc(names, func(name string) bool { _, set := given[name]; return set })
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the template has no value for %s; give it with --param NAME=VALUE", printable.Line(strings.Join(names, ", "), 200))
 }
 
 // contentPieces splits a resources/read result into its contents.
