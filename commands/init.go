@@ -147,8 +147,26 @@ func runInit(ctx context.Context, env *Env, g *globals, opts initOptions) error 
 		_, err = io.WriteString(env.Out, printable.Lines(string(text)))
 	default:
 		_, err = fmt.Fprintf(env.Out, "\n%s: written, %s\n", printable.Line(opts.file, 0), plural(d.Len(), "server"))
+		if n := unusable(opts.file, read); n > 0 && !g.quiet {
+			fmt.Fprintf(env.Err, "hint: %s cannot be used here yet; mcptrack validate %s shows what is missing\n", plural(n, "server"), printable.Line(opts.file, 200))
+		}
 	}
 	return err
+}
+
+// unusable is the number of servers of a new config that need something, such as a variable,
+// that this machine lacks.
+func unusable(file string, read config.Options) (n int) {
+	cfg, _ := config.Load(file, read)
+	if cfg == nil {
+		return 0
+	}
+	for i := range cfg.Servers {
+		if srv := &cfg.Servers[i]; srv.Enabled && srv.Unconfigured() != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // notWritable is the failure for a file that cannot be written.
