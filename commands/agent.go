@@ -159,7 +159,7 @@ func watchAgent(ctx context.Context, t *tracker.Tracker, w *agent.Watch, opts wa
 	if errors.Is(failed, agent.ErrEnough) {
 		failed = errCounted
 	}
-	s := stream{flags: opts.streamFlags, connected: w.Connected()}
+	s := stream{flags: opts.streamFlags, followed: true, connected: w.Connected()}
 	return s.outcome(ctx, failed)
 }
 

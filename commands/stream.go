@@ -55,6 +55,7 @@ type stream struct {
 	lines  *lines.Writer // the writer used for lines; nil: the output is not lines
 
 	counted   int
+	followed  bool   // there was a server to follow
 	connected bool   // a server was Ready
 	printed   uint64 // Seq of the last event, printed or not
 }
@@ -125,8 +126,9 @@ func (s *stream) take(batch []*event.Event) error {
 	var end error
 	for _, e := range batch {
 		s.printed = e.Seq
-		if st, ok := e.Payload.(event.ServerState); ok && st.State == event.Ready {
-			s.connected = true
+		if st, ok := e.Payload.(event.ServerState); ok {
+			s.followed = true
+			s.connected = s.connected || st.State == event.Ready
 		}
 		if s.keep != nil && !s.keep(e) {
 			continue

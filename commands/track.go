@@ -76,6 +76,9 @@ func (s *stream) outcome(ctx context.Context, failed error) error {
 		return nil // interrupted: that is how streams end
 	}
 	switch {
+	case !s.followed && !s.connected:
+		return &failure{exit: exitUnreachable, code: "unreachable", err: errors.New("--timeout expired and there was no server to follow"),
+			hint: "mcptrack validate shows how many servers are tracked"}
 	case !s.connected:
 		return &failure{exit: exitUnreachable, code: "unreachable", err: errors.New("--timeout expired and no server could be reached"),
 			hint: "mcptrack list shows why"}
