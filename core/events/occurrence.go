@@ -27,11 +27,12 @@ type Occurrence struct {
 	Server string
 	Time   time.Time // when it happened
 
-	uri, exported string // of a resource: as its server calls it, and as clients read it here; "" for other types
-	changed       *bool  // whether the content of a resource changed; nil: not known
-	word          string // the list that changed, or the new state; "" for resources
-	data          []byte // what Data returns
-	body          []byte // the event as JSON, without the closing brace
+	uri, exported string   // of a resource: as its server calls it, and as clients read it here; "" for other types
+	changed       *bool    // whether the content of a resource changed; nil: not known
+	word          string   // the list that changed, or the new state; "" for resources
+	keys          []string // of the items of the list that data names, as their server calls them
+	data          []byte   // what Data returns
+	body          []byte   // the event as JSON, without the closing brace
 }
 
 // Body returns the event as a webhook gets it: with a cursor.
@@ -84,11 +85,17 @@ func (s Scope) Shows(o *Occurrence) bool {
 	if !s.server(o.Server) {
 		return false
 	}
-	if o.Name != ResourceUpdated {
-		return true
+	switch o.Name {
+	case ResourceUpdated:
+		_, ok := s.item(o.Server, catalog.Resources, o.uri)
+		return ok
+	case ListChanged:
+		return !slices.ContainsFunc(o.keys, func(key string) bool {
+			_, ok := s.item(o.Server, catalog.Kind(o.word), key)
+			return !ok
+		})
 	}
-	_, ok := s.item(o.Server, catalog.Resources, o.uri)
-	return ok
+	return true
 }
 
 // occurrence converts an entry of the log. o is nil if clients get nothing for the entry; gap
@@ -177,6 +184,7 @@ func (s Scope) list(o *Occurrence, p event.ListChanged) any {
 				more[what]++
 			default:
 				out = append(out, printable.Line(exported, maxText))
+				o.keys = append(o.keys, key)
 			}
 		}
 		slices.Sort(out)

@@ -136,16 +136,40 @@ func (r *Reader) Look(ctx context.Context, p Position, match func(*Occurrence) b
 		if e.gap && i > 0 {
 			break
 		}
-		b.At.Seq = e.seq
 		if e.gap {
-			b.Truncated = true
+			b.At.Seq, b.Truncated = e.seq, true
 			break
 		}
-		if e.occ != nil && match(e.occ) && r.tail.scope.Shows(e.occ) {
-			b.Occurrences = append(b.Occurrences, e.occ)
+		occ := e.occ
+		if occ != nil && !match(occ) {
+			occ = nil
+		}
+		if occ != nil && !r.tail.scope.Shows(occ) {
+			if occ, err = r.without(ctx, b.At.Epoch, occ); err != nil && i > 0 {
+				return b, moved, nil // what was found counts
+			} else if err != nil {
+				return b, moved, err
+			}
+		}
+		b.At.Seq = e.seq
+		if occ != nil {
+			b.Occurrences = append(b.Occurrences, occ)
 		}
 	}
 	return b, moved, nil
+}
+
+// without returns an event without the items that are hidden since it was read; nil if it is not
+// shown at all.
+func (r *Reader) without(ctx context.Context, epoch string, o *Occurrence) (*Occurrence, error) {
+	if o.Name != ListChanged || !r.tail.scope.server(o.Server) {
+		return nil, nil
+	}
+	entries, err := r.read(ctx, Position{epoch, o.Seq - 1}, 1)
+	if err != nil || len(entries) == 0 || entries[0].seq != o.Seq {
+		return nil, err
+	}
+	return entries[0].occ, nil
 }
 
 // maxRead bounds what is read from the log at a time, in bytes.

@@ -145,7 +145,11 @@ func (l *logged) size() int {
 	if l.occ == nil {
 		return 64
 	}
-	return 256 + len(l.occ.body) // data is most of body, and shares nothing with it
+	size := 256 + len(l.occ.body) // data is most of body, and shares nothing with it
+	for _, key := range l.occ.keys {
+		size += 16 + len(key)
+	}
+	return size
 }
 
 func (t *tail) wakeLocked() {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
@@ -356,6 +357,31 @@ func TestScopeAfterTheWaitForASlot(t *testing.T) {
 		time.Sleep(time.Hour)
 		if ids := w.to.ids(); len(ids) != 0 || w.Stats().Lag != 0 {
 			t.Errorf("sent %v; lag %v", ids, w.Stats().Lag)
+		}
+	})
+}
+
+// E2: a changed list is not sent again once one of its items is hidden. A gap message stands for
+// the others.
+func TestScopeOfAListBeforeEachAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var hidden atomic.Bool
+		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key string) (string, bool) {
+			return key, key != "secret" || !hidden.Load()
+		}}})
+		defer w.end()
+		w.subscribe(strings.Replace(params(hook, oneSecret), events.ResourceUpdated, events.ListChanged, 1))
+		w.to.set(func(r received) int {
+			if hidden.Store(true); r.kind() == "event" {
+				return 500
+			}
+			return 204
+		})
+		w.log.store(event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Tools, Added: []string{"open", "secret"}}})
+		time.Sleep(time.Hour)
+		if n, gaps := len(w.to.ids()), len(w.to.all("gap")); n != 1 || gaps != 1 {
+			t.Errorf("%d attempts and %d gap messages", n, gaps)
 		}
 	})
 }

@@ -254,6 +254,7 @@ func (w *worker) deliver(ctx context.Context, f *flight, m *Message) error {
 		})
 		switch {
 		case err == errHidden:
+			f.lost = f.occ.Name == events.ListChanged // others of its items may be shown
 			return nil
 		case err != nil:
 			return err
