@@ -158,7 +158,7 @@ func TestDiskFullAndBack(t *testing.T) {
 	if !report.Recovered {
 		t.Error("that events are stored again was not logged as a warning")
 	}
-	if !strings.Contains(report.New, "cannot write to the disk") || strings.Contains(report.New, "API error") {
+	if !strings.Contains(report.New, "cannot write to the data directory") || strings.Contains(report.New, "API error") {
 		t.Errorf("a new log on a full disk: %s", report.New)
 	}
 	if report.Followed != len(report.Acked) {
