@@ -70,3 +70,18 @@ func TestGapOutlivesTheProcess(t *testing.T) {
 		}
 	}
 }
+
+// What goes missing after a process was killed that had said so in an answer, but had not
+// stored the count, is said in the next one.
+func TestMissedIsToldAfterACountIsLost(t *testing.T) {
+	t.Parallel()
+	s, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := &subscription{record: record{Told: 2, progress: progress{Missed: 1}}}
+	s.missedLocked(sub)
+	if !sub.truncated() {
+		t.Errorf("missed %d, told %d", sub.Missed, sub.Told)
+	}
+}

@@ -119,7 +119,7 @@ func (s *Subscriptions) deliver(ctx context.Context, sub *subscription, cursor s
 // refresh say so.
 func (s *Subscriptions) missedLocked(sub *subscription) {
 	sub.GapDue = true
-	sub.Missed++
+	sub.Missed = max(sub.Missed, sub.Told) + 1 // it is behind if a process was killed that had answered, but not stored it
 	s.changed()
 }
 
