@@ -39,6 +39,9 @@ func openPage(t *testing.T, width, height int64, query string) (browsertest.Tab,
 	d.opts.Webhooks = func() []webhook.Endpoint {
 		return []webhook.Endpoint{{Host: "app.example", Format: "slack", State: webhook.Active, Delivered: 12}, {Host: "dead.example", Format: "standard", State: webhook.Failing, LastError: webhook.Timeout, LagMs: 5000}}
 	}
+	d.opts.Deliveries = func() []webhook.Delivery {
+		return []webhook.Delivery{{Source: webhook.FromConfig, Process: "host:1", Own: true}, {Source: webhook.FromSubscription}}
+	}
 	store("server-0001", "", event.ServerState{State: event.Connecting})
 	store("server-0001", "", event.ListChanged{List: catalog.Tools, Added: []string{"search"}})
 	store("server-0001", "", event.ServerState{State: event.Backoff, Error: "connect: refused"})
@@ -144,7 +147,7 @@ func TestEventsAndCharts(t *testing.T) {
 	p.Until(`document.querySelectorAll('#feed-list .row').length === 4`)
 	p.Until(`document.querySelectorAll('#charts canvas').length === 2 && document.querySelector('#chart-text').textContent.startsWith('4 events')`)
 	p.Until(`[...document.querySelectorAll('section')].every((e) => e.scrollHeight <= e.clientHeight)`) // nothing overflows
-	p.Until(`document.querySelector('#webhooks-summary').innerText === '2 webhooks · 1 failing' && document.querySelector('#webhook-list').textContent === 'dead.examplefailing · standard · 0 delivered · timeout · 5 s behindapp.exampleactive · slack · 12 delivered'`)
+	p.Until(`document.querySelector('#webhooks-summary').innerText === '2 webhooks · 1 failing' && document.querySelector('#webhook-list').textContent === 'webhooks of the configsent by host:1, this processsubscriptions of clientsno process sends themdead.examplefailing · standard · 0 delivered · timeout · 5 s behindapp.exampleactive · slack · 12 delivered'`)
 	setInput(p, "chart-range", "0")
 	setInput(p, "chart-scope", "server")
 	p.Until(`document.querySelector('#chart-text').textContent.startsWith('3 events')`) // those of server-0001

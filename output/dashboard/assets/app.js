@@ -20,7 +20,7 @@ async function loadServers() {
     $('summary').textContent = `${count(status.servers, 'server')} (${states || 'none'}), ${count(status.resources, 'resource')}, ${count(status.updates, 'update')}, ${count(status.clients, 'client')} — mcptrack ${status.version}`;
     $('logout').hidden = !status.login;
     $('charts').hidden = $('chart-tools').hidden = !status.history;
-    showWebhooks(status.webhooks, status.moreWebhooks);
+    showWebhooks(status);
     const rows = showServers(servers);
     if (!state.server && rows.length) go({ server: rows[0].id });
     else if (!state.uri) showDetail();
