@@ -90,7 +90,11 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		}
 		return servers
 	}
-	for end := time.Now().Add(10 * time.Second); dials.Load() == 0 || len(state()) < 2; <-time.After(time.Millisecond) {
+	settled := func() bool {
+		servers := state()
+		return dials.Load() > 0 && len(servers) == 2 && strings.Contains(servers[1], string(event.Disabled))
+	}
+	for end := time.Now().Add(30 * time.Second); !settled(); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it does not connect: %q", state())
 		}
