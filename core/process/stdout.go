@@ -39,8 +39,18 @@ type Lines struct {
 	ended    bool   // the source has ended
 	err      error  // sticky
 
-	noiseLines, noiseBytes int          // since the last message
-	skipped                atomic.Int64 // noise lines in all
+	noiseLines, noiseBytes int                    // since the last message
+	skipped                atomic.Int64           // noise lines in all
+	noise                  atomic.Pointer[string] // the first noise line since the last message; nil: none
+}
+
+// Noise returns the first noise line since the last message, printable and cut; "" if there is
+// none. It may be called from any goroutine.
+func (r *Lines) Noise() string {
+	if line := r.noise.Load(); line != nil {
+		return *line
+	}
+	return ""
 }
 
 // lineLimits are the limits of a [Spec], defaults filled in.
@@ -125,6 +135,7 @@ func (r *Lines) accept(line []byte) bool {
 	msg[last] = '\n'
 	r.line = msg[:last+1]
 	r.noiseLines, r.noiseBytes = 0, 0
+	r.noise.Store(nil)
 	return true
 }
 
@@ -222,8 +233,13 @@ func (r *Lines) skip(line []byte) {
 	total := r.skipped.Add(1)
 	r.noiseLines++
 	r.noiseBytes += len(line)
+	text := bytes.TrimSpace(line)
+	if len(text) > 0 && r.noise.Load() == nil {
+		first := visible(text, r.redact)
+		r.noise.Store(&first)
+	}
 	// Log the first lines, which help to find the culprit; then the 8th, 16th, 32nd …
-	if text := bytes.TrimSpace(line); len(text) > 0 && (total <= 5 || bits.OnesCount64(uint64(total)) == 1) {
+	if len(text) > 0 && (total <= 5 || bits.OnesCount64(uint64(total)) == 1) {
 		r.log.Warn("skipped a line of stdout that is not a JSON-RPC message", "line", visible(text, r.redact), "skipped", total)
 	}
 	r.checkNoise()

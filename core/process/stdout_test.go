@@ -62,8 +62,8 @@ func TestStdoutKeepsMessagesOnly(t *testing.T) {
 				if err != nil || out != tc.out {
 					t.Fatalf("got %.200q, %v\nwant %.200q", out, err, tc.out)
 				}
-				if p.Noise() != tc.noise {
-					t.Fatalf("noise %d, want %d", p.Noise(), tc.noise)
+				if p.Skipped() != tc.noise {
+					t.Fatalf("noise %d, want %d", p.Skipped(), tc.noise)
 				}
 			}
 		})
@@ -103,8 +103,8 @@ func TestNoiseWithinLimits(t *testing.T) {
 	var log bytes.Buffer
 	s.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	out, p, err := echo(t, s, in, func(r io.Reader) io.Reader { return r })
-	if err != nil || out != strings.Repeat("{}\n", 5) || p.Noise() != 500 {
-		t.Fatalf("got %q, %v, %d noise lines", out, err, p.Noise())
+	if err != nil || out != strings.Repeat("{}\n", 5) || p.Skipped() != 500 {
+		t.Fatalf("got %q, %v, %d noise lines", out, err, p.Skipped())
 	}
 	if n := strings.Count(log.String(), "line=noise"); n < 5 || n > 20 {
 		t.Fatalf("logged %d of 500 noise lines", n)

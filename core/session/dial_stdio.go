@@ -59,7 +59,7 @@ func dialIO(s *Session, ctx context.Context, conn *wire.Conn, err error, protoco
 	info, err := newHandshake(s, conn).anyEra(ctx, protocol, s.opts.Era)
 	if err != nil {
 		if _, ended := errors.AsType[*EndError](err); !ended {
-			err = conn.WithStderr(err) // stderr often says why there is no answer
+			err = conn.WithOutput(err) // it often says why there is no answer
 		}
 		s.requests.conn = conn
 		_ = s.Close()

@@ -151,7 +151,7 @@ func (r *requester) do(ctx context.Context, conn *wire.Conn, q wire.Request) (js
 	raw, err := r.exchange(ctx, conn, q)
 	if err != nil {
 		if r.session.opts.OneShot && errors.Is(err, errDeadline) {
-			err = conn.WithStderr(err) // stderr concerns this request, or the start
+			err = conn.WithOutput(err) // it concerns this request, or the start
 		}
 		return nil, err
 	}

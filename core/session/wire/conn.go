@@ -66,6 +66,9 @@ type Conn struct {
 	reply func(answer []byte)
 	// stderr returns the last lines of the child's stderr; nil if there is no child.
 	stderr func() []string
+	// noise returns the first line since the last message that a server over pipes wrote in its
+	// place; "" if there is none.
+	noise func() string
 	// flush waits for a short time until queued messages are written to the server.
 	flush func()
 	// release frees the resources of the transport, such as the child process.
@@ -88,7 +91,7 @@ type Conn struct {
 }
 
 func newConn(cfg Config) *Conn {
-	c := &Conn{cfg: cfg, lost: make(chan struct{}), flush: func() {}, release: func() {}, stderr: func() []string { return nil }}
+	c := &Conn{cfg: cfg, lost: make(chan struct{}), flush: func() {}, release: func() {}, stderr: func() []string { return nil }, noise: func() string { return "" }}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }

@@ -52,9 +52,13 @@ func looksLikeError(line string) bool {
 	return false
 }
 
-// WithStderr adds to an error what the server's process wrote to stderr, if there is a
-// process and it wrote anything.
-func (c *Conn) WithStderr(err error) error {
+// WithOutput adds to the error of a request without an answer what the server wrote instead: a
+// line on stdout that is not a message, such as that of a logger, and what its process wrote to
+// stderr.
+func (c *Conn) WithOutput(err error) error {
+	if line := c.noise(); line != "" {
+		err = fmt.Errorf("%w (stdout is not JSON-RPC: %s)", err, line)
+	}
 	if lines := c.stderr(); len(lines) > 0 {
 		return fmt.Errorf("%w (stderr: %s)", err, stderrCause(lines))
 	}

@@ -46,7 +46,7 @@ func OverIO(r io.Reader, w io.WriteCloser, cfg Config) (*Conn, error) {
 }
 
 func startIO(c *Conn, lines *process.Lines, w io.WriteCloser, p *process.Process) error {
-	c.stdio = true
+	c.stdio, c.noise = true, lines.Noise
 	stdin := newLineQueue(w, c.cfg.WriteTimeout, func(err error) { c.fail(&EndError{Reason: printable.Reason(err, 0), ExitCode: -1}) })
 	// ended has room for the one error that answers reports; never closed.
 	ended := make(chan error, 1)
