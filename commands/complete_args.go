@@ -106,7 +106,7 @@ func askValues(env *Env, cfg *config.Config, id string, ref session.Reference, n
 		dial = session.Dial
 	}
 	s, err := dial(ctx, srv, session.Options{ClientVersion: env.Version, ConnectTimeout: askingTime, OneShot: true, Environ: env.LookupEnv,
-		Logins: env.logins("", slog.New(slog.DiscardHandler))})
+		Logins: env.logins(&globals{}, "", slog.New(slog.DiscardHandler))})
 	if err != nil {
 		return nil
 	}

@@ -54,7 +54,7 @@ func (c *connectFlags) bound(ctx context.Context) (context.Context, context.Canc
 // session returns the options for connecting.
 func (c *connectFlags) session(env *Env, g *globals) session.Options {
 	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,
-		Environ: env.LookupEnv, Logger: g.logger(env), Limits: c.limits, Logins: env.logins("", g.logger(env))}
+		Environ: env.LookupEnv, Logger: g.logger(env), Limits: c.limits, Logins: env.logins(g, "", g.logger(env))}
 }
 
 type listOptions struct {

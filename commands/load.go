@@ -41,6 +41,15 @@ func (g *globals) configPath(env *Env, log *slog.Logger) (string, error) {
 	return path, nil
 }
 
+// ofHost is the flag with which another command reads the config of the same host; empty
+// without --host.
+func (g *globals) ofHost() []string {
+	if g.host == "" {
+		return nil
+	}
+	return []string{"--host", g.host}
+}
+
 // What to do without a config.
 const (
 	initHint    = "mcptrack init writes one from the configs of your editors; --config FILE names another"

@@ -21,7 +21,7 @@ const tokenStoreKey = "MCPTRACK_TOKEN_STORE"
 
 // logins returns the user's logins; nil if the user has no folder for configs. An unknown
 // kind in the environment counts as none.
-func (e *Env) logins(kind string, log *slog.Logger) *login.Store {
+func (e *Env) logins(g *globals, kind string, log *slog.Logger) *login.Store {
 	dir := config.Options{Getenv: e.LookupEnv, UserHome: e.getenv("HOME")}.Folders().AppConfig
 	if dir == "" {
 		return nil
@@ -32,7 +32,7 @@ func (e *Env) logins(kind string, log *slog.Logger) *login.Store {
 	if !slices.Contains(tokenStores(), kind) {
 		kind = ""
 	}
-	return login.NewStore(login.Options{Dir: filepath.Join(dir, "mcptrack", "logins"), Kind: login.Kind(kind), Logger: log})
+	return login.NewStore(login.Options{Dir: filepath.Join(dir, "mcptrack", "logins"), Kind: login.Kind(kind), Logger: log, Flags: strings.Join(g.ofHost(), " ")})
 }
 
 func tokenStores() []string {
@@ -41,11 +41,11 @@ func tokenStores() []string {
 
 // ownLogins is like logins, for a command that needs them: it fails if there is no folder for
 // them.
-func (e *Env) ownLogins(kind string, log *slog.Logger) (*login.Store, error) {
+func (e *Env) ownLogins(g *globals, kind string, log *slog.Logger) (*login.Store, error) {
 	if kind != "" && !slices.Contains(tokenStores(), kind) {
 		return nil, usage("unknown --token-store %q; choose %s", printable.Line(kind, 40), strings.Join(tokenStores(), ", "))
 	}
-	logins := e.logins(kind, log)
+	logins := e.logins(g, kind, log)
 	if logins == nil {
 		return nil, &failure{exit: exitFailed, code: "failed", err: errors.New("there is no home folder to keep logins in"), hint: "set HOME or XDG_CONFIG_HOME"}
 	}
@@ -72,7 +72,7 @@ func withLogins(cmd *cobra.Command, env *Env, g *globals, opts loginsOptions, ru
 	defer cancel()
 	cmd.SetContext(ctx)
 	log := g.logger(env)
-	logins, err := env.ownLogins(opts.tokenStore, log)
+	logins, err := env.ownLogins(g, opts.tokenStore, log)
 	if err != nil {
 		return err
 	}

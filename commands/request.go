@@ -79,7 +79,7 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, of target,
 	stop()
 	if err == nil {
 		rememberUse(env, cfg.Path, servers[0])
-		return of.suggest(ctx, env, cfg.Path, s, show())
+		return of.suggest(ctx, env, g, cfg.Path, s, show())
 	}
 	if _, ours := errors.AsType[*failure](err); ours || ctx.Err() != nil {
 		return err
@@ -95,12 +95,12 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, of target,
 	case answered, input:
 		f.exit, f.code = exitRefused, "refused"
 	}
-	return of.suggest(ctx, env, cfg.Path, s, f)
+	return of.suggest(ctx, env, g, cfg.Path, s, f)
 }
 
 // suggest adds to the error of a refused request which name was probably meant, if the given
 // name is not in the server's cached list. A list that is not cached is requested now.
-func (t target) suggest(ctx context.Context, env *Env, cfgPath string, s *session.Session, err error) error {
+func (t target) suggest(ctx context.Context, env *Env, g *globals, cfgPath string, s *session.Session, err error) error {
 	f, ours := errors.AsType[*failure](err)
 	if !ours || f.exit != exitRefused || f.hint != "" {
 		return err
@@ -114,7 +114,7 @@ func (t target) suggest(ctx context.Context, env *Env, cfgPath string, s *sessio
 	if !slices.Contains(listed, t.name) {
 		fallback := ""
 		if len(listed) > 0 || f.code == "not_found" {
-			fallback = fmt.Sprintf("mcptrack list %s %s shows what the server offers", t.kind, printable.Line(t.server, 60))
+			fallback = strings.Join(slices.Concat([]string{"mcptrack list"}, g.ofHost(), []string{string(t.kind), printable.Line(t.server, 60), "shows what the server offers"}), " ")
 		}
 		f.hint = didYouMean(t.name, listed, fallback)
 	}

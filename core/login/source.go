@@ -29,6 +29,7 @@ type Source struct {
 
 // Source returns a source for the target.
 func (s *Store) Source(t Target) *Source {
+	t.flags = s.opts.Flags
 	return &Source{store: s, target: t, turn: make(chan struct{}, 1)}
 }
 

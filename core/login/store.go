@@ -34,6 +34,9 @@ type Options struct {
 	Dir string
 	// Kind is where the secrets of new logins go. Those of earlier logins stay where they are.
 	Kind Kind
+	// Flags follow the name of the server in the command line that logs in to it, such as
+	// "--host cursor".
+	Flags string
 	// Logger gets warnings that the user should see; nil discards them.
 	Logger *slog.Logger
 	// Keyring is the user's keyring; the zero value is that of package keyring.

@@ -14,6 +14,8 @@ type Target struct {
 	ID    string // as in the config; used in messages
 	URL   string // without user info, query and fragment, which may be secret
 	OAuth config.OAuth
+
+	flags string // of the command line that logs in; see [Options]
 }
 
 // TargetOf returns the target for a server of the config. Its URL is "" unless the server is
@@ -37,7 +39,7 @@ func (t Target) Command() string {
 	if strings.ContainsFunc(id, func(r rune) bool { return !strings.ContainsRune("-_./@", r) && !isWord(r) }) || strings.HasPrefix(id, "-") {
 		id = "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
 	}
-	return "mcptrack login " + id
+	return strings.TrimSpace("mcptrack login " + id + " " + t.flags)
 }
 
 func isWord(r rune) bool {
