@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/completion"
@@ -138,4 +139,20 @@ func completeTypes(_ *cobra.Command, _ []string, typed string) ([]string, cobra.
 		out = append(out, before+string(t))
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// noFiles turns off the completion of files, which is cobra's default, for arguments and values
+// of flags that name none.
+func noFiles(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			_, chosen := cmd.GetFlagCompletionFunc(f.Name)
+			if kind, _ := pflag.UnquoteUsage(f); !chosen && f.NoOptDefVal == "" && kind != "FILE" && kind != "DIR" {
+				_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions)
+			}
+		})
+	}
 }

@@ -82,6 +82,7 @@ restarts, floods and edits of the config.`,
 	}
 	root.AddCommand(newDemoServer(env, g))
 	root.AddCommand(newTopics()...)
+	noFiles(root)
 	finishBuiltins(root)
 	setHelp(root, env, g)
 	return root
