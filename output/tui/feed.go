@@ -33,7 +33,7 @@ type rate struct {
 func (f *feed) add(events []*event.Event, paused bool) {
 	for _, e := range events {
 		if e.Type() == event.TypeResourceUpdated {
-			f.count(e.ServerID, time.Now())
+			f.count(e.ServerID, e.Timestamp, time.Now())
 		}
 	}
 	f.held = append(f.held, events...)
@@ -45,7 +45,9 @@ func (f *feed) add(events []*event.Event, paused bool) {
 	}
 }
 
-func (f *feed) count(server string, now time.Time) {
+// count counts an update in the interval of its time: what --url shows at first are events of
+// earlier minutes.
+func (f *feed) count(server string, at, now time.Time) {
 	if f.rates == nil {
 		f.rates = map[string]*rate{}
 	}
@@ -55,7 +57,12 @@ func (f *feed) count(server string, now time.Time) {
 		f.rates[server] = r
 	}
 	r.shift(now)
-	r.counts[sparks-1]++
+	switch before := r.begun.Sub(at); {
+	case before <= 0:
+		r.counts[sparks-1]++
+	case before <= (sparks-1)*sparkEvery:
+		r.counts[sparks-1-int((before+sparkEvery-1)/sparkEvery)]++
+	}
 }
 
 // age moves the counts of all servers to the current time: intervals that have passed since are

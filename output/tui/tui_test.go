@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -278,7 +279,7 @@ func TestRate(t *testing.T) {
 	var f feed
 	now := time.Now()
 	for range 3 {
-		f.count("docs", now)
+		f.count("docs", now, now)
 	}
 	if _, n := f.of("docs"); n != 3 {
 		t.Errorf("%d updates a minute", n)
@@ -297,5 +298,22 @@ func TestRate(t *testing.T) {
 	}
 	if got := sparkline([]int{0, 1, 8}); got != "·▁█" {
 		t.Errorf("sparkline %q", got)
+	}
+}
+
+// TestRatesOfEarlierEvents: an update counts in the interval in which it happened, not in that
+// in which it was shown; one before all intervals does not count.
+func TestRatesOfEarlierEvents(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	var f feed
+	for _, ago := range []time.Duration{10 * time.Minute, 90 * time.Second, 7 * time.Second, 5 * time.Second, 0, -time.Second} {
+		f.count("docs", now.Add(-ago), now)
+	}
+	f.count("docs", time.Time{}, now)
+	counts, perMinute := f.of("docs")
+	want := make([]int, sparks)
+	want[sparks-1-18], want[sparks-1-2], want[sparks-1-1], want[sparks-1] = 1, 1, 1, 2
+	if !slices.Equal(counts, want) || perMinute != 4 {
+		t.Errorf("%v, %d a minute, want %v, 4", counts, perMinute, want)
 	}
 }
