@@ -36,16 +36,17 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 	// The function sends its notifications on notes to this goroutine, which owns the
 	// connection. Unbuffered, so that the function waits while the client does not
 	// read; never closed.
-	notes := make(chan []byte)
+	notes := make(chan note)
 	left := make(chan struct{}) // closed by this goroutine when the client has disconnected
 	answered := make(chan reply, 1)
 	go func() {
 		reply := x.answer(nil, errorf(mcp.CodeInternal, "%s: internal error", x.m.method))
 		defer func() { answered <- reply }() // also if the function calls runtime.Goexit
 		n := newNotifier(ctx, func(ctx context.Context, message []byte) bool {
+			written := make(chan bool, 1)
 			select {
-			case notes <- message:
-				return true
+			case notes <- note{message, written}:
+				return <-written
 			case <-left:
 			case <-ctx.Done():
 			}
@@ -99,13 +100,14 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 	for {
 		var err error
 		select {
-		case message := <-news:
+		case n := <-news:
 			if stream == nil && call == nil {
 				err = begin()
 			}
 			if err == nil {
-				err = write(message, false)
+				err = write(n.message, false)
 			}
+			n.written <- err == nil || call != nil // call has it: the client can resume
 		case <-beats:
 			if stream != nil {
 				err = stream.comment()
@@ -125,6 +127,14 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 			leave()
 		}
 	}
+}
+
+// note is a message of a function that runs.
+type note struct {
+	message []byte
+	// written gets one value: whether the message was written or will be, when the client
+	// resumes. Capacity 1; never closed.
+	written chan bool
 }
 
 // reply is an answer and its HTTP status, which is used unless a stream has begun.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
 // codeSession is the code with which the SDKs answer requests of an unknown session.
@@ -146,6 +147,9 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	detach := ss.attach(cancel)
 	defer detach()
 	ss.sub.Restore(ss.replay.after(r.Header.Get(mcp.HeaderLastEventID)))
+	if number, known := ss.replay.find(r.Header.Get(mcp.HeaderLastEventID)); known {
+		ss.messages.received(number)
+	}
 	stream := s.newEventStream(w)
 	if stream.start() != nil {
 		return
@@ -153,8 +157,15 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	if ss.version >= mcp.LatestLegacy && (stream.prime(ss.replay.begin()) != nil || stream.flush() != nil) {
 		return
 	}
-	p := stream.pusher(ss.sub, ss.replay.next)
-	p.messages = ss.messages
+	var last string // id of an event of this stream
+	p := stream.pusher(ss.sub, func(what subscriptions.Batch) string {
+		last = ss.replay.next(what)
+		return last
+	})
+	p.messages, p.sent = ss.messages, func(message []byte) {
+		number, _ := ss.replay.find(last) // it is known
+		ss.messages.keep(message, number)
+	}
 	_ = p.run(ctx, s.ctx.Done()) // a failed stream is reopened by the client
 }
 

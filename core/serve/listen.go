@@ -15,14 +15,12 @@ type listen struct {
 	ack []byte          // the first message
 	end json.RawMessage // the result with which the listen ends
 	// empty means that nothing of what was requested is honoured.
-	empty bool
-	// messages are the notifications of tasks; nil if there are none. Sent to by the Send
-	// of the TaskWatch without blocking, received by the pusher, never closed.
-	messages chan []byte
+	empty    bool
+	messages *mailbox // the notifications of tasks; nil if there are none
 }
 
-// maxTaskNotes is how many notifications of tasks wait for a slow client.
-const maxTaskNotes = 64
+// maxTaskNotes is how many tasks may have a notification that waits for a slow client.
+const maxTaskNotes = 256
 
 // listen opens the subscriptions that the message requests. Notifications of tasks end when
 // ctx is done; the caller must close the subscriber.
@@ -53,17 +51,14 @@ func (s *Server) listen(ctx context.Context, m *message, principal string) (*lis
 		honoured.URIs = subscribeAll(sub, want.URIs)
 	}
 	meta := map[string]json.RawMessage{mcp.MetaSubscriptionID: m.id}
-	var messages chan []byte
+	var messages *mailbox
 	if len(tasks) > 0 {
-		messages = make(chan []byte, maxTaskNotes)
+		messages = newMailbox(maxTaskNotes)
 		tasks = s.about.Load().WatchTasks(ctx, TaskWatch{tasks, principal, m.meta[mcp.MetaClientCapabilities], func(params json.RawMessage) {
+			fields, failed := object(params)
 			params, err := with(params, []member{{"_meta", encode(meta)}})
-			if err != nil {
-				return
-			}
-			select {
-			case messages <- notification(mcp.NotificationTask, params):
-			default:
+			if failed == nil && err == nil { // a task's latest state replaces an earlier one
+				messages.put(notification(mcp.NotificationTask, params), text(fields["taskId"]))
 			}
 		}})
 	}

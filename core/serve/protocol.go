@@ -39,7 +39,8 @@ type TaskWatch struct {
 	Principal    string          // of the client; see [Request]
 	Capabilities json.RawMessage // of the client
 	// Send sends the client a notifications/tasks with params, a JSON object. It does not
-	// block: when the client does not read, notifications are dropped.
+	// block: a client that does not read gets the latest notification of each task, of at
+	// most 256 tasks and 4 MiB.
 	Send func(params json.RawMessage)
 }
 

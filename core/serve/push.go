@@ -18,8 +18,10 @@ type pusher struct {
 	// send writes one message; it may be buffered until flush. what is the single list
 	// or URI that the message announces.
 	send func(ctx context.Context, what subscriptions.Batch, message []byte) error
-	// messages yields messages that belong to no subscription; may be nil.
-	messages <-chan []byte
+	// messages are those that belong to no subscription; may be nil. One that was not sent
+	// is put back. sent is called with every other one; may be nil.
+	messages *mailbox
+	sent     func(message []byte)
 	// flush is called after a batch was sent; nil if send does not buffer.
 	flush func() error
 	// beat is called whenever nothing was sent for the time every; never if that is 0.
@@ -37,6 +39,10 @@ func (p *pusher) run(ctx context.Context, ending <-chan struct{}) error {
 		defer timer.Stop()
 		beats = timer.C
 	}
+	var messages <-chan struct{}
+	if p.messages != nil {
+		messages = p.messages.wake
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -47,12 +53,8 @@ func (p *pusher) run(ctx context.Context, ending <-chan struct{}) error {
 			if err := p.beat(); err != nil {
 				return err
 			}
-		case message := <-p.messages:
-			err := p.send(ctx, subscriptions.Batch{}, message)
-			if err == nil && p.flush != nil {
-				err = p.flush()
-			}
-			if err != nil {
+		case <-messages:
+			if err := p.sendMessage(ctx); err != nil {
 				return err
 			}
 		case <-p.sub.C():
@@ -64,6 +66,27 @@ func (p *pusher) run(ctx context.Context, ending <-chan struct{}) error {
 			timer.Reset(p.every)
 		}
 	}
+}
+
+// sendMessage sends the next of p.messages.
+func (p *pusher) sendMessage(ctx context.Context) error {
+	message := p.messages.take()
+	if message == nil {
+		return nil
+	}
+	err := context.Cause(ctx) // nobody may read the stream any more
+	if err == nil {
+		err = p.send(ctx, subscriptions.Batch{}, message)
+	}
+	if err == nil && p.flush != nil {
+		err = p.flush()
+	}
+	if err != nil {
+		p.messages.restore(message)
+	} else if p.sent != nil {
+		p.sent(message)
+	}
+	return err
 }
 
 func (p *pusher) deliver(ctx context.Context) error {

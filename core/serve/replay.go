@@ -68,13 +68,20 @@ func (t *replayLog) forget(uri string) {
 	delete(t.sent, topic{uri: uri})
 }
 
+// find returns the number of the event with this id; known is false if there was none.
+func (t *replayLog) find(id string) (number uint64, known bool) {
+	number, err := strconv.ParseUint(id, 10, 64)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return number, err == nil && number <= t.last
+}
+
 // after returns what was sent after the event with this id, in that order; for an
 // unknown or empty id, what was sent within replayWindow.
 func (t *replayLog) after(id string) (b subscriptions.Batch) {
-	from, err := strconv.ParseUint(id, 10, 64)
+	from, known := t.find(id)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := err == nil && from <= t.last
 	var again []topic
 	for what, e := range t.sent {
 		if known && e.number > from || !known && time.Since(e.at) < replayWindow {

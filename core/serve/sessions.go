@@ -31,9 +31,8 @@ type session struct {
 	replay    replayLog
 	calls     callStreams
 	client    *Client
-	// messages holds the messages for the GET stream that belong to no request; sent to by
-	// queue, received by the pusher, never closed.
-	messages chan []byte
+	// messages are those for the GET stream that belong to no request.
+	messages *mailbox
 
 	// Guarded by sessions.mu.
 	users int // requests in progress, including the GET stream
@@ -65,7 +64,7 @@ func (h *sessions) open(version, principal string, m *message) (*session, error)
 	}
 	ss := &session{id: rand.Text(), version: version, principal: principal, sub: sub, users: 1}
 	ss.ctx, ss.end = context.WithCancelCause(h.srv.ctx)
-	ss.messages = make(chan []byte, maxAsked)
+	ss.messages = newMailbox(maxAsked)
 	ss.client = newClient(ss.ctx, ss.ctx, m, ss.queue)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -151,15 +150,7 @@ func (h *sessions) close() {
 func (ss *session) queue(message []byte) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.stream == nil {
-		return false
-	}
-	select {
-	case ss.messages <- message:
-		return true
-	default:
-		return false
-	}
+	return ss.stream != nil && ss.messages.put(message, "")
 }
 
 func (ss *session) close(why error) {

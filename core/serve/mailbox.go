@@ -1,0 +1,107 @@
+package serve
+
+import (
+	"slices"
+	"sync"
+)
+
+// maxMailBytes bounds the messages that a mailbox holds to send, and those that it keeps, unless
+// there is only one.
+const maxMailBytes = 4 << 20
+
+// mailbox holds the messages of a client that belong to no subscription, until one stream after
+// another has sent them. Streams of sessions keep what they sent for a while, since a stream may
+// break before the client has read it.
+type mailbox struct {
+	max int // messages in queue
+	// wake has capacity 1: put and restore send to it while there are messages, the pusher
+	// receives; never closed.
+	wake chan struct{}
+
+	mu    sync.Mutex
+	queue []mail // to send, the oldest first
+	sent  []mail // the oldest first
+}
+
+type mail struct {
+	message []byte
+	about   string // a later message about the same replaces it, unless that is ""
+	number  uint64 // of the event with which it was sent
+}
+
+func newMailbox(limit int) *mailbox { return &mailbox{max: limit, wake: make(chan struct{}, 1)} }
+
+// put adds a message, in place of an earlier one about the same; it reports false if there is no
+// room.
+func (b *mailbox) put(message []byte, about string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if about != "" {
+		b.queue = slices.DeleteFunc(b.queue, func(m mail) bool { return m.about == about })
+	}
+	if len(b.queue) >= b.max || len(b.queue) > 0 && size(b.queue)+len(message) > maxMailBytes {
+		return false
+	}
+	b.queue = append(b.queue, mail{message: message, about: about})
+	b.ring()
+	return true
+}
+
+// take removes the oldest message; it returns nil if there is none.
+func (b *mailbox) take() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) == 0 {
+		return nil
+	}
+	first := b.queue[0].message
+	b.queue = b.queue[1:]
+	if len(b.queue) > 0 {
+		b.ring()
+	}
+	return first
+}
+
+// restore puts a message back that was taken, but not sent.
+func (b *mailbox) restore(message []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queue = append([]mail{{message: message}}, b.queue...)
+	b.ring()
+}
+
+// keep records that a message was sent with the event of that number.
+func (b *mailbox) keep(message []byte, number uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sent = append(b.sent, mail{message: message, number: number})
+	for len(b.sent) > b.max || len(b.sent) > 1 && size(b.sent) > maxMailBytes {
+		b.sent = b.sent[1:]
+	}
+}
+
+// received records that the client has every event up to that number and none after it: later
+// messages are sent again.
+func (b *mailbox) received(number uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	lost := slices.DeleteFunc(b.sent, func(m mail) bool { return m.number <= number })
+	b.queue, b.sent = append(lost, b.queue...), nil
+	if len(b.queue) > 0 {
+		b.ring()
+	}
+}
+
+func (b *mailbox) ring() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+func size(all []mail) (n int) {
+	for _, m := range all {
+		n += len(m.message)
+	}
+	return n
+}
