@@ -25,6 +25,9 @@ const (
 	// maxStreamFailures is how many attempts in a row to open an ended stream again may
 	// get no answer before the connection counts as lost.
 	maxStreamFailures = 3
+	// firstOpenWait is the longest wait between two attempts to open the stream of a server
+	// that never had one.
+	firstOpenWait = 30 * time.Second
 	// replacePatience is how long a server may take to answer the request for a stream that
 	// replaces a silent one. Then the silent one is kept for another StreamIdle.
 	replacePatience = 10 * time.Second
@@ -72,8 +75,9 @@ func (c *Conn) AwaitStream(ctx context.Context) bool {
 }
 
 // Publish marks the connection as in use: from now on [Handler.Opened] and
-// [Handler.Gap] are called. It reports whether the notification stream is open. A
-// stream that was refused is not requested again.
+// [Handler.Gap] are called. It reports whether the notification stream is open. One that was
+// refused is not requested again; one that could not be opened for the moment is, and
+// [Handler.Opened] reports when that succeeds.
 func (c *Conn) Publish() (listening bool) {
 	if c.http == nil || c.http.stream == nil {
 		return false
@@ -82,9 +86,6 @@ func (c *Conn) Publish() (listening bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.published = true
-	if s.tried && !s.opened {
-		s.stop()
-	}
 	return s.opened
 }
 
@@ -92,6 +93,7 @@ func (c *Conn) Publish() (listening bool) {
 func (s *stream) run(ctx context.Context) {
 	defer s.stop()
 	lastID := ""
+	first := backoff.New(reopenDelay, firstOpenWait)
 	for {
 		src, status, err := s.open(ctx, lastID, 0)
 		if ctx.Err() != nil {
@@ -102,6 +104,9 @@ func (s *stream) run(ctx context.Context) {
 			return
 		}
 		wait := reopenDelay
+		if src == nil && !s.everOpened() {
+			wait = first.Next()
+		}
 		if src != nil {
 			src = s.followAll(ctx, src)
 			if ctx.Err() != nil {
@@ -211,9 +216,26 @@ func (s *stream) answered(status int, err error) bool {
 		s.conn.fail(&EndError{Reason: fmt.Sprintf("the notification stream was refused (HTTP status %d)", status), ExitCode: -1, Err: err})
 		return false
 	default:
-		return false
+		return transient(status)
 	}
 	return true
+}
+
+// transient reports whether an HTTP status says that the stream cannot be opened for the
+// moment; any other means that the server has none.
+func transient(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+func (s *stream) everOpened() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened
 }
 
 // gap reports that notifications may be missing, once the connection is in use.
