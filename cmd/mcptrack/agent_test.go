@@ -140,6 +140,13 @@ func TestAgentsBesideEachOther(t *testing.T) {
 	one := f.run()
 	one.await("v: vault://note/away.md added\n")
 	two := f.run()
+	for n, over := 0, time.Now().Add(30*time.Second); !strings.Contains(two.out.String(), "/early"); n++ { // what one has reported before two began is not repeated
+		if time.Now().After(over) {
+			t.Fatalf("the second one reports nothing: %q\n%s", two.out.String(), &two.stderr)
+		}
+		f.note(fmt.Sprint("early", n), "# Early\n")
+		time.Sleep(200 * time.Millisecond)
+	}
 	f.note("both", "# Both\n")
 	one.await("/both.md added")
 	two.await("/both.md added")

@@ -113,8 +113,8 @@ func TestPeersRequestsAreRefused(t *testing.T) {
 		{"gosdk-stdio", "test_sampling", mcpconfig.ProtocolLegacy, map[string]any{"prompt": "x"}, `"sampling/createMessage": method not found`},
 		{"gosdk-http", "test_sampling", mcpconfig.ProtocolLegacy, map[string]any{"prompt": "x"}, `"sampling/createMessage": method not found`},
 		{"gosdk-stdio", "test_elicitation", mcpconfig.ProtocolLegacy, map[string]any{"message": "x"}, "does not support elicitation"},
-		{"gosdk-stateless", "test_input_required_result_elicitation", mcpconfig.ProtocolModern, nil, "requires input that cannot be given here: elicitation/create (What is your name?)"},
-		{"gosdk-stdio", "test_input_required_result_list_roots", mcpconfig.ProtocolModern, nil, "requires input that cannot be given here: roots/list"},
+		{"gosdk-stateless", "test_input_required_result_elicitation", mcpconfig.ProtocolModern, nil, "requires input that mcptrack cannot provide: elicitation/create (What is your name?)"},
+		{"gosdk-stdio", "test_input_required_result_list_roots", mcpconfig.ProtocolModern, nil, "requires input that mcptrack cannot provide: roots/list"},
 		{"gosdk-stdio", "test_missing_capability", mcpconfig.ProtocolModern, nil, "sampling capability required"},
 	} {
 		t.Run(c.peer+"/"+c.tool, func(t *testing.T) {

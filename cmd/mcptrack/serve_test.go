@@ -49,8 +49,21 @@ func serveCommand(t *testing.T, cmd *exec.Cmd) *serving {
 	if s.url == "" {
 		t.Fatalf("it does not listen: %v", s.cmd.Wait())
 	}
-	go func() { _, _ = io.Copy(io.Discard, errs) }()
-	t.Cleanup(func() { s.stop(syscall.SIGKILL) })
+	var last []string // lines of stderr, shown if the test fails
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines.Scan() {
+			last = append(last[max(0, len(last)-19):], lines.Text())
+		}
+		_, _ = io.Copy(io.Discard, errs) // after a line that is too long
+	}()
+	t.Cleanup(func() {
+		s.stop(syscall.SIGKILL)
+		if <-read; t.Failed() {
+			t.Logf("the last lines of stderr:\n%s", strings.Join(last, "\n"))
+		}
+	})
 	return s
 }
 
