@@ -29,26 +29,40 @@ type Client struct {
 // ready.
 type inbound struct {
 	mu     sync.Mutex
-	cancel map[string]context.CancelFunc // by the request's id, as the server wrote it in JSON
+	n      int                           // being answered, or their answers being sent: at most maxInbound
+	cancel map[string]context.CancelFunc // of those without an answer yet, by the request's id, as the server wrote it in JSON
 }
 
-func (i *inbound) add(id string, cancel context.CancelFunc) bool {
+// add registers a request. repeated means that one with this id is being answered already.
+func (i *inbound) add(id string, cancel context.CancelFunc) (ok, repeated bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.cancel == nil {
 		i.cancel = map[string]context.CancelFunc{}
 	}
-	if i.cancel[id] != nil || len(i.cancel) == maxInbound {
-		return false
+	if i.cancel[id] != nil {
+		return false, true
 	}
+	if i.n == maxInbound {
+		return false, false
+	}
+	i.n++
 	i.cancel[id] = cancel
-	return true
+	return true, false
 }
 
+// remove forgets the id of a request that has been answered.
 func (i *inbound) remove(id string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.cancel, id)
+}
+
+// done makes room for another request.
+func (i *inbound) done() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.n--
 }
 
 func (i *inbound) stop(id string) {
@@ -60,23 +74,33 @@ func (i *inbound) stop(id string) {
 	}
 }
 
-// serve lets the client answer a request of the server.
+// serve lets the client answer a request of the server. A request that is repeated while it is
+// being answered, as by a stream that is resumed, gets that one answer.
 func (c *Conn) serve(id json.RawMessage, method string, params json.RawMessage) {
 	ctx, cancel := context.WithCancel(c.ctx)
-	if !c.inbound.add(string(id), cancel) {
+	if ok, repeated := c.inbound.add(string(id), cancel); !ok {
 		cancel()
+		if repeated {
+			return
+		}
 		c.reply(encodeAnswer(id, nil, &RPCError{Code: mcp.CodeInternal, Message: "too many requests at the same time"}))
 		return
 	}
 	if !c.group.Go(func() {
 		defer cancel()
+		defer c.inbound.done()
 		result, err := c.cfg.Handler.Client.Request(ctx, method, params)
 		c.inbound.remove(string(id))
-		if ctx.Err() == nil { // a cancelled request is not answered
+		switch {
+		case ctx.Err() != nil: // a cancelled request is not answered
+		case c.http != nil:
+			postAnswer(c, encodeAnswer(id, result, err))
+		default:
 			c.reply(encodeAnswer(id, result, err))
 		}
 	}) {
 		c.inbound.remove(string(id))
+		c.inbound.done()
 		cancel()
 	}
 }
