@@ -94,8 +94,12 @@ func (f *follower) pinged(r pingResult) error {
 	return nil
 }
 
-// retry requests again whatever failed in a sync.
+// retry requests again whatever failed in a sync, or was left out.
 func (f *follower) retry(r syncResult) {
+	if r.err() == nil && r.unlisted {
+		f.syncs.failed(fullSync(), time.Now(), &f.w.opts)
+		return
+	}
 	if r.err() == nil {
 		f.syncs.retry = nil
 		return

@@ -42,6 +42,7 @@ type syncResult struct {
 	subscribe error // why the subscription failed
 
 	interrupted  bool // for a moment there was no subscription
+	unlisted     bool // the last such moment was after the lists were loaded
 	unresponsive bool // no request was answered
 }
 
@@ -82,7 +83,7 @@ func responds(ctx context.Context, s *session.Session) bool {
 }
 
 // maxInterruptions bounds how often one sync subscribes anew because the set of resources
-// changes whenever it is listed; the next sync continues.
+// changes whenever it is listed; the next sync, after a wait, continues.
 const maxInterruptions = 3
 
 func (r *syncResult) run(ctx context.Context, s *session.Session) {
@@ -115,7 +116,11 @@ func (r *syncResult) run(ctx context.Context, s *session.Session) {
 		}
 		r.subscribeTo(ctx, s, filter)
 		subscribed = setOf(filter.URIs)
-		if r.subscribe != nil || !r.ack.Interrupted || again == maxInterruptions {
+		if r.subscribe != nil || !r.ack.Interrupted {
+			return
+		}
+		if again == maxInterruptions {
+			r.unlisted = true
 			return
 		}
 		// There was a moment without a subscription: list everything again.
