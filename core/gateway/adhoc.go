@@ -76,6 +76,17 @@ func (d *adhocSet) uris() []string {
 	return all
 }
 
+// servers returns the ids of the servers with ad-hoc subscriptions.
+func (d *adhocSet) servers() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ids := map[string]struct{}{}
+	for t := range d.subs {
+		ids[t.server] = struct{}{}
+	}
+	return slices.Collect(maps.Keys(ids))
+}
+
 // aliases returns the URIs that clients used for a resource.
 func (d *adhocSet) aliases(t target) []string {
 	d.mu.Lock()

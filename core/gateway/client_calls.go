@@ -64,11 +64,12 @@ func (c *clients) forEach(of *serve.Client, f func(ctx context.Context, o *own))
 	}
 	for _, o := range known.sessions() {
 		c.wg.Go(func() {
+			if ready(c.ctx, o) == nil { // dialling takes a limited time
+				return
+			}
 			ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
 			defer cancel()
-			if ready(ctx, o) != nil {
-				f(ctx, o)
-			}
+			f(ctx, o)
 		})
 	}
 }
@@ -88,7 +89,25 @@ func (c *clients) setLevel(r *serve.Request) (json.RawMessage, error) {
 	known.level = params
 	c.mu.Unlock()
 	c.forEach(r.Client, func(ctx context.Context, o *own) {
-		_, _ = o.s.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: params}) // an error: the server has no logging
+		// Whoever sets a level last must set the latest.
+		for level := c.levelOf(r.Client); level != nil; {
+			_, _ = o.s.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error: the server has no logging
+			latest := c.levelOf(r.Client)
+			if string(latest["level"]) == string(level["level"]) {
+				return
+			}
+			level = latest
+		}
 	})
 	return json.RawMessage("{}"), nil
+}
+
+// levelOf returns the params of the last logging/setLevel of a client; nil: none.
+func (c *clients) levelOf(of *serve.Client) map[string]json.RawMessage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.all[of]; known != nil {
+		return known.level
+	}
+	return nil
 }

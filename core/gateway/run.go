@@ -38,6 +38,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	l.tasks.Go(func() { g.tasks.deliver(ctx) })
 	for {
 		snap, sub := g.tracker.Subscribe(ctx)
+		for _, server := range g.adhoc.servers() { // lost events may have been about them
+			g.adhoc.setActive(server, g.tracker.Client(server).Subscriptions())
+		}
 		l.merge(snap)
 		if err := l.follow(sub); !errors.Is(err, bus.ErrLagged) {
 			return err
