@@ -3,11 +3,13 @@ package serve
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/sse"
 )
 
@@ -17,6 +19,8 @@ const (
 	maxStreamBytes  = 1 << 20     // of one call, besides its newest event
 	maxCallStreams  = 32          // answered calls
 	streamRetention = time.Minute // after the answer to a call
+	maxDropped      = 256         // calls whose answers are held no more; a resuming client gets an error
+	maxDroppedID    = 256         // bytes of the id of such a call
 	streamRetry     = time.Second // how long a client is asked to wait before it resumes
 )
 
@@ -24,14 +28,16 @@ const (
 // stream breaks can resume it by a GET with Last-Event-ID (SEP-1699). When it holds more
 // than maxStreamEvents or maxStreamBytes, the oldest events are dropped.
 type callStream struct {
-	name string // begins the ids of its events
+	name    string          // begins the ids of its events
+	request json.RawMessage // the id of the call; nil if it is longer than maxDroppedID
 
-	mu      sync.Mutex
-	events  [][]byte
-	first   int // number of events[0]; 0 is the event without content that begins a stream
-	bytes   int
-	done    bool
-	changed chan struct{} // closed and replaced when something was added
+	mu       sync.Mutex
+	events   [][]byte
+	first    int // number of events[0]; 0 is the event without content that begins a stream
+	bytes    int
+	answered bool // the last of events is the answer
+	done     bool
+	changed  chan struct{} // closed and replaced when something was added
 }
 
 func (c *callStream) id(number int) string { return c.name + "-" + strconv.Itoa(number) }
@@ -43,6 +49,7 @@ func (c *callStream) add(message []byte, last bool) {
 	if message != nil {
 		c.events = append(c.events, message)
 		c.bytes += len(message)
+		c.answered = last
 	}
 	for len(c.events) > 1 && (len(c.events) > maxStreamEvents || c.bytes-len(c.events[len(c.events)-1]) > maxStreamBytes) {
 		c.bytes -= len(c.events[0])
@@ -52,6 +59,19 @@ func (c *callStream) add(message []byte, last bool) {
 	c.done = c.done || last
 	close(c.changed)
 	c.changed = make(chan struct{})
+}
+
+// dropped returns what takes the place of an ended stream: a short error instead of the answer, so
+// that a client that resumes too late does not wait for ever, and no other events.
+func (c *callStream) dropped() *callStream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := &callStream{name: c.name, first: c.first + len(c.events), done: true, changed: make(chan struct{})}
+	if c.answered {
+		d.first--
+		d.events = [][]byte{answer(c.request, nil, errorf(mcp.CodeInternal, "the request was answered, but the response is no longer held"))}
+	}
+	return d
 }
 
 // after returns the oldest event held whose number is greater than the given one, and its
@@ -73,6 +93,8 @@ type callStreams struct {
 	last   int
 	byName map[string]*callStream
 	over   []endedStream // answered calls whose streams are still held, in the order of their ends
+	// dropped are the names of those whose answers were replaced, the oldest first.
+	dropped []string
 }
 
 type endedStream struct {
@@ -81,14 +103,19 @@ type endedStream struct {
 }
 
 // begin registers the stream of a new call; the caller calls end after its last event.
-func (s *callStreams) begin() *callStream {
+func (s *callStreams) begin(request json.RawMessage) *callStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byName == nil {
 		s.byName = map[string]*callStream{}
 	}
 	s.last++
-	c := &callStream{name: "call-" + strconv.Itoa(s.last), first: 1, changed: make(chan struct{})}
+	if len(request) <= maxDroppedID {
+		request = bytes.Clone(request) // it is a part of a message that may be large
+	} else {
+		request = nil
+	}
+	c := &callStream{name: "call-" + strconv.Itoa(s.last), request: request, first: 1, changed: make(chan struct{})}
 	s.byName[c.name] = c
 	return c
 }
@@ -101,12 +128,21 @@ func (s *callStreams) end(c *callStream) {
 	s.sweep()
 }
 
-// sweep drops the streams that have been over for longer than streamRetention, and the oldest
-// beyond maxCallStreams. s.mu must be held.
+// sweep drops the events of streams that have been over for longer than streamRetention, and of
+// the oldest beyond maxCallStreams. s.mu must be held.
 func (s *callStreams) sweep() {
 	for len(s.over) > 0 && (len(s.over) > maxCallStreams || time.Since(s.over[0].at) > streamRetention) {
-		delete(s.byName, s.over[0].name)
+		name := s.over[0].name
 		s.over = s.over[1:]
+		if c := s.byName[name]; c.request != nil {
+			s.byName[name] = c.dropped()
+			s.dropped = append(s.dropped, name)
+		} else {
+			delete(s.byName, name)
+		}
+	}
+	for ; len(s.dropped) > maxDropped; s.dropped = s.dropped[1:] {
+		delete(s.byName, s.dropped[0])
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 func TestCallStreamBounds(t *testing.T) {
 	t.Parallel()
 	var s callStreams
-	c := s.begin()
+	c := s.begin(nil)
 	for range 3 * maxStreamEvents {
 		c.add([]byte("{}"), false)
 	}

@@ -26,8 +26,9 @@
 //     never delays another client. A client that resumes its session with
 //     Last-Event-ID gets again what was sent after that event; without it, what was
 //     sent in the last minute. A call from 2025-11-25 on is answered by a stream that the
-//     client can resume in the same way, until a minute after the answer; at most 256
-//     events and 1 MiB besides the answer are held for it. The modern era has no replay.
+//     client can resume in the same way, until a minute after the answer, and later gets
+//     an error instead of the answer; at most 256 events and 1 MiB besides the answer are
+//     held for it. The modern era has no replay.
 //   - Cleanup: a subscription ends immediately with its stream, session or connection.
 //     A legacy HTTP session outlives its GET stream, so that a client that reconnects
 //     learns what changed meanwhile; it ends by DELETE, when idle, or when the limit

@@ -56,7 +56,7 @@ func (x *exchange) legacy() {
 		}
 		var call *callStream
 		if ss.version >= mcp.LatestLegacy && accepts(x.r, typeEvents) {
-			call = ss.calls.begin()
+			call = ss.calls.begin(m.id)
 			defer ss.calls.end(call)
 		}
 		x.runFunc(ctx, from, call)

@@ -103,9 +103,44 @@ func TestResumeIsBounded(t *testing.T) {
 		}
 	}
 	h["Last-Event-ID"] = strings.TrimSuffix(first, "-1") + "-0"
-	e := s.stream(http.MethodGet, h, "") // the ordinary stream of the session
-	s.SetCatalog(serve.Catalog{})
-	if got := e.next(); !strings.Contains(got, "list_changed") {
+	e := s.stream(http.MethodGet, h, "")
+	if got := e.next(); !strings.Contains(got, `"id":0,"error"`) || !strings.Contains(got, "no longer held") || e.next() != "" {
 		t.Errorf("a call of long ago: %s", got)
+	}
+}
+
+// A client that resumes a call so late that its answer is held no more gets an error, rather than
+// the ordinary stream of the session, on which it would wait for ever and which it would take
+// from its other half.
+func TestResumeTooLate(t *testing.T) {
+	t.Parallel()
+	s := newEndpoint(t, serve.Options{})
+	h := s.initialize()
+	get := s.stream(http.MethodGet, h, "")
+	late := ""
+	for i := range 40 {
+		e := s.stream(http.MethodPost, h, fmt.Sprintf(`{"jsonrpc":"2.0","id":"c%d","method":"tools/call","params":{"name":"echo"}}`, i))
+		if got := e.next(); !strings.Contains(got, "result") {
+			t.Fatal(got)
+		}
+		if i == 0 {
+			late = e.id
+		}
+	}
+	resume := func(id string) *events {
+		with := header{"Last-Event-ID": id}
+		maps.Copy(with, h)
+		return s.stream(http.MethodGet, with, "")
+	}
+	e := resume(strings.TrimSuffix(late, "-1") + "-0")
+	if got := e.next(); !strings.Contains(got, `"id":"c0","error"`) || e.next() != "" {
+		t.Errorf("%s", got)
+	}
+	if got := resume(late).next(); got != "" { // it has the answer
+		t.Errorf("%s", got)
+	}
+	s.SetCatalog(serve.Catalog{})
+	if got := get.next(); !strings.Contains(got, "list_changed") {
+		t.Errorf("the stream of the session: %q", got)
 	}
 }
