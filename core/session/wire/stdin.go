@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -11,6 +12,10 @@ import (
 // maxQueued bounds the bytes that wait for a server that does not read.
 const maxQueued = 16 << 20
 
+// inputPatience is how long a connection outlives a failed write, so that the end of the process,
+// which says more, can be noticed first.
+const inputPatience = 2 * time.Second
+
 var errNotReading = errors.New("the server does not read its input")
 
 // lineQueue is the server's stdin as the library sees it: writes return at once, so
@@ -18,7 +23,8 @@ var errNotReading = errors.New("the server does not read its input")
 // run, owns the real writes.
 type lineQueue struct {
 	w io.WriteCloser
-	// patience returns how long one write may take; after that, stalled is called.
+	// patience returns how long one write may take; after that, or inputPatience after a write
+	// that failed, stalled is called.
 	patience func() time.Duration
 	stalled  func(error) // ends the connection
 
@@ -97,6 +103,27 @@ func (q *lineQueue) ring() {
 	}
 }
 
+// broken waits a moment after a write has failed, and then ends the connection: the server never
+// gets the messages that were queued, and is not going to answer them.
+func (q *lineQueue) broken(err error) {
+	t := time.NewTimer(inputPatience)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			q.stalled(fmt.Errorf("%w: %w", errNotReading, err))
+			return
+		case <-q.wake:
+		}
+		q.mu.Lock()
+		closed := q.closed
+		q.mu.Unlock()
+		if closed {
+			return
+		}
+	}
+}
+
 // run writes until Close, or until a write fails.
 func (q *lineQueue) run() {
 	for range q.wake {
@@ -123,6 +150,7 @@ func (q *lineQueue) run() {
 			default:
 			}
 			if failed != nil {
+				q.broken(failed)
 				return
 			}
 		}
