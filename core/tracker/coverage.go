@@ -36,6 +36,12 @@ func (c *coverage) update(r syncResult, sc scope) {
 // poll marks all resources as polled until the next subscription.
 func (c *coverage) poll() { c.mode, c.missing = event.Poll, nil }
 
+// partial reports whether the server pushes less than it should: what it did not agree to may
+// have failed for the moment only.
+func (c *coverage) partial(sc scope) bool {
+	return sc.pushes() && len(c.asked) > 0 && (c.mode != event.Push || len(c.missing) > 0)
+}
+
 // pushes reports whether the server pushes updates of the resource.
 func (c *coverage) pushes(uri string) bool {
 	return c.mode == event.Push && has(c.asked, uri) && !has(c.missing, uri)

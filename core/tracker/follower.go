@@ -119,6 +119,7 @@ func (f *follower) due(now time.Time) {
 	if f.ready && !now.Before(f.nextResync) {
 		f.nextResync = now.Add(backoff.Spread(f.w.opts.Resync))
 		f.syncs.pending.list(f.scope().kinds(), event.CauseResync)
+		f.syncs.pending.subscribe = f.syncs.pending.subscribe || f.coverage.partial(f.scope())
 	}
 	if f.ready && !f.nextPoll.IsZero() && !now.Before(f.nextPoll) {
 		f.poll(now)

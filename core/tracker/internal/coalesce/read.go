@@ -70,8 +70,11 @@ const (
 
 const (
 	// maxReadFailures is the number of consecutive failed reads after which a resource outside
-	// any window is not read until the next comparison.
+	// any window is read rarely, if it has to be compared, or not until the next comparison.
 	maxReadFailures = 5
+	// rareRetry is the wait between two such comparisons. Nothing else may read the resource
+	// again, and a server may have many resources that cannot be read.
+	rareRetry = 5 * time.Minute
 	// maxRetryWait is the longest wait between two reads of a resource that keeps
 	// failing.
 	maxRetryWait = 30 * time.Second
@@ -221,5 +224,8 @@ func (k *key) failed(reason Reason, now time.Time) {
 	case k.waits.Failures() < maxReadFailures:
 		k.retry = reason
 		k.c.timers.set(k, now.Add(wait))
+	case reason == Resync || reason == Event:
+		k.retry = reason
+		k.c.timers.set(k, now.Add(backoff.Spread(rareRetry)))
 	}
 }
