@@ -114,9 +114,9 @@ func TestClusterFollowsServersAfterNATSRestarts(t *testing.T) {
 		body, code := ask(t, node.url+"/readyz", nil)
 		return fmt.Sprint(code, " ", body)
 	}
-	until(20*time.Second, "both servers are followed", func() bool { return node.follows() == "ab" && strings.HasPrefix(readyz(), "200") })
+	until(time.Minute, "both servers are followed", func() bool { return node.follows() == "ab" && strings.HasPrefix(readyz(), "200") })
 	cluster.Stop()
-	until(20*time.Second, "it waits for leases", func() bool {
+	until(time.Minute, "it waits for leases", func() bool {
 		return node.follows() == "" && strings.HasPrefix(readyz(), "503") && strings.Contains(readyz(), "waiting for leases")
 	})
 	out, err := mcptrackCommand(t.Context(), "status", node.url, "-o", "table").CombinedOutput()
@@ -124,5 +124,5 @@ func TestClusterFollowsServersAfterNATSRestarts(t *testing.T) {
 		t.Errorf("status: %v\n%s", err, out)
 	}
 	cluster.Start()
-	until(15*time.Second, "both servers are followed again", func() bool { return node.follows() == "ab" && strings.HasPrefix(readyz(), "200") })
+	until(time.Minute, "both servers are followed again", func() bool { return node.follows() == "ab" && strings.HasPrefix(readyz(), "200") })
 }

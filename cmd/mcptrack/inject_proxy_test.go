@@ -34,7 +34,7 @@ func TestInjectProxy(t *testing.T) {
 	if !strings.HasPrefix(url, "ws://127.0.0.1:") {
 		t.Fatalf("listening on %s", url)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	app, _, err := websocket.Dial(ctx, url+"/?model=m", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer of-the-app"}}})
 	if err != nil {
@@ -102,7 +102,7 @@ func TestInjectProxyTLS(t *testing.T) {
 	if !strings.HasPrefix(url, "wss://127.0.0.1:") {
 		t.Fatalf("listening on %s", url)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	app, _, err := websocket.Dial(ctx, url+"/v1/realtime?model=m", &websocket.DialOptions{HTTPClient: client})
 	if err != nil {
@@ -132,7 +132,7 @@ func TestInjectProxyToken(t *testing.T) {
 	far := &realtimetest.Endpoint{}
 	x := injectBeside(t, []string{"OPENAI_API_KEY=" + testKey}, "--listen", "127.0.0.1:0", "--upstream", endpoint(t, far), "--config", demoFile(t), "--token-file", token)
 	url := <-x.ready
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, res, err := websocket.Dial(ctx, url, nil); err == nil || res == nil || res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without a token: %v %v", err, res)

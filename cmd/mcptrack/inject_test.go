@@ -322,7 +322,7 @@ func confirms(receipts []injected, ids []string) bool {
 // from the config.
 func (s *serving) newest() map[string]string {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/events?since=earliest", nil)
 	if err != nil {

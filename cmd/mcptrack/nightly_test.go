@@ -188,7 +188,7 @@ func descriptors(pid int) int {
 func nothingLeft(t *testing.T, home, temp string) {
 	t.Helper()
 	var left []string
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if left = processes(home); len(left) == 0 || time.Now().After(deadline) {
 			break
 		}

@@ -119,7 +119,7 @@ func TestServeDiskFull(t *testing.T) {
 	last := s.events(3, "")[2]
 	ready := func(want int) (why string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; <-time.After(20 * time.Millisecond) {
 			text, code := ask(t, s.url+"/readyz", nil)
 			if code == want {
 				return text

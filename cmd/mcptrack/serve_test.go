@@ -75,7 +75,7 @@ func (s *serving) stop(sig syscall.Signal) {
 // events reads the ids of so many events after the one given ("": from now on).
 func (s *serving) events(n int, after string) []string {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/events", nil)
 	if err != nil {
@@ -170,7 +170,7 @@ func TestServeGuards(t *testing.T) {
 	file := filepath.Join(dir, "mcp-servers.json")
 	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
 	s := serveBeside(t, "--config", file, "--data-dir", filepath.Join(dir, "events"))
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if _, code := ask(t, s.url+"/readyz", nil); code == http.StatusOK {
 			break
 		}

@@ -25,7 +25,7 @@ func TestTerminalCloses(t *testing.T) {
 		{[]string{"list"}, exitInterrupted},
 	} {
 		window, end := openTerminal(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		cmd := mcptrackCommand(ctx, append(c.args, "--config", file)...)
 		var stderr bytes.Buffer
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = end, end, &stderr

@@ -110,7 +110,7 @@ func (w *world) poll(params string, args ...any) (p polled) {
 // pollFor polls until an event with the id has come, and returns the ids of all that came.
 func (w *world) pollFor(last, cursor, name, arguments string) (ids []string, at string) {
 	w.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		p := w.poll(`{"name":%q,"arguments":%s,"cursor":%q}`, name, arguments, cursor)
 		ids, cursor = append(ids, p.ids()...), p.Cursor
 		if slices.Contains(ids, last) {

@@ -68,7 +68,7 @@ func (o *outside) client(era session.Era, headers map[string]config.Secret) *ses
 
 func (o *outside) eventually(what string, ok func() bool) {
 	o.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			o.Fatalf("not within 10 s: %s", what)
 		}

@@ -24,7 +24,7 @@ import (
 // the log has), goes on appending, frees the disk, and reports what was acknowledged.
 func childFull(dir string) int {
 	signal.Ignore(syscall.SIGXFSZ)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	fail := func(err error) int { fmt.Fprintln(os.Stderr, err); return 1 }
 	var logged strings.Builder // read after Close

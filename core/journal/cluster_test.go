@@ -201,7 +201,7 @@ func TestLeasesComeBack(t *testing.T) {
 	back := func(what string) {
 		t.Helper()
 		began := time.Now()
-		eventually(t, what+": all leases held again", 15*time.Second, func() bool {
+		eventually(t, what+": all leases held again", time.Minute, func() bool {
 			for _, j := range journals {
 				if known, err := j.Leases(); err != nil || len(known) != len(names) {
 					return false
@@ -223,7 +223,7 @@ func TestLeasesComeBack(t *testing.T) {
 	c.Kill(0, 1, 2) // shorter than a lease lasts
 	c.Start(t, 0, 1, 2)
 	back("after a short restart")
-	eventually(t, "the bucket is deleted", 30*time.Second, func() bool {
+	eventually(t, "the bucket is deleted", time.Minute, func() bool {
 		return journals[0].store.js.DeleteKeyValue(t.Context(), "mcptrack_leases") == nil
 	})
 	backoff.Sleep(t.Context(), 2*bucketCheck)

@@ -65,7 +65,7 @@ func TestCutOffHolderStoresNothingOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.setAway(false)
-	eventually(t, "the cut off process has nothing to store", 20*time.Second, func() bool { return cut.Stats().Waiting == 0 })
+	eventually(t, "the cut off process has nothing to store", time.Minute, func() bool { return cut.Stats().Waiting == 0 })
 	if got, want := last(t, other, uri(1)), newer.Payload.(event.ResourceUpdated).Name; got != want {
 		t.Errorf("the last event is %s, want %s", got, want)
 	}

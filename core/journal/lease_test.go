@@ -21,7 +21,7 @@ func lost(l *Lease) bool {
 
 func acquire(t *testing.T, j *Journal, name string, ttl time.Duration) *Lease {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	l, err := j.Lease(ctx, name, LeaseOptions{TTL: ttl})
 	if err != nil {

@@ -186,7 +186,7 @@ func TestPowerCut(t *testing.T) {
 				_ = cmd.Wait() // killed
 			}()
 			for i, n := range tt.cuts {
-				eventually(t, fmt.Sprint(n, " events are acknowledged"), 20*time.Second, func() bool { return acked.count() >= n })
+				eventually(t, fmt.Sprint(n, " events are acknowledged"), time.Minute, func() bool { return acked.count() >= n })
 				if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}

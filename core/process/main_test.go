@@ -159,7 +159,7 @@ func start(t testing.TB, role string) *process.Process {
 // eventually waits for a condition; a busy machine gets its time.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !cond(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not so after 20 s: %s", what)
 		}

@@ -48,10 +48,10 @@ func TestEventsOfServersWhileDown(t *testing.T) {
 	var want []string
 	for round := range 3 {
 		r := w.publisher(opts, publish.Options{}, cfg)
-		eventually(t, fmt.Sprintf("a stream is open in round %d", round), 30*time.Second, func() bool { return feed.Streams() == 1 })
+		eventually(t, fmt.Sprintf("a stream is open in round %d", round), time.Minute, func() bool { return feed.Streams() == 1 })
 		feed.Emit(name, map[string]any{"n": round})
 		want = append(want, fmt.Sprint("e", len(want)+1))
-		eventually(t, fmt.Sprintf("the events are published in round %d", round), 30*time.Second, func() bool { return len(r.serverEvents()) >= len(want) })
+		eventually(t, fmt.Sprintf("the events are published in round %d", round), time.Minute, func() bool { return len(r.serverEvents()) >= len(want) })
 		if got := r.serverEvents(); !slices.Equal(got, want) {
 			t.Fatalf("round %d: published %q, want %q", round, got, want)
 		}

@@ -33,18 +33,18 @@ func TestServersAreSharedOutAgain(t *testing.T) {
 	second := w.start(opts)
 	began := time.Now()
 	even := func() bool { return first.follows() == n/2 && second.follows() == n/2 }
-	eventually(t, "the servers are shared evenly", time.Minute, even)
+	eventually(t, "the servers are shared evenly", 2*time.Minute, even)
 	t.Logf("shared evenly after %v", time.Since(began).Round(time.Millisecond))
 	second.stop()
 	began = time.Now()
-	eventually(t, "a process that ends gives its servers back", time.Minute, func() bool { return first.follows() == n })
+	eventually(t, "a process that ends gives its servers back", 2*time.Minute, func() bool { return first.follows() == n })
 	t.Logf("taken over after %v", time.Since(began).Round(time.Millisecond))
 	for _, id := range names(n) {
 		w.servers[id].SetQuietly("file:///a.md", "two") // found by whoever takes it over
 	}
 	second = w.start(opts)
-	eventually(t, "the servers are shared evenly again", time.Minute, even)
-	eventually(t, "the first one is ready", time.Minute, func() bool { return first.Ready() == nil })
+	eventually(t, "the servers are shared evenly again", 2*time.Minute, even)
+	eventually(t, "the first one is ready", 2*time.Minute, func() bool { return first.Ready() == nil })
 	log := first.log()
 	for _, id := range names(n) {
 		want := id + " resource.updated file:///a.md resync"
@@ -68,16 +68,16 @@ func TestServersAreFollowedAfterARestartOfNATS(t *testing.T) {
 	p := w.start(journal.Options{URL: server.URL, Replicas: 1})
 	p.knows()
 	server.Stop()
-	eventually(t, "the process waits for leases", time.Minute, func() bool {
+	eventually(t, "the process waits for leases", 2*time.Minute, func() bool {
 		err := p.Ready()
 		return p.follows() == 0 && err != nil && strings.Contains(err.Error(), "waiting for leases")
 	})
 	server.Start()
 	began := time.Now()
-	eventually(t, "the servers are followed again", time.Minute, func() bool { return p.follows() == 3 && p.Ready() == nil })
+	eventually(t, "the servers are followed again", 2*time.Minute, func() bool { return p.follows() == 3 && p.Ready() == nil })
 	t.Logf("followed again after %v", time.Since(began).Round(time.Millisecond))
 	w.servers["s1"].Set("file:///a.md", "two")
-	eventually(t, "a change is published", time.Minute, func() bool {
+	eventually(t, "a change is published", 2*time.Minute, func() bool {
 		return slices.Contains(p.log(), "s1 resource.updated file:///a.md notify")
 	})
 }
@@ -105,7 +105,7 @@ func TestEveryProcessKnowsAllServers(t *testing.T) {
 		return ready, by
 	}
 	for _, p := range []*run{one, two, replica} {
-		eventually(t, "all servers are known", 30*time.Second, func() bool {
+		eventually(t, "all servers are known", 2*time.Minute, func() bool {
 			ready, by := known(p)
 			return ready == n && by["one"] == n/2 && by["two"] == n/2
 		})
@@ -116,13 +116,13 @@ func TestEveryProcessKnowsAllServers(t *testing.T) {
 	}
 	one.stop()
 	two.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("s0")}})
-	eventually(t, "the replica sees that servers are followed by nobody or removed", 20*time.Second, func() bool {
+	eventually(t, "the replica sees that servers are followed by nobody or removed", 2*time.Minute, func() bool {
 		state, _ := replica.Cluster()
 		_, by := known(replica)
 		return by["two"] == 1 && by["one"] == 0 && state.Processes == 1 && len(state.Unfollowed) == by[""]
 	})
 	two.stop()
-	eventually(t, "the replica sees that nobody follows the server", 20*time.Second, func() bool {
+	eventually(t, "the replica sees that nobody follows the server", 2*time.Minute, func() bool {
 		state, _ := replica.Cluster()
 		return slices.Contains(state.Unfollowed, "s0") && state.Processes == 0
 	})

@@ -119,7 +119,7 @@ func (r *run) follows() (n int) {
 // knows waits until the contents of the resources of the servers are known.
 func (r *run) knows() {
 	r.Helper()
-	eventually(r.T, "the contents are known", 10*time.Second, func() bool {
+	eventually(r.T, "the contents are known", time.Minute, func() bool {
 		snap := r.Tracker().Snapshot()
 		for _, st := range snap.Servers {
 			for _, res := range st.Resources {

@@ -24,7 +24,7 @@ type dialled struct {
 func ways() []dialled {
 	http := func(protocol config.Protocol) func(*testing.T, *testServer) *session.Session {
 		return func(t *testing.T, h *testServer) *session.Session {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			s, err := session.Dial(ctx, config.Server{ID: "notes", Transport: config.TransportHTTP, URL: config.NewSecret(h.over(t).URL), Protocol: protocol}, session.Options{})
 			if err != nil {
@@ -36,7 +36,7 @@ func ways() []dialled {
 	}
 	pipes := func(protocol config.Protocol) func(*testing.T, *testServer) *session.Session {
 		return func(t *testing.T, h *testServer) *session.Session {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			inR, inW := io.Pipe()
 			outR, outW := io.Pipe()

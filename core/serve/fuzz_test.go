@@ -40,7 +40,7 @@ func FuzzServeIO(f *testing.F) {
 			t.Skip("would wait")
 		}
 		var out bytes.Buffer
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		in := string(input) + "\n" + `{"jsonrpc":"2.0","id":"the last","method":"ping"}`
 		if err := h.ServeIO(ctx, strings.NewReader(in), &out); err != nil {

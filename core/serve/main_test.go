@@ -198,7 +198,7 @@ func within[T any](t testing.TB, c <-chan T, what string) (v T) {
 // eventually waits for a condition that others bring about.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

@@ -41,7 +41,7 @@ func dial(t *testing.T, entry config.Server, opts session.Options) *session.Sess
 // eventually waits for a condition of the world outside this process's control.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 10 s: %s", what)
 		}

@@ -51,7 +51,7 @@ func startProxy(t *testing.T, far *realtimetest.Endpoint, change func(*ProxyOpti
 	srv := httptest.NewServer(x.Proxy)
 	x.url = srv.URL
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := x.Shutdown(ctx); err != nil {
 			t.Error(err)
