@@ -13,6 +13,7 @@ type known struct {
 	position position  // of the newest update
 	sent     time.Time // when a message about the resource was last sent; zero: never
 	at       uint64    // the number, in the queue, of the update that set position
+	item     string    // id of the item with the last message that was delivered; "": none
 }
 
 // position orders the updates of one resource: by event id within one epoch, else by

@@ -134,10 +134,26 @@ func (c *conversation) delivered(f *flight, now time.Time) {
 	for i, p := range f.batch {
 		c.stats.Injected++
 		c.handled(p)
+		c.replaced(p.key(), f.id)
 		receipts[i] = Receipt{Message: p.Message, Session: c.name, At: now, Merged: p.merged, Latency: max(0, now.Sub(p.since))}
 		receipts[i].ItemID = f.id
 	}
 	c.hooks.injected(receipts)
+}
+
+// replaced records the item with the last message about a resource. The items before it say
+// nothing about its present state any more: if an earlier content returns, it is sent again, even
+// though an item with its id was seen a moment ago.
+func (c *conversation) replaced(k key, item string) {
+	seen, ok := c.queue.known[k]
+	if !ok {
+		return
+	}
+	if seen.item != item {
+		delete(c.foreign, seen.item)
+	}
+	seen.item = item
+	c.queue.known[k] = seen
 }
 
 // handled records that a message, and the older ones of its resource, need not be
