@@ -98,16 +98,22 @@ func (s *Source) Run(ctx context.Context) {
 		retry.Reset()
 		s.follow(ctx, types)
 		listed := time.Now()
-		wait := minRelist
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.opts.Events.Changed():
 			again.Reset()
 		case <-s.relist:
-			wait = again.Next()
+			wait := time.NewTimer(time.Until(listed.Add(again.Next())))
+			select {
+			case <-ctx.Done():
+			case <-s.opts.Events.Changed(): // the type may be known by now
+				again.Reset()
+			case <-wait.C:
+			}
+			wait.Stop()
 		}
-		backoff.Sleep(ctx, time.Until(listed.Add(wait)))
+		backoff.Sleep(ctx, time.Until(listed.Add(minRelist)))
 	}
 }
 
