@@ -160,5 +160,5 @@ func TestGatewayFollowsTheConfig(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	r.signal(syscall.SIGTERM)
-	r.ends(10*time.Second, 0)
+	r.ends(time.Minute, 0)
 }

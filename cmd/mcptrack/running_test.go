@@ -82,7 +82,7 @@ func (r *running) await(after int, what string, is func(eventLine) bool) (event 
 	r.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for over := time.After(20 * time.Second); ; {
+	for over := time.After(time.Minute); ; {
 		lines := r.seen()
 		for i := after; i < len(lines); i++ {
 			if is(lines[i]) {
@@ -94,7 +94,7 @@ func (r *running) await(after int, what string, is func(eventLine) bool) (event 
 		case <-r.exited:
 			r.Fatalf("exited (%v) before %s; events %+v\n%s", r.err, what, lines, &r.stderr)
 		case <-over:
-			r.Fatalf("no %s within 20 s; events %+v", what, lines)
+			r.Fatalf("no %s within a minute; events %+v", what, lines)
 		}
 	}
 }
