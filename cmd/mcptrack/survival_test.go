@@ -202,7 +202,7 @@ func TestOrphansAreKilled(t *testing.T) {
 		}
 	}
 	next.signal(syscall.SIGTERM)
-	next.ends(15*time.Second, 0)
+	next.ends(time.Minute, 0)
 }
 
 // Commands that are new wait for SIGHUP.

@@ -209,7 +209,7 @@ func TestManyParameters(t *testing.T) {
 	schema.WriteString(`]}}`)
 	began := time.Now()
 	got := parameters(catalog.Tools, schema.Bytes())
-	if took := time.Since(began); took > 10*time.Second { // comparing all with all takes minutes
+	if took := time.Since(began); took > time.Minute { // comparing all with all takes several
 		t.Errorf("it took %v", took)
 	}
 	if len(got) != maxParameters || got[0] != (parameter{Type: "string"}) || got[1].Required || !got[2].Required {
