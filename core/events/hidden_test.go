@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -25,12 +26,12 @@ func TestHiddenItemsOfAList(t *testing.T) {
 	w.pollFor(id, first.Cursor, "list.changed", `{}`)
 	for from, want := range map[string]string{"z": "[a b]", "b": "[a]", "a": ""} {
 		hidden.Store(from)
-		got := ""
+		var got strings.Builder
 		for _, e := range w.poll(`{"name":"list.changed","cursor":%q}`, first.Cursor).Events {
-			got += fmt.Sprint(e.Data["added"])
+			got.WriteString(fmt.Sprint(e.Data["added"]))
 		}
-		if got != want {
-			t.Errorf("hidden from %s: %q, want %q", from, got, want)
+		if got.String() != want {
+			t.Errorf("hidden from %s: %q, want %q", from, got.String(), want)
 		}
 	}
 }
