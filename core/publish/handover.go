@@ -32,12 +32,12 @@ func (s *sharing) handOver(id string, sh *share, lease *journal.Lease) {
 		s.set(id, sh, nil, nil)
 		return
 	}
-	if st, ok := s.tracker.Snapshot().Server(id); ok {
-		s.memory.rememberServer(&st)
-	}
-	s.set(id, sh, nil, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), handOverWait)
 	defer cancel()
+	if lease.Held() { // else another process may follow the server already
+		s.memory.rememberSettled(ctx, id, s.tracker, s.recorder)
+	}
+	s.set(id, sh, nil, nil)
 	if s.tracker.Gone(ctx, id) == nil {
 		s.recorder.settle(ctx)
 		if !s.wants(id) {

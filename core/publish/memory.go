@@ -151,6 +151,16 @@ func (m *memory) remember(snap *tracker.Snapshot, r *recorder) {
 	}
 }
 
+// rememberSettled is remember for one server, and waits until the events that the snapshot
+// includes are recorded. When ctx ends first, nothing is stored.
+func (m *memory) rememberSettled(ctx context.Context, id string, t *tracker.Tracker, r *recorder) {
+	snap := t.Snapshot()
+	r.settle(ctx)
+	if st, ok := snap.Server(id); ok && r.recorded() >= snap.Seq {
+		m.rememberServer(&st)
+	}
+}
+
 func (m *memory) rememberServer(srv *tracker.ServerStatus) {
 	to, ok := m.writer(srv.ID)
 	if !ok {
