@@ -11,7 +11,9 @@ import (
 // TestMain makes the test binary be the programs of the scripts, too: called by
 // the name mcptrack it is mcptrack. It is the nodes of a NATS cluster, too.
 func TestMain(m *testing.M) {
-	journaltest.RunNode()
+	if code, node := journaltest.RunNode(); node {
+		os.Exit(code)
+	}
 	testscript.Main(m, map[string]func(){
 		"mcptrack": func() { os.Exit(run()) },
 	})

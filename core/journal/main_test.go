@@ -19,7 +19,9 @@ import (
 const childEnv = "MCPTRACK_JOURNAL_CHILD"
 
 func TestMain(m *testing.M) {
-	journaltest.RunNode()
+	if code, node := journaltest.RunNode(); node {
+		os.Exit(code)
+	}
 	if what := os.Getenv(childEnv); what != "" {
 		os.Exit(child(what))
 	}

@@ -1,6 +1,7 @@
 package publish_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
@@ -8,6 +9,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	journaltest.RunNode()
+	if code, node := journaltest.RunNode(); node {
+		os.Exit(code)
+	}
 	goleak.VerifyTestMain(m)
 }

@@ -41,18 +41,21 @@ type nodeSpec struct {
 // nodeVariable makes the test binary a node: it contains a nodeSpec as JSON.
 const nodeVariable = "MCPTRACK_JOURNALTEST_NODE"
 
+// ready is the line on stderr with which a node says that it is part of the cluster.
+const ready = "ready"
+
 // RunNode does nothing but in a process of a [Cluster]: there it serves until the test's
-// process ends, and exits. TestMain calls it first.
-func RunNode() {
-	spec, ok := os.LookupEnv(nodeVariable)
-	if !ok {
-		return
+// process ends, and returns true and the exit code. TestMain calls it first.
+func RunNode() (code int, node bool) {
+	spec, node := os.LookupEnv(nodeVariable)
+	if !node {
+		return 0, false
 	}
 	if err := serveNode(spec); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return 1, true
 	}
-	os.Exit(0)
+	return 0, true
 }
 
 func serveNode(spec string) error {
@@ -74,7 +77,7 @@ func serveNode(spec string) error {
 	for !srv.JetStreamIsCurrent() {
 		time.Sleep(5 * time.Millisecond)
 	}
-	fmt.Println("ready")
+	fmt.Fprintln(os.Stderr, ready)
 	_, err = io.Copy(io.Discard, os.Stdin) // until the test is gone
 	return err
 }
@@ -116,11 +119,10 @@ func (c *Cluster) Start(t testing.TB, nodes ...int) {
 		}
 		cmd := exec.Command(exe)
 		cmd.Env = append(os.Environ(), nodeVariable+"="+string(spec))
-		cmd.Stderr = t.Output()
 		if _, err := cmd.StdinPipe(); err != nil {
 			t.Fatal(err)
 		}
-		out, err := cmd.StdoutPipe()
+		out, err := cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,8 +133,8 @@ func (c *Cluster) Start(t testing.TB, nodes ...int) {
 		outputs = append(outputs, bufio.NewScanner(out))
 	}
 	for _, out := range outputs {
-		if !out.Scan() || out.Text() != "ready" {
-			t.Fatal("a node is not ready")
+		if !out.Scan() || out.Text() != ready {
+			t.Fatalf("a node is not ready: %s", out.Text())
 		}
 	}
 }
