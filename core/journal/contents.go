@@ -216,17 +216,37 @@ func (c *Contents) Stored(ctx context.Context, digests []catalog.Digest) (map[ca
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	missing := false
+	err := retried(ctx, func() error {
+		err := c.find(ctx, subjects, found)
+		missing = errors.Is(err, jetstream.ErrStreamNotFound)
+		if missing {
+			return nil
+		}
+		return err
+	})
+	if missing {
+		return nil, jetstream.ErrStreamNotFound
+	}
+	return found, err
+}
+
+// find adds the digests of the texts that are stored under the subjects.
+func (c *Contents) find(ctx context.Context, subjects []string, found map[catalog.Digest]bool) error {
 	msgs, err := c.store.consume(ctx, c.stream(), jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: subjects, HeadersOnly: true,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer msgs.close()
 	for left := msgs.pending; left > 0; {
 		m, err := msgs.await(ctx)
+		if errors.Is(err, errEnd) || errors.Is(err, errWithheld) && c.store.embedded != nil {
+			return nil // those that could not be read back are not there
+		}
 		if err != nil {
-			return found, nil // those that could not be read back are not there
+			return fmt.Errorf("journal: find stored texts: %w", err)
 		}
 		left = m.pending
 		var d catalog.Digest
@@ -234,5 +254,5 @@ func (c *Contents) Stored(ctx context.Context, digests []catalog.Digest) (map[ca
 			found[d] = true
 		}
 	}
-	return found, nil
+	return nil
 }

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 func textDigest(text string) catalog.Digest { return sha256.Sum256([]byte(text)) }
@@ -123,5 +125,42 @@ func TestContentsNeverWait(t *testing.T) {
 	}
 	if c.queued > maxContentQueue || c.Dropped() == 0 || c.waiting() < 100 {
 		t.Errorf("%d bytes in %d texts wait, %d were dropped", c.queued, c.waiting(), c.Dropped())
+	}
+}
+
+// A consumer ends with its node: which texts are stored is then asked of another one.
+func TestStoredOutlivesConsumers(t *testing.T) {
+	t.Parallel()
+	j := open(t, Options{Dir: t.TempDir(), KeepContent: 1 << 20, Durability: OS})
+	var digests []catalog.Digest
+	for i := range 200 {
+		text := fmt.Sprint("text ", i)
+		j.Contents.Put(textDigest(text), text)
+		digests = append(digests, textDigest(text))
+	}
+	putAll(t, j)
+	stream, err := j.store.js.Stream(t.Context(), j.Contents.stream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		deleted := make(chan error, 1)
+		go func() { // as soon as there is one
+			for {
+				for name := range stream.ConsumerNames(t.Context()).Name() {
+					deleted <- stream.DeleteConsumer(t.Context(), name)
+					return
+				}
+				if t.Context().Err() != nil {
+					return
+				}
+			}
+		}()
+		if stored, err := j.Contents.Stored(t.Context(), digests); err != nil || len(stored) != len(digests) {
+			t.Errorf("%d of %d texts, %v", len(stored), len(digests), err)
+		}
+		if err := <-deleted; err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			t.Fatal(err)
+		}
 	}
 }
