@@ -200,7 +200,7 @@ func (c *Contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 	return string(data), true, nil
 }
 
-// Stored returns those of the digests whose text is stored.
+// Stored returns those of the digests whose text is stored. After an error, others may be, too.
 func (c *Contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
 	found := map[catalog.Digest]bool{}
 	var subjects []string
@@ -216,19 +216,7 @@ func (c *Contents) Stored(ctx context.Context, digests []catalog.Digest) (map[ca
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	missing := false
-	err := retried(ctx, func() error {
-		err := c.find(ctx, subjects, found)
-		missing = errors.Is(err, jetstream.ErrStreamNotFound)
-		if missing {
-			return nil
-		}
-		return err
-	})
-	if missing {
-		return nil, jetstream.ErrStreamNotFound
-	}
-	return found, err
+	return found, retried(ctx, func() error { return c.find(ctx, subjects, found) })
 }
 
 // find adds the digests of the texts that are stored under the subjects.
@@ -236,6 +224,9 @@ func (c *Contents) find(ctx context.Context, subjects []string, found map[catalo
 	msgs, err := c.store.consume(ctx, c.stream(), jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: subjects, HeadersOnly: true,
 	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // no texts were ever stored
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -128,6 +128,18 @@ func TestContentsNeverWait(t *testing.T) {
 	}
 }
 
+// A log without texts has none of them, and that is no error.
+func TestNoTextsWereEverStored(t *testing.T) {
+	t.Parallel()
+	j := open(t, Options{Dir: t.TempDir()})
+	if stored, err := j.Contents.Stored(t.Context(), []catalog.Digest{textDigest("one")}); err != nil || len(stored) != 0 {
+		t.Errorf("%v, %v", stored, err)
+	}
+	if hasText(t, j, "one") {
+		t.Error("a text is there")
+	}
+}
+
 // A consumer ends with its node: which texts are stored is then asked of another one.
 func TestStoredOutlivesConsumers(t *testing.T) {
 	t.Parallel()
