@@ -8,7 +8,8 @@
 //	config/credential  recognises credentials in the texts of a config
 //	config/draft  a new config made from those of other hosts
 //	filewatch  reports that a file or a tree may have changed
-//	reload     keeps a desired set equal to a config file
+//	reload     keeps a desired set equal to a config file, as far as it is approved
+//	trust      what the user approved of configs that were found in folders
 //
 // Connections to servers:
 //
@@ -53,6 +54,7 @@
 //	textindex    documents found by their words, ranked
 //	atomicfile   replaces a file as a whole
 //	secretfile   reads a token or key from a file that only its owner can read
+//	writable     who else could change a file
 //	keyring      reads secrets from the user's keyring, within a time limit
 //	suggest      the word that a misspelled one was probably meant to be
 //	completion   what servers listed, cached for the completion of shells
@@ -84,6 +86,8 @@
 //	                            output/agent/changes.go
 //	a new config key            core/config: config.go and server.go (the field; transport.go,
 //	                            tracking.go), keys.go, equal.go and schema.json; commands/topics/config.md
+//	what needs approval         core/config: effectiveKeys in keys.go, intent.go; who is asked and when:
+//	                            commands/permission.go; commands/topics/trust.md
 //	a new way to show events    a package in output/, wired up in commands/stream.go (watch, subscribe)
 //	                            or commands/feed.go (serve-sse)
 //	a column of list            output/table; as JSON: commands/list.go, list_items.go

@@ -82,6 +82,16 @@ type Server struct {
 	ConnectTimeout time.Duration // 0: the caller's default
 	RequestTimeout time.Duration // one request; default 30s
 
+	// Intent is what the entry would run or send, and to whom, as the file writes it; nil if the
+	// server was not read from a file.
+	Intent *Intent
+	// Unapproved says what to do before the server may be used, because the user has not approved
+	// its Intent: a text for people, "" for all that may be used. Load never sets it.
+	Unapproved string
+	// Superseded says that Unapproved is about another entry that the file has now under this ID.
+	// This one was approved and goes on.
+	Superseded bool
+
 	// Unshared is "shared": false. Each client of a gateway then gets its own session with the
 	// server.
 	Unshared bool
@@ -112,6 +122,20 @@ type Tracking struct {
 	Events         Events
 	OnConnect      []ToolCall // made once in each session, after subscribing
 }
+
+// Unusable returns why the server must not be connected to: an [UnapprovedError], or what
+// Unconfigured returns; nil if it may be.
+func (s *Server) Unusable() error {
+	if s.Unapproved != "" && !s.Superseded {
+		return &UnapprovedError{Hint: s.Unapproved}
+	}
+	return s.Unconfigured()
+}
+
+// An UnapprovedError says that the user has not approved what an entry would run or send.
+type UnapprovedError struct{ Hint string }
+
+func (e *UnapprovedError) Error() string { return "not approved; " + e.Hint }
 
 // Unconfigured returns an [UnconfiguredError] when this machine lacks something the server
 // needs. Such a server must not be connected to: its other fields may be incomplete.

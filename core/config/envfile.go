@@ -18,7 +18,9 @@ import (
 type envFile struct {
 	values map[string]string
 	size   int
+	text   []byte // what the file has
 	err    string // what is wrong with the file, never quoting its content
+	hint   string
 }
 
 // envFile returns the variables of the file that the entry's "envFile" names. A relative path
@@ -42,12 +44,17 @@ func (e programKeys) envFile(program bool) map[string]Secret {
 	e.expander.refersTo(path)
 	file, known := e.envFiles[path]
 	if !known {
-		file = readEnvFile(path)
+		if hint := e.expander.refused(path); hint != "" {
+			file = envFile{err: "is refused: others can change the file or its folder", hint: hint}
+		} else {
+			file = readEnvFile(path)
+		}
 		e.envFiles[path] = file
 	}
+	e.expander.use(e.expander.fileUse(f.value.Text, path, file.text))
 	if file.err != "" {
-		hint := ""
-		if !filepath.IsAbs(value) {
+		hint := file.hint
+		if hint == "" && !filepath.IsAbs(value) {
 			hint = "relative paths start at ${workspaceFolder}, by default the working directory"
 		}
 		if strings.HasPrefix(value, "~") {
@@ -68,7 +75,7 @@ func (e programKeys) envFile(program bool) map[string]Secret {
 }
 
 func readEnvFile(path string) envFile {
-	data, _, problem := readFile(path, MaxFileSize)
+	data, problem := readFile(path, MaxFileSize)
 	if problem != nil {
 		switch problem.Code {
 		case CodeNotFound:
@@ -82,7 +89,7 @@ func readEnvFile(path string) envFile {
 	if what != "" {
 		return envFile{err: fmt.Sprintf("line %d %s", line, what)}
 	}
-	return envFile{values: values, size: len(data)}
+	return envFile{values: values, size: len(data), text: data}
 }
 
 // parseEnv returns the variables, or the number of the first invalid line and what is wrong

@@ -3,7 +3,8 @@ package config
 import "reflect"
 
 // Equal reports whether s and o describe the same server in every respect. Nil and empty lists
-// and maps are the same.
+// and maps are the same, and so are Intents: what the file writes matters as far as it leads to
+// other fields.
 func (s Server) Equal(o Server) bool {
 	return reflect.DeepEqual(s.withoutEmpty(), o.withoutEmpty())
 }
@@ -24,11 +25,15 @@ func (s Server) SameConnection(o Server) bool {
 func (s Server) connection() Server {
 	s.Tracking = Tracking{OnConnect: s.OnConnect, Events: Events{Off: s.Events.Off}}
 	s.Description, s.CatalogInterval, s.RequestTimeout, s.Unshared = "", 0, 0, false
+	if s.Superseded {
+		s.Unapproved, s.Superseded = "", false
+	}
 	return s
 }
 
 // withoutEmpty returns the server with nil for every empty list and map.
 func (s Server) withoutEmpty() Server {
+	s.Intent = nil
 	for _, list := range []*[]string{&s.Args, &s.Missing, &s.Include, &s.Exclude, &s.OAuth.Scopes} {
 		if len(*list) == 0 {
 			*list = nil

@@ -44,10 +44,13 @@ type expander struct {
 	secrets []Secret
 	// files are the files that references named; their changes are watched.
 	files []string
+	// uses are what the references of the current entry take from outside the file; see Intent.
+	uses     []Use
+	insecure bool // files are read whoever could change them
 }
 
 func newExpander(opts Options, workspace, file string) expander {
-	e := expander{getenv: opts.getenv(), keyring: opts.Keyring, workspace: workspace, home: opts.userHome()}
+	e := expander{getenv: opts.getenv(), keyring: opts.Keyring, workspace: workspace, home: opts.userHome(), insecure: opts.Insecure}
 	if file == "" {
 		return e
 	}
@@ -205,6 +208,7 @@ func (e *expander) folder(name, path string) (string, *referenceError) {
 
 // claude returns the value of a variable that Claude Code sets for the servers it starts.
 func (e *expander) claude(name, path, hint string) (string, *referenceError) {
+	e.use(Use{Kind: UseVariable, Name: name})
 	if value, set := e.getenv(name); set && value != "" {
 		return value, nil
 	}

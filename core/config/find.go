@@ -19,8 +19,11 @@ func Find(opts Options) (path string, ok bool) {
 	if named, _ := getenv("MCPTRACK_CONFIG"); named != "" {
 		return named, true
 	}
-	return firstUsable(SearchPath(opts), opts)
+	return Found(opts)
 }
+
+// Found is Find without MCPTRACK_CONFIG: the first of [SearchPath] that exists.
+func Found(opts Options) (path string, ok bool) { return firstUsable(SearchPath(opts), opts) }
 
 // SearchPath returns the files that Find tries:
 //
@@ -35,21 +38,40 @@ func Find(opts Options) (path string, ok bool) {
 // (XDG_CONFIG_HOME or ~/.config, ~/Library/Application Support, %AppData%). Without a
 // Workspace the path of a file in the working directory is relative.
 func SearchPath(opts Options) []string {
-	var paths []string
+	paths := projectPaths(opts.Workspace)
+	if dir := opts.Folders().AppConfig; dir != "" {
+		paths = append(paths, filepath.Join(dir, "mcptrack", "mcp-servers.json"))
+	}
+	return paths
+}
+
+// projectPaths returns the files of SearchPath that lie in a folder.
+func projectPaths(folder string) (paths []string) {
 	for _, name := range []string{"config/mcp-servers.json", "mcp-servers.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"} {
-		paths = append(paths, filepath.Join(opts.Workspace, filepath.FromSlash(name)))
+		paths = append(paths, filepath.Join(folder, filepath.FromSlash(name)))
 	}
 	for _, h := range hosts.All() {
-		for _, path := range h.Paths(hosts.Folders{Project: opts.Workspace}) {
+		for _, path := range h.Paths(hosts.Folders{Project: folder}) {
 			if !slices.Contains(paths, path) {
 				paths = append(paths, path)
 			}
 		}
 	}
-	if dir := opts.Folders().AppConfig; dir != "" {
-		paths = append(paths, filepath.Join(dir, "mcptrack", "mcp-servers.json"))
-	}
 	return paths
+}
+
+// FolderOf returns the absolute folder in which [Found] finds the file at path, if there is one.
+func FolderOf(path string) (folder string, ok bool) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", false
+	}
+	for dir := filepath.Dir(abs); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if slices.Contains(projectPaths(dir), abs) {
+			return dir, true
+		}
+	}
+	return "", false
 }
 
 // FindHost returns the config of a host: the first of its files that has servers, or
@@ -78,7 +100,7 @@ func firstUsable(paths []string, opts Options) (string, bool) {
 // hasServers reports whether a settings file has a place with servers in it, or
 // cannot be read.
 func hasServers(path string, opts Options) bool {
-	data, _, problem := readFile(path, SizeLimit(path))
+	data, problem := readFile(path, SizeLimit(path))
 	if problem != nil {
 		return true
 	}
@@ -183,4 +205,19 @@ func HostFiles(opts Options, names ...string) []HostFile {
 		}
 	}
 	return append(project, user...)
+}
+
+// IsUsers reports whether a config is the user's own by its place: in the folder for mcptrack's
+// config, or where a host keeps what it uses in every folder. Whoever wrote a project cannot have
+// put a file there.
+func IsUsers(path string, opts Options) bool {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return false
+	}
+	folders := opts.Folders()
+	if folders.AppConfig != "" && abs == filepath.Join(folders.AppConfig, "mcptrack", "mcp-servers.json") {
+		return true
+	}
+	return slices.ContainsFunc(hosts.All(), func(h hosts.Host) bool { return slices.Contains(h.UsersPaths(folders), abs) })
 }

@@ -27,6 +27,16 @@ func ownKeys() []string {
 	}
 }
 
+// effectiveKeys are the keys of a server that decide what is run or sent, and to whom: those that
+// are read, without names, texts for people, and what only decides what is followed and how.
+func effectiveKeys() []string {
+	return slices.DeleteFunc(serverKeys(), func(name string) bool {
+		return slices.Contains([]string{"id", "description", "enabled", "disabled", "trackResources", "trackTools", "trackPrompts",
+			"include", "exclude", "read", "mode", "pollInterval", "safetyInterval", "catalogInterval", "events",
+			"protocol", "protocolEra", "connectTimeout", "requestTimeout", "shared"}, name)
+	})
+}
+
 // foreignKeys are keys of a server that other clients define and that change nothing about how
 // it is reached or followed: they are ignored without a warning. Keys that do change it, under
 // a name that we do not read (baseUrl, …), are not here, because ignoring them would misread

@@ -8,13 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/writable"
 )
 
 // Limits of a config file.
@@ -45,6 +45,9 @@ type Options struct {
 	Keyring func(name string) (string, error)
 	// Strict turns every warning into an error.
 	Strict bool
+	// Insecure reads files that another user owns or could change (see package writable). Without
+	// it such a config is an error, and a server for which such a file is read is Unconfigured.
+	Insecure bool
 }
 
 // Load reads and checks one file. It returns all problems of the file at once,
@@ -54,26 +57,44 @@ type Options struct {
 // Load opens the file once and reads it whole, so that it never sees a mixture of two versions
 // if the file is replaced by a rename.
 func Load(path string, opts Options) (*Config, Problems) {
-	data, mode, problem := readFile(path, SizeLimit(path))
+	data, problem := readFile(path, SizeLimit(path))
 	if problem != nil {
 		problem.Severity, problem.File, problem.Line, problem.Column = SeverityError, path, 1, 1
 		return nil, Problems{*problem}
 	}
-	// Windows has no such bits; Go makes them up there.
-	return parse(data, path, opts, runtime.GOOS != "windows" && mode.Perm()&0o002 != 0)
+	return LoadData(data, path, opts)
 }
 
-// Parse is Load for bytes that were already read. The path is only used in problems and
+// LoadData is Load for bytes that were already read from the file.
+func LoadData(data []byte, path string, opts Options) (*Config, Problems) {
+	return parse(data, path, opts, opts.changeable(path))
+}
+
+// Parse is Load for bytes that are in no file. The path is only used in problems and
 // Config.Path. Parse does not keep data.
 func Parse(data []byte, path string, opts Options) (*Config, Problems) {
-	return parse(data, path, opts, false)
+	return parse(data, path, opts, nil)
 }
 
-func parse(data []byte, path string, opts Options, writable bool) (*Config, Problems) {
+// changeable returns who else could change a file; nil: nobody.
+func (o Options) changeable(path string) *writable.Error {
+	root := ""
+	abs, err := filepath.Abs(path)
+	if workspace, known := o.workspace(); err == nil && known == nil {
+		path, root = abs, workspace
+	}
+	found, _ := errors.AsType[*writable.Error](writable.ByOthers(path, root))
+	return found
+}
+
+func parse(data []byte, path string, opts Options, changeable *writable.Error) (*Config, Problems) {
 	d := newDocument(data, path)
-	if writable {
-		d.warnAt(0, "", CodeWritable, "every user of this machine can change this config file",
-			"the config decides which programs mcptrack runs; remove the permission: chmod o-w")
+	if changeable != nil {
+		report := d.errorAt
+		if opts.Insecure {
+			report = d.warnAt
+		}
+		report(0, "", CodeInsecure, "a config says what mcptrack runs, and "+changeable.Error(), changeable.Hint)
 	}
 	if others := hosts.Siblings(path); len(others) > 0 {
 		d.warnAt(0, "", CodeUnsupported, fmt.Sprintf("the servers in %s are ignored: mcptrack reads one config file", siblingNames(others)),
@@ -152,36 +173,36 @@ func SizeLimit(path string) int64 {
 	return MaxFileSize
 }
 
-// readFile returns the content and mode of a regular file of at most most bytes, or a problem
+// readFile returns the content of a regular file of at most most bytes, or a problem
 // without its position.
-func readFile(path string, most int64) (data []byte, mode fs.FileMode, problem *Problem) {
+func readFile(path string, most int64) (data []byte, problem *Problem) {
 	// Check before opening, because opening a FIFO would wait for its writer.
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, fileProblem(err)
+		return nil, fileProblem(err)
 	}
 	if problem := irregular(info, most); problem != nil {
-		return nil, 0, problem
+		return nil, problem
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, 0, fileProblem(err)
+		return nil, fileProblem(err)
 	}
 	defer file.Close()
 	if info, err = file.Stat(); err != nil {
-		return nil, 0, fileProblem(err)
+		return nil, fileProblem(err)
 	}
 	if problem := irregular(info, most); problem != nil {
-		return nil, 0, problem
+		return nil, problem
 	}
 	var buf bytes.Buffer
 	if _, err := io.Copy(&buf, io.LimitReader(file, most+1)); err != nil {
-		return nil, 0, fileProblem(err)
+		return nil, fileProblem(err)
 	}
 	if int64(buf.Len()) > most {
-		return nil, 0, tooLarge(most)
+		return nil, tooLarge(most)
 	}
-	return buf.Bytes(), info.Mode(), nil
+	return buf.Bytes(), nil
 }
 
 func irregular(info fs.FileInfo, most int64) *Problem {

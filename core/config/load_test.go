@@ -59,19 +59,46 @@ func TestLoadDoesNotWaitForFIFO(t *testing.T) {
 	}
 }
 
-func TestLoadWarnsOfWritableFile(t *testing.T) {
+// A config that others can change is refused, and so is one in a folder that they can change.
+func TestLoadRefusesWhatOthersCanChange(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no permission bits")
 	}
-	path := write(t, filepath.Join(t.TempDir(), "f.json"), `{"servers":[]}`)
-	if c, problems := Load(path, Options{}); c == nil || c.Path != path || len(problems) != 0 {
-		t.Errorf("0644: %v", problems)
-	}
-	if err := os.Chmod(path, 0o666); err != nil {
+	dir := t.TempDir()
+	workspace := filepath.Join(dir, "work")
+	if err := os.MkdirAll(filepath.Join(workspace, ".cursor"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if c, problems := Load(path, Options{}); c == nil || !problems.Has(CodeWritable) || problems.Warnings() != 1 {
-		t.Errorf("0666: %v", problems)
+	path := write(t, filepath.Join(workspace, ".cursor", "mcp.json"), `{"mcpServers":{}, "servers": 1}`)
+	for _, test := range []struct {
+		path string
+		mode os.FileMode
+	}{{path, 0o664}, {path, 0o646}, {filepath.Dir(path), 0o775}, {filepath.Dir(path), 0o777 | os.ModeSticky}, {workspace, 0o777}} {
+		info, err := os.Stat(test.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(test.path, test.mode); err != nil {
+			t.Fatal(err)
+		}
+		opts := Options{Workspace: workspace}
+		c, problems := Load(path, opts)
+		if c != nil || !problems.Has(CodeInsecure) || problems.Errors() < 2 || !strings.Contains(problems[0].Message, test.path) || problems[0].Hint == "" {
+			t.Errorf("%s %v: %+v", test.path, test.mode, problems)
+		}
+		opts.Insecure = true
+		if _, problems := Load(path, opts); !problems.Has(CodeInsecure) || problems[0].Severity != SeverityWarning {
+			t.Errorf("%s %v, insecure: %+v", test.path, test.mode, problems)
+		}
+		if _, problems := Import(path, Options{Workspace: workspace}, new(Names)); !problems.Has(CodeInsecure) {
+			t.Errorf("%s %v, import: %+v", test.path, test.mode, problems)
+		}
+		if err := os.Chmod(test.path, info.Mode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, problems := Load(path, Options{Workspace: workspace}); problems.Has(CodeInsecure) {
+		t.Errorf("0644 in 0755: %v", problems)
 	}
 }
 

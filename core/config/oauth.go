@@ -100,6 +100,13 @@ func (e oauthKeys) object(f field, s *Server) {
 	if o.PrivateKeyFile != "" && !filepath.IsAbs(o.PrivateKeyFile) {
 		o.PrivateKeyFile = filepath.Join(e.expander.workspace, o.PrivateKeyFile)
 	}
+	if f, ok := in.find("privateKeyFile"); ok && o.PrivateKeyFile != "" {
+		e.expander.refersTo(o.PrivateKeyFile)
+		e.expander.use(e.expander.fileUse(f.value.Text, o.PrivateKeyFile, nil))
+		if hint := e.expander.refused(o.PrivateKeyFile); hint != "" {
+			in.lacks(f.value, f.path, CodeFileReference, `"privateKeyFile" is refused: others can change the file or its folder`, hint)
+		}
+	}
 	e.redirect(in, o)
 	if scopes := e.scopes(in, oauthSpellings("scopes")...); len(scopes) > 0 {
 		o.Scopes = scopes

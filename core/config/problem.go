@@ -51,7 +51,7 @@ const (
 	CodeTooManyProblems Code = "too_many_problems"
 	CodeEncoding        Code = "invalid_encoding"
 	CodeSyntax          Code = "syntax"
-	CodeWritable        Code = "world_writable" // warning
+	CodeInsecure        Code = "insecure_permissions" // warning with Options.Insecure
 
 	// Structure.
 	CodeType         Code = "invalid_type"

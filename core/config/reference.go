@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/secretfile"
+	"github.com/mcptrack/mcptrack/core/writable"
 )
 
 // file returns the only line of a file, for ${file:PATH}. A relative path is resolved against
@@ -30,7 +31,12 @@ func (e *expander) file(name string) (string, *referenceError) {
 		path = filepath.Join(e.workspace, path)
 	}
 	e.refersTo(path)
+	if hint := e.refused(path); hint != "" {
+		e.use(e.fileUse(name, path, nil))
+		return fail("is refused: others can change the file or its folder", hint)
+	}
 	value, err := secretfile.Read(path)
+	e.use(e.fileUse(name, path, []byte(value)))
 	if refused, ok := errors.AsType[*secretfile.RefusedError](err); ok {
 		return fail("is refused: "+refused.Problem, "a file for one secret has one line and mode 0600; relative paths start at ${workspaceFolder}")
 	}
@@ -39,6 +45,17 @@ func (e *expander) file(name string) (string, *referenceError) {
 	}
 	e.hideAlways(value)
 	return value, nil
+}
+
+// refused returns what to do about a file that others could change; "": nothing, it may be read.
+func (e *expander) refused(path string) string {
+	if e.insecure {
+		return ""
+	}
+	if found, ok := errors.AsType[*writable.Error](writable.ByOthers(path, "")); ok {
+		return found.Error() + "; " + found.Hint
+	}
+	return ""
 }
 
 // refersTo notes a file or folder whose changes have to be watched.
@@ -59,6 +76,7 @@ func (e *expander) fromKeyring(name string) (string, *referenceError) {
 	if name == "" || len(name) > 256 || e.keyring == nil {
 		return "", unknownReference("keyring:" + name)
 	}
+	e.use(Use{Kind: UseKeyring, Name: name})
 	value, err := e.keyring(name)
 	if (err != nil || value == "") && credential.Doubtful(name) {
 		return "", secretAsName()

@@ -15,6 +15,7 @@ func (e *entry) add(id string) {
 		return
 	}
 	s := Server{ID: id}
+	e.expander.uses = nil
 	e.server, e.missing = &s, (*clauses)(&s.Missing)
 	s.Enabled = e.enabled() && !e.off(id) // first, because a disabled server may lack anything
 	s.Description = e.description()
@@ -30,6 +31,7 @@ func (e *entry) add(id string) {
 	e.catalog(&s)
 	e.noteUnsupported()
 	e.unknownKeys(e.object, e.path, e.label, serverKeys(), foreignKeys())
+	s.Intent = e.intent(effectiveKeys())
 	e.config.Servers = append(e.config.Servers, s)
 }
 

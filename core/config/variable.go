@@ -17,6 +17,7 @@ func (e *expander) variable(name, fallback string, hasFallback bool, valid func(
 	if !valid(name) {
 		return "", unknownReference(name)
 	}
+	e.use(Use{Kind: UseVariable, Name: name})
 	value, set := e.getenv(name)
 	switch {
 	case hasFallback && value == "":
@@ -73,6 +74,7 @@ func (e *expander) input(id, fallback string, hasFallback bool) (string, *refere
 		return "", secretAsName()
 	}
 	name := inputVariable(id)
+	e.use(Use{Kind: UseVariable, Name: name})
 	value, set := e.getenv(name)
 	switch {
 	case hasFallback && value == "":

@@ -30,6 +30,10 @@ type Webhook struct {
 	// AllowPrivate allows addresses that are not public, and plain HTTP.
 	AllowPrivate bool
 
+	// Intent is what the entry would send, and to whom, as the file writes it; nil if the webhook
+	// was not read from a file.
+	Intent *Intent
+
 	// Missing says what the webhook needs and this machine lacks, one clause each, by names and
 	// never values. If it is not empty, the webhook cannot be used.
 	Missing []string
@@ -60,6 +64,7 @@ const (
 func (w Webhook) Equal(o Webhook) bool { return reflect.DeepEqual(w.withoutEmpty(), o.withoutEmpty()) }
 
 func (w Webhook) withoutEmpty() Webhook {
+	w.Intent = nil
 	for _, list := range []*[]string{&w.Types, &w.Servers, &w.URIs, &w.Missing} {
 		if len(*list) == 0 {
 			*list = nil
@@ -111,7 +116,7 @@ type webhookKeys struct{ *entry }
 
 func (e webhookKeys) webhook() Webhook {
 	var w Webhook
-	e.missing = (*clauses)(&w.Missing)
+	e.missing, e.expander.uses = (*clauses)(&w.Missing), nil
 	w.AllowPrivate = e.boolean("allowPrivate", false)
 	w.Format, _, _ = choice(e.entry, WebhookStandard, map[string]WebhookFormat{
 		"standard": WebhookStandard, "cloudevents": WebhookCloudEvents, "slack": WebhookSlack}, "format")
@@ -134,8 +139,13 @@ func (e webhookKeys) webhook() Webhook {
 		f, _ := e.find("uris")
 		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has "uris", so that only events of type "resource.updated" are sent`, e.label), "")
 	}
-	e.unknownKeys(e.object, e.path, e.label, []string{"url", "secret", "types", "servers", "uris", "format", "settle", "allowPrivate"}, nil)
+	e.unknownKeys(e.object, e.path, e.label, webhookMembers(), nil)
+	w.Intent = e.intent(webhookMembers())
 	return w
+}
+
+func webhookMembers() []string {
+	return []string{"url", "secret", "types", "servers", "uris", "format", "settle", "allowPrivate"}
 }
 
 // needs returns the value of a required key; ok is false if it is absent, not a string or

@@ -126,9 +126,16 @@ func Variables() []string {
 
 // Paths returns where the host may have a config: the files of its project and then those of
 // the user, existing or not. A glob is replaced by the files that match it, if there are any.
-func (h Host) Paths(in Folders) []string {
+func (h Host) Paths(in Folders) []string { return paths(h.Files, in) }
+
+// UsersPaths is Paths without the files of the project.
+func (h Host) UsersPaths(in Folders) []string {
+	return paths(slices.DeleteFunc(slices.Clone(h.Files), func(f File) bool { return f.Base == Project }), in)
+}
+
+func paths(files []File, in Folders) []string {
 	var paths []string
-	for _, f := range h.Files {
+	for _, f := range files {
 		folder := map[Base]string{Project: in.Project, Home: in.Home, XDG: in.XDG, AppConfig: in.AppConfig}[f.Base]
 		if folder == "" && f.Base != Project {
 			continue

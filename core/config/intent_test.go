@@ -1,0 +1,205 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// intents returns those of the servers and webhooks of a file.
+func intents(t *testing.T, workspace, text string) (all []*Intent) {
+	t.Helper()
+	getenv := func(name string) (string, bool) { return "value of " + name, name == "TOKEN" || name == "OTHER" }
+	c, problems := Parse([]byte(text), filepath.Join(workspace, "mcp.json"), Options{Workspace: workspace, UserHome: filepath.Dir(workspace), Getenv: getenv,
+		Keyring:  func(name string) (string, error) { return "key of " + name, nil },
+		LookPath: func(s string) (string, error) { return s, nil }})
+	if c == nil {
+		t.Fatal(text, problems)
+	}
+	for _, srv := range c.Servers {
+		all = append(all, srv.Intent)
+	}
+	for _, w := range c.Webhooks {
+		all = append(all, w.Intent)
+	}
+	return all
+}
+
+// Whatever decides what is run or sent changes the digest, and nothing else does.
+func TestIntentChanges(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const base = `"command":"go","args":["a"],"env":{"K":"v"}`
+	of := func(entry string) string { return intents(t, dir, `{"servers":{"docs":{`+entry+`}}}`)[0].Digest }
+	was := of(base)
+	for _, changed := range []string{
+		`"command":"gofmt","args":["a"],"env":{"K":"v"}`,
+		`"command":"go","args":["b"],"env":{"K":"v"}`,
+		`"command":"go","args":["a","b"],"env":{"K":"v"}`,
+		`"command":"go","args":["a"],"env":{"K":"w"}`,
+		`"command":"go","args":["a"],"env":{"K":"v","L":"v"}`,
+		`"command":"go","args":["a"]`,
+		`"command":"go","args":["a"],"env":{"K":"${TOKEN}"}`,
+		base + `,"cwd":"/"`,
+		base + `,"envFile":"x"`,
+		base + `,"env_vars":["TOKEN"]`,
+		base + `,"onConnect":[{"tool":"x"}]`,
+		base + `,"description":"${TOKEN}"`,
+		base + `,"type":"stdio"`,
+		`"url":"https://a/"`,
+		`"url":"https://b/"`,
+		`"url":"https://a/","headers":{"A":"b"}`,
+		`"url":"https://a/","headers":{"A":"c"}`,
+		`"url":"https://a/","bearer_token_env_var":"TOKEN"`,
+		`"url":"https://a/","env_http_headers":{"A":"TOKEN"}`,
+		`"url":"https://a/","requestOptions":{"headers":{"A":"b"}}`,
+		`"url":"https://a/","oauth":{"clientId":"x"}`,
+		`"url":"https://a/","auth":{"CLIENT_ID":"x"}`,
+	} {
+		if now := of(changed); now == was {
+			t.Errorf("%s has the digest of the entry before", changed)
+		} else {
+			was = now
+		}
+	}
+	for _, same := range []string{
+		base + `,"description":"x"`, base + `,"trackResources":true`, base + `,"include":["x"]`, base + `,"pollInterval":"1m"`,
+		base + `,"shared":false`, base + `,"enabled":false`, base + `,"autoApprove":["x"]`, base + `,"url":null,"headers":{},"envFile":""`,
+		`"env":{"K":"v"},"args":["a"],"command":"go"`, "\n" + strings.ReplaceAll(base, ",", ",\n"),
+	} {
+		if of(same) != of(base) {
+			t.Errorf("%s has another digest", same)
+		}
+	}
+	toml, problems := Parse([]byte("[mcp_servers.x]\ncommand = 'go'\nargs = ['a']\nenv = {K = 'v'}\n"), "f.toml", Options{Workspace: dir, LookPath: func(s string) (string, error) { return s, nil }})
+	if toml == nil || toml.Servers[0].Intent.Digest != of(base) {
+		t.Errorf("the format or the name of the server changes the digest: %v", problems)
+	}
+}
+
+func TestIntentOfWebhooks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	seen := map[string]string{}
+	for _, hook := range []string{`"url":"https://a/"`, `"url":"https://b/"`, `"url":"https://a/","types":["server.state"]`, `"url":"https://a/","servers":["x"]`,
+		`"url":"https://a/","uris":["x"]`, `"url":"https://a/","settle":"1m"`, `"url":"https://a/","allowPrivate":true`, `"url":"https://a/?t=${TOKEN}"`} {
+		digest := intents(t, dir, `{"servers":[],"webhooks":[{"format":"slack",`+hook+`}]}`)[0].Digest
+		if other, known := seen[digest]; known {
+			t.Errorf("%s and %s have one digest", hook, other)
+		}
+		seen[digest] = hook
+	}
+}
+
+// Every reference is named, in whatever form a host writes it, with what lies outside the folder.
+func TestIntentUses(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	dir := filepath.Join(home, "repo")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(home, ".vault-token"), "outside")
+	write(t, filepath.Join(dir, "inside"), "inside")
+	write(t, filepath.Join(dir, ".env"), "A=b")
+	for _, name := range []string{filepath.Join(home, ".vault-token"), filepath.Join(dir, "inside")} {
+		if err := os.Chmod(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(home, ".vault-token"), filepath.Join(dir, "link")); err != nil {
+		t.Skip(err)
+	}
+	for entry, want := range map[string]string{
+		`"command":"${TOKEN}"`:                                                                      `${TOKEN}`,
+		`"command":"go","args":["${TOKEN:-x}","${env:OTHER}"]`:                                      `${OTHER} ${TOKEN}`,
+		`"command":"go","args":["${{ secrets.TOKEN }}"]`:                                            `${TOKEN}`,
+		`"command":"go","args":["${input:my-id}"]`:                                                  `${MCPTRACK_INPUT_MY_ID}`,
+		`"command":"go","args":["${NOPE}"]`:                                                         `${NOPE}`,
+		`"command":"go","env_vars":["TOKEN","NOPE"]`:                                                `${NOPE} ${TOKEN}`,
+		`"command":"go","env_keys":["TOKEN"]`:                                                       `${TOKEN}`,
+		`"url":"https://h/","bearer_token_env_var":"TOKEN"`:                                         `${TOKEN}`,
+		`"url":"https://h/${keyring:prod}"`:                                                         `${keyring:prod}`,
+		`"url":"https://h/","headers":{"A":"${file:inside}"}`:                                       `${file:inside}`,
+		`"url":"https://h/","headers":{"A":"${file:./link}"}`:                                       `${file:./link} outside`,
+		`"url":"https://h/","headers":{"A":"${file:~/.vault-token}","B":"${file:../.vault-token}"}`: `${file:../.vault-token} outside ${file:~/.vault-token} outside`,
+		`"url":"https://h/","headers":{"A":"${file:../nope}"}`:                                      `${file:../nope} outside`,
+		`"command":"go","envFile":".env"`:                                                           `${file:.env}`,
+		`"command":"go","envFile":"../.env"`:                                                        `${file:../.env} outside`,
+		`"url":"https://h/","oauth":{"privateKeyFile":"${userHome}/key.pem"}`:                       `${file:${userHome}/key.pem} outside`,
+		`"url":"https://h/","oauth":{"clientSecret":"${TOKEN}"}`:                                    `${TOKEN}`,
+		`"command":"go","args":["${workspaceFolder}","${/}"]`:                                       ``,
+	} {
+		var uses []string
+		for _, u := range intents(t, dir, `{"servers":{"docs":{`+entry+`}}}`)[0].Uses {
+			uses = append(uses, u.String())
+			if u.Outside {
+				uses = append(uses, "outside")
+			}
+		}
+		if got := strings.Join(uses, " "); got != want {
+			t.Errorf("%s: %q, want %q", entry, got, want)
+		}
+	}
+	if in := intents(t, dir, `{"mcp":{"docs":{"command":["go","{env:TOKEN}"]}}}`)[0]; len(in.Uses) != 1 || in.Uses[0].Name != "TOKEN" {
+		t.Errorf("opencode: %v", in.Uses)
+	}
+}
+
+// The content of a used file counts if it lies in the folder, which belongs to whoever wrote the
+// config; elsewhere it is the user's.
+func TestIntentFollowsContent(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	dir := filepath.Join(home, "repo")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for entry, want := range map[string]bool{
+		`"command":"go","envFile":"f"`:           true,
+		`"command":"go","args":["${file:f}"]`:    true,
+		`"command":"go","envFile":"../f"`:        false,
+		`"command":"go","args":["${file:../f}"]`: false,
+	} {
+		var digests []string
+		for _, content := range []string{"A=b", "A=c"} {
+			for _, name := range []string{filepath.Join(home, "f"), filepath.Join(dir, "f")} {
+				if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			digests = append(digests, intents(t, dir, `{"servers":{"docs":{`+entry+`}}}`)[0].Digest)
+		}
+		if changed := digests[0] != digests[1]; changed != want {
+			t.Errorf("%s: changed %t", entry, changed)
+		}
+	}
+}
+
+// What others can change is not read.
+func TestReferencesOthersCanChange(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := filepath.Join(dir, "open")
+	if err := os.Mkdir(open, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(open, "f"), []byte("A=b"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range []string{`"command":"go","envFile":"open/f"`, `"command":"go","args":["${file:open/f}"]`, `"url":"https://h/","oauth":{"privateKeyFile":"open/f"}`} {
+		for _, insecure := range []bool{false, true} {
+			c, problems := Parse([]byte(`{"servers":{"docs":{`+entry+`}}}`), "f", Options{Workspace: dir, Insecure: insecure, LookPath: func(s string) (string, error) { return s, nil }})
+			if c == nil {
+				t.Fatal(problems)
+			}
+			if refused := c.Servers[0].Unconfigured() != nil && strings.Contains(c.Servers[0].Unconfigured().Error(), "others can change"); refused == insecure {
+				t.Errorf("%s, insecure %t: %v", entry, insecure, problems)
+			}
+		}
+	}
+}
