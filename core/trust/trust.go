@@ -1,0 +1,189 @@
+// Package trust remembers what the user approved of the configs that were found in folders.
+//
+// An approval belongs to a folder and to the digest of what an entry of a config would run or
+// send (see config.Intent). So it ends when the entry changes, and comes back when the old entry
+// does, such as on another branch.
+//
+// Each folder has a file of its own, which only its user can read and write. Approvals that two
+// processes store for one folder at the same time may lose some of each other's; the user is
+// asked for those again. A file that is damaged, or that others could have written, approves
+// nothing.
+package trust
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/secretfile"
+	"github.com/mcptrack/mcptrack/core/writable"
+)
+
+// Store holds the approvals of one user. Its methods may be called concurrently.
+type Store struct{ dir string }
+
+// New returns the store in a directory, which is made when the first approval is stored. "" is no
+// directory: nothing is approved, and storing fails.
+func New(dir string) *Store { return &Store{dir} }
+
+// ErrNoStore is returned if there is no directory for approvals.
+var ErrNoStore = errors.New("there is no directory for approvals")
+
+// Approval is one approved entry.
+type Approval struct {
+	Digest string `json:"digest"`
+	Kind   Kind   `json:"kind"`
+	// Name is that of the server, or the URL of the webhook as its config writes it. It is for
+	// people; the digest decides.
+	Name string    `json:"name"`
+	At   time.Time `json:"at"`
+}
+
+// Kind says what an entry is.
+type Kind string
+
+// The kinds.
+const (
+	Server  Kind = "server"
+	Webhook Kind = "webhook"
+)
+
+// Folder holds the approvals for one folder.
+type Folder struct {
+	Path      string     `json:"folder"` // absolute and without symbolic links
+	Approvals []Approval `json:"approvals"`
+}
+
+// maxApprovals bounds what is stored for one folder; the oldest are forgotten first.
+const maxApprovals = 2000
+
+// resolved returns the path that a folder is stored under.
+func resolved(folder string) (string, error) {
+	abs, err := filepath.Abs(folder)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		return real, nil
+	}
+	return abs, nil // it was removed; its approvals can still be listed and revoked
+}
+
+// File returns the path of the file with the approvals for a folder, for watching it; "" if there
+// is no store.
+func (s *Store) File(folder string) string {
+	path, err := resolved(folder)
+	if err != nil || s.dir == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(path))
+	return filepath.Join(s.dir, hex.EncodeToString(sum[:16])+".json")
+}
+
+// Approved returns the digests that are approved for a folder. With an error, nothing is.
+func (s *Store) Approved(folder string) (map[string]bool, error) {
+	path, err := resolved(folder)
+	if err != nil || s.dir == "" {
+		return nil, err
+	}
+	f, err := read(s.File(folder))
+	if err != nil || f.Path != path {
+		return nil, err
+	}
+	digests := map[string]bool{}
+	for _, a := range f.Approvals {
+		digests[a.Digest] = true
+	}
+	return digests, nil
+}
+
+// Approve adds approvals for a folder.
+func (s *Store) Approve(folder string, approvals []Approval) error {
+	if s.dir == "" {
+		return ErrNoStore
+	}
+	path, err := resolved(folder)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("store the approval: %w", err)
+	}
+	f, err := read(s.File(folder))
+	if err != nil || f.Path != path {
+		f = Folder{Path: path} // what was there approves nothing
+	}
+	for _, a := range approvals {
+		f.Approvals = slices.DeleteFunc(f.Approvals, func(old Approval) bool { return old.Digest == a.Digest })
+		f.Approvals = append(f.Approvals, a)
+	}
+	f.Approvals = f.Approvals[max(0, len(f.Approvals)-maxApprovals):]
+	text, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Replace(s.File(folder), 0o600, text, []byte("\n")); err != nil {
+		return fmt.Errorf("store the approval: %w", err)
+	}
+	return nil
+}
+
+// Revoke forgets all approvals for a folder and reports whether there were any.
+func (s *Store) Revoke(folder string) (bool, error) {
+	file := s.File(folder)
+	if file == "" {
+		return false, nil
+	}
+	err := os.Remove(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// List returns all folders with approvals, sorted by path. Files that cannot be used are left out.
+func (s *Store) List() ([]Folder, error) {
+	if s.dir == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var all []Folder
+	for _, e := range entries {
+		file := filepath.Join(s.dir, e.Name())
+		if f, err := read(file); err == nil && s.File(f.Path) == file {
+			all = append(all, f)
+		}
+	}
+	slices.SortFunc(all, func(a, b Folder) int { return strings.Compare(a.Path, b.Path) })
+	return all, err
+}
+
+// read reads one file of the store; one that does not exist has no approvals.
+func read(file string) (f Folder, err error) {
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err := writable.ByOthers(file, ""); err != nil {
+		return f, err
+	}
+	text, err := secretfile.ReadAll(file)
+	if err != nil {
+		return f, err
+	}
+	if err := json.Unmarshal(text, &f); err != nil {
+		return Folder{}, fmt.Errorf("%s is damaged; remove it and approve again", file)
+	}
+	return f, nil
+}
