@@ -22,7 +22,10 @@ const (
 	// Unconfigured servers need a variable, file or program that this machine lacks.
 	// They are not connected until the config or what it refers to changes.
 	Unconfigured State = "Unconfigured"
-	Stopping     State = "Stopping" // being disconnected
+	// Unapproved servers have an entry in the config that the user has not approved. They are not
+	// connected, or go on as they were approved before.
+	Unapproved State = "Unapproved"
+	Stopping   State = "Stopping" // being disconnected
 )
 
 // Mode is how changes of resources are noticed.

@@ -42,7 +42,7 @@ func (l *loop) reconcileAPIs(desired []config.Server) {
 		}
 	}
 	for _, srv := range desired {
-		if srv.Transport != config.TransportCatalog || g.apis[srv.ID] != nil || l.ctx.Err() != nil || srv.Unconfigured() != nil || slices.ContainsFunc(l.broken, srv.Equal) {
+		if srv.Transport != config.TransportCatalog || g.apis[srv.ID] != nil || l.ctx.Err() != nil || srv.Unusable() != nil || slices.ContainsFunc(l.broken, srv.Equal) {
 			continue
 		}
 		log := g.opts.Logger.With("server", printable.Line(srv.ID, 128))

@@ -225,7 +225,7 @@ func (l *loop) known(id string, st tracker.ServerStatus) (map[catalog.Kind][]cat
 	for k, list := range st.Lists {
 		lists[k] = list
 	}
-	return lists, st.State == event.Ready || st.State == event.Unsupported
+	return lists, st.Connected()
 }
 
 // markAway sets the down and drop flags of the sources, and records when servers went

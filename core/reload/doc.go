@@ -8,6 +8,9 @@
 // config.reloaded is published before the config is applied, so that it precedes all
 // events that follow from it.
 //
+// What the user has not approved is held back (see [Hold]): an approved entry goes on in its
+// place, and the rest of the config is applied.
+//
 // Files that the config refers to (envFile, ${file:PATH}, and a folder, or a program
 // named by its path, that is missing) are looked at every second; a change of one that
 // makes a difference to the config counts as a change of the config.

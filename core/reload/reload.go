@@ -28,9 +28,8 @@ type Options struct {
 	// or programs that it refers to may have. nil: there are no such requests. It must not
 	// be closed.
 	Kick <-chan struct{}
-	// HoldCommands holds new or changed commands back until a Kick confirms that an
-	// operator wants them: otherwise anyone who can write the file could run anything.
-	HoldCommands bool
+	// Hold, if not nil, holds back what the user has not approved.
+	Hold *Hold
 	// Watch sets how the file is watched. MaxBytes is overwritten. Baseline should be zero,
 	// so that the first content is delivered: Run compares it with Current itself.
 	Watch filewatch.FileOptions
@@ -44,7 +43,8 @@ type reloader struct {
 	opts    Options
 	log     *slog.Logger
 	file    *config.Config // the last good content of the file
-	applied *config.Config // the config applied last: file without what is held back
+	applied *config.Config // the config applied last: file, but for what is held back
+	held    []string       // the keys of what waits, which was logged
 	started bool           // filewatch has delivered a state of the file
 	data    []byte         // what the last good content was parsed from; nil: none was delivered
 	refers  referred       // the files that file refers to
@@ -70,7 +70,7 @@ func Run(ctx context.Context, opts Options) error {
 	defer r.refers.stop()
 	kicked := false
 	for {
-		r.refers.follow(r.file.Files)
+		r.refers.follow(r.watched())
 		select {
 		case <-r.refers.tick():
 			if r.refers.check() && r.data != nil {
@@ -92,17 +92,29 @@ func Run(ctx context.Context, opts Options) error {
 	}
 }
 
-// again parses the last good content once more, because a file that it refers to changed.
-// Nothing is published if that makes no difference.
-func (r *reloader) again() {
-	next, _ := config.Parse(r.data, r.opts.Path, r.opts.Config)
-	if next == nil {
-		return // only possible with Config.Strict; the old config stays
+// watched returns the files beside the config whose changes may make a difference.
+func (r *reloader) watched() []string {
+	if r.opts.Hold == nil || r.opts.Hold.File == "" {
+		return r.file.Files
 	}
-	if same(r.file, next) {
+	return append(slices.Clone(r.file.Files), r.opts.Hold.File)
+}
+
+// again parses the last good content once more, because a file that it refers to changed, or an
+// approval. Nothing is published if that makes no difference to the config.
+func (r *reloader) again() {
+	next, _ := config.LoadData(r.data, r.opts.Path, r.opts.Config)
+	if next == nil {
+		return // with Config.Strict, or if others can change the file now; the old config stays
+	}
+	if !same(r.file, next) {
+		r.adopt(next, diff(r.file, next), time.Now(), false)
 		return
 	}
-	r.adopt(next, diff(r.file, next), time.Now(), false)
+	r.file = next // whose intents may be others
+	if applied, _ := r.opts.Hold.hold(r.applied, next, false); !same(r.applied, applied) {
+		r.apply(false)
+	}
 }
 
 // take handles one settled state of the file. kicked says that a Kick requested it.
@@ -130,20 +142,26 @@ func (r *reloader) take(c filewatch.Change, kicked bool) {
 // seen when the change was noticed.
 func (r *reloader) adopt(next *config.Config, reloaded event.ConfigReloaded, seen time.Time, kicked bool) {
 	r.file = next
-	applied, held := next, []config.Server(nil)
-	if r.opts.HoldCommands && !kicked {
-		applied, held = hold(r.applied, next)
-	}
-	r.applied = applied
 	// Published before the config is applied, so that the events that follow from it come
 	// later.
 	reloaded.Duration = event.Milliseconds(time.Since(seen))
 	r.opts.Publish(event.Event{Payload: reloaded})
-	r.opts.Apply(applied)
+	r.apply(kicked)
 	r.log.Info("config reloaded", "file", r.opts.Path, "servers", len(next.Servers),
 		"added", len(reloaded.Added), "removed", len(reloaded.Removed), "changed", len(reloaded.Changed))
-	for _, srv := range held {
-		r.log.Warn("--no-exec-on-reload: a new or changed command of the config is not started; send SIGHUP to start it", "server", srv.ID, "command", srv.CommandLine())
+}
+
+// apply applies the file, but for what is held back. kicked says that an operator asked for it.
+func (r *reloader) apply(kicked bool) {
+	applied, held := r.opts.Hold.hold(r.applied, r.file, kicked)
+	r.applied = applied
+	r.opts.Apply(applied)
+	logged := r.held
+	r.held = nil
+	for _, w := range held {
+		if r.held = append(r.held, w.key); !slices.Contains(logged, w.key) {
+			r.log.Warn("a new or changed entry of the config is not approved; "+w.meanwhile, append(w.subject, "hint", w.hint)...)
+		}
 	}
 }
 
@@ -157,7 +175,7 @@ func (r *reloader) parse(c filewatch.Change) (*config.Config, config.Problems) {
 	case c.Missing:
 		return nil, whole(config.CodeNotFound, "the file is missing or empty")
 	}
-	return config.Parse(c.Data, r.opts.Path, r.opts.Config)
+	return config.LoadData(c.Data, r.opts.Path, r.opts.Config)
 }
 
 // same reports whether applying the second config in place of the first makes no
@@ -186,28 +204,4 @@ func diff(from, to *config.Config) event.ConfigReloaded {
 	slices.Sort(d.Removed)
 	slices.Sort(d.Changed)
 	return d
-}
-
-// hold returns the config without what would start a command that was not running: a new
-// server is left out, a changed one stays as it was. It also returns both as the file has
-// them. A server that is not tracked may be run by the gateway, which is not known here: it counts
-// as running while its entry stays untracked, and as not running when it becomes tracked.
-func hold(running, next *config.Config) (*config.Config, []config.Server) {
-	out := &config.Config{Path: next.Path, Servers: make([]config.Server, 0, len(next.Servers)), Webhooks: next.Webhooks}
-	var held []config.Server
-	for _, srv := range next.Servers {
-		old, known := running.Server(srv.ID)
-		starts := srv.Enabled && srv.Transport == config.TransportStdio
-		ran := known && old.SameConnection(srv) && (old.Tracked() || !srv.Tracked())
-		switch {
-		case !starts || ran:
-			out.Servers = append(out.Servers, srv)
-		case known:
-			held = append(held, srv)
-			out.Servers = append(out.Servers, old)
-		default:
-			held = append(held, srv)
-		}
-	}
-	return out, held
 }

@@ -93,7 +93,13 @@ func (b *bench) ids() []string {
 	case cfg := <-b.applied:
 		var ids []string
 		for _, srv := range cfg.Servers {
-			ids = append(ids, srv.ID+":"+srv.Command)
+			id := srv.ID + ":" + srv.Command
+			if srv.Superseded {
+				id += " goes on"
+			} else if srv.Unapproved != "" {
+				id += " held"
+			}
+			ids = append(ids, id)
 		}
 		return ids
 	case <-time.After(10 * time.Second):
@@ -195,7 +201,7 @@ func TestWebhooksAreReloaded(t *testing.T) {
 	}
 	write("A")
 	conf := `{"mcpServers": {"a": {"command": "one"}}, "webhooks": [{"url": "https://h/%s", "secret": "${file:` + key + `}"}]}`
-	b := run(t, fmt.Sprintf(conf, "a"), func(o *Options) { o.HoldCommands = true })
+	b := run(t, fmt.Sprintf(conf, "a"), func(o *Options) { o.Hold = &Hold{Commands: true} })
 	expect := func(url, secret string) {
 		t.Helper()
 		select {
@@ -245,20 +251,20 @@ func TestHoldCommands(t *testing.T) {
 	t.Parallel()
 	logged := make(logLines, 64)
 	b := run(t, servers(server("a", "x"), server("b", "x")), func(o *Options) {
-		o.HoldCommands, o.Logger = true, slog.New(slog.NewTextHandler(logged, nil))
+		o.Hold, o.Logger = &Hold{Commands: true}, slog.New(slog.NewTextHandler(logged, nil))
 	})
 	web := `{"id": "web", "url": "https://web.example/mcp", "trackResources": true}`
 	b.save(servers(server("b", "evil"), server("c", "x"), web))
 	b.reloaded("[c web] [a] [b]")
-	if got := b.ids(); !slices.Equal(got, []string{"b:x", "web:"}) {
+	if got := b.ids(); !slices.Equal(got, []string{"b:x goes on", "c:x held", "web:"}) {
 		t.Errorf("applied %q", got)
 	}
 	b.save(servers(server("b", "evil"), `{"id": "c", "command": "sh", "args": ["-c", "rm -r x", "--token=hunter2hunter2"], "trackResources": true}`, web))
 	b.reloaded("[] [] [c]")
-	if got := b.ids(); !slices.Equal(got, []string{"b:x", "web:"}) {
+	if got := b.ids(); !slices.Equal(got, []string{"b:x goes on", "c:sh held", "web:"}) {
 		t.Errorf("applied %q", got)
 	}
-	for line := ""; !strings.Contains(line, `is not started; send SIGHUP to start it" server=c command="sh -c \"rm -r x\" --token=[secret]"`); {
+	for line := ""; !strings.Contains(line, `is not approved; the server is not connected" server=c command="sh -c \"rm -r x\" --token=[secret]" hint="send SIGHUP to start it"`); {
 		select {
 		case line = <-logged:
 		case <-time.After(20 * time.Second):
@@ -280,10 +286,10 @@ func TestHoldCommands(t *testing.T) {
 func TestHoldUntracked(t *testing.T) {
 	t.Parallel()
 	const plain = `{"id": "a", "command": "x"}`
-	b := run(t, servers(plain), func(o *Options) { o.HoldCommands = true })
+	b := run(t, servers(plain), func(o *Options) { o.Hold = &Hold{Commands: true} })
 	b.save(servers(`{"id": "a", "command": "evil"}`, `{"id": "b", "command": "evil"}`))
 	b.reloaded("[b] [] [a]")
-	if got := b.ids(); !slices.Equal(got, []string{"a:x"}) {
+	if got := b.ids(); !slices.Equal(got, []string{"a:x goes on", "b:evil held"}) {
 		t.Errorf("applied %q", got)
 	}
 	b.save(servers(server("a", "x"), `{"id": "off", "command": "x", "enabled": false}`))
@@ -295,7 +301,7 @@ func TestHoldUntracked(t *testing.T) {
 	b.save(servers(plain, `{"id": "off", "command": "x"}`))
 	b.reloaded("[] [] [a off]")
 	cfg = <-b.applied
-	if off, _ := cfg.Server("off"); len(cfg.Servers) != 2 || off.Enabled {
+	if off, _ := cfg.Server("off"); len(cfg.Servers) != 2 || off.Unusable() == nil {
 		t.Errorf("applied %+v", cfg.Servers)
 	}
 }

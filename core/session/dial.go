@@ -11,8 +11,8 @@ import (
 
 // Dial connects to a server and completes the handshake. It gives up when ctx ends or after the
 // connect timeout, and then leaves nothing behind. ctx does not bound the session that Dial
-// returns. If the server needs something that this machine lacks, the error is a
-// [config.UnconfiguredError] and nothing is tried.
+// returns. If the server needs something that this machine lacks, or the user has not approved
+// its entry, the error is that of [config.Server.Unusable] and nothing is tried.
 //
 // The era is chosen as follows, unless the server's entry fixes it. The legacy handshake comes
 // first. Over HTTP its result is used only if the server also opens a notification stream;
@@ -20,7 +20,7 @@ import (
 // tried if the entry allows a fallback, and last comes a legacy session that cannot push. If
 // Options.Era is modern, the modern era is tried first.
 func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
-	if err := srv.Unconfigured(); err != nil {
+	if err := srv.Unusable(); err != nil {
 		return nil, err
 	}
 	opts = opts.withDefaults()

@@ -90,7 +90,7 @@ func Probe(ctx context.Context, servers []config.Server, opts ProbeOptions) []Re
 
 func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 	r := Report{Server: srv, Lists: map[catalog.Kind]catalog.List{}}
-	if r.Err = srv.Unconfigured(); r.Err != nil {
+	if r.Err = srv.Unusable(); r.Err != nil {
 		return r
 	}
 	if opts.Session.Logger != nil {

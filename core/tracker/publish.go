@@ -59,7 +59,7 @@ func (p *publisher) failure(st event.ServerState) {
 func (p *publisher) connected(state event.State, st event.ServerState, info session.Info) {
 	st.State = state
 	p.publishState(st, func(r *record) {
-		r.status.Info, r.status.EventCursors = info, p.cursors
+		r.status.Info, r.status.EventCursors, r.status.superseded = info, p.cursors, st.State == event.Unapproved
 		r.status.Transport = info.Transport
 	})
 }
@@ -72,7 +72,7 @@ func (p *publisher) publishState(st event.ServerState, change func(*record)) {
 		if r.status.State != st.State || r.status.Since.IsZero() {
 			r.status.Since = now
 		}
-		r.status.State, r.status.Reason, r.status.Attempt = st.State, st.Reason, st.Attempt
+		r.status.State, r.status.Reason, r.status.Attempt, r.status.superseded = st.State, st.Reason, st.Attempt, false
 		r.status.NextRetry = time.Time{}
 		r.status.Transport = p.transport()
 		if st.Error != "" {

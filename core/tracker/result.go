@@ -158,6 +158,9 @@ func (f *follower) becomeReady() {
 		state, st.Reason = event.Unsupported, "the server does not offer resources"
 		f.w.pub.warnOnce("resources", st.Reason, nil)
 	}
+	if srv.Superseded {
+		state, st.Reason, st.Error = event.Unapproved, "goes on as it was approved", errorLine(&config.UnapprovedError{Hint: srv.Unapproved})
+	}
 	if f.ready && state == f.w.pub.state {
 		return
 	}

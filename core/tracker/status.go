@@ -54,6 +54,8 @@ type ServerStatus struct {
 	Attempt   int       // failures in a row
 	NextRetry time.Time // zero unless waiting for it
 
+	superseded bool // connected, with an entry that was approved before the one that is not
+
 	// Info is the result of the last session's handshake; zero before the first.
 	Info session.Info
 	Mode event.Mode // how changes of resources are noticed; "" while they are not
@@ -67,6 +69,12 @@ type ServerStatus struct {
 	// by the keys of the subscriptions. The map is replaced, never modified.
 	EventCursors map[string]string
 	Counts       Counts
+}
+
+// Connected reports whether the server is connected and followed, as far as it can be: it is Ready
+// or Unsupported, or Unapproved and goes on as it was approved before.
+func (s *ServerStatus) Connected() bool {
+	return s.State == event.Ready || s.State == event.Unsupported || s.State == event.Unapproved && s.superseded
 }
 
 // ResourceStatus is what is known of one tracked resource.

@@ -111,10 +111,13 @@ func (w *worker) run(ctx context.Context) {
 // unconnected reports whether a server must not be connected to, and the state that it then
 // has.
 func unconnected(srv *config.Server) (event.ServerState, bool) {
-	err := srv.Unconfigured()
+	err := srv.Unusable()
+	_, unapproved := errors.AsType[*config.UnapprovedError](err)
 	switch {
 	case !srv.Enabled:
 		return event.ServerState{State: event.Disabled}, true
+	case unapproved:
+		return event.ServerState{State: event.Unapproved, Error: errorLine(err)}, true
 	case err != nil:
 		return event.ServerState{State: event.Unconfigured, Error: errorLine(err)}, true
 	case srv.Transport == config.TransportCatalog:

@@ -118,7 +118,7 @@ func (w *Watch) Once(ctx context.Context) (reached, missed []string, err error) 
 	snap := w.t.Snapshot()
 	for i := range snap.Servers {
 		switch st := &snap.Servers[i]; {
-		case connected(st):
+		case st.Connected():
 			reached = append(reached, st.ID)
 		case st.State != event.Disabled:
 			missed = append(missed, st.ID)
@@ -129,7 +129,7 @@ func (w *Watch) Once(ctx context.Context) (reached, missed []string, err error) 
 	}
 	for i := range snap.Servers {
 		if st := &snap.Servers[i]; st.State != event.Disabled {
-			w.reachable(st, connected(st))
+			w.reachable(st, st.Connected())
 		}
 	}
 	return reached, missed, w.end()
@@ -243,7 +243,7 @@ func (w *Watch) unreachable(snap *tracker.Snapshot) {
 	for i := range snap.Servers {
 		st := &snap.Servers[i]
 		switch since, away := w.since[st.ID]; {
-		case connected(st):
+		case st.Connected():
 			delete(w.since, st.ID)
 			w.reachable(st, true)
 		case st.State == event.Disabled || st.State == event.Stopping:
@@ -271,6 +271,8 @@ func (w *Watch) reachable(st *tracker.ServerStatus, yes bool) {
 		verb = "needs a login"
 	case st.State == event.Unconfigured:
 		verb = "not configured"
+	case st.State == event.Unapproved:
+		verb = "not approved"
 	default:
 		verb = "not reachable"
 	}
@@ -278,10 +280,6 @@ func (w *Watch) reachable(st *tracker.ServerStatus, yes bool) {
 	if w.told[st.ID] = !yes; w.Cursor != nil {
 		w.Cursor.setDown(st.ID, !yes)
 	}
-}
-
-func connected(st *tracker.ServerStatus) bool {
-	return st.State == event.Ready || st.State == event.Unsupported
 }
 
 // compared waits until the contents of all servers that were reached were compared with the
@@ -295,7 +293,7 @@ func (w *Watch) compared(ctx context.Context) {
 		snap := w.t.Snapshot()
 		for i := range snap.Servers {
 			st := &snap.Servers[i]
-			if srv, ok := w.Server(st.ID); !ok || !connected(st) || srv.Read == config.ReadNone {
+			if srv, ok := w.Server(st.ID); !ok || !st.Connected() || srv.Read == config.ReadNone {
 				continue
 			}
 			done := st.Counts.Published + st.Counts.Unchanged + st.Counts.Failed

@@ -94,7 +94,7 @@ func (w *Writer) change(colour, what string, e *event.Event, more []string, used
 func (w *Writer) state(p event.ServerState, used int) string {
 	colour, rest := grey, grey
 	switch p.State {
-	case event.Backoff, event.NeedsAuth, event.Unconfigured:
+	case event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved:
 		colour, rest = red, ""
 	case event.Unsupported:
 		colour = yellow

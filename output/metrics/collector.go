@@ -87,7 +87,7 @@ func truth(b bool) float64 {
 // states returns all states of a server: each gets a sample, so that one that was left becomes
 // 0.
 func states() []event.State {
-	return []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth, event.Unconfigured, event.Disabled, event.Stopping}
+	return []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth, event.Unconfigured, event.Unapproved, event.Disabled, event.Stopping}
 }
 
 // scrape sends the metrics of one scrape.

@@ -85,7 +85,7 @@ func failure(p event.Payload) (reason, text string) {
 		switch p.State {
 		case event.Unsupported:
 			return "unsupported", cmp.Or(p.Error, p.Reason, "server does not support resources")
-		case event.Backoff, event.NeedsAuth, event.Unconfigured:
+		case event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved:
 			return "refresh", p.Error
 		}
 	}

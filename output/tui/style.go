@@ -53,7 +53,7 @@ func middle(s string, width int) string {
 // rank orders servers by state: those that need attention come first.
 func rank(s event.State) int {
 	switch s {
-	case event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unsupported:
+	case event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved, event.Unsupported:
 		return 0
 	case event.Pending, event.Connecting, event.Stopping:
 		return 1

@@ -4,8 +4,8 @@ import { ago, clock, count, element, line, name, size, visible } from './dom.js'
 import { go, state } from './state.js';
 
 const $ = (id) => document.getElementById(id);
-const failing = { Backoff: 0, NeedsAuth: 1, Unconfigured: 2, Unsupported: 3, Connecting: 4, Pending: 5, Stopping: 6 };
-export const tone = (s) => ({ Ready: 'good', Backoff: 'bad', NeedsAuth: 'bad', Unsupported: 'warn', Unconfigured: 'warn', Connecting: 'warn' }[s] || '');
+const failing = { Backoff: 0, NeedsAuth: 1, Unapproved: 2, Unconfigured: 3, Unsupported: 4, Connecting: 5, Pending: 6, Stopping: 7 };
+export const tone = (s) => ({ Ready: 'good', Backoff: 'bad', NeedsAuth: 'bad', Unsupported: 'warn', Unconfigured: 'warn', Unapproved: 'warn', Connecting: 'warn' }[s] || '');
 export const badge = (s) => element('span', 'badge ' + tone(s.state), visible(s.reason || s.state));
 export const modes = { push: 'pushed by the server', poll: 'found by polling' };
 export const fits = (filter, ...texts) => {

@@ -1,0 +1,193 @@
+package reload
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+)
+
+// approvals are texts: every intent with one of them is approved. It is told of all intents by
+// parsing the config, and of changes by a file.
+type approvals struct {
+	t    *testing.T
+	file string
+
+	mu    sync.Mutex
+	words []string
+}
+
+func newApprovals(t *testing.T, words ...string) *approvals {
+	return &approvals{t: t, file: filepath.Join(t.TempDir(), "approvals"), words: words}
+}
+
+func (a *approvals) hold(o *Options) {
+	opts := o.Config
+	o.Hold = &Hold{File: a.file, Hint: "approve it", Approved: func() map[string]bool {
+		digests := map[string]bool{}
+		cfg, problems := config.Load(o.Path, opts)
+		if cfg == nil {
+			a.t.Error(problems)
+			return digests
+		}
+		for _, srv := range cfg.Servers {
+			digests[srv.Intent.Digest] = a.approved(srv.Intent)
+		}
+		for _, w := range cfg.Webhooks {
+			digests[w.Intent.Digest] = a.approved(w.Intent)
+		}
+		return digests
+	}}
+}
+
+func (a *approvals) approved(in *config.Intent) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(in.Keys, func(k config.IntentKey) bool {
+		return slices.ContainsFunc(a.words, func(word string) bool { return strings.Contains(string(k.Value), word) })
+	})
+}
+
+func (a *approvals) approve(word string) {
+	a.t.Helper()
+	a.mu.Lock()
+	a.words = append(a.words, word)
+	a.mu.Unlock()
+	if err := os.WriteFile(a.file, []byte(strings.Join(a.words, " ")), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// What was approved goes on, whatever the file says now; what is new or changed waits until it is
+// approved, without another save; what is as before again needs no approval.
+func TestUnapproved(t *testing.T) {
+	t.Parallel()
+	a := newApprovals(t, "good")
+	b := run(t, servers(server("a", "good"), server("b", "good")), a.hold)
+	web := `{"id": "web", "url": "https://evil.example/", "trackResources": true}`
+	expect := func(want ...string) {
+		t.Helper()
+		if got := b.ids(); !slices.Equal(got, want) {
+			t.Fatalf("applied %q, want %q", got, want)
+		}
+	}
+	b.save(servers(server("a", "evil"), server("b", "good"), server("c", "evil"), web))
+	b.reloaded("[c web] [] [a]")
+	expect("a:good goes on", "b:good", "c:evil held", "web: held")
+	b.save(servers(server("a", "evil2"), server("b", "good"), server("c", "evil"), web))
+	b.reloaded("[] [] [a]")
+	expect("a:good goes on", "b:good", "c:evil held", "web: held")
+	a.approve("evil2")
+	expect("a:evil2", "b:good", "c:evil held", "web: held")
+	b.save(servers(server("a", "good"), web))
+	b.reloaded("[] [b c] [a]")
+	expect("a:good", "web: held")
+	a.approve("evil.example")
+	expect("a:good", "web:")
+	b.silent()
+	b.save(servers(server("a", "evil"), `{"id": "off", "command": "evil", "enabled": false}`))
+	b.reloaded("[off] [web] [a]")
+	expect("a:good goes on", "off:evil")
+	b.save(servers(server("a", "evil"), `{"id": "off", "command": "evil"}`))
+	b.reloaded("[] [] [off]")
+	expect("a:good goes on", "off:evil held")
+}
+
+// SIGHUP says that the file is to be read, not that what a repository wrote into it is approved.
+func TestKickApprovesNothing(t *testing.T) {
+	t.Parallel()
+	b := run(t, servers(server("a", "good")), newApprovals(t, "good").hold)
+	b.save(servers(server("a", "evil")))
+	b.reloaded("[] [] [a]")
+	b.ids()
+	b.kick <- struct{}{}
+	b.reloaded("[] [] []")
+	if got := b.ids(); !slices.Equal(got, []string{"a:good goes on"}) {
+		t.Errorf("applied %q", got)
+	}
+}
+
+// A reference may be replaced by another one that has the same value for now.
+func TestUnapprovedReference(t *testing.T) {
+	t.Parallel()
+	a := newApprovals(t, "${GOOD}")
+	b := run(t, servers(server("a", "${GOOD}")), a.hold, func(o *Options) {
+		o.Config.Getenv = func(string) (string, bool) { return "same", true }
+		o.Current, _ = config.Load(o.Path, o.Config)
+	})
+	b.silent() // the first content was read
+	b.save(servers(server("a", "${EVIL}")))
+	b.reloaded("[] [] []")
+	if got := b.ids(); !slices.Equal(got, []string{"a:same goes on"}) {
+		t.Errorf("applied %q", got)
+	}
+}
+
+// A file in the folder is changed like the config by whoever can change the folder.
+func TestUnapprovedContent(t *testing.T) {
+	t.Parallel()
+	variables := filepath.Join(t.TempDir(), "a.env")
+	write := func(content string) {
+		if err := os.WriteFile(variables, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("A=good")
+	b := run(t, servers(`{"id": "a", "command": "x", "envFile": "a.env", "trackResources": true}`), func(o *Options) {
+		o.Config.Workspace = filepath.Dir(variables)
+		cfg, problems := config.Load(o.Path, o.Config)
+		if cfg == nil {
+			t.Fatal(problems)
+		}
+		o.Current = cfg
+		o.Hold = &Hold{Hint: "approve it", Approved: func() map[string]bool { return map[string]bool{cfg.Servers[0].Intent.Digest: true} }}
+	})
+	b.silent()
+	write("A=evil")
+	b.reloaded("[] [] [a]")
+	select {
+	case cfg := <-b.applied:
+		if srv := cfg.Servers[0]; !srv.Superseded || srv.Env["A"].Reveal() != "good" {
+			t.Errorf("%+v", srv)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing was applied within 10 s")
+	}
+}
+
+func TestUnapprovedWebhooks(t *testing.T) {
+	t.Parallel()
+	a := newApprovals(t, "good")
+	hooks := func(entries ...string) string {
+		for i := range entries {
+			entries[i] = `{"format": "slack", ` + entries[i] + `}`
+		}
+		return `{"servers": [], "webhooks": [` + strings.Join(entries, ",") + `]}`
+	}
+	b := run(t, hooks(`"url": "https://a/", "types": ["server.state"], "servers": ["good"]`), a.hold)
+	expect := func(want ...string) {
+		t.Helper()
+		var got []string
+		select {
+		case cfg := <-b.applied:
+			for _, w := range cfg.Webhooks {
+				got = append(got, strings.Join(append([]string{w.URL.Reveal()}, append(w.Types, w.Missing...)...), " "))
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing was applied within 10 s")
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("applied %q, want %q", got, want)
+		}
+	}
+	b.save(hooks(`"url": "https://a/"`, `"url": "https://b/"`))
+	b.reloaded("[] [] []")
+	expect("https://a/ server.state", "https://b/ not approved; approve it")
+	a.approve("https://b/")
+	expect("https://a/ server.state", "https://b/")
+}
