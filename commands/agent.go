@@ -92,7 +92,7 @@ func (o *agentFlags) openCursor(env *Env, log *slog.Logger, followed any) (*agen
 // runWatchAgent is runWatch with --agent.
 func runWatchAgent(ctx context.Context, env *Env, g *globals, opts watchOptions) error {
 	log := g.logger(env)
-	cfg, awaited, err := watchConfig(env, g, log, opts)
+	cfg, awaited, err := watchConfig(ctx, env, g, log, opts)
 	if err != nil {
 		return err
 	}

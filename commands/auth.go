@@ -36,7 +36,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
   mcptrack auth --json | jq -r '.[] | select(.state != "loggedIn").id'`,
 		ValidArgsFunction: completeLogins(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen := loginsOptions{servers: args, timeout: opts.timeout, choose: authServers}
+			chosen := loginsOptions{servers: args, timeout: opts.timeout, sends: opts.renew, choose: authServers}
 			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
 				return runAuth(ctx, env, g, opts, logins, servers)
 			})

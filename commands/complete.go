@@ -69,7 +69,7 @@ func completing(env *Env, g *globals) *config.Config {
 	if g.config == "" {
 		g.config = env.getenv("MCPTRACK_CONFIG")
 	}
-	cfg, err := g.load(env, slog.New(slog.DiscardHandler))
+	cfg, err := g.read(env, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return &config.Config{}
 	}

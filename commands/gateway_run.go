@@ -31,13 +31,13 @@ const gatewayWindow = 200 * time.Millisecond
 const ballast = 32 << 20
 
 func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) error {
-	held := make([]byte, ballast)
-	defer runtime.KeepAlive(held)
 	log := g.logger(env)
-	cfg, err := opts.config(env, g, log)
+	cfg, err := opts.config(ctx, env, g, log)
 	if err != nil {
 		return err
 	}
+	held := make([]byte, ballast)
+	defer runtime.KeepAlive(held)
 	opts.fromConfig(cfg.Index)
 	var gw *gateway.Gateway
 	index, err := opts.indexFlags.start(func() capindex.View { return gw.Offered() })
@@ -117,14 +117,14 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 }
 
 // config returns the initial config.
-func (o *gatewayOptions) config(env *Env, g *globals, log *slog.Logger) (*config.Config, error) {
+func (o *gatewayOptions) config(ctx context.Context, env *Env, g *globals, log *slog.Logger) (*config.Config, error) {
 	if o.demo {
 		return demoConfig(env), nil
 	}
 	if _, err := g.configPath(env, log); o.catalogURL != "" && err != nil {
 		return &config.Config{Path: defaultConfig}, nil // the catalog needs no config
 	}
-	cfg, err := g.load(env, log)
+	cfg, err := g.load(ctx, env, log)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,9 @@ type globals struct {
 	host      string
 	syntax    tree.Format // of the config; "": as its name or content says
 	formatOf  string      // --format
+	workspace string      // where a config is searched; "": the working directory
+	trust     bool        // --trust: whatever a found config says is approved for this run
+	insecure  bool        // --insecure-config
 	logLevel  string
 	logFormat string
 	color     string
@@ -37,6 +40,8 @@ func (g *globals) addFlags(root *cobra.Command) {
 	f.StringVar(&g.config, "config", "", "config `FILE` (default: see mcptrack help environment)")
 	f.StringVar(&g.host, "host", "", "use the config of this `HOST` (editor or agent), such as cursor or codex")
 	f.StringVar(&g.formatOf, "format", "", "`FORMAT` of the config: json, toml, yaml or the name of a host (default: by its name and content)")
+	f.BoolVar(&g.trust, "trust", false, "approve for this run what the config of this folder says; see mcptrack help trust")
+	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or could change")
 	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
 	f.StringVar(&g.logFormat, "log-format", "text", "log `FORMAT`: text or json")
 	f.StringVar(&g.color, "color", "auto", "`WHEN` to use colours: auto, always or never")

@@ -1,11 +1,12 @@
 package commands
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,8 @@ func newInit(env *Env, g *globals) *cobra.Command {
 and for this user, prints what they have, and writes one config with all their servers
 and "trackResources": true. The default FILE is ` + defaultConfig + `.
 
-Nothing is started. The hosts' files are not changed. A secret in plain text becomes
+Nothing is started. The hosts' files are not changed. The new config is approved (see
+mcptrack help trust), so on a terminal init shows what it runs and sends. A secret in plain text becomes
 a reference such as ${API_KEY}; what has to be set is printed. On a terminal init asks
 before it writes; elsewhere it needs --yes. An existing FILE is only replaced with
 --force.
@@ -132,13 +134,14 @@ func runInit(ctx context.Context, env *Env, g *globals, opts initOptions) error 
 		}
 	}
 	if !opts.dryRun {
-		if err := opts.confirm(ctx, env, d.Len()); err != nil {
+		if err := opts.confirm(ctx, env, text, read); err != nil {
 			return err
 		}
 		if err := draft.Write(opts.file, opts.force, text); err != nil {
 			return notWritable(err)
 		}
 		report.Written = true
+		opts.approve(env, g, g.logger(env))
 	}
 	switch {
 	case !g.format.Table():
@@ -222,27 +225,46 @@ func (r *initReport) write(w io.Writer) error {
 	return err
 }
 
-// confirm asks whether to write.
-func (o *initOptions) confirm(ctx context.Context, env *Env, servers int) error {
+// confirm asks whether to write, and shows what the config would run and send.
+func (o *initOptions) confirm(ctx context.Context, env *Env, text []byte, read config.Options) error {
 	if o.yes {
 		return nil
 	}
-	if !env.ErrTTY {
-		return usageHint("--yes writes the config, --dry-run prints it", "init asks for confirmation, but there is no terminal")
+	cfg, problems := config.Parse(text, o.file, read)
+	if cfg == nil {
+		return problems
 	}
-	fmt.Fprintf(env.Err, "Write %s with %s? [y/N] ", printable.Line(o.file, 200), plural(servers, "server"))
-	answer := make(chan string, 1) // sent to once, by the goroutine below
-	go func() {                    // ends with the process if there is no answer: reading a terminal cannot be interrupted
-		line, _ := bufio.NewReader(io.LimitReader(env.In, 1024)).ReadString('\n')
-		answer <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case line := <-answer:
-		if line != "y" && line != "yes" {
-			return &failure{exit: exitFailed, code: "declined", err: errors.New("nothing was written")}
+	var b bytes.Buffer
+	for _, e := range entries(cfg) {
+		e.show(&b)
+	}
+	fmt.Fprintf(&b, "\nWrite %s with %s, and approve that?", printable.Line(o.file, 200), plural(len(cfg.Servers), "server"))
+	switch err := env.ask(ctx, b.String()); {
+	case errors.Is(err, errNoTerminal):
+		return usageHint("--yes writes the config, --dry-run prints it", "init asks for confirmation, but there is no terminal")
+	case errors.Is(err, errDeclined):
+		return &failure{exit: exitFailed, code: "declined", err: errors.New("nothing was written")}
+	default:
+		return err
+	}
+}
+
+// approve approves the new config for the folder in which commands find it.
+func (o *initOptions) approve(env *Env, g *globals, log *slog.Logger) {
+	folder, ok := config.FolderOf(o.file)
+	if !ok {
+		return // commands use it only by its name
+	}
+	written := *g
+	written.workspace, written.config = folder, ""
+	c, err := written.permission(env, o.file)
+	if err == nil && c.found {
+		var cfg *config.Config
+		if cfg, err = written.readFile(env, log, o.file); err == nil {
+			err = c.approve(entries(cfg))
 		}
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	}
+	if err != nil {
+		log.Warn("the approval of the config cannot be stored", "err", err, "hint", "mcptrack trust approves it")
 	}
 }

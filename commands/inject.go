@@ -197,7 +197,7 @@ func runInject(ctx context.Context, env *Env, g *globals, opts *injectOptions) e
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	r.end = end
-	source, err := opts.source(env, g)
+	source, err := opts.source(ctx, env, g)
 	if err != nil {
 		return err
 	}

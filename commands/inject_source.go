@@ -61,7 +61,7 @@ type source struct {
 	reached func() bool
 }
 
-func (o *injectOptions) source(env *Env, g *globals) (*source, error) {
+func (o *injectOptions) source(ctx context.Context, env *Env, g *globals) (*source, error) {
 	log := g.logger(env)
 	switch {
 	case o.stdin:
@@ -78,7 +78,7 @@ func (o *injectOptions) source(env *Env, g *globals) (*source, error) {
 	cfg := demoConfig(env)
 	if !o.demo {
 		var err error
-		if cfg, err = g.load(env, log); err != nil {
+		if cfg, err = g.load(ctx, env, log); err != nil {
 			return nil, err
 		}
 	}

@@ -46,7 +46,7 @@ func (o *injectOptions) mcpServers() func() []realtime.MCPServer {
 		cfg := o.config.Load()
 		for _, id := range o.mcp {
 			srv, ok := cfg.Server(id)
-			if !ok || srv.Unconfigured() != nil || srv.URL.IsZero() {
+			if !ok || srv.Unusable() != nil || srv.URL.IsZero() {
 				continue // it has left the config
 			}
 			m := realtime.MCPServer{ID: id, URL: srv.URL.Reveal(), Header: map[string]string{}}

@@ -123,7 +123,7 @@ func listKinds() []string {
 func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error {
 	cfg, err := demoConfig(env), error(nil)
 	if !opts.demo {
-		if cfg, err = g.load(env, g.logger(env)); err != nil {
+		if cfg, err = g.load(ctx, env, g.logger(env)); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,7 @@ import (
 
 // configOptions are the options with which configs are read.
 func (g *globals) configOptions(env *Env) config.Options {
-	return config.Options{Getenv: env.LookupEnv, Keyring: keyring.Get, Format: g.syntax}
+	return config.Options{Getenv: env.LookupEnv, Keyring: keyring.Get, Format: g.syntax, Workspace: g.workspace, Insecure: g.insecure}
 }
 
 // defaultConfig is where mcptrack init writes a config.
@@ -26,18 +27,25 @@ func (g *globals) configPath(env *Env, log *slog.Logger) (string, error) {
 	if g.config != "" {
 		return g.config, nil
 	}
+	path, err := g.found(env)
+	if err == nil {
+		log.Info("config found", "file", path)
+	}
+	return path, err
+}
+
+// found is configPath for a config that the user did not name.
+func (g *globals) found(env *Env) (string, error) {
 	opts := g.configOptions(env)
-	path, ok, searched := "", false, config.SearchPath
+	path, ok := config.Found(opts)
+	searched := config.SearchPath
 	if h, named := hosts.Find(g.host); named {
 		path, ok = config.FindHost(h, opts)
 		searched = func(config.Options) []string { return h.Paths(opts.Folders()) }
-	} else {
-		path, ok = config.Find(opts)
 	}
 	if !ok {
 		return "", noConfig(searched(opts))
 	}
-	log.Info("config found", "file", path)
 	return path, nil
 }
 
@@ -60,19 +68,44 @@ func noConfig(searched []string) error {
 	return &failure{exit: exitConfig, code: "config_missing", hint: initHint, err: errors.New("no config found; searched"), places: searched}
 }
 
-// load reads the config. One that is missing or invalid is a failure that lists the
-// places searched or every problem.
-func (g *globals) load(env *Env, log *slog.Logger) (*config.Config, error) {
+// load reads the config for a command that starts or contacts what it says. It returns once the
+// user has approved that, which it may ask for.
+func (g *globals) load(ctx context.Context, env *Env, log *slog.Logger) (*config.Config, error) {
+	cfg, err := g.read(env, log)
+	if err != nil {
+		return nil, err
+	}
+	c, err := g.permission(env, cfg.Path)
+	if err == nil {
+		err = c.require(ctx, cfg, log)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// read reads the config for a command that starts and sends nothing. One that is missing or
+// invalid is a failure that lists the places searched or every problem.
+func (g *globals) read(env *Env, log *slog.Logger) (*config.Config, error) {
 	path, err := g.configPath(env, log)
 	if err != nil {
 		return nil, err
 	}
+	return g.readFile(env, log, path)
+}
+
+func (g *globals) readFile(env *Env, log *slog.Logger, path string) (*config.Config, error) {
 	cfg, problems := config.Load(path, g.configOptions(env))
 	if cfg == nil {
 		return nil, invalidConfig(path, problems)
 	}
 	for _, p := range problems {
-		log.Info("config", "problem", p.String())
+		level := slog.LevelInfo
+		if p.Code == config.CodeInsecure {
+			level = slog.LevelWarn
+		}
+		log.Log(context.Background(), level, "config", "problem", p.String())
 	}
 	return cfg, nil
 }
@@ -82,6 +115,11 @@ func invalidConfig(path string, problems config.Problems) error {
 		hint: "mcptrack validate-config " + printable.Line(path, 200) + " shows all problems"}
 	if problems.Has(config.CodeNotFound) {
 		f.code, f.hint = "config_missing", missingHint
+	}
+	for _, p := range problems {
+		if p.Code == config.CodeInsecure {
+			f.code, f.err, f.hint = "config_insecure", config.Problems{p}, p.Hint+"; --insecure-config reads it all the same"
+		}
 	}
 	return f
 }

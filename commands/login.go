@@ -47,7 +47,7 @@ func newLogin(env *Env, g *globals) *cobra.Command {
 			if err := opts.parse(args); err != nil {
 				return err
 			}
-			chosen := loginsOptions{args, opts.timeout, opts.tokenStore, loginServers}
+			chosen := loginsOptions{servers: args, timeout: opts.timeout, tokenStore: opts.tokenStore, sends: true, choose: loginServers}
 			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
 				return runLogin(ctx, env, g, opts, logins, servers)
 			})

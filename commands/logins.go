@@ -57,6 +57,8 @@ type loginsOptions struct {
 	servers    []string // ids; none: all servers that a login is possible for
 	timeout    time.Duration
 	tokenStore string
+	// sends says that requests are made to the servers, which the user must have approved.
+	sends bool
 	// choose returns the named servers of the config, or all without names.
 	choose func(*config.Config, []string) ([]config.Server, error)
 }
@@ -76,7 +78,11 @@ func withLogins(cmd *cobra.Command, env *Env, g *globals, opts loginsOptions, ru
 	if err != nil {
 		return err
 	}
-	cfg, err := g.load(env, log)
+	load := func() (*config.Config, error) { return g.read(env, log) }
+	if opts.sends {
+		load = func() (*config.Config, error) { return g.load(ctx, env, log) }
+	}
+	cfg, err := load()
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ restarts, floods and edits of the config.`,
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Commands:"})
 	for _, cmd := range []*cobra.Command{
 		newInit(env, g), newValidateConfig(env, g), newList(env, g), newSubscribe(env, g), newWatch(env, g), newTop(env, g),
-		newLogin(env, g), newLogout(env, g), newAuth(env, g),
+		newTrust(env, g), newLogin(env, g), newLogout(env, g), newAuth(env, g),
 		newRead(env, g), newPrompt(env, g), newCall(env, g), newServeSSE(env, g), newGateway(env, g), newInject(env, g), newReplay(env, g), newTail(env, g), newHistory(env, g), newDiff(env, g), newStatus(env, g), newVault(env, g), newVersion(env, g),
 	} {
 		cmd.GroupID = "main"

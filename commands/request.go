@@ -48,7 +48,7 @@ type target struct {
 // function that request returns prints the answer. The request is cancelled at the
 // server when ctx ends first.
 func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, of target, request func(context.Context, *session.Session) (show func() error, err error)) error {
-	cfg, err := g.load(env, g.logger(env))
+	cfg, err := g.load(ctx, env, g.logger(env))
 	if err != nil {
 		return err
 	}

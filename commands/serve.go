@@ -192,7 +192,7 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 		cfg = &config.Config{}
 	case !opts.demo:
 		var err error
-		if cfg, err = g.load(env, log); err != nil {
+		if cfg, err = g.load(ctx, env, log); err != nil {
 			return err
 		}
 	}

@@ -93,7 +93,7 @@ func (o *subscribeOptions) parse() error {
 func runSubscribe(ctx context.Context, env *Env, g *globals, opts subscribeOptions) error {
 	env, screen := newScreen(env, g)
 	log := g.logger(env)
-	cfg, err := g.load(env, log)
+	cfg, err := g.load(ctx, env, log)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func runTop(ctx context.Context, env *Env, g *globals, opts topOptions) error {
 	cfg, title := demoConfig(env), "demo"
 	if !opts.demo {
 		var err error
-		if cfg, err = g.load(env, g.logger(env)); err != nil {
+		if cfg, err = g.load(ctx, env, g.logger(env)); err != nil {
 			return err
 		}
 		title = cfg.Path

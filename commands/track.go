@@ -22,11 +22,16 @@ func newTracker(env *Env, g *globals, flags streamFlags) *tracker.Tracker {
 }
 
 // followConfig returns a function that applies every valid version of the config file
-// until its context ends. hold delays new and changed commands until SIGHUP.
+// until its context ends, but for what the user has not approved. hold delays new and changed
+// commands until SIGHUP. cfg is the config in use, which load returned.
 func followConfig(env *Env, g *globals, cfg *config.Config, hold bool, t *tracker.Tracker, apply func(*config.Config)) func(context.Context) error {
 	return func(ctx context.Context) error {
+		c, err := g.permission(env, cfg.Path)
+		if err != nil {
+			return err
+		}
 		return reload.Run(ctx, reload.Options{
-			Path: cfg.Path, Config: g.configOptions(env), Current: cfg, Kick: env.reloads(), HoldCommands: hold,
+			Path: cfg.Path, Config: g.configOptions(env), Current: cfg, Kick: env.reloads(), Hold: c.hold(cfg, hold),
 			Apply: apply, Publish: t.Publish, Logger: g.logger(env),
 		})
 	}

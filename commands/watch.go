@@ -33,7 +33,7 @@ func newWatch(env *Env, g *globals) *cobra.Command {
 trackPrompts), follows it through crashes, restarts and list changes, and prints
 every change; with --all, to every enabled server. Changes of the config file take
 effect without a restart; a config with errors is rejected, and the last valid one
-stays in use. SIGHUP reads the config again at once. watch waits for a FILE that does
+stays in use. SIGHUP reads the config again immediately. watch waits for a FILE that does
 not exist yet; the file of --config must exist.
 
 Events are printed as lines for people, or with --json as one JSON object per line;
@@ -108,7 +108,7 @@ func (o *watchOptions) selection() selection { return selection{servers: o.serve
 func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) error {
 	env, screen := newScreen(env, g)
 	log := g.logger(env)
-	cfg, awaited, err := watchConfig(env, g, log, opts)
+	cfg, awaited, err := watchConfig(ctx, env, g, log, opts)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) erro
 }
 
 // watchConfig returns the initial config. awaited is set if its file does not exist yet.
-func watchConfig(env *Env, g *globals, log *slog.Logger, opts watchOptions) (cfg *config.Config, awaited bool, err error) {
+func watchConfig(ctx context.Context, env *Env, g *globals, log *slog.Logger, opts watchOptions) (cfg *config.Config, awaited bool, err error) {
 	if opts.demo {
 		return demoConfig(env), false, nil
 	}
@@ -146,6 +146,6 @@ func watchConfig(env *Env, g *globals, log *slog.Logger, opts watchOptions) (cfg
 			return &config.Config{Path: opts.file}, true, nil
 		}
 	}
-	cfg, err = g.load(env, log)
+	cfg, err = g.load(ctx, env, log)
 	return cfg, false, err
 }

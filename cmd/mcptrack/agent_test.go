@@ -68,7 +68,7 @@ func (f *agentFolder) run(args ...string) *agentRun {
 	r := &agentRun{T: f.T}
 	cmd := mcptrackCommand(ctx, append([]string{"watch", "--agent"}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = f.dir, &r.out, &r.stderr
-	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(f.dir, "state"))
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(f.dir, "state"), "MCPTRACK_TRUST="+f.dir)
 	if err := cmd.Start(); err != nil {
 		f.Fatal(err)
 	}

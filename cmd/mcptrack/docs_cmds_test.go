@@ -64,7 +64,7 @@ func onFreePort(line string) (shown, changed string) {
 func shell(ts *testscript.TestScript, line string) *exec.Cmd {
 	cmd := exec.Command("sh", "-c", line) //nolint:noctx // killed by the deferred function of its caller
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "WORK", "NO_COLOR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR"} {
+	for _, name := range []string{"PATH", "HOME", "WORK", "NO_COLOR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "MCPTRACK_TRUST", "TMPDIR"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

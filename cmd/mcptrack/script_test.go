@@ -22,6 +22,7 @@ func TestScript(t *testing.T) {
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, ".state"))
 			env.Setenv("NO_COLOR", "1")
+			env.Setenv("MCPTRACK_TRUST", env.WorkDir) // trust.txtar tests what is not
 			env.Values[addressesKey{}] = addresses{}
 			return nil
 		},

@@ -1,0 +1,18 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const terminalPath = "/dev/tty"
+
+// foreground reports whether this process may read the terminal: one in the background would be
+// stopped.
+func foreground(tty *os.File) bool {
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err != nil || group == unix.Getpgrp()
+}
