@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/sse"
 	"github.com/mcptrack/mcptrack/output/jsonl"
@@ -60,7 +61,7 @@ func (o *injectOptions) follower(env *Env, log *slog.Logger) (*follower, error) 
 		}
 	}
 	if token != "" {
-		if o.feed.url.Scheme == "http" && !isLocal(o.feed.url) && !o.insecure {
+		if o.feed.url.Scheme == "http" && !ipscope.Loopback(o.feed.url.Hostname()) && !o.insecure {
 			return nil, usageHint("use https, or add --insecure", "--from %s is not encrypted: others could read the token", o.feed.address())
 		}
 	}

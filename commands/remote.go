@@ -2,12 +2,12 @@ package commands
 
 import (
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -34,7 +34,7 @@ func (r *remoteFlags) token(env *Env, to *url.URL) (string, error) {
 			return "", err
 		}
 	}
-	if token != "" && to.Scheme == "http" && !isLocal(to) && !r.insecure {
+	if token != "" && to.Scheme == "http" && !ipscope.Loopback(to.Hostname()) && !r.insecure {
 		return "", usageHint("use https, or add --insecure", "the connection to %s is not encrypted: others could read the token", printable.Line(to.Host, 200))
 	}
 	return token, nil
@@ -60,11 +60,4 @@ func parseServeURL(what, text string) (*url.URL, error) {
 	}
 	u.Fragment = ""
 	return u, nil
-}
-
-// isLocal reports whether a URL is of this machine.
-func isLocal(u *url.URL) bool {
-	host := u.Hostname()
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }

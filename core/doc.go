@@ -48,6 +48,7 @@
 //
 //	sse          one writer and one parser of server-sent events
 //	backoff      the waits before another attempt
+//	ipscope      which addresses are public, and which hosts are this machine
 //	printable    hostile text becomes printable text, errors plain words, JSON without HTML escapes
 //	uritemplate  RFC 6570 templates: expand and match
 //	glob         whether a glob of a client is valid, and cheap to match

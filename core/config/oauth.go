@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
 // OAuth says how to log in to a server. With the zero value everything is discovered from the
@@ -143,7 +144,7 @@ func (e oauthKeys) endpoint(in *entry, name string) {
 		return
 	}
 	u, what, hint := checkURL(value)
-	if what == "" && !strings.EqualFold(u.Scheme, "https") && !loopback(u.Hostname()) {
+	if what == "" && !strings.EqualFold(u.Scheme, "https") && !ipscope.Loopback(u.Hostname()) {
 		what = "its scheme must be https"
 	}
 	if what != "" {

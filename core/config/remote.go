@@ -2,13 +2,13 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
 	"net/textproto"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
 // remoteKeys reads the keys of an entry that say how a server is reached over HTTP.
@@ -59,7 +59,7 @@ func (e remoteKeys) url(s *Server) string {
 		e.invalidValue(f.value, f.path, CodeURL, fmt.Sprintf("invalid %q; %s", f.name, what), hint)
 		return ""
 	}
-	if strings.EqualFold(u.Scheme, "http") && !loopback(u.Hostname()) {
+	if strings.EqualFold(u.Scheme, "http") && !ipscope.Loopback(u.Hostname()) {
 		e.warnAt(f.value.Offset, f.path, CodeInsecureURL,
 			fmt.Sprintf("%s is reached without encryption", e.label), "use https; http is safe only for servers on this machine")
 	}
@@ -94,16 +94,6 @@ func checkURL(value string) (u *url.URL, what, hint string) {
 		}
 	}
 	return u, "", ""
-}
-
-// loopback reports whether a host name or address means this machine.
-func loopback(host string) bool {
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }
 
 // headerKeys are the keys that set headers; the last three are those of Codex and Continue.

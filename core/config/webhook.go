@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
 // Webhook is a URL to which events are sent by HTTP POST.
@@ -181,7 +182,7 @@ func (e webhookKeys) url(w *Webhook) string {
 	switch {
 	case !w.AllowPrivate && private(u.Hostname()):
 		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" has a private address, to which mcptrack sends nothing", `set "allowPrivate": true to allow private addresses`)
-	case strings.EqualFold(u.Scheme, "http") && !loopback(u.Hostname()):
+	case strings.EqualFold(u.Scheme, "http") && !ipscope.Loopback(u.Hostname()):
 		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+" is reached without encryption", "use https; http is safe only for webhooks on this machine")
 	}
 	if slack(u) && w.Format == WebhookStandard {
@@ -190,10 +191,10 @@ func (e webhookKeys) url(w *Webhook) string {
 	return value
 }
 
-// private reports whether a host is certainly this machine, or in its private network.
+// private reports whether a host is certainly not in the public internet.
 func private(host string) bool {
 	addr, err := netip.ParseAddr(host)
-	return loopback(host) || err == nil && !addr.Unmap().IsGlobalUnicast() || err == nil && addr.Unmap().IsPrivate()
+	return ipscope.Loopback(host) || err == nil && !ipscope.Public(addr)
 }
 
 func slack(u *url.URL) bool { return strings.EqualFold(u.Hostname(), "hooks.slack.com") }

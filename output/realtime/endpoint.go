@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -94,7 +94,7 @@ func (e *Endpoint) Check() error {
 	if err != nil {
 		return err
 	}
-	if u.Scheme == "ws" && !e.Insecure && !loopback(u.Hostname()) {
+	if u.Scheme == "ws" && !e.Insecure && !ipscope.Loopback(u.Hostname()) {
 		return &OptionError{"url", fmt.Sprintf("%s is not encrypted: others could read the conversation and the key; use wss", e.Address())}
 	}
 	for name, values := range e.Header {
@@ -181,12 +181,4 @@ func replaced(q, with url.Values, raw string) string {
 	}
 	maps.Copy(q, with)
 	return q.Encode()
-}
-
-func loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }

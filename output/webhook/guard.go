@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
 const (
@@ -24,45 +26,14 @@ const (
 
 var errNotPublic = errors.New("the address is not public")
 
-// special returns networks that are global unicast but not public, from IANA's special-purpose
-// registries.
-func special() []netip.Prefix {
-	var out []netip.Prefix
-	for _, s := range []string{
-		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
-		"203.0.113.0/24", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
-	} {
-		out = append(out, netip.MustParsePrefix(s))
-	}
-	return out
-}
-
 // guard decides which addresses may be dialled.
 type guard struct {
-	special  []netip.Prefix
-	public6  netip.Prefix
 	loopback bool // addresses of this machine are allowed, too
-}
-
-func newGuard(loopback bool) *guard {
-	return &guard{special: special(), public6: netip.MustParsePrefix("2000::/3"), loopback: loopback}
 }
 
 // allows reports whether an address may be dialled.
 func (g *guard) allows(ip netip.Addr) bool {
-	ip = ip.Unmap().WithZone("")
-	if g.loopback && ip.IsLoopback() {
-		return true
-	}
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.Is6() && !g.public6.Contains(ip) {
-		return false
-	}
-	for _, p := range g.special {
-		if p.Contains(ip) {
-			return false
-		}
-	}
-	return true
+	return ipscope.Public(ip) || g.loopback && ip.IsLoopback()
 }
 
 // control checks the address that is really dialled, after the name was resolved, so that the

@@ -21,22 +21,22 @@ import (
 // E3: only addresses of the public internet may be dialled.
 func TestGuard(t *testing.T) {
 	t.Parallel()
-	g := newGuard(false)
+	g := new(guard)
 	for _, s := range []string{
 		"0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "127.0.0.1", "127.9.9.9", "169.254.169.254", "172.16.0.1", "192.0.0.8", "192.0.2.1",
 		"192.88.99.1", "192.168.1.1", "198.18.0.1", "198.51.100.7", "203.0.113.9", "224.0.0.1", "240.0.0.1", "255.255.255.255",
-		"::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "fc00::1", "fe80::1%eth0", "ff02::1", "2001::1", "2001:db8::1", "2002:7f00:1::", "3fff::1", "4000::1",
+		"::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::808:808", "fc00::1", "fe80::1%eth0", "ff02::1", "2001::1", "2001:db8::1", "2002:7f00:1::", "3fff::1", "4000::1",
 	} {
 		if g.allows(netip.MustParseAddr(s)) {
 			t.Errorf("%s may be dialled", s)
 		}
 	}
-	for _, s := range []string{"1.1.1.1", "8.8.8.8", "172.15.0.1", "2606:4700::1111", "::ffff:8.8.8.8"} {
+	for _, s := range []string{"1.1.1.1", "8.8.8.8", "172.15.0.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"} {
 		if !g.allows(netip.MustParseAddr(s)) {
 			t.Errorf("%s may not be dialled", s)
 		}
 	}
-	if l := newGuard(true); !l.allows(netip.MustParseAddr("127.0.0.1")) || l.allows(netip.MustParseAddr("10.0.0.1")) {
+	if l := (&guard{loopback: true}); !l.allows(netip.MustParseAddr("127.0.0.1")) || l.allows(netip.MustParseAddr("10.0.0.1")) {
 		t.Error("the guard for tests allows something else than loopback")
 	}
 }
@@ -52,12 +52,12 @@ func TestURLs(t *testing.T) {
 		"https://hooks.example/ x": false, "https://hooks.example/\n": false, "https://h\u00f6oks.example/": false, "": false, "https:hooks.example": false,
 		"https://hooks.example/" + strings.Repeat("x", 2048): false,
 	} {
-		if err := newGuard(false).checkURL(raw); (err == nil) != ok {
+		if err := new(guard).checkURL(raw); (err == nil) != ok {
 			t.Errorf("%q: %v", raw[:min(len(raw), 60)], err)
 		}
 	}
 	for raw, ok := range map[string]bool{"http://127.0.0.1:8080/x": true, "http://[::1]:8080/x": true, "http://localhost:8080/x": false, "http://127.0.0.2/x": false, "http://10.0.0.1/x": false} {
-		if err := newGuard(true).checkURL(raw); (err == nil) != ok {
+		if err := (&guard{loopback: true}).checkURL(raw); (err == nil) != ok {
 			t.Errorf("for tests: %q: %v", raw, err)
 		}
 	}

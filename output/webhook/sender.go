@@ -80,7 +80,7 @@ type host struct {
 // NewSender returns a sender. loopback allows plain HTTP and the addresses of this
 // machine, for tests.
 func NewSender(loopback bool) *Sender {
-	g := newGuard(loopback)
+	g := &guard{loopback}
 	return &Sender{guard: g, client: newClient(g), open: newClient(nil), slots: make(chan struct{}, atATime), hosts: map[string]*host{}}
 }
 

@@ -1,0 +1,93 @@
+// Package ipscope says which addresses are in the public internet, and which hosts are this
+// machine. Whoever keeps requests away from private networks asks here, so that there is one
+// answer.
+//
+// # Source
+//
+// What is public follows IANA's registries of special-purpose addresses (RFC 6890; iana.org,
+// iana-ipv4-special-registry and iana-ipv6-special-registry, as of 2025-10): an address is not
+// public if it is in a block that is not globally reachable, or deprecated (6to4 and its relays,
+// ORCHID, Teredo). Multicast, which the registries leave out, is not public either, and in IPv6
+// only 2000::/3 is, as nothing else is allocated to hosts.
+//
+// The few anycast services and identifiers that the registries call reachable inside such
+// blocks, among them 192.0.0.9 and 2001:20::/28, are not public here: they answer from the local
+// network, or are no addresses of hosts.
+//
+// # Addresses within addresses
+//
+// An IPv4 address that is written as IPv6 (::ffff:0:0/96), or that is reached through the NAT64
+// of an IPv6 network (64:ff9b::/96), is what the IPv4 address is. Such a network has no other
+// way to IPv4, which is why it is not refused. 6to4, Teredo, NAT64 with a prefix of its own
+// (64:ff9b:1::/48) and IPv4-compatible addresses (::/96) are never public, whatever they embed.
+package ipscope
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// special returns the blocks that are not public although netip counts them as global unicast
+// and, in IPv6, they are in 2000::/3.
+func special() [13]netip.Prefix {
+	v4 := func(a, b, c byte, bits int) netip.Prefix {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{a, b, c}), bits)
+	}
+	v6 := func(a, b, c, d byte, bits int) netip.Prefix {
+		return netip.PrefixFrom(netip.AddrFrom16([16]byte{a, b, c, d}), bits)
+	}
+	return [...]netip.Prefix{
+		v4(0, 0, 0, 8),                 // this network
+		v4(100, 64, 0, 10),             // shared by the customers of a provider
+		v4(192, 0, 0, 24),              // IETF protocols
+		v4(192, 0, 2, 24),              // documentation
+		v4(192, 88, 99, 24),            // relays of 6to4
+		v4(198, 18, 0, 15),             // benchmarks
+		v4(198, 51, 100, 24),           // documentation
+		v4(203, 0, 113, 24),            // documentation
+		v4(240, 0, 0, 4),               // reserved
+		v6(0x20, 0x01, 0, 0, 23),       // IETF protocols: Teredo, benchmarks, ORCHID and others
+		v6(0x20, 0x01, 0x0d, 0xb8, 32), // documentation
+		v6(0x20, 0x02, 0, 0, 16),       // 6to4
+		v6(0x3f, 0xff, 0, 0, 20),       // documentation
+	}
+}
+
+// Public reports whether an address is in the public internet.
+func Public(addr netip.Addr) bool {
+	addr = embedded(addr)
+	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.Is6() && addr.As16()[0]>>5 != 1 { // 2000::/3
+		return false
+	}
+	for _, p := range special() {
+		if p.Contains(addr) {
+			return false
+		}
+	}
+	return true
+}
+
+// embedded returns the IPv4 address that an IPv6 address stands for, without conversion by a
+// router whose prefix is not known; otherwise the address itself.
+func embedded(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap().WithZone("")
+	if !addr.Is6() {
+		return addr
+	}
+	b := addr.As16()
+	if [12]byte(b[:12]) == [12]byte{0, 0x64, 0xff, 0x9b} {
+		return netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return addr
+}
+
+// Loopback reports whether a host, which is a name or an address without brackets, is this
+// machine by definition, whatever a name service says.
+func Loopback(host string) bool {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
