@@ -137,6 +137,16 @@ func TestCoreKeepsQuiet(t *testing.T) {
 	}
 }
 
+// TestAddressesAreJudgedInOnePlace: lists of private networks that differ leave holes.
+func TestAddressesAreJudgedInOnePlace(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "grep", "-rlE", "--include=*.go", "--exclude=*_test.go",
+		`\.IsPrivate\(\)|\.IsGlobalUnicast\(\)|\.IsLinkLocalUnicast\(\)|"localhost\."|"\.localhost"`, ".", "../output", "../commands", "../cmd").Output()
+	if got := strings.TrimSpace(string(out)); err != nil || got != "./ipscope/ipscope.go" {
+		t.Errorf("core/ipscope judges addresses, not also (%v):\n%s", err, got)
+	}
+}
+
 // TestNoArchivedModules: what nobody maintains does not come back with a dependency.
 func TestNoArchivedModules(t *testing.T) {
 	t.Parallel()

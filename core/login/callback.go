@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -50,7 +51,7 @@ func (t Target) Redirect(port int) string {
 // localRedirect parses a redirect URI; it returns nil if that does not lead to this machine.
 func localRedirect(raw string) *url.URL {
 	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "http" || u.User != nil || u.Fragment != "" || !isLoopback(u.Hostname()) {
+	if err != nil || u.Scheme != "http" || u.User != nil || u.Fragment != "" || !ipscope.Loopback(u.Hostname()) {
 		return nil
 	}
 	return u

@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -21,6 +23,10 @@ const (
 	maxAnswer = 512 << 10
 	// answerTimeout bounds one request.
 	answerTimeout = 20 * time.Second
+	// dialTimeout bounds a connection, and again its TLS handshake.
+	dialTimeout = 10 * time.Second
+	// resolveTimeout bounds the lookup of a name that is not dialled.
+	resolveTimeout = 5 * time.Second
 	// maxRedirects bounds the redirects of one request for metadata.
 	maxRedirects = 3
 )
@@ -28,43 +34,88 @@ const (
 // newClient returns the client for the metadata of a server and for its authorization
 // servers. It keeps no connections.
 func newClient(ctx context.Context, server string) *http.Client {
-	u, _ := url.Parse(server)
-	g := &guard{server: origin(server), private: u == nil || !public(ctx, u.Hostname())}
-	g.base = &http.Transport{
-		Proxy: http.ProxyFromEnvironment,
-		DialContext: (&net.Dialer{Timeout: 10 * time.Second, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-			return g.checkDial(address)
-		}}).DialContext,
-		ForceAttemptHTTP2:      true,
-		DisableKeepAlives:      true,
-		TLSHandshakeTimeout:    10 * time.Second,
-		MaxResponseHeaderBytes: 64 << 10,
-	}
-	return &http.Client{Transport: g, Timeout: answerTimeout, CheckRedirect: checkRedirect}
+	return newGuard(ctx, server, net.DefaultResolver, http.ProxyFromEnvironment).client()
 }
 
 // guard refuses requests to addresses that a server must not make us send to, and bounds
 // answers.
 type guard struct {
-	base    *http.Transport
-	server  string // the server's origin
-	private bool   // the server itself is in a private network, so it may name private addresses
+	server   *url.URL // that the config chose
+	private  bool     // the server itself is in a private network, so it may name private addresses
+	resolver *net.Resolver
+	proxy    func(*http.Request) (*url.URL, error)
+	direct   *http.Transport // checks what it dials
+	proxied  *http.Transport // dials the proxy
+}
+
+// newGuard returns the guard for a server. proxy returns the proxy for a request, nil if it has
+// none.
+func newGuard(ctx context.Context, server string, resolver *net.Resolver, proxy func(*http.Request) (*url.URL, error)) *guard {
+	u, err := url.Parse(server)
+	if err != nil {
+		u = new(url.URL)
+	}
+	g := &guard{server: u, resolver: resolver, proxy: proxy, direct: newTransport(), proxied: newTransport()}
+	// What a proxy connects to is not known here, so a server behind one counts as public.
+	if by, err := proxy(&http.Request{URL: u}); err == nil && by == nil {
+		all := g.lookup(ctx, u.Hostname())
+		g.private = ipscope.Loopback(u.Hostname()) || len(all) > 0 && !slices.ContainsFunc(all, ipscope.Public)
+	}
+	g.proxied.Proxy = proxy
+	g.direct.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		// The address that is dialled is checked: a name may resolve to another one each time.
+		d := net.Dialer{Timeout: dialTimeout, Resolver: resolver, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			return g.checkDial(host, address)
+		}}
+		return d.DialContext(ctx, network, address)
+	}
+	return g
+}
+
+func newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		ForceAttemptHTTP2:      true,
+		DisableKeepAlives:      true,
+		TLSHandshakeTimeout:    dialTimeout,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+func (g *guard) client() *http.Client {
+	return &http.Client{Transport: g, Timeout: answerTimeout, CheckRedirect: checkRedirect}
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	host := q.URL.Hostname()
-	own := origin(q.URL.String()) == g.server // the config chose this origin
-	switch {
-	case q.URL.Scheme != "https" && !(q.URL.Scheme == "http" && (own || isLoopback(host))):
+	own := origin(q.URL.String()) == origin(g.server.String())
+	if q.URL.Scheme != "https" && !(q.URL.Scheme == "http" && (own || ipscope.Loopback(host))) {
 		return nil, fmt.Errorf("%s is not https", show(q.URL))
-	case !g.private && isLoopback(host):
+	}
+	if !g.private && ipscope.Loopback(host) {
 		return nil, fmt.Errorf("%s is an address of this machine; a public server must not refer to it", show(q.URL))
 	}
-	if addr, err := netip.ParseAddr(host); err == nil && !g.private && !isPublic(addr) {
+	if addr, err := netip.ParseAddr(host); err == nil && !g.private && !ipscope.Public(addr) {
 		return nil, fmt.Errorf("%s is a private address; a public server must not refer to it", show(q.URL))
 	}
-	p, err := g.base.RoundTrip(q)
+	proxy, err := g.proxy(q)
+	if err != nil {
+		return nil, errors.New("the proxy of the environment is not a URL")
+	}
+	transport := g.direct
+	if proxy != nil {
+		// The proxy resolves the name again, but names of our own network are kept from it.
+		if !g.private && slices.ContainsFunc(g.lookup(q.Context(), host), func(addr netip.Addr) bool { return !ipscope.Public(addr) }) {
+			return nil, errPrivate
+		}
+		transport = g.proxied
+	}
+	p, err := transport.RoundTrip(q)
 	if err != nil {
 		return nil, err
 	}
@@ -72,24 +123,35 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	return p, nil
 }
 
-// checkDial refuses private addresses, to which names chosen by a public server may resolve.
-func (g *guard) checkDial(address string) error {
-	if g.private || proxied() {
-		return nil
-	}
+var (
+	errPrivate = errors.New("the host has a private address; a public server must not refer to it")
+	errMoved   = errors.New("the server had only private addresses before, and now has a public one")
+)
+
+// checkDial refuses private addresses, to which names chosen by a public server may resolve. A
+// server that counts as private stays so: otherwise a public one could name private addresses by
+// resolving to one for a moment.
+func (g *guard) checkDial(host, address string) error {
 	at, err := netip.ParseAddrPort(address)
-	if err != nil || !isPublic(at.Addr()) {
-		return errors.New("the host has a private address; a public server must not refer to it")
+	isPublic := err == nil && ipscope.Public(at.Addr())
+	switch {
+	case !g.private && !isPublic:
+		return errPrivate
+	case g.private && isPublic && strings.EqualFold(host, g.server.Hostname()):
+		return errMoved
 	}
 	return nil
 }
 
-// proxied reports whether connections go through a proxy. Which addresses are private differs
-// there, so they are not checked.
-func proxied() bool {
-	q := &http.Request{URL: &url.URL{Scheme: "https", Host: "proxy.invalid"}}
-	proxy, err := http.ProxyFromEnvironment(q)
-	return err == nil && proxy != nil
+// lookup returns the addresses of a host, none if they cannot be found out.
+func (g *guard) lookup(ctx context.Context, host string) []netip.Addr {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	all, err := g.resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil
+	}
+	return all
 }
 
 func checkRedirect(q *http.Request, via []*http.Request) error {
@@ -120,42 +182,6 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	b.left -= int64(n)
 	return n, err
-}
-
-// public reports whether a host is, as far as can be found out, in the public internet.
-func public(ctx context.Context, host string) bool {
-	if isLoopback(host) {
-		return false
-	}
-	if addr, err := netip.ParseAddr(host); err == nil {
-		return isPublic(addr)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	for _, addr := range addrs {
-		if !isPublic(addr) {
-			return false
-		}
-	}
-	return err != nil || len(addrs) > 0
-}
-
-func isPublic(addr netip.Addr) bool {
-	addr = addr.Unmap()
-	return addr.IsGlobalUnicast() && !addr.IsPrivate() && !sharedSpace().Contains(addr)
-}
-
-// sharedSpace is the address block of RFC 6598, which netip does not count as private.
-func sharedSpace() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10) }
-
-func isLoopback(host string) bool {
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }
 
 // show returns a URL without what may be secret.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -214,7 +215,7 @@ func usable(m *oauthex.AuthServerMeta) error {
 		if endpoint == "" {
 			continue
 		}
-		if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname())) {
+		if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && ipscope.Loopback(u.Hostname())) {
 			return fmt.Errorf("an endpoint is not https: %s", printable.Line(endpoint, 200))
 		}
 		if u.User != nil || u.Fragment != "" { // a name before an @ looks like the host

@@ -27,9 +27,13 @@
 // The server's URL and the config are; whatever the server or the authorization server
 // answers is not. Metadata of the server comes from its own origin and must be about it;
 // metadata of an authorization server must name the issuer that it was requested for, and
-// PKCE with S256. Endpoints are https, or http on this machine. A server in the public
-// internet cannot make us send requests to private addresses. Redirects are followed
+// PKCE with S256. Endpoints are https, or http on this machine. Redirects are followed
 // within one origin only, and only where metadata is read. Answers are bounded.
+//
+// Only a server all of whose addresses are private can make us send requests to private
+// addresses; package ipscope says which those are. What is checked is the address that is
+// dialled. Through a proxy of the environment it is the address that this machine knows for the
+// name, if any, and a server that is reached so does not count as private.
 //
 // # Libraries
 //

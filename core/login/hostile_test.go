@@ -155,7 +155,9 @@ func TestHostileServers(t *testing.T) {
 // A public server can name neither this machine nor a private network, in any spelling.
 func TestPrivateAddressesOfAPublicServer(t *testing.T) {
 	for _, address := range []string{"https://127.0.0.1/", "http://localhost:1/", "https://10.0.0.1/", "https://169.254.169.254/latest", "https://[::1]/",
-		"https://[::ffff:127.0.0.1]/", "https://[fd00::1]/", "https://100.64.0.1/", "https://0.0.0.0/", "https://192.168.1.1/", "http://as.example/"} {
+		"https://[::ffff:127.0.0.1]/", "https://[fd00::1]/", "https://100.64.0.1/", "https://0.0.0.0/", "https://192.168.1.1/", "http://as.example/",
+		"https://0.1.2.3/", "https://192.0.0.8/", "https://198.18.0.1/", "https://240.0.0.1/", "https://[::10.0.0.1]/", "https://[64:ff9b::10.0.0.1]/",
+		"https://[64:ff9b:1::8.8.8.8]/", "https://[2001::1]/", "https://[2001:20::1]/", "https://[2001:db8::1]/", "https://[2002:a00:1::]/", "https://[fe80::1%25lo]/"} {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 		if err != nil {
 			t.Fatal(err)
