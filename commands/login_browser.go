@@ -53,12 +53,20 @@ func (o *loginOptions) open(env *Env, flow *login.Flow) {
 
 // askClient asks for the ID of a client.
 func askClient(env *Env, redirect string) (string, error) {
-	fmt.Fprintf(env.Err, "The authorization server does not support client registration. Register a client there, with the\nredirect URI %s, and enter its client ID: ", redirect)
+	fmt.Fprintf(env.Err, "The authorization server does not support client registration. Register a client there, with the\nredirect URI %s, and enter its client ID: ", printable.Line(redirect, 200))
 	id, err := readLine(env.In)
 	if err != nil || id == "" {
 		return "", login.ErrNoClient
 	}
 	return id, nil
+}
+
+// confirmServer asks whether a client of the config belongs to the authorization server that
+// its MCP server names.
+func confirmServer(env *Env, unnamed *login.UnnamedError) bool {
+	fmt.Fprintf(env.Err, "The server names the authorization server %s.\nIs the client %s registered there? That server gets the client's credentials. [y/N] ", unnamed.Issuer, unnamed.Client)
+	answer, err := readLine(env.In)
+	return err == nil && (strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes"))
 }
 
 // paste prints the URL and finishes with the redirected URL that comes on stdin, or with

@@ -216,3 +216,45 @@ func serveHTTP(t *testing.T, s *sessiontest.Server) string {
 	t.Cleanup(s.Disconnect)
 	return web
 }
+
+// A client's secret goes to an authorization server that the config does not name only if the
+// user says on a terminal that the client belongs there, which is asked once.
+func TestLoginWithASecret(t *testing.T) {
+	for _, grant := range []string{"authorization_code", "client_credentials"} {
+		b := newLoginBench(t, fmt.Sprintf(`, "oauth": {"clientId": "me", "clientSecret": "${SECRET:-s3cret}", "grant": %q}`, grant))
+		b.as.Clients["me"] = "s3cret"
+		_, errs := b.run(exitRefused, "login", "docs", "--timeout", "1m")
+		if !strings.Contains(errs, "the server names the authorization server "+b.as.AS) || !strings.Contains(errs, fmt.Sprintf(`"authServerMetadataUrl": "%s/.well-known/oauth-authorization-server"`, b.as.AS)) {
+			t.Error(errs)
+		}
+		on := func(in string, wantExit int, args ...string) string {
+			t.Helper()
+			var out, errs bytes.Buffer
+			env := b.env(strings.NewReader(in), &out, &errs)
+			env.ErrTTY = true
+			if got := Main(t.Context(), env, append([]string{"--config", b.config, "login", "docs", "--timeout", "1m"}, args...)); got != wantExit {
+				t.Fatalf("%s %q: exit %d: %s", grant, in, got, &errs)
+			}
+			return errs.String()
+		}
+		const question = "Is the client me registered there?"
+		for _, no := range []string{"", "\n", "n\n", "nay\n"} {
+			if errs := on(no, exitRefused); !strings.Contains(errs, question) {
+				t.Errorf("%q: %s", no, errs)
+			}
+		}
+		if errs := on("y\n", exitRefused, "--no-browser"); strings.Contains(errs, question) {
+			t.Errorf("stdin is for the redirected URL: %s", errs)
+		}
+		if n := b.as.Hits("as /token"); n != 0 {
+			t.Fatalf("%d token requests", n)
+		}
+		if errs := on("y\n", exitOK); !strings.Contains(errs, question) {
+			t.Error(errs)
+		}
+		if errs := on("", exitOK); strings.Contains(errs, question) {
+			t.Errorf("asked again: %s", errs)
+		}
+		b.run(exitOK, "list")
+	}
+}

@@ -26,7 +26,7 @@ type OAuth struct {
 	RedirectURI string
 	Grant       Grant
 	// AuthServerMetadataURL is the address of the authorization server's metadata, for servers
-	// that do not announce it.
+	// that do not announce it, and for clients with a secret.
 	AuthServerMetadataURL string
 }
 

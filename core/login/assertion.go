@@ -22,8 +22,10 @@ import (
 const assertionLife = 2 * time.Minute
 
 // clientAssertion returns a signed assertion that proves that we have the client's key (RFC
-// 7523).
-func clientAssertion(keyFile, clientID, issuer string) (string, error) {
+// 7523). Its only audience is an authorization server, by its issuer if that is known for
+// certain, as draft-ietf-oauth-rfc7523bis demands, or by its token endpoint; see
+// [place.audience].
+func clientAssertion(keyFile, clientID, audience string) (string, error) {
 	text, err := secretfile.ReadAll(keyFile)
 	if err != nil {
 		return "", fmt.Errorf("privateKeyFile: %w", err)
@@ -34,7 +36,7 @@ func clientAssertion(keyFile, clientID, issuer string) (string, error) {
 	}
 	now := time.Now()
 	signed, err := jwt.NewWithClaims(method, jwt.RegisteredClaims{
-		Issuer: clientID, Subject: clientID, Audience: jwt.ClaimStrings{issuer}, ID: rand.Text(),
+		Issuer: clientID, Subject: clientID, Audience: jwt.ClaimStrings{audience}, ID: rand.Text(),
 		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(assertionLife)),
 	}).SignedString(key)
 	if err != nil {

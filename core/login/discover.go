@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,6 +70,35 @@ type place struct {
 	resource string
 	scopes   []string // that the server supports
 	server   *oauthex.AuthServerMeta
+	metadata string // the URL of the authorization server's metadata; "" if it publishes none
+}
+
+// audience returns what an assertion for the authorization server is valid for: its issuer, if
+// that published the metadata (RFC 8414, section 3.3). Other metadata may claim any issuer, so
+// the audience is then the token endpoint, which gets the assertion, and at which alone it is of
+// use.
+func (at *place) audience() string {
+	if slices.Contains(metadataPlaces(at.server.Issuer), at.metadata) {
+		return at.server.Issuer
+	}
+	return at.server.TokenEndpoint
+}
+
+// entrust returns an [*UnnamedError] unless the client of the config may be used at the
+// authorization server: the config names both, or the client was used there before. Otherwise the
+// server alone named it, which could thus get the secret of a client that belongs elsewhere. A
+// client that sends no secret may also be used where a server sends it first: no assertion of it
+// is valid elsewhere.
+func (at *place) entrust(t Target, c Client, earlier *Login) error {
+	secret := c.Method == methodBasic || c.Method == methodPost
+	switch {
+	case t.OAuth.AuthServerMetadataURL != "":
+	case earlier == nil && !secret:
+	case earlier != nil && earlier.Issuer == at.server.Issuer:
+	default:
+		return &UnnamedError{printable.Line(c.ID, 100), printable.Line(at.server.Issuer, 200), printable.Line(at.metadata, 400)}
+	}
+	return nil
 }
 
 // discover finds the authorization server of a target, and what it offers.
@@ -94,11 +124,12 @@ func findPlace(ctx context.Context, client *http.Client, t Target, c Challenge) 
 	}
 	if address := t.OAuth.AuthServerMetadataURL; address != "" {
 		at.server, err = configuredServer(ctx, client, address)
+		at.metadata = address
 		return at, err
 	}
 	var failed error
 	for _, issuer := range issuers[:min(len(issuers), maxIssuers)] {
-		at.server, err = serverMetadata(ctx, client, issuer)
+		at.server, at.metadata, err = serverMetadata(ctx, client, issuer)
 		if err == nil && at.server == nil && resource == nil {
 			at.server = &oauthex.AuthServerMeta{Issuer: issuer, AuthorizationEndpoint: issuer + "/authorize",
 				TokenEndpoint: issuer + "/token", RegistrationEndpoint: issuer + "/register"}
@@ -149,16 +180,26 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 	return nil, nil
 }
 
-// serverMetadata returns the metadata of an authorization server, nil if it has none.
-func serverMetadata(ctx context.Context, client *http.Client, issuer string) (*oauthex.AuthServerMeta, error) {
+// metadataPlaces returns the URLs at which an issuer may publish its metadata, none if it is not
+// a URL of an issuer.
+func metadataPlaces(issuer string) []string {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return nil, fmt.Errorf("the server names an authorization server that is not a URL: %q", printable.Line(issuer, 200))
+		return nil
 	}
 	base, path := origin(issuer), strings.Trim(u.EscapedPath(), "/")
 	places := []string{base + "/.well-known/oauth-authorization-server", base + "/.well-known/openid-configuration"}
 	if path != "" {
 		places = []string{places[0] + "/" + path, places[1] + "/" + path, base + "/" + path + "/.well-known/openid-configuration"}
+	}
+	return places
+}
+
+// serverMetadata returns the metadata of an authorization server and its URL, nil if it has none.
+func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m *oauthex.AuthServerMeta, at string, err error) {
+	places := metadataPlaces(issuer)
+	if places == nil {
+		return nil, "", fmt.Errorf("the server names an authorization server that is not a URL: %q", printable.Line(issuer, 200))
 	}
 	var failed error
 	for _, place := range places {
@@ -170,14 +211,14 @@ func serverMetadata(ctx context.Context, client *http.Client, issuer string) (*o
 		case err != nil:
 			failed = errors.Join(failed, fmt.Errorf("metadata of the authorization server: %w", err))
 		case m != nil:
-			return m, nil
+			return m, place, nil
 		}
 	}
-	return nil, failed
+	return nil, "", failed
 }
 
 // configuredServer returns the authorization server's metadata from an address in the config;
-// any issuer is accepted there.
+// any issuer is accepted there, but see audience.
 func configuredServer(ctx context.Context, client *http.Client, address string) (*oauthex.AuthServerMeta, error) {
 	var names struct{ Issuer string }
 	found, err := getJSON(ctx, client, address, &names)

@@ -27,7 +27,10 @@
 // The server's URL and the config are; whatever the server or the authorization server
 // answers is not. Metadata of the server comes from its own origin and must be about it;
 // metadata of an authorization server must name the issuer that it was requested for, and
-// PKCE with S256. Endpoints are https, or http on this machine. Redirects are followed
+// PKCE with S256. Metadata at an address in the config may name any issuer, so an assertion for
+// its token endpoint is valid there only. A secret in the config goes only to an authorization
+// server that the config or the user names, and a client in the config stays with the one that it
+// was used at. Endpoints are https, or http on this machine. Redirects are followed
 // within one origin only, and only where metadata is read. Answers are bounded.
 //
 // Only a server all of whose addresses are private can make us send requests to private

@@ -37,7 +37,8 @@ type Flow struct {
 // Begin starts a login to a target that refused a request with the challenge: it discovers the
 // authorization server and chooses the client. The browser will be sent back to redirect.
 // scopes, if there are any, are requested in place of those of the config and the server. The
-// error is [ErrNoClient] if the user has to register a client first.
+// error is [ErrNoClient] if the user has to register a client first, and an [*UnnamedError] if the
+// config has to name the authorization server first.
 func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect string, scopes []string) (*Flow, error) {
 	client := s.client(ctx, t.URL)
 	at, err := discover(ctx, client, t, c)
@@ -47,10 +48,7 @@ func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect strin
 	if at.server.AuthorizationEndpoint == "" {
 		return nil, errors.New("the authorization server does not support logins of users (it has no authorization endpoint)")
 	}
-	earlier, err := s.Get(t)
-	if err != nil && !errors.Is(err, ErrNone) {
-		earlier = nil // it cannot be read; the new login replaces it
-	}
+	earlier := s.earlier(t)
 	f := &Flow{target: t, store: s, redirect: redirect, at: at, state: rand.Text(), verifier: oauth2.GenerateVerifier()}
 	f.scopes = chooseScopes(t, c, at, earlier, scopes)
 	if f.with, f.reused, err = f.client(ctx, client, at.server, earlier); err != nil {
@@ -136,13 +134,23 @@ func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
 	return nil
 }
 
+// earlier returns the login that a new one replaces; nil if there is none, or it cannot be read.
+func (s *Store) earlier(t Target) *Login {
+	l, err := s.Get(t)
+	if err != nil {
+		return nil
+	}
+	return l
+}
+
 // Offers reports whether a target that did not refuse a request still offers logins.
 func (s *Store) Offers(ctx context.Context, t Target) bool {
 	m, err := resourceMetadata(ctx, s.client(ctx, t.URL), t, Challenge{})
 	return err == nil && m != nil
 }
 
-// Obtain obtains and stores a login by the client credentials grant, without a user.
+// Obtain obtains and stores a login by the client credentials grant, without a user. The error is
+// an [*UnnamedError] if the config has to name the authorization server first.
 func (s *Store) Obtain(ctx context.Context, t Target, c Challenge) (*Login, error) {
 	l, err := s.obtain(ctx, s.client(ctx, t.URL), t, c)
 	if err != nil {
@@ -160,6 +168,9 @@ func (s *Store) obtain(ctx context.Context, client *http.Client, t Target, c Cha
 	with, ok := configuredClient(t, at.server)
 	if !ok {
 		return nil, errors.New(`"grant" is "client_credentials", which needs a "clientId"`)
+	}
+	if err := at.entrust(t, with, s.earlier(t)); err != nil {
+		return nil, err
 	}
 	l := newLogin(t, at, with, chooseScopes(t, c, at, nil, nil))
 	return l, l.requestToken(ctx, client, t, "a token", l.clientGrant())

@@ -26,6 +26,7 @@ type Login struct {
 	Kind               Kind         `json:"store"`             // where its secrets are
 	TokenEndpoint      string       `json:"tokenEndpoint"`
 	RevocationEndpoint string       `json:"revocationEndpoint,omitempty"`
+	Audience           string       `json:"audience,omitempty"` // of assertions; "", in logins of before there was this field: TokenEndpoint
 
 	// NoKeyring is why the secrets of a new login are in a file although the keyring was
 	// preferred.
@@ -37,7 +38,7 @@ type Login struct {
 
 func newLogin(t Target, at *place, with Client, scopes []string) *Login {
 	l := &Login{Server: t.URL, ID: t.ID, Since: time.Now(), Issuer: at.server.Issuer, Client: with, Resource: at.resource, Grant: config.GrantCode, Scopes: scopes, tokens: new(tokens),
-		TokenEndpoint: at.server.TokenEndpoint, RevocationEndpoint: at.server.RevocationEndpoint}
+		TokenEndpoint: at.server.TokenEndpoint, RevocationEndpoint: at.server.RevocationEndpoint, Audience: at.audience()}
 	if t.OAuth.Grant == config.GrantClient {
 		l.Grant = config.GrantClient
 	}

@@ -63,12 +63,13 @@ func configuredClient(t Target, m *oauthex.AuthServerMeta) (Client, bool) {
 // new one.
 func (f *Flow) client(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, earlier *Login) (c Client, reused bool, err error) {
 	if c, ok := configuredClient(f.target, m); ok {
-		return c, false, nil
+		return c, false, f.at.entrust(f.target, c, earlier)
 	}
 	if f.target.OAuth.ClientMetadataURL != "" && m.ClientIDMetadataDocumentSupported {
 		return Client{ID: f.target.OAuth.ClientMetadataURL, Method: methodNone}, false, nil
 	}
-	if earlier != nil && earlier.Issuer == m.Issuer && earlier.Client.Registered && earlier.Refused == "" &&
+	// The token endpoint gets the client's secret, and metadata may claim any issuer.
+	if earlier != nil && earlier.Issuer == m.Issuer && earlier.TokenEndpoint == m.TokenEndpoint && earlier.Client.Registered && earlier.Refused == "" &&
 		earlier.Client.Redirect == f.redirect && (earlier.Client.Expires.IsZero() || time.Now().Before(earlier.Client.Expires)) {
 		return earlier.Client, true, nil
 	}

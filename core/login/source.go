@@ -227,6 +227,9 @@ func (s *Source) refused(err error) error {
 	if answer, ok := errors.AsType[*AnswerError](err); ok && answer.final() {
 		return &RequiredError{s.target, answer.Error()}
 	}
+	if unnamed, ok := errors.AsType[*UnnamedError](err); ok {
+		return &RequiredError{s.target, unnamed.Error()}
+	}
 	return err
 }
 

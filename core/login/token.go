@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target,
 	}
 	switch l.Client.Method {
 	case methodJWT:
-		assertion, err := clientAssertion(t.OAuth.PrivateKeyFile, l.Client.ID, l.Issuer)
+		assertion, err := clientAssertion(t.OAuth.PrivateKeyFile, l.Client.ID, cmp.Or(l.Audience, l.TokenEndpoint))
 		if err != nil {
 			return err
 		}

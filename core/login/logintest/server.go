@@ -290,12 +290,16 @@ func (s *Server) token(w http.ResponseWriter, q *http.Request) {
 		refuse("invalid_target", "no resource")
 		return
 	}
+	id, secret, basic := q.BasicAuth()
+	if !basic {
+		id, secret = q.PostForm.Get("client_id"), q.PostForm.Get("client_secret")
+	}
 	switch q.PostForm.Get("grant_type") {
 	case "authorization_code":
 		g, ok := s.codes[q.PostForm.Get("code")]
 		delete(s.codes, q.PostForm.Get("code"))
 		sum := sha256.Sum256([]byte(q.PostForm.Get("code_verifier")))
-		if !ok || base64.RawURLEncoding.EncodeToString(sum[:]) != g.challenge || g.redirect != q.PostForm.Get("redirect_uri") || g.client != q.PostForm.Get("client_id") {
+		if !ok || base64.RawURLEncoding.EncodeToString(sum[:]) != g.challenge || g.redirect != q.PostForm.Get("redirect_uri") || g.client != id || s.Clients[id] != secret {
 			refuse("invalid_grant", "the code is not valid")
 			return
 		}
@@ -314,10 +318,6 @@ func (s *Server) token(w http.ResponseWriter, q *http.Request) {
 		s.spent[token] = family
 		s.give(w, family, "", true)
 	case "client_credentials":
-		id, secret, basic := q.BasicAuth()
-		if !basic {
-			id, secret = q.PostForm.Get("client_id"), q.PostForm.Get("client_secret")
-		}
 		if want, ok := s.Clients[id]; !ok || want != secret {
 			refuse("invalid_client", "")
 			return

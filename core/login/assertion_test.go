@@ -1,0 +1,253 @@
+package login_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/login"
+	"github.com/mcptrack/mcptrack/core/login/logintest"
+)
+
+// wellKnown is where an authorization server without a path publishes its metadata.
+const wellKnown = "/.well-known/oauth-authorization-server"
+
+// signingKey returns a key and the file that it is in.
+func signingKey(t *testing.T) (*ecdsa.PrivateKey, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "key.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return key, path
+}
+
+// audiences returns those of the assertions in token requests.
+func audiences(t *testing.T, key *ecdsa.PrivateKey, forms []url.Values) []string {
+	t.Helper()
+	var all []string
+	for _, form := range forms {
+		var claims jwt.RegisteredClaims
+		if _, err := jwt.ParseWithClaims(form.Get("client_assertion"), &claims, func(*jwt.Token) (any, error) { return &key.PublicKey, nil }); err != nil {
+			t.Fatal(err)
+		}
+		if claims.Issuer != "ci" || claims.Subject != "ci" || claims.ID == "" || len(claims.Audience) != 1 {
+			t.Errorf("%+v", claims)
+		}
+		all = append(all, claims.Audience...)
+	}
+	return all
+}
+
+// elsewhere serves metadata at a path of its own, and the endpoints of s through its own. It
+// returns its origin.
+func elsewhere(t *testing.T, s *logintest.Server, path, issuer string) string {
+	t.Helper()
+	as, err := url.Parse(s.AS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var origin string
+	web := http.NewServeMux()
+	web.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": strings.ReplaceAll(issuer, "SELF", origin), "authorization_endpoint": origin + "/authorize", "token_endpoint": origin + "/token",
+			"registration_endpoint": origin + "/register", "code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"private_key_jwt", "client_secret_basic"}})
+	})
+	web.Handle("/", httputil.NewSingleHostReverseProxy(as))
+	origin = logintest.Serve(t, web)
+	return origin
+}
+
+// An assertion is valid only for the authorization server that gets it, whoever its metadata
+// claims to be.
+func TestAudienceOfAssertions(t *testing.T) {
+	key, file := signingKey(t)
+	for name, c := range map[string]struct {
+		path, issuer string // of metadata that the config names, "" : the server names its own
+		want         string
+	}{
+		"named by the server":          {"", "", "AS"},
+		"at the issuer's own place":    {wellKnown, "SELF", "SELF"},
+		"with a slash":                 {wellKnown, "SELF/", "SELF/"},
+		"OpenID Connect":               {"/.well-known/openid-configuration", "SELF", "SELF"},
+		"with a path":                  {wellKnown + "/tenant", "SELF/tenant", "SELF/tenant"},
+		"another issuer":               {wellKnown, "https://honest.example", "SELF/token"},
+		"another issuer on this host":  {wellKnown, "AS", "SELF/token"},
+		"another tenant of the origin": {wellKnown + "/tenant", "SELF/honest", "SELF/token"},
+		"no place of metadata":         {"/my.json", "SELF", "SELF/token"},
+		"no issuer":                    {wellKnown, "", "SELF/token"},
+		"an issuer that is no URL":     {wellKnown, "honest", "SELF/token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := logintest.New(t)
+			s.Clients["ci"] = ""
+			to, self := target(s), ""
+			to.OAuth = config.OAuth{ClientID: "ci", PrivateKeyFile: file, Grant: config.GrantClient}
+			if c.path != "" {
+				self = elsewhere(t, s, c.path, strings.ReplaceAll(c.issuer, "AS", s.AS))
+				to.OAuth.AuthServerMetadataURL = self + c.path
+			}
+			logins := store(t)
+			wantStatus(t, logins.Source(to), s, http.StatusOK)
+			s.Expire()
+			to.OAuth.AuthServerMetadataURL = "" // what is stored does not become valid for more
+			wantStatus(t, logins.Source(to), s, http.StatusOK)
+			want := strings.ReplaceAll(strings.ReplaceAll(c.want, "SELF", self), "AS", s.AS)
+			if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{want, want}) {
+				t.Errorf("audiences %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// A login that was stored without an audience may have been made with any metadata.
+func TestAudienceOfAnOlderLogin(t *testing.T) {
+	key, file := signingKey(t)
+	s := logintest.New(t)
+	s.Clients["ci"] = ""
+	to := target(s)
+	to.OAuth = config.OAuth{ClientID: "ci", PrivateKeyFile: file, Grant: config.GrantClient}
+	logins := store(t)
+	wantStatus(t, logins.Source(to), s, http.StatusOK)
+	text, err := os.ReadFile(logins.Path(to))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	l := doc["logins"].([]any)[0].(map[string]any)
+	delete(l, "audience")
+	l["issuer"] = "https://honest.example"
+	if text, err = json.Marshal(doc); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(logins.Path(to), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Expire()
+	wantStatus(t, logins.Source(to), s, http.StatusOK)
+	if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{s.AS, s.AS + "/token"}) {
+		t.Errorf("audiences %q", got)
+	}
+}
+
+// The secret of a client goes only to the authorization server that the config names, not to
+// one that the server names.
+func TestSecretsAreForTheServerThatTheConfigNames(t *testing.T) {
+	for _, grant := range []config.Grant{config.GrantCode, config.GrantClient} {
+		t.Run(string(grant), func(t *testing.T) {
+			s := logintest.New(t)
+			s.Clients["ci"] = "s3cret"
+			logins, to := store(t), target(s)
+			to.OAuth = config.OAuth{ClientID: "ci", ClientSecret: config.NewSecret("s3cret"), Grant: grant}
+			logInTo := func(to login.Target) error {
+				if grant == config.GrantCode {
+					_, err := logIn(t, logins, s, to)
+					return err
+				}
+				_, err := logins.Obtain(t.Context(), to, challenge(t, s))
+				return err
+			}
+			unnamed, ok := errors.AsType[*login.UnnamedError](logInTo(to))
+			if !ok || unnamed.Issuer != s.AS || unnamed.Metadata != s.AS+wellKnown {
+				t.Fatalf("%+v", unnamed)
+			}
+			if _, err := request(t.Context(), logins.Source(to), s.URL); grant == config.GrantClient {
+				if _, ok := errors.AsType[*login.RequiredError](err); !ok || !strings.Contains(err.Error(), s.AS) || !strings.Contains(err.Error(), "run mcptrack login docs") {
+					t.Error(err)
+				}
+			}
+			if n := s.Hits("as /token") + s.Hits("as /authorize"); n != 0 {
+				t.Errorf("%d requests", n)
+			}
+			named := to
+			named.OAuth.AuthServerMetadataURL = unnamed.Metadata
+			if err := logInTo(named); err != nil {
+				t.Fatal(err)
+			}
+			// It was there before, so it may be there again.
+			if err := logInTo(to); err != nil {
+				t.Error(err)
+			}
+			s.Expire()
+			wantStatus(t, logins.Source(to), s, http.StatusOK)
+			other := logintest.New(t)
+			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.AS} }
+			if err, ok := errors.AsType[*login.UnnamedError](logInTo(to)); !ok || err.Issuer != other.AS {
+				t.Errorf("another authorization server: %v", err)
+			}
+			if n := other.Hits("as /token"); n != 0 {
+				t.Errorf("%d requests for a token at the other authorization server", n)
+			}
+		})
+	}
+}
+
+// A client that the config names stays with the authorization server that it was used at,
+// also without a secret; one that we register does not matter elsewhere.
+func TestServerThatNamesAnotherAuthorizationServer(t *testing.T) {
+	for _, id := range []string{"me", ""} {
+		s, other := logintest.New(t), logintest.New(t)
+		logins, to := store(t), target(s)
+		to.OAuth.ClientID = id
+		if _, err := logIn(t, logins, s, to); err != nil {
+			t.Fatal(err)
+		}
+		s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.AS} }
+		_, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
+		if _, ok := errors.AsType[*login.UnnamedError](err); ok != (id != "") || !ok && err != nil {
+			t.Errorf("client %q: %v", id, err)
+		}
+		if id == "" {
+			continue
+		}
+		if _, err := logins.Delete(t.Context(), to); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil); err != nil {
+			t.Errorf("after a logout: %v", err)
+		}
+	}
+}
+
+// A client that was registered at one authorization server is not used at another that claims
+// to be the same.
+func TestRegisteredClientsStay(t *testing.T) {
+	s := logintest.New(t)
+	logins, to := store(t), target(s)
+	l := mustLogIn(t, logins, s)
+	to.OAuth.AuthServerMetadataURL = elsewhere(t, s, wellKnown, s.AS) + wellKnown
+	f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u, err := url.Parse(f.URL); err != nil || u.Query().Get("client_id") == l.Client.ID || u.Query().Get("client_id") == "" {
+		t.Errorf("%s, %v", f.URL, err)
+	}
+}
