@@ -184,7 +184,7 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 // a URL of an issuer.
 func metadataPlaces(issuer string) []string {
 	u, err := url.Parse(issuer)
-	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !visible(issuer) {
 		return nil
 	}
 	base, path := origin(issuer), strings.Trim(u.EscapedPath(), "/")
@@ -203,10 +203,7 @@ func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m 
 	}
 	var failed error
 	for _, place := range places {
-		m, err := oauthex.GetAuthServerMeta(ctx, place, issuer, client)
-		if err == nil && m != nil {
-			err = usable(m)
-		}
+		m, err := readMetadata(ctx, client, place, issuer)
 		switch {
 		case err != nil:
 			failed = errors.Join(failed, fmt.Errorf("metadata of the authorization server: %w", err))
@@ -227,13 +224,10 @@ func configuredServer(ctx context.Context, client *http.Client, address string) 
 	}
 	var m *oauthex.AuthServerMeta
 	if err == nil {
-		m, err = oauthex.GetAuthServerMeta(ctx, address, names.Issuer, client)
+		m, err = readMetadata(ctx, client, address, names.Issuer)
 	}
 	if err == nil && m == nil {
 		err = fmt.Errorf("%s: there is no metadata", printable.Line(address, 200))
-	}
-	if err == nil {
-		err = usable(m)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("metadata of the authorization server: %w", err)
@@ -241,8 +235,20 @@ func configuredServer(ctx context.Context, client *http.Client, address string) 
 	return m, nil
 }
 
-// usable checks what the library does not: that there are endpoints, that they can be trusted,
-// and that PKCE with S256 is supported.
+// readMetadata reads the metadata of an issuer at an address, nil if there is none.
+func readMetadata(ctx context.Context, client *http.Client, address, issuer string) (*oauthex.AuthServerMeta, error) {
+	m, err := oauthex.GetAuthServerMeta(ctx, address, issuer, client)
+	if err != nil {
+		return nil, errors.New(printable.Line(err.Error(), 500)) // it quotes the metadata, and wraps nothing
+	}
+	if m != nil {
+		err = usable(m)
+	}
+	return m, err
+}
+
+// usable checks what the library does not: that there are endpoints, that they can be trusted
+// and shown, and that PKCE with S256 is supported.
 func usable(m *oauthex.AuthServerMeta) error {
 	s256 := false
 	for _, method := range m.CodeChallengeMethodsSupported {
@@ -251,7 +257,13 @@ func usable(m *oauthex.AuthServerMeta) error {
 	if m.TokenEndpoint == "" || !s256 {
 		return errors.New("there is no token endpoint, or no PKCE with S256")
 	}
-	for _, endpoint := range []string{m.AuthorizationEndpoint, m.TokenEndpoint, m.RegistrationEndpoint, m.RevocationEndpoint} {
+	endpoints := []string{m.AuthorizationEndpoint, m.TokenEndpoint, m.RegistrationEndpoint, m.RevocationEndpoint}
+	for _, address := range append(endpoints, m.Issuer) { // terminals, browsers and logs show them
+		if !visible(address) {
+			return fmt.Errorf("a URL has characters that must be encoded: %s", printable.Line(address, 200))
+		}
+	}
+	for _, endpoint := range endpoints {
 		u, err := url.Parse(endpoint)
 		if endpoint == "" {
 			continue

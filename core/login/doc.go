@@ -30,7 +30,8 @@
 // PKCE with S256. Metadata at an address in the config may name any issuer, so an assertion for
 // its token endpoint is valid there only. A secret in the config goes only to an authorization
 // server that the config or the user names, and a client in the config stays with the one that it
-// was used at. Endpoints are https, or http on this machine. Redirects are followed
+// was used at. Endpoints are https, or http on this machine; they and issuers are printable ASCII,
+// as terminals, browsers and logs show them. Redirects are followed
 // within one origin only, and only where metadata is read. Answers are bounded.
 //
 // Only a server all of whose addresses are private can make us send requests to private

@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/login/logintest"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // TestHostileServers: whatever a server or its authorization server says, a login with it
@@ -149,6 +150,30 @@ func TestHostileServers(t *testing.T) {
 				t.Error("a login was stored")
 			}
 		})
+	}
+}
+
+// No URL of an authorization server hides or forges anything where it is shown: on a terminal, in
+// a browser, in a log.
+func TestURLsThatAreNotPrintable(t *testing.T) {
+	for _, hidden := range []string{"\u202e", "\u2066", "\u200b", "\u00ad", "\ufeff", "\U000e0041", "\U000e0100", "\u009b31m", "\u0085", "\u2028", "\ue000", " ", "\u00fc", "\u0430"} {
+		for _, member := range []string{"authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint", "issuer"} {
+			for _, form := range []string{"%s/x" + hidden + "y", "%s/?x=" + hidden, "https://x" + hidden + ".example/y"} {
+				s := logintest.New(t)
+				address := strings.Replace(form, "%s", s.AS, 1)
+				s.Meta = func(m map[string]any) { m[member] = address }
+				to := target(s)
+				if member == "issuer" {
+					s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{address} }
+				}
+				for _, to.OAuth.AuthServerMetadataURL = range []string{"", s.AS + wellKnown} {
+					f, err := store(t).Begin(t.Context(), to, challenge(t, s), redirect, nil)
+					if err == nil || printable.Lines(err.Error()) != err.Error() || !strings.Contains(err.Error(), "must be encoded") && !strings.Contains(err.Error(), "not a URL") && !strings.Contains(err.Error(), "invalid character") {
+						t.Errorf("%s %q: %+v, %v", member, address, f, err)
+					}
+				}
+			}
+		}
 	}
 }
 

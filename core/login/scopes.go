@@ -21,7 +21,7 @@ func usableScopes(named []string) []string {
 	var scopes []string
 	size := 0
 	for _, scope := range named {
-		ok := scope != "" && len(scope) <= maxScope && !strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
+		ok := scope != "" && len(scope) <= maxScope && visible(scope) && !strings.ContainsAny(scope, `"\`)
 		if size += len(scope) + 1; ok && size <= maxScopes && !slices.Contains(scopes, scope) {
 			scopes = append(scopes, scope)
 		} else {

@@ -67,7 +67,13 @@ func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target,
 }
 
 func validToken(s string) bool {
-	return len(s) <= maxToken && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+	return len(s) <= maxToken && visible(s)
+}
+
+// visible reports whether a text is printable ASCII without spaces, as URLs, tokens and scopes
+// have to be.
+func visible(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // tokenError returns the error of a token request, without secrets that the answer may contain.
