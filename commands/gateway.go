@@ -16,11 +16,11 @@ type gatewayOptions struct {
 	connectFlags
 	indexFlags
 	mcpFlags
+	pinFlags
 	events          eventsFlags
 	onDown          string
 	allow, deny     []string
 	all             bool
-	pin             bool
 	catalogURL      string
 	catalogInterval time.Duration
 	callTimeout     time.Duration
@@ -41,7 +41,10 @@ func newGateway(env *Env, g *globals) *cobra.Command {
   mcptrack gateway --catalog-url https://api.example --index
   mcptrack gateway --all --events
   mcptrack gateway --all --change-tools --stdio
-  mcptrack gateway --addr :8723 --token-file token`,
+  mcptrack gateway --addr :8723 --token-file token
+
+  # Accept that a tool has changed
+  mcptrack gateway --repin docs:search`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.mcpFlags.check(cmd); err != nil {
@@ -51,8 +54,11 @@ func newGateway(env *Env, g *globals) *cobra.Command {
 			if err := opts.parse(); err != nil {
 				return err
 			}
-			if err := opts.events.parse(cmd); err != nil {
+			if err := opts.events.parse(cmd, opts.pin || len(opts.repin) > 0); err != nil {
 				return err
+			}
+			if len(opts.repin) > 0 {
+				return opts.removePins(cmd.Context(), env, g)
 			}
 			return runGateway(cmd.Context(), env, g, opts)
 		},
@@ -63,7 +69,7 @@ func newGateway(env *Env, g *globals) *cobra.Command {
 	f.StringArrayVar(&opts.allow, "allow", nil, "serve only names and URIs that match this `GLOB` (repeatable)")
 	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB` (repeatable)")
 	f.BoolVar(&opts.all, "all", false, "serve all enabled servers, not only tracked ones")
-	f.BoolVar(&opts.pin, "pin", false, "drop tools that change after they were first listed")
+	opts.pinFlags.add(f)
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")
 	f.DurationVar(&opts.catalogInterval, "catalog-interval", config.DefaultCatalogInterval, "`DURATION` between two checks of the --catalog-url for changes")
 	opts.indexFlags.add(f)
@@ -75,6 +81,7 @@ func newGateway(env *Env, g *globals) *cobra.Command {
 	f.BoolVar(&opts.holdCommands, "no-exec-on-reload", false, "wait for SIGHUP before starting new or changed commands of the config")
 	f.DurationVar(&opts.connectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
 	opts.addLimit(f)
+	_ = cmd.RegisterFlagCompletionFunc("repin", completeServers(env, g))
 	_ = cmd.RegisterFlagCompletionFunc("on-down", cobra.FixedCompletions([]string{"keep", "drop"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

@@ -57,21 +57,26 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	_ = f.MarkHidden("events-message-ids")
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that say what changed and wait for changes")
 	o.journalFlags.add(cmd)
-	f.Lookup("data-dir").Usage = "`DIR` of the events stored for --events and --change-tools (default of --events: mcptrack/gateway in the XDG state directory)"
+	f.Lookup("data-dir").Usage = "`DIR` of the events stored for --events and --change-tools, and of the pins of --pin (default of --events: mcptrack/gateway in the XDG state directory)"
 	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store these events on instead"
 	o.retentionFlags.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-func (o *eventsFlags) parse(cmd *cobra.Command) error {
+// parse checks the flags; pins says that --data-dir may be meant for pins.
+func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-key-file", "events-message-ids"} {
 		if cmd.Flags().Changed(name) && !o.on {
 			return usage("--%s needs --events", name)
 		}
 	}
 	for _, name := range []string{"data-dir", "nats", "nats-credentials", "durability", "retain", "retain-bytes"} {
-		if cmd.Flags().Changed(name) && !o.on && !o.tools {
+		switch {
+		case !cmd.Flags().Changed(name) || o.on || o.tools:
+		case name != "data-dir":
 			return usage("--%s needs --events or --change-tools", name)
+		case !pins:
+			return usage("--data-dir needs --events, --change-tools or --pin")
 		}
 	}
 	switch {

@@ -39,6 +39,12 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	held := make([]byte, ballast)
 	defer runtime.KeepAlive(held)
 	opts.fromConfig(cfg.Index)
+	var pins *gateway.Pins // nil without --pin
+	if opts.pin {
+		if pins, err = opts.pins(env, cfg); err != nil {
+			return err
+		}
+	}
 	var gw *gateway.Gateway
 	index, err := opts.indexFlags.start(func() capindex.View { return gw.Offered() })
 	if err != nil {
@@ -61,7 +67,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	t := stored.tracker(trackers)
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
-		Tracker: t, Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pin: opts.pin,
+		Tracker: t, Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins,
 		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Events: stored.handlers()},
 		Local: local, Changed: index.Changed, Logger: log,
 	})

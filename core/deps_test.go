@@ -41,7 +41,7 @@ func rules() []rule {
 		{"golang.org/x/oauth2", []string{"core/login"}, "tokens are obtained in one place"},
 		{"github.com/modelcontextprotocol/go-sdk", []string{"core/login"}, "of the official SDK only the discovery for OAuth is used"},
 		{"github.com/golang-jwt", []string{"core/login"}, "one place proves who a client is"},
-		{"github.com/gofrs/flock", []string{"core/login", "output/agent"}, "one renewal at a time, of all processes, and one cursor for each"},
+		{"github.com/gofrs/flock", []string{"core/login", "core/gateway", "output/agent"}, "one renewal at a time, of all processes, pins that several of them add to, and one cursor for each"},
 		{"github.com/cli/browser", []string{"cmd"}, "the browser belongs to the process's user"},
 		{module + "core/session/wire", []string{"core/session"}, "transports are chosen and closed by a session"},
 		{"github.com/nats-io", []string{"core/journal", "scripts/faults"}, "what is durable is decided in one place"},

@@ -294,7 +294,7 @@ func TestHostileItems(t *testing.T) {
 // A pinned tool that changes is left out until it is restored.
 func TestPin(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
-		w.opts.Pin = true
+		w.opts.Pins = NewPins("", "")
 		docs := w.Serve("docs", era)
 		set := func(description string) {
 			docs.SetList(catalog.Tools, tool("other"), map[string]any{"name": "dig", "description": description, "inputSchema": map[string]any{"type": "object"}})

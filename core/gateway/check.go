@@ -1,7 +1,7 @@
 package gateway
 
 import (
-	"errors"
+	"slices"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -10,6 +10,7 @@ import (
 // checked is the result of checking the items of a list.
 type checked struct {
 	list    []catalog.Item // the list that was checked
+	pins    int            // the version of the server's pins with which it was
 	items   []item         // those that can be listed
 	refused []Refusal      // those that cannot, or are suspicious
 }
@@ -23,10 +24,14 @@ func (l *loop) check(server string, k catalog.Kind, list []catalog.Item) checked
 // server, or of one of its variants (see variants.merge).
 func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) checked {
 	was := l.checked[id][k]
-	if len(was.list) == len(list) && (len(list) == 0 || &was.list[0] == &list[0]) {
+	pins := l.pins(server, k)
+	if len(was.list) == len(list) && (len(list) == 0 || &was.list[0] == &list[0]) && was.pins == pins.current() {
 		return was // lists are immutable
 	}
 	c := checked{list: list, items: make([]item, 0, len(list))}
+	refuse := func(key string, err error) {
+		c.refused = append(c.refused, Refusal{Server: server, Kind: k, Key: key, Reason: err.Error()})
+	}
 	known := make(map[string]item, len(was.items))
 	for _, it := range was.items {
 		known[it.key] = it
@@ -39,20 +44,37 @@ func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) c
 		if !again || checked.digest != it.Digest {
 			checked, err = newItem(k, it)
 		}
-		if err == nil && l.g.opts.Pin && k == catalog.Tools {
-			err = l.pin(target{server, it.Key}, it.Digest)
-		}
-		reason := checked.suspicion
 		if err != nil {
-			reason = err.Error()
+			refuse(it.Key, err)
 		} else {
 			c.items = append(c.items, checked)
 		}
-		if reason != "" {
-			c.refused = append(c.refused, Refusal{Server: server, Kind: k, Key: it.Key, Reason: reason, Listed: err == nil})
+	}
+	if pins != nil {
+		pins.pin(l.ctx, c.items, l.g.opts.Logger)
+		c.pins = pins.version
+		c.items = slices.DeleteFunc(c.items, func(it item) bool {
+			err := pins.refuse(it)
+			if err != nil {
+				refuse(it.key, err)
+			}
+			return err != nil
+		})
+	}
+	for _, it := range c.items {
+		if it.suspicion != "" {
+			c.refused = append(c.refused, Refusal{Server: server, Kind: k, Key: it.key, Reason: it.suspicion, Listed: true})
 		}
 	}
 	return c
+}
+
+// pins returns the pins of a server's list, nil if there are none.
+func (l *loop) pins(server string, k catalog.Kind) *pinned {
+	if l.g.opts.Pins == nil || k != catalog.Tools {
+		return nil
+	}
+	return l.g.opts.Pins.of(server)
 }
 
 // Refusal is an item of a server that is not listed, or that is suspicious.
@@ -92,22 +114,3 @@ func (l *loop) report(refused map[Refusal]struct{}) {
 	}
 	l.refused = refused
 }
-
-var errChanged = errors.New("it has changed since it was first listed")
-
-// pin rejects a tool whose digest differs from that of its first version, as Options.Pin
-// demands.
-func (l *loop) pin(t target, now catalog.Digest) error {
-	first, seen := l.pins[t]
-	if !seen && len(l.pins) < maxPins {
-		l.pins[t] = now
-	}
-	if seen && first != now {
-		return errChanged
-	}
-	return nil
-}
-
-// maxPins is how many tools are remembered for Options.Pin: a server may list ever new
-// names. Tools beyond it are not pinned.
-const maxPins = 100_000

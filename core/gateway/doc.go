@@ -67,9 +67,12 @@
 //     meanwhile they try to reach it several times a second.
 //   - Items that could break clients are left out and reported to Options.Refused;
 //     they affect neither the gateway nor other items.
+//   - With Options.Pins a tool that differs from what its server first listed is left out,
+//     over restarts too. A server with more pins than there may be of one server loses its
+//     new tools, never a pin, and no other server is affected.
 //   - Ownership: Run owns every goroutine and ends with its context. Close closes the
 //     serve.Server; the tracker is run by its owner.
 //
 // Libraries: bmatcuk/doublestar/v4 for globs, as in configs; yosida95/uritemplate/v3
-// (RFC 6570) to match URIs with templates.
+// (RFC 6570) to match URIs with templates; gofrs/flock lets processes add pins in turn.
 package gateway

@@ -48,9 +48,9 @@ type Options struct {
 	// is exported if Allow is empty or matches its exported name, and Deny matches
 	// neither its exported name nor the server's own name of it.
 	Allow, Deny []string
-	// Pin leaves out a tool that has changed since it was first listed, for as long as
-	// the gateway runs: a user must not approve one tool and call another.
-	Pin bool
+	// Pins, unless nil, leave out a tool that has changed since it was first listed: a user
+	// must not approve one tool and call another. See [NewPins].
+	Pins *Pins
 	// Local is served in addition to the servers, under its own names.
 	Local Local
 	// Refused is called by the goroutine of Run, once for each item that is not listed or

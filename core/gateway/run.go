@@ -29,7 +29,7 @@ const (
 // It may be called only once.
 func (g *Gateway) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &loop{g: g, ctx: ctx, away: map[string]time.Time{}, checked: map[string]map[catalog.Kind]checked{}, pins: map[target]catalog.Digest{}}
+	l := &loop{g: g, ctx: ctx, away: map[string]time.Time{}, checked: map[string]map[catalog.Kind]checked{}}
 	defer l.tasks.Wait()
 	defer cancel()
 	defer l.stopAPIs()
@@ -59,7 +59,6 @@ type loop struct {
 	away    map[string]time.Time                // when each of the others was lost, by id
 	checked map[string]map[catalog.Kind]checked // results of the last merge, see checkAs
 	refused map[Refusal]struct{}                // of the last merge
-	pins    map[target]catalog.Digest           // the first versions of tools, see pin
 	broken  []config.Server                     // HTTP catalogs with an invalid entry, already logged
 
 	stateChanged bool          // a server's state changed since the last merge
