@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"strings"
 	"time"
-
-	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // retryAfter is the Retry-After header, in seconds, of answers to clients that sent too
@@ -38,7 +36,7 @@ func (s *Server) checkToken(r *http.Request, token string) outcome {
 	client := s.client(r)
 	result, quiet := s.throttle.check(client, time.Now(), func() bool { return s.opts.Token.Is(token) })
 	if result == wrongToken && !quiet {
-		s.opts.Logger.Warn("a client sent a wrong token", "client", client.Addr().String(), "path", printable.Line(r.URL.Path, 128))
+		s.opts.Logger.Warn("a client sent a wrong token", "client", client.Addr().String(), "route", s.route(r))
 	}
 	return result
 }

@@ -13,7 +13,10 @@
 //  3. With a token: Authorization: Bearer, or the cookie of a login. 401. Only
 //     /healthz, /login and its style sheet are exempt. A token in a query is ignored,
 //     since URLs end up in logs.
-//  4. The route and its method: 404, 405.
+//  4. The route and its method: 404, 405. There are no redirects to another form of a path.
+//
+// No path is logged or repeated in a response, as it may be that of a token, or almost: logs
+// have the pattern of the route.
 //
 // All responses carry a content security policy that allows nothing from other sites,
 // and nosniff. CORS headers are sent to Options.Origins only; with Options.MCP they

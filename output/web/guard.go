@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -67,7 +68,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_ = rc.SetReadDeadline(time.Time{}) // removes the deadline of an untrusted connection
 		}
 	}
+	if !canonical(r) {
+		s.refuse(w, r, http.StatusNotFound, "404 page not found")
+		return
+	}
 	s.mux.ServeHTTP(w, r)
+}
+
+// canonical reports whether the path of a request is in the form that routes have. For others
+// ServeMux would answer with a redirect that repeats the path, which may be almost that of a
+// token: //mcp/TOKEN.
+func canonical(r *http.Request) bool {
+	p := r.URL.EscapedPath()
+	c := path.Clean(p)
+	return p == c || p == c+"/" && c != "/"
+}
+
+// route returns the pattern that a request matches. Logs have it instead of the path, which may
+// contain a token.
+func (s *Server) route(r *http.Request) string {
+	_, pattern := s.mux.Handler(r)
+	if pattern == "" || !canonical(r) {
+		return "unknown"
+	}
+	return pattern
 }
 
 // overloaded refuses a request because too many connections are busy. For a stream of events
@@ -133,7 +157,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) bool {
 // refuse answers a request that did not pass a check. Its body is not read.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
 	s.opts.Logger.Debug("request refused", "why", why, "status", status,
-		"method", printable.Line(r.Method, 32), "path", printable.Line(r.URL.Path, 128), "client", r.RemoteAddr)
+		"method", printable.Line(r.Method, 32), "route", s.route(r), "client", r.RemoteAddr)
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedTimeout))
