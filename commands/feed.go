@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"time"
@@ -93,11 +94,12 @@ func (f *feed) apply(cfg *config.Config) {
 func (f *feed) routes(s *web.Server, version string, maxClients int) []publish.Task {
 	t := f.publisher.Tracker()
 	var hub *sse.Hub
-	var hooks func() []webhook.Endpoint
+	var hooks func(*http.Request) []webhook.Endpoint
 	var deliveries func() []webhook.Delivery
 	var delivered func() map[webhook.Source]webhook.Stats
 	if f.hooks != nil {
-		hooks, deliveries = f.hooks.Endpoints, f.hooks.Deliveries
+		hooks = func(*http.Request) []webhook.Endpoint { return f.hooks.Endpoints() }
+		deliveries = f.hooks.Deliveries
 		delivered = func() map[webhook.Source]webhook.Stats {
 			return map[webhook.Source]webhook.Stats{webhook.FromConfig: f.hooks.Stats()}
 		}

@@ -125,13 +125,13 @@ type gatewayEvents struct {
 	temp      *demo.TempDir          // of events that end with this process, removed by close; nil: they are kept
 	// own says that the publisher's tracker is not the gateway's: on a cluster it follows
 	// only its share of the servers, and the gateway needs all of them.
-	own      bool
-	identify func(*http.Request) string
+	own    bool
+	tokens web.Token // of the clients
 }
 
 // open opens the log and makes the publisher, which the caller must run and close.
 func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tracker.Options, isDemo bool, tokens web.Token, shown func() *gateway.Gateway) (*gatewayEvents, error) {
-	e := &gatewayEvents{log: log, own: o.nats != ""}
+	e := &gatewayEvents{log: log, own: o.nats != "", tokens: tokens}
 	flags, keep := o.journalFlags, o.keep
 	if o.tools {
 		keep.KeepContent = keptTexts
@@ -178,7 +178,6 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 		service.NoWebhooks = "with --nats, webhooks require --events-key-file"
 	}
 	e.service = events.New(service)
-	e.identify = tokens.Identify
 	return e, nil
 }
 
@@ -245,7 +244,7 @@ func (e *gatewayEvents) handlers() serve.Events {
 		return serve.Events{}
 	}
 	h := e.service.Handlers()
-	h.Identify = e.identify
+	h.Identify = e.tokens.Identify
 	return h
 }
 
@@ -290,12 +289,15 @@ func (e *gatewayEvents) deliveries() (all []webhook.Delivery) {
 	return all
 }
 
-func (e *gatewayEvents) endpoints() (all []webhook.Endpoint) {
-	if e.fixed != nil {
+// endpoints returns the webhooks that the client of a request may know of: where clients have
+// names, those that it subscribed itself; else all.
+func (e *gatewayEvents) endpoints(r *http.Request) (all []webhook.Endpoint) {
+	several, client := e.tokens.Several(), e.tokens.Identify(r)
+	if e.fixed != nil && !several {
 		all = e.fixed.Endpoints()
 	}
 	if e.hooks != nil {
-		all = append(all, e.hooks.Endpoints()...)
+		all = append(all, e.hooks.Endpoints(func(owner string) bool { return !several || owner == client })...)
 	}
 	return all
 }

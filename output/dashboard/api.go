@@ -90,7 +90,7 @@ func newResource(st *tracker.ServerStatus, r *tracker.ResourceStatus) resource {
 	return out
 }
 
-func (d *Dashboard) status(w http.ResponseWriter, _ *http.Request) {
+func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
 	out := status{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Login: d.opts.Login, History: d.opts.Select != nil}
 	if d.opts.Last != nil {
 		out.Epoch, out.Seq = d.opts.Last() // before the snapshot, which then includes it
@@ -112,7 +112,7 @@ func (d *Dashboard) status(w http.ResponseWriter, _ *http.Request) {
 		out.Deliveries = d.opts.Deliveries()
 	}
 	if d.opts.Webhooks != nil {
-		all := d.opts.Webhooks()
+		all := d.opts.Webhooks(r)
 		slices.SortStableFunc(all, func(a, b webhook.Endpoint) int {
 			return cmp.Compare(slices.Index([]webhook.State{webhook.Suspended, webhook.Failing, webhook.Active}, a.State),
 				slices.Index([]webhook.State{webhook.Suspended, webhook.Failing, webhook.Active}, b.State))

@@ -61,8 +61,9 @@ type Options struct {
 	Contents *journal.Contents
 	// Log returns the newest log lines about a server, oldest first.
 	Log func(server string) []serverlog.Line
-	// Webhooks are the endpoints that events are sent to.
-	Webhooks func() []webhook.Endpoint
+	// Webhooks are the endpoints that events are sent to, as far as the client that made the
+	// request may know of them.
+	Webhooks func(*http.Request) []webhook.Endpoint
 	// Deliveries say which process on a cluster sends to webhooks; nil: this one does.
 	Deliveries func() []webhook.Delivery
 	// Login says that people log in, so that the page has a button to log out.

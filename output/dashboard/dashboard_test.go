@@ -124,7 +124,7 @@ func TestStatusOfWebhooks(t *testing.T) {
 		all[i] = webhook.Endpoint{Host: fmt.Sprint("h", i), State: webhook.Active}
 	}
 	all[250].State, all[260].State = webhook.Failing, webhook.Suspended
-	s := serve(t, New(Options{Snapshot: fixed(world(2, 1)), Webhooks: func() []webhook.Endpoint { return slices.Clone(all) }}), nil)
+	s := serve(t, New(Options{Snapshot: fixed(world(2, 1)), Webhooks: func(*http.Request) []webhook.Endpoint { return slices.Clone(all) }}), nil)
 	var st status
 	fetch(t, s.URL+"/api/status", &st)
 	if len(st.Webhooks) != maxWebhooks || st.MoreWebhooks != 100 || st.Webhooks[0].Host != "h260" || st.Webhooks[1].Host != "h250" || st.Webhooks[2].Host != "h0" {

@@ -36,7 +36,7 @@ func failing() *tracker.Snapshot {
 func openPage(t *testing.T, width, height int64, query string) (browsertest.Tab, *stream) {
 	t.Helper()
 	_, d, store := stored(t, fixed(failing()))
-	d.opts.Webhooks = func() []webhook.Endpoint {
+	d.opts.Webhooks = func(*http.Request) []webhook.Endpoint {
 		return []webhook.Endpoint{{Host: "app.example", Format: "slack", State: webhook.Active, Delivered: 12}, {Host: "dead.example", Format: "standard", State: webhook.Failing, LastError: webhook.Timeout, LagMs: 5000}}
 	}
 	d.opts.Deliveries = func() []webhook.Delivery {

@@ -157,6 +157,12 @@ func (t Token) Holds(name string) bool {
 	return slices.ContainsFunc(t.secrets, func(s secret) bool { return s.name == name })
 }
 
+// Several reports whether the secrets have more than one name: then each name is a client of
+// its own, and not everybody with a secret is the operator.
+func (t Token) Several() bool {
+	return slices.ContainsFunc(t.secrets, func(s secret) bool { return s.name != t.secrets[0].name })
+}
+
 // Identify returns the name of the secret in the Authorization header of a request, ""
 // if there is none or it is wrong.
 func (t Token) Identify(r *http.Request) string {

@@ -73,11 +73,15 @@ func newEndpoint(source Source, raw string, c *counts, st status, oldest time.Ti
 	return e
 }
 
-// Endpoints returns the subscriptions, by host and id.
-func (s *Subscriptions) Endpoints() (all []Endpoint) {
+// Endpoints returns the subscriptions of the clients whose identity is one of those that of
+// reports, by host and id.
+func (s *Subscriptions) Endpoints(of func(identity string) bool) (all []Endpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.byID {
+		if !of(sub.Principal) {
+			continue
+		}
 		st := sub.Status
 		st.Suspended = sub.suspended()
 		e := newEndpoint(FromSubscription, sub.URL, &sub.counts, st, sub.oldest)
