@@ -22,7 +22,7 @@ func (s *Server) authorize(r *http.Request) outcome {
 		return s.checkToken(r, token)
 	}
 	now := time.Now()
-	for _, c := range r.CookiesNamed(cookieName) {
+	for _, c := range r.CookiesNamed(s.cookieName(r)) {
 		if s.tickets.valid(c.Value, now) {
 			return rightToken
 		}

@@ -22,6 +22,11 @@
 // and nosniff. CORS headers are sent to Options.Origins only; with Options.MCP they
 // allow the headers of MCP, including Mcp-Param-NAME, whose names tools choose.
 //
+// The cookie of a login is valid for 12 hours, for one Server and its process, and until the
+// logout. Its name contains the port of the listener. That keeps servers at several ports of a
+// host apart, and no more: browsers send a cookie to every port of its host, and nothing in a
+// request says who sends it. A service there that receives the cookie can use it.
+//
 // Wrong tokens are logged and limited: five at once and then one per two seconds for
 // an address (IPv6: a /64 network), fifty and then ten per second in all. Beyond the
 // first limit tokens of the address are not checked but answered with 429; beyond the

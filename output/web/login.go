@@ -11,9 +11,8 @@ import (
 // A browser cannot add a header to an EventSource, so people log in: a form turns the
 // token into a cookie that scripts cannot read and other sites cannot send.
 const (
-	cookieName = "mcptrack"
-	cookieAge  = 12 * time.Hour
-	maxLogin   = 8 << 10 // bytes of the form
+	cookieAge = 12 * time.Hour
+	maxLogin  = 8 << 10 // bytes of the form
 )
 
 //go:embed assets
@@ -55,16 +54,28 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 // logout ends the login of the request. The cookie is invalid afterwards, also for
 // other programs that copied it.
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
-	for _, c := range r.CookiesNamed(cookieName) {
+	for _, c := range r.CookiesNamed(s.cookieName(r)) {
 		s.tickets.revoke(c.Value, time.Now())
 	}
 	http.SetCookie(w, s.cookie(r, "", -time.Second))
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
+// cookieName is the name of the cookie of a login. It contains the port of the listener, as
+// browsers send a cookie to all ports of its host: other servers there have cookies of their
+// own. Over HTTPS it begins with __Host-, so that no service without HTTPS, and no other host
+// of the domain, can set it.
+func (s *Server) cookieName(r *http.Request) string {
+	name := "mcptrack-" + s.addr.port
+	if s.scheme(r) == "https" {
+		name = "__Host-" + name
+	}
+	return name
+}
+
 func (s *Server) cookie(r *http.Request, value string, age time.Duration) *http.Cookie {
 	return &http.Cookie{
-		Name: cookieName, Value: value, Path: "/", MaxAge: int(age.Seconds()),
+		Name: s.cookieName(r), Value: value, Path: "/", MaxAge: int(age.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.scheme(r) == "https",
 	}
 }

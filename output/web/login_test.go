@@ -23,7 +23,7 @@ func TestToken(t *testing.T) {
 		{"/events", header{"Authorization": "Bearer " + secret[1:]}, 401},
 		{"/events", header{"Authorization": "Basic " + secret}, 401},
 		{"/events", header{"Authorization": "Bearer"}, 401},
-		{"/events", header{"Cookie": "mcptrack=" + secret}, 401},
+		{"/events", header{"Cookie": "mcptrack-" + port(base) + "=" + secret}, 401},
 		{"/events", header{"Authorization": "bearer " + secret}, 200},
 		{"/healthz", nil, 200},
 		{"/readyz", nil, 401},
@@ -64,14 +64,14 @@ func TestLogin(t *testing.T) {
 	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || strings.Contains(c.Value, secret) {
 		t.Errorf("the cookie is %v", c)
 	}
-	if res, _ := ask(t, "GET", base+"/events", header{"Cookie": "mcptrack=" + c.Value}, ""); res.StatusCode != 200 {
+	if res, _ := ask(t, "GET", base+"/events", header{"Cookie": c.Name + "=" + c.Value}, ""); res.StatusCode != 200 {
 		t.Errorf("with the cookie: %d", res.StatusCode)
 	}
 	flipped := "A" + c.Value[1:]
 	if flipped == c.Value {
 		flipped = "B" + c.Value[1:]
 	}
-	if res, _ := ask(t, "GET", base+"/events", header{"Cookie": "mcptrack=" + flipped}, ""); res.StatusCode != 401 {
+	if res, _ := ask(t, "GET", base+"/events", header{"Cookie": c.Name + "=" + flipped}, ""); res.StatusCode != 401 {
 		t.Errorf("with a forged cookie: %d", res.StatusCode)
 	}
 	if res, _ := ask(t, "POST", base+"/login", header{"Content-Type": "application/x-www-form-urlencoded"},

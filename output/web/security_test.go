@@ -253,7 +253,7 @@ func TestLogout(t *testing.T) {
 		if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/?server=a" {
 			t.Fatalf("login: %s to %q", res.Status, res.Header.Get("Location"))
 		}
-		return "mcptrack=" + res.Cookies()[0].Value
+		return res.Cookies()[0].Name + "=" + res.Cookies()[0].Value
 	}
 	one, two := login(), login()
 	if res, _ := ask(t, "GET", base+"/logout", header{"Cookie": one}, ""); res.StatusCode != http.StatusMethodNotAllowed {
