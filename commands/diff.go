@@ -27,7 +27,8 @@ come from the log of serve-sse, which may be running meanwhile, or with --url fr
 running serve-sse.
 
 Exit codes: 0 done, also if the texts are equal; 1 failed, or a text is not stored; 2
-wrong usage; 4 the --url could not be reached; 5 it refused the request.`,
+wrong usage; 4 the --url could not be reached, or did not answer within --timeout; 5 it
+refused the request; 6 --timeout expired while the log was read.`,
 		Example: `  mcptrack diff docs file:///guide.md
   mcptrack diff docs file:///guide.md 42
   mcptrack diff docs file:///guide.md 42 57 --url http://127.0.0.1:8722
@@ -53,6 +54,8 @@ type comparison struct {
 }
 
 func runDiff(ctx context.Context, env *Env, g *globals, opts versionFlags, ids []string) error {
+	ctx, cancel := opts.within(ctx)
+	defer cancel()
 	source, err := opts.open(ctx, env, g.logger(env))
 	if err != nil {
 		return err

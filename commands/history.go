@@ -32,7 +32,8 @@ it. The versions come from the log of serve-sse, which may be running meanwhile,
 --url from a running serve-sse. At most the newest 500 are known.
 
 Exit codes: 0 done; 1 failed, or nothing is stored; 2 wrong usage; 4 the --url could not
-be reached; 5 it refused the request.`,
+be reached, or did not answer within --timeout; 5 it refused the request; 6 --timeout
+expired while the log was read.`,
 		Example: `  mcptrack history docs file:///guide.md
   mcptrack history docs file:///guide.md --url http://127.0.0.1:8722 --last 5
   mcptrack history docs file:///guide.md --json | jq -r '.[].id'`,
@@ -52,6 +53,8 @@ be reached; 5 it refused the request.`,
 }
 
 func runHistory(ctx context.Context, env *Env, g *globals, opts historyOptions) error {
+	ctx, cancel := opts.within(ctx)
+	defer cancel()
 	source, err := opts.open(ctx, env, g.logger(env))
 	if err != nil {
 		return err

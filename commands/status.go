@@ -35,9 +35,9 @@ func newStatus(env *Env, g *globals) *cobra.Command {
 		Long: `Shows the status of the serve-sse, or gateway with --events, at URL (default http://127.0.0.1:8722) and of every
 server that it follows, and of the webhooks of its config.
 
-Exit codes: 0 done; 1 failed; 2 wrong usage; 4 the URL could not be reached; 5 the
-request was refused (a token is needed, or this is not a serve-sse); 6 --timeout
-expired.`,
+Exit codes: 0 done; 1 failed; 2 wrong usage; 4 the URL could not be reached, or did not
+answer within --timeout; 5 the request was refused (a token is needed, or this is not a
+serve-sse).`,
 		Example: `  mcptrack status
   mcptrack status https://mcp.example:8722 --token-file token
   mcptrack status --json | jq '.servers[] | select(.state != "Ready")'`,
@@ -54,7 +54,7 @@ expired.`,
 		},
 	}
 	cmd.Flags().StringVar(&opts.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the server")
-	cmd.Flags().DurationVar(&opts.timeout, "timeout", 10*time.Second, "`DURATION` to wait for the response")
+	cmd.Flags().DurationVar(&opts.timeout, "timeout", 10*time.Second, "`DURATION` to wait for the answers")
 	_ = cmd.MarkFlagFilename("token-file")
 	return cmd
 }
@@ -179,7 +179,11 @@ func askFailure(ctx context.Context, err error) error {
 		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
 			return err
 		}
-		return &failure{exit: exitUnreachable, code: "unreachable", err: unreachable, hint: "is mcptrack serve-sse running there?"}
+		f := &failure{exit: exitUnreachable, code: "unreachable", err: unreachable, hint: "is mcptrack serve-sse running there?"}
+		if errors.Is(err, errTimeout) {
+			f.hint = "give it more time with --timeout"
+		}
+		return f
 	}
 	if status, ok := errors.AsType[*remote.StatusError](err); ok {
 		f := &failure{exit: exitRefused, code: "refused", err: status}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,7 @@ type versionFlags struct {
 	journalFlags
 	remoteFlags
 	url         string
+	timeout     time.Duration
 	server, uri string
 }
 
@@ -29,6 +31,22 @@ func (o *versionFlags) add(cmd *cobra.Command) {
 	o.journalFlags.add(cmd)
 	o.remoteFlags.add(cmd)
 	cmd.Flags().StringVar(&o.url, "url", "", "ask the serve-sse at this `URL` instead of reading its log")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "`DURATION` that the command may take (default 30s with --url, else no limit)")
+}
+
+// askTime is how long a serve-sse may take for all answers unless --timeout says otherwise.
+const askTime = 30 * time.Second
+
+// within returns a context that ends when the time is over.
+func (o *versionFlags) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := o.timeout
+	if limit == 0 && o.url != "" {
+		limit = askTime
+	}
+	if limit == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, limit, errTimeout)
 }
 
 // versionSource provides the versions of resources: a log or a serve-sse.
@@ -41,6 +59,9 @@ type versionSource interface {
 }
 
 func (o *versionFlags) open(ctx context.Context, env *Env, log *slog.Logger) (versionSource, error) {
+	if o.timeout < 0 {
+		return nil, usage("--timeout must not be negative")
+	}
 	if o.url == "" {
 		j, err := o.journalFlags.open(ctx, env, log, journal.Options{Existing: true})
 		if err != nil {

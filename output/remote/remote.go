@@ -1,7 +1,8 @@
 // Package remote is a client of the JSON API of a running serve-sse.
 //
 // Ownership: a [Client] has no goroutines and keeps no connection between requests. Its methods
-// may be called from several goroutines. Answers are limited to 64 MiB and not trusted.
+// may be called from several goroutines. Answers are limited to 64 MiB and two minutes, however
+// they arrive, and not trusted.
 package remote
 
 import (
@@ -14,6 +15,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -21,8 +23,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// maxAnswer bounds an answer, in bytes.
-const maxAnswer = 64 << 20
+// Bounds of an answer, in bytes, and from the request to its end.
+const (
+	maxAnswer = 64 << 20
+	maxTime   = 2 * time.Minute
+)
 
 // MaxVersions bounds the versions of a resource in one answer.
 const MaxVersions = 500
@@ -42,13 +47,21 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Host + " responded with HTTP status " + e.Status }
 
-// UnreachableError is the error for a request without a response.
+// UnreachableError is the error for a request without a response, or with one that did not end.
 type UnreachableError struct {
 	Host string
 	Err  error
+	// Began says that the response had begun.
+	Began bool
 }
 
-func (e *UnreachableError) Error() string { return e.Host + " cannot be reached: " + e.Err.Error() }
+func (e *UnreachableError) Error() string {
+	if e.Began {
+		return "the response of " + e.Host + " is incomplete: " + e.Err.Error()
+	}
+	return e.Host + " cannot be reached: " + e.Err.Error()
+}
+
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // ErrNotServeSSE matches the error for a response that a serve-sse would not send.
@@ -62,6 +75,8 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 	}
 	u := c.Base.JoinPath(escaped...)
 	u.RawQuery = query.Encode()
+	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, fmt.Errorf("it took longer than %s", maxTime))
+	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return err
@@ -71,15 +86,28 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer client.CloseIdleConnections()
+	unreachable := func(err error, began bool) error {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return &UnreachableError{c.Base.Host, printable.Unnamed(err), began}
+	}
 	p, err := client.Do(q)
 	if err != nil {
-		return &UnreachableError{c.Base.Host, printable.Unnamed(err)}
+		return unreachable(err, false)
 	}
 	defer func() { _ = p.Body.Close() }()
 	if p.StatusCode != http.StatusOK {
 		return &StatusError{c.Base.Host, p.StatusCode, p.Status}
 	}
-	if err := json.NewDecoder(io.LimitReader(p.Body, maxAnswer)).Decode(into); err != nil {
+	body, err := io.ReadAll(io.LimitReader(p.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return unreachable(err, true)
+	case len(body) > maxAnswer:
+		return fmt.Errorf("%s is %w: its response is larger than %d MiB", c.Base.Host, ErrNotServeSSE, maxAnswer>>20)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("%s is %w: %w", c.Base.Host, ErrNotServeSSE, err)
 	}
 	return nil

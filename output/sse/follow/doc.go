@@ -11,6 +11,9 @@
 // attempts doubles with each attempt that yields no event, up to 30 s. The feed can ask for
 // a longer wait with retry: or Retry-After, up to 30 s.
 //
+// Silence: a connection ends when the feed takes longer than Options.Idle for a line, and so
+// does one whose response does not begin. A feed without news sends heartbeats.
+//
 // Memory: one event of at most [MaxEvent] bytes. A larger one ends the connection.
 //
 // Ownership: [Run] owns its connection, and closes it before it returns.

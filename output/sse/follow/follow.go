@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,8 @@ type Options struct {
 	// LastID is the id of the event after which to resume. If it is "" or cannot be sent in
 	// a header, the feed decides where to begin.
 	LastID string
-	// Idle is how long a feed may send nothing, not even a heartbeat; 90 s.
+	// Idle is how long a feed may take for its response to begin, and for each line after that,
+	// a heartbeat or any other; 45 s, three of the heartbeats of serve-sse.
 	Idle time.Duration
 	// Client makes the requests; nil: one that follows no redirects and uses the proxy
 	// of the environment.
@@ -79,7 +81,7 @@ func (e deliverError) Unwrap() error { return e.error }
 // to connect fails.
 func Run(ctx context.Context, o Options, deliver func(sse.Event) error) error {
 	if o.Idle <= 0 {
-		o.Idle = 90 * time.Second
+		o.Idle = 45 * time.Second
 	}
 	if o.Client == nil {
 		o.Client = defaultClient()
@@ -145,6 +147,8 @@ func defaultClient() *http.Client {
 func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	watch := time.AfterFunc(f.opts.Idle, func() { cancel(fmt.Errorf("it sent no line for %v", f.opts.Idle)) })
+	defer watch.Stop()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, f.opts.URL, nil)
 	if err != nil {
 		return false, &RefusedError{Status: http.StatusBadRequest}
@@ -157,6 +161,9 @@ func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err 
 	}
 	res, err := f.opts.Client.Do(q)
 	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("no response within %v", f.opts.Idle)
+		}
 		return false, printable.Unnamed(err) // without the URL, whose query may be secret
 	}
 	defer func() { _ = res.Body.Close() }()
@@ -169,10 +176,8 @@ func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err 
 	}
 	f.connected = true
 	f.opts.Connected()
-	silence := fmt.Errorf("the feed sent nothing for %v", f.opts.Idle)
-	watch := time.AfterFunc(f.opts.Idle, func() { cancel(silence) })
-	defer watch.Stop()
-	r := sse.NewReader(res.Body, f.last, MaxEvent, func() { watch.Reset(f.opts.Idle) })
+	watch.Reset(f.opts.Idle)
+	r := sse.NewReader(lineWatch{res.Body, func() { watch.Reset(f.opts.Idle) }}, f.last, MaxEvent, nil)
 	for {
 		e, err := r.Read()
 		if r.Retry() > 0 {
@@ -191,6 +196,21 @@ func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err 
 		watch.Reset(f.opts.Idle)
 		received, f.last = true, e.ID
 	}
+}
+
+// lineWatch calls ended when what was read has the end of a line. Other bytes are no sign of
+// life: a feed could send one now and then for ever, and no event.
+type lineWatch struct {
+	io.Reader
+	ended func()
+}
+
+func (l lineWatch) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	if bytes.ContainsAny(p[:n], "\r\n") {
+		l.ended()
+	}
+	return n, err
 }
 
 // check returns nil for a response that is an event stream, ErrStopped or a *RefusedError for

@@ -66,6 +66,30 @@ func hanging(text string) func(*http.Request) *http.Response {
 	}
 }
 
+// dripping is a stream that sends text and then a byte a second, none of which ends a line.
+func dripping(text string) func(*http.Request) *http.Response {
+	return func(q *http.Request) *http.Response {
+		return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(io.MultiReader(strings.NewReader(text), drip{q.Context()}))}
+	}
+}
+
+type drip struct{ ctx context.Context }
+
+func (d drip) Read(p []byte) (int, error) {
+	select {
+	case <-d.ctx.Done():
+		return 0, d.ctx.Err()
+	case <-time.After(time.Second):
+		return copy(p, "x"), nil
+	}
+}
+
+// waiting is a feed whose response does not begin.
+func waiting(q *http.Request) *http.Response {
+	<-q.Context().Done()
+	return nil
+}
+
 type silent struct{ ctx context.Context }
 
 func (s silent) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
@@ -86,7 +110,9 @@ func TestRunBacksOff(t *testing.T) {
 		"retry of 5 s":              {stream("retry: 5000\ndata: x\n\n"), 5 * time.Second, 6250 * time.Millisecond},
 		"retry of 5 s, and no more": {stream("retry: 5000\n\n"), 20 * time.Second, 30 * time.Second},
 		"retry of an hour":          {stream("retry: 3600000\ndata: x\n\n"), 20 * time.Second, 30 * time.Second},
-		"falls silent":              {hanging("data: x\n\n: hi\n\n"), 90 * time.Second, 92 * time.Second},
+		"falls silent":              {hanging("data: x\n\n: hi\n\n"), 45 * time.Second, 47 * time.Second},
+		"drips a line for ever":     {dripping("data: x\n\n: hi\n\ndata:"), 45 * time.Second, 47 * time.Second},
+		"no response":               {waiting, 65 * time.Second, 75 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
