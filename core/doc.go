@@ -47,6 +47,7 @@
 // Shared by all of them, and knowing none of them:
 //
 //	sse          one writer and one parser of server-sent events
+//	fair         limits that clients share, of which every principal gets its part
 //	backoff      the waits before another attempt
 //	ipscope      which addresses are public, and which hosts are this machine
 //	printable    hostile text becomes printable text, errors plain words, JSON without HTML escapes
@@ -54,7 +55,7 @@
 //	glob         whether a glob of a client is valid, and cheap to match
 //	textindex    documents found by their words, ranked
 //	atomicfile   replaces a file as a whole
-//	secretfile   reads a token or key from a file that only its owner can read
+//	secretfile   reads a token or key from a file that only its owner can read, or makes the key
 //	writable     who else could change a file
 //	keyring      reads secrets from the user's keyring, within a time limit
 //	suggest      the word that a misspelled one was probably meant to be
@@ -150,6 +151,8 @@
 //	               if the content changed again
 //	listen         the modern subscription: one request whose answer is a stream of notifications
 //	poll           to read at an interval, for servers that do not push
+//	principal      the clients that present the same credentials, or a token of the same name; without
+//	               tokens all clients are one
 //	push           to send a notification when something changes
 //	resync         to list and compare everything again because notifications may have been lost
 //	state          where a server stands: Pending, Connecting, Ready, Backoff, …
