@@ -41,15 +41,26 @@ func Replace(path string, perm fs.FileMode, data ...[]byte) error {
 	return named(path, replace(path, perm, perm, (*os.File).Sync, data))
 }
 
-// replace puts the data in a new file that replaces path itself, also if that is a link. The
-// file is created with perm, less the umask; a mode other than 0 is then set as it is. sync
-// writes a file or a directory to disk.
+// Create is like Replace, but the error is [fs.ErrExist] if there is a file at path: of several
+// processes that create it simultaneously one succeeds, and the others find what that one wrote.
+func Create(path string, perm fs.FileMode, data ...[]byte) error {
+	return named(path, put(path, perm, perm, (*os.File).Sync, os.Link, data))
+}
+
+// replace puts the data in a new file that replaces path itself, also if that is a link; see put.
 func replace(path string, perm, mode fs.FileMode, sync func(*os.File) error, data [][]byte) error {
+	return put(path, perm, mode, sync, os.Rename, data)
+}
+
+// put writes the data to a new file, to which move then gives its name. The file is created with
+// perm, less the umask; a mode other than 0 is then set as it is. sync writes a file or a
+// directory to disk.
+func put(path string, perm, mode fs.FileMode, sync func(*os.File) error, move func(from, to string) error, data [][]byte) error {
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".mcptrack-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // fails after the rename
+	defer func() { _ = os.Remove(f.Name()) }() // fails after a rename
 	if mode != 0 {
 		_ = f.Chmod(mode) // not supported everywhere
 	}
@@ -64,7 +75,7 @@ func replace(path string, perm, mode fs.FileMode, sync func(*os.File) error, dat
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err := move(f.Name(), path); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path), sync)

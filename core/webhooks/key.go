@@ -4,14 +4,8 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 
-	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
@@ -19,31 +13,17 @@ import (
 // printed.
 type Key struct{ bytes []byte }
 
-const keySize = 32
-
 // NewKey returns a random key.
 func NewKey() Key {
-	k := Key{make([]byte, keySize)}
+	k := Key{make([]byte, secretfile.KeySize)}
 	_, _ = rand.Read(k.bytes) // it never fails
 	return k
 }
 
-// LoadKey returns the key in a file that only its owner may read. If there is none, it makes
-// one. The directory must exist.
+// LoadKey returns the key in a file, which it makes if there is none; see [secretfile.Key].
 func LoadKey(path string) (Key, error) {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		k := NewKey()
-		return k, atomicfile.Replace(path, 0o600, []byte(base64.StdEncoding.EncodeToString(k.bytes)+"\n"))
-	}
-	text, err := secretfile.Read(path)
-	if err != nil {
-		return Key{}, err
-	}
-	key, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(key) != keySize {
-		return Key{}, &secretfile.RefusedError{Path: path, Problem: fmt.Sprintf("invalid key; expected %d bytes in base64 (if you remove the file, mcptrack creates a new key)", keySize)}
-	}
-	return Key{key}, nil
+	bytes, err := secretfile.Key(path)
+	return Key{bytes}, err
 }
 
 // String does not reveal the key.
