@@ -145,7 +145,7 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 		}
 		flags.dir = filepath.Join(e.temp.Dir, "events")
 	case env.stateDir() != "":
-		flags.dir = filepath.Join(env.stateDir(), "gateway")
+		flags.dir = filepath.Join(env.stateDir(), gatewayDir)
 	}
 	if e.journal, err = flags.open(ctx, env, log, keep); err != nil {
 		e.removeTemp()
@@ -180,6 +180,9 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 	e.service = events.New(service)
 	return e, nil
 }
+
+// gatewayDir is the data directory of gateways, in the directory of our state.
+const gatewayDir = "gateway"
 
 // keptTexts is how many bytes of texts, compressed, are kept for the diffs of the tools.
 const keptTexts = 64 << 20

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/secretfile"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -53,23 +56,27 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	defer index.Close()
 	sessions := opts.session(env, g)
 	trackers := tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: gatewayWindow, Texts: opts.events.tools}
+	tokens, err := opts.access.token()
+	if err != nil {
+		return err
+	}
 	var stored *gatewayEvents // nil without --events and --change-tools
 	if opts.events.on || opts.events.tools {
-		tokens, err := opts.access.token()
-		if err != nil {
-			return err
-		}
 		if stored, err = opts.events.open(ctx, env, log, trackers, opts.demo, tokens, func() *gateway.Gateway { return gw }); err != nil {
 			return err
 		}
 		defer stored.close()
 	}
+	key, err := opts.key(env, log)
+	if err != nil {
+		return err
+	}
 	t := stored.tracker(trackers)
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
 		Tracker: t, Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins,
-		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Events: stored.handlers()},
-		Local: local, Changed: index.Changed, Logger: log,
+		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, Events: stored.handlers()},
+		Key:   key, Local: local, Changed: index.Changed, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -120,6 +127,34 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		return running.Wait()
 	}
 	return whileRunning(ctx, run, ready, serving)
+}
+
+// keyFile is the file with the key of the ids of tasks, in the data directory.
+const keyFile = "gateway.key"
+
+// key returns the key of the ids of tasks. It is kept in the data directory, so that clients find
+// their tasks after a restart; gateways without one of their own share that of --events. nil:
+// there is nowhere to keep a key, so it ends with this run.
+func (o *gatewayOptions) key(env *Env, log *slog.Logger) ([]byte, error) {
+	dir := o.events.dir
+	if dir == "" && env.stateDir() != "" {
+		dir = filepath.Join(env.stateDir(), gatewayDir)
+	}
+	if dir == "" || o.demo {
+		return nil, nil
+	}
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		var key []byte
+		if key, err = secretfile.Key(filepath.Join(dir, keyFile)); err == nil {
+			return key, nil
+		}
+		if _, refused := errors.AsType[*secretfile.RefusedError](err); refused {
+			return nil, err
+		}
+	}
+	log.Warn("tasks end for their clients when the gateway stops, as no key can be stored", "err", err)
+	return nil, nil
 }
 
 // config returns the initial config.

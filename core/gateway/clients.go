@@ -118,6 +118,7 @@ func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Se
 			return nil
 		}
 		o = newOwn(srv, declaredLegacy(r.Client.Capabilities), &legacyPeer{client: r.Client})
+		o.ids = c.g.taskIDs(r.Principal, server)
 		known.own[server] = o
 		c.begin(o, known.level)
 	}

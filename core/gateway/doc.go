@@ -51,8 +51,10 @@
 //     that these clients see all of it. The first list request of such a client waits for
 //     that, at most 10 s.
 //   - Tasks keep running while their client is away, at most 15 minutes in a session of
-//     its own. Their ids name their server; a client with other credentials cannot use
-//     them, one without credentials must know the id. A tool that must be called as a
+//     its own. Their ids are bound to the principal that began them by Options.Key, so they
+//     stay valid over restarts and are unknown to every other principal, without a request to
+//     the server. Clients without credentials are one principal: they must know the id, and
+//     list only what began in their own connection or session. A tool that must be called as a
 //     task can also be called in the ordinary way, by every client if its server is of the
 //     legacy era and by legacy clients if it is of the modern one: the gateway waits for
 //     the task and returns its result.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -59,6 +60,10 @@ type Options struct {
 	// Changed is called by the goroutine of Run when the result of [Gateway.Offered] may
 	// have changed; it must not block. May be nil.
 	Changed func()
+	// Key is the secret by which the ids of tasks belong to one principal; random by default,
+	// and then clients must begin again after a restart. Gateways that clients use in turn
+	// need the same one.
+	Key []byte
 	// Logger receives warnings that a user should look into; nil discards them.
 	Logger *slog.Logger
 }
@@ -131,6 +136,9 @@ func New(opts Options) (*Gateway, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if len(opts.Key) == 0 {
+		opts.Key = []byte(rand.Text())
+	}
 	if opts.OnDown != Keep && opts.OnDown != Drop {
 		return nil, fmt.Errorf("invalid value %q; use keep or drop", opts.OnDown)
 	}
@@ -165,6 +173,7 @@ func New(opts Options) (*Gateway, error) {
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.callTool, g.getPrompt, g.readResource, g.complete
 	so.Extension = g.extension
 	so.Subscriptions.Subscribable = g.subscribable
+	so.Key = opts.Key
 	so.MaxInFlight = cmp.Or(so.MaxInFlight, maxRequests)
 	g.server = serve.New(so)
 	g.server.SetCatalog(g.view.Load().catalog)

@@ -38,7 +38,7 @@ func (c *clients) lend(ctx context.Context, r *serve.Request, server string, cap
 		return nil
 	}
 	o := newOwn(srv, capabilities, nil)
-	o.group = group
+	o.group, o.ids = group, c.g.taskIDs(r.Principal, server)
 	c.wg.Add(1)
 	c.begin(o, level)
 	c.mu.Unlock()

@@ -29,6 +29,7 @@ type own struct {
 	srv config.Server // as it was when the session was dialled
 	// capabilities are the client capabilities that the server is told, a JSON object.
 	capabilities json.RawMessage
+	ids          taskIDs // of the principal whose session it is
 	// group is equal for the requests of modern clients that may use the session one after
 	// the other, see lend; "" for the session of a legacy client.
 	group string
@@ -176,11 +177,15 @@ func (o *own) message(method string, params json.RawMessage) {
 		o.bytes.Add(-size)
 		return
 	}
+	rewrite := o.ids.related
+	if method == mcp.NotificationTaskStatus {
+		rewrite = o.ids.status
+	}
 	select {
 	case o.queue <- func() {
 		defer o.bytes.Add(-size)
 		if p, _, _ := o.speaksFor(); p != nil {
-			p.message(method, exportTasks(o.srv.ID, params))
+			p.message(method, rewrite(params))
 		}
 	}:
 	default:
@@ -194,8 +199,8 @@ func (o *own) request(ctx context.Context, method string, params json.RawMessage
 	for {
 		p, parked, changed := o.speaksFor()
 		if p != nil {
-			raw, err := p.request(ctx, method, exportTasks(o.srv.ID, params))
-			return importTasks(raw), err
+			raw, err := p.request(ctx, method, o.ids.related(params))
+			return mapRelated(raw, o.ids.read), err
 		}
 		if !parked {
 			return nil, notFound()

@@ -27,7 +27,7 @@ func (w *way) task(ctx context.Context) (json.RawMessage, error) {
 		return nil, noMethod(r.Method)
 	}
 	params := fields(r.Params)
-	t, ok := v.locateTask(taskID(r.Params))
+	t, ok := g.locateTask(v, r.Principal, taskID(r.Params))
 	if !ok || g.api(t.server) != nil {
 		return nil, unknownTask()
 	}
@@ -42,7 +42,10 @@ func (w *way) task(ctx context.Context) (json.RawMessage, error) {
 		w.fixed = o
 	}
 	raw, err := w.send(ctx, params)
-	return v.rewriteTask(t.server, r.Method, raw), err
+	if err == nil && r.Method == mcp.MethodGetTask {
+		g.tasks.add(t, r, w.used, fields(raw)) // it may have begun before this process
+	}
+	return v.rewriteTask(g.taskIDs(r.Principal, t.server), r.Method, raw), err
 }
 
 func noMethod(method string) error {
@@ -67,7 +70,8 @@ func (w *way) listTasks(ctx context.Context) (json.RawMessage, error) {
 		if cursor != "" {
 			params["cursor"] = quote(cursor)
 		}
-		raw, err := (&way{g: w.g, v: v, r: r, server: server}).send(ctx, params)
+		asked := &way{g: w.g, v: v, r: r, server: server}
+		raw, err := asked.send(ctx, params)
 		if err != nil && cursor != "" {
 			return nil, err
 		}
@@ -76,8 +80,8 @@ func (w *way) listTasks(ctx context.Context) (json.RawMessage, error) {
 		var of, mine []json.RawMessage
 		_ = json.Unmarshal(page["tasks"], &of)
 		for _, described := range of {
-			if w.g.tasks.began(target{server, taskID(described)}, r) {
-				mine = append(mine, exportTaskID(server, described))
+			if w.g.tasks.began(target{server, taskID(described)}, r, asked.used) {
+				mine = append(mine, w.g.taskIDs(r.Principal, server).task(described))
 			}
 		}
 		if cursor = next; next == "" {

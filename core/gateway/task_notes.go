@@ -17,7 +17,8 @@ const maxWatched = 256
 // watcher is a client of the modern era that listens to tasks (subscriptions/listen with
 // taskIds). send delivers the params of a notification to it.
 type watcher struct {
-	send func(params json.RawMessage)
+	principal string
+	send      func(params json.RawMessage)
 }
 
 // fromServer forwards the notifications about tasks that a server sends in the session that
@@ -29,16 +30,16 @@ func (t *tasks) fromServer(server, method string, params json.RawMessage) {
 	}
 	switch method {
 	case mcp.NotificationTaskStatus:
-		if client := t.clientOf(id); client != nil {
+		if known := t.inShared(id); known != nil && known.client != nil {
 			select {
-			case t.notes <- func() { client.Notify(nil, method, exportTaskID(server, exportTasks(server, params))) }:
+			case t.notes <- func() { known.client.Notify(nil, method, t.g.taskIDs(known.principal, server).status(params)) }:
 			default: // dropped: clients do not rely on these notifications
 			}
 		}
 	case mcp.NotificationTask:
 		v := t.g.view.Load()
 		for _, w := range t.watchersOf(id) {
-			w.send(v.rewriteTask(server, mcp.MethodGetTask, withoutMeta(params, mcp.MetaSubscriptionID)))
+			w.send(v.rewriteTask(t.g.taskIDs(w.principal, server), mcp.MethodGetTask, withoutMeta(params, mcp.MetaSubscriptionID)))
 		}
 	}
 }
@@ -87,7 +88,7 @@ func (t *tasks) watchAll(ctx context.Context, watch serve.TaskWatch) (known []st
 	byServer := map[string][]string{}
 	var ids []target
 	for _, exported := range watch.IDs {
-		id, ok := v.locateTask(exported)
+		id, ok := t.g.locateTask(v, watch.Principal, exported)
 		if _, mine := t.find(id, &serve.Request{Principal: watch.Principal}); !ok || !mine || !v.modern[id.server] ||
 			!slices.Contains(v.extensions[mcp.ExtensionTasks], id.server) || slices.Contains(ids, id) || len(ids) == maxWatched {
 			continue
@@ -99,7 +100,7 @@ func (t *tasks) watchAll(ctx context.Context, watch serve.TaskWatch) (known []st
 	if len(ids) == 0 {
 		return nil
 	}
-	stop := t.listen(&watcher{watch.Send}, ids)
+	stop := t.listen(&watcher{watch.Principal, watch.Send}, ids)
 	t.g.clients.run(func(ending context.Context) {
 		select {
 		case <-ctx.Done():

@@ -56,7 +56,7 @@ func TestTaskNotifications(t *testing.T) {
 		}
 		q := session.Request{Method: "tools/call", Params: fields(json.RawMessage(`{"name":"docs_slow","task":{}}`)), Client: json.RawMessage(`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`)}
 		raw, err := c.Do(w.Context(), q)
-		const id = "mcptrack://server/docs/t1"
+		id := w.gateway.taskIDs("", "docs").export("t1")
 		if err != nil || !strings.Contains(string(raw), `"taskId":"`+id+`"`) {
 			w.Fatalf("%s, %v", raw, err)
 		}

@@ -2,27 +2,37 @@ package gateway
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/fair"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// Clients see the id of a task in a form that names its server, as qualify gives it to
-// URIs: so the ids of two servers are never equal, and an id stays valid, even when the
-// client reconnects, for as long as the server knows it.
+// Clients see a task under an id that only the gateway can make: it holds the server and the
+// server's id of the task, and a MAC over both and the principal whose task it is. So an id is
+// the same wherever it appears, stays valid over restarts of the gateway for as long as the
+// server knows the task, and is worth nothing to another principal. What does not verify is
+// answered without a word to the server.
 //
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks and
 // https://modelcontextprotocol.github.io/ext-tasks/specification/2026-07-28/tasks.html
 
 const (
-	maxTasks    = 10_000         // that are remembered; the oldest are forgotten
+	maxTasks    = 10_000         // that are remembered (see fair); a principal beyond its share forgets its own oldest
 	maxTaskLife = 24 * time.Hour // how long a task is remembered, and waited for, at most
-	maxTaskID   = 1 << 10        // bytes; a task with a longer id is not remembered
+	maxTaskID   = 1 << 10        // bytes; a task with a longer id cannot be asked for
+
+	taskPrefix = "mcptrack-task-" // of the ids that clients see
+	taskMAC    = 16               // bytes
 )
 
 // tasks remembers the tasks that clients of the gateway began.
@@ -32,22 +42,30 @@ type tasks struct {
 	// readers of the sessions without blocking, received by deliver, never closed.
 	notes chan func()
 
-	mu    sync.Mutex
-	byID  map[target]*task      // by server and the id there
-	order []target              // the keys of byID, the oldest task first
-	watch map[target][]*watcher // who listens to a task
+	mu     sync.Mutex
+	room   fair.Limit            // the keys of byID, by principal
+	byID   map[ownTask]*task     // by principal
+	order  []ownTask             // the keys of byID, the oldest first
+	shared map[target]*task      // those of byID that run in shared sessions
+	watch  map[target][]*watcher // who listens to a task
+}
+
+// ownTask is a task of a principal: by server and the id there.
+type ownTask struct {
+	principal string
+	target
 }
 
 // task is a task that a client began.
 type task struct {
-	own       *own          // the session in which it runs; nil: the shared one
-	client    *serve.Client // the legacy client that asked for it last; nil: a modern one began it
-	principal string        // the credentials of the client that began it; "" without
-	expires   time.Time     // when the server may have dropped it
+	ownTask
+	own     *own          // the session in which it runs; nil: the shared one
+	client  *serve.Client // the legacy client that asked for it last; nil: a modern one began it
+	expires time.Time     // when the server may have dropped it
 }
 
-// add records a task that a client began with the request r in the session o (nil: the
-// shared one). described is the server's description of the task.
+// add records a task of the client that made the request r, in the session o (nil: the shared
+// one). described is the server's description of the task.
 func (t *tasks) add(id target, r *serve.Request, o *own, described map[string]json.RawMessage) {
 	life := maxTaskLife
 	for _, name := range []string{"ttl", "ttlMs"} {
@@ -57,35 +75,54 @@ func (t *tasks) add(id target, r *serve.Request, o *own, described map[string]js
 		}
 	}
 	if len(id.key) > maxTaskID {
-		return // clients can still ask for it
+		return
 	}
+	added := &task{ownTask{r.Principal, id}, o, r.Client, time.Now().Add(life)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byID == nil {
-		t.byID = map[target]*task{}
+		t.byID, t.shared, t.room.Max = map[ownTask]*task{}, map[target]*task{}, maxTasks
 	}
-	for len(t.order) >= maxTasks {
-		delete(t.byID, t.order[0])
-		t.order = t.order[1:]
+	t.drop(t.byID[added.ownTask])
+	if o == nil { // a server that gives an id again has dropped the task of before, whoever's it was
+		t.drop(t.shared[id])
+		t.shared[id] = added
 	}
-	if t.byID[id] == nil {
-		t.order = append(t.order, id)
+	for !t.room.Take(r.Principal) {
+		oldest := slices.IndexFunc(t.order, func(k ownTask) bool { return k.principal == r.Principal })
+		if oldest < 0 {
+			delete(t.shared, id)
+			return
+		}
+		t.drop(t.byID[t.order[oldest]])
 	}
-	t.byID[id] = &task{own: o, client: r.Client, principal: r.Principal, expires: time.Now().Add(life)}
+	t.byID[added.ownTask] = added
+	t.order = append(t.order, added.ownTask)
 }
 
-// find returns the session in which a task runs, nil for the shared one. It reports false if
-// a client with other credentials began the task. A task that is not known here may be
-// older than this process: the server decides.
+// drop forgets a task; nil is allowed. t.mu must be held.
+func (t *tasks) drop(known *task) {
+	if known == nil {
+		return
+	}
+	delete(t.byID, known.ownTask)
+	if t.shared[known.target] == known {
+		delete(t.shared, known.target)
+	}
+	i := slices.Index(t.order, known.ownTask)
+	t.order = slices.Delete(t.order, i, i+1)
+	t.room.Give(known.principal)
+}
+
+// find returns the session in which a task of the client's principal runs, nil for the shared
+// one. Its id was verified (see taskIDs): a task that is not known here may be older than this
+// process, so the server decides, unless it has given the id to another principal since.
 func (t *tasks) find(id target, r *serve.Request) (o *own, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.byID[id]
+	known := t.byID[ownTask{r.Principal, id}]
 	if known == nil {
-		return nil, true
-	}
-	if known.principal != r.Principal {
-		return nil, false
+		return nil, t.shared[id] == nil
 	}
 	if r.Client != nil {
 		known.client = r.Client
@@ -93,13 +130,16 @@ func (t *tasks) find(id target, r *serve.Request) (o *own, ok bool) {
 	return known.own, true
 }
 
-// began reports whether the client of a request may list a task, because it, or a client
-// with the same credentials, began it.
-func (t *tasks) began(id target, r *serve.Request) bool {
+// began reports whether the client of a request may list a task of the session o (nil: the
+// shared one), because it, or a client with the same credentials, began it.
+func (t *tasks) began(id target, r *serve.Request, o *own) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.byID[id]
-	return known != nil && known.principal == r.Principal && (r.Principal != "" || known.client == r.Client)
+	known := t.byID[ownTask{r.Principal, id}]
+	if known == nil || o == nil && t.shared[id] != nil && t.shared[id] != known {
+		return false
+	}
+	return r.Principal != "" || known.client == r.Client
 }
 
 // goOn reports whether a session has tasks that a client may still want.
@@ -118,49 +158,84 @@ func (t *tasks) goOn(o *own) bool {
 func (t *tasks) forget(o *own) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for id, known := range t.byID {
-		if known.own == o {
-			delete(t.byID, id)
+	t.order = slices.DeleteFunc(t.order, func(id ownTask) bool {
+		if t.byID[id].own != o {
+			return false
 		}
-	}
-	t.order = slices.DeleteFunc(t.order, func(id target) bool { return t.byID[id] == nil })
+		delete(t.byID, id)
+		t.room.Give(id.principal)
+		return true
+	})
 }
 
-// clientOf returns the legacy client to which notifications about a task are sent; nil: none.
-func (t *tasks) clientOf(id target) *serve.Client {
+// inShared returns the task with this id in the session that clients share; nil: none is known.
+func (t *tasks) inShared(id target) *task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known := t.byID[id]; known != nil {
-		return known.client
+	if known := t.shared[id]; known != nil {
+		return new(*known) // its client may change
 	}
 	return nil
 }
 
-// locateTask returns the server of a task and its id there.
-func (v *view) locateTask(exported string) (target, bool) {
-	server, id, ok := unqualify(exported)
-	if _, known := v.servers[server]; !ok || !known {
+// taskIDs translates between the ids that a server gives to tasks and those under which one
+// principal knows them.
+type taskIDs struct {
+	key               []byte
+	principal, server string
+}
+
+func (g *Gateway) taskIDs(principal, server string) taskIDs {
+	return taskIDs{g.opts.Key, principal, server}
+}
+
+// export returns the id that clients see. One that is too long gets an id under which nothing
+// is found.
+func (n taskIDs) export(id string) string {
+	named := encode([2]string{n.server, id})
+	h := hmac.New(sha256.New, n.key)
+	_, _ = h.Write(encode([]string{"task", n.principal, string(named)})) // it never fails
+	sum := h.Sum(nil)[:taskMAC]
+	if len(id) > maxTaskID {
+		named = nil
+	}
+	return taskPrefix + base64.RawURLEncoding.EncodeToString(append(sum, named...))
+}
+
+// read is the inverse of export; false if the id is none of those.
+func (n taskIDs) read(exported string) (id string, ok bool) {
+	t, ok := claimedTask(exported)
+	return t.key, ok && t.server == n.server && subtle.ConstantTimeCompare([]byte(n.export(t.key)), []byte(exported)) == 1
+}
+
+// claimedTask returns the task that an id names, whoever made the id.
+func claimedTask(exported string) (target, bool) {
+	text, ok := strings.CutPrefix(exported, taskPrefix)
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	var named [2]string
+	ok = ok && err == nil && len(raw) > taskMAC && json.Unmarshal(raw[taskMAC:], &named) == nil
+	return target{named[0], named[1]}, ok
+}
+
+// locateTask returns the server of a task and its id there; false if the id is not one that the
+// gateway gave to this principal, or if the server is gone.
+func (g *Gateway) locateTask(v *view, principal, exported string) (target, bool) {
+	t, ok := claimedTask(exported)
+	if _, known := v.servers[t.server]; !ok || !known {
 		return target{}, false
 	}
-	return target{server, id}, true
+	_, ok = g.taskIDs(principal, t.server).read(exported)
+	return t, ok
 }
 
-// exportTasks replaces the id of the task to which a server's message belongs, in _meta, by
-// the one that clients see.
-func exportTasks(server string, raw json.RawMessage) json.RawMessage {
-	return mapTasks(raw, func(id string) (string, bool) { return qualify(server, id), true })
+// related replaces the id of the task to which a server's message belongs, in _meta, by the one
+// that clients see.
+func (n taskIDs) related(raw json.RawMessage) json.RawMessage {
+	return mapRelated(raw, func(id string) (string, bool) { return n.export(id), true })
 }
 
-// importTasks is the inverse of exportTasks.
-func importTasks(raw json.RawMessage) json.RawMessage {
-	return mapTasks(raw, func(id string) (string, bool) {
-		_, id, ok := unqualify(id)
-		return id, ok
-	})
-}
-
-// mapTasks replaces the id of the task to which a message belongs, in _meta.
-func mapTasks(raw json.RawMessage, f func(string) (string, bool)) json.RawMessage {
+// mapRelated replaces the id of the task to which a message belongs, in _meta.
+func mapRelated(raw json.RawMessage, f func(string) (string, bool)) json.RawMessage {
 	if !bytes.Contains(raw, []byte(mcp.MetaRelatedTask)) {
 		return raw
 	}
@@ -182,10 +257,14 @@ func mapTaskID(raw json.RawMessage, f func(string) (string, bool)) (json.RawMess
 	})
 }
 
-func exportTaskID(server string, raw json.RawMessage) json.RawMessage {
-	raw, _ = mapTaskID(raw, func(id string) (string, bool) { return qualify(server, id), true })
+// task replaces the taskId of a server's object by the one that clients see.
+func (n taskIDs) task(raw json.RawMessage) json.RawMessage {
+	raw, _ = mapTaskID(raw, func(id string) (string, bool) { return n.export(id), true })
 	return raw
 }
+
+// status rewrites a server's notification about one of its tasks.
+func (n taskIDs) status(raw json.RawMessage) json.RawMessage { return n.task(n.related(raw)) }
 
 // created reports whether a call began a task instead of giving its result, and returns the
 // server's description of the task.
@@ -202,22 +281,22 @@ func created(raw json.RawMessage) (described map[string]json.RawMessage, ok bool
 	return described, isString(described["taskId"])
 }
 
-// exportCreated is the result of a call that began a task, as clients see it.
-func exportCreated(server string, raw json.RawMessage) json.RawMessage {
-	raw = exportTaskID(server, raw)
-	raw, _ = within(raw, "task", func(task json.RawMessage) (json.RawMessage, bool) { return exportTaskID(server, task), true })
+// created is the result of a call that began a task, as clients see it.
+func (n taskIDs) created(raw json.RawMessage) json.RawMessage {
+	raw = n.task(raw)
+	raw, _ = within(raw, "task", func(task json.RawMessage) (json.RawMessage, bool) { return n.task(task), true })
 	return raw
 }
 
 // rewriteTask rewrites the result of a tasks/… request: the ids of tasks, and the URIs of
 // resources.
-func (v *view) rewriteTask(server, method string, raw json.RawMessage) json.RawMessage {
+func (v *view) rewriteTask(n taskIDs, method string, raw json.RawMessage) json.RawMessage {
 	if method == mcp.MethodTaskResult {
-		return v.rewriteContent(server, exportTasks(server, raw))
+		return v.rewriteContent(n.server, n.related(raw))
 	}
-	raw = exportTaskID(server, exportTasks(server, raw))
+	raw = n.status(raw)
 	raw, _ = within(raw, "result", func(result json.RawMessage) (json.RawMessage, bool) {
-		return v.rewriteContent(server, result), true
+		return v.rewriteContent(n.server, result), true
 	})
 	return raw
 }

@@ -98,7 +98,7 @@ func TestTaskSurvivesReconnect(t *testing.T) {
 	first := o.over(session.EraLegacy, elicited(`{"interpretation":"technical"}`, &asked))
 	begun, err := o.do(first, "tools/call", research+`,"task":{"ttl":60000}}`, "")
 	id := taskID(begun["task"])
-	if err != nil || !strings.HasPrefix(id, "mcptrack://server/everything/") {
+	if err != nil || !strings.HasPrefix(id, taskPrefix) {
 		t.Fatalf("%s, %v", begun["task"], err)
 	}
 	if got, err := o.do(first, "tasks/get", `{"taskId":"`+id+`"}`, ""); err != nil || taskID(encode(got)) != id || string(got["status"]) != `"working"` {
@@ -123,7 +123,7 @@ func TestTaskSurvivesReconnect(t *testing.T) {
 	if asked != 1 {
 		t.Errorf("the client was asked %d times", asked)
 	}
-	if _, err := o.do(second, "tasks/get", `{"taskId":"mcptrack://server/everything/other"}`, ""); err == nil {
+	if _, err := o.do(second, "tasks/get", `{"taskId":"`+o.gateway.taskIDs("", "everything").export("other")+`"}`, ""); err == nil {
 		t.Error("an unknown task was found")
 	}
 	if _, err := o.do(second, "tasks/get", `{"taskId":"other"}`, ""); err == nil || !strings.Contains(err.Error(), "not found") {
@@ -178,7 +178,7 @@ func TestModernTask(t *testing.T) {
 	const capabilities = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	begun, err := o.do(c, "tools/call", `{"name":"tasks_confirm_delete","arguments":{"filename":"b.txt"}}`, capabilities)
 	id := taskID(encode(begun))
-	if err != nil || string(begun["resultType"]) != `"task"` || !strings.HasPrefix(id, "mcptrack://server/tasks/") {
+	if err != nil || string(begun["resultType"]) != `"task"` || !strings.HasPrefix(id, taskPrefix) {
 		t.Fatalf("%s, %v", encode(begun), err)
 	}
 	var got map[string]json.RawMessage
@@ -202,7 +202,8 @@ func TestModernTask(t *testing.T) {
 	if _, err := o.do(c, "tasks/cancel", `{"taskId":"`+id+`"}`, capabilities); err != nil {
 		t.Error(err)
 	}
-	wrong := strings.Replace(id, "/tasks/", "/more/", 1)
+	known, _ := claimedTask(id)
+	wrong := o.gateway.taskIDs("", "more").export(known.key)
 	if _, err := o.do(c, "tasks/get", `{"taskId":"`+wrong+`"}`, capabilities); err == nil || !strings.Contains(err.Error(), "not found") {
 		t.Errorf("at another server: %v", err)
 	}

@@ -108,7 +108,7 @@ func (w *way) perform(ctx context.Context, q session.Request) (json.RawMessage, 
 	}
 	if described, ok := created(raw); ok && err == nil && q.Method == mcp.MethodCallTool {
 		w.g.tasks.add(target{w.server, taskID(encode(described))}, w.r, w.used, described)
-		raw = exportCreated(w.server, raw)
+		raw = w.g.taskIDs(w.r.Principal, w.server).created(raw)
 	}
 	return raw, err
 }

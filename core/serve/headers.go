@@ -39,14 +39,17 @@ func accepts(r *http.Request, mediaType string) bool {
 	return false
 }
 
-// principal returns a digest of the Authorization header of a request, "" without one. The
-// key of the digest is new for every Server, so that the digest is useless elsewhere.
+// principal returns Options.Principal of a request; by default a digest of its Authorization
+// header, "" without one.
 func (s *Server) principal(r *http.Request) string {
+	if s.opts.Principal != nil {
+		return s.opts.Principal(r)
+	}
 	values := r.Header.Values("Authorization")
 	if len(values) == 0 {
 		return ""
 	}
-	mac := hmac.New(sha256.New, s.key)
+	mac := hmac.New(sha256.New, s.opts.Key)
 	for _, v := range values {
 		_, _ = mac.Write([]byte(v + "\n")) // never fails
 	}

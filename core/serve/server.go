@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,14 @@ type Options struct {
 
 	// Events are the handlers of MCP Events; none by default.
 	Events Events
+
+	// Principal returns whose an HTTP request is: the same for all clients that may use each
+	// other's sessions, and not a secret. By default it is a digest of the Authorization header,
+	// made with Key (random by default: then it differs from run to run). Without a check of
+	// that header before ServeHTTP a client could make up ever more principals, and so
+	// circumvent the limits that hold for each.
+	Principal func(*http.Request) string
+	Key       []byte
 
 	// Subscriptions configure which URIs can be subscribed to, and how many.
 	Subscriptions subscriptions.Options
@@ -89,7 +98,6 @@ type Server struct {
 	http       sessions
 	about      atomic.Pointer[Description]
 	serverMeta json.RawMessage // _meta of modern results
-	key        []byte          // for digests of credentials
 	// slots is a semaphore of capacity MaxInFlight for HTTP requests. Handlers send to
 	// acquire a slot and receive to release it; it is never closed.
 	slots chan struct{}
@@ -122,7 +130,9 @@ func New(opts Options) *Server {
 	s.Describe(Description{Instructions: opts.Instructions})
 	s.lists.start()
 	s.http.start(s)
-	s.key = []byte(rand.Text())
+	if len(s.opts.Key) == 0 {
+		s.opts.Key = []byte(rand.Text())
+	}
 	s.serverMeta = encode(map[string]mcp.Implementation{mcp.MetaServerInfo: s.opts.info()})
 	return s
 }

@@ -84,6 +84,24 @@ func TestLoadToken(t *testing.T) {
 	if got := named.Identify(&http.Request{Header: http.Header{"Authorization": {"Bearer " + secret, "Bearer " + secret}}}); got != "" {
 		t.Errorf("two headers: %q", got)
 	}
+	principal := func(header string) string {
+		return named.Principal(&http.Request{Header: http.Header{"Authorization": {header}}})
+	}
+	chat, unnamed := principal("Bearer "+secret+"1"), principal("Bearer "+secret)
+	if chat == "" || unnamed == "" || chat == unnamed || principal("bearer  "+secret+"2 ") != chat || principal("BEARER "+secret) != unnamed ||
+		principal("Bearer "+secret+"3") != "" || strings.Contains(unnamed+chat, secret) {
+		t.Errorf("principals %q and %q", chat, unnamed)
+	}
+	several, err := web.LoadToken(write("several", secret+"1\n"+secret+"2\n", 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"1", "2"} {
+		r := &http.Request{Header: http.Header{"Authorization": {"Bearer " + secret + text}}}
+		if got := several.Principal(r); got == "" || got == several.Principal(&http.Request{Header: http.Header{"Authorization": {"Bearer " + secret + string('3'-text[0]+'0')}}}) {
+			t.Errorf("secrets without names are one principal: %q", got)
+		}
+	}
 	for _, file := range []string{
 		write("name", "a/b "+secret, 0o600), write("words", "a b "+secret, 0o600), write("weak", secret+"\nchat abc", 0o600),
 		write("group", secret, 0o640), write("world", secret, 0o604), write("short", "abc", 0o600), write("empty", "", 0o600),

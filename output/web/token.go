@@ -3,6 +3,7 @@ package web
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -171,6 +172,23 @@ func (t Token) Identify(r *http.Request) string {
 		return ""
 	}
 	return t.name(text)
+}
+
+// Principal returns whose a request is: requests with secrets of the same name belong together,
+// and so do those with the same secret without a name, however the header is spelled. It is ""
+// for requests with a wrong secret or none, such as those with the cookie of a login. The text
+// is the same after a restart, and does not reveal the secret.
+func (t Token) Principal(r *http.Request) string {
+	text, ok := bearer(r)
+	switch name := t.name(text); {
+	case !ok || name == "":
+		return ""
+	case name == DefaultName:
+		d := digest("principal " + text)
+		return "secret " + hex.EncodeToString(d[:])
+	default:
+		return "name " + name
+	}
 }
 
 // bearer returns the token in the Authorization header of a request; false if the header

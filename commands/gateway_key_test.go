@@ -1,0 +1,59 @@
+package commands
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The key of the ids of tasks is the same after a restart, and for several gateways of a user; it
+// lies where the data directory is. A gateway that can keep none works all the same.
+func TestGatewayKey(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	env := &Env{LookupEnv: func(name string) (string, bool) { return state, name == "XDG_STATE_HOME" }}
+	key := func(env *Env, o gatewayOptions) string {
+		t.Helper()
+		key, err := o.key(env, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(key)
+	}
+	first := key(env, gatewayOptions{})
+	if first == "" || key(env, gatewayOptions{}) != first {
+		t.Error("the key does not stay")
+	}
+	file := filepath.Join(state, "mcptrack", "gateway", keyFile)
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	var other gatewayOptions
+	other.events.dir = filepath.Join(t.TempDir(), "data")
+	if own := key(env, other); own == "" || own == first || key(env, other) != own {
+		t.Error("the data directory makes no difference")
+	}
+	if _, err := os.Stat(filepath.Join(other.events.dir, keyFile)); err != nil {
+		t.Error(err)
+	}
+	if key(env, gatewayOptions{demo: true}) != "" {
+		t.Error("a demo uses the key")
+	}
+	blocked := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, home := range []string{"", blocked} {
+		nowhere := &Env{LookupEnv: func(name string) (string, bool) { return home, name == "XDG_STATE_HOME" }}
+		if key(nowhere, gatewayOptions{}) != "" {
+			t.Errorf("a key in %q", home)
+		}
+	}
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&gatewayOptions{}).key(env, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a key that others can read is used")
+	}
+}
