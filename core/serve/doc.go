@@ -31,8 +31,8 @@
 //     held for it. The modern era has no replay.
 //   - Cleanup: a subscription ends immediately with its stream, session or connection.
 //     A legacy HTTP session outlives its GET stream, so that a client that reconnects
-//     learns what changed meanwhile; it ends by DELETE, when idle, or when the limit
-//     on sessions is reached.
+//     learns what changed meanwhile; it ends by DELETE, when idle, or when its principal
+//     opens more sessions than it may have.
 //   - Requests to clients: a Func can ask a legacy client, see [Client]. The question goes
 //     on the stream of the request in progress, else on that of the session.
 //   - Events: the methods of MCP Events go to [Options].Events, in both eras. A stream of
@@ -40,6 +40,10 @@
 //   - Cancellation: notifications/cancelled cancels the context of a function in both
 //     eras, and so does a modern HTTP client that disconnects. A legacy HTTP client
 //     that disconnects cancels nothing, as its specification requires.
+//   - Principals: clients with the same credentials, as Options.Principal says, are one
+//     principal; without credentials, and on standard streams, all clients are. A session
+//     belongs to the principal that opened it. Limits on what clients share are fair (see
+//     package fair): a principal can neither use up what another needs nor displace it.
 //   - Bounds: Options limit sessions, streams, subscriptions, requests in flight and
 //     the size of a message. Answers from memory are encoded when they are written.
 //     Writes over HTTP have deadlines; a client on standard streams that does not read
@@ -49,9 +53,8 @@
 //     everything they started has ended.
 //   - A function that panics is answered with an internal error; the server goes on.
 //
-// Authentication (Host, Origin, tokens) happens before ServeHTTP. A session is bound
-// to the Authorization header that opened it; only a digest of its value is stored and
-// it is never forwarded. Messages are parsed strictly: member names are case-sensitive
+// Authentication (Host, Origin, tokens) happens before ServeHTTP. Credentials are neither
+// stored nor forwarded. Messages are parsed strictly: member names are case-sensitive
 // and unique, and headers must match the body.
 //
 // # Why not mcp-go's server

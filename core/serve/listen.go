@@ -43,7 +43,7 @@ func (s *Server) listen(ctx context.Context, m *message, principal string) (*lis
 		Events:    want.Events && has.Events,
 	}
 	lists := subscriptions.Lists{Tools: honoured.Tools, Prompts: honoured.Prompts, Resources: honoured.Resources, Events: honoured.Events}
-	sub, failed := s.subs.Open(lists)
+	sub, failed := s.subs.OpenFor(principal, lists)
 	if failed != nil {
 		return nil, errorf(mcp.CodeInternal, "%s", failed)
 	}

@@ -64,7 +64,8 @@ type Options struct {
 	MaxInFlight int
 	// Stdio bounds what one connection of standard streams may have open.
 	Stdio StdioLimits
-	// MaxSessions bounds legacy HTTP sessions; 2,000 by default.
+	// MaxSessions bounds legacy HTTP sessions; 2,000 by default. A principal that opens
+	// more loses those of its own that were idle for longest, see package fair.
 	MaxSessions int
 	// SessionIdle is how long a legacy HTTP session may be idle; 5 min by default.
 	SessionIdle time.Duration

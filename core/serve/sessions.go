@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/fair"
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
@@ -16,10 +17,11 @@ type sessions struct {
 
 	mu   sync.Mutex
 	byID map[string]*session
+	room fair.Limit
 }
 
-// session is one legacy HTTP client. It ends by DELETE, when it is idle for too long or
-// the limit on sessions is reached, or with the server.
+// session is one legacy HTTP client. It ends by DELETE, when it is idle for too long, when its
+// principal opens more than it may have, or with the server.
 type session struct {
 	id        string
 	version   string
@@ -54,11 +56,13 @@ var (
 	errReplaced     = errors.New("the client has opened another stream")
 )
 
-func (h *sessions) start(s *Server) { h.srv, h.byID = s, make(map[string]*session) }
+func (h *sessions) start(s *Server) {
+	h.srv, h.byID, h.room.Max = s, make(map[string]*session), s.opts.MaxSessions
+}
 
 // open creates a session. It counts as in use until the caller calls release.
 func (h *sessions) open(version, principal string, m *message) (*session, error) {
-	sub, err := h.srv.subs.Open(h.srv.opts.listsOffered())
+	sub, err := h.srv.subs.OpenFor(principal, h.srv.opts.listsOffered())
 	if err != nil {
 		return nil, err
 	}
@@ -68,9 +72,11 @@ func (h *sessions) open(version, principal string, m *message) (*session, error)
 	ss.client = newClient(ss.ctx, ss.ctx, m, ss.queue)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.byID) >= h.srv.opts.MaxSessions && !h.makeRoom() {
-		ss.close(errSessionEnded)
-		return nil, errors.New("too many sessions")
+	for !h.room.Take(principal) {
+		if !h.makeRoom(principal) {
+			ss.close(errSessionEnded)
+			return nil, errors.New("too many sessions with these credentials are in use")
+		}
 	}
 	ss.idle = time.AfterFunc(h.srv.opts.SessionIdle, func() { h.expire(ss) })
 	h.byID[ss.id] = ss
@@ -108,7 +114,11 @@ func (h *sessions) remove(ss *session) {
 }
 
 func (h *sessions) drop(ss *session) {
+	if h.byID[ss.id] != ss {
+		return // two requests ended it
+	}
 	delete(h.byID, ss.id)
+	h.room.Give(ss.principal)
 	ss.idle.Stop()
 	ss.close(errSessionEnded)
 }
@@ -123,12 +133,12 @@ func (h *sessions) expire(ss *session) {
 	}
 }
 
-// makeRoom ends the session that has been idle for longest; its client starts a new one
-// with its next request. It reports false if none is idle. h.mu must be held.
-func (h *sessions) makeRoom() bool {
+// makeRoom ends the session of a principal that has been idle for longest; its client starts a
+// new one with its next request. It reports false if none is idle. h.mu must be held.
+func (h *sessions) makeRoom(principal string) bool {
 	var oldest *session
 	for _, ss := range h.byID {
-		if ss.users == 0 && (oldest == nil || ss.used.Before(oldest.used)) {
+		if ss.users == 0 && ss.principal == principal && (oldest == nil || ss.used.Before(oldest.used)) {
 			oldest = ss
 		}
 	}

@@ -20,7 +20,7 @@
 //     content readable first and calls Updated after, so a read after the
 //     notification is at least as new as the change.
 //   - Bounds: memory follows the number of subscriptions, which Options bounds, and
-//     never the number of changes.
+//     never the number of changes. No principal can use up what another needs.
 //   - Ownership: the package starts no goroutine. After Close a subscriber holds
 //     nothing in its Manager.
 package subscriptions

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/mcptrack/mcptrack/core/fair"
 )
 
 // Errors of Open and Add, for errors.Is.
@@ -40,7 +42,8 @@ type Options struct {
 	MaxURIs int
 	// MaxURIBytes bounds the length of one URI; 8,192.
 	MaxURIBytes int
-	// MaxSubscribers bounds the subscribers open at a time; 10,000.
+	// MaxSubscribers bounds the subscribers open at a time; 10,000. See package fair for the
+	// part that each principal gets of it, and of MaxTotal.
 	MaxSubscribers int
 	// MaxTotal bounds the URIs of all subscribers together; 1,000,000.
 	MaxTotal int
@@ -52,10 +55,11 @@ type Options struct {
 type Manager struct {
 	opts Options
 
-	mu    sync.Mutex
-	open  map[*Subscriber]struct{}
-	byURI map[string]map[*Subscriber]struct{}
-	total int // URIs over all subscribers
+	mu          sync.Mutex
+	open        map[*Subscriber]struct{}
+	byURI       map[string]map[*Subscriber]struct{}
+	subscribers fair.Limit // those that are open
+	total       fair.Limit // URIs over all subscribers
 }
 
 // New returns a Manager without subscribers.
@@ -64,7 +68,8 @@ func New(opts Options) *Manager {
 	opts.MaxURIBytes = cmp.Or(opts.MaxURIBytes, 8_192)
 	opts.MaxSubscribers = cmp.Or(opts.MaxSubscribers, 10_000)
 	opts.MaxTotal = cmp.Or(opts.MaxTotal, 1_000_000)
-	return &Manager{opts: opts, open: make(map[*Subscriber]struct{}), byURI: make(map[string]map[*Subscriber]struct{})}
+	return &Manager{opts: opts, open: make(map[*Subscriber]struct{}), byURI: make(map[string]map[*Subscriber]struct{}),
+		subscribers: fair.Limit{Max: opts.MaxSubscribers}, total: fair.Limit{Max: opts.MaxTotal}}
 }
 
 // Lists says of which lists' changes a subscriber is notified, or which lists have changed.
@@ -82,15 +87,18 @@ func (l Lists) or(o Lists) Lists {
 	return Lists{l.Tools || o.Tools, l.Prompts || o.Prompts, l.Resources || o.Resources, l.Events || o.Events}
 }
 
-// Open adds a subscriber that is notified of the lists and, so far, of no URI. The error
-// is ErrTooMany when MaxSubscribers are open.
-func (m *Manager) Open(lists Lists) (*Subscriber, error) {
+// Open is OpenFor a principal without a name.
+func (m *Manager) Open(lists Lists) (*Subscriber, error) { return m.OpenFor("", lists) }
+
+// OpenFor adds a subscriber of a principal that is notified of the lists and, so far, of no
+// URI. The error is ErrTooMany when MaxSubscribers are open.
+func (m *Manager) OpenFor(principal string, lists Lists) (*Subscriber, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.open) >= m.opts.MaxSubscribers {
+	if !m.subscribers.Take(principal) {
 		return nil, fmt.Errorf("%w: %d clients are subscribed already", ErrTooMany, len(m.open))
 	}
-	s := &Subscriber{m: m, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
+	s := &Subscriber{m: m, principal: principal, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
 	m.open[s] = struct{}{}
 	return s, nil
 }
@@ -141,7 +149,7 @@ type Stats struct {
 func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Stats{Subscribers: len(m.open), Subscriptions: m.total, URIs: len(m.byURI)}
+	return Stats{Subscribers: len(m.open), Subscriptions: m.total.All(), URIs: len(m.byURI)}
 }
 
 // wellFormed returns an error for a URI that is empty or longer than MaxURIBytes.

@@ -16,7 +16,8 @@ func (b Batch) Empty() bool { return !b.Lists.Any() && len(b.URIs) == 0 }
 // Its methods may be called from any goroutine; Take should be called by the goroutine that
 // sends notifications to the client.
 type Subscriber struct {
-	m *Manager
+	m         *Manager
+	principal string
 	// wake is sent to by the manager under its lock, without waiting, and never closed.
 	// Capacity 1: it says that something is dirty, not how much.
 	wake chan struct{}
@@ -49,7 +50,7 @@ func (s *Subscriber) Add(uri string) error {
 		return err
 	}
 	s.uris[uri] = false
-	s.m.total++
+	s.m.total.Take(s.principal) // there is room
 	of := s.m.byURI[uri]
 	if of == nil {
 		of = make(map[*Subscriber]struct{})
@@ -75,7 +76,7 @@ func (s *Subscriber) roomLocked(uri string) (there bool, err error) {
 		return true, nil
 	case len(s.uris) >= s.m.opts.MaxURIs:
 		return false, fmt.Errorf("%w: at most %d resources for a client", ErrTooMany, s.m.opts.MaxURIs)
-	case s.m.total >= s.m.opts.MaxTotal:
+	case !s.m.total.Room(s.principal):
 		return false, fmt.Errorf("%w: the server has reached its limit of %d", ErrTooMany, s.m.opts.MaxTotal)
 	}
 	return false, nil
@@ -104,7 +105,7 @@ func (s *Subscriber) remove(uri string) {
 		}
 	}
 	delete(s.uris, uri)
-	s.m.total--
+	s.m.total.Give(s.principal)
 	of := s.m.byURI[uri]
 	delete(of, s)
 	if len(of) == 0 {
@@ -160,6 +161,7 @@ func (s *Subscriber) Close() {
 		s.remove(uri)
 	}
 	delete(s.m.open, s)
+	s.m.subscribers.Give(s.principal)
 }
 
 // mark makes a subscribed URI dirty. m.mu must be held.
