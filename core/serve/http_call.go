@@ -17,8 +17,10 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 	s := x.srv
 	from.after = new(afterwards)
 	defer from.after.run()
+	slot := s.slots.Take(x.principal)
+	defer slot.Give()
 	select {
-	case s.slots <- struct{}{}:
+	case <-slot.Ready():
 	case <-x.r.Context().Done():
 		return
 	case <-s.ctx.Done():
@@ -28,7 +30,6 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 		x.finish(x.answer(nil, errorf(mcp.CodeInternal, "%s", context.Cause(parent))), wasCancelled(parent))
 		return
 	}
-	defer func() { <-s.slots }()
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()

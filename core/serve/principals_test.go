@@ -135,3 +135,21 @@ func TestSubscribersAreShared(t *testing.T) {
 		t.Error("bob does not get his share")
 	}
 }
+
+// Requests of one principal that take all slots do not delay those of another.
+func TestSlotsAreShared(t *testing.T) {
+	t.Parallel()
+	h := newTestServer(t, serve.Options{MaxInFlight: 2})
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer h.Close()
+	for range 4 {
+		session := h.openAs(t, "alice")
+		calls.Go(func() { h.postAs("alice", session, call("wait", "")) })
+	}
+	<-h.began
+	<-h.began
+	bob := h.openAs(t, "bob")
+	calls.Go(func() { h.postAs("bob", bob, call("wait", "")) })
+	within(t, h.began, "the call of bob")
+}

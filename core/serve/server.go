@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/fair"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
@@ -59,8 +60,9 @@ type Options struct {
 	// MaxMessage is the maximum size of a client's message in bytes; 4 MiB by default.
 	MaxMessage int
 	// MaxInFlight bounds the calls, reads and prompts that run at the same time, per
-	// connection on standard streams and for all clients together over HTTP; 256 by
-	// default. Further requests wait and can be cancelled meanwhile.
+	// connection on standard streams and for all clients together over HTTP, where every
+	// principal gets its part (see package fair); 256 by default. Further requests wait and
+	// can be cancelled meanwhile.
 	MaxInFlight int
 	// Stdio bounds what one connection of standard streams may have open.
 	Stdio StdioLimits
@@ -99,9 +101,7 @@ type Server struct {
 	http       sessions
 	about      atomic.Pointer[Description]
 	serverMeta json.RawMessage // _meta of modern results
-	// slots is a semaphore of capacity MaxInFlight for HTTP requests. Handlers send to
-	// acquire a slot and receive to release it; it is never closed.
-	slots chan struct{}
+	slots      *fair.Slots     // of HTTP requests that run
 
 	ctx    context.Context // cancelled when the server closes
 	cancel context.CancelFunc
@@ -126,7 +126,7 @@ func New(opts Options) *Server {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, subs: subscriptions.New(opts.Subscriptions), slots: make(chan struct{}, opts.MaxInFlight)}
+	s := &Server{opts: opts, subs: subscriptions.New(opts.Subscriptions), slots: fair.NewSlots(opts.MaxInFlight)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.Describe(Description{Instructions: opts.Instructions})
 	s.lists.start()
