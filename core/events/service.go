@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/fair"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 )
@@ -22,8 +23,8 @@ type Options struct {
 	// NoWebhooks is the reason that clients are told if Webhooks is nil; optional.
 	NoWebhooks string
 	// MaxStreams bounds the streams of one client, 32 by default, and MaxTotal those of all
-	// clients, 1,000 by default. Modern clients with the same credentials, or without any,
-	// count as one client.
+	// clients, 1,000 by default; see package fair for the part that each principal gets of
+	// them. Modern clients with the same credentials, or without any, count as one client.
 	MaxStreams, MaxTotal int
 	// Heartbeat is the interval of the heartbeats of a stream; 25 s by default.
 	Heartbeat time.Duration
@@ -43,7 +44,7 @@ func New(opts Options) *Service {
 	}
 	opts.Heartbeat = cmp.Or(opts.Heartbeat, 25*time.Second)
 	s := &Service{opts: opts, reader: opts.Reader}
-	s.streams = streams{each: cmp.Or(opts.MaxStreams, 32), total: cmp.Or(opts.MaxTotal, 1000), of: map[any]int{}}
+	s.streams = streams{each: cmp.Or(opts.MaxStreams, 32), all: fair.Limit{Max: cmp.Or(opts.MaxTotal, 1000)}, of: map[any]int{}}
 	return s
 }
 
@@ -72,10 +73,10 @@ func (s *Service) handle(ctx context.Context, r *serve.Request) (json.RawMessage
 
 // streams counts the open streams.
 type streams struct {
-	each, total int
+	each int
 
 	mu  sync.Mutex
-	all int
+	all fair.Limit
 	of  map[any]int // by client: a *serve.Client in the legacy era, else Request.Principal
 }
 
@@ -90,15 +91,14 @@ func (s *streams) enter(r *serve.Request) (leave func(), err error) {
 	switch {
 	case s.of[client] >= s.each:
 		return nil, Fail(r, ResourceExhausted, map[string]any{"limit": "streams of a client", "max": s.each})
-	case s.all >= s.total:
-		return nil, Fail(r, ResourceExhausted, map[string]any{"limit": "streams", "max": s.total})
+	case !s.all.Take(r.Principal):
+		return nil, Fail(r, ResourceExhausted, map[string]any{"limit": "streams", "max": s.all.Max})
 	}
-	s.all++
 	s.of[client]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.all--
+		s.all.Give(r.Principal)
 		if s.of[client]--; s.of[client] == 0 {
 			delete(s.of, client)
 		}
@@ -109,5 +109,5 @@ func (s *streams) enter(r *serve.Request) (leave func(), err error) {
 func (s *Service) Streams() int {
 	s.streams.mu.Lock()
 	defer s.streams.mu.Unlock()
-	return s.streams.all
+	return s.streams.all.All()
 }

@@ -116,6 +116,11 @@ func TestStreamLimits(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if end, err := open("c"); err != nil { // a new client always gets its share
+		t.Error(err)
+	} else {
+		end()
+	}
 	leave[0]()
 	end, err := open("a")
 	if err != nil {
