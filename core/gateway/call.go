@@ -26,7 +26,7 @@ func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessa
 	}
 	params := fields(r.Params)
 	if a := g.api(t.server); a != nil {
-		release, err := g.limits.acquire(ctx, t.server)
+		release, err := g.limits.acquire(ctx, t.server, r.Principal)
 		if err != nil {
 			return nil, err
 		}

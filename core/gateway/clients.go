@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/fair"
 	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-// Bounds of the sessions with servers that belong to one client. Each may be a process.
+// Bounds of the sessions with servers that belong to one client. Each may be a process. See
+// package fair for the part of them that each principal gets.
 const (
 	maxOwn          = 256 // sessions in all
 	maxOwnPerServer = 64  // sessions
@@ -33,12 +35,12 @@ type clients struct {
 	wg     sync.WaitGroup // background work, sessions that are lent, and one for each client
 
 	mu       sync.Mutex
-	sessions int            // how many there are, including those that are ending
-	servers  map[string]int // how many of the sessions each server has, by id
+	sessions fair.Limit             // the sessions, including those that are ending
+	servers  map[string]*fair.Limit // the sessions of each server, by id
 	all      map[*serve.Client]*client
-	parked   []*own               // sessions with tasks whose client has left, the oldest first
-	idle     []*own               // sessions for the next modern request, the oldest first
-	failed   map[string]time.Time // by server id: when no session could be opened to be lent
+	parked   []*own                  // sessions with tasks whose client has left, the oldest first
+	idle     []*own                  // sessions for the next modern request, the oldest first
+	failed   map[[2]string]time.Time // by principal and server id: when no session could be opened to be lent
 }
 
 // client holds what belongs to one connected client of the legacy era.
@@ -59,7 +61,8 @@ func (k *client) sessions() []*own {
 func (c *clients) start(g *Gateway) {
 	c.g = g
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.all, c.servers, c.failed = map[*serve.Client]*client{}, map[string]int{}, map[string]time.Time{}
+	c.sessions.Max = maxOwn
+	c.all, c.servers, c.failed = map[*serve.Client]*client{}, map[string]*fair.Limit{}, map[[2]string]time.Time{}
 }
 
 // close ends all sessions and waits for them.
@@ -113,7 +116,7 @@ func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Se
 		}
 	}
 	if o == nil {
-		if !c.room(server) {
+		if !c.room(server, r.Principal) {
 			c.mu.Unlock()
 			return nil
 		}
@@ -169,15 +172,17 @@ func entryOf(servers []config.Server, id string) (config.Server, bool) {
 	return config.Server{}, false
 }
 
-// room reports whether another session with a server may begin. If not, it ends an idle or
-// parked one, so that there is room soon. c.mu must be held.
-func (c *clients) room(server string) bool {
-	full := c.servers[server] >= maxOwnPerServer
-	if !full && c.sessions < maxOwn {
+// room reports whether another session of a principal with a server may begin. If not, it ends
+// an idle or parked one of the same principal, so that there is room soon. c.mu must be held.
+func (c *clients) room(server, principal string) bool {
+	of := c.servers[server]
+	full := of != nil && !of.Room(principal)
+	if !full && c.sessions.Room(principal) {
 		return true
 	}
 	for _, list := range []*[]*own{&c.idle, &c.parked} {
-		if i := slices.IndexFunc(*list, func(o *own) bool { return !full || o.srv.ID == server }); i >= 0 {
+		i := slices.IndexFunc(*list, func(o *own) bool { return o.ids.principal == principal && (!full || o.srv.ID == server) })
+		if i >= 0 {
 			c.end((*list)[i])
 			*list = slices.Delete(*list, i, i+1)
 			break
@@ -186,11 +191,16 @@ func (c *clients) room(server string) bool {
 	return false
 }
 
-// begin counts a new session and dials it in the background. level holds the params of a
-// logging/setLevel; nil: none. c.mu must be held.
+// begin counts a new session, for which there is room, and dials it in the background. level
+// holds the params of a logging/setLevel; nil: none. c.mu must be held.
 func (c *clients) begin(o *own, level map[string]json.RawMessage) {
-	c.sessions++
-	c.servers[o.srv.ID]++
+	of := c.servers[o.srv.ID]
+	if of == nil {
+		of = &fair.Limit{Max: maxOwnPerServer}
+		c.servers[o.srv.ID] = of
+	}
+	c.sessions.Take(o.ids.principal)
+	of.Take(o.ids.principal)
 	c.wg.Go(func() { o.dial(c.ctx, c.g, level) })
 }
 
@@ -202,8 +212,9 @@ func (c *clients) end(o *own) {
 		o.close()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.sessions--
-		if c.servers[o.srv.ID]--; c.servers[o.srv.ID] == 0 {
+		of := c.servers[o.srv.ID]
+		c.sessions.Give(o.ids.principal)
+		if of.Give(o.ids.principal); of.All() == 0 {
 			delete(c.servers, o.srv.ID)
 		}
 	})
@@ -250,7 +261,7 @@ func (c *clients) reconcile(desired []config.Server) {
 		}
 		known.more = c.sweep(known.more, stale)
 	}
-	maps.DeleteFunc(c.failed, func(_ string, at time.Time) bool { return time.Since(at) > ownRetry })
+	maps.DeleteFunc(c.failed, func(_ [2]string, at time.Time) bool { return time.Since(at) > ownRetry })
 	c.parked = c.sweep(c.parked, func(o *own) bool { return stale(o) || o.s.Err() != nil || o.unused() > parkedFor })
 	c.idle = c.sweep(c.idle, func(o *own) bool { return stale(o) || o.s.Err() != nil || o.unused() > o.keep() })
 }

@@ -19,9 +19,10 @@ func (c *clients) lend(ctx context.Context, r *serve.Request, server string, cap
 		level = map[string]json.RawMessage{"level": l}
 	}
 	group := string(encode([]any{server, r.Principal, capabilities, level}))
+	failed := [2]string{r.Principal, server}
 	c.mu.Lock()
 	srv, found := entryOf(c.g.wanted(), server)
-	if !found || c.ctx.Err() != nil || time.Since(c.failed[server]) < ownRetry {
+	if !found || c.ctx.Err() != nil || time.Since(c.failed[failed]) < ownRetry {
 		c.mu.Unlock()
 		return nil
 	}
@@ -33,7 +34,7 @@ func (c *clients) lend(ctx context.Context, r *serve.Request, server string, cap
 			return o
 		}
 	}
-	if !c.room(server) {
+	if !c.room(server, r.Principal) {
 		c.mu.Unlock()
 		return nil
 	}
@@ -48,7 +49,7 @@ func (c *clients) lend(ctx context.Context, r *serve.Request, server string, cap
 		defer c.wg.Done()
 		c.end(o)
 		if ctx.Err() == nil {
-			c.failed[server] = time.Now()
+			c.failed[failed] = time.Now()
 		}
 		return nil
 	}

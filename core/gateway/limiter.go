@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/mcptrack/mcptrack/core/fair"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/serve"
@@ -17,50 +18,55 @@ const (
 )
 
 // limiter bounds the requests to each server, so that a slow one does not hold up
-// requests to others. The zero value is ready to use.
+// requests to others, nor one client those of others (see package fair). The zero value is
+// ready to use.
 type limiter struct {
 	mu       sync.Mutex
 	byServer map[string]*serverLimit // servers with pending requests
 }
 
 type serverLimit struct {
-	users int // requests that have or wait for a slot; guarded by limiter.mu
-	// slots is a semaphore: requests send to acquire a slot and receive to release it;
-	// never closed.
-	slots chan struct{}
+	users fair.Limit // requests that have or wait for a slot; guarded by limiter.mu
+	slots *fair.Slots
 }
 
-// acquire waits until a request may be sent to a server. The caller must call release.
-func (l *limiter) acquire(ctx context.Context, server string) (release func(), err error) {
+// acquire waits until a request of a principal may be sent to a server. The caller must call
+// release.
+func (l *limiter) acquire(ctx context.Context, server, principal string) (release func(), err error) {
 	l.mu.Lock()
 	if l.byServer == nil {
 		l.byServer = map[string]*serverLimit{}
 	}
 	n := l.byServer[server]
 	if n == nil {
-		n = &serverLimit{slots: make(chan struct{}, maxPerServer)}
+		n = &serverLimit{users: fair.Limit{Max: maxPending}, slots: fair.NewSlots(maxPerServer)}
 		l.byServer[server] = n
 	}
-	if n.users == maxPending {
-		l.mu.Unlock()
-		return nil, &serve.Error{Code: mcp.CodeInternal,
-			Message: fmt.Sprintf("server %s is busy: %d requests are pending", printable.Line(server, 128), maxPending)}
-	}
-	n.users++
+	pending := n.users.All()
+	room := n.users.Take(principal)
 	l.mu.Unlock()
+	if !room {
+		return nil, &serve.Error{Code: mcp.CodeInternal,
+			Message: fmt.Sprintf("server %s is busy: %d requests are pending", printable.Line(server, 128), pending)}
+	}
+	slot := n.slots.Take(principal)
+	release = func() {
+		slot.Give()
+		l.end(server, principal, n)
+	}
 	select {
-	case n.slots <- struct{}{}:
-		return func() { <-n.slots; l.end(server, n) }, nil
+	case <-slot.Ready():
+		return release, nil
 	case <-ctx.Done():
-		l.end(server, n)
+		release()
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (l *limiter) end(server string, n *serverLimit) {
+func (l *limiter) end(server, principal string, n *serverLimit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n.users--; n.users == 0 {
+	if n.users.Give(principal); n.users.All() == 0 {
 		delete(l.byServer, server)
 	}
 }

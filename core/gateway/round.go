@@ -34,6 +34,7 @@ var errNoAnswer = errors.New("the client did not respond to the input request in
 // asks becomes a result that requires input; the client repeats the request with answers.
 type round struct {
 	client json.RawMessage         // the client's capabilities
+	owner  string                  // the client's principal
 	key    [32]byte                // see roundKey
 	cancel context.CancelCauseFunc // cancels the request at the server
 	// asked wakes wait: questions are open. Capacity 1, sent to by request and answer,

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/fair"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -25,6 +26,7 @@ func (d *round) unattended() bool {
 // is ready.
 type rounds struct {
 	mu      sync.Mutex
+	room    fair.Limit         // those in byState
 	byState map[string]waiting // by the requestState that the client has to send, without prefix
 }
 
@@ -34,8 +36,8 @@ type waiting struct {
 	expire *time.Timer
 }
 
-// maxWaiting bounds the rounds that wait for their client, and so the results that are kept
-// for clients that do not come for them.
+// maxWaiting bounds the rounds that wait for their client (see package fair), and so the results
+// that are kept for clients that do not come for them.
 const maxWaiting = maxOwn
 
 // put keeps a round until the client continues it with the state returned, at most for
@@ -43,16 +45,16 @@ const maxWaiting = maxOwn
 func (s *rounds) put(d *round) (state string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.byState) >= maxWaiting {
-		return "", false
-	}
 	if s.byState == nil {
-		s.byState = map[string]waiting{}
+		s.byState, s.room.Max = map[string]waiting{}, maxWaiting
+	}
+	if !s.room.Take(d.owner) {
+		return "", false
 	}
 	state = rand.Text()
 	s.byState[state] = waiting{d, time.AfterFunc(roundPatience, func() {
 		s.mu.Lock()
-		delete(s.byState, state)
+		s.remove(state)
 		s.mu.Unlock()
 		d.cancel(errNoAnswer)
 	})}
@@ -69,19 +71,27 @@ func (s *rounds) take(state string, key [32]byte) *round {
 		return nil
 	}
 	w.expire.Stop()
-	delete(s.byState, state)
+	s.remove(state)
 	return w.round
+}
+
+// remove forgets a round, if it is still there. s.mu must be held.
+func (s *rounds) remove(state string) {
+	if w, ok := s.byState[state]; ok {
+		delete(s.byState, state)
+		s.room.Give(w.owner)
+	}
 }
 
 // close forgets all rounds; their requests end with the sessions.
 func (s *rounds) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, w := range s.byState {
+	for state, w := range s.byState {
 		w.expire.Stop()
 		w.cancel(context.Canceled)
+		s.remove(state)
 	}
-	s.byState = nil
 }
 
 // beginRound sends a request in a session that is lent for it alone. It returns nil if the
@@ -102,7 +112,7 @@ func (w *way) beginRound(ctx context.Context, q session.Request) (*round, error)
 	if o == nil {
 		return nil, nil
 	}
-	d := &round{client: w.r.Capabilities, key: w.roundKey(q), asked: make(chan struct{}, 1), over: make(chan struct{})}
+	d := &round{client: w.r.Capabilities, owner: w.r.Principal, key: w.roundKey(q), asked: make(chan struct{}, 1), over: make(chan struct{})}
 	on, cancel := context.WithCancelCause(g.clients.ctx) // outlives the client's request
 	d.cancel = cancel
 	o.speakFor(d, false)

@@ -120,7 +120,7 @@ func TestRounds(t *testing.T) {
 	o.eventually("the request is given up", func() bool {
 		o.gateway.clients.mu.Lock()
 		defer o.gateway.clients.mu.Unlock()
-		return o.gateway.clients.sessions == 0
+		return o.gateway.clients.sessions.All() == 0
 	})
 	if conns, open := a.of(`"sampling"`); open > 0 {
 		t.Errorf("%d sessions, %d open", len(conns), open)

@@ -72,7 +72,7 @@ func TestClientsVanish(t *testing.T) {
 	o.eventually("only idle sessions are left", func() bool {
 		g.clients.mu.Lock()
 		defer g.clients.mu.Unlock()
-		return g.clients.sessions == len(g.clients.idle) && len(g.clients.all) == 0 && len(g.clients.parked) == 0
+		return g.clients.sessions.All() == len(g.clients.idle) && len(g.clients.all) == 0 && len(g.clients.parked) == 0
 	})
 	g.clients.mu.Lock()
 	idle := len(g.clients.idle)

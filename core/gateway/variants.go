@@ -19,7 +19,7 @@ import (
 // these capabilities that lists the server and is closed again.
 
 const (
-	maxVariants   = 32               // sets of capabilities
+	maxVariants   = 64               // sets of capabilities; keyOf makes fewer, so nobody finds them used up
 	maxProbes     = 4                // probes at the same time
 	probePatience = 10 * time.Second // how long a client's request waits for probes
 	probeAgain    = 30 * time.Second // the least time between two probes of an unchanged config

@@ -44,7 +44,7 @@ func (w *way) do(ctx context.Context, q session.Request) (json.RawMessage, error
 // send makes the request of the client with params in place of the client's own, and
 // forwards progress. Its error is one for the client.
 func (w *way) send(ctx context.Context, params map[string]json.RawMessage) (json.RawMessage, error) {
-	release, err := w.g.limits.acquire(ctx, w.server)
+	release, err := w.g.limits.acquire(ctx, w.server, w.r.Principal)
 	if err != nil {
 		return nil, err
 	}

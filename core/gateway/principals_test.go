@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// Requests of one principal to a server do not use up what another one may send to it.
+func TestRequestsAreShared(t *testing.T) {
+	t.Parallel()
+	var l limiter
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // whoever would have to wait fails
+	var held []func()
+	defer func() {
+		for _, release := range held {
+			release()
+		}
+		if len(l.byServer) != 0 {
+			t.Error("limits are left")
+		}
+	}()
+	for range maxPerServer {
+		release, err := l.acquire(t.Context(), "docs", "alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, release)
+	}
+	if release, err := l.acquire(ctx, "docs", "alice"); err == nil {
+		release()
+		t.Error("alice has more than there are")
+	}
+	release, err := l.acquire(t.Context(), "docs", "bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held = append(held, release)
+}
+
+// A principal whose requests wait for input does not keep another one from asking.
+func TestRoundsAreShared(t *testing.T) {
+	t.Parallel()
+	var s rounds
+	defer s.close()
+	put := func(owner string) (string, bool) {
+		return s.put(&round{owner: owner, cancel: func(error) {}})
+	}
+	for range maxWaiting {
+		if _, ok := put("alice"); !ok {
+			t.Fatal("alice does not get all")
+		}
+	}
+	if _, ok := put("alice"); ok {
+		t.Error("alice gets more than all")
+	}
+	state, ok := put("bob")
+	if !ok {
+		t.Fatal("bob gets nothing")
+	}
+	if s.take(state, [32]byte{}) == nil || s.room.All() != maxWaiting {
+		t.Errorf("%d are counted", s.room.All())
+	}
+}
+
+// manyAsking connects clients of a principal, each of which uses a session of its own.
+func (o *outside) manyAsking(n int, name string) {
+	o.Helper()
+	for i := range n {
+		c := o.rooted(name)
+		if got, err := ask(o.Context(), c, "roots/list", fmt.Sprintf(`{"i":%d}`, i), ""); err != nil || !strings.Contains(got, `"by":"`+name) {
+			o.Fatalf("client %d of %s shares a session: %s, %v", i, name, got, err)
+		}
+	}
+}
+
+// rooted connects a client with credentials that can be asked for its roots.
+func (o *outside) rooted(name string) *session.Session {
+	opts := session.Options{Client: &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{},"roots":{}}`),
+		Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			return json.RawMessage(`{"by":"` + name + `"}`), nil
+		}}}
+	ts := httptest.NewServer(o.gateway.Server())
+	o.Cleanup(ts.Close)
+	s, err := session.Dial(o.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL), Protocol: config.ProtocolLegacy,
+		Headers: map[string]config.Secret{"Authorization": config.NewSecret("Bearer " + name)}}, opts)
+	if err != nil {
+		o.Fatal(err)
+	}
+	o.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// A principal that uses all sessions of a server that are for one client gets no more; another
+// one gets its own all the same.
+func TestOwnSessionsAreShared(t *testing.T) {
+	t.Parallel()
+	_, o := newAsking(t)
+	o.manyAsking(maxOwnPerServer, "alice")
+	if got, err := ask(t.Context(), o.rooted("alice"), "roots/list", `{}`, ""); err != nil || !strings.Contains(got, "-32601") {
+		t.Errorf("one too many of alice: %s, %v", got, err)
+	}
+	o.manyAsking(3, "bob")
+}
+
+// Room for a session is made by ending one of the same principal, never one that is kept for
+// another.
+func TestRoomIsOnesOwn(t *testing.T) {
+	t.Parallel()
+	_, o := newAsking(t)
+	c := &o.gateway.clients
+	capabilities := json.RawMessage(`{"roots":{}}`)
+	lend := func(name string, capabilities json.RawMessage) *own {
+		return c.lend(t.Context(), &serve.Request{Principal: name}, "docs", capabilities)
+	}
+	bobs := lend("bob", capabilities)
+	if bobs == nil {
+		t.Fatal("bob gets no session")
+	}
+	c.giveBack(bobs, true)
+	var alices []*own
+	for n := lend("alice", capabilities); n != nil; n = lend("alice", capabilities) {
+		alices = append(alices, n)
+	}
+	idle := func() []*own {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return slices.Clone(c.idle)
+	}
+	if len(alices) != maxOwnPerServer-1 || !slices.Equal(idle(), []*own{bobs}) {
+		t.Errorf("alice got %d sessions, and %d are idle", len(alices), len(idle()))
+	}
+	for _, o := range alices {
+		c.giveBack(o, true)
+	}
+	if lend("alice", json.RawMessage(`{"sampling":{}}`)) != nil {
+		t.Error("there was room")
+	}
+	if left := idle(); len(left) != len(alices) || !slices.Contains(left, bobs) || slices.Contains(left, alices[0]) {
+		t.Error("not the oldest session of alice was ended")
+	}
+	if again := lend("bob", capabilities); again != bobs {
+		t.Error("bob does not get his session again")
+	} else {
+		c.giveBack(again, true)
+	}
+}
+
+// A server that refuses the clients of one principal is tried for those of another.
+func TestRefusedSessionsOfOthers(t *testing.T) {
+	t.Parallel()
+	_, o := newAsking(t)
+	c := &o.gateway.clients
+	c.mu.Lock()
+	c.failed[[2]string{"alice", "docs"}] = time.Now()
+	c.mu.Unlock()
+	lend := func(name string) *own {
+		return c.lend(t.Context(), &serve.Request{Principal: name}, "docs", json.RawMessage(`{"roots":{}}`))
+	}
+	if lend("alice") != nil {
+		t.Error("alice tries again")
+	}
+	bobs := lend("bob")
+	if bobs == nil {
+		t.Fatal("bob may not try")
+	}
+	c.giveBack(bobs, true)
+}
+
+// There are fewer sets of capabilities than may be remembered: no client can use them up.
+func TestVariantsAreFew(t *testing.T) {
+	t.Parallel()
+	keys := map[string]bool{}
+	for _, elicitation := range []string{"", `,"elicitation":{}`, `,"elicitation":{"form":{}}`, `,"elicitation":{"url":{}}`, `,"elicitation":{"form":{},"url":{},"x":{}}`} {
+		for _, sampling := range []string{"", `,"sampling":{}`, `,"sampling":{"tools":{},"x":{}}`} {
+			for _, roots := range []string{"", `,"roots":{}`} {
+				for _, tasks := range []string{"", `,"tasks":{"requests":{}}`, `,"tasks":{"requests":{"x":{}},"cancel":{}}`} {
+					keys[keyOf(json.RawMessage(`{"x":{}`+elicitation+sampling+roots+tasks+`}`))] = true
+				}
+			}
+		}
+	}
+	if len(keys) < 50 || len(keys) > maxVariants {
+		t.Errorf("%d sets of capabilities, %d are remembered", len(keys), maxVariants)
+	}
+}
