@@ -43,9 +43,13 @@ func newVault(env *Env, g *globals) *cobra.Command {
 
 func runVault(ctx context.Context, env *Env, g *globals, opts vaultOptions) error {
 	log := g.logger(env)
+	tokens, err := opts.access.token()
+	if err != nil {
+		return err
+	}
 	s, err := vault.NewServer(vault.ServerOptions{
-		Version: env.Version,
-		Vault:   vault.Options{Dir: opts.dir, Ignore: opts.ignore, Logger: log},
+		Version: env.Version, Principal: tokens.Principal,
+		Vault: vault.Options{Dir: opts.dir, Ignore: opts.ignore, Logger: log},
 	})
 	if option, ok := errors.AsType[*vault.OptionError](err); ok {
 		if option.Option == "ignore" {

@@ -20,6 +20,7 @@ import (
 func startGateway(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := mcptrackCommand(context.Background(), append([]string{"gateway", "--addr", "127.0.0.1:0"}, args...)...)
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
 	errs, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -19,6 +20,8 @@ type ServerOptions struct {
 	// Name, Title, Version and Instructions are sent to clients when they connect; by
 	// default "mcptrack-vault", "Vault", "dev" and a line about notes.
 	Name, Title, Version, Instructions string
+	// Principal is that of [serve.Options].
+	Principal func(*http.Request) string
 	// MaxSubscriptions limits the subscribed resources of one client; 10,000 by default.
 	MaxSubscriptions int
 	// CallTool answers calls of the tools that [Server.Offer] added, and GetPrompt requests
@@ -48,6 +51,7 @@ func NewServer(opts ServerOptions) (*Server, error) {
 	s.Server = serve.New(serve.Options{
 		Name: cmp.Or(opts.Name, "mcptrack-vault"), Title: cmp.Or(opts.Title, "Vault"), Version: opts.Version,
 		Instructions:  cmp.Or(opts.Instructions, "Notes in Markdown. Subscribe to vault://recent, to a note or to a folder to be notified of changes."),
+		Principal:     opts.Principal,
 		CallTool:      s.callTool,
 		GetPrompt:     opts.GetPrompt,
 		ReadResource:  s.readResource,
