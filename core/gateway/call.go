@@ -42,7 +42,7 @@ func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessa
 		delete(params, "task") // the way to ask for a task in the legacy era
 	}
 	raw, err := g.forward(ctx, v, r, t, params)
-	return v.rewriteContent(t.server, raw), err
+	return v.rewriteContent(t.server, g.taskIDs(r.Principal, t.server).related(raw)), err
 }
 
 // viewOf returns the view for the client of a request: the common one, or that of the

@@ -244,3 +244,25 @@ func TestTaskIDsInOwnSession(t *testing.T) {
 		}
 	}
 }
+
+// The result of a tool that the gateway ran as a task names the task by the id that clients know.
+func TestResultOfTask(t *testing.T) {
+	t.Parallel()
+	server, net := taskServer(t, session.EraLegacy)
+	must := tool("must")
+	must["execution"] = map[string]any{"taskSupport": "required"}
+	server.SetList("tools", must)
+	server.Heal()
+	for method, result := range map[string]string{
+		"tools/call":   `{"task":{"taskId":"t1","status":"working","pollInterval":1}}`,
+		"tasks/get":    `{"taskId":"t1","status":"completed"}`,
+		"tasks/result": `{"content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`,
+	} {
+		server.Fail(sessiontest.Fault{Method: method, Result: json.RawMessage(result)})
+	}
+	o := newOutside(t, Options{Dial: net.Dial}, sessiontest.Entry("docs"))
+	got, err := o.do(o.as(session.EraLegacy, "alice"), "tools/call", `{"name":"must"}`, "")
+	if meta := fields(fields(got["_meta"])["io.modelcontextprotocol/related-task"]); err != nil || !strings.HasPrefix(taskID(encode(meta)), taskPrefix) {
+		t.Errorf("%s, %v", encode(got), err)
+	}
+}
