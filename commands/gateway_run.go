@@ -67,16 +67,12 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		}
 		defer stored.close()
 	}
-	key, err := opts.key(env, log)
-	if err != nil {
-		return err
-	}
 	t := stored.tracker(trackers)
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
 		Tracker: t, Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins,
 		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, Events: stored.handlers()},
-		Key:   key, Local: local, Changed: index.Changed, Logger: log,
+		Key:   opts.key(env, log), Local: local, Changed: index.Changed, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -133,28 +129,26 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 const keyFile = "gateway.key"
 
 // key returns the key of the ids of tasks. It is kept in the data directory, so that clients find
-// their tasks after a restart; gateways without one of their own share that of --events. nil:
-// there is nowhere to keep a key, so it ends with this run.
-func (o *gatewayOptions) key(env *Env, log *slog.Logger) ([]byte, error) {
+// their tasks after a restart; gateways without one of their own share that of --events. nil: no
+// key can be kept there, so there is one for this run only.
+func (o *gatewayOptions) key(env *Env, log *slog.Logger) []byte {
 	dir := o.events.dir
 	if dir == "" && env.stateDir() != "" {
 		dir = filepath.Join(env.stateDir(), gatewayDir)
 	}
 	if dir == "" || o.demo {
-		return nil, nil
+		return nil
 	}
+	var key []byte
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		var key []byte
-		if key, err = secretfile.Key(filepath.Join(dir, keyFile)); err == nil {
-			return key, nil
-		}
-		if _, refused := errors.AsType[*secretfile.RefusedError](err); refused {
-			return nil, err
-		}
+		key, err = secretfile.Key(filepath.Join(dir, keyFile))
 	}
-	log.Warn("tasks end for their clients when the gateway stops, as no key can be stored", "err", err)
-	return nil, nil
+	if err != nil {
+		log.Warn("clients cannot use their tasks after a restart of the gateway, as the key of the ids cannot be kept", "err", err)
+		return nil
+	}
+	return key
 }
 
 // config returns the initial config.
