@@ -61,14 +61,6 @@ func askClient(env *Env, redirect string) (string, error) {
 	return id, nil
 }
 
-// confirmServer asks whether a client of the config belongs to the authorization server that
-// its MCP server names.
-func confirmServer(env *Env, unnamed *login.UnnamedError) bool {
-	fmt.Fprintf(env.Err, "The server names the authorization server %s.\nIs the client %s registered there? That server gets the client's credentials. [y/N] ", unnamed.Issuer, unnamed.Client)
-	answer, err := readLine(env.In)
-	return err == nil && (strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes"))
-}
-
 // paste prints the URL and finishes with the redirected URL that comes on stdin, or with
 // the browser if that is on this machine and there is a callback.
 func (o *loginOptions) paste(ctx context.Context, env *Env, callback *login.Callback, flow *login.Flow, finish func(context.Context, url.Values) error) error {

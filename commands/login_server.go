@@ -27,10 +27,11 @@ func (o *loginOptions) login(ctx context.Context, env *Env, g *globals, logins *
 		fmt.Fprintf(env.Err, "%s needs no login\n", printable.Line(srv.ID, 128))
 		return nil, nil
 	}
-	l, err := o.obtain(ctx, env, g, logins, target, challenge)
-	if unnamed, ok := errors.AsType[*login.UnnamedError](err); ok && unnamed.Metadata != "" && env.ErrTTY && !o.noBrowser && confirmServer(env, unnamed) {
-		target.OAuth.AuthServerMetadataURL = unnamed.Metadata
-		l, err = o.obtain(ctx, env, g, logins, target, challenge)
+	var l *login.Login
+	if target.OAuth.Grant == config.GrantClient {
+		l, err = logins.Obtain(ctx, target, challenge)
+	} else {
+		l, err = o.withBrowser(ctx, env, g, logins, target, challenge)
 	}
 	if err != nil {
 		return nil, loginFailure(ctx, srv, err)
@@ -47,14 +48,6 @@ func (o *loginOptions) login(ctx context.Context, env *Env, g *globals, logins *
 		return nil, err
 	}
 	return &row, nil
-}
-
-// obtain obtains a login by the grant of the config.
-func (o *loginOptions) obtain(ctx context.Context, env *Env, g *globals, logins *login.Store, target login.Target, challenge login.Challenge) (*login.Login, error) {
-	if target.OAuth.Grant == config.GrantClient {
-		return logins.Obtain(ctx, target, challenge)
-	}
-	return o.withBrowser(ctx, env, g, logins, target, challenge)
 }
 
 func (o *loginOptions) dial(env *Env) session.DialFunc {

@@ -84,21 +84,15 @@ func (at *place) audience() string {
 	return at.server.TokenEndpoint
 }
 
-// entrust returns an [*UnnamedError] unless the client of the config may be used at the
-// authorization server: the config names both, or the client was used there before. Otherwise the
-// server alone named it, which could thus get the secret of a client that belongs elsewhere. A
-// client that sends no secret may also be used where a server sends it first: no assertion of it
-// is valid elsewhere.
+// entrust returns an [*UnnamedError] if a client of the config was used at another authorization
+// server before, and the config does not name this one: the server, which named both, could
+// otherwise get the client's credentials sent wherever it likes. At first the server's word
+// counts: the config gives it the client, and says nothing else of where that belongs.
 func (at *place) entrust(t Target, c Client, earlier *Login) error {
-	secret := c.Method == methodBasic || c.Method == methodPost
-	switch {
-	case t.OAuth.AuthServerMetadataURL != "":
-	case earlier == nil && !secret:
-	case earlier != nil && earlier.Issuer == at.server.Issuer:
-	default:
-		return &UnnamedError{printable.Line(c.ID, 100), printable.Line(at.server.Issuer, 200), printable.Line(at.metadata, 400)}
+	if t.OAuth.AuthServerMetadataURL != "" || earlier == nil || earlier.Issuer == at.server.Issuer {
+		return nil
 	}
-	return nil
+	return &UnnamedError{printable.Line(c.ID, 100), printable.Line(at.server.Issuer, 200), printable.Line(at.metadata, 400)}
 }
 
 // discover finds the authorization server of a target, and what it offers.

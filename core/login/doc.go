@@ -28,9 +28,8 @@
 // answers is not. Metadata of the server comes from its own origin and must be about it;
 // metadata of an authorization server must name the issuer that it was requested for, and
 // PKCE with S256. Metadata at an address in the config may name any issuer, so an assertion for
-// its token endpoint is valid there only. A secret in the config goes only to an authorization
-// server that the config or the user names, and a client in the config stays with the one that it
-// was used at. Endpoints are https, or http on this machine; they and issuers are printable ASCII,
+// its token endpoint is valid there only. A client in the config stays with the
+// authorization server that it was used at first, unless the config names another one. Endpoints are https, or http on this machine; they and issuers are printable ASCII,
 // as terminals, browsers and logs show them. Redirects are followed
 // within one origin only, and only where metadata is read. Answers are bounded.
 //

@@ -20,15 +20,16 @@ func (e *RequiredError) Error() string {
 	return fmt.Sprintf("%s; run %s", e.Reason, e.Target.Command())
 }
 
-// An UnnamedError says that a client of the config would be used at an authorization server
-// that only the MCP server names. If the client belongs there, the config can name it.
+// An UnnamedError says that a client of the config would be used at another authorization server
+// than before, which only the MCP server names. If the client belongs there, the config can name
+// it.
 type UnnamedError struct {
 	Client, Issuer string // printable
 	Metadata       string // the URL to name it by, printable; "" if it publishes no metadata
 }
 
 func (e *UnnamedError) Error() string {
-	return fmt.Sprintf("the server names the authorization server %s, and the config does not say that the client %s belongs to it", e.Issuer, e.Client)
+	return fmt.Sprintf("the server names another authorization server than before, %s, and the config does not say that the client %s belongs to it", e.Issuer, e.Client)
 }
 
 // An AnswerError is an error response of an authorization server.

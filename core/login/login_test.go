@@ -403,7 +403,7 @@ func TestClientCredentials(t *testing.T) {
 	for _, kind := range []login.Kind{login.KindFile, login.KindMemory} {
 		logins := login.NewStore(login.Options{Dir: filepath.Join(t.TempDir(), "logins"), Kind: kind})
 		to := target(s)
-		to.OAuth = config.OAuth{ClientID: "ci", ClientSecret: config.NewSecret("s3cret"), Grant: config.GrantClient, AuthServerMetadataURL: s.AS + wellKnown}
+		to.OAuth = config.OAuth{ClientID: "ci", ClientSecret: config.NewSecret("s3cret"), Grant: config.GrantClient}
 		src := logins.Source(to)
 		wantStatus(t, src, s, http.StatusOK)
 		wantStatus(t, src, s, http.StatusOK)

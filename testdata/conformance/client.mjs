@@ -22,19 +22,10 @@ if (context.private_key_pem) {
   writeFileSync(oauth.privateKeyFile, context.private_key_pem, { mode: 0o600 })
 }
 if (scenario.startsWith('auth/client-credentials')) oauth.grant = 'client_credentials'
-if (context.client_secret) oauth.authServerMetadataUrl = await registeredAt()
 if (scenario === 'auth/basic-cimd') oauth.clientMetadataUrl = 'https://conformance-test.local/client-metadata.json'
 const config = join(dir, 'mcp.json')
 writeFileSync(config, JSON.stringify({ mcpServers: { docs: { url, type: 'http', protocol: modern ? 'modern' : 'legacy', oauth } } }))
 const env = { PATH: process.env.PATH, HOME: dir, XDG_CONFIG_HOME: dir, XDG_CACHE_HOME: dir, MCPTRACK_TOKEN_STORE: 'file', CLIENT_SECRET: context.client_secret ?? '' }
-
-// Returns where the metadata of the authorization server is: who registers a client knows it, and
-// the suite does not tell it.
-async function registeredAt() {
-  const { origin, pathname } = new URL(url)
-  const resource = await (await fetch(`${origin}/.well-known/oauth-protected-resource${pathname}`)).json()
-  return `${new URL(resource.authorization_servers[0]).origin}/.well-known/oauth-authorization-server`
-}
 
 function start(...args) {
   console.error('$ mcptrack', ...args)
