@@ -3,11 +3,11 @@ package commands
 import (
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/upstream"
 )
@@ -94,9 +94,9 @@ func (o *gatewayOptions) parse() error {
 		return usage("unknown --on-down %q; choose keep or drop", printable.Line(o.onDown, 40))
 	}
 	for flag, globs := range map[string][]string{"allow": o.allow, "deny": o.deny} {
-		for _, glob := range globs {
-			if !doublestar.ValidatePattern(glob) {
-				return usage("invalid glob %q in --%s", printable.Line(glob, 200), flag)
+		for _, g := range globs {
+			if !glob.Valid(g) {
+				return usage("invalid glob %q in --%s", printable.Line(g, 200), flag)
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -17,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/demo"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/publish"
@@ -104,9 +104,9 @@ func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 	if len(o.offered) == 0 && !o.webhooks {
 		return usage("--events-modes names no mode; choose poll, push, webhook")
 	}
-	for _, glob := range o.allow {
-		if !doublestar.ValidatePattern(glob) {
-			return usage("invalid glob %q in --events-allow", printable.Line(glob, 200))
+	for _, g := range o.allow {
+		if !glob.Valid(g) {
+			return usage("invalid glob %q in --events-allow", printable.Line(g, 200))
 		}
 	}
 	return o.retentionFlags.parse()

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/diff"
@@ -206,7 +206,7 @@ type filter struct {
 
 func (f filter) check() error {
 	for _, pattern := range slices.Concat(f.types, f.servers) {
-		if !doublestar.ValidatePattern(pattern) {
+		if !glob.Valid(pattern) {
 			return usage("invalid glob %q", printable.Line(pattern, 100))
 		}
 	}
@@ -249,4 +249,4 @@ func matchesAny(patterns []string, s string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, s) })
 }
 
-func matches(pattern, s string) bool { return pattern == s || doublestar.MatchUnvalidated(pattern, s) }
+func matches(pattern, s string) bool { return pattern == s || glob.Match(pattern, s) }

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -69,7 +69,7 @@ func (o *subscribeOptions) parse() error {
 		return err
 	}
 	for _, pattern := range o.uris {
-		if !doublestar.ValidatePattern(pattern) {
+		if !glob.Valid(pattern) {
 			return usage("invalid glob %q", printable.Line(pattern, 200))
 		}
 	}

@@ -45,6 +45,7 @@ func rules() []rule {
 		{"github.com/cli/browser", []string{"cmd"}, "the browser belongs to the process's user"},
 		{module + "core/session/wire", []string{"core/session"}, "transports are chosen and closed by a session"},
 		{"github.com/nats-io", []string{"core/journal", "scripts/faults"}, "what is durable is decided in one place"},
+		{"github.com/bmatcuk/doublestar", []string{"core/glob"}, "it takes exponential time for some globs"},
 		{"github.com/yosida95/uritemplate", []string{"core/uritemplate"}, "it panics on some templates, and escapes code points instead of octets"},
 		{"github.com/yuin/goldmark", []string{"core/vault", "output/markdown"}, "notes are parsed in one place, and the manual is rendered in one"},
 		{"github.com/blevesearch", []string{"core/textindex"}, "there is one text index, and its stemmer is part of it"},

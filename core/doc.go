@@ -52,7 +52,7 @@
 //	ipscope      which addresses are public, and which hosts are this machine
 //	printable    hostile text becomes printable text, errors plain words, JSON without HTML escapes
 //	uritemplate  RFC 6570 templates: expand and match
-//	glob         whether a glob of a client is valid, and cheap to match
+//	glob         validates and matches globs, in linear time
 //	textindex    documents found by their words, ranked
 //	atomicfile   replaces a file as a whole
 //	secretfile   reads a token or key from a file that only its owner can read, or makes the key

@@ -19,8 +19,8 @@
 //
 // # Libraries
 //
-// bmatcuk/doublestar/v4: globs with "**" and {a,b}. Only in tests, santhosh-tekuri/jsonschema/v6 holds the published schema
-// to what is read here.
+// Only in tests, santhosh-tekuri/jsonschema/v6 holds the published schema to what is
+// read here.
 package config
 
 import (

@@ -173,13 +173,16 @@ func (e eventKeys) nonEmpty(n *tree.Node, path pointer, name string) (string, bo
 	return value, ok
 }
 
+// maxEventURI bounds a JSON Pointer or URI template, in bytes.
+const maxEventURI = 1024
+
 // eventURI reads the key that says where an event names its resource.
 func (e eventKeys) eventURI(n *tree.Node, path pointer, name string) string {
 	value, ok := e.expand(n, path, name)
 	if !ok {
 		return ""
 	}
-	if len(value) > maxGlobLength || !strings.HasPrefix(value, "/") && !strings.Contains(value, "{") {
+	if len(value) > maxEventURI || !strings.HasPrefix(value, "/") && !strings.Contains(value, "{") {
 		e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected a JSON Pointer or a URI template", name),
 			`"/url" takes the URI from the member url of an event's data; "wiki://{id}" makes it from the member id`)
 		return ""

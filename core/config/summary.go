@@ -2,9 +2,10 @@ package config
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
+	"github.com/mcptrack/mcptrack/core/glob"
 )
 
 // A Summary is what validate --json prints of one server.
@@ -80,16 +81,11 @@ func (s Server) Endpoint() string {
 // include glob, or one that matches, and no exclude glob that matches. It does
 // not look at TrackResources.
 //
-// Globs are those of doublestar: "*" stays within one path segment, "**" as a
+// Globs are those of core/glob: "*" stays within one path segment, "**" as a
 // whole segment crosses them, {a,b} and [a-z] as usual.
 func (s Server) Selects(uri string) bool {
 	matches := func(globs []string) bool {
-		for _, glob := range globs {
-			if doublestar.MatchUnvalidated(glob, uri) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(globs, func(g string) bool { return glob.Match(g, uri) })
 	}
 	return (len(s.Include) == 0 || matches(s.Include)) && !matches(s.Exclude)
 }

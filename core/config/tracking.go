@@ -3,17 +3,10 @@ package config
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"github.com/mcptrack/mcptrack/core/config/tree"
-)
-
-// Bounds of a glob: matching tries every combination of its alternatives.
-const (
-	maxGlobLength = 1024
-	maxGlobGroups = 8
+	"github.com/mcptrack/mcptrack/core/glob"
 )
 
 // trackingKeys reads the keys of an entry that say what is tracked.
@@ -55,8 +48,8 @@ func (e trackingKeys) globs(name, over, hint string) []string {
 	values, raw := e.strings(name, func(i int) string {
 		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, name, i)
 	})
-	for i, glob := range values {
-		if glob == "" || len(glob) > maxGlobLength || strings.Count(glob, "{") > maxGlobGroups || !doublestar.ValidatePattern(glob) {
+	for i, g := range values {
+		if g == "" || !glob.Valid(g) {
 			e.invalidValue(raw[i], e.path.key(name), CodeGlob, fmt.Sprintf("invalid %q; expected globs over %s", name, over), hint)
 		}
 	}

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -92,7 +89,7 @@ func (f *Filter) set(member string, raw json.RawMessage) error {
 
 // Matches reports whether the subscription gets the event.
 func (f *Filter) Matches(o *Occurrence) bool {
-	if o == nil || o.Name != f.name || !globs(f.server, o.Server) {
+	if o == nil || o.Name != f.name || !matches(f.server, o.Server) {
 		return false
 	}
 	switch f.name {
@@ -100,17 +97,10 @@ func (f *Filter) Matches(o *Occurrence) bool {
 		if f.changedOnly && !o.News() {
 			return false
 		}
-		return f.uri == "" || globs(f.uri, o.exported) || globs(f.uri, o.uri)
+		return f.uri == "" || matches(f.uri, o.exported) || matches(f.uri, o.uri)
 	default:
 		return f.words == nil || slices.Contains(f.words, o.word)
 	}
 }
 
-// globs reports whether a valid glob matches s, by the same rules as the globs in configs.
-func globs(glob, s string) bool {
-	if glob == "" || glob == s || glob == "**" || doublestar.MatchUnvalidated(glob, s) {
-		return true
-	}
-	prefix, ok := strings.CutSuffix(glob, "**")
-	return ok && !strings.ContainsAny(prefix, `*?[{\`) && strings.HasPrefix(s, prefix)
-}
+func matches(g, s string) bool { return g == "" || glob.MatchURI(g, s) }

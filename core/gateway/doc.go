@@ -75,6 +75,6 @@
 //   - Ownership: Run owns every goroutine and ends with its context. Close closes the
 //     serve.Server; the tracker is run by its owner.
 //
-// Libraries: bmatcuk/doublestar/v4 for globs, as in configs; yosida95/uritemplate/v3
-// (RFC 6570) to match URIs with templates; gofrs/flock lets processes add pins in turn.
+// Libraries: yosida95/uritemplate/v3 (RFC 6570) to match URIs with templates; gofrs/flock lets
+// processes add pins in turn.
 package gateway

@@ -5,9 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -27,7 +26,7 @@ func newFilter(allow, deny []string) (filter, error) {
 		into  *globs
 	}{{allow, &f.allow}, {deny, &f.deny}} {
 		for _, g := range list.globs {
-			if !doublestar.ValidatePattern(g) {
+			if !glob.Valid(g) {
 				return filter{}, fmt.Errorf("invalid glob %q", printable.Line(g, 200))
 			}
 			list.into.names = append(list.into.names, flat(g))
@@ -75,13 +74,5 @@ func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
 func matches(globs []string, s string) bool {
-	return slices.ContainsFunc(globs, func(g string) bool {
-		if g == s || doublestar.MatchUnvalidated(g, s) {
-			return true
-		}
-		// "file:///**" is meant to cross everything, also the empty segments of
-		// "file:///a//b", and a URI ending in a slash.
-		prefix, ok := strings.CutSuffix(g, "**")
-		return ok && !strings.ContainsAny(prefix, `*?[{\`) && strings.HasPrefix(s, prefix)
-	})
+	return slices.ContainsFunc(globs, func(g string) bool { return glob.MatchURI(g, s) })
 }

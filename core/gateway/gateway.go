@@ -45,7 +45,7 @@ type Options struct {
 	// CallTimeout is how long a server may take for a call without reporting progress;
 	// 10 min by default. Clients may give up earlier.
 	CallTimeout time.Duration
-	// Allow and Deny are globs (doublestar) for names, URIs and URI templates. An item
+	// Allow and Deny are globs (see core/glob) for names, URIs and URI templates. An item
 	// is exported if Allow is empty or matches its exported name, and Deny matches
 	// neither its exported name nor the server's own name of it.
 	Allow, Deny []string

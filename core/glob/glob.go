@@ -1,34 +1,42 @@
-// Package glob checks globs of untrusted clients. They are matched with
-// github.com/bmatcuk/doublestar.
+// Package glob validates and matches globs. Those of clients and of configs are hostile, so
+// matching takes time proportional to the lengths of the glob and of the text, whatever the
+// glob is.
+//
+// The globs are those of github.com/bmatcuk/doublestar: "*" and "?" match within a segment
+// between slashes, "**" as a whole segment matches any number of segments, {a,b} either text,
+// [a-z] and [!a-z] one character; a backslash takes the meaning of the next character. That
+// library validates them. It does not match them, as it tries every combination of the groups
+// of a glob: ten {a,b} take a thousand times as long as one.
 package glob
 
 import (
-	"math"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-const (
-	// MaxLength is the length of the longest valid glob, in bytes.
-	MaxLength = 1024
-	// maxAlternatives bounds the texts that the groups of a glob stand for: matching tries
-	// each of them.
-	maxAlternatives = 1024
-)
+// MaxLength is the length of the longest valid glob, in bytes.
+const MaxLength = 1024
 
-// Valid reports whether a glob is well-formed, and matching it takes little time. The time
-// grows exponentially with the number of groups: twenty {a,b} stand for a million texts.
-func Valid(glob string) bool {
-	return len(glob) <= MaxLength && alternatives(glob) <= maxAlternatives && doublestar.ValidatePattern(glob)
+// Valid reports whether a glob is well-formed and not too long.
+func Valid(glob string) bool { return len(glob) <= MaxLength && doublestar.ValidatePattern(glob) }
+
+// Match reports whether a valid glob matches the whole text.
+func Match(glob, text string) bool {
+	ok, _ := match(glob, text)
+	return ok
 }
 
-// alternatives returns how many texts the groups of a glob stand for at most. It assumes that
-// the commas are spread evenly over the groups, which has the greatest product.
-func alternatives(glob string) float64 {
-	groups, commas := float64(strings.Count(glob, "{")), float64(strings.Count(glob, ","))
-	if groups == 0 {
-		return 1
+// MatchURI is Match for globs of URIs, which match what their authors mean: "file:///**" and
+// "note:**" match everything that begins so, and a glob matches the URI that is written like
+// it, whatever characters it has.
+func MatchURI(glob, uri string) bool {
+	if glob == uri {
+		return true
 	}
-	return math.Pow((groups+commas)/groups, groups)
+	prefix, ok := strings.CutSuffix(glob, "**")
+	if ok && !strings.ContainsAny(prefix, special) {
+		return strings.HasPrefix(uri, prefix) || Match(glob, uri)
+	}
+	return Match(glob, uri)
 }

@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/mcptrack/mcptrack/core/filewatch"
+	"github.com/mcptrack/mcptrack/core/glob"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Options configure a vault. Only Dir is required; zero fields mean the documented
@@ -50,9 +50,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Dir == "" {
 		return o, &OptionError{"dir", "no folder given"}
 	}
-	for _, glob := range o.Ignore {
-		if glob == "" || !doublestar.ValidatePattern(glob) {
-			return o, &OptionError{"ignore", fmt.Sprintf("invalid glob %q", glob)}
+	for _, g := range o.Ignore {
+		if g == "" || !glob.Valid(g) {
+			return o, &OptionError{"ignore", fmt.Sprintf("invalid glob %q", printable.Line(g, 200))}
 		}
 	}
 	if o.MaxNoteBytes <= 0 {

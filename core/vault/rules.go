@@ -2,11 +2,12 @@ package vault
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/bmatcuk/doublestar/v4"
+	"github.com/mcptrack/mcptrack/core/glob"
 )
 
 // maxDepth is the nesting depth below which folders are ignored.
@@ -25,17 +26,9 @@ func (r rules) ignored(p string, dir bool) bool {
 	if !dir && scratch(name) {
 		return true
 	}
-	for _, glob := range r.globs {
-		if ok, _ := doublestar.Match(glob, p); ok {
-			return true
-		}
-		if !strings.Contains(glob, "/") {
-			if ok, _ := doublestar.Match(glob, name); ok {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.globs, func(g string) bool {
+		return glob.Match(g, p) || !strings.Contains(g, "/") && glob.Match(g, name)
+	})
 }
 
 // scratch reports whether a file is a temporary file of an editor or browser.

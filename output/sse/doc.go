@@ -46,6 +46,4 @@
 // [Hub.Run] owns the goroutines that follow the log and show new frames to clients.
 // Handlers are owned by their HTTP server; [Hub.Shutdown] ends them, after the last event
 // and a frame that announces the end.
-//
-// Library: doublestar for globs, as in configs.
 package sse

@@ -218,8 +218,8 @@ func TestRoutesRefuse(t *testing.T) {
 			}
 		}
 	}
-	for _, query := range []string{"since=yesterday", "since=-5s", "ongap=never", "type=no.such", "server=[", "uri=" + strings.Repeat("a", 600),
-		"uri=" + strings.Repeat("{a,b}", 20), "uri=" + strings.Repeat("{"+strings.Repeat("a,", 20)+"a}", 8), "uri=" + strings.Repeat("*a", 20), strings.Repeat("uri=a&", 40)} {
+	for _, query := range []string{"since=yesterday", "since=-5s", "ongap=never", "type=no.such", "server=[", "uri=" + strings.Repeat("a", 1025),
+		"uri={a", strings.Repeat("uri=a&", 40)} {
 		if code, text, _ := status("GET", "/events?"+query); code != 400 || !strings.HasPrefix(text, `{"error":"Bad query","details":"`) {
 			t.Errorf("%.40s: %d %s", query, code, text)
 		}

@@ -6,20 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Bounds of a query's globs: a glob is matched against every event, and matching tries
-// every combination of its alternatives and of the stars in one path segment.
-const (
-	maxGlobs      = 32
-	maxGlobLength = 512
-	maxGlobStars  = 16
-)
+// maxGlobs bounds the globs of a query: all may be matched with every event.
+const maxGlobs = 32
 
 // filter says which events a client gets. An event passes if it matches at least one glob of
 // each list that is not empty: of types, servers and URIs. Gaps pass every filter.
@@ -31,8 +24,8 @@ func parseFilter(q url.Values) (filter, error) {
 		return filter{}, fmt.Errorf("the query has %d globs; at most %d are allowed", n, maxGlobs)
 	}
 	for _, g := range slices.Concat(f.types, f.servers, f.uris) {
-		if len(g) > maxGlobLength || strings.Count(g, "*") > maxGlobStars || !glob.Valid(g) {
-			return filter{}, fmt.Errorf("invalid or too complex glob %q", printable.Line(g, 64))
+		if !glob.Valid(g) {
+			return filter{}, fmt.Errorf("invalid glob %q", printable.Line(g, 64))
 		}
 	}
 	for _, glob := range f.types {
@@ -68,4 +61,4 @@ func matchAny(globs []string, s string) bool {
 	return len(globs) == 0 || slices.ContainsFunc(globs, func(glob string) bool { return match(glob, s) })
 }
 
-func match(glob, s string) bool { return glob == s || s != "" && doublestar.MatchUnvalidated(glob, s) }
+func match(g, s string) bool { return g == s || s != "" && glob.Match(g, s) }

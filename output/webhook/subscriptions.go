@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -72,9 +71,9 @@ func New(opts Options) (*Subscriptions, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	for _, glob := range opts.Allow {
-		if !doublestar.ValidatePattern(glob) {
-			return nil, errors.New("invalid glob " + printable.Line(glob, 200))
+	for _, g := range opts.Allow {
+		if !glob.Valid(g) {
+			return nil, errors.New("invalid glob " + printable.Line(g, 200))
 		}
 	}
 	s := &Subscriptions{opts: opts, dirty: make(chan struct{}, 1), byID: map[string]*subscription{}, reserved: map[string]int{}}
@@ -203,8 +202,8 @@ func (o *Options) allowed(raw string) bool {
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(o.Allow, func(glob string) bool {
-		return doublestar.MatchUnvalidated(glob, raw) || doublestar.MatchUnvalidated(glob, u.Scheme+"://"+u.Host)
+	return slices.ContainsFunc(o.Allow, func(g string) bool {
+		return glob.Match(g, raw) || glob.Match(g, u.Scheme+"://"+u.Host)
 	})
 }
 

@@ -7,12 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/webhooks"
 )
@@ -210,8 +209,8 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 // selects reports whether an event is sent to a webhook.
 func selects(w config.Webhook, o *events.Occurrence) bool {
 	matches := func(globs []string, texts ...string) bool {
-		return slices.ContainsFunc(globs, func(glob string) bool {
-			return slices.ContainsFunc(texts, func(text string) bool { return text != "" && doublestar.MatchUnvalidated(glob, text) })
+		return slices.ContainsFunc(globs, func(g string) bool {
+			return slices.ContainsFunc(texts, func(text string) bool { return text != "" && glob.Match(g, text) })
 		})
 	}
 	return o != nil && o.News() && (len(w.Types) == 0 || slices.Contains(w.Types, o.Name)) && (len(w.Servers) == 0 || matches(w.Servers, o.Server)) &&
