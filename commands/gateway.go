@@ -67,7 +67,7 @@ func newGateway(env *Env, g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&opts.onDown, "on-down", "keep", "`ACTION` for the items of a server that is down: keep or drop")
 	f.StringArrayVar(&opts.allow, "allow", nil, "serve only names and URIs that match this `GLOB` (repeatable)")
-	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB` (repeatable)")
+	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB`; a denied URI does not stop a tool that reads it (repeatable)")
 	f.BoolVar(&opts.all, "all", false, "serve all enabled servers, not only tracked ones")
 	opts.pinFlags.add(f)
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")

@@ -92,3 +92,17 @@ func BenchmarkView(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkAdmits decides about one resource.
+func BenchmarkAdmits(b *testing.B) {
+	f, err := newFilter(nil, []string{"doc://secret/**", "file:///private/**", "*delete*"}, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if !f.admits(catalog.Resources, target{"docs", "file:///home/me/notes/today.md"}, "file:///home/me/notes/today.md") {
+			b.Fatal("it is denied")
+		}
+	}
+}

@@ -99,7 +99,7 @@ func (g *Gateway) readResource(ctx context.Context, r *serve.Request) (json.RawM
 	if isMissing(err, t.key) {
 		return nil, serve.ErrNotFound // sent with the code of the client's era and the client's URI
 	}
-	return v.rewriteContents(t, r.URI(), raw), err
+	return v.rewriteContents(t, r.URI(), v.withoutDenied(t, raw)), err
 }
 
 // isMissing reports whether err is a server's answer, of either era, that the resource
@@ -123,8 +123,10 @@ func (g *Gateway) complete(ctx context.Context, r *serve.Request) (json.RawMessa
 	}
 	var t target
 	var ok bool
+	of := catalog.Templates
 	switch kind {
 	case "ref/prompt":
+		of = catalog.Prompts
 		if t, ok = v.byKey[catalog.Prompts][name]; !ok {
 			return nil, unknown("prompt", name)
 		}
@@ -141,7 +143,8 @@ func (g *Gateway) complete(ctx context.Context, r *serve.Request) (json.RawMessa
 		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: `"ref" must be a ref/prompt or a ref/resource`}
 	}
 	params["ref"] = encode(ref)
-	return g.forward(ctx, v, r, t, params)
+	raw, err := g.forward(ctx, v, r, t, params)
+	return v.completed(of, t, params, raw), err
 }
 
 func unknown(what, name string) error {

@@ -67,6 +67,9 @@
 //     are removed, as [Options.OnDown] says. A server that returns within Options.Grace
 //     is treated as never having been away, and calls wait for the server that long;
 //     meanwhile they try to reach it several times a second.
+//   - What [Options.Allow] and [Options.Deny] do not admit is not listed, read, subscribed to,
+//     completed or part of what is read, however its URI is written. They do not apply to
+//     what tools do and return, nor to the messages of prompts.
 //   - Items that could break clients are left out and reported to Options.Refused;
 //     they affect neither the gateway nor other items.
 //   - With Options.Pins a tool that differs from what its server first listed is left out,

@@ -13,14 +13,22 @@ import (
 // filter decides what is exported, by globs for names, URIs and URI templates.
 //
 // In a glob for names "*" matches any characters. In a glob for URIs "*" matches within a
-// path segment and "**" across segments. URIs are compared in their normal form (see
-// normalizeURI); a filter with globs does not export a URI that has none.
-type filter struct{ allow, deny globs }
+// path segment and "**" across segments. URIs and globs are compared in their normal and
+// joined forms (see forms); a filter with globs does not export a URI that has none.
+type filter struct {
+	allow, deny globs
+	// foldFiles denies URIs of files regardless of case.
+	foldFiles bool
+}
 
-type globs struct{ names, uris []string }
+type globs struct {
+	names, uris []string
+	joined      []string // for forms.joined
+	folded      []string // of uris and joined, for URIs regardless of case
+}
 
-func newFilter(allow, deny []string) (filter, error) {
-	var f filter
+func newFilter(allow, deny []string, foldFiles bool) (filter, error) {
+	f := filter{foldFiles: foldFiles}
 	for _, list := range []struct {
 		globs []string
 		into  *globs
@@ -30,17 +38,27 @@ func newFilter(allow, deny []string) (filter, error) {
 				return filter{}, fmt.Errorf("invalid glob %q", printable.Line(g, 200))
 			}
 			list.into.names = append(list.into.names, flat(g))
-			list.into.uris = append(list.into.uris, normalizeGlob(g))
+			normal, joined := normalizeGlob(g)
+			list.into.uris = append(list.into.uris, normal)
+			list.into.joined = append(list.into.joined, joined...)
+			for _, g := range append(joined, normal) {
+				list.into.folded = append(list.into.folded, fold(g))
+			}
 		}
 	}
 	return f, nil
 }
 
+// caseless reports whether the file systems of an operating system usually take names that differ
+// only in case for the same.
+func caseless(goos string) bool { return goos == "darwin" || goos == "windows" }
+
 func (f filter) empty() bool { return len(f.allow.names) == 0 && len(f.deny.names) == 0 }
 
 // admits reports whether an item may be exported under a name or URI. Deny applies to the
-// server's own name of the item as well, so that no exported name evades it. Allow applies
-// only to the exported name, which a server cannot choose freely.
+// server's own name of the item as well, so that no exported name evades it, and to every URI
+// that the server may take its URI for. Allow applies only to the exported name, which a
+// server cannot choose freely, and to all that the server may take it for.
 func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 	switch {
 	case f.empty():
@@ -49,24 +67,45 @@ func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 		return !matches(f.deny.names, flat(exported)) && !matches(f.deny.names, flat(t.key)) &&
 			(len(f.allow.names) == 0 || matches(f.allow.names, flat(exported)))
 	}
-	forms, more, ok := uriForms(t.key)
+	is, ok := formsOf(t.key)
 	if !ok && k == catalog.Templates {
-		forms, ok = []string{t.key}, true // the URIs that it expands to are checked when used
+		is, ok = forms{normal: []string{t.key}}, true // the URIs that it expands to are checked when used
 	}
-	if !ok {
-		return false
-	}
-	for _, form := range slices.Concat(forms, more) {
-		if matches(f.deny.uris, form) || matches(f.deny.uris, qualify(t.server, form)) {
-			return false
+	return ok && !f.denies(t.server, is) && f.allows(t, exported, is)
+}
+
+// denies reports whether Deny matches one of the forms of a URI of a server.
+func (f filter) denies(server string, is forms) bool {
+	for _, form := range slices.Concat(is.normal, is.more) {
+		for _, form := range []string{form, qualify(server, form)} {
+			if matches(f.deny.uris, form) || matches(f.deny.joined, form) {
+				return true
+			}
+		}
+		if f.foldFiles && strings.HasPrefix(form, "file:") &&
+			(matches(f.deny.folded, fold(form)) || matches(f.deny.folded, fold(qualify(server, form)))) {
+			return true
 		}
 	}
-	return len(f.allow.uris) == 0 || !slices.ContainsFunc(forms, func(form string) bool {
+	return false
+}
+
+// allows reports whether Allow matches all forms of a URI, joined ones in one of the ways in
+// which they can be written.
+func (f filter) allows(t target, exported string, is forms) bool {
+	qualified := func(form string) string {
 		if exported != t.key {
-			form = qualify(t.server, form)
+			return qualify(t.server, form)
 		}
-		return !matches(f.allow.uris, form)
-	})
+		return form
+	}
+	return len(f.allow.uris) == 0 ||
+		!slices.ContainsFunc(is.normal, func(form string) bool { return !matches(f.allow.uris, qualified(form)) }) &&
+			!slices.ContainsFunc(is.joined, func(form string) bool {
+				return !slices.ContainsFunc(written(form), func(form string) bool {
+					return matches(f.allow.uris, qualified(form)) || matches(f.allow.joined, qualified(form))
+				})
+			})
 }
 
 // flat hides the slashes of a name or its glob, which are ordinary characters there.

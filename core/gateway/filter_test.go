@@ -123,7 +123,7 @@ func TestURIsAreNormalized(t *testing.T) {
 		{"**/delete", "file:///home/delete", false},
 		{"nothing", "no uri", false},
 	} {
-		f, err := newFilter(nil, []string{c.deny})
+		f, err := newFilter(nil, []string{c.deny}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestURIsAreNormalized(t *testing.T) {
 			t.Errorf("deny %s: %s is admitted: %t", c.deny, c.uri, got)
 		}
 	}
-	f, err := newFilter([]string{"file:///pub/**"}, nil)
+	f, err := newFilter([]string{"file:///pub/**"}, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestGlobsForNames(t *testing.T) {
 		{"a/b", "a/b", false},
 		{"a/b", "a/c", true},
 	} {
-		f, err := newFilter(nil, []string{c.deny})
+		f, err := newFilter(nil, []string{c.deny}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

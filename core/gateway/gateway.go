@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,8 @@ type Options struct {
 	CallTimeout time.Duration
 	// Allow and Deny are globs (see core/glob) for names, URIs and URI templates. An item
 	// is exported if Allow is empty or matches its exported name, and Deny matches
-	// neither its exported name nor the server's own name of it.
+	// neither its exported name nor the server's own name of it. URIs are compared in all
+	// forms that servers may take for one. Results of tools and prompts are not filtered.
 	Allow, Deny []string
 	// Pins, unless nil, leave out a tool that has changed since it was first listed: a user
 	// must not approve one tool and call another. See [NewPins].
@@ -162,7 +164,7 @@ func New(opts Options) (*Gateway, error) {
 		g.tracker.OnMessage(g.tasks.fromServer)
 	}
 	var err error
-	if g.filter, err = newFilter(opts.Allow, opts.Deny); err != nil {
+	if g.filter, err = newFilter(opts.Allow, opts.Deny, caseless(runtime.GOOS)); err != nil {
 		return nil, err
 	}
 	if g.local, err = localSource(opts.Local); err != nil {

@@ -3,32 +3,63 @@ package gateway
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mcptrack/mcptrack/core/glob"
 )
 
 // normalizeGlob normalizes a glob for URIs as far as it is literal, so that it matches
-// normalized ones.
-func normalizeGlob(glob string) string {
-	scheme := strings.ToLower(glob[:schemeEnd(glob)])
+// normalized ones. joined are the globs for joined forms, see forms.
+func normalizeGlob(g string) (normal string, joined []string) {
+	if head, uri, ok := cutServer(g); ok {
+		normal, joined = normalizeGlob(uri)
+		if head[:len(uiScheme)] == uiScheme { // the scheme is in the head
+			normal = strings.TrimPrefix(normal, uiScheme)
+			for i := range joined {
+				joined[i] = strings.TrimPrefix(joined[i], "ui:")
+			}
+		}
+		for i := range joined {
+			joined[i] = head + joined[i]
+		}
+		return head + normal, joined
+	}
+	scheme := strings.ToLower(g[:schemeEnd(g)])
 	if scheme == "" {
-		return glob
+		return g, nil
 	}
-	rest := glob[len(scheme):]
-	if server, uri, ok := unqualify(scheme + rest); ok {
-		return qualify(server, normalizeGlob(uri))
-	}
-	authority := ""
+	authority, rest := "", g[len(scheme):]
 	if after, ok := strings.CutPrefix(rest, "//"); ok {
 		end := strings.IndexAny(after+"/", "/?#")
-		authority, rest = "//"+normalizeAuthority(scheme, after[:end]), after[end:]
+		authority, rest = "//"+after[:end], after[end:]
 	} else if scheme == "file:" {
 		authority, rest = "//", "/"+strings.TrimPrefix(rest, "/")
 	}
-	end := strings.IndexAny(rest+"#", "#")
+	end := strings.IndexByte(rest+"#", '#')
 	path := decodeGlob(rest[:end])
+	if !ofTheWeb(scheme) {
+		one := join(authority + "/" + path)
+		for _, one := range unique(one, lowerFirst(one)) {
+			if glob.Valid(one) { // not if a dot segment was part of a group
+				joined = append(joined, scheme+one+rest[end:])
+			}
+		}
+	}
 	if !strings.Contains(path, "**") {
 		path = removeDots(path)
 	}
-	return scheme + authority + path + rest[end:]
+	return scheme + normalizeAuthority(scheme, authority) + path + rest[end:], joined
+}
+
+// cutServer splits a glob for URIs that name their server before the URI, as unqualify does, but
+// leaves the segment of the server as it is.
+func cutServer(g string) (head, uri string, ok bool) {
+	for own, scheme := range map[string]string{ownForm: "", ownUIForm: uiScheme} {
+		if rest, is := strings.CutPrefix(g, own); is {
+			server, uri, ok := strings.Cut(rest, "/")
+			return own + server + "/", scheme + uri, ok && uri != ""
+		}
+	}
+	return "", "", false
 }
 
 // decodeGlob undoes percent-encoding of what has no meaning in a glob or a URI.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,97 +11,234 @@ import (
 // more than once may see another one in it, which the filter must see, too.
 const maxDecoding = 4
 
-// uriForms returns the normal form of a URI, followed by those that it has when it is
-// decoded again; and more forms that a lenient server may take it for: with slashes
-// collapsed, without fragment, user and spaces at the end, and for files without query and
-// host. It reports false for a URI that has no normal form.
-func uriForms(uri string) (forms, more []string, ok bool) {
-	form, ok := normalizeURI(uri, false)
-	if !ok {
-		return nil, nil, false
-	}
-	forms = []string{form}
-	for {
-		next, ok := normalizeURI(form, true)
-		if !ok || len(forms) > maxDecoding {
-			return nil, nil, false
-		}
-		if next == form {
-			break
-		}
-		form = next
-		forms = append(forms, form)
-	}
-	for _, form := range forms {
-		stem, _, _ := strings.Cut(form, "#")
-		if strings.HasPrefix(form, "file:") {
-			stem, _, _ = strings.Cut(stem, "?")
-		}
-		stem = strings.TrimRight(stem, " ")
-		base, path := withoutUser(stem)
-		collapsed := path
-		for strings.Contains(collapsed, "//") {
-			collapsed = strings.ReplaceAll(collapsed, "//", "/")
-		}
-		more = append(more, stem, base+path, base+collapsed)
-	}
-	return forms, more, true
+// forms are the URIs that servers may take one URI for.
+type forms struct {
+	// normal are the normal form (see normalizeURI), and those that the URI has when it is
+	// decoded again.
+	normal []string
+	// more are those that a lenient server may see in them: with slashes collapsed, without
+	// fragment, user and spaces at the end, for files without query and host; and joined in
+	// every way to write it.
+	more []string
+	// joined are what a server may see that removes only the scheme and the slashes after it:
+	// authority and path as one path, without dot segments. "x://a/b", "x:///a/b" and "x:a/b"
+	// are one resource to it, and so is "x://c/../a/b". URIs of the web have none, as every
+	// parser finds their host.
+	joined []string
 }
 
-// withoutUser splits a normalized URI before its path, and leaves out the user, and for
-// files the host.
-func withoutUser(uri string) (base, path string) {
-	end := authorityEnd(uri)
-	base, path = uri[:end], uri[end:]
-	if scheme, authority, ok := strings.Cut(base, "//"); ok {
-		authority = authority[strings.LastIndexByte(authority, '@')+1:]
-		if scheme == "file:" {
-			authority = ""
-		}
-		base = scheme + "//" + authority
+// formsOf returns the forms of a URI. It reports false for a URI that has no normal form.
+func formsOf(uri string) (f forms, ok bool) {
+	first, ok := parseURI(uri)
+	if ok {
+		first, ok = first.decoded(false)
 	}
-	return base, path
+	if !ok {
+		return forms{}, false
+	}
+	// A server may remove dot segments before it decodes again, or only in the end.
+	dots := false
+	for _, early := range []bool{false, true} {
+		at := first
+		for depth := 0; ; depth++ {
+			f.normal = append(f.normal, at.String())
+			f.more = append(f.more, at.lenient()...)
+			f.joined = append(f.joined, at.joined(at.authority, at.tail)...)
+			without := removeDots(at.path)
+			dots = dots || without != at.path
+			if early {
+				at.path = without
+			}
+			next, ok := at.decoded(true)
+			if !ok || depth == maxDecoding {
+				return forms{}, false
+			}
+			if next == at {
+				break
+			}
+			at = next
+		}
+		if !dots {
+			break
+		}
+	}
+	return forms{unique(f.normal...), unique(f.more...), unique(f.joined...)}, true
+}
+
+func unique(list ...string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// parts are the parts of a URI, so that their concatenation is the URI.
+type parts struct {
+	scheme    string // in lower case, with its colon
+	authority string // with its slashes; "" if there is none
+	path      string
+	tail      string // query and fragment
+}
+
+// parseURI splits a URI, undecoded. It reports false if the URI has no scheme, characters in its
+// authority that no host has, or no host although its scheme is one of the web.
+func parseURI(uri string) (p parts, ok bool) {
+	p.scheme = strings.ToLower(uri[:schemeEnd(uri)])
+	rest, has := strings.CutPrefix(uri[len(p.scheme):], "//")
+	if has {
+		end := strings.IndexAny(rest+"/", "/?#")
+		if strings.ContainsFunc(rest[:end], notOfHosts) {
+			return parts{}, false
+		}
+		p.authority, rest = "//"+rest[:end], rest[end:]
+	} else if p.scheme == "file:" {
+		p.authority, rest = "//", "/"+strings.TrimPrefix(rest, "/")
+	}
+	end := strings.IndexAny(rest+"?", "?#")
+	p.path, p.tail = rest[:end], rest[end:]
+	return p, p.scheme != "" && (len(p.authority) > len("//") || !ofTheWeb(p.scheme))
+}
+
+// decoded returns the parts with the percent-encoding of path and tail undone once. It reports
+// false for invalid UTF-8 or percent-encoding (unless lenient), and a path with control
+// characters, backslashes or encoded slashes.
+func (p parts) decoded(lenient bool) (parts, bool) {
+	path, ok := decode(p.path, "?#", lenient)
+	if !ok || strings.Count(path, "/") != strings.Count(p.path, "/") ||
+		strings.ContainsFunc(path, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }) {
+		return parts{}, false
+	}
+	p.path = path
+	p.tail, ok = decode(p.tail, "#&=+?", lenient)
+	return p, ok && utf8.ValidString(p.authority) && utf8.ValidString(p.path) && utf8.ValidString(p.tail)
+}
+
+// String returns the normal form of decoded parts.
+func (p parts) String() string {
+	return p.scheme + normalizeAuthority(p.scheme, p.authority) + removeDots(p.path) + p.tail
+}
+
+// lenient returns forms.more for decoded parts.
+func (p parts) lenient() (all []string) {
+	tail, _, _ := strings.Cut(p.tail, "#")
+	stem := tail
+	authorities := unique(p.authority, withoutUser(p.authority))
+	if p.scheme == "file:" {
+		stem, authorities = "", append(authorities, "//")
+	}
+	for _, authority := range authorities {
+		for _, path := range unique(removeDots(p.path), removeDots(collapse(p.path)), collapse(removeDots(p.path))) {
+			all = append(all, strings.TrimRight(p.scheme+normalizeAuthority(p.scheme, authority)+path+stem, " "))
+		}
+	}
+	// One that joins them may also do without query, user and port.
+	for _, tail := range unique(p.tail, tail, "") {
+		for _, authority := range unique(append(authorities, withoutPort(withoutUser(p.authority)))...) {
+			for _, form := range p.joined(authority, tail) {
+				all = append(all, written(strings.TrimRight(form, " "))...)
+			}
+		}
+	}
+	return all
+}
+
+// written returns the ways to write a joined URI. Its first segment may be a host, the case of
+// which does not matter.
+func written(joined string) (all []string) {
+	scheme, rest := joined[:schemeEnd(joined)], joined[schemeEnd(joined):]
+	for _, rest := range unique(rest, lowerFirst(rest)) {
+		all = append(all, scheme+rest, scheme+"/"+rest, scheme+"//"+rest, scheme+"///"+rest)
+	}
+	return all
+}
+
+// joined returns forms.joined for decoded parts, with another authority and tail.
+func (p parts) joined(authority, tail string) (all []string) {
+	if ofTheWeb(p.scheme) {
+		return nil
+	}
+	for _, path := range unique(p.path, removeDots(p.path)) {
+		all = append(all, p.scheme+join(authority+"/"+path)+tail)
+	}
+	return all
+}
+
+// join removes slashes at both ends, empty segments and dot segments. It does not know what
+// ".." removes if "**" is before it.
+func join(path string) string {
+	var out []string
+	for segment := range strings.SplitSeq(path, "/") {
+		switch n := len(out); {
+		case segment == "" || segment == ".":
+		case segment != "..":
+			out = append(out, segment)
+		case n > 0 && strings.Contains(out[n-1], "**"):
+			out = append(out, segment)
+		case n > 0:
+			out = out[:n-1]
+		}
+	}
+	return strings.Join(out, "/")
+}
+
+// lowerFirst puts the first segment of a path or its glob in lower case.
+func lowerFirst(path string) string {
+	depth := 0
+	for i, c := range []byte(path) {
+		switch {
+		case c == '{':
+			depth++
+		case c == '}':
+			depth--
+		case c == '/' && depth == 0:
+			return strings.ToLower(path[:i]) + path[i:]
+		}
+	}
+	return strings.ToLower(path)
+}
+
+func collapse(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return path
+}
+
+func withoutUser(authority string) string {
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		return "//" + authority[at+1:]
+	}
+	return authority
+}
+
+func withoutPort(authority string) string {
+	if colon := strings.LastIndexByte(authority, ':'); colon > strings.LastIndexByte(authority, ']') {
+		return authority[:colon]
+	}
+	return authority
+}
+
+// fold makes texts equal that differ only in case.
+func fold(s string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			least = min(least, f)
+		}
+		return least
+	}, s)
 }
 
 // normalizeURI returns the normal form of a URI (RFC 3986, 6.2.2 and 6.2.3): scheme and
 // host in lower case, no host for local files, no default port, percent-encoded
 // characters decoded and dot segments of the path removed. More is decoded than the RFC
 // permits, as servers do: all but delimiters. "file:/a" and "file:a" are "file:///a", as
-// browsers and RFC 8089 have it.
-//
-// A URI has no normal form without a scheme, with invalid UTF-8 or percent-encoding
-// (unless lenient), if its path has control characters, backslashes or encoded slashes, if
-// its authority has characters that no host has, or if its scheme is one of the web and it
-// has no host.
+// browsers and RFC 8089 have it. It reports false for a URI that has none, see parseURI and
+// parts.decoded.
 func normalizeURI(uri string, lenient bool) (string, bool) {
-	scheme := strings.ToLower(uri[:schemeEnd(uri)])
-	if scheme == "" {
-		return "", false
-	}
-	rest, ok := strings.CutPrefix(uri[len(scheme):], "//")
-	authority := ""
+	p, ok := parseURI(uri)
 	if ok {
-		end := strings.IndexAny(rest+"/", "/?#")
-		if strings.ContainsFunc(rest[:end], notOfHosts) {
-			return "", false
-		}
-		authority, rest = "//"+normalizeAuthority(scheme, rest[:end]), rest[end:]
+		p, ok = p.decoded(lenient)
 	}
-	switch {
-	case scheme == "file:" && !ok:
-		authority, rest = "//", "/"+strings.TrimPrefix(rest, "/")
-	case len(authority) <= len("//") && ofTheWeb(scheme):
-		return "", false
-	}
-	end := strings.IndexAny(rest+"?", "?#")
-	path, ok := decode(rest[:end], "?#", lenient)
-	if !ok || strings.Count(path, "/") != strings.Count(rest[:end], "/") ||
-		strings.ContainsFunc(path, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }) {
-		return "", false
-	}
-	tail, ok := decode(rest[end:], "#&=+?", lenient)
-	out := scheme + authority + removeDots(path) + tail
-	return out, ok && utf8.ValidString(out)
+	return p.String(), ok
 }
 
 // notOfHosts reports characters that a host never has, and that some parsers decode or drop.
@@ -132,17 +270,10 @@ func schemeEnd(uri string) int {
 	return 0
 }
 
-// authorityEnd returns where the path of a normalized URI begins.
-func authorityEnd(uri string) int {
-	scheme := strings.IndexByte(uri, ':') + 1
-	if !strings.HasPrefix(uri[scheme:], "//") {
-		return scheme
-	}
-	return scheme + 2 + strings.IndexAny(uri[scheme+2:]+"/", "/?#")
-}
-
+// normalizeAuthority puts the host of an authority, which begins with slashes, in lower case,
+// and leaves out a default port and the name of this machine in URIs of files.
 func normalizeAuthority(scheme, authority string) string {
-	user := strings.LastIndexByte(authority, '@') + 1
+	user := max(strings.LastIndexByte(authority, '@')+1, min(len(authority), len("//")))
 	host := strings.ToLower(authority[user:])
 	if scheme == "file:" && host == "localhost" {
 		host = ""

@@ -10,7 +10,7 @@ import (
 // Clients get events only about what they could list or read, under the names they know.
 func TestShows(t *testing.T) {
 	t.Parallel()
-	f, err := newFilter(nil, []string{"secret*", "file:///private/**"})
+	f, err := newFilter(nil, []string{"secret*", "file:///private/**"}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
