@@ -54,7 +54,7 @@ func openFeed(ctx context.Context, env *Env, log *slog.Logger, opts serveOptions
 	f.publisher, err = publish.New(ctx, publish.Options{Journal: f.journal, Tracker: t, Shared: opts.nats != "" && !opts.follow, Replica: opts.follow, Logger: log})
 	if err == nil && !opts.follow {
 		f.hooks, err = webhook.NewHooks(webhook.HookOptions{
-			Reader: events.NewReader(events.FromJournal(f.journal), events.Scope{}), Sender: webhook.NewSender(false), Follow: true,
+			Reader: events.NewReader(events.FromJournal(f.journal), events.Scope{}), Sender: webhook.NewSender(nil), Follow: true,
 			File: filepath.Join(opts.dir, hooksFile), Cluster: opts.shared(f.journal), Logger: log,
 		})
 	}

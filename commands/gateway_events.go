@@ -16,7 +16,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/demo"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/gateway"
-	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/publish"
@@ -41,15 +40,16 @@ type eventsFlags struct {
 	tools   bool   // --change-tools
 	ownIDs  bool   // hidden: no client that is known takes it yet
 
-	offered  []events.Mode // of modes, without webhook
-	webhooks bool
+	offered    []events.Mode // of modes, without webhook
+	webhooks   bool
+	unverified webhook.URLs // of allow
 }
 
 func (o *eventsFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.on, "events", false, "store events and serve them to clients as MCP Events")
 	f.StringSliceVar(&o.modes, "events-modes", []string{"poll", "push", "webhook"}, "`MODES` in which events are delivered: poll, push, webhook")
-	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks that match this URL `GLOB` without verifying them (repeatable)")
+	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks that match this URL `GLOB` without verifying them: https://HOST[:PORT][/PATH] (repeatable)")
 	f.BoolVar(&o.endless, "events-no-expiry", false, "let clients request webhook subscriptions that do not expire")
 	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
@@ -104,10 +104,9 @@ func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 	if len(o.offered) == 0 && !o.webhooks {
 		return usage("--events-modes names no mode; choose poll, push, webhook")
 	}
-	for _, g := range o.allow {
-		if !glob.Valid(g) {
-			return usage("invalid glob %q in --events-allow", printable.Line(g, 200))
-		}
+	var err error
+	if o.unverified, err = webhook.ParseURLs(o.allow); err != nil {
+		return usageHint("for example --events-allow 'https://*.example.com/hooks/**'", "--events-allow: %w", err)
 	}
 	return o.retentionFlags.parse()
 }
@@ -192,10 +191,8 @@ const webhooksFile = "webhooks.json"
 
 // openHooks reads the subscriptions of webhooks, and the watermarks of those of the config.
 func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, tokens web.Token, reader *events.Reader, scope events.Scope, dir string) (err error) {
-	local := slices.ContainsFunc(o.allow, func(glob string) bool {
-		return strings.HasPrefix(glob, "http://127.0.0.1") || strings.HasPrefix(glob, "http://[::1]")
-	})
-	if local {
+	local := o.unverified.Local()
+	if len(local) > 0 {
 		e.log.Warn("--events-allow lets webhooks reach services on this machine; use it for tests only")
 	}
 	sender := webhook.NewSender(local)
@@ -210,7 +207,7 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, tokens we
 		}
 	}
 	e.hooks, err = webhook.New(webhook.Options{
-		Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, webhooksFile), Cluster: shared, Holds: tokens.Holds, Allow: o.allow, NoExpiry: o.endless, MessageIDs: o.ownIDs, Logger: e.log,
+		Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, webhooksFile), Cluster: shared, Holds: tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.ownIDs, Logger: e.log,
 	})
 	return err
 }

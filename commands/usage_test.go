@@ -109,6 +109,7 @@ func TestWrongUsage(t *testing.T) {
 		{"replay --since soon", "invalid --since", ""},
 		{"gateway --index-ttl soon", "invalid --index-ttl", ""},
 		{"gateway --catalog-url :", "--catalog-url", ""},
+		{"gateway --events --events-allow **.host/**", `--events-allow: invalid glob "**.host/**": it must begin with https://`, "for example --events-allow 'https://*.example.com/hooks/**'"},
 		{"gateway --deny [a", `invalid glob "[a" in --deny`, ""},
 		{"subscribe notes note:///[a", `invalid glob "note:///[a"`, ""},
 		{"vault . --ignore [a", "--ignore", ""},

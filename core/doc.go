@@ -122,7 +122,7 @@
 //	what is reported to agents  output/agent: which events changes.go, how names are shown name.go, what is
 //	                            remembered between runs cursor.go
 //	how webhooks are delivered  output/webhook: when and how often worker.go, the request sender.go, how
-//	                            it is signed core/webhooks/secret.go, what it may reach guard.go,
+//	                            it is signed core/webhooks/secret.go, what it may reach guard.go, urls.go,
 //	                            on a cluster cluster.go, turns.go
 //	which webhooks are received core/webhooks: the checks, their order and limits receiver.go, paths key.go;
 //	                            when they are subscribed to: core/tracker/internal/eventsource/webhook.go

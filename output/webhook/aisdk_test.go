@@ -32,7 +32,7 @@ func TestChallengeOfTheAISDK(t *testing.T) {
 		t.Skip(missing)
 	}
 	log := newMemoryLog()
-	reader, sender := events.NewReader(log.source(), events.Scope{}), NewSender(true)
+	reader, sender := events.NewReader(log.source(), events.Scope{}), NewSender(local())
 	subs, err := New(Options{Reader: reader, Sender: sender})
 	if err != nil {
 		t.Fatal(err)

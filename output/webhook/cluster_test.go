@@ -73,7 +73,7 @@ func TestPageIsSavedByItsHolder(t *testing.T) {
 func hooksOn(t *testing.T, j *journal.Journal, log *memoryLog, to *receiver, all ...config.Webhook) (h *Hooks, end func()) {
 	t.Helper()
 	to.fixed = true
-	sender := NewSender(false)
+	sender := NewSender(nil)
 	sender.client.Transport, sender.open.Transport = to, to
 	h, err := NewHooks(HookOptions{Reader: events.NewReader(log.source(), events.Scope{}), Sender: sender, Follow: true, Cluster: j})
 	if err != nil {

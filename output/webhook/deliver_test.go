@@ -300,7 +300,7 @@ func TestGap(t *testing.T) {
 func TestDeadEndpointsDelayNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Allow: []string{"**"}})
+		w := newWorld(t, Options{Allow: urls(t, "https://**")})
 		defer w.end()
 		w.opts.Sender.client.Transport = hanging{w.to}
 		for i := range 8 {

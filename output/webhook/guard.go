@@ -1,12 +1,14 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,13 +30,20 @@ var errNotPublic = errors.New("the address is not public")
 
 // guard decides which addresses may be dialled.
 type guard struct {
-	loopback bool // addresses of this machine are allowed, too
+	open []netip.AddrPort // may be dialled, too, if a URL names them; port 0 stands for all
+}
+
+// opens reports whether an address and port, as a URL names them, may be dialled although they
+// are not public.
+func (g *guard) opens(hostPort string) bool {
+	at, err := netip.ParseAddrPort(hostPort)
+	return err == nil && slices.ContainsFunc(g.open, func(o netip.AddrPort) bool {
+		return o.Addr() == at.Addr() && (o.Port() == 0 || o.Port() == at.Port())
+	})
 }
 
 // allows reports whether an address may be dialled.
-func (g *guard) allows(ip netip.Addr) bool {
-	return ipscope.Public(ip) || g.loopback && ip.IsLoopback()
-}
+func (g *guard) allows(ip netip.Addr) bool { return ipscope.Public(ip) }
 
 // control checks the address that is really dialled, after the name was resolved, so that the
 // name cannot resolve to another address between check and use.
@@ -46,18 +55,25 @@ func (g *guard) control(_ context.Context, _, addr string, _ syscall.RawConn) er
 	return nil
 }
 
-// newClient returns a client that dials only addresses that the guard allows; a nil guard
-// allows all. It uses no proxy, which would connect without the check.
+// newClient returns a client that dials only addresses that the guard allows or opens; a nil
+// guard allows all. It uses no proxy, which would connect without the check.
 func newClient(g *guard) *http.Client {
 	d := &net.Dialer{Timeout: dialTimeout}
+	dial := d.DialContext
 	if g != nil {
 		d.ControlContext = g.control
+		dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if g.opens(addr) { // the URL has the address itself: no name leads there
+				return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, addr)
+			}
+			return d.DialContext(ctx, network, addr)
+		}
 	}
 	return &http.Client{
 		Timeout:       postTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext: d.DialContext, DisableCompression: true, IdleConnTimeout: idleTimeout,
+			DialContext: dial, DisableCompression: true, IdleConnTimeout: idleTimeout,
 			MaxConnsPerHost: perHost, MaxIdleConnsPerHost: perHost, TLSHandshakeTimeout: dialTimeout,
 			MaxResponseHeaderBytes: maxHeader,
 		},
@@ -65,7 +81,7 @@ func newClient(g *guard) *http.Client {
 }
 
 // checkURL returns why a client's URL is refused, nil if it is not. Plain HTTP is
-// accepted only for addresses of this machine, and only if those are allowed.
+// accepted only for addresses and ports of this machine that are open.
 func (g *guard) checkURL(raw string) error {
 	if len(raw) > maxURL {
 		return errors.New("the URL has more than " + strconv.Itoa(maxURL) + " bytes")
@@ -82,7 +98,7 @@ func (g *guard) checkURL(raw string) error {
 	if u.User != nil || strings.Contains(raw, "#") {
 		return errors.New("the URL must have neither credentials nor a fragment")
 	}
-	if u.Scheme == "http" && g.loopback && (u.Hostname() == "127.0.0.1" || u.Hostname() == "::1") {
+	if u.Scheme == "http" && g.opens(net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPort(u.Scheme)))) {
 		return nil
 	}
 	if u.Scheme != "https" {

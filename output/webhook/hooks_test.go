@@ -36,7 +36,7 @@ func newHooksWorld(t *testing.T, log *memoryLog, to *receiver, file string, all 
 	t.Helper()
 	w := &hooksWorld{log: log, to: to, logs: &bytes.Buffer{}}
 	to.fixed = true
-	sender := NewSender(false)
+	sender := NewSender(nil)
 	sender.client.Transport, sender.open.Transport = to, to
 	var err error
 	w.Hooks, err = NewHooks(HookOptions{Reader: events.NewReader(log.source(), events.Scope{}), Sender: sender, Follow: true, File: file,
@@ -239,7 +239,7 @@ func TestSettleBeforeTheReaderRuns(t *testing.T) {
 			t.Fatalf("sent before it has settled: %v", got)
 		}
 
-		reader, sender := events.NewReader(log.source(), events.Scope{}), NewSender(false)
+		reader, sender := events.NewReader(log.source(), events.Scope{}), NewSender(nil)
 		sender.client.Transport, sender.open.Transport = to, to
 		h, err := NewHooks(HookOptions{Reader: reader, Sender: sender, File: file, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -413,7 +413,7 @@ func TestHookPrivate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, allow := range []bool{false, true} {
 			log, to := newMemoryLog(), newReceiver(t)
-			sender := NewSender(false)
+			sender := NewSender(nil)
 			to.fixed = true
 			sender.open.Transport = to // the guarded one dials
 			h, err := NewHooks(HookOptions{Reader: events.NewReader(log.source(), events.Scope{}), Sender: sender, Follow: true})

@@ -50,8 +50,12 @@ func deliverAsChild(text string) error {
 		return err
 	}
 	defer func() { _ = j.Close() }()
-	reader, sender := events.NewReader(events.FromJournal(j), events.Scope{}), NewSender(true)
-	subs, err := New(Options{Reader: reader, Sender: sender, File: filepath.Join(work.Dir, "subscriptions.json"), Allow: []string{"http://127.0.0.1:*"}})
+	reader, sender := events.NewReader(events.FromJournal(j), events.Scope{}), NewSender(local())
+	allow, err := ParseURLs([]string{"http://127.0.0.1:*"})
+	if err != nil {
+		return err
+	}
+	subs, err := New(Options{Reader: reader, Sender: sender, File: filepath.Join(work.Dir, "subscriptions.json"), Allow: allow})
 	if err != nil {
 		return err
 	}

@@ -288,7 +288,7 @@ func newWorldOn(t *testing.T, log *memoryLog, to *receiver, opts Options) *world
 	w := &world{T: t, log: log, to: to, logs: &bytes.Buffer{}}
 	opts.Reader = events.NewReader(log.source(), opts.Scope)
 	if opts.Sender == nil {
-		opts.Sender = NewSender(true)
+		opts.Sender = NewSender(local())
 		opts.Sender.client.Transport = to
 	}
 	opts.Logger = slog.New(slog.NewTextHandler(&locked{w: w.logs}, nil))

@@ -18,7 +18,7 @@ func TestIdleSubscriptionIsSmall(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc + m.StackInuse
 	}
-	w := newWorld(t, Options{Allow: []string{"https://**"}, MaxEach: n})
+	w := newWorld(t, Options{Allow: urls(t, "https://**"), MaxEach: n})
 	subscribe := func(i int) {
 		if _, err := w.ask(mcp.MethodSubscribeEvents, "chat", params(fmt.Sprintf("https://hooks.example/h/%d", i), oneSecret)); err != nil {
 			t.Fatal(err)

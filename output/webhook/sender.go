@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"sync"
@@ -77,10 +78,10 @@ type host struct {
 	slots chan struct{} // as Sender.slots
 }
 
-// NewSender returns a sender. loopback allows plain HTTP and the addresses of this
-// machine, for tests.
-func NewSender(loopback bool) *Sender {
-	g := &guard{loopback}
+// NewSender returns a sender. open are addresses and ports of this machine that URLs may name,
+// also with plain HTTP, for tests; see [URLs.Local].
+func NewSender(open []netip.AddrPort) *Sender {
+	g := &guard{open}
 	return &Sender{guard: g, client: newClient(g), open: newClient(nil), slots: make(chan struct{}, atATime), hosts: map[string]*host{}}
 }
 

@@ -125,7 +125,7 @@ func TestKeys(t *testing.T) {
 func TestSubscriptionsOnACluster(t *testing.T) {
 	t.Parallel()
 	url, log, to := journaltest.Store(t), newMemoryLog(), newReceiver(t)
-	opts := Options{Allow: []string{"https://hooks.example/**"}}
+	opts := Options{Allow: urls(t, "https://hooks.example/**")}
 	nodes := []*world{node(t, url, log, to, opts), node(t, url, log, to, opts)}
 	eventually(t, "one delivers", func() bool { return nodes[0].delivers() || nodes[1].delivers() })
 	holder, other := nodes[0], nodes[1]
@@ -204,7 +204,7 @@ func TestSubscriptionsOnACluster(t *testing.T) {
 func TestLimitsOnACluster(t *testing.T) {
 	t.Parallel()
 	url, log, to := journaltest.Store(t), newMemoryLog(), newReceiver(t)
-	opts := Options{Allow: []string{"https://hooks.example/**"}, MaxEach: 5, MaxTotal: 100}
+	opts := Options{Allow: urls(t, "https://hooks.example/**"), MaxEach: 5, MaxTotal: 100}
 	nodes := []*world{node(t, url, log, to, opts), node(t, url, log, to, opts)}
 	var asking sync.WaitGroup
 	var mu sync.Mutex
@@ -235,7 +235,7 @@ func TestLimitsOnACluster(t *testing.T) {
 func TestOnlyWhoKnowsAllDelivers(t *testing.T) {
 	t.Parallel()
 	url, log, to := journaltest.Store(t), newMemoryLog(), newReceiver(t)
-	w := node(t, url, log, to, Options{Allow: []string{"https://hooks.example/**"}})
+	w := node(t, url, log, to, Options{Allow: urls(t, "https://hooks.example/**")})
 	sub := w.subscribe(params(hook, oneSecret))
 	first := log.add("file:///a")
 	eventually(t, "it is delivered", func() bool {
@@ -309,7 +309,7 @@ func TestLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Options{Cluster: c, Reader: events.NewReader(newMemoryLog().source(), events.Scope{}), Sender: NewSender(true)}); err != nil {
+	if _, err := New(Options{Cluster: c, Reader: events.NewReader(newMemoryLog().source(), events.Scope{}), Sender: NewSender(local())}); err != nil {
 		t.Fatal(err)
 	}
 	other := &page{records: journal.NewRecords(openLog(t, url), recordsName), key: pageOfSubscriptions}

@@ -213,7 +213,7 @@ func TestChallengeFails(t *testing.T) {
 // E9: subscriptions of a client and of all are bounded before anything is sent.
 func TestSubscriptionLimits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{MaxEach: 2, MaxTotal: 3, Allow: []string{"https://hooks.example/**"}})
+	w := newWorld(t, Options{MaxEach: 2, MaxTotal: 3, Allow: urls(t, "https://hooks.example/**")})
 	url := func(i int) string { return fmt.Sprint(hook, i) }
 	w.subscribe(params(url(1), oneSecret))
 	w.subscribe(params(url(2), oneSecret))

@@ -5,13 +5,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/url"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/events"
-	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -29,8 +26,8 @@ type Options struct {
 	Cluster *Cluster
 	// Holds reports whether a client with that identity may still exist; nil: always.
 	Holds func(identity string) bool
-	// Allow are globs of URLs, or of origins, that need no challenge.
-	Allow []string
+	// Allow are URLs that need no challenge.
+	Allow URLs
 	// NoExpiry allows clients to ask for subscriptions that never expire.
 	NoExpiry bool
 	// MessageIDs gives each message an id of its own in place of that of the event, which
@@ -70,11 +67,6 @@ func New(opts Options) (*Subscriptions, error) {
 	opts.MaxEach, opts.MaxTotal = cmp.Or(opts.MaxEach, 100), cmp.Or(opts.MaxTotal, 1000)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	for _, g := range opts.Allow {
-		if !glob.Valid(g) {
-			return nil, errors.New("invalid glob " + printable.Line(g, 200))
-		}
 	}
 	s := &Subscriptions{opts: opts, dirty: make(chan struct{}, 1), byID: map[string]*subscription{}, reserved: map[string]int{}}
 	s.challenges.last, s.challenges.hosts = map[string]time.Time{}, map[string][]time.Time{}
@@ -194,17 +186,6 @@ func (s *Subscriptions) dropLocked(sub *subscription) {
 	}
 	sub.wakeLocked()
 	s.changed()
-}
-
-// allowed reports whether a URL needs no challenge.
-func (o *Options) allowed(raw string) bool {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(o.Allow, func(g string) bool {
-		return glob.Match(g, raw) || glob.Match(g, u.Scheme+"://"+u.Host)
-	})
 }
 
 func bounded(text string) string { return printable.Line(text, 100) }

@@ -1,0 +1,151 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/glob"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// URLs are globs of URLs, SCHEME://HOST[:PORT][/PATH]. Each part is matched with the same part
+// of a URL, so that no wildcard extends into another part:
+//
+//   - The scheme is https, or http for 127.0.0.1 and [::1].
+//   - In the host "*" matches within a label, and "**" as a whole label one or more labels.
+//   - The port is a number, or "*" for any; without one it is that of the scheme.
+//   - In the path "*" matches within a segment, and "**" as a whole segment any number of
+//     them. A path that ends in "**", and no path, match any query; other paths match no query.
+type URLs struct{ globs []urlGlob }
+
+type urlGlob struct {
+	scheme string
+	host   string     // the labels, separated by slashes; "" if it is an address
+	addr   netip.Addr // the host, if it is an address
+	port   string     // "*" matches any
+	path   string     // "" matches any
+}
+
+// ParseURLs reads globs. The error is for users.
+func ParseURLs(globs []string) (u URLs, err error) {
+	for _, g := range globs {
+		parsed, err := parseURLGlob(g)
+		if err != nil {
+			return URLs{}, fmt.Errorf("invalid glob %q: %w", printable.Line(g, 200), err)
+		}
+		u.globs = append(u.globs, parsed)
+	}
+	return u, nil
+}
+
+func parseURLGlob(g string) (u urlGlob, err error) {
+	scheme, rest, ok := strings.Cut(g, "://")
+	u.scheme = strings.ToLower(scheme)
+	if !ok || u.scheme != "https" && u.scheme != "http" {
+		return u, errors.New("it must begin with https://")
+	}
+	end := strings.IndexByte(rest+"/", '/')
+	host, path := strings.ToLower(rest[:end]), rest[end:]
+	if strings.ContainsAny(g, "?#@") {
+		return u, errors.New("it must have no query, fragment or user")
+	}
+	u.path, u.port = path, defaultPort(u.scheme)
+	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
+		host, u.port = host[:colon], host[colon+1:]
+		if n, err := strconv.ParseUint(u.port, 10, 16); u.port != "*" && (err != nil || n == 0 || strconv.FormatUint(n, 10) != u.port) {
+			return u, errors.New(`the port must be a number or "*"`)
+		}
+	}
+	if u.addr, err = netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")); err != nil {
+		labels := strings.Split(host, ".")
+		for i, label := range labels {
+			if label == "" || strings.ContainsFunc(label, func(r rune) bool {
+				return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("-_*{,}", r)
+			}) {
+				return u, errors.New("its host is not one")
+			}
+			if label == "**" {
+				labels[i] = "*/**" // one or more
+			}
+		}
+		u.host = strings.Join(labels, "/")
+	}
+	if u.scheme == "http" && !isLocal(u.addr) {
+		return u, errors.New("http:// is only for 127.0.0.1 and [::1]")
+	}
+	if !glob.Valid(u.host) || !glob.Valid(u.path) {
+		return u, errors.New("its wildcards are malformed")
+	}
+	return u, nil
+}
+
+// isLocal reports whether an address is one of this machine that can be opened for tests.
+func isLocal(a netip.Addr) bool {
+	return a == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || a == netip.IPv6Loopback()
+}
+
+func defaultPort(scheme string) string {
+	return map[string]string{"http": "80", "https": "443"}[scheme]
+}
+
+// Local returns the addresses and ports of this machine that the globs name; port 0 stands for
+// all.
+func (u URLs) Local() (all []netip.AddrPort) {
+	for _, g := range u.globs {
+		if isLocal(g.addr) {
+			port, _ := strconv.ParseUint(g.port, 10, 16) // 0 for "*"
+			all = append(all, netip.AddrPortFrom(g.addr, uint16(port)))
+		}
+	}
+	return all
+}
+
+// match reports whether a glob matches a URL.
+func (u URLs) match(raw string) bool {
+	is, err := url.Parse(raw)
+	if err != nil || is.Opaque != "" || is.User != nil {
+		return false
+	}
+	return slices.ContainsFunc(u.globs, func(g urlGlob) bool { return g.match(is) })
+}
+
+func (g urlGlob) match(u *url.URL) bool {
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if port == "" {
+		port = defaultPort(u.Scheme)
+	}
+	if u.Scheme != g.scheme || g.port != "*" && g.port != port {
+		return false
+	}
+	if addr, err := netip.ParseAddr(host); g.addr.IsValid() && (err != nil || addr != g.addr) {
+		return false
+	}
+	if !g.addr.IsValid() && (slices.Contains(strings.Split(host, "."), "") || !glob.Match(g.host, strings.ReplaceAll(host, ".", "/"))) {
+		return false
+	}
+	if g.path == "" {
+		return true
+	}
+	path := u.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	return isPlainPath(path) && glob.Match(g.path, path) && (u.RawQuery == "" && !u.ForceQuery || strings.HasSuffix(g.path, "/**"))
+}
+
+// isPlainPath reports whether all servers see the same segments in a path: they remove dot
+// segments, and some decode slashes or ignore what follows a semicolon.
+func isPlainPath(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		text, err := url.PathUnescape(segment)
+		if name, _, _ := strings.Cut(text, ";"); err != nil || name == "." || name == ".." || strings.ContainsAny(text, `/\%`) {
+			return false
+		}
+	}
+	return true
+}
