@@ -3,8 +3,10 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -13,10 +15,12 @@ import (
 // ownMeta is the prefix of our own members of _meta, which no server may set.
 const ownMeta = "mcptrack/"
 
-// clean removes from an item what could deceive users or clients but is not needed: our
-// own members of _meta, icons that are not images from the web or in the item itself,
-// and hidden characters in texts for people. It returns what it removed, for users.
-func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed []string) {
+// clean removes from an item what could deceive users, models or clients but is not needed:
+// our own members of _meta, icons that are not images from the web or in the item itself,
+// and hidden characters in texts. It returns what it removed, for users. The error says, for
+// users, why the item cannot be listed.
+func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed []string, err error) {
+	var c cleaner
 	note := func(what string) {
 		if !slices.Contains(removed, what) {
 			removed = append(removed, what)
@@ -39,14 +43,17 @@ func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed 
 			if name == "name" && (k == catalog.Resources || k == catalog.Templates) {
 				name = "title" // the name of a resource is shown to people
 			}
-			if value, changed := cleanTexts(name, m.value, catalog.MaxDepth); changed {
-				m.value = value
-				note("hidden characters")
-			}
+			m.value = c.clean(name, m.value, false)
 		}
 		cleaned = append(cleaned, m)
 	}
-	return cleaned, removed
+	if c.changed {
+		note("hidden characters")
+	}
+	if c.hides {
+		return nil, nil, errors.New("a name or value in it has hidden characters")
+	}
+	return cleaned, removed, nil
 }
 
 func isOwnMeta(m jsonMember) bool {
@@ -73,63 +80,76 @@ func cleanIcons(raw json.RawMessage) (json.RawMessage, bool) {
 	return encode(safe), true
 }
 
-// cleanTexts removes hidden characters from texts for people: titles and descriptions,
-// at any depth. name is the name of the member whose value is raw, "" for an element of an
-// array.
-func cleanTexts(name string, raw json.RawMessage, depth int) (json.RawMessage, bool) {
-	if depth == 0 || len(raw) == 0 || !mayHide(raw) {
-		return raw, false
+// cleaner removes hidden characters from the texts of an item: titles, descriptions and comments,
+// at any depth. All other strings are data, which reaches the server as it is: names of
+// properties and arguments, values of enum, const, default and pattern. A model reads them, too,
+// so that an item with hidden characters in its data must not be listed.
+type cleaner struct {
+	changed bool // a text was cleaned
+	hides   bool // data has hidden characters
+}
+
+// clean returns the value of a member called name, "" for an element of an array, with its texts
+// cleaned. data says that it is part of a value of data.
+func (c *cleaner) clean(name string, raw json.RawMessage, data bool) json.RawMessage {
+	if len(raw) == 0 || !mayHide(raw) {
+		return raw
 	}
 	switch raw[0] {
 	case '"':
-		if name != "title" && name != "description" {
-			return raw, false
-		}
 		var text string
-		if json.Unmarshal(raw, &text) != nil || !hides(text) {
-			return raw, false
+		if json.Unmarshal(raw, &text) != nil {
+			return raw
 		}
-		return quote(show(text)), true
+		if data || name != "title" && name != "description" && name != "$comment" {
+			c.hides = c.hides || hidesData(text)
+		} else if seen := printable.Visible(text); seen != text {
+			c.changed = true
+			return quote(seen)
+		}
 	case '[':
-		return each(raw, func(e json.RawMessage) (json.RawMessage, bool) { return cleanTexts("", e, depth-1) })
+		out, _ := each(raw, func(e json.RawMessage) (json.RawMessage, bool) {
+			cleaned := c.clean("", e, data)
+			return cleaned, !bytes.Equal(cleaned, e)
+		})
+		return out
 	case '{':
 		members, changed := readMembers(raw), false
 		for i, m := range members {
-			if value, ok := cleanTexts(m.name, m.value, depth-1); ok {
-				members[i].value, changed = value, true
+			c.hides = c.hides || hidesData(m.name)
+			of, inData := m.name, data
+			switch name {
+			case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
+				of = "" // m.name is a name and no keyword
+			default:
+				switch m.name {
+				case "enum", "const", "default", "examples", "example":
+					inData = true
+				}
 			}
+			members[i].value = c.clean(of, m.value, inData)
+			changed = changed || !bytes.Equal(members[i].value, m.value)
 		}
 		if changed {
-			return writeMembers(members), true
+			return writeMembers(members)
 		}
 	}
-	return raw, false
+	return raw
+}
+
+// hidesData reports whether data has hidden characters. Control characters are no way to hide
+// a text, and some tools take one, such as a separator.
+func hidesData(text string) bool {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, text)
+	return printable.Visible(text) != text
 }
 
 // mayHide reports whether JSON may contain hidden characters, escaped or not.
 func mayHide(raw json.RawMessage) bool {
 	return bytes.IndexByte(raw, '\\') >= 0 || bytes.IndexByte(raw, 0x7f) >= 0 || bytes.ContainsFunc(raw, func(r rune) bool { return r >= 0x80 })
-}
-
-// allowedHidden are characters that hide nothing: line ends, and the joiners of scripts
-// and emoji.
-var allowedHidden = strings.NewReplacer("\r\n", "\n", "\u200c", "", "\u200d", "")
-
-// hides reports whether a text has hidden characters other than the allowed ones.
-func hides(text string) bool {
-	if printable.Lines(text) == text {
-		return false
-	}
-	text = allowedHidden.Replace(text)
-	return printable.Lines(text) != text
-}
-
-// show removes hidden characters from a text.
-func show(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\r' && hides(string(r)) {
-			return -1
-		}
-		return r
-	}, text)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
 )
@@ -27,7 +28,7 @@ type about struct {
 }
 
 func aboutOf(info session.Info) about {
-	a := about{instructions: strings.TrimSpace(show(info.Instructions))}
+	a := about{instructions: strings.TrimSpace(printable.Visible(info.Instructions))}
 	var caps struct {
 		Extensions json.RawMessage `json:"extensions"`
 		Logging    json.RawMessage `json:"logging"`
@@ -84,7 +85,7 @@ func (v *view) describe(own string, sources []source) serve.Description {
 		// Every server gets its share: a long text must not displace the others.
 		text := shorten(s.about.instructions, (maxInstructions-len(own))/speakers-maxHeading)
 		if v.only == "" {
-			text = "# Server " + shorten(show(s.id), maxHeading-16) + "\n\n" + text
+			text = "# Server " + shorten(printable.Visible(s.id), maxHeading-16) + "\n\n" + text
 		}
 		if d.Instructions != "" {
 			d.Instructions += "\n\n"

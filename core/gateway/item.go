@@ -99,7 +99,11 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 		out.ui = appURI(members["_meta"])
 		out.asTask = string(fields(members["execution"])["taskSupport"]) == `"required"`
 	}
-	if cleaned, removed := clean(k, all); removed != nil {
+	cleaned, removed, err := clean(k, all)
+	if err != nil {
+		return item{}, err
+	}
+	if removed != nil {
 		out.write(k.KeyField(), cleaned)
 		out.suspicion = "it had " + strings.Join(removed, ", ") + ", which are removed"
 	}

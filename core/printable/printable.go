@@ -3,23 +3,24 @@
 //
 // Every string from a server, a config, a header or a file name is hostile: an
 // escape sequence rewrites a terminal, a line break forges a log line, a
-// direction override hides what a URI says. [Line] is for terminals, log lines
-// and error messages; [JSON] is for documents that may end up on a terminal and
-// must keep their meaning. Both are free of state and never fail.
+// direction override hides what a URI says, and characters without a shape tell a model what
+// its user does not see. [Line] is for terminals, log lines and error messages; [Visible] for
+// what models read; [JSON] for documents that may end up on a terminal and must keep their
+// meaning. All agree on which characters are hidden (see hidden.go), are free of state and
+// never fail.
 package printable
 
 import (
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
 // Line returns s as one line of at most limit runes (no limit when limit <= 0).
 // Control characters (C0, DEL, C1), line and paragraph separators, direction
-// overrides, zero-width and tag characters and broken UTF-8 appear as Go escapes
-// such as \n, \x1b or \u202e; a cut is marked with an ellipsis. Zero-width joiners
-// between emoji stay: they make one picture of several.
+// overrides, characters without a shape and broken UTF-8 appear as Go escapes
+// such as \n, \x1b or \u202e; a cut is marked with an ellipsis. What gives the
+// characters next to it their shape stays, such as a joiner between emoji.
 func Line(s string, limit int) string {
 	if clean(s) && (limit <= 0 || len(s) <= limit) {
 		return s
@@ -41,16 +42,14 @@ func Line(s string, limit int) string {
 			b.WriteString(`\r`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case r == joiner && joins(s, i):
+		case !hidden(r) || shapes(s, i):
 			b.WriteRune(r)
-		case r < 0x80 && hidden(r):
+		case r < 0x80:
 			fmt.Fprintf(&b, `\x%02x`, r)
-		case hidden(r) && r > 0xFFFF:
+		case r > 0xFFFF:
 			fmt.Fprintf(&b, `\U%08x`, r)
-		case hidden(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
-			b.WriteRune(r)
+			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 		i += size
 		runes++
@@ -71,6 +70,24 @@ func Lines(s string) string {
 	return strings.Join(parts, "\n")
 }
 
+// Visible returns s without hidden characters and broken UTF-8. Line ends and tabs stay.
+func Visible(s string) string {
+	if clean(s) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+		case r == '\n', r == '\t', r == '\r' && strings.HasPrefix(s[i:], "\r\n"), !hidden(r), shapes(s, i):
+			b.WriteString(s[i : i+size])
+		}
+		i += size
+	}
+	return b.String()
+}
+
 // JSON returns the JSON document with every hidden character inside its strings
 // written as a \u escape. The value it stands for is unchanged; doc itself is
 // returned when there is nothing to do. doc must be valid JSON.
@@ -79,6 +96,7 @@ func JSON(doc []byte) []byte {
 	if at < 0 {
 		return doc
 	}
+	text := string(doc)
 	out := append(make([]byte, 0, len(doc)+32), doc[:at]...)
 	for i := at; i < len(doc); {
 		if c := doc[i]; c < 0x7f {
@@ -88,7 +106,7 @@ func JSON(doc []byte) []byte {
 		}
 		r, size := utf8.DecodeRune(doc[i:])
 		switch {
-		case !hidden(r):
+		case !hidden(r) || shapes(text, i):
 			out = append(out, doc[i:i+size]...)
 		case r > 0xFFFF:
 			r -= 0x10000
@@ -118,26 +136,6 @@ func indexHidden(doc []byte) int {
 	return -1
 }
 
-// joiner is the zero-width joiner.
-const joiner = '\u200d'
-
-// joins reports whether the joiner at an index is between two emoji.
-func joins(s string, at int) bool {
-	before, size := utf8.DecodeLastRuneInString(s[:at])
-	for before == '\ufe0f' || before >= 0x1f3fb && before <= 0x1f3ff { // presentation, skin tone
-		at -= size
-		before, size = utf8.DecodeLastRuneInString(s[:at])
-	}
-	_, rest, _ := strings.Cut(s[at:], string(joiner))
-	after, _ := utf8.DecodeRuneInString(rest)
-	return emoji(before) && emoji(after)
-}
-
-// emoji reports whether a rune is in the blocks that pictographs are in.
-func emoji(r rune) bool {
-	return r >= 0x1f000 && r <= 0x1faff || r >= 0x2600 && r <= 0x27bf || r >= 0x2b00 && r <= 0x2bff
-}
-
 func clean(s string) bool {
 	for _, r := range s {
 		if r == utf8.RuneError || hidden(r) {
@@ -145,13 +143,4 @@ func clean(s string) bool {
 		}
 	}
 	return true
-}
-
-// hidden reports whether a rune does something instead of showing something.
-func hidden(r rune) bool {
-	if r < 0x7f {
-		return r < 0x20
-	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs) ||
-		unicode.Is(unicode.Variation_Selector, r) && r > 0xFFFF
 }

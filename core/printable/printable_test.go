@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -45,6 +44,51 @@ func TestLinesKeepsBreaksAndTabs(t *testing.T) {
 	}
 }
 
+// What has no shape is hidden, unless it gives its neighbours theirs.
+func TestHidden(t *testing.T) {
+	t.Parallel()
+	for _, r := range []rune{
+		0x00ad, 0x034f, 0x061c, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x180b, 0x180e, 0x180f, 0x200b, 0x200c, 0x200d, 0x200f, 0x202e, 0x2060, 0x2064, 0x2065, 0x206f, 0x2800, 0x3164,
+		0xfe00, 0xfe0e, 0xfe0f, 0xfeff, 0xffa0, 0xfff0, 0xfff8, 0x1bca0, 0x1d173, 0xe0000, 0xe0041, 0xe007f, 0xe0100, 0xe01ef, 0xe0fff,
+	} {
+		text := "a" + string(r) + "b"
+		if Visible(text) != "ab" {
+			t.Errorf("%U is seen", r)
+		}
+		doc, _ := json.Marshal(text)
+		for _, out := range []string{Line(text, 0), Lines(text), string(JSON(doc))} {
+			if strings.ContainsRune(out, r) {
+				t.Errorf("%U stays in %q", r, out)
+			}
+		}
+	}
+	flag := func(region string) string {
+		return "\U0001f3f4" + strings.Map(func(r rune) rune { return 0xe0000 + r }, region+"\x7f")
+	}
+	for _, text := range []string{
+		"👩\u200d👩\u200d👧\u200d👦", "🏳\ufe0f\u200d🌈", "👩🏽\u200d💻", "❤\ufe0f\u200d🔥", "🙂\u200d↔\ufe0f", "⚠\ufe0f ☎\ufe0e ©\ufe0f 1\ufe0f\u20e3", // emoji
+		flag("gbeng"), "x" + flag("gbsct") + flag("gbwls"),
+		"می\u200cخواهم", "क्\u200dष", "ශ්\u200dරී", "ക്\u200cഷ", // words
+		"Grüße 東京 한글 ภาษา עברית", "a\tb\r\nc\n",
+	} {
+		if got := Visible(text); got != text {
+			t.Errorf("%q is seen as %q", text, got)
+		}
+		if line := strings.TrimRight(strings.Split(text, "\t")[0], "\r\n"); Line(line, 0) != line {
+			t.Errorf("%q becomes %q", line, Line(line, 0))
+		}
+	}
+	for text, want := range map[string]string{
+		"می\u200c\u200cخ": "میخ", "می\u200c\u200d\u200cخ": "میخ", "می\u200c خ": "می خ", "a\u200cb": "ab", "👩\u200d\u200d👧": "👩👧", "👩\u200d": "👩", "\u200d👧": "👧",
+		"⚠\ufe0f\ufe0f\ufe0e": "⚠\ufe0f", "a\ufe0f": "a", "1\ufe0f": "1", "葛\U000e0100": "葛", flag("usca"): "\U0001f3f4", "x" + flag("gbeng")[4:]: "x", flag("gbeng") + "\U000e0041": flag("gbeng"),
+		"a\x00\x1b[2J\rb\xff": "a[2Jb", "ក\u17b4\u200cក": "កក",
+	} {
+		if got := Visible(text); got != want {
+			t.Errorf("%q is seen as %q, want %q", text, got, want)
+		}
+	}
+}
+
 func FuzzLine(f *testing.F) {
 	f.Add("\x1b[2J\u202e\u009b\xff\n", 5)
 	f.Fuzz(func(t *testing.T, s string, limit int) {
@@ -53,8 +97,17 @@ func FuzzLine(f *testing.F) {
 			t.Fatalf("%q is not UTF-8", got)
 		}
 		for i, r := range got {
-			if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) && (r != joiner || !joins(got, i)) {
+			if hidden(r) && !shapes(got, i) {
 				t.Fatalf("%q holds %U", got, r)
+			}
+		}
+		visible := Visible(s)
+		if again := Visible(visible); !utf8.ValidString(visible) || again != visible {
+			t.Fatalf("%q is seen as %q, and that as %q", s, visible, again)
+		}
+		for i, r := range visible {
+			if hidden(r) && !strings.ContainsRune("\n\t\r", r) && !shapes(visible, i) {
+				t.Fatalf("%q holds %U", visible, r)
 			}
 		}
 	})
@@ -73,8 +126,8 @@ func FuzzJSON(f *testing.F) {
 		if err := json.Unmarshal(got, &back); err != nil || back[s] != s {
 			t.Fatalf("%s came back as %v, %v", got, back, err)
 		}
-		for _, r := range string(got) {
-			if hidden(r) {
+		for i, r := range string(got) {
+			if hidden(r) && !shapes(string(got), i) {
 				t.Fatalf("%q holds %U", got, r)
 			}
 		}

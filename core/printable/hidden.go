@@ -1,0 +1,89 @@
+package printable
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// hidden reports whether a rune does something instead of showing something, or shows nothing.
+// These are control characters, and those that Unicode calls Default_Ignorable_Code_Point,
+// which is derived as in DerivedCoreProperties.txt from the tables of Go's library: format
+// characters, variation selectors and Other_Default_Ignorable_Code_Point (fillers of Hangul,
+// the combining grapheme joiner and others). U+2800 is a blank of Braille that fonts show as a
+// space.
+func hidden(r rune) bool {
+	if r < 0x7f {
+		return r < 0x20
+	}
+	return r == '\u2800' || unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs,
+		unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+const (
+	nonJoiner = '\u200c'
+	joiner    = '\u200d'
+	asText    = '\ufe0e' // variation selector 15
+	asEmoji   = '\ufe0f' // variation selector 16
+	keycap    = '\u20e3'
+)
+
+// shapes reports whether the hidden rune at an index of s only gives those next to it their
+// shape: a joiner between two emoji, a joiner or non-joiner between two letters of a script
+// that joins them, a variation selector after an emoji, and the tags of the three flags that
+// have some. Of several in a row none does, as a run is a code that nobody sees.
+func shapes(s string, at int) bool {
+	r, size := utf8.DecodeRuneInString(s[at:])
+	before, width := utf8.DecodeLastRuneInString(s[:at])
+	after, _ := utf8.DecodeRuneInString(s[at+size:])
+	switch {
+	case r == joiner && emoji(after):
+		for range 2 { // a skin tone, and a variation selector
+			if before == asEmoji || before >= 0x1f3fb && before <= 0x1f3ff {
+				at -= width
+				before, width = utf8.DecodeLastRuneInString(s[:at])
+			}
+		}
+		return emoji(before)
+	case r == joiner || r == nonJoiner:
+		return joined(before) && joined(after)
+	case r == asEmoji || r == asText:
+		return emoji(before) || after == keycap && (before >= '0' && before <= '9' || before == '#' || before == '*')
+	case r > 0xe0000 && r < 0xe0080:
+		return ofFlag(s, at)
+	}
+	return false
+}
+
+// joined reports whether a rune is of a script in which joiners matter.
+func joined(r rune) bool {
+	return !hidden(r) && (unicode.IsLetter(r) || unicode.IsMark(r)) && unicode.In(r, unicode.Arabic, unicode.Syriac, unicode.Nko, unicode.Mongolian,
+		unicode.Devanagari, unicode.Bengali, unicode.Gurmukhi, unicode.Gujarati, unicode.Oriya, unicode.Tamil, unicode.Telugu, unicode.Kannada,
+		unicode.Malayalam, unicode.Sinhala, unicode.Khmer, unicode.Myanmar)
+}
+
+// emoji reports whether a rune is in the blocks that pictographs are in, or one of the older
+// symbols that can be shown as a picture.
+func emoji(r rune) bool {
+	switch r {
+	case 0xa9, 0xae, 0x203c, 0x2049, 0x2122, 0x2139, 0x24c2, 0x2934, 0x2935, 0x3030, 0x303d, 0x3297, 0x3299:
+		return true
+	}
+	return r >= 0x1f000 && r <= 0x1faff || r >= 0x2600 && r <= 0x27bf || r >= 0x2b00 && r <= 0x2bff ||
+		r >= 0x2194 && r <= 0x21aa || r >= 0x231a && r <= 0x23ff || r >= 0x25aa && r <= 0x25fe
+}
+
+// ofFlag reports whether the tag at an index is part of the flag of England, Scotland or Wales.
+// There are no other sequences of tags that are recommended for interchange.
+func ofFlag(s string, at int) bool {
+	const pole, longest = "\U0001f3f4", 4 * 6
+	from := max(0, at-longest)
+	from += max(0, strings.LastIndex(s[from:at], pole))
+	for _, region := range []string{"gbeng", "gbsct", "gbwls"} {
+		flag := pole + strings.Map(func(r rune) rune { return 0xe0000 + r }, region+"\x7f")
+		if strings.HasPrefix(s[from:], flag) && at < from+len(flag) {
+			return true
+		}
+	}
+	return false
+}
