@@ -1,11 +1,6 @@
 package process
 
-import (
-	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
-)
+import "github.com/mcptrack/mcptrack/core/printable"
 
 const (
 	// maxHead bounds how much of a line is processed for display, in bytes. It is more than is
@@ -22,27 +17,5 @@ func visible(line []byte, redact func(string) string) string {
 	if redact != nil {
 		s = redact(s)
 	}
-	var b strings.Builder
-	n := 0
-	for i := 0; i < len(s); n++ {
-		if n == maxRunes {
-			b.WriteString("…")
-			break
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			b.WriteString(`\x`)
-			const hex = "0123456789abcdef"
-			b.WriteByte(hex[s[i]>>4])
-			b.WriteByte(hex[s[i]&15])
-		case r == '\t' || unicode.IsPrint(r):
-			b.WriteString(s[i : i+size])
-		default:
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
-		}
-		i += size
-	}
-	return b.String()
+	return printable.Line(s, maxRunes)
 }

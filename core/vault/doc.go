@@ -53,8 +53,7 @@
 // currently has the name, so a link swapped in during the access leads nowhere.
 //
 // Libraries: goldmark parses Markdown, with the wikilink extension of go.abhg.dev;
-// yaml/v4 and go-toml/v2 parse frontmatter; errgroup limits
-// concurrent reads. The hashtag extension of go.abhg.dev is not used: its emoji tables
-// add 1.1 ms to the start of every command; nor is its frontmatter extension: it needs
-// the archived yaml.v3.
+// yaml/v4 and go-toml/v2 parse frontmatter; errgroup limits concurrent reads. The
+// hashtag extension of go.abhg.dev is not used: its emoji tables add 1.1 ms to the start
+// of every command; nor is its frontmatter extension: it needs the archived yaml.v3.
 package vault

@@ -3,8 +3,8 @@ package vault
 import (
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 func unique(list []string, most int) []string {
@@ -23,30 +23,15 @@ func titleOf(texts ...string) string {
 	return "Untitled"
 }
 
-// shorten returns the beginning of a text on one line: white space is collapsed and
-// unprintable characters are removed.
+// shorten returns the beginning of a text on one line: white space is collapsed and hidden
+// characters are removed.
 func shorten(s string, runes int) string {
-	var b strings.Builder
-	space := false
-	for _, r := range s {
-		switch {
-		case unicode.IsSpace(r):
-			space = b.Len() > 0
-			continue
-		case r == utf8.RuneError || !unicode.IsPrint(r) && r != '\u200d': // the joiner of emoji
-			continue
-		}
-		if space {
-			if runes--; runes <= 0 {
-				break
-			}
-			b.WriteByte(' ')
-			space = false
-		}
+	line := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	s = line(printable.Visible(line(s)))
+	for i := range s {
 		if runes--; runes < 0 {
-			break
+			return strings.TrimRight(s[:i], " ")
 		}
-		b.WriteRune(r)
 	}
-	return b.String()
+	return s
 }

@@ -171,7 +171,7 @@ func safe(s string, limit int) string {
 			s = s[:len(s)-1]
 		}
 	}
-	return shorten(visible(printable.Line(s, 0)), limit, cut)
+	return shorten(printable.Line(s, 0), limit, cut)
 }
 
 // shorten cuts s to at most limit bytes, at the boundary of a rune, and adds an ellipsis if it
@@ -191,32 +191,6 @@ func shorten(s string, limit int, cut bool) string {
 	return s[:end] + mark
 }
 
-// visible escapes characters that package printable leaves since terminals show them as
-// blanks, but that are invisible to a model: fillers, joiners and selectors.
-func visible(s string) string {
-	var b *strings.Builder
-	for i, r := range s {
-		hidden := r > 0x7f && unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Join_Control)
-		if hidden && b == nil {
-			b = &strings.Builder{}
-			b.WriteString(s[:i])
-		}
-		switch {
-		case b == nil:
-		case hidden && r > 0xffff:
-			fmt.Fprintf(b, `\U%08x`, r)
-		case hidden:
-			fmt.Fprintf(b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	if b == nil {
-		return s
-	}
-	return b.String()
-}
-
 // fence marks content as data. The fence is longer than any run of backticks in the
 // content, so the content cannot close it.
 func fence(content string) string {
@@ -227,7 +201,7 @@ func fence(content string) string {
 			body = body[:len(body)-1]
 		}
 	}
-	body = visible(printable.Lines(body))
+	body = printable.Lines(body)
 	longest, run := 2, 0
 	for _, r := range body {
 		if r != '`' {
