@@ -66,13 +66,13 @@ func TestMatchIsLinear(t *testing.T) {
 	for _, glob := range []string{
 		fill("{a,b}") + "c", fill("{,a}") + "c", fill("{,a,aa}") + "c", fill("{*,**/}") + "c", fill("a*") + "b", fill("*a") + "b", fill("**/"), fill("**/a*") + "b", fill("[a-z]*"),
 		fill("[!b]") + "*b", "*" + fill("a")[1:], fill("{a*,*a}"), fill("{**/a,[!b]*}/") + "b", nested, "{" + fill("a,") + "a}*b", fill("?*"), strings.Repeat("{", 300) + "a" + strings.Repeat(",*}", 300) + "b",
-		"{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}c",
+		fill("{a,a}") + "c",
 	} {
 		glob = glob[:min(len(glob), MaxLength)]
 		for !Valid(glob) {
 			glob = glob[:len(glob)-1]
 		}
-		for _, text := range []string{strings.Repeat("a", 2048), strings.Repeat("a/", 1024), strings.Repeat("aaaaaaa/", 256), strings.Repeat("ab", 1024), strings.Repeat("ü", 1024), "", "a"} {
+		for _, text := range []string{strings.Repeat("a", 512), strings.Repeat("a/", 256), strings.Repeat("aaaaaaa/", 64), strings.Repeat("ab", 256), strings.Repeat("ü", 256), "", "a"} {
 			if _, visited := match(glob, text); visited > states*(len(glob)+1)*(len(text)+1) {
 				t.Errorf("%.30q of %d bytes and %.10q of %d: %d states", glob, len(glob), text, len(text), visited)
 			}
@@ -223,7 +223,7 @@ func BenchmarkMatch(b *testing.B) {
 		"typical": {"file:///docs/**/*.md", "file:///docs/guide/start/index.md"},
 		"other":   {"file:///docs/**/*.md", "note:///x"},
 		"groups":  {"file:///**/*.{md,txt,html}", "file:///docs/guide/start/index.html"},
-		"hostile": {strings.Repeat("{a,b}", 14) + "c", strings.Repeat("a", 60)},
+		"hostile": {strings.Repeat("{a,a}", 14) + "c", strings.Repeat("a", 60)},
 		"longest": {strings.Repeat("{*,a}", 204), strings.Repeat("a", 2048)},
 	} {
 		b.Run(name, func(b *testing.B) {
