@@ -20,6 +20,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/web"
+	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 // Where tokens have names, a client of the gateway sees the webhooks that it subscribed, and
@@ -43,7 +44,11 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			flags := eventsFlags{on: true, webhooks: true, journalFlags: journalFlags{dir: t.TempDir()}, allow: []string{"https://**"}}
+			all, err := webhook.ParseURLs([]string{"https://**"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			flags := eventsFlags{on: true, webhooks: true, journalFlags: journalFlags{dir: t.TempDir()}, unverified: all}
 			e, err := flags.open(t.Context(), &Env{}, slog.New(slog.DiscardHandler), tracker.Options{}, false, tokens, func() *gateway.Gateway { return nil })
 			if err != nil {
 				t.Fatal(err)
