@@ -39,9 +39,18 @@ type running struct {
 
 func runBeside(t *testing.T, args ...string) *running {
 	t.Helper()
+	return newRunning(t, nil, args...)
+}
+
+// newRunning is runBeside after change, which may be nil, has changed the command.
+func newRunning(t *testing.T, change func(*running), args ...string) *running {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	r := &running{T: t, cmd: mcptrackCommand(ctx, args...), exited: make(chan struct{})}
 	r.cmd.Stderr = &r.stderr
+	if change != nil {
+		change(r)
+	}
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
