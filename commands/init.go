@@ -260,7 +260,7 @@ func (o *initOptions) approve(env *Env, g *globals, log *slog.Logger) {
 	c, err := written.permission(env, o.file)
 	if err == nil && c.found {
 		var cfg *config.Config
-		if cfg, err = written.readFile(env, log, o.file); err == nil {
+		if cfg, err = c.read(log, false); err == nil {
 			err = c.approve(entries(cfg))
 		}
 	}

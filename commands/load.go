@@ -71,43 +71,40 @@ func noConfig(searched []string) error {
 // load reads the config for a command that starts or contacts what it says. It returns once the
 // user has approved that, which it may ask for.
 func (g *globals) load(ctx context.Context, env *Env, log *slog.Logger) (*config.Config, error) {
-	cfg, err := g.read(env, log)
+	cfg, p, err := g.readConfig(env, log)
 	if err != nil {
 		return nil, err
 	}
-	c, err := g.permission(env, cfg.Path)
-	if err == nil {
-		err = c.require(ctx, cfg, log)
-	}
-	if err != nil {
+	if err := p.require(ctx, cfg, log); err != nil {
 		return nil, err
 	}
-	return cfg, nil
+	if !p.unread {
+		return cfg, nil
+	}
+	if cfg, err = p.read(log, true); err != nil {
+		return nil, err
+	}
+	return cfg, p.require(ctx, cfg, log) // it may have changed while the user thought
 }
 
 // read reads the config for a command that starts and sends nothing. One that is missing or
 // invalid is a failure that lists the places searched or every problem.
 func (g *globals) read(env *Env, log *slog.Logger) (*config.Config, error) {
-	path, err := g.configPath(env, log)
-	if err != nil {
-		return nil, err
-	}
-	return g.readFile(env, log, path)
+	cfg, _, err := g.readConfig(env, log)
+	return cfg, err
 }
 
-func (g *globals) readFile(env *Env, log *slog.Logger, path string) (*config.Config, error) {
-	cfg, problems := config.Load(path, g.configOptions(env))
-	if cfg == nil {
-		return nil, invalidConfig(path, problems)
+func (g *globals) readConfig(env *Env, log *slog.Logger) (*config.Config, *permission, error) {
+	path, err := g.configPath(env, log)
+	if err != nil {
+		return nil, nil, err
 	}
-	for _, p := range problems {
-		level := slog.LevelInfo
-		if p.Code == config.CodeInsecure {
-			level = slog.LevelWarn
-		}
-		log.Log(context.Background(), level, "config", "problem", p.String())
+	p, err := g.permission(env, path)
+	if err != nil {
+		return nil, nil, err
 	}
-	return cfg, nil
+	cfg, err := p.readApproved(log)
+	return cfg, p, err
 }
 
 func invalidConfig(path string, problems config.Problems) error {

@@ -31,18 +31,60 @@ const trustKey = "MCPTRACK_TRUST"
 type permission struct {
 	env    *Env
 	g      *globals
+	path   string // of the config
 	found  bool   // the config was found in folder
 	folder string // absolute
 	store  *trust.Store
+	said   map[string]bool // digests that the user approved just now
+	unread bool            // the config refers to the keyring, which was not read
 }
 
 // permission returns what is known of the approval of the config at path, which configPath returned.
 func (g *globals) permission(env *Env, path string) (*permission, error) {
-	p := &permission{env: env, g: g, store: env.approvals()}
+	p := &permission{env: env, g: g, path: path, store: env.approvals(), said: map[string]bool{}}
 	opts := g.configOptions(env)
 	folder, err := filepath.Abs(opts.Workspace)
 	p.folder, p.found = folder, g.config == "" && !config.IsUsers(path, opts)
 	return p, err
+}
+
+// readApproved reads the config. The keyring, which may ask its user to unlock it, is read only for
+// a config that is approved.
+func (p *permission) readApproved(log *slog.Logger) (*config.Config, error) {
+	cfg, err := p.read(log, !p.found)
+	if err != nil || !p.found || !usesKeyring(cfg) {
+		return cfg, err
+	}
+	_, trusted := p.everywhere()
+	if p.unread = len(p.pending(cfg, log)) > 0 && !p.g.trust && !trusted; p.unread {
+		return cfg, nil
+	}
+	return p.read(log, true)
+}
+
+func (p *permission) read(log *slog.Logger, withKeyring bool) (*config.Config, error) {
+	opts := p.g.configOptions(p.env)
+	if !withKeyring {
+		opts.Keyring = nil
+	}
+	cfg, problems := config.Load(p.path, opts)
+	if cfg == nil {
+		return nil, invalidConfig(p.path, problems)
+	}
+	for _, problem := range problems {
+		level := slog.LevelInfo
+		if problem.Code == config.CodeInsecure {
+			level = slog.LevelWarn
+		}
+		log.Log(context.Background(), level, "config", "problem", problem.String())
+	}
+	return cfg, nil
+}
+
+func usesKeyring(cfg *config.Config) bool {
+	return slices.ContainsFunc(entries(cfg), func(e entry) bool {
+		return slices.ContainsFunc(e.intent.Uses, func(u config.Use) bool { return u.Kind == config.UseKeyring })
+	})
 }
 
 // approvals is the store of the user's approvals.
@@ -122,7 +164,7 @@ func (p *permission) pending(cfg *config.Config, log *slog.Logger) []entry {
 	if err != nil {
 		log.Warn("cannot read the approvals of this folder; nothing of it is approved", "err", err)
 	}
-	return slices.DeleteFunc(entries(cfg), func(e entry) bool { return approved[e.intent.Digest] })
+	return slices.DeleteFunc(entries(cfg), func(e entry) bool { return approved[e.intent.Digest] || p.said[e.intent.Digest] })
 }
 
 // require returns nil once everything that the config would run or send is approved: already, by a
@@ -152,6 +194,9 @@ func (p *permission) require(ctx context.Context, cfg *config.Config, log *slog.
 		return f
 	case err != nil:
 		return err
+	}
+	for _, e := range pending {
+		p.said[e.intent.Digest] = true
 	}
 	if err := p.approve(pending); err != nil {
 		log.Warn("the approval cannot be stored; you will be asked again", "err", err)

@@ -95,7 +95,7 @@ func runTrust(ctx context.Context, env *Env, g *globals, opts trustOptions) erro
 		return &failure{exit: exitConfig, code: "config_missing", err: fmt.Errorf("%s has no config; %s is your own and needs no approval",
 			printable.Line(folder, 200), printable.Line(path, 200))}
 	}
-	cfg, err := g.readFile(env, log, path)
+	cfg, err := c.read(log, false)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -328,5 +329,34 @@ func TestChangedWhileRunning(t *testing.T) {
 		if p.hold(running, false) != nil || p.hold(running, true) == nil {
 			t.Errorf("%s does not trust the folder", name)
 		}
+	}
+}
+
+// The keyring, which may ask its user to unlock it, is not read for what is not approved.
+func TestKeyringIsReadAfterApproval(t *testing.T) {
+	dir, home := t.TempDir(), t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile(".mcp.json", []byte(`{"mcpServers": {"web": {"url": "http://127.0.0.1:1/", "headers": {"X": "${keyring:mcptrack-test-none}"}}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := func() string {
+		t.Helper()
+		cfg, err := (&globals{}).read(&Env{LookupEnv: only("HOME", home)}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(cfg.Servers[0].Missing, " ")
+	}
+	if got := missing(); !strings.Contains(got, "which is not read") {
+		t.Errorf("before the approval: %s", got)
+	}
+	var out, stderr lockedBuffer
+	env := &Env{In: strings.NewReader(""), Out: &out, Err: &stderr, LookupEnv: only("HOME", home), Executable: "/nowhere",
+		Terminal: func() (io.ReadWriter, error) { return &answering{answer: "y\n"}, nil }}
+	if code := Main(t.Context(), env, []string{"list", "--json"}); code != exitUnreachable || !strings.Contains(out.String(), "which has no such entry") {
+		t.Errorf("exit code %d: %s %s", code, &out, &stderr)
+	}
+	if got := missing(); !strings.Contains(got, "which has no such entry") {
+		t.Errorf("after the approval: %s", got)
 	}
 }

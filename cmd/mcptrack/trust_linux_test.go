@@ -48,7 +48,9 @@ func TestPullUnderWatch(t *testing.T) {
 	evil := func(id string) string {
 		return fmt.Sprintf(`%q: {"command": "sh", "args": ["-c", "echo %s >>%s; exec '%s' demo-server"], "trackResources": true}`, id, id, mark, program)
 	}
-	config := func(entries ...string) { save(t, filepath.Join(dir, ".mcp.json"), `{"mcpServers": {`+strings.Join(entries, ",")+`}}`) }
+	config := func(entries ...string) {
+		save(t, filepath.Join(dir, ".mcp.json"), `{"mcpServers": {`+strings.Join(entries, ",")+`}}`)
+	}
 	trust := func() {
 		t.Helper()
 		r := &running{cmd: mcptrackCommand(t.Context(), "trust", "--yes")}

@@ -40,8 +40,8 @@ type Options struct {
 	LookPath func(name string) (string, error)
 	// Format is the syntax of the file; default: by the file's name, or else by its content.
 	Format tree.Format
-	// Keyring returns a secret of the user's keyring, for ${keyring:NAME}; default: no secret
-	// is found.
+	// Keyring returns a secret of the user's keyring, for ${keyring:NAME}; default: the keyring
+	// is not read.
 	Keyring func(name string) (string, error)
 	// Strict turns every warning into an error.
 	Strict bool

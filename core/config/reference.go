@@ -73,10 +73,13 @@ func (e *expander) fromKeyring(name string) (string, *referenceError) {
 	if credential.Certain(name) {
 		return "", secretAsName()
 	}
-	if name == "" || len(name) > 256 || e.keyring == nil {
+	if name == "" || len(name) > 256 {
 		return "", unknownReference("keyring:" + name)
 	}
 	e.use(Use{Kind: UseKeyring, Name: name})
+	if e.keyring == nil {
+		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s from the keyring, which is not read", quote(name))}
+	}
 	value, err := e.keyring(name)
 	if (err != nil || value == "") && credential.Doubtful(name) {
 		return "", secretAsName()
