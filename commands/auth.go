@@ -37,6 +37,9 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
 		ValidArgsFunction: completeLogins(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen := loginsOptions{servers: args, timeout: opts.timeout, sends: opts.renew, choose: authServers}
+			if opts.renew {
+				chosen.choose = loginServers // without disabled ones, which nobody approved
+			}
 			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
 				return runAuth(ctx, env, g, opts, logins, servers)
 			})

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -69,9 +70,18 @@ func completing(env *Env, g *globals) *config.Config {
 	if g.config == "" {
 		g.config = env.getenv("MCPTRACK_CONFIG")
 	}
-	cfg, err := g.read(env, slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	cfg, p, err := g.readConfig(env, log)
 	if err != nil {
 		return &config.Config{}
+	}
+	if _, trusted := p.everywhere(); trusted {
+		return cfg
+	}
+	for _, e := range p.pending(cfg, log) { // no key that is pressed connects to these
+		if i := slices.IndexFunc(cfg.Servers, func(s config.Server) bool { return s.Intent == e.intent }); i >= 0 {
+			cfg.Servers[i].Unapproved = p.hint()
+		}
 	}
 	return cfg
 }

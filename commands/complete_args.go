@@ -92,11 +92,11 @@ func completeArgument(begins []string, typed string, given []string, ask func(na
 const askingTime = 800 * time.Millisecond
 
 // askValues asks a server for the values of an argument. It only asks a server that a
-// command has used before and whose entry has not changed since: pressing a key must
-// not start a program or open a URL that the user never has.
+// command has used before, and whose entry has not changed since and is approved: pressing a key
+// must not start a program or open a URL that the user never has.
 func askValues(env *Env, cfg *config.Config, id string, ref session.Reference, name, value string, given map[string]string) []string {
 	srv, ok := cfg.Server(id)
-	if !ok || !srv.Enabled || !loadNames(env, cfg.Path).Used(srv) {
+	if !ok || !srv.Enabled || srv.Unusable() != nil || !loadNames(env, cfg.Path).Used(srv) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askingTime)

@@ -21,7 +21,7 @@ type Env struct {
 	LookupEnv      func(string) (string, bool)
 	// Terminal opens the user's terminal for a question; an error: there is none to ask on. nil:
 	// there never is one.
-	Terminal func() (io.ReadWriter, error)
+	Terminal func() (*Terminal, error)
 	// Executable is the path of this program, which starts the demo server.
 	Executable string
 	// Reloads returns a channel that receives when the user asks for the config to be

@@ -123,11 +123,14 @@ func (o *gatewayOptions) catalog() config.Server {
 func (o *gatewayOptions) exported(cfg *config.Config) *config.Config {
 	out := &config.Config{Path: cfg.Path, Webhooks: cfg.Webhooks}
 	for _, srv := range cfg.Servers {
+		if srv.ID == catalogID && o.catalogURL != "" {
+			continue // refused at the start, so it came later
+		}
 		if srv.Enabled && (o.all || srv.Tracked() || srv.Transport == config.TransportCatalog) {
 			out.Servers = append(out.Servers, srv)
 		}
 	}
-	if _, taken := cfg.Server(catalogID); o.catalogURL != "" && !taken {
+	if o.catalogURL != "" {
 		out.Servers = append(out.Servers, o.catalog())
 	}
 	if o.all && (o.events.on || o.events.tools) {

@@ -88,6 +88,11 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	case changed("format"):
 		return usageHint("init writes JSON and reads each config in its own format", "init does not use --format")
 	}
+	if cwd, err := os.Getwd(); err == nil && filepath.IsLocal(o.file) {
+		if inside, err := filepath.Rel(real(cwd), real(filepath.Dir(o.file))); filepath.IsAbs(real(filepath.Dir(o.file))) && (err != nil || !filepath.IsLocal(inside)) {
+			return usageHint("name the file by its own path", "%s leads out of this folder by a symbolic link", shown)
+		}
+	}
 	for _, name := range o.from {
 		if _, known := hosts.Find(name); !known {
 			return usageHint(didYouMean(name, hosts.Names(), "choose from "+join(hosts.Names(), 30)), "unknown host %q in --from", printable.Line(name, 60))
@@ -141,7 +146,7 @@ func runInit(ctx context.Context, env *Env, g *globals, opts initOptions) error 
 			return notWritable(err)
 		}
 		report.Written = true
-		opts.approve(env, g, g.logger(env))
+		opts.approve(env, g, text, g.logger(env))
 	}
 	switch {
 	case !g.format.Table():
@@ -230,6 +235,7 @@ func (o *initOptions) confirm(ctx context.Context, env *Env, text []byte, read c
 	if o.yes {
 		return nil
 	}
+	read.Keyring = nil
 	cfg, problems := config.Parse(text, o.file, read)
 	if cfg == nil {
 		return problems
@@ -238,8 +244,7 @@ func (o *initOptions) confirm(ctx context.Context, env *Env, text []byte, read c
 	for _, e := range entries(cfg) {
 		e.show(&b)
 	}
-	fmt.Fprintf(&b, "\nWrite %s with %s, and approve that?", printable.Line(o.file, 200), plural(len(cfg.Servers), "server"))
-	switch err := env.ask(ctx, b.String()); {
+	switch err := env.ask(ctx, b.String(), fmt.Sprintf("Write %s with %s, and approve that?", printable.Line(o.file, 200), plural(len(cfg.Servers), "server"))); {
 	case errors.Is(err, errNoTerminal):
 		return usageHint("--yes writes the config, --dry-run prints it", "init asks for confirmation, but there is no terminal")
 	case errors.Is(err, errDeclined):
@@ -249,22 +254,23 @@ func (o *initOptions) confirm(ctx context.Context, env *Env, text []byte, read c
 	}
 }
 
-// approve approves the new config for the folder in which commands find it.
-func (o *initOptions) approve(env *Env, g *globals, log *slog.Logger) {
-	folder, ok := config.FolderOf(o.file)
-	if !ok {
-		return // commands use it only by its name
-	}
-	written := *g
-	written.workspace, written.config = folder, ""
-	c, err := written.permission(env, o.file)
-	if err == nil && c.found {
-		var cfg *config.Config
-		if cfg, err = c.read(log, false); err == nil {
-			err = c.approve(entries(cfg))
+// approve approves what was written, for the folders in which commands find it.
+func (o *initOptions) approve(env *Env, g *globals, text []byte, log *slog.Logger) {
+	for _, folder := range config.FoldersOf(o.file) {
+		written := *g
+		written.workspace, written.config = folder, ""
+		p, err := written.permission(env, o.file)
+		if err == nil && p.found {
+			opts := written.configOptions(env)
+			opts.Keyring = nil
+			cfg, problems := config.Parse(text, o.file, opts)
+			if err = problems.Err(); err == nil {
+				err = p.approve(entries(cfg))
+			}
 		}
-	}
-	if err != nil {
-		log.Warn("the approval of the config cannot be stored", "err", err, "hint", "mcptrack trust approves it")
+		if err != nil {
+			log.Warn("the approval of the config cannot be stored", "err", err, "hint", "mcptrack trust approves it")
+			return
+		}
 	}
 }

@@ -8,18 +8,20 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/trust"
+	"github.com/mcptrack/mcptrack/output/columns"
 )
 
 // trustKey is the environment variable with the folders whose configs are trusted.
@@ -98,43 +100,67 @@ func (e *Env) approvals() *trust.Store {
 
 // entry is a server or webhook of a config that would be used.
 type entry struct {
-	kind   trust.Kind
-	name   string // of the server; of a webhook what its URL may show
-	verb   string // what happens: run, contact, send
-	line   string // the command or the address in one line, without secrets
-	intent *config.Intent
+	kind    trust.Kind
+	name    string // of the server; of a webhook its origin
+	verb    string // what happens: run, contact, send
+	line    string // the command or the address in one line, as the config writes it, without credentials
+	host    string // that is contacted, as far as the config writes it
+	changed bool   // another version of it was approved
+	intent  *config.Intent
 }
 
-// entries returns all entries of a config that would be used.
+// entries returns all entries of a config that would be used. Nothing in them but the intents comes
+// from the values of references.
 func entries(cfg *config.Config) (all []entry) {
 	for _, srv := range cfg.Servers {
 		switch {
 		case !srv.Enabled || srv.Intent == nil:
 		case srv.Transport == config.TransportStdio:
-			all = append(all, entry{trust.Server, srv.ID, "run", srv.CommandLine(), srv.Intent})
+			command, args, _ := srv.Intent.Command()
+			written := config.Server{Program: config.Program{Command: command, Args: args}}
+			all = append(all, entry{kind: trust.Server, name: srv.ID, verb: "run", line: written.CommandLine(), intent: srv.Intent})
 		default:
-			all = append(all, entry{trust.Server, srv.ID, "contact", srv.Endpoint(), srv.Intent})
+			origin, path := splitURL(srv.Intent.URL())
+			all = append(all, entry{kind: trust.Server, name: srv.ID, verb: "contact", line: origin + path, host: hostOf(origin), intent: srv.Intent})
 		}
 	}
 	for _, w := range cfg.Webhooks {
 		if w.Intent == nil {
 			continue
 		}
-		host := "webhook"
-		if u, err := url.Parse(w.URL.Reveal()); err == nil && u.Host != "" {
-			host = u.Scheme + "://" + u.Host
-		}
-		all = append(all, entry{trust.Webhook, host, "send events to", host, w.Intent})
+		origin, _ := splitURL(w.Intent.URL()) // the rest may be as secret as a token
+		all = append(all, entry{kind: trust.Webhook, name: origin, verb: "send events to", line: origin, host: hostOf(origin), intent: w.Intent})
 	}
 	return all
+}
+
+// splitURL splits a URL that may have references into the scheme and host, without user and
+// password, and the path, without query and credentials.
+func splitURL(raw string) (origin, path string) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return raw[:min(len(raw), 200)], "" // a reference
+	}
+	end := strings.IndexAny(rest+"/", "/\\?#")
+	host, path := rest[:end], rest[end:]
+	path, _, _ = strings.Cut(path, "?")
+	for _, span := range slices.Backward(credential.FindURL("https://h" + path)) {
+		if from := span.From - len("https://h"); from >= 0 {
+			path = path[:from] + "[secret]" + path[span.To-len("https://h"):]
+		}
+	}
+	return scheme + "://" + host[strings.LastIndexByte(host, '@')+1:], path
+}
+
+// hostOf returns the host of an origin, in ASCII.
+func hostOf(origin string) string {
+	_, host, _ := strings.Cut(origin, "://")
+	return strings.Trim(strconv.QuoteToASCII(host), `"`)
 }
 
 // everywhere reports whether the folder is trusted, whatever its config says, and which variable
 // says so.
 func (p *permission) everywhere() (because string, ok bool) {
-	if v := p.env.getenv("CI"); v == "true" || v == "1" {
-		return "CI", true
-	}
 	folder := real(p.folder)
 	for _, dir := range filepath.SplitList(p.env.getenv(trustKey)) {
 		if !filepath.IsAbs(dir) {
@@ -143,6 +169,9 @@ func (p *permission) everywhere() (because string, ok bool) {
 		if inside, err := filepath.Rel(real(dir), folder); err == nil && filepath.IsLocal(inside) {
 			return trustKey, true
 		}
+	}
+	if v := p.env.getenv("CI"); v == "true" || v == "1" {
+		return "CI", true
 	}
 	return "", false
 }
@@ -164,7 +193,15 @@ func (p *permission) pending(cfg *config.Config, log *slog.Logger) []entry {
 	if err != nil {
 		log.Warn("cannot read the approvals of this folder; nothing of it is approved", "err", err)
 	}
-	return slices.DeleteFunc(entries(cfg), func(e entry) bool { return approved[e.intent.Digest] || p.said[e.intent.Digest] })
+	var pending []entry
+	for _, e := range entries(cfg) {
+		if approved[e.intent.Digest] || p.said[e.intent.Digest] {
+			continue
+		}
+		e.changed = approved[trust.Subject(e.kind, e.name)]
+		pending = append(pending, e)
+	}
+	return pending
 }
 
 // require returns nil once everything that the config would run or send is approved: already, by a
@@ -180,7 +217,7 @@ func (p *permission) require(ctx context.Context, cfg *config.Config, log *slog.
 		for _, e := range pending {
 			lines = append(lines, e.summary())
 		}
-		fmt.Fprintf(p.env.Err, "mcptrack: trusting %s because CI is set: %s\n", printable.Line(cfg.Path, 200), printable.Line(strings.Join(lines, "; "), 2000))
+		fmt.Fprintf(p.env.Err, "mcptrack: trusting %s because CI is set: %s\n", printable.Line(cfg.Path, 200), printable.Line(strings.Join(lines, "; "), 4000))
 	}
 	if trusted {
 		return nil
@@ -222,6 +259,12 @@ func (p *permission) refused(cfg *config.Config, pending []entry) *failure {
 // command is the command that shows the config and asks.
 func (p *permission) command() string {
 	words := append([]string{"mcptrack trust"}, p.g.ofHost()...)
+	if p.g.formatOf != "" {
+		words = append(words, "--format", p.g.formatOf)
+	}
+	if p.g.insecure {
+		words = append(words, "--insecure-config")
+	}
 	return strings.Join(append(words, printable.Shell(p.folder)), " ")
 }
 
@@ -229,8 +272,9 @@ func (p *permission) hint() string { return p.command() + " shows all of it and 
 
 // ownHint says how to use the user's own config instead, if there is one.
 func (p *permission) ownHint() string {
-	own := filepath.Join(p.g.configOptions(p.env).Folders().AppConfig, "mcptrack", "mcp-servers.json")
-	if _, err := os.Stat(own); err != nil {
+	dir := p.g.configOptions(p.env).Folders().AppConfig
+	own := filepath.Join(dir, "mcptrack", "mcp-servers.json")
+	if _, err := os.Stat(own); err != nil || dir == "" {
 		return ""
 	}
 	return "--config " + printable.Shell(own) + " uses your own config"
@@ -283,7 +327,7 @@ func (e *entry) summary() string {
 }
 
 // maxQuestion is the longest question, in bytes: what nobody reads is not consent.
-const maxQuestion = 64 << 10
+const maxQuestion = 32 << 10
 
 // question shows the entries as the config writes them and asks whether to approve them. The error
 // is errNoTerminal or errDeclined, or that of ctx.
@@ -293,23 +337,22 @@ func (p *permission) question(ctx context.Context, file string, pending []entry,
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "\n%s was found in this folder. You have not approved what it would do:\n", printable.Line(file, 0))
-	counts := map[string]int{}
+	names := map[string][]string{}
 	for _, e := range pending {
 		e.show(&b)
-		counts[e.verb]++
+		names[e.verb] = append(names[e.verb], visible(e.name))
 	}
 	if b.Len() > maxQuestion {
 		return &failure{exit: exitConfig, code: "config_untrusted", err: fmt.Errorf("%s has too much to show in a question", printable.Line(file, 200)),
 			hint: "read the file; " + p.command() + " --yes approves it"}
 	}
 	var parts []string
-	for _, verb := range []struct{ name, noun string }{{"run", "command"}, {"contact", "address"}, {"send events to", "webhook"}} {
-		if n := counts[verb.name]; n > 0 {
-			parts = append(parts, plural(n, verb.noun))
+	for _, verb := range []struct{ name, noun string }{{"run", "command"}, {"contact", "server"}, {"send events to", "webhook"}} {
+		if n := len(names[verb.name]); n > 0 {
+			parts = append(parts, plural(n, verb.noun)+" ("+join(names[verb.name], 10)+")")
 		}
 	}
-	fmt.Fprintf(&b, "\n%s. %s", strings.Join(parts, ", "), ask)
-	return p.env.ask(ctx, b.String())
+	return p.env.ask(ctx, b.String(), strings.Join(parts, ", ")+". "+ask)
 }
 
 // show writes all that counts of an entry, as the config writes it.
@@ -326,37 +369,40 @@ func (e *entry) show(b *bytes.Buffer) {
 		return value
 	}
 	var line string
+	name := visible(e.name)
+	if e.changed {
+		name += " (changed)"
+	}
 	if e.verb == "run" {
-		fmt.Fprintf(b, "\n  run %s:\n", printable.Line(e.name, 0))
-		if words, ok := commandWords(rest); ok {
+		fmt.Fprintf(b, "\n  run %s:\n", name)
+		if command, args, ok := e.intent.Command(); ok {
 			take("command", "cmd")
 			take("args")
-			line = words
+			line = shownWords(append([]string{command}, args...))
 		}
 	} else {
 		if e.kind == trust.Webhook {
-			fmt.Fprint(b, "\n  send events:\n")
+			fmt.Fprintf(b, "\n  send events to %s:\n", visible(e.host))
 		} else {
-			fmt.Fprintf(b, "\n  contact %s:\n", printable.Line(e.name, 0))
+			fmt.Fprintf(b, "\n  contact %s at %s:\n", name, visible(e.host))
 		}
-		var address string
-		if json.Unmarshal(take("url", "serverUrl", "httpUrl", "uri"), &address) == nil {
-			line = printable.Line(address, 0)
+		if take("url", "serverUrl", "httpUrl", "uri") != nil {
+			line = visible(e.intent.URL())
 		}
 	}
 	if line != "" {
 		fmt.Fprintf(b, "      %s\n", line)
 	}
 	for _, k := range rest {
-		fmt.Fprintf(b, "      %s: %s\n", k.Name, printable.JSON(k.Value))
+		fmt.Fprintf(b, "      %s: %s\n", k.Name, visible(string(k.Value)))
 	}
 	for _, group := range []struct {
 		what string
 		of   func(config.Use) bool
 	}{
 		{"takes from your environment", func(u config.Use) bool { return u.Kind == config.UseVariable }},
-		{"takes from files of this folder", func(u config.Use) bool { return u.Kind == config.UseFile && !u.Outside }},
-		{"takes from files OUTSIDE this folder", func(u config.Use) bool { return u.Kind == config.UseFile && u.Outside }},
+		{"takes from files of this project", func(u config.Use) bool { return u.Kind == config.UseFile && !u.Outside }},
+		{"takes from files OUTSIDE this project", func(u config.Use) bool { return u.Kind == config.UseFile && u.Outside }},
 		{"takes from your KEYRING", func(u config.Use) bool { return u.Kind == config.UseKeyring }},
 	} {
 		var names []string
@@ -364,9 +410,12 @@ func (e *entry) show(b *bytes.Buffer) {
 			if !group.of(u) {
 				continue
 			}
-			name := printable.Line(u.String(), 0)
+			name := visible(u.String())
 			if u.Outside {
-				name += " (" + printable.Line(u.Path, 0) + ")"
+				name += " (" + visible(u.Path) + ")"
+			}
+			if u.Sets != "" {
+				name += ", which sets " + visible(u.Sets)
 			}
 			names = append(names, name)
 		}
@@ -376,32 +425,44 @@ func (e *entry) show(b *bytes.Buffer) {
 	}
 }
 
-// commandWords returns the command and its arguments in one line; ok is false unless they are
-// strings.
-func commandWords(keys []config.IntentKey) (line string, ok bool) {
-	var words, args []string
-	for _, k := range keys {
-		switch k.Name {
-		case "command", "cmd":
-			var one string
-			if json.Unmarshal(k.Value, &one) == nil {
-				words = append(words, one)
-			} else if json.Unmarshal(k.Value, &words) != nil {
-				return "", false
-			}
-		case "args":
-			if json.Unmarshal(k.Value, &args) != nil {
-				return "", false
-			}
-		}
-	}
-	words = append(words, args...)
+// shownWords returns a command and its arguments in one line.
+func shownWords(words []string) string {
 	for i, w := range words {
-		if w == "" || strings.ContainsAny(w, " \"'\\") || printable.Line(w, 0) != w {
-			words[i] = strconv.Quote(w)
+		if w == "" || strings.ContainsAny(w, " \"'\\") || visible(w) != w {
+			words[i] = strconv.QuoteToASCII(w)
 		}
 	}
-	return printable.Line(strings.Join(words, " "), 0), len(words) > 0
+	return visible(strings.Join(words, " "))
+}
+
+// visible returns s with everything that does not show as a character of its own in the form of an
+// escape: the blanks of Unicode, too, which would move what follows out of sight. Of a run of spaces
+// only the number is shown.
+func visible(s string) string {
+	var b strings.Builder
+	spaces := 0
+	flush := func() {
+		if spaces > 3 {
+			fmt.Fprintf(&b, "<%d spaces>", spaces)
+		} else {
+			b.WriteString(strings.Repeat(" ", spaces))
+		}
+		spaces = 0
+	}
+	for _, r := range printable.Line(s, 0) {
+		if r == ' ' {
+			spaces++
+			continue
+		}
+		flush()
+		if unicode.IsPrint(r) || printable.Line(string(r), 0) != string(r) { // what is left of those shapes its neighbours
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	flush()
+	return b.String()
 }
 
 // What asking can end with, beside an answer.
@@ -410,8 +471,17 @@ var (
 	errDeclined   = errors.New("declined")
 )
 
-// ask asks a question on the terminal. Everything but y and yes is a no: errDeclined.
-func (e *Env) ask(ctx context.Context, question string) error {
+// Terminal is where questions are asked.
+type Terminal struct {
+	io.Reader
+	io.Writer
+	Columns, Rows int // 0: unknown
+}
+
+// ask shows a text on the terminal, a page at a time, and asks a question. Everything but y and yes
+// is a no: errDeclined. A line of the text that is too long goes on in lines that begin with a bar,
+// so that no part of it passes for something else.
+func (e *Env) ask(ctx context.Context, text, question string) error {
 	if e.Terminal == nil {
 		return errNoTerminal
 	}
@@ -419,22 +489,71 @@ func (e *Env) ask(ctx context.Context, question string) error {
 	if err != nil {
 		return errNoTerminal
 	}
-	if _, err := io.WriteString(tty, question+" [y/N] "); err != nil {
-		return errNoTerminal
+	width := 80
+	if tty.Columns > 0 {
+		width = max(tty.Columns, 40)
+	}
+	lines := folded(strings.TrimSuffix(text, "\n"), width)
+	for page := tty.Rows - 3; tty.Rows > 0 && len(lines) > max(page, 5); lines = lines[max(page, 5):] {
+		more := strings.Join(lines[:max(page, 5)], "\n") + "\n-- Enter shows more, n means no -- "
+		line, err := tty.reply(ctx, more)
+		if err != nil {
+			return err
+		}
+		if line = strings.ToLower(strings.TrimSpace(line)); line != "" && line != "y" && line != "yes" {
+			return errDeclined
+		}
+	}
+	line, err := tty.reply(ctx, strings.Join(append(lines, "", question), "\n")+" [y/N] ")
+	if err != nil {
+		return err
+	}
+	if line = strings.ToLower(strings.TrimSpace(line)); line != "y" && line != "yes" {
+		return errDeclined
+	}
+	return nil
+}
+
+// folded returns the lines of a text, broken at the width.
+func folded(text string, width int) (lines []string) {
+	const bar = "        | "
+	for line := range strings.SplitSeq(text, "\n") {
+		rest, prefix := line, ""
+		for {
+			part, used := "", columns.Width(prefix)
+			for _, r := range rest {
+				if w := columns.Width(string(r)); used+w >= width && part != "" {
+					break
+				} else {
+					used += w
+				}
+				part += string(r)
+			}
+			lines = append(lines, prefix+part)
+			if rest = rest[len(part):]; rest == "" {
+				break
+			}
+			prefix = bar
+		}
+	}
+	return lines
+}
+
+// reply writes a prompt and returns the line that the user answers with. It ends with ctx.
+func (t *Terminal) reply(ctx context.Context, prompt string) (string, error) {
+	if _, err := io.WriteString(t, prompt); err != nil {
+		return "", errNoTerminal
 	}
 	answer := make(chan string, 1) // sent to once, by the goroutine below
 	go func() {                    // ends with the process if there is no answer: reading a terminal cannot be interrupted
-		answer <- answerLine(tty)
+		answer <- answerLine(t)
 	}()
 	select {
 	case line := <-answer:
-		if line = strings.ToLower(strings.TrimSpace(line)); line != "y" && line != "yes" {
-			return errDeclined
-		}
-		return nil
+		return line, nil
 	case <-ctx.Done():
-		_, _ = io.WriteString(tty, "\n")
-		return context.Cause(ctx)
+		_, _ = io.WriteString(t, "\n")
+		return "", context.Cause(ctx)
 	}
 }
 

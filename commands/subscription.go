@@ -47,7 +47,7 @@ func (s *subscription) keep(e *event.Event) bool {
 			s.again = true
 		case p.State == event.Unsupported:
 			s.fail(&failure{exit: exitRefused, code: "unsupported", err: fmt.Errorf("server %q: %s", s.id, p.Reason)})
-		case slices.Contains([]event.State{event.Backoff, event.NeedsAuth, event.Unconfigured}, p.State) && !s.active:
+		case slices.Contains([]event.State{event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved}, p.State) && !s.active:
 			s.fail(&failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("server %q: %s", s.id, p.Error)})
 		}
 	case event.SubscriptionActive:

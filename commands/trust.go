@@ -132,7 +132,7 @@ func runTrust(ctx context.Context, env *Env, g *globals, opts trustOptions) erro
 	}
 	word := "approved"
 	if len(pending) == 0 {
-		word = "nothing to approve" // or all is approved
+		word = "nothing to approve"
 		if len(all) > 0 {
 			word = "approved already"
 		}

@@ -54,7 +54,7 @@ func run() int {
 	if outTTY {
 		env.Out = terminal{os.Stdout}
 	}
-	env.Terminal = func() (io.ReadWriter, error) { return askOn(os.Stdin, os.Stderr) }
+	env.Terminal = func() (*commands.Terminal, error) { return askOn(os.Stdin, os.Stderr) }
 	env.Columns = func() int {
 		width, _, _ := term.GetSize(outFd) // 0 if it is unknown
 		return width

@@ -44,7 +44,21 @@ func Replace(path string, perm fs.FileMode, data ...[]byte) error {
 // Create is like Replace, but the error is [fs.ErrExist] if there is a file at path: of several
 // processes that create it simultaneously one succeeds, and the others find what that one wrote.
 func Create(path string, perm fs.FileMode, data ...[]byte) error {
-	return named(path, put(path, perm, perm, (*os.File).Sync, os.Link, data))
+	return named(path, put(path, perm, perm, (*os.File).Sync, link, data))
+}
+
+// link gives a file another name, unless that exists. On a file system without hard links the name
+// is taken first, so that others may find the file empty for a moment.
+func link(from, to string) error {
+	err := os.Link(from, to)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	f, taken := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if taken != nil {
+		return taken
+	}
+	return errors.Join(f.Close(), os.Rename(from, to))
 }
 
 // replace puts the data in a new file that replaces path itself, also if that is a link; see put.

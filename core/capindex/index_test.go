@@ -66,7 +66,8 @@ func TestIdle(t *testing.T) {
 		time.Sleep(time.Hour)
 		x.mustRead(t, "stats")
 		synctest.Wait()
-		if n := runtime.NumGoroutine(); n != before || s.asked.Load() != 1 {
+		// Fewer are possible: those of the test before may still have been ending.
+		if n := runtime.NumGoroutine(); n > before || s.asked.Load() != 1 {
 			t.Errorf("%d goroutines, %d before; asked %d times", n, before, s.asked.Load())
 		}
 	})

@@ -18,6 +18,10 @@ func identity(srv config.Server) string {
 	for _, s := range append([]string{string(srv.Transport), srv.URL.Reveal(), srv.Dir, srv.Command}, srv.Args...) {
 		put(s)
 	}
+	o := srv.OAuth
+	for _, s := range append([]string{o.ClientID, o.ClientSecret.Reveal(), o.PrivateKeyFile, o.ClientMetadataURL, o.AuthServerMetadataURL, o.RedirectURI, string(o.Grant)}, o.Scopes...) {
+		put(s)
+	}
 	for _, m := range []map[string]config.Secret{srv.Env, srv.Headers} {
 		for _, name := range slices.Sorted(maps.Keys(m)) {
 			put(name)

@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +20,7 @@ import (
 type envFile struct {
 	values map[string]string
 	size   int
-	text   []byte // what the file has
+	text   string // what the file has
 	err    string // what is wrong with the file, never quoting its content
 	hint   string
 }
@@ -44,14 +46,16 @@ func (e programKeys) envFile(program bool) map[string]Secret {
 	e.expander.refersTo(path)
 	file, known := e.envFiles[path]
 	if !known {
-		if hint := e.expander.refused(path); hint != "" {
-			file = envFile{err: "is refused: others can change the file or its folder", hint: hint}
+		if problem := e.expander.refused(path); problem != "" {
+			file = envFile{err: problem, hint: refusedHint}
 		} else {
 			file = readEnvFile(path)
 		}
 		e.envFiles[path] = file
 	}
-	e.expander.use(e.expander.fileUse(f.value.Text, path, file.text))
+	use := e.expander.fileUse(f.value.Text, path, file.text)
+	use.Sets = strings.Join(slices.Sorted(maps.Keys(file.values)), ", ")
+	e.expander.use(use)
 	if file.err != "" {
 		hint := file.hint
 		if hint == "" && !filepath.IsAbs(value) {
@@ -89,7 +93,7 @@ func readEnvFile(path string) envFile {
 	if what != "" {
 		return envFile{err: fmt.Sprintf("line %d %s", line, what)}
 	}
-	return envFile{values: values, size: len(data), text: data}
+	return envFile{values: values, size: len(data), text: string(data)}
 }
 
 // parseEnv returns the variables, or the number of the first invalid line and what is wrong

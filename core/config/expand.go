@@ -45,8 +45,11 @@ type expander struct {
 	// files are the files that references named; their changes are watched.
 	files []string
 	// uses are what the references of the current entry take from outside the file; see Intent.
-	uses     []Use
-	insecure bool // files are read whoever could change them
+	uses     map[Use]bool
+	project  string // see projectOf; "": not looked for yet
+	insecure bool   // files are read whoever could change them
+	// read are the files of ${file:PATH}, by path: a file is read once however often it is named.
+	read map[string]secretFile
 }
 
 func newExpander(opts Options, workspace, file string) expander {
@@ -208,7 +211,7 @@ func (e *expander) folder(name, path string) (string, *referenceError) {
 
 // claude returns the value of a variable that Claude Code sets for the servers it starts.
 func (e *expander) claude(name, path, hint string) (string, *referenceError) {
-	e.use(Use{Kind: UseVariable, Name: name})
+	e.use(Use{Kind: UseVariable, Name: name, Path: path})
 	if value, set := e.getenv(name); set && value != "" {
 		return value, nil
 	}

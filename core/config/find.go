@@ -60,18 +60,21 @@ func projectPaths(folder string) (paths []string) {
 	return paths
 }
 
-// FolderOf returns the absolute folder in which [Found] finds the file at path, if there is one.
-func FolderOf(path string) (folder string, ok bool) {
+// FoldersOf returns the absolute folders in which [Found] tries the file at path: for
+// config/mcp-servers.json both config and the folder above it.
+func FoldersOf(path string) (folders []string) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return "", false
+		return nil
 	}
-	for dir := filepath.Dir(abs); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(abs); ; dir = filepath.Dir(dir) {
 		if slices.Contains(projectPaths(dir), abs) {
-			return dir, true
+			folders = append(folders, dir)
+		}
+		if dir == filepath.Dir(dir) {
+			return folders
 		}
 	}
-	return "", false
 }
 
 // FindHost returns the config of a host: the first of its files that has servers, or

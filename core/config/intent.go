@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,8 +24,9 @@ type Intent struct {
 	// Uses are what the entry takes from outside the file, sorted, each once.
 	Uses []Use
 	// Digest identifies the intent: "sha256:" and 64 hexadecimal digits. Two entries have the same
-	// digest if their Keys and Uses are equal, and the content of the used files that lie in the
-	// workspace: who can change the config can change those, too. Names of servers do not matter.
+	// digest if the IDs of their servers are equal, on which filters depend, their Keys and Uses,
+	// and the content of each envFile and ${file:…} that lies in the project: whoever can change
+	// the config can change those, too.
 	Digest string
 }
 
@@ -40,10 +44,13 @@ type Use struct {
 	Name string
 	// Path is the absolute path of a file, links followed as far as it exists.
 	Path string
-	// Outside says that the file does not lie in the workspace.
+	// Outside says that the file does not lie in the project: the workspace, or the repository
+	// that it is a part of.
 	Outside bool
+	// Sets are the names of the variables that an envFile sets, in one line.
+	Sets string
 
-	content string // digest of a file in the workspace
+	content string // digest of a file in the project
 }
 
 // UseKind says where the value of a reference comes from.
@@ -69,19 +76,37 @@ func (u Use) String() string {
 
 // use records what the current entry takes from outside the file.
 func (e *expander) use(u Use) {
-	if !slices.Contains(e.uses, u) {
-		e.uses = append(e.uses, u)
+	if e.uses == nil {
+		e.uses = map[Use]bool{}
 	}
+	e.uses[u] = true
 }
 
+func (e *expander) forgetUses() { e.uses = nil }
+
 // fileUse is the use of a file that has the content.
-func (e *expander) fileUse(name, path string, content []byte) Use {
+func (e *expander) fileUse(name, path, content string) Use {
 	u := Use{Kind: UseFile, Name: name, Path: followed(path)}
-	inside, err := filepath.Rel(followed(e.workspace), u.Path)
-	if u.Outside = err != nil || !filepath.IsLocal(inside); !u.Outside && content != nil {
-		u.content = digest(content)
+	if e.project == "" {
+		e.project = projectOf(followed(e.workspace))
+	}
+	inside, err := filepath.Rel(e.project, u.Path)
+	if u.Outside = err != nil || !filepath.IsLocal(inside); !u.Outside && content != "" {
+		u.content = digest([]byte(content))
 	}
 	return u
+}
+
+// projectOf returns the repository that a folder is a part of, or else the folder.
+func projectOf(folder string) string {
+	for dir := folder; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return folder
+		}
+	}
 }
 
 // followed returns the path without symbolic links, as far as it exists.
@@ -96,27 +121,66 @@ func followed(path string) string {
 	}
 }
 
-// intent returns the intent of an entry that was read. keys are those that matter.
-func (e *entry) intent(keys []string) *Intent {
-	in := &Intent{Uses: slices.Clone(e.expander.uses)}
+// intent returns the intent of an entry that was read. id is that of the server, and keys are those
+// that matter.
+func (e *entry) intent(id string, keys []string) *Intent {
+	in := &Intent{Uses: slices.Collect(maps.Keys(e.expander.uses))}
 	for _, name := range keys {
 		if f, ok := e.present(name); ok {
 			in.Keys = append(in.Keys, IntentKey{name, tree.Canonical(f.value)})
 		}
 	}
 	slices.SortFunc(in.Keys, func(a, b IntentKey) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(in.Uses, func(a, b Use) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(in.Uses, func(a, b Use) int {
+		return cmp.Or(strings.Compare(a.String(), b.String()), strings.Compare(a.Path, b.Path))
+	})
 	type use struct{ Reference, Path, Content string }
 	var uses []use
 	for _, u := range in.Uses {
 		uses = append(uses, use{u.String(), u.Path, u.content})
 	}
 	text, _ := json.Marshal(struct { // cannot fail: all values are JSON
+		ID   string
 		Keys []IntentKey
 		Uses []use
-	}{in.Keys, uses})
+	}{id, in.Keys, uses})
 	in.Digest = digest(text)
 	return in
+}
+
+// Command returns the command and its arguments as the entry writes them; false if it writes none,
+// or in another form than strings.
+func (in *Intent) Command() (command string, args []string, ok bool) {
+	for _, k := range in.Keys {
+		switch k.Name {
+		case "command", "cmd":
+			var list []string
+			if json.Unmarshal(k.Value, &command) != nil {
+				if json.Unmarshal(k.Value, &list) != nil || len(list) == 0 {
+					return "", nil, false
+				}
+				command, args = list[0], list[1:]
+			}
+		}
+	}
+	for _, k := range in.Keys {
+		var more []string
+		if k.Name == "args" && json.Unmarshal(k.Value, &more) != nil {
+			return "", nil, false
+		}
+		args = append(args, more...)
+	}
+	return command, args, command != ""
+}
+
+// URL returns the URL as the entry writes it; "" if it writes none.
+func (in *Intent) URL() (raw string) {
+	for _, k := range in.Keys {
+		if slices.Contains(urlKeys(), k.Name) && json.Unmarshal(k.Value, &raw) == nil {
+			return raw
+		}
+	}
+	return ""
 }
 
 func digest(text []byte) string {

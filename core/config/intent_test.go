@@ -45,7 +45,8 @@ func TestIntentChanges(t *testing.T) {
 		base + `,"envFile":"x"`,
 		base + `,"env_vars":["TOKEN"]`,
 		base + `,"onConnect":[{"tool":"x"}]`,
-		base + `,"description":"${TOKEN}"`,
+		base + `,"events":[{"name":"x","arguments":{"a":1}}]`,
+		base + `,"events":[{"name":"x","arguments":{"a":2}}]`,
 		base + `,"type":"stdio"`,
 		`"url":"https://a/"`,
 		`"url":"https://b/"`,
@@ -64,7 +65,7 @@ func TestIntentChanges(t *testing.T) {
 		}
 	}
 	for _, same := range []string{
-		base + `,"description":"x"`, base + `,"trackResources":true`, base + `,"include":["x"]`, base + `,"pollInterval":"1m"`,
+		base + `,"description":"x ${TOKEN}"`, base + `,"trackResources":true`, base + `,"include":["x"]`, base + `,"pollInterval":"1m"`,
 		base + `,"shared":false`, base + `,"enabled":false`, base + `,"autoApprove":["x"]`, base + `,"url":null,"headers":{},"envFile":""`,
 		`"env":{"K":"v"},"args":["a"],"command":"go"`, "\n" + strings.ReplaceAll(base, ",", ",\n"),
 	} {
@@ -72,9 +73,12 @@ func TestIntentChanges(t *testing.T) {
 			t.Errorf("%s has another digest", same)
 		}
 	}
-	toml, problems := Parse([]byte("[mcp_servers.x]\ncommand = 'go'\nargs = ['a']\nenv = {K = 'v'}\n"), "f.toml", Options{Workspace: dir, LookPath: func(s string) (string, error) { return s, nil }})
+	if renamed := intents(t, dir, `{"servers":{"other":{`+base+`}}}`)[0].Digest; renamed == of(base) {
+		t.Error("filters of the gateway go by the name, and the digest does not")
+	}
+	toml, problems := Parse([]byte("[mcp_servers.docs]\ncommand = 'go'\nargs = ['a']\nenv = {K = 'v'}\n"), "f.toml", Options{Workspace: dir, LookPath: func(s string) (string, error) { return s, nil }})
 	if toml == nil || toml.Servers[0].Intent.Digest != of(base) {
-		t.Errorf("the format or the name of the server changes the digest: %v", problems)
+		t.Errorf("the format changes the digest: %v", problems)
 	}
 }
 
@@ -197,7 +201,7 @@ func TestReferencesOthersCanChange(t *testing.T) {
 			if c == nil {
 				t.Fatal(problems)
 			}
-			if refused := c.Servers[0].Unconfigured() != nil && strings.Contains(c.Servers[0].Unconfigured().Error(), "others can change"); refused == insecure {
+			if refused := c.Servers[0].Unconfigured() != nil && strings.Contains(c.Servers[0].Unconfigured().Error(), "the file or its folder can be changed by every user"); refused == insecure {
 				t.Errorf("%s, insecure %t: %v", entry, insecure, problems)
 			}
 		}

@@ -32,7 +32,7 @@ func ownKeys() []string {
 func effectiveKeys() []string {
 	return slices.DeleteFunc(serverKeys(), func(name string) bool {
 		return slices.Contains([]string{"id", "description", "enabled", "disabled", "trackResources", "trackTools", "trackPrompts",
-			"include", "exclude", "read", "mode", "pollInterval", "safetyInterval", "catalogInterval", "events",
+			"include", "exclude", "read", "mode", "pollInterval", "safetyInterval", "catalogInterval",
 			"protocol", "protocolEra", "connectTimeout", "requestTimeout", "shared"}, name)
 	})
 }

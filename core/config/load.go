@@ -57,12 +57,16 @@ type Options struct {
 // Load opens the file once and reads it whole, so that it never sees a mixture of two versions
 // if the file is replaced by a rename.
 func Load(path string, opts Options) (*Config, Problems) {
-	data, problem := readFile(path, SizeLimit(path))
+	data, opened, problem := openFile(path, SizeLimit(path))
 	if problem != nil {
 		problem.Severity, problem.File, problem.Line, problem.Column = SeverityError, path, 1, 1
 		return nil, Problems{*problem}
 	}
-	return LoadData(data, path, opts)
+	changeable := opts.changeable(path)
+	if changeable == nil { // the file that was opened need not be the one at path any more
+		changeable, _ = errors.AsType[*writable.Error](writable.File(path, opened))
+	}
+	return parse(data, path, opts, changeable)
 }
 
 // LoadData is Load for bytes that were already read from the file.
@@ -83,7 +87,7 @@ func (o Options) changeable(path string) *writable.Error {
 	if workspace, known := o.workspace(); err == nil && known == nil {
 		path, root = abs, workspace
 	}
-	found, _ := errors.AsType[*writable.Error](writable.ByOthers(path, root))
+	found, _ := errors.AsType[*writable.Error](writable.ByOthers(path, root)) // it returns no other error
 	return found
 }
 
@@ -176,33 +180,39 @@ func SizeLimit(path string) int64 {
 // readFile returns the content of a regular file of at most most bytes, or a problem
 // without its position.
 func readFile(path string, most int64) (data []byte, problem *Problem) {
+	data, _, problem = openFile(path, most)
+	return data, problem
+}
+
+// openFile is readFile, and returns what file it was.
+func openFile(path string, most int64) (data []byte, opened fs.FileInfo, problem *Problem) {
 	// Check before opening, because opening a FIFO would wait for its writer.
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fileProblem(err)
+		return nil, nil, fileProblem(err)
 	}
 	if problem := irregular(info, most); problem != nil {
-		return nil, problem
+		return nil, nil, problem
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fileProblem(err)
+		return nil, nil, fileProblem(err)
 	}
 	defer file.Close()
 	if info, err = file.Stat(); err != nil {
-		return nil, fileProblem(err)
+		return nil, nil, fileProblem(err)
 	}
 	if problem := irregular(info, most); problem != nil {
-		return nil, problem
+		return nil, nil, problem
 	}
 	var buf bytes.Buffer
 	if _, err := io.Copy(&buf, io.LimitReader(file, most+1)); err != nil {
-		return nil, fileProblem(err)
+		return nil, nil, fileProblem(err)
 	}
 	if int64(buf.Len()) > most {
-		return nil, tooLarge(most)
+		return nil, nil, tooLarge(most)
 	}
-	return buf.Bytes(), nil
+	return buf.Bytes(), info, nil
 }
 
 func irregular(info fs.FileInfo, most int64) *Problem {

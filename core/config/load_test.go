@@ -73,7 +73,7 @@ func TestLoadRefusesWhatOthersCanChange(t *testing.T) {
 	for _, test := range []struct {
 		path string
 		mode os.FileMode
-	}{{path, 0o664}, {path, 0o646}, {filepath.Dir(path), 0o775}, {filepath.Dir(path), 0o777 | os.ModeSticky}, {workspace, 0o777}} {
+	}{{path, 0o664}, {path, 0o646}, {filepath.Dir(path), 0o775}, {filepath.Dir(path), 0o777 | os.ModeSticky}, {workspace, 0o777}, {workspace, 0o775}} {
 		info, err := os.Stat(test.path)
 		if err != nil {
 			t.Fatal(err)

@@ -103,9 +103,9 @@ func (e oauthKeys) object(f field, s *Server) {
 	}
 	if f, ok := in.find("privateKeyFile"); ok && o.PrivateKeyFile != "" {
 		e.expander.refersTo(o.PrivateKeyFile)
-		e.expander.use(e.expander.fileUse(f.value.Text, o.PrivateKeyFile, nil))
-		if hint := e.expander.refused(o.PrivateKeyFile); hint != "" {
-			in.lacks(f.value, f.path, CodeFileReference, `"privateKeyFile" is refused: others can change the file or its folder`, hint)
+		e.expander.use(e.expander.fileUse(f.value.Text, o.PrivateKeyFile, ""))
+		if problem := e.expander.refused(o.PrivateKeyFile); problem != "" {
+			in.lacks(f.value, f.path, CodeFileReference, `"privateKeyFile" `+problem, refusedHint)
 		}
 	}
 	e.redirect(in, o)

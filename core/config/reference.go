@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/credential"
@@ -31,31 +32,62 @@ func (e *expander) file(name string) (string, *referenceError) {
 		path = filepath.Join(e.workspace, path)
 	}
 	e.refersTo(path)
-	if hint := e.refused(path); hint != "" {
-		e.use(e.fileUse(name, path, nil))
-		return fail("is refused: others can change the file or its folder", hint)
+	f, known := e.read[path]
+	if !known {
+		if len(e.read) == maxFiles {
+			return fail(fmt.Sprintf("is one more than the %d files that a config may name", maxFiles), "")
+		}
+		if e.read == nil {
+			e.read = map[string]secretFile{}
+		}
+		f = e.readSecret(path)
+		e.read[path] = f
 	}
-	value, err := secretfile.Read(path)
-	e.use(e.fileUse(name, path, []byte(value)))
-	if refused, ok := errors.AsType[*secretfile.RefusedError](err); ok {
-		return fail("is refused: "+refused.Problem, "a file for one secret has one line and mode 0600; relative paths start at ${workspaceFolder}")
+	e.use(e.fileUse(name, path, f.value))
+	if f.problem != "" {
+		return fail(f.problem, f.hint)
 	}
-	if err != nil {
-		return fail("cannot be read", "")
-	}
-	e.hideAlways(value)
-	return value, nil
+	e.hideAlways(f.value)
+	return f.value, nil
 }
 
-// refused returns what to do about a file that others could change; "": nothing, it may be read.
+// A secretFile is what is known of the file of a ${file:PATH}.
+type secretFile struct{ value, problem, hint string }
+
+func (e *expander) readSecret(path string) secretFile {
+	if problem := e.refused(path); problem != "" {
+		return secretFile{problem: problem, hint: refusedHint}
+	}
+	value, err := secretfile.Read(path)
+	if refused, ok := errors.AsType[*secretfile.RefusedError](err); ok {
+		return secretFile{problem: "is refused: " + refused.Problem, hint: "a file for one secret has one line and mode 0600; relative paths start at ${workspaceFolder}"}
+	}
+	if err != nil {
+		return secretFile{problem: "cannot be read"}
+	}
+	return secretFile{value: value}
+}
+
+// refused returns why a file is not read that others could change; "": it may be read. The path is
+// not in it, as a part of it may come from a variable.
 func (e *expander) refused(path string) string {
 	if e.insecure {
 		return ""
 	}
+	if network(path) {
+		return "is refused: it names another machine"
+	}
 	if found, ok := errors.AsType[*writable.Error](writable.ByOthers(path, "")); ok {
-		return found.Error() + "; " + found.Hint
+		return "is refused: the file or its folder " + found.Problem
 	}
 	return ""
+}
+
+const refusedHint = "only you and root may be able to write to the file and its folder: chmod go-w"
+
+// network reports whether looking at a path makes Windows log in to another machine.
+func network(path string) bool {
+	return runtime.GOOS == "windows" && strings.HasPrefix(filepath.ToSlash(path), "//")
 }
 
 // refersTo notes a file or folder whose changes have to be watched.

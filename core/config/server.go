@@ -15,11 +15,11 @@ func (e *entry) add(id string) {
 		return
 	}
 	s := Server{ID: id}
-	e.expander.uses = nil
 	e.server, e.missing = &s, (*clauses)(&s.Missing)
 	s.Enabled = e.enabled() && !e.off(id) // first, because a disabled server may lack anything
 	s.Description = e.description()
 	e.expander.secrets = nil
+	e.expander.forgetUses() // of the description, which nothing is sent
 	e.transport(&s)
 	programKeys{e}.stdio(&s)
 	remoteKeys{e}.remote(&s)
@@ -31,7 +31,7 @@ func (e *entry) add(id string) {
 	e.catalog(&s)
 	e.noteUnsupported()
 	e.unknownKeys(e.object, e.path, e.label, serverKeys(), foreignKeys())
-	s.Intent = e.intent(effectiveKeys())
+	s.Intent = e.intent(id, effectiveKeys())
 	e.config.Servers = append(e.config.Servers, s)
 }
 

@@ -208,7 +208,9 @@ func (e programKeys) dir(program bool) string {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(e.expander.workspace, dir)
 	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+	if network(dir) {
+		e.lacks(f.value, f.path, CodeNoDirectory, fmt.Sprintf("%q names another machine", f.name), "")
+	} else if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		e.expander.refersTo(dir)
 		hint := ""
 		if strings.HasPrefix(value, "~") {

@@ -117,7 +117,8 @@ type webhookKeys struct{ *entry }
 
 func (e webhookKeys) webhook() Webhook {
 	var w Webhook
-	e.missing, e.expander.uses = (*clauses)(&w.Missing), nil
+	e.missing = (*clauses)(&w.Missing)
+	e.expander.forgetUses()
 	w.AllowPrivate = e.boolean("allowPrivate", false)
 	w.Format, _, _ = choice(e.entry, WebhookStandard, map[string]WebhookFormat{
 		"standard": WebhookStandard, "cloudevents": WebhookCloudEvents, "slack": WebhookSlack}, "format")
@@ -141,7 +142,7 @@ func (e webhookKeys) webhook() Webhook {
 		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has "uris", so that only events of type "resource.updated" are sent`, e.label), "")
 	}
 	e.unknownKeys(e.object, e.path, e.label, webhookMembers(), nil)
-	w.Intent = e.intent(webhookMembers())
+	w.Intent = e.intent("", webhookMembers())
 	return w
 }
 

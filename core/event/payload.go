@@ -47,6 +47,7 @@ type ServerState struct {
 	RetryIn         Milliseconds `json:"retryInMs,omitempty"`
 	ProtocolVersion string       `json:"protocolVersion,omitempty"`
 	Era             string       `json:"era,omitempty"`
+	GoesOn          bool         `json:"goesOn,omitempty" about:"Unapproved: connected as it was approved before"`
 }
 
 // SubscriptionActive is published when the resources of a server are followed from

@@ -5,7 +5,8 @@
 // less than its maximum is in use, every principal may take more. From then on only those may
 // that have less than their share: the maximum, divided by the principals that use anything.
 // So nothing is reserved for principals that are not there, one alone may use everything, a new
-// one always gets something, and nobody loses what it has. What all use together stays below
+// one gets something unless there are more principals than the maximum, and nobody loses what it
+// has. What all use together stays below
 // the maximum times 1 + ln(principals).
 package fair
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -142,6 +143,21 @@ func TestUnsharedServer(t *testing.T) {
 	}
 	if n := open() - was; n != 3 {
 		t.Errorf("%d sessions for three clients", n)
+	}
+	// An entry that waits for approval while this one goes on changes nothing for them.
+	srv.Unapproved, srv.Superseded = "approve it", true
+	o.gateway.Apply(&config.Config{Servers: []config.Server{srv}})
+	o.eventually("the tracker knows", func() bool {
+		st, _ := o.gateway.tracker.Snapshot().Server("docs")
+		return st.GoesOn
+	})
+	for _, c := range []*session.Session{ann, bob} {
+		if _, err := ask(t.Context(), c, "roots/list", `{}`, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if conns, n := a.of(""); n-was != 3 || len(conns)-was != 3 {
+		t.Errorf("%d sessions, %d open, while an entry waits for approval", len(conns)-was, n-was)
 	}
 	_, _ = ann.Close(), bob.Close()
 	o.eventually("their sessions end", func() bool { return open()-was == 1 })

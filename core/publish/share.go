@@ -75,14 +75,14 @@ func (s *sharing) apply(cfg *config.Config) {
 // contendLocked starts and ends goroutines so that there is one for every server of the config.
 func (s *sharing) contendLocked() {
 	for id, sh := range s.shares {
-		if _, wanted := s.cfg.Server(id); !wanted {
+		if srv, wanted := s.cfg.Server(id); !wanted || unapproved(srv) {
 			sh.stop()
 			delete(s.shares, id)
 			delete(s.orphans, id)
 		}
 	}
 	for _, srv := range s.cfg.Servers {
-		if _, runs := s.shares[srv.ID]; !runs {
+		if _, runs := s.shares[srv.ID]; !runs && !unapproved(srv) {
 			ctx, stop := context.WithCancel(s.ctx)
 			sh := &share{stop: stop, keepBy: backoff.New(keepFirst, keepLongest)}
 			s.shares[srv.ID] = sh
@@ -90,6 +90,10 @@ func (s *sharing) contendLocked() {
 		}
 	}
 }
+
+// unapproved reports whether the server may not be followed here: another process, where it is
+// approved, may follow it.
+func unapproved(srv config.Server) bool { return srv.Unapproved != "" && !srv.Superseded }
 
 // run holds leases until ctx ends, and releases all of them before it returns.
 func (s *sharing) run(ctx context.Context) error {

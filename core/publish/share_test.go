@@ -127,3 +127,23 @@ func TestEveryProcessKnowsAllServers(t *testing.T) {
 		return slices.Contains(state.Unfollowed, "s0") && state.Processes == 0
 	})
 }
+
+// A process that may not follow a server does not keep others from it.
+func TestUnapprovedServersAreLeftToOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, names(2)...)
+	opts := journal.Options{URL: journaltest.Store(t), Replicas: 1}
+	one := w.start(opts)
+	one.knows()
+	waits := func(s *config.Server) { s.Unapproved = "approve it" }
+	one.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("s0", waits), sessiontest.Entry("s1")}})
+	eventually(t, "the server is given up", 2*time.Minute, func() bool { return one.follows() == 1 })
+	two := w.start(opts)
+	eventually(t, "another process follows it", 2*time.Minute, func() bool {
+		st, ok := two.Tracker().Snapshot().Server("s0")
+		return ok && st.State == event.Ready
+	})
+	one.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("s0"), sessiontest.Entry("s1")}})
+	two.stop()
+	eventually(t, "it follows the server once that is approved", 2*time.Minute, func() bool { return one.follows() == 2 })
+}

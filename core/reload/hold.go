@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"net/url"
 	"slices"
 
 	"github.com/mcptrack/mcptrack/core/config"
@@ -56,7 +57,7 @@ func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, 
 			hint = kickHint
 		}
 		if hint != "" {
-			w := waiting{srv.ID + " " + digestOf(srv.Intent), []any{"server", srv.ID, "command", srv.CommandLine()}, "the server is not connected", hint}
+			w := waiting{srv.ID + " " + hint + " " + digestOf(srv.Intent), []any{"server", srv.ID, "command", srv.CommandLine()}, "the server is not connected", hint}
 			if srv.Transport != config.TransportStdio {
 				w.subject[2], w.subject[3] = "url", srv.Endpoint()
 			}
@@ -69,14 +70,22 @@ func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, 
 		}
 		out.Servers = append(out.Servers, srv)
 	}
+	used := map[string]bool{} // webhooks in use that the file still has, or that go on in place of another
+	for _, hook := range next.Webhooks {
+		used[digestOf(hook.Intent)] = true
+	}
 	for i, hook := range next.Webhooks {
 		if approved(hook.Intent) {
 			continue
 		}
-		w := waiting{"webhook " + digestOf(hook.Intent), []any{"webhook", i}, "nothing is sent to the webhook", h.Hint}
-		if was := slices.IndexFunc(running.Webhooks, func(o config.Webhook) bool { return o.URL == hook.URL && len(o.Missing) == 0 }); was >= 0 {
+		w := waiting{"webhook " + digestOf(hook.Intent), []any{"webhook", hostOf(hook)}, "nothing is sent to the webhook", h.Hint}
+		was := slices.IndexFunc(running.Webhooks, func(o config.Webhook) bool {
+			return o.URL == hook.URL && len(o.Missing) == 0 && !used[digestOf(o.Intent)]
+		})
+		if was >= 0 {
 			w.meanwhile = "the webhook goes on as it was"
 			out.Webhooks[i] = running.Webhooks[was]
+			used[digestOf(running.Webhooks[was].Intent)] = true
 		} else {
 			out.Webhooks[i].Missing = append(slices.Clone(hook.Missing), (&config.UnapprovedError{Hint: h.Hint}).Error())
 		}
@@ -94,6 +103,13 @@ const kickHint = "send SIGHUP to start it"
 func starts(srv, old config.Server, known bool) bool {
 	runs := known && old.SameConnection(srv) && (old.Tracked() || !srv.Tracked())
 	return srv.Transport == config.TransportStdio && !runs
+}
+
+func hostOf(w config.Webhook) string {
+	if u, err := url.Parse(w.URL.Reveal()); err == nil {
+		return u.Host
+	}
+	return ""
 }
 
 func digestOf(in *config.Intent) string {

@@ -185,6 +185,9 @@ func TestUnapprovedWebhooks(t *testing.T) {
 			t.Fatalf("applied %q, want %q", got, want)
 		}
 	}
+	b.save(hooks(`"url": "https://a/", "types": ["server.state"], "servers": ["good"]`, `"url": "https://a/"`, `"url": "https://a/", "types": ["list.changed"]`))
+	b.reloaded("[] [] []")
+	expect("https://a/ server.state", "https://a/ not approved; approve it", "https://a/ list.changed not approved; approve it")
 	b.save(hooks(`"url": "https://a/"`, `"url": "https://b/"`))
 	b.reloaded("[] [] []")
 	expect("https://a/ server.state", "https://b/ not approved; approve it")

@@ -37,15 +37,18 @@ type Report struct {
 	Err error
 }
 
-// State returns the outcome in one word: ready, failed or unconfigured, or disabled for a
+// State returns the outcome in one word: ready, failed, unconfigured or unapproved, or disabled for a
 // server that was not probed.
 func (r Report) State() string {
 	_, unconfigured := errors.AsType[*config.UnconfiguredError](r.Err)
+	_, unapproved := errors.AsType[*config.UnapprovedError](r.Err)
 	switch {
 	case !r.Server.Enabled && r.Err == nil && r.Lists == nil:
 		return "disabled"
 	case unconfigured:
 		return "unconfigured"
+	case unapproved:
+		return "unapproved"
 	case r.Err != nil:
 		return "failed"
 	}

@@ -25,13 +25,14 @@ type publisher struct {
 	missed   uint64            // changes that the server should have announced
 	warned   map[string]bool   // the subjects of warnings that were logged
 	needs    string            // the error of the last NeedsAuth state
+	waits    string            // the error of the last state, if that was Unapproved
 	cursors  map[string]string // where to resume the subscriptions to events; replaced, never modified
 }
 
 // setState publishes a state, unless it is published already. Unconfigured is published again
-// if the server lacks something else than before.
+// if the server lacks something else than before, and Unapproved if something else approves it.
 func (p *publisher) setState(st event.ServerState) {
-	if st.State != p.state || st.State == event.Pending || st.State == event.Unconfigured {
+	if st.State != p.state || st.State == event.Pending || st.State == event.Unconfigured || st.State == event.Unapproved && st.Error != p.waits {
 		p.publishState(st, nil)
 	}
 }
@@ -59,20 +60,23 @@ func (p *publisher) failure(st event.ServerState) {
 func (p *publisher) connected(state event.State, st event.ServerState, info session.Info) {
 	st.State = state
 	p.publishState(st, func(r *record) {
-		r.status.Info, r.status.EventCursors, r.status.superseded = info, p.cursors, st.State == event.Unapproved
+		r.status.Info, r.status.EventCursors, r.status.GoesOn = info, p.cursors, st.GoesOn
 		r.status.Transport = info.Transport
 	})
 }
 
 func (p *publisher) publishState(st event.ServerState, change func(*record)) {
 	st.Previous = p.state
-	p.state = st.State
+	p.state, p.waits = st.State, ""
+	if st.State == event.Unapproved {
+		p.waits = st.Error
+	}
 	p.store.commit(event.Event{ServerID: p.id, Payload: st}, func(r *record) {
 		now := time.Now()
 		if r.status.State != st.State || r.status.Since.IsZero() {
 			r.status.Since = now
 		}
-		r.status.State, r.status.Reason, r.status.Attempt, r.status.superseded = st.State, st.Reason, st.Attempt, false
+		r.status.State, r.status.Reason, r.status.Attempt, r.status.GoesOn = st.State, st.Reason, st.Attempt, false
 		r.status.NextRetry = time.Time{}
 		r.status.Transport = p.transport()
 		if st.Error != "" {

@@ -159,9 +159,9 @@ func (f *follower) becomeReady() {
 		f.w.pub.warnOnce("resources", st.Reason, nil)
 	}
 	if srv.Superseded {
-		state, st.Reason, st.Error = event.Unapproved, "goes on as it was approved", errorLine(&config.UnapprovedError{Hint: srv.Unapproved})
+		state, st.GoesOn, st.Error = event.Unapproved, true, errorLine(&config.UnapprovedError{Hint: srv.Unapproved})
 	}
-	if f.ready && state == f.w.pub.state {
+	if f.ready && state == f.w.pub.state && st.Error == f.w.pub.waits {
 		return
 	}
 	f.ready = true

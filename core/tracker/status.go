@@ -54,7 +54,8 @@ type ServerStatus struct {
 	Attempt   int       // failures in a row
 	NextRetry time.Time // zero unless waiting for it
 
-	superseded bool // connected, with an entry that was approved before the one that is not
+	// GoesOn says that the server is connected although it is Unapproved: as it was approved before.
+	GoesOn bool
 
 	// Info is the result of the last session's handshake; zero before the first.
 	Info session.Info
@@ -74,7 +75,7 @@ type ServerStatus struct {
 // Connected reports whether the server is connected and followed, as far as it can be: it is Ready
 // or Unsupported, or Unapproved and goes on as it was approved before.
 func (s *ServerStatus) Connected() bool {
-	return s.State == event.Ready || s.State == event.Unsupported || s.State == event.Unapproved && s.superseded
+	return s.State == event.Ready || s.State == event.Unsupported || s.GoesOn
 }
 
 // ResourceStatus is what is known of one tracked resource.

@@ -25,6 +25,12 @@ func TestUnapprovedIsNotConnected(t *testing.T) {
 		if n := len(w.published(event.TypeServerState)); n != 2 {
 			w.Errorf("it is not published once:\n%s", w.log())
 		}
+		w.forget()
+		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.Unapproved = "approve it elsewhere" }))
+		w.pass(3 * time.Second)
+		if n := len(w.published(event.TypeServerState)); n != 1 {
+			w.Errorf("another way to approve it is not published once:\n%s", w.log())
+		}
 		w.apply(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
 		w.wantState("docs", event.Ready)
@@ -51,11 +57,19 @@ func TestSupersededGoesOn(t *testing.T) {
 			w.Helper()
 			w.wantState("docs", event.Unapproved)
 			st, _ := w.tracker.Snapshot().Server("docs")
-			if !st.Connected() || !strings.Contains(st.Error, "approve it") || st.Reason == "" {
+			if !st.Connected() || !st.GoesOn || !strings.Contains(st.Error, "approve it") {
 				w.Errorf("%s: %+v", what, st)
 			}
 		}
 		expect("at first")
+		w.forget()
+		waits.Unapproved = "approve it elsewhere"
+		w.apply(waits)
+		w.pass(3 * time.Second)
+		expect("elsewhere")
+		if n := len(w.published(event.TypeServerState)); n != 1 {
+			w.Errorf("another way to approve it is not published once:\n%s", w.log())
+		}
 		docs.Set("file:///a.md", "two")
 		w.pass(5 * time.Second)
 		w.wantUpdates("file:///a.md notify")
@@ -74,7 +88,7 @@ func TestSupersededGoesOn(t *testing.T) {
 		w.pass(3 * time.Second)
 		w.wantState("docs", event.Ready)
 		st, _ := w.tracker.Snapshot().Server("docs")
-		if st.Error != "" || st.Reason != "" {
+		if st.Error != "" || st.GoesOn {
 			w.Errorf("approved: %+v", st)
 		}
 		if n := len(w.published(event.TypeServerState)); n != 1 {

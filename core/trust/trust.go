@@ -4,9 +4,8 @@
 // send (see config.Intent). So it ends when the entry changes, and comes back when the old entry
 // does, such as on another branch.
 //
-// Each folder has a file of its own, which only its user can read and write. Approvals that two
-// processes store for one folder at the same time may lose some of each other's; the user is
-// asked for those again. A file that is damaged, or that others could have written, approves
+// Each folder has a file of its own, which only its user can read and write. If two processes store
+// approvals for one folder simultaneously, one of them may be lost; the user is asked again. A file that is damaged, or that others could have written, approves
 // nothing.
 package trust
 
@@ -24,6 +23,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 	"github.com/mcptrack/mcptrack/core/writable"
 )
@@ -60,11 +60,16 @@ const (
 // Folder holds the approvals for one folder.
 type Folder struct {
 	Path      string     `json:"folder"` // absolute and without symbolic links
+	Key       string     `json:"key"`    // its digest: a path need not be text
 	Approvals []Approval `json:"approvals"`
 }
 
-// maxApprovals bounds what is stored for one folder; the oldest are forgotten first.
-const maxApprovals = 2000
+// What is stored for one folder is bounded, so that its file can be read: the oldest approvals are
+// forgotten first, and names are cut.
+const (
+	maxApprovals = 2000
+	maxName      = 128 // bytes
+)
 
 // resolved returns the path that a folder is stored under.
 func resolved(folder string) (string, error) {
@@ -85,23 +90,31 @@ func (s *Store) File(folder string) string {
 	if err != nil || s.dir == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(s.dir, hex.EncodeToString(sum[:16])+".json")
+	return filepath.Join(s.dir, keyOf(path)+".json")
 }
 
-// Approved returns the digests that are approved for a folder. With an error, nothing is.
+func keyOf(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Subject returns the key under which Approved reports that some version of an entry is approved.
+func Subject(kind Kind, name string) string { return string(kind) + " " + name }
+
+// Approved returns the digests that are approved for a folder, and the [Subject] of each. With an
+// error, nothing is.
 func (s *Store) Approved(folder string) (map[string]bool, error) {
 	path, err := resolved(folder)
 	if err != nil || s.dir == "" {
 		return nil, err
 	}
 	f, err := read(s.File(folder))
-	if err != nil || f.Path != path {
+	if err != nil || f.Key != keyOf(path) {
 		return nil, err
 	}
 	digests := map[string]bool{}
 	for _, a := range f.Approvals {
-		digests[a.Digest] = true
+		digests[a.Digest], digests[Subject(a.Kind, a.Name)] = true, true
 	}
 	return digests, nil
 }
@@ -119,10 +132,12 @@ func (s *Store) Approve(folder string, approvals []Approval) error {
 		return fmt.Errorf("store the approval: %w", err)
 	}
 	f, err := read(s.File(folder))
-	if err != nil || f.Path != path {
-		f = Folder{Path: path} // what was there approves nothing
+	if err != nil || f.Key != keyOf(path) {
+		f = Folder{Path: path, Key: keyOf(path)} // what was there approves nothing
 	}
 	for _, a := range approvals {
+		name := printable.Line(a.Name, 0)
+		a.Name = strings.ToValidUTF8(name[:min(len(name), maxName)], "")
 		f.Approvals = slices.DeleteFunc(f.Approvals, func(old Approval) bool { return old.Digest == a.Digest })
 		f.Approvals = append(f.Approvals, a)
 	}
@@ -162,7 +177,7 @@ func (s *Store) List() ([]Folder, error) {
 	var all []Folder
 	for _, e := range entries {
 		file := filepath.Join(s.dir, e.Name())
-		if f, err := read(file); err == nil && s.File(f.Path) == file {
+		if f, err := read(file); err == nil && f.Key+".json" == e.Name() {
 			all = append(all, f)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -113,12 +114,12 @@ func TestApprovalsAreBounded(t *testing.T) {
 	s, folder := New(t.TempDir()), t.TempDir()
 	var all []Approval
 	for i := range maxApprovals + 10 {
-		all = append(all, Approval{Digest: strconv.Itoa(i)})
+		all = append(all, Approval{Digest: strconv.Itoa(i) + strings.Repeat("0", 66), Kind: Webhook, Name: strings.Repeat("\U000e0001", 1000)})
 	}
 	if err := s.Approve(folder, all); err != nil {
 		t.Fatal(err)
 	}
-	if digests, err := s.Approved(folder); len(digests) != maxApprovals || digests["9"] || !digests["10"] {
+	if digests, err := s.Approved(folder); len(digests) != maxApprovals+1 || digests["9"+strings.Repeat("0", 66)] || !digests["10"+strings.Repeat("0", 66)] {
 		t.Errorf("%d approvals, %v", len(digests), err)
 	}
 }

@@ -3,6 +3,7 @@
 package writable
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -16,37 +17,47 @@ import (
 // An Error says who else could change a file, and what to do about it.
 type Error struct {
 	Path    string // the file or folder at fault
-	Problem string // follows the path in a sentence: "can be changed by group (mode 0664)"
+	Problem string // follows the path in a sentence: "can be changed by its group (mode 0664)"
 	Hint    string // what to do: a command, where one helps
 }
 
 func (e *Error) Error() string { return printable.Line(e.Path, 256) + " " + e.Problem }
 
-// ByOthers returns an [Error] if a user other than this one and root could change the file at
+// ByOthers returns an [*Error] if a user other than this one and root could change the file at
 // path, because of who owns it or who may write to it or to its folder. A sticky folder is no
-// protection: another user can put a file there before the owner does.
+// protection: another user can put a file there before the owner does. A group that is only this
+// user's own, as many systems give to each user, is not somebody else.
 //
-// The folder is the one that path names and, behind a symbolic link, also the one of the target.
-// If path lies below the folder root, all folders from the file up to root are checked; "" stands
-// for no such folder. What is mounted read-only cannot be changed, whatever its mode says: a
-// ConfigMap of Kubernetes lies in a folder of mode 1777.
+// The folder is the one that path names and, if the file is a symbolic link, that of each link and
+// of the target. If path lies below the folder root, the folders up to root count, too; there a
+// sticky one protects what is in it. "" stands for no such root. A file or folder that is mounted
+// read-only may have any mode, as a ConfigMap of Kubernetes has, but no other owner.
 //
-// A file that does not exist is an error of package os. On Windows, whose permissions have
-// another form, nothing is checked.
+// A file that does not exist is judged by its folder. On Windows, whose permissions have another
+// form, nothing is checked.
 func ByOthers(path, root string) error {
-	if _, err := os.Stat(path); err != nil || !hasOwners {
-		return err
+	if !hasOwners {
+		return nil
+	}
+	folders, between, err := foldersOf(path, root)
+	if err != nil {
+		return uncheckable(path, err)
 	}
 	var first *Error
 	var closable []string
-	for _, p := range append([]string{path}, folders(path, root)...) {
+	for _, p := range slices.Concat([]string{path}, folders, between) {
 		info, err := os.Stat(p)
-		if err != nil {
-			return err
+		if p == path && errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return uncheckable(p, err)
+		}
+		if slices.Contains(between, p) && info.Mode()&fs.ModeSticky != 0 && ownerOf(info) == 0 {
+			continue
 		}
 		e := problem(p, info)
 		switch {
-		case e == nil || readOnly(p):
+		case e == nil:
 			continue
 		case e.Hint != "":
 			return e
@@ -62,23 +73,60 @@ func ByOthers(path, root string) error {
 	return first
 }
 
-// folders returns the folders that decide which file a path leads to, each once.
-func folders(path, root string) (dirs []string) {
-	add := func(dir string) {
-		if !slices.ContainsFunc(dirs, func(known string) bool { return sameFile(known, dir) }) {
-			dirs = append(dirs, dir)
+// File is ByOthers for the file alone, without its folder: info is of the file that was opened.
+func File(path string, info fs.FileInfo) error {
+	if !hasOwners {
+		return nil
+	}
+	if e := problem(path, info); e != nil {
+		if e.Hint == "" {
+			e.Hint = "chmod go-w " + printable.Shell(path)
+		}
+		return e
+	}
+	return nil
+}
+
+func uncheckable(path string, err error) error {
+	return &Error{path, "cannot be checked for who could change it: " + printable.Unnamed(err).Error(), "copy the file to a folder of your own"}
+}
+
+// maxLinks is how many symbolic links are followed.
+const maxLinks = 40
+
+// foldersOf returns the folders in which the file at path is looked up, and those between them and
+// root.
+func foldersOf(path, root string) (folders, between []string, err error) {
+	at := path
+	for range maxLinks {
+		dir := filepath.Dir(at)
+		if !slices.ContainsFunc(folders, func(known string) bool { return sameFile(known, dir) }) {
+			folders = append(folders, dir)
+		}
+		info, err := os.Lstat(at)
+		if errors.Is(err, fs.ErrNotExist) && at == path {
+			break
+		} else if err != nil {
+			return nil, nil, err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			break
+		}
+		target, err := os.Readlink(at)
+		if err != nil {
+			return nil, nil, err
+		}
+		if at = target; !filepath.IsAbs(at) {
+			at = filepath.Join(dir, target)
 		}
 	}
-	add(filepath.Dir(path))
-	if inside, err := filepath.Rel(root, path); root != "" && err == nil && filepath.IsLocal(inside) {
-		for dir := filepath.Dir(inside); dir != "."; dir = filepath.Dir(dir) {
-			add(filepath.Join(root, filepath.Dir(dir)))
+	inside, err := filepath.Rel(root, filepath.Dir(path))
+	if root != "" && err == nil && filepath.IsLocal(inside) {
+		for ; inside != "."; inside = filepath.Dir(inside) {
+			between = append(between, filepath.Join(root, filepath.Dir(inside)))
 		}
 	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		add(filepath.Dir(target))
-	}
-	return dirs
+	return folders, between, nil
 }
 
 func sameFile(a, b string) bool {
@@ -96,16 +144,17 @@ func problem(path string, info fs.FileInfo) *Error {
 	if info.IsDir() {
 		e.Hint = "move the file to a folder of your own"
 	}
+	bits := mode.Perm()
 	switch {
 	case !mine && owner != 0:
 		e.Problem = fmt.Sprintf("belongs to another user (uid %d)", owner)
 		return e
-	case mode.Perm()&0o022 == 0:
+	case bits&0o022 == 0, bits&0o002 == 0 && ownGroup(info), readOnly(path):
 		return nil
 	case mine && mode&fs.ModeSticky == 0:
 		e.Hint = ""
 	}
-	who, bits := "its group", mode.Perm()
+	who := "its group"
 	if bits&0o002 != 0 {
 		who = "every user"
 	}

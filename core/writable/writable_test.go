@@ -38,7 +38,7 @@ func TestByOthers(t *testing.T) {
 	}{
 		{file, 0o664, "", true}, {file, 0o646, "", true}, {file, 0o777, "", true},
 		{dir, 0o775, "", true}, {dir, 0o757, "", true}, {dir, 0o777 | sticky, "", false},
-		{root, 0o777, root, true}, {root, 0o777 | sticky, root, false},
+		{root, 0o777, root, true},
 	} {
 		info, _ := os.Stat(test.path)
 		if err := os.Chmod(test.path, test.mode); err != nil {
@@ -64,8 +64,14 @@ func TestByOthers(t *testing.T) {
 	if err := ByOthers(file, ""); err != nil {
 		t.Errorf("a folder above the file's, which is not asked about: %v", err)
 	}
-	if err := ByOthers(filepath.Join(dir, "none"), ""); !errors.Is(err, fs.ErrNotExist) {
+	if err := ByOthers(filepath.Join(dir, "none"), ""); err != nil {
 		t.Errorf("no file: %v", err)
+	}
+	if err := ByOthers(filepath.Join(root, "none"), ""); err == nil {
+		t.Error("a file that somebody else may have removed from an open folder is not judged by that")
+	}
+	if err := ByOthers(filepath.Join(file, "none"), ""); err == nil {
+		t.Error("a file that cannot be looked up")
 	}
 }
 
@@ -95,11 +101,77 @@ func TestLinks(t *testing.T) {
 	if err := ByOthers(link, ""); err != nil {
 		t.Error(err)
 	}
-	if err := os.Chmod(dir, 0o777); err != nil {
+	between := filepath.Join(t.TempDir(), "between")
+	if err := os.Mkdir(between, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if found, _ := errors.AsType[*Error](ByOthers(link, "")); found == nil || found.Path != dir {
-		t.Errorf("%+v", found)
+	chain := filepath.Join(t.TempDir(), "chain")
+	if err := errors.Join(os.Symlink(link, filepath.Join(between, "middle")), os.Symlink(filepath.Join(between, "middle"), chain)); err != nil {
+		t.Fatal(err)
+	}
+	if err := ByOthers(chain, ""); err != nil {
+		t.Error(err)
+	}
+	for _, open := range []string{dir, between} {
+		if err := os.Chmod(open, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if found, _ := errors.AsType[*Error](ByOthers(chain, "")); found == nil || found.Path != open {
+			t.Errorf("%s: %+v", open, found)
+		}
+		if err := os.Chmod(open, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := ByOthers(chain, ""); err == nil {
+		t.Error("a link whose target was removed")
+	}
+}
+
+// A folder above the file's, up to root, may be sticky: nobody else can put another folder there
+// in place of one of ours.
+func TestStickyAbove(t *testing.T) {
+	t.Parallel()
+	root, dir, file := tree(t)
+	if err := os.Chmod(root, 0o777|fs.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	if err := ByOthers(file, root); err != nil && os.Geteuid() == 0 {
+		t.Error(err)
+	}
+	if err := os.Chmod(dir, 0o777|fs.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	if err := ByOthers(file, root); err == nil {
+		t.Error("the folder of the file itself")
+	}
+}
+
+func TestOwnGroup(t *testing.T) {
+	t.Parallel()
+	const users = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000:Ann:/home/ann:/bin/sh\nbob:x:1001:1001::/:/bin/sh\neve:x:1002:1001::/:/bin/sh\n"
+	const groups = "root:x:0:\nann:x:1000:\nbob:x:1001:\nstaff:x:50:ann\n"
+	for _, c := range []struct {
+		users, groups string
+		uid, gid      int
+		want          bool
+	}{
+		{users, groups, 1000, 1000, true},
+		{users, strings.Replace(groups, "ann:x:1000:", "ann:x:1000:ann", 1), 1000, 1000, true},
+		{users, strings.Replace(groups, "ann:x:1000:", "ann:x:1000:ann,bob", 1), 1000, 1000, false},
+		{users, strings.Replace(groups, "ann:x:1000:", "people:x:1000:", 1), 1000, 1000, false},
+		{users, groups, 1000, 50, false},
+		{users, groups, 1001, 1001, false}, // eve's, too
+		{"", groups, 1000, 1000, false},
+		{users, "", 1000, 1000, false},
+		{"ann", "ann", 1000, 1000, false},
+	} {
+		if got := isOwnGroup(c.users, c.groups, c.uid, c.gid); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
 	}
 }
 

@@ -58,13 +58,14 @@ type Watch struct {
 	counted   int                  // changes that were reported
 	connected bool                 // a server was connected
 	since     map[string]time.Time // by server: since when it has been unreachable
+	waits     map[string]string    // by server: what was reported of its approval
 	told      map[string]bool      // if there is no Cursor: which of these were reported
 }
 
 // NewWatch returns a Watch of a tracker that is not running yet, and has the Baseline functions
 // of the cursor in its options. Run or Once must be called.
 func NewWatch(t *tracker.Tracker, opts Options) *Watch {
-	w := &Watch{Options: opts, t: t, lines: newLines(opts.W, opts.tracks), since: map[string]time.Time{}, told: map[string]bool{}}
+	w := &Watch{Options: opts, t: t, lines: newLines(opts.W, opts.tracks), since: map[string]time.Time{}, told: map[string]bool{}, waits: map[string]string{}}
 	_, w.sub = t.Subscribe(context.Background()) // the tracker ends the subscription
 	return w
 }
@@ -138,8 +139,12 @@ func (w *Watch) Once(ctx context.Context) (reached, missed []string, err error) 
 func (w *Watch) take(batch []*event.Event) {
 	for _, e := range batch {
 		w.seq = e.Seq
-		if st, ok := e.Payload.(event.ServerState); ok && (st.State == event.Ready || st.State == event.Unsupported) {
+		st, ok := e.Payload.(event.ServerState)
+		if ok && (st.State == event.Ready || st.State == event.Unsupported || st.GoesOn) {
 			w.connected = true
+		}
+		if ok {
+			w.approval(e.ServerID, st, w.keep(e))
 		}
 		if w.keep(e) {
 			w.lines.take(e)
@@ -246,11 +251,28 @@ func (w *Watch) unreachable(snap *tracker.Snapshot) {
 		case st.Connected():
 			delete(w.since, st.ID)
 			w.reachable(st, true)
-		case st.State == event.Disabled || st.State == event.Stopping:
+		case st.State == event.Disabled || st.State == event.Stopping || st.State == event.Unapproved:
 		case !away:
 			w.since[st.ID] = time.Now()
 		case time.Since(since) >= DownAfter:
 			w.reachable(st, false)
+		}
+	}
+}
+
+// approval reports a server whose entry in the config is not approved, once until it is.
+func (w *Watch) approval(server string, st event.ServerState, kept bool) {
+	switch st.State {
+	case event.Ready, event.Unsupported:
+		delete(w.waits, server)
+	case event.Unapproved:
+		verb := "not approved"
+		if st.GoesOn {
+			verb = "changed in the config, not approved"
+		}
+		if kept && w.waits[server] != verb {
+			w.waits[server] = verb
+			w.lines.note(changeKey{server, "approval", ""}, verb)
 		}
 	}
 }
@@ -271,8 +293,6 @@ func (w *Watch) reachable(st *tracker.ServerStatus, yes bool) {
 		verb = "needs a login"
 	case st.State == event.Unconfigured:
 		verb = "not configured"
-	case st.State == event.Unapproved:
-		verb = "not approved"
 	default:
 		verb = "not reachable"
 	}

@@ -295,3 +295,34 @@ func TestOnce(t *testing.T) {
 		}
 	})
 }
+
+// A server whose entry waits for approval is reported once, whether or not it goes on meanwhile.
+func TestUnapproved(t *testing.T) {
+	t.Parallel()
+	inFolder(t, func(f *folder) {
+		s := f.Serve("docs", session.EraLegacy)
+		s.Set("x:1", "a")
+		r := f.watch()
+		apply := func(change func(*config.Server)) {
+			r.t.Apply(&config.Config{Servers: []config.Server{sessiontest.Entry("docs", change)}})
+			f.sleep(5 * time.Second)
+		}
+		apply(func(s *config.Server) { s.Unapproved, s.Superseded = "approve it", true })
+		r.want("docs: changed in the config, not approved")
+		s.Disconnect()
+		f.sleep(5 * time.Minute)
+		r.want()
+		s.Set("x:1", "b")
+		f.sleep(5 * time.Second)
+		r.want("docs: x:1 changed (1 line)")
+		apply(func(s *config.Server) { s.Unapproved = "approve it" })
+		f.sleep(5 * time.Minute)
+		r.want("docs: not approved")
+		apply(func(*config.Server) {})
+		st, _ := r.t.Snapshot().Server("docs"); f.Logf("%+v", st.State)
+		apply(func(s *config.Server) { s.Unapproved = "approve it" })
+		f.sleep(time.Minute)
+		r.want("docs: not approved")
+		r.stop()
+	})
+}

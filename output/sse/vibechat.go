@@ -82,6 +82,9 @@ func failure(p event.Payload) (reason, text string) {
 	case event.ListChanged:
 		return "refresh", p.Error
 	case event.ServerState:
+		if p.GoesOn {
+			return "", ""
+		}
 		switch p.State {
 		case event.Unsupported:
 			return "unsupported", cmp.Or(p.Error, p.Reason, "server does not support resources")

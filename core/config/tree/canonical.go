@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -46,6 +47,9 @@ func (n *Node) append(b []byte) []byte {
 }
 
 func appendString(b []byte, s string) []byte {
-	text, _ := json.Marshal(s) // a string is always encoded
-	return append(b, text...)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string is always encoded
+	return append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
 }
