@@ -286,7 +286,7 @@ func TestQuestionCannotBeForged(t *testing.T) {
 	forged := "1 command. Allow this now? [y/N] "
 	for _, padding := range []string{strings.Repeat(" ", 4000), strings.Repeat("\u00a0", 4000), strings.Repeat("\u2800", 4000), strings.Repeat("x", 4000), strings.Repeat("界", 2000), strings.Repeat("a b ", 1000)} {
 		e := entry{kind: trust.Server, name: "evil", verb: "run", intent: &config.Intent{Keys: []config.IntentKey{
-			{Name: "args", Value: []byte(fmt.Sprintf("[%q]", padding+forged))}, {Name: "command", Value: []byte(`"sh"`)}}}}
+			{Name: "args", Value: fmt.Appendf(nil, "[%q]", padding+forged)}, {Name: "command", Value: []byte(`"sh"`)}}}}
 		var b bytes.Buffer
 		e.show(&b)
 		for _, width := range []int{40, 80, 81} {

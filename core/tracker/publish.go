@@ -25,14 +25,15 @@ type publisher struct {
 	missed   uint64            // changes that the server should have announced
 	warned   map[string]bool   // the subjects of warnings that were logged
 	needs    string            // the error of the last NeedsAuth state
-	waits    string            // the error of the last state, if that was Unapproved
+	waits    event.ServerState // as last published, if that was Unapproved
 	cursors  map[string]string // where to resume the subscriptions to events; replaced, never modified
 }
 
 // setState publishes a state, unless it is published already. Unconfigured is published again
-// if the server lacks something else than before, and Unapproved if something else approves it.
+// if the server lacks something else than before, and Unapproved if something else approves it or the
+// server stops going on.
 func (p *publisher) setState(st event.ServerState) {
-	if st.State != p.state || st.State == event.Pending || st.State == event.Unconfigured || st.State == event.Unapproved && st.Error != p.waits {
+	if st.State != p.state || st.State == event.Pending || st.State == event.Unconfigured || st.State == event.Unapproved && (st.Error != p.waits.Error || st.GoesOn != p.waits.GoesOn) {
 		p.publishState(st, nil)
 	}
 }
@@ -67,9 +68,9 @@ func (p *publisher) connected(state event.State, st event.ServerState, info sess
 
 func (p *publisher) publishState(st event.ServerState, change func(*record)) {
 	st.Previous = p.state
-	p.state, p.waits = st.State, ""
+	p.state, p.waits = st.State, event.ServerState{}
 	if st.State == event.Unapproved {
-		p.waits = st.Error
+		p.waits = st
 	}
 	p.store.commit(event.Event{ServerID: p.id, Payload: st}, func(r *record) {
 		now := time.Now()

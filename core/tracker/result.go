@@ -159,9 +159,9 @@ func (f *follower) becomeReady() {
 		f.w.pub.warnOnce("resources", st.Reason, nil)
 	}
 	if srv.Superseded {
-		state, st.GoesOn, st.Error = event.Unapproved, true, errorLine(&config.UnapprovedError{Hint: srv.Unapproved})
+		state, st.GoesOn, st.Reason, st.Error = event.Unapproved, true, "goes on as it was approved", errorLine(&config.UnapprovedError{Hint: srv.Unapproved})
 	}
-	if f.ready && state == f.w.pub.state && st.Error == f.w.pub.waits {
+	if f.ready && state == f.w.pub.state && st.Error == f.w.pub.waits.Error {
 		return
 	}
 	f.ready = true

@@ -94,5 +94,17 @@ func TestSupersededGoesOn(t *testing.T) {
 		if n := len(w.published(event.TypeServerState)); n != 1 {
 			w.Errorf("the session did not stay:\n%s", w.log())
 		}
+		// One that goes on, and then is not approved at all, is published as such.
+		w.apply(waits)
+		w.pass(3 * time.Second)
+		expect("again")
+		w.forget()
+		waits.Superseded = false
+		w.apply(waits)
+		w.pass(3 * time.Second)
+		w.wantState("docs", event.Unapproved)
+		if st, _ := w.tracker.Snapshot().Server("docs"); st.Connected() || len(w.published(event.TypeServerState)) == 0 {
+			w.Errorf("%+v:\n%s", st, w.log())
+		}
 	})
 }

@@ -319,7 +319,6 @@ func TestUnapproved(t *testing.T) {
 		f.sleep(5 * time.Minute)
 		r.want("docs: not approved")
 		apply(func(*config.Server) {})
-		st, _ := r.t.Snapshot().Server("docs"); f.Logf("%+v", st.State)
 		apply(func(s *config.Server) { s.Unapproved = "approve it" })
 		f.sleep(time.Minute)
 		r.want("docs: not approved")
