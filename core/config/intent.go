@@ -88,7 +88,7 @@ func (e *expander) forgetUses() { e.uses = nil }
 func (e *expander) fileUse(name, path, content string) Use {
 	u := Use{Kind: UseFile, Name: name, Path: followed(path)}
 	if e.project == "" {
-		e.project = projectOf(followed(e.workspace))
+		e.project = projectOf(followed(e.workspace), followed(e.home))
 	}
 	inside, err := filepath.Rel(e.project, u.Path)
 	if u.Outside = err != nil || !filepath.IsLocal(inside); !u.Outside && content != "" {
@@ -97,16 +97,15 @@ func (e *expander) fileUse(name, path, content string) Use {
 	return u
 }
 
-// projectOf returns the repository that a folder is a part of, or else the folder.
-func projectOf(folder string) string {
-	for dir := folder; ; dir = filepath.Dir(dir) {
+// projectOf returns the repository that a folder is a part of, or else the folder. The user's home is
+// no project, even if it is a repository: what lies there is the user's.
+func projectOf(folder, home string) string {
+	for dir := folder; dir != home && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
 			return dir
 		}
-		if dir == filepath.Dir(dir) {
-			return folder
-		}
 	}
+	return folder
 }
 
 // followed returns the path without symbolic links, as far as it exists.

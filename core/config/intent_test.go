@@ -7,11 +7,16 @@ import (
 	"testing"
 )
 
-// intents returns those of the servers and webhooks of a file.
-func intents(t *testing.T, workspace, text string) (all []*Intent) {
+// intents returns those of the servers and webhooks of a file, in a folder below the user's home.
+func intents(t *testing.T, workspace, text string) []*Intent {
+	t.Helper()
+	return intentsOf(t, workspace, filepath.Dir(workspace), text)
+}
+
+func intentsOf(t *testing.T, workspace, home, text string) (all []*Intent) {
 	t.Helper()
 	getenv := func(name string) (string, bool) { return "value of " + name, name == "TOKEN" || name == "OTHER" }
-	c, problems := Parse([]byte(text), filepath.Join(workspace, "mcp.json"), Options{Workspace: workspace, UserHome: filepath.Dir(workspace), Getenv: getenv,
+	c, problems := Parse([]byte(text), filepath.Join(workspace, "mcp.json"), Options{Workspace: workspace, UserHome: home, Getenv: getenv,
 		Keyring:  func(name string) (string, error) { return "key of " + name, nil },
 		LookPath: func(s string) (string, error) { return s, nil }})
 	if c == nil {
@@ -104,6 +109,9 @@ func TestIntentUses(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(home, ".git"), 0o755); err != nil { // which makes it no project
+		t.Fatal(err)
+	}
 	write(t, filepath.Join(home, ".vault-token"), "outside")
 	write(t, filepath.Join(dir, "inside"), "inside")
 	write(t, filepath.Join(dir, ".env"), "A=b")
@@ -151,29 +159,40 @@ func TestIntentUses(t *testing.T) {
 	}
 }
 
-// The content of a used file counts if it lies in the folder, which belongs to whoever wrote the
-// config; elsewhere it is the user's.
+// The content of a used file counts if it lies in the folder or its repository, which belongs to
+// whoever wrote the config; elsewhere it is the user's.
 func TestIntentFollowsContent(t *testing.T) {
 	t.Parallel()
-	home := t.TempDir()
-	dir := filepath.Join(home, "repo")
+	t.Run("of a folder", func(t *testing.T) { followsContent(t, t.TempDir(), false) })
+	t.Run("of a repository", func(t *testing.T) {
+		home := filepath.Join(t.TempDir(), "above")
+		if err := os.MkdirAll(filepath.Join(home, ".git"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		followsContent(t, home, true)
+	})
+}
+
+// followsContent compares digests in a folder below the given one, which is its repository or not.
+func followsContent(t *testing.T, above string, repository bool) {
+	dir := filepath.Join(above, "repo")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for entry, want := range map[string]bool{
 		`"command":"go","envFile":"f"`:           true,
 		`"command":"go","args":["${file:f}"]`:    true,
-		`"command":"go","envFile":"../f"`:        false,
-		`"command":"go","args":["${file:../f}"]`: false,
+		`"command":"go","envFile":"../f"`:        repository,
+		`"command":"go","args":["${file:../f}"]`: repository,
 	} {
 		var digests []string
 		for _, content := range []string{"A=b", "A=c"} {
-			for _, name := range []string{filepath.Join(home, "f"), filepath.Join(dir, "f")} {
+			for _, name := range []string{filepath.Join(above, "f"), filepath.Join(dir, "f")} {
 				if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			digests = append(digests, intents(t, dir, `{"servers":{"docs":{`+entry+`}}}`)[0].Digest)
+			digests = append(digests, intentsOf(t, dir, "/nowhere", `{"servers":{"docs":{`+entry+`}}}`)[0].Digest)
 		}
 		if changed := digests[0] != digests[1]; changed != want {
 			t.Errorf("%s: changed %t", entry, changed)
