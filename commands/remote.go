@@ -34,16 +34,10 @@ func (r *remoteFlags) token(env *Env, to *url.URL) (string, error) {
 			return "", err
 		}
 	}
-	if token != "" && to.Scheme == "http" && !thisMachine(to.Hostname()) && !r.insecure {
+	if token != "" && to.Scheme == "http" && !ipscope.ThisMachine(to.Hostname()) && !r.insecure {
 		return "", usageHint("use https, or add --insecure", "the connection to %s is not encrypted: others could read the token", printable.Line(to.Host, 200))
 	}
 	return token, nil
-}
-
-// thisMachine reports whether a host is certainly this machine. Names below localhost are not: a
-// resolver may send them elsewhere.
-func thisMachine(host string) bool {
-	return ipscope.Loopback(host) && !strings.HasSuffix(strings.TrimSuffix(strings.ToLower(host), "."), ".localhost")
 }
 
 // bearer is the header that carries a token.

@@ -81,13 +81,16 @@ func embedded(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// Loopback reports whether a host, which is a name or an address without brackets, is this
-// machine by definition, whatever a name service says.
+// Loopback reports whether a host, which is a name or an address without brackets, means this
+// machine: RFC 6761 reserves localhost and all names below it.
 func Loopback(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
+	return strings.HasSuffix(host, ".localhost") || ThisMachine(host)
+}
+
+// ThisMachine is Loopback without the names below localhost, which some resolvers ask a name service
+// for: a secret that is sent to them may leave this machine.
+func ThisMachine(host string) bool {
 	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
+	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }

@@ -102,5 +102,8 @@ func TestLoopback(t *testing.T) {
 		if got := ipscope.Loopback(host); got != want {
 			t.Errorf("%q: %t", host, got)
 		}
+		if got := ipscope.ThisMachine(host); got != (want && host != "a.localhost") {
+			t.Errorf("%q is this machine: %t", host, got)
+		}
 	}
 }

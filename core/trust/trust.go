@@ -135,10 +135,14 @@ func (s *Store) Approve(folder string, approvals []Approval) error {
 	if err != nil || f.Key != keyOf(path) {
 		f = Folder{Path: path, Key: keyOf(path)} // what was there approves nothing
 	}
+	again := map[string]bool{}
+	for _, a := range approvals {
+		again[a.Digest] = true
+	}
+	f.Approvals = slices.DeleteFunc(f.Approvals, func(old Approval) bool { return again[old.Digest] })
 	for _, a := range approvals {
 		name := printable.Line(a.Name, 0)
 		a.Name = strings.ToValidUTF8(name[:min(len(name), maxName)], "")
-		f.Approvals = slices.DeleteFunc(f.Approvals, func(old Approval) bool { return old.Digest == a.Digest })
 		f.Approvals = append(f.Approvals, a)
 	}
 	f.Approvals = f.Approvals[max(0, len(f.Approvals)-maxApprovals):]
