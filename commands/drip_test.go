@@ -70,7 +70,7 @@ func TestDrippingServers(t *testing.T) {
 				t.Parallel()
 				var out, errs buffer
 				env := &Env{Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
-				code := Main(t.Context(), env, append(command[:len(command):len(command)], dripping(t, c.head, c.drop), "--timeout", "200ms"))
+				code := Main(t.Context(), env, append(command[:len(command):len(command)], dripping(t, c.head, c.drop), "--timeout", "2s"))
 				if text := errs.String(); code != exitUnreachable || !strings.Contains(text, c.message) || !strings.Contains(text, "--timeout") {
 					t.Errorf("exit %d: %s", code, text)
 				}

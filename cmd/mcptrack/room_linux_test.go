@@ -33,8 +33,14 @@ func startCrowd(t *testing.T, n int) *crowd {
 // join adds the servers.
 func (c *crowd) join() {
 	c.Helper()
+	c.joinFirst(c.n)
+}
+
+// joinFirst makes the first n servers those of the config.
+func (c *crowd) joinFirst(n int) {
+	c.Helper()
 	var entries []string
-	for i := range c.n {
+	for i := range n {
 		entries = append(entries, fmt.Sprintf("\"s%d\": %s", i, demoEntry(c.T, fmt.Sprint(c.Name(), "-", i), `, "trackResources": true`)))
 	}
 	save(c.T, c.file, config(entries...))
@@ -153,7 +159,10 @@ func TestFewProcesses(t *testing.T) {
 	c := startCrowd(t, 12)
 	set := c.group("pids", "pids.max")
 	set("70")
-	c.join()
+	for n := range c.n { // one after the other: each takes several tasks, but not as it starts
+		c.joinFirst(n + 1)
+		c.until("the next server was tried", func(ready int, errors []string) bool { return ready+len(errors) == n+1 })
+	}
 	c.fill("too many processes (limit 70)", func() { set("max") })
 }
 
