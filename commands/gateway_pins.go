@@ -43,7 +43,7 @@ func (o *gatewayOptions) pins(env *Env, cfg *config.Config) (*gateway.Pins, erro
 
 // removePins is what gateway --repin does.
 func (o *gatewayOptions) removePins(ctx context.Context, env *Env, g *globals) error {
-	cfg := &config.Config{Path: defaultConfig} // that of --catalog-url alone
+	cfg := &config.Config{Path: defaultConfig} // for --catalog-url alone
 	if _, err := g.configPath(env, g.logger(env)); o.catalogURL == "" || err == nil {
 		if cfg, err = g.read(env, g.logger(env)); err != nil { // it starts nothing, so it needs no approval
 			return err

@@ -18,6 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/draft"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/trust"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/table"
 )
@@ -88,8 +89,10 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	case changed("format"):
 		return usageHint("init writes JSON and reads each config in its own format", "init does not use --format")
 	}
-	if cwd, err := os.Getwd(); err == nil && filepath.IsLocal(o.file) {
-		if inside, err := filepath.Rel(real(cwd), real(filepath.Dir(o.file))); filepath.IsAbs(real(filepath.Dir(o.file))) && (err != nil || !filepath.IsLocal(inside)) {
+	if filepath.IsLocal(o.file) {
+		here, err := trust.Resolved(".")
+		there, err2 := trust.Resolved(filepath.Dir(o.file))
+		if inside, err3 := filepath.Rel(here, there); errors.Join(err, err2, err3) != nil || !filepath.IsLocal(inside) {
 			return usageHint("name the file by its own path", "%s leads out of this folder by a symbolic link", shown)
 		}
 	}
@@ -254,23 +257,23 @@ func (o *initOptions) confirm(ctx context.Context, env *Env, text []byte, read c
 	}
 }
 
-// approve approves what was written, for the folders in which commands find it.
+// approve approves what was written, for the folder in which commands find it.
 func (o *initOptions) approve(env *Env, g *globals, text []byte, log *slog.Logger) {
-	for _, folder := range config.FoldersOf(o.file) {
-		written := *g
-		written.workspace, written.config = folder, ""
-		p, err := written.permission(env, o.file)
-		if err == nil && p.found {
-			opts := written.configOptions(env)
-			opts.Keyring = nil
-			cfg, problems := config.Parse(text, o.file, opts)
-			if err = problems.Err(); err == nil {
-				err = p.approve(entries(cfg))
-			}
+	written := *g
+	written.workspace, written.config = config.FolderOf(o.file), ""
+	if written.workspace == "" {
+		return // commands use it only by its name
+	}
+	p, err := written.permission(env, o.file)
+	if err == nil && p.found {
+		opts := written.configOptions(env)
+		opts.Keyring = nil
+		cfg, problems := config.Parse(text, o.file, opts)
+		if err = problems.Err(); err == nil {
+			err = p.approve(entries(cfg))
 		}
-		if err != nil {
-			log.Warn("the approval of the config cannot be stored", "err", err, "hint", "mcptrack trust approves it")
-			return
-		}
+	}
+	if err != nil {
+		log.Warn("the approval of the config cannot be stored", "err", err, "hint", "mcptrack trust approves it")
 	}
 }

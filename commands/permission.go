@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,12 +157,18 @@ func hostOf(origin string) string {
 // everywhere reports whether the folder is trusted, whatever its config says, and which variable
 // says so.
 func (p *permission) everywhere() (because string, ok bool) {
-	folder := real(p.folder)
+	folder, err := trust.Resolved(p.folder)
+	if err != nil {
+		folder = p.folder
+	}
 	for _, dir := range filepath.SplitList(p.env.getenv(trustKey)) {
 		if !filepath.IsAbs(dir) {
 			continue // a folder that depends on where a command runs is none that the user chose
 		}
-		if inside, err := filepath.Rel(real(dir), folder); err == nil && filepath.IsLocal(inside) {
+		if dir, err = trust.Resolved(dir); err != nil {
+			continue
+		}
+		if inside, err := filepath.Rel(dir, folder); err == nil && filepath.IsLocal(inside) {
 			return trustKey, true
 		}
 	}
@@ -169,14 +176,6 @@ func (p *permission) everywhere() (because string, ok bool) {
 		return "CI", true
 	}
 	return "", false
-}
-
-// real returns a path without symbolic links, if it exists.
-func real(path string) string {
-	if p, err := filepath.EvalSymlinks(path); err == nil {
-		return p
-	}
-	return filepath.Clean(path)
 }
 
 // pending returns the entries that need approval and have none.
@@ -188,12 +187,13 @@ func (p *permission) pending(cfg *config.Config, log *slog.Logger) []entry {
 	if err != nil {
 		log.Warn("cannot read the approvals of this folder; nothing of it is approved", "err", err)
 	}
+	digests := approved.Digests()
 	var pending []entry
 	for _, e := range entries(cfg) {
-		if approved[e.intent.Digest] || p.said[e.intent.Digest] {
+		if digests[e.intent.Digest] || p.said[e.intent.Digest] {
 			continue
 		}
-		e.changed = approved[trust.Subject(e.kind, e.name)]
+		e.changed = approved.Knows(e.kind, e.name)
 		pending = append(pending, e)
 	}
 	return pending
@@ -299,13 +299,9 @@ func (p *permission) hold(running *config.Config, commands bool) *reload.Hold {
 		started[e.intent.Digest] = true
 	}
 	return &reload.Hold{Commands: commands, File: p.store.File(p.folder), Hint: "run: " + p.command(), Approved: func() map[string]bool {
-		approved, err := p.store.Approved(p.folder)
-		if err != nil || approved == nil {
-			approved = map[string]bool{}
-		}
-		for digest := range started {
-			approved[digest] = true
-		}
+		stored, _ := p.store.Approved(p.folder) // with an error there are none
+		approved := stored.Digests()
+		maps.Copy(approved, started)
 		return approved
 	}}
 }

@@ -22,7 +22,7 @@ import (
 const maxQuestion = 32 << 10
 
 // question shows the entries as the config writes them and asks whether to approve them. The error
-// is errNoTerminal or errDeclined, or that of ctx.
+// is errNoTerminal, errDeclined or the cause of ctx.
 func (p *permission) question(ctx context.Context, file string, pending []entry, ask string) error {
 	if p.env.Terminal == nil {
 		return errNoTerminal
@@ -170,8 +170,8 @@ type Terminal struct {
 	Columns, Rows int // 0: unknown
 }
 
-// ask shows a text on the terminal, a page at a time, and asks a question. Everything but y and yes
-// is a no: errDeclined. A line of the text that is too long goes on in lines that begin with a bar,
+// ask shows a text on the terminal, a page at a time, and asks a question. Every answer but y and
+// yes is errDeclined. A line that is too long continues on lines that begin with a bar,
 // so that no part of it passes for something else.
 func (e *Env) ask(ctx context.Context, text, question string) error {
 	if e.Terminal == nil {

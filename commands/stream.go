@@ -128,7 +128,7 @@ func (s *stream) take(batch []*event.Event) error {
 		s.printed = e.Seq
 		if st, ok := e.Payload.(event.ServerState); ok {
 			s.followed = true
-			s.connected = s.connected || st.State == event.Ready || st.GoesOn
+			s.connected = s.connected || st.State == event.Ready || st.StillConnected
 		}
 		if s.keep != nil && !s.keep(e) {
 			continue

@@ -207,7 +207,7 @@ func runTrustRevoke(env *Env, g *globals, opts trustOptions) error {
 			Revoked bool   `json:"revoked"` // false: there was no approval
 		}{folder, revoked})
 	}
-	what := "approvals revoked; what runs goes on until it ends"
+	what := "approvals revoked; commands that are running are not stopped"
 	if !revoked {
 		what = "there was no approval"
 	}

@@ -409,7 +409,7 @@ func TestAsk(t *testing.T) {
 }
 
 // A server that is new or changed while a command runs waits until it is approved, and what was
-// approved goes on.
+// approved stays in use.
 func TestChangedWhileRunning(t *testing.T) {
 	dir, home := t.TempDir(), t.TempDir()
 	t.Chdir(dir)

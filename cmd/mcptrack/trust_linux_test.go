@@ -28,7 +28,7 @@ func (r *running) stopped() {
 	r.ends(30*time.Second, 0)
 }
 
-// While watch runs in a folder, a git pull brings other commands: what was approved goes on, the
+// While watch runs in a folder, a git pull brings other commands: what was approved stays connected, the
 // rest waits until the user approves it elsewhere, and SIGHUP is no approval.
 func TestPullUnderWatch(t *testing.T) {
 	t.Parallel()
@@ -66,11 +66,11 @@ func TestPullUnderWatch(t *testing.T) {
 
 	config(demo("b", `, "--interval", "300ms"`), evil("a"))
 	_, n = watch.await(n, "a waits", inState("a", "Unapproved"))
-	_, n = watch.await(n, "a goes on", func(e eventLine) bool { return e.Type == "resource.updated" && e.ServerID == "a" })
+	_, n = watch.await(n, "a is still followed", func(e eventLine) bool { return e.Type == "resource.updated" && e.ServerID == "a" })
 	watch.await(0, "b waits", inState("b", "Unapproved"))
 	watch.signal(syscall.SIGHUP)
 	_, n = watch.await(n, "SIGHUP is handled", ofType("config.reloaded"))
-	_, n = watch.await(n, "a still goes on", func(e eventLine) bool { return e.Type == "resource.updated" && e.ServerID == "a" })
+	_, n = watch.await(n, "a is followed after SIGHUP", func(e eventLine) bool { return e.Type == "resource.updated" && e.ServerID == "a" })
 	if _, err := os.Stat(mark); err == nil {
 		t.Fatal("the command of the pull was run")
 	}

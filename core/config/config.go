@@ -89,7 +89,7 @@ type Server struct {
 	// its Intent: a text for people, "" for all that may be used. Load never sets it.
 	Unapproved string
 	// Superseded says that Unapproved is about another entry that the file has now under this ID.
-	// This one was approved and goes on.
+	// This one was approved and stays in use.
 	Superseded bool
 
 	// Unshared is "shared": false. Each client of a gateway then gets its own session with the

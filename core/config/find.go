@@ -60,19 +60,19 @@ func projectPaths(folder string) (paths []string) {
 	return paths
 }
 
-// FoldersOf returns the absolute folders in which [Found] tries the file at path: for
-// config/mcp-servers.json both config and the folder above it.
-func FoldersOf(path string) (folders []string) {
+// FolderOf returns the absolute folder in which [Found] tries the file at path; "" if there is none.
+// Of several it is the outermost: config/mcp-servers.json belongs to the folder above config.
+func FolderOf(path string) (folder string) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return nil
+		return ""
 	}
 	for dir := filepath.Dir(abs); ; dir = filepath.Dir(dir) {
 		if slices.Contains(projectPaths(dir), abs) {
-			folders = append(folders, dir)
+			folder = dir
 		}
 		if dir == filepath.Dir(dir) {
-			return folders
+			return folder
 		}
 	}
 }

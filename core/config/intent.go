@@ -39,8 +39,8 @@ type IntentKey struct {
 // Use is a reference to something of the user's machine that goes into an entry.
 type Use struct {
 	Kind UseKind
-	// Name is that of the variable or of the entry in the keyring; of a file it is the path as the
-	// file writes it.
+	// Name is the name of the variable or of the keyring entry, or the path of the file as the config
+	// writes it.
 	Name string
 	// Path is the absolute path of a file, links followed as far as it exists.
 	Path string
@@ -120,8 +120,8 @@ func followed(path string) string {
 	}
 }
 
-// intent returns the intent of an entry that was read. id is that of the server, and keys are those
-// that matter.
+// intent returns the intent of an entry that was read. id is the ID of the server, and keys are the
+// keys that matter.
 func (e *entry) intent(id string, keys []string) *Intent {
 	in := &Intent{Uses: slices.Collect(maps.Keys(e.expander.uses))}
 	for _, name := range keys {

@@ -23,7 +23,7 @@ const (
 	// They are not connected until the config or what it refers to changes.
 	Unconfigured State = "Unconfigured"
 	// Unapproved servers have an entry in the config that the user has not approved. They are not
-	// connected, or go on as they were approved before.
+	// connected, or still connected with the entry that was approved before.
 	Unapproved State = "Unapproved"
 	Stopping   State = "Stopping" // being disconnected
 )
@@ -47,7 +47,7 @@ type ServerState struct {
 	RetryIn         Milliseconds `json:"retryInMs,omitempty"`
 	ProtocolVersion string       `json:"protocolVersion,omitempty"`
 	Era             string       `json:"era,omitempty"`
-	GoesOn          bool         `json:"goesOn,omitempty" about:"Unapproved: connected as it was approved before"`
+	StillConnected  bool         `json:"stillConnected,omitempty" about:"Unapproved: still connected, with the entry that was approved before"`
 }
 
 // SubscriptionActive is published when the resources of a server are followed from

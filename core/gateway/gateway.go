@@ -213,7 +213,7 @@ func (g *Gateway) Server() *serve.Server { return g.server }
 func (g *Gateway) Apply(cfg *config.Config) {
 	var desired []config.Server
 	for _, srv := range cfg.Servers {
-		if srv.Superseded { // it goes on here as if nothing waited
+		if srv.Superseded { // the sessions of clients stay, as if nothing waited
 			srv.Unapproved, srv.Superseded = "", false
 		}
 		if srv.Enabled {

@@ -149,7 +149,7 @@ func TestUnsharedServer(t *testing.T) {
 	o.gateway.Apply(&config.Config{Servers: []config.Server{srv}})
 	o.eventually("the tracker knows", func() bool {
 		st, _ := o.gateway.tracker.Snapshot().Server("docs")
-		return st.GoesOn
+		return st.StillConnected
 	})
 	for _, c := range []*session.Session{ann, bob} {
 		if _, err := ask(t.Context(), c, "roots/list", `{}`, ""); err != nil {

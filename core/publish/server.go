@@ -19,6 +19,9 @@ type Server struct {
 	Error     string      `json:"error,omitempty"`
 	Attempt   int         `json:"attempt,omitempty"`
 	NextRetry string      `json:"nextRetry,omitempty"`
+	// StillConnected is set if the server is Unapproved and connected, with the entry that was
+	// approved before.
+	StillConnected bool `json:"stillConnected,omitempty"`
 	ServerInfo
 	Mode event.Mode `json:"mode,omitempty"`
 	ServerLists
@@ -56,7 +59,7 @@ func NewServer(st *tracker.ServerStatus) Server {
 	}
 	return Server{
 		ID: st.ID, Transport: string(transport), State: st.State, Since: stamp(st.Since), Reason: st.Reason, Error: st.Error,
-		Attempt: st.Attempt, NextRetry: stamp(st.NextRetry), Mode: st.Mode,
+		Attempt: st.Attempt, NextRetry: stamp(st.NextRetry), StillConnected: st.StillConnected, Mode: st.Mode,
 		ServerInfo: ServerInfo{Era: string(st.Info.Era), ProtocolVersion: st.Info.ProtocolVersion,
 			ServerName: st.Info.ServerName, ServerVersion: st.Info.ServerVersion},
 		ServerLists: ServerLists{Resources: len(st.Resources), Missing: len(st.Missing), Templates: len(st.Lists[catalog.Templates]),

@@ -8,7 +8,7 @@
 // config.reloaded is published before the config is applied, so that it precedes all
 // events that follow from it.
 //
-// What the user has not approved is held back (see [Hold]): an approved entry goes on in its
+// What the user has not approved is held back (see [Hold]): an approved entry stays in use in its
 // place, and the rest of the config is applied.
 //
 // Files that the config refers to (envFile, ${file:PATH}, and a folder, or a program

@@ -10,8 +10,8 @@ import (
 // A Hold decides which entries of the file wait for the user's approval.
 //
 // A server that waits gets [config.Server.Unapproved]. If another entry with its ID was in use, that
-// one goes on, and is Superseded. A webhook that waits is among those that cannot be used; one that
-// was in use with the same URL goes on in its place.
+// one stays in use, and is Superseded. A webhook that waits is among those that cannot be used; one that
+// was in use with the same URL stays in use in its place.
 type Hold struct {
 	// Approved returns the digests of the intents that are approved now. It is called on Run's
 	// goroutine for every new content, and again when File changes. nil: all are approved.
@@ -62,7 +62,7 @@ func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, 
 				w.subject[2], w.subject[3] = "url", srv.Endpoint()
 			}
 			if known && old.Enabled && old.Unusable() == nil {
-				w.meanwhile = "the server goes on as it was"
+				w.meanwhile = "the server stays connected as before"
 				srv, srv.Superseded = old, true
 			}
 			srv.Unapproved = hint
@@ -70,7 +70,7 @@ func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, 
 		}
 		out.Servers = append(out.Servers, srv)
 	}
-	used := map[string]bool{} // webhooks in use that the file still has, or that go on in place of another
+	used := map[string]bool{} // webhooks in use that the file still has, or that stay in use in place of another
 	for _, hook := range next.Webhooks {
 		used[digestOf(hook.Intent)] = true
 	}
@@ -78,12 +78,12 @@ func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, 
 		if approved(hook.Intent) {
 			continue
 		}
-		w := waiting{"webhook " + digestOf(hook.Intent), []any{"webhook", hostOf(hook)}, "nothing is sent to the webhook", h.Hint}
+		w := waiting{"webhook " + digestOf(hook.Intent), []any{"webhook", hostOf(hook)}, "no events are sent to it", h.Hint}
 		was := slices.IndexFunc(running.Webhooks, func(o config.Webhook) bool {
 			return o.URL == hook.URL && len(o.Missing) == 0 && !used[digestOf(o.Intent)]
 		})
 		if was >= 0 {
-			w.meanwhile = "the webhook goes on as it was"
+			w.meanwhile = "events are sent to it as before"
 			out.Webhooks[i] = running.Webhooks[was]
 			used[digestOf(running.Webhooks[was].Intent)] = true
 		} else {

@@ -63,7 +63,7 @@ func (a *approvals) approve(word string) {
 	}
 }
 
-// What was approved goes on, whatever the file says now; what is new or changed waits until it is
+// What was approved stays in use, whatever the file says now; what is new or changed waits until it is
 // approved, without another save; what is as before again needs no approval.
 func TestUnapproved(t *testing.T) {
 	t.Parallel()
@@ -78,10 +78,10 @@ func TestUnapproved(t *testing.T) {
 	}
 	b.save(servers(server("a", "evil"), server("b", "good"), server("c", "evil"), web))
 	b.reloaded("[c web] [] [a]")
-	expect("a:good goes on", "b:good", "c:evil held", "web: held")
+	expect("a:good stays", "b:good", "c:evil held", "web: held")
 	b.save(servers(server("a", "evil2"), server("b", "good"), server("c", "evil"), web))
 	b.reloaded("[] [] [a]")
-	expect("a:good goes on", "b:good", "c:evil held", "web: held")
+	expect("a:good stays", "b:good", "c:evil held", "web: held")
 	a.approve("evil2")
 	expect("a:evil2", "b:good", "c:evil held", "web: held")
 	b.save(servers(server("a", "good"), web))
@@ -92,10 +92,10 @@ func TestUnapproved(t *testing.T) {
 	b.silent()
 	b.save(servers(server("a", "evil"), `{"id": "off", "command": "evil", "enabled": false}`))
 	b.reloaded("[off] [web] [a]")
-	expect("a:good goes on", "off:evil")
+	expect("a:good stays", "off:evil")
 	b.save(servers(server("a", "evil"), `{"id": "off", "command": "evil"}`))
 	b.reloaded("[] [] [off]")
-	expect("a:good goes on", "off:evil held")
+	expect("a:good stays", "off:evil held")
 }
 
 // SIGHUP says that the file is to be read, not that what a repository wrote into it is approved.
@@ -107,7 +107,7 @@ func TestKickApprovesNothing(t *testing.T) {
 	b.ids()
 	b.kick <- struct{}{}
 	b.reloaded("[] [] []")
-	if got := b.ids(); !slices.Equal(got, []string{"a:good goes on"}) {
+	if got := b.ids(); !slices.Equal(got, []string{"a:good stays"}) {
 		t.Errorf("applied %q", got)
 	}
 }
@@ -123,7 +123,7 @@ func TestUnapprovedReference(t *testing.T) {
 	b.silent() // the first content was read
 	b.save(servers(server("a", "${EVIL}")))
 	b.reloaded("[] [] []")
-	if got := b.ids(); !slices.Equal(got, []string{"a:same goes on"}) {
+	if got := b.ids(); !slices.Equal(got, []string{"a:same stays"}) {
 		t.Errorf("applied %q", got)
 	}
 }

@@ -95,7 +95,7 @@ func (b *bench) ids() []string {
 		for _, srv := range cfg.Servers {
 			id := srv.ID + ":" + srv.Command
 			if srv.Superseded {
-				id += " goes on"
+				id += " stays"
 			} else if srv.Unapproved != "" {
 				id += " held"
 			}
@@ -256,12 +256,12 @@ func TestHoldCommands(t *testing.T) {
 	web := `{"id": "web", "url": "https://web.example/mcp", "trackResources": true}`
 	b.save(servers(server("b", "evil"), server("c", "x"), web))
 	b.reloaded("[c web] [a] [b]")
-	if got := b.ids(); !slices.Equal(got, []string{"b:x goes on", "c:x held", "web:"}) {
+	if got := b.ids(); !slices.Equal(got, []string{"b:x stays", "c:x held", "web:"}) {
 		t.Errorf("applied %q", got)
 	}
 	b.save(servers(server("b", "evil"), `{"id": "c", "command": "sh", "args": ["-c", "rm -r x", "--token=hunter2hunter2"], "trackResources": true}`, web))
 	b.reloaded("[] [] [c]")
-	if got := b.ids(); !slices.Equal(got, []string{"b:x goes on", "c:sh held", "web:"}) {
+	if got := b.ids(); !slices.Equal(got, []string{"b:x stays", "c:sh held", "web:"}) {
 		t.Errorf("applied %q", got)
 	}
 	for line := ""; !strings.Contains(line, `is not approved; the server is not connected" server=c command="sh -c \"rm -r x\" --token=[secret]" hint="send SIGHUP to start it"`); {
@@ -289,7 +289,7 @@ func TestHoldUntracked(t *testing.T) {
 	b := run(t, servers(plain), func(o *Options) { o.Hold = &Hold{Commands: true} })
 	b.save(servers(`{"id": "a", "command": "evil"}`, `{"id": "b", "command": "evil"}`))
 	b.reloaded("[b] [] [a]")
-	if got := b.ids(); !slices.Equal(got, []string{"a:x goes on", "b:evil held"}) {
+	if got := b.ids(); !slices.Equal(got, []string{"a:x stays", "b:evil held"}) {
 		t.Errorf("applied %q", got)
 	}
 	b.save(servers(server("a", "x"), `{"id": "off", "command": "x", "enabled": false}`))

@@ -12,7 +12,7 @@ import (
 // Dial connects to a server and completes the handshake. It gives up when ctx ends or after the
 // connect timeout, and then leaves nothing behind. ctx does not bound the session that Dial
 // returns. If the server needs something that this machine lacks, or the user has not approved
-// its entry, the error is that of [config.Server.Unusable] and nothing is tried.
+// its entry, the error is the one of [config.Server.Unusable] and nothing is tried.
 //
 // The era is chosen as follows, unless the server's entry fixes it. The legacy handshake comes
 // first. Over HTTP its result is used only if the server also opens a notification stream;

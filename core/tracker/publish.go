@@ -33,7 +33,7 @@ type publisher struct {
 // if the server lacks something else than before, and Unapproved if something else approves it or the
 // server stops going on.
 func (p *publisher) setState(st event.ServerState) {
-	if st.State != p.state || st.State == event.Pending || st.State == event.Unconfigured || st.State == event.Unapproved && (st.Error != p.waits.Error || st.GoesOn != p.waits.GoesOn) {
+	if st.State != p.state || st.State == event.Pending || st.State == event.Unconfigured || st.State == event.Unapproved && (st.Error != p.waits.Error || st.StillConnected != p.waits.StillConnected) {
 		p.publishState(st, nil)
 	}
 }
@@ -61,7 +61,7 @@ func (p *publisher) failure(st event.ServerState) {
 func (p *publisher) connected(state event.State, st event.ServerState, info session.Info) {
 	st.State = state
 	p.publishState(st, func(r *record) {
-		r.status.Info, r.status.EventCursors, r.status.GoesOn = info, p.cursors, st.GoesOn
+		r.status.Info, r.status.EventCursors, r.status.StillConnected = info, p.cursors, st.StillConnected
 		r.status.Transport = info.Transport
 	})
 }
@@ -77,7 +77,7 @@ func (p *publisher) publishState(st event.ServerState, change func(*record)) {
 		if r.status.State != st.State || r.status.Since.IsZero() {
 			r.status.Since = now
 		}
-		r.status.State, r.status.Reason, r.status.Attempt, r.status.GoesOn = st.State, st.Reason, st.Attempt, false
+		r.status.State, r.status.Reason, r.status.Attempt, r.status.StillConnected = st.State, st.Reason, st.Attempt, false
 		r.status.NextRetry = time.Time{}
 		r.status.Transport = p.transport()
 		if st.Error != "" {

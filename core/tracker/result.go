@@ -159,7 +159,7 @@ func (f *follower) becomeReady() {
 		f.w.pub.warnOnce("resources", st.Reason, nil)
 	}
 	if srv.Superseded {
-		state, st.GoesOn, st.Reason, st.Error = event.Unapproved, true, "goes on as it was approved", errorLine(&config.UnapprovedError{Hint: srv.Unapproved})
+		state, st.StillConnected, st.Reason, st.Error = event.Unapproved, true, "still connected, as approved before", errorLine(&config.UnapprovedError{Hint: srv.Unapproved})
 	}
 	if f.ready && state == f.w.pub.state && st.Error == f.w.pub.waits.Error {
 		return

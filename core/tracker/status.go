@@ -54,8 +54,8 @@ type ServerStatus struct {
 	Attempt   int       // failures in a row
 	NextRetry time.Time // zero unless waiting for it
 
-	// GoesOn says that the server is connected although it is Unapproved: as it was approved before.
-	GoesOn bool
+	// StillConnected says that the server is connected although it is Unapproved: as it was approved before.
+	StillConnected bool
 
 	// Info is the result of the last session's handshake; zero before the first.
 	Info session.Info
@@ -73,9 +73,9 @@ type ServerStatus struct {
 }
 
 // Connected reports whether the server is connected and followed, as far as it can be: it is Ready
-// or Unsupported, or Unapproved and goes on as it was approved before.
+// or Unsupported, or Unapproved and still connected with the entry that was approved before.
 func (s *ServerStatus) Connected() bool {
-	return s.State == event.Ready || s.State == event.Unsupported || s.GoesOn
+	return s.State == event.Ready || s.State == event.Unsupported || s.StillConnected
 }
 
 // ResourceStatus is what is known of one tracked resource.

@@ -43,9 +43,9 @@ func TestUnapprovedIsNotConnected(t *testing.T) {
 	})
 }
 
-// A server whose entry was approved before the one that waits goes on, over crashes too; its state
+// A server whose entry was approved before the one that waits stays connected, also after crashes; its state
 // says that something waits, whenever it is connected.
-func TestSupersededGoesOn(t *testing.T) {
+func TestSupersededStillConnected(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
 		handshakes := func() int { return docs.Count("initialize") + docs.Count("server/discover") }
@@ -57,7 +57,7 @@ func TestSupersededGoesOn(t *testing.T) {
 			w.Helper()
 			w.wantState("docs", event.Unapproved)
 			st, _ := w.tracker.Snapshot().Server("docs")
-			if !st.Connected() || !st.GoesOn || !strings.Contains(st.Error, "approve it") {
+			if !st.Connected() || !st.StillConnected || !strings.Contains(st.Error, "approve it") {
 				w.Errorf("%s: %+v", what, st)
 			}
 		}
@@ -88,13 +88,13 @@ func TestSupersededGoesOn(t *testing.T) {
 		w.pass(3 * time.Second)
 		w.wantState("docs", event.Ready)
 		st, _ := w.tracker.Snapshot().Server("docs")
-		if st.Error != "" || st.GoesOn {
+		if st.Error != "" || st.StillConnected {
 			w.Errorf("approved: %+v", st)
 		}
 		if n := len(w.published(event.TypeServerState)); n != 1 {
 			w.Errorf("the session did not stay:\n%s", w.log())
 		}
-		// One that goes on, and then is not approved at all, is published as such.
+		// One that is still connected, and then is not approved at all, is published as such.
 		w.apply(waits)
 		w.pass(3 * time.Second)
 		expect("again")

@@ -42,7 +42,7 @@ var ErrNoStore = errors.New("there is no directory for approvals")
 type Approval struct {
 	Digest string `json:"digest"`
 	Kind   Kind   `json:"kind"`
-	// Name is that of the server, or the URL of the webhook as its config writes it. It is for
+	// Name is the name of the server, or the origin of the URL of the webhook as its config writes it. It is for
 	// people; the digest decides.
 	Name string    `json:"name"`
 	At   time.Time `json:"at"`
@@ -71,8 +71,8 @@ const (
 	maxName      = 128 // bytes
 )
 
-// resolved returns the path that a folder is stored under.
-func resolved(folder string) (string, error) {
+// Resolved returns the absolute path of a folder without symbolic links, as far as it exists.
+func Resolved(folder string) (string, error) {
 	abs, err := filepath.Abs(folder)
 	if err != nil {
 		return "", err
@@ -86,7 +86,7 @@ func resolved(folder string) (string, error) {
 // File returns the path of the file with the approvals for a folder, for watching it; "" if there
 // is no store.
 func (s *Store) File(folder string) string {
-	path, err := resolved(folder)
+	path, err := Resolved(folder)
 	if err != nil || s.dir == "" {
 		return ""
 	}
@@ -98,25 +98,31 @@ func keyOf(path string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Subject returns the key under which Approved reports that some version of an entry is approved.
-func Subject(kind Kind, name string) string { return string(kind) + " " + name }
-
-// Approved returns the digests that are approved for a folder, and the [Subject] of each. With an
-// error, nothing is.
-func (s *Store) Approved(folder string) (map[string]bool, error) {
-	path, err := resolved(folder)
+// Approved returns the approvals for a folder. With an error, there are none.
+func (s *Store) Approved(folder string) (Folder, error) {
+	path, err := Resolved(folder)
 	if err != nil || s.dir == "" {
-		return nil, err
+		return Folder{}, err
 	}
 	f, err := read(s.File(folder))
 	if err != nil || f.Key != keyOf(path) {
-		return nil, err
+		return Folder{}, err
 	}
-	digests := map[string]bool{}
+	return f, nil
+}
+
+// Digests returns those of all approvals.
+func (f Folder) Digests() map[string]bool {
+	digests := make(map[string]bool, len(f.Approvals))
 	for _, a := range f.Approvals {
-		digests[a.Digest], digests[Subject(a.Kind, a.Name)] = true, true
+		digests[a.Digest] = true
 	}
-	return digests, nil
+	return digests
+}
+
+// Knows reports whether some version of an entry is approved.
+func (f Folder) Knows(kind Kind, name string) bool {
+	return slices.ContainsFunc(f.Approvals, func(a Approval) bool { return a.Kind == kind && a.Name == name })
 }
 
 // Approve adds approvals for a folder.
@@ -124,7 +130,7 @@ func (s *Store) Approve(folder string, approvals []Approval) error {
 	if s.dir == "" {
 		return ErrNoStore
 	}
-	path, err := resolved(folder)
+	path, err := Resolved(folder)
 	if err != nil {
 		return err
 	}

@@ -23,11 +23,14 @@ func approve(t *testing.T, s *Store, folder string, digests ...string) {
 
 func approved(t *testing.T, s *Store, folder, digest string) bool {
 	t.Helper()
-	digests, err := s.Approved(folder)
+	f, err := s.Approved(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return digests[digest]
+	if f.Digests()[digest] != f.Knows(Server, digest) { // approve gives both one name
+		t.Errorf("%s: %+v", digest, f)
+	}
+	return f.Digests()[digest]
 }
 
 func TestApprovals(t *testing.T) {
@@ -96,7 +99,7 @@ func TestFilesThatApproveNothing(t *testing.T) {
 		if err := spoil(t, s); err != nil {
 			t.Fatal(err)
 		}
-		if digests, _ := s.Approved(folder); len(digests) > 0 {
+		if f, _ := s.Approved(folder); len(f.Approvals) > 0 {
 			t.Errorf("%s: approves", name)
 		}
 		if name == "open folder" {
@@ -119,7 +122,8 @@ func TestApprovalsAreBounded(t *testing.T) {
 	if err := s.Approve(folder, all); err != nil {
 		t.Fatal(err)
 	}
-	if digests, err := s.Approved(folder); len(digests) != maxApprovals+1 || digests["9"+strings.Repeat("0", 66)] || !digests["10"+strings.Repeat("0", 66)] {
+	f, err := s.Approved(folder)
+	if digests := f.Digests(); len(digests) != maxApprovals || digests["9"+strings.Repeat("0", 66)] || !digests["10"+strings.Repeat("0", 66)] {
 		t.Errorf("%d approvals, %v", len(digests), err)
 	}
 }
@@ -127,8 +131,8 @@ func TestApprovalsAreBounded(t *testing.T) {
 func TestNoStore(t *testing.T) {
 	t.Parallel()
 	s := New("")
-	if digests, err := s.Approved("/"); len(digests) != 0 || err != nil {
-		t.Error(digests, err)
+	if f, err := s.Approved("/"); len(f.Approvals) != 0 || err != nil {
+		t.Error(f, err)
 	}
 	if err := s.Approve("/", nil); err != ErrNoStore {
 		t.Error(err)

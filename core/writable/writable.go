@@ -28,8 +28,8 @@ func (e *Error) Error() string { return printable.Line(e.Path, 256) + " " + e.Pr
 // protection: another user can put a file there before the owner does. A group that is only this
 // user's own, as many systems give to each user, is not somebody else.
 //
-// The folder is the one that path names and, if the file is a symbolic link, that of each link and
-// of the target. If path lies below the folder root, the folders up to root count, too; there a
+// The folder is the one that path names and, if the file is a symbolic link, the folder of each link
+// and of the target. If path lies below the folder root, the folders up to root count, too; there a
 // sticky one protects what is in it. "" stands for no such root. A file or folder that is mounted
 // read-only may have any mode, as a ConfigMap of Kubernetes has, but no other owner.
 //

@@ -140,7 +140,7 @@ func (w *Watch) take(batch []*event.Event) {
 	for _, e := range batch {
 		w.seq = e.Seq
 		st, ok := e.Payload.(event.ServerState)
-		if ok && (st.State == event.Ready || st.State == event.Unsupported || st.GoesOn) {
+		if ok && (st.State == event.Ready || st.State == event.Unsupported || st.StillConnected) {
 			w.connected = true
 		}
 		if ok {
@@ -267,7 +267,7 @@ func (w *Watch) approval(server string, st event.ServerState, kept bool) {
 		delete(w.waits, server)
 	case event.Unapproved:
 		verb := "not approved"
-		if st.GoesOn {
+		if st.StillConnected {
 			verb = "changed in the config, not approved"
 		}
 		if kept && w.waits[server] != verb {

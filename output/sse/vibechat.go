@@ -82,7 +82,7 @@ func failure(p event.Payload) (reason, text string) {
 	case event.ListChanged:
 		return "refresh", p.Error
 	case event.ServerState:
-		if p.GoesOn {
+		if p.StillConnected {
 			return "", ""
 		}
 		switch p.State {
