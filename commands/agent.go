@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,9 +14,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/sse"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -115,47 +116,33 @@ func runWatchAgent(ctx context.Context, env *Env, g *globals, opts watchOptions)
 		}
 		defer cursor.Close()
 	}
+	desired, err := opts.desired(env, g, log, cfg, func(next *config.Config) *config.Config {
+		followed.Store(opts.selection().of(next))
+		return followed.Load()
+	})
+	if err != nil {
+		return err
+	}
+	if opts.once {
+		desired.Follow = nil
+	}
 	sessions := opts.session(env, g)
 	sessions.OneShot = opts.once
-	t := tracker.New(tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
-	w := agent.NewWatch(t, agent.Options{W: env.Out, Cursor: cursor, Keep: opts.keep, Count: opts.count,
+	e, err := printed(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
+	if err != nil {
+		return err
+	}
+	w := agent.NewWatch(e.Tracker(), agent.Options{W: env.Out, Cursor: cursor, Keep: opts.keep, Count: opts.count,
 		Server: func(id string) (config.Server, bool) { return followed.Load().Server(id) }})
-	t.Apply(followed.Load())
 	if opts.once {
-		return watchOnce(ctx, t, w)
+		return watchOnce(ctx, e, w)
 	}
-	var also []func(context.Context) error
-	if !opts.noFollow && !opts.demo {
-		also = append(also, followConfig(env, g, cfg, opts.holdCommands, t, func(next *config.Config) {
-			followed.Store(opts.selection().of(next))
-			t.Apply(followed.Load())
-		}))
-	}
-	return watchAgent(ctx, t, w, opts, also)
-}
-
-// watchAgent reports until ctx ends.
-func watchAgent(ctx context.Context, t *tracker.Tracker, w *agent.Watch, opts watchOptions, also []func(context.Context) error) error {
-	running, ours := errgroup.WithContext(ctx)
-	for _, work := range also {
-		running.Go(func() error {
-			if err := work(ours); ours.Err() == nil {
-				return err
-			}
-			return nil
-		})
-	}
-	running.Go(func() error {
-		if err := w.Run(); err != nil {
-			return err
-		}
-		return errPrinted
-	})
-	_ = t.Run(ours)
-	failed := running.Wait()
-	if errors.Is(failed, errPrinted) {
-		failed = nil
-	}
+	var ended error // of the last lines, also after ctx has ended
+	failed := e.Run(ctx, engine.Reader(func(context.Context) error {
+		ended = w.Run()
+		return ended
+	}))
+	failed = cmp.Or(failed, ended)
 	if errors.Is(failed, agent.ErrEnough) {
 		failed = errCounted
 	}
@@ -166,18 +153,19 @@ func watchAgent(ctx context.Context, t *tracker.Tracker, w *agent.Watch, opts wa
 // watchOnce reports what changed since the last run. Servers that cannot be reached are
 // reported, but are no failure, because hooks discard the output of a failed command; only if
 // none can be reached, the command fails.
-func watchOnce(ctx context.Context, t *tracker.Tracker, w *agent.Watch) error {
+func watchOnce(ctx context.Context, e *engine.Engine, w *agent.Watch) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, onceFor, errTimeout)
 	defer cancel()
-	tracking, stop := context.WithCancel(context.WithoutCancel(ctx))
-	running := new(errgroup.Group)
-	running.Go(func() error {
-		_ = t.Run(tracking)
-		return nil
-	})
-	reached, missed, err := w.Once(ctx)
-	stop()
-	_ = running.Wait()
+	var reached, missed []string
+	err := e.Run(context.WithoutCancel(ctx), engine.Source(func(context.Context) (err error) {
+		if reached, missed, err = w.Once(ctx); err == nil {
+			err = errStopped
+		}
+		return err
+	}))
+	if errors.Is(err, errStopped) {
+		err = nil
+	}
 	switch {
 	case errors.Is(err, syscall.EPIPE):
 		return nil

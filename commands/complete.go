@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // namesPath is the file with the cached names of a config's servers, "" if there is none.
@@ -49,7 +49,7 @@ func remember(env *Env, cfgPath string, reports []session.Report) {
 }
 
 // rememberSnapshot caches the lists of a tracker's last snapshot.
-func rememberSnapshot(env *Env, cfgPath string, snap *tracker.Snapshot) {
+func rememberSnapshot(env *Env, cfgPath string, snap *status.Snapshot) {
 	completion.Update(namesPath(env, cfgPath), func(n completion.Names) {
 		for _, srv := range snap.Servers {
 			for kind, list := range srv.Lists {

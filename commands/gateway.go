@@ -20,14 +20,11 @@ type gatewayOptions struct {
 	events          eventsFlags
 	onDown          string
 	allow, deny     []string
-	all             bool
 	catalogURL      string
 	catalogInterval time.Duration
 	callTimeout     time.Duration
 	wait            time.Duration
-	demo            bool
-	noFollow        bool
-	holdCommands    bool
+	trackFlags
 }
 
 func newGateway(env *Env, g *globals) *cobra.Command {
@@ -68,7 +65,7 @@ func newGateway(env *Env, g *globals) *cobra.Command {
 	f.StringVar(&opts.onDown, "on-down", "keep", "`ACTION` for the items of a server that is down: keep or drop")
 	f.StringArrayVar(&opts.allow, "allow", nil, "serve only names and URIs that match this `GLOB` (repeatable)")
 	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB`; a denied URI does not stop a tool that reads it (repeatable)")
-	f.BoolVar(&opts.all, "all", false, "serve all enabled servers, not only tracked ones")
+	f.BoolVar(&opts.allServers, "all", false, "serve all enabled servers, not only tracked ones")
 	opts.pinFlags.add(f)
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")
 	f.DurationVar(&opts.catalogInterval, "catalog-interval", config.DefaultCatalogInterval, "`DURATION` between two checks of the --catalog-url for changes")
@@ -77,8 +74,7 @@ func newGateway(env *Env, g *globals) *cobra.Command {
 	f.DurationVar(&opts.callTimeout, "call-timeout", 10*time.Minute, "`DURATION` without progress after which a call fails")
 	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` to wait for servers before serving the first client")
 	f.BoolVar(&opts.demo, "demo", false, "serve a built-in demo server; no config needed")
-	f.BoolVar(&opts.noFollow, "no-follow-config", false, "ignore changes of the config file")
-	f.BoolVar(&opts.holdCommands, "no-exec-on-reload", false, "wait for SIGHUP before starting new or changed commands of the config")
+	opts.addReload(cmd)
 	f.DurationVar(&opts.connectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
 	opts.addLimit(f)
 	_ = cmd.RegisterFlagCompletionFunc("repin", completeServers(env, g))
@@ -126,14 +122,14 @@ func (o *gatewayOptions) exported(cfg *config.Config) *config.Config {
 		if srv.ID == catalogID && o.catalogURL != "" {
 			continue // refused at the start, so it came later
 		}
-		if srv.Enabled && (o.all || srv.Tracked() || srv.Transport == config.TransportCatalog) {
+		if srv.Enabled && (o.allServers || srv.Tracked() || srv.Transport == config.TransportCatalog) {
 			out.Servers = append(out.Servers, srv)
 		}
 	}
 	if o.catalogURL != "" {
 		out.Servers = append(out.Servers, o.catalog())
 	}
-	if o.all && (o.events.on || o.events.tools) {
+	if o.allServers && (o.events.on || o.events.tools) {
 		out = withAllTracked(out)
 	}
 	return out

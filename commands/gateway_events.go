@@ -13,14 +13,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/changes"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/demo"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/serve"
-	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/diff"
 	"github.com/mcptrack/mcptrack/output/metrics"
@@ -113,67 +111,59 @@ func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 
 // gatewayEvents is the log of a gateway, and the handlers that serve it.
 type gatewayEvents struct {
-	log       *slog.Logger
-	journal   *journal.Journal
-	publisher *publish.Publisher
-	reader    *events.Reader
-	service   *events.Service        // nil: without --events
-	tools     *changes.Tools         // nil: without --change-tools
-	hooks     *webhook.Subscriptions // nil: none are offered
-	fixed     *webhook.Hooks         // of the config; nil: without --events
-	temp      *demo.TempDir          // of events that end with this process, removed by close; nil: they are kept
-	// own says that the publisher's tracker is not the gateway's: on a cluster it follows
-	// only its share of the servers, and the gateway needs all of them.
-	own    bool
-	tokens web.Token // of the clients
+	logger  *slog.Logger
+	log     journal.Log
+	shared  bool // with other gateways on a cluster
+	reader  *events.Reader
+	service *events.Service        // nil: without --events
+	tools   *changes.Tools         // nil: without --change-tools
+	hooks   *webhook.Subscriptions // nil: none are offered
+	fixed   *webhook.Hooks         // of the config; nil: without --events
+	tokens  web.Token              // of the clients
 }
 
-// open opens the log and makes the publisher, which the caller must run and close.
-func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tracker.Options, isDemo bool, tokens web.Token, shown func() *gateway.Gateway) (*gatewayEvents, error) {
-	e := &gatewayEvents{log: log, own: o.nats != "", tokens: tokens}
+// open opens the log, which the caller must close.
+func (o *eventsFlags) open(ctx context.Context, env *Env, logger *slog.Logger, isDemo bool, tokens web.Token, shown func() *gateway.Gateway) (*gatewayEvents, error) {
+	e := &gatewayEvents{logger: logger, shared: o.nats != "", tokens: tokens}
 	flags, keep := o.journalFlags, o.keep
 	if o.tools {
-		keep.KeepContent = keptTexts
+		keep.content = keptTexts
 	}
 	var err error
 	switch {
-	case flags.dir != "" || flags.nats != "":
-	case isDemo || !o.on: // several gateways, each of a client's own, have nowhere in common
-		if e.temp, err = demo.NewTempDir(""); err != nil {
+	case flags.dir == "" && flags.nats == "" && (isDemo || !o.on): // several gateways, each of a client's own, have nowhere in common
+		e.log = journal.NewMemory(passing(keep.content))
+	default:
+		if flags.dir == "" && env.stateDir() != "" {
+			flags.dir = filepath.Join(env.stateDir(), gatewayDir)
+		}
+		if flags.nats != "" {
+			flags.dir = ""
+		}
+		if e.log, err = flags.open(ctx, env, logger, keep); err != nil {
 			return nil, err
 		}
-		flags.dir = filepath.Join(e.temp.Dir, "events")
-	case env.stateDir() != "":
-		flags.dir = filepath.Join(env.stateDir(), gatewayDir)
-	}
-	if e.journal, err = flags.open(ctx, env, log, keep); err != nil {
-		e.removeTemp()
-		return nil, err
-	}
-	if e.publisher, err = publish.New(ctx, publish.Options{Journal: e.journal, Tracker: t, Shared: e.own, Logger: log}); err != nil {
-		e.close()
-		return nil, err
 	}
 	scope := events.Scope{
 		Server: func(id string) bool { return shown().ShowsServer(id) },
 		Item:   func(server string, k catalog.Kind, key string) (string, bool) { return shown().Shows(server, k, key) },
 	}
-	reader := events.NewReader(events.FromJournal(e.journal), scope)
+	reader := events.NewReader(e.log, scope)
 	e.reader = reader
 	if o.tools {
-		e.tools = changes.New(changes.Options{Reader: reader, Text: e.journal.Contents.Get, Diff: diff.Unified})
+		e.tools = changes.New(changes.Options{Reader: reader, Text: e.log.Contents().Get, Diff: diff.Unified})
 	}
 	if !o.on {
 		return e, nil
 	}
 	service := events.Options{Reader: reader, Modes: o.offered}
-	if err := o.openHooks(ctx, e, tokens, reader, scope, flags.dir); err != nil {
+	if err := o.openHooks(ctx, e, reader, scope); err != nil {
 		e.close()
 		return nil, err
 	}
 	if e.hooks != nil {
 		service.Webhooks = e.hooks.Handle
-	} else if o.webhooks && e.own && o.keys == "" {
+	} else if o.webhooks && e.shared && o.keys == "" {
 		service.NoWebhooks = "with --nats, webhooks require --events-key-file"
 	}
 	e.service = events.New(service)
@@ -183,58 +173,39 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, log *slog.Logger, t tr
 // gatewayDir is the data directory of gateways, in the directory of our state.
 const gatewayDir = "gateway"
 
-// keptTexts is how many bytes of texts, compressed, are kept for the diffs of the tools.
+// keptTexts is how many bytes of texts are kept for the diffs of the tools.
 const keptTexts = 64 << 20
 
-// webhooksFile is the file with the subscriptions of webhooks, in the data directory.
-const webhooksFile = "webhooks.json"
-
 // openHooks reads the subscriptions of webhooks, and the watermarks of those of the config.
-func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, tokens web.Token, reader *events.Reader, scope events.Scope, dir string) (err error) {
+func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, reader *events.Reader, scope events.Scope) (err error) {
 	local := o.unverified.Local()
 	if len(local) > 0 {
-		e.log.Warn("--events-allow lets webhooks reach services on this machine; use it for tests only")
+		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it for tests only")
 	}
 	sender := webhook.NewSender(local)
-	e.fixed, err = webhook.NewHooks(webhook.HookOptions{Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, hooksFile), Cluster: o.shared(e.journal), Logger: e.log})
-	if err != nil || !o.webhooks || !tokens.Set() {
-		return err
+	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Reader: reader, Sender: sender, Scope: scope, Logger: e.logger})
+	if !o.webhooks || !e.tokens.Set() {
+		return nil
 	}
-	var shared *webhook.Cluster
-	if e.own {
-		if shared, err = o.openCluster(ctx, e); err != nil || shared == nil {
-			return err
+	var keys *webhook.Keys
+	if e.shared {
+		if o.keys == "" {
+			e.logger.Info("clients cannot create webhook subscriptions; with --nats this requires --events-key-file")
+			return nil
+		}
+		if keys, err = webhook.ReadKeys(o.keys); err != nil {
+			return usage("--events-key-file: %w", err)
 		}
 	}
-	e.hooks, err = webhook.New(webhook.Options{
-		Reader: reader, Sender: sender, Scope: scope, File: filepath.Join(dir, webhooksFile), Cluster: shared, Holds: tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.ownIDs, Logger: e.log,
+	e.hooks, err = webhook.New(ctx, webhook.Options{
+		Log: e.log, Keys: keys, Reader: reader, Sender: sender, Scope: scope, Holds: e.tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.ownIDs, Logger: e.logger,
 	})
 	return err
 }
 
-// openCluster opens the subscriptions on the cluster; nil: there is no key for them.
-func (o *eventsFlags) openCluster(ctx context.Context, e *gatewayEvents) (*webhook.Cluster, error) {
-	if o.keys == "" {
-		e.log.Info("clients cannot create webhook subscriptions; with --nats this requires --events-key-file")
-		return nil, nil
-	}
-	keys, err := webhook.ReadKeys(o.keys)
-	if err != nil {
-		return nil, usage("--events-key-file: %w", err)
-	}
-	return webhook.OpenCluster(ctx, e.journal, keys, e.log)
-}
-
 func (e *gatewayEvents) close() {
-	if err := e.journal.Close(); err != nil {
-		e.log.Warn("cannot store the last events", "err", err)
-	}
-	e.removeTemp()
-}
-
-func (e *gatewayEvents) removeTemp() {
-	if e.temp != nil {
-		_ = e.temp.Remove() // if that fails, the next demo removes it
+	if err := e.log.Close(); err != nil {
+		e.logger.Warn("cannot store the last events", "err", err)
 	}
 }
 
@@ -249,19 +220,19 @@ func (e *gatewayEvents) handlers() serve.Events {
 }
 
 // routes are what operators ask over HTTP; none if e is nil.
-func (e *gatewayEvents) routes(version string) map[string]http.Handler {
+func (e *gatewayEvents) routes(version string, from *engine.Engine) map[string]http.Handler {
 	if e == nil {
 		return nil
 	}
-	t, streams := e.publisher.Tracker(), func() int { return 0 }
+	t, streams := from.Tracker(), func() int { return 0 }
 	if e.service != nil {
 		streams = e.service.Streams
 	}
 	counts := metrics.New(metrics.Options{
-		Version: version, Snapshot: t.Snapshot, Journal: e.journal.Stats, Reloads: e.publisher.Reloads, Cluster: e.publisher.Cluster,
+		Version: version, Snapshot: t.Snapshot, Journal: e.log.Stats, Reloads: from.Reloads, Cluster: from.Cluster,
 		Webhooks: e.delivered, Deliveries: e.deliveries, Streams: streams,
 	})
-	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: e.publisher.Servers, Cluster: e.publisher.Cluster,
+	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: from.Servers, Cluster: from.Cluster,
 		Webhooks: e.endpoints, Deliveries: e.deliveries, Clients: streams}).Routes()
 	return map[string]http.Handler{
 		"GET /metrics": counts.Handler(), "GET /api/status": page["GET /api/status"], "GET /api/servers": page["GET /api/servers"],
@@ -313,40 +284,32 @@ func (e *gatewayEvents) local(l gateway.Local) (_ gateway.Local, instructions st
 	return l, changes.Instructions
 }
 
-// tracker returns the tracker of the gateway. e may be nil.
-func (e *gatewayEvents) tracker(opts tracker.Options) *tracker.Tracker {
-	if e == nil || e.own {
-		return tracker.New(opts)
-	}
-	return e.publisher.Tracker()
-}
-
-// run runs the tracker of the gateway and stores what happens until ctx ends. e may be
-// nil.
-func (e *gatewayEvents) run(ctx context.Context, t *tracker.Tracker) error {
+// readers are the parts that read the log. e may be nil.
+func (e *gatewayEvents) readers() (parts []engine.Part) {
 	if e == nil {
-		return t.Run(ctx)
+		return nil
 	}
-	tasks := publish.Tasks{Readers: []publish.Task{e.reader.Run}}
+	parts = append(parts, engine.Reader(e.reader.Run))
 	if e.hooks != nil {
-		tasks.Readers = append(tasks.Readers, e.hooks.Run)
+		parts = append(parts, engine.Reader(e.hooks.Run))
 	}
 	if e.fixed != nil {
-		tasks.Readers = append(tasks.Readers, e.fixed.Run)
+		parts = append(parts, engine.Reader(e.fixed.Run))
 	}
-	if e.own {
-		tasks.Sources = append(tasks.Sources, t.Run)
-	}
-	return e.publisher.Run(ctx, tasks)
+	return parts
 }
 
-// apply sets the servers whose events are stored, if the gateway's own tracker does not follow
-// them, and the webhooks that events are sent to.
+// apply sets the webhooks that events are sent to. e may be nil.
 func (e *gatewayEvents) apply(cfg *config.Config) {
-	if e != nil && e.own {
-		e.publisher.Apply(cfg)
-	}
 	if e != nil && e.fixed != nil {
 		e.fixed.Apply(cfg.Webhooks)
 	}
+}
+
+// events returns the log; without --events and --change-tools, when e is nil, one in memory.
+func (e *gatewayEvents) events() journal.Log {
+	if e == nil {
+		return journal.NewMemory(journal.MemoryOptions{})
+	}
+	return e.log
 }

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
-	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/web"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
@@ -49,7 +49,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			flags := eventsFlags{on: true, webhooks: true, journalFlags: journalFlags{dir: t.TempDir()}, unverified: all}
-			e, err := flags.open(t.Context(), &Env{}, slog.New(slog.DiscardHandler), tracker.Options{}, false, tokens, func() *gateway.Gateway { return nil })
+			e, err := flags.open(t.Context(), &Env{}, slog.New(slog.DiscardHandler), false, tokens, func() *gateway.Gateway { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,6 +59,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 			defer running.Wait()
 			defer cancel()
 			running.Go(func() { _ = e.fixed.Run(ctx) })
+			running.Go(func() { _ = e.hooks.Run(ctx) })
 			e.apply(&config.Config{Webhooks: []config.Webhook{{URL: config.NewSecret("https://config.example/hook"), Format: config.WebhookStandard}}})
 			for end := time.Now().Add(time.Minute); len(e.fixed.Endpoints()) == 0; <-time.After(time.Millisecond) {
 				if time.Now().After(end) {
@@ -75,7 +76,11 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			routes := e.routes("test")
+			from, err := engine.New(t.Context(), engine.Desired{}, e.log, engine.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			routes := e.routes("test", from)
 			for token, want := range tt.sees {
 				r := httptest.NewRequest(http.MethodGet, "/", nil)
 				if token != "" {

@@ -32,7 +32,7 @@ func TestGatewayKey(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(other.events.dir, keyFile)); err != nil {
 		t.Error(err)
 	}
-	if key(env, gatewayOptions{demo: true}) != "" {
+	if key(env, gatewayOptions{trackFlags: trackFlags{demo: true}}) != "" {
 		t.Error("a demo uses the key")
 	}
 	blocked := filepath.Join(t.TempDir(), "file")

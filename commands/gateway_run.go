@@ -12,10 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 	"github.com/mcptrack/mcptrack/core/serve"
@@ -54,23 +53,36 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		return err
 	}
 	defer index.Close()
-	sessions := opts.session(env, g)
-	trackers := tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: gatewayWindow, Texts: opts.events.tools}
 	tokens, err := opts.access.token()
 	if err != nil {
 		return err
 	}
 	var stored *gatewayEvents // nil without --events and --change-tools
 	if opts.events.on || opts.events.tools {
-		if stored, err = opts.events.open(ctx, env, log, trackers, opts.demo, tokens, func() *gateway.Gateway { return gw }); err != nil {
+		if stored, err = opts.events.open(ctx, env, log, opts.demo, tokens, func() *gateway.Gateway { return gw }); err != nil {
 			return err
 		}
 		defer stored.close()
 	}
-	t := stored.tracker(trackers)
+	desired, err := opts.desired(env, g, log, cfg, opts.exported)
+	if err != nil {
+		return err
+	}
+	sessions := opts.session(env, g)
+	e, err := engine.New(ctx, desired, stored.events(), engine.Options{
+		Tracker: tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: gatewayWindow, Texts: opts.events.tools},
+		Shared:  opts.events.nats != "", FollowAll: true, Logger: log,
+		Applied: func(cfg *config.Config) {
+			stored.apply(cfg)
+			gw.Apply(opts.exported(cfg))
+		},
+	})
+	if err != nil {
+		return err
+	}
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
-		Tracker: t, Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins,
+		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins,
 		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, Events: stored.handlers()},
 		Key:   opts.key(env, log), Local: local, Changed: index.Changed, Logger: log,
 	})
@@ -78,51 +90,40 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		return err
 	}
 	defer gw.Close()
-	exported := opts.exported(cfg)
+	opts.warn(log, cfg, stored)
+
+	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
+	if !opts.stdio {
+		if serving, err = opts.overHTTP(ctx, env, log, gw.Server(), stored.routes(env.Version, e), gw.Close); err != nil {
+			return err
+		}
+	}
+	ready := make(chan struct{}) // closed once the servers were tried
+	parts := append(stored.readers(), engine.Source(gw.Run), engine.Source(func(ctx context.Context) error {
+		index.Run(ctx, gw.Server())
+		return nil
+	}), engine.Source(func(ctx context.Context) error {
+		defer close(ready)
+		wait, cancel := context.WithTimeout(ctx, opts.wait)
+		defer cancel()
+		_ = gw.Settled(wait)
+		return nil
+	}))
+	return whileRunning(ctx, func(ctx context.Context) error { return e.Run(ctx, parts...) }, ready, serving)
+}
+
+// warn logs what of the config is not served.
+func (o *gatewayOptions) warn(log *slog.Logger, cfg *config.Config, stored *gatewayEvents) {
+	exported := o.exported(cfg)
 	if len(exported.Servers) == 0 {
-		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", selection{all: opts.all}.hint(cfg))
+		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", selection{all: o.allServers}.hint(cfg))
 	}
 	if len(cfg.Webhooks) > 0 && (stored == nil || stored.fixed == nil) {
 		log.Warn("the webhooks of the config are ignored without --events")
 	}
-	if left := opts.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
+	if left := o.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
 		log.Warn("untracked servers are not served", "servers", strings.Join(left, ", "), "hint", "set \"trackResources\": true on them, or use --all")
 	}
-	apply := func(cfg *config.Config) {
-		stored.apply(cfg)
-		gw.Apply(cfg)
-	}
-	apply(exported)
-
-	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
-	if !opts.stdio {
-		if serving, err = opts.overHTTP(ctx, env, log, gw.Server(), stored.routes(env.Version), gw.Close); err != nil {
-			return err
-		}
-	}
-	ready := make(chan struct{}) // closed by run once the servers were tried
-	run := func(ctx context.Context) error {
-		running, ctx := errgroup.WithContext(ctx)
-		running.Go(func() error {
-			defer close(ready)
-			wait, cancel := context.WithTimeout(ctx, opts.wait)
-			defer cancel()
-			_ = gw.Settled(wait)
-			return nil
-		})
-		running.Go(func() error { return gw.Run(ctx) })
-		running.Go(func() error {
-			index.Run(ctx, gw.Server())
-			return nil
-		})
-		if !opts.noFollow && !opts.demo {
-			follow := followConfig(env, g, cfg, opts.holdCommands, t, func(next *config.Config) { apply(opts.exported(next)) })
-			running.Go(func() error { return follow(ctx) })
-		}
-		running.Go(func() error { return stored.run(ctx, t) })
-		return running.Wait()
-	}
-	return whileRunning(ctx, run, ready, serving)
 }
 
 // keyFile is the file with the key of the ids of tasks, in the data directory.

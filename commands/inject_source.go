@@ -17,9 +17,7 @@ type injectSource struct {
 	from          string
 	fromTokenFile string
 	stdin         bool
-	demo          bool
-	noFollow      bool
-	holdCommands  bool
+	trackFlags
 
 	feed feedAddress // parsed from from
 }
@@ -30,8 +28,7 @@ func (s *injectSource) add(cmd *cobra.Command) {
 	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with the token for --from, instead of MCPTRACK_TOKEN")
 	f.BoolVar(&s.stdin, "stdin", false, "read updates from stdin, as NDJSON from watch --json")
 	f.BoolVar(&s.demo, "demo", false, "use a built-in server whose resources change")
-	f.BoolVar(&s.noFollow, "no-follow-config", false, "do not follow changes of the config")
-	f.BoolVar(&s.holdCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
+	s.addReload(cmd)
 	_ = cmd.MarkFlagFilename("from-token-file")
 }
 
@@ -106,11 +103,19 @@ func (o *injectOptions) offer(s *sink) func(*event.Event) error {
 // track follows the servers of a config, as watch does.
 func (o *injectOptions) track(ctx context.Context, env *Env, g *globals, cfg *config.Config, offer func(*event.Event) error) error {
 	log := g.logger(env)
-	t := tracker.New(tracker.Options{Dial: env.Dial, Session: o.connectFlags.session(env, g), Logger: log, Texts: o.content, Window: o.window()})
-	selected := o.selection().of(cfg)
-	t.Apply(selected)
-	if len(selected.Servers) == 0 {
+	if len(o.selection().of(cfg).Servers) == 0 {
 		o.selection().warnNone(log, cfg)
+	}
+	desired, err := o.desired(env, g, log, cfg, func(next *config.Config) *config.Config {
+		o.config.Store(o.selection().of(next))
+		return o.config.Load()
+	})
+	if err != nil {
+		return err
+	}
+	e, err := printed(ctx, desired, tracker.Options{Dial: env.Dial, Session: o.connectFlags.session(env, g), Logger: log, Texts: o.content, Window: o.window()})
+	if err != nil {
+		return err
 	}
 	feed := &stream{flags: streamFlags{content: o.content}, counts: func(*event.Event) bool { return false }}
 	feed.write = func(events ...*event.Event) error {
@@ -121,16 +126,8 @@ func (o *injectOptions) track(ctx context.Context, env *Env, g *globals, cfg *co
 		}
 		return nil
 	}
-	var also []func(context.Context) error
-	if !o.noFollow && !o.demo {
-		also = append(also, followConfig(env, g, cfg, o.holdCommands, t, func(next *config.Config) {
-			selected := o.selection().of(next)
-			o.config.Store(selected)
-			t.Apply(selected)
-		}))
-	}
 	feed.connected = true // servers do not decide whether the endpoint could be reached
-	return track(ctx, t, feed, also...)
+	return feed.run(ctx, e)
 }
 
 // window returns the time in which the tracker merges changes of a resource. It is a part

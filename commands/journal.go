@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/natslog"
+	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -32,39 +34,85 @@ func (j *journalFlags) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("data-dir")
 }
 
-// open opens the log that the flags name, with the other options of opts.
-func (j *journalFlags) open(ctx context.Context, env *Env, log *slog.Logger, opts journal.Options) (*journal.Journal, error) {
-	opts.Dir, opts.URL, opts.Credentials, opts.Logger = j.dir, j.nats, j.credentials, log
-	if opts.URL != "" && opts.Dir != "" {
-		return nil, usage("--data-dir and --nats cannot be used together")
+// open opens the log that the flags name, to write it. keep says how durable it is and how much
+// of it is kept.
+func (j *journalFlags) open(ctx context.Context, env *Env, log *slog.Logger, keep retention) (journal.Log, error) {
+	if err := j.checkPlace(); err != nil {
+		return nil, err
 	}
-	if opts.URL == "" && opts.Dir == "" {
-		if opts.Dir = env.stateDir(); opts.Dir == "" {
-			return nil, usage("no home directory to store events in; set --data-dir")
+	if j.nats != "" {
+		l, err := natslog.Open(ctx, natslog.Options{URL: j.nats, Credentials: j.credentials, Retain: keep.age, RetainBytes: keep.bytes, KeepContent: keep.content, Logger: log})
+		if err != nil {
+			return nil, err
 		}
+		return l, nil
 	}
-	stored, err := journal.Open(ctx, opts)
-	switch {
-	case errors.Is(err, journal.ErrLocked):
+	dir, err := j.directory(env)
+	if err != nil {
+		return nil, err
+	}
+	l, err := sqlitelog.Open(ctx, sqlitelog.Options{Dir: dir, Durability: keep.durability, Retain: keep.age, RetainBytes: keep.bytes, KeepContent: keep.content, Logger: log})
+	if errors.Is(err, journal.ErrLocked) {
 		return nil, &failure{exit: exitFailed, code: "locked", err: err,
 			hint: "read the events of the other mcptrack at its /events, or choose another directory with --data-dir"}
-	case errors.Is(err, fs.ErrNotExist) && opts.Existing:
-		place := "the NATS cluster"
-		if opts.URL == "" {
-			place = printable.Line(opts.Dir, 200)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// stored opens the log that the flags name, to read it, also while another process writes it.
+func (j *journalFlags) stored(ctx context.Context, env *Env, log *slog.Logger) (l journal.Log, err error) {
+	if err := j.checkPlace(); err != nil {
+		return nil, err
+	}
+	place := "the NATS cluster"
+	if j.nats != "" {
+		l, err = natslog.Open(ctx, natslog.Options{URL: j.nats, Credentials: j.credentials, Existing: true, Logger: log})
+	} else {
+		if place, err = j.directory(env); err != nil {
+			return nil, err
 		}
+		l, err = sqlitelog.Open(ctx, sqlitelog.Options{Dir: place, Existing: true, Logger: log})
+		place = printable.Line(place, 200)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &failure{exit: exitFailed, code: "nothing_stored", err: fmt.Errorf("no events are stored in %s", place),
 			hint: "use the --data-dir or --nats that serve-sse was started with"}
 	}
-	return stored, err
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
-// shared returns the log if other processes may use it as well; else nil.
-func (j *journalFlags) shared(log *journal.Journal) *journal.Journal {
-	if j.nats == "" {
-		return nil
+// existing is stored for a command that is of use without stored events: nil means that there
+// are none. That is an error only if the flags name a place.
+func (j *journalFlags) existing(ctx context.Context, env *Env, log *slog.Logger) (journal.Log, error) {
+	l, err := j.stored(ctx, env, log)
+	if err != nil && j.dir == "" && j.nats == "" {
+		return nil, nil
 	}
-	return log
+	return l, err
+}
+
+func (j *journalFlags) checkPlace() error {
+	if j.nats != "" && j.dir != "" {
+		return usage("--data-dir and --nats cannot be used together")
+	}
+	return nil
+}
+
+// directory is the directory of the local log.
+func (j *journalFlags) directory(env *Env) (string, error) {
+	if j.dir != "" {
+		return j.dir, nil
+	}
+	if dir := env.stateDir(); dir != "" {
+		return dir, nil
+	}
+	return "", usage("no home directory to store events in; set --data-dir")
 }
 
 // stateDir is where events are stored by default, "" if there is no such directory.

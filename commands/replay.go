@@ -8,8 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 type replayOptions struct {
@@ -61,7 +59,7 @@ func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (e
 	if err != nil {
 		return err
 	}
-	stored, err := opts.open(ctx, env, g.logger(env), journal.Options{Existing: true})
+	stored, err := opts.stored(ctx, env, g.logger(env))
 	if err != nil {
 		return err
 	}
@@ -99,76 +97,28 @@ func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (e
 		}
 	}
 	asStored := raw && opts.all()
-	for entry, err := range stored.Read(ctx, from) {
+	entries := stored.Read(ctx, from)
+	if !asStored {
+		entries = readable(entries)
+	}
+	for entry, err := range entries {
 		if err != nil {
 			return err
 		}
 		if asStored {
-			_, _ = out.Write(entry.Data)
+			_, _ = out.Write(entry.Data())
 			if err := out.WriteByte('\n'); err != nil { // that of Write, if it had one
 				return err
 			}
 			continue
 		}
-		e, line, err := decode(&entry)
+		e, err := entry.Event()
 		if err != nil {
 			return err
 		}
-		if err := put(e, line); err != nil {
+		if err := put(&e, entry.Data()); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// decode returns an entry as an event and its line. What is not an event, because
-// others on a cluster or a newer mcptrack stored it, is a gap.
-func decode(entry *journal.Entry) (*event.Event, []byte, error) {
-	if e, err := entry.Event(); err == nil {
-		return &e, entry.Data, nil
-	}
-	epoch, seq, err := event.ParseID(entry.ID)
-	if err != nil {
-		return nil, nil, err
-	}
-	e := event.Event{ID: entry.ID, Seq: seq, Timestamp: entry.Stored, Payload: event.Gap{
-		From: event.FormatID(epoch, seq-1), To: entry.ID, Reason: journal.ReasonDamaged}}
-	line, err := e.AppendJSON(nil)
-	return &e, line, err
-}
-
-// since is a value of --since: an id, a time, or neither.
-type since struct {
-	id   string
-	time time.Time
-}
-
-func parseSince(s string) (since, error) {
-	if s == "" {
-		return since{}, nil
-	}
-	if _, _, err := event.ParseID(s); err == nil {
-		return since{id: s}, nil
-	}
-	if t, err := time.Parse(time.RFC3339, s); err == nil {
-		return since{time: t}, nil
-	}
-	age, err := parseAge("since", s)
-	if err != nil {
-		return since{}, usage("invalid --since %q; expected an id such as 3f9a1c20b7e4d581-42, a time such as 2026-11-20T08:00:00Z, or a duration such as 2h or 7d", printable.Line(s, 60))
-	}
-	return since{time: time.Now().Add(-age)}, nil
-}
-
-// place finds where to read from, and what is missing before it.
-func (s since) place(ctx context.Context, j *journal.Journal) (from uint64, gap *event.Gap, err error) {
-	switch {
-	case s.id != "":
-		r, err := j.Resume(ctx, s.id)
-		return r.From, r.Gap, err
-	case !s.time.IsZero():
-		from, err = j.Since(ctx, s.time)
-		return from, nil, err
-	}
-	return 0, nil, nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+	"github.com/mcptrack/mcptrack/core/journal/natslog"
+	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -35,7 +37,7 @@ func (b *broken) Write(p []byte) (int, error) {
 func TestReplay(t *testing.T) {
 	const n = 3000
 	dir := t.TempDir()
-	j, err := journal.Open(t.Context(), journal.Options{Dir: dir, Durability: journal.OS})
+	j, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Durability: journal.OS})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +99,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("since %s: %d lines, want %d", since, len(got), want)
 		}
 	}
-	running, err := journal.Open(t.Context(), journal.Options{Dir: dir, Durability: journal.OS})
+	running, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Durability: journal.OS})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,7 @@ func TestReplay(t *testing.T) {
 // what is not an event becomes a gap, and the replay continues.
 func TestReplaySkipsForeignEntries(t *testing.T) {
 	url := journaltest.Store(t)
-	j, err := journal.Open(t.Context(), journal.Options{URL: url, Replicas: 1})
+	j, err := natslog.Open(t.Context(), natslog.Options{URL: url, Replicas: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +175,7 @@ func TestReplaySkipsForeignEntries(t *testing.T) {
 			if len(lines) != len(foreign)+1 {
 				t.Errorf("TTY %t, %q: %d lines: %q", tty, args, len(lines), lines)
 			}
-			if slices.Contains(args, "--json") && !strings.HasPrefix(lines[len(lines)-1], string(last.Data)) {
+			if slices.Contains(args, "--json") && !strings.HasPrefix(lines[len(lines)-1], string(last.Data())) {
 				t.Errorf("TTY %t, %q: the last line is %s", tty, args, lines[len(lines)-1])
 			}
 			for _, line := range lines {

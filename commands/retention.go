@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -13,7 +15,14 @@ type retentionFlags struct {
 	retain      string
 	retainBytes string
 
-	keep journal.Options // the flags, parsed
+	keep retention // the flags, parsed
+}
+
+// retention says how durable a log is, and how much of it is kept; see [sqlitelog.Options].
+type retention struct {
+	durability     journal.Durability
+	age            time.Duration
+	bytes, content int64
 }
 
 func (o *retentionFlags) add(cmd *cobra.Command) {
@@ -25,14 +34,14 @@ func (o *retentionFlags) add(cmd *cobra.Command) {
 }
 
 func (o *retentionFlags) parse() (err error) {
-	o.keep.Durability = journal.Durability(o.durability)
-	if o.keep.Durability != journal.Always && o.keep.Durability != journal.Interval && o.keep.Durability != journal.OS {
+	o.keep.durability = journal.Durability(o.durability)
+	if o.keep.durability != journal.Always && o.keep.durability != journal.Interval && o.keep.durability != journal.OS {
 		return usage("unknown --durability %q; choose always, interval or os", o.durability)
 	}
-	if o.keep.Retain, err = parseAge("retain", o.retain); err != nil {
+	if o.keep.age, err = parseAge("retain", o.retain); err != nil {
 		return err
 	}
-	o.keep.RetainBytes, err = storedBytes("retain-bytes", o.retainBytes)
+	o.keep.bytes, err = storedBytes("retain-bytes", o.retainBytes)
 	return err
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/lines"
 )
 
@@ -73,7 +73,7 @@ func statesOnce(env *Env, g *globals) *slog.Logger {
 type withoutStates struct{ slog.Handler }
 
 func (h withoutStates) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == tracker.StateMessage {
+	if r.Message == status.StateMessage {
 		return nil
 	}
 	return h.Handler.Handle(ctx, r)

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/publish"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/core/webhooks"
 	"github.com/mcptrack/mcptrack/output/serverlog"
@@ -26,16 +26,14 @@ type serveOptions struct {
 	connectFlags
 	journalFlags
 	retentionFlags
-	access       accessFlags
-	addr         string
-	keepContent  string
-	noContent    bool
-	maxClients   int
-	demo         bool
-	allServers   bool
-	follow       bool
-	holdCommands bool
-	publicURL    string
+	access      accessFlags
+	addr        string
+	keepContent string
+	noContent   bool
+	maxClients  int
+	trackFlags
+	follow    bool
+	publicURL string
 }
 
 func newServeSSE(env *Env, g *globals) *cobra.Command {
@@ -87,7 +85,7 @@ usage; 3 config invalid or missing.`,
 	opts.access.add(cmd, "clients", "read from here")
 	opts.journalFlags.add(cmd)
 	opts.retentionFlags.add(cmd)
-	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept, compressed, for history and diff; the oldest go first")
+	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept for history and diff; the oldest go first")
 	f.BoolVar(&opts.noContent, "no-content", false, "keep no text versions, and remove those in the data directory")
 	f.IntVar(&opts.maxClients, "max-clients", 2000, "largest `NUMBER` of event streams at a time; further clients must retry later")
 	addAllFlag(cmd, &opts.allServers)
@@ -127,7 +125,7 @@ func (o *serveOptions) parse() (err error) {
 	if err = o.retentionFlags.parse(); err != nil || o.noContent {
 		return err
 	}
-	o.keep.KeepContent, err = storedBytes("keep-content", o.keepContent)
+	o.keep.content, err = storedBytes("keep-content", o.keepContent)
 	return err
 }
 
@@ -190,6 +188,7 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 	switch {
 	case opts.follow:
 		cfg = &config.Config{}
+		opts.noFollow = true
 	case !opts.demo:
 		var err error
 		if cfg, err = g.load(ctx, env, log); err != nil {
@@ -198,7 +197,7 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 	}
 	// The address comes first: a start that fails because it is in use does not touch the log.
 	var f *feed
-	s, ln, serve, err := opts.server(ctx, log, func() error { return f.publisher.Ready() })
+	s, ln, serve, err := opts.server(ctx, log, func() error { return f.engine.Ready() })
 	if err != nil {
 		return err
 	}
@@ -207,25 +206,25 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 	if err != nil {
 		return err
 	}
-	f, err = openFeed(ctx, env, log, opts, tracker.Options{Dial: env.Dial, Session: opts.session(env, g), Logger: log, Texts: true, Webhooks: receiver})
+	picked := selection{all: opts.allServers}
+	desired, err := opts.desired(env, g, log, cfg, picked.of)
+	if err != nil {
+		return err
+	}
+	f, err = openFeed(ctx, env, log, opts, desired, tracker.Options{Dial: env.Dial, Session: opts.session(env, g), Logger: log, Texts: true, Webhooks: receiver})
 	if err != nil {
 		return err
 	}
 	defer f.close()
 	f.lines = kept.Lines
-	f.apply(cfg)
-	if !opts.follow && len(f.selection.of(cfg).Servers) == 0 {
-		f.selection.warnNone(log, cfg)
+	if !opts.follow && len(picked.of(cfg).Servers) == 0 {
+		picked.warnNone(log, cfg)
 	}
 	if receiver != nil {
 		s.Handle(webhooks.Path, web.Open{Handler: receiver, MaxBody: webhooks.MaxBody + 1})
 		s.Handle(webhooks.WellKnown, web.Open{Handler: http.HandlerFunc(receiver.Describe)})
 	}
-	readers := append(f.routes(s, env.Version, opts.maxClients), serve)
+	parts := append(f.routes(s, env.Version, opts.maxClients), engine.Reader(serve))
 	fmt.Fprintf(env.Err, "listening on %s\n", s.URL())
-	tasks := publish.Tasks{Readers: readers}
-	if !opts.demo && !opts.follow {
-		tasks.Sources = append(tasks.Sources, followConfig(env, g, cfg, opts.holdCommands, f.publisher.Tracker(), f.apply))
-	}
-	return f.publisher.Run(ctx, tasks)
+	return f.engine.Run(ctx, parts...)
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/web"
@@ -28,7 +28,11 @@ import (
 // is disabled.
 func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	var dials atomic.Int64
-	f, err := openFeed(t.Context(), &Env{}, slog.New(slog.DiscardHandler), serveOptions{journalFlags: journalFlags{dir: t.TempDir()}}, tracker.Options{
+	server := config.Server{ID: "live", Enabled: true, Tracking: config.Tracking{TrackResources: true}, Transport: config.TransportStdio, Program: config.Program{Command: "live"}}
+	off := server
+	off.ID, off.Enabled = "off", false
+	desired := engine.Desired{Config: &config.Config{Servers: []config.Server{server, off}}}
+	f, err := openFeed(t.Context(), &Env{}, slog.New(slog.DiscardHandler), serveOptions{journalFlags: journalFlags{dir: t.TempDir()}}, desired, tracker.Options{
 		Dial: func(ctx context.Context, _ config.Server, _ session.Options) (*session.Session, error) {
 			dials.Add(1)
 			<-ctx.Done()
@@ -38,11 +42,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.close()
-	server := config.Server{ID: "live", Enabled: true, Tracking: config.Tracking{TrackResources: true}, Transport: config.TransportStdio, Program: config.Program{Command: "live"}}
-	off := server
-	off.ID, off.Enabled = "off", false
-	f.publisher.Apply(&config.Config{Servers: []config.Server{server, off}})
-	s, err := web.New(web.Options{Ready: f.publisher.Ready})
+	s, err := web.New(web.Options{Ready: f.engine.Ready})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		"GET /metrics",
 		"GET /{$}",
 	}
-	readers := f.routes(s, "test", 10)
+	parts := f.routes(s, "test", 10)
 	if got := s.Routes(); !slices.Equal(got, routes) {
 		t.Errorf("the routes are %q", got)
 	}
@@ -78,14 +78,14 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		serve := func(ctx context.Context) error { return s.Serve(ctx, ln) }
-		if err := f.publisher.Run(ctx, publish.Tasks{Readers: append(readers, serve)}); err != nil {
+		if err := f.engine.Run(ctx, append(parts, engine.Reader(serve))...); err != nil {
 			t.Errorf("run: %v", err)
 		}
 	})
 	defer running.Wait()
 	defer cancel()
 	state := func() (servers []string) {
-		for _, srv := range f.publisher.Tracker().Snapshot().Servers {
+		for _, srv := range f.engine.Tracker().Snapshot().Servers {
 			servers = append(servers, srv.ID+" "+string(srv.State)+" since "+srv.Since.String())
 		}
 		return servers

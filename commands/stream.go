@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/glob"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/diff"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/jsonl"
@@ -55,9 +55,8 @@ type stream struct {
 	lines  *lines.Writer // the writer used for lines; nil: the output is not lines
 
 	counted   int
-	followed  bool   // there was a server to follow
-	connected bool   // a server was Ready
-	printed   uint64 // Seq of the last event, printed or not
+	followed  bool // there was a server to follow
+	connected bool // a server was Ready
 }
 
 // errCounted ends a stream after --count changes.
@@ -125,7 +124,6 @@ func (s *stream) take(batch []*event.Event) error {
 	out := batch[:0]
 	var end error
 	for _, e := range batch {
-		s.printed = e.Seq
 		if st, ok := e.Payload.(event.ServerState); ok {
 			s.followed = true
 			s.connected = s.connected || st.State == event.Ready || st.StillConnected
@@ -169,33 +167,29 @@ func (s *stream) decorate(e *event.Event) *event.Event {
 	return &decorated
 }
 
-// run prints the events of the subscription until the tracker ends it. If printing was
-// too slow and the subscription was cut, run resumes from a snapshot: it prints a gap,
-// then the last event of every resource that changed meanwhile.
-func (s *stream) run(ctx context.Context, t *tracker.Tracker, sub *bus.Subscription) error {
-	for {
-		for batch := sub.Next(); batch != nil; batch = sub.Next() {
-			if err := s.take(batch); err != nil {
-				return err
-			}
-		}
-		if !errors.Is(sub.Err(), bus.ErrLagged) {
-			return nil
-		}
-		var snap *tracker.Snapshot
-		snap, sub = t.Subscribe(ctx)
-		if err := s.take(missed(snap, s.printed)); err != nil {
+// largestBatch bounds the events that are printed together.
+const largestBatch = 512
+
+// print prints the events until they end.
+func (s *stream) print(_ context.Context, events iter.Seq2[journal.Entry, error]) error {
+	var batch []*event.Event
+	for entry, err := range events {
+		if err != nil {
 			return err
 		}
+		e, err := entry.Event()
+		if err != nil {
+			return err
+		}
+		if batch = append(batch, &e); entry.More && len(batch) < largestBatch {
+			continue
+		}
+		if err := s.take(batch); err != nil {
+			return err
+		}
+		batch = batch[:0]
 	}
-}
-
-// missed returns events that replace those after a number: a gap, then the last event of every
-// resource that had one.
-func missed(snap *tracker.Snapshot, after uint64) []*event.Event {
-	gap := &event.Event{ID: event.FormatID(snap.Epoch, snap.Seq), Seq: snap.Seq, Timestamp: time.Now(), Payload: event.Gap{
-		From: event.FormatID(snap.Epoch, after), To: event.FormatID(snap.Epoch, snap.Seq), Reason: "output was too slow"}}
-	return append([]*event.Event{gap}, snap.LastAfter(after)...)
+	return nil
 }
 
 // filter selects events by --type, --server and --changed-only.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -106,17 +107,19 @@ func runSubscribe(ctx context.Context, env *Env, g *globals, opts subscribeOptio
 	if len(opts.uris) > 0 {
 		srv.Include, srv.Exclude = opts.uris, nil
 	}
-	t := newTracker(env, g, opts.streamFlags)
-	t.Apply(&config.Config{Path: cfg.Path, Servers: []config.Server{srv}})
-
-	sub := &subscription{t: t, id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
+	desired := engine.Desired{Config: &config.Config{Path: cfg.Path, Servers: []config.Server{srv}}}
+	e, err := printed(ctx, desired, opts.trackerOptions(env, g))
+	if err != nil {
+		return err
+	}
+	sub := &subscription{t: e.Tracker(), id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
 	s := newStream(env, g, opts.streamFlags)
 	s.follow(env, g, screen, nil, false)
 	s.keep, s.counts = sub.keep, isResourceChange
 	write := s.write
 	s.write = func(events ...*event.Event) error { return write(sub.name(events)...) }
-	err = track(ctx, t, s, sub.run)
-	rememberSnapshot(env, cfg.Path, t.Snapshot())
+	err = s.run(ctx, e, engine.Source(sub.run))
+	rememberSnapshot(env, cfg.Path, e.Tracker().Snapshot())
 	if err == nil && errors.Is(context.Cause(ctx), errTimeout) && !sub.hasFollowed() {
 		return &failure{exit: exitTimeout, code: "timeout", err: errors.New("--timeout expired before there was a resource to follow"),
 			hint: "mcptrack list resources " + printable.Line(srv.ID, 64) + " shows what the server offers"}

@@ -3,16 +3,13 @@ package commands
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
-	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/serverlog"
@@ -23,9 +20,9 @@ import (
 type topOptions struct {
 	connectFlags
 	remoteFlags
-	url        string
-	demo       bool
-	allServers bool
+	trackFlags
+	journalFlags
+	url string
 }
 
 func newTop(env *Env, g *globals) *cobra.Command {
@@ -37,8 +34,9 @@ func newTop(env *Env, g *globals) *cobra.Command {
 with --url, and shows them on a full screen: servers with their state and updates, the
 feed below, and behind each server its resources, tools, prompts, timeline and log, and
 behind each resource its content, differences and versions. Press ? for the keys, q to
-leave. Versions, timeline and log are those since the start, with --url those that
-serve-sse keeps.
+leave. Timeline and log are those since the start, with --url those that serve-sse keeps.
+Where a serve-sse keeps its events on this machine, the feed begins with those of the last
+ten minutes, and the versions include the stored ones.
 
 Exit codes: 0 left; 1 failed; 2 wrong usage, or stdout is not a terminal; 3 config
 invalid or missing; 4 the --url could not be reached; 5 it refused the request.`,
@@ -65,6 +63,7 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 	opts.connectFlags.add(cmd)
 	opts.remoteFlags.add(cmd)
 	f := cmd.Flags()
+	opts.journalFlags.add(cmd)
 	f.StringVar(&opts.url, "url", "", "look at the serve-sse at this `URL`")
 	f.BoolVar(&opts.demo, "demo", false, "follow a built-in demo server; no config needed")
 	addAllFlag(cmd, &opts.allServers)
@@ -74,7 +73,7 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 // errLeft ends all tasks when the user quits.
 var errLeft = errors.New("the user left")
 
-// show runs the screen and the tasks until the user quits, ctx ends or a task fails.
+// show runs the screen and the tasks until the user quits (errLeft), ctx ends or a task fails.
 func (o *topOptions) show(ctx context.Context, env *Env, g *globals, screen tui.Options, tasks ...func(context.Context) error) error {
 	screen.Colour = g.colours(env, env.OutTTY)
 	for _, name := range []string{"TERM", "TERM_PROGRAM", "COLORTERM", "TMUX", "SSH_TTY", "WT_SESSION"} {
@@ -97,10 +96,7 @@ func (o *topOptions) show(ctx context.Context, env *Env, g *globals, screen tui.
 		}
 		return errLeft
 	})
-	if err := running.Wait(); !errors.Is(err, errLeft) {
-		return err
-	}
-	return nil
+	return running.Wait()
 }
 
 func runTop(ctx context.Context, env *Env, g *globals, opts topOptions) error {
@@ -117,37 +113,31 @@ func runTop(ctx context.Context, env *Env, g *globals, opts topOptions) error {
 		return nothingToFollow(cfg, picked)
 	}
 	log := serverlog.New()
+	desired, err := opts.desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.of) // the feed shows the outcome of reloads
+	if err != nil {
+		return err
+	}
 	sessions := opts.session(env, g)
 	sessions.Logger = slog.New(log)
-	t := tracker.New(tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true})
-	current := new(applied)
-	current.apply(t, picked.of(cfg))
-	source := &tui.Tracker{Tracker: t, Lines: log.Lines, Restart: func(ctx context.Context, id string) error { return current.restart(ctx, t, id) }}
-	tasks := []func(context.Context) error{source.Run, t.Run}
-	if !opts.demo {
-		quiet := *env
-		quiet.Err = io.Discard // the feed shows the outcome of reloads
-		tasks = append(tasks, followConfig(&quiet, g, cfg, false, t, func(next *config.Config) { current.apply(t, picked.of(next)) }))
+	e, err := printed(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true})
+	if err != nil {
+		return err
 	}
-	return opts.show(ctx, env, g, tui.Options{Source: source, Title: title}, tasks...)
-}
-
-// applied is the config that a tracker follows.
-type applied struct{ cfg atomic.Pointer[config.Config] }
-
-func (a *applied) apply(t *tracker.Tracker, cfg *config.Config) {
-	a.cfg.Store(cfg)
-	t.Apply(cfg)
-}
-
-// restart ends the connection to a server and makes a new one, with the config that is
-// current then.
-func (a *applied) restart(ctx context.Context, t *tracker.Tracker, id string) error {
-	without := *a.cfg.Load()
-	without.Servers = slices.DeleteFunc(slices.Clone(without.Servers), func(s config.Server) bool { return s.ID == id })
-	t.Apply(&without)
-	err := t.Gone(ctx, id)
-	t.Apply(a.cfg.Load())
+	past, err := opts.existing(ctx, env, slog.New(slog.DiscardHandler)) // nothing may be written over the screen
+	if err != nil {
+		return err
+	}
+	if past != nil {
+		defer func() { _ = past.Close() }()
+	}
+	t := e.Tracker()
+	source := tui.NewLocal(tui.LocalOptions{Snapshot: t.Snapshot, Read: t.ReadResource, Restart: t.Restart, Lines: log.Lines, Past: past})
+	err = e.Run(ctx, engine.Events(source.Run), engine.Source(func(ctx context.Context) error {
+		return opts.show(ctx, env, g, tui.Options{Source: source, Title: title})
+	}))
+	if errors.Is(err, errLeft) {
+		return nil
+	}
 	return err
 }
 
@@ -167,5 +157,8 @@ func runTopRemote(ctx context.Context, env *Env, g *globals, opts topOptions) er
 	feed := base.JoinPath("events")
 	feed.RawQuery = "since=10m"
 	source.Follow = follow.Options{URL: feed.String(), Header: bearer(token)}
-	return opts.show(ctx, env, g, tui.Options{Source: source, Title: strings.TrimSuffix(base.String(), "/")}, source.Run, source.Poll)
+	if err = opts.show(ctx, env, g, tui.Options{Source: source, Title: strings.TrimSuffix(base.String(), "/")}, source.Run, source.Poll); errors.Is(err, errLeft) {
+		return nil
+	}
+	return err
 }

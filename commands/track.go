@@ -1,72 +1,69 @@
 package commands
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"syscall"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/reload"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// newTracker returns the tracker of a command that prints events.
-func newTracker(env *Env, g *globals, flags streamFlags) *tracker.Tracker {
-	return tracker.New(tracker.Options{
-		Dial: env.Dial, Session: flags.session(env, g), Logger: statesOnce(env, g),
-		Texts: flags.content || flags.diff,
-	})
+// trackFlags say what a command follows, and whether it follows changes of the config.
+type trackFlags struct {
+	allServers   bool
+	demo         bool
+	noFollow     bool
+	holdCommands bool
 }
 
-// followConfig returns a function that applies every valid version of the config file
-// until its context ends, but for what the user has not approved. hold delays new and changed
-// commands until SIGHUP. cfg is the config in use, which load returned.
-func followConfig(env *Env, g *globals, cfg *config.Config, hold bool, t *tracker.Tracker, apply func(*config.Config)) func(context.Context) error {
-	return func(ctx context.Context) error {
-		c, err := g.permission(env, cfg.Path)
-		if err != nil {
-			return err
-		}
-		return reload.Run(ctx, reload.Options{
-			Path: cfg.Path, Config: g.configOptions(env), Current: cfg, Kick: env.reloads(), Hold: c.hold(cfg, hold),
-			Apply: apply, Publish: t.Publish, Logger: g.logger(env),
-		})
+// addReload adds the flags for changes of the config.
+func (o *trackFlags) addReload(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.noFollow, "no-follow-config", false, "ignore changes of the config file")
+	f.BoolVar(&o.holdCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
+}
+
+// desired returns what an engine follows: the selected servers of a config, which load returned,
+// and, unless the flags say otherwise, of what its file becomes.
+func (o *trackFlags) desired(env *Env, g *globals, log *slog.Logger, cfg *config.Config, pick func(*config.Config) *config.Config) (engine.Desired, error) {
+	d := engine.Desired{Config: cfg, Select: pick}
+	if o.noFollow || o.demo {
+		return d, nil
 	}
+	c, err := g.permission(env, cfg.Path)
+	if err != nil {
+		return d, err
+	}
+	d.Follow = &reload.Options{Path: cfg.Path, Config: g.configOptions(env), Kick: env.reloads(), Hold: c.hold(cfg, o.holdCommands), Logger: log}
+	return d, nil
+}
+
+// printed makes the engine of a command that prints events as they happen and keeps none.
+func printed(ctx context.Context, d engine.Desired, opts tracker.Options) (*engine.Engine, error) {
+	return engine.New(ctx, d, journal.NewMemory(journal.MemoryOptions{}), engine.Options{Tracker: opts, Logger: opts.Logger})
+}
+
+// trackerOptions are the options of the tracker of a command that prints events.
+func (s *streamFlags) trackerOptions(env *Env, g *globals) tracker.Options {
+	return tracker.Options{Dial: env.Dial, Session: s.session(env, g), Logger: statesOnce(env, g), Texts: s.content || s.diff}
 }
 
 func nothingToFollow(cfg *config.Config, s selection) error {
 	return &failure{exit: exitConfig, code: "nothing_to_follow", err: errors.New("there is no server to follow"), hint: s.hint(cfg)}
 }
 
-// errPrinted ends a tracker whose output has ended.
-var errPrinted = errors.New("output ended")
-
-// track runs the tracker together with the functions in also until ctx ends, the stream
-// has printed enough, or one of them fails. The stream also prints the events that the
-// tracker publishes while it shuts down. track returns the command's error.
-func track(ctx context.Context, t *tracker.Tracker, s *stream, also ...func(context.Context) error) error {
-	running, ours := errgroup.WithContext(ctx)
-	for _, work := range also {
-		running.Go(func() error {
-			if err := work(ours); ours.Err() == nil {
-				return err
-			}
-			return nil
-		})
-	}
-	// The tracker ends the stream, not ctx, so that its last events are printed.
-	unbound := context.WithoutCancel(ctx)
-	_, sub := t.Subscribe(unbound)
-	running.Go(func() error { return cmp.Or(s.run(unbound, t, sub), errPrinted) })
-	_ = t.Run(ours)
-	failed := running.Wait()
-	if errors.Is(failed, errPrinted) {
-		failed = nil
-	}
-	return s.outcome(ctx, failed)
+// run runs the engine together with the parts until ctx ends, the stream has printed enough, or
+// one of them fails. The stream also prints the events of the end. It returns the command's
+// error.
+func (s *stream) run(ctx context.Context, e *engine.Engine, parts ...engine.Part) error {
+	return s.outcome(ctx, e.Run(ctx, append(parts, engine.Events(s.print))...))
 }
 
 // outcome returns the command's error, nil if it did what was asked for.

@@ -63,7 +63,7 @@ func (o *versionFlags) open(ctx context.Context, env *Env, log *slog.Logger) (ve
 		return nil, usage("--timeout must not be negative")
 	}
 	if o.url == "" {
-		j, err := o.journalFlags.open(ctx, env, log, journal.Options{Existing: true})
+		j, err := o.journalFlags.stored(ctx, env, log)
 		if err != nil {
 			return nil, err
 		}
@@ -93,19 +93,19 @@ func noVersions(server, uri string, known []string) error {
 
 // storedVersions reads a log.
 type storedVersions struct {
-	journal     *journal.Journal
+	log         journal.Log
 	server, uri string
 }
 
-func (s *storedVersions) close() { _ = s.journal.Close() }
+func (s *storedVersions) close() { _ = s.log.Close() }
 
 func (s *storedVersions) versions(ctx context.Context) ([]history.Version, error) {
-	versions, err := history.Versions(decoded(s.journal.Select(ctx, journal.Selection{ServerID: s.server, URI: s.uri})), remote.MaxVersions)
+	versions, err := history.Versions(decoded(s.log.Select(ctx, journal.Selection{ServerID: s.server, URI: s.uri})), remote.MaxVersions)
 	if err != nil {
 		return nil, err
 	}
 	if len(versions) == 0 {
-		states, err := s.journal.States(ctx, s.server)
+		states, err := s.log.States(ctx, s.server)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +115,7 @@ func (s *storedVersions) versions(ctx context.Context) ([]history.Version, error
 		}
 		return nil, noVersions(s.server, s.uri, known)
 	}
-	stored, err := s.journal.Contents.Stored(ctx, history.Digests(versions))
+	stored, err := s.log.Contents().Stored(ctx, history.Digests(versions))
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func decoded(entries iter.Seq2[journal.Entry, error]) iter.Seq2[event.Event, err
 }
 
 func (s *storedVersions) text(ctx context.Context, digest catalog.Digest) (string, bool, error) {
-	return s.journal.Contents.Get(ctx, digest)
+	return s.log.Contents().Get(ctx, digest)
 }
 
 // servedVersions asks a serve-sse.

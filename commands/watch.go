@@ -17,11 +17,12 @@ type watchOptions struct {
 	streamFlags
 	agentFlags
 	filter
-	file         string // the argument
-	demo         bool
-	allServers   bool
-	noFollow     bool
-	holdCommands bool
+	trackFlags
+	journalFlags
+	file   string // the argument
+	since  string
+	after  since // parsed from since
+	stored bool  // --no-follow: only what is stored
 }
 
 func newWatch(env *Env, g *globals) *cobra.Command {
@@ -41,6 +42,10 @@ see mcptrack help events. Lines leave out transitional states and repeated failu
 which a terminal counts in its last lines; -v prints them. --count counts changes of
 resources, lists and the config, or the events that --type selects.
 
+--since begins with the events that a serve-sse of this machine has stored, as replay prints
+them. While that serve-sse runs, watch shows its events and connects to no server; otherwise
+it follows the servers itself. --no-follow ends after the stored events.
+
 --agent prints at most one short line a second for agents that read a process, beginning
 with what changed since the last run; see mcptrack help agents.
 
@@ -59,6 +64,9 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
   # Show how the resources of docs change
   mcptrack watch --server docs --diff
 
+  # What changed within the last ten minutes, and what changes from now on
+  mcptrack watch --since 10m
+
   # For an agent's monitor, and for a hook
   mcptrack watch --agent
   mcptrack watch --agent --once --timeout 5s`,
@@ -67,6 +75,9 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.types, opts.servers = globs(opts.types), globs(opts.servers)
 			if err := errors.Join(opts.streamFlags.parse(), opts.filter.check(), opts.agentFlags.parse(cmd, g)); err != nil {
+				return err
+			}
+			if err := opts.parseSince(cmd); err != nil {
 				return err
 			}
 			switch {
@@ -92,8 +103,10 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 	f.StringSliceVar(&opts.types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
 	f.StringSliceVar(&opts.servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
 	f.BoolVar(&opts.changedOnly, "changed-only", false, "omit updates that left the content the same")
-	f.BoolVar(&opts.noFollow, "no-follow-config", false, "ignore changes of the config file")
-	f.BoolVar(&opts.holdCommands, "no-exec-on-reload", false, "wait for SIGHUP before starting new or changed commands of the config")
+	f.StringVar(&opts.since, "since", "", "begin with the stored events after this `ID`, since this time (RFC 3339), or within this duration (2h, 7d)")
+	f.BoolVar(&opts.stored, "no-follow", false, "with --since: print what is stored, and exit")
+	opts.journalFlags.add(cmd)
+	opts.addReload(cmd)
 	addAllFlag(cmd, &opts.allServers)
 	opts.agentFlags.add(cmd)
 	opts.addOnce(cmd)
@@ -103,34 +116,63 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 	return cmd
 }
 
+// parseSince checks --since and the flags that belong to it.
+func (o *watchOptions) parseSince(cmd *cobra.Command) (err error) {
+	if o.since == "" {
+		for _, name := range []string{"no-follow", "data-dir", "nats", "nats-credentials"} {
+			if cmd.Flags().Changed(name) {
+				return usage("--%s needs --since", name)
+			}
+		}
+		return nil
+	}
+	if o.demo || o.agent {
+		return usage("--since cannot be used with --demo or --agent")
+	}
+	o.after, err = parseSince(o.since)
+	return err
+}
+
 func (o *watchOptions) selection() selection { return selection{servers: o.servers, all: o.allServers} }
 
 func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) error {
 	env, screen := newScreen(env, g)
 	log := g.logger(env)
+	s := newStream(env, g, opts.streamFlags)
+	s.keep, s.counts = opts.keep, opts.filter.counts
+	if opts.since != "" {
+		if written := opts.written(env); opts.stored || written { // no server is needed for that
+			s.follow(env, g, screen, nil, len(opts.types) > 0)
+			return s.outcome(ctx, s.backlog(ctx, env, log, &opts.journalFlags, opts.after, written && !opts.stored))
+		}
+	}
 	cfg, awaited, err := watchConfig(ctx, env, g, log, opts)
 	if err != nil {
 		return err
 	}
-	s := newStream(env, g, opts.streamFlags)
 	s.follow(env, g, screen, cfg, len(opts.types) > 0)
-	t := newTracker(env, g, opts.streamFlags)
-	selected := opts.selection().of(cfg)
-	t.Apply(selected)
-	if len(selected.Servers) == 0 && !awaited {
+	if len(opts.selection().of(cfg).Servers) == 0 && !awaited {
 		if opts.noFollow {
 			return nothingToFollow(cfg, opts.selection())
 		}
 		opts.selection().warnNone(log, cfg)
 	}
-	s.keep, s.counts = opts.keep, opts.filter.counts
-	var also []func(context.Context) error
-	if !opts.noFollow && !opts.demo {
-		also = append(also, followConfig(env, g, cfg, opts.holdCommands, t, func(next *config.Config) { t.Apply(opts.selection().of(next)) }))
+	desired, err := opts.desired(env, g, log, cfg, opts.selection().of)
+	if err != nil {
+		return err
 	}
-	err = track(ctx, t, s, also...)
+	if opts.since != "" {
+		if err := s.backlog(ctx, env, log, &opts.journalFlags, opts.after, false); err != nil {
+			return s.outcome(ctx, err)
+		}
+	}
+	e, err := printed(ctx, desired, opts.trackerOptions(env, g))
+	if err != nil {
+		return err
+	}
+	err = s.run(ctx, e)
 	if !opts.demo {
-		rememberSnapshot(env, cfg.Path, t.Snapshot())
+		rememberSnapshot(env, cfg.Path, e.Tracker().Snapshot())
 	}
 	return err
 }

@@ -24,11 +24,13 @@ func rules() []rule {
 		{module + "cmd", nil, "a main package is the end of the chain"},
 		{module + "commands", []string{"cmd"}, "core and output serve embedders, who have no command line"},
 		{module + "output", []string{"commands", "output", "scripts/faults"}, "what is tracked does not depend on how it is shown"},
-		{module + "core/publish", []string{"core/gateway", "commands", "output"}, "it joins tracker and journal for those who read; nothing below it may know of readers"},
-		{module + "core/tracker", []string{"core/tracker", "core/gateway", "core/publish", "commands", "output"}, "below the tracker nobody may know of it: data flows one way"},
-		{module + "core/journal", []string{"core/journal", "core/events", "core/publish", "commands", "output"}, "what is tracked does not depend on where it is stored"},
+		{module + "core/engine", []string{"commands"}, "it joins config, tracker and log for those who run it; views take values, see core/status"},
+		{module + "core/tracker", []string{"core/tracker", "core/gateway", "core/engine", "commands", "output/agent"}, "below the tracker nobody may know of it: data flows one way"},
+		{module + "core/journal/natslog", []string{"core/engine", "commands", "output/webhook"}, "a cluster is known to those who share servers or deliveries; all others read a log"},
+		{module + "core/journal/sqlitelog", []string{"commands", "scripts/logbench"}, "which log there is, is decided once"},
+		{module + "core/journal/internal", []string{"core/journal"}, "what waits to be stored is the business of logs"},
 		{module + "core/webhooks", []string{"core/tracker", "commands", "output/webhook"}, "webhooks are received for the events of servers, and sent in one place"},
-		{module + "core/session", []string{"core/session", "core/tracker", "core/gateway", "commands", "output", "scripts/faults"}, "sessions belong to the tracker; the others see events, and the gateway passes requests on"},
+		{module + "core/session", []string{"core/session", "core/tracker", "core/status", "core/gateway", "commands", "output", "scripts/faults"}, "sessions belong to the tracker; the others see events, and the gateway passes requests on"},
 		{module + "core/cache", []string{"core/event", "core/tracker", "commands", "output"}, "what clients read is written by the tracker and shown by the others"},
 		{module + "core/process", []string{"core/session", "cmd"}, "whoever starts children must stop them: one owner"},
 		{module + "core/filewatch", []string{"core/reload", "core/vault"}, "watching files is asked for, not done on the side"},
@@ -37,6 +39,8 @@ func rules() []rule {
 		{"github.com/olekukonko/tablewriter", []string{"output/table"}, "tables for people are one package"},
 		{"github.com/fsnotify", []string{"core/filewatch"}, "its traps are dealt with once"},
 		{"github.com/mark3labs/mcp-go", []string{"core/session/wire", "scripts/matrix"}, "what the library does differently from what we need is dealt with in one place"},
+		{"zombiezen.com/go/sqlite", []string{"core/journal/sqlitelog"}, "the file of events is read and written in one place"},
+		{"modernc.org/sqlite", nil, "it is used through zombiezen.com/go/sqlite"},
 		{module + "core/login", []string{"core/login", "core/session", "core/tracker", "commands"}, "tokens are for sessions, and the commands that log in"},
 		{"golang.org/x/oauth2", []string{"core/login"}, "tokens are obtained in one place"},
 		{"github.com/modelcontextprotocol/go-sdk", []string{"core/login"}, "of the official SDK only the discovery for OAuth is used"},
@@ -44,7 +48,8 @@ func rules() []rule {
 		{"github.com/gofrs/flock", []string{"core/login", "core/gateway", "output/agent"}, "one renewal at a time, of all processes, pins that several of them add to, and one cursor for each"},
 		{"github.com/cli/browser", []string{"cmd"}, "the browser belongs to the process's user"},
 		{module + "core/session/wire", []string{"core/session"}, "transports are chosen and closed by a session"},
-		{"github.com/nats-io", []string{"core/journal", "scripts/faults"}, "what is durable is decided in one place"},
+		{"github.com/nats-io", []string{"core/journal/natslog", "core/journal/journaltest"}, "what is shared is decided in one place"},
+		{"zombiezen.com", []string{"core/journal/sqlitelog"}, "one package knows the file of the log"},
 		{"github.com/bmatcuk/doublestar", []string{"core/glob"}, "it takes exponential time for some globs"},
 		{"github.com/yosida95/uritemplate", []string{"core/uritemplate"}, "it panics on some templates, and escapes code points instead of octets"},
 		{"github.com/yuin/goldmark", []string{"core/vault", "output/markdown"}, "notes are parsed in one place, and the manual is rendered in one"},
@@ -66,6 +71,18 @@ func rules() []rule {
 		{"charm.land", []string{"output/tui"}, "the full screen is one package"},
 		{"github.com/charmbracelet", []string{"output/tui"}, "the full screen is one package"},
 		{"golang.org/x/term", []string{"cmd"}, "main tells the commands what the terminal is"},
+	}
+}
+
+// apart keeps a package from another, also where packages in between lead to it.
+type apart struct {
+	pkg, from string // relative to the module; from is the path, and all below it
+	why       string
+}
+
+func aparts() []apart {
+	return []apart{
+		{"core/event", "core/config", "an event is a value for readers who have no config: a browser, a log, another process"},
 	}
 }
 
@@ -122,6 +139,45 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
+// chain returns the packages through which pkg reaches one that is from or below it, both ends
+// included; nil if it does not.
+func chain(found map[string][]string, pkg, from string) []string {
+	seen := map[string]bool{}
+	var reach func(pkg string) []string
+	reach = func(pkg string) []string {
+		if seen[pkg] {
+			return nil
+		}
+		seen[pkg] = true
+		if below(pkg, from) {
+			return []string{pkg}
+		}
+		for _, path := range found[pkg] {
+			if rest := reach(strings.TrimPrefix(path, module)); rest != nil {
+				return append([]string{pkg}, rest...)
+			}
+		}
+		return nil
+	}
+	return reach(pkg)
+}
+
+func TestPackagesStayApart(t *testing.T) {
+	t.Parallel()
+	found := packages(t)
+	for _, a := range aparts() {
+		if found[a.pkg] == nil || found[a.from] == nil {
+			t.Errorf("the rule for %s and %s is stale", a.pkg, a.from)
+		}
+		if through := chain(found, a.pkg, a.from); through != nil {
+			t.Errorf("%s: %s", strings.Join(through, " imports "), a.why)
+		}
+	}
+	if through := chain(found, "core/reload", "core/config/tree"); len(through) < 3 {
+		t.Errorf("core/reload reaches core/config/tree only through others, not through %q", through)
+	}
+}
+
 // TestCoreKeepsQuiet: standard streams, exits and flags belong to cmd.
 func TestCoreKeepsQuiet(t *testing.T) {
 	t.Parallel()
@@ -131,7 +187,7 @@ func TestCoreKeepsQuiet(t *testing.T) {
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), "grep", "-rnE", "--include=*.go", "--exclude=*_test.go",
-		`fmt\.Print|os\.Stdout|os\.Exit\(|log\.Fatal|^func init\(\)`, ".", "../output")
+		`^[^/]*(fmt\.Print|os\.Stdout|os\.Exit\(|log\.Fatal)|^func init\(\)`, ".", "../output")
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
 		t.Errorf("core or output use what belongs to cmd (%v):\n%s", err, out)

@@ -27,9 +27,11 @@
 //	catalog    values: what one server offers, digests, and how two lists differ
 //	cache      what clients of a tracker read: resources, prompts, results of tools
 //	event      the event envelope and the table of event types
-//	bus        total order, gapless join, subscribers that are cut off when they are slow
-//	journal    the durable log of events, in this process or on a NATS cluster
-//	publish    tracker → journal → readers; servers shared between processes by leases
+//	status     values: what is known of servers and of the processes that follow them
+//	journal    the log of events, in memory: one order, followers that fall behind get a gap
+//	journal/sqlitelog  the log in a file, which one process writes and others may read
+//	journal/natslog    the log on a NATS cluster, with leases for the processes that share it
+//	engine     config → tracker → log → readers; servers shared between processes by leases
 //	history    the versions of a resource, from its events
 //	events     MCP Events: the log for MCP clients, by poll and push
 //	changes    two tools for models: what changed, and a wait for changes
@@ -68,15 +70,18 @@
 //
 //	tracker → session → session/wire → process
 //	   │         └────→ login, config, catalog
-//	   └─→ bus → event → cache, catalog, config
-//	publish → tracker, journal
+//	   └─→ journal → event → cache → catalog
+//	engine → tracker, reload, journal/natslog
 //	changes → events → serve, journal
 //	reload → filewatch, config, event
 //	gateway → serve, tracker, upstream, capindex → textindex
 //	vault → serve, filewatch, textindex
 //
+// Events are values: event imports none of what publishes them, nor config, and whoever
+// publishes converts its own types to those of the payload.
+//
 // deps_test.go holds the rules, each with its reason. Embedders start with
-// tracker.New, or with publish.New for a durable log. Nothing in core knows of a
+// tracker.New, or with engine.New for a log. Nothing in core knows of a
 // terminal, a flag or the process's standard streams.
 //
 // # Where a change belongs
@@ -108,7 +113,7 @@
 //	                            status.go, counted in publish.go; of the process it is Options in
 //	                            metrics.go, set in commands/feed.go and gateway_events.go
 //	a page of the dashboard     output/dashboard: assets/server.js, assets/resource.js and so on; what all
-//	                            servers have in the overview: core/publish/server.go; what only the page
+//	                            servers have in the overview: core/status/summary.go; what only the page
 //	                            of one shows: detail.go
 //	the config of another host  core/config/hosts, and core/config/shapes.go if its format is new;
 //	                            commands/topics/config.md

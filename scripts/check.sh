@@ -90,6 +90,8 @@ programs() {
 tools() {
 	mkdir -p "$bin"
 	go build -modfile=scripts/tools.mod -o "$bin/" honnef.co/go/tools/cmd/staticcheck
+	# The tests find it in the cache of the go command.
+	go tool -modfile=scripts/tools.mod -n nats-server >/dev/null
 }
 
 # Fails with a message if the text given is not empty.

@@ -10,16 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/bus"
 	mcpconfig "github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 // peerClient connects to a peer as a program does that embeds the tracker. Nothing is
 // tracked but what the client subscribes to.
-func peerClient(t *testing.T, name string, change func(*mcpconfig.Server)) (*tracker.Client, *bus.Subscription) {
+func peerClient(t *testing.T, name string, change func(*mcpconfig.Server)) (*tracker.Client, *journal.Subscription) {
 	t.Helper()
 	p := startPeer(t, name)
 	cfg, problems := mcpconfig.Parse([]byte(`{"servers": {"peer": `+p.Config+`}}`), "mcp-servers.json", mcpconfig.Options{})

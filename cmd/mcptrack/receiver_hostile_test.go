@@ -3,21 +3,26 @@
 package main
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 )
 
 // hook is a subscription as the gateway of the test stores it: it knows what only the server
@@ -25,23 +30,39 @@ import (
 type hook struct{ ID, Name, URL, Secret string }
 
 // hookOf returns the subscription to updates of resources.
-func hookOf(t *testing.T, file string) hook {
+func hookOf(t *testing.T, dir string) hook {
 	t.Helper()
-	var stored struct{ Subscriptions []hook }
-	var raw []byte
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		raw, _ = os.ReadFile(file) // it may not be there yet
-		if json.Unmarshal(raw, &stored) != nil {
-			continue
-		}
-		for _, h := range stored.Subscriptions {
-			if h.Name == "resource.updated" {
-				return h
+		for _, raw := range storedWebhooks(t, dir) {
+			var stored struct{ Plain hook }
+			if json.Unmarshal(raw, &stored) == nil && stored.Plain.Name == "resource.updated" {
+				return stored.Plain
 			}
 		}
 	}
-	t.Fatalf("there is no subscription: %s", raw)
+	t.Fatalf("there is no subscription: %q", storedWebhooks(t, dir))
 	return hook{}
+}
+
+// storedWebhooks are the records about webhooks in the log of a data directory, which another
+// process may use; none if there is no log yet.
+func storedWebhooks(t *testing.T, dir string) (values [][]byte) {
+	t.Helper()
+	log, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir, Existing: true})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	log.Records("webhooks").Follow(ctx, func(c journal.Changes) {
+		for _, rec := range c.Records {
+			values = append(values, rec.Value)
+		}
+		cancel()
+	})
+	return values
 }
 
 // message makes a request as the server does, for a test to break.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"net"
 	"net/http"
@@ -30,7 +31,7 @@ func TestServeReceivesWebhooks(t *testing.T) {
 		"--durability", "os", "--token-file", tokens, "--events-allow", "http://127.0.0.1:*")
 	save(t, entries, `{"mcpServers": {"up": {"url": "`+gateway+`", "headers": {"Authorization": "Bearer `+token+`"}, "trackResources": true,
 		"mode": "poll", "pollInterval": "1h", "events": {"delivery": "webhook"}}}}`)
-	address, subscriptions := freeAddress(t), filepath.Join(dir, "gateway", "webhooks.json")
+	address, subscriptions := freeAddress(t), filepath.Join(dir, "gateway")
 	var earlier hook // of the run that was killed
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		s := serveBeside(t, "--addr", address, "--public-url", "http://"+address, "--config", entries, "--data-dir", data, "--durability", "os", "--token-file", tokens)
@@ -53,9 +54,8 @@ func TestServeReceivesWebhooks(t *testing.T) {
 		}
 		s.stop(end)
 	}
-	stored, err := os.ReadFile(subscriptions)
-	if err != nil || strings.Contains(string(stored), "whsec_") {
-		t.Errorf("%v: subscriptions outlive an orderly end: %s", err, stored)
+	if stored := storedWebhooks(t, subscriptions); strings.Contains(string(bytes.Join(stored, nil)), "whsec_") {
+		t.Errorf("subscriptions outlive an orderly end: %q", stored)
 	}
 }
 

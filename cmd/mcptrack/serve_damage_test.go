@@ -22,11 +22,8 @@ func TestServeFlippedByte(t *testing.T) {
 	s, dataDir := demoServing(t)
 	seen := s.events(12, "")
 	s.stop(syscall.SIGTERM)
-	found, err := filepath.Glob(filepath.Join(dataDir, "store", "jetstream", "*", "streams", "mcptrack", "msgs", "*.blk"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("blocks: %q, %v", found, err)
-	}
-	data, err := os.ReadFile(found[0])
+	file := filepath.Join(dataDir, "events.db")
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +40,7 @@ func TestServeFlippedByte(t *testing.T) {
 		t.Fatalf("only %d events about resources", len(places))
 	}
 	data[places[len(places)/2]+len(uri)-len("lt://")] ^= 'l' ^ 'k' // vaukt://
-	if err := os.WriteFile(found[0], data, 0o600); err != nil {
+	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := mcptrackCommand(t.Context(), "replay", "--data-dir", dataDir).Output()

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+	"github.com/mcptrack/mcptrack/core/journal/natslog"
 )
 
 // endpoints are what webhooks are sent to. They answer after some time, so that deliveries are in progress when a process is killed.
@@ -152,7 +152,7 @@ func TestWebhooksOnACluster(t *testing.T) {
 		s := start()
 		gateways[s.cmd.Process.Pid] = s
 	}
-	log, err := journal.Open(t.Context(), journal.Options{URL: url})
+	log, err := natslog.Open(t.Context(), natslog.Options{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@
 package catalog
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -113,19 +114,40 @@ type Item struct {
 // NewItem returns an item of the kind for the bytes that a server sent. It fails if they
 // are not a JSON object with a usable key.
 func NewItem(k Kind, raw json.RawMessage) (Item, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
+	if !json.Valid(raw) {
 		return Item{}, fmt.Errorf("%s item: not a JSON object", k)
 	}
-	var key string
-	if err := json.Unmarshal(members[k.KeyField()], &key); err != nil || key == "" {
+	lossless := Lossless(raw)
+	v, err := decode(lossless)
+	if err != nil {
+		return Item{}, fmt.Errorf("%s item: %w", k, err)
+	}
+	members, ok := v.(map[string]any)
+	if !ok {
+		return Item{}, fmt.Errorf("%s item: not a JSON object", k)
+	}
+	key, _ := members[k.KeyField()].(string)
+	if !bytes.Equal(lossless, raw) {
+		key = keyOf(k, raw)
+	}
+	if key == "" {
 		return Item{}, fmt.Errorf("%s item without a usable %q", k, k.KeyField())
 	}
-	d, err := Fingerprint(raw)
+	d, err := digest(v)
 	if err != nil {
 		return Item{}, fmt.Errorf("%s item %q: %w", k, key, err)
 	}
 	return Item{Key: key, Raw: raw, Digest: d}, nil
+}
+
+// keyOf decodes the key of an object as it is shown: what [Lossless] preserves is not part of it.
+func keyOf(k Kind, raw json.RawMessage) string {
+	var members map[string]json.RawMessage
+	var key string
+	if json.Unmarshal(raw, &members) != nil || json.Unmarshal(members[k.KeyField()], &key) != nil {
+		return ""
+	}
+	return key
 }
 
 // Descriptor is the part of an item that tables and events display.
@@ -157,10 +179,15 @@ func (it Item) Describe() Descriptor {
 // Fingerprint hashes a JSON value independent of key order and white space. Numbers
 // differ if their digits do, and strings also in what decoding would lose (see [Lossless]).
 func Fingerprint(raw json.RawMessage) (Digest, error) {
-	v, err := decode(raw)
+	v, err := decode(Lossless(raw))
 	if err != nil {
 		return Digest{}, err
 	}
+	return digest(v)
+}
+
+// digest hashes a decoded value.
+func digest(v any) (Digest, error) {
 	canonical, err := json.Marshal(v) // map keys are sorted
 	if err != nil {
 		return Digest{}, err

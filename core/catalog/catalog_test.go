@@ -97,11 +97,20 @@ func TestDigestText(t *testing.T) {
 func FuzzNewItem(f *testing.F) {
 	f.Add([]byte(`{"name":"a","uri":"b","n":[1,{"x":null}]}`))
 	f.Add([]byte(`{"name":"\u0000","name":"b"}`))
+	f.Add([]byte(`{"name":"cut \ud83d","uri":"a","x":"\ud83d"}`))
+	f.Add([]byte(`{"uri":"a","x":"\ud83d\ude00"}`))
+	f.Add([]byte("{\"name\":\"\xff\"} {}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, k := range Kinds() {
 			it, err := NewItem(k, raw)
+			if key := keyOf(k, raw); err == nil && it.Key != key || err != nil && key != "" {
+				t.Fatalf("%q: %v, and the key is %q, not %q", raw, err, it.Key, key)
+			}
 			if err != nil {
 				continue
+			}
+			if d, err := Fingerprint(raw); err != nil || d != it.Digest {
+				t.Fatalf("%q: digest %v, fingerprint %v (%v)", raw, it.Digest, d, err)
 			}
 			if it.Key == "" || it.Digest.IsZero() {
 				t.Fatalf("%q became %+v", raw, it)
@@ -130,5 +139,23 @@ func TestDepth(t *testing.T) {
 		if got := Depth([]byte(raw)); got != want {
 			t.Errorf("%s: %d, want %d", raw, got, want)
 		}
+	}
+}
+
+func BenchmarkNewItem(b *testing.B) {
+	raw := json.RawMessage(`{"uri":"file:///docs/guide/000017.md","name":"guide 17","mimeType":"text/markdown","size":1234}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := NewItem(Resources, raw); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDescribe(b *testing.B) {
+	it := item(b, Resources, `{"uri":"file:///docs/guide/000017.md","name":"guide 17","mimeType":"text/markdown","size":1234}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		it.Describe()
 	}
 }

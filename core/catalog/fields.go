@@ -47,8 +47,8 @@ const (
 // arrays are matched by their names where all have one (arguments of prompts), else
 // by position; arrays of plain values (required, enum) are one value.
 func Changes(from, to Item, limit int) (changes []Change, more int) {
-	a, errA := decode(from.Raw)
-	b, errB := decode(to.Raw)
+	a, errA := decode(Lossless(from.Raw))
+	b, errB := decode(Lossless(to.Raw))
 	if errA != nil || errB != nil {
 		return nil, 0 // not the Raw of an Item
 	}
@@ -58,8 +58,8 @@ func Changes(from, to Item, limit int) (changes []Change, more int) {
 	return c.changes, c.found - len(c.changes)
 }
 
-func decode(raw json.RawMessage) (v any, err error) {
-	dec := json.NewDecoder(bytes.NewReader(Lossless(raw)))
+func decode(lossless json.RawMessage) (v any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(lossless))
 	dec.UseNumber() // digits count, as they do for the digest
 	err = dec.Decode(&v)
 	return v, err

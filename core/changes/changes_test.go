@@ -25,7 +25,7 @@ func listChanged(server string, kind catalog.Kind, added, removed, changed []str
 // What changed is merged: one entry for each resource and list, with one diff.
 func TestSince(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, journal.Options{})
+	w := newWorld(t, journal.MemoryOptions{})
 	begin := w.since(`{}`)
 	if len(begin.StructuredContent.Changes) != 0 || begin.StructuredContent.Truncated || !strings.Contains(begin.text(), "Nothing changed.\nCursor: "+begin.StructuredContent.Cursor) {
 		t.Fatalf("%+v", begin)
@@ -66,7 +66,7 @@ func TestSince(t *testing.T) {
 // A flood is read page by page; each change is on one of them, and a page is small.
 func TestSincePages(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, journal.Options{})
+	w := newWorld(t, journal.MemoryOptions{})
 	begin := w.since(`{}`).StructuredContent.Cursor
 	const n = 320
 	var last string
@@ -97,7 +97,7 @@ func TestSincePages(t *testing.T) {
 // Diffs are bounded, each and together, and have no hidden characters.
 func TestDiffsAreBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, journal.Options{})
+	w := newWorld(t, journal.MemoryOptions{})
 	begin := w.since(`{}`).StructuredContent.Cursor
 	var last string
 	for i := range 20 {
@@ -119,7 +119,7 @@ func TestDiffsAreBounded(t *testing.T) {
 // What servers call their things is data: in one line, in quotes, bounded.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, journal.Options{})
+	w := newWorld(t, journal.MemoryOptions{})
 	begin := w.since(`{}`).StructuredContent.Cursor
 	tools := make([]string, 500)
 	for i := range tools {
@@ -142,7 +142,7 @@ func TestHostileNames(t *testing.T) {
 // A cursor of the past that is gone, of another log, or no cursor at all.
 func TestTruncated(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, journal.Options{RetainBytes: 4 << 10})
+	w := newWorld(t, journal.MemoryOptions{Keep: 40})
 	begin := w.since(`{}`).StructuredContent.Cursor
 	var last string
 	for i := range 200 {
@@ -162,7 +162,7 @@ func TestTruncated(t *testing.T) {
 // A wait ends with the first change that it is about, with its time, and with its client.
 func TestWait(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, journal.Options{})
+	w := newWorld(t, journal.MemoryOptions{})
 	begin := w.since(`{}`).StructuredContent.Cursor
 	if r, err := w.call(t.Context(), w.Wait, `{"cursor":%q,"timeoutMs":20}`, begin); err != nil || len(r.StructuredContent.Changes) != 0 || r.StructuredContent.Cursor != begin {
 		t.Errorf("%+v, %v", r, err)
@@ -198,7 +198,7 @@ func TestWait(t *testing.T) {
 // Wrong arguments are told to the model, which can do better.
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, journal.Options{})
+	w := newWorld(t, journal.MemoryOptions{})
 	for _, arguments := range []string{`{"server":"["}`, `{"cursor":5}`, `{"what":1}`, `[]`, `{"timeoutMs":5}`} {
 		if r, err := w.call(t.Context(), w.Since, `%s`, arguments); err != nil || !r.IsError {
 			t.Errorf("%s: %+v, %v", arguments, r, err)
@@ -216,7 +216,7 @@ func TestArguments(t *testing.T) {
 // The descriptors are valid, and results are as their output schema says.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, journal.Options{})
+	w := newWorld(t, journal.MemoryOptions{})
 	w.store(w.updated("docs", "file:///guide.md", "one", "two"))
 	last := w.store(listChanged("wiki", catalog.Tools, []string{"search"}, nil, nil))
 	w.sinceUntil(last, `{}`)

@@ -25,17 +25,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct {
 	*testing.T
 	*changes.Tools
-	journal *journal.Journal
+	journal journal.Log
 }
 
-func newWorld(t *testing.T, opts journal.Options) *world {
+func newWorld(t *testing.T, opts journal.MemoryOptions) *world {
 	t.Helper()
-	opts.Dir, opts.Durability, opts.KeepContent = t.TempDir(), journal.OS, 1<<20
-	j, err := journal.Open(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader := events.NewReader(events.FromJournal(j), events.Scope{})
+	opts.KeepContent = 1 << 20
+	j := journal.NewMemory(opts)
+	reader := events.NewReader(j, events.Scope{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = reader.Run(ctx) })
@@ -44,7 +41,7 @@ func newWorld(t *testing.T, opts journal.Options) *world {
 		running.Wait()
 		_ = j.Close()
 	})
-	return &world{t, changes.New(changes.Options{Reader: reader, Text: j.Contents.Get, Diff: func(label, from, to string) string {
+	return &world{t, changes.New(changes.Options{Reader: reader, Text: j.Contents().Get, Diff: func(label, from, to string) string {
 		return "--- " + label + "\n-" + strings.TrimSpace(from) + "\n+" + strings.TrimSpace(to) + "\n"
 	}}), j}
 }
@@ -64,7 +61,7 @@ func (w *world) store(e event.Event) string {
 func (w *world) updated(server, uri, from, to string) event.Event {
 	digest := func(text string) (d catalog.Digest) {
 		copy(d[:], text+"..........")
-		w.journal.Contents.Put(d, text)
+		w.journal.Contents().Put(d, text)
 		return d
 	}
 	yes := true

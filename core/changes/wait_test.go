@@ -23,43 +23,47 @@ const (
 )
 
 // longLog is a long log of a server, from which it takes a millisecond to read an entry.
-func longLog() events.Source {
-	return events.Source{
-		Bounds: func(context.Context) (journal.Bounds, error) {
-			return journal.Bounds{Epoch: longEpoch, First: 1, Last: longLast}, nil
-		},
-		Follow: func(ctx context.Context, _ uint64) iter.Seq2[journal.Entry, error] {
-			return func(yield func(journal.Entry, error) bool) {
-				<-ctx.Done()
-				yield(journal.Entry{}, context.Cause(ctx))
-			}
-		},
-		Read: func(_ context.Context, from uint64) iter.Seq2[journal.Entry, error] {
-			return func(yield func(journal.Entry, error) bool) {
-				for ; from <= longLast; from++ {
-					time.Sleep(time.Millisecond)
-					e := event.Event{ID: event.FormatID(longEpoch, from), ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}}
-					data, err := e.AppendJSON(nil)
-					if !yield(journal.Entry{ID: e.ID, Seq: from, Data: data}, err) {
-						return
-					}
-				}
-			}
-		},
-		Resume: func(_ context.Context, id string) (journal.Resumption, error) {
-			_, seq, err := event.ParseID(id)
-			return journal.Resumption{From: seq + 1, Next: longLast + 1}, err
-		},
-		Since: func(context.Context, time.Time) (uint64, error) { return 1, nil },
+type longLog struct {
+	journal.Log // nil: what a reader does not use
+}
+
+func (longLog) Bounds(context.Context) (journal.Bounds, error) {
+	return journal.Bounds{Epoch: longEpoch, First: 1, Last: longLast}, nil
+}
+
+func (longLog) Follow(ctx context.Context, _ uint64) iter.Seq2[journal.Entry, error] {
+	return func(yield func(journal.Entry, error) bool) {
+		<-ctx.Done()
+		yield(journal.Entry{}, context.Cause(ctx))
 	}
 }
+
+func (longLog) Read(_ context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	return func(yield func(journal.Entry, error) bool) {
+		for ; from <= longLast; from++ {
+			time.Sleep(time.Millisecond)
+			e := event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}}
+			data, err := e.AppendJSON(nil)
+			if !yield(journal.NewEntry(longEpoch, from, e.Timestamp, data), err) {
+				return
+			}
+		}
+	}
+}
+
+func (longLog) Resume(_ context.Context, id string) (journal.Resumption, error) {
+	_, seq, err := event.ParseID(id)
+	return journal.Resumption{From: seq + 1, Next: longLast + 1}, err
+}
+
+func (longLog) Since(context.Context, time.Time) (uint64, error) { return 1, nil }
 
 // TestWaitEndsInTime: however long the log is in which nothing matches; a call with the cursor
 // continues there.
 func TestWaitEndsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		reader := events.NewReader(longLog(), events.Scope{})
+		reader := events.NewReader(longLog{}, events.Scope{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = reader.Run(ctx) })

@@ -1,5 +1,5 @@
 // Package event defines the events of a tracker: one envelope for stdout, the SSE
-// feed, the journal and embedders.
+// feed, the log and embedders.
 //
 // An [Event] is a header and a typed [Payload]; on the wire the two are one flat
 // JSON object in one line. An event is not modified after it was published, so
@@ -27,7 +27,7 @@ import (
 type Event struct {
 	// ID is the epoch in 16 hex digits, a hyphen, and a number that rises by one
 	// with every event of the epoch. It is the SSE id and the key by which every
-	// sink can recognise a repetition. Set by the bus.
+	// sink can recognise a repetition. Set by the log.
 	ID string
 	// Seq is the number in ID.
 	Seq uint64

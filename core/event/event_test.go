@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/config"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -44,7 +43,7 @@ func samples() []Event {
 			Changes: []catalog.Change{{Op: catalog.Changed, Path: "/description"}, {Op: catalog.Added, Path: "/inputSchema/properties/b"}}}}},
 		ListChanged{List: catalog.Tools, Error: "timed out"},
 		ConfigReloaded{Added: []string{"docs"}, Duration: Milliseconds(12 * time.Millisecond)},
-		ConfigRejected{Problems: config.Problems{{Severity: config.SeverityError, File: "c.json", Line: 4, Column: 23, Code: config.CodeType, Message: "no"}}},
+		ConfigRejected{Problems: []Problem{{Severity: "error", File: "c.json", Line: 4, Column: 23, Code: "invalid_type", Message: "no"}}},
 		ResourceContent{Template: "file:///{name}", Changed: &changed, MimeType: "text/markdown", Size: size, Digest: digest(1), PreviousDigest: digest(2)},
 		ResourceContent{Digest: digest(1)},
 		PromptContent{Name: "summarize", Size: 120},
@@ -94,6 +93,22 @@ func TestWireSchema(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("the wire form changed (-want +got):\n%s", diff)
+	}
+}
+
+func TestSummaryOfARejectedConfig(t *testing.T) {
+	warning := Problem{Severity: "warning", File: "c.json", Line: 1, Column: 2, Message: "odd"}
+	failure := Problem{Severity: "error", File: "c.json", Line: 4, Column: 23, Message: "no"}
+	for want, problems := range map[string][]Problem{
+		"no problems":                                nil,
+		"c.json:1:2: warning: odd":                   {warning, warning},
+		"c.json:4:23: error: no":                     {warning, failure},
+		"c.json:4:23: error: no (and 1 more error)":  {failure, warning, failure},
+		"c.json:4:23: error: no (and 2 more errors)": {warning, failure, failure, failure},
+	} {
+		if got := (ConfigRejected{Problems: problems}).Summary(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

@@ -1,10 +1,11 @@
 package event
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/config"
 )
 
 // State says where a server stands: what the tracker does with it at present.
@@ -113,6 +114,9 @@ type ListChanged struct {
 	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed ones differ: key, fields, changes"`
 	// Error says why the list could not be loaded again; the old one is kept.
 	Error string `json:"error,omitempty" about:"why the list could not be loaded; the old one stays"`
+	// Items is the whole list after the change, nil if it is unknown: only a tracker that
+	// records its events sets it.
+	Items *catalog.List `json:"-"`
 }
 
 // ServerEvent is published for an event of a server's own (MCP Events) that is about no
@@ -135,7 +139,48 @@ type ConfigReloaded struct {
 
 // ConfigRejected is published when a new config is invalid; the old one stays in use.
 type ConfigRejected struct {
-	Problems config.Problems `json:"problems"`
+	Problems []Problem `json:"problems"`
+}
+
+// Problem is one defect of a config that was rejected. Its members are those of a problem of
+// validate --json. Who publishes it makes sure that no field has a secret in it.
+type Problem struct {
+	Severity string `json:"severity"`       // error or warning
+	File     string `json:"file,omitempty"` // its path
+	Line     int    `json:"line"`           // 1-based
+	Column   int    `json:"column"`         // 1-based, in code points
+	Path     string `json:"path"`           // JSON pointer of the value at fault; "" for the whole file
+	Code     string `json:"code"`           // the kind of problem, such as "syntax"
+	Message  string `json:"message"`
+	Hint     string `json:"hint,omitempty"`
+}
+
+// severityError is the severity of the problems that lead to the rejection.
+const severityError = "error"
+
+// Summary is the first error, or the first warning if there is no error, as
+// FILE:LINE:COLUMN: SEVERITY: MESSAGE, and how many more errors there are. Decoded events
+// may have any characters in it.
+func (c ConfigRejected) Summary() string {
+	if len(c.Problems) == 0 {
+		return "no problems"
+	}
+	isError := func(p Problem) bool { return p.Severity == severityError }
+	p := c.Problems[max(0, slices.IndexFunc(c.Problems, isError))]
+	text := fmt.Sprintf("%s:%d:%d: %s: %s", p.File, p.Line, p.Column, p.Severity, p.Message)
+	more := -1
+	for _, p := range c.Problems {
+		if isError(p) {
+			more++
+		}
+	}
+	switch {
+	case more == 1:
+		text += " (and 1 more error)"
+	case more > 1:
+		text += fmt.Sprintf(" (and %d more errors)", more)
+	}
+	return text
 }
 
 // Gap is sent to a consumer that missed events which are no longer available: those

@@ -4,7 +4,7 @@
 //
 // # Ids
 //
-// The eventId of an event and every cursor are ids of the journal, <epoch>-<seq>, so
+// The eventId of an event and every cursor are ids of the log, <epoch>-<seq>, so
 // that all ways to get an event name it alike. A cursor says up to where the log was
 // looked at, matching or not.
 //

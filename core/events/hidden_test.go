@@ -18,7 +18,7 @@ func TestHiddenItemsOfAList(t *testing.T) {
 	t.Parallel()
 	var hidden atomic.Value // the key from which on items are hidden
 	hidden.Store("z")
-	w := newWorldOn(t, journal.Options{Dir: t.TempDir(), Durability: journal.OS}, events.Options{},
+	w := newWorldOn(t, journal.MemoryOptions{}, events.Options{},
 		events.Scope{Item: func(_ string, _ catalog.Kind, key string) (string, bool) { return key, key < hidden.Load().(string) }})
 	w.store(event.Event{ServerID: "docs", Payload: event.ServerState{State: event.Ready}})
 	first := w.poll(`{"name":"list.changed"}`)

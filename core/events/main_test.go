@@ -24,22 +24,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a service over a real log.
 type world struct {
 	testing.TB
-	journal *journal.Journal
+	journal journal.Log
 	*events.Service
 }
 
 func newWorld(t *testing.T, opts events.Options) *world {
 	t.Helper()
-	return newWorldOn(t, journal.Options{Dir: t.TempDir(), Durability: journal.OS}, opts, events.Scope{})
+	return newWorldOn(t, journal.MemoryOptions{}, opts, events.Scope{})
 }
 
-func newWorldOn(t *testing.T, where journal.Options, opts events.Options, scope events.Scope) *world {
+func newWorldOn(t *testing.T, where journal.MemoryOptions, opts events.Options, scope events.Scope) *world {
 	t.Helper()
-	j, err := journal.Open(t.Context(), where)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts.Reader = events.NewReader(events.FromJournal(j), scope)
+	j := journal.NewMemory(where)
+	opts.Reader = events.NewReader(j, scope)
 	w := &world{TB: t, journal: j, Service: events.New(opts)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

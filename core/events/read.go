@@ -32,8 +32,8 @@ type Reader struct {
 }
 
 // NewReader returns a reader of the log that returns only the events that scope shows.
-func NewReader(source Source, scope Scope) *Reader {
-	return &Reader{tail: newTail(source, scope), readers: make(chan struct{}, maxReaders)}
+func NewReader(log journal.Log, scope Scope) *Reader {
+	return &Reader{tail: newTail(log, scope), readers: make(chan struct{}, maxReaders)}
 }
 
 // Run follows the log until ctx ends.
@@ -56,14 +56,14 @@ func (r *Reader) Start(ctx context.Context, cursor *string, maxAge time.Duration
 	if cursor != nil {
 		id = *cursor
 	}
-	b, err := r.tail.source.Bounds(ctx)
+	b, err := r.tail.log.Bounds(ctx)
 	if err != nil {
 		return Position{}, false, err
 	}
 	if cursor == nil {
 		return Position{b.Epoch, b.Last}, false, nil
 	}
-	res, err := r.tail.source.Resume(ctx, id)
+	res, err := r.tail.log.Resume(ctx, id)
 	if err != nil {
 		return Position{}, false, err
 	}
@@ -76,7 +76,7 @@ func (r *Reader) Start(ctx context.Context, cursor *string, maxAge time.Duration
 	}
 	now := time.Now()
 	if ceiling > 0 && from < res.Next {
-		recent, err := r.tail.source.Since(ctx, now.Add(-replayAge))
+		recent, err := r.tail.log.Since(ctx, now.Add(-replayAge))
 		if err != nil {
 			return Position{}, false, err
 		}
@@ -85,7 +85,7 @@ func (r *Reader) Start(ctx context.Context, cursor *string, maxAge time.Duration
 		}
 	}
 	if maxAge > 0 && from < res.Next {
-		recent, err := r.tail.source.Since(ctx, now.Add(-maxAge))
+		recent, err := r.tail.log.Since(ctx, now.Add(-maxAge))
 		if err != nil {
 			return Position{}, false, err
 		}
@@ -98,11 +98,11 @@ func (r *Reader) Start(ctx context.Context, cursor *string, maxAge time.Duration
 
 // Since returns the position before the first entry that was stored at t or later.
 func (r *Reader) Since(ctx context.Context, t time.Time) (Position, error) {
-	b, err := r.tail.source.Bounds(ctx)
+	b, err := r.tail.log.Bounds(ctx)
 	if err != nil {
 		return Position{}, err
 	}
-	first, err := r.tail.source.Since(ctx, t)
+	first, err := r.tail.log.Since(ctx, t)
 	if err != nil {
 		return Position{}, err
 	}
@@ -186,7 +186,7 @@ func (r *Reader) read(ctx context.Context, p Position, limit int) ([]logged, err
 	defer func() { <-r.readers }()
 	var out []logged
 	size := 0
-	for e, err := range r.tail.source.Read(ctx, p.Seq+1) {
+	for e, err := range r.tail.log.Read(ctx, p.Seq+1) {
 		if err != nil {
 			if len(out) > 0 {
 				break // what was read counts
@@ -198,7 +198,7 @@ func (r *Reader) read(ctx context.Context, p Position, limit int) ([]logged, err
 		}
 		occ, gap := r.tail.scope.occurrence(&e)
 		out = append(out, logged{e.Seq, e.ID, occ, gap})
-		if size += len(e.Data); size > maxRead || len(out) >= limit {
+		if size += len(e.Data()); size > maxRead || len(out) >= limit {
 			break
 		}
 	}

@@ -68,7 +68,7 @@ func TestHeartbeats(t *testing.T) {
 // A stream whose cursor expired, or whose log was replaced, says so and goes on.
 func TestStreamTruncated(t *testing.T) {
 	t.Parallel()
-	w := newWorldOn(t, journal.Options{Dir: t.TempDir(), Durability: journal.OS, RetainBytes: 4 << 10}, events.Options{}, events.Scope{})
+	w := newWorldOn(t, journal.MemoryOptions{Keep: 40}, events.Options{}, events.Scope{})
 	start := w.now()
 	for i := range 200 {
 		w.store(updated("docs", fmt.Sprintf("file:///%d", i), nil))

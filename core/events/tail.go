@@ -3,7 +3,6 @@ package events
 import (
 	"context"
 	"errors"
-	"iter"
 	"sync"
 	"time"
 
@@ -11,21 +10,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
-
-// Source is the log. Its fields have the contracts of the methods of [journal.Journal]
-// of the same name. All are required.
-type Source struct {
-	Bounds func(context.Context) (journal.Bounds, error)
-	Follow func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error]
-	Read   func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error]
-	Resume func(ctx context.Context, id string) (journal.Resumption, error)
-	Since  func(context.Context, time.Time) (uint64, error)
-}
-
-// FromJournal returns the journal as a source.
-func FromJournal(j *journal.Journal) Source {
-	return Source{Bounds: j.Bounds, Follow: j.Follow, Read: j.Read, Resume: j.Resume, Since: j.Since}
-}
 
 const (
 	keptEntries = 8192
@@ -46,8 +30,8 @@ type logged struct {
 
 // tail keeps the newest entries of the log.
 type tail struct {
-	source Source
-	scope  Scope
+	log   journal.Log
+	scope Scope
 
 	mu    sync.Mutex  // guards all below
 	epoch string      // "": the log was not reached yet
@@ -62,8 +46,8 @@ type tail struct {
 	came  int           // how many occurrences came
 }
 
-func newTail(source Source, scope Scope) *tail {
-	return &tail{source: source, scope: scope, moved: make(chan struct{})}
+func newTail(log journal.Log, scope Scope) *tail {
+	return &tail{log: log, scope: scope, moved: make(chan struct{})}
 }
 
 // run follows the log until ctx ends.
@@ -71,7 +55,7 @@ func (t *tail) run(ctx context.Context) error {
 	defer t.stopTimer()
 	retry := backoff.New(100*time.Millisecond, 5*time.Second)
 	for ctx.Err() == nil {
-		b, err := t.source.Bounds(ctx)
+		b, err := t.log.Bounds(ctx)
 		if err == nil {
 			t.begin(b)
 			retry.Reset()
@@ -86,9 +70,12 @@ func (t *tail) run(ctx context.Context) error {
 }
 
 func (t *tail) follow(ctx context.Context, b journal.Bounds) error {
-	for e, err := range t.source.Follow(ctx, b.Last+1) {
+	for e, err := range t.log.Follow(ctx, b.Last+1) {
 		if err != nil {
 			return err
+		}
+		if e.Again { // readers get the gap
+			continue
 		}
 		if epoch, _, err := event.ParseID(e.ID); err != nil || epoch != b.Epoch {
 			return journal.ErrEpoch

@@ -45,11 +45,18 @@ func newOutside(t testing.TB, opts Options, servers ...config.Server) *outside {
 		cancel()
 		running.Wait()
 	})
-	g.Apply(&config.Config{Servers: servers})
+	o := &outside{t, g}
+	o.apply(servers...)
 	if err := g.Settled(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &outside{t, g}
+	return o
+}
+
+func (o *outside) apply(servers ...config.Server) {
+	cfg := &config.Config{Servers: servers}
+	o.gateway.Apply(cfg)
+	o.gateway.tracker.Apply(cfg)
 }
 
 // client connects over HTTP, with headers of its own.
@@ -132,7 +139,7 @@ func TestHTTPCatalog(t *testing.T) {
 		it, _ := list.Get("get_2")
 		return strings.Contains(string(it.Raw), downMember)
 	})
-	o.gateway.Apply(&config.Config{})
+	o.apply()
 	o.eventually("its end", func() bool { return keys() == "" })
 }
 

@@ -72,7 +72,9 @@ func (w *fixture) start(entries ...config.Server) {
 }
 
 func (w *fixture) apply(entries ...config.Server) {
-	w.gateway.Apply(&config.Config{Servers: entries})
+	cfg := &config.Config{Servers: entries}
+	w.gateway.Apply(cfg)
+	w.tracker.Apply(cfg)
 }
 
 func (w *fixture) stop() {

@@ -209,7 +209,7 @@ func localSource(l Local) (source, error) {
 func (g *Gateway) Server() *serve.Server { return g.server }
 
 // Apply sets the servers to export: all enabled ones of the config. It never blocks and
-// never fails; the latest config wins.
+// never fails; the latest config wins. The tracker must be given the same servers.
 func (g *Gateway) Apply(cfg *config.Config) {
 	var desired []config.Server
 	for _, srv := range cfg.Servers {
@@ -223,7 +223,6 @@ func (g *Gateway) Apply(cfg *config.Config) {
 	g.mu.Lock()
 	g.desired = desired
 	g.mu.Unlock()
-	g.tracker.Apply(cfg)
 	g.kick()
 }
 

@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -43,7 +43,7 @@ func TestAdhocSubscriptionsAfterLag(t *testing.T) {
 		more.SetList(catalog.Tools, tool("two"))
 		more.NotifyListChanged(catalog.Tools)
 		<-busy
-		for range bus.DefaultCapacity/2 + 1000 {
+		for range journal.DefaultLag/2 + 1000 {
 			if more := w.tracker.Client("more"); more.Subscribe(t.Context(), "file:///x") != nil || more.Unsubscribe(t.Context(), "file:///x") != nil {
 				t.Fatal("cannot make events")
 			}

@@ -2,17 +2,16 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // The times at which the catalog is merged after a change. A storm of changes uses only
@@ -36,16 +35,16 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer g.clients.close()
 	defer g.rounds.close()
 	l.tasks.Go(func() { g.tasks.deliver(ctx) })
-	for {
-		snap, sub := g.tracker.Subscribe(ctx)
-		for _, server := range g.adhoc.servers() { // lost events may have been about them
-			g.adhoc.setActive(server, g.tracker.Client(server).Subscriptions())
-		}
-		l.merge(snap)
-		if err := l.follow(sub); !errors.Is(err, bus.ErrLagged) {
-			return err
-		}
-		g.updatedAll() // the lost events may have been about any resource
+	snap, sub := g.tracker.Subscribe(ctx)
+	l.adhocSubscriptions()
+	l.merge(snap)
+	return l.follow(sub)
+}
+
+// adhocSubscriptions takes over which ad-hoc subscriptions servers have.
+func (l *loop) adhocSubscriptions() {
+	for _, server := range l.g.adhoc.servers() {
+		l.g.adhoc.setActive(server, l.g.tracker.Client(server).Subscriptions())
 	}
 }
 
@@ -69,7 +68,7 @@ type loop struct {
 }
 
 // follow handles events, wakes and timers until the subscription ends, and returns its error.
-func (l *loop) follow(sub *bus.Subscription) error {
+func (l *loop) follow(sub *journal.Subscription) error {
 	// Sent to and closed by the goroutine below. Unbuffered: the subscription is the
 	// queue. This loop receives until it is closed.
 	batches := make(chan []*event.Event)
@@ -156,11 +155,17 @@ func (l *loop) event(e *event.Event) {
 		}
 	case event.SubscriptionActive, event.ListChanged:
 		l.changed()
+	case event.Gap: // the missing events may have been about anything
+		l.adhocSubscriptions()
+		l.g.updatedAll()
+		l.g.stateChanged()
+		l.stateChanged = true
+		l.changed()
 	}
 }
 
 // merge builds the catalog from the snapshot and replaces the served one.
-func (l *loop) merge(snap *tracker.Snapshot) {
+func (l *loop) merge(snap *status.Snapshot) {
 	began := time.Now()
 	l.first, l.last = time.Time{}, time.Time{}
 	desired := l.g.wanted()
@@ -216,7 +221,7 @@ func (l *loop) merge(snap *tracker.Snapshot) {
 }
 
 // known returns the lists of a server, or of an HTTP catalog, and whether it is connected.
-func (l *loop) known(id string, st tracker.ServerStatus) (map[catalog.Kind][]catalog.Item, bool) {
+func (l *loop) known(id string, st status.Server) (map[catalog.Kind][]catalog.Item, bool) {
 	if a := l.g.api(id); a != nil {
 		return map[catalog.Kind][]catalog.Item{catalog.Tools: a.up.Catalog().Tools}, a.up.Status().Up
 	}

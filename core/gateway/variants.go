@@ -11,7 +11,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // Some servers list more for clients that can be asked something. What they list in
@@ -104,7 +104,7 @@ func (s *variants) view(ctx context.Context, capabilities json.RawMessage) strin
 }
 
 // begin starts the probes of a variant that are missing or outdated. s.mu must be held.
-func (s *variants) begin(of *variant, snap *tracker.Snapshot) {
+func (s *variants) begin(of *variant, snap *status.Snapshot) {
 	v := s.g.view.Load()
 	for _, srv := range s.g.wanted() {
 		st, _ := snap.Server(srv.ID)
@@ -131,7 +131,7 @@ func (s *variants) begin(of *variant, snap *tracker.Snapshot) {
 // lists returns the lists that differ from the common ones, by variant and server. It
 // forgets variants that are no longer used, and starts new probes of servers whose common
 // lists have changed.
-func (s *variants) lists(snap *tracker.Snapshot) map[string]map[string]map[catalog.Kind]catalog.List {
+func (s *variants) lists(snap *status.Snapshot) map[string]map[string]map[catalog.Kind]catalog.List {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[string]map[string]map[catalog.Kind]catalog.List{}
@@ -156,7 +156,7 @@ func (s *variants) lists(snap *tracker.Snapshot) map[string]map[string]map[catal
 
 // merge builds one view for each variant in which a server has lists of its own, and adds
 // the results of their checks to lists.
-func (s *variants) merge(l *loop, snap *tracker.Snapshot, sources []source, lists map[string]map[catalog.Kind]checked) map[string]*view {
+func (s *variants) merge(l *loop, snap *status.Snapshot, sources []source, lists map[string]map[catalog.Kind]checked) map[string]*view {
 	views := map[string]*view{}
 	for key, servers := range s.lists(snap) {
 		others := slices.Clone(sources)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -146,7 +145,7 @@ func TestUnsharedServer(t *testing.T) {
 	}
 	// An entry that waits for approval while this one goes on changes nothing for them.
 	srv.Unapproved, srv.Superseded = "approve it", true
-	o.gateway.Apply(&config.Config{Servers: []config.Server{srv}})
+	o.apply(srv)
 	o.eventually("the tracker knows", func() bool {
 		st, _ := o.gateway.tracker.Snapshot().Server("docs")
 		return st.StillConnected

@@ -1,198 +1,132 @@
 package journal
 
 import (
+	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"sync"
-	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// Records are small values by key, stored beside the log with as many replicas and shared by
-// the processes on a cluster. A value can be replaced only by a process that has seen the
-// latest one, so that an outdated process (see [Lease]) overwrites nothing.
-type Records struct {
-	journal *Journal
-	config  jetstream.KeyValueConfig
-	// suspect makes Follow check the bucket. Capacity 1, never closed: it is signalled when a
-	// request failed, and received by Follow.
-	suspect chan struct{}
+// RecordTable is [Records] of one process. Its methods may be called from several goroutines.
+type RecordTable struct {
+	save func(ctx context.Context, rec Record) error
+	// writing is a semaphore: whoever has sent writes, and receives when done. Capacity 1, never
+	// closed. It is no mutex, because save waits for a disk.
+	writing chan struct{}
 
-	mu sync.Mutex // guards kv
-	kv jetstream.KeyValue
+	mu    sync.Mutex // guards all below
+	all   map[string]Record
+	last  uint64
+	ended bool
+	moved chan struct{} // closed and replaced at every write and at the end
 }
 
-// Record is one of Records. Keys are letters, digits, -, _ and dots.
-type Record struct {
-	Key      string
-	Value    []byte // nil: there is no value, or it was removed
-	Revision uint64 // revision of the last write; 0: there was none
-}
-
-// ErrChanged is the error of a write by a process that has not seen the latest value.
-var ErrChanged = errors.New("another process has changed the record")
-
-const (
-	maxRecords = 64 << 20 // bytes, of all records
-	// markersFor is how long followers can still learn of a removal.
-	markersFor = time.Hour
-)
-
-// NewRecords returns the records with that name, which consists of letters, digits, _ and -.
-// The bucket is created at the first use.
-func NewRecords(j *Journal, name string) *Records {
-	return &Records{journal: j, suspect: make(chan struct{}, 1), config: jetstream.KeyValueConfig{
-		Bucket: j.store.opts.Stream + "_" + name, Description: "mcptrack: " + name, Storage: jetstream.FileStorage,
-		MaxBytes: maxRecords, LimitMarkerTTL: markersFor,
-	}}
-}
-
-// call makes one request to the bucket.
-func (r *Records) call(ctx context.Context, what string, f func(context.Context, jetstream.KeyValue) error) error {
-	ctx, cancel := r.journal.lifetime(ctx)
-	defer cancel()
-	ctx, over := context.WithTimeout(ctx, callTimeout/2)
-	defer over()
-	kv, err := r.bucket(ctx)
-	if err == nil {
-		err = f(ctx, kv)
+// NewRecordTable returns a table of records, which have been saved before. Of those without Value,
+// which were removed, only the Revision matters: no write gets it again. save makes a write durable
+// before it counts: a Record without Value is removed. It may be nil.
+func NewRecordTable(saved []Record, save func(ctx context.Context, rec Record) error) *RecordTable {
+	t := &RecordTable{save: save, writing: make(chan struct{}, 1), all: map[string]Record{}, moved: make(chan struct{})}
+	for _, rec := range saved {
+		if t.last = max(t.last, rec.Revision); rec.Value != nil {
+			t.all[rec.Key] = rec
+		}
 	}
-	switch {
-	case err == nil:
-		return nil
-	case wrongRevision(err):
-		return ErrChanged
+	return t
+}
+
+// Close ends all calls of Follow. It does not wait for them.
+func (t *RecordTable) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.ended = true
+		close(t.moved)
 	}
+}
+
+// Get implements [Records].
+func (t *RecordTable) Get(_ context.Context, key string) (Record, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return Record{}, ErrClosed
+	}
+	rec, ok := t.all[key]
+	if !ok {
+		rec.Key = key
+	}
+	return rec, nil
+}
+
+// Put implements [Records].
+func (t *RecordTable) Put(ctx context.Context, rec Record) (uint64, error) {
+	return t.write(ctx, rec, func(now Record, _ uint64) bool { return now.Revision == rec.Revision })
+}
+
+// PutAfter implements [Records].
+func (t *RecordTable) PutAfter(ctx context.Context, rec Record, last uint64) (uint64, error) {
+	return t.write(ctx, rec, func(_ Record, written uint64) bool { return written == last })
+}
+
+// Remove implements [Records].
+func (t *RecordTable) Remove(ctx context.Context, rec Record) error {
+	_, err := t.write(ctx, Record{Key: rec.Key}, func(now Record, _ uint64) bool { return now.Revision == rec.Revision })
+	return err
+}
+
+// write writes a record if allowed says so of the present one and the number of the last write.
+func (t *RecordTable) write(ctx context.Context, rec Record, allowed func(now Record, last uint64) bool) (uint64, error) {
 	select {
-	case r.suspect <- struct{}{}:
-	default:
+	case t.writing <- struct{}{}:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
 	}
-	return fmt.Errorf("journal: %s a record: %w", what, err)
-}
-
-func (r *Records) bucket(ctx context.Context) (jetstream.KeyValue, error) {
-	r.mu.Lock()
-	kv := r.kv
-	r.mu.Unlock()
-	if kv != nil {
-		return kv, nil
+	defer func() { <-t.writing }()
+	t.mu.Lock()
+	now, last, ended := t.all[rec.Key], t.last, t.ended
+	t.mu.Unlock()
+	switch {
+	case ended:
+		return 0, ErrClosed
+	case !allowed(now, last):
+		return 0, ErrChanged
 	}
-	kv, err := r.journal.store.bucket(ctx, r.config)
-	if err == nil {
-		r.set(kv)
+	rec.Revision, rec.Value = last+1, bytes.Clone(rec.Value)
+	if t.save != nil {
+		if err := t.save(ctx, rec); err != nil {
+			return 0, err
+		}
 	}
-	return kv, err
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last = rec.Revision; rec.Value == nil {
+		delete(t.all, rec.Key)
+	} else {
+		t.all[rec.Key] = rec
+	}
+	if !t.ended {
+		close(t.moved)
+		t.moved = make(chan struct{})
+	}
+	return rec.Revision, nil
 }
 
-func (r *Records) set(kv jetstream.KeyValue) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kv = kv
-}
-
-// Get returns a record, without a Value if there is none. It may be outdated; a write based on
-// it then fails.
-func (r *Records) Get(ctx context.Context, key string) (Record, error) {
-	out := Record{Key: key}
-	err := r.call(ctx, "read", func(ctx context.Context, kv jetstream.KeyValue) error {
-		e, err := kv.Get(ctx, key)
-		switch {
-		case errors.Is(err, jetstream.ErrKeyNotFound): // or ErrKeyDeleted
-			return nil
-		case err != nil:
-			return err
-		}
-		out = recordOf(e)
-		return nil
-	})
-	return out, err
-}
-
-// Put stores rec if the record still has rec.Revision (0: none exists), and returns the new
-// revision. The error is [ErrChanged] if it has another revision. After any other error the
-// value may have been stored.
-func (r *Records) Put(ctx context.Context, rec Record) (revision uint64, err error) {
-	err = r.call(ctx, "store", func(ctx context.Context, kv jetstream.KeyValue) error {
-		if rec.Revision == 0 {
-			revision, err = kv.Create(ctx, rec.Key, rec.Value)
-		} else {
-			revision, err = kv.Update(ctx, rec.Key, rec.Value, rec.Revision)
-		}
-		return err
-	})
-	return revision, err
-}
-
-// PutAfter stores rec if no record at all was written since write number last, as reported by
-// [Records.Follow].
-func (r *Records) PutAfter(ctx context.Context, rec Record, last uint64) (revision uint64, err error) {
-	err = r.call(ctx, "store", func(ctx context.Context, _ jetstream.KeyValue) error {
-		ack, err := r.journal.store.js.PublishMsg(ctx, &nats.Msg{Subject: "$KV." + r.config.Bucket + "." + rec.Key, Data: rec.Value}, jetstream.WithExpectLastSequence(last))
-		if err == nil {
-			revision = ack.Sequence
-		}
-		return err
-	})
-	return revision, err
-}
-
-// Remove removes the record if it still has rec.Revision. The error is [ErrChanged] if it has
-// another one.
-func (r *Records) Remove(ctx context.Context, rec Record) error {
-	return r.call(ctx, "remove", func(ctx context.Context, kv jetstream.KeyValue) error {
-		return kv.Purge(ctx, rec.Key, jetstream.LastRevision(rec.Revision), jetstream.PurgeTTL(markersFor))
-	})
-}
-
-// Changes are records that were written.
-type Changes struct {
-	Records []Record
-	// All means that these are all existing records.
-	All  bool
-	Last uint64 // the number of the last write, for PutAfter
-}
-
-// Follow calls changed with all records, and then with each change, until ctx ends or the
-// Journal is closed. It may be called with all records again.
-func (r *Records) Follow(ctx context.Context, changed func(Changes)) {
-	ctx, cancel := r.journal.lifetime(ctx)
-	defer cancel()
-	s := r.journal.store
+// Follow implements [Records]: it calls changed with all records each time.
+func (t *RecordTable) Follow(ctx context.Context, changed func(Changes)) {
 	for ctx.Err() == nil {
-		err := s.followBucket(ctx, bucketView{
-			config: r.config, suspect: r.suspect,
-			reset: func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, last uint64) {
-				r.set(kv)
-				c := Changes{All: true, Last: last}
-				for _, e := range all {
-					if rec := recordOf(e); rec.Value != nil {
-						c.Records = append(c.Records, rec)
-					}
-				}
-				changed(c)
-			},
-			put: func(e jetstream.KeyValueEntry) {
-				changed(Changes{Records: []Record{recordOf(e)}, Last: e.Revision()})
-			},
-			state: func(error) {},
-		})
-		r.set(nil)
-		if ctx.Err() == nil {
-			s.opts.Logger.Debug("the records are read again", "bucket", r.config.Bucket, "err", err)
+		t.mu.Lock()
+		c := Changes{All: true, Last: t.last}
+		for _, rec := range t.all {
+			c.Records = append(c.Records, rec)
 		}
-		backoff.Sleep(ctx, bucketCheck/4)
+		moved, ended := t.moved, t.ended
+		t.mu.Unlock()
+		if ended {
+			return
+		}
+		changed(c)
+		select {
+		case <-moved:
+		case <-ctx.Done():
+		}
 	}
-}
-
-func recordOf(e jetstream.KeyValueEntry) Record {
-	rec := Record{Key: e.Key(), Revision: e.Revision()}
-	if e.Operation() == jetstream.KeyValuePut {
-		rec.Value = append([]byte{}, e.Value()...)
-	}
-	return rec
 }

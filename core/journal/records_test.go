@@ -1,154 +1,195 @@
 package journal
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
-
-	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+	"testing/synctest"
 )
 
-// known is what one who follows records knows.
-type known struct {
-	mu   sync.Mutex
-	all  map[string]string
-	last uint64
+// saved is where a table saves its records.
+type saved struct {
+	err    error         // of every attempt
+	waits  chan struct{} // if not nil, an attempt waits until it is closed
+	writes []Record
 }
 
-func (k *known) changed(c Changes) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if c.All {
-		k.all = map[string]string{}
+func (s *saved) save(_ context.Context, rec Record) error {
+	if s.waits != nil {
+		<-s.waits
 	}
-	for _, rec := range c.Records {
-		if k.all[rec.Key] = string(rec.Value); rec.Value == nil {
-			delete(k.all, rec.Key)
-		}
+	if s.err == nil {
+		s.writes = append(s.writes, rec)
 	}
-	k.last = c.Last
+	return s.err
 }
 
-func (k *known) is(want string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var got []string
-	for _, key := range []string{"a", "b"} {
-		got = append(got, k.all[key])
+// listed are records as one wants to read them in a failure.
+func listed(records []Record) string {
+	var out []string
+	for _, rec := range records {
+		out = append(out, fmt.Sprintf("%s=%s@%d", rec.Key, rec.Value, rec.Revision))
 	}
-	return strings.Join(got, ",") == want && k.last > 0
+	slices.Sort(out)
+	return strings.Join(out, " ")
 }
 
-// A record is replaced only by one who has seen the latest; those who follow get all
-// records and then each change; what was removed can be made again.
-func TestRecordsAreChangedByWhoHasSeenThem(t *testing.T) {
+// A table is made of what was saved, and continues with its revisions, also after a removal.
+func TestTableContinues(t *testing.T) {
 	t.Parallel()
-	url := journaltest.Store(t)
-	one, other := NewRecords(open(t, Options{URL: url}), "things"), NewRecords(open(t, Options{URL: url}), "things")
-	ctx := t.Context()
-	rev, err := one.Put(ctx, Record{Key: "a", Value: []byte("1")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.Put(ctx, Record{Key: "a", Value: []byte("2")}); !errors.Is(err, ErrChanged) {
-		t.Errorf("made twice: %v", err)
-	}
-	got, err := other.Get(ctx, "a")
-	if err != nil || string(got.Value) != "1" || got.Revision != rev {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	got.Value = []byte("3")
-	if _, err := other.Put(ctx, got); err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range []func() error{
-		func() error { _, err := one.Put(ctx, Record{"a", []byte("late"), rev}); return err },
-		func() error { return one.Remove(ctx, Record{"a", nil, rev}) },
-		func() error { _, err := one.PutAfter(ctx, Record{Key: "b", Value: []byte("late")}, rev); return err },
-	} {
-		if err := f(); !errors.Is(err, ErrChanged) {
-			t.Errorf("a late write: %v", err)
+	s := &saved{}
+	r := NewRecordTable([]Record{{"a", []byte("1"), 4}, {"gone", nil, 9}, {"b", []byte("2"), 7}}, s.save)
+	defer r.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	r.Follow(ctx, func(c Changes) {
+		cancel()
+		if listed(c.Records) != "a=1@4 b=2@7" || !c.All || c.Last != 9 {
+			t.Errorf("changes %s, last %d", listed(c.Records), c.Last)
 		}
+	})
+	if rec, err := r.Get(t.Context(), "gone"); err != nil || rec.Revision != 0 || rec.Value != nil {
+		t.Errorf("a removed record is %+v, %v", rec, err)
 	}
-	k, done := &known{}, make(chan struct{})
-	following, stop := one.journal.lifetime(ctx)
-	go func() {
-		defer close(done)
-		one.Follow(following, k.changed)
-	}()
-	eventually(t, "all", time.Minute, func() bool { return k.is("3,") })
-	if _, err := other.PutAfter(ctx, Record{Key: "b", Value: []byte("4")}, k.last); err != nil {
-		t.Fatal(err)
+	if rev, err := r.Put(t.Context(), Record{"a", []byte("3"), 4}); err != nil || rev != 10 {
+		t.Errorf("the next revision is %d, %v", rev, err)
 	}
-	eventually(t, "the new one", time.Minute, func() bool { return k.is("3,4") })
-	got, _ = other.Get(ctx, "a")
-	if err := other.Remove(ctx, got); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the removal", time.Minute, func() bool { return k.is(",4") })
-	if got, err := one.Get(ctx, "a"); err != nil || got.Value != nil {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if _, err := one.Put(ctx, Record{Key: "a", Value: []byte("5")}); err != nil {
+	if err := r.Remove(t.Context(), Record{Key: "b", Revision: 7}); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "it is made again", time.Minute, func() bool { return k.is("5,4") })
-	stop()
-	<-done
+	if rev, err := r.PutAfter(t.Context(), Record{Key: "c", Value: []byte("4")}, 11); err != nil || rev != 12 {
+		t.Errorf("the next revision is %d, %v", rev, err)
+	}
+	if got := listed(s.writes); got != "a=3@10 b=@11 c=4@12" {
+		t.Errorf("saved %s", got)
+	}
 }
 
-// On three nodes a bucket says in another way that a write came first; and whoever follows
-// sees what was written while a node was away.
-func TestRecordsOnACluster(t *testing.T) {
+// What could not be saved does not count, and nobody sees it.
+func TestTableDoesNotCountWhatIsNotSaved(t *testing.T) {
 	t.Parallel()
-	nodes := journaltest.StartCluster(t)
-	opts := Options{URL: nodes.URL()}
-	one, other := NewRecords(open(t, opts), "things"), NewRecords(open(t, opts), "things")
-	ctx := t.Context()
-	k, done := &known{}, make(chan struct{})
-	following, stop := one.journal.lifetime(ctx)
-	go func() {
-		defer close(done)
-		one.Follow(following, k.changed)
-	}()
-	rev, err := other.Put(ctx, Record{Key: "a", Value: []byte("1")})
-	if err != nil {
-		t.Fatal(err)
+	s := &saved{err: errors.New("disk full")}
+	r := NewRecordTable([]Record{{"a", []byte("1"), 1}}, s.save)
+	defer r.Close()
+	for what, write := range map[string]func() error{
+		"Put":      func() error { _, err := r.Put(t.Context(), Record{"a", []byte("2"), 1}); return err },
+		"PutAfter": func() error { _, err := r.PutAfter(t.Context(), Record{"b", []byte("2"), 0}, 1); return err },
+		"Remove":   func() error { return r.Remove(t.Context(), Record{"a", nil, 1}) },
+	} {
+		if err := write(); !errors.Is(err, s.err) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
-	next, err := other.Put(ctx, Record{"a", []byte("2"), rev})
-	if err != nil {
-		t.Fatal(err)
+	if rec, err := r.Get(t.Context(), "a"); err != nil || string(rec.Value) != "1" || rec.Revision != 1 {
+		t.Errorf("the record is %+v, %v", rec, err)
 	}
-	if _, err := one.Put(ctx, Record{"a", []byte("late"), rev}); !errors.Is(err, ErrChanged) {
-		t.Errorf("a late write: %v", err)
+	s.err = nil
+	if rev, err := r.Put(t.Context(), Record{"a", []byte("2"), 1}); err != nil || rev != 2 {
+		t.Errorf("then the revision is %d, %v", rev, err)
 	}
-	eventually(t, "both", time.Minute, func() bool { return k.is("2,") })
-	nodes.Kill(0)
-	eventually(t, "a write without a node", time.Minute, func() bool {
-		_, err := other.Put(ctx, Record{"a", []byte("3"), next})
-		return err == nil || errors.Is(err, ErrChanged) // the answer to the one before was lost
+	// A wrong revision is not tried.
+	if _, err := r.Put(t.Context(), Record{"a", []byte("3"), 1}); !errors.Is(err, ErrChanged) || len(s.writes) != 1 {
+		t.Errorf("a late write: %v, saved %s", err, listed(s.writes))
+	}
+}
+
+// While a write waits for the disk, nobody sees it, reading does not wait, and others that write
+// wait only as long as their context.
+func TestTableWaitsForTheDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &saved{waits: make(chan struct{})}
+		r := NewRecordTable(nil, s.save)
+		defer r.Close()
+		written := make(chan error, 1)
+		go func() {
+			_, err := r.Put(t.Context(), Record{Key: "a", Value: []byte("1")})
+			written <- err
+		}()
+		synctest.Wait()
+		if rec, err := r.Get(t.Context(), "a"); err != nil || rec.Value != nil {
+			t.Errorf("seen before it was saved: %+v, %v", rec, err)
+		}
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		if _, err := r.Put(ctx, Record{Key: "b", Value: []byte("1")}); !errors.Is(err, cause) {
+			t.Errorf("a second write: %v", err)
+		}
+		close(s.waits)
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+		if rec, err := r.Get(t.Context(), "a"); err != nil || string(rec.Value) != "1" {
+			t.Errorf("the record is %+v, %v", rec, err)
+		}
 	})
-	eventually(t, "it is seen", time.Minute, func() bool { return k.is("3,") })
-	stop()
-	<-done
 }
 
-// A holder that is late knows it at once, before Lost is closed.
-func TestLeaseIsHeldUntilOthersMayTakeIt(t *testing.T) {
+// The value is the table's own: what its writer does with it later changes nothing.
+func TestTableOwnsItsValues(t *testing.T) {
 	t.Parallel()
-	j := open(t, Options{Dir: t.TempDir()})
-	l := acquire(t, j, "docs", time.Minute)
-	if !l.Held() {
-		t.Error("a new lease is not held")
+	s, value := &saved{}, []byte("1")
+	r := NewRecordTable(nil, s.save)
+	defer r.Close()
+	if _, err := r.Put(t.Context(), Record{Key: "a", Value: value}); err != nil {
+		t.Fatal(err)
 	}
-	l.renewed(time.Now().Add(-time.Minute))
-	if l.Held() || lost(l) {
-		t.Error("a lease is held for longer than others wait")
+	value[0] = 'x'
+	if rec, err := r.Get(t.Context(), "a"); err != nil || string(rec.Value) != "1" || listed(s.writes) != "a=1@1" {
+		t.Errorf("the record is %+v, %v, saved %s", rec, err, listed(s.writes))
 	}
-	l.Release()
-	if l.Held() {
-		t.Error("a released lease is held")
+	empty, err := r.Put(t.Context(), Record{Key: "empty", Value: []byte{}})
+	if err != nil {
+		t.Fatal(err)
 	}
+	if rec, err := r.Get(t.Context(), "empty"); err != nil || rec.Value == nil || rec.Revision != empty {
+		t.Errorf("an empty value is %+v, %v", rec, err)
+	}
+}
+
+// Follow calls again after every write, whatever comes between, and ends with the table.
+func TestTableIsFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecordTable(nil, nil)
+		var seen []string
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			r.Follow(t.Context(), func(c Changes) {
+				if seen = append(seen, listed(c.Records)); len(seen) == 2 { // more comes during the call
+					_, _ = r.Put(t.Context(), Record{Key: "b", Value: []byte("2")})
+				}
+			})
+		}()
+		synctest.Wait()
+		rev, err := r.Put(t.Context(), Record{Key: "a", Value: []byte("1")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := r.Remove(t.Context(), Record{Key: "a", Revision: rev}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r.Close()
+		r.Close()
+		<-ended
+		if want := []string{"", "a=1@1", "a=1@1 b=2@2", "b=2@2"}; !slices.Equal(seen, want) {
+			t.Errorf("seen %q, want %q", seen, want)
+		}
+		r.Follow(t.Context(), func(Changes) { t.Error("called after Close") })
+		for _, err := range []error{
+			func() error { _, err := r.Get(t.Context(), "b"); return err }(),
+			func() error { _, err := r.Put(t.Context(), Record{Key: "c", Value: []byte("3")}); return err }(),
+			r.Remove(t.Context(), Record{Key: "b", Revision: 2}),
+		} {
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		}
+	})
 }

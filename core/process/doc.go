@@ -29,7 +29,7 @@
 // that left the group (setsid, daemons), and [Sweep] uses it to remove what a killed tracker
 // left behind. A process that clears its environment and leaves its group, or whose environment
 // cannot be read, is not found by either. With [Subreaper], orphans become our children;
-// [ReapOrphans] then has to run.
+// [ReapOrphans] then has to run, and Stop searches only if this process has a child left.
 //
 // # Other systems
 //

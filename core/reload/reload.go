@@ -127,7 +127,7 @@ func (r *reloader) take(c filewatch.Change, kicked bool) {
 			return // the file never existed, which the caller reports
 		}
 		r.log.Warn("config rejected; the last good one stays in use", "file", r.opts.Path, "problem", problems.Error())
-		r.opts.Publish(event.Event{Payload: event.ConfigRejected{Problems: problems}})
+		r.opts.Publish(event.Event{Payload: event.ConfigRejected{Problems: reported(problems)}})
 		return
 	}
 	reloaded := diff(r.file, next)
@@ -176,6 +176,19 @@ func (r *reloader) parse(c filewatch.Change) (*config.Config, config.Problems) {
 		return nil, whole(config.CodeNotFound, "the file is missing or empty")
 	}
 	return config.LoadData(c.Data, r.opts.Path, r.opts.Config)
+}
+
+// reported returns the problems as events report them: each with all its fields, in the same
+// order.
+func reported(problems config.Problems) []event.Problem {
+	out := make([]event.Problem, len(problems))
+	for i, p := range problems {
+		out[i] = event.Problem{
+			Severity: string(p.Severity), File: p.File, Line: p.Line, Column: p.Column,
+			Path: p.Path, Code: string(p.Code), Message: p.Message, Hint: p.Hint,
+		}
+	}
+	return out
 }
 
 // same reports whether applying the second config in place of the first makes no

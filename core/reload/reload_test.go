@@ -2,10 +2,12 @@ package reload
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -173,11 +175,36 @@ func TestBadConfigChangesNothing(t *testing.T) {
 	if err := os.Remove(b.path); err != nil {
 		t.Fatal(err)
 	}
-	if p, ok := b.next().(event.ConfigRejected); !ok || !p.Problems.Has(config.CodeNotFound) {
+	if p, ok := b.next().(event.ConfigRejected); !ok || len(p.Problems) != 1 || p.Problems[0].Code != string(config.CodeNotFound) {
 		t.Fatalf("%+v", p)
 	}
 	b.save(servers(server("a", "x"), server("b", "x")))
 	b.reloaded("[b] [] []")
+}
+
+// An event reports a problem with every member that validate --json prints, also with those
+// that a problem gets later.
+func TestProblemsAreReportedInFull(t *testing.T) {
+	t.Parallel()
+	var p config.Problem
+	fields := reflect.ValueOf(&p).Elem()
+	for i := range fields.NumField() {
+		switch f := fields.Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString(fields.Type().Field(i).Name)
+		case reflect.Int:
+			f.SetInt(int64(i + 1))
+		default:
+			t.Fatalf("%s is a %s, which this test cannot set", fields.Type().Field(i).Name, f.Kind())
+		}
+	}
+	for _, problems := range []config.Problems{{p}, {{Severity: config.SeverityWarning}, p}} {
+		want, err1 := json.Marshal(problems)
+		got, err2 := json.Marshal(reported(problems))
+		if err1 != nil || err2 != nil || string(got) != string(want) {
+			t.Errorf("%s, want %s (%v, %v)", got, want, err1, err2)
+		}
+	}
 }
 
 func TestFileThatComesLater(t *testing.T) {

@@ -20,7 +20,7 @@
 // server that missed two changes is polled from then on.
 //
 // Order: the events of one resource are in the order of its reads; all events are in one
-// total order with sequence numbers without holes (see core/bus). A snapshot and the
+// total order with sequence numbers without holes (see core/journal). A snapshot and the
 // events after it join without a gap.
 //
 // Isolation: every server has one worker, a goroutine that owns all state about it. A
@@ -37,7 +37,7 @@
 // at a time is indistinguishable from one that hangs.
 //
 // Ownership: Run owns the workers and returns when all have ended; a worker owns its
-// session, closes it, and waits for every job. Run closes the bus last, so that every
+// session, closes it, and waits for every job. Run closes the log last, so that every
 // subscriber receives the last events.
 //
 // # Structure
@@ -52,7 +52,7 @@
 //
 //	Apply ─▶ Run (reconcile) ─▶ worker ─▶ follower (one session) ─▶ coalescer
 //	                              │ dial, retry         │ syncs, reads and pings are jobs
-//	                              └──────── commit ◀────┘ state + event, one lock ─▶ bus
+//	                              └──────── commit ◀────┘ state + event, one lock ─▶ log
 //
 // A [Client] makes requests for a user, in the same session: their results are cached
 // (core/cache) and published, and it can subscribe to resources in addition to those of

@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // stopped ends the tracker and says how long that took.
@@ -113,7 +114,7 @@ func TestSnapshotAndStreamJoin(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		type view struct {
-			snap   *Snapshot
+			snap   *status.Snapshot
 			events []*event.Event
 		}
 		var views []*view

@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 var patience = flag.Duration("fault.patience", 30*time.Second, "how long a recovery may take")
@@ -105,7 +106,7 @@ func (s *stand) start() {
 	})
 	s.eventually("the baseline", func() bool {
 		st, _ := s.tracker.Snapshot().Server("docs")
-		return len(st.Resources) == 10 && !slices.ContainsFunc(st.Resources, func(r ResourceStatus) bool { return r.Digest.IsZero() })
+		return len(st.Resources) == 10 && !slices.ContainsFunc(st.Resources, func(r status.Resource) bool { return r.Digest.IsZero() })
 	})
 	st, _ := s.tracker.Snapshot().Server("docs")
 	s.mu.Lock()

@@ -28,6 +28,15 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (cache.Resource, 
 	return fetch{c, conn, catalog.Resources, uri}.read(ctx, uri, nil)
 }
 
+// CurrentResource returns the cached content if it has the digest and no update was announced;
+// otherwise it is ReadResource.
+func (c *Client) CurrentResource(ctx context.Context, uri string, digest catalog.Digest) (cache.Resource, error) {
+	if r, ok := c.Cache().Resource(uri); ok && !r.Stale && r.Digest == digest {
+		return r, nil
+	}
+	return c.ReadResource(ctx, uri)
+}
+
 // CachedResource returns the cached content while it is fresh, according to the
 // server's ttlMs, and no update was announced; otherwise it is ReadResource.
 func (c *Client) CachedResource(ctx context.Context, uri string) (cache.Resource, error) {

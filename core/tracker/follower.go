@@ -106,6 +106,11 @@ func (f *follower) run(ctx context.Context) error {
 				return errSuperseded
 			}
 			f.retarget()
+		case <-f.w.restarts:
+			return errSuperseded
+		case <-f.w.rechecks:
+			f.syncs.pending.list(f.scope().kinds(), event.CauseResync)
+			f.w.co.CheckAll(coalesce.Resync)
 		case <-timer.C:
 		}
 	}
@@ -155,6 +160,11 @@ func (f *follower) scope() scope { return scope{f.w.srv, &f.w.opts, f.s.Info(), 
 // targets returns the resources to track now.
 func (f *follower) targets() map[string]event.Descriptor {
 	return f.scope().targets(f.w.lists[catalog.Resources], f.clients.uris())
+}
+
+// offered returns the URIs of targets, sorted, without the cost of the descriptors.
+func (f *follower) offered() []string {
+	return f.scope().offered(f.w.lists[catalog.Resources], f.clients.uris())
 }
 
 // signals handles the notifications that a session collected.
@@ -217,8 +227,8 @@ func (f *follower) startSync(now time.Time) {
 // are no longer selected publish nothing, even if the server still pushes updates.
 func (f *follower) retarget() {
 	f.s.SetRequestTimeout(f.w.srv.RequestTimeout)
-	targets := f.targets()
-	f.w.co.Retain(func(uri string) bool { return has(targets, uri) }, nil)
+	offered := f.offered()
+	f.w.co.Retain(func(uri string) bool { return contains(offered, uri) }, nil)
 	f.syncs.pending.merge(syncRequest{subscribe: true})
 	f.syncs.pending.list(f.scope().kinds(), event.CauseResync)
 	f.syncs.next = time.Time{}
@@ -236,7 +246,7 @@ func (f *follower) changeSubscription(q *subscriptionRequest) {
 	covered := func(uri string) bool {
 		return has(f.coverage.asked, uri) && !has(f.coverage.missing, uri) && !f.syncs.running && f.syncs.pending.empty()
 	}
-	selected := func(uri string) bool { return has(f.targets(), uri) }
+	selected := func(uri string) bool { return contains(f.offered(), uri) }
 	if f.clients.change(q, covered, selected) {
 		f.syncs.pending.merge(syncRequest{subscribe: true})
 	}

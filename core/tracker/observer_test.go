@@ -9,13 +9,14 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // observer is a consumer of all events, who believes nothing but them, and checks
 // what they add up to.
 type observer struct {
 	c        *chaos
-	begin    *Snapshot
+	begin    *status.Snapshot
 	baseline map[string]catalog.Digest // what was there in begin
 	view     map[string]known
 	stopped  bool // what was not announced in time may be missing
@@ -84,7 +85,7 @@ func (o *observer) checkUnread(uri string, v known, complain func(uri, what stri
 			last = ch.Time
 		}
 	}
-	if base, there := o.begin.Server("docs"); there && !v.published && slices.ContainsFunc(base.Resources, func(r ResourceStatus) bool { return r.URI == uri }) {
+	if base, there := o.begin.Server("docs"); there && !v.published && slices.ContainsFunc(base.Resources, func(r status.Resource) bool { return r.URI == uri }) {
 		if last.After(base.Since) {
 			complain(uri, "nothing was published of its change")
 		}
@@ -96,7 +97,7 @@ func (o *observer) checkUnread(uri string, v known, complain func(uri, what stri
 }
 
 // checkLists: the lists are those of the server.
-func (o *observer) checkLists(st ServerStatus) {
+func (o *observer) checkLists(st status.Server) {
 	keys := func(l catalog.List) []string {
 		var out []string
 		for _, it := range l {

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -32,7 +32,7 @@ type peer struct {
 	args    []string // for the server
 	tracker *tracker.Tracker
 	client  *tracker.Client
-	events  *bus.Subscription
+	events  *journal.Subscription
 	queue   []*event.Event // taken from events, not looked at yet
 
 	mu    sync.Mutex // guards what follows

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // await returns the next event that fits, and those before it that did not.
@@ -63,7 +63,7 @@ func (p *peer) settled(uri string) {
 	p.Helper()
 	p.eventually("the tracker has read "+uri, func() bool {
 		st, _ := p.tracker.Snapshot().Server("notes")
-		i := slices.IndexFunc(st.Resources, func(r tracker.ResourceStatus) bool { return r.URI == uri })
+		i := slices.IndexFunc(st.Resources, func(r status.Resource) bool { return r.URI == uri })
 		return i >= 0 && !st.Resources[i].Digest.IsZero()
 	})
 }

@@ -8,7 +8,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
@@ -94,10 +96,6 @@ func (p *publisher) publishState(st event.ServerState, change func(*record)) {
 	p.logState(st)
 }
 
-// StateMessage is the message of the log records for changes of a server's state, which
-// correspond to server.state events.
-const StateMessage = "server"
-
 func (p *publisher) logState(st event.ServerState) {
 	args := []any{"state", string(st.State)}
 	for _, a := range []struct{ key, value string }{{"reason", st.Reason}, {"err", st.Error}} {
@@ -112,13 +110,13 @@ func (p *publisher) logState(st event.ServerState) {
 	if st.Error != "" && st.Attempt <= 1 || st.Reason == "crashloop" {
 		level = slog.LevelWarn
 	}
-	p.log.Log(context.Background(), level, StateMessage, args...)
+	p.log.Log(context.Background(), level, status.StateMessage, args...)
 }
 
 // sum copies the counts into the status.
-func (p *publisher) sum(st *ServerStatus) {
+func (p *publisher) sum(st *status.Server) {
 	c := p.counts()
-	st.Counts = Counts{
+	st.Counts = status.Counts{
 		Signals: c.Signals, Led: c.Led, Folded: c.Folded, Unknown: c.Unknown,
 		Published: c.Published, Unchanged: c.Unchanged, Failed: c.Failed,
 		Failures: p.failures, Missed: p.missed, Dropped: st.Counts.Dropped,
@@ -160,6 +158,9 @@ func (p *publisher) subscribed(active event.SubscriptionActive) {
 func (p *publisher) followed(cursors map[string]string) {
 	p.cursors = cursors
 	p.store.update(p.id, func(r *record) { r.status.EventCursors = cursors })
+	p.store.remember(func(rec journal.Recorder) error {
+		return rec.RememberList(journal.ListName{ServerID: p.id, Kind: journal.Cursors}, journal.CursorList(cursors))
+	})
 }
 
 // unfollow records that no resources are tracked any more.
@@ -194,10 +195,7 @@ func (p *publisher) updated(u coalesce.Update) {
 
 // learned stores facts about a resource for which no event is published.
 func (p *publisher) learned(res coalesce.Resource) {
-	p.store.update(p.id, func(r *record) {
-		p.sum(&r.status)
-		r.describe(res)
-	})
+	p.store.learn(p.id, res, func(r *record) { p.sum(&r.status) })
 }
 
 // forgotten removes resources that are no longer tracked from the published state.
@@ -213,17 +211,28 @@ func (p *publisher) forgotten(uris []string) {
 func (p *publisher) listChanged(k catalog.Kind, old, list catalog.List, d catalog.Delta, cause event.Cause) {
 	p.store.commit(event.Event{ServerID: p.id, Cause: cause, Payload: event.ListChanged{
 		List: k, Added: d.Added, Removed: d.Removed, Changed: d.Changed,
-		Details: catalog.ItemChanges(old, list, d.Changed),
+		Details: catalog.ItemChanges(old, list, d.Changed), Items: &list,
 	}}, func(r *record) { r.lists[k] = list })
 }
 
-// descriptors publishes one event for each of the resources, with its descriptor from the list.
-func (p *publisher) descriptors(uris []string, list catalog.List, cause event.Cause, payload func(event.Descriptor) event.Payload) {
+// listDiffers records that a list differs from what the durable log says.
+func (p *publisher) listDiffers(k catalog.Kind, list catalog.List, d catalog.Delta) {
+	p.store.record(event.Event{ServerID: p.id, Cause: event.CauseResync, Payload: event.ListChanged{
+		List: k, Added: d.Added, Removed: d.Removed, Changed: d.Changed, Items: &list,
+	}})
+}
+
+// commit publishes an event that changes no state but that of its resource.
+func (p *publisher) commit(e event.Event) { p.store.commit(e, nil) }
+
+// descriptors passes one event for each of the resources, with its descriptor from the list, to
+// publish.
+func (p *publisher) descriptors(publish func(event.Event), uris []string, list catalog.List, cause event.Cause, payload func(event.Descriptor) event.Payload) {
 	for _, uri := range uris {
 		it, _ := list.Get(uri)
 		d := it.Describe()
-		p.store.commit(event.Event{ServerID: p.id, ResourceURI: uri, Cause: cause,
-			Payload: payload(event.Descriptor{Name: d.Name, MimeType: d.MimeType})}, nil)
+		publish(event.Event{ServerID: p.id, ResourceURI: uri, Cause: cause,
+			Payload: payload(event.Descriptor{Name: d.Name, MimeType: d.MimeType})})
 	}
 }
 

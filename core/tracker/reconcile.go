@@ -21,8 +21,8 @@ var (
 // disconnected, all concurrently. When it returns, with the cause of ctx, every stream
 // of events has ended and no goroutine or process is left. It may be called once.
 func (t *Tracker) Run(ctx context.Context) error {
-	defer t.store.bus.Close()
-	defer t.markTaken(math.MaxUint64) // no config will be taken any more
+	defer func() { _ = t.opts.Log.Close() }() // never fails
+	defer t.markTaken(math.MaxUint64)         // no config will be taken any more
 	var (
 		running sync.WaitGroup
 		desired = map[string]config.Server{}

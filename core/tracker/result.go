@@ -173,7 +173,7 @@ func (f *follower) becomeReady() {
 // whenever it changes.
 func (f *follower) announce() {
 	active := event.SubscriptionActive{
-		Resources: event.ResourceSet{Count: len(f.targets())},
+		Resources: event.ResourceSet{Count: len(f.offered())},
 		Mode:      f.coverage.mode,
 		Missing:   sortedKeys(f.coverage.missing),
 	}

@@ -109,11 +109,9 @@ func (s scope) resources(list catalog.List, clients []string) []string {
 // targets returns the URIs of resources, with the descriptors of those that are listed. It is
 // empty for a server without resources, even if an earlier session had some.
 func (s scope) targets(list catalog.List, clients []string) map[string]event.Descriptor {
-	targets := map[string]event.Descriptor{}
-	if !s.info.Capabilities.Resources {
-		return targets
-	}
-	for _, uri := range s.resources(list, clients) {
+	uris := s.offered(list, clients)
+	targets := make(map[string]event.Descriptor, len(uris))
+	for _, uri := range uris {
 		var desc event.Descriptor
 		if it, ok := list.Get(uri); ok {
 			d := it.Describe()
@@ -122,6 +120,20 @@ func (s scope) targets(list catalog.List, clients []string) map[string]event.Des
 		targets[uri] = desc
 	}
 	return targets
+}
+
+// offered returns the URIs of targets, sorted.
+func (s scope) offered(list catalog.List, clients []string) []string {
+	if !s.info.Capabilities.Resources {
+		return nil
+	}
+	return s.resources(list, clients)
+}
+
+// contains reports whether sorted URIs have one.
+func contains(sorted []string, uri string) bool {
+	_, ok := slices.BinarySearch(sorted, uri)
+	return ok
 }
 
 // selects reports whether the entry selects the resource.

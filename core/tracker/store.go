@@ -8,9 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
@@ -18,7 +19,13 @@ import (
 // that a snapshot and the events after it join without a gap and without overlap. Only
 // workers write.
 type store struct {
-	bus *bus.Bus
+	log     *journal.Memory
+	durable journal.Recorder // nil: there is none
+	// baseline returns what durable says of the content of a resource, zero: nothing; nil: it says
+	// nothing of any.
+	baseline func(server, uri string) catalog.Digest
+
+	order sync.Mutex // held while an event is published, so that both logs have one order; acquired after mu
 
 	mu      sync.Mutex // guards servers; never held for I/O
 	servers map[string]*record
@@ -26,20 +33,20 @@ type store struct {
 
 // record is the published state of one server.
 type record struct {
-	status    ServerStatus // without Lists and Resources
+	status    status.Server // without Lists and Resources
 	lists     map[catalog.Kind]catalog.List
-	resources map[string]*ResourceStatus
+	resources map[string]*status.Resource
 }
 
-func newStore(b *bus.Bus) *store {
-	return &store{bus: b, servers: map[string]*record{}}
+func newStore(opts Options) *store {
+	return &store{log: opts.Log, durable: opts.Record, baseline: opts.Baseline, servers: map[string]*record{}}
 }
 
-// record returns the server's record, creating it if necessary. s.mu must be held.
-func (s *store) record(id string) *record {
+// known returns the server's record, creating it if necessary. s.mu must be held.
+func (s *store) known(id string) *record {
 	r, ok := s.servers[id]
 	if !ok {
-		r = &record{status: ServerStatus{ID: id}, lists: map[catalog.Kind]catalog.List{}, resources: map[string]*ResourceStatus{}}
+		r = &record{status: status.Server{ID: id}, lists: map[catalog.Kind]catalog.List{}, resources: map[string]*status.Resource{}}
 		s.servers[id] = r
 	}
 	return r
@@ -49,7 +56,7 @@ func (s *store) record(id string) *record {
 func (s *store) commit(e event.Event, change func(*record)) *event.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.record(e.ServerID)
+	r := s.known(e.ServerID)
 	if change != nil {
 		change(r)
 	}
@@ -67,14 +74,120 @@ func (s *store) publish(e event.Event) *event.Event {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = time.Now()
 	}
-	return s.bus.Publish(e)
+	list, listed := e.Payload.(event.ListChanged)
+	items := list.Items
+	if listed { // the whole list is for the durable log only
+		list.Items = nil
+		e.Payload = list
+	}
+	s.order.Lock()
+	defer s.order.Unlock()
+	published := s.log.Publish(e)
+	if s.durable == nil {
+		return published
+	}
+	record := published
+	if items != nil {
+		with := *published
+		list.Items = items
+		with.Payload = list
+		record = &with
+	}
+	_ = s.durable.Append(record) // fails only once the log is closed, after the end of Run
+	return published
+}
+
+// remember records what is known without an event.
+func (s *store) remember(record func(journal.Recorder) error) {
+	if s.durable == nil {
+		return
+	}
+	s.order.Lock()
+	defer s.order.Unlock()
+	_ = record(s.durable) // as in publish
+}
+
+// record records an event only in the durable log. Its timestamp is set.
+func (s *store) record(e event.Event) {
+	e.Timestamp = time.Now()
+	s.remember(func(rec journal.Recorder) error { return rec.Append(&e) })
+}
+
+// learn applies facts about a resource for which no event is published, and remembers them. If the
+// durable log says otherwise, the facts are recorded as a change there: another process stored
+// what this one saw.
+func (s *store) learn(id string, res coalesce.Resource, change func(*record)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.known(id)
+	change(r)
+	before := catalog.Digest{}
+	if known, ok := r.resources[res.URI]; ok {
+		before = known.Digest
+	}
+	r.describe(res)
+	now := r.resources[res.URI]
+	said, differs := s.said(id, res)
+	switch {
+	case differs && !said.IsZero():
+		e := event.Event{ServerID: id, ResourceURI: res.URI, Cause: event.CauseResync}
+		if changed, size := true, now.Size; res.Gone {
+			e.Payload = event.ResourceRemoved{Descriptor: res.Descriptor}
+		} else {
+			e.Payload = event.ResourceUpdated{Name: res.Descriptor.Name, Changed: &changed, MimeType: now.MimeType, Size: &size, Digest: now.Digest, PreviousDigest: said, Text: now.Text}
+		}
+		s.record(e)
+	case !now.Digest.IsZero() && (differs || now.Digest != before):
+		s.remember(func(rec journal.Recorder) error {
+			return rec.Remember(journal.Resource{ServerID: id, URI: res.URI}, stateOf(now))
+		})
+	}
+}
+
+// said returns the digest that the durable log has of a resource, zero: none, and whether a read
+// has just found something else.
+func (s *store) said(id string, res coalesce.Resource) (said catalog.Digest, differs bool) {
+	if s.durable == nil || s.baseline == nil || !res.Confirmed {
+		return said, false
+	}
+	said = s.baseline(id, res.URI)
+	return said, said != res.Content.Digest
+}
+
+// learnList replaces a list for which no event is published, and remembers it if it is new.
+func (s *store) learnList(id string, k catalog.Kind, list catalog.List, isNew bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known(id).lists[k] = list; !isNew {
+		return
+	}
+	s.remember(func(rec journal.Recorder) error {
+		return rec.RememberList(journal.ListName{ServerID: id, Kind: k}, list)
+	})
+}
+
+func stateOf(r *status.Resource) journal.State {
+	return journal.State{Digest: r.Digest, Size: r.Size, MimeType: r.MimeType, When: time.Now(), Text: r.Text}
+}
+
+// republish records the state of a server; see [Tracker.Republish].
+func (s *store) republish(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.servers[id]
+	if !ok {
+		return
+	}
+	st := &r.status
+	s.record(event.Event{ServerID: id, Payload: event.ServerState{State: st.State, Previous: event.Pending, Reason: st.Reason, Error: st.Error, Attempt: st.Attempt,
+		ProtocolVersion: st.Info.ProtocolVersion, Era: string(st.Info.Era), StillConnected: st.StillConnected}})
 }
 
 // update applies a change that has no event, such as counts.
 func (s *store) update(id string, change func(*record)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	change(s.record(id))
+	change(s.known(id))
 }
 
 // knows reports whether the server is in the snapshot.
@@ -102,33 +215,33 @@ func (s *store) list(id string, k catalog.Kind) catalog.List {
 	return nil
 }
 
-func (s *store) snapshot() *Snapshot {
+func (s *store) snapshot() *status.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.snapshotLocked()
 }
 
-func (s *store) subscribe(ctx context.Context) (*Snapshot, *bus.Subscription) {
+func (s *store) subscribe(ctx context.Context) (*status.Snapshot, *journal.Subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.snapshotLocked(), s.bus.Subscribe(ctx, 0)
+	return s.snapshotLocked(), s.log.Subscribe(ctx)
 }
 
-func (s *store) snapshotLocked() *Snapshot {
-	snap := &Snapshot{Epoch: s.bus.Epoch(), Seq: s.bus.Seq(), Servers: make([]ServerStatus, 0, len(s.servers))}
+func (s *store) snapshotLocked() *status.Snapshot {
+	snap := &status.Snapshot{Epoch: s.log.Epoch(), Seq: s.log.Last(), Servers: make([]status.Server, 0, len(s.servers))}
 	for _, r := range s.servers {
 		st := r.status
 		st.Lists = maps.Clone(r.lists)
 		st.Counts.Dropped = maps.Clone(r.status.Counts.Dropped)
 		st.Missing = slices.Clone(r.status.Missing)
-		st.Resources = make([]ResourceStatus, 0, len(r.resources))
+		st.Resources = make([]status.Resource, 0, len(r.resources))
 		for _, res := range r.resources {
 			st.Resources = append(st.Resources, *res)
 		}
-		slices.SortFunc(st.Resources, func(a, b ResourceStatus) int { return strings.Compare(a.URI, b.URI) })
+		slices.SortFunc(st.Resources, func(a, b status.Resource) int { return strings.Compare(a.URI, b.URI) })
 		snap.Servers = append(snap.Servers, st)
 	}
-	slices.SortFunc(snap.Servers, func(a, b ServerStatus) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(snap.Servers, func(a, b status.Server) int { return strings.Compare(a.ID, b.ID) })
 	return snap
 }
 
@@ -136,7 +249,7 @@ func (s *store) snapshotLocked() *Snapshot {
 func (r *record) describe(res coalesce.Resource) {
 	st, ok := r.resources[res.URI]
 	if !ok {
-		st = &ResourceStatus{URI: res.URI}
+		st = &status.Resource{URI: res.URI}
 		r.resources[res.URI] = st
 	}
 	st.Digest, st.Size, st.MimeType, st.Text = res.Content.Digest, res.Content.Size, res.Content.MimeType, res.Content.Text

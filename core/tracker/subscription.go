@@ -37,7 +37,7 @@ func (c *Client) Subscribed(uri string) bool {
 }
 
 // Subscriptions returns the resources that are subscribed to in the live session because
-// of Subscribe, sorted. Those that are tracked are in [ServerStatus.Resources].
+// of Subscribe, sorted. Those that are tracked are in [status.Server.Resources].
 func (c *Client) Subscriptions() []string { return slices.Clone(c.subscriptions()) }
 
 func (c *Client) subscriptions() []string {

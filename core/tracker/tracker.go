@@ -9,18 +9,26 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 // Options configure a [Tracker]. The zero value is usable; a zero field means its
 // default.
 type Options struct {
+	// Log is where the tracker publishes; nil: one of its own. The tracker closes it when Run
+	// returns.
+	Log *journal.Memory
+	// Record gets every event and everything that is to be remembered, in order, at the time it
+	// is published: a durable log. Its methods are called with a lock held, so they must not call
+	// the tracker. Nil: nothing is recorded.
+	Record journal.Recorder
 	// Dial connects to a server; nil: [session.Dial].
 	Dial session.DialFunc
 	// Session is passed to Dial; its Era and Logger are set by the tracker.
@@ -59,7 +67,7 @@ type Options struct {
 	// loaded is published as changed, with cause resync. It is called like Baseline.
 	BaselineList func(server string, k catalog.Kind) (list catalog.List, ok bool)
 	// EventCursors returns where to resume the subscriptions to events of a server (MCP
-	// Events): the last [ServerStatus.EventCursors] of an earlier tracker; nil: from now on. It
+	// Events): the last [status.Server.EventCursors] of an earlier tracker; nil: from now on. It
 	// is called like Baseline.
 	EventCursors func(server string) map[string]string
 	// Webhooks receives events from servers that deliver them by webhook; nil: events are not
@@ -83,6 +91,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Log == nil {
+		o.Log = journal.NewMemory(journal.MemoryOptions{})
 	}
 	o.Window = cmp.Or(o.Window, 2*time.Second)
 	o.Patience = cmp.Or(o.Patience, 250*time.Millisecond)
@@ -124,7 +135,7 @@ func New(opts Options) *Tracker {
 	opts = opts.withDefaults()
 	t := &Tracker{
 		opts:    opts,
-		store:   newStore(bus.New()),
+		store:   newStore(opts),
 		texts:   &textBudget{each: opts.MaxText, all: opts.MaxTexts},
 		caches:  cache.NewStore(0),
 		applied: make(chan struct{}, 1),
@@ -188,12 +199,50 @@ func (t *Tracker) awaitTaken(ctx context.Context) error {
 }
 
 // Snapshot returns the current state.
-func (t *Tracker) Snapshot() *Snapshot { return t.store.snapshot() }
+func (t *Tracker) Snapshot() *status.Snapshot { return t.store.snapshot() }
 
 // Subscribe returns the current state and the stream of all events after it, without a gap
-// between the two. See [bus.Bus.Subscribe] for how the stream ends.
-func (t *Tracker) Subscribe(ctx context.Context) (*Snapshot, *bus.Subscription) {
+// between the two. The stream ends with ctx or after the last event of Run; a consumer that is too
+// slow gets a gap event and the current states, see [journal.Memory].
+func (t *Tracker) Subscribe(ctx context.Context) (*status.Snapshot, *journal.Subscription) {
 	return t.store.subscribe(ctx)
+}
+
+// Log is where the tracker publishes.
+func (t *Tracker) Log() *journal.Memory { return t.opts.Log }
+
+// Restart ends the connection to a server and makes a new one soon. What is known of the server
+// is kept, and compared with what the new session finds. It does nothing if the server is not
+// tracked. While the server is being connected, only a failure leads to another attempt soon.
+func (t *Tracker) Restart(server string) {
+	t.mu.Lock()
+	w := t.workers[server]
+	t.mu.Unlock()
+	if w == nil {
+		return
+	}
+	select {
+	case w.restarts <- struct{}{}:
+	default:
+	}
+}
+
+// Republish records the state of a server, and soon, in order with its events, what differs from
+// Baseline and BaselineList, with cause resync: everything is listed and read again, now or when
+// the server is connected. It is for a server that was tracked before this process had the right
+// to record events about it.
+func (t *Tracker) Republish(server string) {
+	t.store.republish(server)
+	t.mu.Lock()
+	w := t.workers[server]
+	t.mu.Unlock()
+	if w == nil {
+		return
+	}
+	select {
+	case w.rechecks <- struct{}{}:
+	default:
+	}
 }
 
 // Publish publishes an event that is not about a server, in order with the others. It is for
@@ -204,7 +253,7 @@ func (t *Tracker) Publish(e event.Event) { t.store.publish(e) }
 // Unsupported, NeedsAuth, Unconfigured, Unapproved or Disabled, or has failed. It returns the state at that
 // time; if ctx ends first, the state so far and the cause of ctx. Apply and Run must have been
 // called. If a server's entry changed, its status may still be that of the old entry.
-func (t *Tracker) Settled(ctx context.Context) (*Snapshot, error) {
+func (t *Tracker) Settled(ctx context.Context) (*status.Snapshot, error) {
 	if err := t.awaitTaken(ctx); err != nil {
 		return t.Snapshot(), err
 	}
@@ -222,7 +271,7 @@ func (t *Tracker) Settled(ctx context.Context) (*Snapshot, error) {
 	}
 }
 
-func settled(s *Snapshot) bool {
+func settled(s *status.Snapshot) bool {
 	for _, st := range s.Servers {
 		if st.Attempt == 0 && (st.State == event.Pending || st.State == event.Connecting) {
 			return false

@@ -33,6 +33,10 @@ type worker struct {
 
 	// hasten has room for one: Tracker.Hasten sends, run receives; never closed.
 	hasten chan struct{}
+	// restarts has room for one: Tracker.Restart sends, run receives; never closed.
+	restarts chan struct{}
+	// rechecks has room for one: Tracker.Republish sends, run receives; never closed.
+	rechecks chan struct{}
 
 	conn atomic.Pointer[connection] // of the live session, for clients; nil while not connected
 
@@ -51,11 +55,13 @@ type worker struct {
 func newWorker(t *Tracker, srv config.Server) *worker {
 	w := &worker{
 		t: t, opts: t.opts, id: srv.ID, srv: srv, offered: srv,
-		log:     t.opts.Logger.With("server", printable.Line(srv.ID, 128)),
-		offers:  make(chan config.Server, 1),
-		hasten:  make(chan struct{}, 1),
-		lists:   map[catalog.Kind]catalog.List{},
-		retries: newRetries(t.opts.Backoff, t.opts.MaxBackoff),
+		log:      t.opts.Logger.With("server", printable.Line(srv.ID, 128)),
+		offers:   make(chan config.Server, 1),
+		hasten:   make(chan struct{}, 1),
+		restarts: make(chan struct{}, 1),
+		rechecks: make(chan struct{}, 1),
+		lists:    map[catalog.Kind]catalog.List{},
+		retries:  newRetries(t.opts.Backoff, t.opts.MaxBackoff),
 	}
 	w.pub = &publisher{store: t.store, id: w.id, log: w.log, state: event.Pending, warned: map[string]bool{},
 		transport: func() config.Transport { return w.srv.Transport },
@@ -154,6 +160,12 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	opts.Era, opts.Logger = w.era, w.log
 	w.login = w.watchLogin()
 	s, err := w.dial(sctx, opts)
+	if err == nil {
+		select {
+		case <-w.restarts: // it was requested before this connection was made
+		default:
+		}
+	}
 	switch {
 	case err != nil && (ctx.Err() != nil || errors.Is(err, errSuperseded)):
 		return time.Time{}, err
@@ -219,7 +231,7 @@ func (w *worker) adopt(next config.Server) (reconnect bool) {
 	if !next.SameConnection(old) {
 		w.era, w.missed, w.unreliable = "", 0, false
 		clear(w.pub.warned)
-		w.pub.cursors = nil
+		w.pub.followed(nil)
 		return true
 	}
 	return next.Read != old.Read // all resources are forgotten and tracked anew
@@ -256,6 +268,9 @@ func (w *worker) wait(ctx context.Context, d time.Duration) {
 				timer.Reset(min(max(sooner, time.Nanosecond), time.Until(began.Add(d))))
 				hasten = nil
 			}
+		case <-w.restarts:
+			w.retries.reset()
+			return
 		case <-tick:
 			if w.login.changed() {
 				w.retries.reset()

@@ -51,16 +51,42 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 	delta := catalog.Diff(old, list)
 	w.lists[k] = list
 	if !had || delta.Empty() {
-		w.t.store.update(w.id, func(r *record) { r.lists[k] = list })
+		published, ok := w.baselineList(k)
+		w.t.store.learnList(w.id, k, list, !had || !ok && w.opts.BaselineList != nil)
+		if ok {
+			w.compareList(k, published, list)
+		}
 		return catalog.Delta{}
 	}
 	if w.following != nil {
 		w.following.conn.cache.Remove(k, delta.Removed)
 	}
 	w.pub.listChanged(k, old, list, delta, cause)
-	if k != catalog.Resources {
-		return delta
+	if k == catalog.Resources {
+		w.descriptors(w.pub.commit, old, list, delta, cause)
 	}
+	return delta
+}
+
+// compareList records how a list that has not changed differs from what was published of it:
+// another process stored what this one saw.
+func (w *worker) compareList(k catalog.Kind, published, list catalog.List) {
+	if w.opts.Record == nil {
+		return
+	}
+	delta := catalog.Diff(published, list)
+	if delta.Empty() {
+		return
+	}
+	w.pub.listDiffers(k, list, delta)
+	if k == catalog.Resources {
+		w.descriptors(w.t.store.record, published, list, delta, event.CauseResync)
+	}
+}
+
+// descriptors passes an event for every selected resource that a list gained, lost, or describes
+// otherwise, to publish.
+func (w *worker) descriptors(publish func(event.Event), old, list catalog.List, delta catalog.Delta, cause event.Cause) {
 	selected := func(uris []string) []string {
 		var out []string
 		for _, uri := range uris {
@@ -70,14 +96,13 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 		}
 		return out
 	}
-	w.pub.descriptors(selected(delta.Added), list, cause, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
+	w.pub.descriptors(publish, selected(delta.Added), list, cause, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
 	var removed []string
 	for _, uri := range selected(delta.Removed) {
 		if known, _ := w.co.Lookup(uri); !known.Reported { // already published, when a read did not find it
 			removed = append(removed, uri)
 		}
 	}
-	w.pub.descriptors(removed, old, cause, func(d event.Descriptor) event.Payload { return event.ResourceRemoved{Descriptor: d} })
-	w.pub.descriptors(selected(delta.Changed), list, cause, func(d event.Descriptor) event.Payload { return event.ResourceChanged{Descriptor: d} })
-	return delta
+	w.pub.descriptors(publish, removed, old, cause, func(d event.Descriptor) event.Payload { return event.ResourceRemoved{Descriptor: d} })
+	w.pub.descriptors(publish, selected(delta.Changed), list, cause, func(d event.Descriptor) event.Payload { return event.ResourceChanged{Descriptor: d} })
 }

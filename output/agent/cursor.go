@@ -13,7 +13,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // maxState bounds the file of a cursor, in bytes: about 300,000 resources.
@@ -166,7 +166,7 @@ func (c *Cursor) BaselineList(id string, k catalog.Kind) (catalog.List, bool) {
 
 // Report records everything in a snapshot as reported. Where the snapshot has no data, mainly
 // for servers that were not reached, the cursor stays as it was.
-func (c *Cursor) Report(snap *tracker.Snapshot) {
+func (c *Cursor) Report(snap *status.Snapshot) {
 	if c == nil {
 		return
 	}
@@ -192,7 +192,7 @@ func (c *Cursor) serverLocked(id string) *server {
 	return s
 }
 
-func (c *Cursor) reportLocked(s *server, st *tracker.ServerStatus) {
+func (c *Cursor) reportLocked(s *server, st *status.Server) {
 	for kind, list := range st.Lists {
 		old, known := s.Lists[kind]
 		same := known && len(old) == len(list)
@@ -236,7 +236,7 @@ func (c *Cursor) reportLocked(s *server, st *tracker.ServerStatus) {
 	s.Resources = now
 }
 
-func byURI(r tracker.ResourceStatus, uri string) int { return strings.Compare(r.URI, uri) }
+func byURI(r status.Resource, uri string) int { return strings.Compare(r.URI, uri) }
 
 // down reports whether it was reported that a server cannot be reached.
 func (c *Cursor) down(id string) bool {

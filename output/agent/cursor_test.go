@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 func open(t *testing.T, dir, key string) *Cursor {
@@ -29,8 +29,8 @@ func digest(n byte) (d catalog.Digest) {
 }
 
 // snapshot knows resources of the server a by URI, and its tools.
-func snapshot(resources map[string]byte, tools ...string) *tracker.Snapshot {
-	st := tracker.ServerStatus{ID: "a", Lists: map[catalog.Kind]catalog.List{}}
+func snapshot(resources map[string]byte, tools ...string) *status.Snapshot {
+	st := status.Server{ID: "a", Lists: map[catalog.Kind]catalog.List{}}
 	var listed, named []catalog.Item
 	for uri := range resources {
 		listed = append(listed, catalog.Item{Key: uri, Digest: digest(1)})
@@ -40,17 +40,17 @@ func snapshot(resources map[string]byte, tools ...string) *tracker.Snapshot {
 	}
 	st.Lists[catalog.Resources], st.Lists[catalog.Tools] = catalog.NewList(listed), catalog.NewList(named)
 	for _, it := range st.Lists[catalog.Resources] {
-		st.Resources = append(st.Resources, tracker.ResourceStatus{URI: it.Key, Digest: digest(resources[it.Key])})
+		st.Resources = append(st.Resources, status.Resource{URI: it.Key, Digest: digest(resources[it.Key])})
 	}
 	for i := range st.Resources {
 		if resources[st.Resources[i].URI] == 0 {
 			st.Resources[i].Digest = catalog.Digest{} // not read yet
 		}
 	}
-	return &tracker.Snapshot{Servers: []tracker.ServerStatus{st}}
+	return &status.Snapshot{Servers: []status.Server{st}}
 }
 
-func report(t *testing.T, c *Cursor, snap *tracker.Snapshot) {
+func report(t *testing.T, c *Cursor, snap *status.Snapshot) {
 	t.Helper()
 	c.Report(snap)
 	if err := c.Save(); err != nil {
@@ -84,7 +84,7 @@ func TestCursorIsKept(t *testing.T) {
 	if c.Baseline("a", "x:1") != digest(1) || !c.Baseline("a", "x:2").IsZero() || c.Baseline("a", "x:3") != digest(3) {
 		t.Errorf("%+v", c.state.Servers["a"])
 	}
-	c.Report(&tracker.Snapshot{Servers: []tracker.ServerStatus{{ID: "a"}}}) // not reached
+	c.Report(&status.Snapshot{Servers: []status.Server{{ID: "a"}}}) // not reached
 	if c.Baseline("a", "x:1") != digest(1) {
 		t.Error("a server that was not reached was forgotten")
 	}

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
@@ -51,10 +52,11 @@ func (o *Options) tracks(id, uri string) bool {
 type Watch struct {
 	Options
 	t     *tracker.Tracker
-	sub   *bus.Subscription
+	sub   *journal.Subscription
 	lines *lines
 
 	seq       uint64               // of the last event received
+	resumed   uint64               // of the last event before a gap was made up for
 	counted   int                  // changes that were reported
 	connected bool                 // a server was connected
 	since     map[string]time.Time // by server: since when it has been unreachable
@@ -83,10 +85,6 @@ func (w *Watch) Run() error {
 		batch, ended := w.sub.Take()
 		w.take(batch)
 		if ended {
-			if errors.Is(w.sub.Err(), bus.ErrLagged) {
-				w.resume()
-				continue
-			}
 			return w.end()
 		}
 		if time.Since(learned) >= learnEvery {
@@ -138,33 +136,39 @@ func (w *Watch) Once(ctx context.Context) (reached, missed []string, err error) 
 
 func (w *Watch) take(batch []*event.Event) {
 	for _, e := range batch {
-		w.seq = e.Seq
-		st, ok := e.Payload.(event.ServerState)
-		if ok && (st.State == event.Ready || st.State == event.Unsupported || st.StillConnected) {
-			w.connected = true
-		}
-		if ok {
-			w.approval(e.ServerID, st, w.keep(e))
-		}
-		if w.keep(e) {
-			w.lines.take(e)
+		if _, gap := e.Payload.(event.Gap); gap {
+			w.resume()
+		} else if e.Seq > w.resumed {
+			w.takeEvent(e)
 		}
 	}
 }
 
-// resume continues after the subscription was cut off: it reports everything that differs from
-// the cursor, because the last event of a resource does not show whether an earlier one changed
-// it.
+func (w *Watch) takeEvent(e *event.Event) {
+	w.seq = e.Seq
+	st, ok := e.Payload.(event.ServerState)
+	if ok && (st.State == event.Ready || st.State == event.Unsupported || st.StillConnected) {
+		w.connected = true
+	}
+	if ok {
+		w.approval(e.ServerID, st, w.keep(e))
+	}
+	if w.keep(e) {
+		w.lines.take(e)
+	}
+}
+
+// resume makes up for a gap: it reports everything that differs from the cursor, because the
+// last event of a resource does not show whether an earlier one changed it.
 func (w *Watch) resume() {
-	snap, sub := w.t.Subscribe(context.Background())
-	w.sub = sub
-	after := w.seq
+	snap, after := w.t.Snapshot(), w.seq
+	w.resumed = snap.Seq
 	for i := range snap.Servers {
 		st := &snap.Servers[i]
 		for kind, list := range st.Lists {
 			if old, ok := w.Cursor.BaselineList(st.ID, kind); ok {
 				d := catalog.Diff(old, list)
-				w.take([]*event.Event{{Seq: snap.Seq, ServerID: st.ID, Payload: event.ListChanged{List: kind, Added: d.Added, Removed: d.Removed, Changed: d.Changed}}})
+				w.takeEvent(&event.Event{Seq: snap.Seq, ServerID: st.ID, Payload: event.ListChanged{List: kind, Added: d.Added, Removed: d.Removed, Changed: d.Changed}})
 			}
 		}
 		for _, r := range st.Resources {
@@ -213,7 +217,7 @@ func (w *Watch) catchUp() {
 }
 
 // remember stores everything in a snapshot as reported, unless changes are still pending.
-func (w *Watch) remember(snap *tracker.Snapshot) {
+func (w *Watch) remember(snap *status.Snapshot) {
 	if w.seq >= snap.Seq {
 		w.Cursor.Report(snap)
 	}
@@ -244,7 +248,7 @@ func (w *Watch) end() error {
 
 // unreachable records the servers that have been unreachable for DownAfter, and those that are
 // reachable again.
-func (w *Watch) unreachable(snap *tracker.Snapshot) {
+func (w *Watch) unreachable(snap *status.Snapshot) {
 	for i := range snap.Servers {
 		st := &snap.Servers[i]
 		switch since, away := w.since[st.ID]; {
@@ -278,7 +282,7 @@ func (w *Watch) approval(server string, st event.ServerState, kept bool) {
 }
 
 // reachable records that a server is reachable or is not, unless that was already reported.
-func (w *Watch) reachable(st *tracker.ServerStatus, yes bool) {
+func (w *Watch) reachable(st *status.Server, yes bool) {
 	was := w.told[st.ID]
 	if w.Cursor != nil {
 		was = w.Cursor.down(st.ID)

@@ -13,10 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -193,7 +193,7 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 		r.out.block = make(chan struct{})
 		s.Set("x:2", "b")
 		f.sleep(3 * time.Second) // it is writing that
-		for range bus.DefaultCapacity + 1 {
+		for range journal.DefaultLag + 1 {
 			r.t.Publish(event.Event{Payload: event.SubscriptionsChanged{}})
 		}
 		s.Set("x:1", "b")

@@ -168,7 +168,7 @@ func add(cells map[int64]*cell, at int64, bucket int, measured bool) {
 // latency returns the index in cell.latencies for the time from an event's timestamp to its
 // storage; ok is false if that cannot be told.
 func latency(entry journal.Entry) (bucket int, ok bool) {
-	_, rest, found := bytes.Cut(entry.Data, []byte(`"timestamp":`))
+	_, rest, found := bytes.Cut(entry.Data(), []byte(`"timestamp":`))
 	end := bytes.IndexByte(rest, ',')
 	var at time.Time
 	if !found || end < 0 || json.Unmarshal(rest[:end], &at) != nil {

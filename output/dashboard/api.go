@@ -10,13 +10,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/publish"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// status is the answer of /api/status.
-type status struct {
+// overview is the answer of /api/status.
+type overview struct {
 	Version   string `json:"version"`
 	StartedAt string `json:"startedAt"`
 	// Epoch and Seq make the id (epoch-seq) from which a client resumes after this
@@ -75,7 +74,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(event.TimeFormat)
 }
 
-func newResource(st *tracker.ServerStatus, r *tracker.ResourceStatus) resource {
+func newResource(st *status.Server, r *status.Resource) resource {
 	out := resource{URI: r.URI, MimeType: r.MimeType, Size: r.Size, Digest: r.Digest.String(), Gone: r.Gone}
 	if it, ok := st.Lists[catalog.Resources].Get(r.URI); ok {
 		d := it.Describe()
@@ -91,7 +90,7 @@ func newResource(st *tracker.ServerStatus, r *tracker.ResourceStatus) resource {
 }
 
 func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
-	out := status{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Login: d.opts.Login, History: d.opts.Select != nil}
+	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Login: d.opts.Login, History: d.opts.Select != nil}
 	if d.opts.Last != nil {
 		out.Epoch, out.Seq = d.opts.Last() // before the snapshot, which then includes it
 	}
@@ -127,7 +126,7 @@ func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Dashboard) servers(w http.ResponseWriter, _ *http.Request) {
-	answer(w, append([]publish.Server{}, d.opts.Servers()...))
+	answer(w, append([]status.Summary{}, d.opts.Servers()...))
 }
 
 func (d *Dashboard) resources(w http.ResponseWriter, r *http.Request) {

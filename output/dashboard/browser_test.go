@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/browsertest"
 )
 
@@ -41,15 +41,15 @@ func events(streams *atomic.Int64) http.Handler {
 }
 
 // changing is a world in which the second resource gets another text when changed is set.
-func changing(changed *atomic.Bool) func() *tracker.Snapshot {
+func changing(changed *atomic.Bool) func() *status.Snapshot {
 	before, after := world(12, 60), world(12, 60)
-	for _, snap := range []*tracker.Snapshot{before, after} {
+	for _, snap := range []*status.Snapshot{before, after} {
 		snap.Servers[3].State, snap.Servers[3].Error = event.NeedsAuth, "initialize: authorization required (HTTP status 401): run mcptrack login server-0003"
 	}
 	text := "# Page 1\n\nsecond line\n"
 	after.Servers[0].Resources[1].Text = &text
 	after.Servers[0].Resources[1].Digest[1] = 2
-	return func() *tracker.Snapshot {
+	return func() *status.Snapshot {
 		if changed.Load() {
 			return after
 		}

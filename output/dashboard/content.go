@@ -7,7 +7,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 const (
@@ -43,7 +43,7 @@ func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := content{newResource(&st, &res), res.Text}
-	if out.Text == nil && !res.Gone && res.Size <= maxText && d.opts.Client != nil {
+	if out.Text == nil && !res.Gone && res.Size <= maxText && d.opts.Read != nil {
 		out.Text = d.readText(r.Context(), id, res)
 	}
 	answer(w, out)
@@ -62,7 +62,7 @@ func (d *Dashboard) version(ctx context.Context, digest string) (text string, ok
 // readText returns the current text of a resource, from the cache or from its server. It
 // returns nil if reading fails, or if the content is too large, is not text, or is not the
 // version that the tracker knows.
-func (d *Dashboard) readText(ctx context.Context, id string, res tracker.ResourceStatus) *string {
+func (d *Dashboard) readText(ctx context.Context, id string, res status.Resource) *string {
 	c, err := d.read(ctx, id, res)
 	if err != nil || c.Size > maxText || !res.Digest.IsZero() && c.Digest != res.Digest {
 		return nil
@@ -76,23 +76,18 @@ func (d *Dashboard) readText(ctx context.Context, id string, res tracker.Resourc
 
 // followed returns the server with the id and its followed resource with the URI; false if
 // there is no such resource. The server's ID is "" if this process does not follow the server.
-func (d *Dashboard) followed(id, uri string) (tracker.ServerStatus, tracker.ResourceStatus, bool) {
+func (d *Dashboard) followed(id, uri string) (status.Server, status.Resource, bool) {
 	st, _ := d.opts.Snapshot().Server(id)
 	for _, res := range st.Resources {
 		if res.URI == uri {
 			return st, res, true
 		}
 	}
-	return st, tracker.ResourceStatus{}, false
+	return st, status.Resource{}, false
 }
 
-// read returns the cached content of a resource if it is the version that the tracker knows,
-// and otherwise reads the resource from its server.
-func (d *Dashboard) read(ctx context.Context, id string, res tracker.ResourceStatus) (cache.Resource, error) {
-	client := d.opts.Client(id)
-	if c, ok := client.Cache().Resource(res.URI); ok && !c.Stale && c.Digest == res.Digest {
-		return c, nil
-	}
+// read returns the content of a resource as its server has it.
+func (d *Dashboard) read(ctx context.Context, id string, res status.Resource) (cache.Resource, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	select {
@@ -101,5 +96,5 @@ func (d *Dashboard) read(ctx context.Context, id string, res tracker.ResourceSta
 	case <-ctx.Done():
 		return cache.Resource{}, context.Cause(ctx)
 	}
-	return client.ReadResource(ctx, res.URI)
+	return d.opts.Read(ctx, id, res.URI, res.Digest)
 }

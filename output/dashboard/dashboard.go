@@ -10,7 +10,7 @@
 // All routes are GET and change nothing. /content and /image read a followed resource
 // from its server if its content is not known; at most 4 at a time. /api/history and
 // /api/activity read the log; at most 2 at a time. Old versions of texts are those that
-// the journal keeps.
+// the log keeps.
 //
 // uPlot (MIT) draws the charts: it is vendored in assets/uplot, the only library of the
 // page.
@@ -25,9 +25,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/cache"
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/publish"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
@@ -39,26 +40,26 @@ var files embed.FS
 // and what they provide is not shown then.
 type Options struct {
 	Version  string
-	Snapshot func() *tracker.Snapshot
+	Snapshot func() *status.Snapshot
 	// Servers are all servers, also those that other processes follow; nil: those of
 	// Snapshot.
-	Servers func() []publish.Server
+	Servers func() []status.Summary
 	// Cluster describes the processes that share servers, if several may; nil: none do.
-	Cluster func() (publish.Cluster, bool)
+	Cluster func() (status.Cluster, bool)
 	// Last returns the epoch and the number of the last event that clients of the feeds
 	// can have received.
 	Last func() (epoch string, seq uint64)
 	// Clients counts the clients of the feeds.
 	Clients func() int
-	// Client reads contents that are not in the snapshot.
-	Client func(server string) *tracker.Client
-	// Select reads the log, for history and charts; see [journal.Journal.Select].
+	// Read returns the content of a resource, which may be a copy if it has the digest.
+	Read func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error)
+	// Select reads the log, for history and charts; see [journal.Log.Select].
 	Select func(context.Context, journal.Selection) iter.Seq2[journal.Entry, error]
 	// Stored returns the stored states of the resources of a server that another process
-	// follows; nil: there is no such server. See [journal.Journal.States].
+	// follows; nil: there is no such server. See [journal.Log.States].
 	Stored func(ctx context.Context, server string) (journal.States, error)
 	// Contents has old versions of texts; nil: there are none.
-	Contents *journal.Contents
+	Contents journal.Contents
 	// Log returns the newest log lines about a server, oldest first.
 	Log func(server string) []serverlog.Line
 	// Webhooks are the endpoints that events are sent to, as far as the client that made the
@@ -85,10 +86,10 @@ type Dashboard struct {
 // New makes a dashboard.
 func New(opts Options) *Dashboard {
 	if opts.Servers == nil {
-		opts.Servers = func() (servers []publish.Server) {
+		opts.Servers = func() (servers []status.Summary) {
 			snap := opts.Snapshot()
 			for i := range snap.Servers {
-				servers = append(servers, publish.NewServer(&snap.Servers[i]))
+				servers = append(servers, status.Summarize(&snap.Servers[i]))
 			}
 			return servers
 		}

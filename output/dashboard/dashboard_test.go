@@ -14,9 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
@@ -25,11 +24,11 @@ const evil = `<img src=x onerror="document.title='owned'"></script><b>bold` + "\
 
 // world returns a snapshot with servers, the first of which has all resources and the
 // second of which fails, with hostile names.
-func world(servers, resources int) *tracker.Snapshot {
+func world(servers, resources int) *status.Snapshot {
 	at := time.Date(2026, 11, 20, 19, 37, 25, 0, time.UTC)
-	snap := &tracker.Snapshot{Epoch: "ab", Seq: 9}
+	snap := &status.Snapshot{Epoch: "ab", Seq: 9}
 	for i := range servers {
-		snap.Servers = append(snap.Servers, tracker.ServerStatus{ID: fmt.Sprintf("server-%04d", i), State: event.Ready, Transport: config.TransportHTTP, Since: at,
+		snap.Servers = append(snap.Servers, status.Server{ID: fmt.Sprintf("server-%04d", i), State: event.Ready, Transport: config.TransportHTTP, Since: at,
 			Info: session.Info{Transport: config.TransportHTTP, Era: session.EraModern, ServerName: evil}, Mode: event.Push})
 	}
 	away := &snap.Servers[1]
@@ -38,7 +37,7 @@ func world(servers, resources int) *tracker.Snapshot {
 	var items []catalog.Item
 	for i := range resources {
 		text := fmt.Sprintf("# Page %d\n\nfirst line\n", i)
-		docs.Resources = append(docs.Resources, tracker.ResourceStatus{URI: fmt.Sprintf("file:///%05d.md", i), Digest: catalog.Digest{byte(i), 1}, Size: int64(len(text)), MimeType: "text/markdown", Text: &text})
+		docs.Resources = append(docs.Resources, status.Resource{URI: fmt.Sprintf("file:///%05d.md", i), Digest: catalog.Digest{byte(i), 1}, Size: int64(len(text)), MimeType: "text/markdown", Text: &text})
 	}
 	docs.Resources[0].URI = "file:///00000.md?" + evil
 	raw, _ := json.Marshal(map[string]string{"uri": docs.Resources[0].URI, "name": evil})
@@ -50,8 +49,8 @@ func world(servers, resources int) *tracker.Snapshot {
 }
 
 // fixed is a snapshot that stays as it is.
-func fixed(snap *tracker.Snapshot) func() *tracker.Snapshot {
-	return func() *tracker.Snapshot { return snap }
+func fixed(snap *status.Snapshot) func() *status.Snapshot {
+	return func() *status.Snapshot { return snap }
 }
 
 func serve(t *testing.T, d *Dashboard, more map[string]http.Handler) *httptest.Server {
@@ -87,12 +86,12 @@ func fetch(t *testing.T, address string, into any) int {
 
 func TestAPI(t *testing.T) {
 	s := serve(t, New(Options{Version: "1.2.3", Snapshot: fixed(world(1000, 10_000)), Clients: func() int { return 4 }}), nil)
-	var st status
+	var st overview
 	fetch(t, s.URL+"/api/status", &st)
 	if st.Version != "1.2.3" || st.Servers != 1000 || st.States[event.Ready] != 999 || st.Resources != 10_000 || st.Clients != 4 {
 		t.Errorf("%+v", st)
 	}
-	var servers []publish.Server
+	var servers []status.Summary
 	fetch(t, s.URL+"/api/servers", &servers)
 	if len(servers) != 1000 || servers[1].State != event.Backoff || servers[1].NextRetry != "2026-11-20T19:38:25.000Z" || servers[0].Resources != 10_000 {
 		t.Errorf("%d servers, %+v", len(servers), servers[1])
@@ -125,7 +124,7 @@ func TestStatusOfWebhooks(t *testing.T) {
 	}
 	all[250].State, all[260].State = webhook.Failing, webhook.Suspended
 	s := serve(t, New(Options{Snapshot: fixed(world(2, 1)), Webhooks: func(*http.Request) []webhook.Endpoint { return slices.Clone(all) }}), nil)
-	var st status
+	var st overview
 	fetch(t, s.URL+"/api/status", &st)
 	if len(st.Webhooks) != maxWebhooks || st.MoreWebhooks != 100 || st.Webhooks[0].Host != "h260" || st.Webhooks[1].Host != "h250" || st.Webhooks[2].Host != "h0" {
 		t.Errorf("%d, %d, %+v", len(st.Webhooks), st.MoreWebhooks, st.Webhooks[:3])
@@ -136,12 +135,12 @@ func TestStatusCanBeResumed(t *testing.T) {
 	happened := uint64(41)
 	s := serve(t, New(Options{
 		Last: func() (string, uint64) { defer func() { happened++ }(); return "3f9a1c20b7e4d581", happened },
-		Snapshot: func() *tracker.Snapshot {
+		Snapshot: func() *status.Snapshot {
 			defer func() { happened++ }()
-			return &tracker.Snapshot{Epoch: "ab", Seq: 9, Servers: make([]tracker.ServerStatus, happened)}
+			return &status.Snapshot{Epoch: "ab", Seq: 9, Servers: make([]status.Server, happened)}
 		},
 	}), nil)
-	var st status
+	var st overview
 	fetch(t, s.URL+"/api/status", &st)
 	if st.Epoch != "3f9a1c20b7e4d581" || st.Seq != 41 || st.Servers != 42 {
 		t.Errorf("%+v", st)

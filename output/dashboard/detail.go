@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/publish"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 
 // serverDetail is the answer of /api/servers/{id}.
 type serverDetail struct {
-	publish.Server
+	status.Summary
 	// Polled are URIs of resources whose updates the server does not push, at most 100.
 	Polled []string `json:"polled,omitempty"`
 	// ToolList and so on are descriptors as the server sent them.
@@ -29,7 +29,7 @@ type serverDetail struct {
 
 func (d *Dashboard) server(w http.ResponseWriter, r *http.Request) {
 	servers := d.opts.Servers()
-	i := slices.IndexFunc(servers, func(s publish.Server) bool { return s.ID == r.PathValue("id") })
+	i := slices.IndexFunc(servers, func(s status.Summary) bool { return s.ID == r.PathValue("id") })
 	if i < 0 {
 		refuse(w, http.StatusNotFound, "no such server")
 		return
@@ -37,7 +37,7 @@ func (d *Dashboard) server(w http.ResponseWriter, r *http.Request) {
 	// Another process may follow the server: its descriptors are not known here then.
 	st, _ := d.opts.Snapshot().Server(servers[i].ID)
 	answer(w, serverDetail{
-		Server: servers[i], Polled: st.Missing[:min(len(st.Missing), maxMissing)],
+		Summary: servers[i], Polled: st.Missing[:min(len(st.Missing), maxMissing)],
 		ToolList: items(st.Lists[catalog.Tools]), PromptList: items(st.Lists[catalog.Prompts]), TemplateList: items(st.Lists[catalog.Templates]),
 	})
 }
@@ -58,7 +58,7 @@ type logLine struct {
 
 func (d *Dashboard) log(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
-	if !slices.ContainsFunc(d.opts.Servers(), func(s publish.Server) bool { return s.ID == id }) {
+	if !slices.ContainsFunc(d.opts.Servers(), func(s status.Summary) bool { return s.ID == id }) {
 		refuse(w, http.StatusNotFound, "no such server")
 		return
 	}

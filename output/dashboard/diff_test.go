@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // TestDiffOfLongTexts: texts of any number of lines can be compared; the page shows a
 // limited number of lines and counts the others.
 func TestDiffOfLongTexts(t *testing.T) {
 	const n = 300_000
-	var now atomic.Pointer[tracker.Snapshot]
+	var now atomic.Pointer[status.Snapshot]
 	set := func(text string) {
 		snap := world(12, 60)
 		r := &snap.Servers[0].Resources[1]

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcptrack/mcptrack/core/publish"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // elsewhere handles a request about a server that another process follows: it calls f with the
 // stored states of the server's resources, sorted by URI, or refuses the request.
 func (d *Dashboard) elsewhere(w http.ResponseWriter, r *http.Request, f func([]resource)) {
 	id := r.PathValue("id")
-	known := func(s publish.Server) bool { return s.ID == id }
+	known := func(s status.Summary) bool { return s.ID == id }
 	if d.opts.Stored == nil || !slices.ContainsFunc(d.opts.Servers(), known) {
 		refuse(w, http.StatusNotFound, "no such server")
 		return

@@ -62,14 +62,14 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 			refuseScan(w, err)
 			return
 		}
-		if sel.ServerID != "" && sel.URI == "" && bytes.Contains(entry.Data, []byte(`"type":"resource.`)) {
+		if sel.ServerID != "" && sel.URI == "" && bytes.Contains(entry.Data(), []byte(`"type":"resource.`)) {
 			continue
 		}
 		if len(out.Events) >= 2*limit {
 			out.Events = append(out.Events[:0], out.Events[limit:]...)
 			out.More = true
 		}
-		out.Events = append(out.Events, entry.Data)
+		out.Events = append(out.Events, entry.Data())
 	}
 	if n := len(out.Events); n > limit {
 		out.Events, out.More = out.Events[n-limit:], true

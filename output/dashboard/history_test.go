@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -11,23 +12,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/publish"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 // stored opens a log with the events of two servers, and a dashboard over it.
-func stored(t *testing.T, snapshot func() *tracker.Snapshot) (*journal.Journal, *Dashboard, func(server, uri string, p event.Payload)) {
+func stored(t *testing.T, snapshot func() *status.Snapshot) (journal.Log, *Dashboard, func(server, uri string, p event.Payload)) {
 	t.Helper()
-	j, err := journal.Open(t.Context(), journal.Options{Dir: t.TempDir(), KeepContent: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = j.Close() })
-	d := New(Options{Snapshot: snapshot, Select: j.Select, Contents: j.Contents})
+	j := journal.NewMemory(journal.MemoryOptions{KeepContent: 1 << 20})
+	d := New(Options{Snapshot: snapshot, Select: j.Select, Contents: j.Contents()})
 	var seq uint64
 	store := func(server, uri string, p event.Payload) {
 		t.Helper()
@@ -66,7 +64,7 @@ func TestHistory(t *testing.T) {
 	store("server-0001", "", event.ServerState{State: event.Backoff})
 
 	for digest, text := range map[catalog.Digest]string{{9}: old, {1}: text, {2}: text} {
-		j.Contents.Put(digest, text)
+		j.Contents().Put(digest, text)
 	}
 	if err := j.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -158,7 +156,7 @@ func TestActivity(t *testing.T) {
 // from the server.
 func TestContentIsRead(t *testing.T) {
 	tr, server := gallery(t, map[string]sessiontest.Resource{"doc:///a.md": {Text: "# text", MimeType: "text/markdown"}, "doc:///b": {Blob: []byte{1, 2}, MimeType: "application/octet-stream"}})
-	s := serve(t, New(Options{Snapshot: tr.Snapshot, Client: tr.Client}), nil)
+	s := serve(t, New(Options{Snapshot: tr.Snapshot, Read: reads(tr)}), nil)
 	before := server.Count("resources/read")
 	for range 3 {
 		var c content
@@ -198,7 +196,7 @@ func TestImageDimensions(t *testing.T) {
 		"art:///bomb.l":     {Blob: webp("VP8L", 0x2f, 255, 255, 255, 255), MimeType: "image/webp"},
 		"art:///bomb.v":     {Blob: webp("VP8 ", 0, 0, 0, 0x9d, 1, 0x2a, 255, 63, 255, 63), MimeType: "image/webp"},
 	})
-	s := serve(t, New(Options{Snapshot: tr.Snapshot, Client: tr.Client}), nil)
+	s := serve(t, New(Options{Snapshot: tr.Snapshot, Read: reads(tr)}), nil)
 	for name, want := range map[string]int{"ok.png": 200, "ok.webp": 200, "bomb.png": 415, "broken.gif": 415, "bomb.webp": 415, "bomb.l": 415, "bomb.v": 415} {
 		r, err := http.Get(s.URL + "/api/servers/gallery/image?uri=art:///" + name)
 		if err != nil {
@@ -214,8 +212,8 @@ func TestImageDimensions(t *testing.T) {
 // TestServerOfAnotherProcess: a server that another process follows has a page, without
 // descriptors.
 func TestServerOfAnotherProcess(t *testing.T) {
-	other := publish.Server{ID: "other", State: event.Ready, FollowedBy: "node-2"}
-	s := serve(t, New(Options{Snapshot: fixed(world(12, 60)), Servers: func() []publish.Server { return []publish.Server{other} }}), nil)
+	other := status.Summary{ID: "other", State: event.Ready, FollowedBy: "node-2"}
+	s := serve(t, New(Options{Snapshot: fixed(world(12, 60)), Servers: func() []status.Summary { return []status.Summary{other} }}), nil)
 	var got serverDetail
 	if code := fetch(t, s.URL+"/api/servers/other", &got); code != http.StatusOK || got.FollowedBy != "node-2" || got.ToolList == nil || len(got.ToolList) != 0 {
 		t.Errorf("%d %+v", code, got)
@@ -244,8 +242,8 @@ func TestResourcesOfAnotherProcess(t *testing.T) {
 	if err := j.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	other := publish.Server{ID: "other", State: event.Ready, FollowedBy: "node-2"}
-	s := serve(t, New(Options{Snapshot: fixed(world(12, 60)), Stored: j.States, Contents: j.Contents, Servers: func() []publish.Server { return []publish.Server{other} }}), nil)
+	other := status.Summary{ID: "other", State: event.Ready, FollowedBy: "node-2"}
+	s := serve(t, New(Options{Snapshot: fixed(world(12, 60)), Stored: j.States, Contents: j.Contents(), Servers: func() []status.Summary { return []status.Summary{other} }}), nil)
 	var got []resource
 	if code := fetch(t, s.URL+"/api/servers/other/resources", &got); code != http.StatusOK || len(got) != 1 || got[0].URI != "file:///a.md" || got[0].Digest != digest.String() || got[0].Size != 3 {
 		t.Errorf("%d %+v", code, got)
@@ -260,5 +258,12 @@ func TestResourcesOfAnotherProcess(t *testing.T) {
 		if code := fetch(t, s.URL+"/api/servers/"+path, &refusal); code != http.StatusNotFound || !strings.Contains(refusal["error"], want) {
 			t.Errorf("%s: %d %v", path, code, refusal)
 		}
+	}
+}
+
+// reads reads resources through a tracker.
+func reads(tr *tracker.Tracker) func(ctx context.Context, server, uri string, d catalog.Digest) (cache.Resource, error) {
+	return func(ctx context.Context, server, uri string, d catalog.Digest) (cache.Resource, error) {
+		return tr.Client(server).CurrentResource(ctx, uri, d)
 	}
 }

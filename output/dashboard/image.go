@@ -26,7 +26,7 @@ const (
 // resource from its server, unless this version is in the cache. Other content of a server
 // cannot be read this way.
 func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
-	if d.opts.Client == nil {
+	if d.opts.Read == nil {
 		refuse(w, http.StatusNotFound, "this dashboard does not show images")
 		return
 	}

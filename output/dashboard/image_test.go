@@ -68,7 +68,7 @@ func TestImage(t *testing.T) {
 		"art:///logo.svg": {Blob: []byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`), MimeType: "image/svg+xml"},
 		"art:///text.md":  {Text: "# text", MimeType: "text/markdown"},
 	})
-	s := serve(t, New(Options{Snapshot: tr.Snapshot, Client: tr.Client}), nil)
+	s := serve(t, New(Options{Snapshot: tr.Snapshot, Read: reads(tr)}), nil)
 	get := func(uri, tag string) (*http.Response, []byte) {
 		t.Helper()
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/api/servers/gallery/image?uri="+url.QueryEscape(uri), nil)
@@ -133,7 +133,7 @@ func TestImageInChromium(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	s := serve(t, New(Options{Snapshot: tr.Snapshot, Client: tr.Client}), map[string]http.Handler{"GET /events": quiet})
+	s := serve(t, New(Options{Snapshot: tr.Snapshot, Read: reads(tr)}), map[string]http.Handler{"GET /events": quiet})
 	p := chromium.Open(t, 1280, 800)
 	p.Go(s.URL + "/?server=gallery")
 	p.Until(`document.querySelectorAll('#resource-list .row').length === 2`)

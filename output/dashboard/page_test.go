@@ -15,14 +15,14 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/browsertest"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 // failing is a world whose second server has an error of several lines, with tools.
-func failing() *tracker.Snapshot {
+func failing() *status.Snapshot {
 	snap := world(5, 60)
 	s := &snap.Servers[1]
 	s.Error = "connect: " + strings.Repeat("long ", 50) + "end of the error"

@@ -44,7 +44,7 @@ func (w *Writer) describe(e *event.Event, used int) string {
 	case event.ConfigReloaded:
 		return w.paint(cyan, fmt.Sprintf("config reloaded: %d added, %d removed, %d changed", len(p.Added), len(p.Removed), len(p.Changed)))
 	case event.ConfigRejected:
-		return w.paint(red, "config rejected: ") + printable.Line(p.Problems.Error(), 500)
+		return w.paint(red, "config rejected: ") + printable.Line(p.Summary(), 500)
 	case event.Gap:
 		return w.paint(red, "gap") + "  " + printable.Line(p.Reason, 200)
 	}

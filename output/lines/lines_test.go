@@ -14,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
@@ -42,7 +41,7 @@ func samples() []*event.Event {
 		event.ToolResult{Name: "add", Error: "no such number"},
 		event.SubscriptionsChanged{URIs: []string{"file:///a"}}, event.SubscriptionsChanged{},
 		event.ConfigReloaded{Added: []string{"a"}},
-		event.ConfigRejected{Problems: config.Problems{{Severity: config.SeverityError, File: "c.json", Line: 1, Column: 2, Message: "no"}}},
+		event.ConfigRejected{Problems: []event.Problem{{Severity: "error", File: "c.json", Line: 1, Column: 2, Message: "no"}}},
 		event.Gap{Reason: "output was too slow"},
 	}
 	var out []*event.Event

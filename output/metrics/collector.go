@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
@@ -93,7 +93,7 @@ func states() []event.State {
 // scrape sends the metrics of one scrape.
 type scrape struct{ out chan<- prometheus.Metric }
 
-func (s scrape) server(st *tracker.ServerStatus) {
+func (s scrape) server(st *status.Server) {
 	for _, state := range states() {
 		s.gauge("mcptrack_server_state", "1 for the state that a server is in.", truth(st.State == state), "server", st.ID, "state", string(state))
 	}

@@ -17,8 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/publish"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
@@ -34,10 +33,10 @@ type Clients struct {
 // Options are where the numbers come from. A nil func leaves its metrics out.
 type Options struct {
 	Version  string
-	Snapshot func() *tracker.Snapshot
+	Snapshot func() *status.Snapshot
 	Journal  func() journal.Stats
 	Clients  func() Clients
-	Reloads  func() publish.Reloads
+	Reloads  func() status.Reloads
 	// Webhooks returns the statistics of webhook deliveries, by who configured the webhook.
 	Webhooks func() map[webhook.Source]webhook.Stats
 	// Deliveries returns which process on a cluster delivers to webhooks; nil: this one does.
@@ -45,7 +44,7 @@ type Options struct {
 	// Streams counts the open streams of MCP Events.
 	Streams func() int
 	// Cluster returns the state of the processes that share servers; false if none do.
-	Cluster func() (publish.Cluster, bool)
+	Cluster func() (status.Cluster, bool)
 }
 
 // Metrics is a set of metrics. Its methods may be called from anywhere.

@@ -15,25 +15,24 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/publish"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
 func example() *Metrics {
 	return New(Options{Version: "1.2.3",
-		Snapshot: func() *tracker.Snapshot {
-			resources := make([]tracker.ResourceStatus, 10_000)
+		Snapshot: func() *status.Snapshot {
+			resources := make([]status.Resource, 10_000)
 			for i := range resources {
 				resources[i].URI = fmt.Sprintf("file:///%d\"}\n", i)
 			}
-			return &tracker.Snapshot{Servers: []tracker.ServerStatus{{ID: "docs", State: event.Ready, Resources: resources,
-				Counts: tracker.Counts{Signals: 7, Folded: 3, Unknown: 1, Missed: 2, Dropped: map[string]uint64{"foreign": 2}}}}}
+			return &status.Snapshot{Servers: []status.Server{{ID: "docs", State: event.Ready, Resources: resources,
+				Counts: status.Counts{Signals: 7, Folded: 3, Unknown: 1, Missed: 2, Dropped: map[string]uint64{"foreign": 2}}}}}
 		},
 		Journal: func() journal.Stats { return journal.Stats{Stored: 5, Syncs: 2, SyncTime: time.Second} },
 		Clients: func() Clients { return Clients{Connected: 3, Slow: 1} },
-		Cluster: func() (publish.Cluster, bool) {
-			return publish.Cluster{Processes: 2, Unfollowed: []string{"docs"}}, true
+		Cluster: func() (status.Cluster, bool) {
+			return status.Cluster{Processes: 2, Unfollowed: []string{"docs"}}, true
 		},
 		Deliveries: func() []webhook.Delivery {
 			return []webhook.Delivery{{Source: webhook.FromConfig, Process: "a:1", Own: true}, {Source: webhook.FromSubscription, Process: "b:2"}}
@@ -42,7 +41,7 @@ func example() *Metrics {
 			return map[webhook.Source]webhook.Stats{webhook.FromConfig: {Active: 2, Taken: 8, Failed: 1, Lag: 2 * time.Second}}
 		},
 		Streams: func() int { return 6 },
-		Reloads: func() publish.Reloads { return publish.Reloads{Reloaded: 2, Rejected: 1, Good: true} },
+		Reloads: func() status.Reloads { return status.Reloads{Reloaded: 2, Rejected: 1, Good: true} },
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // installed returns the path of a program of Debian's package prometheus.
@@ -52,12 +52,12 @@ func TestRealPrometheus(t *testing.T) {
 	t.Parallel()
 	prometheus := installed(t, "prometheus")
 	var scrapes atomic.Int64
-	m := New(Options{Version: "1.2.3", Snapshot: func() *tracker.Snapshot {
+	m := New(Options{Version: "1.2.3", Snapshot: func() *status.Snapshot {
 		crashes := event.Backoff
 		if scrapes.Add(1)%2 == 0 {
 			crashes = event.Connecting
 		}
-		return &tracker.Snapshot{Servers: []tracker.ServerStatus{{ID: "crashes \"1\"", State: crashes}, {ID: "works", State: event.Ready}}}
+		return &status.Snapshot{Servers: []status.Server{{ID: "crashes \"1\"", State: crashes}, {ID: "works", State: event.Ready}}}
 	}})
 	ours := httptest.NewServer(m.Handler())
 	defer ours.Close()

@@ -12,7 +12,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/mcptrack/mcptrack/core/bus"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/output/realtime/realtimetest"
 )
 
@@ -319,20 +320,23 @@ func TestSessionFinishes(t *testing.T) {
 	})
 }
 
-// The bus of a tracker is drained while the endpoint does not read for 10 s: not even a
+// The log of a tracker is drained while the endpoint does not read for 10 s: not even a
 // subscription with a small buffer overflows.
-func TestSessionNeverDelaysTheBus(t *testing.T) {
+func TestSessionNeverDelaysTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
 			time.Sleep(10 * time.Second)
 			c.Add(it)
 		}}, func(o *SessionOptions) { o.Delivery.AckTimeout = time.Minute })
-		b := bus.New()
-		events := b.Subscribe(t.Context(), 4)
+		b := journal.NewMemory(journal.MemoryOptions{Lag: 4})
+		events := b.Subscribe(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			for e := range events.Events() {
+				if _, gap := e.Payload.(event.Gap); gap {
+					t.Error("the session fell behind")
+				}
 				r.Offer(e)
 			}
 		}()
@@ -340,7 +344,7 @@ func TestSessionNeverDelaysTheBus(t *testing.T) {
 			b.Publish(*update(0, fmt.Sprintf("a:%d", i%10), time.Now()))
 			time.Sleep(time.Millisecond) // in which all other goroutines run until they wait
 		}
-		b.Close()
+		_ = b.Close() // never fails
 		<-done
 		if events.Err() != nil {
 			t.Error(events.Err())

@@ -18,7 +18,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 const (
@@ -100,7 +100,7 @@ func (l *Log) Handle(_ context.Context, r slog.Record) error {
 	}
 	stderr := ""
 	var b strings.Builder
-	if r.Message != tracker.StateMessage {
+	if r.Message != status.StateMessage {
 		b.WriteString(r.Message)
 	}
 	add := func(a slog.Attr) bool {

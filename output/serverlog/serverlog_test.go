@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // TestLines: records about a server are kept for it, printable, in the form that people
@@ -19,7 +19,7 @@ func TestLines(t *testing.T) {
 	log := slog.New(l).With("part", "x")
 	docs := log.With("server", "docs")
 	docs.Debug("stderr", "line", "evil\x1b[2J\nnext")
-	docs.Warn(tracker.StateMessage, "state", "Backoff", "err", "refused")
+	docs.Warn(status.StateMessage, "state", "Backoff", "err", "refused")
 	log.Info("shared", "server", "docs")
 	log.Info("about none")
 	var got []string

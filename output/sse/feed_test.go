@@ -63,7 +63,7 @@ func inBubble(t *testing.T, h *Hub, handler http.Handler, path string, check fun
 func TestFeedBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemLog()
-		h := New(Options{Source: l.source()})
+		h := New(Options{Log: l})
 		at := time.Date(2025, 11, 20, 19, 10, 1, 5e6, time.UTC)
 		inBubble(t, h, h.Feed(), "/", func(rec *recorder) {
 			want := func(text string) {
@@ -118,7 +118,7 @@ func TestFeedBytes(t *testing.T) {
 
 func TestFeedHeadersOnTheWire(t *testing.T) {
 	l := newMemLog()
-	_, base := serve(t, Options{Source: l.source()})
+	_, base := serve(t, Options{Log: l})
 	s := connect(t, base, "/api/mcp/resource-events", "")
 	h := s.res.Header
 	if s.res.StatusCode != 200 || h.Get("Connection") != "keep-alive" || h.Get("X-Accel-Buffering") != "no" ||
@@ -134,7 +134,7 @@ func TestWritesAreCombinedUnderLoadAndImmediateAfterSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemLog()
 		writes := 0
-		h := New(Options{Source: l.source(), Wrote: func(int, time.Time) { writes++ }})
+		h := New(Options{Log: l, Wrote: func(int, time.Time) { writes++ }})
 		inBubble(t, h, h.Events(), "/", func(rec *recorder) {
 			l.append(updates(1)...)
 			synctest.Wait() // no time passes
@@ -162,7 +162,7 @@ func TestWritesAreCombinedUnderLoadAndImmediateAfterSilence(t *testing.T) {
 func TestCheckpointsOfAFilteredClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemLog()
-		h := New(Options{Source: l.source()})
+		h := New(Options{Log: l})
 		inBubble(t, h, h.Events(), "/?server=s1", func(rec *recorder) {
 			var p parser
 			step := func(d time.Duration) []message {
@@ -193,7 +193,7 @@ func TestCheckpointsOfAFilteredClient(t *testing.T) {
 func TestRoutesRefuse(t *testing.T) {
 	l := newMemLog()
 	var broken error
-	_, base := serve(t, Options{Source: l.source(), Unavailable: func() error { return broken }})
+	_, base := serve(t, Options{Log: l, Unavailable: func() error { return broken }})
 	status := func(method, path string) (int, string, http.Header) {
 		req, err := http.NewRequestWithContext(t.Context(), method, base+path, nil)
 		if err != nil {

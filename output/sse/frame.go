@@ -35,22 +35,22 @@ func newFrame(e *journal.Entry, epoch string) *frame {
 // gapFrame returns the frame of a gap that ends with the entry whose number is seq and whose
 // id is g.To.
 func gapFrame(g event.Gap, seq uint64) *frame {
-	e := event.Event{ID: g.To, Timestamp: time.Now(), Payload: g}
-	data, _ := e.AppendJSON(nil) // three strings always encode
-	f, _ := encode(&journal.Entry{ID: g.To, Seq: seq, Data: data, Gap: &g})
+	e := journal.GapOf(g, seq)
+	f, _ := encode(&e) // three strings always encode
 	return f
 }
 
 func encode(e *journal.Entry) (*frame, bool) {
-	if _, _, err := event.ParseID(e.ID); err != nil || bytes.ContainsAny(e.Data, "\r\n") {
+	data := e.Data()
+	if _, _, err := event.ParseID(e.ID); err != nil || bytes.ContainsAny(data, "\r\n") {
 		return nil, false
 	}
-	h, ok := scan(e.Data)
+	h, ok := scan(data)
 	if !ok {
 		return nil, false
 	}
 	f := &frame{seq: e.Seq, kind: event.Type(h.kind), server: h.server.text(), uri: h.uri.text()}
-	f.event = sse.Append(make([]byte, 0, len(e.Data)+len(e.ID)+len(h.kind)+24), e.ID, h.kind, e.Data)
+	f.event = sse.Append(make([]byte, 0, len(data)+len(e.ID)+len(h.kind)+24), e.ID, h.kind, data)
 	f.feed = feedFrame(e, f, h.timestamp)
 	return f, true
 }

@@ -89,7 +89,7 @@ func (c *client) history(large bool) (p page, why reason, more bool) {
 		limit = pageBytes
 	}
 	begin, read := c.next, 0
-	for e, err := range c.hub.opts.Source.Read(c.ctx, c.next) {
+	for e, err := range c.hub.opts.Log.Read(c.ctx, c.next) {
 		if err != nil {
 			if read == 0 {
 				return page{}, c.sourceFailed(), false

@@ -13,7 +13,7 @@ import (
 func TestSlowReadersOfHistoryDoNotDelayOthers(t *testing.T) {
 	const total, missed = 1000, 50 // 16 MB, more than a connection takes unread
 	l := newMemLog()
-	h, base := serve(t, Options{Source: l.source(), Ring: 16, WriteTimeout: time.Minute})
+	h, base := serve(t, Options{Log: l, Ring: 16, WriteTimeout: time.Minute})
 	l.append(large(total)...)
 	eventually(t, "all is followed", func() bool { return h.current().followed() > total })
 	connect(t, base, "/events?since=earliest", "")
@@ -47,7 +47,7 @@ func TestSlowReadersOfHistoryDoNotDelayOthers(t *testing.T) {
 // An event that does not fit into a small page waits for a large one, in its order.
 func TestLargeEventsOfHistoryKeepTheirOrder(t *testing.T) {
 	l := newMemLog()
-	h, base := serve(t, Options{Source: l.source(), Ring: 4, WriteTimeout: time.Minute})
+	h, base := serve(t, Options{Log: l, Ring: 4, WriteTimeout: time.Minute})
 	events := updates(30)
 	const at = 12 // its number is one more
 	events[at].Payload = event.ResourceUpdated{Name: strings.Repeat("x", 3*smallPage)}

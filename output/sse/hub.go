@@ -11,9 +11,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// Options configure a hub. A zero field means its default; Source is required.
+// Options configure a hub. A zero field means its default; Log is required.
 type Options struct {
-	Source Source
+	// Log is what the hub sends.
+	Log journal.Log
 	// MaxClients is how many streams may be open; 2,000.
 	MaxClients int
 	// Ring and RingBytes bound the newest events that are kept in memory; 16,384
@@ -103,7 +104,7 @@ var (
 	errStarting = errors.New("the event log is not open yet")
 )
 
-// Run follows the source until ctx ends, the source is closed, or Shutdown is called. It
+// Run follows the log until ctx ends, the log is closed, or Shutdown is called. It
 // then ends all streams, as Shutdown does, and returns nil. It must be called once.
 func (h *Hub) Run(ctx context.Context) error {
 	// The log is followed until Shutdown has caught up with it, which is after ctx has ended.
@@ -133,7 +134,7 @@ func (h *Hub) Run(ctx context.Context) error {
 }
 
 // followAll follows the log, and begins a new ring when the log was replaced, until ctx ends or
-// the source is closed. It retries after any other error: clients lose nothing by waiting.
+// the log is closed. It retries after any other error: clients lose nothing by waiting.
 func (h *Hub) followAll(ctx context.Context) {
 	retry := backoff.New(50*time.Millisecond, 2*time.Second)
 	for {
@@ -162,7 +163,7 @@ func (h *Hub) followAll(ctx context.Context) {
 func (h *Hub) follow(ctx context.Context) error {
 	r := h.current()
 	if r == nil {
-		b, err := h.opts.Source.Bounds(ctx)
+		b, err := h.opts.Log.Bounds(ctx)
 		if err != nil {
 			return err
 		}
@@ -181,9 +182,12 @@ func (h *Hub) follow(ctx context.Context) error {
 		}
 		h.mu.Unlock()
 	}
-	for e, err := range h.opts.Source.Follow(ctx, r.followed()) {
+	for e, err := range h.opts.Log.Follow(ctx, r.followed()) {
 		if err != nil {
 			return err
+		}
+		if e.Again { // clients get the gap
+			continue
 		}
 		if !ofEpoch(e.ID, r.epoch) {
 			return journal.ErrEpoch

@@ -20,8 +20,7 @@ func TestEveryOutageIsLoggedOnce(t *testing.T) {
 		l := newMemLog()
 		l.append(updates(10)...)
 		steps := make(chan error) // received from by the follower: nil is the next entry
-		src := l.source()
-		src.Follow = func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+		l.follows = func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 			return func(yield func(journal.Entry, error) bool) {
 				for _, e := range l.from(from) {
 					select {
@@ -36,7 +35,7 @@ func TestEveryOutageIsLoggedOnce(t *testing.T) {
 			}
 		}
 		var buf bytes.Buffer
-		h := New(Options{Source: src, Logger: slog.New(slog.NewTextHandler(&buf, nil))})
+		h := New(Options{Log: l, Logger: slog.New(slog.NewTextHandler(&buf, nil))})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1) // sent to once
 		go func() { done <- h.Run(ctx) }()

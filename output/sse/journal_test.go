@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 )
 
 // The hub is shut down right after the last event was appended, while the store syncs
@@ -16,12 +16,12 @@ import (
 func TestShutdownSendsWhatIsBeingStored(t *testing.T) {
 	const total = 200
 	for good, end := 0, time.Now().Add(time.Minute); good < 5; {
-		j, err := journal.Open(t.Context(), journal.Options{Dir: t.TempDir()})
+		j, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = j.Close() })
-		h, base := serve(t, Options{Source: FromJournal(j)})
+		h, base := serve(t, Options{Log: j})
 		s := connect(t, base, "/events", "")
 		s.next() // it is connected
 		for n := range total {

@@ -80,13 +80,13 @@ func (q *query) since(s string) error {
 // place returns the number of the first entry for the client, and the gap to report first if
 // entries that the client asked for have expired.
 func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err error) {
-	source, q := c.hub.opts.Source, c.query
+	log, q := c.hub.opts.Log, c.query
 	switch {
 	case q.earliest:
-		b, err := source.Bounds(ctx)
+		b, err := log.Bounds(ctx)
 		return b.First, nil, err
 	case !q.at.IsZero():
-		next, err = source.Since(ctx, q.at)
+		next, err = log.Since(ctx, q.at)
 		return next, nil, err
 	case q.seq != nil:
 		q.id = event.FormatID(c.ring.epoch, *q.seq)
@@ -98,7 +98,7 @@ func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err er
 	if epoch, seq, err := event.ParseID(q.id); err == nil && epoch == c.ring.epoch && c.ring.reach(seq+1) {
 		return seq + 1, nil, nil
 	}
-	r, err := source.Resume(ctx, q.id)
+	r, err := log.Resume(ctx, q.id)
 	if err != nil || r.Gap == nil {
 		return r.From, nil, err
 	}

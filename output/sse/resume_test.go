@@ -37,7 +37,7 @@ func TestWhereAClientBegins(t *testing.T) {
 	}
 	l.append(old...)
 	l.append(updates(500)...)
-	_, base := serve(t, Options{Source: l.source(), Ring: 64})
+	_, base := serve(t, Options{Log: l, Ring: 64})
 	id := func(n int) string { return fmt.Sprintf("%s-%d", testEpoch, n) }
 	for _, tt := range []struct {
 		name, query, header string
@@ -74,8 +74,8 @@ func TestWhereAClientBegins(t *testing.T) {
 func TestClientWhileTheRingIsFilled(t *testing.T) {
 	l := newMemLog()
 	l.append(updates(10)...)
-	source, opened := l.source(), make(chan struct{})
-	source.Follow = func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	opened := make(chan struct{})
+	l.follows = func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 		return func(yield func(journal.Entry, error) bool) {
 			select {
 			case <-opened:
@@ -85,7 +85,7 @@ func TestClientWhileTheRingIsFilled(t *testing.T) {
 			l.follow(ctx, from)(yield)
 		}
 	}
-	_, base := serve(t, Options{Source: source})
+	_, base := serve(t, Options{Log: l})
 	s := connect(t, base, "/events", "")
 	if m := s.next(); m.event != "checkpoint" || m.id != event.FormatID(testEpoch, 10) {
 		t.Errorf("first comes %+v", m)
@@ -99,7 +99,7 @@ func TestClientWhileTheRingIsFilled(t *testing.T) {
 // not.
 func TestResumedFeedRepeatsOnlyErrors(t *testing.T) {
 	l := newMemLog()
-	_, base := serve(t, Options{Source: l.source()})
+	_, base := serve(t, Options{Log: l})
 	l.append(updates(1)...)
 	l.append(event.Event{ServerID: "docs", Payload: event.ServerState{State: event.Backoff, Error: "boom"}})
 	s := connect(t, base, "/api/mcp/resource-events", testEpoch+"-0")
@@ -119,7 +119,7 @@ func TestGaps(t *testing.T) {
 	l := newMemLog()
 	l.append(updates(1000)...)
 	l.forget(400)
-	h, base := serve(t, Options{Source: l.source(), Ring: 64})
+	h, base := serve(t, Options{Log: l, Ring: 64})
 	oldest := testEpoch + "-400"
 	huge := strings.Repeat("9", 4000)
 	for _, tt := range []struct{ name, id, reason string }{
@@ -162,7 +162,7 @@ func TestFilters(t *testing.T) {
 		event.Event{ServerID: "docs", Payload: event.ListChanged{List: "tools", Added: []string{"t"}}},
 		updated("end", "end://end"),
 	)
-	_, base := serve(t, Options{Source: l.source(), Ring: 2})
+	_, base := serve(t, Options{Log: l, Ring: 2})
 	for query, want := range map[string]string{
 		"":                                   "1 2 3 4 5 6 7",
 		"server=docs":                        "1 4 6",
@@ -194,7 +194,7 @@ func TestFilters(t *testing.T) {
 func TestResumedEventsAreNeitherLostNorRepeated(t *testing.T) {
 	const total, clients = 4000, 9
 	l := newMemLog()
-	h, base := serve(t, Options{Source: l.source(), Ring: 256, Tick: time.Millisecond})
+	h, base := serve(t, Options{Log: l, Ring: 256, Tick: time.Millisecond})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		all := updates(total)
@@ -265,7 +265,7 @@ func TestResumedEventsAreNeitherLostNorRepeated(t *testing.T) {
 func TestReplacedLogEndsStreamsAndLeavesAGap(t *testing.T) {
 	l := newMemLog()
 	l.append(updates(10)...)
-	h, base := serve(t, Options{Source: l.source()})
+	h, base := serve(t, Options{Log: l})
 	s := connect(t, base, "/events?since=8", "")
 	wantSeqs(t, s.events(2), 9, 10)
 	l.replace("00000000000000bb")

@@ -50,12 +50,10 @@ func (h *Hub) caughtUp(ctx context.Context) error {
 	if r == nil || h.followed() {
 		return nil
 	}
-	if settle := h.opts.Source.Settle; settle != nil {
-		if err := settle(ctx); err != nil {
-			return fmt.Errorf("the last events are not stored yet: %w", err)
-		}
+	if err := h.opts.Log.Flush(ctx); err != nil {
+		return fmt.Errorf("the last events are not stored yet: %w", err)
 	}
-	b, err := h.opts.Source.Bounds(ctx)
+	b, err := h.opts.Log.Bounds(ctx)
 	if err != nil {
 		return fmt.Errorf("find the last event in the log: %w", err)
 	}

@@ -32,7 +32,7 @@ func TestClientsThatNeverReadAreDisconnected(t *testing.T) {
 		patience = 8 * time.Second
 	)
 	l := newMemLog()
-	h, base := serve(t, Options{Source: l.source(), WriteTimeout: patience})
+	h, base := serve(t, Options{Log: l, WriteTimeout: patience})
 	for range 5 {
 		connect(t, base, "/events", "")
 	}
@@ -81,7 +81,7 @@ func TestClientsThatNeverReadAreDisconnected(t *testing.T) {
 func TestClientsBeyondTheLimit(t *testing.T) {
 	const limit = 2000
 	l := newMemLog()
-	h, base := serve(t, Options{Source: l.source()})
+	h, base := serve(t, Options{Log: l})
 	before := memory()
 	for range limit {
 		s, err := dial(base, "/events", "")
@@ -120,7 +120,7 @@ func memory() uint64 {
 func TestShutdown(t *testing.T) {
 	l := newMemLog()
 	l.append(updates(3)...)
-	h, base := serve(t, Options{Source: l.source(), Ring: 64})
+	h, base := serve(t, Options{Log: l, Ring: 64})
 	feed := connect(t, base, "/api/mcp/resource-events", "")
 	events := connect(t, base, "/events?server=s1", "")
 	feed.next()
@@ -165,16 +165,15 @@ const hurry = 30 * time.Second
 func TestShutdownDoesNotWaitForSlowClientsOrStores(t *testing.T) {
 	l := newMemLog()
 	l.append(large(2000)...)
-	src := l.source()
-	resume := src.Resume
-	src.Resume = func(ctx context.Context, id string) (r journal.Resumption, err error) {
+	l.resumes = func(ctx context.Context, id string) (r journal.Resumption, err error) {
 		if id != "hang" {
-			return resume(ctx, id)
+			b, err := l.Bounds(ctx)
+			return journal.ResumeAt(b, id), err
 		}
 		<-ctx.Done()
 		return r, context.Cause(ctx)
 	}
-	h, base := serve(t, Options{Source: src, WriteTimeout: time.Minute, Ring: 4})
+	h, base := serve(t, Options{Log: l, WriteTimeout: time.Minute, Ring: 4})
 	connect(t, base, "/events?since=0", "")
 	connect(t, base, "/events", "hang")
 	eventually(t, "both are connected", func() bool { return h.Stats().Clients == 2 })
@@ -189,7 +188,7 @@ func TestShutdownDoesNotWaitForSlowClientsOrStores(t *testing.T) {
 
 func TestDisconnectedClientIsRemoved(t *testing.T) {
 	l := newMemLog()
-	h, base := serve(t, Options{Source: l.source()})
+	h, base := serve(t, Options{Log: l})
 	s := connect(t, base, "/events", "")
 	s.next()
 	s.close()
@@ -202,7 +201,7 @@ func BenchmarkFanOut(b *testing.B) {
 	for _, clients := range []int{100, 1000} {
 		b.Run(fmt.Sprint(clients), func(b *testing.B) {
 			l := newMemLog()
-			h, base := serve(b, Options{Source: l.source()})
+			h, base := serve(b, Options{Log: l})
 			var wg sync.WaitGroup
 			for range clients {
 				s, err := dial(base, "/events", "")

@@ -19,6 +19,11 @@ import (
 // memLog is a log in memory with the contracts of the journal. Tests decide on its
 // retention, damage and replacement.
 type memLog struct {
+	journal.Log // nil: what the hub does not use
+	// follows and resumes take the place of Follow and Resume, if they are set.
+	follows func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error]
+	resumes func(ctx context.Context, id string) (journal.Resumption, error)
+
 	mu      sync.Mutex
 	epoch   string
 	entries []journal.Entry
@@ -31,9 +36,7 @@ const testEpoch = "3f9a1c20b7e4d581"
 
 func newMemLog() *memLog { return &memLog{epoch: testEpoch, first: 1, more: make(chan struct{})} }
 
-func (l *memLog) source() Source {
-	return Source{Bounds: l.bounds, Follow: l.follow, Read: l.read, Resume: l.resume, Since: l.since}
-}
+func (l *memLog) Flush(context.Context) error { return nil }
 
 func (l *memLog) changed() {
 	close(l.more)
@@ -46,15 +49,15 @@ func (l *memLog) append(events ...event.Event) {
 	defer l.mu.Unlock()
 	for _, e := range events {
 		e.Seq = l.first + uint64(len(l.entries))
-		e.ID = event.FormatID(l.epoch, e.Seq)
 		if e.Timestamp.IsZero() {
 			e.Timestamp = time.Now()
 		}
+		e.ID = ""
 		data, err := e.AppendJSON(nil)
 		if err != nil {
 			panic(err)
 		}
-		l.entries = append(l.entries, journal.Entry{ID: e.ID, Seq: e.Seq, Stored: e.Timestamp, Data: data})
+		l.entries = append(l.entries, journal.NewEntry(l.epoch, e.Seq, e.Timestamp, data))
 	}
 	l.changed()
 }
@@ -82,7 +85,7 @@ func (l *memLog) close() {
 	l.changed()
 }
 
-func (l *memLog) bounds(context.Context) (journal.Bounds, error) {
+func (l *memLog) Bounds(context.Context) (journal.Bounds, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return journal.Bounds{Epoch: l.epoch, First: l.first, Last: l.first + uint64(len(l.entries)) - 1}, nil
@@ -92,16 +95,13 @@ func (l *memLog) bounds(context.Context) (journal.Bounds, error) {
 func (l *memLog) from(seq uint64) []journal.Entry {
 	var out []journal.Entry
 	if seq < l.first {
-		g := event.Gap{From: event.FormatID(l.epoch, seq-1), To: event.FormatID(l.epoch, l.first-1), Reason: journal.ReasonRetention}
-		e := event.Event{ID: g.To, Timestamp: time.Now(), Payload: g}
-		data, _ := e.AppendJSON(nil)
-		out = append(out, journal.Entry{ID: g.To, Seq: l.first - 1, Data: data, Gap: &g})
+		out = append(out, journal.GapEntry(l.epoch, seq, l.first-1, journal.ReasonRetention))
 		seq = l.first
 	}
 	return append(out, l.entries[min(seq-l.first, uint64(len(l.entries))):]...)
 }
 
-func (l *memLog) read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+func (l *memLog) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
 		l.mu.Lock()
 		found := l.from(max(from, 1))
@@ -116,6 +116,13 @@ func (l *memLog) read(ctx context.Context, from uint64) iter.Seq2[journal.Entry,
 			}
 		}
 	}
+}
+
+func (l *memLog) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	if l.follows != nil {
+		return l.follows(ctx, from)
+	}
+	return l.follow(ctx, from)
 }
 
 func (l *memLog) follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
@@ -156,29 +163,15 @@ func (l *memLog) follow(ctx context.Context, from uint64) iter.Seq2[journal.Entr
 	}
 }
 
-func (l *memLog) resume(ctx context.Context, id string) (journal.Resumption, error) {
-	b, _ := l.bounds(ctx)
-	r := journal.Resumption{From: b.First, Next: b.Last + 1}
-	gap := func(reason string) (journal.Resumption, error) {
-		r.Gap = &event.Gap{From: id, To: event.FormatID(b.Epoch, b.First-1), Reason: reason}
-		return r, nil
+func (l *memLog) Resume(ctx context.Context, id string) (journal.Resumption, error) {
+	if l.resumes != nil {
+		return l.resumes(ctx, id)
 	}
-	epoch, seq, err := event.ParseID(id)
-	switch {
-	case err != nil:
-		return gap(journal.ReasonInvalid)
-	case epoch != b.Epoch:
-		return gap(journal.ReasonEpoch)
-	case seq > b.Last:
-		return gap(journal.ReasonAhead)
-	case seq+1 < b.First:
-		return gap(journal.ReasonRetention)
-	}
-	r.From = seq + 1
-	return r, nil
+	b, err := l.Bounds(ctx)
+	return journal.ResumeAt(b, id), err
 }
 
-func (l *memLog) since(_ context.Context, t time.Time) (uint64, error) {
+func (l *memLog) Since(_ context.Context, t time.Time) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.entries {

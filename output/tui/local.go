@@ -3,14 +3,17 @@ package tui
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"sync"
+	"time"
 
-	"github.com/mcptrack/mcptrack/core/bus"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
-	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 )
 
@@ -22,13 +25,24 @@ const (
 	maxTimeline = 200
 )
 
-// Tracker is a Source for a tracker in this process. It has the versions since its start.
-type Tracker struct {
-	Tracker *tracker.Tracker
+// LocalOptions say where a [Local] has its data. All but Past are required.
+type LocalOptions struct {
+	// Snapshot returns what is known of the servers.
+	Snapshot func() *status.Snapshot
+	// Read reads a resource from its server.
+	Read func(ctx context.Context, server, uri string) (*session.Content, error)
+	// Restart makes a new connection to a server.
+	Restart func(server string)
 	// Lines returns the newest log lines about a server.
 	Lines func(server string) []serverlog.Line
-	// Restart ends the connection to a server and makes a new one.
-	Restart func(ctx context.Context, server string) error
+	// Past has what was stored before, and is only read; nil: nothing was.
+	Past journal.Log
+}
+
+// Local is a Source for servers that this process follows. It has the versions since its start,
+// and those of a log on disk, if there is one.
+type Local struct {
+	opts LocalOptions
 
 	mu      sync.Mutex // guards all below
 	pending []*event.Event
@@ -37,20 +51,35 @@ type Tracker struct {
 	about   map[string][]*event.Event // by server: the events about the server itself, oldest first
 }
 
-// Run collects events until ctx ends or the tracker does.
-func (s *Tracker) Run(ctx context.Context) error {
-	for {
-		_, sub := s.Tracker.Subscribe(ctx)
-		for batch := sub.Next(); batch != nil; batch = sub.Next() {
-			s.take(batch)
-		}
-		if !errors.Is(sub.Err(), bus.ErrLagged) {
-			return nil
+// NewLocal returns a source. Run must be called.
+func NewLocal(opts LocalOptions) *Local { return &Local{opts: opts} }
+
+// backlog is the age of the oldest event of the past that the feed begins with.
+const backlog = 10 * time.Minute
+
+// Run collects the events of the past, and then those that it is given, until they end.
+func (s *Local) Run(ctx context.Context, events iter.Seq2[journal.Entry, error]) error {
+	if s.opts.Past != nil {
+		if from, err := s.opts.Past.Since(ctx, time.Now().Add(-backlog)); err == nil {
+			_ = s.collect(s.opts.Past.Read(ctx, from)) // the screen is of use without it
 		}
 	}
+	return s.collect(events)
 }
 
-func (s *Tracker) take(batch []*event.Event) {
+func (s *Local) collect(events iter.Seq2[journal.Entry, error]) error {
+	for entry, err := range events {
+		if err != nil {
+			return err
+		}
+		if e, err := entry.Event(); err == nil {
+			s.take([]*event.Event{&e})
+		}
+	}
+	return nil
+}
+
+func (s *Local) take(batch []*event.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending = append(s.pending, batch...)
@@ -73,12 +102,12 @@ func (s *Tracker) take(batch []*event.Event) {
 }
 
 // note keeps an event about a server itself. s.mu must be held.
-func (s *Tracker) note(e *event.Event) {
+func (s *Local) note(e *event.Event) {
 	if s.about == nil {
 		s.about = map[string][]*event.Event{}
 	}
 	if _, known := s.about[e.ServerID]; !known {
-		snap := s.Tracker.Snapshot()
+		snap := s.opts.Snapshot()
 		for id := range s.about { // drop servers that left the config
 			if _, ok := snap.Server(id); !ok {
 				delete(s.about, id)
@@ -101,9 +130,9 @@ func textBytes(e *event.Event) (n int) {
 }
 
 // Servers implements Source.
-func (s *Tracker) Servers() ([]Server, error) {
+func (s *Local) Servers() ([]Server, error) {
 	var out []Server
-	for _, st := range s.Tracker.Snapshot().Servers {
+	for _, st := range s.opts.Snapshot().Servers {
 		out = append(out, Server{
 			ID: st.ID, State: st.State, Error: st.Error, Since: st.Since, Protocol: st.Info.ProtocolVersion,
 			Resources: len(st.Resources), Tools: len(st.Lists[catalog.Tools]), Prompts: len(st.Lists[catalog.Prompts]),
@@ -113,7 +142,7 @@ func (s *Tracker) Servers() ([]Server, error) {
 }
 
 // Events implements Source.
-func (s *Tracker) Events() []*event.Event {
+func (s *Local) Events() []*event.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.pending
@@ -122,8 +151,8 @@ func (s *Tracker) Events() []*event.Event {
 }
 
 // Detail implements Source.
-func (s *Tracker) Detail(_ context.Context, server string) (Detail, error) {
-	st, _ := s.Tracker.Snapshot().Server(server)
+func (s *Local) Detail(_ context.Context, server string) (Detail, error) {
+	st, _ := s.opts.Snapshot().Server(server)
 	d := Detail{Tools: items(st.Lists[catalog.Tools]), Prompts: items(st.Lists[catalog.Prompts])}
 	for _, r := range st.Resources {
 		row := Resource{URI: r.URI, MimeType: r.MimeType, Size: r.Size, Gone: r.Gone}
@@ -146,7 +175,7 @@ func items(list catalog.List) (out []Item) {
 }
 
 // of returns the updates of a resource.
-func (s *Tracker) of(server, uri string) (out []*event.Event) {
+func (s *Local) of(server, uri string) (out []*event.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.kept {
@@ -158,9 +187,20 @@ func (s *Tracker) of(server, uri string) (out []*event.Event) {
 }
 
 // Versions implements Source.
-func (s *Tracker) Versions(_ context.Context, server, uri string) ([]history.Version, error) {
+func (s *Local) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
 	events := s.of(server, uri)
 	return history.Versions(func(yield func(event.Event, error) bool) {
+		if s.opts.Past != nil {
+			for entry, err := range s.opts.Past.Select(ctx, journal.Selection{ServerID: server, URI: uri}) {
+				if err != nil {
+					break // those since the start are of use without the others
+				}
+				e, err := entry.Event()
+				if err == nil && !slices.ContainsFunc(events, func(kept *event.Event) bool { return kept.ID == e.ID }) && !yield(e, nil) {
+					return
+				}
+			}
+		}
 		for _, e := range events {
 			if !yield(*e, nil) {
 				return
@@ -170,9 +210,9 @@ func (s *Tracker) Versions(_ context.Context, server, uri string) ([]history.Ver
 }
 
 // Text implements Source.
-func (s *Tracker) Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error) {
+func (s *Local) Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error) {
 	if digest.IsZero() {
-		c, err := s.Tracker.ReadResource(ctx, server, uri)
+		c, err := s.opts.Read(ctx, server, uri)
 		if err != nil {
 			return "", err
 		}
@@ -191,13 +231,21 @@ func (s *Tracker) Text(ctx context.Context, server, uri string, digest catalog.D
 			return *p.PreviousText, nil
 		}
 	}
+	if s.opts.Past != nil {
+		if text, ok, err := s.opts.Past.Contents().Get(ctx, digest); err == nil && ok {
+			return text, nil
+		}
+	}
 	return "", errors.New("this version of the resource is not available")
 }
 
 // Log implements Source.
-func (s *Tracker) Log(_ context.Context, server string) ([]serverlog.Line, error) {
-	return s.Lines(server), nil
+func (s *Local) Log(_ context.Context, server string) ([]serverlog.Line, error) {
+	return s.opts.Lines(server), nil
 }
 
 // Reconnect implements Source.
-func (s *Tracker) Reconnect(ctx context.Context, server string) error { return s.Restart(ctx, server) }
+func (s *Local) Reconnect(_ context.Context, server string) error {
+	s.opts.Restart(server)
+	return nil
+}

@@ -31,9 +31,9 @@ func TestChallengeOfTheAISDK(t *testing.T) {
 		}
 		t.Skip(missing)
 	}
-	log := newMemoryLog()
-	reader, sender := events.NewReader(log.source(), events.Scope{}), NewSender(local())
-	subs, err := New(Options{Reader: reader, Sender: sender})
+	log := newTestLog()
+	reader, sender := events.NewReader(log, events.Scope{}), NewSender(local())
+	subs, err := New(t.Context(), Options{Log: log, Reader: reader, Sender: sender})
 	if err != nil {
 		t.Fatal(err)
 	}

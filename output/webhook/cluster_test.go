@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -11,18 +10,18 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/events"
-	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+	"github.com/mcptrack/mcptrack/core/journal/natslog"
 )
 
-func openLog(t *testing.T, url string) *journal.Journal {
+func openLog(t *testing.T, url string) *natslog.Log {
 	t.Helper()
-	j, err := journal.Open(t.Context(), journal.Options{URL: url, Logger: slog.New(slog.DiscardHandler)})
+	l, err := natslog.Open(t.Context(), natslog.Options{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = j.Close() })
-	return j
+	t.Cleanup(func() { _ = l.Close() })
+	return l
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -41,13 +40,13 @@ func TestPageIsSavedByItsHolder(t *testing.T) {
 	url, ctx := journaltest.Store(t), t.Context()
 	pages := []*page{}
 	for range 2 {
-		pages = append(pages, &page{records: journal.NewRecords(openLog(t, url), recordsName), key: pageOfConfig})
+		pages = append(pages, newPage(openLog(t, url).Records(recordsName), pageOfConfig))
 	}
 	at := func(cursor string) func() stored {
 		return func() stored { return stored{Webhooks: []mark{{Key: "k", Cursor: cursor}}} }
 	}
 	for i, p := range pages {
-		s, err := p.load(ctx)
+		s, _, err := p.load(ctx)
 		if err != nil || i == 0 && s.Webhooks != nil || i > 0 && s.Webhooks[0].Cursor != "a-2" {
 			t.Fatalf("%+v, %v", s, err)
 		}
@@ -70,15 +69,12 @@ func TestPageIsSavedByItsHolder(t *testing.T) {
 }
 
 // hooksOn runs the webhooks of a process on a cluster.
-func hooksOn(t *testing.T, j *journal.Journal, log *memoryLog, to *receiver, all ...config.Webhook) (h *Hooks, end func()) {
+func hooksOn(t *testing.T, shared *natslog.Log, log *testLog, to *receiver, all ...config.Webhook) (h *Hooks, end func()) {
 	t.Helper()
 	to.fixed = true
 	sender := NewSender(nil)
 	sender.client.Transport, sender.open.Transport = to, to
-	h, err := NewHooks(HookOptions{Reader: events.NewReader(log.source(), events.Scope{}), Sender: sender, Follow: true, Cluster: j})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h = NewHooks(HookOptions{Log: shared, Reader: events.NewReader(log, events.Scope{}), Sender: sender, Follow: true})
 	h.Apply(all)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -95,7 +91,7 @@ func hooksOn(t *testing.T, j *journal.Journal, log *memoryLog, to *receiver, all
 // another one has taken over, that one goes on where it was.
 func TestHooksOnACluster(t *testing.T) {
 	t.Parallel()
-	url, log, to := journaltest.Store(t), newMemoryLog(), newReceiver(t)
+	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
 	var all []*Hooks
 	var ends []func()
 	for range 2 {
@@ -129,8 +125,8 @@ func TestHooksOnACluster(t *testing.T) {
 	})
 	// Another process loads the watermarks, as when this one was stopped for longer than
 	// its lease: it ends, and then one of them begins again.
-	intruder := &page{records: journal.NewRecords(openLog(t, url), recordsName), key: pageOfConfig}
-	if _, err := intruder.load(t.Context()); err != nil {
+	intruder := newPage(openLog(t, url).Records(recordsName), pageOfConfig)
+	if _, _, err := intruder.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want = append(want, log.add("file:///a"))
@@ -163,7 +159,7 @@ func TestHooksOnACluster(t *testing.T) {
 // those that were added while it waited.
 func TestTakeOverAfterTheConfigChanged(t *testing.T) {
 	t.Parallel()
-	url, log, to := journaltest.Store(t), newMemoryLog(), newReceiver(t)
+	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
 	one, two := standard(hook), standard(hook+"?two")
 	one.URIs, two.URIs = []string{"file:///one"}, []string{"file:///two"}
 	first, end := hooksOn(t, openLog(t, url), log, to, one)
@@ -187,4 +183,27 @@ func TestTakeOverAfterTheConfigChanged(t *testing.T) {
 	to.set(nil)
 	tried := len(to.ids())
 	eventually(t, "the next one delivers it", func() bool { return slices.Contains(to.ids()[tried:], id) })
+}
+
+// A process whose webhooks were removed while it waited for the lease leaves the watermarks of the
+// others as they are.
+func TestTurnWithoutWebhooksKeepsWatermarks(t *testing.T) {
+	t.Parallel()
+	shared := openLog(t, journaltest.Store(t))
+	p := newPage(shared.Records(recordsName), pageOfConfig)
+	if _, _, err := p.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.save(t.Context(), func() stored { return stored{Webhooks: []mark{{Key: "k", Cursor: "a-7"}}} }); err != nil {
+		t.Fatal(err)
+	}
+	h := NewHooks(HookOptions{Log: shared, Reader: events.NewReader(newTestLog(), events.Scope{}), Sender: NewSender(nil)})
+	h.latest = []config.Webhook{standard(hook)}
+	h.Apply(nil)
+	if err := h.run(t.Context(), nil, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	if s, _, err := p.read(t.Context()); err != nil || len(s.Webhooks) != 1 || s.Webhooks[0].Cursor != "a-7" {
+		t.Errorf("%+v, %v", s, err)
+	}
 }

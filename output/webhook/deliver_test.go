@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
@@ -182,7 +183,7 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("%+v", again)
 		}
 		time.Sleep(time.Second)
-		if got := w.to.ids(); len(got) < 2 || !slices.Equal(slices.Sorted(slices.Values(got[len(got)-2:])), []string{epoch + "-2", epoch + "-3"}) {
+		if got := w.to.ids(); len(got) < 2 || !slices.Equal(slices.Sorted(slices.Values(got[len(got)-2:])), []string{w.log.id(2), w.log.id(3)}) {
 			t.Errorf("%v", got)
 		}
 	})
@@ -220,9 +221,8 @@ func TestSuspension(t *testing.T) {
 // A subscription without an end that gets nothing but failures is dropped after 72 hours.
 func TestDeadEndpoint(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{NoExpiry: true, File: dir + "/webhooks.json"})
+		w := newWorld(t, Options{NoExpiry: true})
 		defer w.end()
 		if sub := w.subscribe(params(hook, oneSecret, `,"ttlMs":null`)); sub.RefreshBefore != nil {
 			t.Fatalf("%+v", sub)
@@ -241,9 +241,8 @@ func TestDeadEndpoint(t *testing.T) {
 // A subscription that is refreshed while its endpoint is told that it ends goes on.
 func TestDeadEndpointIsRefreshed(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{NoExpiry: true, File: dir + "/webhooks.json"})
+		w := newWorld(t, Options{NoExpiry: true})
 		defer w.end()
 		w.subscribe(params(hook, oneSecret, `,"ttlMs":null`))
 		ends := make(chan struct{}, gapTries)
@@ -276,21 +275,20 @@ func TestDeadEndpointIsRefreshed(t *testing.T) {
 func TestGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{File: t.TempDir() + "/webhooks.json"})
+		w := newWorldOn(t, &testLog{journal.NewMemory(journal.MemoryOptions{Keep: 1})}, newReceiver(t), Options{})
 		w.subscribe(params(hook, oneSecret))
 		time.Sleep(time.Second)
 		w.end()
 		for range 3 {
 			w.log.add("file:///a")
 		}
-		w.log.expire()
-		again := newWorldOn(t, w.log, w.to, Options{File: w.opts.File})
+		again := newWorldOn(t, w.log, w.to, Options{})
 		defer again.end()
 		time.Sleep(time.Second)
 		next := w.log.add("file:///b")
 		time.Sleep(time.Second)
 		got := w.to.all("")[1:]
-		if len(got) != 2 || got[0].kind() != "gap" || got[0].body["cursor"] != epoch+"-3" || got[1].id != next {
+		if len(got) != 3 || got[0].kind() != "gap" || got[0].body["cursor"] != w.log.id(2) || got[1].id != w.log.id(3) || got[2].id != next {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -341,12 +339,10 @@ func (h hanging) RoundTrip(q *http.Request) (*http.Response, error) {
 func TestNothingIsLostInSilence(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
-			log, to := newMemoryLog(), newReceiver(t)
-			opts := Options{File: dir + "/webhooks.json"}
-			w := newWorldOn(t, log, to, opts)
+			log, to := newTestLog(), newReceiver(t)
+			w := newWorldOn(t, log, to, Options{})
 			w.subscribe(params(hook, oneSecret))
 			answers := rand.New(rand.NewPCG(seed, 1))
 			taken := map[string]bool{} // guarded by the receiver
@@ -363,7 +359,7 @@ func TestNothingIsLostInSilence(t *testing.T) {
 				switch random.IntN(12) {
 				case 0:
 					w.end()
-					w = newWorldOn(t, log, to, opts)
+					w = newWorldOn(t, log, to, Options{})
 				case 1:
 					if _, err := w.ask(mcp.MethodSubscribeEvents, "chat", params(hook, oneSecret)); err != nil {
 						t.Fatal(err)

@@ -1,7 +1,9 @@
 package webhook
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"strings"
 	"time"
 
@@ -9,133 +11,126 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// changed takes over what processes on the cluster wrote. It is called by one goroutine.
-func (c *Cluster) changed(ch journal.Changes) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known := map[string]bool{}
-	if ch.All {
-		clear(c.unreadable)
-		clear(c.removed)
+// takeOver takes over what was written to the records, by any process. One goroutine calls it at
+// a time.
+func (s *Subscriptions) takeOver(ch journal.Changes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ch.All && ch.Last < s.last { // other records, whose revisions began again
+		clear(s.removed)
 	}
 	for _, rec := range ch.Records {
-		if rec.Key == pageOfSubscriptions && rec.Value != nil {
-			c.readPageLocked(rec)
+		if rec.Key == pageOfSubscriptions && rec.Value != nil && s.ctx == nil { // another process delivers
+			if kept, err := parsePage(rec); err == nil { // else whoever is to deliver reports it
+				s.advanceLocked(kept.Advances)
+			}
 		}
 	}
+	known := map[string]bool{}
 	for _, rec := range ch.Records {
 		if id, ok := strings.CutPrefix(rec.Key, keyOfSubscription); ok {
 			known[id] = true
-			c.readLocked(id, rec)
+			s.takeRecordLocked(id, rec)
 		}
 	}
 	if ch.All {
-		c.s.mu.Lock()
-		for id, sub := range c.s.byID {
-			if !known[id] && sub.revision <= ch.Last {
-				c.advances[id] = advance{id, sub.Life, sub.progress} // it may only have come late
-				c.s.dropLocked(sub)
-			}
-		}
-		c.s.mu.Unlock()
+		s.forgetOthersLocked(known, ch.Last)
 	}
-	c.read, c.last = true, ch.Last
-	close(c.moved)
-	c.moved = make(chan struct{})
+	s.last = ch.Last
+	close(s.moved)
+	s.moved = make(chan struct{})
 }
 
-// readPageLocked reads how far the deliveries are, if another process makes them.
-func (c *Cluster) readPageLocked(rec journal.Record) {
-	s, err := c.page.parse(rec.Value)
-	if err != nil {
-		return // whoever is to deliver reports it
+// forgetOthersLocked forgets all records but those that are known, which were all at write number
+// last.
+func (s *Subscriptions) forgetOthersLocked(known map[string]bool, last uint64) {
+	for id, sub := range s.byID {
+		if !known[id] && sub.revision <= last {
+			s.advances[id] = advance{id, sub.Life, sub.progress} // it may only have come late
+			s.dropLocked(sub)
+		}
 	}
-	c.s.mu.Lock()
-	own := c.s.ctx != nil
-	c.s.mu.Unlock()
-	if !own {
-		c.advanceLocked(s.Advances)
-	}
+	gone := func(id string) bool { return !known[id] }
+	maps.DeleteFunc(s.removed, func(id string, _ uint64) bool { return gone(id) })
+	maps.DeleteFunc(s.ignored, func(id string, _ uint64) bool { return gone(id) })
+	maps.DeleteFunc(s.unreadable, func(id, _ string) bool { return gone(id) })
 }
 
 // advanceLocked takes over how far the deliveries are.
-func (c *Cluster) advanceLocked(all []advance) {
-	clear(c.advances)
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func (s *Subscriptions) advanceLocked(all []advance) {
+	clear(s.advances)
 	for _, a := range all {
-		c.advances[a.ID] = a
-		if sub := c.s.byID[a.ID]; sub != nil && sub.Life == a.Life {
+		s.advances[a.ID] = a
+		if sub := s.byID[a.ID]; sub != nil && sub.Life == a.Life {
 			sub.progress = a.progress
 		}
 	}
 }
 
-// readLocked takes over one record.
-func (c *Cluster) readLocked(id string, rec journal.Record) {
-	if rec.Value == nil {
-		delete(c.unreadable, id)
-		delete(c.removed, id)
-		delete(c.advances, id)
-		c.s.mu.Lock()
-		defer c.s.mu.Unlock()
-		if sub := c.s.byID[id]; sub != nil && sub.revision < rec.Revision {
-			c.s.dropLocked(sub)
+// takeRecordLocked takes over the record of a subscription.
+func (s *Subscriptions) takeRecordLocked(id string, rec journal.Record) {
+	sub := s.byID[id]
+	switch {
+	case rec.Value == nil:
+		delete(s.unreadable, id)
+		delete(s.ignored, id)
+		delete(s.removed, id)
+		delete(s.advances, id)
+		if sub != nil && sub.revision < rec.Revision {
+			s.dropLocked(sub)
 		}
 		return
-	}
-	if rec.Revision <= c.removed[id] {
+	case rec.Revision <= s.removed[id], rec.Revision == s.ignored[id], sub != nil && rec.Revision <= sub.revision:
 		return
 	}
-	r, err := c.keys.open(id, rec.Value)
+	r, err := s.opts.Keys.open(id, rec.Value)
 	if other, ok := errors.AsType[*otherKeyError](err); ok {
-		if c.unreadable[id] = other.key; len(c.unreadable) == 1 {
-			c.log.Error("this process cannot decrypt webhook subscriptions, so it delivers no webhooks", "err", other)
+		if len(s.unreadable) == 0 && s.run != nil { // else New returns it
+			s.opts.Logger.Error("this process cannot decrypt webhook subscriptions, so it delivers no webhooks", "err", other)
 		}
+		s.unreadable[id] = other.key
 		return
 	}
-	delete(c.unreadable, id)
+	delete(s.unreadable, id)
+	if err == nil {
+		err = s.applyLocked(r, rec.Revision)
+	}
 	if err != nil {
-		c.log.Warn("a stored webhook subscription is ignored", "id", printable.Line(id, 40), "reason", err.Error())
-		return
-	}
-	c.applyLocked(r, rec.Revision)
-}
-
-// applyLocked makes or changes a subscription as its record says.
-func (c *Cluster) applyLocked(r record, revision uint64) {
-	if a, ok := c.advances[r.ID]; ok && a.Life == r.Life {
-		r.progress = a.progress // if it is new here; else what is known stays
-	}
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	if sub := c.s.byID[r.ID]; sub != nil && revision <= sub.revision {
-		return
-	}
-	sub, err := c.s.applyLocked(r, revision)
-	if err != nil {
-		c.log.Warn("a stored webhook subscription is ignored", "id", printable.Line(r.ID, 40), "reason", err.Error())
-		return
-	}
-	if !sub.answered {
-		time.AfterFunc(answerWait, func() { c.presume(sub) })
+		s.ignored[id] = rec.Revision
+		s.opts.Logger.Warn("a stored webhook subscription is ignored; its client can subscribe again", "id", printable.Line(id, 40), "reason", err.Error())
 	}
 }
 
-// presume delivers to a subscription of which no process said that its client has the
-// answer.
-func (c *Cluster) presume(sub *subscription) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	if !sub.answered && !sub.removed {
-		sub.answered = true
-		sub.wakeLocked()
+// wait waits until something is written after last, and reports whether ctx goes on.
+func (s *Subscriptions) wait(ctx context.Context, last uint64) bool {
+	s.mu.Lock()
+	if s.last > last {
+		s.mu.Unlock()
+		return ctx.Err() == nil
 	}
+	moved := s.moved
+	s.mu.Unlock()
+	timer := time.NewTimer(time.Second) // a write may have failed for another reason
+	defer timer.Stop()
+	select {
+	case <-moved:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
-// loaded is the number of the write by which the page was loaded.
-func (p *page) loaded() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.revision
+// seen is the number of the last write that is known.
+func (s *Subscriptions) seen() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// knowsAll reports whether this process can read all subscriptions. If it cannot, it leaves them
+// to others.
+func (s *Subscriptions) knowsAll() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.unreadable) == 0
 }

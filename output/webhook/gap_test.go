@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,39 +9,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// lose stores n events that nobody can read any more.
-func (l *memoryLog) lose(n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for range n {
-		seq := uint64(len(l.entries) + 1)
-		l.entries = append(l.entries, journal.Entry{ID: event.FormatID(epoch, seq), Seq: seq, Stored: time.Now()})
-	}
-	l.first = uint64(len(l.entries) + 1)
-	close(l.moved)
-	l.moved = make(chan struct{})
+// lose stores that an event went missing.
+func (l *testLog) lose() {
+	last := l.Last()
+	l.Publish(event.Event{Timestamp: time.Now(), Payload: event.Gap{From: l.id(last), To: l.id(last + 1), Reason: journal.ReasonDamaged}})
 }
 
 // A gap message that was being sent when the process ended is sent by the next one: the
 // watermark is already behind the events that are missing.
 func TestGapOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
-	givenUp := func(log *memoryLog) {
+	givenUp := func(log *testLog) {
 		log.add("file:///a")
 		time.Sleep(10 * time.Second) // after attempts that fail
 	}
-	lost := func(log *memoryLog) { log.lose(3) }
-	for name, miss := range map[string]func(*memoryLog){"given up": givenUp, "lost": lost} {
+	lost := func(log *testLog) { log.lose() }
+	for name, miss := range map[string]func(*testLog){"given up": givenUp, "lost": lost} {
 		for _, kind := range []string{"subscription", "config"} {
 			t.Run(name+" by a "+kind, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					log, to, file := newMemoryLog(), newReceiver(t), filepath.Join(t.TempDir(), "webhooks.json")
+					log, to := newTestLog(), newReceiver(t)
 					begin := func() (end func()) {
 						if kind == "config" {
-							return newHooksWorld(t, log, to, file, standard(hook)).end
+							return newHooksWorld(t, log, to, standard(hook)).end
 						}
-						w := newWorldOn(t, log, to, Options{File: file})
+						w := newWorldOn(t, log, to, Options{})
 						if len(to.all("")) == 0 {
 							w.subscribe(params(hook, oneSecret))
 						}
@@ -75,7 +67,7 @@ func TestGapOutlivesTheProcess(t *testing.T) {
 // stored the count, is said in the next one.
 func TestMissedIsToldAfterACountIsLost(t *testing.T) {
 	t.Parallel()
-	s, err := New(Options{})
+	s, err := New(t.Context(), Options{Log: newTestLog()})
 	if err != nil {
 		t.Fatal(err)
 	}

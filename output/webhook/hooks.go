@@ -13,22 +13,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
-// HookOptions configure Hooks. Reader and Sender are required.
+// HookOptions configure Hooks. Log, Reader and Sender are required.
 type HookOptions struct {
+	// Log stores in its records how far deliveries are. Several processes share a *natslog.Log: one
+	// of those that have webhooks delivers. With any other log this process does.
+	Log journal.Log
+	// Reader reads Log.
 	Reader *events.Reader
 	Sender *Sender
 	// Follow makes Run also run Reader, once there is a webhook.
 	Follow bool
 	// Scope decides which events are still shown.
 	Scope events.Scope
-	// File stores the watermarks; "": they are lost when the process ends.
-	File string
-	// Cluster is the log on a cluster: it stores the watermarks, in place of File, and one of
-	// the processes that share it delivers. nil: this process delivers.
-	Cluster *journal.Journal
 	// Logger gets records that an operator should see; nil discards them. They contain hosts,
 	// but no URLs or secrets.
 	Logger *slog.Logger
@@ -38,8 +38,8 @@ type HookOptions struct {
 // config, and attempts continue for as long as they are in it.
 type Hooks struct {
 	opts   HookOptions
-	doc    document
-	turns  *turns // nil: this process always delivers
+	page   *page
+	turns  *turns
 	counts counts
 	// latest are the webhooks to send to; used by Run.
 	latest []config.Webhook
@@ -56,21 +56,13 @@ type Hooks struct {
 	failed bool       // the watermarks could not be stored, and it was logged
 }
 
-// NewHooks reads the stored watermarks, unless Cluster is set: then Run does.
-func NewHooks(opts HookOptions) (*Hooks, error) {
+// NewHooks returns webhooks to which nothing is sent before Run.
+func NewHooks(opts HookOptions) *Hooks {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	const what = "delivery positions of webhooks"
-	h := &Hooks{opts: opts, doc: &file{path: opts.File, what: what}, wanted: make(chan []config.Webhook, 1), dirty: make(chan struct{}, 1)}
-	if opts.Cluster != nil {
-		h.doc = &page{records: journal.NewRecords(opts.Cluster, recordsName), key: pageOfConfig, what: what}
-		h.turns = newTurns(opts.Cluster, FromConfig, opts.Logger)
-		return h, nil
-	}
-	kept, err := h.doc.load(context.Background())
-	h.marks = kept.Webhooks
-	return h, err
+	return &Hooks{opts: opts, page: newPage(opts.Log.Records(recordsName), pageOfConfig), turns: newTurns(opts.Log, FromConfig, opts.Logger),
+		wanted: make(chan []config.Webhook, 1), dirty: make(chan struct{}, 1)}
 }
 
 // Apply sets the webhooks. It never blocks; the latest wins. A webhook with the URL of an
@@ -90,8 +82,8 @@ func (h *Hooks) Apply(all []config.Webhook) {
 	}
 }
 
-// Run delivers until ctx ends, and returns when nothing is in progress and the watermarks
-// are stored. It may be called once.
+// Run delivers until ctx ends, and returns when nothing is in progress and the watermarks are
+// stored. What cannot be stored or read is logged, and tried again. It may be called once.
 func (h *Hooks) Run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	defer reading.Wait()
@@ -100,59 +92,57 @@ func (h *Hooks) Run(ctx context.Context) error {
 			reading.Go(func() { _ = h.opts.Reader.Run(ctx) }) // until ctx ends
 		}
 	})
-	if h.turns == nil {
-		return h.run(ctx, nil, read)
-	}
-	for ctx.Err() == nil {
-		if len(h.latest) > 0 {
-			h.turns.once(ctx, func(ctx context.Context, lease *journal.Lease) error {
-				kept, err := h.doc.load(ctx)
-				if err != nil {
-					return err
-				}
-				h.mu.Lock()
-				h.marks = kept.Webhooks
-				h.mu.Unlock()
-				return h.run(ctx, lease, read)
-			})
-			continue
-		}
-		select { // wait: another process may have webhooks
+	for {
+		select {
 		case h.latest = <-h.wanted:
 		case <-ctx.Done():
+			return nil
+		}
+		// Without webhooks the watermarks are forgotten, unless another process may have some.
+		for turn := len(h.latest) > 0 || !h.turns.shared(); turn && ctx.Err() == nil; turn = len(h.latest) > 0 {
+			h.turns.once(ctx, func(ctx context.Context, lease *natslog.Lease) error { return h.run(ctx, lease, read) })
 		}
 	}
-	return nil
 }
 
-// run delivers until ctx ends or, under a lease, there is nothing to deliver or another
-// process has taken over. read is called once there is a webhook.
-func (h *Hooks) run(ctx context.Context, lease *journal.Lease, read func()) (err error) {
+// run delivers until ctx ends, there is nothing to deliver, or another process has taken over. read
+// is called once there is a webhook.
+func (h *Hooks) run(ctx context.Context, lease *natslog.Lease, read func()) error {
+	if len(h.latest) == 0 {
+		if kept, _, err := h.page.read(ctx); err != nil || len(kept.Webhooks) == 0 {
+			return err // there is nothing to forget
+		}
+	}
+	kept, _, err := h.page.load(ctx)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.marks = kept.Webhooks
+	h.mu.Unlock()
 	work, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
-	apply := func() {
+	apply := func() error {
 		if len(h.latest) > 0 {
 			read()
 		}
 		h.reconcile(work, lease, h.latest, &running)
-		err = h.save(ctx)
+		return h.save(ctx)
 	}
-	if lease != nil {
-		select {
-		case h.latest = <-h.wanted: // it changed during the wait for the lease
-		default:
-		}
-		if len(h.latest) > 0 {
-			apply()
-		}
+	select {
+	case h.latest = <-h.wanted: // it changed during the wait for the lease
+	default:
+	}
+	if len(h.latest) > 0 || !h.turns.shared() {
+		err = apply()
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for ctx.Err() == nil && (lease == nil || len(h.latest) > 0 && !errors.Is(err, errTaken)) {
+	for ctx.Err() == nil && len(h.latest) > 0 && !errors.Is(err, errTaken) {
 		select {
 		case h.latest = <-h.wanted:
-			apply()
+			err = apply()
 		case <-tick.C:
 			select {
 			case <-h.dirty:
@@ -164,20 +154,15 @@ func (h *Hooks) run(ctx context.Context, lease *journal.Lease, read func()) (err
 	}
 	cancel()
 	running.Wait()
-	err = h.save(ctx)
-	if lease != nil {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.active, h.marks = nil, nil
-		if err != nil {
-			return nil // the error was logged, and the next holder continues from the stored watermarks
-		}
-	}
-	return err
+	_ = h.save(ctx) // it was logged, and who delivers next goes on from what was stored
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.active, h.marks = nil, nil
+	return nil
 }
 
 // reconcile starts, restarts and ends webhooks.
-func (h *Hooks) reconcile(ctx context.Context, lease *journal.Lease, all []config.Webhook, running *sync.WaitGroup) {
+func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []config.Webhook, running *sync.WaitGroup) {
 	h.mu.Lock()
 	before := h.active
 	h.mu.Unlock()
@@ -250,7 +235,7 @@ func (h *Hooks) reconcile(ctx context.Context, lease *journal.Lease, all []confi
 
 // save stores all watermarks, even if ctx has ended.
 func (h *Hooks) save(ctx context.Context) error {
-	err := h.doc.save(context.WithoutCancel(ctx), func() stored {
+	err := h.page.save(context.WithoutCancel(ctx), func() stored {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		all := slices.Clone(h.marks)
@@ -264,7 +249,7 @@ func (h *Hooks) save(ctx context.Context) error {
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err != nil && !h.failed && !errors.Is(err, errTaken) {
+	if err != nil && !h.failed && !expected(err) {
 		h.opts.Logger.Error("cannot store which events webhooks have received; a restart may deliver some again", "err", err)
 	}
 	if h.failed = err != nil; h.failed {

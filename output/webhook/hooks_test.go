@@ -1,13 +1,10 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,30 +17,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/events"
-	"github.com/mcptrack/mcptrack/core/journal"
 )
 
 // hooksWorld is a set of webhooks of a config over a log in memory.
 type hooksWorld struct {
 	*Hooks
-	log  *memoryLog
+	log  *testLog
 	to   *receiver
-	logs *bytes.Buffer
+	logs *lines
 	end  func()
 }
 
-func newHooksWorld(t *testing.T, log *memoryLog, to *receiver, file string, all ...config.Webhook) *hooksWorld {
+func newHooksWorld(t *testing.T, log *testLog, to *receiver, all ...config.Webhook) *hooksWorld {
 	t.Helper()
-	w := &hooksWorld{log: log, to: to, logs: &bytes.Buffer{}}
+	w := &hooksWorld{log: log, to: to, logs: &lines{}}
 	to.fixed = true
 	sender := NewSender(nil)
 	sender.client.Transport, sender.open.Transport = to, to
-	var err error
-	w.Hooks, err = NewHooks(HookOptions{Reader: events.NewReader(log.source(), events.Scope{}), Sender: sender, Follow: true, File: file,
-		Logger: slog.New(slog.NewTextHandler(&locked{w: w.logs}, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.Hooks = NewHooks(HookOptions{Log: log, Reader: events.NewReader(log, events.Scope{}), Sender: sender, Follow: true,
+		Logger: slog.New(slog.NewTextHandler(w.logs, nil))})
 	w.Apply(all)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -61,7 +53,7 @@ func standard(url string) config.Webhook {
 }
 
 // state stores a state of a server and returns the id of the event.
-func (l *memoryLog) state(server string, state event.State) string {
+func (l *testLog) state(server string, state event.State) string {
 	return l.store(event.Event{ServerID: server, Timestamp: time.Now(), Payload: event.ServerState{State: state}})
 }
 
@@ -71,10 +63,10 @@ func (l *memoryLog) state(server string, state event.State) string {
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log, to, file := newMemoryLog(), newReceiver(t), filepath.Join(t.TempDir(), "hooks.json")
+		log, to := newTestLog(), newReceiver(t)
 		log.add("file:///before")
 		conf := standard(hook)
-		w := newHooksWorld(t, log, to, file, conf)
+		w := newHooksWorld(t, log, to, conf)
 		synctest.Wait()
 		a := log.add("file:///a")
 		time.Sleep(time.Second)
@@ -91,12 +83,11 @@ func TestHooks(t *testing.T) {
 		}
 		w.end()
 		c := log.add("file:///c")
-		data, err := os.ReadFile(file)
-		if err != nil || strings.Contains(string(data), "hooks.example") || strings.Contains(string(data), "whsec") {
-			t.Errorf("%v %s", err, data)
+		if data := string(log.record(t, pageOfConfig)); !strings.Contains(data, b) || strings.Contains(data, "hooks.example") || strings.Contains(data, "whsec") {
+			t.Error(data)
 		}
 		conf.URIs = []string{"file:///*"}
-		w = newHooksWorld(t, log, to, file, conf)
+		w = newHooksWorld(t, log, to, conf)
 		time.Sleep(time.Second)
 		if got := to.ids(); !slices.Equal(got, []string{a, b, c}) {
 			t.Fatalf("after the restart %v", got)
@@ -132,10 +123,10 @@ func TestHookFilters(t *testing.T) {
 			"servers": {func(w *config.Webhook) { w.Servers = []string{"team-*"} }, []string{"5"}},
 			"uris":    {func(w *config.Webhook) { w.URIs = []string{"file:///x/**"} }, []string{"2"}},
 		} {
-			log, to, conf := newMemoryLog(), newReceiver(t), standard(hook)
+			log, to, conf := newTestLog(), newReceiver(t), standard(hook)
 			conf.Settle = 0
 			try.edit(&conf)
-			w := newHooksWorld(t, log, to, "", conf)
+			w := newHooksWorld(t, log, to, conf)
 			synctest.Wait()
 			same := false
 			log.add("file:///a")
@@ -146,7 +137,7 @@ func TestHookFilters(t *testing.T) {
 			time.Sleep(time.Second)
 			var got []string
 			for _, id := range to.ids() {
-				got = append(got, strings.TrimPrefix(id, epoch+"-"))
+				got = append(got, strings.TrimPrefix(id, log.Epoch()+"-"))
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, try.want) {
@@ -163,8 +154,8 @@ func TestHookFilters(t *testing.T) {
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log, to, file := newMemoryLog(), newReceiver(t), filepath.Join(t.TempDir(), "hooks.json")
-		w := newHooksWorld(t, log, to, file, standard(hook))
+		log, to := newTestLog(), newReceiver(t)
+		w := newHooksWorld(t, log, to, standard(hook))
 		synctest.Wait()
 		states := func() (out []string) {
 			for _, r := range to.all("event") {
@@ -196,7 +187,7 @@ func TestSettle(t *testing.T) {
 		}
 		w.end()
 		time.Sleep(20 * time.Second)
-		w = newHooksWorld(t, log, to, file, standard(hook))
+		w = newHooksWorld(t, log, to, standard(hook))
 		time.Sleep(time.Minute)
 		expect("docs Ready")
 		// It is down for long, and connects in vain every 25 s.
@@ -217,7 +208,7 @@ func TestSettle(t *testing.T) {
 		time.Sleep(61 * time.Second)
 		expect("docs Ready", "docs Backoff", "docs Ready")
 		w.end()
-		w = newHooksWorld(t, log, to, file, standard(hook))
+		w = newHooksWorld(t, log, to, standard(hook))
 		time.Sleep(10 * time.Minute)
 		expect("docs Ready", "docs Backoff", "docs Ready")
 		w.end()
@@ -229,8 +220,8 @@ func TestSettle(t *testing.T) {
 func TestSettleBeforeTheReaderRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log, to, file := newMemoryLog(), newReceiver(t), filepath.Join(t.TempDir(), "hooks.json")
-		w := newHooksWorld(t, log, to, file, standard(hook))
+		log, to := newTestLog(), newReceiver(t)
+		w := newHooksWorld(t, log, to, standard(hook))
 		synctest.Wait()
 		kept := log.state("docs", event.Ready)
 		time.Sleep(30 * time.Second)
@@ -239,12 +230,9 @@ func TestSettleBeforeTheReaderRuns(t *testing.T) {
 			t.Fatalf("sent before it has settled: %v", got)
 		}
 
-		reader, sender := events.NewReader(log.source(), events.Scope{}), NewSender(nil)
+		reader, sender := events.NewReader(log, events.Scope{}), NewSender(nil)
 		sender.client.Transport, sender.open.Transport = to, to
-		h, err := NewHooks(HookOptions{Reader: reader, Sender: sender, File: file, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := NewHooks(HookOptions{Log: log, Reader: reader, Sender: sender})
 		h.Apply([]config.Webhook{standard(hook)})
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
@@ -265,8 +253,8 @@ func TestSettleBeforeTheReaderRuns(t *testing.T) {
 func TestHookGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log, to, file := newMemoryLog(), newReceiver(t), filepath.Join(t.TempDir(), "hooks.json")
-		w := newHooksWorld(t, log, to, file, standard(hook))
+		log, to := newTestLog(), newReceiver(t)
+		w := newHooksWorld(t, log, to, standard(hook))
 		synctest.Wait()
 		to.set(func(received) int { return 503 })
 		log.add("file:///a")
@@ -275,8 +263,8 @@ func TestHookGap(t *testing.T) {
 		if logs := w.logs.String(); strings.Count(logs, "could not be delivered") != 1 || !strings.Contains(logs, "hooks.example") || strings.Contains(logs, "/h/7") {
 			t.Error(logs)
 		}
-		if data, _ := os.ReadFile(file); !strings.Contains(string(data), "gapDue") {
-			t.Errorf("%s", data)
+		if data := string(log.record(t, pageOfConfig)); !strings.Contains(data, "gapDue") {
+			t.Error(data)
 		}
 		tried := len(to.all("gap"))
 		to.set(func(r received) int {
@@ -285,7 +273,7 @@ func TestHookGap(t *testing.T) {
 			}
 			return 204
 		})
-		w = newHooksWorld(t, log, to, file, standard(hook))
+		w = newHooksWorld(t, log, to, standard(hook))
 		time.Sleep(time.Minute)
 		log.add("file:///b")
 		time.Sleep(time.Minute)
@@ -298,9 +286,8 @@ func TestHookGap(t *testing.T) {
 			t.Fatalf("%v", all)
 		}
 		w.end()
-		data, _ := os.ReadFile(file)
-		if strings.Contains(string(data), "gapDue") {
-			t.Errorf("%s", data)
+		if data := string(log.record(t, pageOfConfig)); strings.Contains(data, "gapDue") {
+			t.Error(data)
 		}
 	})
 }
@@ -310,16 +297,15 @@ func TestHookGap(t *testing.T) {
 func TestCloudEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log, to := newMemoryLog(), newReceiver(t)
+		log, to := newTestLog(), newReceiver(t)
 		to.types = "application/cloudevents+json"
 		conf := standard(hook)
 		conf.Format, conf.Settle = config.WebhookCloudEvents, 0
-		w := newHooksWorld(t, log, to, "", conf)
+		w := newHooksWorld(t, log, to, conf)
 		synctest.Wait()
 		id := log.add("file:///a b<c>")
 		log.state("docs two", event.Ready)
 		time.Sleep(time.Second)
-		log.expire()
 		w.end()
 		all := to.all("")
 		if len(all) != 2 {
@@ -336,7 +322,7 @@ func TestCloudEvents(t *testing.T) {
 			if err := e.DataAs(&data); err != nil || e.Extensions()["cursor"] == nil || e.Time().IsZero() {
 				t.Errorf("%v: %s", err, raw)
 			}
-			want := []string{id + " mcptrack.resource.updated mcptrack://server/docs file:///a b<c>", epoch + "-2 mcptrack.server.state mcptrack://server/docs%20two Ready"}[i]
+			want := []string{id + " mcptrack.resource.updated mcptrack://server/docs file:///a b<c>", log.id(2) + " mcptrack.server.state mcptrack://server/docs%20two Ready"}[i]
 			if got := strings.Join([]string{e.ID(), e.Type(), e.Source(), e.Subject()}, " "); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
@@ -356,16 +342,16 @@ func TestSlack(t *testing.T) {
 	scope := events.Scope{}
 	text := func(e event.Event) string {
 		t.Helper()
-		log := newMemoryLog()
+		log := newTestLog()
 		log.store(e)
-		reader := events.NewReader(log.source(), scope)
+		reader := events.NewReader(log, scope)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		defer running.Wait()
 		defer cancel()
 		running.Go(func() { _ = reader.Run(ctx) })
 		for {
-			b, _, err := reader.Look(ctx, events.Position{Epoch: epoch}, func(*events.Occurrence) bool { return true }, 1)
+			b, _, err := reader.Look(ctx, events.Position{Epoch: log.Epoch()}, func(*events.Occurrence) bool { return true }, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -412,14 +398,11 @@ func TestHookPrivate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, allow := range []bool{false, true} {
-			log, to := newMemoryLog(), newReceiver(t)
+			log, to := newTestLog(), newReceiver(t)
 			sender := NewSender(nil)
 			to.fixed = true
 			sender.open.Transport = to // the guarded one dials
-			h, err := NewHooks(HookOptions{Reader: events.NewReader(log.source(), events.Scope{}), Sender: sender, Follow: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := NewHooks(HookOptions{Log: log, Reader: events.NewReader(log, events.Scope{}), Sender: sender, Follow: true})
 			conf := standard("https://127.0.0.1:9/x")
 			conf.AllowPrivate = allow
 			h.Apply([]config.Webhook{conf})
@@ -438,15 +421,24 @@ func TestHookPrivate(t *testing.T) {
 	})
 }
 
-// store stores an event and returns its id.
-func (l *memoryLog) store(e event.Event) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	seq := uint64(len(l.entries) + 1)
-	e.ID, e.Cause = event.FormatID(epoch, seq), event.CauseNotify
-	data, _ := e.AppendJSON(nil)
-	l.entries = append(l.entries, journal.Entry{ID: e.ID, Seq: seq, Stored: time.Now(), Data: data})
-	close(l.moved)
-	l.moved = make(chan struct{})
-	return e.ID
+// A log in memory ends with the tracker, before those who read it: that is no error.
+func TestHooksEndAfterALogInMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, to := newTestLog(), newReceiver(t)
+		w := newHooksWorld(t, log, to, standard(hook))
+		synctest.Wait()
+		log.add("file:///a")
+		time.Sleep(time.Second)
+		log.add("file:///b")
+		synctest.Wait()
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		w.end()
+		if said := w.logs.String(); said != "" {
+			t.Errorf("logged: %s", said)
+		}
+	})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// Keys encrypt the subscriptions that are stored on a cluster, with AES-256-GCM. They
-// cannot be printed.
+// Keys encrypt the subscriptions that are stored in the log, with AES-256-GCM. They cannot be
+// printed. With nil *Keys they are stored as they are.
 type Keys struct{ all []key } // the first one encrypts
 
 type key struct {
@@ -74,12 +74,13 @@ func (k *Keys) String() string { return "[redacted]" }
 // GoString is String.
 func (k *Keys) GoString() string { return k.String() }
 
-// sealed is what is stored of a subscription on a cluster. All of it is encrypted: URLs
-// may grant something, too.
+// sealed is what is stored of a subscription: with Keys all of it is encrypted, as URLs may grant
+// something, too.
 type sealed struct {
-	Version int    `json:"version"`
-	Key     string `json:"key"` // a digest of the key
-	Data    []byte `json:"data"`
+	Version int     `json:"version"`
+	Key     string  `json:"key,omitempty"` // a digest of the key
+	Data    []byte  `json:"data,omitempty"`
+	Plain   *record `json:"plain,omitempty"` // without Keys
 }
 
 // otherKeyError is the error of opening what was encrypted with a key that this process
@@ -93,22 +94,33 @@ func (e *otherKeyError) Error() string {
 
 var errDamaged = errors.New("the record is damaged or of a newer version")
 
-// seal encrypts a record. It can be opened under its id only.
+// seal returns the stored form of a record, encrypted unless k is nil. It can be opened under its
+// id only.
 func (k *Keys) seal(r record) ([]byte, error) {
-	r.progress = progress{Cursor: r.Cursor} // where it begins; the rest is not the record's
+	r.progress = progress{Cursor: r.Cursor} // where it begins; the rest is in the page
+	if k == nil {
+		return json.Marshal(sealed{Version: storedVersion, Plain: &r})
+	}
 	plain, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
 	one := k.all[0]
-	return json.Marshal(sealed{Version: fileVersion, Key: one.id, Data: one.aead.Seal(nil, nil, plain, []byte(r.ID))})
+	return json.Marshal(sealed{Version: storedVersion, Key: one.id, Data: one.aead.Seal(nil, nil, plain, []byte(r.ID))})
 }
 
-// open decrypts the record with an id.
+// open returns the record with an id. With keys it takes no record that is not encrypted: anybody
+// who can write to the cluster could have made it.
 func (k *Keys) open(id string, data []byte) (r record, err error) {
 	var s sealed
-	if json.Unmarshal(data, &s) != nil || s.Version != fileVersion {
+	if json.Unmarshal(data, &s) != nil || s.Version != storedVersion {
 		return r, errDamaged
+	}
+	if k == nil {
+		if s.Plain == nil || s.Plain.ID != id {
+			return r, errDamaged
+		}
+		return *s.Plain, nil
 	}
 	i := slices.IndexFunc(k.all, func(one key) bool { return one.id == s.Key })
 	if i < 0 {

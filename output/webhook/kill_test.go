@@ -12,9 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/serve"
 )
@@ -45,24 +44,21 @@ func deliverAsChild(text string) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	j, err := journal.Open(ctx, journal.Options{Dir: filepath.Join(work.Dir, "log"), Durability: journal.OS})
+	j, err := sqlitelog.Open(ctx, sqlitelog.Options{Dir: work.Dir, Durability: journal.OS})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = j.Close() }()
-	reader, sender := events.NewReader(events.FromJournal(j), events.Scope{}), NewSender(local())
+	reader, sender := events.NewReader(j, events.Scope{}), NewSender(local())
 	allow, err := ParseURLs([]string{"http://127.0.0.1:*"})
 	if err != nil {
 		return err
 	}
-	subs, err := New(Options{Reader: reader, Sender: sender, File: filepath.Join(work.Dir, "subscriptions.json"), Allow: allow})
+	subs, err := New(ctx, Options{Log: j, Reader: reader, Sender: sender, Allow: allow})
 	if err != nil {
 		return err
 	}
-	hooks, err := NewHooks(HookOptions{Reader: reader, Sender: sender, File: filepath.Join(work.Dir, "hooks.json")})
-	if err != nil {
-		return err
-	}
+	hooks := NewHooks(HookOptions{Log: j, Reader: reader, Sender: sender})
 	hooks.Apply([]config.Webhook{{URL: config.NewSecret(work.URL + "/config"), Secret: config.NewSecret(oneSecret), AllowPrivate: true}})
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -76,9 +72,12 @@ func deliverAsChild(text string) error {
 	if err != nil {
 		return err
 	}
-	for stored := ""; stored == "" || strings.Contains(stored, `"cursor":""`); time.Sleep(time.Millisecond) {
-		data, _ := os.ReadFile(filepath.Join(work.Dir, "hooks.json"))
-		stored = string(data)
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		s, _, err := hooks.page.read(ctx)
+		if err != nil {
+			return err
+		}
+		begun = len(s.Webhooks) > 0 && s.Webhooks[0].Cursor != ""
 	}
 	if work.Last {
 		b, err := j.Bounds(ctx)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"net/http"
 	"os"
@@ -39,115 +38,58 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	epoch     = "00000000000000aa"
 	oneSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	newSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
 )
 
-// memoryLog is a log in memory, so that tests can run in fake time.
-type memoryLog struct {
-	mu      sync.Mutex
-	entries []journal.Entry
-	first   uint64 // the first that is still there
-	moved   chan struct{}
-}
+// testLog is a log in memory, so that tests can run in fake time. For what is tested it outlives
+// the process: a restart is another Subscriptions or Hooks of it.
+type testLog struct{ *journal.Memory }
 
-func newMemoryLog() *memoryLog { return &memoryLog{first: 1, moved: make(chan struct{})} }
+func newTestLog() *testLog { return &testLog{journal.NewMemory(journal.MemoryOptions{})} }
 
-func (l *memoryLog) source() events.Source {
-	return events.Source{Bounds: l.bounds, Follow: l.follow, Read: l.read, Resume: l.resume, Since: l.since}
+// id returns the id of the event with a number.
+func (l *testLog) id(seq uint64) string { return event.FormatID(l.Epoch(), seq) }
+
+// store stores an event and returns its id.
+func (l *testLog) store(e event.Event) string {
+	e.Cause = event.CauseNotify
+	return l.Publish(e).ID
 }
 
 // add stores an update of a resource and returns its id.
-func (l *memoryLog) add(uri string) string {
+func (l *testLog) add(uri string) string {
 	return l.store(event.Event{ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
 }
 
-// expire removes all entries.
-func (l *memoryLog) expire() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.first = uint64(len(l.entries) + 1)
-}
-
-func (l *memoryLog) bounds(context.Context) (journal.Bounds, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return journal.Bounds{Epoch: epoch, First: l.first, Last: uint64(len(l.entries))}, nil
-}
-
-func (l *memoryLog) get(seq uint64) (e journal.Entry, ok bool, moved chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if seq > uint64(len(l.entries)) {
-		return e, false, l.moved
+// record returns the value of a record of this package; nil if there is none.
+func (l *testLog) record(t testing.TB, key string) []byte {
+	t.Helper()
+	rec, err := l.Records(recordsName).Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if seq < l.first {
-		gap := event.Gap{Reason: journal.ReasonRetention}
-		return journal.Entry{ID: event.FormatID(epoch, l.first-1), Seq: l.first - 1, Gap: &gap}, true, nil
-	}
-	return l.entries[seq-1], true, nil
+	return rec.Value
 }
 
-func (l *memoryLog) follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) {
-		for {
-			e, ok, moved := l.get(from)
-			if ok {
-				if from = e.Seq + 1; !yield(e, nil) {
-					return
-				}
-				continue
-			}
-			select {
-			case <-moved:
-			case <-ctx.Done():
-				yield(journal.Entry{}, context.Cause(ctx))
-				return
-			}
+// put replaces a record of this package; nil removes it.
+func (l *testLog) put(t testing.TB, key string, value []byte) {
+	t.Helper()
+	records := l.Records(recordsName)
+	for {
+		rec, err := records.Get(t.Context(), key)
+		if rec.Value = value; err == nil && value == nil {
+			err = records.Remove(t.Context(), rec)
+		} else if err == nil {
+			_, err = records.Put(t.Context(), rec)
+		}
+		if err == nil {
+			return
+		}
+		if err != journal.ErrChanged {
+			t.Fatal(err)
 		}
 	}
-}
-
-func (l *memoryLog) read(_ context.Context, from uint64) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) {
-		for {
-			e, ok, _ := l.get(from)
-			if from = e.Seq + 1; !ok || !yield(e, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (l *memoryLog) resume(ctx context.Context, id string) (journal.Resumption, error) {
-	b, _ := l.bounds(ctx)
-	r := journal.Resumption{From: b.First, Next: b.Last + 1}
-	e, seq, err := event.ParseID(id)
-	switch {
-	case err != nil:
-		r.Gap = &event.Gap{Reason: journal.ReasonInvalid}
-	case e != epoch:
-		r.Gap = &event.Gap{Reason: journal.ReasonEpoch}
-	case seq > b.Last:
-		r.Gap = &event.Gap{Reason: journal.ReasonAhead}
-	case seq+1 < b.First:
-		r.Gap = &event.Gap{Reason: journal.ReasonRetention}
-	default:
-		r.From = seq + 1
-	}
-	return r, nil
-}
-
-func (l *memoryLog) since(_ context.Context, t time.Time) (uint64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range l.entries {
-		if !e.Stored.Before(t) {
-			return e.Seq, nil
-		}
-	}
-	return uint64(len(l.entries) + 1), nil
 }
 
 // received is a POST that a receiver got.
@@ -271,29 +213,32 @@ func (v *receiver) ids() (ids []string) {
 // world is a set of subscriptions over a log in memory.
 type world struct {
 	*testing.T
-	log  *memoryLog
+	log  *testLog
 	to   *receiver
-	logs *bytes.Buffer
+	logs *lines
 	*Subscriptions
 	end func()
 }
 
 func newWorld(t *testing.T, opts Options) *world {
 	t.Helper()
-	return newWorldOn(t, newMemoryLog(), newReceiver(t), opts)
+	return newWorldOn(t, newTestLog(), newReceiver(t), opts)
 }
 
-func newWorldOn(t *testing.T, log *memoryLog, to *receiver, opts Options) *world {
+func newWorldOn(t *testing.T, log *testLog, to *receiver, opts Options) *world {
 	t.Helper()
-	w := &world{T: t, log: log, to: to, logs: &bytes.Buffer{}}
-	opts.Reader = events.NewReader(log.source(), opts.Scope)
+	w := &world{T: t, log: log, to: to, logs: &lines{}}
+	opts.Reader = events.NewReader(log, opts.Scope)
+	if opts.Log == nil {
+		opts.Log = log
+	}
 	if opts.Sender == nil {
 		opts.Sender = NewSender(local())
 		opts.Sender.client.Transport = to
 	}
-	opts.Logger = slog.New(slog.NewTextHandler(&locked{w: w.logs}, nil))
+	opts.Logger = slog.New(slog.NewTextHandler(w.logs, nil))
 	var err error
-	if w.Subscriptions, err = New(opts); err != nil {
+	if w.Subscriptions, err = New(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -308,16 +253,22 @@ func newWorldOn(t *testing.T, log *memoryLog, to *receiver, opts Options) *world
 	return w
 }
 
-// locked is a writer for several goroutines.
-type locked struct {
-	mu sync.Mutex
-	w  io.Writer
+// lines are what was logged, by several goroutines.
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
 }
 
-func (l *locked) Write(b []byte) (int, error) {
+func (l *lines) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.w.Write(b)
+	return l.all.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
 }
 
 const hook = "https://hooks.example/h/7"

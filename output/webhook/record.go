@@ -33,13 +33,11 @@ type record struct {
 	Told uint64 `json:"told,omitempty"`
 	// Unanswered says that the answer that makes it was not written yet.
 	Unanswered bool `json:"unanswered,omitempty"`
-	// Truncated is how earlier versions stored that Missed is above Told.
-	Truncated bool `json:"truncated,omitempty"`
 	progress
 }
 
-// progress is what the process that delivers changes of a record; on a cluster all else is
-// changed by the process that answers.
+// progress is what delivering changes of a subscription. It is stored in a page; the process that
+// answers its client changes all else.
 type progress struct {
 	// Cursor is the watermark: all events up to it were accepted or given up.
 	Cursor string `json:"cursor"`
@@ -48,6 +46,13 @@ type progress struct {
 	// GapDue says that the next message has to say that events are missing.
 	GapDue bool   `json:"gapDue,omitempty"`
 	Status status `json:"status"`
+}
+
+// advance is how far the deliveries of a subscription are.
+type advance struct {
+	ID   string `json:"id"`
+	Life string `json:"life"`
+	progress
 }
 
 // after returns the record that a request makes of the one that there is, nil if there is

@@ -83,7 +83,7 @@ func (s *Subscriptions) serve(ctx context.Context, sub *subscription) {
 		s.mu.Unlock()
 		stop(nil)
 		if now >= revoked && !ended {
-			if err = s.store.drop(ctx, sub); err == nil {
+			if err = s.drop(ctx, sub); err == nil {
 				return
 			}
 		}

@@ -44,13 +44,9 @@ func keys(t *testing.T, bytes ...byte) *Keys {
 }
 
 // node is the world of one process on a cluster.
-func node(t *testing.T, url string, log *memoryLog, to *receiver, opts Options) *world {
+func node(t *testing.T, url string, log *testLog, to *receiver, opts Options) *world {
 	t.Helper()
-	c, err := OpenCluster(t.Context(), openLog(t, url), keys(t, 1), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts.Cluster = c
+	opts.Log, opts.Keys = openLog(t, url), keys(t, 1)
 	return newWorldOn(t, log, to, opts)
 }
 
@@ -124,7 +120,7 @@ func TestKeys(t *testing.T) {
 // subscription can be read on the cluster.
 func TestSubscriptionsOnACluster(t *testing.T) {
 	t.Parallel()
-	url, log, to := journaltest.Store(t), newMemoryLog(), newReceiver(t)
+	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
 	opts := Options{Allow: urls(t, "https://hooks.example/**")}
 	nodes := []*world{node(t, url, log, to, opts), node(t, url, log, to, opts)}
 	eventually(t, "one delivers", func() bool { return nodes[0].delivers() || nodes[1].delivers() })
@@ -163,7 +159,7 @@ func TestSubscriptionsOnACluster(t *testing.T) {
 	if all := to.all("event"); all[len(all)-1].signatures != 2 {
 		t.Errorf("it is signed by %d secrets after a rotation", all[len(all)-1].signatures)
 	}
-	raw := journal.NewRecords(openLog(t, url), recordsName)
+	raw := openLog(t, url).Records(recordsName)
 	rec, err := raw.Get(t.Context(), keyOfSubscription+sub.ID)
 	if err != nil || rec.Value == nil || strings.Contains(string(rec.Value), "whsec") || strings.Contains(string(rec.Value), "example") {
 		t.Errorf("%v %s", err, rec.Value)
@@ -191,11 +187,11 @@ func TestSubscriptionsOnACluster(t *testing.T) {
 		t.Error("it is removed twice")
 	}
 	eventually(t, "it ends", func() bool { return !other.with(sub.ID, func(*subscription) bool { return true }) })
-	if _, err := OpenCluster(t.Context(), openLog(t, url), keys(t, 2), nil); err != nil {
+	if _, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 2)}); err != nil {
 		t.Errorf("with another key, and nothing stored: %v", err)
 	}
 	other.subscribe(params(hook, oneSecret))
-	if _, err := OpenCluster(t.Context(), openLog(t, url), keys(t, 2), nil); err == nil || !strings.Contains(err.Error(), "--events-key-file") {
+	if _, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 2)}); err == nil || !strings.Contains(err.Error(), "--events-key-file") {
 		t.Errorf("with another key: %v", err)
 	}
 }
@@ -203,7 +199,7 @@ func TestSubscriptionsOnACluster(t *testing.T) {
 // Limits hold for all processes together, also if they are asked at the same time.
 func TestLimitsOnACluster(t *testing.T) {
 	t.Parallel()
-	url, log, to := journaltest.Store(t), newMemoryLog(), newReceiver(t)
+	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
 	opts := Options{Allow: urls(t, "https://hooks.example/**"), MaxEach: 5, MaxTotal: 100}
 	nodes := []*world{node(t, url, log, to, opts), node(t, url, log, to, opts)}
 	var asking sync.WaitGroup
@@ -234,15 +230,15 @@ func TestLimitsOnACluster(t *testing.T) {
 // cannot read a subscription leaves the deliveries to others, and says why.
 func TestOnlyWhoKnowsAllDelivers(t *testing.T) {
 	t.Parallel()
-	url, log, to := journaltest.Store(t), newMemoryLog(), newReceiver(t)
+	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
 	w := node(t, url, log, to, Options{Allow: urls(t, "https://hooks.example/**")})
 	sub := w.subscribe(params(hook, oneSecret))
 	first := log.add("file:///a")
 	eventually(t, "it is delivered", func() bool {
 		return w.with(sub.ID, func(sub *subscription) bool { return sub.Cursor == first })
 	})
-	next := &page{records: journal.NewRecords(openLog(t, url), recordsName), key: pageOfSubscriptions}
-	if _, err := next.load(t.Context()); err != nil {
+	next := newPage(openLog(t, url).Records(recordsName), pageOfSubscriptions)
+	if _, _, err := next.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// It ends then, and takes over again, as it is the only one that wants the lease.
@@ -272,15 +268,10 @@ func TestOnlyWhoKnowsAllDelivers(t *testing.T) {
 // A process that does not know of all subscriptions makes none: it cannot know the limits.
 func TestNoneIsMadeByWhoIsLate(t *testing.T) {
 	t.Parallel()
-	url := journaltest.Store(t)
-	late, err := OpenCluster(t.Context(), openLog(t, url), keys(t, 1), nil)
+	late, err := New(t.Context(), Options{Log: openLog(t, journaltest.Store(t)), Keys: keys(t, 1), MaxEach: 1})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if _, err := New(Options{Cluster: late, MaxEach: 1}); err != nil {
-		t.Fatal(err)
-	}
-	late.read = true // and it follows nothing from here on
+	} // and it follows nothing from here on, as it does not run
 	made := record{ID: "sub_1", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: json.RawMessage(`{}`), Secret: oneSecret}
 	if _, _, err := late.keep(t.Context(), made); err != nil {
 		t.Fatal(err)
@@ -290,7 +281,7 @@ func TestNoneIsMadeByWhoIsLate(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	late.s.opts.MaxEach = 100
+	late.opts.MaxEach = 100
 	made.ID = "sub_3"
 	if _, _, err := late.keep(ctx, made); err == nil {
 		t.Error("it was made")
@@ -305,14 +296,11 @@ func TestNoneIsMadeByWhoIsLate(t *testing.T) {
 func TestLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
-	c, err := OpenCluster(t.Context(), openLog(t, url), keys(t, 1), nil)
+	s, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 1), Reader: events.NewReader(newTestLog(), events.Scope{}), Sender: NewSender(local())})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Options{Cluster: c, Reader: events.NewReader(newMemoryLog().source(), events.Scope{}), Sender: NewSender(local())}); err != nil {
-		t.Fatal(err)
-	}
-	other := &page{records: journal.NewRecords(openLog(t, url), recordsName), key: pageOfSubscriptions}
+	other := newPage(openLog(t, url).Records(recordsName), pageOfSubscriptions)
 	data, err := keys(t, 2).seal(record{ID: "sub_2", Life: "a"})
 	if err != nil {
 		t.Fatal(err)
@@ -320,10 +308,10 @@ func TestLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
 	if _, err := other.records.Put(t.Context(), journal.Record{Key: keyOfSubscription + "sub_2", Value: data}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.load(t.Context()); err != nil {
+	if _, _, err := other.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	far := advance{ID: "sub_2", Life: "a", progress: progress{Cursor: epoch + "-7"}}
+	far := advance{ID: "sub_2", Life: "a", progress: progress{Cursor: "a-7"}}
 	if err := other.save(t.Context(), func() stored { return stored{Advances: []advance{far}} }); err != nil {
 		t.Fatal(err)
 	}
@@ -332,8 +320,8 @@ func TestLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer cancel()
-	following.Go(func() { c.records.Follow(ctx, c.changed) })
-	if err := c.deliver(ctx, nil); err != nil {
+	following.Go(func() { s.records.Follow(ctx, s.takeOver) })
+	if err := s.turn(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
 	now, _, err := other.read(t.Context())

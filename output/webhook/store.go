@@ -1,28 +1,22 @@
 package webhook
 
-import "context"
+import (
+	"context"
+	"errors"
+	"time"
 
-// store is where subscriptions are made and removed: in this process, or by any of those
-// that share a cluster.
-type store interface {
-	// durable reports whether they outlive the process.
-	durable() bool
-	// keep makes a subscription, or refreshes the one with that id. before is what there
-	// was, nil if there was none. The error may be a *fullError.
-	keep(ctx context.Context, next record) (before *record, after record, err error)
-	// answered says that the answer that made it was written. It does not block.
-	answered(r record)
-	// remove removes one that its client does not want any more.
-	remove(ctx context.Context, id string) (found bool, err error)
-	// drop removes one that has ended, as far as this process knows. It fails if it was refreshed
-	// meanwhile.
-	drop(ctx context.Context, sub *subscription) error
-	// run calls Subscriptions.deliverAll whenever it is this process that delivers, until
-	// ctx ends.
-	run(ctx context.Context) error
-	// snapshotLocked is what delivering changes, to be stored.
-	snapshotLocked() stored
-}
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+const (
+	// keyOfSubscription begins the keys of the records of subscriptions.
+	keyOfSubscription = "s."
+	// storeWait bounds how long a request of a client is stored.
+	storeWait = 15 * time.Second
+	// answerWait is how long the process that delivers waits for the process that makes a
+	// subscription to say that its client has the answer: that one may have died.
+	answerWait = 10 * time.Second
+)
 
 // fullError says that a limit is reached.
 type fullError struct {
@@ -41,4 +35,150 @@ func (o *Options) limit(own, all int) *fullError {
 		return &fullError{"webhook subscriptions", o.MaxTotal}
 	}
 	return nil
+}
+
+// keep makes a subscription, or refreshes the one with that id, and returns when that is stored.
+// before is what there was, nil if there was none. If another process was faster, the request is
+// applied to what that one stored. The error may be a *fullError.
+func (s *Subscriptions) keep(ctx context.Context, next record) (before *record, after record, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	rec := journal.Record{Key: keyOfSubscription + next.ID}
+	for {
+		var last uint64
+		var full *fullError
+		if before, rec.Revision, last, full, err = s.current(&next); err != nil {
+			return nil, record{}, err
+		}
+		after = next.after(before)
+		if rec.Value, err = s.opts.Keys.seal(after); err != nil {
+			return nil, record{}, err
+		}
+		switch {
+		case before != nil:
+			rec.Revision, err = s.records.Put(ctx, rec)
+		case full != nil:
+			return nil, record{}, full
+		default: // the limits hold as long as nothing else was written
+			rec.Revision, err = s.records.PutAfter(ctx, rec, last)
+		}
+		if err == nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return before, after, s.applyLocked(after, rec.Revision)
+		}
+		if !errors.Is(err, journal.ErrChanged) || !s.wait(ctx, last) {
+			return nil, record{}, err
+		}
+	}
+}
+
+// current returns the record that a request changes, with what is known of its deliveries, and its
+// revision; nil if there is none or its time is over. last is the number of the last write that is
+// known, and full why the client may make no other subscription.
+func (s *Subscriptions) current(next *record) (r *record, revision, last uint64, full *fullError, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if other, ok := s.unreadable[next.ID]; ok {
+		return nil, 0, 0, nil, &otherKeyError{other}
+	}
+	own, all := 0, 0
+	for _, sub := range s.byID {
+		switch {
+		case sub.expired():
+		case sub.ID == next.ID:
+			now := sub.record
+			r, revision = &now, sub.revision
+		default:
+			all++
+			if sub.Principal == next.Principal {
+				own++
+			}
+		}
+	}
+	return r, revision, s.last, s.opts.limit(own, all), nil
+}
+
+// answered begins to deliver, as the answer that made the subscription was written. It does not
+// block.
+func (s *Subscriptions) answered(r record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sub := s.byID[r.ID]; sub != nil && sub.Life == r.Life {
+		sub.presumeLocked()
+	}
+	if ctx := s.run; ctx != nil && ctx.Err() == nil {
+		s.telling.Go(func() { s.tell(ctx, r) })
+	}
+}
+
+// tell says in the record that the answer was written, for others that deliver. If that fails,
+// they wait for answerWait.
+func (s *Subscriptions) tell(ctx context.Context, r record) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	for {
+		last := s.seen()
+		rec, err := s.records.Get(ctx, keyOfSubscription+r.ID)
+		if err != nil || rec.Value == nil {
+			return
+		}
+		now, err := s.opts.Keys.open(r.ID, rec.Value)
+		if err != nil || now.Life != r.Life || !now.Unanswered {
+			return
+		}
+		now.Unanswered = false
+		if rec.Value, err = s.opts.Keys.seal(now); err != nil {
+			return
+		}
+		if _, err = s.records.Put(ctx, rec); !errors.Is(err, journal.ErrChanged) || !s.wait(ctx, last) {
+			return
+		}
+	}
+}
+
+// remove removes a subscription that its client does not want any more.
+func (s *Subscriptions) remove(ctx context.Context, id string) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	for {
+		last := s.seen()
+		rec, err := s.records.Get(ctx, keyOfSubscription+id)
+		if err != nil || rec.Value == nil {
+			return false, err
+		}
+		if err = s.records.Remove(ctx, rec); err == nil {
+			s.forget(id, rec.Revision)
+			return true, nil
+		}
+		if !errors.Is(err, journal.ErrChanged) || !s.wait(ctx, last) {
+			return false, err
+		}
+	}
+}
+
+// drop removes a subscription that has ended. It fails if it was refreshed meanwhile.
+func (s *Subscriptions) drop(ctx context.Context, sub *subscription) error {
+	s.mu.Lock()
+	revision, refreshed := sub.revision, s.phaseLocked(sub) < revoked
+	s.mu.Unlock()
+	if refreshed {
+		return errLook
+	}
+	if err := s.records.Remove(ctx, journal.Record{Key: keyOfSubscription + sub.ID, Revision: revision}); err != nil {
+		return err // if it has changed, that is taken over soon
+	}
+	s.forget(sub.ID, revision)
+	return nil
+}
+
+// forget removes a subscription whose record was removed.
+func (s *Subscriptions) forget(id string, revision uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removed[id] = revision
+	delete(s.advances, id)
+	if sub := s.byID[id]; sub != nil && sub.revision <= revision {
+		s.dropLocked(sub)
+	}
 }

@@ -43,7 +43,7 @@ func (s *Subscriptions) Handle(ctx context.Context, r *serve.Request) (json.RawM
 }
 
 func (s *Subscriptions) unsubscribe(ctx context.Context, r *serve.Request, id string) (json.RawMessage, error) {
-	found, err := s.store.remove(ctx, id)
+	found, err := s.remove(ctx, id)
 	switch {
 	case err != nil:
 		return nil, &serve.Error{Code: mcp.CodeInternal, Message: "StoreUnavailable"}
@@ -88,7 +88,7 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *serve.Request, q event
 	if err != nil {
 		return nil, events.Invalid(err.Error())
 	}
-	ttl, err := lifetime(q.TTL, s.opts.NoExpiry && s.store.durable())
+	ttl, err := lifetime(q.TTL, s.opts.NoExpiry)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *recor
 
 // put makes a subscription, or refreshes the one with the same key.
 func (s *Subscriptions) put(ctx context.Context, r *serve.Request, next record, truncated bool) (json.RawMessage, error) {
-	before, after, err := s.store.keep(ctx, next)
+	before, after, err := s.keep(ctx, next)
 	if full, ok := errors.AsType[*fullError](err); ok {
 		return nil, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": full.limit, "max": full.max})
 	}
@@ -195,7 +195,7 @@ func (s *Subscriptions) put(ctx context.Context, r *serve.Request, next record, 
 		answer.RefreshBefore = &text
 	}
 	if after.Unanswered {
-		r.After(func() { s.store.answered(after) })
+		r.After(func() { s.answered(after) })
 	}
 	return json.Marshal(answer)
 }

@@ -3,8 +3,6 @@ package webhook
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,7 +14,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
 )
 
 // A subscription from challenge to unsubscribing: E6, E8.
@@ -82,31 +79,26 @@ func TestLifecycle(t *testing.T) {
 func TestNoEventBeforeAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
-	s := serve.New(serve.Options{Events: serve.Events{Handle: w.Handle, Stream: nil}})
-	defer s.Close()
-	sub, err := newSubscription(record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, Expires: time.Now().Add(time.Hour), Unanswered: true, progress: progress{Cursor: epoch + "-0"}})
+	next := record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, Expires: time.Now().Add(time.Hour), progress: progress{Cursor: w.log.id(0)}}
+	_, made, err := w.keep(t.Context(), next)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.mu.Lock()
-	w.byID["sub_x"] = sub
-	w.startLocked(sub)
-	w.mu.Unlock()
 	id := w.log.add("file:///a")
-	other := w.subscribe(params(hook+"?q", oneSecret, `,"cursor":"`+epoch+`-0"`))
-	_ = other
+	w.subscribe(params(hook+"?q", oneSecret, `,"cursor":"`+w.log.id(0)+`"`))
 	w.awaits(w.log.add("file:///b"))
 	for _, r := range w.to.all("event") {
 		if r.subscription == "sub_x" {
 			t.Errorf("%s was sent before the answer", r.id)
 		}
 	}
-	w.mu.Lock()
-	sub.answered = true
-	sub.wakeLocked()
-	w.mu.Unlock()
+	w.answered(made)
 	w.until("the event after the answer", func() bool {
 		return slices.ContainsFunc(w.to.all("event"), func(r received) bool { return r.subscription == "sub_x" && r.id == id })
+	})
+	w.until("that it was answered is stored", func() bool {
+		r, err := (*Keys)(nil).open("sub_x", w.log.record(t, keyOfSubscription+"sub_x"))
+		return err == nil && !r.Unanswered
 	})
 }
 
@@ -256,12 +248,10 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// E7: the file with the secrets is for its owner only. A restart delivers what the
-// process before did not, once the secret of the endpoint is the same.
+// A restart delivers what the process before did not, once the secret of the endpoint is the same.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "webhooks.json")
-	w := newWorld(t, Options{File: path})
+	w := newWorld(t, Options{})
 	sub := w.subscribe(params(hook, oneSecret))
 	first := w.log.add("file:///a")
 	w.awaits(first)
@@ -269,14 +259,10 @@ func TestRestart(t *testing.T) {
 	second := w.log.add("file:///b")
 	w.awaits(second)
 	w.end()
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("%v, %v", info.Mode(), err)
-	}
 	third := w.log.add("file:///c")
 	w.to.set(nil)
 	before := len(w.to.ids())
-	again := newWorldOn(t, w.log, w.to, Options{File: path})
+	again := newWorldOn(t, w.log, w.to, Options{})
 	again.until("what was left", func() bool { return len(again.to.ids()) >= before+2 })
 	if got := again.to.ids()[before:]; !slices.Equal(slices.Sorted(slices.Values(got)), []string{second, third}) {
 		t.Errorf("after the restart: %v", got)
@@ -284,23 +270,15 @@ func TestRestart(t *testing.T) {
 	if refreshed := again.subscribe(params(hook, oneSecret)); refreshed.ID != sub.ID || refreshed.DeliveryStatus == nil {
 		t.Errorf("%+v", refreshed)
 	}
-	again.end()
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(Options{File: path}); err == nil || strings.Contains(err.Error(), "whsec") {
-		t.Errorf("a damaged file: %v", err)
-	}
 }
 
 // E1: the subscriptions of a client whose token is gone end, and the endpoint is told.
 func TestRevokedToken(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "webhooks.json")
-	w := newWorld(t, Options{File: path})
-	w.subscribe(params(hook, oneSecret))
+	w := newWorld(t, Options{})
+	sub := w.subscribe(params(hook, oneSecret))
 	w.end()
-	again := newWorldOn(t, w.log, w.to, Options{File: path, Holds: func(name string) bool { return name != "chat" }})
+	again := newWorldOn(t, w.log, w.to, Options{Holds: func(name string) bool { return name != "chat" }})
 	again.log.add("file:///a")
 	again.until("the message that it has ended", func() bool { return len(again.to.all("terminated")) == 1 && again.Stats().Active == 0 })
 	failure, _ := again.to.all("terminated")[0].body["error"].(map[string]any)
@@ -309,6 +287,9 @@ func TestRevokedToken(t *testing.T) {
 	}
 	if len(again.to.ids()) != 0 {
 		t.Error("an event was sent to a client without a token")
+	}
+	if data := w.log.record(t, keyOfSubscription+sub.ID); data != nil {
+		t.Errorf("it is still stored: %s", data)
 	}
 }
 

@@ -17,7 +17,7 @@ type subscription struct {
 	old      webhooks.Secret
 	answered bool // the answer that made it was written: events may be sent
 	removed  bool
-	revision uint64 // of its record on a cluster
+	revision uint64 // of its record
 	rates    rates
 	counts   counts
 	oldest   time.Time // when the first undelivered event happened; zero: there is none
@@ -28,9 +28,6 @@ type subscription struct {
 }
 
 func newSubscription(r record) (*subscription, error) {
-	if r.Truncated {
-		r.Missed, r.Truncated = r.Missed+1, false
-	}
 	sub := &subscription{record: r, answered: !r.Unanswered, changed: make(chan struct{}, 1)}
 	var err error
 	if sub.filter, _, err = events.ParseFilter(r.Name, r.Arguments); err != nil {
@@ -59,32 +56,45 @@ func (sub *subscription) wakeLocked() {
 	}
 }
 
-// applyLocked makes or changes a subscription as its record says. What delivering changes
-// stays.
-func (s *Subscriptions) applyLocked(r record, revision uint64) (*subscription, error) {
+// applyLocked makes or changes a subscription as its record says, unless something newer is known.
+// What delivering changes stays.
+func (s *Subscriptions) applyLocked(r record, revision uint64) error {
 	sub := s.byID[r.ID]
+	if sub != nil && revision <= sub.revision {
+		return nil
+	}
 	if sub != nil && sub.Life != r.Life {
 		s.dropLocked(sub)
 		sub = nil
 	}
 	if sub == nil {
+		if a, ok := s.advances[r.ID]; ok && a.Life == r.Life {
+			r.progress = a.progress
+		}
 		sub, err := newSubscription(r)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		sub.revision = revision
 		s.byID[r.ID] = sub
 		s.startLocked(sub)
-		return sub, nil
+		if !sub.answered && s.turns.shared() {
+			time.AfterFunc(answerWait, func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				sub.presumeLocked()
+			})
+		}
+		return nil
 	}
 	secret, err := webhooks.ParseSecret(r.Secret)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var old webhooks.Secret
 	if r.OldSecret != "" {
 		if old, err = webhooks.ParseSecret(r.OldSecret); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	wasSuspended, refreshed := sub.suspended(), sub.Refreshes != r.Refreshes
@@ -99,10 +109,17 @@ func (s *Subscriptions) applyLocked(r record, revision uint64) (*subscription, e
 	if refreshed && s.phaseLocked(sub) == dead { // its client still wants it
 		sub.Status.FailedSince = time.Time{}
 	}
-	if !sub.answered && !r.Unanswered {
+	if !r.Unanswered {
+		sub.presumeLocked()
+	}
+	s.expiresLocked(sub)
+	return nil
+}
+
+// presumeLocked begins to deliver: the client has the answer, or will never get it.
+func (sub *subscription) presumeLocked() {
+	if !sub.answered && !sub.removed {
 		sub.answered = true
 		sub.wakeLocked()
 	}
-	s.expiresLocked(sub)
-	return sub, nil
 }

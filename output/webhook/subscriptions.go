@@ -4,31 +4,38 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Options configure Subscriptions. Reader and Sender are required.
+// Options configure Subscriptions. Log, Reader and Sender are required.
 type Options struct {
+	// Log stores the subscriptions in its records, and how far deliveries are. Several processes
+	// share a *natslog.Log: one of them delivers. With any other log this process does.
+	Log journal.Log
+	// Keys encrypt the stored subscriptions. They are required with a *natslog.Log; nil: they are
+	// protected as the log is, by the mode of its file.
+	Keys *Keys
+	// Reader reads Log.
 	Reader *events.Reader
 	Sender *Sender
 	// Scope decides which events are still shown, as for poll and push.
 	Scope events.Scope
-	// File stores the subscriptions, with mode 0600; "": they end with the process.
-	File string
-	// Cluster is where they are stored on a cluster, in place of File; nil: this process has
-	// them for itself.
-	Cluster *Cluster
 	// Holds reports whether a client with that identity may still exist; nil: always.
 	Holds func(identity string) bool
 	// Allow are URLs that need no challenge.
 	Allow URLs
-	// NoExpiry allows clients to ask for subscriptions that never expire.
+	// NoExpiry allows clients to ask for subscriptions that never expire. It has no effect with a
+	// *journal.Memory, as they would end with the process.
 	NoExpiry bool
 	// MessageIDs gives each message an id of its own in place of that of the event, which
 	// all clients expect today; the final SEP-3415 is said to ask for the former.
@@ -41,65 +48,147 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Subscriptions are the webhooks that clients subscribed. Handle serves their requests,
-// and Run delivers.
+// Subscriptions are the webhooks that clients subscribed. Handle serves their requests, and Run
+// delivers. Each subscription is a record, which any process that shares the log makes, refreshes
+// and removes; how far all are is a page, which the process that delivers saves. All processes know
+// all, as they follow the records.
 type Subscriptions struct {
 	opts       Options
-	doc        document // of what delivering changes
-	store      store
+	records    journal.Records
+	page       *page
+	turns      *turns
 	challenges challenges
 	counts     counts
 	// dirty wakes the goroutine that stores watermarks. Capacity 1, because one wake is enough;
 	// never closed.
 	dirty chan struct{}
 
-	mu       sync.Mutex // guards all below, and the records
-	byID     map[string]*subscription
-	reserved map[string]int  // subscriptions that are being made, by principal
-	ctx      context.Context // of delivering; nil: this process does not
-	lease    *journal.Lease  // under which it delivers; nil: it needs none
-	failed   bool            // doc could not be stored, and that was logged
-	running  sync.WaitGroup
+	mu         sync.Mutex // guards all below, and the subscriptions
+	byID       map[string]*subscription
+	reserved   map[string]int     // subscriptions that are being made, by principal
+	last       uint64             // the number of the last write that is known
+	moved      chan struct{}      // closed and replaced when something was written
+	advances   map[string]advance // by id, as stored; also of subscriptions that are not known yet
+	removed    map[string]uint64  // revisions of records that this process removed, until that is seen
+	ignored    map[string]uint64  // revisions of records that cannot be used
+	unreadable map[string]string  // ids of records of other keys, and those
+	run        context.Context    // of Run; nil: it does not run
+	ctx        context.Context    // of delivering; nil: this process does not
+	lease      *natslog.Lease     // under which it delivers; nil: it needs none
+	failed     bool               // the page could not be stored, and that was logged
+	running    sync.WaitGroup     // of delivering
+	telling    sync.WaitGroup     // the goroutines of answered
 }
 
-// New reads the stored subscriptions.
-func New(opts Options) (*Subscriptions, error) {
+// New reads the stored subscriptions. It waits for a cluster that has no leader for up to 30 s,
+// and fails if they are encrypted with a key that is not among Keys. It starts no goroutine.
+func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 	opts.MaxEach, opts.MaxTotal = cmp.Or(opts.MaxEach, 100), cmp.Or(opts.MaxTotal, 1000)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Subscriptions{opts: opts, dirty: make(chan struct{}, 1), byID: map[string]*subscription{}, reserved: map[string]int{}}
+	if _, ends := opts.Log.(*journal.Memory); ends {
+		opts.NoExpiry = false
+	}
+	records := opts.Log.Records(recordsName)
+	s := &Subscriptions{
+		opts: opts, records: records, page: newPage(records, pageOfSubscriptions), turns: newTurns(opts.Log, FromSubscription, opts.Logger),
+		dirty: make(chan struct{}, 1), byID: map[string]*subscription{}, reserved: map[string]int{}, moved: make(chan struct{}),
+		advances: map[string]advance{}, removed: map[string]uint64{}, ignored: map[string]uint64{}, unreadable: map[string]string{},
+	}
 	s.challenges.last, s.challenges.hosts = map[string]time.Time{}, map[string][]time.Time{}
-	if opts.Cluster != nil {
-		s.store, s.doc = opts.Cluster, opts.Cluster.page
-		opts.Cluster.attach(s)
-		return s, nil
+	if s.turns.shared() && opts.Keys == nil {
+		return nil, errors.New("webhook subscriptions on a NATS cluster need a key")
 	}
-	f := &file{path: opts.File, what: "subscriptions of webhooks"}
-	s.store, s.doc = &alone{s, opts.File != ""}, f
-	kept, err := f.load(context.Background())
-	if err != nil {
-		return nil, err
+	ctx, cancel := context.WithTimeout(ctx, 2*storeWait)
+	defer cancel()
+	read := false
+	records.Follow(ctx, func(ch journal.Changes) {
+		s.takeOver(ch)
+		read = true
+		cancel()
+	})
+	if !read {
+		return nil, fmt.Errorf("read the subscriptions of webhooks: %w", cmp.Or(context.Cause(ctx), journal.ErrClosed))
 	}
-	for _, r := range kept.Subscriptions {
-		r.Unanswered = false
-		if _, err := s.applyLocked(r, 0); err != nil {
-			opts.Logger.Warn("a stored webhook subscription is ignored", "id", printable.Line(r.ID, 40), "reason", err.Error())
+	for _, key := range s.unreadable {
+		return nil, &otherKeyError{key}
+	}
+	if !s.turns.shared() { // whoever was to say that a client has its answer has ended
+		for _, sub := range s.byID {
+			sub.presumeLocked()
 		}
 	}
 	return s, nil
 }
 
-// Run delivers until ctx ends, and returns when nothing is in progress and the
-// watermarks are stored. It may be called once.
+// Run delivers until ctx ends, and returns when nothing is in progress and the watermarks are
+// stored. What cannot be stored or read is logged, and tried again. It may be called once.
 func (s *Subscriptions) Run(ctx context.Context) error {
-	err := s.store.run(ctx)
+	s.mu.Lock()
+	s.run = ctx
+	s.mu.Unlock()
+	var following sync.WaitGroup
+	following.Go(func() { s.records.Follow(ctx, s.takeOver) })
+	for ctx.Err() == nil {
+		if s.knowsAll() {
+			s.turns.once(ctx, s.turn)
+		} else {
+			backoff.Sleep(ctx, time.Second)
+		}
+	}
+	s.mu.Lock()
+	s.run = nil
+	s.mu.Unlock()
+	s.telling.Wait()
+	following.Wait()
 	s.opts.Sender.Close()
-	return err
+	return nil
 }
 
-// deliverAll delivers until ctx ends or another process has taken over, and returns as Run.
-func (s *Subscriptions) deliverAll(ctx context.Context, lease *journal.Lease) (err error) {
+// turn delivers from what was stored last on, until ctx ends or another process has taken over.
+func (s *Subscriptions) turn(ctx context.Context, lease *natslog.Lease) error {
+	kept, loaded, err := s.page.load(ctx)
+	if err != nil {
+		return err
+	}
+	// What was subscribed before is to be known, as its watermark would be forgotten.
+	for s.seen() < loaded {
+		if !s.wait(ctx, loaded-1) {
+			return context.Cause(ctx)
+		}
+	}
+	if !s.knowsAll() { // since the wait for the lease: saving would forget the watermarks of what cannot be read
+		return nil
+	}
+	s.mu.Lock()
+	s.advanceLocked(kept.Advances)
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { // give it up when a record of another key appears
+		for s.knowsAll() {
+			if !s.wait(ctx, s.seen()) {
+				return
+			}
+		}
+		cancel()
+	})
+	s.deliverAll(ctx, lease)
+	if now, _, err := s.page.read(context.WithoutCancel(ctx)); err == nil { // it was not followed meanwhile
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.advanceLocked(now.Advances)
+	}
+	return nil
+}
+
+// deliverAll delivers until ctx ends or another process has taken over. When it returns, nothing is
+// in progress, and the watermarks are stored if that was possible.
+func (s *Subscriptions) deliverAll(ctx context.Context, lease *natslog.Lease) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.mu.Lock()
@@ -110,12 +199,12 @@ func (s *Subscriptions) deliverAll(ctx context.Context, lease *journal.Lease) (e
 	s.mu.Unlock()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for ctx.Err() == nil && !errors.Is(err, errTaken) {
+	for taken := false; ctx.Err() == nil && !taken; {
 		select {
 		case <-tick.C:
 			select {
 			case <-s.dirty:
-				err = s.save(ctx) // it was logged
+				taken = errors.Is(s.save(ctx), errTaken)
 			default:
 			}
 		case <-ctx.Done():
@@ -126,7 +215,7 @@ func (s *Subscriptions) deliverAll(ctx context.Context, lease *journal.Lease) (e
 	s.mu.Unlock()
 	cancel()
 	s.running.Wait()
-	return s.save(ctx)
+	_ = s.save(ctx) // it was logged, and who delivers next goes on from what was stored
 }
 
 func (s *Subscriptions) startLocked(sub *subscription) {
@@ -135,17 +224,22 @@ func (s *Subscriptions) startLocked(sub *subscription) {
 	}
 }
 
-// save stores what delivering changed, also if ctx has ended.
+// save stores what delivering changed, also if ctx has ended. An error is logged the first time.
 func (s *Subscriptions) save(ctx context.Context) error {
-	err := s.doc.save(context.WithoutCancel(ctx), func() stored {
+	err := s.page.save(context.WithoutCancel(ctx), func() stored {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.store.snapshotLocked()
+		var out []advance
+		for _, sub := range s.byID {
+			out = append(out, advance{sub.ID, sub.Life, sub.progress})
+		}
+		slices.SortFunc(out, func(a, b advance) int { return cmp.Compare(a.ID, b.ID) })
+		return stored{Advances: out}
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil && !s.failed && !errors.Is(err, errTaken) {
-		s.opts.Logger.Error("cannot store the webhook subscriptions", "err", err)
+	if err != nil && !s.failed && !expected(err) {
+		s.opts.Logger.Error("cannot store which events webhooks have received; a restart may deliver some again", "err", err)
 	}
 	if s.failed = err != nil; s.failed {
 		s.changed() // to try it again

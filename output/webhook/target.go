@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/glob"
-	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
@@ -32,7 +32,7 @@ type target struct {
 }
 
 // serve delivers to one webhook until ctx ends.
-func (h *Hooks) serve(ctx context.Context, lease *journal.Lease, k *target) {
+func (h *Hooks) serve(ctx context.Context, lease *natslog.Lease, k *target) {
 	retry := backoff.New(100*time.Millisecond, 5*time.Second)
 	for ctx.Err() == nil {
 		if err := h.deliver(ctx, lease, k); err != nil && ctx.Err() == nil {
@@ -42,7 +42,7 @@ func (h *Hooks) serve(ctx context.Context, lease *journal.Lease, k *target) {
 }
 
 // deliver runs a worker from the watermark on, or from now on if there is none.
-func (h *Hooks) deliver(ctx context.Context, lease *journal.Lease, k *target) error {
+func (h *Hooks) deliver(ctx context.Context, lease *natslog.Lease, k *target) error {
 	h.mu.Lock()
 	m := k.mark
 	h.mu.Unlock()

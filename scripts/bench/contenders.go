@@ -35,6 +35,9 @@ type contender struct {
 
 	// ready is what a line says once all resources of one server are subscribed.
 	ready string
+
+	// slow says that a list takes seconds, so that it is measured fewer times.
+	slow bool
 }
 
 func (b *bench) blastArgv(l load) []string {
@@ -104,7 +107,7 @@ func (b *bench) typescript() contender {
 // inspector lists one kind per run, so what the others do at once takes three.
 func (b *bench) inspector() contender {
 	script := filepath.Join(b.peers, "node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
-	return contender{name: "Inspector", list: func(server []string) ([][]string, error) {
+	return contender{name: "Inspector", slow: true, list: func(server []string) ([][]string, error) {
 		var runs [][]string
 		for _, method := range []string{"tools/list", "resources/list", "prompts/list"} {
 			run := append([]string{b.node, script, "--cli"}, server...)

@@ -37,7 +37,7 @@ func (b gatewayBench) gateway(ctx context.Context) error {
 			return err
 		}
 	}
-	for range max(1, b.runs/2) {
+	for range b.seldom() {
 		if err := b.gatewayLists(ctx); err != nil {
 			return err
 		}
@@ -55,12 +55,14 @@ func (b gatewayBench) gatewayCalls(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = server.close() }()
 	p, through, err := b.startGateway(ctx, map[string]any{"many": map[string]any{"type": "http", "url": upstream, "protocol": "legacy", "trackTools": true}})
 	if err != nil {
-		return err
+		return errors.Join(err, server.close())
 	}
-	defer func() { _ = p.close() }()
+	defer func() {
+		server.end() // first, as close waits until no child is left
+		_ = p.close()
+	}()
 	clients := []*httpClient{{url: upstream}, {url: through}}
 	took := [2][]float64{}
 	for i, c := range clients {

@@ -15,7 +15,7 @@ import (
 // an update of a calm server to its line, alone and during 50,000 notifications a
 // second of another server, and the memory that is resident after the flood.
 func (b *bench) isolation(ctx context.Context) error {
-	const count, rate, flood = 1500, 300, 50_000
+	const count, rate, flood = 900, 300, 50_000
 	entry := func(l load) map[string]any {
 		return map[string]any{
 			"command": b.self, "args": b.blastArgv(l)[1:], "read": "none", "trackResources": true, "trackTools": false, "trackPrompts": false,
@@ -27,7 +27,7 @@ func (b *bench) isolation(ctx context.Context) error {
 		for scenario, loud := range map[string]bool{"calm alone": false, "calm beside a flood": true} {
 			servers := map[string]any{"calm": entry(load{resources: count, count: count, rate: rate, times: times})}
 			if loud {
-				servers["loud"] = entry(load{resources: 100, count: 6 * flood, rate: flood, times: filepath.Join(b.tmp, "loud")})
+				servers["loud"] = entry(load{resources: 100, count: 5 * flood, rate: flood, times: filepath.Join(b.tmp, "loud")})
 			}
 			file, err := b.writeConfig(servers)
 			if err != nil {

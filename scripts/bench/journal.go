@@ -3,12 +3,15 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -20,35 +23,12 @@ const journalEvents = 100_000
 // journalBench measures the durable log.
 type journalBench struct{ *bench }
 
-// journal measures the durable log: storing and reading by the library, in the test
-// program of its package; replay, and starting on it, by the program that users have.
-// A log whose owner was killed is started on first, and one that was closed then.
+// journal measures the durable log: storing, reading and resuming by the library, in
+// scripts/logbench; replay, starting on the log, and resuming over HTTP by the program that
+// users have. A log whose owner was killed is started on first, and one that was closed then.
 func (b journalBench) journal(ctx context.Context) error {
-	if b.journalTest == "" {
-		return errors.New("no -journal")
-	}
 	for range b.runs {
-		dir := b.dataDir()
-		if err := b.fill(ctx, dir); err != nil {
-			return err
-		}
-		for _, scenario := range []string{"100,000 events, killed", "100,000 events"} {
-			s, err := b.serve(ctx, dir, load{resources: 1})
-			if err != nil {
-				return err
-			}
-			ready := time.Since(s.began)
-			if err := s.close(); err != nil {
-				return err
-			}
-			b.report.add(scenario, "serve-sse ready", "ms", "mcptrack", milliseconds(ready))
-		}
-		took, n, err := b.replay(ctx, dir)
-		if err != nil {
-			return err
-		}
-		b.report.add("100,000 events", "replay", "/s", "mcptrack", float64(n)/took.Seconds())
-		if err := os.RemoveAll(dir); err != nil {
+		if err := b.journalOnce(ctx, b.dataDir()); err != nil {
 			return err
 		}
 	}
@@ -60,41 +40,121 @@ func (b journalBench) journal(ctx context.Context) error {
 	return nil
 }
 
-// fill measures storing and reading, and kills the process.
-func (b journalBench) fill(ctx context.Context, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, b.journalTest)
-	cmd.Env = append(os.Environ(), "MCPTRACK_JOURNAL_CHILD=fill", "MCPTRACK_JOURNAL_DIR="+dir,
-		"MCPTRACK_JOURNAL_EVENTS="+strconv.Itoa(journalEvents))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe() // it lives until that ends
+func (b journalBench) journalOnce(ctx context.Context, dir string) error {
+	middle, err := b.fill(ctx, dir)
 	if err != nil {
 		return err
+	}
+	for _, scenario := range []string{"100,000 events, killed", "100,000 events"} {
+		s, err := b.serve(ctx, dir, load{resources: 1})
+		if err != nil {
+			return err
+		}
+		ready := time.Since(s.began)
+		if err := errors.Join(b.resume(ctx, scenario, s.addr, middle), s.close()); err != nil {
+			return err
+		}
+		b.report.add(scenario, "serve-sse ready", "ms", "mcptrack", milliseconds(ready))
+	}
+	took, n, err := b.replay(ctx, dir)
+	if err != nil {
+		return err
+	}
+	b.report.add("100,000 events", "replay", "/s", "mcptrack", float64(n)/took.Seconds())
+	return os.RemoveAll(dir)
+}
+
+// fill makes the log, measures storing, reading and resuming, and kills the process that has
+// the log open. It returns the id of the event after which half of the events follow.
+func (b journalBench) fill(ctx context.Context, dir string) (middle string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
+	defer cancel()
+	cmd, err := b.logbench(ctx, "measure", dir, journalEvents)
+	if err != nil {
+		return "", err
+	}
+	in, err := cmd.StdinPipe() // it lives until that ends
+	if err != nil {
+		return "", err
 	}
 	defer in.Close()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := cmd.Start(); err != nil {
-		return err
+		return "", err
 	}
-	var report struct {
-		Events       int
-		Stored, Read float64 // seconds
+	var found struct {
+		Stored, Read   float64   // seconds
+		Append, Resume []float64 // ms
+		Middle         string
 	}
-	failed := json.NewDecoder(out).Decode(&report)
-	if err := cmd.Process.Kill(); err != nil {
-		return err
+	failed := json.NewDecoder(out).Decode(&found)
+	if err := cmd.Process.Kill(); err != nil && failed == nil {
+		return "", err
 	}
 	_, _ = io.Copy(io.Discard, out)
 	_ = cmd.Wait() // killed
-	if failed != nil || report.Events != journalEvents {
-		return fmt.Errorf("fill a journal: %d events, %w", report.Events, failed)
+	if failed != nil {
+		return "", fmt.Errorf("fill a log: %w", failed)
 	}
-	b.report.add("journal, always", "pipelined appends", "/s", "mcptrack", journalEvents/report.Stored)
-	b.report.add("journal, always", "read", "/s", "mcptrack", journalEvents/report.Read)
+	const scenario = "journal, always"
+	b.report.add(scenario, "pipelined appends", "/s", "mcptrack", journalEvents/found.Stored)
+	b.report.add(scenario, "read", "/s", "mcptrack", journalEvents/found.Read)
+	for i := range found.Append {
+		b.report.add(scenario, "append, one after another", "ms", "mcptrack", found.Append[i])
+	}
+	for i := range found.Resume {
+		b.report.add(scenario, "resume", "ms", "mcptrack", found.Resume[i])
+	}
+	return found.Middle, nil
+}
+
+// logbench is a command of scripts/logbench, whose errors are shown.
+func (b *bench) logbench(ctx context.Context, what, dir string, events int) (*exec.Cmd, error) {
+	if b.log == "" {
+		return nil, errors.New("no -log")
+	}
+	cmd := exec.CommandContext(ctx, b.log, what, dir, strconv.Itoa(events))
+	cmd.Stderr = os.Stderr
+	return cmd, nil
+}
+
+// resume measures how a client gets the second half of the log: the time until its first
+// event, and how many it gets a second.
+func (b journalBench) resume(ctx context.Context, scenario string, addr netip.AddrPort, after string) error {
+	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr.String()+"/events?type=resource.updated", nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Last-Event-ID", after)
+	began := time.Now()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("resume after %s: %s", after, res.Status)
+	}
+	var first time.Duration
+	lines := bufio.NewScanner(res.Body)
+	for n := 0; n < journalEvents/2; {
+		if !lines.Scan() {
+			return fmt.Errorf("resume after %s: %d events came, then %w", after, n, errors.Join(lines.Err(), io.ErrUnexpectedEOF))
+		}
+		if !bytes.Contains(lines.Bytes(), []byte(`"type":"resource.updated"`)) {
+			continue
+		}
+		if n++; n == 1 {
+			first = time.Since(began)
+		}
+	}
+	b.report.add(scenario, "resume, first event", "ms", "mcptrack", milliseconds(first))
+	b.report.add(scenario, "resume", "/s", "mcptrack", journalEvents/2/time.Since(began).Seconds())
 	return nil
 }
 

@@ -19,8 +19,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 )
 
 // A bench is one run of the harness.
@@ -34,8 +37,45 @@ type bench struct {
 	dirs     int // data directories so far
 	report   *report
 
-	journalTest string // the test program of core/journal
+	log string // the program of scripts/logbench
 }
+
+// A scenario is measured as a whole, or not.
+type scenario struct {
+	name string
+	run  func(context.Context) error
+	// prepare makes what run needs; nil: nothing. As nothing is measured meanwhile, those of
+	// all scenarios run together.
+	prepare func(context.Context) error
+}
+
+// scenarios are all of them, in the order in which they are measured. Those that prepare
+// something come last, so that it is made after most of the measuring.
+func (b *bench) scenarios() []scenario {
+	vault, history := vaultBench{b}, historyBench{b}
+	return []scenario{
+		{"version", b.version, nil},
+		{"list", b.list, nil},
+		{"ready", b.ready, nil},
+		{"latency", latencyBench{b}.latency, nil},
+		{"cpu", cpuBench{b}.cpu, nil},
+		{"isolation", b.isolation, nil},
+		{"sse", b.sse, nil},
+		{"journal", journalBench{b}.journal, nil},
+		{"inject", injectBench{b}.inject, nil},
+		{"gateway", gatewayBench{b}.gateway, nil},
+		{"webhooks", webhookBench{b}.webhooks, nil},
+		{"top", topBench{b}.top, nil},
+		{"history", history.history, history.prepare},
+		{"vault", vault.vault, vault.prepare},
+	}
+}
+
+// often is how many times to measure what takes less than some seconds.
+func (b *bench) often() int { return 2*b.runs - 1 }
+
+// seldom is how many times to measure what takes long and differs little from time to time.
+func (b *bench) seldom() int { return (b.runs + 1) / 2 }
 
 func main() {
 	if err := dispatch(os.Args[1:]); err != nil {
@@ -67,34 +107,35 @@ func runBench(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := &bench{report: newReport()}
+	var names []string
+	for _, s := range b.scenarios() {
+		names = append(names, s.name)
+	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&b.mcptrack, "mcptrack", "", "the program to measure")
 	flags.StringVar(&b.peers, "peers", "testdata/peers", "where the npm peers are installed")
-	flags.StringVar(&b.journalTest, "journal", "", "the test program of core/journal, which knows how to fill a log")
-	flags.IntVar(&b.runs, "runs", 5, "how often to measure, at least; cheap things are measured more often")
-	only := flags.String("only", "", "scenarios, comma-separated: version, list, ready, latency, cpu, isolation, sse, journal, inject, vault, gateway, webhooks, top (default all)")
+	flags.StringVar(&b.log, "log", "", "the program of scripts/logbench, which fills logs")
+	flags.IntVar(&b.runs, "runs", 3, "how often to measure, at least; cheap things are measured more often")
+	only := flags.String("only", "", "scenarios, comma-separated: "+strings.Join(names, ", ")+" (default all)")
 	out := flags.String("out", "", "JSON file to write")
+	began := flags.Int64("began", time.Now().Unix(), "when the whole run began, in seconds since 1970")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if b.mcptrack == "" || b.runs < 1 || flags.NArg() > 0 {
-		return errors.New("usage: bench -mcptrack FILE [-peers DIR] [-journal FILE] [-runs N] [-only LIST] [-out FILE]")
+		return errors.New("usage: bench -mcptrack FILE [-peers DIR] [-log FILE] [-runs N] [-only LIST] [-out FILE] [-began SECONDS]")
+	}
+	wanted, err := b.selected(*only)
+	if err != nil {
+		return err
 	}
 	if err := b.prepare(); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.tmp)
 
-	for _, s := range []struct {
-		name string
-		run  func(context.Context) error
-	}{{"version", b.version}, {"list", b.list}, {"ready", b.ready}, {"latency", latencyBench{b}.latency}, {"cpu", cpuBench{b}.cpu}, {"isolation", b.isolation}, {"sse", b.sse}, {"journal", journalBench{b}.journal}, {"inject", injectBench{b}.inject}, {"vault", vaultBench{b}.vault}, {"gateway", gatewayBench{b}.gateway}, {"webhooks", webhookBench{b}.webhooks}, {"top", topBench{b}.top}} {
-		if *only != "" && !strings.Contains(","+*only+",", ","+s.name+",") {
-			continue
-		}
-		fmt.Fprintln(os.Stderr, "measuring", s.name)
-		b.report.fail(s.name, s.run(ctx))
-	}
+	b.measure(ctx, wanted)
+	b.report.Seconds = time.Since(time.Unix(*began, 0)).Seconds()
 	if *out != "" {
 		if err := b.report.write(*out); err != nil {
 			return err
@@ -104,6 +145,66 @@ func runBench(args []string) error {
 		return err
 	}
 	return b.verdict()
+}
+
+// selected returns the scenarios that the list names, all if it is empty, and notes the
+// others as left out.
+func (b *bench) selected(list string) (wanted []scenario, err error) {
+	names := strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+	for _, s := range b.scenarios() {
+		switch i := slices.Index(names, s.name); {
+		case i >= 0:
+			names = slices.Delete(names, i, i+1)
+			wanted = append(wanted, s)
+		case list == "":
+			wanted = append(wanted, s)
+		default:
+			b.report.LeftOut = append(b.report.LeftOut, s.name)
+		}
+	}
+	if len(names) > 0 || len(wanted) == 0 {
+		return nil, fmt.Errorf("-only %q names no scenario, or names it twice", list)
+	}
+	return wanted, nil
+}
+
+// measure runs the scenarios, one after another.
+func (b *bench) measure(ctx context.Context, wanted []scenario) {
+	var unprepared map[string]error // nil before the first scenario that prepares something
+	for _, s := range wanted {
+		if s.prepare != nil && unprepared == nil {
+			unprepared = prepareAll(ctx, wanted)
+		}
+		err := unprepared[s.name]
+		if err == nil {
+			fmt.Fprintf(os.Stderr, "measuring %s\n", s.name)
+			began := time.Now()
+			err = s.run(ctx)
+			fmt.Fprintf(os.Stderr, "measured %s in %.1f s\n", s.name, time.Since(began).Seconds())
+		}
+		b.report.fail(s.name, err)
+	}
+}
+
+// prepareAll prepares all scenarios together, and returns the errors by the name of the scenario.
+func prepareAll(ctx context.Context, wanted []scenario) map[string]error {
+	fmt.Fprintln(os.Stderr, "preparing")
+	began := time.Now()
+	failed := make([]error, len(wanted))
+	var wg sync.WaitGroup
+	for i, s := range wanted {
+		if s.prepare != nil {
+			wg.Go(func() { failed[i] = s.prepare(ctx) })
+		}
+	}
+	wg.Wait()
+	syscall.Sync() // what is written back later would disturb what is measured
+	fmt.Fprintf(os.Stderr, "prepared in %.1f s\n", time.Since(began).Seconds())
+	errs := map[string]error{}
+	for i, s := range wanted {
+		errs[s.name] = failed[i]
+	}
+	return errs
 }
 
 func (b *bench) prepare() error {
@@ -120,8 +221,8 @@ func (b *bench) prepare() error {
 	if b.mcptrack, err = filepath.Abs(b.mcptrack); err != nil {
 		return err
 	}
-	if b.journalTest != "" {
-		if b.journalTest, err = filepath.Abs(b.journalTest); err != nil {
+	if b.log != "" {
+		if b.log, err = filepath.Abs(b.log); err != nil {
 			return err
 		}
 	}

@@ -223,6 +223,14 @@ func (r *running) close() error {
 	return r.finish()
 }
 
+// end ends the client beside which others run. What it started is left to their close.
+func (r *running) end() {
+	r.terminate()
+	_ = r.cmd.Wait() // how it ends is not measured
+	r.killed.Stop()
+	r.stop()
+}
+
 // terminate asks the client to end, and makes it end after 5 s.
 func (r *running) terminate() {
 	_ = r.cmd.Process.Signal(syscall.SIGTERM)

@@ -23,6 +23,9 @@ type report struct {
 	Rows   []*row    `json:"rows"`
 	Goals  []goal    `json:"goals"`
 	Failed []string  `json:"failed,omitempty"` // scenarios that could not be measured
+
+	LeftOut []string `json:"leftOut,omitempty"` // scenarios that were not to be measured
+	Seconds float64  `json:"seconds"`           // of the whole run
 }
 
 // A row is one metric of one client. Lower is better, but for rates.
@@ -184,6 +187,12 @@ func (r *report) print(w io.Writer) error {
 	}
 	for _, name := range r.Failed {
 		fmt.Fprintf(table, "not measured: %s\n", name)
+	}
+	if len(r.LeftOut) > 0 {
+		fmt.Fprintf(table, "not measured: %s (left out by -only)\n", strings.Join(r.LeftOut, ", "))
+	}
+	if r.Seconds > 0 {
+		fmt.Fprintf(table, "the whole run took %v\n", time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
 	}
 	return table.Flush()
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,5 +28,29 @@ func TestFailuresAreOneLine(t *testing.T) {
 	last := lines[len(lines)-1]
 	if len(lines) > 5 || !strings.HasPrefix(last, "not measured: speech: failed to write msg: ") || !strings.HasSuffix(last, "(and 2999 more lines)") || len(last) > 400 {
 		t.Errorf("%.2000s", out.String())
+	}
+}
+
+// TestOnly: what -only leaves out is said, and what it cannot mean is an error.
+func TestOnly(t *testing.T) {
+	b := &bench{report: newReport()}
+	wanted, err := b.selected("vault,list")
+	if err != nil || len(wanted) != 2 || wanted[0].name != "list" || wanted[1].name != "vault" {
+		t.Fatalf("%v, %v", wanted, err)
+	}
+	if got, all := len(b.report.LeftOut), len(b.scenarios()); got != all-2 || slices.Contains(b.report.LeftOut, "list") {
+		t.Errorf("left out %q of %d", b.report.LeftOut, all)
+	}
+	var out strings.Builder
+	if err := b.report.print(&out); err != nil || !strings.Contains(out.String(), "not measured: version, ready, ") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	for _, list := range []string{"lists", "list,list", "list,", ","} {
+		if wanted, err := (&bench{report: newReport()}).selected(list); (err == nil) != (list == "list,") {
+			t.Errorf("%q: %d scenarios, %v", list, len(wanted), err)
+		}
+	}
+	if wanted, err := (&bench{report: newReport()}).selected(""); err != nil || len(wanted) != len(b.scenarios()) {
+		t.Errorf("all: %d scenarios, %v", len(wanted), err)
 	}
 }

@@ -34,7 +34,7 @@ func (b *bench) list(ctx context.Context) error {
 		argv     []string
 		runs     int
 	}{
-		{"list native", []string{b.self, "tiny"}, 2*b.runs + 1},
+		{"list native", []string{b.self, "tiny"}, 4 * b.runs},
 		{"list everything", []string{b.node, everything, "stdio"}, b.runs},
 	}
 	clients := []contender{b.floor(), b.bare(), b.ours(), b.typescript(), b.inspector()}
@@ -47,17 +47,23 @@ func (b *bench) list(ctx context.Context) error {
 		r.atMost(20, "list native", "peak RSS")
 	}()
 	for _, s := range servers {
-		for run := range s.runs + 1 { // the first warms the caches and does not count
+		for run := range 3 { // this also warms the caches
 			for _, c := range clients {
-				err := b.listOnce(ctx, s.scenario, c, s.argv, run > 0)
+				if c.slow && run > 0 {
+					continue
+				}
+				err := b.listPeak(ctx, s.scenario, c, s.argv)
 				if err := b.without(c, s.scenario, err); err != nil {
 					return err
 				}
 			}
 		}
-		for range 3 {
+		for run := range s.runs {
 			for _, c := range clients {
-				err := b.listPeak(ctx, s.scenario, c, s.argv)
+				if c.slow && run >= b.seldom() {
+					continue
+				}
+				err := b.listOnce(ctx, s.scenario, c, s.argv)
 				if err := b.without(c, s.scenario, err); err != nil {
 					return err
 				}
@@ -67,7 +73,7 @@ func (b *bench) list(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) listOnce(ctx context.Context, scenario string, c contender, server []string, counts bool) error {
+func (b *bench) listOnce(ctx context.Context, scenario string, c contender, server []string) error {
 	commands, err := c.list(server)
 	if err != nil {
 		return err
@@ -80,9 +86,7 @@ func (b *bench) listOnce(ctx context.Context, scenario string, c contender, serv
 		}
 		total += took
 	}
-	if counts {
-		b.report.add(scenario, "wall", "ms", c.name, milliseconds(total))
-	}
+	b.report.add(scenario, "wall", "ms", c.name, milliseconds(total))
 	return nil
 }
 
@@ -123,7 +127,7 @@ func (b *bench) ready(ctx context.Context) error {
 		{"ready 100 x 100", load{servers: 100, resources: 100, read: "none"}, []contender{b.ours()}},
 	}
 	for _, s := range cases {
-		for range b.runs {
+		for range b.often() {
 			for _, c := range s.clients {
 				err := b.readyOnce(ctx, s.scenario, c, s.load)
 				if err := b.without(c, s.scenario, err); err != nil {
@@ -175,7 +179,7 @@ func (b latencyBench) latency(ctx context.Context) error {
 }
 
 func (b latencyBench) latencyOnce(ctx context.Context, c contender) error {
-	const count, rate = 3000, 500
+	const count, rate = 1500, 500
 	l := load{servers: 1, resources: count, count: count, rate: rate, each: true, read: "none", times: filepath.Join(b.tmp, "times")}
 	argv, err := c.watch(l)
 	if err != nil {
@@ -318,7 +322,7 @@ func (b *bench) version(ctx context.Context) error {
 	}
 	b.report.add("program", "size, stripped", "MiB", "mcptrack", float64(program.Size())/(1<<20))
 	b.report.atMost(24, "program", "size, stripped")
-	for run := range 4*b.runs + 1 {
+	for run := range 7*b.runs + 1 {
 		took, err := oneShot(ctx, []string{b.mcptrack, "version"})
 		if err != nil {
 			return err

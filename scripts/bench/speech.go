@@ -21,7 +21,7 @@ const (
 	speechSessions = 100
 	speechRate     = 50
 	speechBytes    = 10_000
-	speechTime     = 10 * time.Second
+	speechTime     = 3 * time.Second
 )
 
 // speech measures the way of audio frames from applications to the endpoint.

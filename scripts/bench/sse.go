@@ -21,6 +21,7 @@ import (
 // resources at a rate.
 type fanout struct {
 	scenario    string
+	turns       int
 	clients     int
 	count, rate int
 	deliveries  float64 // goal: at least so many a second, 0 for none
@@ -32,11 +33,11 @@ type fanout struct {
 // server to the client's read; server, mcptrack and clients share this machine.
 func (b *bench) sse(ctx context.Context) error {
 	for _, f := range []fanout{
-		{scenario: "sse idle", clients: 1, count: 200, rate: 20, p99: 5},
-		{scenario: "sse 1000 x 600/s", clients: 1000, count: 6000, rate: 600, deliveries: 500_000, p99: 100},
-		{scenario: "sse 5000 x 60/s", clients: 5000, count: 600, rate: 60, p99: 200},
+		{scenario: "sse idle", turns: b.runs, clients: 1, count: 100, rate: 20, p99: 5},
+		{scenario: "sse 1000 x 600/s", turns: b.runs, clients: 1000, count: 3000, rate: 600, deliveries: 500_000, p99: 100},
+		{scenario: "sse 5000 x 60/s", turns: b.seldom(), clients: 5000, count: 300, rate: 60, p99: 200},
 	} {
-		for range (b.runs + 1) / 2 {
+		for range f.turns {
 			if err := b.fanOut(ctx, f); err != nil {
 				return fmt.Errorf("%s: %w", f.scenario, err)
 			}
@@ -48,7 +49,7 @@ func (b *bench) sse(ctx context.Context) error {
 			b.report.atLeast(f.deliveries, f.scenario, "deliveries")
 		}
 	}
-	for range (b.runs + 1) / 2 {
+	for range b.seldom() {
 		if err := b.idleClients(ctx, 2000); err != nil {
 			return fmt.Errorf("idle clients: %w", err)
 		}

@@ -54,7 +54,10 @@ func clusterSuite(o options, report *report, nodes []*nats, trackers int) ([]*su
 
 // log returns the events of the whole log that a tracker serves, each as its line, after
 // waiting for the id that the newest of them has now.
-func (t *tracker) log() (lines []string, events []event, err error) {
+func (t *tracker) log() (lines []string, events []event, err error) { return t.logAfter("") }
+
+// logAfter is log for a client that has the events up to an id.
+func (t *tracker) logAfter(id string) (lines []string, events []event, err error) {
 	var status struct {
 		Epoch string
 		Seq   uint64
@@ -67,6 +70,9 @@ func (t *tracker) log() (lines []string, events []event, err error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url()+"/events?since=earliest", nil)
 	if err != nil {
 		return nil, nil, err
+	}
+	if id != "" {
+		q.Header.Set("Last-Event-ID", id)
 	}
 	p, err := http.DefaultClient.Do(q)
 	if err != nil {
@@ -168,7 +174,7 @@ func (s *suite) explain(all []*suite, key at) {
 // clusterUnderFaults: three NATS nodes and three trackers; nodes and trackers are killed,
 // stopped and cut off at random while resources change.
 func clusterUnderFaults(o options, report *report) error {
-	nodes, err := newCluster(o.dir, 3, 3)
+	nodes, err := newCluster(o.nats, o.dir, 3, 3)
 	if err != nil {
 		return err
 	}
@@ -321,7 +327,7 @@ func (s *suite) shared(all []*suite, within time.Duration) error {
 // servers over: what it has waiting must not follow what the other one stored.
 func natsRestarts(o options, report *report, name string) error {
 	o.dir = filepath.Join(o.dir, "nats")
-	nodes, err := newCluster(o.dir, 1, 2)
+	nodes, err := newCluster(o.nats, o.dir, 1, 2)
 	if err != nil {
 		return err
 	}

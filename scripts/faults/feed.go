@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"net/http"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 // event is the part of an event that is looked at.
 type event struct {
 	ID, Type, ServerID, ResourceURI, Timestamp, Cause, Digest, Mode string
+	From, To, Reason                                                string // of a gap
 }
 
 // feed reads /events of a tracker as a client does, resuming after every end, and keeps
@@ -36,6 +38,9 @@ type feed struct {
 	gaps   int
 	seqs   map[update]uint64 // of the updates
 	newest map[at]uint64     // the last of them
+	said   map[string]uint64 // what each id named, as a hash of its line
+	before string            // events with an older timestamp are sent again
+	seed   maphash.Seed
 }
 
 // update is an event about a resource as a message names it.
@@ -45,14 +50,14 @@ type update struct {
 }
 
 // counts are what events of one server did wrong.
-type counts struct{ stale, duplicated, holes, events int }
+type counts struct{ stale, duplicated, holes, events, reused int } // reused are ids
 
 // follow begins to read from the newest event on. What the tracker knows of the servers is
 // the baseline.
 func follow(t *tracker, o *oracle) (*feed, error) {
 	f := &feed{t: t, oracle: o, ended: make(chan struct{}), last: map[at]int64{}, when: map[at]time.Time{},
 		counts: map[string]*counts{}, modes: map[string]string{}, polls: map[string]int{},
-		seqs: map[update]uint64{}, newest: map[at]uint64{}}
+		seqs: map[update]uint64{}, newest: map[at]uint64{}, said: map[string]uint64{}, seed: maphash.MakeSeed()}
 	var status struct {
 		Epoch string
 		Seq   uint64
@@ -105,13 +110,14 @@ func (f *feed) read(ctx context.Context) {
 		}
 		var e event
 		if json.Unmarshal([]byte(data), &e) == nil {
-			f.note(e)
+			f.note(e, data)
 		}
 	}
 }
 
-// note takes an event in.
-func (f *feed) note(e event) {
+// note takes an event in. After a gap because of another log, that log is sent from its beginning:
+// only what happens from now on is then judged.
+func (f *feed) note(e event, line string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.counts[e.ServerID]
@@ -124,11 +130,20 @@ func (f *feed) note(e event) {
 		return
 	case "gap":
 		f.gaps++
+		if e.Reason == "epoch" || e.Reason == "ahead" {
+			clear(f.last)
+			f.before = time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
+		}
 		if e.ID != "" {
 			f.lastID = e.ID
 		}
 		return
 	}
+	hash := maphash.String(f.seed, line)
+	if was, seen := f.said[e.ID]; seen && was != hash {
+		c.reused++
+	}
+	f.said[e.ID] = hash
 	epoch, seq := cutID(e.ID)
 	if lastEpoch, last := cutID(f.lastID); epoch == lastEpoch {
 		switch {
@@ -154,7 +169,7 @@ func (f *feed) note(e event) {
 		switch {
 		case e.Digest == "":
 			now = undigested // another event follows
-		case now == unknown:
+		case now == unknown, e.Timestamp < f.before:
 		case was > now:
 			c.stale++
 		case was == now && e.Cause != "notify" && e.Cause != "trailing":

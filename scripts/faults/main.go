@@ -10,7 +10,7 @@
 //	hung        what did not happen within its time
 //	leaked      goroutines, descriptors and processes that stayed
 //
-// usage: scripts/faults.sh [-rounds N] [-only TEXT] [-soak 30m] [-cluster 10m]
+// usage: scripts/faults.sh [-rounds N] [-only TEXT] [-kills 1000] [-flips 200] [-soak 30m] [-cluster 10m]
 package main
 
 import (
@@ -28,8 +28,10 @@ import (
 )
 
 type options struct {
-	bin, only     string
+	bin, nats     string
+	only          string
 	rounds        int
+	kills, flips  int
 	soak, cluster time.Duration
 	dir           string
 }
@@ -42,17 +44,13 @@ func main() {
 		}
 		return
 	}
-	if len(os.Args) > 2 && os.Args[1] == "node" {
-		if err := node(os.Args[2:]); err != nil {
-			_, _ = fmt.Fprintln(os.Stderr, "node:", err)
-			os.Exit(1)
-		}
-		return
-	}
 	var o options
 	flag.StringVar(&o.bin, "mcptrack", ".cache/bin/mcptrack-faults", "the program to test")
+	flag.StringVar(&o.nats, "nats", ".cache/bin/nats-server", "the NATS server")
 	flag.StringVar(&o.only, "only", "", "only rows whose name contains this `TEXT`")
 	flag.IntVar(&o.rounds, "rounds", 1, "rounds of every row")
+	flag.IntVar(&o.kills, "kills", 0, "kill the tracker so many times while clients read, instead of every row")
+	flag.IntVar(&o.flips, "flips", 0, "start the tracker on so many damaged logs, instead of every row")
 	flag.DurationVar(&o.soak, "soak", 0, "faults at random for so long, instead of every row")
 	flag.DurationVar(&o.cluster, "cluster", 0, "three NATS nodes and three trackers under faults for so long, instead of every row")
 	flag.Parse()
@@ -83,6 +81,10 @@ func run(o options) error {
 	switch {
 	case o.cluster > 0:
 		err = clusterUnderFaults(o, report)
+	case o.kills > 0:
+		err = killsRow(o.kills)(o, report, killsName)
+	case o.flips > 0:
+		err = flipsRow(o.flips)(o, report, flipsName)
 	case o.soak > 0:
 		err = withSuite(o, report, nil, func(s *suite) error { return soak(o, s) })
 	default:
@@ -269,8 +271,17 @@ type other struct {
 }
 
 func others() []other {
-	return []other{{"gateway, HTTP server away for 0.3 s", gatewayRestarts}, {"inject resumes", injectResumes}, {"NATS restarts", natsRestarts}}
+	return []other{
+		{"gateway, HTTP server away for 0.3 s", gatewayRestarts}, {"inject resumes", injectResumes}, {"NATS restarts", natsRestarts},
+		{killsName, killsRow(25)}, {flipsName, flipsRow(25)},
+	}
 }
+
+// Rows that can be run alone and longer.
+const (
+	killsName = "tracker killed while clients read"
+	flipsName = "damaged log at the start"
+)
 
 // soak lets faults happen at random.
 func soak(o options, s *suite) error {

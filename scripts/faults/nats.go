@@ -1,70 +1,62 @@
 package main
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-
-	"github.com/nats-io/nats-server/v2/server"
+	"time"
 )
 
-// node runs a NATS server until it is killed: its name, folder, client port and cluster
-// port, and the addresses of the routes to the others.
-func node(args []string) error {
-	if len(args) < 4 {
-		return errors.New("node NAME DIR PORT CLUSTER_PORT [ROUTE...]")
-	}
-	port, err := strconv.Atoi(args[2])
-	if err != nil {
-		return err
-	}
-	clusterPort, err := strconv.Atoi(args[3])
-	if err != nil {
-		return err
-	}
-	opts := &server.Options{ServerName: args[0], StoreDir: args[1], Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true,
-		JetStream: true, JetStreamMaxStore: 1 << 40, JetStreamMaxMemory: 1 << 30, SyncAlways: true}
-	if len(args) > 4 {
-		opts.Cluster = server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: clusterPort, NoAdvertise: true}
-	}
-	for _, r := range args[4:] {
-		opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: r})
-	}
-	s, err := server.NewServer(opts)
-	if err != nil {
-		return err
-	}
-	s.Start()
-	s.WaitForShutdown()
-	return nil
-}
-
-// nats is one NATS node: a process, and the wires to it.
+// nats is one NATS node: a process of nats-server, and the wires to it.
 type nats struct {
-	name, dir   string
-	port, route string  // ports of clients and of routes
-	routes      []*wire // to the others
-	clients     []*wire // one for each tracker
-	cmd         *exec.Cmd
+	program, name, dir string
+	port, route        string  // ports of clients and of routes
+	routes             []*wire // to the others
+	clients            []*wire // one for each tracker
+	cmd                *exec.Cmd
 }
 
-func (n *nats) start() error {
-	self, err := os.Executable()
+// configure writes the config: what is stored is synced before it is acknowledged, and
+// neither clients nor other nodes are told of ways around the wires.
+func (n *nats) configure() error {
+	conf := map[string]any{
+		"server_name": n.name,
+		"listen":      "127.0.0.1:" + n.port,
+		"jetstream":   map[string]any{"store_dir": n.dir, "max_file_store": int64(1 << 40), "max_memory_store": 1 << 30, "sync_interval": "always"},
+	}
+	if len(n.routes) > 0 {
+		var routes []string
+		for _, w := range n.routes {
+			routes = append(routes, "nats://"+w.addr)
+		}
+		conf["cluster"] = map[string]any{"name": "c", "listen": "127.0.0.1:" + n.route, "no_advertise": true, "routes": routes}
+	}
+	data, err := json.Marshal(conf) // which the format of nats-server contains
 	if err != nil {
 		return err
 	}
-	args := []string{"node", n.name, n.dir, n.port, n.route}
-	for _, w := range n.routes {
-		args = append(args, w.addr)
-	}
-	n.cmd = exec.Command(self, args...)
+	return os.WriteFile(n.dir+".conf", data, 0o600)
+}
+
+// start starts the node, which writes its log beside its folder, and waits until it listens.
+func (n *nats) start() error {
+	n.cmd = exec.Command(n.program, "-c", n.dir+".conf", "-l", n.dir+".log")
 	n.cmd.Stderr = os.Stderr
-	return n.cmd.Start()
+	if err := n.cmd.Start(); err != nil {
+		return err
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", "127.0.0.1:"+n.port)
+		if err == nil {
+			return c.Close()
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s does not listen within 20 s: %w", n.program, err)
+		}
+	}
 }
 
 func (n *nats) kill() {
@@ -73,11 +65,14 @@ func (n *nats) kill() {
 }
 
 // newCluster starts nodes that reach each other through wires, and makes wires for so many
-// trackers.
-func newCluster(dir string, size, trackers int) ([]*nats, error) {
+// trackers. The folder dir exists or is made.
+func newCluster(program, dir string, size, trackers int) ([]*nats, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
 	var nodes []*nats
 	for i := range size {
-		n := &nats{name: fmt.Sprint("n", i), dir: filepath.Join(dir, fmt.Sprint("n", i))}
+		n := &nats{program: program, name: fmt.Sprint("n", i), dir: filepath.Join(dir, fmt.Sprint("n", i))}
 		_, n.port, _ = net.SplitHostPort(freeAddr())
 		_, n.route, _ = net.SplitHostPort(freeAddr())
 		nodes = append(nodes, n)
@@ -99,6 +94,9 @@ func newCluster(dir string, size, trackers int) ([]*nats, error) {
 				return nil, err
 			}
 			n.clients = append(n.clients, w)
+		}
+		if err := n.configure(); err != nil {
+			return nil, err
 		}
 		if err := n.start(); err != nil {
 			return nil, err

@@ -1,12 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -46,7 +41,7 @@ func (s *suite) each(f func(*stand)) {
 }
 
 func restarts() []restart {
-	return []restart{
+	return append([]restart{
 		{"tracker killed under load", func(s *suite) error {
 			for range 3 {
 				s.each(func(st *stand) { st.change(true) })
@@ -88,53 +83,8 @@ func restarts() []restart {
 			s.each(func(st *stand) { st.set(st.uri(7), true) })
 			return nil
 		}},
-		{"log cut", func(s *suite) error {
-			lines, events, err := s.log()
-			if err != nil {
-				return err
-			}
-			before := map[string]string{} // by id
-			for i, e := range events {
-				before[e.ID] = lines[i]
-			}
-			s.ended(syscall.SIGTERM)
-			blocks, _ := filepath.Glob(filepath.Join(s.dir, "data", "store", "jetstream", "$G", "streams", "mcptrack", "msgs", "*.blk"))
-			if len(blocks) == 0 {
-				return fmt.Errorf("no blocks of the log in %s", s.dir)
-			}
-			slices.SortFunc(blocks, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
-			block := blocks[len(blocks)-1]
-			info, err := os.Stat(block)
-			if err != nil {
-				return err
-			}
-			if info.Size() == 0 {
-				return fmt.Errorf("%s is empty", block)
-			}
-			if err := os.Truncate(block, info.Size()*4/5); err != nil {
-				return err
-			}
-			if err := s.start(); err != nil {
-				return err
-			}
-			lines, events, err = s.log()
-			if err != nil {
-				return err
-			}
-			for i, e := range events {
-				if was := before[e.ID]; was != "" && was != lines[i] {
-					s.result.duplicated++
-					s.report.note("after the log was cut, %s is %.200s and was %.200s", e.ID, lines[i], was)
-				}
-			}
-			s.each(func(st *stand) {
-				for i := range resources {
-					st.set(st.uri(i), true)
-				}
-			})
-			return nil
-		}},
-	}
+		{"second process on the directory", func(s *suite) error { return s.beside() }},
+	}, damages()...)
 }
 
 // settle waits until all that the client knows is true; count says whether what is not
@@ -171,6 +121,10 @@ func (r restart) run(s *suite) {
 	s.result.stale += after.stale - before.stale
 	s.result.duplicated += after.duplicated - before.duplicated
 	s.result.lost += after.holes - before.holes
+	if reused := after.reused - before.reused; reused > 0 {
+		s.result.duplicated += reused
+		s.report.note("%s: %d ids named another event to the client", r.name, reused)
+	}
 	s.report.row(r.name, "all", s.result)
 }
 
@@ -183,6 +137,7 @@ func (f *feed) sum() (sum counts) {
 		sum.duplicated += c.duplicated
 		sum.holes += c.holes
 		sum.events += c.events
+		sum.reused += c.reused
 	}
 	return sum
 }

@@ -31,13 +31,15 @@ type tracker struct {
 
 func (t *tracker) url() string { return "http://" + t.addr }
 
+func (t *tracker) config() string { return filepath.Join(t.dir, "mcp-servers.json") }
+
 // configure writes the config.
 func (t *tracker) configure() error {
 	var entries []string
 	for _, s := range t.stands {
 		entries = append(entries, s.entry())
 	}
-	file := filepath.Join(t.dir, "mcp-servers.json")
+	file := t.config()
 	if err := os.WriteFile(file+".new", []byte(`{"mcpServers": {`+strings.Join(entries, ",\n")+`}}`), 0o600); err != nil {
 		return err
 	}
@@ -46,21 +48,37 @@ func (t *tracker) configure() error {
 
 // start starts the program and waits until it listens.
 func (t *tracker) start() error {
-	log, err := os.OpenFile(filepath.Join(t.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	listening, done, err := t.launch()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(t.bin, append([]string{"serve-sse", "--config", filepath.Join(t.dir, "mcp-servers.json"), "--addr", t.addr}, t.args...)...)
+	select {
+	case <-listening:
+		return nil
+	case <-done:
+		return fmt.Errorf("%s ended: see %s", t.bin, filepath.Join(t.dir, "log"))
+	case <-time.After(time.Minute):
+		return fmt.Errorf("%s does not listen within a minute", t.bin)
+	}
+}
+
+// launch starts the program. The first channel is closed when it listens, the second one when it
+// has exited.
+func (t *tracker) launch() (listening, done chan struct{}, err error) {
+	log, err := os.OpenFile(filepath.Join(t.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.Command(t.bin, append([]string{"serve-sse", "--config", t.config(), "--addr", t.addr}, t.args...)...)
 	cmd.Env = append(os.Environ(), t.env...)
 	errs, err := cmd.StderrPipe()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return err
+		return nil, nil, err
 	}
-	listening := make(chan struct{})
-	done := make(chan struct{})
+	listening, done = make(chan struct{}), make(chan struct{})
 	go func() {
 		lines := bufio.NewScanner(errs)
 		for said := false; lines.Scan(); {
@@ -77,14 +95,7 @@ func (t *tracker) start() error {
 	t.mu.Lock()
 	t.cmd, t.done = cmd, done
 	t.mu.Unlock()
-	select {
-	case <-listening:
-		return nil
-	case <-done:
-		return fmt.Errorf("%s ended: see %s", t.bin, log.Name())
-	case <-time.After(time.Minute):
-		return fmt.Errorf("%s does not listen within a minute", t.bin)
-	}
+	return listening, done, nil
 }
 
 func (t *tracker) signal(sig syscall.Signal) {

@@ -51,6 +51,7 @@ type Resource struct {
 	Content    Content          // as last published; zero if unknown
 	Gone       bool             // the server says that it does not exist
 	Reported   bool             // and that was published
+	Confirmed  bool             // a read has just found this
 }
 
 // Update is one event to publish about a resource.
@@ -98,7 +99,7 @@ func (c *Coalescer) Add(uri string, d event.Descriptor) (added bool) {
 		}
 		k = c.newKey(uri)
 		k.published = Content{Digest: digest}
-		k.learned()
+		k.learned(false)
 	}
 	k.adopt(nil)
 	k.descriptor = d

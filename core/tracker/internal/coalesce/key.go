@@ -43,13 +43,16 @@ type window struct {
 
 // resource returns what is known of the key's resource.
 func (k *key) resource() Resource {
-	return Resource{k.uri, k.descriptor, k.published, k.gone, k.reported}
+	return Resource{URI: k.uri, Descriptor: k.descriptor, Content: k.published, Gone: k.gone, Reported: k.reported}
 }
 
-// learned reports what is known of the key's resource to the owner.
-func (k *key) learned() {
+// learned reports what is known of the key's resource to the owner, and whether a read has just
+// found it.
+func (k *key) learned(confirmed bool) {
 	if k.c.opts.Learned != nil {
-		k.c.opts.Learned(k.resource())
+		res := k.resource()
+		res.Confirmed = confirmed
+		k.c.opts.Learned(res)
 	}
 }
 

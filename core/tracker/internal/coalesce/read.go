@@ -104,7 +104,7 @@ func (c *Coalescer) Answer(r Read, outcome Outcome, got Content, now time.Time) 
 	}
 	k.answer(outcome, got, now)
 	if outcome != Failed {
-		k.learned()
+		k.learned(outcome == OK && got.Digest == k.published.Digest || outcome == Missing && k.gone)
 	}
 }
 

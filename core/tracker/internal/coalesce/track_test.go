@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
@@ -105,5 +106,42 @@ func TestResetForgets(t *testing.T) {
 	l.announce("a", 1)
 	if got := l.last("a"); got.read || got.cause != event.CauseNotify {
 		t.Errorf("published %+v, want an update without content", got)
+	}
+}
+
+// What is learned is confirmed only by a read that found just that: not by being added, and not by
+// a read whose answer is ignored because it may be outdated.
+func TestOnlyReadsConfirm(t *testing.T) {
+	var last Resource
+	c := New(Options{Window: 2 * time.Second, Patience: time.Second, Digests: true, Learned: func(r Resource) { last = r },
+		Baseline: func(string) catalog.Digest { return digestOf(1) }})
+	now := time.Unix(1_700_000_000, 0)
+	c.Add("a", event.Descriptor{})
+	if last.URI != "a" || last.Confirmed {
+		t.Errorf("added: %+v", last)
+	}
+	read := func() Read {
+		t.Helper()
+		r, ok := c.NextRead(1)
+		if !ok {
+			t.Fatal("nothing is read")
+		}
+		return r
+	}
+	c.Check("a", Resync)
+	first := read()
+	c.Recheck("a", Resync) // it may have changed since the read began
+	c.Answer(first, OK, Content{Digest: digestOf(2)}, now)
+	if last.Confirmed {
+		t.Errorf("an ignored answer: %+v", last)
+	}
+	c.Answer(read(), OK, Content{Digest: digestOf(1)}, now)
+	if !last.Confirmed || last.Content.Digest != digestOf(1) {
+		t.Errorf("read as it was: %+v", last)
+	}
+	c.Check("a", Resync)
+	c.Answer(read(), Missing, Content{}, now)
+	if !last.Confirmed || !last.Gone {
+		t.Errorf("read as missing: %+v", last)
 	}
 }

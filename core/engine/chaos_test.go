@@ -1,0 +1,141 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+)
+
+// TestClusterUnderFaults: three NATS nodes and three processes that share servers, while
+// nodes are killed, processes are stopped, all are started again, and contents change. In the
+// end the last event of every resource has the digest of its content, and all nodes have the
+// same log. It runs for as long as MCPTRACK_CHAOS says, such as 10m, and not without it.
+func TestClusterUnderFaults(t *testing.T) {
+	faults, err := time.ParseDuration(os.Getenv("MCPTRACK_CHAOS"))
+	if err != nil {
+		t.Skip("set MCPTRACK_CHAOS to how long nodes and processes are to be stopped, such as 1m")
+	}
+	t.Parallel()
+	nodes := journaltest.StartCluster(t)
+	ids := names(6)
+	w := newWorld(t, ids...)
+	w.faults = true
+	start := func(i int) *run {
+		at := append(slices.Clone(nodes.URLs[i:]), nodes.URLs[:i]...)
+		return w.start(place{url: strings.Join(at, ","), process: fmt.Sprint("p", i), drain: time.Second})
+	}
+	processes := []*run{start(0), start(1), start(2)}
+	ctx, cancel := context.WithTimeout(t.Context(), faults)
+	defer cancel()
+	var changing sync.WaitGroup
+	changes := 0
+	changing.Go(func() {
+		for ctx.Err() == nil {
+			uri := []string{"file:///a.md", "file:///b.md"}[rand.N(2)]
+			w.servers[ids[rand.N(len(ids))]].Set(uri, fmt.Sprint("version ", changes))
+			changes++
+			<-time.After(rand.N(200 * time.Millisecond))
+		}
+	})
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	for ctx.Err() == nil {
+		i := random.IntN(3)
+		switch random.IntN(3) {
+		case 0:
+			nodes.Kill(i)
+			<-time.After(time.Duration(random.IntN(4000)) * time.Millisecond)
+			nodes.Start(t, i)
+		case 1: // longer than leases last
+			nodes.Kill(i, (i+1)%3)
+			<-time.After(9 * time.Second)
+			nodes.Start(t, i, (i+1)%3)
+		case 2:
+			processes[i].stop()
+			<-time.After(time.Duration(random.IntN(3000)) * time.Millisecond)
+			processes[i] = start(i)
+		}
+		<-time.After(time.Duration(random.IntN(2000)) * time.Millisecond)
+	}
+	changing.Wait()
+	// Another process reads all resources for itself.
+	fresh := w.start(local())
+	fresh.knows()
+	want := map[string]catalog.Digest{}
+	for _, st := range fresh.Tracker().Snapshot().Servers {
+		for _, r := range st.Resources {
+			want[st.ID+" "+r.URI] = r.Digest
+		}
+	}
+	stale := func() (wrong []string) {
+		got := lastDigests(t, processes[0].events)
+		for at, digest := range want {
+			if got[at] != digest {
+				wrong = append(wrong, at)
+			}
+		}
+		return wrong
+	}
+	end := time.Now().Add(time.Minute)
+	for len(stale()) > 0 && time.Now().Before(end) {
+		<-time.After(250 * time.Millisecond)
+	}
+	if wrong := stale(); len(wrong) > 0 {
+		t.Errorf("the last events of %q do not have the digests of their contents", wrong)
+	}
+	var logs [][]string
+	for _, p := range processes {
+		if err := p.events.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range processes {
+		var log []string
+		for entry, err := range p.events.Read(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			log = append(log, string(entry.Data()))
+		}
+		logs = append(logs, log)
+		t.Logf("%d entries, %+v", len(log), p.events.Stats())
+	}
+	shortest := min(len(logs[0]), len(logs[1]), len(logs[2]))
+	for _, log := range logs[1:] {
+		if !slices.Equal(log[:shortest], logs[0][:shortest]) {
+			t.Error("the nodes have different logs")
+		}
+	}
+	t.Logf("%d changes", changes)
+}
+
+// lastDigests returns the digests of the last events of all resources.
+func lastDigests(t *testing.T, j journal.Log) map[string]catalog.Digest {
+	t.Helper()
+	last := map[string]catalog.Digest{}
+	for entry, err := range j.Read(t.Context(), 0) {
+		if err != nil {
+			return last // a node is starting
+		}
+		e, err := entry.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, ok := e.Payload.(event.ResourceUpdated); ok {
+			last[e.ServerID+" "+e.ResourceURI] = u.Digest
+		}
+	}
+	return last
+}

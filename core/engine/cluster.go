@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal/natslog"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// announceEvery is how often changed states of servers are announced to the others.
+const announceEvery = time.Second
+
+// nobody is the reason shown for a server that no process follows.
+const nobody = "no process follows it"
+
+// cluster knows all servers of the processes that share them: every process announces the
+// servers that it follows, and reads the announcements of the others.
+type cluster struct {
+	log     *natslog.Log
+	tracker *tracker.Tracker
+	sharing *sharing // nil: this process follows none
+
+	sent map[string]announced // used by announce
+
+	mu   sync.Mutex // guards seen
+	seen map[string]status.Summary
+}
+
+type announced struct {
+	status status.Summary
+	at     time.Time
+}
+
+func newCluster(log *natslog.Log, t *tracker.Tracker, s *sharing) *cluster {
+	return &cluster{log: log, tracker: t, sharing: s, seen: map[string]status.Summary{}, sent: map[string]announced{}}
+}
+
+// watch reads announcements until ctx ends.
+func (c *cluster) watch(ctx context.Context) error {
+	for a, err := range c.log.Announcements(ctx) {
+		if err != nil {
+			return err
+		}
+		var srv status.Summary
+		gone := string(a.Status) == removed
+		if !gone && json.Unmarshal(a.Status, &srv) != nil {
+			continue // of a newer version
+		}
+		srv.ID = a.ServerID
+		c.mu.Lock()
+		if gone {
+			delete(c.seen, srv.ID)
+		} else {
+			c.seen[srv.ID] = srv
+		}
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+// announce announces the servers that this process follows until ctx ends.
+func (c *cluster) announce(ctx context.Context) error {
+	for backoff.Sleep(ctx, announceEvery) {
+		snap := c.tracker.Snapshot()
+		for i := range snap.Servers {
+			c.announceServer(&snap.Servers[i])
+		}
+		for id := range c.sent {
+			if !c.sharing.wants(id) {
+				delete(c.sent, id)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *cluster) announceServer(st *status.Server) {
+	srv, last := status.Summarize(st), c.sent[st.ID]
+	lease := c.sharing.lease(st.ID)
+	if lease == nil || srv == last.status && time.Since(last.at) < natslog.AnnouncementTTL/3 {
+		return
+	}
+	data, err := json.Marshal(srv)
+	if err == nil && lease.Announce(natslog.Announcement{ServerID: st.ID, Status: data}) == nil {
+		c.sent[st.ID] = announced{srv, time.Now()}
+	}
+}
+
+// removed is the announced status of a server that was removed from the config.
+const removed = "null"
+
+// servers returns the servers of all processes, sorted by id.
+func (c *cluster) servers() []status.Summary {
+	all, leases := c.known()
+	for id, srv := range all {
+		if srv.FollowedBy = leases[id]; srv.FollowedBy == "" && leases != nil {
+			srv.Reason = nobody
+		}
+		all[id] = srv
+	}
+	snap := c.tracker.Snapshot()
+	for i := range snap.Servers {
+		srv := status.Summarize(&snap.Servers[i])
+		srv.FollowedBy = c.log.Process()
+		if c.sharing != nil && c.sharing.all { // whoever stores its events
+			srv.FollowedBy = leases[srv.ID]
+		}
+		all[srv.ID] = srv
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b status.Summary) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// known returns the servers that were announced or are in the config, and which process follows
+// each; nil if that is unknown.
+func (c *cluster) known() (map[string]status.Summary, map[string]string) {
+	c.mu.Lock()
+	all := maps.Clone(c.seen)
+	c.mu.Unlock()
+	for _, id := range c.sharing.wanted() {
+		if _, ok := all[id]; !ok {
+			all[id] = status.Summary{ID: id, State: event.Pending}
+		}
+	}
+	leases, err := c.log.Leases()
+	if err != nil {
+		return all, nil
+	}
+	process, _ := holders(leases)
+	return all, process
+}
+
+func (c *cluster) state() status.Cluster {
+	out := status.Cluster{Process: c.log.Process()}
+	leases, err := c.log.Leases()
+	if err != nil {
+		out.Waiting = printable.Reason(err, 500)
+		return out
+	}
+	process, processes := holders(leases)
+	out.Processes = processes
+	all, _ := c.known()
+	for id := range all {
+		if process[id] == "" {
+			out.Unfollowed = append(out.Unfollowed, id)
+		}
+	}
+	slices.Sort(out.Unfollowed)
+	return out
+}
+
+// Servers returns the servers that this process follows and, where several processes
+// share them, those of the others, sorted by id.
+func (e *Engine) Servers() []status.Summary {
+	if e.cluster != nil {
+		return e.cluster.servers()
+	}
+	snap := e.tracker.Snapshot()
+	out := make([]status.Summary, len(snap.Servers))
+	for i := range snap.Servers {
+		out[i] = status.Summarize(&snap.Servers[i])
+	}
+	return out
+}
+
+// Cluster returns what is known of the processes that share the servers; ok is false if this
+// process neither shares servers nor is a Replica.
+func (e *Engine) Cluster() (state status.Cluster, ok bool) {
+	if e.cluster == nil {
+		return status.Cluster{}, false
+	}
+	return e.cluster.state(), true
+}

@@ -1,6 +1,0 @@
-//go:build !unix
-
-package journal
-
-// childFull needs a limit on the size of files.
-func childFull(string) int { return 2 }

@@ -1,0 +1,156 @@
+package journal
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Entry is one event of the log, or a gap in it.
+type Entry struct {
+	// ID is the event's id, or that of the last missing event of a gap.
+	ID string
+	// Seq is the number in ID.
+	Seq uint64
+	// Stored is when the store received the event, by the store's clock.
+	Stored time.Time
+	// Gap is set if events are missing.
+	Gap *event.Gap
+	// Again is set if the entry is within the gap yielded before it: the last event of its
+	// resource or server, with which a reader that fell behind knows the current state.
+	Again bool
+	// More is set if another entry follows without waiting: a reader that writes may put off
+	// flushing.
+	More bool
+
+	data  []byte
+	event *event.Event // as appended by this process, if that was recently
+}
+
+// NewEntry makes an Entry of an event's stored form: its wire form without the id. It is for
+// implementations of [Log].
+func NewEntry(epoch string, seq uint64, stored time.Time, data []byte) Entry {
+	id := event.FormatID(epoch, seq)
+	line := make([]byte, 0, len(data)+len(id)+8)
+	line = append(append(append(line, `{"id":"`...), id...), `",`...)
+	return Entry{ID: id, Seq: seq, Stored: stored, data: append(line, data[1:]...)}
+}
+
+// GapEntry makes the Entry for the missing events from first to last.
+func GapEntry(epoch string, first, last uint64, reason string) Entry {
+	return GapOf(event.Gap{From: event.FormatID(epoch, first-1), To: event.FormatID(epoch, last), Reason: reason}, last)
+}
+
+// GapOf makes the Entry for a gap that ends with the number last.
+func GapOf(g event.Gap, last uint64) Entry {
+	return Entry{ID: g.To, Seq: last, Gap: &g, event: &event.Event{ID: g.To, Seq: last, Timestamp: time.Now(), Payload: g}}
+}
+
+// WithEvent returns the entry with the event as this process appended it, which also has members
+// that are not stored, such as Received and Text; e may be nil.
+func (e Entry) WithEvent(ev *event.Event) Entry {
+	e.event = ev
+	return e
+}
+
+// Keepable reports whether stored data has the form that NewEntry needs.
+func Keepable(data []byte) bool { return len(data) > 2 && data[0] == '{' && data[1] == '"' }
+
+// Data returns the event in its wire form, one line without a line feed, id first. It is shared
+// and must not be changed.
+func (e *Entry) Data() []byte {
+	if e.data == nil && e.event != nil {
+		ev := *e.event
+		ev.ID = e.ID
+		if u, ok := ev.Payload.(event.ResourceUpdated); ok {
+			u.Content, u.Diff = nil, nil // shown on request, never part of the log
+			ev.Payload = u
+		}
+		e.data, _ = ev.AppendJSON(nil) // events in a log were encoded, or are gaps
+	}
+	return e.data
+}
+
+// Event returns the entry as an event. One that this process appended a short time ago also has
+// the members that are not stored, such as Received and Text.
+func (e *Entry) Event() (event.Event, error) {
+	if e.event != nil {
+		ev := *e.event
+		ev.ID, ev.Seq = e.ID, e.Seq
+		return ev, nil
+	}
+	var ev event.Event
+	if err := json.Unmarshal(e.data, &ev); err != nil {
+		return event.Event{}, fmt.Errorf("event log: entry %s: %w", e.ID, err)
+	}
+	return ev, nil
+}
+
+// Local reports whether this process appended the event and still has it in memory, so that
+// Event also returns the members that are not stored.
+func (e *Entry) Local() bool { return e.event != nil && e.Gap == nil }
+
+// Received is when the notification behind the event arrived. It is zero if there was none, or
+// if this process does not have the event in memory.
+func (e *Entry) Received() time.Time {
+	if e.event == nil {
+		return time.Time{}
+	}
+	return e.event.Received
+}
+
+// Reasons of gaps.
+const (
+	ReasonRetention = "retention" // older than the retention
+	ReasonDamaged   = "damaged"   // the store could not read it back, or it is not an event
+	ReasonEpoch     = "epoch"     // the id is of another log
+	ReasonAhead     = "ahead"     // the id is higher than any stored one
+	ReasonInvalid   = "invalid"   // not an id
+	ReasonSlow      = "slow"      // the reader fell behind
+)
+
+// Resumption says where a consumer that has the events up to some id continues.
+type Resumption struct {
+	// From is the number to pass to Read or Follow.
+	From uint64
+	// Gap is set if the consumer missed events that are no longer there, or if its id is not of
+	// this log; it must get the gap first. From is then the first entry that exists. A consumer
+	// that only wants new events uses Next instead.
+	Gap *event.Gap
+	// Next is the number that the next new event will have.
+	Next uint64
+}
+
+// ResumeAt is [Log.Resume] in a log with these bounds.
+func ResumeAt(b Bounds, id string) Resumption {
+	r := Resumption{From: b.First, Next: b.Last + 1}
+	gap := func(reason string) Resumption {
+		r.Gap = &event.Gap{From: printable.Line(id, 64), To: event.FormatID(b.Epoch, b.First-1), Reason: reason}
+		return r
+	}
+	epoch, seq, err := event.ParseID(id)
+	switch {
+	case err != nil:
+		return gap(ReasonInvalid)
+	case epoch != b.Epoch:
+		return gap(ReasonEpoch)
+	case seq > b.Last:
+		return gap(ReasonAhead)
+	case seq+1 < b.First:
+		return gap(ReasonRetention)
+	}
+	r.From = seq + 1
+	return r
+}
+
+// NewEpoch returns a random epoch for a new log.
+func NewEpoch() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,204 @@
+package pending
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
+	t.Parallel()
+	q := New[struct{}](100)
+	s := newSource()
+	const keys, rounds = 150, 40 // more keys than the capacity
+	for i := range keys * rounds {
+		if err := q.Push(&Item[struct{}]{Event: s.next(uri(i % keys))}); err != nil {
+			t.Fatal(err)
+		}
+		if n, _ := q.Size(); n > 2*keys+100 {
+			t.Fatalf("%d items wait: not bounded by the resources", n)
+		}
+	}
+	waited := &Item[struct{}]{Event: s.next(uri(0)), Done: make(chan Outcome, 1)}
+	_ = q.Push(waited)
+	_ = q.Push(&Item[struct{}]{Event: s.next(uri(0))})
+	q.Close()
+	var got []*Item[struct{}]
+	for group := q.Take(64); group != nil; group = q.Take(64) {
+		got = append(got, group...)
+	}
+	_, folded := q.Size()
+	if int(folded)+len(got) != keys*rounds+2 {
+		t.Errorf("%d taken and %d folded of %d", len(got), folded, keys*rounds+2)
+	}
+	if !slices.Contains(got, waited) {
+		t.Error("an event that somebody waits for was folded")
+	}
+	last := map[string]uint64{}
+	seq := uint64(0)
+	for _, it := range got {
+		if it.Event.Seq <= seq {
+			t.Fatalf("%d after %d", it.Event.Seq, seq)
+		}
+		seq = it.Event.Seq
+		last[it.Event.ResourceURI] = seq
+	}
+	for i := 1; i < keys; i++ {
+		if want := uint64(keys*(rounds-1) + i + 1); last[uri(i)] != want {
+			t.Errorf("the last of %s is %d, want %d", uri(i), last[uri(i)], want)
+		}
+	}
+	if err := q.Push(waited); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("pushed after close: %v", err)
+	}
+}
+
+// TestItemsBeingStoredCountAsWaiting: somebody who waits until nothing waits any more must
+// not be let go while the last events are on their way to the disk.
+func TestItemsBeingStoredCountAsWaiting(t *testing.T) {
+	t.Parallel()
+	q := New[struct{}](100)
+	s := newSource()
+	for i := range 3 {
+		if err := q.Push(&Item[struct{}]{Event: s.next(uri(i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.Close()
+	for _, want := range []int{3, 1} { // the second group is of one
+		group := q.Take(2)
+		if n, _ := q.Size(); n != want || len(group) == 0 {
+			t.Errorf("%d are not stored, want %d", n, want)
+		}
+	}
+	q.Stored()
+	if n, _ := q.Size(); n != 0 {
+		t.Errorf("%d are not stored after Stored", n)
+	}
+	if group := q.Take(2); group != nil {
+		t.Errorf("%d more", len(group))
+	}
+	if n, _ := q.Size(); n != 0 {
+		t.Errorf("%d are not stored at the end", n)
+	}
+}
+
+func TestMergedEventsAddUp(t *testing.T) {
+	t.Parallel()
+	yes := true
+	updated := func(was, now uint64, changed *bool) *event.Event {
+		e := &event.Event{ServerID: "s", ResourceURI: "u", Payload: event.ResourceUpdated{Digest: digest(now), PreviousDigest: digest(was), Changed: changed}}
+		return e
+	}
+	list := func(added, removed, changed []string) *event.Event {
+		return &event.Event{ServerID: "s", Payload: event.ListChanged{List: catalog.Resources, Added: added, Removed: removed, Changed: changed}}
+	}
+	for name, c := range map[string]struct{ older, newer, want event.Payload }{
+		"there":      {updated(1, 2, &yes).Payload, updated(2, 3, &yes).Payload, updated(1, 3, &yes).Payload},
+		"and back":   {updated(1, 2, &yes).Payload, updated(2, 1, &yes).Payload, updated(1, 1, new(bool)).Payload},
+		"lists":      {list([]string{"a", "b"}, []string{"c"}, nil).Payload, list([]string{"c", "d"}, []string{"a"}, []string{"b"}).Payload, list([]string{"b", "d"}, nil, []string{"c"}).Payload},
+		"state":      {event.ServerState{State: event.Backoff, Previous: event.Ready}, event.ServerState{State: event.Connecting, Previous: event.Backoff}, event.ServerState{State: event.Connecting, Previous: event.Ready}},
+		"undigested": {updated(1, 2, &yes).Payload, event.ResourceUpdated{Name: "n"}, event.ResourceUpdated{Name: "n"}},
+	} {
+		kept, folded := fold([]*Item[struct{}]{{Event: &event.Event{ServerID: "s", ResourceURI: "u", Payload: c.older}}, {Event: &event.Event{ServerID: "s", ResourceURI: "u", Payload: c.newer}}})
+		if len(kept) != 1 || folded != 1 {
+			t.Fatalf("%s: %d kept, %d folded", name, len(kept), folded)
+		}
+		if diff := cmp.Diff(c.want, kept[0].Event.Payload); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestEventsWithoutURIMergeByName(t *testing.T) {
+	t.Parallel()
+	of := func(p event.Payload) *Item[struct{}] {
+		return &Item[struct{}]{Event: &event.Event{ServerID: "s", Payload: p}}
+	}
+	kept, folded := fold([]*Item[struct{}]{
+		of(event.ToolResult{Name: "a"}), of(event.ToolResult{Name: "b"}), of(event.PromptContent{Name: "a"}),
+		of(event.ToolResult{Name: "a", Success: true}),
+	})
+	if len(kept) != 3 || folded != 1 || kept[0].Event.Payload.(event.ToolResult).Name != "b" {
+		t.Errorf("%d kept, %d folded", len(kept), folded)
+	}
+}
+
+func TestTooLargeEventsAreSplit(t *testing.T) {
+	t.Parallel()
+	const limit = 2000
+	var l event.ListChanged
+	l.List = catalog.Resources
+	for i := range 300 {
+		l.Added = append(l.Added, uri(i))
+		l.Removed = append(l.Removed, uri(i+1000))
+	}
+	l.Changed = []string{uri(5000)}
+	parts, err := Encode(&event.Event{ServerID: "s", Payload: l}, limit)
+	if err != nil || len(parts) < 5 {
+		t.Fatalf("%d parts, %v", len(parts), err)
+	}
+	sum := event.ListChanged{List: catalog.Resources}
+	for _, p := range parts {
+		var e event.Event
+		if err := json.Unmarshal(p, &e); err != nil || len(p) > limit {
+			t.Fatalf("%d bytes, %v", len(p), err)
+		}
+		got := e.Payload.(event.ListChanged)
+		sum.Added, sum.Removed, sum.Changed = append(sum.Added, got.Added...), append(sum.Removed, got.Removed...), append(sum.Changed, got.Changed...)
+	}
+	if diff := cmp.Diff(l, sum); diff != "" {
+		t.Errorf("the parts do not add up (-want +got):\n%s", diff)
+	}
+	var missing []string
+	for i := range 300 {
+		missing = append(missing, fmt.Sprintf("file:///%d", i))
+	}
+	parts, err = Encode(&event.Event{ServerID: "s", Payload: event.SubscriptionActive{Resources: event.ResourceSet{Count: 300}, Missing: missing}}, limit)
+	if err != nil || len(parts) != 1 {
+		t.Errorf("%d parts, %v", len(parts), err)
+	}
+	_, err = Encode(&event.Event{ServerID: string(make([]byte, limit)), Payload: event.ServerState{}}, limit)
+	if !errors.Is(err, journal.ErrTooLarge) {
+		t.Errorf("an event that cannot be split: %v", err)
+	}
+}
+
+// An item that is withdrawn is not taken; one that was taken is not disturbed.
+func TestWithdraw(t *testing.T) {
+	t.Parallel()
+	q := New[int](10)
+	var items []*Item[int]
+	for n := range 4 {
+		it := &Item[int]{Note: n, Done: make(chan Outcome, 1)}
+		if items = append(items, it); q.Push(it) != nil {
+			t.Fatal("the queue is closed")
+		}
+	}
+	taken := q.Take(2)
+	if n, _ := q.Size(); n != 4 {
+		t.Errorf("%d wait, want those that were taken, too", n)
+	}
+	if q.Stored(); len(taken) != 2 {
+		t.Fatalf("taken: %v", taken)
+	}
+	if n, _ := q.Size(); n != 2 {
+		t.Errorf("%d wait, want the two that were not taken", n)
+	}
+	q.Withdraw(items[0])
+	q.Withdraw(items[2])
+	if taken[0] != items[0] || taken[1] != items[1] {
+		t.Errorf("taken: %v", taken)
+	}
+	if left := q.Take(2); len(left) != 1 || left[0] != items[3] {
+		t.Errorf("left: %v", left)
+	}
+}

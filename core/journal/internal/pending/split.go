@@ -1,0 +1,76 @@
+package pending
+
+import (
+	"fmt"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// Encode returns what is stored for the event: its wire form without an id. An event that is
+// too large for the store is split into several if its meaning allows that, or loses details: a
+// list of 10,000 URIs must not stop the log.
+func Encode(e *event.Event, limit int) ([][]byte, error) {
+	bare := *e
+	bare.ID = ""
+	if u, ok := bare.Payload.(event.ResourceUpdated); ok {
+		u.Content, u.Diff = nil, nil // shown on request, never stored
+		bare.Payload = u
+	}
+	data, err := bare.AppendJSON(nil)
+	if err != nil {
+		return nil, fmt.Errorf("event log: %w", err)
+	}
+	if len(data) <= limit {
+		return [][]byte{data}, nil
+	}
+	var parts [][]byte
+	for _, p := range split(bare.Payload) {
+		part := bare
+		part.Payload = p
+		more, err := Encode(&part, limit)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, more...)
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("event log: %w: %s has %d bytes; at most %d can be stored", journal.ErrTooLarge, e.Type(), len(data), limit)
+	}
+	return parts, nil
+}
+
+// split returns smaller payloads that together mean the same, or as much of it as fits; none if
+// that is impossible.
+func split(p event.Payload) []event.Payload {
+	switch p := p.(type) {
+	case event.ListChanged:
+		if len(p.Added)+len(p.Removed)+len(p.Changed) < 2 {
+			return nil
+		}
+		first, second := p, p
+		first.Added, second.Added = halves(p.Added)
+		first.Removed, second.Removed = halves(p.Removed)
+		first.Changed, second.Changed = halves(p.Changed)
+		if len(second.Added)+len(second.Removed)+len(second.Changed) == 0 { // one of two or three lists
+			second.Added, first.Added = first.Added, nil
+		}
+		return []event.Payload{first, second}
+	case event.SubscriptionActive:
+		if len(p.Missing) > 0 || p.Resources.URIs != nil {
+			p.Missing, p.Resources.URIs = nil, nil
+			return []event.Payload{p}
+		}
+	case event.ConfigRejected:
+		if half := len(p.Problems) / 2; half > 0 {
+			p.Problems = p.Problems[:half]
+			return []event.Payload{p}
+		}
+	}
+	return nil
+}
+
+func halves(s []string) (first, second []string) {
+	n := (len(s) + 1) / 2
+	return s[:n], s[n:]
+}

@@ -1,0 +1,318 @@
+package journaltest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Options say what a subtest of [Run] needs of its log. The zero value is a log that keeps all
+// events that a subtest appends (at most 30,000 small ones, or one of 20 MiB).
+type Options struct {
+	// Few limits the log to the newest events: more than 10 and fewer than 5,000 of about 300
+	// bytes each.
+	Few bool
+	// KeepContent bounds the texts in Contents, in bytes; 0: none are kept.
+	KeepContent int64
+}
+
+// Opened is the log of one subtest. The opener closes it, and every log that Reopen returns, at
+// the end of the test.
+type Opened struct {
+	Log journal.Log
+	// Reopen opens the same log again, after the one before was closed; nil: the log ends with
+	// the process. The log has the same options.
+	Reopen func() journal.Log
+	// Break makes every attempt to store fail until mend is called; reading may fail, too. nil:
+	// storing cannot fail.
+	Break func() (mend func())
+}
+
+// Open opens a new, empty log for a subtest. It is called from several subtests, which run in
+// parallel, once or more from each.
+type Open func(t *testing.T, opts Options) Opened
+
+// Run tests that a kind of log keeps the contract of [journal.Log]. The caller's TestMain checks
+// that no goroutine is left.
+func Run(t *testing.T, open Open) {
+	for _, c := range []struct {
+		name string
+		test func(t *testing.T, open Open)
+	}{
+		{"IdsRiseByOne", idsRiseByOne},
+		{"NewLogIsEmpty", newLogIsEmpty},
+		{"IdOfTheEventDoesNotMatter", foreignID},
+		{"OrderOfSeveralGoroutines", orderOfGoroutines},
+		{"StoreReturnsWhatReadersSee", storeReturnsTheEntry},
+		{"SeenIsStored", seenIsStored},
+		{"Read", read},
+		{"ReadEndsWithItsContext", readEndsWithContext},
+		{"Follow", follow},
+		{"FollowJoinsHistoryAndLive", followJoins},
+		{"FollowEndsWithTheCause", followEndsWithCause},
+		{"FollowEndsWithTheLog", followEndsWithLog},
+		{"ManyFollowers", manyFollowers},
+		{"FollowToEnd", followToEnd},
+		{"FollowToEndOfAClosedLog", followToEndOfClosed},
+		{"Select", selects},
+		{"SelectAfter", selectsAfter},
+		{"Since", since},
+		{"Resume", resume},
+		{"Retention", retention},
+		{"StatesOfEvents", statesOfEvents},
+		{"StatesThatWereRemembered", statesRemembered},
+		{"LaterStateWins", laterStateWins},
+		{"StatesOfOneServer", statesOfOneServer},
+		{"StatesOutliveEvents", statesOutliveEvents},
+		{"StatesOfManyGoroutines", statesOfGoroutines},
+		{"Lists", lists},
+		{"LongList", longList},
+		{"Contents", contents},
+		{"ContentsAreBounded", contentsAreBounded},
+		{"LargestContent", largestContent},
+		{"NoContents", noContents},
+		{"Records", records},
+		{"RecordsAreFollowed", recordsAreFollowed},
+		{"RecordsOfConcurrentWriters", recordsOfWriters},
+		{"RecordsAfterReopen", recordsAfterReopen},
+		{"EntriesAreTheEvents", entriesAreEvents},
+		{"HostileNames", hostileNames},
+		{"MembersThatAreNotStored", membersNotStored},
+		{"LargeEvents", largeEvents},
+		{"EventTooLarge", eventTooLarge},
+		{"Close", closing},
+		{"CloseStores", closeStores},
+		{"FlushAndStats", flushAndStats},
+		{"FailingStore", failingStore},
+		{"Model", model},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.test(t, open)
+		})
+	}
+}
+
+// reopen closes the log and opens it again. It reports whether the log can be opened again.
+func (o *Opened) reopen(t tb) bool {
+	t.Helper()
+	if o.Reopen == nil {
+		return false
+	}
+	if err := o.Log.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	o.Log = o.Reopen()
+	return true
+}
+
+// check calls f, and calls it again after a reopen if the log can be opened again.
+func (o *Opened) check(t *testing.T, f func(t *testing.T, when string)) {
+	t.Helper()
+	f(t, "before a reopen")
+	if o.reopen(t) {
+		f(t, "after a reopen")
+	}
+}
+
+// tb is what helpers need of a test or of one check of a property.
+type tb interface {
+	rapid.TB
+	Context() context.Context
+	Cleanup(f func())
+}
+
+// patience bounds every wait.
+const patience = 2 * time.Minute
+
+// within returns a context that ends when a subtest has waited for too long.
+func within(t tb) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("the log does not answer"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually waits until the condition holds, for what a log does on its own.
+func eventually(ctx context.Context, t tb, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, context.Cause(ctx))
+		}
+	}
+}
+
+// update returns an event about a resource whose content has become version n.
+func update(server, uri string, n int) *event.Event {
+	size := int64(n)
+	return &event.Event{
+		ServerID: server, ResourceURI: uri, Timestamp: time.Now().UTC(), Cause: event.CauseNotify,
+		Payload: event.ResourceUpdated{Name: fmt.Sprint("version ", n), MimeType: "text/plain", Size: &size, Digest: digest(n)},
+	}
+}
+
+// about returns an event with another payload.
+func about(server, uri string, p event.Payload) *event.Event {
+	return &event.Event{ServerID: server, ResourceURI: uri, Timestamp: time.Now().UTC(), Payload: p}
+}
+
+// digest is that of the n-th version of a text.
+func digest(n int) catalog.Digest { return sha256.Sum256(fmt.Append(nil, n)) }
+
+func uri(n int) string { return fmt.Sprintf("file:///docs/%d.md", n) }
+
+// add appends events.
+func add(t tb, log journal.Log, events ...*event.Event) {
+	t.Helper()
+	for _, e := range events {
+		if err := log.Append(e); err != nil {
+			t.Fatalf("Append: %v", err)
+		}
+	}
+}
+
+// addN appends versions from to to-1 of resources that no other event is about, so that a slow
+// log cannot merge them, and waits until they are stored.
+func addN(t tb, log journal.Log, from, to int) {
+	t.Helper()
+	for n := from; n < to; n++ {
+		add(t, log, update("docs", uri(n), n))
+	}
+	flush(t, log)
+}
+
+func flush(t tb, log journal.Log) {
+	t.Helper()
+	if err := log.Flush(within(t)); err != nil {
+		t.Fatalf("Flush: %v", err)
+	}
+}
+
+func bounds(t tb, log journal.Log) journal.Bounds {
+	t.Helper()
+	b, err := log.Bounds(within(t))
+	if err != nil {
+		t.Fatalf("Bounds: %v", err)
+	}
+	return b
+}
+
+// readAll returns what Read yields, and fails if an entry is malformed.
+func readAll(t tb, log journal.Log, from uint64) (out []journal.Entry) {
+	t.Helper()
+	for e, err := range log.Read(within(t), from) {
+		if err == nil {
+			err = wellFormed(e)
+		}
+		if err != nil {
+			t.Fatalf("Read(%d), entry %d: %v", from, len(out), err)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// followTo returns what Follow yields up to an entry.
+func followTo(ctx context.Context, log journal.Log, from, to uint64) (out []journal.Entry, err error) {
+	for e, err := range log.Follow(ctx, from) {
+		if err != nil {
+			return out, err
+		}
+		out = append(out, e)
+		if e.Seq >= to && !e.Again {
+			return out, nil
+		}
+	}
+	return out, errors.New("the iterator of Follow ended without an error")
+}
+
+// wellFormed returns an error unless an entry has the form that every reader relies on.
+func wellFormed(e journal.Entry) error {
+	data := e.Data()
+	epoch, seq, err := event.ParseID(e.ID)
+	switch {
+	case err != nil || seq != e.Seq || epoch == "":
+		return fmt.Errorf("id %q of entry %d: %v", e.ID, e.Seq, err)
+	case !bytes.HasPrefix(data, []byte(`{"id":"`+e.ID+`",`)):
+		return fmt.Errorf("%s: the data do not begin with the id: %.100q", e.ID, data)
+	case !json.Valid(data) || bytes.ContainsAny(data, "\r\n"):
+		return fmt.Errorf("%s: the data are not one line of JSON: %.100q", e.ID, data)
+	case !bytes.Equal(printable.JSON(bytes.Clone(data)), data):
+		return fmt.Errorf("%s: the data have raw control characters: %.100q", e.ID, data)
+	case e.Stored.IsZero() && e.Gap == nil:
+		return fmt.Errorf("%s: no time", e.ID)
+	}
+	ev, err := e.Event()
+	if err != nil {
+		return err
+	}
+	if ev.ID != e.ID || ev.Seq != e.Seq {
+		return fmt.Errorf("%s: the event has id %q and number %d", e.ID, ev.ID, ev.Seq)
+	}
+	return nil
+}
+
+// inOrder returns an error unless the entries are the n from number first on.
+func inOrder(entries []journal.Entry, epoch string, first uint64, n int) error {
+	for i, e := range entries {
+		if want := event.FormatID(epoch, first+uint64(i)); e.ID != want || e.Gap != nil || e.Again {
+			return fmt.Errorf("entry %d is %.200s, want %s", i, e.Data(), want)
+		}
+	}
+	if len(entries) != n {
+		return fmt.Errorf("%d entries, want %d", len(entries), n)
+	}
+	return nil
+}
+
+// wire returns what Data of an entry with the event has to be.
+func wire(t tb, id string, ev *event.Event) string {
+	t.Helper()
+	e := *ev
+	e.ID = id
+	data, err := e.AppendJSON(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// same fails unless the entries are the events, from number first on.
+func same(t tb, what string, entries []journal.Entry, epoch string, first uint64, events []*event.Event) {
+	t.Helper()
+	if err := inOrder(entries, epoch, first, len(events)); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	for i, e := range entries {
+		if want := wire(t, e.ID, events[i]); string(e.Data()) != want {
+			t.Fatalf("%s: entry %d is\n%.300s\nwant\n%.300s", what, i, e.Data(), want)
+		}
+	}
+}
+
+// numbers returns the numbers of entries as one wants to read them in a failure.
+func numbers(entries []journal.Entry) string {
+	var out []string
+	for _, e := range entries {
+		out = append(out, fmt.Sprint(e.Seq))
+	}
+	return cmp.Or(strings.Join(out, " "), "none")
+}

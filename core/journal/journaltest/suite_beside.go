@@ -1,0 +1,397 @@
+package journaltest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+func textDigest(text string) catalog.Digest { return sha256.Sum256([]byte(text)) }
+
+// put stores texts, one after the other, so that none has to be dropped.
+func put(t tb, log journal.Log, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		log.Contents().Put(textDigest(text), text)
+		flush(t, log)
+	}
+}
+
+// has reports whether the text is stored, and fails if another one is in its place.
+func has(t tb, log journal.Log, text string) bool {
+	t.Helper()
+	d := textDigest(text)
+	got, ok, err := log.Contents().Get(within(t), d)
+	if err != nil || ok && got != text {
+		t.Fatalf("Get of %.20q: %.20q, %v", text, got, err)
+	}
+	stored, err := log.Contents().Stored(within(t), []catalog.Digest{d})
+	if err != nil || stored[d] != ok {
+		t.Fatalf("%.20q: Get says %v, Stored says %v, %v", text, ok, stored[d], err)
+	}
+	return ok
+}
+
+func contents(t *testing.T, open Open) {
+	o := open(t, Options{KeepContent: 1 << 20})
+	texts := []string{"one", "two", "", "a\x00b\r\n\xff\U0001F600", strings.Repeat("large ", 50_000)}
+	put(t, o.Log, texts...)
+	put(t, o.Log, "one") // again
+	o.Log.Contents().Put(catalog.Digest{}, "the content is not known")
+	flush(t, o.Log)
+	o.check(t, func(t *testing.T, when string) {
+		for _, text := range texts {
+			if !has(t, o.Log, text) {
+				t.Errorf("%s: %.20q is not stored", when, text)
+			}
+		}
+		if has(t, o.Log, "three") {
+			t.Errorf("%s: a text that was never put is stored", when)
+		}
+		asked := []catalog.Digest{textDigest("one"), textDigest("three"), {}, textDigest("two"), textDigest("one")}
+		want := map[catalog.Digest]bool{textDigest("one"): true, textDigest("two"): true}
+		if got, err := o.Log.Contents().Stored(within(t), asked); err != nil || !maps.Equal(got, want) {
+			t.Errorf("%s: Stored: %v, %v, want %v", when, got, err, want)
+		}
+		if got, err := o.Log.Contents().Stored(within(t), nil); err != nil || len(got) != 0 {
+			t.Errorf("%s: Stored of nothing: %v, %v", when, got, err)
+		}
+		if _, ok, err := o.Log.Contents().Get(within(t), catalog.Digest{}); ok || err != nil {
+			t.Errorf("%s: Get of the zero digest: %v, %v", when, ok, err)
+		}
+		if n := o.Log.Contents().Dropped(); n != 0 {
+			t.Errorf("%s: %d texts were dropped", when, n)
+		}
+	})
+}
+
+// randomTexts returns texts that cannot be compressed.
+func randomTexts(n, size int) (texts []string) {
+	source := rand.NewChaCha8([32]byte{1})
+	for range n {
+		b := make([]byte, size)
+		_, _ = source.Read(b)
+		texts = append(texts, string(b))
+	}
+	return texts
+}
+
+func contentsAreBounded(t *testing.T, open Open) {
+	const keep, size = 1 << 20, 64 << 10
+	o := open(t, Options{KeepContent: keep})
+	texts := randomTexts(40, size)
+	put(t, o.Log, texts...)
+	o.check(t, func(t *testing.T, when string) {
+		var there []bool
+		for _, text := range texts {
+			there = append(there, has(t, o.Log, text))
+		}
+		first := slices.Index(there, true)
+		if first < len(texts)-keep/size || slices.Contains(there[max(first, 0):], false) {
+			t.Errorf("%s: of texts with the double size of the bound, these are stored: %v", when, there)
+		}
+	})
+	put(t, o.Log, texts[0]) // it was there, but was removed
+	if !has(t, o.Log, texts[0]) {
+		t.Error("a text that was removed is not stored again")
+	}
+}
+
+func largestContent(t *testing.T, open Open) {
+	o := open(t, Options{KeepContent: 4 * journal.MaxContent})
+	largest := strings.Repeat("x", journal.MaxContent)
+	put(t, o.Log, largest, largest+"x")
+	o.check(t, func(t *testing.T, when string) {
+		if has(t, o.Log, largest+"x") {
+			t.Errorf("%s: a text of more than MaxContent is stored", when)
+		}
+		if !has(t, o.Log, largest) {
+			t.Errorf("%s: a text of MaxContent bytes is not stored", when)
+		}
+	})
+}
+
+func noContents(t *testing.T, open Open) {
+	o := open(t, Options{})
+	put(t, o.Log, "one")
+	o.check(t, func(t *testing.T, when string) {
+		if has(t, o.Log, "one") {
+			t.Errorf("%s: a text is stored by a log that keeps none", when)
+		}
+	})
+}
+
+func get(t tb, r journal.Records, key string) journal.Record {
+	t.Helper()
+	rec, err := r.Get(within(t), key)
+	if err != nil || rec.Key != key {
+		t.Fatalf("Get of %s: %+v, %v", key, rec, err)
+	}
+	return rec
+}
+
+func records(t *testing.T, open Open) {
+	o := open(t, Options{})
+	ctx, r := within(t), o.Log.Records("things")
+	if rec := get(t, r, "a"); rec.Value != nil || rec.Revision != 0 {
+		t.Errorf("a record that does not exist is %+v", rec)
+	}
+	value := []byte("1")
+	first, err := r.Put(ctx, journal.Record{Key: "a", Value: value})
+	if err != nil || first == 0 {
+		t.Fatalf("revision %d, %v", first, err)
+	}
+	value[0] = 'x' // it is the caller's
+	if rec := get(t, o.Log.Records("things"), "a"); string(rec.Value) != "1" || rec.Revision != first {
+		t.Errorf("the record is %+v, want revision %d", rec, first)
+	}
+	if rec := get(t, o.Log.Records("others"), "a"); rec.Value != nil || rec.Revision != 0 {
+		t.Errorf("the record of another name is %+v", rec)
+	}
+	second, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("2"), Revision: first})
+	if err != nil || second <= first {
+		t.Fatalf("revision %d after %d, %v", second, first, err)
+	}
+	for what, late := range map[string]func() error{
+		"Put as new": func() error { _, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late")}); return err },
+		"Put with the first revision": func() error {
+			_, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: first})
+			return err
+		},
+		"Put with a revision to come": func() error {
+			_, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: second + 1})
+			return err
+		},
+		"Put of what does not exist": func() error {
+			_, err := r.Put(ctx, journal.Record{Key: "b", Value: []byte("late"), Revision: second})
+			return err
+		},
+		"PutAfter the first write": func() error {
+			_, err := r.PutAfter(ctx, journal.Record{Key: "b", Value: []byte("late")}, first)
+			return err
+		},
+		"Remove of the first revision": func() error { return r.Remove(ctx, journal.Record{Key: "a", Revision: first}) },
+	} {
+		if err := late(); !errors.Is(err, journal.ErrChanged) {
+			t.Errorf("%s: %v, want ErrChanged", what, err)
+		}
+	}
+	if rec := get(t, r, "a"); string(rec.Value) != "2" || rec.Revision != second {
+		t.Errorf("the record is %+v, want revision %d", rec, second)
+	}
+	if rec := get(t, r, "b"); rec.Value != nil {
+		t.Errorf("a write that failed stored %+v", rec)
+	}
+	if err := r.Remove(ctx, journal.Record{Key: "a", Revision: second}); err != nil {
+		t.Fatal(err)
+	}
+	gone := get(t, r, "a")
+	if gone.Value != nil {
+		t.Errorf("a removed record is %+v", gone)
+	}
+	if _, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: second}); !errors.Is(err, journal.ErrChanged) {
+		t.Errorf("Put with a revision from before the removal: %v, want ErrChanged", err)
+	}
+	third, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("3"), Revision: gone.Revision})
+	if err != nil || third <= second {
+		t.Errorf("a record that is made again has revision %d after %d, %v", third, second, err)
+	}
+	if err := o.Log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Get(ctx, "a"); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("Get after Close: %v", err)
+	}
+	if _, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("4"), Revision: third}); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("Put after Close: %v", err)
+	}
+}
+
+// known is what one that follows records knows: values by key, and the last write.
+type known struct {
+	values map[string]string
+	last   uint64
+}
+
+// watch follows records in a goroutine until the test's end, and returns what it knows after
+// each change. Nobody closes the channel; what is not received before ctx ends is lost.
+func watch(ctx context.Context, t *testing.T, r journal.Records) <-chan known {
+	changes, now := make(chan known), known{values: map[string]string{}}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r.Follow(ctx, func(c journal.Changes) {
+			if c.All {
+				clear(now.values)
+			}
+			for _, rec := range c.Records {
+				if now.values[rec.Key] = string(rec.Value); rec.Value == nil {
+					delete(now.values, rec.Key)
+				}
+			}
+			now.last = max(now.last, c.Last)
+			select {
+			case changes <- known{maps.Clone(now.values), now.last}:
+			case <-ctx.Done():
+			}
+		})
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return changes
+}
+
+// await waits until one that follows knows exactly these values.
+func await(ctx context.Context, t *testing.T, changes <-chan known, want map[string]string) known {
+	t.Helper()
+	var now known
+	for {
+		select {
+		case now = <-changes:
+			if maps.Equal(now.values, want) {
+				return now
+			}
+		case <-ctx.Done():
+			t.Fatalf("one that follows knows %v, want %v: %v", now.values, want, context.Cause(ctx))
+		}
+	}
+}
+
+func recordsAreFollowed(t *testing.T, open Open) {
+	o := open(t, Options{})
+	ctx, r := within(t), o.Log.Records("things")
+	empty := watch(ctx, t, o.Log.Records("things"))
+	await(ctx, t, empty, nil)
+	first, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, empty, map[string]string{"a": "1"})
+	changes := watch(ctx, t, r) // of what is there already
+	now := await(ctx, t, changes, map[string]string{"a": "1"})
+	if now.last == 0 {
+		t.Error("the last write has number 0")
+	}
+	b, err := r.PutAfter(ctx, journal.Record{Key: "b", Value: []byte("2")}, now.last)
+	if err != nil {
+		t.Fatalf("PutAfter the last write: %v", err)
+	}
+	if _, err := r.PutAfter(ctx, journal.Record{Key: "c", Value: []byte("late")}, now.last); !errors.Is(err, journal.ErrChanged) {
+		t.Errorf("PutAfter the write before the last: %v, want ErrChanged", err)
+	}
+	await(ctx, t, changes, map[string]string{"a": "1", "b": "2"})
+	if _, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("3"), Revision: first}); err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, changes, map[string]string{"a": "3", "b": "2"})
+	if err := r.Remove(ctx, journal.Record{Key: "b", Revision: b}); err != nil {
+		t.Fatal(err)
+	}
+	now = await(ctx, t, changes, map[string]string{"a": "3"})
+	if _, err := r.PutAfter(ctx, journal.Record{Key: "b", Value: []byte("4")}, now.last); err != nil {
+		t.Errorf("PutAfter a removal: %v", err)
+	}
+	await(ctx, t, changes, map[string]string{"a": "3", "b": "4"})
+	await(ctx, t, empty, map[string]string{"a": "3", "b": "4"}) // many changes later
+	// Both ways to end.
+	ended := make(chan struct{}, 2)
+	following, cancel := context.WithCancel(ctx)
+	seen := make(chan struct{}, 2)
+	for _, until := range []context.Context{following, context.WithoutCancel(ctx)} {
+		go func() {
+			var once sync.Once
+			r.Follow(until, func(journal.Changes) { once.Do(func() { seen <- struct{}{} }) })
+			ended <- struct{}{}
+		}()
+		<-seen
+	}
+	cancel()
+	<-ended
+	if err := o.Log.Close(); err != nil {
+		t.Error(err)
+	}
+	<-ended
+}
+
+// Several writers count: no update is lost.
+func recordsOfWriters(t *testing.T, open Open) {
+	o := open(t, Options{})
+	const writers, each = 5, 20
+	ctx := within(t)
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			r := o.Log.Records("things")
+			for n := 0; n < each; {
+				rec, err := r.Get(ctx, "count")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				count, _ := strconv.Atoi(string(rec.Value)) // 0 at first
+				rec.Value = fmt.Append(nil, count+1)
+				switch _, err := r.Put(ctx, rec); {
+				case err == nil:
+					n++
+				case !errors.Is(err, journal.ErrChanged):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	o.check(t, func(t *testing.T, when string) {
+		if rec := get(t, o.Log.Records("things"), "count"); string(rec.Value) != fmt.Sprint(writers*each) {
+			t.Errorf("%s: counted %s, want %d", when, rec.Value, writers*each)
+		}
+	})
+}
+
+func recordsAfterReopen(t *testing.T, open Open) {
+	o := open(t, Options{})
+	if o.Reopen == nil {
+		t.Skip("the log ends with the process")
+	}
+	ctx, r := within(t), o.Log.Records("things")
+	revisions := map[string]uint64{}
+	for _, key := range []string{"a", "b.c_D-1", "gone"} {
+		rev, err := r.Put(ctx, journal.Record{Key: key, Value: []byte("value of " + key)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		revisions[key] = rev
+	}
+	if err := r.Remove(ctx, journal.Record{Key: "gone", Revision: revisions["gone"]}); err != nil {
+		t.Fatal(err)
+	}
+	o.reopen(t)
+	r = o.Log.Records("things")
+	now := await(ctx, t, watch(ctx, t, r), map[string]string{"a": "value of a", "b.c_D-1": "value of b.c_D-1"})
+	if gone := get(t, r, "gone"); gone.Value != nil {
+		t.Errorf("a removed record is %+v", gone)
+	}
+	if rec := get(t, r, "a"); rec.Revision != revisions["a"] {
+		t.Errorf("revision %d was %d", rec.Revision, revisions["a"])
+	}
+	if _, err := r.Put(ctx, journal.Record{Key: "gone", Value: []byte("late"), Revision: revisions["gone"]}); !errors.Is(err, journal.ErrChanged) {
+		t.Errorf("Put with a revision from before the removal: %v, want ErrChanged", err)
+	}
+	rev, err := r.PutAfter(ctx, journal.Record{Key: "a", Value: []byte("2"), Revision: revisions["a"]}, now.last)
+	if err != nil || rev <= revisions["gone"] {
+		t.Errorf("the next write has revision %d after %d, %v", rev, revisions["gone"], err)
+	}
+	if _, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: revisions["a"]}); !errors.Is(err, journal.ErrChanged) {
+		t.Errorf("Put with the revision from before: %v, want ErrChanged", err)
+	}
+}

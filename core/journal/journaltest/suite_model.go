@@ -1,0 +1,247 @@
+package journaltest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// model compares a log with a simple one after random calls. All checks share one log: each has
+// servers and records of its own.
+func model(t *testing.T, open Open) {
+	const budget = 10 * time.Second // a store that syncs every event takes its time
+	o := open(t, Options{KeepContent: 64 << 20})
+	began, checks, failed := time.Now(), 0, false
+	rapid.Check(t, func(rt *rapid.T) {
+		if !failed && time.Since(began) > budget {
+			return
+		}
+		passed := false
+		defer func() { failed = failed || !passed }() // then rapid repeats and shortens the check
+		checks++
+		m := &modelLog{o: &o, name: fmt.Sprint("check", checks), resources: map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{},
+			values: map[string]journal.Record{}}
+		flush(rt, o.Log)
+		m.base = bounds(rt, o.Log).Last
+		m.run(rt)
+		passed = true
+	})
+	t.Logf("%d checks", checks)
+}
+
+// modelLog is what a log should contain.
+type modelLog struct {
+	o         *Opened
+	name      string // of this check
+	base      uint64 // the last entry of the checks before
+	events    []*event.Event
+	resources map[string]catalog.Digest
+	lists     map[journal.ListName]catalog.List
+	values    map[string]journal.Record // that exist
+	texts     []string
+	calls     int // makes digests and texts differ
+}
+
+// server draws one of the check's servers.
+func (m *modelLog) server(rt *rapid.T) string {
+	return m.name + rapid.SampledFrom([]string{"-a", "-b", "-\"c\n"}).Draw(rt, "server")
+}
+
+func (m *modelLog) run(rt *rapid.T) {
+	uris := rapid.SampledFrom([]string{"file:///1", "file:///2", "file:///\x00"})
+	kinds := rapid.SampledFrom(catalog.Kinds())
+	add := func(rt *rapid.T, e *event.Event) {
+		m.events = append(m.events, e)
+		if rapid.Bool().Draw(rt, "wait") {
+			entry, err := m.o.Log.Store(within(rt), e)
+			if want := m.base + uint64(len(m.events)); err != nil || entry.Seq != want {
+				rt.Fatalf("Store: %d, %v, want %d", entry.Seq, err, want)
+			}
+		} else if err := m.o.Log.Append(e); err != nil {
+			rt.Fatalf("Append: %v", err)
+		}
+	}
+	actions := map[string]func(*rapid.T){
+		"update": func(rt *rapid.T) {
+			server, u := m.server(rt), uris.Draw(rt, "uri")
+			m.calls++
+			m.resources[server+" "+u] = digest(m.calls)
+			add(rt, update(server, u, m.calls))
+		},
+		"remove": func(rt *rapid.T) {
+			server, u := m.server(rt), uris.Draw(rt, "uri")
+			delete(m.resources, server+" "+u)
+			add(rt, about(server, u, event.ResourceRemoved{}))
+		},
+		"announce": func(rt *rapid.T) {
+			add(rt, about(m.server(rt), uris.Draw(rt, "uri"), event.ResourceUpdated{Name: "not read"}))
+		},
+		"state": func(rt *rapid.T) { add(rt, about(m.server(rt), "", event.ServerState{State: event.Ready})) },
+		"list": func(rt *rapid.T) {
+			name := journal.ListName{ServerID: m.server(rt), Kind: kinds.Draw(rt, "kind")}
+			m.calls++
+			l := list(rapid.IntRange(0, 3).Draw(rt, "items"), m.calls)
+			m.lists[name] = kept(l)
+			if rapid.Bool().Draw(rt, "event") {
+				add(rt, about(name.ServerID, "", event.ListChanged{List: name.Kind, Added: l.Keys(), Items: &l}))
+			} else if err := m.o.Log.RememberList(name, l); err != nil {
+				rt.Fatalf("RememberList: %v", err)
+			}
+		},
+		"remember": func(rt *rapid.T) {
+			r := journal.Resource{ServerID: m.server(rt), URI: uris.Draw(rt, "uri")}
+			m.calls++
+			st := journal.State{Digest: digest(m.calls), When: time.Now()}
+			m.resources[r.ServerID+" "+r.URI] = st.Digest
+			if rapid.Bool().Draw(rt, "forget") {
+				delete(m.resources, r.ServerID+" "+r.URI)
+				st = journal.State{}
+			}
+			if err := m.o.Log.Remember(r, st); err != nil {
+				rt.Fatalf("Remember: %v", err)
+			}
+		},
+		"text": func(*rapid.T) {
+			m.calls++
+			text := fmt.Sprint(m.name, " text ", m.calls)
+			m.texts = append(m.texts, text)
+			m.o.Log.Contents().Put(textDigest(text), text)
+		},
+		"record":    m.record,
+		"flush":     func(rt *rapid.T) { flush(rt, m.o.Log) },
+		"check":     m.check,
+		"reopen":    func(rt *rapid.T) { m.o.reopen(rt) },
+		"follow":    m.follow,
+		"look back": m.history,
+	}
+	rt.Repeat(actions)
+	m.check(rt)
+	m.follow(rt)
+	m.history(rt)
+}
+
+// record writes a record: if it has seen the latest value, it must succeed.
+func (m *modelLog) record(rt *rapid.T) {
+	ctx, r := within(rt), m.o.Log.Records("model")
+	key := m.name + rapid.SampledFrom([]string{".1", ".2"}).Draw(rt, "key")
+	now, exists := m.values[key]
+	m.calls++
+	rec := journal.Record{Key: key, Value: fmt.Append(nil, m.calls), Revision: now.Revision}
+	stale := rapid.Bool().Draw(rt, "stale")
+	if stale {
+		rec.Revision += 1 << 40
+	}
+	remove := exists && rapid.Bool().Draw(rt, "remove")
+	var rev uint64
+	var err error
+	if remove {
+		err = r.Remove(ctx, rec)
+	} else {
+		rev, err = r.Put(ctx, rec)
+	}
+	switch {
+	case stale && !errors.Is(err, journal.ErrChanged):
+		rt.Fatalf("a write with a wrong revision: %v", err)
+	case stale:
+	case err != nil || !remove && rev <= now.Revision:
+		rt.Fatalf("a write with the right revision: %d after %d, %v", rev, now.Revision, err)
+	case remove:
+		delete(m.values, key)
+	default:
+		rec.Revision = rev
+		m.values[key] = rec
+	}
+}
+
+// check compares everything.
+func (m *modelLog) check(rt *rapid.T) {
+	ctx, log := within(rt), m.o.Log
+	m.states(rt)
+	flush(rt, log)
+	m.states(rt)
+	b := bounds(rt, log)
+	if b.Last != m.base+uint64(len(m.events)) {
+		rt.Fatalf("the last is %d, want %d", b.Last, m.base+uint64(len(m.events)))
+	}
+	from := m.base + 1 + uint64(rapid.IntRange(0, len(m.events)).Draw(rt, "from"))
+	same(rt, "read", readAll(rt, log, from), b.Epoch, from, m.events[from-m.base-1:])
+	if r, err := log.Resume(ctx, event.FormatID(b.Epoch, from-1)); err != nil || r.Gap != nil || r.From != from || r.Next != b.Last+1 {
+		rt.Fatalf("Resume after %d: %+v, %v", from-1, r, err)
+	}
+	for _, text := range m.texts {
+		if !has(rt, log, text) {
+			rt.Fatalf("%q is not stored", text)
+		}
+	}
+	for _, key := range []string{m.name + ".1", m.name + ".2"} {
+		want := m.values[key]
+		if got := get(rt, log.Records("model"), key); string(got.Value) != string(want.Value) || want.Value != nil && got.Revision != want.Revision {
+			rt.Fatalf("the record is %+v, want %+v", got, want)
+		}
+	}
+}
+
+func (m *modelLog) states(rt *rapid.T) {
+	all := digests(rt, m.o.Log, "")
+	maps.DeleteFunc(all, func(r string, _ catalog.Digest) bool { return !strings.HasPrefix(r, m.name+"-") })
+	if diff := cmp.Diff(m.resources, all); diff != "" {
+		rt.Fatalf("states (-want +got):\n%s", diff)
+	}
+	server := m.server(rt)
+	of, got := map[journal.ListName]catalog.List{}, map[journal.ListName]catalog.List{}
+	for name, l := range m.lists {
+		if name.ServerID == server {
+			of[name] = l
+		}
+	}
+	for name, l := range states(rt, m.o.Log, server).Lists {
+		got[name] = append(catalog.List{}, l...)
+	}
+	if diff := cmp.Diff(of, got); diff != "" {
+		rt.Fatalf("lists of %q (-want +got):\n%s", server, diff)
+	}
+}
+
+func (m *modelLog) follow(rt *rapid.T) {
+	if len(m.events) == 0 {
+		return
+	}
+	last := m.base + uint64(len(m.events))
+	from := m.base + 1 + uint64(rapid.IntRange(0, len(m.events)-1).Draw(rt, "from"))
+	entries, err := followTo(within(rt), m.o.Log, from, last) // also what is not stored yet
+	if err != nil {
+		rt.Fatalf("Follow(%d): %v", from, err)
+	}
+	same(rt, "followed", entries, m.o.Log.Epoch(), from, m.events[from-m.base-1:])
+}
+
+// history compares what Select yields.
+func (m *modelLog) history(rt *rapid.T) {
+	flush(rt, m.o.Log)
+	sel := journal.Selection{ServerID: m.server(rt), URI: rapid.SampledFrom([]string{"", "file:///1"}).Draw(rt, "uri")}
+	var want []uint64
+	for i, e := range m.events {
+		_, _, content := journal.Known(e)
+		if e.ServerID == sel.ServerID && (sel.URI == "" || sel.URI == e.ResourceURI && content) {
+			want = append(want, m.base+1+uint64(i))
+		}
+	}
+	var got []uint64
+	for _, e := range selected(rt, m.o.Log, sel) {
+		got = append(got, e.Seq)
+	}
+	if !slices.Equal(got, want) {
+		rt.Fatalf("Select(%+v) yields %v, want %v", sel, got, want)
+	}
+}

@@ -1,0 +1,245 @@
+package journaltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+func idsRiseByOne(t *testing.T, open Open) {
+	o := open(t, Options{})
+	const n = 700 // groups and single events
+	var events []*event.Event
+	for i := range n {
+		events = append(events, update("docs", uri(i), i))
+	}
+	add(t, o.Log, events[:n-2]...)
+	for i := range 2 {
+		e, err := o.Log.Store(within(t), events[n-2+i])
+		if err != nil || e.Seq != uint64(n-1+i) {
+			t.Errorf("stored with id %q, %v", e.ID, err)
+		}
+	}
+	epoch := o.Log.Epoch()
+	o.check(t, func(t *testing.T, when string) {
+		if b := bounds(t, o.Log); o.Log.Epoch() != epoch || b.Epoch != epoch || b.First != 1 || b.Last != n {
+			t.Errorf("%s: epoch %q and bounds %+v, want epoch %q and 1 to %d", when, o.Log.Epoch(), b, epoch, n)
+		}
+		same(t, "read "+when, readAll(t, o.Log, 0), epoch, 1, events)
+		followed, err := followTo(within(t), o.Log, 0, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "followed "+when, followed, epoch, 1, events)
+		same(t, "selected "+when, selected(t, o.Log, journal.Selection{ServerID: "docs"}), epoch, 1, events)
+	})
+	more := update("docs", "file:///more", 1)
+	if e, err := o.Log.Store(within(t), more); err != nil || e.ID != event.FormatID(epoch, n+1) {
+		t.Errorf("the next event has id %q, %v", e.ID, err)
+	}
+	if other := open(t, Options{}); other.Log.Epoch() == epoch {
+		t.Error("two logs have the same epoch")
+	}
+}
+
+func newLogIsEmpty(t *testing.T, open Open) {
+	o := open(t, Options{})
+	o.check(t, func(t *testing.T, when string) {
+		b := bounds(t, o.Log)
+		if _, _, err := event.ParseID(event.FormatID(b.Epoch, 1)); err != nil || len(b.Epoch) != 16 || b.First != 1 || b.Last != 0 {
+			t.Errorf("%s: bounds %+v, %v", when, b, err)
+		}
+		for _, from := range []uint64{0, 1, 2} {
+			if got := readAll(t, o.Log, from); len(got) != 0 {
+				t.Errorf("%s: Read(%d) yields %s", when, from, numbers(got))
+			}
+		}
+		if got := selected(t, o.Log, journal.Selection{}); len(got) != 0 {
+			t.Errorf("%s: Select yields %s", when, numbers(got))
+		}
+		if states, err := o.Log.States(within(t), ""); err != nil || len(states.Resources)+len(states.Lists) != 0 {
+			t.Errorf("%s: states %+v, %v", when, states, err)
+		}
+		if err := o.Log.Err(); err != nil {
+			t.Errorf("%s: Err: %v", when, err)
+		}
+	})
+}
+
+// An event that has an id of another log gets one of this log.
+func foreignID(t *testing.T, open Open) {
+	o := open(t, Options{})
+	e := update("docs", uri(1), 1)
+	e.ID, e.Seq = event.FormatID(journal.NewEpoch(), 77), 77
+	entry, err := o.Log.Store(within(t), e)
+	if err != nil || entry.ID != event.FormatID(o.Log.Epoch(), 1) || e.Seq != 77 {
+		t.Errorf("stored as %q, %v; the event is now %q", entry.ID, err, e.ID)
+	}
+	o.check(t, func(t *testing.T, when string) {
+		same(t, when, readAll(t, o.Log, 0), o.Log.Epoch(), 1, []*event.Event{e})
+	})
+}
+
+func orderOfGoroutines(t *testing.T, open Open) {
+	o := open(t, Options{})
+	const writers, each = 4, 200
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				if err := o.Log.Append(update(fmt.Sprint(w), uri(i), i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	flush(t, o.Log)
+	o.check(t, func(t *testing.T, when string) {
+		entries := readAll(t, o.Log, 0)
+		if err := inOrder(entries, o.Log.Epoch(), 1, writers*each); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		next := map[string]int{}
+		for _, e := range entries {
+			ev, _ := e.Event() // readAll has checked it
+			if ev.ResourceURI != uri(next[ev.ServerID]) {
+				t.Fatalf("%s: entry %d is about %s of goroutine %s, want %s", when, e.Seq, ev.ResourceURI, ev.ServerID, uri(next[ev.ServerID]))
+			}
+			next[ev.ServerID]++
+		}
+	})
+}
+
+// What was appended before an event that is stored comes before it.
+func storeReturnsTheEntry(t *testing.T, open Open) {
+	o := open(t, Options{})
+	for round := range 5 {
+		for i := range 10 {
+			add(t, o.Log, update("docs", uri(10*round+i), i))
+		}
+		e, err := o.Log.Store(within(t), update("docs", "file:///stored", round))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := wellFormed(e); err != nil {
+			t.Error(err)
+		}
+		if want := uint64(11 * (round + 1)); e.Seq != want {
+			t.Errorf("stored as number %d, want %d", e.Seq, want)
+		}
+		if b := bounds(t, o.Log); b.Last != e.Seq {
+			t.Errorf("the last is %d after %d was stored", b.Last, e.Seq)
+		}
+		got := readAll(t, o.Log, e.Seq)
+		if len(got) != 1 || string(got[0].Data()) != string(e.Data()) || !got[0].Stored.Equal(e.Stored) {
+			t.Errorf("Store returns %s of %v, but %d entries are read from there on", e.Data(), e.Stored, len(got))
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if e, err := o.Log.Store(ended, update("docs", "file:///late", 1)); err == nil && e.Seq != 56 || err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("Store with a context that has ended: %q, %v", e.ID, err)
+	}
+	flush(t, o.Log)
+	if last := bounds(t, o.Log).Last; last > 56 {
+		t.Errorf("one call of Store stored %d events", last-55)
+	}
+}
+
+// What a reader sees is within the bounds, and every other reader sees it, too.
+func seenIsStored(t *testing.T, open Open) {
+	o := open(t, Options{})
+	const n = 300
+	ctx := within(t)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		for i := range n {
+			if err := o.Log.Append(update("docs", uri(i), i)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for e, err := range o.Log.Follow(ctx, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Seq%20 == 0 || e.Seq == n {
+			if last := bounds(t, o.Log).Last; last < e.Seq {
+				t.Fatalf("%d is seen, but the last is %d", e.Seq, last)
+			}
+			other := readAll(t, o.Log, e.Seq)
+			if len(other) == 0 || other[0].ID != e.ID || string(other[0].Data()) != string(e.Data()) {
+				t.Fatalf("%s is seen, but another reader sees %s from there on", e.ID, numbers(other))
+			}
+		}
+		if e.Seq == n {
+			break
+		}
+	}
+}
+
+func read(t *testing.T, open Open) {
+	o := open(t, Options{})
+	addN(t, o.Log, 0, 50)
+	o.check(t, func(t *testing.T, when string) {
+		for from, want := range map[uint64]int{0: 50, 1: 50, 2: 49, 25: 26, 50: 1, 51: 0, 52: 0, 1 << 63: 0} {
+			entries := readAll(t, o.Log, from)
+			if err := inOrder(entries, o.Log.Epoch(), max(from, 1), want); err != nil {
+				t.Errorf("%s: Read(%d): %v", when, from, err)
+			}
+			if want > 0 && entries[want-1].More {
+				t.Errorf("%s: Read(%d): the last entry says that more follow", when, from)
+			}
+		}
+	})
+	// What is appended while a reader reads does not lengthen its sequence.
+	var got []journal.Entry
+	for e, err := range o.Log.Read(within(t), 41) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, e); len(got) == 1 {
+			addN(t, o.Log, 50, 55)
+		}
+	}
+	if err := inOrder(got, o.Log.Epoch(), 41, 10); err != nil {
+		t.Error(err)
+	}
+	// A reader may stop, and the next one begins anew.
+	reading := o.Log.Read(within(t), 3)
+	for range 2 {
+		for e := range reading {
+			if e.Seq != 3 {
+				t.Errorf("the first of Read(3) is %d", e.Seq)
+			}
+			break
+		}
+	}
+}
+
+func readEndsWithContext(t *testing.T, open Open) {
+	o := open(t, Options{})
+	addN(t, o.Log, 0, 10)
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	for name, seq := range map[string]func(yield func(journal.Entry, error) bool){
+		"Read": o.Log.Read(ctx, 1), "Select": o.Log.Select(ctx, journal.Selection{}),
+	} {
+		var errs []error
+		for _, err := range seq {
+			errs = append(errs, err)
+		}
+		if failed := slices.IndexFunc(errs, func(err error) bool { return err != nil }); failed != len(errs)-1 || !errors.Is(errs[failed], cause) {
+			t.Errorf("%s with a context that has ended: %v, want the cause as the last", name, errs)
+		}
+	}
+}

@@ -1,0 +1,572 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// DefaultLag is how many events a follower of a [Memory] may fall behind by default.
+const DefaultLag = 1 << 16
+
+// MemoryOptions configure a [Memory]. The zero value means the defaults.
+type MemoryOptions struct {
+	// Keep and KeepBytes bound the newest events that Read, Resume and Select still find, and
+	// the texts they carry, in bytes; 1,024 and 8 MiB.
+	Keep, KeepBytes int
+	// Lag is how many events a follower may fall behind before it gets a gap; [DefaultLag].
+	Lag int
+	// KeepContent bounds the texts in Contents, in bytes; 0: none are kept.
+	KeepContent int64
+}
+
+// Memory is a [Log] in this process, which ends with it. Appending makes an event visible
+// immediately, and never fails before Close.
+//
+// A follower that falls behind by more than [MemoryOptions.Lag] events gets a gap with
+// [ReasonSlow], and then, with Again set, the last event of every resource, list and server that
+// had one in the gap. Memory is bounded by Keep, by Lag for each follower that is behind, and by
+// the number of resources. A resource or server that was removed is forgotten after every
+// follower has received that: a later one that asks for events from before it gets only the gap.
+type Memory struct {
+	opts     MemoryOptions
+	epoch    string
+	contents memoryContents
+
+	mu     sync.Mutex // guards all below, and the queues of subscriptions; held for no I/O
+	last   uint64
+	unseen uint64 // events that came after Close
+	recent []held // the newest, oldest first, without a hole up to last
+	bytes  int    // of the texts in recent
+	latest map[subject]held
+	sweep  int // the size of latest at which removals are forgotten
+	known  States
+	subs   map[*Subscription]struct{}
+	tables map[string]*RecordTable // by name
+	closed bool
+}
+
+// held is an event in the log.
+type held struct {
+	*event.Event
+	stored time.Time
+}
+
+// subject is what an event tells the state of.
+type subject struct {
+	server, uri string
+	about       event.Type // "" for a resource
+}
+
+// NewMemory returns an empty log with a random epoch.
+func NewMemory(opts MemoryOptions) *Memory {
+	opts.Keep, opts.KeepBytes, opts.Lag = cmp.Or(opts.Keep, 1<<10), cmp.Or(opts.KeepBytes, 8<<20), cmp.Or(opts.Lag, DefaultLag)
+	m := &Memory{opts: opts, epoch: NewEpoch(), latest: map[subject]held{}, tables: map[string]*RecordTable{}, subs: map[*Subscription]struct{}{},
+		known: States{Resources: map[Resource]State{}, Lists: map[ListName]catalog.List{}}}
+	m.contents.keep = opts.KeepContent
+	return m
+}
+
+// Epoch implements [Log].
+func (m *Memory) Epoch() string { return m.epoch }
+
+// Publish appends the event and returns it as it is in the log, with its id. It is shared and
+// must not be changed. After Close the event gets a number, but nobody sees it.
+func (m *Memory) Publish(e event.Event) *event.Event {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		m.unseen++
+		e.Seq = m.last + m.unseen
+		e.ID = event.FormatID(m.epoch, e.Seq)
+		return &e
+	}
+	return m.appendLocked(e).Event
+}
+
+func (m *Memory) appendLocked(e event.Event) held {
+	if r, st, ok := Known(&e); ok {
+		m.rememberLocked(r, st)
+	}
+	if name, list, ok := KnownList(&e); ok {
+		m.rememberListLocked(name, list)
+		p := e.Payload.(event.ListChanged)
+		p.Items = nil // large, and remembered
+		e.Payload = p
+	}
+	m.last++
+	e.Seq, e.ID = m.last, event.FormatID(m.epoch, m.last)
+	h := held{&e, time.Now()}
+	m.recent, m.bytes = append(m.recent, h), m.bytes+textBytes(&e)
+	for len(m.recent) > m.opts.Keep || m.bytes > m.opts.KeepBytes && len(m.recent) > 1 {
+		m.bytes -= textBytes(m.recent[0].Event)
+		m.recent[0] = held{}
+		m.recent = m.recent[1:]
+	}
+	m.latestLocked(h)
+	for s := range m.subs {
+		s.pushLocked(h)
+	}
+	return h
+}
+
+func (m *Memory) latestLocked(e held) {
+	at := subject{server: e.ServerID, uri: e.ResourceURI}
+	if at.uri == "" {
+		at.about = e.Type()
+	}
+	if at.about == event.TypeServerState && removal(e.Event) { // the server left the config
+		maps.DeleteFunc(m.latest, func(s subject, _ held) bool { return s.server == e.ServerID })
+	}
+	m.latest[at] = e
+	if len(m.latest) > m.sweep {
+		m.sweepLocked()
+		m.sweep = max(1<<10, 2*len(m.latest)) // so that sweeping costs little for each event
+	}
+}
+
+// sweepLocked forgets removals that are no longer kept and that every subscriber has received:
+// otherwise URIs that come and go would fill the memory.
+func (m *Memory) sweepLocked() {
+	needed := m.firstLocked()
+	for s := range m.subs {
+		needed = min(needed, s.from)
+	}
+	maps.DeleteFunc(m.latest, func(_ subject, e held) bool { return e.Seq < needed && removal(e.Event) })
+}
+
+// removal reports whether the event says that its resource or server is gone.
+func removal(e *event.Event) bool {
+	switch p := e.Payload.(type) {
+	case event.ResourceRemoved:
+		return true
+	case event.ServerState:
+		return p.State == event.Stopping && p.Reason == "removed"
+	}
+	return false
+}
+
+func textBytes(e *event.Event) (n int) {
+	if p, ok := e.Payload.(event.ResourceUpdated); ok {
+		for _, t := range []*string{p.Text, p.PreviousText} {
+			if t != nil {
+				n += len(*t)
+			}
+		}
+	}
+	return n
+}
+
+// Append implements [Log].
+func (m *Memory) Append(e *event.Event) error {
+	_, err := m.Store(context.Background(), e)
+	return err
+}
+
+// Store implements [Log]. It does not wait.
+func (m *Memory) Store(_ context.Context, e *event.Event) (Entry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return Entry{}, ErrClosed
+	}
+	return m.appendLocked(*e).entry(), nil
+}
+
+// Remember implements [Log].
+func (m *Memory) Remember(r Resource, st State) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	m.rememberLocked(r, st)
+	return nil
+}
+
+func (m *Memory) rememberLocked(r Resource, st State) {
+	if st.Text = nil; st.Digest.IsZero() {
+		delete(m.known.Resources, r)
+	} else {
+		m.known.Resources[r] = st
+	}
+}
+
+// RememberList implements [Log].
+func (m *Memory) RememberList(name ListName, list catalog.List) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	m.rememberListLocked(name, list)
+	return nil
+}
+
+func (m *Memory) rememberListLocked(name ListName, list catalog.List) {
+	items := make(catalog.List, len(list))
+	for i, it := range list {
+		items[i] = catalog.Item{Key: it.Key, Digest: it.Digest}
+	}
+	m.known.Lists[name] = items
+}
+
+// States implements [Log].
+func (m *Memory) States(_ context.Context, server string) (States, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := States{Resources: map[Resource]State{}, Lists: map[ListName]catalog.List{}}
+	for r, st := range m.known.Resources {
+		if server == "" || r.ServerID == server {
+			out.Resources[r] = st
+		}
+	}
+	for name, list := range m.known.Lists {
+		if server == "" || name.ServerID == server {
+			out.Lists[name] = list
+		}
+	}
+	return out, nil
+}
+
+// Flush implements [Log]: everything is stored already.
+func (m *Memory) Flush(context.Context) error { return nil }
+
+// Bounds implements [Log].
+func (m *Memory) Bounds(context.Context) (Bounds, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Bounds{Epoch: m.epoch, First: m.firstLocked(), Last: m.last, Bytes: uint64(m.bytes)}, nil
+}
+
+// Last is the number of the last event, 0 before the first.
+func (m *Memory) Last() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+func (m *Memory) firstLocked() uint64 { return m.last + 1 - uint64(len(m.recent)) }
+
+// Read implements [Log].
+func (m *Memory) Read(ctx context.Context, from uint64) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		m.mu.Lock()
+		from, first := max(from, 1), m.firstLocked()
+		var events []held
+		if from <= m.last {
+			events = slices.Clone(m.recent[max(from, first)-first:])
+		}
+		last := m.last
+		m.mu.Unlock()
+		if from < first && from <= last && !yield(GapEntry(m.epoch, from, first-1, ReasonRetention), nil) {
+			return
+		}
+		for i, e := range events {
+			if ctx.Err() != nil {
+				yield(Entry{}, context.Cause(ctx))
+				return
+			}
+			entry := e.entry()
+			entry.More = i < len(events)-1
+			if !yield(entry, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (h held) entry() Entry {
+	out := Entry{ID: h.ID, Seq: h.Seq, Stored: h.stored, event: h.Event}
+	if g, ok := h.Payload.(event.Gap); ok && g.To == h.ID {
+		out.Gap = &g
+	}
+	return out
+}
+
+// Follow implements [Log]. It misses nothing from the call on, however late its result is used,
+// which must be used or ctx ended. When ctx ends, it first yields what was appended before.
+func (m *Memory) Follow(ctx context.Context, from uint64) iter.Seq2[Entry, error] {
+	s := m.subscribe(ctx, max(from, 1))
+	return func(yield func(Entry, error) bool) {
+		defer s.Close()
+		next := uint64(0)
+		for batch := s.next(); batch != nil; batch = s.next() {
+			for i, e := range batch {
+				entry := e.entry()
+				entry.Again, entry.More = entry.Seq < next, i < len(batch)-1
+				next = max(next, entry.Seq+1)
+				if !yield(entry, nil) {
+					return
+				}
+			}
+		}
+		yield(Entry{}, cmp.Or[error](s.Err(), ErrClosed))
+	}
+}
+
+// Select implements [Log].
+func (m *Memory) Select(ctx context.Context, sel Selection) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for e, err := range m.Read(ctx, 0) {
+			if err == nil && (e.Gap != nil || !sel.selects(e)) {
+				continue
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s Selection) selects(entry Entry) bool {
+	e := entry.event
+	if entry.Stored.Before(s.After) || s.ServerID != "" && e.ServerID != s.ServerID {
+		return false
+	}
+	if s.ServerID == "" || s.URI == "" {
+		return true
+	}
+	_, _, content := Known(e)
+	return content && e.ResourceURI == s.URI
+}
+
+// Resume implements [Log].
+func (m *Memory) Resume(ctx context.Context, id string) (Resumption, error) {
+	b, err := m.Bounds(ctx)
+	return ResumeAt(b, id), err
+}
+
+// Since implements [Log].
+func (m *Memory) Since(_ context.Context, t time.Time) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, e := range m.recent {
+		if !e.stored.Before(t) {
+			return m.firstLocked() + uint64(i), nil
+		}
+	}
+	return m.last + 1, nil
+}
+
+// KeepsContent reports whether Contents keeps any text.
+func (m *Memory) KeepsContent() bool { return m.contents.keep > 0 }
+
+// Contents implements [Log].
+func (m *Memory) Contents() Contents { return &m.contents }
+
+// Records implements [Log].
+func (m *Memory) Records(name string) Records {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.tables[name]
+	if !ok {
+		t = NewRecordTable(nil, nil)
+		m.tables[name] = t
+		if m.closed {
+			t.Close()
+		}
+	}
+	return t
+}
+
+// Err implements [Log].
+func (m *Memory) Err() error { return nil }
+
+// Stats implements [Log].
+func (m *Memory) Stats() Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Stats{Stored: m.last}
+}
+
+// Close ends every subscription and iterator once its consumer has received what was appended.
+// It does not wait for the consumers. It may be called more than once.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	for s := range m.subs {
+		s.endLocked(nil)
+	}
+	for _, t := range m.tables {
+		t.Close()
+	}
+	return nil
+}
+
+// Subscribe starts a stream of all events after the last one. It ends when ctx does or the log
+// is closed; Subscription.Close ends it earlier.
+func (m *Memory) Subscribe(ctx context.Context) *Subscription { return m.subscribe(ctx, 0) }
+
+// subscribe starts a stream of all events from a number on; 0: of those after the last one.
+func (m *Memory) subscribe(ctx context.Context, from uint64) *Subscription {
+	s := &Subscription{log: m, wake: make(chan struct{}, 1)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.from = max(from, m.last+1)
+	if from != 0 && from <= m.last {
+		s.from = from
+		first := m.firstLocked()
+		if from < first {
+			s.queue = m.missedLocked(from, first-1, ReasonRetention)
+		}
+		s.queue = append(s.queue, m.recent[max(from, first)-first:]...)
+		s.signal()
+	}
+	if m.closed {
+		s.endLocked(nil)
+		return s
+	}
+	m.subs[s] = struct{}{}
+	s.stop = context.AfterFunc(ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		s.endLocked(context.Cause(ctx))
+	})
+	return s
+}
+
+// Subscription is one consumer's stream of the events of a [Memory]. A consumer that is too slow
+// gets a gap event and the last events instead; see there.
+type Subscription struct {
+	log  *Memory
+	stop func() bool // removes the AfterFunc from the subscriber's context; nil: there is none
+
+	// wake is sent to by the log and never closed. Capacity 1: a token means that there may be
+	// something to take.
+	wake chan struct{}
+
+	// The log's mutex guards all below.
+	queue  []held
+	from   uint64 // the number of the first event that the consumer has not received
+	behind bool   // the queue was dropped: the consumer gets a gap
+	ended  bool   // nothing more is queued
+	err    error  // see Err
+}
+
+// Next waits for events and returns all that are queued, oldest first, or nil once the stream
+// has ended and all was returned. The slice is the caller's.
+func (s *Subscription) Next() []*event.Event { return events(s.next()) }
+
+func (s *Subscription) next() []held {
+	for {
+		if batch, ended := s.take(); len(batch) > 0 || ended {
+			return batch
+		}
+		<-s.wake
+	}
+}
+
+// Take is Next without waiting: it returns what is queued now, which may be nothing, and whether
+// the stream has ended, so that nothing will follow.
+func (s *Subscription) Take() (batch []*event.Event, ended bool) {
+	queued, ended := s.take()
+	return events(queued), ended
+}
+
+func (s *Subscription) take() (batch []held, ended bool) {
+	m := s.log
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if batch = s.queue; s.behind {
+		batch = m.missedLocked(s.from, m.last, ReasonSlow)
+	}
+	if s.queue, s.behind = nil, false; len(batch) > 0 {
+		s.from = m.last + 1
+	}
+	return batch, s.ended
+}
+
+// events returns nil for nothing.
+func events(batch []held) (out []*event.Event) {
+	for _, e := range batch {
+		out = append(out, e.Event)
+	}
+	return out
+}
+
+// missedLocked returns what a consumer gets in place of the events from first to last: a gap and
+// the last event of every subject that had one in it, oldest first.
+func (m *Memory) missedLocked(first, last uint64, reason string) []held {
+	gap := GapEntry(m.epoch, first, last, reason).event
+	out := []held{{gap, gap.Timestamp}}
+	for _, e := range m.latest {
+		if first <= e.Seq && e.Seq <= last {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out[1:], func(a, b held) int { return cmp.Compare(a.Seq, b.Seq) })
+	return out
+}
+
+// Ready receives a value when Take may have something, for a consumer that waits for other
+// things, too. Events that were queued since the last Take are always signalled, but a signal
+// may be about what an earlier Take returned. Capacity 1, sent to by the log, never closed.
+func (s *Subscription) Ready() <-chan struct{} { return s.wake }
+
+// Events ranges over the stream until it ends; then Err returns the reason.
+func (s *Subscription) Events() iter.Seq[*event.Event] {
+	return func(yield func(*event.Event) bool) {
+		for batch := s.Next(); batch != nil; batch = s.Next() {
+			for _, e := range batch {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Err returns why the stream ended: nil when the log was closed, or the cause of the
+// subscriber's context. It is nil before the end.
+func (s *Subscription) Err() error {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	return s.err
+}
+
+// Close ends the stream. It may be called more than once.
+func (s *Subscription) Close() {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	s.endLocked(context.Canceled)
+}
+
+func (s *Subscription) pushLocked(e held) {
+	switch {
+	case e.Seq < s.from: // it follows from a later one on
+		return
+	case s.behind: // it gets the state when it asks
+	case len(s.queue) >= s.log.opts.Lag:
+		s.queue, s.behind = nil, true
+	default:
+		s.queue = append(s.queue, e)
+	}
+	s.signal()
+}
+
+func (s *Subscription) endLocked(err error) {
+	if !s.ended {
+		s.ended, s.err = true, err
+		delete(s.log.subs, s)
+		if s.stop != nil {
+			s.stop()
+		}
+	}
+	s.signal()
+}
+
+func (s *Subscription) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}

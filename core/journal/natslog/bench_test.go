@@ -1,0 +1,34 @@
+package natslog
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+)
+
+// BenchmarkAppend is one appender that does not wait, on three nodes that sync always: events a
+// second that are durable.
+func BenchmarkAppend(b *testing.B) {
+	c := journaltest.StartCluster(b)
+	j := open(b, Options{URL: c.URLs[0], Queue: 1 << 22, Drain: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	s := newSource()
+	appendN(b, j, s, 100)
+	b.ResetTimer()
+	appendN(b, j, s, b.N)
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	closeLog(b, j)
+}
+
+// BenchmarkRead reads 100,000 events from a server.
+func BenchmarkRead(b *testing.B) {
+	const n = 100_000
+	j := open(b, Options{URL: journaltest.Store(b), Replicas: 1, Queue: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+	appendN(b, j, newSource(), n)
+	for b.Loop() {
+		inOrder(b, read(b, j, 1), j.Epoch(), 1, n)
+	}
+	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "events/s")
+}

@@ -1,0 +1,227 @@
+package natslog
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+const (
+	// maxContentQueue bounds the texts that wait to be stored, in bytes as compressed.
+	maxContentQueue = 16 << 20
+	// contentBatch bounds the texts that are stored as one step.
+	contentBatch, contentBatchBytes = 256, 2 << 20
+	// maxKnown is how many digests are remembered as stored.
+	maxKnown = 16 << 10
+)
+
+// contents is a [journal.Contents] in a stream of its own. Texts that cannot be stored in time are
+// dropped and counted.
+type contents struct {
+	store  *store
+	keep   bool // whether Put stores
+	pub    *publisher
+	wakeup chan struct{} // signalled by Put; capacity 1, never closed
+
+	dropped  atomic.Uint64
+	progress progress // of texts: queued, and stored or dropped
+
+	mu      sync.Mutex // guards all below
+	queue   []storedContent
+	queued  int                         // bytes in queue
+	taken   uint64                      // texts that were ever taken from the queue
+	known   map[catalog.Digest]struct{} // recently stored or queued
+	written int64                       // bytes that were stored since known was empty
+}
+
+// storedContent is a compressed text.
+type storedContent struct {
+	digest catalog.Digest
+	data   []byte
+}
+
+func newContents(s *store) *contents {
+	return &contents{store: s, keep: s.opts.KeepContent > 0 && !s.opts.Existing, wakeup: make(chan struct{}, 1), known: map[catalog.Digest]struct{}{}}
+}
+
+func (c *contents) open() (err error) {
+	if c.keep {
+		c.pub, err = newPublisher(c.store, callTimeout/2)
+	}
+	return err
+}
+
+// Put implements [journal.Contents].
+func (c *contents) Put(d catalog.Digest, text string) {
+	if !c.keep || d.IsZero() || len(text) > journal.MaxContent || c.isKnown(d) {
+		return
+	}
+	data := s2.Encode(nil, []byte(text))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.known[d]; ok {
+		return
+	}
+	if len(data) > c.store.largest() || c.queued+len(data) > maxContentQueue {
+		c.dropped.Add(1)
+		return
+	}
+	if len(c.known) >= maxKnown || c.written > c.store.opts.KeepContent/2 { // the store may have removed known texts since
+		clear(c.known)
+		c.written = 0
+	}
+	c.known[d] = struct{}{}
+	c.written += int64(len(data))
+	c.queue, c.queued = append(c.queue, storedContent{d, data}), c.queued+len(data)
+	c.progress.begin()
+	select {
+	case c.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+func (c *contents) isKnown(d catalog.Digest) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.known[d]
+	return ok
+}
+
+// Dropped implements [journal.Contents].
+func (c *contents) Dropped() uint64 { return c.dropped.Load() }
+
+// run stores texts until ctx ends, and then those that are still queued.
+func (c *contents) run(ctx context.Context) {
+	if !c.keep {
+		return
+	}
+	defer c.pub.close()
+	for {
+		select {
+		case <-c.wakeup:
+			c.flush(ctx)
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.store.opts.Drain)
+			c.flush(last)
+			cancel()
+			return
+		}
+	}
+}
+
+// take removes the texts of one step from the queue, and returns how many were ever taken.
+func (c *contents) take() ([]storedContent, uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, size := 0, 0
+	for n < len(c.queue) && n < contentBatch && (n == 0 || size+len(c.queue[n].data) <= contentBatchBytes) {
+		size += len(c.queue[n].data)
+		n++
+	}
+	taken := c.queue[:n:n]
+	c.queue, c.queued, c.taken = c.queue[n:], c.queued-size, c.taken+uint64(n)
+	return taken, c.taken
+}
+
+// flush stores all queued texts. Texts that cannot be stored are dropped: the next event with
+// the same digest puts them again.
+func (c *contents) flush(ctx context.Context) {
+	for taken, ever := c.take(); len(taken) > 0; taken, ever = c.take() {
+		var records []*record
+		for _, t := range taken {
+			records = append(records, &record{subject: c.subject(t.digest), data: t.data})
+		}
+		for failures := 0; len(records) > 0 && failures < 3; {
+			n, err := c.pub.publish(ctx, records)
+			if records = records[n:]; err != nil {
+				failures++
+			}
+		}
+		c.mu.Lock()
+		for _, t := range taken[len(taken)-len(records):] {
+			delete(c.known, t.digest)
+			c.dropped.Add(1)
+		}
+		c.mu.Unlock()
+		c.progress.finish(ever)
+	}
+}
+
+func (c *contents) stream() string { return c.store.opts.Stream + contentsSuffix }
+
+// contentsSuffix follows the name of the log in the name of the stream of texts.
+const contentsSuffix = "_contents"
+
+func (c *contents) subject(d catalog.Digest) string {
+	return c.store.subjects.of("text.") + hex.EncodeToString(d[:])
+}
+
+// Get implements [journal.Contents].
+func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	m, err := c.store.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+c.stream()+"."+c.subject(d), nil)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders): // no texts were ever stored
+		return "", false, nil
+	case err != nil:
+		return "", false, fmt.Errorf("event log: read a stored text: %w", err)
+	case m.Header.Get("Status") != "":
+		return "", false, nil
+	}
+	if n, err := s2.DecodedLen(m.Data); err != nil || n > journal.MaxContent {
+		return "", false, nil // others may have stored anything
+	}
+	data, err := s2.Decode(nil, m.Data)
+	if err != nil {
+		return "", false, nil
+	}
+	return string(data), true, nil
+}
+
+// Stored implements [journal.Contents].
+func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
+	found := map[catalog.Digest]bool{}
+	var subjects []string
+	for _, d := range digests {
+		if !d.IsZero() && !found[d] {
+			found[d] = true
+			subjects = append(subjects, c.subject(d))
+		}
+	}
+	clear(found)
+	if len(subjects) == 0 {
+		return found, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return found, retried(ctx, func() error { return c.find(ctx, subjects, found) })
+}
+
+// find adds the digests of the texts that are stored under the subjects.
+func (c *contents) find(ctx context.Context, subjects []string, found map[catalog.Digest]bool) error {
+	err := c.store.each(ctx, c.stream(), jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: subjects, HeadersOnly: true,
+	}, func(m message) bool {
+		var d catalog.Digest
+		if _, err := hex.Decode(d[:], []byte(m.subject[strings.LastIndexByte(m.subject, '.')+1:])); err == nil {
+			found[d] = true
+		}
+		return true
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // no texts were ever stored
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,177 @@
+package natslog
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+)
+
+func textDigest(text string) catalog.Digest { return sha256.Sum256([]byte(text)) }
+
+func putAll(t *testing.T, j *Log, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		j.Contents().Put(textDigest(text), text)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := j.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hasText(t *testing.T, j *Log, text string) bool {
+	t.Helper()
+	got, ok, err := j.Contents().Get(t.Context(), textDigest(text))
+	if err != nil || ok && got != text {
+		t.Fatalf("%.20q: %q, %v", text, got, err)
+	}
+	return ok
+}
+
+// TestContentsOutliveTheProcess: texts are there after a restart, and for processes that store
+// none.
+func TestContentsOutliveTheProcess(t *testing.T) {
+	t.Parallel()
+	opts := onServer(t)
+	opts.KeepContent = 1 << 20
+	j := open(t, opts)
+	putAll(t, j, "one", "two", "", strings.Repeat("large ", 100_000))
+	closeLog(t, j)
+
+	without, existing := opts, opts
+	without.KeepContent, existing.Existing = 0, true
+	for what, opts := range map[string]Options{"again": opts, "without texts": without, "reader": existing} {
+		j := open(t, opts)
+		for _, text := range []string{"one", "two", "", strings.Repeat("large ", 100_000)} {
+			if !hasText(t, j, text) {
+				t.Errorf("%s: %.20q is gone", what, text)
+			}
+		}
+		if opts != without && opts != existing {
+			continue
+		}
+		putAll(t, j, what)
+		if hasText(t, j, what) {
+			t.Errorf("%s: a text was stored", what)
+		}
+		stored, err := j.Contents().Stored(t.Context(), []catalog.Digest{textDigest("one"), textDigest("three"), {}, textDigest("one")})
+		if err != nil || len(stored) != 1 || !stored[textDigest("one")] {
+			t.Errorf("%s: stored: %v, %v", what, stored, err)
+		}
+	}
+}
+
+// TestContentsAreBounded: the oldest texts are removed first, and what is too large or
+// cannot wait is dropped.
+func TestContentsAreBounded(t *testing.T) {
+	t.Parallel()
+	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, KeepContent: 1 << 20})
+	random := rand.New(rand.NewPCG(1, 2))
+	var texts []string
+	for range 64 { // that cannot be compressed: 64 KiB each
+		b := make([]byte, 64<<10)
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		texts = append(texts, string(b))
+		putAll(t, j, string(b))
+	}
+	if hasText(t, j, texts[0]) || !hasText(t, j, texts[63]) {
+		t.Error("the oldest text is there, or the newest is not")
+	}
+	putAll(t, j, texts[0]) // it is known, but was removed
+	if !hasText(t, j, texts[0]) {
+		t.Error("a text that was removed is not stored again")
+	}
+	if n := j.Contents().Dropped(); n != 0 {
+		t.Errorf("%d texts were dropped", n)
+	}
+	putAll(t, j, strings.Repeat("x", journal.MaxContent+1))
+	if hasText(t, j, strings.Repeat("x", journal.MaxContent+1)) {
+		t.Error("a text above the limit is stored")
+	}
+}
+
+// TestContentsNeverWait: texts that come faster than they are stored are dropped.
+func TestContentsNeverWait(t *testing.T) {
+	t.Parallel()
+	s := &store{opts: Options{KeepContent: 1 << 30}}
+	c := newContents(s)
+	if c.pub != nil {
+		t.Fatal("opened")
+	}
+	conn := open(t, Options{URL: journaltest.Store(t), Replicas: 1, KeepContent: 1 << 30})
+	s.nc = conn.store.nc
+	random := rand.New(rand.NewPCG(3, 4))
+	for i := range 300 {
+		b := make([]byte, 128<<10)
+		for k := range b {
+			b[k] = byte(random.Uint32())
+		}
+		c.Put(textDigest(fmt.Sprint(i)), string(b)) // nobody stores
+	}
+	if c.queued > maxContentQueue || c.Dropped() == 0 || len(c.queue) < 100 {
+		t.Errorf("%d bytes in %d texts wait, %d were dropped", c.queued, len(c.queue), c.Dropped())
+	}
+}
+
+// A log without texts has none of them, and that is no error.
+func TestNoTextsWereEverStored(t *testing.T) {
+	t.Parallel()
+	j := open(t, onServer(t))
+	if stored, err := j.Contents().Stored(t.Context(), []catalog.Digest{textDigest("one")}); err != nil || len(stored) != 0 {
+		t.Errorf("%v, %v", stored, err)
+	}
+	if hasText(t, j, "one") {
+		t.Error("a text is there")
+	}
+}
+
+// A consumer ends with its node: which texts are stored is then asked of another one.
+func TestStoredOutlivesConsumers(t *testing.T) {
+	t.Parallel()
+	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, KeepContent: 1 << 20})
+	var digests []catalog.Digest
+	for i := range 200 {
+		text := fmt.Sprint("text ", i)
+		j.Contents().Put(textDigest(text), text)
+		digests = append(digests, textDigest(text))
+	}
+	putAll(t, j)
+	stream, err := j.store.js.Stream(t.Context(), j.contents.stream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		deleted := make(chan error, 1)
+		go func() { // as soon as there is one
+			for {
+				for name := range stream.ConsumerNames(t.Context()).Name() {
+					deleted <- stream.DeleteConsumer(t.Context(), name)
+					return
+				}
+				if t.Context().Err() != nil {
+					return
+				}
+			}
+		}()
+		if stored, err := j.Contents().Stored(t.Context(), digests); err != nil || len(stored) != len(digests) {
+			t.Errorf("%d of %d texts, %v", len(stored), len(digests), err)
+		}
+		if err := <-deleted; err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package natslog
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// DefaultLease is the default time to live of a lease. A holder that died is replaced
+// after about this time.
+const DefaultLease = 8 * time.Second
+
+// LeaseOptions are how a lease is acquired. The zero value is usable.
+type LeaseOptions struct {
+	// TTL is how long others wait for a holder that is silent; [DefaultLease], at least
+	// 1 s. A holder that cannot reach the store loses the lease within this time.
+	TTL time.Duration
+	// Yield is called when the lease is free, and returns how long to leave it to other
+	// processes before taking it; taken reports whether another process has held it since the
+	// call of [Log.Lease]. nil: it is taken at once.
+	Yield func(taken bool) time.Duration
+}
+
+// Lease is the right to do something that only one process may do at a time. It
+// is renewed until it is released or lost.
+type Lease struct {
+	// Name identifies what the lease gives the right to.
+	Name string
+
+	log   *Log
+	table *leaseTable
+	key   string
+	ttl   time.Duration
+	value leaseValue
+	rev   uint64                    // revision of the last write, by acquire or renew
+	fence atomic.Pointer[position]  // of the holder's first event, see Fence; nil: there is none in the log
+	until atomic.Pointer[time.Time] // until when no other process can take the lease
+
+	lost chan struct{} // closed by the renewing goroutine; nobody sends
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// leaseValue is the stored form of a lease. It has no time, because clocks differ.
+type leaseValue struct {
+	Holder   string `json:"holder"` // identifies this Lease: no two have the same
+	Instance string `json:"instance,omitempty"`
+	Process  string `json:"process,omitempty"`
+	TTL      int64  `json:"ttlMs"`
+	Beat     uint64 `json:"beat"`
+}
+
+// Lease waits until nobody else holds the lease of that name, and takes it. Holders and waiters
+// measure time by themselves: clocks need not be right, only run about as fast as each other.
+// Leases survive the loss of the store's data: holders claim them again, and waiters still wait
+// for the holders that they saw.
+func (l *Log) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease, error) {
+	if opts.TTL == 0 {
+		opts.TTL = DefaultLease
+	}
+	ctx, cancel := l.lifetime(ctx)
+	defer cancel()
+	t, err := l.leases.open(l.store)
+	if err != nil {
+		return nil, err
+	}
+	ttl := max(opts.TTL, time.Second)
+	held := &Lease{
+		Name: name, log: l, table: t, key: leaseKey(name), ttl: ttl,
+		value: leaseValue{Holder: journal.NewEpoch() + journal.NewEpoch(), Instance: l.store.instance, Process: l.store.opts.Process, TTL: ttl.Milliseconds()},
+		lost:  make(chan struct{}),
+	}
+	sent, err := held.acquire(ctx, opts.Yield, l.leases.holds)
+	if err != nil {
+		return nil, fmt.Errorf("event log: acquire a lease: %w", err)
+	}
+	if err := l.leases.hold(held, sent); err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+func leaseKey(name string) string { return "l" + hex.EncodeToString([]byte(name)) }
+
+// acquire waits for the lease and takes it. It returns when it sent the successful request.
+func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duration, here func(key string) bool) (time.Time, error) {
+	yielded := false // Yield was called since the lease was last seen to be held
+	taken := false   // another process held the lease
+	for {
+		seen, kv, changed := l.table.look(l.key)
+		wait := time.Until(seen.at.Add(seen.value.ttl()))
+		// This process held the lease before, and has lost it: there is no holder.
+		abandoned := seen.value.Instance == l.value.Instance && !here(l.key)
+		switch {
+		case kv == nil:
+			wait = time.Minute // until there is a bucket
+		case !seen.free && wait > 0 && !abandoned:
+			yielded, taken = false, true
+		case !yielded && yield != nil:
+			yielded = true
+			if wait = yield(taken); wait <= 0 {
+				continue
+			}
+		default:
+			sent := time.Now()
+			rev, err := l.write(ctx, kv, seen)
+			if err == nil {
+				l.rev = rev
+				return sent, nil
+			}
+			if ctx.Err() != nil {
+				return time.Time{}, context.Cause(ctx)
+			}
+			wait = l.ttl / 10 // another process was faster, or the store is unreachable
+			if !errors.Is(err, jetstream.ErrKeyExists) && !wrongRevision(err) {
+				wait = l.ttl / 4
+				l.table.check()
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return time.Time{}, context.Cause(ctx)
+		}
+	}
+}
+
+// write stores our value only if the lease has not changed since it was seen.
+func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, seen sighting) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.ttl/2)
+	defer cancel()
+	l.value.Beat++
+	data, err := json.Marshal(l.value)
+	if err != nil {
+		return 0, err
+	}
+	if seen.rev == 0 || seen.free {
+		return kv.Create(ctx, l.key, data)
+	}
+	return kv.Update(ctx, l.key, data, seen.rev)
+}
+
+// Lost is closed when another process may hold the lease: it was released, or could not be
+// renewed in time, or the Log is closed. By then the holder must have stopped using the
+// right.
+func (l *Lease) Lost() <-chan struct{} { return l.lost }
+
+// Held reports whether no other process can hold the lease now. In a process that was suspended
+// and continues, it is exact while Lost may be late.
+func (l *Lease) Held() bool { return !l.isLost() && time.Now().Before(*l.until.Load()) }
+
+// renewed records that a renewal was sent, and returns until when the lease is held.
+func (l *Lease) renewed(sent time.Time) time.Time {
+	// Other processes count from when they saw our last renewal, which is later than sent.
+	until := sent.Add(l.ttl - l.ttl/8)
+	l.until.Store(&until)
+	return until
+}
+
+// Release gives the lease back, so that others can take it at once, and waits for its
+// goroutine. It may be called more than once.
+func (l *Lease) Release() {
+	l.stop()
+	l.done.Wait()
+}
+
+// renew keeps the lease until ctx ends or it is lost.
+func (l *Lease) renew(ctx context.Context, sent time.Time) {
+	defer close(l.lost)
+	for {
+		until := l.renewed(sent)
+		next := time.NewTimer(min(l.ttl/4, time.Until(until)))
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			next.Stop()
+			l.giveBack(context.WithoutCancel(ctx))
+			return
+		}
+		if !time.Now().Before(until) {
+			return
+		}
+		now := time.Now()
+		try, cancel := context.WithDeadline(ctx, until)
+		held, err := l.beat(try)
+		cancel()
+		if !held {
+			return
+		}
+		if err == nil {
+			sent = now
+		}
+	}
+}
+
+// beat renews the lease once. held is false if another process has it. If err is not nil, the
+// lease may or may not have been renewed.
+func (l *Lease) beat(ctx context.Context) (held bool, err error) {
+	kv := l.table.bucket()
+	if kv == nil {
+		return true, errNoAnswer
+	}
+	rev, err := l.write(ctx, kv, sighting{rev: l.rev})
+	if err == nil {
+		l.rev = rev
+		return true, nil
+	}
+	if !wrongRevision(err) {
+		l.table.check()
+		return true, err
+	}
+	// The answer to an earlier renewal was lost, the store has lost the lease, or
+	// another process took it.
+	e, err := kv.Get(ctx, l.key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		if rev, err = l.write(ctx, kv, sighting{free: true}); err == nil {
+			l.rev = rev
+		}
+		return !errors.Is(err, jetstream.ErrKeyExists), err
+	}
+	if err != nil {
+		return true, err
+	}
+	var v leaseValue
+	if json.Unmarshal(e.Value(), &v) != nil || v.Holder != l.value.Holder {
+		return false, nil
+	}
+	l.rev = e.Revision()
+	return true, errNoAnswer // renewed at an unknown time
+}
+
+func (l *Lease) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if kv := l.table.bucket(); kv != nil {
+		_ = kv.Delete(ctx, l.key, jetstream.LastRevision(l.rev)) // else it expires
+	}
+}

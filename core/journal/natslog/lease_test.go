@@ -1,0 +1,173 @@
+package natslog
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+)
+
+func lost(l *Lease) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+func acquire(t *testing.T, j *Log, name string, ttl time.Duration) *Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	l, err := j.Lease(ctx, name, LeaseOptions{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestLeaseIsHeldByOne(t *testing.T) {
+	t.Parallel()
+	j := open(t, onServer(t))
+	const ttl = 2 * time.Second
+	a := acquire(t, j, "docs", ttl)
+	other := acquire(t, j, "another server", ttl)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*ttl) // several lives of a lease that is not renewed
+	defer cancel()
+	if l, err := j.Lease(ctx, "docs", LeaseOptions{TTL: ttl}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a second holder: %v, %v", l, err)
+	}
+	if lost(a) || lost(other) {
+		t.Error("a lease that is renewed was lost")
+	}
+	// Given back, it is free at once.
+	got := make(chan *Lease, 1)
+	go func() {
+		l, _ := j.Lease(t.Context(), "docs", LeaseOptions{TTL: time.Minute})
+		got <- l
+	}()
+	a.Release()
+	if !lost(a) {
+		t.Error("a released lease is not lost")
+	}
+	select {
+	case l := <-got:
+		if l == nil || lost(l) {
+			t.Error("the next holder got none")
+		}
+		closeLog(t, j)
+		if !lost(l) || !lost(other) {
+			t.Error("leases outlive the Journal")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("a released lease was not free within 5 s")
+	}
+	if _, err := j.Lease(t.Context(), "docs", LeaseOptions{}); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestRenewalWakesOnlyWaitersOfItsLease: at rest every lease of the log is renewed every few
+// seconds, and waking everybody for that is work that grows with their square.
+func TestRenewalWakesOnlyWaitersOfItsLease(t *testing.T) {
+	t.Parallel()
+	table := newLeaseTable(nil)
+	beat := sighting{rev: 1, value: leaseValue{TTL: DefaultLease.Milliseconds()}, at: time.Now()}
+	for _, key := range []string{"a", "b"} {
+		table.put(key, beat)
+	}
+	_, _, first := table.look("a")
+	_, _, second := table.look("a")
+	_, _, other := table.look("b")
+	table.put("a", beat)
+	for what, c := range map[string]struct {
+		changed <-chan struct{}
+		woken   bool
+	}{"one who waits": {first, true}, "another one": {second, true}, "one who waits for another lease": {other, false}} {
+		woken := false
+		select {
+		case <-c.changed:
+			woken = true
+		default:
+		}
+		if woken != c.woken {
+			t.Errorf("%s was woken: %v", what, woken)
+		}
+	}
+	if _, _, again := table.look("a"); again == first {
+		t.Error("who looks again waits for what was")
+	}
+	if len(table.waiting) != 2 {
+		t.Errorf("%d leases are waited for", len(table.waiting))
+	}
+}
+
+func TestLeaseHasOneHolderAmongMany(t *testing.T) {
+	t.Parallel()
+	j := open(t, onServer(t))
+	var holders, turns atomic.Int32
+	done := make(chan error, 8)
+	for range cap(done) {
+		go func() {
+			l, err := j.Lease(t.Context(), "one", LeaseOptions{TTL: 5 * time.Second})
+			if err == nil {
+				if holders.Add(1) != 1 {
+					err = errors.New("two holders")
+				}
+				turns.Add(1)
+				holders.Add(-1)
+				l.Release()
+			}
+			done <- err
+		}()
+	}
+	for range cap(done) {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if turns.Load() != int32(cap(done)) {
+		t.Errorf("%d turns", turns.Load())
+	}
+}
+
+// Yield tells a lease that another process held from one that nobody took.
+func TestYieldAfterAnotherHolder(t *testing.T) {
+	t.Parallel()
+	opts := Options{URL: journaltest.Store(t), Replicas: 1}
+	one, other := open(t, opts), open(t, opts)
+	yields := make(chan bool, 10) // what Yield was called with; sent by the goroutines of Lease
+	waiting := LeaseOptions{TTL: time.Minute, Yield: func(taken bool) time.Duration { yields <- taken; return 0 }}
+	free, err := one.Lease(t.Context(), "docs", waiting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if <-yields {
+		t.Error("a lease that nobody held was taken by another process")
+	}
+	free.Release()
+	held := acquire(t, other, "docs", time.Minute)
+	eventually(t, "the holder is known", time.Minute, func() bool {
+		leases, err := one.Leases()
+		return err == nil && len(leases) == 1 && !leases[0].Own
+	})
+	next, table := make(chan error, 1), one.leases.table
+	go func() {
+		_, err := one.Lease(t.Context(), "docs", waiting)
+		next <- err
+	}()
+	eventually(t, "the lease is waited for", time.Minute, func() bool {
+		table.mu.Lock()
+		defer table.mu.Unlock()
+		return len(table.waiting) > 0
+	})
+	held.Release()
+	if err := <-next; err != nil || !<-yields {
+		t.Errorf("after another holder: taken is false, %v", err)
+	}
+}

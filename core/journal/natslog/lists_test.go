@@ -1,0 +1,202 @@
+package natslog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+func listOf(n int, version uint64) catalog.List {
+	var items []catalog.Item
+	for i := range n {
+		items = append(items, catalog.Item{Key: fmt.Sprintf("file:///%s/%05d", strings.Repeat("x", 200), i), Digest: digest(uint64(i) + version)})
+	}
+	return catalog.NewList(items)
+}
+
+// TestListsSurviveARestart: long ones are stored in parts, and a shorter version leaves
+// nothing of a longer one.
+func TestListsSurviveARestart(t *testing.T) {
+	t.Parallel()
+	opts := onServer(t)
+	long, tools, other := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: catalog.Tools}, journal.ListName{ServerID: "other", Kind: catalog.Prompts}
+	want := map[journal.ListName]catalog.List{long: listOf(10_000, 1), tools: {}, other: listOf(2, 1)}
+	j := open(t, opts)
+	check := func() {
+		t.Helper()
+		if err := j.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		states, err := j.States(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, states.Lists); diff != "" {
+			t.Errorf("(-want +got):\n%.2000s", diff)
+		}
+		if len(states.Resources) != 0 {
+			t.Errorf("resources: %v", states.Resources)
+		}
+		one, err := j.States(t.Context(), "other")
+		if err != nil || len(one.Lists) != 1 || len(one.Lists[other]) != len(want[other]) {
+			t.Errorf("of one server: %v, %v", one, err)
+		}
+	}
+	for name, list := range want {
+		if err := j.RememberList(name, list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check()
+	closeLog(t, j)
+	j = open(t, opts)
+	check()
+	want[long] = listOf(10, 2)
+	if err := j.RememberList(long, want[long]); err != nil {
+		t.Fatal(err)
+	}
+	check()
+}
+
+// changed is the event that a list changed; items is the whole list after it, if it is known.
+func changed(p event.ListChanged, items ...catalog.Item) *event.Event {
+	p.List = catalog.Tools
+	if items != nil {
+		list := catalog.NewList(items)
+		p.Items = &list
+	}
+	return &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: p}
+}
+
+var tools = journal.ListName{ServerID: "docs", Kind: catalog.Tools}
+
+// toolsOf are the known tools of docs.
+func toolsOf(t *testing.T, j *Log) map[string]catalog.Digest {
+	t.Helper()
+	states, err := j.States(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := j.States(t.Context(), "docs")
+	if err != nil || !cmp.Equal(one.Lists[tools], states.Lists[tools]) {
+		t.Errorf("of one server: %v, %v", one, err)
+	}
+	list, ok := states.Lists[tools]
+	if !ok {
+		return nil
+	}
+	out := map[string]catalog.Digest{}
+	for _, it := range list {
+		out[it.Key] = it.Digest
+	}
+	return out
+}
+
+// TestListIsRememberedWithItsEvent: the event tells the list, which is not part of the entry.
+func TestListIsRememberedWithItsEvent(t *testing.T) {
+	t.Parallel()
+	opts := onServer(t)
+	j := open(t, opts)
+	a, b := catalog.Item{Key: "a", Digest: digest(1), Raw: json.RawMessage(`{"name":"a"}`)}, catalog.Item{Key: "b", Digest: digest(2)}
+	var err error
+	for _, e := range []*event.Event{changed(event.ListChanged{Added: []string{"a"}}, a), changed(event.ListChanged{Added: []string{"b"}}, a, b), changed(event.ListChanged{Error: "timed out"})} {
+		err = errors.Join(err, j.Append(e))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]catalog.Digest{"a": digest(1), "b": digest(2)}
+	if diff := cmp.Diff(want, toolsOf(t, j)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, e := range read(t, j, 1) {
+		ev, err := e.Event()
+		if err != nil || !e.Local() || ev.Payload.(event.ListChanged).Items != nil {
+			t.Errorf("%s: local %v, %v, %v", e.Data(), e.Local(), ev.Payload, err)
+		}
+	}
+	closeLog(t, j)
+	if diff := cmp.Diff(want, toolsOf(t, open(t, opts))); diff != "" {
+		t.Errorf("after a restart (-want +got):\n%s", diff)
+	}
+}
+
+// TestChangesOfAListThatWasNotStored: a process was killed between events and the list after
+// them. What it published is what is known, and what was added or changed counts as different.
+func TestChangesOfAListThatWasNotStored(t *testing.T) {
+	t.Parallel()
+	j := open(t, onServer(t))
+	byKilledProcess(t, j, changed(event.ListChanged{Added: []string{"x"}}, catalog.Item{Key: "x"}))
+	if got := toolsOf(t, j); got != nil {
+		t.Errorf("%v is known of a list that was never stored", got)
+	}
+	of := func(name string, n uint64) catalog.Item { return catalog.Item{Key: name, Digest: digest(n)} }
+	if err := j.Append(changed(event.ListChanged{Added: []string{"b"}}, of("a", 1), of("b", 2), of("c", 3))); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.RememberList(journal.ListName{ServerID: "other", Kind: catalog.Tools}, catalog.List{of("a", 9)}); err != nil {
+		t.Fatal(err)
+	}
+	toolsOf(t, j) // all is stored
+	foreign := changed(event.ListChanged{Removed: []string{"c"}}, of("a", 9))
+	foreign.ServerID = "other"
+	byKilledProcess(t, j, foreign)
+	byKilledProcess(t, j, changed(event.ListChanged{Removed: []string{"a"}, Changed: []string{"b"}}, of("b", 5), of("c", 3)))
+	byKilledProcess(t, j, changed(event.ListChanged{Added: []string{"d", "e"}}, of("b", 5), of("c", 3), of("d", 6), of("e", 7)))
+	byKilledProcess(t, j, changed(event.ListChanged{Removed: []string{"e"}}, of("b", 5), of("c", 3), of("d", 6)))
+	byKilledProcess(t, j, changed(event.ListChanged{Removed: []string{"b"}})) // does not tell the list
+	want := map[string]catalog.Digest{"b": {}, "c": digest(3), "d": {}}
+	if diff := cmp.Diff(want, toolsOf(t, j)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
+	// In a new epoch numbers say nothing; the list is newer than the first events.
+	info, err := j.store.info(t.Context(), j.store.opts.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.store.renew(t.Context(), info); err != nil {
+		t.Fatal(err)
+	}
+	j.writer.suspect()
+	eventually(t, "the new epoch is known", time.Minute, func() bool { return j.Epoch() != info.Config.Metadata[epochKey] })
+	if diff := cmp.Diff(want, toolsOf(t, j)); diff != "" {
+		t.Errorf("in a new epoch (-want +got):\n%s", diff)
+	}
+	// The next list ends it.
+	if err := j.RememberList(tools, catalog.List{of("b", 4)}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]catalog.Digest{"b": digest(4)}, toolsOf(t, j)); diff != "" {
+		t.Errorf("at the end (-want +got):\n%s", diff)
+	}
+}
+
+// TestNextHolderKnowsMoreThanEventsOfEarlierOnes: what the holder of a lease remembers is newer
+// than all events before its fence, which another process may have stored.
+func TestNextHolderKnowsMoreThanEventsOfEarlierOnes(t *testing.T) {
+	t.Parallel()
+	opts := onServer(t)
+	one, next := open(t, opts), open(t, opts)
+	for range 3 {
+		if _, err := one.Store(t.Context(), changed(event.ListChanged{Added: []string{"a"}}, catalog.Item{Key: "a", Digest: digest(1)})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := holder(t, next, time.Minute)
+	if err := l.RememberList(tools, catalog.List{{Key: "b", Digest: digest(2)}}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]catalog.Digest{"b": digest(2)}, toolsOf(t, next)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,176 @@
+package natslog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// records is a [journal.Records] in a bucket with as many replicas as the log, which is created at
+// the first use.
+type records struct {
+	log    *Log
+	config jetstream.KeyValueConfig
+	// suspect makes Follow check the bucket. Capacity 1, never closed: it is signalled when a
+	// request failed, and received by Follow.
+	suspect chan struct{}
+
+	mu sync.Mutex // guards kv
+	kv jetstream.KeyValue
+}
+
+const (
+	maxRecords = 64 << 20 // bytes, of all records
+	// markersFor is how long followers can still learn of a removal.
+	markersFor = time.Hour
+)
+
+// Records implements [journal.Log].
+func (l *Log) Records(name string) journal.Records {
+	return &records{log: l, suspect: make(chan struct{}, 1), config: jetstream.KeyValueConfig{
+		Bucket: l.store.opts.Stream + "_" + name, Description: "mcptrack: " + name, Storage: jetstream.FileStorage,
+		MaxBytes: maxRecords, LimitMarkerTTL: markersFor,
+	}}
+}
+
+// call makes one request to the bucket.
+func (r *records) call(ctx context.Context, what string, f func(context.Context, jetstream.KeyValue) error) error {
+	life, cancel := r.log.lifetime(ctx)
+	defer cancel()
+	ctx, over := context.WithTimeout(life, callTimeout/2)
+	defer over()
+	kv, err := r.bucket(ctx)
+	if err == nil {
+		err = f(ctx, kv)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case life.Err() != nil:
+		return context.Cause(life)
+	case wrongRevision(err):
+		return journal.ErrChanged
+	}
+	select {
+	case r.suspect <- struct{}{}:
+	default:
+	}
+	return fmt.Errorf("event log: %s a record: %w", what, err)
+}
+
+func (r *records) bucket(ctx context.Context) (jetstream.KeyValue, error) {
+	r.mu.Lock()
+	kv := r.kv
+	r.mu.Unlock()
+	if kv != nil {
+		return kv, nil
+	}
+	kv, err := r.log.store.bucket(ctx, r.config)
+	if err == nil {
+		r.set(kv)
+	}
+	return kv, err
+}
+
+func (r *records) set(kv jetstream.KeyValue) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kv = kv
+}
+
+// Get implements [journal.Records].
+func (r *records) Get(ctx context.Context, key string) (journal.Record, error) {
+	out := journal.Record{Key: key}
+	err := r.call(ctx, "read", func(ctx context.Context, kv jetstream.KeyValue) error {
+		e, err := kv.Get(ctx, key)
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound): // or ErrKeyDeleted
+			return nil
+		case err != nil:
+			return err
+		}
+		out = recordOf(e)
+		return nil
+	})
+	return out, err
+}
+
+// Put implements [journal.Records].
+func (r *records) Put(ctx context.Context, rec journal.Record) (revision uint64, err error) {
+	err = r.call(ctx, "store", func(ctx context.Context, kv jetstream.KeyValue) error {
+		if rec.Revision == 0 {
+			revision, err = kv.Create(ctx, rec.Key, rec.Value)
+		} else {
+			revision, err = kv.Update(ctx, rec.Key, rec.Value, rec.Revision)
+		}
+		return err
+	})
+	return revision, err
+}
+
+// PutAfter implements [journal.Records].
+func (r *records) PutAfter(ctx context.Context, rec journal.Record, last uint64) (revision uint64, err error) {
+	err = r.call(ctx, "store", func(ctx context.Context, _ jetstream.KeyValue) error {
+		ack, err := r.log.store.js.PublishMsg(ctx, &nats.Msg{Subject: "$KV." + r.config.Bucket + "." + rec.Key, Data: rec.Value}, jetstream.WithExpectLastSequence(last))
+		if err == nil {
+			revision = ack.Sequence
+		}
+		return err
+	})
+	return revision, err
+}
+
+// Remove implements [journal.Records].
+func (r *records) Remove(ctx context.Context, rec journal.Record) error {
+	return r.call(ctx, "remove", func(ctx context.Context, kv jetstream.KeyValue) error {
+		return kv.Purge(ctx, rec.Key, jetstream.LastRevision(rec.Revision), jetstream.PurgeTTL(markersFor))
+	})
+}
+
+// Follow implements [journal.Records]: after the first call, changed is normally called with single
+// records.
+func (r *records) Follow(ctx context.Context, changed func(journal.Changes)) {
+	ctx, cancel := r.log.lifetime(ctx)
+	defer cancel()
+	s := r.log.store
+	for ctx.Err() == nil {
+		err := s.followBucket(ctx, bucketView{
+			config: r.config, suspect: r.suspect,
+			reset: func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, last uint64) {
+				r.set(kv)
+				c := journal.Changes{All: true, Last: last}
+				for _, e := range all {
+					if rec := recordOf(e); rec.Value != nil {
+						c.Records = append(c.Records, rec)
+					}
+				}
+				changed(c)
+			},
+			put: func(e jetstream.KeyValueEntry) {
+				changed(journal.Changes{Records: []journal.Record{recordOf(e)}, Last: e.Revision()})
+			},
+			state: func(error) {},
+		})
+		r.set(nil)
+		if ctx.Err() == nil {
+			s.opts.Logger.Debug("the records are read again", "bucket", r.config.Bucket, "err", err)
+		}
+		backoff.Sleep(ctx, bucketCheck/4)
+	}
+}
+
+func recordOf(e jetstream.KeyValueEntry) journal.Record {
+	rec := journal.Record{Key: e.Key(), Revision: e.Revision()}
+	if e.Operation() == jetstream.KeyValuePut {
+		rec.Value = append([]byte{}, e.Value()...)
+	}
+	return rec
+}

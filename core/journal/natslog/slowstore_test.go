@@ -1,0 +1,220 @@
+package natslog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+)
+
+// slowStore is a proxy between a client and a server. While it is slow it holds back
+// what the server delivers, until the client sends another request.
+type slowStore struct {
+	url   string
+	store string // its URL
+
+	mu    sync.Mutex // guards all below
+	slow  bool
+	away  bool          // connections are refused
+	held  chan struct{} // closed when what is held goes on; nil if nothing is
+	conns []net.Conn
+}
+
+func startSlowStore(t testing.TB) *slowStore {
+	t.Helper()
+	return slowTo(t, journaltest.Store(t))
+}
+
+// slowTo starts a proxy to the server with the URL.
+func slowTo(t testing.TB, url string) *slowStore {
+	t.Helper()
+	to := url[len("nats://"):]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &slowStore{url: fmt.Sprintf("nats://%s", l.Addr()), store: "nats://" + to}
+	var pumps sync.WaitGroup
+	pumps.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			f.mu.Lock()
+			away := f.away
+			f.mu.Unlock()
+			if away {
+				_ = client.Close()
+				continue
+			}
+			store, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			f.mu.Lock()
+			f.conns = append(f.conns, client, store)
+			f.mu.Unlock()
+			pumps.Go(func() { pump(store, client, f.asked) })
+			pumps.Go(func() { pump(client, store, func([]byte) { f.wait() }) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		f.setSlow(false)
+		f.cut()
+		pumps.Wait()
+	})
+	return f
+}
+
+// pump copies until one end is closed, and closes the other.
+func pump(to, from net.Conn, before func([]byte)) {
+	defer to.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		before(buf[:n])
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// asked looks at what the client sends.
+func (f *slowStore) asked(b []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := bytes.Contains(b, []byte("$JS.API.CONSUMER.MSG.NEXT"))
+	switch {
+	case f.slow && f.held == nil && next:
+		f.held = make(chan struct{})
+	case f.held != nil && !next && bytes.Contains(b, []byte("$JS.API.")):
+		close(f.held)
+		f.held, f.slow = nil, false // once
+	}
+}
+
+func (f *slowStore) wait() {
+	f.mu.Lock()
+	held := f.held
+	f.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+}
+
+// cut ends all connections; the client makes new ones.
+func (f *slowStore) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		_ = c.Close()
+	}
+	f.conns = nil
+}
+
+// setAway cuts the client off, or lets it connect again.
+func (f *slowStore) setAway(away bool) {
+	f.mu.Lock()
+	f.away = away
+	f.mu.Unlock()
+	if away {
+		f.cut()
+	}
+}
+
+func (f *slowStore) setSlow(slow bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.slow = slow
+	if f.held != nil && !slow {
+		close(f.held)
+		f.held = nil
+	}
+}
+
+// TestDeliveriesAreNotTakenForAnswers: what one reader is sent while another one opens a
+// consumer is not taken for the answer.
+func TestDeliveriesAreNotTakenForAnswers(t *testing.T) {
+	t.Parallel()
+	f := startSlowStore(t)
+	j := open(t, Options{URL: f.url, Replicas: 1})
+	appendN(t, j, newSource(), 20)
+	one, err := j.store.consumeFrom(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.close()
+	f.setSlow(true)
+	if m, err := one.next(t.Context()); !errors.Is(err, errQuiet) {
+		t.Fatalf("%d came, %v", m.seq, err)
+	}
+	other, err := j.store.consumeFrom(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.close()
+	if other.consumer == one.consumer || other.pending != 16 {
+		t.Errorf("a consumer %q with %d to come", other.consumer, other.pending)
+	}
+	for want, msgs := range map[uint64]*messages{1: one, 5: other} {
+		if m, err := msgs.next(t.Context()); m.seq != want || err != nil {
+			t.Errorf("the first is %d, want %d, %v", m.seq, want, err)
+		}
+	}
+}
+
+// TestSlowStoreIsReadToTheEnd: a store that answers slowly is not taken for an empty one.
+func TestSlowStoreIsReadToTheEnd(t *testing.T) {
+	t.Parallel()
+	f := startSlowStore(t)
+	j := open(t, Options{URL: f.url, Replicas: 1})
+	began := time.Now().Add(-time.Minute)
+	const n = 20
+	appendN(t, j, newSource(), n)
+	eventually(t, "the states are stored", time.Minute, func() bool {
+		info, err := j.store.info(t.Context(), j.store.opts.Stream+"_states")
+		return err == nil && info.State.Msgs == n
+	})
+
+	f.setSlow(true)
+	if seq, err := j.Since(t.Context(), began); seq != 1 || err != nil {
+		t.Errorf("the first of the last minute is %d, %v", seq, err)
+	}
+	f.setSlow(true)
+	if states, err := j.States(t.Context(), ""); len(states.Resources) != n || err != nil {
+		t.Errorf("%d states, %v", len(states.Resources), err)
+	}
+	f.setSlow(true)
+	var found []uint64
+	err := j.store.scan(t.Context(), 1, n, func(seq uint64, _ string) { found = append(found, seq) })
+	if len(found) != n || !slices.IsSorted(found) || err != nil {
+		t.Errorf("looking up what was stored finds %v, %v", found, err)
+	}
+}
+
+// TestReadEndsWhenNothingIsPending: messages that do not exist are not waited for.
+func TestReadEndsWhenNothingIsPending(t *testing.T) {
+	t.Parallel()
+	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1})
+	appendN(t, j, newSource(), 3)
+	found := 0
+	began := time.Now()
+	if err := j.store.scan(t.Context(), 1, 5, func(uint64, string) { found++ }); found != 3 || err != nil {
+		t.Errorf("%d found, %v", found, err)
+	}
+	if took := time.Since(began); took > callTimeout/2 {
+		t.Errorf("it took %v", took)
+	}
+}

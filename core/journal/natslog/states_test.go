@@ -1,0 +1,159 @@
+package natslog
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+)
+
+// digests are the states as one wants to read them in a failure.
+func digests(t *testing.T, j *Log) map[string]catalog.Digest {
+	t.Helper()
+	states, err := j.States(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]catalog.Digest{}
+	for r, s := range states.Resources {
+		out[r.ServerID+" "+r.URI] = s.Digest
+	}
+	return out
+}
+
+func TestStatesSurviveARestart(t *testing.T) {
+	t.Parallel()
+	opts := onServer(t)
+	j := open(t, opts)
+	s := newSource()
+	remember := func(uri string, n uint64) {
+		t.Helper()
+		if err := j.Remember(journal.Resource{ServerID: "docs", URI: uri}, journal.State{Digest: digest(n), Size: 7, MimeType: "text/plain", When: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remember("file:///quiet", 1001)
+	remember("file:///a", 1002)
+	_ = j.Append(s.next("file:///a")) // 1
+	_ = j.Append(s.next("file:///b")) // 2
+	_ = j.Append(s.next("file:///b")) // 3
+	remember("file:///b", 1003)
+	removed := s.next("file:///gone") // 4
+	_ = j.Append(removed)
+	removed = s.next("file:///gone")
+	removed.Payload = event.ResourceRemoved{}
+	_ = j.Append(removed)
+	remember("file:///forgotten", 1004)
+	remember("file:///forgotten", 0)
+	_ = j.Remember(journal.Resource{ServerID: "docs", URI: "file:///forgotten"}, journal.State{})
+	undigested := s.next("file:///b")
+	undigested.Payload = event.ResourceUpdated{}
+	if _, err := j.Store(t.Context(), undigested); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]catalog.Digest{
+		"docs file:///quiet": digest(1001),
+		"docs file:///a":     digest(1),
+		"docs file:///b":     digest(1003),
+	}
+	if diff := cmp.Diff(want, digests(t, j)); diff != "" {
+		t.Errorf("before the restart (-want +got):\n%s", diff)
+	}
+	closeLog(t, j)
+	j = open(t, opts)
+	if diff := cmp.Diff(want, digests(t, j)); diff != "" {
+		t.Errorf("after the restart (-want +got):\n%s", diff)
+	}
+	states, err := j.States(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := states.Resources[journal.Resource{ServerID: "docs", URI: "file:///quiet"}]; st.Size != 7 || st.MimeType != "text/plain" || st.When.IsZero() {
+		t.Errorf("the state is %+v", st)
+	}
+}
+
+// byKilledProcess stores an event as a process does that is killed before it has stored what the
+// event tells.
+func byKilledProcess(t *testing.T, j *Log, e *event.Event) {
+	t.Helper()
+	parts, err := pending.Encode(e, j.store.largest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, data := range parts {
+		if _, err := j.store.js.Publish(t.Context(), j.store.subjects.event(e), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestStatesOfAKilledRun: states that were not stored in time are found in the log.
+func TestStatesOfAKilledRun(t *testing.T) {
+	t.Parallel()
+	j := open(t, onServer(t))
+	s := newSource()
+	appendN(t, j, s, 150)
+	want := digests(t, j)
+	for i := range 300 {
+		e := s.next(uri(i % 120))
+		byKilledProcess(t, j, e)
+		want["docs "+e.ResourceURI] = e.Payload.(event.ResourceUpdated).Digest
+	}
+	gone := s.next(uri(7))
+	gone.Payload = event.ResourceRemoved{}
+	byKilledProcess(t, j, gone)
+	delete(want, "docs "+uri(7))
+	if diff := cmp.Diff(want, digests(t, j)); diff != "" || len(want) != 119 {
+		t.Errorf("%d resources (-want +got):\n%s", len(want), diff)
+	}
+}
+
+// TestStatesOutliveTheirEvents: retention of events does not take the states.
+func TestStatesOutliveTheirEvents(t *testing.T) {
+	t.Parallel()
+	opts := onServer(t)
+	opts.RetainBytes = 32 << 10
+	j := open(t, opts)
+	s := newSource()
+	_ = j.Append(s.next("file:///old"))
+	for range 500 {
+		_ = j.Append(s.next("file:///busy"))
+	}
+	closeLog(t, j)
+	j = open(t, opts)
+	if b, err := j.Bounds(t.Context()); err != nil || b.First < 2 {
+		t.Fatalf("bounds %+v, %v: the event is still there", b, err)
+	}
+	if got := digests(t, j)["docs file:///old"]; got != digest(1) {
+		t.Errorf("the state is %v", got)
+	}
+}
+
+// TestStateOfAnotherEpoch: after events were lost their numbers are given out again,
+// so the number in an older state says nothing about them; the time does.
+func TestStateOfAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	read := time.Now()
+	at := position{Seq: 10, Epoch: "a"}
+	for name, c := range map[string]struct {
+		m     message
+		epoch string
+		want  bool
+	}{
+		"the same":                  {message{seq: 10, stored: read.Add(time.Second)}, "a", true},
+		"a later one":               {message{seq: 11, stored: read.Add(-time.Second)}, "a", false},
+		"a new one of a low number": {message{seq: 6, stored: read.Add(time.Second)}, "b", false},
+		"an old one that is left":   {message{seq: 5, stored: read.Add(-time.Second)}, "b", true},
+	} {
+		if got := at.covers(read, c.m, c.epoch); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

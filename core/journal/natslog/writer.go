@@ -1,0 +1,303 @@
+package natslog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+)
+
+// item is an event, a value to remember, or, without either, something that only takes its place
+// in the order.
+type item = pending.Item[note]
+
+// note is what the writer wants to know of an item.
+type note struct {
+	lease *Lease // the lease that it is stored under; nil: none is needed
+	value value  // what to remember; nil: nothing
+}
+
+// writer stores queued items. Only its run goroutine uses it, except for queue, doubt and
+// suspect.
+type writer struct {
+	store  *store
+	states *stateWriter
+	recent *recent
+	queue  *pending.Queue[note]
+	doubt  atomic.Bool // the log may have been replaced: verify must check
+
+	pub      *publisher
+	last     uint64 // number of the last event known to be in the log
+	appended uint64 // number of events that were given an id
+}
+
+func newWriter(s *store, states *stateWriter, r *recent) *writer {
+	return &writer{store: s, states: states, recent: r, queue: pending.New[note](s.opts.Queue)}
+}
+
+// open creates or opens the log.
+func (w *writer) open(ctx context.Context) error {
+	info, err := w.store.ensure(ctx)
+	if err != nil {
+		return err
+	}
+	w.take(info)
+	w.pub, err = newPublisher(w.store, 2*time.Second) // a leader that died will not answer
+	return err
+}
+
+// run stores queued items, in groups that grow with the load. It returns when the queue is
+// closed and empty, or when ctx ends.
+func (w *writer) run(ctx context.Context) {
+	for {
+		group := w.queue.Take(maxBatch)
+		if group == nil {
+			return
+		}
+		_ = w.verify(ctx) // if that fails, it is repeated before anything is stored
+		w.storeGroup(ctx, group)
+	}
+}
+
+// storeGroup stores a group of items in their order, however long that takes.
+func (w *writer) storeGroup(ctx context.Context, group []*item) {
+	records := make([]*record, 0, len(group))
+	for _, it := range group {
+		switch {
+		case it.Event != nil:
+			more, err := w.records(it)
+			if err != nil {
+				w.store.counts.tooLarge.Add(1)
+				w.store.opts.Logger.Error("cannot store an event", "err", err)
+				it.Finish(journal.Entry{}, err)
+			}
+			records = append(records, more...)
+		case len(records) == 0:
+			w.reached(it, w.last)
+		default:
+			before := records[len(records)-1]
+			before.after = append(before.after, it)
+		}
+	}
+	w.storeAll(ctx, records)
+}
+
+// records returns what is stored for an event.
+func (w *writer) records(it *item) ([]*record, error) {
+	subject := w.store.subjects.event(it.Event)
+	var list value
+	if name, items, ok := journal.KnownList(it.Event); ok {
+		list = newKnownList(name, items)
+		e, p := *it.Event, it.Event.Payload.(event.ListChanged)
+		p.Items = nil // large, and remembered as the list
+		e.Payload = p
+		it.Event = &e
+	}
+	parts, err := pending.Encode(it.Event, w.store.largest())
+	if err != nil {
+		return nil, err
+	}
+	w.appended++
+	id := event.FormatID(w.recent.instance, w.appended)
+	if len(parts) == 1 {
+		w.recent.put(w.appended, it.Event)
+	}
+	records := make([]*record, len(parts))
+	for n, data := range parts {
+		records[n] = &record{subject: subject, id: id, data: data, lease: it.Note.lease}
+		if n > 0 {
+			records[n].id = fmt.Sprintf("%s.%d", id, n)
+		}
+	}
+	last := records[len(records)-1]
+	last.item, last.list, last.whole = it, list, len(parts) == 1
+	return records, nil
+}
+
+// reached is called for an item without an event when everything before it, up to the event
+// with that number, is stored or dropped.
+func (w *writer) reached(it *item, seq uint64) {
+	if v := it.Note.value; v != nil {
+		w.states.put(v, it.Note.lease, w.position(seq, it.Note.lease))
+	}
+	it.Finish(journal.Entry{}, nil)
+}
+
+// position is that of what a process knows that has stored the event with that number. Whoever
+// holds a lease knows more than the events before its fence, which other processes stored.
+func (w *writer) position(seq uint64, l *Lease) position {
+	at := position{Seq: seq, Epoch: w.store.epoch()}
+	if l != nil {
+		if fenced := l.fenced(); fenced.Epoch == at.Epoch {
+			at.Seq = max(at.Seq, fenced.Seq)
+		}
+	}
+	return at
+}
+
+// storeAll stores the records in order. It gives up only when ctx ends.
+func (w *writer) storeAll(ctx context.Context, records []*record) {
+	retry := backoff.New(50*time.Millisecond, 2*time.Second)
+	for {
+		if records, _ = w.held(ctx, records, false); len(records) == 0 {
+			return
+		}
+		began := time.Now()
+		n, err := w.publish(ctx, records)
+		w.stored(records[:n])
+		records = records[n:]
+		if n > 0 {
+			w.store.counts.took.observe(time.Since(began))
+			retry.Reset()
+			w.works()
+		}
+		if err == nil {
+			continue
+		}
+		if refused(err) {
+			if records, err = w.held(ctx, records, true); err == nil && backoff.Sleep(ctx, retry.Next()) {
+				continue
+			}
+		}
+		w.fails(err)
+		for backoff.Sleep(ctx, retry.Next()) {
+			if records, err = w.mend(ctx, records); err == nil {
+				break
+			}
+			w.fails(err)
+		}
+		if ctx.Err() != nil {
+			w.giveUp(records, err)
+			return
+		}
+	}
+}
+
+// giveUp ends the wait for records that will not be stored.
+func (w *writer) giveUp(records []*record, err error) {
+	err = fmt.Errorf("event log: the event was not stored: %w", err)
+	for _, r := range records {
+		if r.item != nil {
+			w.store.counts.unsaved.Add(1)
+			r.item.Finish(journal.Entry{}, err)
+		}
+		for _, it := range r.after {
+			it.Finish(journal.Entry{}, err)
+		}
+	}
+}
+
+// publish stores records in the log that this process knows.
+func (w *writer) publish(ctx context.Context, records []*record) (int, error) {
+	if err := w.verify(ctx); err != nil {
+		return 0, err
+	}
+	n, err := w.pub.publish(ctx, records)
+	if slices.ContainsFunc(records[:n], func(r *record) bool { return r.seq <= w.last }) {
+		w.doubt.Store(true) // numbers only rise, so these are of another log, or were stored before
+		if err := w.verify(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
+}
+
+// stored remembers what the records, which are in the log now, tell, and wakes the callers that
+// wait for their items.
+func (w *writer) stored(records []*record) {
+	for _, r := range records {
+		w.last = max(w.last, r.seq)
+	}
+	w.store.counts.appended.Add(uint64(len(records)))
+	for _, r := range records {
+		if r.item == nil {
+			continue
+		}
+		at := w.position(r.seq, nil)
+		if res, st, ok := journal.Known(r.item.Event); ok {
+			w.states.put(newResourceState(res, st), nil, at) // the event is stored: no lease is needed
+		}
+		if r.list != nil {
+			w.states.put(r.list, nil, at)
+		}
+		if r.item.Done != nil {
+			e := journal.NewEntry(at.Epoch, r.seq, time.Now(), r.data)
+			if r.whole {
+				e = e.WithEvent(r.item.Event)
+			}
+			r.item.Finish(e, nil)
+		}
+		for _, it := range r.after {
+			w.reached(it, r.seq)
+		}
+	}
+}
+
+// mend opens the store again after a failed attempt, and returns the records that it does not
+// have.
+func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error) {
+	info, err := w.store.ensure(ctx)
+	if err != nil {
+		return records, err
+	}
+	renewed, err := w.check(ctx, info)
+	if err != nil {
+		return records, err
+	}
+	if renewed { // the records that were found are not in the new log
+		for _, r := range records {
+			r.seq = 0
+		}
+	}
+	wanted := make(map[string]*record, len(records))
+	for _, r := range records {
+		wanted[r.id] = r
+	}
+	err = w.store.scan(ctx, w.last+1, info.State.LastSeq, func(seq uint64, id string) {
+		if r, ok := wanted[id]; ok && r.seq == 0 {
+			r.seq = seq
+		}
+	})
+	if err != nil {
+		return records, err
+	}
+	// A missing record between found ones is now stored after them, because these stay in the
+	// log. Batches prevent that.
+	var found, left []*record
+	for _, r := range records {
+		if r.seq != 0 {
+			found = append(found, r)
+		} else {
+			left = append(left, r)
+		}
+	}
+	w.stored(found)
+	return left, nil
+}
+
+// fails counts a failed attempt, and logs the first in a row.
+func (w *writer) fails(err error) {
+	w.store.counts.failures.Add(1)
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	if old := w.store.counts.trouble.Swap(&err); old == nil {
+		w.store.opts.Logger.Error("events cannot be stored; mcptrack keeps them in memory and tries again", "err", err)
+	}
+}
+
+// works ends the state of failure that fails began, and logs that as a warning: whoever saw
+// the failure at the default level sees its end, too.
+func (w *writer) works() {
+	if old := w.store.counts.trouble.Swap(nil); old != nil {
+		waiting, folded := w.queue.Size()
+		w.store.opts.Logger.Warn("events are stored again", "waiting", waiting, "folded", folded)
+	}
+}

@@ -1,0 +1,218 @@
+package sqlitelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+const (
+	// writerCache and readerCache bound the pages that a connection keeps, in KiB. What a
+	// transaction changes beyond that is written before its end.
+	writerCache, readerCache = 6 << 10, 512
+	// checkpointPages is the length of events.db-wal, in pages of 4 KiB, at which its pages are
+	// written to events.db: each costs one write there, however often it was written before.
+	checkpointPages = 4096
+	// busyTimeout is how long a statement waits for the lock of another process, such as sqlite3.
+	busyTimeout = 500 * time.Millisecond
+)
+
+// connect opens a connection to the file.
+func connect(path string, flags sqlite.OpenFlags, cache int) (*sqlite.Conn, error) {
+	c, err := sqlite.OpenConn(path, flags)
+	if err != nil {
+		return nil, err
+	}
+	c.SetBusyTimeout(busyTimeout)
+	// Not c.SetDefensive: in v1.4.2 it passes one argument too few, and SQLite writes to an address
+	// that it finds in freed memory.
+	for _, pragma := range []string{
+		fmt.Sprintf("cache_size = -%d", cache), "mmap_size = 0", "temp_store = memory", "trusted_schema = off",
+		"cell_size_check = on",          // a damaged page is found when it is read, and not by its consequences
+		"journal_size_limit = 16777216", // as long as it is between checkpoints: overwriting is cheaper than growing
+		fmt.Sprintf("wal_autocheckpoint = %d", checkpointPages),
+	} {
+		if err == nil {
+			err = run(c, "PRAGMA "+pragma)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// run runs a statement that is not run often.
+func run(c *sqlite.Conn, query string, args ...any) error {
+	return sqlitex.ExecuteTransient(c, query, &sqlitex.ExecOptions{Args: args})
+}
+
+// number returns the first column of the last row, 0 if there is none.
+func number(c *sqlite.Conn, query string, args ...any) (n int64, err error) {
+	err = sqlitex.Execute(c, query, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+		n = s.ColumnInt64(0)
+		return nil
+	}})
+	return n, err
+}
+
+// do runs a prepared statement without rows.
+func do(s *sqlite.Stmt) error {
+	if _, err := s.Step(); err != nil {
+		return err // Step has reset it
+	}
+	return s.Reset()
+}
+
+// transaction runs f as one transaction.
+func transaction(c *sqlite.Conn, f func() error) error {
+	if err := run(c, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := f()
+	if err == nil {
+		err = run(c, "COMMIT")
+	}
+	if err != nil {
+		rollback(c)
+	}
+	return err
+}
+
+// rollback ends a transaction that failed, if SQLite has not ended it.
+func rollback(c *sqlite.Conn) {
+	if !c.AutocommitEnabled() {
+		_ = run(c, "ROLLBACK") // only fails if there is nothing to roll back
+	}
+}
+
+// damaged reports whether the error says that the file is not a database that can be used.
+func damaged(err error) bool {
+	if errors.Is(err, errDamaged) {
+		return true
+	}
+	if err == nil {
+		return false
+	}
+	switch code := sqlite.ErrCode(err); code.ToPrimary() {
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultFormat:
+		return true
+	case sqlite.ResultConstraint, sqlite.ResultMismatch: // what our statements never do to our tables
+		return true
+	case sqlite.ResultIOErr:
+		return code == sqlite.ResultIOErrShortRead // the file ends before it should
+	}
+	return false
+}
+
+// ours returns err as damage if it says that tables or columns are missing: all statements fit the
+// schema of a file of ours.
+func ours(err error) error {
+	if err != nil && sqlite.ErrCode(err) == sqlite.ResultError && !errors.Is(err, errDamaged) {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return err
+}
+
+// maxReaders is how many connections read simultaneously.
+const maxReaders = 4
+
+// pool holds connections that only read. Its methods may be called from several goroutines.
+type pool struct {
+	path string
+	// slots is a semaphore for connections in use: who has sent may use one. Capacity maxReaders,
+	// never closed.
+	slots chan struct{}
+
+	mu     sync.Mutex // guards all below
+	idle   []*sqlite.Conn
+	closed bool
+}
+
+func newPool(path string) *pool {
+	return &pool{path: path, slots: make(chan struct{}, maxReaders)}
+}
+
+// errRetired is the error of using a pool after close.
+var errRetired = errors.New("the file is no longer used")
+
+// use calls f with a connection and in a transaction, so that f sees one state of the file. f must
+// not wait for anything: while it reads, the file events.db-wal cannot become shorter.
+func (p *pool) use(ctx context.Context, f func(c *sqlite.Conn) error) error {
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-p.slots }()
+	c, err := p.take()
+	if err != nil {
+		return err
+	}
+	begin, err := c.Prepare("BEGIN")
+	if err == nil {
+		err = do(begin)
+	}
+	if err == nil {
+		err = f(c)
+	}
+	if end, rerr := c.Prepare("ROLLBACK"); rerr == nil && !c.AutocommitEnabled() {
+		_ = do(end) // nothing was written
+	}
+	if err == nil && p.keep(c) {
+		return nil
+	}
+	return errors.Join(err, c.Close())
+}
+
+func (p *pool) take() (*sqlite.Conn, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, errRetired
+	}
+	if n := len(p.idle); n > 0 {
+		c := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		return c, nil
+	}
+	p.mu.Unlock()
+	c, err := connect(p.path, sqlite.OpenReadOnly, readerCache)
+	if err != nil {
+		return nil, fmt.Errorf("event log: open the file: %w", err)
+	}
+	return c, nil
+}
+
+func (p *pool) keep(c *sqlite.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.idle = append(p.idle, c)
+	}
+	return !p.closed
+}
+
+// close waits until no connection is in use, and closes all.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for range maxReaders {
+		p.slots <- struct{}{}
+	}
+	for range maxReaders {
+		<-p.slots
+	}
+	for _, c := range idle {
+		_ = c.Close() // nothing was written
+	}
+}

@@ -1,0 +1,266 @@
+package sqlitelog
+
+import (
+	"context"
+	"sync"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+const (
+	// maxWaitingTexts bounds the texts that wait to be stored, in bytes.
+	maxWaitingTexts = 16 << 20
+	// maxGroupTexts bounds the texts of one transaction, in bytes; it may be one more text.
+	maxGroupTexts = 2 << 20
+)
+
+// contents are the texts of a log. Those that wait are in memory; the writer stores them together
+// with events.
+type contents struct {
+	l *Log
+
+	mu      sync.Mutex // guards all below
+	queue   []text
+	bytes   int                        // of queue, and of what the writer has taken
+	queued  map[catalog.Digest]*string // the texts of these
+	put     uint64                     // texts accepted
+	ended   uint64                     // of them, stored or dropped
+	dropped uint64
+	closed  bool
+}
+
+type text struct {
+	digest catalog.Digest
+	text   string
+}
+
+func newContents(l *Log) *contents { return &contents{l: l, queued: map[catalog.Digest]*string{}} }
+
+// Put implements [journal.Contents].
+func (c *contents) Put(d catalog.Digest, content string) {
+	if c.l.opts.Existing || c.l.opts.KeepContent == 0 || d.IsZero() || len(content) > journal.MaxContent {
+		return
+	}
+	if !c.add(text{d, content}) {
+		return
+	}
+	c.l.queue.Rouse()
+}
+
+func (c *contents) add(t text) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.queued[t.digest]; ok || c.closed {
+		return false
+	}
+	if int64(len(t.text)) > c.l.opts.KeepContent || c.bytes+len(t.text) > maxWaitingTexts {
+		c.dropped++
+		return false
+	}
+	c.queue, c.bytes, c.put = append(c.queue, t), c.bytes+len(t.text), c.put+1
+	c.queued[t.digest] = &t.text
+	return true
+}
+
+// Dropped implements [journal.Contents].
+func (c *contents) Dropped() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dropped
+}
+
+// accepted returns how many texts were accepted, stored whether as many of them are stored.
+func (c *contents) accepted() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.put
+}
+
+func (c *contents) stored(n uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended >= n
+}
+
+// waiting returns how many texts are not stored yet.
+func (c *contents) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int(c.put - c.ended)
+}
+
+// close lets no more texts in.
+func (c *contents) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+}
+
+// take removes the texts of one transaction from the queue. The writer calls done or drop with
+// them.
+func (c *contents) take() []text {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, size := 0, 0
+	for n < len(c.queue) && size < maxGroupTexts {
+		size += len(c.queue[n].text)
+		n++
+	}
+	taken := c.queue[:n:n]
+	if c.queue = c.queue[n:]; len(c.queue) == 0 {
+		c.queue = nil // the array belongs to taken
+	}
+	return taken
+}
+
+func (c *contents) done(taken []text) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range taken {
+		c.bytes -= len(t.text)
+		delete(c.queued, t.digest)
+	}
+	c.ended += uint64(len(taken))
+}
+
+func (c *contents) drop(taken []text) {
+	c.done(taken)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropped += uint64(len(taken))
+}
+
+// putTexts stores the texts of a batch, and removes the oldest ones beyond the limit.
+func (w *writer) putTexts(b *batch) error {
+	for _, t := range b.texts {
+		if ok, err := w.hasText(t.digest); ok || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		s := w.stmts.text
+		s.BindBytes(1, t.digest[:])
+		s.BindInt64(2, int64(len(t.text)))
+		s.BindText(3, t.text)
+		s.BindInt64(4, w.sums.content(t.digest[:], t.text))
+		if err := do(s); err != nil {
+			return err
+		}
+		b.next.textBytes += int64(len(t.text))
+	}
+	if b.next.textBytes <= w.l.opts.KeepContent {
+		return nil
+	}
+	s := w.stmts.oldText
+	upTo := int64(0)
+	for b.next.textBytes > w.l.opts.KeepContent {
+		row, err := s.Step()
+		if err != nil {
+			return err
+		}
+		if !row {
+			b.next.textBytes = 0
+			break
+		}
+		upTo = s.ColumnInt64(0)
+		b.next.textBytes -= s.ColumnInt64(1)
+	}
+	if err := s.Reset(); err != nil {
+		return err
+	}
+	w.stmts.dropText.BindInt64(1, upTo)
+	return do(w.stmts.dropText)
+}
+
+func (w *writer) hasText(d catalog.Digest) (bool, error) {
+	s := w.stmts.hasText
+	s.BindBytes(1, d[:])
+	row, err := s.Step()
+	if err != nil {
+		return false, err
+	}
+	return row, s.Reset()
+}
+
+func (c *checksum) content(digest []byte, text string) int64 {
+	c.begin()
+	c.bytes(digest)
+	return c.end([]byte(text))
+}
+
+// Get implements [journal.Contents].
+func (c *contents) Get(ctx context.Context, d catalog.Digest) (content string, ok bool, err error) {
+	if content, ok := c.waitingText(d); ok {
+		return content, true, nil
+	}
+	ctx, cancel := c.l.lifetime(ctx)
+	defer cancel()
+	err = c.l.reading(ctx, func(f *file, conn *sqlite.Conn) error {
+		s, err := conn.Prepare("SELECT text, sum FROM contents WHERE digest = ?")
+		if err != nil {
+			return err
+		}
+		s.BindBytes(1, d[:])
+		row, err := s.Step()
+		if err != nil {
+			return err
+		}
+		if row {
+			content = s.ColumnText(0)
+			ok = newChecksum(f.origin).content(d[:], content) == s.ColumnInt64(1)
+		}
+		return s.Reset()
+	})
+	if !ok {
+		content = ""
+	}
+	return content, ok, err
+}
+
+func (c *contents) waitingText(d catalog.Digest) (string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t, ok := c.queued[d]; ok {
+		return *t, true
+	}
+	return "", false
+}
+
+// Stored implements [journal.Contents].
+func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
+	ctx, cancel := c.l.lifetime(ctx)
+	defer cancel()
+	found := map[catalog.Digest]bool{}
+	for len(digests) > 0 { // in parts, because a connection is not held for long
+		part := digests[:min(len(digests), 1024)]
+		err := c.l.reading(ctx, func(_ *file, conn *sqlite.Conn) error {
+			s, err := conn.Prepare("SELECT 1 FROM contents WHERE digest = ?")
+			if err != nil {
+				return err
+			}
+			for _, d := range part {
+				s.BindBytes(1, d[:])
+				row, err := s.Step()
+				if err != nil {
+					return err
+				}
+				if row {
+					found[d] = true
+				}
+				if err := s.Reset(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return found, err
+		}
+		digests = digests[len(part):]
+	}
+	return found, nil
+}

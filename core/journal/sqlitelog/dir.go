@@ -1,0 +1,199 @@
+package sqlitelog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// dir is the data directory of a log. One Log owns it.
+type dir struct {
+	path string
+	lock *os.File // nil if the log is only read
+	seen mark     // what the lock said when it was acquired
+}
+
+// mark is the last event that a run has stored, which the lock has beside the process: so a file
+// is recognized that has come back shorter although nothing in it is wrong, as one whose WAL was
+// lost after a crash, or that an older copy was written over. The zero mark means that the lock
+// does not say.
+type mark struct {
+	epoch string
+	last  int64
+}
+
+// openDir checks the directory. Unless existing is set, it creates and locks it.
+func openDir(path string, existing bool) (*dir, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("event log: find the data directory: %w", err)
+	}
+	d := &dir{path: path}
+	if !existing {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, fmt.Errorf("event log: create the data directory: %w", err)
+		}
+	}
+	info, err := os.Lstat(path)
+	if err == nil && existing {
+		_, err = os.Lstat(d.file())
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("event log: look for the stored events: %w", err)
+	case info.Mode()&fs.ModeSymlink != 0:
+		return nil, fmt.Errorf("event log: the data directory %s is a symbolic link; specify the directory itself", path)
+	case !info.IsDir():
+		return nil, fmt.Errorf("event log: %s is not a directory", path)
+	}
+	if err := checkOwner(path, info); err != nil {
+		return nil, fmt.Errorf("event log: %w", err)
+	}
+	if existing {
+		return d, nil
+	}
+	if err := d.acquire(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// acquire locks the directory.
+func (d *dir) acquire() error {
+	lock, err := lockFile(d.lockPath())
+	if errors.Is(err, journal.ErrLocked) { // perhaps by a reader that asks whether somebody writes
+		time.Sleep(lookTime)
+		lock, err = lockFile(d.lockPath())
+	}
+	if errors.Is(err, journal.ErrLocked) {
+		return fmt.Errorf("event log: %w: another mcptrack%s uses %s; stop that process, or use another data directory", journal.ErrLocked, d.holder(), d.path)
+	} else if err != nil {
+		return fmt.Errorf("event log: lock %s: %w", d.path, err)
+	}
+	d.lock, d.seen = lock, readMark(lock)
+	d.mark(d.seen)
+	return nil
+}
+
+// lockSize is the length of the lock file: a process, for people and the message above, and the id
+// of an event, each in a line, and spaces.
+const lockSize = 64
+
+// mark writes a mark into the lock, in one write that a kill cannot tear. It is not synced: after a
+// power cut it may be older than the file, which says less, and nothing wrong. A failure leaves the
+// mark before, which is not wrong either.
+func (d *dir) mark(m mark) {
+	b := fmt.Appendf(make([]byte, 0, lockSize), "%d\n", os.Getpid())
+	if m.epoch != "" {
+		b = fmt.Appendln(b, event.FormatID(m.epoch, uint64(m.last)))
+	}
+	for len(b) < lockSize {
+		b = append(b, ' ')
+	}
+	_, _ = d.lock.WriteAt(b[:lockSize], 0)
+}
+
+// readMark returns the mark in a lock, the zero mark if it has none.
+func readMark(lock *os.File) mark {
+	b := make([]byte, lockSize)
+	n, _ := lock.ReadAt(b, 0)
+	_, id, _ := strings.Cut(string(b[:n]), "\n")
+	epoch, seq, err := event.ParseID(strings.TrimSpace(id))
+	if err != nil || seq > maxMark {
+		return mark{}
+	}
+	return mark{epoch, int64(seq)}
+}
+
+// maxMark is the largest number that is believed: numbers continue after it.
+const maxMark = 1 << 53
+
+// lookTime is longer than InUse has the lock.
+const lookTime = 50 * time.Millisecond
+
+// InUse reports whether a process writes the log in the directory at present.
+func InUse(path string) bool { return isLocked((&dir{path: path}).lockPath()) }
+
+// reacquire locks the directory again if it was replaced, or its lock was deleted: otherwise
+// another process would get the lock.
+func (d *dir) reacquire() error {
+	is, err := os.Lstat(d.lockPath())
+	if err == nil {
+		if was, serr := d.lock.Stat(); serr == nil && os.SameFile(was, is) {
+			return nil
+		}
+	}
+	old := d.lock
+	if err := d.acquire(); err != nil {
+		return err
+	}
+	return unlockFile(old)
+}
+
+// file is the SQLite file.
+func (d *dir) file() string { return filepath.Join(d.path, "events.db") }
+
+func (d *dir) lockPath() string { return filepath.Join(d.path, "lock") }
+
+// holder returns " (process N)", or "" if it is not known who has the lock.
+func (d *dir) holder() string {
+	f, err := os.Open(d.lockPath())
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, 32))
+	line, _, _ := strings.Cut(string(b), "\n")
+	pid, err := strconv.ParseUint(line, 10, 32)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (process %d)", pid)
+}
+
+// close releases the lock.
+func (d *dir) close() error {
+	if d.lock == nil {
+		return nil
+	}
+	return unlockFile(d.lock)
+}
+
+// sync makes the names in the directory durable.
+func (d *dir) sync() error {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return err
+	}
+	_ = f.Sync() // not every system can do that
+	return f.Close()
+}
+
+// checkFile returns an error unless the file is a regular one that only this user may write to.
+func checkFile(path string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("event log: %s is not a regular file", path)
+	}
+	if err := checkOwner(path, info); err != nil {
+		return fmt.Errorf("event log: %w", err)
+	}
+	return nil
+}
+
+// bootID returns an identifier of the current run of the operating system; "" if it has none.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,135 @@
+package sqlitelog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+)
+
+// TestFullDisk fills the file system of a log, and frees it: what was stored can be read
+// meanwhile, what waits is stored then, in order and once. Several sizes are left free, so that it
+// becomes full in different steps.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root may mount a small file system")
+	}
+	for _, free := range []int64{0, 20 << 10, 100 << 10, 300 << 10} {
+		t.Run(fmt.Sprint(free), func(t *testing.T) {
+			disk := filepath.Join(t.TempDir(), "disk")
+			if err := os.Mkdir(disk, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Mount("none", disk, "tmpfs", 0, "size=64m,mode=700"); err != nil {
+				t.Skip(err)
+			}
+			t.Cleanup(func() {
+				if err := syscall.Unmount(disk, 0); err != nil {
+					t.Error(err)
+				}
+			})
+			l := open(t, Options{Dir: filepath.Join(disk, "data"), KeepContent: 1 << 20})
+			s := newSource()
+			appendN(t, l, s, 300)
+			ballast := fill(t, filepath.Join(disk, "ballast"), free)
+			var items []*item
+			for i := 0; l.Err() == nil || l.Stats().Failures < 3; i++ {
+				it, err := push(l, s.next(uri(i)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				items = append(items, it)
+				if i < 10 {
+					l.Contents().Put(digest(uint64(i+1)), fmt.Sprint("text ", i))
+				}
+				if i%100 == 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			b, err := l.Bounds(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			inOrder(t, read(t, l, 0), l.Epoch(), 1, int(b.Last))
+			if err := os.Remove(ballast); err != nil {
+				t.Fatal(err)
+			}
+			for i, it := range items {
+				var o pending.Outcome
+				select {
+				case o = <-it.Done:
+				case <-time.After(time.Minute):
+					t.Fatalf("event %d is not stored: %v, %+v", i, l.Err(), l.Stats())
+				}
+				if o.Err != nil || o.Entry.Seq != uint64(301+i) {
+					t.Fatalf("event %d is %d, %v", i, o.Entry.Seq, o.Err)
+				}
+			}
+			eventually(t, "Err is nil", time.Minute, func() bool { return l.Err() == nil })
+			epoch := l.Epoch()
+			closeLog(t, l)
+			l = open(t, Options{Dir: filepath.Join(disk, "data"), KeepContent: 1 << 20})
+			there, missing := truthful(t, read(t, l, 0))
+			if l.Epoch() != epoch || missing != 0 || there != 300+len(items) || l.Stats().Damages != 0 {
+				t.Errorf("%d there, %d missing, epoch kept: %v, %+v", there, missing, l.Epoch() == epoch, l.Stats())
+			}
+			for i := range 10 {
+				if text, ok, err := l.Contents().Get(t.Context(), digest(uint64(i+1))); text != fmt.Sprint("text ", i) || !ok || err != nil {
+					t.Errorf("text %d is %q, %v", i, text, err)
+				}
+			}
+			closeLog(t, l)
+		})
+	}
+}
+
+// fill writes a file that leaves so many bytes free.
+func fill(t *testing.T, path string, free int64) string {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.Copy(f, endless{})
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("%d bytes: %v", n, err)
+	}
+	if err := errors.Join(f.Truncate(max(n-free, 0)), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// endless reads as zeros.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// TestNoRoomForANewLog: the error says why.
+func TestNoRoomForANewLog(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root may mount a small file system")
+	}
+	disk := t.TempDir()
+	if err := syscall.Mount("none", disk, "tmpfs", 0, "size=64k,mode=700"); err != nil {
+		t.Skip(err)
+	}
+	fill(t, filepath.Join(disk, "ballast"), 8<<10)
+	_, err := Open(t.Context(), Options{Dir: filepath.Join(disk, "data"), Durability: journal.Always})
+	if err == nil {
+		t.Error("a log was opened on a full disk")
+	}
+	t.Log(err)
+	if err := syscall.Unmount(disk, 0); err != nil {
+		t.Error(err)
+	}
+}

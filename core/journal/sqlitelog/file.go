@@ -1,0 +1,241 @@
+package sqlitelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// file is one epoch of the file events.db, as readers use it. Readers that use a file that is no
+// longer the one of the log get journal.ErrEpoch.
+type file struct {
+	path    string
+	info    fs.FileInfo // by which it is recognized
+	epoch   string
+	origin  string
+	readers *pool
+}
+
+// inPlace reports whether the file is still the one at its path. It does not open it: closing any
+// descriptor of the file would release the locks that SQLite holds.
+func (f *file) inPlace() bool {
+	info, err := os.Lstat(f.path)
+	return err == nil && os.SameFile(info, f.info) || err != nil && !errors.Is(err, fs.ErrNotExist)
+}
+
+// checkTime bounds PRAGMA quick_check; see the package documentation.
+const checkTime = 150 * time.Millisecond
+
+// openFile opens events.db to write: it makes a new file if there is none, sets a damaged one
+// aside, and begins a new epoch where ids might name two events. known is what this process knew
+// of the log; nil at the start.
+func (l *Log) openFile(known *logRow) (c *sqlite.Conn, f *file, row logRow, err error) {
+	if err := l.finishRescue(); err != nil {
+		return nil, nil, row, err
+	}
+	c, f, row, err = l.tryFile(known)
+	if !damaged(err) {
+		return c, f, row, err
+	}
+	if known, err = l.rescue(err, known); err != nil {
+		return nil, nil, row, err
+	}
+	return l.tryFile(known)
+}
+
+// tryFile is openFile without the repair of damage.
+func (l *Log) tryFile(known *logRow) (_ *sqlite.Conn, _ *file, row logRow, err error) {
+	path := l.dir.file()
+	if err := l.makeFile(path); err != nil {
+		return nil, nil, row, err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, nil, row, fmt.Errorf("event log: %w", err)
+	}
+	if err := checkFile(path, info); err != nil {
+		return nil, nil, row, err
+	}
+	c, err := connect(path, sqlite.OpenReadWrite, writerCache)
+	if err != nil {
+		return nil, nil, row, fmt.Errorf("event log: open %s: %w", path, err)
+	}
+	row, err = l.admit(c, inode(info), known)
+	if err != nil {
+		return nil, nil, row, errors.Join(fmt.Errorf("event log: open %s: %w", path, err), c.Close())
+	}
+	return c, &file{path: path, info: info, epoch: row.epoch, origin: row.origin, readers: newPool(path)}, row, nil
+}
+
+// makeFile makes an empty file that only this user may read, if there is none: SQLite would ask
+// the umask.
+func (l *Log) makeFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		err = errors.Join(f.Close(), l.dir.sync())
+	}
+	if err != nil {
+		return fmt.Errorf("event log: create the file: %w", err)
+	}
+	return nil
+}
+
+// admit checks a file that was opened and makes it the log of this run.
+func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err error) {
+	if err := l.set(c, "PRAGMA journal_mode = wal", "wal"); err != nil {
+		return row, err
+	}
+	if err := run(c, "PRAGMA synchronous = full"); err != nil { // this run shows what the one before has not synced
+		return row, err
+	}
+	if err := migrate(c); err != nil {
+		return row, err
+	}
+	if err := checkSchema(c); err != nil {
+		return row, ours(err)
+	}
+	if row, err = readLog(c); err != nil {
+		return row, ours(err)
+	}
+	if err := quickCheck(c); err != nil {
+		return row, ours(err)
+	}
+	end, err := number(c, "SELECT max(seq) FROM events")
+	if err != nil {
+		return row, ours(err)
+	}
+	var seen mark // by the run before
+	if known == nil {
+		seen = l.dir.seen
+	}
+	why := ""
+	switch {
+	case known != nil && row.epoch != known.epoch:
+		why = "the file was replaced"
+	case known == nil && row.last >= row.first && end < row.last:
+		why = "the log was shorter than it had been"
+		l.counts.damages.Add(1)
+	case end > row.last:
+		why = "the log was longer than it had been"
+		l.counts.damages.Add(1)
+	case row.inode != 0 && inode != 0 && row.inode != inode:
+		why = "the file is a copy, or was restored from one"
+	case seen.epoch == row.epoch && seen.last > row.last:
+		why = "its last events are missing"
+		l.counts.damages.Add(1)
+	case seen.epoch != "" && seen.epoch != row.epoch:
+		why = "the file was deleted or replaced"
+		l.counts.damages.Add(1)
+	case !row.clean && known == nil && row.durability != journal.Always && (row.boot == "" || row.boot != l.boot):
+		why = "the machine stopped before all events were durable, so the last ones may be lost"
+	}
+	row.last = max(row.last, end, seen.last)
+	if known != nil {
+		row.last = max(row.last, known.last)
+	}
+	if end < row.first {
+		row.first = row.last + 1
+	}
+	row.durability, row.boot, row.clean, row.inode = l.opts.Durability, l.boot, false, inode
+	err = transaction(c, func() error {
+		if why != "" {
+			row.epoch = journal.NewEpoch()
+			if err := addEpoch(c, row, why); err != nil {
+				return err
+			}
+		}
+		if row.first <= row.last && end < row.last { // a row that is damaged stands for the end that is lost
+			if err := run(c, "INSERT INTO events SELECT ?, stored, '', '', '', '', 0 FROM events WHERE seq = ?", row.last, end); err != nil {
+				return err
+			}
+		}
+		if err := l.heal(c, row.origin, false); err != nil {
+			return err
+		}
+		return writeLog(c, row)
+	})
+	if err == nil && why != "" {
+		l.opts.Logger.Warn("the event log begins a new epoch, because "+why, "last", row.last)
+	}
+	return row, err
+}
+
+// set runs a PRAGMA and fails unless it returns what is wanted.
+func (l *Log) set(c *sqlite.Conn, pragma, want string) error {
+	got := ""
+	err := sqlitex.ExecuteTransient(c, pragma, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		got = s.ColumnText(0)
+		return nil
+	}})
+	if err == nil && got != want {
+		err = fmt.Errorf("%s returned %q", pragma, got)
+	}
+	return err
+}
+
+// quickCheck returns an error if the file is damaged, as far as that is found within checkTime.
+func quickCheck(c *sqlite.Conn) error {
+	late := make(chan struct{})
+	timer := time.AfterFunc(checkTime, func() { close(late) })
+	c.SetInterrupt(late)
+	defer func() {
+		timer.Stop()
+		c.SetInterrupt(nil)
+	}()
+	found := ""
+	err := sqlitex.ExecuteTransient(c, "PRAGMA quick_check(1)", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		found = s.ColumnText(0)
+		return nil
+	}})
+	switch {
+	case sqlite.ErrCode(err) == sqlite.ResultInterrupt:
+		return nil
+	case err == nil && found != "ok" && found != "":
+		return fmt.Errorf("%w: %s", errDamaged, found)
+	}
+	return err
+}
+
+// openExisting opens events.db only to read.
+func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error) {
+	path := l.dir.file()
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, row, fmt.Errorf("event log: %w", err)
+	}
+	if err := checkFile(path, info); err != nil {
+		return nil, row, err
+	}
+	f = &file{path: path, info: info, readers: newPool(path)}
+	err = f.readers.use(ctx, func(c *sqlite.Conn) error {
+		version, err := number(c, "PRAGMA user_version")
+		if err == nil && version == 0 {
+			return fs.ErrNotExist // it is being made
+		}
+		if err == nil && version != int64(len(migrations())) {
+			return fmt.Errorf("it has format %d; this mcptrack reads format %d", version, len(migrations()))
+		}
+		if err == nil {
+			row, err = readLog(c)
+			err = ours(err)
+		}
+		return err
+	})
+	if err != nil {
+		f.readers.close()
+		return nil, row, fmt.Errorf("event log: open %s: %w", path, err)
+	}
+	f.epoch, f.origin = row.epoch, row.origin
+	return f, row, nil
+}

@@ -1,0 +1,42 @@
+package sqlitelog
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// lockFile takes the lock or fails immediately. The system releases it however the process ends.
+func lockFile(path string) (*os.File, error) {
+	f, err := openPrivate(path)
+	if err != nil {
+		return nil, err
+	}
+	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, new(windows.Overlapped))
+	if err != nil {
+		_ = f.Close()
+		if err == windows.ERROR_LOCK_VIOLATION {
+			return nil, journal.ErrLocked
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// unlockFile releases the lock.
+func unlockFile(f *os.File) error { return f.Close() }
+
+// isLocked reports whether a process has the lock.
+func isLocked(path string) bool {
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	f, err := lockFile(path)
+	if err == nil {
+		_ = unlockFile(f)
+	}
+	return errors.Is(err, journal.ErrLocked)
+}

@@ -1,0 +1,174 @@
+package sqlitelog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// TestOneProcessWrites: the second one is told which directory, and who has it.
+func TestOneProcessWrites(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd, out := startChild(t, "append", dir)
+	if !out.Scan() {
+		t.Fatal("the child appends nothing")
+	}
+	_, err := Open(t.Context(), Options{Dir: dir})
+	if want := fmt.Sprintf("process %d", cmd.Process.Pid); !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("opened twice: %v, want %s", err, want)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	closeLog(t, open(t, Options{Dir: dir}))
+}
+
+// TestReaderBesideWriter: a process that only reads follows one that writes, and changes nothing.
+func TestReaderBesideWriter(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd, out := startChild(t, "append", dir)
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+	}()
+	if !out.Scan() {
+		t.Fatal("the child appends nothing")
+	}
+	go func() {
+		for out.Scan() { // so that the child does not wait
+		}
+	}()
+	l := open(t, Options{Dir: dir, Existing: true})
+	next := uint64(1)
+	for e, err := range l.Follow(t.Context(), 1) {
+		if err != nil || e.Seq != next || e.Gap != nil {
+			t.Fatalf("%s comes where %d should: %v", e.Data(), next, err)
+		}
+		if next++; next > 5000 {
+			break
+		}
+	}
+	// A page at a time, so that what the child writes can be moved to events.db.
+	for _, call := range []func() error{
+		func() error { return l.Append(newSource().next(uri(1))) },
+		func() error { _, err := l.Store(t.Context(), newSource().next(uri(1))); return err },
+		func() error { return l.Remember(journal.Resource{ServerID: "docs", URI: "u"}, journal.State{}) },
+		func() error { return l.RememberList(journal.ListName{ServerID: "docs"}, nil) },
+		func() error { _, err := l.Records("things").Put(t.Context(), journal.Record{Key: "a"}); return err },
+	} {
+		if err := call(); !errors.Is(err, errReadOnly) {
+			t.Errorf("a write: %v", err)
+		}
+	}
+	if b, err := l.Bounds(t.Context()); err != nil || b.Last < 5000 {
+		t.Errorf("bounds %+v, %v", b, err)
+	}
+	if st, err := l.States(t.Context(), "docs"); err != nil || len(st.Resources) != 100 {
+		t.Errorf("%d states, %v", len(st.Resources), err)
+	}
+	n := 0
+	for e, err := range l.Select(t.Context(), journal.Selection{ServerID: "docs", URI: uri(7)}) {
+		if ev, _ := e.Event(); err != nil || ev.ResourceURI != uri(7) {
+			t.Fatalf("%s, %v", e.Data(), err)
+		}
+		n++
+	}
+	if n < 50 {
+		t.Errorf("%d versions", n)
+	}
+	if err := l.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExistingLogIsNotChanged: opening with Existing makes nothing and shortens nothing, and reads
+// a file that nobody has open, or that a killed process left.
+func TestExistingLogIsNotChanged(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "events")
+	if _, err := Open(t.Context(), Options{Dir: dir, Existing: true}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a log: %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory was made: %v", err)
+	}
+	l := open(t, Options{Dir: dir, KeepContent: 1 << 20})
+	l.Contents().Put(digest(1), "text")
+	appendN(t, l, newSource(), 30)
+	epoch := l.Epoch()
+	closeLog(t, l)
+	before, err := os.ReadFile(events(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = open(t, Options{Dir: dir, Existing: true, RetainBytes: 1, Retain: 1})
+	inOrder(t, read(t, l, 1), epoch, 1, 30)
+	if text, ok, err := l.Contents().Get(t.Context(), digest(1)); !ok || text != "text" || err != nil {
+		t.Errorf("the text is %q, %v", text, err)
+	}
+	l.Contents().Put(digest(2), "another")
+	closeLog(t, l)
+	if after, err := os.ReadFile(events(dir)); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed: %v", err)
+	}
+	closeLog(t, open(t, Options{Dir: dir}))
+}
+
+// TestReaderOfADamagedFile: a process that only reads leaves a damaged file to the one that
+// writes, and reads around what cannot be read.
+func TestReaderOfADamagedFile(t *testing.T) {
+	t.Parallel()
+	const n = 3000
+	dir, _ := filled(t, n)
+	change(t, events(dir), func(b []byte) []byte {
+		for _, name := range []string{`"name":"n700"`, `"name":"n1500"`, fmt.Sprintf(`"name":"n%d"`, n)} {
+			b = overwrite(b, pageOf(t, b, name))
+		}
+		return b
+	})
+	l := open(t, Options{Dir: dir, Existing: true})
+	there, missing := truthful(t, read(t, l, 0))
+	if there+missing != n || missing > 60 || missing < 3 {
+		t.Errorf("%d there, %d missing", there, missing)
+	}
+	closeLog(t, l)
+	l = open(t, Options{Dir: dir})
+	if rescued, lost := truthful(t, read(t, l, 0)); rescued != there || lost != missing {
+		t.Errorf("%d there, %d missing after the rescue; %d and %d before it", rescued, lost, there, missing)
+	}
+}
+
+// TestReaderSeesThatTheFileWasReplaced: a process that only reads continues with the new file.
+func TestReaderSeesThatTheFileWasReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w := open(t, Options{Dir: dir})
+	s := newSource()
+	appendN(t, w, s, 10)
+	r := open(t, Options{Dir: dir, Existing: true})
+	f := startFollow(t, r, 10)
+	remove(t, events(dir))
+	e := appendN(t, w, s, 1)
+	if err := <-f.ended; !errors.Is(err, journal.ErrEpoch) {
+		t.Errorf("Follow ended with %v", err)
+	}
+	eventually(t, "the new event is read", time.Minute, func() bool {
+		got := read(t, r, 11)
+		return len(got) == 1 && got[0].ID == e.ID
+	})
+	if res, err := r.Resume(t.Context(), event.FormatID(w.Epoch(), 11)); err != nil || res.Gap != nil || res.From != 12 {
+		t.Errorf("resumed with %+v, %v", res, err)
+	}
+}

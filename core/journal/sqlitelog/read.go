@@ -1,0 +1,398 @@
+package sqlitelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"math"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+const (
+	// pageEntries and pageBytes bound what is read from the file as one step; it may be one more
+	// entry. It is held in memory while the consumer works.
+	pageEntries, pageBytes = 256, 512 << 10
+	// pollInterval is how often a process that only reads looks for new events.
+	pollInterval = 100 * time.Millisecond
+)
+
+// Read implements [journal.Log].
+func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	return func(yield func(journal.Entry, error) bool) {
+		l.iterate(ctx, yield, func(ctx context.Context, r *reader) error {
+			_, _, last, _ := l.view.now()
+			r.next, r.to = max(from, 1), last
+			if r.next > r.to {
+				return nil
+			}
+			return r.run(ctx)
+		})
+	}
+}
+
+// Follow implements [journal.Log]. In a process that only reads it looks for new events every
+// 100 ms.
+func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	return func(yield func(journal.Entry, error) bool) {
+		l.iterate(ctx, yield, func(ctx context.Context, r *reader) error {
+			r.next = max(from, 1)
+			return r.run(ctx)
+		})
+	}
+}
+
+// iterate calls f with a reader of the present file, and yields its error.
+func (l *Log) iterate(ctx context.Context, yield func(journal.Entry, error) bool, f func(ctx context.Context, r *reader) error) {
+	ctx, cancel := l.lifetime(ctx)
+	defer cancel()
+	err := context.Cause(ctx)
+	if err == nil {
+		err = l.refresh(ctx)
+	}
+	if err == nil {
+		r := &reader{l: l, yield: yield}
+		r.file, _, _, _ = l.view.now()
+		err = f(ctx, r)
+	}
+	if err != nil && !errors.Is(err, errStop) {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		yield(journal.Entry{}, err)
+	}
+}
+
+// errStop ends a reader whose consumer wants no more.
+var errStop = errors.New("the consumer has stopped")
+
+// reader reads the log once.
+type reader struct {
+	l     *Log
+	file  *file
+	next  uint64 // the next to yield
+	to    uint64 // the last to yield; 0: no end
+	yield func(journal.Entry, error) bool
+}
+
+// run yields entries until the end is reached.
+func (r *reader) run(ctx context.Context) error {
+	buf := make([]journal.Entry, 0, pageEntries)
+	for r.to == 0 || r.next <= r.to {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		entries, _, last, moved, ok := r.l.view.take(r.file, r.next, r.to, buf[:0])
+		switch {
+		case !ok:
+			return journal.ErrEpoch
+		case len(entries) > 0:
+			for i := range entries {
+				if err := r.pass(ctx, entries[i], i < len(entries)-1 || r.more(last, entries[i].Seq)); err != nil {
+					return err
+				}
+			}
+			clear(entries) // what is large is not held longer than by the view
+		case last < r.next:
+			if err := r.l.await(ctx, moved); err != nil {
+				return err
+			}
+		default:
+			if err := r.page(ctx, last); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// more reports whether an entry follows number seq without waiting.
+func (r *reader) more(last, seq uint64) bool {
+	if r.to != 0 {
+		last = r.to
+	}
+	return seq < last
+}
+
+// pass yields an entry.
+func (r *reader) pass(ctx context.Context, e journal.Entry, more bool) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	r.next = e.Seq + 1
+	e.More = more
+	if !r.yield(e, nil) {
+		return errStop
+	}
+	return nil
+}
+
+// page yields a page from the file, with gaps in place of what is missing.
+func (r *reader) page(ctx context.Context, last uint64) error {
+	to := last
+	if r.to != 0 {
+		to = min(to, r.to)
+	}
+	p, err := r.l.page(ctx, r.file, r.next, to)
+	if err != nil {
+		return err
+	}
+	for i, e := range p.entries {
+		if err := r.missing(ctx, p.first, e.Seq-1, true); err != nil {
+			return err
+		}
+		if err := r.pass(ctx, e, i < len(p.entries)-1 || r.more(last, e.Seq)); err != nil {
+			return err
+		}
+	}
+	return r.missing(ctx, p.first, p.to, r.more(last, p.to))
+}
+
+// missing yields gaps for the entries from r.next to last: one for those that the retention has
+// removed, one for those that are damaged.
+func (r *reader) missing(ctx context.Context, first, last uint64, more bool) error {
+	if gone := min(last, first-1); gone >= r.next {
+		if err := r.pass(ctx, journal.GapEntry(r.file.epoch, r.next, gone, journal.ReasonRetention), more || gone < last); err != nil {
+			return err
+		}
+	}
+	if r.next > last {
+		return nil
+	}
+	r.l.counts.damaged(r.l.opts.Logger, r.next, last)
+	return r.pass(ctx, journal.GapEntry(r.file.epoch, r.next, last, journal.ReasonDamaged), more)
+}
+
+// page is a part of the log as it is in the file: those of the entries up to number to that are
+// there and are not damaged. first is the number of the first that the retention has left.
+type page struct {
+	entries   []journal.Entry
+	first, to uint64
+}
+
+// page reads a page, which begins with number from and ends with number to at the latest.
+func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err error) {
+	err = l.readFile(ctx, f, func(c *sqlite.Conn) error {
+		row, err := readEnds(c)
+		if err != nil {
+			return err
+		}
+		if row.epoch != f.epoch {
+			return journal.ErrEpoch
+		}
+		s, err := c.Prepare("SELECT " + eventColumns + " FROM events WHERE seq BETWEEN ? AND ? ORDER BY seq")
+		if err != nil {
+			return err
+		}
+		p = page{first: uint64(row.first), to: to, entries: make([]journal.Entry, 0, min(pageEntries, to-from+1))}
+		s.BindInt64(1, number64(from))
+		s.BindInt64(2, number64(to))
+		sc := newScanner(f)
+		for n, bytes := 0, 0; ; n++ {
+			row, err := s.Step()
+			if damaged(err) && l.opts.Existing { // nobody replaces the file
+				if p.to = uint64(sc.row.seq); n == 0 {
+					p.to = uint64(readable(s, number64(from), number64(to))) - 1
+				}
+				return nil
+			}
+			if err != nil || !row {
+				return err
+			}
+			if n >= pageEntries || bytes >= pageBytes {
+				p.to = uint64(s.ColumnInt64(0)) - 1
+				return s.Reset()
+			}
+			e, ok := sc.scan(s)
+			bytes += sc.size
+			if ok {
+				p.entries = append(p.entries, e)
+			}
+		}
+	})
+	return p, err
+}
+
+// number64 is the number as SQLite has it.
+func number64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+
+// readEnds is readLog without what does not change while a file is open.
+func readEnds(c *sqlite.Conn) (r logRow, err error) {
+	s, err := c.Prepare("SELECT epoch, first, last, bytes FROM log")
+	if err != nil {
+		return r, err
+	}
+	row, err := s.Step()
+	if err != nil {
+		return r, err
+	}
+	if !row {
+		return r, errDamaged
+	}
+	r = logRow{epoch: s.ColumnText(0), first: max(s.ColumnInt64(1), 1), last: s.ColumnInt64(2), bytes: s.ColumnInt64(3)}
+	return r, s.Reset()
+}
+
+// eventColumns are those that a scanner scans.
+const eventColumns = "seq, stored, server, uri, type, sum, event"
+
+// scanner makes entries of rows.
+type scanner struct {
+	epoch string
+	sums  *checksum
+	row   eventRow
+	buf   []byte
+	size  int // of the last row
+}
+
+// eventRow is a row of events; server, uri and kind are valid until the next row is scanned.
+type eventRow struct {
+	seq, stored       int64
+	server, uri, kind []byte
+	data              []byte
+}
+
+func newScanner(f *file) *scanner { return &scanner{epoch: f.epoch, sums: newChecksum(f.origin)} }
+
+// scan returns the entry of a row; ok is false if the row is damaged.
+func (sc *scanner) scan(s *sqlite.Stmt) (e journal.Entry, ok bool) {
+	if ok = sc.read(s); !ok {
+		return e, false
+	}
+	return journal.NewEntry(sc.epoch, uint64(sc.row.seq), time.UnixMicro(sc.row.stored).UTC(), sc.row.data), true
+}
+
+// read reads a row. The data are in a buffer that the next row overwrites.
+func (sc *scanner) read(s *sqlite.Stmt) bool {
+	r := &sc.row
+	r.seq, r.stored = s.ColumnInt64(0), s.ColumnInt64(1)
+	sc.buf = sc.buf[:0]
+	r.server, r.uri, r.kind, r.data = sc.column(s, 2), sc.column(s, 3), sc.column(s, 4), sc.column(s, 6)
+	sc.size = len(sc.buf)
+	return sc.sums.event(r) == s.ColumnInt64(5) && r.seq > 0 && journal.Keepable(r.data)
+}
+
+// column appends a column to the buffer. If that moves the buffer, earlier columns stay valid.
+func (sc *scanner) column(s *sqlite.Stmt, n int) []byte {
+	begin, size := len(sc.buf), s.ColumnLen(n)
+	if begin+size > cap(sc.buf) {
+		sc.buf = append(make([]byte, 0, 2*(begin+size)), sc.buf...)
+	}
+	sc.buf = sc.buf[:begin+size]
+	return sc.buf[begin : begin+s.ColumnBytes(n, sc.buf[begin:])]
+}
+
+func (c *checksum) event(r *eventRow) int64 {
+	c.begin(r.seq, r.stored)
+	c.bytes(r.server)
+	c.bytes(r.uri)
+	c.bytes(r.kind)
+	return c.end(r.data)
+}
+
+// reading calls f with the present file and a connection in a transaction.
+func (l *Log) reading(ctx context.Context, f func(f *file, c *sqlite.Conn) error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for {
+		if err := l.refresh(ctx); err != nil {
+			return err
+		}
+		file, _, _, _ := l.view.now()
+		err := l.readFile(ctx, file, func(c *sqlite.Conn) error { return f(file, c) })
+		if !errors.Is(err, journal.ErrEpoch) {
+			return err
+		}
+	}
+}
+
+// readFile calls f with a connection to the file. If it turns out to be damaged, the writer
+// replaces it; readFile waits for that, and returns [journal.ErrEpoch].
+func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) error) error {
+	err := file.readers.use(ctx, f)
+	switch {
+	case err == nil || ctx.Err() != nil || errors.Is(err, journal.ErrEpoch):
+		return err
+	case damaged(err) && !l.opts.Existing:
+		if _, _, _, _, ok := l.view.take(file, 0, 0, nil); ok {
+			l.suspected.Store(&err)
+			l.queue.Rouse()
+		}
+	case !errors.Is(err, errRetired):
+		return fmt.Errorf("event log: read: %w", err)
+	}
+	for {
+		_, _, _, moved, ok := l.view.take(file, 0, 0, nil)
+		if !ok {
+			return journal.ErrEpoch
+		}
+		if err := l.await(ctx, moved); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits until the view moves.
+func (l *Log) await(ctx context.Context, moved chan struct{}) error {
+	if l.opts.Existing {
+		backoff.Sleep(ctx, pollInterval)
+		if ctx.Err() == nil {
+			return l.refresh(ctx)
+		}
+		return context.Cause(ctx)
+	}
+	select {
+	case <-moved:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// refresh makes the view what the file says, in a process that only reads.
+func (l *Log) refresh(ctx context.Context) error {
+	if !l.opts.Existing {
+		return nil
+	}
+	select {
+	case l.refreshing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-l.refreshing }()
+	f, _, last, _ := l.view.now()
+	var row logRow
+	err := errRetired
+	if f.inPlace() {
+		err = f.readers.use(ctx, func(c *sqlite.Conn) (err error) {
+			row, err = readEnds(c)
+			return err
+		})
+	}
+	switch {
+	case err == nil && row.epoch == f.epoch && uint64(row.last) == last:
+		return nil
+	case err == nil && row.epoch == f.epoch:
+		l.view.show(row, nil)
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	next, row, err := l.openExisting(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is being replaced
+	}
+	if err != nil {
+		return err
+	}
+	l.view.replace(next, row)
+	f.readers.close()
+	return nil
+}

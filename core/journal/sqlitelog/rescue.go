@@ -1,0 +1,363 @@
+package sqlitelog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// The rescue of a damaged file: what can be read is copied into events.db.new, in one transaction;
+// then events.db is moved aside, and the new file takes its place. A rescue that was interrupted
+// is finished, or begun again, at the next start: events.db.new is complete if it has a version.
+
+func (d *dir) newFile() string { return d.file() + ".new" }
+
+// rescue replaces a damaged file, of which no connection may be open. known is what this process
+// knew of the log, or nil. It returns what the caller knows of the new one.
+func (l *Log) rescue(cause error, known *logRow) (*logRow, error) {
+	l.counts.damages.Add(1)
+	if err := l.removeNew(); err != nil {
+		return nil, fmt.Errorf("event log: rescue what a damaged file has: %w", err)
+	}
+	row, copied, err := l.copyFile(known)
+	if err != nil {
+		return nil, fmt.Errorf("event log: rescue what a damaged file has: %w", err)
+	}
+	to, err := l.swap()
+	if err != nil {
+		return nil, fmt.Errorf("event log: set a damaged file aside: %w", err)
+	}
+	l.opts.Logger.Error("the event log is damaged; it was moved away, and what can be read was copied into a new one",
+		"err", cause, "movedTo", to, "events", copied, "lost", max(row.last+1-row.first-copied, 0))
+	return &row, nil
+}
+
+// finishRescue finishes a rescue that was interrupted.
+func (l *Log) finishRescue() error {
+	path := l.dir.newFile()
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	complete := false
+	if c, err := connect(path, sqlite.OpenReadWrite, readerCache); err == nil {
+		version, err := number(c, "PRAGMA user_version")
+		complete = err == nil && version > 0 && c.Close() == nil
+	}
+	var err error
+	if complete {
+		l.dir.seen = mark{} // it is of the damaged file
+		_, err = l.swap()
+	} else {
+		err = l.removeNew()
+	}
+	if err != nil {
+		return fmt.Errorf("event log: finish the rescue of a damaged file: %w", err)
+	}
+	return nil
+}
+
+func (l *Log) removeNew() error {
+	for _, suffix := range []string{"-journal", "-wal", "-shm", ""} {
+		if err := os.Remove(l.dir.newFile() + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// swap moves events.db aside and events.db.new to its place, and returns where the damaged file
+// is. It moves the files beside events.db first, because they must never be found beside the new
+// one, which SQLite would then change.
+func (l *Log) swap() (to string, err error) {
+	path := l.dir.file()
+	for n := 1; ; n++ {
+		to = fmt.Sprintf("%s.damaged-%d", path, n)
+		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	for _, suffix := range []string{"-journal", "-shm", "-wal", ""} {
+		if err := os.Rename(path+suffix, to+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return to, errors.Join(os.Rename(l.dir.newFile(), path), l.dir.sync())
+}
+
+// copyFile copies what can be read of events.db to events.db.new, and returns the row of its log
+// and how many events it has.
+func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
+	f, err := os.OpenFile(l.dir.newFile(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return row, 0, err
+	}
+	to, err := connect(l.dir.newFile(), sqlite.OpenReadWrite, writerCache)
+	if err != nil {
+		return row, 0, err
+	}
+	defer func() {
+		if cerr := to.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	if err := migrate(to); err != nil {
+		return row, 0, err
+	}
+	row, err = readLog(to)
+	if err != nil {
+		return row, 0, err
+	}
+	// The version says that the file is complete, so it comes with the last transaction.
+	if err := run(to, "PRAGMA user_version = 0"); err != nil {
+		return row, 0, err
+	}
+	was, from := l.openDamaged(known)
+	if from != nil {
+		defer from.Close() // nothing was written
+	}
+	row.first, row.last = max(was.first, 1), was.last
+	err = transaction(to, func() error {
+		if from != nil && was.origin != "" {
+			if copied, err = newCopier(from, to, was.origin, row.origin).all(&row); err != nil {
+				return err
+			}
+		}
+		if err := l.heal(to, row.origin, true); err != nil {
+			return err
+		}
+		if known != nil {
+			row.last = max(row.last, known.last)
+		}
+		row.durability, row.clean = journal.Always, true
+		if err := writeLog(to, row); err != nil {
+			return err
+		}
+		if err := run(to, "UPDATE epochs SET first = ?, why = ?", row.last+1, "the file before was damaged"); err != nil {
+			return err
+		}
+		return run(to, fmt.Sprintf("PRAGMA user_version = %d", len(migrations())))
+	})
+	return row, copied, err
+}
+
+// openDamaged opens the damaged file to read it, as far as that is possible.
+func (l *Log) openDamaged(known *logRow) (was logRow, c *sqlite.Conn) {
+	if known != nil {
+		was = *known
+	}
+	c, err := connect(l.dir.file(), sqlite.OpenReadOnly, readerCache)
+	if err != nil {
+		return was, nil
+	}
+	if row, err := readLog(c); err == nil {
+		return row, c
+	}
+	if was.origin == "" { // the table epochs may still say it
+		was.origin, _ = readOrigin(c)
+	}
+	return was, c
+}
+
+// copier copies rows whose sums match from a file to another one.
+type copier struct {
+	from, to  *sqlite.Conn
+	was, sums *checksum // of the two files
+}
+
+func newCopier(from, to *sqlite.Conn, was, is string) *copier {
+	return &copier{from: from, to: to, was: newChecksum(was), sums: newChecksum(is)}
+}
+
+// all copies everything, and completes the row of the log. It returns how many events it copied.
+func (c *copier) all(row *logRow) (copied int64, err error) {
+	if copied, err = c.events(row); err != nil {
+		return copied, err
+	}
+	if err := c.table("turns", "seq", "seq", func(s, insert *sqlite.Stmt) bool {
+		insert.BindInt64(1, s.ColumnInt64(0))
+		return true
+	}); err != nil {
+		return copied, err
+	}
+	if err := c.contents(row); err != nil {
+		return copied, err
+	}
+	return copied, c.remembered()
+}
+
+// remembered copies what is not events: states, lists and records.
+func (c *copier) remembered() error {
+	err := c.table("states", "server, uri, digest, size, mime, at, seq, sum", "server, uri", func(s, insert *sqlite.Stmt) bool {
+		digest := blob(s, 2)
+		for i := range 2 {
+			insert.BindText(i+1, s.ColumnText(i))
+		}
+		insert.BindBytes(3, digest)
+		insert.BindInt64(4, s.ColumnInt64(3))
+		insert.BindText(5, s.ColumnText(4))
+		insert.BindInt64(6, s.ColumnInt64(5))
+		insert.BindInt64(7, s.ColumnInt64(6))
+		insert.BindInt64(8, c.sums.state(s.ColumnText(0), s.ColumnText(1), digest, s.ColumnInt64(3), s.ColumnText(4), s.ColumnInt64(5), s.ColumnInt64(6)))
+		return c.was.state(s.ColumnText(0), s.ColumnText(1), digest, s.ColumnInt64(3), s.ColumnText(4), s.ColumnInt64(5), s.ColumnInt64(6)) == s.ColumnInt64(7)
+	})
+	if err != nil {
+		return err
+	}
+	err = c.table("lists", "server, kind, seq, items, sum", "server, kind", func(s, insert *sqlite.Stmt) bool {
+		server, kind, seq, items := s.ColumnText(0), s.ColumnText(1), s.ColumnInt64(2), s.ColumnText(3)
+		insert.BindText(1, server)
+		insert.BindText(2, kind)
+		insert.BindInt64(3, seq)
+		insert.BindText(4, items)
+		insert.BindInt64(5, c.sums.list(server, kind, seq, items))
+		return c.was.list(server, kind, seq, items) == s.ColumnInt64(4)
+	})
+	if err != nil {
+		return err
+	}
+	return c.table("records", "name, key, value, revision, sum", "name, key", func(s, insert *sqlite.Stmt) bool {
+		name, rec := recordOf(s)
+		bindRecord(insert, c.sums, name, rec)
+		return c.was.record(name, rec) == s.ColumnInt64(4)
+	})
+}
+
+// contents copies the texts.
+func (c *copier) contents(row *logRow) error {
+	err := c.table("contents", "n, digest, size, text, sum", "n", func(s, insert *sqlite.Stmt) bool {
+		digest, text := blob(s, 1), s.ColumnText(3)
+		insert.BindInt64(1, s.ColumnInt64(0))
+		insert.BindBytes(2, digest)
+		insert.BindInt64(3, int64(len(text)))
+		insert.BindText(4, text)
+		insert.BindInt64(5, c.sums.content(digest, text))
+		return c.was.content(digest, text) == s.ColumnInt64(4)
+	})
+	if err == nil {
+		row.textBytes, err = number(c.to, "SELECT coalesce(sum(size), 0) FROM contents")
+	}
+	return err
+}
+
+func blob(s *sqlite.Stmt, n int) []byte {
+	b := make([]byte, s.ColumnLen(n))
+	s.ColumnBytes(n, b)
+	return b
+}
+
+// table copies the rows of a table for which bind returns true after it has bound them to the
+// insertion. It reads from both ends up to the first row that cannot be read. An error is one of
+// the new file.
+func (c *copier) table(name, columns, key string, bind func(s, insert *sqlite.Stmt) bool) error {
+	insert, err := c.to.Prepare("INSERT OR REPLACE INTO " + name + " VALUES (" + strings.Repeat("?, ", strings.Count(columns, ",")) + "?" + ")")
+	if err != nil {
+		return err
+	}
+	for _, order := range []string{key, strings.ReplaceAll(key, ",", " DESC,") + " DESC"} {
+		s, err := c.from.Prepare("SELECT " + columns + " FROM " + name + " ORDER BY " + order)
+		if err != nil {
+			return nil // the schema cannot be read
+		}
+		row, err := s.Step()
+		for ; row && err == nil; row, err = s.Step() {
+			if !bind(s, insert) {
+				continue
+			}
+			if err := do(insert); err != nil {
+				return err
+			}
+		}
+		if err == nil {
+			return s.Reset()
+		}
+	}
+	return nil
+}
+
+// events copies the events. Where a page cannot be read it looks for the next number that can.
+func (c *copier) events(row *logRow) (copied int64, err error) {
+	insert, err := c.to.Prepare("INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?)")
+	if err != nil {
+		return 0, err
+	}
+	read, err := c.from.Prepare("SELECT " + eventColumns + " FROM events WHERE seq >= ? ORDER BY seq")
+	if err != nil {
+		return 0, nil // the schema cannot be read
+	}
+	end, err := number(c.from, "SELECT max(seq) FROM events")
+	if err != nil || end > row.last+maxGroup { // it is damaged, too
+		end = row.last
+	}
+	sc := &scanner{sums: c.was}
+	next := row.first
+	for next <= end {
+		read.BindInt64(1, next)
+		found, rerr := read.Step()
+		for ; found && rerr == nil; found, rerr = read.Step() {
+			ok := sc.read(read)
+			r := &sc.row
+			if r.seq < next || r.seq > end {
+				break // out of order
+			}
+			if next = r.seq + 1; !ok {
+				continue
+			}
+			insert.BindInt64(1, r.seq)
+			insert.BindInt64(2, r.stored)
+			insert.BindText(3, string(r.server))
+			insert.BindText(4, string(r.uri))
+			insert.BindText(5, string(r.kind))
+			insert.BindText(6, string(r.data))
+			insert.BindInt64(7, c.sums.event(r))
+			if err := do(insert); err != nil {
+				return copied, err
+			}
+			copied++
+			row.bytes += int64(2*len(r.server) + 2*len(r.uri) + len(r.data) + rowBytes)
+			row.last = max(row.last, r.seq)
+		}
+		_ = read.Reset() // it repeats the error of Step
+		if rerr == nil && !found {
+			break
+		}
+		next = readable(read, next, end)
+	}
+	return copied, nil
+}
+
+// readable returns a number above from from which on events can be read; end+1 if it finds none.
+// It looks at numbers ever farther away, and then between the last two. The first parameter of
+// read is the number from which on it reads, and the first column the number of an event.
+func readable(read *sqlite.Stmt, from, end int64) int64 {
+	can := func(seq int64) bool {
+		read.BindInt64(1, seq)
+		found, err := read.Step()
+		ok := err == nil && found && read.ColumnInt64(0) >= seq && read.ColumnInt64(0) <= end
+		_ = read.Reset()
+		return ok
+	}
+	unread, step := from, int64(1)
+	for ; !can(unread + step); step *= 2 {
+		if unread += step; unread >= end {
+			return end + 1
+		}
+	}
+	to := unread + step
+	for to-unread > 1 {
+		if middle := unread + (to-unread)/2; can(middle) {
+			to = middle
+		} else {
+			unread = middle
+		}
+	}
+	return to
+}

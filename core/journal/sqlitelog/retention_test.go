@@ -1,0 +1,195 @@
+package sqlitelog
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// TestRetentionByAge: what is too old is gone, in more than one transaction, and read as a gap.
+func TestRetentionByAge(t *testing.T) {
+	t.Parallel()
+	const n = 3*minTrim + 5
+	l := open(t, Options{Dir: t.TempDir(), Retain: 300 * time.Millisecond, Durability: journal.OS})
+	s := newSource()
+	appendN(t, l, s, n)
+	eventually(t, "the events are gone", time.Minute, func() bool {
+		b, err := l.Bounds(t.Context())
+		return err == nil && b.First == n+1 && b.Last == n && b.Bytes == 0
+	})
+	if got := read(t, l, 0); len(got) != 1 || got[0].Gap == nil || got[0].Gap.Reason != journal.ReasonRetention || got[0].Seq != n {
+		t.Errorf("%d entries", len(got))
+	}
+	if r, err := l.Resume(t.Context(), event.FormatID(l.Epoch(), 4)); err != nil || r.Gap == nil || r.From != n+1 {
+		t.Errorf("resumed with %+v, %v", r, err)
+	}
+	if e := appendN(t, l, s, 1); e.Seq != n+1 {
+		t.Errorf("continues with %s", e.ID)
+	}
+}
+
+// TestFileStopsGrowing: with a bound on bytes, the pages of what was removed hold what is new.
+func TestFileStopsGrowing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const limit = 1 << 20
+	l := open(t, Options{Dir: dir, RetainBytes: limit, Durability: journal.OS})
+	s := newSource()
+	var sizes []int64
+	for range 4 {
+		appendN(t, l, s, 6000) // 2 MB
+		closeLog(t, l)
+		info, err := os.Stat(events(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, info.Size())
+		l = open(t, Options{Dir: dir, RetainBytes: limit, Durability: journal.OS})
+		b, err := l.Bounds(t.Context())
+		if err != nil || b.Bytes > limit || b.Bytes < limit/2 {
+			t.Errorf("bounds %+v, %v", b, err)
+		}
+		inOrder(t, read(t, l, b.First), l.Epoch(), b.First, int(b.Last-b.First+1))
+	}
+	if last := sizes[len(sizes)-1]; last > 4*limit || last > slices.Max(sizes[:2])*5/4 {
+		t.Errorf("the file grows: %v", sizes)
+	}
+}
+
+// TestClockIsSetBack: times rise within a log, except where the clock was set back by much. Then
+// Since, Select and the retention still do what they say.
+func TestClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, Options{Dir: dir})
+	s := newSource()
+	appendN(t, l, s, 10)
+	closeLog(t, l)
+	ahead := time.Now().Add(1000 * time.Hour).Truncate(time.Microsecond)
+	restamp(t, dir, func(seq int64) time.Time { return ahead.Add(time.Duration(seq) * time.Second) })
+	l = open(t, Options{Dir: dir})
+	back := time.Now()
+	appendN(t, l, s, 10)
+	closeLog(t, l)
+	l = open(t, Options{Dir: dir, Retain: time.Hour})
+	for _, tt := range []struct {
+		at   time.Time
+		want uint64
+	}{{time.Unix(0, 0), 1}, {back, 1}, {ahead.Add(5 * time.Second), 5}, {ahead.Add(time.Hour), 21}} {
+		if seq, err := l.Since(t.Context(), tt.at); err != nil || seq != tt.want {
+			t.Errorf("since %v: %d, %v, want %d", tt.at, seq, err, tt.want)
+		}
+	}
+	selected := func(after time.Time) (seqs []uint64) {
+		for e, err := range l.Select(t.Context(), journal.Selection{ServerID: "docs", After: after}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seqs = append(seqs, e.Seq)
+		}
+		return seqs
+	}
+	if got := selected(ahead.Add(9 * time.Second)); !slices.Equal(got, []uint64{9, 10}) {
+		t.Errorf("selected %v", got)
+	}
+	closeLog(t, l)
+	// What comes before an event that is too old is too old.
+	restamp(t, dir, func(seq int64) time.Time {
+		if seq > 10 && seq <= 15 {
+			return back.Add(-2 * time.Hour)
+		}
+		return back.Add(time.Duration(1000-2000*(seq/16)) * time.Minute)
+	})
+	l = open(t, Options{Dir: dir, Retain: time.Hour})
+	eventually(t, "the first 15 are gone", time.Minute, func() bool {
+		b, err := l.Bounds(t.Context())
+		return err == nil && b.First > 15
+	})
+}
+
+// restamp changes the times of all events in a file.
+func restamp(t *testing.T, dir string, at func(seq int64) time.Time) {
+	t.Helper()
+	c, err := connect(events(dir), sqlite.OpenReadWrite, readerCache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := readLog(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := newScanner(&file{epoch: row.epoch, origin: row.origin})
+	for seq := int64(1); seq <= row.last; seq++ {
+		s, err := c.Prepare("SELECT " + eventColumns + " FROM events WHERE seq = ?")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.BindInt64(1, seq)
+		if found, err := s.Step(); !found || err != nil {
+			t.Fatal(err)
+		}
+		sc.read(s)
+		sc.row.stored = at(seq).UnixMicro()
+		if err := errors.Join(s.Reset(), run(c, "UPDATE events SET stored = ?, sum = ? WHERE seq = ?", sc.row.stored, sc.sums.event(&sc.row), seq)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTextsAreBounded: the oldest texts are removed first, also after a restart with another bound,
+// and those that cannot wait are dropped and counted.
+func TestTextsAreBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := func(i int) string { return strings.Repeat(string(rune('a'+i)), 64<<10) }
+	l := open(t, Options{Dir: dir, KeepContent: 1 << 20})
+	for i := range 20 {
+		l.Contents().Put(digest(uint64(i+1)), text(i))
+	}
+	check := func(first int) {
+		t.Helper()
+		if err := l.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			got, ok, err := l.Contents().Get(t.Context(), digest(uint64(i+1)))
+			if err != nil || ok != (i >= first) || ok && got != text(i) {
+				t.Errorf("text %d: %v, %v", i, ok, err)
+			}
+		}
+	}
+	check(4)
+	closeLog(t, l)
+	l = open(t, Options{Dir: dir, KeepContent: 128 << 10})
+	eventually(t, "there are fewer texts", time.Minute, func() bool {
+		_, ok, err := l.Contents().Get(t.Context(), digest(18))
+		return err == nil && !ok
+	})
+	check(18)
+	unlock := lock(t, dir)
+	for i := range 400 {
+		l.Contents().Put(digest(uint64(i+100)), text(i%20))
+	}
+	if n := l.Contents().Dropped(); n < 100 {
+		t.Errorf("%d texts were dropped", n)
+	}
+	unlock()
+	closeLog(t, l)
+	l = open(t, Options{Dir: dir})
+	eventually(t, "there are no texts", time.Minute, func() bool {
+		found, err := l.Contents().Stored(t.Context(), nil)
+		_, ok, _ := l.Contents().Get(t.Context(), digest(19))
+		return err == nil && len(found) == 0 && !ok
+	})
+}

@@ -1,0 +1,243 @@
+package sqlitelog
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// migrations returns what makes version n+1 of the schema out of version n. Version 0 is an empty
+// file. PRAGMA user_version and log.version have the version; only if both say so is a file one
+// of a newer mcptrack.
+func migrations() []string {
+	return []string{`
+CREATE TABLE log (
+	one        INTEGER PRIMARY KEY CHECK (one = 1),
+	version    INTEGER NOT NULL,
+	epoch      TEXT NOT NULL,
+	first      INTEGER NOT NULL, -- number of the first event that the retention has left
+	last       INTEGER NOT NULL, -- number of the last event
+	bytes      INTEGER NOT NULL, -- of events
+	text_bytes INTEGER NOT NULL, -- of contents
+	durability TEXT NOT NULL,    -- of the run that has the log open, or had it last
+	boot       TEXT NOT NULL,    -- the run of the operating system
+	clean      INTEGER NOT NULL, -- 1: that run has closed the log
+	inode      INTEGER NOT NULL, -- of this file
+	synced     INTEGER NOT NULL  -- when the last transaction began
+) STRICT;
+CREATE TABLE epochs (
+	n     INTEGER PRIMARY KEY,
+	epoch TEXT NOT NULL,
+	first INTEGER NOT NULL, -- number of its first new event
+	began INTEGER NOT NULL,
+	why   TEXT NOT NULL
+) STRICT;
+CREATE TABLE events (
+	seq    INTEGER PRIMARY KEY,
+	stored INTEGER NOT NULL,
+	server TEXT NOT NULL,
+	uri    TEXT NOT NULL,
+	type   TEXT NOT NULL,
+	event  TEXT NOT NULL,
+	sum    INTEGER NOT NULL
+) STRICT;
+CREATE INDEX events_by_resource ON events (seq >> 14, server, uri);
+CREATE TABLE turns (seq INTEGER PRIMARY KEY) STRICT;
+CREATE TABLE states (
+	server TEXT NOT NULL,
+	uri    TEXT NOT NULL,
+	digest BLOB NOT NULL,
+	size   INTEGER NOT NULL,
+	mime   TEXT NOT NULL,
+	at     INTEGER NOT NULL, -- when it was read
+	seq    INTEGER NOT NULL, -- number of the last event before it was learned
+	sum    INTEGER NOT NULL,
+	PRIMARY KEY (server, uri)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE lists (
+	server TEXT NOT NULL,
+	kind   TEXT NOT NULL,
+	seq    INTEGER NOT NULL,
+	items  TEXT NOT NULL, -- {key: digest, ...}
+	sum    INTEGER NOT NULL,
+	PRIMARY KEY (server, kind)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE contents (
+	n      INTEGER PRIMARY KEY,
+	digest BLOB NOT NULL UNIQUE,
+	size   INTEGER NOT NULL,
+	text   TEXT NOT NULL,
+	sum    INTEGER NOT NULL
+) STRICT;
+CREATE TABLE records (
+	name     TEXT NOT NULL,
+	key      TEXT NOT NULL,
+	value    BLOB, -- NULL, with the key '': the last record that was removed
+	revision INTEGER NOT NULL,
+	sum      INTEGER NOT NULL,
+	PRIMARY KEY (name, key)
+) STRICT, WITHOUT ROWID;
+`}
+}
+
+// errDamaged matches the errors of a file that is not, or no longer, a log of this package.
+var errDamaged = errors.New("the file is damaged")
+
+// migrate brings the schema to the version of this package.
+func migrate(c *sqlite.Conn) error {
+	version, err := number(c, "PRAGMA user_version")
+	if err != nil {
+		return err
+	}
+	steps := migrations()
+	if version > int64(len(steps)) {
+		if said, err := number(c, "SELECT version FROM log"); err == nil && said == version {
+			return fmt.Errorf("it was written by a newer mcptrack (format %d; this one knows %d); update mcptrack", version, len(steps))
+		}
+		return fmt.Errorf("%w: unknown version %d", errDamaged, version)
+	}
+	if version < 0 {
+		return fmt.Errorf("%w: unknown version %d", errDamaged, version)
+	}
+	if version == 0 {
+		if tables, err := number(c, "SELECT count(*) FROM sqlite_schema"); err != nil {
+			return ours(err)
+		} else if tables > 0 {
+			return fmt.Errorf("%w: it has tables, but no version", errDamaged)
+		}
+	}
+	if version == int64(len(steps)) {
+		return nil
+	}
+	return transaction(c, func() error {
+		for _, step := range steps[version:] {
+			if err := sqlitex.ExecuteScript(c, step, nil); err != nil {
+				return err
+			}
+		}
+		if version == 0 {
+			if err := beginLog(c, logRow{epoch: journal.NewEpoch(), first: 1}); err != nil {
+				return err
+			}
+		} else if err := run(c, "UPDATE log SET version = ?", len(steps)); err != nil {
+			return err
+		}
+		return run(c, fmt.Sprintf("PRAGMA user_version = %d", len(steps)))
+	})
+}
+
+// checkSchema returns an error unless all tables and indexes are those of the last migration. A
+// damaged definition may still be one that SQLite accepts.
+func checkSchema(c *sqlite.Conn) error {
+	ideal, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite)
+	if err != nil {
+		return err
+	}
+	defer ideal.Close() // it is only in memory
+	for _, step := range migrations() {
+		if err := sqlitex.ExecuteScript(ideal, step, nil); err != nil {
+			return err
+		}
+	}
+	want, err := definitions(ideal)
+	if err != nil {
+		return err
+	}
+	is, err := definitions(c)
+	if err != nil {
+		return err
+	}
+	for name, sql := range want { // others may have added an index
+		if is[name] != sql {
+			return fmt.Errorf("%w: %s is not what it should be", errDamaged, name)
+		}
+	}
+	return nil
+}
+
+// definitions returns the definitions of tables and indexes by name.
+func definitions(c *sqlite.Conn) (map[string]string, error) {
+	found := map[string]string{}
+	err := sqlitex.ExecuteTransient(c, "SELECT name, type || ' of ' || tbl_name || ': ' || sql FROM sqlite_schema", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		found[s.ColumnText(0)] = s.ColumnText(1)
+		return nil
+	}})
+	return found, err
+}
+
+// logRow is the row of the table log.
+type logRow struct {
+	epoch            string
+	origin           string // the first epoch in the table epochs
+	first, last      int64
+	bytes, textBytes int64
+	durability       journal.Durability
+	boot             string
+	clean            bool
+	inode            int64
+}
+
+// beginLog writes the first rows of log and epochs.
+func beginLog(c *sqlite.Conn, r logRow) error {
+	err := run(c, "INSERT INTO log VALUES (1, ?, ?, ?, ?, ?, ?, '', '', 1, 0, 0)", len(migrations()), r.epoch, r.first, r.last, r.bytes, r.textBytes)
+	if err != nil {
+		return err
+	}
+	return addEpoch(c, r, "the file was made")
+}
+
+// addEpoch notes that an epoch begins.
+func addEpoch(c *sqlite.Conn, r logRow, why string) error {
+	return run(c, "INSERT INTO epochs (epoch, first, began, why) VALUES (?, ?, ?, ?)", r.epoch, r.last+1, time.Now().UnixMicro(), why)
+}
+
+// readLog returns the row of log.
+func readLog(c *sqlite.Conn) (r logRow, err error) {
+	found := 0
+	err = sqlitex.Execute(c, "SELECT epoch, first, last, bytes, text_bytes, durability, boot, clean, inode FROM log", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		found++
+		r = logRow{epoch: s.ColumnText(0), first: s.ColumnInt64(1), last: s.ColumnInt64(2), bytes: s.ColumnInt64(3), textBytes: s.ColumnInt64(4),
+			durability: journal.Durability(s.ColumnText(5)), boot: s.ColumnText(6), clean: s.ColumnInt64(7) == 1, inode: s.ColumnInt64(8)}
+		return nil
+	}})
+	if err != nil {
+		return r, err
+	}
+	if r.origin, err = readOrigin(c); err == nil && (found != 1 || !isEpoch(r.epoch) || !isEpoch(r.origin) || r.first < 1 || r.last < r.first-1) {
+		err = fmt.Errorf("%w: it does not say which log it is", errDamaged)
+	}
+	return r, err
+}
+
+// readOrigin returns the first epoch of the file.
+func readOrigin(c *sqlite.Conn) (origin string, err error) {
+	err = sqlitex.Execute(c, "SELECT epoch FROM epochs ORDER BY n LIMIT 1", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		origin = s.ColumnText(0)
+		return nil
+	}})
+	return origin, err
+}
+
+// isEpoch reports whether the text has the form of an epoch.
+func isEpoch(s string) bool {
+	if len(s) != len(journal.NewEpoch()) {
+		return false
+	}
+	for _, r := range s {
+		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// writeLog replaces the row of log.
+func writeLog(c *sqlite.Conn, r logRow) error {
+	return run(c, "UPDATE log SET epoch = ?, first = ?, last = ?, bytes = ?, text_bytes = ?, durability = ?, boot = ?, clean = ?, inode = ?",
+		r.epoch, r.first, r.last, r.bytes, r.textBytes, string(r.durability), r.boot, r.clean, r.inode)
+}

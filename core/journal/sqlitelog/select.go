@@ -1,0 +1,162 @@
+package sqlitelog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// partBits is the number of low bits of a number within a part of the index of events; see the
+// package documentation. The index says it, too.
+const partBits = 14
+
+// Select implements [journal.Log].
+func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journal.Entry, error] {
+	return func(yield func(journal.Entry, error) bool) {
+		l.iterate(ctx, yield, func(ctx context.Context, r *reader) error {
+			_, first, last, _ := l.view.now()
+			r.next, r.to = first, last
+			if !sel.After.IsZero() {
+				since, err := l.Since(ctx, sel.After)
+				if err != nil {
+					return err
+				}
+				r.next = max(r.next, since)
+			}
+			return r.selected(ctx, sel)
+		})
+	}
+}
+
+// selected yields the selected entries, each when it is certain that another one follows or none.
+func (r *reader) selected(ctx context.Context, sel journal.Selection) error {
+	var held *journal.Entry
+	for r.next <= r.to {
+		found, err := r.selectPart(ctx, sel)
+		if err != nil {
+			return err
+		}
+		for _, e := range found {
+			next := r.next
+			if held != nil {
+				if err := r.pass(ctx, *held, true); err != nil {
+					return err
+				}
+			}
+			r.next, held = next, &e
+		}
+	}
+	if held == nil {
+		return nil
+	}
+	return r.pass(ctx, *held, false)
+}
+
+// selectPart returns selected entries from r.next on, at most a page, and moves r.next behind
+// what it has looked at, which is within one part of the index.
+func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found []journal.Entry, err error) {
+	part := r.next >> partBits
+	to := min(r.to, (part+1)<<partBits-1)
+	next := r.next
+	err = r.l.readFile(ctx, r.file, func(c *sqlite.Conn) error {
+		found, next = nil, r.next
+		numbers, err := numbersOf(c, sel, next, to)
+		if err != nil {
+			return err
+		}
+		s, err := c.Prepare("SELECT " + eventColumns + " FROM events WHERE seq = ?")
+		if err != nil {
+			return err
+		}
+		sc := newScanner(r.file)
+		for n, bytes := 0, 0; n < len(numbers) && n < pageEntries && bytes < pageBytes; n++ {
+			s.BindInt64(1, numbers[n])
+			next = uint64(numbers[n]) + 1
+			row, err := s.Step()
+			if err != nil {
+				return err
+			}
+			if row {
+				e, ok := sc.scan(s)
+				bytes += sc.size
+				if ok && sc.row.isSelected(sel) {
+					found = append(found, e)
+				}
+			}
+			if err := s.Reset(); err != nil {
+				return err
+			}
+		}
+		switch n := len(numbers); {
+		case n > 0 && next <= uint64(numbers[n-1]): // there are more
+		case sel.ServerID == "" && n == pageEntries: // there may be more
+		default:
+			next = to + 1
+		}
+		return nil
+	})
+	r.next = next
+	return found, err
+}
+
+// numbersOf returns the numbers from first to last, which are of one part of the index, of the
+// events that may be selected, in order. If all are, it returns those of a page.
+func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbers []int64, err error) {
+	query := fmt.Sprintf("SELECT seq FROM events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq LIMIT %d", pageEntries)
+	switch {
+	case sel.ServerID != "" && sel.URI != "":
+		query = "SELECT seq FROM events INDEXED BY events_by_resource WHERE seq >> 14 = ?3 AND server = ?4 AND uri = ?5 AND seq BETWEEN ?1 AND ?2"
+	case sel.ServerID != "":
+		query = "SELECT seq FROM events INDEXED BY events_by_resource WHERE seq >> 14 = ?3 AND server = ?4 AND seq BETWEEN ?1 AND ?2"
+	}
+	s, err := c.Prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	s.BindInt64(1, number64(first))
+	s.BindInt64(2, number64(last))
+	if sel.ServerID != "" {
+		s.BindInt64(3, number64(first>>partBits))
+		s.BindText(4, sel.ServerID)
+		if sel.URI != "" {
+			s.BindText(5, sel.URI)
+		}
+	}
+	for {
+		row, err := s.Step()
+		if err != nil {
+			return nil, err
+		}
+		if !row {
+			slices.Sort(numbers)
+			return numbers, s.Reset()
+		}
+		numbers = append(numbers, s.ColumnInt64(0))
+	}
+}
+
+// isSelected reports whether a row is selected. Quotes within a text of
+// the event are escaped, so that only the member itself can be found.
+func (r *eventRow) isSelected(sel journal.Selection) bool {
+	switch {
+	case !sel.After.IsZero() && time.UnixMicro(r.stored).Before(sel.After): // the clock was set back
+		return false
+	case sel.ServerID == "":
+		return true
+	case string(r.server) != sel.ServerID:
+		return false
+	case sel.URI == "":
+		return true
+	case string(r.uri) != sel.URI:
+		return false
+	}
+	return string(r.kind) == string(event.TypeResourceRemoved) || string(r.kind) == string(event.TypeResourceUpdated) && bytes.Contains(r.data, []byte(`,"digest":"`))
+}

@@ -1,0 +1,195 @@
+package sqlitelog
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+func (w *writer) putState(r journal.Resource, st journal.State, seq int64) error {
+	s := w.stmts.state
+	if st.Digest.IsZero() {
+		s = w.stmts.noState
+		s.BindText(1, r.ServerID)
+		s.BindText(2, r.URI)
+		return do(s)
+	}
+	bindState(s, w.sums, r, st, seq)
+	return do(s)
+}
+
+// bindState binds a row of states.
+func bindState(s *sqlite.Stmt, sums *checksum, r journal.Resource, st journal.State, seq int64) {
+	at := st.When.UnixMicro()
+	s.BindText(1, r.ServerID)
+	s.BindText(2, r.URI)
+	s.BindBytes(3, st.Digest[:])
+	s.BindInt64(4, st.Size)
+	s.BindText(5, st.MimeType)
+	s.BindInt64(6, at)
+	s.BindInt64(7, seq)
+	s.BindInt64(8, sums.state(r.ServerID, r.URI, st.Digest[:], st.Size, st.MimeType, at, seq))
+}
+
+func (c *checksum) state(server, uri string, digest []byte, size int64, mime string, at, seq int64) int64 {
+	c.begin(size, at, seq)
+	c.text(server)
+	c.text(uri)
+	c.text(mime)
+	return c.end(digest)
+}
+
+func (b *batch) list(name journal.ListName, list catalog.List) {
+	items := make(map[string]catalog.Digest, len(list))
+	for _, it := range list {
+		items[it.Key] = it.Digest
+	}
+	data, err := json.Marshal(items)
+	if err != nil {
+		return // strings always encode
+	}
+	if b.lists == nil {
+		b.lists = map[journal.ListName]listRow{}
+	}
+	b.lists[name] = listRow{string(data), len(b.rows)}
+}
+
+func (w *writer) putList(name journal.ListName, items string, seq int64) error {
+	s := w.stmts.list
+	s.BindText(1, name.ServerID)
+	s.BindText(2, string(name.Kind))
+	s.BindInt64(3, seq)
+	s.BindText(4, items)
+	s.BindInt64(5, w.sums.list(name.ServerID, string(name.Kind), seq, items))
+	return do(s)
+}
+
+func (c *checksum) list(server, kind string, seq int64, items string) int64 {
+	c.begin(seq)
+	c.text(server)
+	c.text(kind)
+	return c.end([]byte(items))
+}
+
+// heal removes damaged rows of states and lists, in a transaction, and remembers what the events
+// say of resources that are not remembered. Otherwise a change of such a resource while mcptrack
+// did not run would be missed: the first look at a resource publishes nothing. What a list was, no
+// event says. lost says that rows are missing already.
+func (l *Log) heal(c *sqlite.Conn, origin string, lost bool) error {
+	out := journal.States{Resources: map[journal.Resource]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
+	states, lists, err := readStates(c, newChecksum(origin), "", out)
+	if err != nil || !lost && len(states)+len(lists) == 0 {
+		return err
+	}
+	for _, r := range states {
+		if err := run(c, "DELETE FROM states WHERE server = ? AND uri = ?", r.ServerID, r.URI); err != nil {
+			return err
+		}
+	}
+	for _, n := range lists {
+		if err := run(c, "DELETE FROM lists WHERE server = ? AND kind = ?", n.ServerID, string(n.Kind)); err != nil {
+			return err
+		}
+	}
+	learned, err := learn(c, origin, out.Resources)
+	if n := len(states) + len(lists); err == nil && n > 0 {
+		l.counts.damages.Add(uint64(n))
+		l.opts.Logger.Error("what the event log remembers is damaged; contents of resources are taken from their last events, and changes of lists while mcptrack did not run are missed",
+			"resources", len(states), "learned", learned, "lists", len(lists))
+	}
+	return err
+}
+
+// learn stores the states that the events give of resources that are not among the known ones,
+// and returns how many.
+func learn(c *sqlite.Conn, origin string, known map[journal.Resource]journal.State) (learned int, err error) {
+	insert, err := c.Prepare("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
+	if err != nil {
+		return 0, err
+	}
+	sc := &scanner{epoch: origin, sums: newChecksum(origin)}
+	err = sqlitex.Execute(c, "SELECT "+eventColumns+" FROM events WHERE type LIKE 'resource.%' ORDER BY seq DESC", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		e, ok := sc.scan(s)
+		if !ok {
+			return nil
+		}
+		ev, err := e.Event()
+		if err != nil {
+			return nil
+		}
+		r, st, ok := journal.Known(&ev)
+		if _, newer := known[r]; newer || !ok {
+			return nil
+		}
+		if known[r] = st; st.Digest.IsZero() { // it was removed
+			return nil
+		}
+		learned++
+		bindState(insert, sc.sums, r, st, sc.row.seq)
+		return do(insert)
+	}})
+	return learned, err
+}
+
+// States implements [journal.Log].
+func (l *Log) States(ctx context.Context, server string) (journal.States, error) {
+	ctx, cancel := l.lifetime(ctx)
+	defer cancel()
+	if err := l.Flush(ctx); err != nil { // they are as of the last event appended
+		return journal.States{}, err
+	}
+	out := journal.States{Resources: map[journal.Resource]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
+	return out, l.reading(ctx, func(f *file, c *sqlite.Conn) error {
+		clear(out.Resources)
+		clear(out.Lists)
+		_, _, err := readStates(c, newChecksum(f.origin), server, out)
+		return err
+	})
+}
+
+// readStates reads the states and lists of a server, or all. Rows that are damaged are left out, and
+// returned as far as they say what they are about.
+func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.States) (states []journal.Resource, lists []journal.ListName, err error) {
+	of := "WHERE server = ?"
+	args := []any{server}
+	if server == "" {
+		of, args = "", nil
+	}
+	err = sqlitex.Execute(c, "SELECT server, uri, digest, size, mime, at, seq, sum FROM states "+of, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+		var d catalog.Digest
+		r := journal.Resource{ServerID: s.ColumnText(0), URI: s.ColumnText(1)}
+		st := journal.State{Size: s.ColumnInt64(3), MimeType: s.ColumnText(4), When: time.UnixMicro(s.ColumnInt64(5)).UTC()}
+		if n := s.ColumnBytes(2, d[:]); n != len(d) || s.ColumnLen(2) != len(d) ||
+			sums.state(r.ServerID, r.URI, d[:], st.Size, st.MimeType, s.ColumnInt64(5), s.ColumnInt64(6)) != s.ColumnInt64(7) {
+			states = append(states, r)
+			return nil
+		}
+		st.Digest = d
+		out.Resources[r] = st
+		return nil
+	}})
+	if err != nil {
+		return states, nil, err
+	}
+	err = sqlitex.Execute(c, "SELECT server, kind, seq, items, sum FROM lists "+of, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+		name, items := journal.ListName{ServerID: s.ColumnText(0), Kind: catalog.Kind(s.ColumnText(1))}, s.ColumnText(3)
+		var digests map[string]catalog.Digest
+		if sums.list(name.ServerID, string(name.Kind), s.ColumnInt64(2), items) != s.ColumnInt64(4) || json.Unmarshal([]byte(items), &digests) != nil {
+			lists = append(lists, name)
+			return nil
+		}
+		list := make([]catalog.Item, 0, len(digests))
+		for key, d := range digests {
+			list = append(list, catalog.Item{Key: key, Digest: d})
+		}
+		out.Lists[name] = catalog.NewList(list)
+		return nil
+	}})
+	return states, lists, err
+}

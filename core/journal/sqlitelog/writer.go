@@ -1,0 +1,463 @@
+package sqlitelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+)
+
+const (
+	// maxGroup and maxGroupBytes bound one transaction. A transaction costs a sync, so
+	// the more wait, the more it stores.
+	maxGroup, maxGroupBytes = 4096, 4 << 20
+	// maxEvent is the size in bytes of the largest event that is stored as one.
+	maxEvent = 1 << 20
+	// syncInterval is how long an event may be in the log without a sync with journal.Interval.
+	syncInterval = 100 * time.Millisecond
+	// tickInterval is how often the writer looks whether the file is in its place, and whether
+	// events have become too old.
+	tickInterval = time.Second
+)
+
+// writer stores queued items. Only its run goroutine uses it.
+type writer struct {
+	l     *Log
+	file  *file
+	conn  *sqlite.Conn // nil after a failed attempt to open the file again
+	stmts *statements
+	sums  *checksum
+	wal   fs.FileInfo // events.db-wal, nil if it is not known
+	row   logRow      // as committed
+
+	clock   int64 // time of the last event, in microseconds
+	full    bool  // PRAGMA synchronous is full
+	synced  time.Time
+	dirty   bool        // something was committed since synced
+	late    *time.Timer // rouses the queue when it has to be synced
+	ticked  time.Time
+	looked  time.Time // for events that are too old
+	doubt   bool      // whether the last transaction was committed is not known
+	flushes []*item
+}
+
+// newWriter opens the file.
+func newWriter(l *Log) (*writer, error) {
+	w := &writer{l: l, late: time.AfterFunc(time.Hour, l.queue.Rouse)}
+	w.late.Stop()
+	return w, w.open(nil)
+}
+
+// open opens the file, or makes one, and lets readers use it.
+func (w *writer) open(known *logRow) error {
+	c, f, row, err := w.l.openFile(known)
+	if err != nil {
+		return err
+	}
+	stmts := newStatements()
+	if err = stmts.prepare(c); err == nil {
+		w.clock, err = number(c, "SELECT stored FROM events ORDER BY seq DESC LIMIT 1")
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("event log: %w", err), c.Close())
+	}
+	w.conn, w.file, w.row, w.stmts, w.sums, w.doubt = c, f, row, stmts, newChecksum(row.origin), false
+	w.full, w.synced, w.dirty = true, time.Now(), false
+	w.wal, _ = os.Lstat(f.path + "-wal")
+	w.l.dir.mark(mark{row.epoch, row.last})
+	w.l.view.replace(f, row)
+	return nil
+}
+
+// close closes the file without marking it clean.
+func (w *writer) close() {
+	if w.conn != nil {
+		w.file.readers.close()
+		_ = w.conn.Close() // what was committed is in the file
+		w.conn = nil
+	}
+}
+
+// run stores queued items, in groups that grow with the load. It returns when the queue is
+// closed and empty, or when ctx ends.
+func (w *writer) run(ctx context.Context) {
+	defer w.late.Stop()
+	ticker := time.NewTicker(tickInterval)
+	stop := make(chan struct{})
+	w.l.writing.Go(func() {
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				w.l.queue.Rouse()
+			case <-stop:
+				return
+			}
+		}
+	})
+	defer close(stop)
+	var err error // why the rest cannot be stored
+	for group := w.l.queue.Take(maxGroup); group != nil; group = w.l.queue.Take(maxGroup) {
+		if err != nil {
+			w.giveUp(group, err)
+		} else if err = w.storeGroup(ctx, group); err == nil {
+			w.keep(ctx)
+		}
+	}
+	for err == nil && w.l.contents.waiting() > 0 {
+		err = w.storeGroup(ctx, nil)
+	}
+	for _, it := range w.flushes {
+		it.Finish(journal.Entry{}, journal.ErrClosed)
+	}
+	w.finish()
+}
+
+// finish marks the log as closed by this run, and closes it. What is in events.db-wal is
+// moved to events.db by closing the last connection.
+func (w *writer) finish() {
+	if w.conn == nil {
+		return
+	}
+	w.file.readers.close()
+	err := w.synchronous(true)
+	if err == nil && w.file.inPlace() {
+		row := w.row
+		row.clean = true
+		err = transaction(w.conn, func() error { return writeLog(w.conn, row) })
+	}
+	if err = errors.Join(err, w.conn.Close()); err != nil {
+		w.l.opts.Logger.Warn("the event log could not be closed cleanly", "err", err)
+	}
+	w.conn = nil
+}
+
+// storeGroup stores a group of items in their order, however long that takes. It gives the rest up
+// only when ctx ends, and returns why it could not store then.
+func (w *writer) storeGroup(ctx context.Context, group []*item) error {
+	for first := true; first || len(group) > 0; first = false {
+		b := w.gather(&group)
+		if b.empty() {
+			continue
+		}
+		if err := w.store(ctx, b); err != nil {
+			w.giveUp(b.items, err)
+			w.giveUp(group, err)
+			return err
+		}
+	}
+	w.flushed()
+	return nil
+}
+
+// giveUp ends the wait for items that will not be stored, and for those that flush.
+func (w *writer) giveUp(items []*item, err error) {
+	err = fmt.Errorf("event log: not stored: %w", err)
+	for _, it := range append(items, w.flushes...) {
+		if it.Event != nil {
+			w.l.counts.unsaved.Add(1)
+		}
+		it.Finish(journal.Entry{}, err)
+	}
+	w.flushes = nil
+}
+
+// flushed answers the calls of Flush whose items and texts are stored.
+func (w *writer) flushed() {
+	w.l.queue.Stored() // before anybody who waited for that looks
+	left := w.flushes[:0]
+	for _, it := range w.flushes {
+		if w.l.contents.stored(it.Note.texts) {
+			it.Finish(journal.Entry{}, nil)
+		} else {
+			left = append(left, it)
+		}
+	}
+	clear(w.flushes[len(left):])
+	if w.flushes = left; w.l.contents.waiting() > 0 {
+		w.l.queue.Rouse()
+	}
+}
+
+// batch is what one transaction stores.
+type batch struct {
+	items   []*item
+	rows    []row
+	bytes   int
+	states  map[journal.Resource]stateRow
+	lists   map[journal.ListName]listRow
+	records []*recordNote
+	texts   []text
+	next    logRow // after the transaction
+	began   int64  // the last attempt, in microseconds; log.synced once it is committed
+	stored  int64  // the time of its events: began, unless the clock was set back
+}
+
+// row is a row of events.
+type row struct {
+	item  *item // that the row finishes; nil for the first parts of an event that was split
+	event *event.Event
+	local *event.Event // what readers in this process get; nil for parts
+	data  []byte
+}
+
+func (b *batch) empty() bool { return len(b.items)+len(b.texts) == 0 }
+
+// gather makes a batch of the first items of a group, and removes them from it. Calls that flush
+// are kept until all of it is stored.
+func (w *writer) gather(group *[]*item) *batch {
+	b := &batch{texts: w.l.contents.take()}
+	n := 0
+	for ; n < len(*group) && b.bytes < maxGroupBytes; n++ {
+		it := (*group)[n]
+		switch {
+		case it.Note.flush:
+			w.flushes = append(w.flushes, it)
+			continue
+		case it.Event != nil && !w.encode(b, it):
+			continue
+		case it.Note.record != nil:
+			b.records = append(b.records, it.Note.record)
+		case it.Note.state != nil:
+			b.state(it.Note.state.Resource, it.Note.state.State)
+		case it.Note.list != nil:
+			b.list(it.Note.list.ListName, it.Note.list.List)
+		}
+		b.items = append(b.items, it)
+	}
+	*group = (*group)[n:]
+	return b
+}
+
+// encode adds the rows of an event, and what follows from it. It returns false, and finishes the
+// item, if the event cannot be stored.
+func (w *writer) encode(b *batch, it *item) bool {
+	parts, err := pending.Encode(it.Event, maxEvent)
+	if err != nil {
+		w.l.counts.tooLarge.Add(1)
+		w.l.opts.Logger.Error("an event cannot be stored", "err", err)
+		it.Finish(journal.Entry{}, err)
+		return false
+	}
+	for n, data := range parts {
+		r := row{event: it.Event, data: data}
+		if n == len(parts)-1 {
+			r.item = it
+		}
+		if len(parts) == 1 {
+			r.local = local(it.Event)
+		}
+		b.rows = append(b.rows, r)
+		b.bytes += len(data)
+	}
+	if r, st, ok := journal.Known(it.Event); ok {
+		b.state(r, st)
+	}
+	if name, list, ok := journal.KnownList(it.Event); ok {
+		b.list(name, list)
+	}
+	return true
+}
+
+// local returns the event as readers in this process get it: without the items of a list, which
+// are large and remembered.
+func local(e *event.Event) *event.Event {
+	p, ok := e.Payload.(event.ListChanged)
+	if !ok || p.Items == nil {
+		return e
+	}
+	ev := *e
+	p.Items = nil
+	ev.Payload = p
+	return &ev
+}
+
+// store stores a batch. It gives up only when ctx ends, and returns why it could not store then.
+func (w *writer) store(ctx context.Context, b *batch) error {
+	if err := w.l.Err(); err != nil && ctx.Err() != nil { // Close has waited for long enough
+		w.l.contents.drop(b.texts)
+		return err
+	}
+	retry := backoff.New(20*time.Millisecond, 2*time.Second)
+	for {
+		began := time.Now()
+		err := w.attempt(b)
+		if err == nil {
+			if len(b.rows) > 0 {
+				w.l.counts.took.observe(time.Since(began))
+			}
+			w.l.works()
+			w.stored(b)
+			return nil
+		}
+		w.l.fails(err)
+		if !backoff.Sleep(ctx, retry.Next()) {
+			w.l.contents.drop(b.texts)
+			return err
+		}
+	}
+}
+
+// attempt stores a batch as one transaction. Whether it did is never left open: after a failure
+// it looks whether the transaction is in the file, and does not begin another one before it knows.
+func (w *writer) attempt(b *batch) error {
+	if err := w.ready(); err != nil {
+		return err
+	}
+	if w.doubt {
+		if in, err := w.landed(b); in || err != nil {
+			return err
+		}
+	}
+	err := w.commit(b)
+	if err == nil {
+		return nil
+	}
+	rollback(w.conn)
+	if damaged(err) {
+		if err := w.reopen(err); err != nil {
+			return err
+		}
+		if err = w.commit(b); err == nil {
+			return nil
+		}
+		rollback(w.conn)
+	}
+	w.doubt = true
+	if in, _ := w.landed(b); in {
+		return nil
+	}
+	return err
+}
+
+// landed reports whether the file has the batch.
+func (w *writer) landed(b *batch) (bool, error) {
+	began, err := number(w.conn, "SELECT synced FROM log")
+	if err != nil {
+		return false, err
+	}
+	w.doubt = false
+	return b.began != 0 && began == b.began, nil
+}
+
+// ready makes sure that the file is open and the one at its path.
+func (w *writer) ready() error {
+	if w.conn == nil {
+		return w.open(&w.row)
+	}
+	if !w.file.inPlace() {
+		return w.restore()
+	}
+	if cause := w.l.suspected.Swap(nil); cause != nil {
+		return w.reopen(*cause)
+	}
+	return nil
+}
+
+// reopen replaces a damaged file.
+func (w *writer) reopen(cause error) error {
+	w.close()
+	known, err := w.l.rescue(cause, &w.row)
+	if err != nil {
+		return err
+	}
+	return w.open(known)
+}
+
+// restore is called when the file was deleted or replaced while it was open. What is at the path
+// becomes the log. In place of a deleted file it makes a new one, which has what the tracker
+// relies on, but no events.
+func (w *writer) restore() error {
+	w.file.readers.close()
+	_, err := os.Lstat(w.file.path)
+	deleted := errors.Is(err, fs.ErrNotExist)
+	what := "replaced"
+	if deleted {
+		what = "deleted"
+	}
+	w.l.fails(fmt.Errorf("%s was %s while mcptrack used it", w.file.path, what))
+	w.l.counts.damages.Add(1)
+	// The files beside it are those of the old file, unless they were replaced, too. SQLite would
+	// take them for those of the new one.
+	if wal, err := os.Lstat(w.file.path + "-wal"); deleted || w.wal != nil && err == nil && os.SameFile(wal, w.wal) {
+		_ = os.Remove(w.file.path + "-wal")
+		_ = os.Remove(w.file.path + "-shm")
+	}
+	if err := w.l.dir.reacquire(); err != nil {
+		return err
+	}
+	old, origin := w.conn, w.file.origin
+	w.conn = nil
+	defer old.Close() // it moves nothing to a path that is no longer its own
+	if err := w.open(&w.row); err != nil {
+		return err
+	}
+	if deleted {
+		return transaction(w.conn, func() error {
+			return newCopier(old, w.conn, origin, w.file.origin).remembered()
+		})
+	}
+	return nil
+}
+
+// stored lets readers see what was committed, and then wakes the callers that wait for their items.
+func (w *writer) stored(b *batch) {
+	added := make([]kept, len(b.rows))
+	at := time.UnixMicro(b.stored).UTC()
+	seq := uint64(w.row.last)
+	for i := range b.rows {
+		r := &b.rows[i]
+		seq++
+		added[i] = kept{journal.NewEntry(w.file.epoch, seq, at, r.data).WithEvent(r.local), sizeOf(r.data, r.event)}
+	}
+	w.row, w.clock = b.next, b.stored
+	if len(b.rows) > 0 {
+		w.l.dir.mark(mark{w.row.epoch, w.row.last}) // before anybody sees them
+	}
+	w.l.counts.stored.Add(uint64(len(b.rows)))
+	w.l.contents.done(b.texts)
+	w.l.view.show(w.row, added)
+	for i := range b.rows {
+		if it := b.rows[i].item; it != nil && it.Done != nil {
+			it.Finish(added[i].Entry, nil)
+		}
+	}
+	for _, it := range b.items {
+		if it.Event == nil {
+			it.Finish(journal.Entry{}, nil)
+		}
+	}
+}
+
+// keep does what is due from time to time: syncing, removing what is too old, and looking whether
+// the file is still there.
+func (w *writer) keep(ctx context.Context) {
+	due := time.Since(w.ticked) >= tickInterval
+	late := w.dirty && time.Since(w.synced) >= syncInterval
+	if !due && !late && w.l.suspected.Load() == nil {
+		return
+	}
+	if err := w.ready(); err != nil {
+		w.l.fails(err)
+		return // the next tick tries again
+	}
+	if due {
+		w.ticked, w.looked = time.Now(), time.Time{}
+	}
+	switch {
+	case !late && !(due && w.overdue()):
+		w.l.works()
+	case w.store(ctx, new(batch)) == nil && w.overdue():
+		w.ticked = time.Time{} // there is more to remove, after what waits now
+		w.l.queue.Rouse()
+	}
+}

@@ -1,0 +1,279 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+)
+
+// state returns an event about a server.
+func state(server string, s event.State) event.Event {
+	return event.Event{ServerID: server, Payload: event.ServerState{State: s}}
+}
+
+// updated returns an event about a resource.
+func updated(server, uri string, version byte) event.Event {
+	return event.Event{ServerID: server, ResourceURI: uri, Payload: event.ResourceUpdated{Digest: catalog.Digest{version}}}
+}
+
+// told are events as one wants to read them in a failure: what each is about, and its number.
+func told(events []*event.Event) string {
+	var out []string
+	for _, e := range events {
+		about := e.ServerID + e.ResourceURI
+		if g, ok := e.Payload.(event.Gap); ok {
+			from, _ := strings.CutPrefix(g.From, e.ID[:17])
+			about = fmt.Sprintf("%s after %s to", g.Reason, from)
+		}
+		out = append(out, fmt.Sprint(about, " ", e.Seq))
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestOneOrderForAll(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{})
+	const publishers, each, consumers = 4, 500, 3
+	var readers, writers sync.WaitGroup
+	got := make([][]uint64, consumers)
+	for i := range consumers {
+		s := m.Subscribe(t.Context())
+		readers.Go(func() {
+			for e := range s.Events() {
+				got[i] = append(got[i], e.Seq)
+			}
+			if err := s.Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range publishers {
+		writers.Go(func() {
+			for range each {
+				m.Publish(state("s", event.Ready))
+			}
+		})
+	}
+	writers.Wait()
+	_ = m.Close()
+	readers.Wait()
+	for i, seqs := range got {
+		if len(seqs) != publishers*each {
+			t.Fatalf("consumer %d got %d events, want %d", i, len(seqs), publishers*each)
+		}
+		for j, seq := range seqs {
+			if seq != uint64(j+1) {
+				t.Fatalf("consumer %d: event %d has number %d", i, j, seq)
+			}
+		}
+	}
+}
+
+// A consumer that is too slow gets a gap and the last event of every subject, and continues.
+func TestSlowConsumerGetsTheState(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{Lag: 4})
+	m.Publish(updated("docs ", "before", 1)) // 1
+	slow, quick := m.Subscribe(t.Context()), m.Subscribe(t.Context())
+	var all []*event.Event
+	for _, e := range []event.Event{
+		updated("docs ", "a", 1), updated("docs ", "b", 2), updated("docs ", "a", 3), // 2 to 4
+		state("docs", event.Connecting), state("wiki", event.Ready), state("docs", event.Ready), // 5 to 7
+		{ServerID: "docs list", Payload: event.ListChanged{List: catalog.Tools}},   // 8
+		{ServerID: "docs list", Payload: event.ListChanged{List: catalog.Prompts}}, // 9
+		{ServerID: "docs list", Payload: event.ListChanged{List: catalog.Tools}},   // 10
+	} {
+		m.Publish(e)
+		batch, _ := quick.Take()
+		all = append(all, batch...)
+	}
+	if len(all) != 9 {
+		t.Errorf("the quick one got %s", told(all))
+	}
+	if got, want := told(slow.Next()), "slow after 1 to 10, docs b 3, docs a 4, wiki 6, docs 7, docs list 9, docs list 10"; got != want {
+		t.Errorf("the slow one got\n%s\nwant\n%s", got, want)
+	}
+	m.Publish(updated("docs ", "c", 1)) // 11
+	if got := told(slow.Next()); got != "docs c 11" {
+		t.Errorf("then it got %s", got)
+	}
+	// Again, and this time it gets less than it has room for.
+	for range 5 {
+		m.Publish(updated("docs ", "c", 2)) // 12 to 16
+	}
+	if got := told(slow.Next()); got != "slow after 11 to 16, docs c 16" {
+		t.Errorf("then it got %s", got)
+	}
+	for range 4 {
+		m.Publish(updated("docs ", "c", 2))
+	}
+	if got := told(slow.Next()); got != "docs c 17, docs c 18, docs c 19, docs c 20" {
+		t.Errorf("then it got %s", got)
+	}
+}
+
+// One that is behind when the stream ends gets the state, too.
+func TestSlowConsumerAtTheEnd(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{Lag: 2})
+	s := m.Subscribe(t.Context())
+	for range 4 {
+		m.Publish(updated("docs ", "a", 1))
+	}
+	_ = m.Close()
+	if got := told(s.Next()); got != "slow after 0 to 4, docs a 4" {
+		t.Errorf("it got %s", got)
+	}
+	if s.Next() != nil || s.Err() != nil {
+		t.Errorf("the stream did not end with the log: %v", s.Err())
+	}
+}
+
+// A follower sees in its entries what is the gap, and what belongs to it.
+func TestSlowFollower(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{Lag: 2})
+	m.Publish(updated("docs ", "a", 1))
+	var got []string
+	for e, err := range m.Follow(t.Context(), 1) {
+		if err != nil {
+			if !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+			break
+		}
+		got = append(got, fmt.Sprintf("%d gap %v again %v more %v", e.Seq, e.Gap != nil, e.Again, e.More))
+		if ev, err := e.Event(); err != nil || e.ID != event.FormatID(m.Epoch(), e.Seq) || e.Gap != nil && ev.Payload != event.Payload(*e.Gap) {
+			t.Errorf("entry %s is %+v, %v", e.ID, ev, err)
+		}
+		if e.Seq == 1 {
+			for _, uri := range []string{"a", "b", "a"} {
+				m.Publish(updated("docs ", uri, 2))
+			}
+		}
+		if e.Seq == 4 && e.Again {
+			m.Publish(updated("docs ", "a", 3))
+			_ = m.Close()
+		}
+	}
+	want := []string{
+		"1 gap false again false more false",
+		"4 gap true again false more true", "3 gap false again true more true", "4 gap false again true more false",
+		"5 gap false again false more false",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("it got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestRemovedServerIsForgotten(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{Lag: 1})
+	s := m.Subscribe(t.Context())
+	m.Publish(updated("docs", " a", 1))
+	m.Publish(state("docs", event.Ready))
+	m.Publish(updated("wiki", " a", 1))
+	m.Publish(event.Event{ServerID: "docs", Payload: event.ListChanged{List: catalog.Tools}})
+	m.Publish(event.Event{ServerID: "wiki", Payload: event.ServerState{State: event.Stopping, Reason: "shutdown"}})
+	m.Publish(event.Event{ServerID: "docs", Payload: event.ServerState{State: event.Stopping, Reason: "removed"}})
+	if got := told(s.Next()); got != "slow after 0 to 6, wiki a 3, wiki 5, docs 6" {
+		t.Errorf("it got %s", got)
+	}
+}
+
+func TestLeavingEndsTheStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(MemoryOptions{})
+		cause := errors.New("gone fishing")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		left, closed := m.Subscribe(ctx), m.Subscribe(t.Context())
+		m.Publish(state("docs", event.Ready))
+		if left.Err() != nil {
+			t.Errorf("before the end: %v", left.Err())
+		}
+		cancel(cause)
+		closed.Close()
+		closed.Close()
+		synctest.Wait()
+		m.Publish(state("docs", event.Ready))
+		for s, want := range map[*Subscription]error{left: cause, closed: context.Canceled} {
+			if got := len(s.Next()); got != 1 {
+				t.Errorf("got %d events, want the one before leaving", got)
+			}
+			if s.Next() != nil || !errors.Is(s.Err(), want) {
+				t.Errorf("ended with %v, want %v", s.Err(), want)
+			}
+		}
+		if len(m.subs) != 0 {
+			t.Errorf("the log still keeps %d subscriptions", len(m.subs))
+		}
+		_ = m.Close()
+		if !errors.Is(left.Err(), cause) {
+			t.Errorf("the end of the log changed the reason to %v", left.Err())
+		}
+	})
+}
+
+func TestSubscribeAfterClose(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{})
+	m.Publish(state("docs", event.Ready))
+	_ = m.Close()
+	_ = m.Close()
+	if s := m.Subscribe(t.Context()); s.Next() != nil || s.Err() != nil {
+		t.Errorf("a stream of a closed log continues, or ends with %v", s.Err())
+	}
+}
+
+// A signal may be about what was taken already; what was not taken always has one.
+func TestTakeDoesNotWait(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{})
+	s := m.Subscribe(t.Context())
+	if batch, ended := s.Take(); len(batch) != 0 || ended {
+		t.Fatalf("%d events, ended %v", len(batch), ended)
+	}
+	m.Publish(state("docs", event.Ready))
+	if batch, ended := s.Take(); len(batch) != 1 || ended {
+		t.Fatalf("%d events, ended %v", len(batch), ended)
+	}
+	<-s.Ready()
+	if batch, ended := s.Take(); len(batch) != 0 || ended {
+		t.Fatalf("%d events, ended %v", len(batch), ended)
+	}
+	m.Publish(state("docs", event.Ready))
+	<-s.Ready()
+	_ = m.Close()
+	if batch, ended := s.Take(); len(batch) != 1 || !ended {
+		t.Fatalf("%d events, ended %v", len(batch), ended)
+	}
+}
+
+// Events stops when its consumer does, and the rest of what was taken is gone, not the stream.
+func TestEventsCanBeLeft(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{})
+	s := m.Subscribe(t.Context())
+	m.Publish(state("docs", event.Ready))
+	for range s.Events() {
+		break
+	}
+	m.Publish(state("wiki", event.Ready))
+	_ = m.Close()
+	var got []*event.Event
+	for e := range s.Events() {
+		got = append(got, e)
+	}
+	if told(got) != "wiki 2" {
+		t.Errorf("then it got %s", told(got))
+	}
+}

@@ -1,0 +1,394 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// A subscription is stored when its client has the answer, in a file for its owner only (E7), and
+// its end is, too.
+func TestSubscriptionIsDurable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, Options{Log: file})
+	sub := w.subscribe(params(hook, oneSecret))
+	stored := func() []byte {
+		rec, err := file.Records(recordsName).Get(t.Context(), keyOfSubscription+sub.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec.Value
+	}
+	if stored() == nil {
+		t.Error("it is not stored")
+	}
+	w.end()
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if file, err = sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	again := newWorldOn(t, w.log, w.to, Options{Log: file})
+	t.Cleanup(again.end)
+	id := w.log.add("file:///a")
+	again.awaits(id)
+	if _, err := again.ask(mcp.MethodUnsubscribeEvents, "chat", params(hook, oneSecret)); err != nil || stored() != nil {
+		t.Errorf("%v, %s", err, stored())
+	}
+}
+
+// With a log that ends with the process no subscription is for ever.
+func TestNoEndlessSubscriptionInMemory(t *testing.T) {
+	t.Parallel()
+	log := newTestLog()
+	w := newWorldOn(t, log, newReceiver(t), Options{Log: log.Memory, NoExpiry: true})
+	if sub := w.subscribe(params(hook, oneSecret, `,"ttlMs":null`)); sub.RefreshBefore == nil {
+		t.Errorf("%+v", sub)
+	}
+}
+
+// What is stored, but damaged or of a newer version, is reported with what to do, without a secret
+// and once; the process goes on, and delivers when it is repaired. One subscription does not stop
+// the others.
+func TestDamagedRecords(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]string{"damaged": `{"secret":"` + oneSecret, "newer": `{"version":2,"secret":"` + oneSecret + `"}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				log, to := newTestLog(), newReceiver(t)
+				w := newWorldOn(t, log, to, Options{})
+				good := w.subscribe(params(hook, oneSecret))
+				lost := w.subscribe(params(hook+"?q", oneSecret))
+				time.Sleep(2 * time.Second)
+				w.end()
+				missed := log.add("file:///a")
+				page := log.record(t, pageOfSubscriptions)
+				log.put(t, keyOfSubscription+lost.ID, []byte(bad))
+				log.put(t, pageOfSubscriptions, []byte(bad))
+				again := newWorldOn(t, log, to, Options{})
+				time.Sleep(time.Minute)
+				if len(to.ids()) > 0 {
+					t.Error("it delivers without watermarks")
+				}
+				logs := again.logs.String()
+				if strings.Count(logs, "cannot deliver webhooks") != 1 || !strings.Contains(logs, "key = 'subscriptions'") ||
+					strings.Count(logs, "subscription is ignored") != 1 || !strings.Contains(logs, lost.ID) || strings.Contains(logs, "whsec") {
+					t.Error(logs)
+				}
+				log.put(t, pageOfSubscriptions, page)
+				time.Sleep(time.Minute)
+				if got := to.all("event"); len(got) != 1 || got[0].id != missed || got[0].subscription != good.ID {
+					t.Errorf("%+v", got)
+				}
+				if made := again.subscribe(params(hook+"?q", oneSecret)); made.ID != lost.ID || made.DeliveryStatus != nil {
+					t.Errorf("%+v", made)
+				}
+				again.end()
+				if logs := again.logs.String(); strings.Count(logs, "subscription is ignored") != 1 {
+					t.Error(logs)
+				}
+			})
+		})
+	}
+}
+
+// The watermarks of the config that cannot be read do not stop the process.
+func TestDamagedPageOfTheConfig(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, to := newTestLog(), newReceiver(t)
+		log.put(t, pageOfConfig, []byte("{"))
+		w := newHooksWorld(t, log, to, standard(hook))
+		time.Sleep(time.Minute)
+		if logs := w.logs.String(); strings.Count(logs, "key = 'config'") != 1 {
+			t.Error(logs)
+		}
+		log.put(t, pageOfConfig, nil)
+		time.Sleep(time.Minute)
+		id := log.add("file:///a")
+		time.Sleep(time.Second)
+		w.end()
+		if got := to.ids(); !slices.Equal(got, []string{id}) {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// fullLog is a log whose disk is full at times.
+type fullLog struct {
+	*testLog
+	full     atomic.Bool
+	attempts atomic.Int32
+}
+
+func (l *fullLog) Records(name string) journal.Records {
+	return fullRecords{l.testLog.Records(name), l}
+}
+
+type fullRecords struct {
+	journal.Records
+	log *fullLog
+}
+
+func (r fullRecords) Put(ctx context.Context, rec journal.Record) (uint64, error) {
+	r.log.attempts.Add(1)
+	if r.log.full.Load() {
+		return 0, errors.New("disk full")
+	}
+	return r.Records.Put(ctx, rec)
+}
+
+func (r fullRecords) PutAfter(ctx context.Context, rec journal.Record, last uint64) (uint64, error) {
+	if r.log.full.Load() {
+		return 0, errors.New("disk full")
+	}
+	return r.Records.PutAfter(ctx, rec, last)
+}
+
+// Watermarks are stored once a second at most, and at the end. That it fails is logged once, and
+// tried again. A subscription that cannot be stored is not made.
+func TestSaving(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, to := &fullLog{testLog: newTestLog()}, newReceiver(t)
+		w := newWorldOn(t, log.testLog, to, Options{Log: log})
+		sub := w.subscribe(params(hook, oneSecret))
+		stored := func() string {
+			s, err := parsePage(journal.Record{Key: pageOfSubscriptions, Value: log.record(t, pageOfSubscriptions)})
+			if err != nil || len(s.Advances) != 1 || s.Advances[0].ID != sub.ID {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			return s.Advances[0].Cursor
+		}
+		time.Sleep(2 * time.Second)
+		log.attempts.Store(0)
+		for range 100 {
+			log.add("file:///a")
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := log.attempts.Load(); n < 5 || n > 11 {
+			t.Errorf("saved %d times in 10 s", n)
+		}
+		time.Sleep(2 * time.Second)
+		before := stored()
+		if before != log.id(100) {
+			t.Error(before)
+		}
+		log.full.Store(true)
+		last := log.add("file:///b")
+		log.attempts.Store(0)
+		time.Sleep(10 * time.Second)
+		if n := log.attempts.Load(); n < 9 || n > 11 || stored() != before {
+			t.Errorf("%d attempts in 10 s, stored %s", n, stored())
+		}
+		if logs := w.logs.String(); strings.Count(logs, "cannot store") != 1 {
+			t.Error(logs)
+		}
+		if _, err := w.ask(mcp.MethodSubscribeEvents, "chat", params(hook+"?q", oneSecret)); err == nil || strings.Contains(err.Error(), "disk") || w.Stats().Active != 1 {
+			t.Errorf("%v, %+v", err, w.Stats())
+		}
+		log.full.Store(false)
+		time.Sleep(2500 * time.Millisecond)
+		if stored() != last {
+			t.Error(stored())
+		}
+		last = log.add("file:///c")
+		synctest.Wait()
+		w.end()
+		if stored() != last {
+			t.Errorf("at the end %s is stored", stored())
+		}
+	})
+}
+
+// A page fits into a message of NATS: which states were sent last is left out of one that does not,
+// and else saving fails before anything is sent.
+func TestPageIsBounded(t *testing.T) {
+	t.Parallel()
+	log := newTestLog()
+	p := newPage(log.Records(recordsName), pageOfConfig)
+	if _, _, err := p.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sent := map[string]string{}
+	for i := range maxStates {
+		sent[fmt.Sprintf("%064d", i)] = string(event.Ready)
+	}
+	one := mark{Key: "k", Cursor: "a-1", GapDue: true, Sent: sent, Held: []string{"a-2"}}
+	for _, n := range []int{1, 2} {
+		if err := p.save(t.Context(), func() stored { return stored{Webhooks: slices.Repeat([]mark{one}, n)} }); err != nil {
+			t.Fatal(err)
+		}
+		s, _, err := p.read(t.Context())
+		if err != nil || len(s.Webhooks) != n || s.Webhooks[0].Cursor != "a-1" || !s.Webhooks[0].GapDue || len(s.Webhooks[0].Held) != 1 || (len(s.Webhooks[0].Sent) > 0) != (n == 1) {
+			t.Errorf("%d: %v, %d webhooks", n, err, len(s.Webhooks))
+		}
+	}
+	one.Sent, one.Held = nil, []string{strings.Repeat("x", maxPage)}
+	if err := p.save(t.Context(), func() stored { return stored{Webhooks: []mark{one}} }); err == nil || !strings.Contains(err.Error(), "too many webhooks") {
+		t.Error(err)
+	}
+	// All that may be subscribed fits.
+	all := make([]advance, 1000)
+	for i := range all {
+		all[i] = advance{"sub_0123456789abcdef", strings.Repeat("x", 26), progress{log.id(1 << 50), 1 << 50, true, status{true, 1 << 50, time.Now().UTC(), ConnectionRefused, time.Now().UTC()}}}
+	}
+	data, err := stored{Advances: all}.encode()
+	if err != nil || len(data) > maxPage/2 {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+}
+
+// A subscription that is removed while its record is being read again stays removed.
+func TestRemovedStaysRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	sub := w.subscribe(params(hook, oneSecret))
+	w.end() // nothing is followed any more
+	w.mu.Lock()
+	late := journal.Changes{All: true, Last: w.last}
+	w.mu.Unlock()
+	rec, err := w.records.Get(t.Context(), keyOfSubscription+sub.ID)
+	if err != nil || rec.Value == nil {
+		t.Fatalf("%+v, %v", rec, err)
+	}
+	late.Records = append(late.Records, rec)
+	if _, err := w.ask(mcp.MethodUnsubscribeEvents, "chat", params(hook, oneSecret)); err != nil {
+		t.Fatal(err)
+	}
+	w.takeOver(late)
+	if st := w.Stats(); st.Active != 0 {
+		t.Errorf("%+v", st)
+	}
+	w.takeOver(journal.Changes{All: true, Last: late.Last + 1})
+	if len(w.removed) != 0 {
+		t.Errorf("%v", w.removed)
+	}
+}
+
+// With keys nothing is taken that is not encrypted: who can write to the cluster could make
+// subscriptions. Without keys, nothing that is.
+func TestRecordsOfTheOtherForm(t *testing.T) {
+	t.Parallel()
+	r := record{ID: "sub_1", Name: "resource.updated", Arguments: json.RawMessage(`{}`), Secret: oneSecret}
+	for _, try := range []struct{ seals, opens *Keys }{{nil, keys(t, 1)}, {keys(t, 1), nil}} {
+		data, err := try.seals.seal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := try.opens.open("sub_1", data); err == nil {
+			t.Errorf("opened: %+v", got)
+		}
+	}
+	data, _ := (*Keys)(nil).seal(r)
+	if _, err := (*Keys)(nil).open("sub_2", data); !errors.Is(err, errDamaged) {
+		t.Error(err)
+	}
+}
+
+// A client whose answer was being written when the process ended is delivered to by the next one.
+func TestUnansweredIsDeliveredAfterARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		next := record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, progress: progress{Cursor: w.log.id(0)}}
+		if _, _, err := w.keep(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		id := w.log.add("file:///a")
+		time.Sleep(time.Hour)
+		w.end()
+		if got := w.to.ids(); len(got) > 0 {
+			t.Errorf("%v was sent before the answer", got)
+		}
+		again := newWorldOn(t, w.log, w.to, Options{})
+		time.Sleep(time.Second)
+		again.end()
+		if got := w.to.ids(); !slices.Equal(got, []string{id}) {
+			t.Errorf("after the restart %v", got)
+		}
+	})
+}
+
+// A webhook that was removed from the config while no process ran is forgotten. Without webhooks
+// nothing is written.
+func TestRemovedBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, to := newTestLog(), newReceiver(t)
+		none := func() {
+			w := newHooksWorld(t, log, to)
+			synctest.Wait()
+			w.end()
+		}
+		none()
+		if data := log.record(t, pageOfConfig); data != nil {
+			t.Errorf("stored without webhooks: %s", data)
+		}
+		w := newHooksWorld(t, log, to, standard(hook))
+		synctest.Wait()
+		w.end()
+		log.add("file:///a")
+		none()
+		w = newHooksWorld(t, log, to, standard(hook))
+		synctest.Wait()
+		id := log.add("file:///b")
+		time.Sleep(time.Second)
+		w.end()
+		if got := to.ids(); !slices.Equal(got, []string{id}) {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// At its end a process stores what the webhooks of the config have received.
+func TestHooksAreSavedAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := newTestLog()
+		w := newHooksWorld(t, log, newReceiver(t), standard(hook))
+		time.Sleep(2500 * time.Millisecond)
+		id := log.add("file:///a")
+		synctest.Wait()
+		w.end()
+		s, err := parsePage(journal.Record{Key: pageOfConfig, Value: log.record(t, pageOfConfig)})
+		if err != nil || len(s.Webhooks) != 1 || s.Webhooks[0].Cursor != id {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+}
