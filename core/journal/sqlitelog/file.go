@@ -31,9 +31,6 @@ func (f *file) inPlace() bool {
 	return err == nil && os.SameFile(info, f.info) || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// checkTime bounds PRAGMA quick_check; see the package documentation.
-const checkTime = 150 * time.Millisecond
-
 // openFile opens events.db to write: it makes a new file if there is none, sets a damaged one
 // aside, and begins a new epoch where ids might name two events. known is what this process knew
 // of the log; nil at the start.
@@ -108,7 +105,7 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	if row, err = readLog(c); err != nil {
 		return row, ours(err)
 	}
-	if err := quickCheck(c); err != nil {
+	if err := quickCheck(c, l.opts.check); err != nil {
 		return row, ours(err)
 	}
 	end, err := number(c, "SELECT max(seq) FROM events")
@@ -184,10 +181,10 @@ func (l *Log) set(c *sqlite.Conn, pragma, want string) error {
 	return err
 }
 
-// quickCheck returns an error if the file is damaged, as far as that is found within checkTime.
-func quickCheck(c *sqlite.Conn) error {
+// quickCheck returns an error if the file is damaged, as far as that is found within limit.
+func quickCheck(c *sqlite.Conn, limit time.Duration) error {
 	late := make(chan struct{})
-	timer := time.AfterFunc(checkTime, func() { close(late) })
+	timer := time.AfterFunc(limit, func() { close(late) })
 	c.SetInterrupt(late)
 	defer func() {
 		timer.Stop()

@@ -35,6 +35,7 @@ func open(t testing.TB, opts Options) *Log {
 	if opts.Logger == nil {
 		opts.Logger = testLog(t)
 	}
+	opts.check = time.Minute
 	l, err := Open(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)

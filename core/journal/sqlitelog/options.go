@@ -36,6 +36,10 @@ type Options struct {
 	// Logger gets a line when storing fails, when it works again, and when damage is found; nil
 	// discards.
 	Logger *slog.Logger
+
+	// check bounds PRAGMA quick_check when the file is opened; 150 ms. Tests in which the damage must
+	// be found then set more, because a busy machine does not finish in time.
+	check time.Duration
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -44,6 +48,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.RetainBytes = cmp.Or(o.RetainBytes, 1<<30)
 	o.Queue = cmp.Or(o.Queue, 1<<16)
 	o.Drain = cmp.Or(o.Drain, 5*time.Second)
+	o.check = cmp.Or(o.check, 150*time.Millisecond)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
