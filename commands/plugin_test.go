@@ -1,97 +1,55 @@
 package commands
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// The plugin for Claude Code has the shape of https://code.claude.com/docs/en/plugins-reference
-// and https://code.claude.com/docs/en/plugin-marketplaces, and every command in it is one
-// of this program.
+// pluginDir is the folder of the plugin for Claude Code, the source in marketplace.json. It
+// has nothing else in it, because Claude Code adds what lies in folders with certain names,
+// such as commands/.
+var pluginDir = filepath.Join("..", ".claude-plugin", "mcptrack")
+
+// Every command in the plugin is one of this program, and its monitor waits for its skill.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
-	root := filepath.Join("..")
-	kebab := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	strict := func(file string, into any) {
-		t.Helper()
-		data, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
+	var files, texts []string
+	err := filepath.WalkDir(pluginDir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
 		}
-		dec := json.NewDecoder(bytes.NewReader(data))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(into); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-	}
-	type person struct {
-		Name, Email, URL string
-	}
-	var plugin struct {
-		Name, DisplayName, Version, Description, Homepage, Repository, License, Skills string
-		Author                                                                         person
-		Keywords                                                                       []string
-		Experimental                                                                   struct{ Monitors string }
-	}
-	strict(".claude-plugin/plugin.json", &plugin)
-	if !kebab.MatchString(plugin.Name) || !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(plugin.Version) || plugin.Description == "" || plugin.Author.Name == "" {
-		t.Errorf("%+v", plugin)
+		text, err := os.ReadFile(path)
+		name, _ := filepath.Rel(pluginDir, path)
+		files, texts = append(files, filepath.ToSlash(name)), append(texts, string(text))
+		return err
+	})
+	if want := []string{".claude-plugin/plugin.json", "monitors/monitors.json", "skills/follow/SKILL.md"}; err != nil || !slices.Equal(files, want) {
+		t.Fatalf("%q, want %q: %v", files, want, err)
 	}
 	var market struct {
-		Name, Description string
-		Owner             person
-		Plugins           []struct{ Name, Source, Description string }
+		Plugins []struct{ Name, Source string }
 	}
-	strict(".claude-plugin/marketplace.json", &market)
-	if !kebab.MatchString(market.Name) || market.Owner.Name == "" || len(market.Plugins) != 1 || market.Plugins[0].Name != plugin.Name || market.Plugins[0].Source != "./" {
-		t.Errorf("%+v", market)
+	if data, err := os.ReadFile(filepath.Join("..", ".claude-plugin", "marketplace.json")); err != nil {
+		t.Error(err)
+	} else if err := json.Unmarshal(data, &market); err != nil || len(market.Plugins) != 1 || market.Plugins[0].Source != "./.claude-plugin/mcptrack" {
+		t.Errorf("%+v: %v", market, err)
 	}
-	for _, path := range []string{plugin.Skills, plugin.Experimental.Monitors} {
-		if !strings.HasPrefix(path, "./") || strings.Contains(path, "..") { // relative to the plugin
-			t.Errorf("%q", path)
-		}
-	}
-
-	var skills []string
-	files, err := filepath.Glob(filepath.Join(root, plugin.Skills, "*", "SKILL.md"))
-	if err != nil || len(files) == 0 {
-		t.Fatal("no skills:", err)
-	}
-	var texts []string
-	for _, file := range files {
-		skills = append(skills, filepath.Base(filepath.Dir(file)))
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		head, _, ok := strings.Cut(strings.TrimPrefix(string(text), "---\n"), "\n---\n")
-		if !ok || !strings.HasPrefix(head, "description: ") || len(head) > 1024 {
-			t.Errorf("%s begins with %q", file, head)
-		}
-		texts = append(texts, string(text))
-	}
-	var monitors []struct{ Name, Command, Description, When string }
-	strict(plugin.Experimental.Monitors, &monitors)
-	for _, m := range monitors {
-		skill, ok := strings.CutPrefix(m.When, "on-skill-invoke:")
-		if m.Name == "" || m.Description == "" || !ok || !slices.Contains(skills, skill) {
-			// "always" would run the commands of a folder's config that nobody asked to be run
-			t.Errorf("%+v", m)
-		}
-		texts = append(texts, "`"+m.Command+"`")
-	}
-	if len(monitors) != 1 {
-		t.Errorf("%d monitors", len(monitors))
+	var monitors []struct{ Name, Command, When string }
+	if err := json.Unmarshal([]byte(texts[1]), &monitors); err != nil || len(monitors) != 1 || monitors[0].When != "on-skill-invoke:follow" {
+		// "always" would run the commands of a folder's config that nobody asked to be run
+		t.Fatalf("%+v: %v", monitors, err)
 	}
 
 	// Every command that is named exists, with its flags.
-	commands := regexp.MustCompile("`(mcptrack [^`]+)`").FindAllStringSubmatch(strings.Join(texts, "\n"), -1)
+	text := texts[2] + "`" + monitors[0].Command + "`"
+	commands := regexp.MustCompile("`(mcptrack [^`]+)`").FindAllStringSubmatch(text, -1)
 	if len(commands) < 4 {
 		t.Errorf("%q", commands)
 	}
@@ -104,6 +62,47 @@ func TestPlugin(t *testing.T) {
 		}
 		if err := cmd.ParseFlags(rest); err != nil {
 			t.Errorf("%s: %v", match[1], err)
+		}
+	}
+}
+
+// Claude Code itself says what the plugin adds: a skill and a monitor, and no slash commands,
+// MCP servers or hooks.
+func TestPluginAdds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Claude Code")
+	}
+	t.Parallel()
+	program := filepath.Join("..", "testdata", "peers", "node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs")
+	if _, err := os.Stat(program); err != nil {
+		const missing = "the test peers are not installed; run scripts/peers.sh"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", program, "plugin", "validate", "--strict", "--json", pluginDir)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var report struct {
+		Provides map[string][]any `json:"provides"`
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Provides) < 6 { // all kinds are named, also those without any
+		t.Errorf("%s", out)
+	}
+	want := map[string][]any{
+		"skills":   {"mcptrack:follow"},
+		"monitors": {map[string]any{"name": "changes", "command": "mcptrack watch --agent"}},
+	}
+	for kind, got := range report.Provides {
+		if len(got)+len(want[kind]) > 0 && !reflect.DeepEqual(got, want[kind]) {
+			t.Errorf("%s: %v, want %v", kind, got, want[kind])
 		}
 	}
 }

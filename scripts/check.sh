@@ -146,6 +146,16 @@ generated() {
 	[[ -s $tmp/man/mcptrack-watch.1 && -s $tmp/man/mcptrack-events.7 ]]
 }
 
+# The published Claude Code checks the marketplace and the plugin. It needs neither network
+# nor login; its install script, which npm did not run, would only link the program.
+plugin() {
+	local dir
+	for dir in . .claude-plugin/mcptrack; do
+		HOME=$tmp CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 \
+			node testdata/peers/node_modules/@anthropic-ai/claude-code/cli-wrapper.cjs plugin validate --strict "$dir"
+	done
+}
+
 # A database that cannot be reached says nothing about our code: the last line of all says
 # that this was not checked.
 vulnerabilities() {
@@ -197,6 +207,7 @@ mutants() {
 # What waits for the network, and what starts programs that are small.
 others() {
 	run peers bash scripts/peers.sh
+	run plugin plugin
 	[[ -n $short ]] || run vulnerabilities vulnerabilities
 	run generated generated
 	run mutants mutants
