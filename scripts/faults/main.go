@@ -1,3 +1,5 @@
+//go:build unix
+
 // Faults lets servers, networks, logs and the tracker itself go wrong while resources
 // change, and compares what a client of serve-sse was sent with what was true. It runs the
 // real program; the servers and proxies are in this one, which alone knows every version
