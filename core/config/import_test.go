@@ -58,6 +58,8 @@ func TestImport(t *testing.T) {
 			`a command="go" env={"K":"${K_SECRET}","L":"${L_SECRET}"} onConnect=[{"arguments":{"password":"${A_PASSWORD}"},"tool":"login"}]`, " K_SECRET L_SECRET A_PASSWORD"},
 		{"mcp.json", `{"mcpServers": {"a": {"url": "https://h/s/aB3dE6gH9jK2mN5pQ8sT1vW4/mcp", "headers": {"X-Auth": "hunter2", "X-Access": "${env:K}"}}}}`,
 			`a url="https://h/s/${A_URL_SECRET}/mcp" headers={"X-Access":"${K}","X-Auth":"${A_X_AUTH}"}`, " A_URL_SECRET A_X_AUTH"},
+		{"mcp.json", `{"mcpServers": {"a": {"command": "go", "events": {"types": ["issue.*"], "delivery": "poll"}}, "b": {"command": "go", "events": "off", "protocolEra": "modern"}}}`,
+			"a command=\"go\" events={\"delivery\":\"poll\",\"types\":[\"issue.*\"]}\nb command=\"go\" events=\"off\" protocol=\"modern\"", ""},
 		{"config.toml", "[mcp_servers.a]\ncommand = \"go\"\nenv_vars = [\"K\", {name = \"L\", source = \"local\"}]\n", `a command="go" env_vars=["K","L"]`, ""},
 		{"mcp.json", `{"mcpServers": {"a": {"url": "https://h/", "auth": {"CLIENT_ID": "me", "CLIENT_SECRET": "hunter2", "scopes": ["x"]}}, "b": {"url": "https://h/", "oauth": true}}}`,
 			"a url=\"https://h/\" oauth={\"clientId\":\"me\",\"clientSecret\":\"${A_CLIENT_SECRET}\",\"redirectUri\":\"http://localhost:8787/callback\",\"scopes\":[\"x\"]}\nb url=\"https://h/\"", " A_CLIENT_SECRET"},

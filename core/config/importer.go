@@ -51,8 +51,12 @@ func (e *entry) imported(id string, names *Names) Imported {
 		add("oauth", oauth, len(oauth) > 0)
 	}
 	for _, name := range []string{"trackTools", "trackPrompts", "include", "exclude", "read", "mode", "pollInterval", "safetyInterval",
-		"catalogInterval", "onConnect", "protocol", "connectTimeout", "requestTimeout", "shared"} {
-		if f, ok := e.field(name); ok {
+		"catalogInterval", "events", "onConnect", "protocol", "connectTimeout", "requestTimeout", "shared"} {
+		names := []string{name}
+		if name == "protocol" {
+			names = append(names, "protocolEra")
+		}
+		if f, ok := e.find(names...); ok {
 			add(name, im.any(f.value, ""), true)
 		}
 	}
