@@ -30,7 +30,7 @@ func newAuth(env *Env, g *globals) *cobra.Command {
 except with --renew, which renews the tokens now and reports those that cannot be renewed.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
---renew, a token could not be renewed; 6 --timeout expired; 130 interrupted.`,
+--renew, a token could not be renewed, now or before; 6 --timeout expired; 130 interrupted.`,
 		Example: `  mcptrack auth
   mcptrack auth notion --renew
   mcptrack auth --json | jq -r '.[] | select(.state != "loggedIn").id'`,
@@ -106,7 +106,7 @@ func runAuth(ctx context.Context, env *Env, g *globals, opts authOptions, logins
 	var failed []string
 	for _, srv := range servers {
 		l, err := logins.Get(login.TargetOf(srv))
-		if err == nil && opts.renew && l.Renewable && l.Refused == "" {
+		if err == nil && opts.renew && (l.Renewable || l.Refused != "" || l.Expired(time.Now())) {
 			var renewed *login.Login
 			if renewed, err = logins.Source(login.TargetOf(srv)).Renew(ctx); err == nil {
 				l = renewed

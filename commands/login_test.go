@@ -110,6 +110,21 @@ func TestLoginAuthLogout(t *testing.T) {
 	}
 }
 
+// A login that was refused is still refused the next time, and one that has expired and cannot be
+// renewed needs a login too: auth --renew fails for both.
+func TestRenewOfARefusedLogin(t *testing.T) {
+	b := newLoginBench(t, "")
+	b.run(exitOK, "login", "docs")
+	b.as.Revoke()
+	for range 2 {
+		out, errs := b.run(exitRefused, "auth", "--renew", "--json")
+		if !strings.Contains(out, `"refused"`) || strings.Count(out, "invalid_grant") != 1 || !strings.Contains(errs, "docs: ") || !strings.Contains(errs, "run mcptrack login docs") {
+			t.Errorf("%s\n%s", out, errs)
+		}
+	}
+	b.run(exitOK, "auth") // which only shows it
+}
+
 // --no-browser: one line out, one line in.
 func TestLoginWithoutABrowser(t *testing.T) {
 	b := newLoginBench(t, "")
