@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// command runs the program to its end and returns what it printed and how it ended.
-func (t *tracker) command(args ...string) (out, errs string, exit int) {
+// output runs the program to its end and returns what it printed and how it ended.
+func (t *tracker) output(args ...string) (out, errs string, exit int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	var o, e bytes.Buffer
@@ -32,7 +32,7 @@ func (s *suite) beside() error {
 		s.result.lost++
 		s.report.note(format, args...)
 	}
-	_, errs, exit := s.command("serve-sse", "--config", s.config(), "--addr", freeAddr(), "--data-dir", s.data())
+	_, errs, exit := s.output("serve-sse", "--config", s.config(), "--addr", freeAddr(), "--data-dir", s.data())
 	if exit != 1 || !strings.Contains(errs, fmt.Sprintf("process %d", s.pid())) {
 		wrong("the second serve-sse ended with %d: %s", exit, errs)
 	}
@@ -42,16 +42,16 @@ func (s *suite) beside() error {
 		if err != nil {
 			return err
 		}
-		out, errs, exit := s.command("replay", "--data-dir", s.data())
+		out, errs, exit := s.output("replay", "--data-dir", s.data())
 		if exit != 0 || errs != "" || !strings.HasPrefix(out, strings.Join(lines, "\n")+"\n") {
 			wrong("replay beside ended with %d and printed %d bytes: %s", exit, len(out), errs)
 		}
 		st := s.stands[0]
-		out, errs, exit = s.command("history", st.id, st.uri(0), "--data-dir", s.data(), "--json")
+		out, errs, exit = s.output("history", st.id, st.uri(0), "--data-dir", s.data(), "--json")
 		if exit != 0 || errs != "" || strings.Count(out, `"sha256:`) < 2 {
 			wrong("history beside ended with %d: %.300s %s", exit, out, errs)
 		}
-		out, errs, exit = s.command("diff", st.id, st.uri(0), "--data-dir", s.data())
+		out, errs, exit = s.output("diff", st.id, st.uri(0), "--data-dir", s.data())
 		if exit != 0 || errs != "" || !strings.Contains(out, "+version ") {
 			wrong("diff beside ended with %d: %.300s %s", exit, out, errs)
 		}

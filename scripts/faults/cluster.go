@@ -104,8 +104,8 @@ func (t *tracker) logAfter(id string) (lines []string, events []event, err error
 }
 
 // judge reads the log of every tracker: the last event of every resource has to be true,
-// the versions in order, and the logs equal.
-func judge(all []*suite) (r result, wrong []at) {
+// the versions in order, and the logs equal. All trackers began when base was true.
+func judge(all []*suite, base *view) (r result, wrong []at) {
 	var first []string
 	for i, s := range all {
 		lines, events, err := s.log()
@@ -123,7 +123,7 @@ func judge(all []*suite) (r result, wrong []at) {
 			continue
 		}
 		first = lines
-		last := map[at]int64{}
+		v := base.clone()
 		seen := uint64(0)
 		for _, e := range events {
 			_, seq := cutID(e.ID)
@@ -132,30 +132,29 @@ func judge(all []*suite) (r result, wrong []at) {
 				s.report.note("id %d follows %d", seq, seen)
 			}
 			seen = seq
-			key := at{e.ServerID, e.ResourceURI}
-			switch e.Type {
-			case "resource.removed":
-				last[key] = gone
-			case "resource.updated":
-				v := s.oracle.version(e.Digest)
-				if v < last[key] && v > 0 {
-					r.stale++
-					s.report.note("%s: %v is version %d after %d, cause %s", e.ID, key, v, last[key], e.Cause)
-				}
-				if v > 0 {
-					last[key] = v
-				} else if e.Digest == "" {
-					last[key] = undigested
-				}
+			if stale, _ := v.take(e); stale > 0 {
+				r.stale += stale
+				s.report.note("%s: %s of %s is older than what was known, cause %s", e.ID, e.Type, e.ResourceURI, e.Cause)
 			}
 		}
-		for key, want := range s.oracle.of("") {
-			if got := last[key]; got != want && !(got == 0 && want <= int64(resources*len(s.stands))) {
-				wrong = append(wrong, key)
-			}
-		}
+		wrong = v.wrong("", func(server string) (map[at]int64, error) { return known(all, server) })
 	}
 	return r, wrong
+}
+
+// known returns the contents of a server that any of the trackers knows.
+func known(all []*suite, server string) (map[at]int64, error) {
+	out := map[at]int64{}
+	for _, s := range all {
+		contents, err := s.contents(server, s.oracle)
+		if err != nil {
+			return nil, err
+		}
+		for key, v := range contents {
+			out[key] = max(out[key], v)
+		}
+	}
+	return out, nil
 }
 
 // explain notes what is known of a resource whose last event is not true.
@@ -167,8 +166,8 @@ func (s *suite) explain(all []*suite, key at) {
 	}
 	_, events, err := s.log()
 	for _, e := range events {
-		if (at{e.ServerID, e.ResourceURI}) == key || e.ServerID == key.server && e.ResourceURI == "" {
-			s.report.note("%s %s %s %s version %d %v", e.ID, e.Timestamp, e.Type, e.Cause, s.oracle.version(e.Digest), err)
+		if e.ServerID == key.server && (e.ResourceURI == key.uri || e.ResourceURI == "") {
+			s.report.note("%s %s %s %s version %d, added %v, removed %v, changed %v %v", e.ID, e.Timestamp, e.Type, e.Cause, s.oracle.version(e.Digest), e.Added, e.Removed, e.Changed, err)
 		}
 	}
 }
@@ -192,6 +191,7 @@ func clusterUnderFaults(o options, report *report) error {
 	if err := all[0].shared(all, time.Minute); err != nil {
 		return err
 	}
+	base := newView(all[0].oracle)
 	time.Sleep(4 * time.Second) // first looks are stored every 2 s
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -203,6 +203,9 @@ func clusterUnderFaults(o options, report *report) error {
 		changing.Go(func() {
 			for ctx.Err() == nil {
 				st.set(st.uri(rand.IntN(4)), rand.IntN(5) > 0)
+				if rand.IntN(10) == 0 {
+					st.swap(rand.IntN(5) > 0)
+				}
 				time.Sleep(rand.N(time.Second))
 			}
 		})
@@ -268,13 +271,13 @@ func clusterUnderFaults(o options, report *report) error {
 		st.set(st.uri(5), true)
 	}
 	end := time.Now().Add(90 * time.Second)
-	judged, wrong := judge(all)
-	for ; len(wrong)+judged.hung > 0 && time.Now().Before(end); judged, wrong = judge(all) {
+	judged, wrong := judge(all, base)
+	for ; len(wrong)+judged.hung > 0 && time.Now().Before(end); judged, wrong = judge(all, base) {
 		time.Sleep(time.Second)
 	}
 	took := time.Since(began)
 	time.Sleep(3 * time.Second)
-	if judged, wrong = judge(all); len(wrong) > 0 {
+	if judged, wrong = judge(all, base); len(wrong) > 0 {
 		judged.lost += len(wrong)
 		report.note("the last events of %v are not true", wrong)
 		all[0].explain(all, wrong[0])
@@ -309,7 +312,7 @@ func (s *suite) shared(all []*suite, within time.Duration) error {
 		known := 0
 		for _, st := range s.stands {
 			for _, at := range all {
-				if versions, err := at.contents(st.id, s.oracle); err == nil && len(versions) == resources {
+				if versions, err := at.contents(st.id, s.oracle); err == nil && len(versions) == resources+1 {
 					known++
 					break
 				}
@@ -341,8 +344,23 @@ func natsRestarts(o options, report *report, name string) error {
 	if err := all[0].shared(all, time.Minute); err != nil {
 		return err
 	}
+	base := newView(all[0].oracle)
 	time.Sleep(4 * time.Second) // first looks are stored every 2 s
+	// heard swaps, and waits until the log says everything; the next change undoes it.
+	heard := func(r *result) {
+		all[0].each(func(st *stand) { st.swap(true) })
+		_, wrong := judge(all, base)
+		for end := time.Now().Add(time.Minute); len(wrong) > 0 && time.Now().Before(end); _, wrong = judge(all, base) {
+			time.Sleep(200 * time.Millisecond)
+		}
+		if len(wrong) > 0 {
+			r.hung++
+			report.note("not in the log within a minute: %v", wrong)
+		}
+		all[0].each(func(st *stand) { st.due.Store(true) })
+	}
 	r := result{rounds: 1}
+	heard(&r)
 	nodes[0].kill()
 	all[0].each(func(st *stand) { st.change(true) })
 	time.Sleep(10 * time.Second) // the leases are over
@@ -357,12 +375,12 @@ func natsRestarts(o options, report *report, name string) error {
 	r.slowest = time.Since(began)
 	check := func(name string, r result) {
 		all[0].each(func(st *stand) { st.set(st.uri(6), true) })
-		judged, wrong := judge(all)
-		for end := time.Now().Add(time.Minute); len(wrong) > 0 && time.Now().Before(end); judged, wrong = judge(all) {
+		judged, wrong := judge(all, base)
+		for end := time.Now().Add(time.Minute); len(wrong) > 0 && time.Now().Before(end); judged, wrong = judge(all, base) {
 			time.Sleep(500 * time.Millisecond)
 		}
 		time.Sleep(3 * time.Second)
-		if judged, wrong = judge(all); len(wrong) > 0 {
+		if judged, wrong = judge(all, base); len(wrong) > 0 {
 			report.note("%s: the last events of %v are not true", name, wrong)
 			all[0].explain(all, wrong[0])
 		}
@@ -373,7 +391,7 @@ func natsRestarts(o options, report *report, name string) error {
 	check(name, r)
 
 	r = result{rounds: 1}
-	all[1].each(func(st *stand) { st.change(true) })
+	heard(&r)
 	nodes[0].clients[1].cutOff()
 	for range 12 {
 		all[1].each(func(st *stand) { st.change(true) })

@@ -35,20 +35,20 @@ func harms() []harm {
 // events are lost, clients have to be told, and what they are sent afterwards has to be true.
 func damages() (rows []restart) {
 	for _, h := range harms() {
-		rows = append(rows, restart{"events.db " + h.name + ", stopped", func(s *suite) error { return s.damaged(h, syscall.SIGTERM) }})
+		rows = append(rows, restart{"events.db " + h.name + ", stopped", func(s *suite) error { return s.damaged(h, syscall.SIGTERM) }, true})
 	}
 	for _, h := range append(harms(), harm{"deleted", "-shm", os.Remove, false}, harm{"garbage", "-shm", garbage, false}, harm{"bits flipped", "-wal", flipBits, false}, harm{"cut", "-wal", cut, false}) {
-		rows = append(rows, restart{"events.db" + h.suffix + " " + h.name + ", killed", func(s *suite) error { return s.damaged(h, syscall.SIGKILL) }})
+		rows = append(rows, restart{"events.db" + h.suffix + " " + h.name + ", killed", func(s *suite) error { return s.damaged(h, syscall.SIGKILL) }, true})
 	}
 	for _, h := range append(harms(), harm{"bits flipped", "-wal", flipBits, false}, harm{"deleted", "-wal", os.Remove, false}) {
 		h.mute = false
-		rows = append(rows, restart{"events.db" + h.suffix + " " + h.name + ", running", func(s *suite) error { return s.damaged(h, 0) }})
+		rows = append(rows, restart{"events.db" + h.suffix + " " + h.name + ", running", func(s *suite) error { return s.damaged(h, 0) }, true})
 	}
 	return append(rows,
-		restart{"older events.db moved into place, stopped", func(s *suite) error { return s.restored(syscall.SIGTERM, replaceFile) }},
-		restart{"older events.db moved into place, running", func(s *suite) error { return s.restored(0, replaceFile) }},
-		restart{"older events.db written over, stopped", func(s *suite) error { return s.restored(syscall.SIGTERM, writeOver) }},
-		restart{"older events.db written over, killed", func(s *suite) error { return s.restored(syscall.SIGKILL, writeOver) }},
+		restart{"older events.db moved into place, stopped", func(s *suite) error { return s.restored(syscall.SIGTERM, replaceFile) }, true},
+		restart{"older events.db moved into place, running", func(s *suite) error { return s.restored(0, replaceFile) }, true},
+		restart{"older events.db written over, stopped", func(s *suite) error { return s.restored(syscall.SIGTERM, writeOver) }, true},
+		restart{"older events.db written over, killed", func(s *suite) error { return s.restored(syscall.SIGKILL, writeOver) }, true},
 	)
 }
 
@@ -95,6 +95,7 @@ func (s *suite) restored(sig syscall.Signal, put func(path string, copied []byte
 // resources change before that. around counts ids that name another event than before, and
 // events that are lost although the tracker does not say so.
 func (s *suite) around(sig syscall.Signal, mute bool, f func() error) error {
+	s.heard()
 	before, err := s.all()
 	if err != nil {
 		return err
@@ -103,7 +104,7 @@ func (s *suite) around(sig syscall.Signal, mute bool, f func() error) error {
 	switch sig {
 	case 0:
 	case syscall.SIGKILL:
-		s.each(func(st *stand) { st.change(true) })
+		s.each(func(st *stand) { st.set(st.uri(0), true) })
 		time.Sleep(100 * time.Millisecond)
 		s.end(sig)
 	default:
@@ -113,11 +114,13 @@ func (s *suite) around(sig syscall.Signal, mute bool, f func() error) error {
 		return err
 	}
 	if sig != 0 {
+		s.each(func(st *stand) { st.change(false) })
 		if err := s.start(); err != nil {
 			return err
 		}
 	}
 	s.each(func(st *stand) {
+		st.change(true)
 		for i := range resources {
 			st.set(st.uri(i), true)
 		}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
-	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -19,7 +18,18 @@ import (
 // event is the part of an event that is looked at.
 type event struct {
 	ID, Type, ServerID, ResourceURI, Timestamp, Cause, Digest, Mode string
+	Added, Removed, Changed                                         names  // of a list
 	From, To, Reason                                                string // of a gap
+}
+
+// names are those of items of a list. Of a resource there is a truth value instead.
+type names []string
+
+func (n *names) UnmarshalJSON(data []byte) error {
+	if data[0] != '[' {
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(n))
 }
 
 // feed reads /events of a tracker as a client does, resuming after every end, and keeps
@@ -32,16 +42,13 @@ type feed struct {
 
 	mu     sync.Mutex // guards what follows
 	lastID string
-	last   map[at]int64     // what the last event of a resource says
-	when   map[at]time.Time // and when it came
+	view   *view
 	counts map[string]*counts
 	modes  map[string]string // the last subscription.active of a server
 	polls  map[string]int    // how many of them said poll
-	gaps   int
 	seqs   map[update]uint64 // of the updates
 	newest map[at]uint64     // the last of them
 	said   map[string]uint64 // what each id named, as a hash of its line
-	before string            // events with an older timestamp are sent again
 	seed   maphash.Seed
 }
 
@@ -52,12 +59,12 @@ type update struct {
 }
 
 // counts are what events of one server did wrong.
-type counts struct{ stale, duplicated, holes, events, reused int } // reused are ids
+type counts struct{ stale, duplicated, holes, events, reused, gaps int } // reused are ids
 
 // follow begins to read from the newest event on. What the tracker knows of the servers is
 // the baseline.
 func follow(t *tracker, o *oracle) (*feed, error) {
-	f := &feed{t: t, oracle: o, ended: make(chan struct{}), last: map[at]int64{}, when: map[at]time.Time{},
+	f := &feed{t: t, oracle: o, ended: make(chan struct{}), view: newView(o),
 		counts: map[string]*counts{}, modes: map[string]string{}, polls: map[string]int{},
 		seqs: map[update]uint64{}, newest: map[at]uint64{}, said: map[string]uint64{}, seed: maphash.MakeSeed()}
 	var status struct {
@@ -68,7 +75,6 @@ func follow(t *tracker, o *oracle) (*feed, error) {
 		return nil, err
 	}
 	f.lastID = fmt.Sprintf("%s-%d", status.Epoch, status.Seq)
-	maps.Copy(f.last, o.of(""))
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
 	go func() {
@@ -131,11 +137,8 @@ func (f *feed) note(e event, line string) {
 	case "checkpoint", "tracker_stopped":
 		return
 	case "gap":
-		f.gaps++
-		if e.Reason == "epoch" || e.Reason == "ahead" {
-			clear(f.last)
-			f.before = time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
-		}
+		c.gaps++
+		f.view.gap(e)
 		if e.ID != "" {
 			f.lastID = e.ID
 		}
@@ -158,7 +161,6 @@ func (f *feed) note(e event, line string) {
 	}
 	f.lastID = e.ID
 	c.events++
-	key := at{e.ServerID, e.ResourceURI}
 	switch e.Type {
 	case "subscription.active":
 		f.modes[e.ServerID] = e.Mode
@@ -166,25 +168,12 @@ func (f *feed) note(e event, line string) {
 			f.polls[e.ServerID]++
 		}
 	case "resource.updated":
+		key := at{server: e.ServerID, uri: e.ResourceURI}
 		f.seqs[update{key, e.Timestamp}], f.newest[key] = seq, seq
-		was, now := f.last[key], f.oracle.version(e.Digest)
-		switch {
-		case e.Digest == "":
-			now = undigested // another event follows
-		case now == unknown, e.Timestamp < f.before:
-		case was > now:
-			c.stale++
-		case was == now && e.Cause != "notify" && e.Cause != "trailing":
-			c.duplicated++
-		}
-		f.last[key], f.when[key] = now, time.Now()
-	case "resource.removed":
-		f.last[key] = gone
-	case "resource.added":
-		if f.last[key] <= gone {
-			f.last[key] = unknown
-		}
 	}
+	stale, again := f.view.take(e)
+	c.stale += stale
+	c.duplicated += again
 }
 
 func cutID(id string) (epoch string, seq uint64) {
@@ -193,30 +182,12 @@ func cutID(id string) (epoch string, seq uint64) {
 	return epoch, seq
 }
 
-// wrong returns the resources of a server whose last event does not say what is true. What
-// no event says the content of (a new resource) is what the tracker answers.
-func (f *feed) wrong(server string) (out []at) {
-	truth := f.oracle.of(server)
+// wrong returns of what belongs to a server, or to all (""), what the events do not say as it is.
+func (f *feed) wrong(server string) []at {
 	f.mu.Lock()
-	last := maps.Clone(f.last)
+	v := f.view.clone()
 	f.mu.Unlock()
-	known := map[string]map[at]int64{} // by server
-	for key, want := range truth {
-		got, seen := last[key]
-		if got == unknown {
-			if known[key.server] == nil {
-				known[key.server], _ = f.t.contents(key.server, f.oracle)
-			}
-			version, listed := known[key.server][key]
-			if got = version; !listed && !seen && known[key.server] != nil {
-				got = gone // it came and went between two lists
-			}
-		}
-		if got != want {
-			out = append(out, key)
-		}
-	}
-	return out
+	return v.wrong(server, func(id string) (map[at]int64, error) { return f.t.contents(id, f.oracle) })
 }
 
 // count returns what the events of a server did wrong so far.

@@ -113,7 +113,7 @@ func newImage(o options, dir string, sig syscall.Signal) (*image, error) {
 	if err := im.write(whole, im.files["events.db"]); err != nil {
 		return nil, err
 	}
-	out, errs, exit := im.command("replay", "--data-dir", whole)
+	out, errs, exit := im.output("replay", "--data-dir", whole)
 	if exit != 0 {
 		return nil, fmt.Errorf("replay of the undamaged log ended with %d: %s", exit, errs)
 	}
@@ -267,7 +267,7 @@ func (f *flips) round(im *image, random *rand.Rand, inPlace bool) error {
 
 // replay reads the damaged log without starting the tracker. It may fail, with a reason.
 func (f *flips) replay(im *image, dir string, r *result, note func(string, ...any)) {
-	out, errs, exit := im.command("replay", "--data-dir", dir)
+	out, errs, exit := im.output("replay", "--data-dir", dir)
 	c := &check{image: im, note: note, result: r}
 	var e event
 	for line := range strings.Lines(out) {
@@ -320,7 +320,11 @@ func (c *check) take(e event, line string) {
 	if c.epoch = epoch; e.Type == "gap" {
 		from, before := cutID(e.From)
 		c.fresh = c.fresh || e.Reason == "epoch"
-		for n := before + 1; from == epoch && n <= seq; n++ {
+		if from == epoch && seq > c.last {
+			c.result.stale++
+			c.note("a gap after %s up to %s, although %d is the last number", e.From, e.ID, c.last)
+		}
+		for n := before + 1; from == epoch && n <= min(seq, c.last); n++ {
 			c.gaps[n] = true
 		}
 		return

@@ -3,21 +3,30 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
 )
+
+// newGateway configures and starts a gateway of these servers.
+func newGateway(o options, stands []*stand, args ...string) (*tracker, error) {
+	dir, err := os.MkdirTemp(o.dir, "gateway-")
+	if err != nil {
+		return nil, err
+	}
+	g := &tracker{bin: o.bin, dir: dir, addr: freeAddr(), command: "gateway", args: args, env: []string{"XDG_STATE_HOME=" + dir}, stands: stands}
+	return g, errors.Join(g.configure(), g.start())
+}
 
 // gatewayRestarts: calls through a gateway while the HTTP server behind it is away for
 // 0.3 s, once and three times in a row. Every call that fails is lost, unless the server
@@ -28,9 +37,16 @@ func gatewayRestarts(o options, report *report, name string) error {
 		if err != nil {
 			return err
 		}
-		g, err := startGateway(o, st)
+		g, err := newGateway(o, []*stand{st})
 		if err != nil {
 			return err
+		}
+		c := newClient("calls", g.addr, false)
+		if err := c.connect(context.Background()); err != nil {
+			return err
+		}
+		if err := c.call(context.Background(), "echo", "first"); err != nil {
+			return fmt.Errorf("the gateway does not work: %w", err)
 		}
 		for _, times := range []int{1, 3} {
 			r := result{rounds: 1}
@@ -51,7 +67,7 @@ func gatewayRestarts(o options, report *report, name string) error {
 				time.Sleep(50 * time.Millisecond)
 				calling.Go(func() {
 					sent := time.Now()
-					err := g.call(fmt.Sprint(i))
+					err := c.call(context.Background(), "echo", fmt.Sprint(i))
 					mu.Lock()
 					defer mu.Unlock()
 					r.slowest = max(r.slowest, time.Since(sent))
@@ -65,112 +81,271 @@ func gatewayRestarts(o options, report *report, name string) error {
 			report.row(fmt.Sprintf("%s, %d times", name, times), w.String(), r)
 			time.Sleep(3 * time.Second)
 		}
-		_ = g.cmd.Process.Signal(syscall.SIGTERM)
-		_ = g.cmd.Wait()
+		g.end(syscall.SIGTERM)
 		st.close()
 	}
 	return nil
 }
 
-// gateway is a running gateway and a client of it.
-type gateway struct {
-	cmd     *exec.Cmd
-	url     string
-	session string
-	serial  atomic.Int64 // of the ids of requests
+// audience is a gateway of servers of every way, and clients of both eras, some of which can be
+// asked something.
+type audience struct {
+	*tracker
+	name    string
+	report  *report
+	oracle  *oracle
+	clients []*client
+	shared  string // a URI that several servers list
 }
 
-func startGateway(o options, st *stand) (*gateway, error) {
-	dir, err := os.MkdirTemp(o.dir, "gateway-")
-	if err != nil {
-		return nil, err
+// gatewayClients: what the clients of a gateway know, who list and read only what is announced,
+// while the lists of its servers and their resources change, servers and the gateway fail.
+func gatewayClients(o options, report *report, name string) error {
+	a := &audience{name: name, report: report, oracle: newOracle()}
+	var stands []*stand
+	for _, w := range ways() {
+		st, err := newOwn(w, w.String(), a.oracle)
+		if err != nil {
+			return err
+		}
+		defer st.close()
+		stands = append(stands, st)
 	}
-	file := filepath.Join(dir, "mcp-servers.json")
-	if err := os.WriteFile(file, []byte(`{"mcpServers": {`+st.entry()+`}}`), 0o600); err != nil {
-		return nil, err
+	var err error
+	if a.tracker, err = newGateway(o, stands); err != nil {
+		return err
 	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		return nil, err
+	defer a.end(syscall.SIGKILL)
+	ctx, stop := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer stop()
+	for _, modern := range []bool{false, true} {
+		era := map[bool]string{false: "legacy", true: "modern"}[modern]
+		a.clients = append(a.clients, a.client(era, modern), a.client(era+", sampling", modern, "sampling"),
+			a.client(era+", all", modern, "sampling", "elicitation", "roots"))
 	}
-	addr := freeAddr()
-	g := &gateway{url: "http://" + addr + "/mcp", cmd: exec.Command(o.bin, "gateway", "--config", file, "--addr", addr)}
-	g.cmd.Stderr = log
-	if err := g.cmd.Start(); err != nil {
-		return nil, err
+	for _, c := range a.clients {
+		following.Go(func() { c.follow(ctx) })
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if err = g.connect(); err == nil {
-			if err = g.call("first"); err == nil {
-				return g, nil
+	time.Sleep(time.Second)
+	a.row("connect", func() error { return nil })
+	each := func(f func(*stand)) {
+		var changing sync.WaitGroup
+		for _, st := range stands {
+			changing.Go(func() { f(st) })
+		}
+		changing.Wait()
+	}
+	meanwhile := func(announce bool) { each(func(st *stand) { st.swap(announce); st.set(st.uri(0), announce) }) }
+	for range 3 {
+		was := a.announcements()
+		a.row("lists change", func() error { meanwhile(true); return nil })
+		time.Sleep(2500 * time.Millisecond)
+		a.once(was)
+	}
+	a.calls(ctx)
+	for _, fault := range []struct {
+		name    string
+		happens func() error
+	}{
+		{"servers die", func() error {
+			each((*stand).die)
+			meanwhile(false)
+			time.Sleep(500 * time.Millisecond)
+			var failed []error
+			for _, st := range stands {
+				failed = append(failed, st.live())
+			}
+			return errors.Join(failed...)
+		}},
+		{"servers stop for 4 s", func() error {
+			each((*stand).hang)
+			meanwhile(true)
+			time.Sleep(4 * time.Second)
+			each((*stand).resume)
+			return nil
+		}},
+		{"connections break", func() error { each(func(st *stand) { st.docs.Disconnect() }); meanwhile(false); return nil }},
+		{"gateway killed", func() error { a.end(syscall.SIGKILL); meanwhile(false); return a.start() }},
+		{"gateway stopped and started", func() error { a.end(syscall.SIGTERM); meanwhile(false); return a.start() }},
+		{"gateway stopped for 4 s", func() error {
+			a.signal(syscall.SIGSTOP)
+			meanwhile(true)
+			time.Sleep(4 * time.Second)
+			a.signal(syscall.SIGCONT)
+			return nil
+		}},
+		{"clients connect while lists change", func() error {
+			for i := range 6 {
+				c := a.client("late", i%2 == 1, []string{"sampling", "elicitation", "roots"}[i/2])
+				a.clients = append(a.clients, c)
+				following.Go(func() { c.follow(ctx) })
+				time.Sleep(time.Duration(i*5) * time.Millisecond)
+				each(func(st *stand) { st.swap(true) })
+			}
+			return nil
+		}},
+	} {
+		meanwhile(true)
+		a.row("lists change, before "+fault.name, func() error { return nil })
+		a.row(fault.name, fault.happens)
+	}
+	a.calls(ctx)
+	stop()
+	following.Wait()
+	if !a.end(syscall.SIGTERM) {
+		report.row(name+": exit", "all", result{rounds: 1, hung: 1})
+	}
+	return nil
+}
+
+// client makes a client that follows one resource of every server.
+func (a *audience) client(name string, modern bool, capabilities ...string) *client {
+	c := newClient(name, a.addr, modern, capabilities...)
+	for _, st := range a.stands {
+		c.follows = append(c.follows, st.uri(0))
+	}
+	return c
+}
+
+// row lets something happen and waits until every client knows what is true then. Those that can be
+// asked something must know it within a second after the others.
+func (a *audience) row(what string, happens func() error) {
+	results := map[*client]*result{}
+	if err := happens(); err != nil {
+		a.report.note("%s: %s: %v", a.name, what, err)
+		a.report.row(a.name+": "+what, "all", result{rounds: 1, hung: 1})
+	}
+	for _, c := range a.clients {
+		results[c] = &result{rounds: 1}
+	}
+	over := time.Now()
+	waiting := slices.Clone(a.clients)
+	plain := time.Duration(0) // the slowest of those that cannot be asked anything
+	for ; len(waiting) > 0 && time.Since(over) < time.Minute; time.Sleep(10 * time.Millisecond) {
+		waiting = slices.DeleteFunc(waiting, func(c *client) bool {
+			if c.differs(a.truth(len(c.capabilities) > 0)) != "" {
+				return false
+			}
+			results[c].slowest = time.Since(over)
+			if len(c.capabilities) == 0 {
+				plain = max(plain, results[c].slowest)
+			}
+			return true
+		})
+	}
+	for _, c := range waiting {
+		results[c].lost++
+		results[c].slowest = time.Since(over)
+		a.report.note("%s: %s: after %v %s does not know: %.600s", a.name, what, time.Minute, c.name, c.differs(a.truth(len(c.capabilities) > 0)))
+	}
+	for c, r := range results {
+		if r.lost == 0 && r.slowest > plain+time.Second {
+			r.stale++
+			a.report.note("%s: %s: %s knows it after %v, others after %v", a.name, what, c.name, r.slowest.Round(time.Millisecond), plain.Round(time.Millisecond))
+		}
+		a.report.row(a.name+": "+what, c.name, *r)
+	}
+}
+
+// truth returns what a client should know, under the names that the gateway gives.
+func (a *audience) truth(capable bool) (lists map[string]map[string]string, texts map[string]string) {
+	lists = map[string]map[string]string{"tools": {}, "prompts": {}, "resources": {}, "templates": {}}
+	texts = map[string]string{}
+	all := a.oracle.of("")
+	for key, v := range all {
+		switch {
+		case v <= 0 || key.list == "":
+		case key.list == "resources":
+			lists[key.list][a.exported(key)] = ""
+		default:
+			lists[key.list][a.exported(key)] = fmt.Sprintf("version %d", v)
+		}
+	}
+	for _, st := range a.stands {
+		texts[st.uri(0)] = fmt.Sprintf("version %d", all[at{server: st.id, uri: st.uri(0)}])
+		for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Templates} {
+			lists[string(k)][a.exported(st.item(k, "echo"))] = repeats
+		}
+		if capable && st.asks {
+			st.mu.Lock()
+			lists["tools"][a.exported(at{st.id, "asks", "tools"})] = st.asking
+			st.mu.Unlock()
+		}
+	}
+	return lists, texts
+}
+
+// exported returns the name under which the gateway lists an item.
+func (a *audience) exported(key at) string {
+	switch {
+	case key.list == "tools" || key.list == "prompts":
+		return key.server + "_" + key.uri
+	case key.uri == a.shared:
+		return "mcptrack://server/" + key.server + "/" + key.uri
+	}
+	return key.uri
+}
+
+func (a *audience) announcements() map[*client]map[string]int {
+	out := map[*client]map[string]int{}
+	for _, c := range a.clients {
+		out[c] = c.announcements()
+	}
+	return out
+}
+
+// once counts announcements of tools and prompts beyond one for each server since was.
+func (a *audience) once(was map[*client]map[string]int) {
+	for _, c := range a.clients {
+		now := c.announcements()
+		for _, list := range []string{"tools", "prompts"} {
+			if n := now[list] - was[c][list] - len(a.stands); n > 0 {
+				a.report.note("%s: %s were announced to %s %d times too often", a.name, list, c.name, n)
+				a.report.row(a.name+": lists change", c.name, result{duplicated: n})
 			}
 		}
-		if time.Now().After(end) {
-			return nil, fmt.Errorf("the gateway does not work: %w", err)
-		}
 	}
 }
 
-func (g *gateway) connect() error {
-	_, err := g.ask("initialize", map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "faults", "version": "1"}})
-	return err
-}
-
-// call calls the server's tool, which has to repeat the argument.
-func (g *gateway) call(arg string) error {
-	answer, err := g.ask("tools/call", map[string]any{"name": "echo", "arguments": map[string]any{"say": arg}})
-	if err == nil && !bytes.Contains(answer, []byte(arg)) {
-		err = fmt.Errorf("answered %s", answer)
-	}
-	return err
-}
-
-// ask makes a request and returns the result.
-func (g *gateway) ask(method string, params any) (json.RawMessage, error) {
-	id := g.serial.Add(1)
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-	if err != nil {
-		return nil, err
-	}
-	q, err := http.NewRequest(http.MethodPost, g.url, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	q.Header.Set("Content-Type", "application/json")
-	q.Header.Set("Accept", "application/json, text/event-stream")
-	if g.session != "" {
-		q.Header.Set("Mcp-Session-Id", g.session)
-		q.Header.Set("Mcp-Protocol-Version", "2025-11-25")
-	}
-	client := &http.Client{Timeout: 20 * time.Second}
-	p, err := client.Do(q)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = p.Body.Close() }()
-	if method == "initialize" {
-		g.session = p.Header.Get("Mcp-Session-Id")
-	}
-	raw, err := io.ReadAll(p.Body)
-	if err != nil {
-		return nil, err
-	}
-	if strings.HasPrefix(p.Header.Get("Content-Type"), "text/event-stream") {
-		for lines := bufio.NewScanner(bytes.NewReader(raw)); lines.Scan(); {
-			if data, ok := strings.CutPrefix(lines.Text(), "data:"); ok && strings.Contains(data, fmt.Sprintf(`"id":%d`, id)) {
-				raw = []byte(data)
+// calls calls a tool of every server: as a modern client does at a server that speaks both eras, in
+// the modern era.
+func (a *audience) calls(ctx context.Context) {
+	for _, c := range a.clients {
+		r := result{rounds: 1}
+		for _, st := range a.stands {
+			arg := fmt.Sprintf("%s-%s-%d", c.name, st.id, c.serial.Load())
+			began := time.Now()
+			if err := c.call(ctx, a.exported(st.item(catalog.Tools, "echo")), arg); err != nil {
+				r.lost++
+				a.report.note("%s: %s calls a tool of %s: %v", a.name, c.name, st.id, err)
+				continue
+			}
+			r.slowest = max(r.slowest, time.Since(began))
+			if era := st.called(arg); st.era == "both" && c.modern && era != "modern" {
+				r.lost++
+				a.report.note("%s: %s calls a tool of %s, which gets the call in the %s era", a.name, c.name, st.id, era)
 			}
 		}
+		a.report.row(a.name+": calls", c.name, r)
 	}
-	var answer struct {
-		Result json.RawMessage
-		Error  json.RawMessage
+}
+
+// called returns the era in which the server was called with the argument.
+func (s *stand) called(arg string) string {
+	for _, m := range slices.Backward(s.docs.Wire()) {
+		if m.Method != "tools/call" || !strings.Contains(string(m.Params), arg) {
+			continue
+		}
+		var params struct {
+			Meta map[string]json.RawMessage `json:"_meta"`
+		}
+		_ = json.Unmarshal(m.Params, &params) // as it was sent
+		if slices.Contains(slices.Collect(maps.Keys(params.Meta)), "io.modelcontextprotocol/protocolVersion") {
+			return "modern"
+		}
+		return "legacy"
 	}
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return nil, fmt.Errorf("HTTP status %d: %.200s", p.StatusCode, raw)
-	}
-	if answer.Error != nil || bytes.Contains(answer.Result, []byte(`"isError":true`)) {
-		return nil, fmt.Errorf("%s%s", answer.Error, answer.Result)
-	}
-	return answer.Result, nil
+	return "unknown"
 }

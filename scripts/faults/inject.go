@@ -108,7 +108,7 @@ func (f *feed) injected(items []realtimetest.Item) (last map[at]uint64, stale in
 	last = map[at]uint64{}
 	for _, it := range items {
 		for _, m := range said.FindAllStringSubmatch(strings.Join(it.Texts, "\n"), -1) {
-			key := at{m[2], m[1]}
+			key := at{server: m[2], uri: m[1]}
 			seq := f.seqs[update{key, m[3]}]
 			if seq == 0 {
 				continue // of an event before the client connected

@@ -51,7 +51,7 @@ func killsRow(times int) func(options, *report, string) error {
 		}
 		defer t.end(syscall.SIGKILL)
 		time.Sleep(3 * time.Second) // the first looks are stored
-		k := &kills{tracker: t, oracle: oracle, report: report, said: map[uint64]uint64{}, seed: maphash.MakeSeed(), last: map[at]int64{}}
+		k := &kills{tracker: t, oracle: oracle, report: report, said: map[uint64]uint64{}, seed: maphash.MakeSeed(), view: newView(oracle)}
 		began := time.Now()
 		r, err := k.run(times)
 		r.rounds = times
@@ -72,7 +72,7 @@ type kills struct {
 	mu     sync.Mutex        // guards what follows
 	said   map[uint64]uint64 // the hash of the event that each number names
 	newest uint64
-	last   map[at]int64 // the version that the newest event of a resource says
+	view   *view
 	stale  int
 }
 
@@ -139,6 +139,9 @@ func (k *kills) run(times int) (r result, err error) {
 		changing.Go(func() {
 			for calm.Err() == nil {
 				st.set(st.uri(rand.IntN(resources)), rand.IntN(5) > 0)
+				if rand.IntN(20) == 0 {
+					st.swap(rand.IntN(5) > 0)
+				}
 				time.Sleep(10*time.Millisecond + rand.N(60*time.Millisecond))
 			}
 		})
@@ -205,7 +208,7 @@ func (k *kills) run(times int) (r result, err error) {
 
 // compare counts what replay prints otherwise than it was sent.
 func (k *kills) compare(r *result) {
-	out, errs, exit := k.command("replay", "--data-dir", filepath.Join(k.dir, "data"))
+	out, errs, exit := k.output("replay", "--data-dir", filepath.Join(k.dir, "data"))
 	if exit != 0 || errs != "" {
 		r.hung++
 		k.report.note("replay ended with %d: %s", exit, errs)
@@ -234,17 +237,12 @@ func (k *kills) compare(r *result) {
 	}
 }
 
-// wrong returns the resources whose last event is not true.
-func (k *kills) wrong() (wrong []at) {
-	truth := k.oracle.of("")
+// wrong returns what the events do not say as it is.
+func (k *kills) wrong() []at {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	for key, want := range truth {
-		if k.last[key] != want {
-			wrong = append(wrong, key)
-		}
-	}
-	return wrong
+	v := k.view.clone()
+	k.mu.Unlock()
+	return v.wrong("", func(server string) (map[at]int64, error) { return k.contents(server, k.oracle) })
 }
 
 // behind returns the readers that have not received the newest event.
@@ -272,21 +270,12 @@ func (k *kills) note(e event, seq uint64, line string) bool {
 		return was == hash
 	}
 	k.said[seq] = hash
-	if seq <= k.newest || e.Type != "resource.updated" && e.Type != "resource.removed" {
-		k.newest = max(k.newest, seq)
+	if seq <= k.newest {
 		return true
 	}
 	k.newest = seq
-	key, v := at{e.ServerID, e.ResourceURI}, k.oracle.version(e.Digest)
-	switch {
-	case e.Type == "resource.removed":
-		v = gone
-	case e.Digest == "":
-		v = undigested
-	case v < k.last[key]:
-		k.stale++
-	}
-	k.last[key] = v
+	stale, _ := k.view.take(e)
+	k.stale += stale
 	return true
 }
 

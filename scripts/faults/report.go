@@ -51,14 +51,15 @@ func (p *report) row(name, on string, r result) {
 	p.rows[key].add(r)
 }
 
-// note keeps a line that explains a number.
+// note keeps a line that explains a number, once.
 func (p *report) note(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.notes) < 200 {
-		p.notes = append(p.notes, line)
+	if len(p.notes) == 200 || slices.Contains(p.notes, line) {
+		return
 	}
+	p.notes = append(p.notes, line)
 	_, _ = fmt.Fprintln(os.Stderr, time.Now().Format(time.TimeOnly), line)
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -14,6 +15,7 @@ import (
 type restart struct {
 	name    string
 	happens func(*suite) error
+	gaps    bool // clients may be told of a gap
 }
 
 // suite is a tracker with its servers and a client.
@@ -42,12 +44,27 @@ func (s *suite) each(f func(*stand)) {
 	changing.Wait()
 }
 
+// heard swaps, and waits until the client knows everything; the next change undoes it.
+func (s *suite) heard() {
+	s.each(func(st *stand) { st.swap(true) })
+	began := time.Now()
+	for len(s.feed.wrong("")) > 0 && time.Since(began) < time.Minute {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if wrong := s.feed.wrong(""); len(wrong) > 0 {
+		s.result.hung++
+		s.report.note("the client does not know within a minute: %v", wrong)
+	}
+	s.each(func(st *stand) { st.due.Store(true) })
+}
+
 func restarts() []restart {
 	return append([]restart{
-		{"tracker killed under load", func(s *suite) error {
+		{name: "tracker killed under load", happens: func(s *suite) error {
 			for range 3 {
 				s.each(func(st *stand) { st.change(true) })
 				time.Sleep(300 * time.Millisecond)
+				s.heard()
 				s.end(syscall.SIGKILL)
 				s.each(func(st *stand) { st.change(false) })
 				if err := s.start(); err != nil {
@@ -56,27 +73,28 @@ func restarts() []restart {
 			}
 			return nil
 		}},
-		{"tracker stopped for 10 s", func(s *suite) error {
+		{name: "tracker stopped for 10 s", happens: func(s *suite) error {
 			s.signal(syscall.SIGSTOP)
 			s.each(func(st *stand) { st.change(true) })
 			time.Sleep(10 * time.Second)
 			s.signal(syscall.SIGCONT)
 			return nil
 		}},
-		{"SIGTERM right after the first look", func(s *suite) error {
+		{name: "SIGTERM right after the first look", happens: func(s *suite) error {
 			fresh := fmt.Sprintf("file:///fresh-%d.md", s.oracle.serial.Load())
 			s.each(func(st *stand) { st.set(fresh, true) })
 			time.Sleep(time.Second)
 			s.ended(syscall.SIGTERM)
-			s.each(func(st *stand) { st.set(fresh, false) })
+			s.each(func(st *stand) { st.set(fresh, false); st.change(false) })
 			return s.start()
 		}},
-		{"membership while down", func(s *suite) error {
+		{name: "membership while down", happens: func(s *suite) error {
 			s.ended(syscall.SIGTERM)
 			added := fmt.Sprintf("file:///added-%d.md", s.oracle.serial.Load())
 			s.each(func(st *stand) {
 				st.set(added, false)
 				st.remove(st.uri(7))
+				st.change(false)
 			})
 			if err := s.start(); err != nil {
 				return err
@@ -85,7 +103,20 @@ func restarts() []restart {
 			s.each(func(st *stand) { st.set(st.uri(7), true) })
 			return nil
 		}},
-		{"second process on the directory", func(s *suite) error { return s.beside() }},
+		{name: "second process on the directory", happens: (*suite).beside},
+		{name: "config edited", happens: func(s *suite) error {
+			for _, description := range []string{`, "description": "edited"`, ""} { // a new session with every server
+				for _, st := range s.stands {
+					st.extra = strings.TrimSuffix(st.extra, `, "description": "edited"`) + description
+				}
+				if err := s.configure(); err != nil {
+					return err
+				}
+				s.each(func(st *stand) { st.change(true) })
+				s.settle(30*time.Second, false)
+			}
+			return nil
+		}},
 	}, damages()...)
 }
 
@@ -113,13 +144,28 @@ func (r restart) run(s *suite) {
 	s.result = result{rounds: 1}
 	before := s.feed.sum()
 	s.each(func(st *stand) { st.change(true) })
+	s.heard()
 	if err := r.happens(s); err != nil {
 		s.report.note("%s: %v", r.name, err)
 		s.result.hung++
 	}
+	for _, st := range s.stands {
+		if st.due.Load() {
+			s.report.note("%s on %s: nothing changed meanwhile", r.name, st.id)
+			s.result.hung++
+		}
+	}
 	s.each(func(st *stand) { st.set(st.uri(6), true) })
 	s.result.slowest = s.settle(60*time.Second, true)
 	after := s.feed.sum()
+	if gaps := after.gaps - before.gaps; gaps > 0 && r.gaps { // then clients hear of the lists when they change
+		s.each(func(st *stand) { st.swap(true) })
+		s.settle(60*time.Second, true)
+		after = s.feed.sum()
+	} else if gaps > 0 {
+		s.result.lost += gaps
+		s.report.note("%s: the client was told of %d gaps", r.name, gaps)
+	}
 	s.result.stale += after.stale - before.stale
 	s.result.duplicated += after.duplicated - before.duplicated
 	s.result.lost += after.holes - before.holes
@@ -140,6 +186,7 @@ func (f *feed) sum() (sum counts) {
 		sum.holes += c.holes
 		sum.events += c.events
 		sum.reused += c.reused
+		sum.gaps += c.gaps
 	}
 	return sum
 }

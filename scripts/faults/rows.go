@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
@@ -93,11 +92,12 @@ func faults() []fault {
 			return nil
 		}},
 		{name: "removed and added between walks", happens: func(r *round) error {
-			r.change(false) // another content, the same list
-			r.docs.NotifyListChanged(catalog.Resources)
+			r.change(false) // also other contents in the same list
+			r.announceLists()
 			return nil
 		}},
 		{name: "resources come and go", happens: func(r *round) error {
+			r.change(true)
 			extra := fmt.Sprintf("file:///extra-%d.md", r.oracle.serial.Load())
 			r.set(extra, true)
 			r.set(extra, true)
@@ -112,7 +112,7 @@ func faults() []fault {
 		{name: "lists fail on page two", happens: func(r *round) error {
 			r.docs.Fail(sessiontest.Fault{Method: "resources/list", Page: 2, Code: -32603, Message: "disk on fire"})
 			r.change(false)
-			r.docs.NotifyListChanged(catalog.Resources)
+			r.announceLists()
 			time.Sleep(time.Second)
 			r.docs.Heal()
 			return nil
@@ -168,9 +168,12 @@ func slowFaults() []fault {
 			}
 			r.within(20*time.Second, "mode poll", func() bool { mode, _ := r.feed.mode(r.id); return mode == "poll" })
 			r.change(true)
+			r.docs.Mute(false)
+			r.announceLists() // the lists, which are compared every 5 min only
 			return nil
 		}},
 		{name: "streams end every 20 s", on: func(w way) bool { return w.transport == "http" }, happens: func(r *round) error {
+			r.change(true)
 			next := time.Now()
 			for end := time.Now().Add(100 * time.Second); time.Now().Before(end); time.Sleep(1500 * time.Millisecond) {
 				if time.Now().After(next) {
@@ -196,8 +199,15 @@ func (f fault) run(s *stand, feed *feed, report *report) {
 	r.rounds = 1
 	before := feed.count(s.id)
 	s.change(true)
+	s.swap(true)
+	r.within(30*time.Second, "the lists as they are before "+f.name, func() bool { return len(feed.wrong(s.id)) == 0 })
+	s.due.Store(true) // what the client has just heard is undone meanwhile
 	if err := f.happens(r); err != nil {
 		report.note("%s on %s: %v", f.name, s.id, err)
+		r.hung++
+	}
+	if s.due.Load() {
+		report.note("%s on %s: nothing changed meanwhile", f.name, s.id)
 		r.hung++
 	}
 	over := time.Now()

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
@@ -23,52 +24,71 @@ import (
 type way struct{ transport, era string }
 
 func ways() []way {
-	return []way{{"stdio", "legacy"}, {"stdio", "modern"}, {"http", "legacy"}, {"http", "modern"}, {"sse", "legacy"}}
+	return []way{{"stdio", "legacy"}, {"stdio", "modern"}, {"stdio", "both"}, {"http", "legacy"}, {"http", "modern"}, {"http", "both"}, {"sse", "legacy"}}
 }
 
 func (w way) String() string { return w.transport + "-" + w.era }
 func (w way) http() bool     { return w.transport != "stdio" }
-func (w way) modern() bool   { return w.era == "modern" }
+func (w way) modern() bool   { return w.era == "modern" } // and nothing else
 
-const resources = 8 // of each server at the start
+const (
+	resources = 8                       // of each server at the start
+	repeats   = "repeats its arguments" // the description of echo
+)
 
 // stand is one server and what stands between it and its clients. Its world is here and
 // its processes are relays, so that it survives their deaths.
 type stand struct {
 	way
 	id     string
+	root   string // its resources are below
 	extra  string // members of its entry of the config
+	asks   bool   // there is a tool for capable clients
 	oracle *oracle
 	docs   *sessiontest.Server
 	wire   *wire // http and sse
 	server *http.Server
 	socket net.Listener // stdio
 	spoil  atomic.Bool  // stdio: lines with notifications of updates are torn
+	due    atomic.Bool  // the next change is a swap, too
 
 	mu     sync.Mutex // guards what follows
+	second bool       // of every pair, the second one is there
+	asking string     // the description of the tool for capable clients
 	relays map[net.Conn]int
 	pids   []int // of all relays ever
 }
 
 func newStand(w way, id, extra string, o *oracle) (*stand, error) {
-	s := &stand{way: w, id: id, extra: extra, oracle: o, docs: sessiontest.New(), relays: map[net.Conn]int{}}
-	s.docs.Legacy, s.docs.Modern = !w.modern(), w.modern()
+	return (&stand{way: w, id: id, extra: extra, oracle: o, root: "file:///"}).open()
+}
+
+// newOwn makes a stand with URIs of its own, which lists one more tool to clients that can be
+// asked something if it speaks the legacy era, where that is a matter of the session.
+func newOwn(w way, id string, o *oracle) (*stand, error) {
+	return (&stand{way: w, id: id, oracle: o, root: "file:///" + id + "/", asks: w.era != "modern"}).open()
+}
+
+// open fills the server and serves it.
+func (s *stand) open() (*stand, error) {
+	s.docs, s.relays = sessiontest.New(), map[net.Conn]int{}
+	s.docs.Legacy, s.docs.Modern = s.era != "modern", s.era != "legacy"
 	s.docs.PageSize = 5
-	s.docs.SetList("tools", map[string]any{"name": "echo", "inputSchema": map[string]any{"type": "object"}, "annotations": map[string]any{"readOnlyHint": true}})
+	s.swap(false)
 	for i := range resources {
-		s.docs.SetQuietly(s.uri(i), o.next(at{id, s.uri(i)}))
+		s.set(s.uri(i), false)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	if !w.http() {
+	if !s.http() {
 		s.socket = l
 		go s.acceptRelays()
 		return s, nil
 	}
 	handler := http.Handler(s.docs)
-	if w.transport == "sse" {
+	if s.transport == "sse" {
 		handler = s.docs.SSE()
 	}
 	s.server = &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
@@ -77,7 +97,7 @@ func newStand(w way, id, extra string, o *oracle) (*stand, error) {
 	return s, err
 }
 
-func (s *stand) uri(i int) string { return fmt.Sprintf("file:///%d.md", i) }
+func (s *stand) uri(i int) string { return fmt.Sprintf("%s%d.md", s.root, i) }
 
 // entry is the server's entry of a config.
 func (s *stand) entry() string {
@@ -173,7 +193,7 @@ func (s *stand) leftover() (n int) {
 
 // set gives a resource its next version, announced or not.
 func (s *stand) set(uri string, announce bool) {
-	text := s.oracle.next(at{s.id, uri})
+	text := s.oracle.next(at{server: s.id, uri: uri})
 	if announce {
 		s.docs.Set(uri, text)
 	} else {
@@ -181,17 +201,74 @@ func (s *stand) set(uri string, announce bool) {
 	}
 }
 
-// change changes some of the resources.
+// change changes some of the resources, and swaps if that is due.
 func (s *stand) change(announce bool) {
 	for i := range 4 {
 		s.set(s.uri(i), announce)
+	}
+	if s.due.Swap(false) {
+		s.swap(announce)
 	}
 }
 
 // remove removes a resource, announced or not.
 func (s *stand) remove(uri string) {
-	s.oracle.remove(at{s.id, uri})
+	s.oracle.remove(at{server: s.id, uri: uri})
 	s.docs.Remove(uri)
+}
+
+// swap exchanges of a pair the one that is there for the other one: a resource, a tool, a prompt
+// and a template. One more tool, prompt and template are described otherwise than before.
+func (s *stand) swap(announce bool) {
+	s.mu.Lock()
+	comes, goes := "pair-0", "pair-1"
+	if s.second = !s.second; s.second {
+		comes, goes = goes, comes
+	}
+	s.mu.Unlock()
+	for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Templates} {
+		s.oracle.remove(s.item(k, goes))
+		items := []any{s.described(k, "echo", repeats)}
+		for _, name := range []string{"redefined", comes} {
+			items = append(items, s.described(k, name, s.oracle.next(s.item(k, name))))
+		}
+		s.docs.SetList(k, items...)
+	}
+	if s.asks {
+		s.mu.Lock()
+		s.asking = fmt.Sprintf("version %d", s.oracle.serial.Add(1))
+		s.docs.SetListForCapable(catalog.Tools, s.described(catalog.Tools, "asks", s.asking))
+		s.mu.Unlock()
+	}
+	was, is := s.root+goes+".md", s.root+comes+".md"
+	s.oracle.remove(at{server: s.id, uri: was})
+	s.docs.RemoveQuietly(was)
+	s.set(is, false)
+	if announce {
+		s.announceLists()
+	}
+}
+
+func (s *stand) announceLists() {
+	for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources} { // with templates
+		s.docs.NotifyListChanged(k)
+	}
+}
+
+func (s *stand) item(k catalog.Kind, name string) at {
+	return at{s.id, s.described(k, name, "")[k.KeyField()].(string), string(k)}
+}
+
+// described returns the descriptor of an item of a list.
+func (s *stand) described(k catalog.Kind, name, description string) map[string]any {
+	d := map[string]any{"name": name, "description": description}
+	switch k {
+	case catalog.Tools:
+		d["inputSchema"], d["annotations"] = map[string]any{"type": "object"}, map[string]any{"readOnlyHint": true}
+	case catalog.Templates:
+		d["uriTemplate"] = s.root + name + "/{x}"
+	}
+	return d
 }
 
 // die ends the server's process, or its connections and sessions, as kill -9 does.

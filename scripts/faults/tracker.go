@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,10 +19,11 @@ import (
 	"time"
 )
 
-// tracker is the program that is tested: one serve-sse, which may be ended and started
-// again at the same address.
+// tracker is the program that is tested: one serve-sse or gateway, which may be ended and
+// started again at the same address.
 type tracker struct {
 	bin, dir, addr string
+	command        string   // "": serve-sse
 	args           []string // besides config and address
 	env            []string
 	stands         []*stand
@@ -71,7 +73,7 @@ func (t *tracker) launch() (listening, done chan struct{}, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	cmd := exec.Command(t.bin, append([]string{"serve-sse", "--config", t.config(), "--addr", t.addr}, t.args...)...)
+	cmd := exec.Command(t.bin, append([]string{cmp.Or(t.command, "serve-sse"), "--config", t.config(), "--addr", t.addr}, t.args...)...)
 	cmd.Env = append(os.Environ(), t.env...)
 	errs, err := cmd.StderrPipe()
 	if err != nil {
@@ -163,7 +165,7 @@ func (t *tracker) contents(id string, o *oracle) (map[at]int64, error) {
 	}
 	out := map[at]int64{}
 	for _, r := range listed {
-		out[at{id, r.URI}] = o.version(r.Digest)
+		out[at{server: id, uri: r.URI}] = o.version(r.Digest)
 	}
 	return out, nil
 }

@@ -45,11 +45,17 @@ func (c *clients) end(id string) {
 	delete(c.sessions, id)
 }
 
-// accept marks a peer as one of the legacy era.
-func (c *clients) accept(p *peer) {
+// accept marks a peer as one of the legacy era, which can be asked something or not.
+func (c *clients) accept(p *peer, capable bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.legacy = true
+	p.legacy, p.capable = true, capable
+}
+
+func (c *clients) isCapable(p *peer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return p.capable
 }
 
 // follow adds a URI to what a legacy peer is notified of, or removes it.

@@ -53,6 +53,7 @@ func (s *Server) dispatch(p *peer, m message) (any, *rpcError) {
 		Name            string         `json:"name"`
 		Cursor          *string        `json:"cursor"`
 		ProtocolVersion string         `json:"protocolVersion"`
+		Capabilities    map[string]any `json:"capabilities"`
 		Arguments       any            `json:"arguments"`
 	}
 	_ = json.Unmarshal(m.Params, &q)
@@ -68,7 +69,7 @@ func (s *Server) dispatch(p *peer, m message) (any, *rpcError) {
 	info := map[string]any{"name": s.Name, "version": "1"}
 	switch m.Method {
 	case "initialize":
-		s.accept(p)
+		s.accept(p, canBeAsked(q.Capabilities))
 		return map[string]any{"protocolVersion": mcp.LatestLegacy, "capabilities": s.Capabilities, "serverInfo": info, "instructions": s.Instructions}, nil
 	case "server/discover":
 		if !modern {
@@ -107,10 +108,20 @@ func (s *Server) dispatch(p *peer, m message) (any, *rpcError) {
 	}
 	for _, k := range catalog.Kinds() {
 		if k.Method() == m.Method {
-			return s.page(k, q.Cursor, modern)
+			capable := s.isCapable(p)
+			if modern {
+				declared, _ := q.Meta["io.modelcontextprotocol/clientCapabilities"].(map[string]any)
+				capable = canBeAsked(declared)
+			}
+			return s.page(s.world.list(k, capable), k, q.Cursor, modern)
 		}
 	}
 	return nil, &rpcError{-32601, "method not found", nil}
+}
+
+// canBeAsked reports whether a client with these capabilities can be asked something.
+func canBeAsked(capabilities map[string]any) bool {
+	return capabilities["sampling"] != nil || capabilities["elicitation"] != nil || capabilities["roots"] != nil
 }
 
 func (s *Server) cacheable(modern bool, result map[string]any) map[string]any {
@@ -121,8 +132,7 @@ func (s *Server) cacheable(modern bool, result map[string]any) map[string]any {
 }
 
 // page answers a request for a list. Cursors are page numbers; "" may stand for page 2.
-func (s *Server) page(k catalog.Kind, cursor *string, modern bool) (any, *rpcError) {
-	items := s.world.list(k)
+func (s *Server) page(items []json.RawMessage, k catalog.Kind, cursor *string, modern bool) (any, *rpcError) {
 	size := s.PageSize
 	if size <= 0 {
 		size = max(len(items), 1)

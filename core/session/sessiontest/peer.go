@@ -33,6 +33,7 @@ func (f filter) empty() bool {
 // peer is one client connection that notifications can go to.
 type peer struct {
 	legacy  bool
+	capable bool               // legacy: declared that it can be asked something
 	filter  filter             // legacy
 	listens map[string]*listen // modern, by the JSON of the request id
 	write   func(raw []byte)   // must be safe for concurrent use

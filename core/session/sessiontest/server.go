@@ -44,7 +44,7 @@ func New() *Server {
 		Capabilities: map[string]any{"tools": list, "prompts": list,
 			"resources": map[string]any{"listChanged": true, "subscribe": true}},
 		world: world{resources: map[string]Resource{}, items: map[catalog.Kind]map[string]json.RawMessage{
-			catalog.Tools: {}, catalog.Prompts: {}, catalog.Templates: {}}},
+			catalog.Tools: {}, catalog.Prompts: {}, catalog.Templates: {}}, capable: map[catalog.Kind]map[string]json.RawMessage{}},
 		clients: clients{peers: map[*peer]struct{}{}, sessions: map[string]*peer{}},
 	}
 }
@@ -61,7 +61,7 @@ func (s *Server) Set(uri, text string) {
 
 // Remove removes a resource and notifies of the changed list.
 func (s *Server) Remove(uri string) {
-	s.remove(uri)
+	s.RemoveQuietly(uri)
 	s.NotifyListChanged(catalog.Resources)
 }
 

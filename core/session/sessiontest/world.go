@@ -29,6 +29,7 @@ type world struct {
 	mu        sync.Mutex
 	resources map[string]Resource
 	items     map[catalog.Kind]map[string]json.RawMessage
+	capable   map[catalog.Kind]map[string]json.RawMessage // only for clients that can be asked
 	truth     []Change
 }
 
@@ -47,7 +48,8 @@ func (w *world) SetResource(uri string, r Resource) (added bool) {
 	return !known
 }
 
-func (w *world) remove(uri string) {
+// RemoveQuietly is Remove without a notification.
+func (w *world) RemoveQuietly(uri string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.resources, uri)
@@ -64,6 +66,22 @@ func (w *world) resource(uri string) (Resource, bool) {
 // SetList replaces the tools, prompts or templates, without a notification.
 // Items are maps or raw JSON; their key member must be there.
 func (w *world) SetList(k catalog.Kind, items ...any) {
+	list := keyed(k, items)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.items[k] = list
+}
+
+// SetListForCapable replaces what is listed besides for clients that declare sampling,
+// elicitation or roots.
+func (w *world) SetListForCapable(k catalog.Kind, items ...any) {
+	list := keyed(k, items)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.capable[k] = list
+}
+
+func keyed(k catalog.Kind, items []any) map[string]json.RawMessage {
 	list := make(map[string]json.RawMessage, len(items))
 	for i, it := range items {
 		raw, err := json.Marshal(it)
@@ -78,9 +96,7 @@ func (w *world) SetList(k catalog.Kind, items ...any) {
 		}
 		list[key] = raw
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.items[k] = list
+	return list
 }
 
 // Truth returns all changes of resources, in order.
@@ -90,7 +106,7 @@ func (w *world) Truth() []Change {
 	return slices.Clone(w.truth)
 }
 
-func (w *world) list(k catalog.Kind) []json.RawMessage {
+func (w *world) list(k catalog.Kind, capable bool) []json.RawMessage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	items := []json.RawMessage{}
@@ -101,8 +117,12 @@ func (w *world) list(k catalog.Kind) []json.RawMessage {
 		}
 		return items
 	}
-	for _, key := range slices.Sorted(maps.Keys(w.items[k])) {
-		items = append(items, w.items[k][key])
+	all := maps.Clone(w.items[k])
+	if capable {
+		maps.Copy(all, w.capable[k])
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		items = append(items, all[key])
 	}
 	return items
 }
