@@ -88,7 +88,8 @@ func (s *Subscriptions) verify(ctx context.Context, r *record, secret webhooks.S
 	nonce := rand.Text()
 	m := r.control("verification", map[string]any{"challenge": nonce})
 	m.Secrets = []webhooks.Secret{secret}
-	got, err := s.opts.Sender.Post(ctx, m, nil)
+	from := new(caller)
+	got, err := s.opts.Sender.post(ctx, from, m, nil)
 	if err != nil {
 		return "", err
 	}
@@ -104,7 +105,7 @@ func (s *Subscriptions) verify(ctx context.Context, r *record, secret webhooks.S
 	if got.Drop {
 		got.Err = HTTP4xx
 	}
-	if got.Err != ConnectionRefused && s.opts.Sender.names(ctx, r.URL) {
+	if got.Err != ConnectionRefused && s.opts.Sender.names(ctx, from, r.URL) {
 		return "", nil
 	}
 	return got.Err, nil
@@ -112,12 +113,12 @@ func (s *Subscriptions) verify(ctx context.Context, r *record, secret webhooks.S
 
 // names reports whether the well-known document of a URL's origin says that the URL is a
 // receiver.
-func (s *Sender) names(ctx context.Context, raw string) bool {
+func (s *Sender) names(ctx context.Context, from *caller, raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil || strings.Contains(u.Path, "..") {
 		return false
 	}
-	release, err := s.acquire(ctx, hostName(raw))
+	release, err := s.acquire(ctx, hostName(raw), from)
 	if err != nil {
 		return false
 	}

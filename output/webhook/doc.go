@@ -16,8 +16,9 @@
 // For a webhook of a config, attempts continue for as long as it is in the config, also for its
 // gap message. States of servers are sent only once they have lasted, and so out of order.
 //
-// A dead endpoint does not delay others: each reads the log at its own position, and
-// connections per host are limited.
+// A dead endpoint does not delay others, not even at its own host: each reads the log at its own
+// position. Attempts at a time are limited per host and in all, endpoints take turns, and those
+// that answer late or never have few places, of their own.
 //
 // # What is stored
 //

@@ -22,7 +22,6 @@ const (
 	dialTimeout = 5 * time.Second
 	postTimeout = 10 * time.Second
 	idleTimeout = 30 * time.Second
-	perHost     = 4
 	maxHeader   = 64 << 10 // bytes, of an answer
 )
 
@@ -74,7 +73,7 @@ func newClient(g *guard) *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialContext: dial, DisableCompression: true, IdleConnTimeout: idleTimeout,
-			MaxConnsPerHost: perHost, MaxIdleConnsPerHost: perHost, TLSHandshakeTimeout: dialTimeout,
+			MaxIdleConnsPerHost: perHost, TLSHandshakeTimeout: dialTimeout,
 			MaxResponseHeaderBytes: maxHeader,
 		},
 	}

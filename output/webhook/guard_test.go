@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/webhooks"
@@ -85,7 +86,7 @@ func TestWhatIsDialled(t *testing.T) {
 	}
 	_ = closed.Close()
 	for _, url := range []string{"https://localhost:" + port, "https://127.0.0.1:" + port, "http://[::ffff:127.0.0.1]:" + port, "http://" + closed.Addr().String()} {
-		r, err := s.Post(t.Context(), &Message{URL: url, Body: []byte("{}")}, nil)
+		r, err := s.post(t.Context(), new(caller), &Message{URL: url, Body: []byte("{}")}, nil)
 		if err != nil || r.Err != ConnectionRefused {
 			t.Errorf("%s: %+v, %v", url, r, err)
 		}
@@ -97,7 +98,7 @@ func TestWhatIsDialled(t *testing.T) {
 		t.Error("a proxy would connect past the check")
 	}
 	// What the operator chose may be private.
-	if r, err := s.Post(t.Context(), &Message{URL: srv.URL, Body: []byte("{}"), Private: true}, nil); err != nil || r.Err != HTTP4xx {
+	if r, err := s.post(t.Context(), new(caller), &Message{URL: srv.URL, Body: []byte("{}"), Private: true}, nil); err != nil || r.Err != HTTP4xx {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -140,7 +141,7 @@ func TestOutcomes(t *testing.T) {
 		"/400": {Err: HTTP4xx, RetryAfter: 10 * time.Minute}, "/425": {Err: HTTP4xx, RetryAfter: 10 * time.Minute}, "/503": {Err: HTTP5xx, RetryAfter: 10 * time.Minute},
 		"/redirect": {Err: HTTP4xx}, "/slow": {Err: Timeout}, "/large": {Err: ConnectionRefused},
 	} {
-		got, err := s.Post(t.Context(), &Message{URL: srv.URL + path, Body: []byte("{}")}, nil)
+		got, err := s.post(t.Context(), new(caller), &Message{URL: srv.URL + path, Body: []byte("{}")}, nil)
 		if len(got.answer) > maxAnswer {
 			t.Errorf("%s: %d bytes were read", path, len(got.answer))
 		}
@@ -153,63 +154,69 @@ func TestOutcomes(t *testing.T) {
 	}
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	defer secure.Close()
-	if got, err := s.Post(t.Context(), &Message{URL: secure.URL, Body: []byte("{}")}, nil); err != nil || got.Err != TLSError {
+	if got, err := s.post(t.Context(), new(caller), &Message{URL: secure.URL, Body: []byte("{}")}, nil); err != nil || got.Err != TLSError {
 		t.Errorf("an unknown certificate: %+v, %v", got, err)
 	}
 }
 
-// E9: four POSTs at a time to one host, and a host that hangs takes no slot of others.
-func TestSlots(t *testing.T) {
+// E9: four POSTs at a time to one host, and a host that hangs takes no place of others.
+func TestPlaces(t *testing.T) {
 	t.Parallel()
-	s := NewSender(local())
-	var release []func()
-	for range perHost {
-		f, err := s.acquire(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSender(local())
+		var release []func()
+		for range perHost {
+			f, err := s.acquire(t.Context(), "a", new(caller))
+			if err != nil {
+				t.Fatal(err)
+			}
+			release = append(release, f)
 		}
-		release = append(release, f)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := s.acquire(ctx, "a"); err == nil {
-		t.Error("a fifth one to the host")
-	}
-	for i := range atATime - perHost {
-		f, err := s.acquire(t.Context(), fmt.Sprint("host", i))
-		if err != nil {
-			t.Fatal(err)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := s.acquire(ctx, "a", new(caller)); err == nil {
+			t.Error("a fifth one to the host")
 		}
-		release = append(release, f)
-	}
-	if _, err := s.acquire(ctx, "another"); err == nil {
-		t.Error("more than 64 at a time")
-	}
-	for _, f := range release {
-		f()
-	}
-	if len(s.hosts) != 0 || len(s.slots) != 0 {
-		t.Errorf("left: %v", s.hosts)
-	}
+		for i := range atATime - perHost {
+			f, err := s.acquire(t.Context(), fmt.Sprint("host", i), new(caller))
+			if err != nil {
+				t.Fatal(err)
+			}
+			release = append(release, f)
+		}
+		if _, err := s.acquire(ctx, "another", new(caller)); err == nil {
+			t.Error("more than 64 at a time")
+		}
+		for _, f := range release {
+			f()
+		}
+		if len(s.hosts) != 0 || s.all.isPrompt+s.all.isLate+len(s.all.turns) != 0 {
+			t.Errorf("left: %v", s.hosts)
+		}
+	})
 }
 
 // A client cannot get more than the connections of a host by other ports or ways to write it.
-func TestSlotsOfAllPorts(t *testing.T) {
+func TestPlacesOfAllPorts(t *testing.T) {
 	t.Parallel()
-	s := NewSender(nil)
-	for range perHost {
-		if _, err := s.acquire(t.Context(), "hooks.example"); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSender(nil)
+		for range perHost {
+			f, err := s.acquire(t.Context(), "hooks.example", new(caller))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f()
 		}
-	}
-	sent := errors.New("it is sent")
-	for _, url := range []string{"https://hooks.example/", "https://HOOKS.example:8443/", "https://hooks.example.:443/"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		if _, err := s.Post(ctx, &Message{URL: url}, func() error { return sent }); err == sent {
-			t.Errorf("a fifth one to %s", url)
+		sent := errors.New("it is sent")
+		for _, url := range []string{"https://hooks.example/", "https://HOOKS.example:8443/", "https://hooks.example.:443/"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			if _, err := s.post(ctx, new(caller), &Message{URL: url}, func() error { return sent }); err == sent {
+				t.Errorf("a fifth one to %s", url)
+			}
 		}
-	}
+	})
 }
 
 // The vector that every library of Standard Webhooks agrees on.

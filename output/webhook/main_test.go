@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,6 +124,9 @@ type receiver struct {
 	ownIDs    bool   // messages have ids of their own
 	fixed     bool   // of a config: there is no subscription
 	types     string // the media type that is taken; "": application/json
+	// silent reports whether the endpoint with a path never answers; nil: all do.
+	silent func(path string) bool
+	open   atomic.Int64 // requests to such endpoints that are in progress
 }
 
 func newReceiver(t testing.TB) *receiver {
@@ -137,6 +141,12 @@ func (v *receiver) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	if err := q.Context().Err(); err != nil {
 		return nil, err
+	}
+	if v.silent != nil && v.silent(q.URL.Path) {
+		v.open.Add(1)
+		defer v.open.Add(-1)
+		<-q.Context().Done()
+		return nil, q.Context().Err()
 	}
 	status, text := v.serve(q.Method, q.URL.Path, q.Header, body)
 	h := http.Header{"X-Secret": {"an answer that nobody may see"}}

@@ -36,7 +36,6 @@ const (
 const (
 	maxAnswer  = 16 << 10
 	maxBody    = 256 << 10 // bytes of a message
-	atATime    = 64        // POSTs in all
 	maxBackoff = 10 * time.Minute
 )
 
@@ -64,25 +63,33 @@ type Sender struct {
 	guard  *guard
 	client *http.Client // reaches public addresses only
 	open   *http.Client // reaches all addresses
-	// slots is a semaphore over all attempts: send to acquire, receive to release. It is never
-	// closed.
-	slots chan struct{}
+	all    *places      // of all hosts
 
 	mu    sync.Mutex
 	hosts map[string]*host
 }
 
-// host limits the attempts to one host.
+// Limits of attempts in progress, as in [places]: to one host and in all.
+const (
+	perHost    = 4
+	lateOfHost = 2
+	mostOfHost = 16
+	atATime    = 64
+	lateInAll  = 32
+	mostInAll  = 128
+)
+
+// host has the places of one host, for as long as it has users.
 type host struct {
 	users int
-	slots chan struct{} // as Sender.slots
+	*places
 }
 
 // NewSender returns a sender. open are addresses and ports of this machine that URLs may name,
 // also with plain HTTP, for tests; see [URLs.Local].
 func NewSender(open []netip.AddrPort) *Sender {
 	g := &guard{open}
-	return &Sender{guard: g, client: newClient(g), open: newClient(nil), slots: make(chan struct{}, atATime), hosts: map[string]*host{}}
+	return &Sender{guard: g, client: newClient(g), open: newClient(nil), all: newPlaces(atATime, lateInAll, mostInAll), hosts: map[string]*host{}}
 }
 
 // Close closes idle connections.
@@ -91,13 +98,13 @@ func (s *Sender) Close() {
 	s.open.CloseIdleConnections()
 }
 
-// acquire waits for a slot of the host and then for a global one, so that a slow host occupies
-// few global slots.
-func (s *Sender) acquire(ctx context.Context, name string) (release func(), err error) {
+// acquire waits for a place of the host and then for one of all. The caller must call release when
+// its attempt has ended.
+func (s *Sender) acquire(ctx context.Context, name string, c *caller) (release func(), err error) {
 	s.mu.Lock()
 	h := s.hosts[name]
 	if h == nil {
-		h = &host{slots: make(chan struct{}, perHost)}
+		h = &host{places: newPlaces(perHost, lateOfHost, mostOfHost)}
 		s.hosts[name] = h
 	}
 	h.users++
@@ -109,24 +116,37 @@ func (s *Sender) acquire(ctx context.Context, name string) (release func(), err 
 			delete(s.hosts, name)
 		}
 	}
-	for _, slots := range []chan struct{}{h.slots, s.slots} {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			if slots == s.slots {
-				<-h.slots
-			}
-			leave()
-			return nil, context.Cause(ctx)
-		}
+	own, err := h.take(ctx, c)
+	if err != nil {
+		leave()
+		return nil, err
 	}
-	return func() { <-s.slots; <-h.slots; leave() }, nil
+	shared, err := s.all.take(ctx, c)
+	if err != nil {
+		own.give()
+		leave()
+		return nil, err
+	}
+	late := time.AfterFunc(lateAfter, func() {
+		c.late.Store(true)
+		own.overdue()
+		shared.overdue()
+	})
+	return func() {
+		if late.Stop() {
+			c.late.Store(false)
+			c.proven.Store(true)
+		}
+		shared.give()
+		own.give()
+		leave()
+	}, nil
 }
 
-// Post makes one attempt to send a message. before, if not nil, is called after the wait for a
-// slot, right before the request; if it fails, nothing is sent. The error is the cause of ctx
-// or that of before.
-func (s *Sender) Post(ctx context.Context, m *Message, before func() error) (Result, error) {
+// post makes one attempt to send a message. before, if not nil, is called after the wait for a
+// place, right before the request; if it fails, nothing is sent. The error is the cause of ctx
+// or of before.
+func (s *Sender) post(ctx context.Context, c *caller, m *Message, before func() error) (Result, error) {
 	u, err := url.Parse(m.URL)
 	if err != nil {
 		return Result{Err: ConnectionRefused}, nil
@@ -135,7 +155,7 @@ func (s *Sender) Post(ctx context.Context, m *Message, before func() error) (Res
 	if m.Private {
 		host = u.Host // the ports of an operator's machine are endpoints that do not delay each other
 	}
-	release, err := s.acquire(ctx, host)
+	release, err := s.acquire(ctx, host, c)
 	if err != nil {
 		return Result{}, err
 	}

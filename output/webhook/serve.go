@@ -45,6 +45,7 @@ func (s *Subscriptions) phaseLocked(sub *subscription) phase {
 func (s *Subscriptions) serve(ctx context.Context, sub *subscription) {
 	s.mu.Lock()
 	s.expiresLocked(sub)
+	sub.caller.late.Store(sub.Status.LastError == Timeout && !sub.Status.FailedSince.IsZero())
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -130,8 +131,9 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 		f()
 	}
 	return endpoint{
-		match: sub.filter.Matches,
-		shows: s.opts.Scope.Shows,
+		caller: &sub.caller,
+		match:  sub.filter.Matches,
+		shows:  s.opts.Scope.Shows,
 		message: func(o *events.Occurrence, cursor string) *Message {
 			return sub.eventMessage(o, cursor, s.opts.MessageIDs) // of members that do not change
 		},
@@ -218,6 +220,7 @@ func (s *Subscriptions) note(sub *subscription, r Result) {
 // terminate sends the message that the subscription has ended, in at most two attempts.
 func (s *Subscriptions) terminate(ctx context.Context, sub *subscription, m *Message) {
 	w := &worker{sender: s.opts.Sender, endpoint: endpoint{
+		caller: &sub.caller,
 		secrets: func() []webhooks.Secret {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -323,14 +323,14 @@ func TestScopeAfterTheWaitForASlot(t *testing.T) {
 		w.subscribe(params(hook, oneSecret))
 		var release []func()
 		for range perHost {
-			f, err := w.opts.Sender.acquire(t.Context(), "hooks.example")
+			f, err := w.opts.Sender.acquire(t.Context(), "hooks.example", new(caller))
 			if err != nil {
 				t.Fatal(err)
 			}
 			release = append(release, f)
 		}
 		w.log.add("file:///a")
-		time.Sleep(time.Second) // it waits
+		time.Sleep(lateAfter / 2) // it waits
 		hidden.Store(true)
 		for _, f := range release {
 			f()

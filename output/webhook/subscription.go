@@ -17,6 +17,7 @@ type subscription struct {
 	old      webhooks.Secret
 	answered bool // the answer that made it was written: events may be sent
 	removed  bool
+	caller   caller
 	revision uint64 // of its record
 	rates    rates
 	counts   counts

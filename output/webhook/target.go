@@ -24,6 +24,7 @@ type target struct {
 	old      *webhooks.Secret // signs, too, until oldUntil
 	oldUntil time.Time
 	counts   counts
+	caller   caller
 	status   status
 	oldest   time.Time
 	warned   bool // since the last success
@@ -132,8 +133,9 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 		return &Message{URL: conf.URL.Reveal(), ID: id, Body: body, Header: form.header(), Private: conf.AllowPrivate}
 	}
 	e := endpoint{
-		match: func(o *events.Occurrence) bool { return selects(conf, o) },
-		shows: h.opts.Scope.Shows,
+		caller: &k.caller,
+		match:  func(o *events.Occurrence) bool { return selects(conf, o) },
+		shows:  h.opts.Scope.Shows,
 		message: func(o *events.Occurrence, cursor string) *Message {
 			body, err := form.event(o, cursor)
 			if err != nil { // this format cannot represent its URI or name

@@ -83,7 +83,7 @@ func TestLocalPorts(t *testing.T) {
 	for url, want := range map[string]Error{
 		opened.URL + "/x": "", other.URL + "/x": ConnectionRefused, "http://localhost:" + port + "/x": ConnectionRefused, "http://127.0.0.2:" + port + "/x": ConnectionRefused, "http://[::ffff:127.0.0.1]:" + port + "/x": ConnectionRefused,
 	} {
-		if got, err := s.Post(t.Context(), &Message{URL: url, Body: []byte("{}")}, nil); err != nil || got.Err != want {
+		if got, err := s.post(t.Context(), new(caller), &Message{URL: url, Body: []byte("{}")}, nil); err != nil || got.Err != want {
 			t.Errorf("%s: %+v, %v; want %q", url, got, err, want)
 		}
 		if err := s.guard.checkURL(url); (err == nil) != (want == "") {

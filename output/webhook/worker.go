@@ -38,8 +38,9 @@ func spread(d time.Duration) time.Duration {
 
 // endpoint is the target of a worker. Several goroutines call its functions.
 type endpoint struct {
-	match func(*events.Occurrence) bool
-	shows func(*events.Occurrence) bool
+	caller *caller // makes the attempts
+	match  func(*events.Occurrence) bool
+	shows  func(*events.Occurrence) bool
 	// message returns the message of an event; it is called once, and attempts differ only in
 	// the Secrets. nil: the event has no message and is given up.
 	message func(o *events.Occurrence, cursor string) *Message
@@ -243,7 +244,7 @@ func (w *worker) deliver(ctx context.Context, f *flight, m *Message) error {
 			return context.Cause(ctx)
 		}
 		m.Secrets = w.secrets()
-		r, err := w.sender.Post(ctx, m, func() error {
+		r, err := w.sender.post(ctx, w.caller, m, func() error {
 			if !w.shows(f.occ) {
 				return errHidden
 			}
@@ -299,7 +300,7 @@ func (w *worker) control(ctx context.Context, m *Message) (taken bool, err error
 			return false, context.Cause(ctx)
 		}
 		m.Secrets = w.secrets()
-		r, err := w.sender.Post(ctx, m, w.allowed)
+		r, err := w.sender.post(ctx, w.caller, m, w.allowed)
 		if err != nil || r.Err == "" {
 			return err == nil, err
 		}

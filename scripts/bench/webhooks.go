@@ -28,10 +28,7 @@ const (
 	hookSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	hookReceivers = 16 // ports of this machine, as connections to each are limited
 
-	// The receivers are one host, and the dead endpoint is another: attempts at a time to one
-	// host are limited, with all its ports. Plain HTTP has no third host.
-	hookHost   = "127.0.0.1"
-	deadHost   = "[::1]"
+	hookHost   = "127.0.0.1" // of all receivers, and of the dead endpoint
 	hookTokens = 40 // clients, as subscriptions and streams of each are limited
 )
 
@@ -82,7 +79,7 @@ func (b webhookBench) gatewayWithEvents(ctx context.Context, l *load) (*running,
 		return nil, nil, err
 	}
 	p, url, err := announced(ctx, b.mcptrack, "--config", config, "gateway", "--addr", "127.0.0.1:0", "--wait", "60s", "--events",
-		"--events-allow", "http://"+hookHost+":*", "--events-allow", "http://"+deadHost+":*", "--token-file", tokens, "--data-dir", b.dataDir())
+		"--events-allow", "http://"+hookHost+":*", "--token-file", tokens, "--data-dir", b.dataDir())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -147,7 +144,7 @@ func (b webhookBench) deliver(ctx context.Context, scenario string, subscription
 		}
 	}
 	if dead { // it accepts connections and never answers
-		ln, err := net.Listen("tcp", deadHost+":0")
+		ln, err := net.Listen("tcp", hookHost+":0")
 		if err != nil {
 			return err
 		}
