@@ -11,9 +11,11 @@ import (
 
 // Limits of connections on which no request has passed the checks.
 const (
-	maxUntrustedPerAddr = 128
-	maxUntrusted        = 512
-	untrustedTimeout    = 5 * time.Second // for each wait for bytes
+	untrustedTimeout = 15 * time.Second // for each wait for bytes
+	// Before that time no such connection is closed for a new one: after silentGrace if the client
+	// has sent nothing yet, else after begunGrace.
+	silentGrace = 250 * time.Millisecond
+	begunGrace  = 2 * time.Second
 )
 
 // maxReserved bounds how many connections are kept free of requests, so that there is always
@@ -24,23 +26,27 @@ const maxReserved = 256
 type connSet struct {
 	most        int // connections of all kinds
 	mostBusy    int // trusted connections with a request in progress
-	mostPerAddr int // such connections from one address; 0: not limited
+	mostPerAddr int // such connections from one address; 0: no connections of one address are limited
+	// moved has a value when there may be room since the last call of add.
+	// Capacity 1, as the goroutine that accepts is the only one to receive; never closed.
+	moved chan struct{}
 
-	mu        sync.Mutex
-	open      int                         // connections in the set
-	busy      int                         // trusted connections with a request in progress
-	untrusted list.List                   // connections on which no request has passed the checks, of *conn, oldest first
-	byAddr    map[netip.Prefix]*list.List // the connections in untrusted, by address
-	busyOf    map[netip.Prefix]int        // like busy, by address
-	idle      list.List                   // trusted connections without a request, of *conn, idle for longest first
-	refused   uint64                      // see Stats
-	evicted   uint64                      // see Stats
+	mu      sync.Mutex
+	open    int                         // connections in the set
+	busy    int                         // trusted connections with a request in progress
+	silent  list.List                   // untrusted connections that have sent nothing, of *conn, oldest first
+	begun   list.List                   // other untrusted ones, of *conn, in the order in which they began to send
+	byAddr  map[netip.Prefix]*list.List // the untrusted connections of each address, of *conn, oldest first
+	busyOf  map[netip.Prefix]int        // like busy, by address
+	idle    list.List                   // trusted connections without a request, of *conn, idle for longest first
+	refused uint64                      // see Stats
+	evicted uint64                      // see Stats
 }
 
-// newConnSet returns a set of at most most connections. perAddr says whether the busy
-// connections of one address are limited.
+// newConnSet returns a set of at most most connections. perAddr says whether the connections of
+// one address are limited.
 func newConnSet(most int, perAddr bool) *connSet {
-	s := &connSet{most: most, mostBusy: most - min(most/8, maxReserved), byAddr: map[netip.Prefix]*list.List{}, busyOf: map[netip.Prefix]int{}}
+	s := &connSet{most: most, mostBusy: most - min(most/8, maxReserved), moved: make(chan struct{}, 1), byAddr: map[netip.Prefix]*list.List{}, busyOf: map[netip.Prefix]int{}}
 	if perAddr {
 		s.mostPerAddr = s.mostBusy * 3 / 4
 	}
@@ -56,47 +62,109 @@ type conn struct {
 	local   bool // from this machine, and so possibly a proxy
 	trusted atomic.Bool
 	used    atomic.Bool // a request has begun
+	quiet   atomic.Bool // the client has sent nothing yet, or nothing since an answer
 
 	closed  bool          // it was removed from the set
 	busy    bool          // it counts in set.busy
-	pending *list.Element // its place in set.untrusted; nil: it is not there
+	since   time.Time     // when it was made, or the client began to send; zero: a request was answered, and the next one has not come
+	in      *list.List    // the list of the set with untrusted connections that it is in; nil: none
+	pending *list.Element // its place there
 	peer    *list.Element // its place in set.byAddr; nil with pending
 	waiting *list.Element // its place in set.idle; nil: it is not there
 }
 
-// add admits a new connection, or returns nil if all connections are busy. evict, unless nil, is
-// a connection that was removed to make room, which the caller must close.
-func (s *connSet) add(nc net.Conn) (c, evict *conn) {
-	c = &conn{Conn: nc, set: s, addr: network(nc.RemoteAddr())}
+func (s *connSet) newConn(nc net.Conn) *conn {
+	c := &conn{Conn: nc, set: s, addr: network(nc.RemoteAddr())}
 	if tcp, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		c.local = tcp.IP.IsLoopback()
 	}
+	c.quiet.Store(true)
+	return c
+}
+
+// add admits a new connection. evict, unless nil, is a connection that was removed to make room,
+// which the caller must close. If the new one is not admitted, the caller is to try again after
+// wait, or earlier if moved has a value; if wait is 0, all connections are busy.
+func (s *connSet) add(c *conn) (admitted bool, evict *conn, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	same := s.byAddr[c.addr]
-	switch {
-	case same != nil && same.Len() >= maxUntrustedPerAddr:
+	select {
+	case <-s.moved:
+	default:
+	}
+	now := time.Now()
+	if same := s.byAddr[c.addr]; same != nil && s.mostPerAddr > 0 && !c.local && same.Len() >= max(1, s.most/2) {
 		evict = same.Front().Value.(*conn)
-	case s.untrusted.Len() >= maxUntrusted, s.open >= s.most && s.untrusted.Len() > 0:
-		evict = s.untrusted.Front().Value.(*conn)
-	case s.open >= s.most && s.idle.Len() > 0:
-		evict = s.idle.Front().Value.(*conn)
-	case s.open >= s.most:
-		s.refused++
-		return nil, nil
+	} else if s.open >= s.most {
+		if evict, wait = s.evictable(now); wait > 0 {
+			return false, nil, wait
+		}
+		if evict == nil {
+			s.refused++
+			return false, nil, 0
+		}
 	}
 	if evict != nil {
 		s.evicted++
 		evict.remove()
 	}
 	s.open++
-	c.pending = s.untrusted.PushBack(c)
-	if same = s.byAddr[c.addr]; same == nil {
+	c.since = now
+	c.in = &s.silent
+	c.pending = c.in.PushBack(c)
+	same := s.byAddr[c.addr]
+	if same == nil {
 		same = list.New()
 		s.byAddr[c.addr] = same
 	}
 	c.peer = same.PushBack(c)
-	return c, evict
+	return true, evict, 0
+}
+
+// evictable returns the connection to remove for a new one, or how long to wait for one. s.mu must
+// be held.
+func (s *connSet) evictable(now time.Time) (evict *conn, wait time.Duration) {
+	for _, of := range []struct {
+		in    *list.List
+		grace time.Duration
+	}{{&s.silent, silentGrace}, {&s.begun, begunGrace}} {
+		if of.in.Len() == 0 {
+			continue
+		}
+		oldest := of.in.Front().Value.(*conn)
+		left := of.grace - now.Sub(oldest.since)
+		if left <= 0 {
+			return oldest, 0
+		}
+		if wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	// Who connects does not take the idle connections of others, unless there are few that connect.
+	if s.idle.Len() > 0 && s.silent.Len()+s.begun.Len() <= s.most-s.mostBusy {
+		return s.idle.Front().Value.(*conn), 0
+	}
+	return nil, wait
+}
+
+// Read reads from the connection, and notes that the client has begun to send.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.trusted.Load() && c.quiet.Swap(false) {
+		c.begin()
+	}
+	return n, err
+}
+
+// begin says that the client has begun to send.
+func (c *conn) begin() {
+	c.set.mu.Lock()
+	defer c.set.mu.Unlock()
+	if c.pending != nil {
+		c.in.Remove(c.pending)
+		c.since, c.in = time.Now(), &c.set.begun
+		c.pending = c.in.PushBack(c)
+	}
 }
 
 // remove takes a connection out of the set. set.mu must be held.
@@ -108,6 +176,15 @@ func (c *conn) remove() {
 	c.set.open--
 	c.unlist()
 	c.setBusy(false)
+	c.set.hasMoved()
+}
+
+// hasMoved wakes the goroutine that waits for room.
+func (s *connSet) hasMoved() {
+	select {
+	case s.moved <- struct{}{}:
+	default:
+	}
 }
 
 // setBusy records whether the connection has a request in progress. set.mu must be held.
@@ -132,12 +209,12 @@ func (c *conn) setBusy(busy bool) {
 // be held.
 func (c *conn) unlist() {
 	if c.pending != nil {
-		c.set.untrusted.Remove(c.pending)
+		c.in.Remove(c.pending)
 		same := c.set.byAddr[c.addr]
 		if same.Remove(c.peer); same.Len() == 0 {
 			delete(c.set.byAddr, c.addr)
 		}
-		c.pending, c.peer = nil, nil
+		c.in, c.pending, c.peer = nil, nil, nil
 	}
 	if c.waiting != nil {
 		c.set.idle.Remove(c.waiting)
@@ -164,17 +241,28 @@ func (c *conn) trust() bool {
 	}
 	c.trusted.Store(true)
 	c.unlist()
+	s.hasMoved()
 	c.setBusy(true)
 	return true
 }
 
 // rest is called when a request has ended and the connection stays open.
 func (c *conn) rest() {
-	c.set.mu.Lock()
-	defer c.set.mu.Unlock()
-	if !c.closed && c.trusted.Load() && c.waiting == nil {
+	s := c.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case c.closed:
+	case c.pending != nil: // it has its answer, so it is the first to make room
+		c.in.Remove(c.pending)
+		c.since, c.in = time.Time{}, &s.silent
+		c.pending = c.in.PushFront(c)
+		c.quiet.Store(true)
+		s.hasMoved()
+	case c.trusted.Load() && c.waiting == nil:
 		c.setBusy(false)
-		c.waiting = c.set.idle.PushBack(c)
+		c.waiting = s.idle.PushBack(c)
+		s.hasMoved()
 	}
 }
 
@@ -200,9 +288,11 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 func (s *connSet) closeUnused() {
 	var unused []*conn
 	s.mu.Lock()
-	for e := s.untrusted.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*conn); !c.used.Load() {
-			unused = append(unused, c)
+	for _, in := range []*list.List{&s.silent, &s.begun} {
+		for e := in.Front(); e != nil; e = e.Next() {
+			if c := e.Value.(*conn); !c.used.Load() {
+				unused = append(unused, c)
+			}
 		}
 	}
 	s.mu.Unlock()

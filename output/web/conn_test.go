@@ -20,11 +20,12 @@ func TestBusyConnectionsOfOneAddress(t *testing.T) {
 	t.Parallel()
 	take := func(s *connSet, addr string) (conns []*conn) {
 		for range 1000 {
-			c, evict := s.add(from{addr: addr})
+			c := s.newConn(from{addr: addr})
+			admitted, evict, _ := s.add(c)
 			if evict != nil {
 				t.Fatal("evicted")
 			}
-			if c == nil || !c.trust() {
+			if !admitted || !c.trust() {
 				return conns
 			}
 			conns = append(conns, c)
@@ -38,7 +39,7 @@ func TestBusyConnectionsOfOneAddress(t *testing.T) {
 	if len(first) != 262 || len(second) != 88 {
 		t.Errorf("%d connections of one address and %d of another", len(first), len(second))
 	}
-	if c, evict := s.add(from{addr: "192.0.2.3"}); c == nil || evict != nil {
+	if admitted, evict, _ := s.add(s.newConn(from{addr: "192.0.2.3"})); !admitted || evict != nil {
 		t.Error("no room for a health check")
 	}
 	first[0].rest() // between requests

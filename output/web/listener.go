@@ -6,30 +6,65 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
+	"time"
 )
 
 // limitedListener adds the connections that it accepts to a set, and closes those for which
 // the set has no room.
 type limitedListener struct {
 	net.Listener
-	set *connSet
+	set    *connSet
+	closed chan struct{} // closed by Close
+	once   sync.Once
 }
 
-func (l limitedListener) Accept() (net.Conn, error) {
+func newLimitedListener(ln net.Listener, set *connSet) *limitedListener {
+	return &limitedListener{Listener: ln, set: set, closed: make(chan struct{})}
+}
+
+// Accept accepts the next connection. While there is no room, the others wait in the queue of the
+// operating system.
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c, evict := l.set.add(nc)
-		if evict != nil {
-			_ = evict.Conn.Close()
+		c := l.set.newConn(nc)
+		for {
+			admitted, evict, wait := l.set.add(c)
+			if evict != nil {
+				_ = evict.Conn.Close()
+			}
+			if admitted {
+				return c, nil
+			}
+			if wait == 0 || !l.await(wait) {
+				_ = nc.Close()
+				break
+			}
 		}
-		if c != nil {
-			return c, nil
-		}
-		_ = nc.Close()
 	}
+}
+
+// await waits until there may be room; false: the listener was closed.
+func (l *limitedListener) await(wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.set.moved:
+	case <-l.closed:
+		return false
+	}
+	return true
+}
+
+// Close ends Accept.
+func (l *limitedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
 }
 
 type connKey struct{}

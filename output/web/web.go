@@ -38,7 +38,7 @@ type Options struct {
 	// MCP says that an MCP endpoint is served: bodies may have 4 MiB, and pages of
 	// Origins may use its methods and headers.
 	MCP bool
-	// MaxConns limits open connections; 4,096.
+	// MaxConns limits open connections; 4,096. It is lowered to what the limit of open files allows.
 	MaxConns int
 	// Drain is how long requests may continue after the end of Serve's context; 5 s.
 	Drain time.Duration
@@ -111,6 +111,10 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if most := mostConns(); opts.MaxConns > most {
+		opts.Logger.Warn("fewer connections than wanted are possible; raise the limit of open files (ulimit -n)", "wanted", opts.MaxConns, "possible", most)
+		opts.MaxConns = most
+	}
 	s := &Server{opts: opts, mux: http.NewServeMux(), conns: newConnSet(opts.MaxConns, !opts.TrustProxy)}
 	for _, text := range opts.Origins {
 		o, err := parseOrigin(text)
@@ -162,7 +166,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	srv.RegisterOnShutdown(s.conns.closeUnused)
-	ln = limitedListener{ln, s.conns}
+	ln = newLimitedListener(ln, s.conns)
 	if s.opts.TLS != nil {
 		ln = tls.NewListener(ln, s.opts.TLS)
 	}
