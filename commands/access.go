@@ -22,7 +22,7 @@ type accessFlags struct {
 // other sites may do.
 func (o *accessFlags) add(cmd *cobra.Command, clients, pages string) {
 	f := cmd.Flags()
-	f.StringVar(&o.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token that "+clients+" must present")
+	f.StringVar(&o.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token that "+clients+" must present; it is followed")
 	f.StringArrayVar(&o.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may "+pages+" (repeatable)")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "PEM `FILE` with the certificate to serve HTTPS with")
 	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` (mode 0600) with the key of the certificate")
@@ -44,24 +44,22 @@ func (o *accessFlags) check() error {
 	return nil
 }
 
-// token reads the file of the token; without one it is not set.
-func (o *accessFlags) token() (web.Token, error) {
+// tokens reads the file of the token; nil without one. reread makes the server read it again; see
+// [web.FollowTokens].
+func (o *accessFlags) tokens(log *slog.Logger, reread <-chan struct{}) (*web.Tokens, error) {
 	if o.tokenFile == "" {
-		return web.Token{}, nil
+		return nil, nil
 	}
-	t, err := web.LoadToken(o.tokenFile)
+	t, err := web.FollowTokens(o.tokenFile, reread, log)
 	if err != nil {
-		return t, webFailure(err)
+		return nil, webFailure(err)
 	}
 	return t, nil
 }
 
-// options reads the files. Errors in flags and files are usage errors.
-func (o *accessFlags) options(log *slog.Logger) (opts web.Options, err error) {
-	opts = web.Options{Origins: o.origins, TrustProxy: o.trustProxy, Logger: log}
-	if opts.Token, err = o.token(); err != nil {
-		return opts, err
-	}
+// options reads the other files. Errors in flags and files are usage errors.
+func (o *accessFlags) options(log *slog.Logger, tokens *web.Tokens) (opts web.Options, err error) {
+	opts = web.Options{Origins: o.origins, TrustProxy: o.trustProxy, Tokens: tokens, Logger: log}
 	if o.tlsCert != "" {
 		if opts.TLS, err = web.LoadTLS(o.tlsCert, o.tlsKey); err != nil {
 			return opts, webFailure(err)

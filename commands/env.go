@@ -24,9 +24,10 @@ type Env struct {
 	Terminal func() (*Terminal, error)
 	// Executable is the path of this program, which starts the demo server.
 	Executable string
-	// Reloads returns a channel that receives when the user asks for the config to be
-	// read again (SIGHUP). It is never closed. A command that calls Reloads handles
-	// SIGHUP; any other command is ended by it. nil: there are no such requests.
+	// Reloads returns a channel that receives when the user asks for the config and other
+	// files to be read again (SIGHUP). It is never closed; each call returns another one. A
+	// command that calls Reloads handles SIGHUP; any other command is ended by it. nil: there
+	// are no such requests.
 	Reloads func() <-chan struct{}
 	// OpenBrowser opens a URL in the user's browser; nil: there is none.
 	OpenBrowser func(url string) error

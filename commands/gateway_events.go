@@ -119,11 +119,11 @@ type gatewayEvents struct {
 	tools   *changes.Tools         // nil: without --change-tools
 	hooks   *webhook.Subscriptions // nil: none are offered
 	fixed   *webhook.Hooks         // of the config; nil: without --events
-	tokens  web.Token              // of the clients
+	tokens  *web.Tokens            // of the clients
 }
 
 // open opens the log, which the caller must close.
-func (o *eventsFlags) open(ctx context.Context, env *Env, logger *slog.Logger, isDemo bool, tokens web.Token, shown func() *gateway.Gateway) (*gatewayEvents, error) {
+func (o *eventsFlags) open(ctx context.Context, env *Env, logger *slog.Logger, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*gatewayEvents, error) {
 	e := &gatewayEvents{logger: logger, shared: o.nats != "", tokens: tokens}
 	flags, keep := o.journalFlags, o.keep
 	if o.tools {
@@ -201,6 +201,13 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, reader *e
 		Log: e.log, Keys: keys, Reader: reader, Sender: sender, Scope: scope, Holds: e.tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.ownIDs, Logger: e.logger,
 	})
 	return err
+}
+
+// recheck ends the webhook subscriptions of clients whose tokens were removed. e may be nil.
+func (e *gatewayEvents) recheck() {
+	if e != nil && e.hooks != nil {
+		e.hooks.Recheck()
+	}
 }
 
 func (e *gatewayEvents) close() {

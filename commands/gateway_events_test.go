@@ -49,7 +49,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			flags := eventsFlags{on: true, webhooks: true, journalFlags: journalFlags{dir: t.TempDir()}, unverified: all}
-			e, err := flags.open(t.Context(), &Env{}, slog.New(slog.DiscardHandler), false, tokens, func() *gateway.Gateway { return nil })
+			e, err := flags.open(t.Context(), &Env{}, slog.New(slog.DiscardHandler), false, web.FixedTokens(tokens), func() *gateway.Gateway { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}

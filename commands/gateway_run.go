@@ -53,7 +53,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		return err
 	}
 	defer index.Close()
-	tokens, err := opts.access.token()
+	tokens, err := opts.access.tokens(log, opts.reloads(env))
 	if err != nil {
 		return err
 	}
@@ -90,11 +90,15 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		return err
 	}
 	defer gw.Close()
+	tokens.OnChange(func() {
+		gw.Server().EndSessions(tokens.HoldsPrincipal)
+		stored.recheck()
+	})
 	opts.warn(log, cfg, stored)
 
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
 	if !opts.stdio {
-		if serving, err = opts.overHTTP(ctx, env, log, gw.Server(), stored.routes(env.Version, e), gw.Close); err != nil {
+		if serving, err = opts.overHTTP(ctx, env, log, gw.Server(), stored.routes(env.Version, e), tokens, gw.Close); err != nil {
 			return err
 		}
 	}

@@ -102,7 +102,15 @@ func (o *injectOptions) proxy(ctx context.Context, env *Env, log *slog.Logger, r
 	if err != nil {
 		return nil, o.targetFailure(err)
 	}
-	access, err := o.access.options(log)
+	var reread <-chan struct{} // with --from and --stdin nothing is reloaded
+	if o.from == "" && !o.stdin {
+		reread = o.reloads(env)
+	}
+	tokens, err := o.access.tokens(log, reread)
+	if err != nil {
+		return nil, err
+	}
+	access, err := o.access.options(log, tokens)
 	if err != nil {
 		return nil, err
 	}

@@ -41,8 +41,8 @@ func (o *mcpFlags) check(cmd *cobra.Command) error {
 // overHTTP listens at once, so that a bad address is reported before anything else starts. The
 // function it returns serves until its context ends; then it calls closing, which must end the
 // handler's streams. routes are additional handlers, by pattern.
-func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h http.Handler, routes map[string]http.Handler, closing func()) (func(context.Context) error, error) {
-	access, err := o.access.options(log)
+func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h http.Handler, routes map[string]http.Handler, tokens *web.Tokens, closing func()) (func(context.Context) error, error) {
+	access, err := o.access.options(log, tokens)
 	if err != nil {
 		return nil, err
 	}

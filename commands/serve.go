@@ -134,8 +134,12 @@ func (o *serveOptions) parse() (err error) {
 const otherConns = 2096
 
 // server makes the HTTP server and its listener. Invalid options are usage errors.
-func (o *serveOptions) server(ctx context.Context, log *slog.Logger, ready func() error) (*web.Server, io.Closer, func(context.Context) error, error) {
-	access, err := o.access.options(log)
+func (o *serveOptions) server(ctx context.Context, env *Env, log *slog.Logger, ready func() error) (*web.Server, io.Closer, func(context.Context) error, error) {
+	tokens, err := o.access.tokens(log, o.reloads(env))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	access, err := o.access.options(log, tokens)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -197,7 +201,7 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 	}
 	// The address comes first: a start that fails because it is in use does not touch the log.
 	var f *feed
-	s, ln, serve, err := opts.server(ctx, log, func() error { return f.engine.Ready() })
+	s, ln, serve, err := opts.server(ctx, env, log, func() error { return f.engine.Ready() })
 	if err != nil {
 		return err
 	}

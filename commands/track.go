@@ -34,6 +34,7 @@ func (o *trackFlags) addReload(cmd *cobra.Command) {
 // and, unless the flags say otherwise, of what its file becomes.
 func (o *trackFlags) desired(env *Env, g *globals, log *slog.Logger, cfg *config.Config, pick func(*config.Config) *config.Config) (engine.Desired, error) {
 	d := engine.Desired{Config: cfg, Select: pick}
+	kick := o.reloads(env)
 	if o.noFollow || o.demo {
 		return d, nil
 	}
@@ -41,8 +42,16 @@ func (o *trackFlags) desired(env *Env, g *globals, log *slog.Logger, cfg *config
 	if err != nil {
 		return d, err
 	}
-	d.Follow = &reload.Options{Path: cfg.Path, Config: g.configOptions(env), Kick: env.reloads(), Hold: c.hold(cfg, o.holdCommands), Logger: log}
+	d.Follow = &reload.Options{Path: cfg.Path, Config: g.configOptions(env), Kick: kick, Hold: c.hold(cfg, o.holdCommands), Logger: log}
 	return d, nil
+}
+
+// reloads receives when the user asks for files to be read again; nil if the config is not followed.
+func (o *trackFlags) reloads(env *Env) <-chan struct{} {
+	if o.noFollow || o.demo {
+		return nil
+	}
+	return env.reloads()
 }
 
 // printed makes the engine of a command that prints events as they happen and keeps none.

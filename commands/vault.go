@@ -43,7 +43,7 @@ func newVault(env *Env, g *globals) *cobra.Command {
 
 func runVault(ctx context.Context, env *Env, g *globals, opts vaultOptions) error {
 	log := g.logger(env)
-	tokens, err := opts.access.token()
+	tokens, err := opts.access.tokens(log, nil)
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,10 @@ func runVault(ctx context.Context, env *Env, g *globals, opts vaultOptions) erro
 		return err
 	}
 	defer func() { _ = s.Close() }() // only releases memory
+	tokens.OnChange(func() { s.EndSessions(tokens.HoldsPrincipal) })
 	serve := func(ctx context.Context) error { return s.ServeIO(ctx, env.In, env.Out) }
 	if !opts.stdio {
-		if serve, err = opts.overHTTP(ctx, env, log, s, nil, s.Server.Close); err != nil {
+		if serve, err = opts.overHTTP(ctx, env, log, s, nil, tokens, s.Server.Close); err != nil {
 			return err
 		}
 	}

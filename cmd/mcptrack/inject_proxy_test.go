@@ -145,4 +145,18 @@ func TestInjectProxyToken(t *testing.T) {
 	if q := far.Requests()[0]; q.Header.Get("Authorization") != "Bearer "+testKey || q.Header.Get("Cookie") != "" || len(far.Requests()) != 1 {
 		t.Errorf("handshake %v", q.Header)
 	}
+	if err := os.WriteFile(token, []byte("another-0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil { // the session ends with the token
+		_, _, err = app.Read(ctx)
+	}
+	if ctx.Err() != nil {
+		t.Error("the session with the removed token goes on")
+	}
+	again, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer another-0123456789abcdef"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = again.CloseNow()
 }

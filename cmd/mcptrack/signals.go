@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,10 +19,11 @@ var errInterrupted = errors.New("interrupted")
 type signals struct {
 	cancel  context.CancelCauseFunc
 	gone    func() bool // whether the terminal was closed
-	reload  chan struct{}
-	wanted  atomic.Bool // a command receives from reload
 	done    chan struct{}
 	running sync.WaitGroup
+
+	mu     sync.Mutex
+	reload []chan struct{} // those that reloads returned; sent to by handle, never closed; of capacity 1, as one request is enough
 }
 
 // handleSignals cancels the context at the first SIGINT or SIGTERM; the second kills the
@@ -31,8 +31,7 @@ type signals struct {
 // config and the terminal is still open; otherwise it cancels the context, too. SIGPIPE
 // is ignored: the write returns an error instead.
 func handleSignals(cancel context.CancelCauseFunc, gone func() bool) *signals {
-	s := &signals{cancel: cancel, gone: gone, done: make(chan struct{}),
-		reload: make(chan struct{}, 1)} // sent to by handle, never closed; one request is enough
+	s := &signals{cancel: cancel, gone: gone, done: make(chan struct{})}
 	caught := make(chan os.Signal, 4) // sent to by the runtime, which drops signals if it is full
 	signal.Notify(caught, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
@@ -58,14 +57,10 @@ func (s *signals) handle(sig os.Signal, ending bool) bool {
 	case syscall.SIGPIPE: // caught so that the write fails instead
 		return ending
 	case syscall.SIGHUP:
-		switch {
-		case ending: // a closing terminal may send more than one
+		if ending { // a closing terminal may send more than one
 			return true
-		case s.wanted.Load() && !s.gone():
-			select {
-			case s.reload <- struct{}{}:
-			default:
-			}
+		}
+		if s.request() {
 			return false
 		}
 	default:
@@ -79,8 +74,27 @@ func (s *signals) handle(sig os.Signal, ending bool) bool {
 
 // reloads implements Reloads of [commands.Env].
 func (s *signals) reloads() <-chan struct{} {
-	s.wanted.Store(true)
-	return s.reload
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := make(chan struct{}, 1)
+	s.reload = append(s.reload, c)
+	return c
+}
+
+// request requests a reload, and reports whether a command handles that.
+func (s *signals) request() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.reload) == 0 || s.gone() {
+		return false
+	}
+	for _, c := range s.reload {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+	return true
 }
 
 // stop stops handling signals and waits for the goroutine.

@@ -148,6 +148,18 @@ func (h *sessions) makeRoom(principal string) bool {
 	return oldest != nil
 }
 
+// EndSessions ends the legacy HTTP sessions of principals that are not held any more, with what is
+// in progress in them. Those of clients without credentials stay.
+func (s *Server) EndSessions(holds func(principal string) bool) {
+	s.http.mu.Lock()
+	defer s.http.mu.Unlock()
+	for _, ss := range s.http.byID {
+		if ss.principal != "" && !holds(ss.principal) {
+			s.http.drop(ss)
+		}
+	}
+}
+
 func (h *sessions) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,33 +12,37 @@ import (
 // many wrong tokens.
 const retryAfter = "2"
 
-// authorize returns whether a request has the token or the cookie of a login.
-func (s *Server) authorize(r *http.Request) outcome {
+// authorize returns whether a request has a token or the cookie of a login, and that token, or the
+// one of the login.
+func (s *Server) authorize(r *http.Request) (outcome, secret) {
 	if len(r.Header.Values("Authorization")) > 0 {
 		token, ok := bearer(r)
 		if !ok {
-			return wrongToken
+			return wrongToken, secret{}
 		}
 		return s.checkToken(r, token)
 	}
-	now := time.Now()
+	now, tokens := time.Now(), s.opts.Tokens.current()
 	for _, c := range r.CookiesNamed(s.cookieName(r)) {
-		if s.tickets.valid(c.Value, now) {
-			return rightToken
+		if found, ok := s.tickets.valid(c.Value, now, tokens); ok {
+			return rightToken, found
 		}
 	}
-	return wrongToken
+	return wrongToken, secret{}
 }
 
 // checkToken checks a token, unless the client sent too many wrong tokens before, and logs
 // wrong tokens.
-func (s *Server) checkToken(r *http.Request, token string) outcome {
+func (s *Server) checkToken(r *http.Request, token string) (result outcome, found secret) {
 	client := s.client(r)
-	result, quiet := s.throttle.check(client, time.Now(), func() bool { return s.opts.Token.Is(token) })
+	result, quiet := s.throttle.check(client, time.Now(), func() bool {
+		found = s.opts.Tokens.current().find(digest(token))
+		return found.name != ""
+	})
 	if result == wrongToken && !quiet {
 		s.opts.Logger.Warn("a client sent a wrong token", "client", client.Addr().String(), "route", s.route(r))
 	}
-	return result
+	return result, found
 }
 
 // client returns the address of the client (IPv6: its /64 network), with TrustProxy as the

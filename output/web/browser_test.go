@@ -28,7 +28,7 @@ func TestLoginInChromium(t *testing.T) {
 		t.Run(scheme, func(t *testing.T) {
 			p := chromium.Open(t, 390, 844)
 			p.Scheme(scheme)
-			_, base := start(t, web.Options{Token: token(t)}, func(s *web.Server) {
+			_, base := start(t, web.Options{Tokens: token(t)}, func(s *web.Server) {
 				s.Handle("GET /{$}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					w.Header().Set("Content-Type", "text/html")
 					_, _ = io.WriteString(w, `<!doctype html><title>in</title><form method="post" action="/logout"><button>Log out</button></form>`)

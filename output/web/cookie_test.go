@@ -18,8 +18,8 @@ func TestCookieOfAPort(t *testing.T) {
 	jar, _ := cookiejar.New(nil) // knows no ports either
 	client := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer client.CloseIdleConnections()
-	_, one := start(t, web.Options{Token: token(t)}, nil)
-	_, two := start(t, web.Options{Token: token(t)}, nil)
+	_, one := start(t, web.Options{Tokens: token(t)}, nil)
+	_, two := start(t, web.Options{Tokens: token(t)}, nil)
 	var cookies []*http.Cookie
 	for _, base := range []string{one, two} {
 		res, err := client.PostForm(base+"/login", url.Values{"token": {secret}})
@@ -51,7 +51,7 @@ func TestCookieOfAPort(t *testing.T) {
 // Behind a proxy that ends HTTPS the cookie has the port of the listener, and a name that no
 // service without HTTPS can set; under another name it is not accepted.
 func TestCookieBehindHTTPS(t *testing.T) {
-	_, base := start(t, web.Options{Token: token(t), TrustProxy: true, Origins: []string{"https://dash.example:8443"}}, nil)
+	_, base := start(t, web.Options{Tokens: token(t), TrustProxy: true, Origins: []string{"https://dash.example:8443"}}, nil)
 	h := header{"Host": "dash.example:8443", "X-Forwarded-Proto": "https", "X-Forwarded-Port": "8443", "Content-Type": "application/x-www-form-urlencoded"}
 	res, _ := ask(t, "POST", base+"/login", h, "token="+url.QueryEscape(secret))
 	if len(res.Cookies()) != 1 {

@@ -48,9 +48,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	open := openFor(s.mux, r)
-	if !s.admit(w, r, open != nil) {
+	r, done := s.admit(w, r, open != nil)
+	if r == nil {
 		return
 	}
+	defer done()
 	limit := int64(maxBody)
 	switch {
 	case open != nil:
@@ -106,33 +108,37 @@ func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
 	s.refuse(w, r, http.StatusServiceUnavailable, "too many connections")
 }
 
-// admit reports whether a request passes all checks; a request that does not has been answered.
-// open says that its handler is an [Open], which needs no token.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) bool {
+// admit returns a request that passes all checks, with a context that also ends when its token is
+// removed; done must be called when it has ended. A request that does not pass has been answered,
+// and admit returns nil. open says that its handler is an [Open], which needs no token.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) (_ *http.Request, done func()) {
 	h := w.Header()
 	if !s.hostAllowed(r) {
 		s.refuse(w, r, http.StatusForbidden, "the Host header does not name this server; to allow the name, start the server with --allow-origin")
-		return false
+		return nil, nil
 	}
 	other, ok := s.originAllowed(r)
 	if !ok {
 		s.refuse(w, r, http.StatusForbidden, "pages of other sites are not allowed; to allow this one, start the server with --allow-origin "+printable.Line(r.Header.Get("Origin"), 128))
-		return false
+		return nil, nil
 	}
 	if len(s.origins) > 0 {
 		h.Add("Vary", "Origin")
 	}
 	if other != "" && allow(h, r, other, s.opts.MCP) {
 		w.WriteHeader(http.StatusNoContent)
-		return false
+		return nil, nil
 	}
-	if s.opts.Token.Set() && !open {
-		switch s.authorize(r) {
+	done = func() {}
+	if s.opts.Tokens.Set() && !open {
+		result, found := s.authorize(r)
+		switch result {
 		case rightToken:
+			r, done = s.opts.Tokens.begin(r, found, http.NewResponseController(w))
 		case notChecked:
 			h.Set("Retry-After", retryAfter)
 			s.refuse(w, r, http.StatusTooManyRequests, "too many wrong tokens; try again in a few seconds")
-			return false
+			return nil, nil
 		case wrongToken:
 			if wantsPage(r) {
 				to := "/login"
@@ -140,18 +146,19 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) bool {
 					to += "?next=" + url.QueryEscape("/?"+r.URL.RawQuery)
 				}
 				http.Redirect(w, r, to, http.StatusSeeOther)
-				return false
+				return nil, nil
 			}
 			h.Set("WWW-Authenticate", `Bearer realm="mcptrack"`)
 			s.refuse(w, r, http.StatusUnauthorized, "a token is required: send it as Authorization: Bearer TOKEN, or log in at /login")
-			return false
+			return nil, nil
 		}
 	}
 	if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		s.refuse(w, r, http.StatusBadRequest, "a request with this method cannot have a body")
-		return false
+		done()
+		return nil, nil
 	}
-	return true
+	return r, done
 }
 
 // refuse answers a request that did not pass a check. Its body is not read.

@@ -131,7 +131,7 @@ func TestHerd(t *testing.T) {
 		{"TLS, with hostile ones", 1000, 5000, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			opts := web.Options{Token: token(t), TrustProxy: tt.proxy}
+			opts := web.Options{Tokens: token(t), TrustProxy: tt.proxy}
 			if tt.proxy {
 				opts.MaxConns = 7000
 			}

@@ -70,13 +70,12 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 
 // checkExposed checks the options for an address that other machines can reach.
 func (s *Server) checkExposed(addr string) error {
-	switch token := s.opts.Token; {
-	case !token.Set():
+	if !s.opts.Tokens.Set() {
 		return &OptionError{"addr", fmt.Sprintf(
 			"%s is reachable from other machines: a token is required (--token-file), or listen on 127.0.0.1", printable.Line(addr, 128))}
-	case token.bits < minBits:
-		return &OptionError{"token-file", fmt.Sprintf(
-			"the token is too easy to guess for an address that is reachable from other machines (about %d of %d bits); make one with: openssl rand -base64 24", token.bits, minBits)}
+	}
+	if err := s.opts.Tokens.require(minBits); err != nil {
+		return err
 	}
 	if s.opts.TLS == nil && !s.opts.TrustProxy {
 		s.opts.Logger.Warn("the token is sent unencrypted; use --tls-cert and --tls-key, or a proxy with TLS and --trust-proxy",

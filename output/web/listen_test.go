@@ -14,7 +14,7 @@ import (
 
 func TestListen(t *testing.T) {
 	open, _ := web.New(web.Options{})
-	guarded, _ := web.New(web.Options{Token: token(t)})
+	guarded, _ := web.New(web.Options{Tokens: token(t)})
 	for _, addr := range []string{"0.0.0.0:0", ":0", "[::]:0", "nonsense", "127.0.0.1:notaport", "127.0.0.1:99999", ""} {
 		ln, err := open.Listen(t.Context(), addr)
 		if err == nil {

@@ -33,7 +33,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		}
 		next := nextPage(r.PostFormValue("next"))
 		token := strings.TrimSpace(r.PostFormValue("token"))
-		switch s.checkToken(r, token) {
+		result, found := s.checkToken(r, token)
+		switch result {
 		case wrongToken:
 			s.loginPage(w, http.StatusUnauthorized, loginForm{"This token is wrong.", next})
 			return
@@ -43,7 +44,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 			return
 		case rightToken:
 		}
-		http.SetCookie(w, s.cookie(r, s.tickets.issue(time.Now()), cookieAge))
+		http.SetCookie(w, s.cookie(r, s.tickets.issue(time.Now(), found), cookieAge))
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")

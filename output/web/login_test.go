@@ -12,7 +12,7 @@ import (
 )
 
 func TestToken(t *testing.T) {
-	_, base := start(t, web.Options{Token: token(t)}, nil)
+	_, base := start(t, web.Options{Tokens: token(t)}, nil)
 	for _, tt := range []struct {
 		path string
 		h    header
@@ -35,13 +35,13 @@ func TestToken(t *testing.T) {
 		}
 	}
 	tok := token(t)
-	if text := fmt.Sprintf("%v %+v %#v %s", tok, tok, tok, web.Options{Token: tok}.Token); strings.Contains(text, secret) {
+	if text := fmt.Sprintf("%v %+v %#v %s", tok, tok, tok, web.Options{Tokens: tok}.Tokens); strings.Contains(text, secret) {
 		t.Errorf("a token shows: %s", text)
 	}
 }
 
 func TestLogin(t *testing.T) {
-	_, base := start(t, web.Options{Token: token(t)}, nil)
+	_, base := start(t, web.Options{Tokens: token(t)}, nil)
 	jar, _ := cookiejar.New(nil)
 	client := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer client.CloseIdleConnections()

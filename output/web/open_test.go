@@ -21,7 +21,7 @@ func TestOpenHandlersNeedNoToken(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, strings.Repeat("x", int(min(n, 3))))
 	})
-	_, base := start(t, web.Options{Token: token(t)}, func(s *web.Server) {
+	_, base := start(t, web.Options{Tokens: token(t)}, func(s *web.Server) {
 		s.Handle("/hooks/", web.Open{Handler: body, MaxBody: 200 << 10})
 		s.Handle("/other/", http.NotFoundHandler())
 	})

@@ -10,26 +10,16 @@ import (
 // of the path of an MCP endpoint: for clients that can send no header.
 const pathMark = "path"
 
-// inPath reports whether text is one of the token's secrets that may be the end of a path.
-func (t Token) inPath(text string) bool {
-	d := digest(text)
-	found := false
-	for _, s := range t.secrets {
-		found = s.is(d) && s.inPath || found
-	}
-	return found
-}
-
 // endpoint moves a token at the end of the path, as in /mcp/TOKEN, to the Authorization
 // header, so that it is checked like other tokens and appears in no path that is logged. A token
 // that may not be in a path is replaced by a wrong one. Other requests are returned unchanged.
 func (s *Server) endpoint(r *http.Request) *http.Request {
 	const prefix = "/mcp/"
 	text, ok := strings.CutPrefix(r.URL.Path, prefix)
-	if !ok || !s.opts.MCP || !s.opts.Token.Set() {
+	if !ok || !s.opts.MCP || !s.opts.Tokens.Set() {
 		return r
 	}
-	if !s.opts.Token.inPath(text) {
+	if !s.opts.Tokens.current().find(digest(text)).inPath {
 		text = "-"
 	}
 	out := new(http.Request)

@@ -28,7 +28,7 @@ func TestTokenInPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	logs := &syncBuffer{}
-	opts := web.Options{Token: tokens, MCP: true, Logger: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	opts := web.Options{Tokens: web.FixedTokens(tokens), MCP: true, Logger: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	for path, want := range map[string]string{
 		"/mcp/" + marked:          "200 chat /mcp /mcp",
 		"/mcp/" + marked + "?a=b": "200 chat /mcp?a=b /mcp?a=b",
@@ -88,10 +88,10 @@ func TestNoPathIsLoggedOrEchoed(t *testing.T) {
 	paths := []string{"/mcp/T", "//mcp/T", "/mcp//T", "///mcp///T//", "/x/mcp/T", "/mcp/T/", "/mcp/T/..", "/mcp/./T", "/a/../mcp/T", "/MCP/T", "/mcp%2FT", "/mcp%2fT/", "/%6dcp/T",
 		"/mcp/T%00", "/mcp/T?a=b", "/mcp;/T", "/mcp\\T", "/T", "/T/mcp", "/mcpT", "/hooks/T", "//hooks/T", "/hooks/../T", "/api/T/log", "/api//T/log", "/assets/T", "/assets/../T", "/./api/T/log"}
 	asked := 0
-	for _, tokens := range []web.Token{{}, tokens} {
+	for _, tokens := range []*web.Tokens{nil, web.FixedTokens(tokens)} {
 		for _, mcp := range []bool{false, true} {
 			logs := &syncBuffer{}
-			_, base := start(t, web.Options{Token: tokens, MCP: mcp, Logger: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))}, handle)
+			_, base := start(t, web.Options{Tokens: tokens, MCP: mcp, Logger: slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))}, handle)
 			host := strings.TrimPrefix(base, "http://")
 			for _, path := range paths {
 				path = strings.ReplaceAll(path, "T", mine)

@@ -47,7 +47,7 @@ func TestHostileConnections(t *testing.T) {
 		"idle after a health check": "GET /healthz HTTP/1.1\r\nHost: HOST\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, base := start(t, web.Options{Token: token(t), MaxConns: most}, nil)
+			s, base := start(t, web.Options{Tokens: token(t), MaxConns: most}, nil)
 			host := strings.TrimPrefix(base, "http://")
 			request := strings.ReplaceAll(request, "HOST", host)
 			var conns []net.Conn
@@ -84,7 +84,7 @@ func TestHostileConnections(t *testing.T) {
 // connection closed, within a second or so; an accepted one within the body timeout.
 func TestMissingBodyIsNotAwaited(t *testing.T) {
 	t.Parallel()
-	_, base := start(t, web.Options{Token: token(t)}, nil)
+	_, base := start(t, web.Options{Tokens: token(t)}, nil)
 	host := strings.TrimPrefix(base, "http://")
 	for name, tt := range map[string]struct {
 		header string
@@ -120,7 +120,7 @@ func TestMissingBodyIsNotAwaited(t *testing.T) {
 // TestTrustedConnectionsStay: connections with the token are neither closed for
 // untrusted ones nor limited like them.
 func TestTrustedConnectionsStay(t *testing.T) {
-	s, base := start(t, web.Options{Token: token(t), MaxConns: 400}, nil)
+	s, base := start(t, web.Options{Tokens: token(t), MaxConns: 400}, nil)
 	host := strings.TrimPrefix(base, "http://")
 	var trusted []net.Conn
 	for range 100 {
@@ -166,7 +166,7 @@ func TestTrustedConnectionsStay(t *testing.T) {
 func TestTokenHolderCannotStarveOthers(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	s, base := start(t, web.Options{Token: token(t), MaxConns: 80}, func(s *web.Server) {
+	s, base := start(t, web.Options{Tokens: token(t), MaxConns: 80}, func(s *web.Server) {
 		s.Handle("/stream", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_ = http.NewResponseController(w).Flush()
 			select {
@@ -214,7 +214,7 @@ func TestTokenHolderCannotStarveOthers(t *testing.T) {
 // Bearer, while those with a cookie continue.
 func TestWrongTokens(t *testing.T) {
 	var log syncBuffer
-	_, base := start(t, web.Options{Token: token(t), TrustProxy: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+	_, base := start(t, web.Options{Tokens: token(t), TrustProxy: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 	form := header{"Content-Type": "application/x-www-form-urlencoded", "X-Forwarded-For": "203.0.113.9, 198.51.100.1"}
 	res, _ := ask(t, "POST", base+"/login", form, url.Values{"token": {secret}}.Encode())
 	if res.StatusCode != http.StatusSeeOther {
@@ -247,7 +247,7 @@ func TestWrongTokens(t *testing.T) {
 
 // TestLogout: after a logout the cookie is removed, and invalid for others as well.
 func TestLogout(t *testing.T) {
-	_, base := start(t, web.Options{Token: token(t)}, nil)
+	_, base := start(t, web.Options{Tokens: token(t)}, nil)
 	login := func() string {
 		res, _ := ask(t, "POST", base+"/login", header{"Content-Type": "application/x-www-form-urlencoded"}, url.Values{"token": {secret}, "next": {"/?server=a"}}.Encode())
 		if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/?server=a" {
@@ -279,7 +279,7 @@ func TestLogout(t *testing.T) {
 // TestSecureCookie: the cookie is Secure over HTTPS, also if a trusted proxy ends it.
 func TestSecureCookie(t *testing.T) {
 	for _, trust := range []bool{false, true} {
-		_, base := start(t, web.Options{Token: token(t), TrustProxy: trust}, nil)
+		_, base := start(t, web.Options{Tokens: token(t), TrustProxy: trust}, nil)
 		res, _ := ask(t, "POST", base+"/login", header{"Content-Type": "application/x-www-form-urlencoded", "X-Forwarded-Proto": "https"}, "token="+url.QueryEscape(secret))
 		if got := res.Cookies()[0].Secure; got != trust {
 			t.Errorf("trust %t: secure %t", trust, got)

@@ -58,7 +58,7 @@ func TestHTTPS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, base := start(t, web.Options{Token: token(t), TLS: config}, nil)
+	_, base := start(t, web.Options{Tokens: token(t), TLS: config}, nil)
 	if !strings.HasPrefix(base, "https://127.0.0.1:") {
 		t.Errorf("the URL is %s", base)
 	}
@@ -118,9 +118,11 @@ func TestExposedAddress(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		for _, opts := range []web.Options{{}, {TLS: config}, {TrustProxy: true}} {
-			if opts.Token, err = web.NewToken(text); err != nil {
+			one, err := web.NewToken(text)
+			if err != nil {
 				t.Fatal(err)
 			}
+			opts.Tokens = web.FixedTokens(one)
 			log.Reset()
 			opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			s, err := web.New(opts)

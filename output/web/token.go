@@ -31,7 +31,9 @@ type Token struct {
 type secret struct {
 	name   string
 	digest [sha256.Size]byte
-	inPath bool // it may also be the end of the path of an MCP endpoint
+	// principal is the principal of requests with it; see Token.Principal.
+	principal string
+	inPath    bool // it may also be the end of the path of an MCP endpoint
 }
 
 // DefaultName is the name of a secret without one.
@@ -58,7 +60,16 @@ func (t Token) with(name, text string, inPath bool) (Token, error) {
 	if t.Set() {
 		bits = min(bits, t.bits)
 	}
-	return Token{append(t.secrets[:len(t.secrets):len(t.secrets)], secret{name, digest(text), inPath}), bits}, nil
+	return Token{append(t.secrets[:len(t.secrets):len(t.secrets)], secret{name, digest(text), principal(name, text), inPath}), bits}, nil
+}
+
+// principal returns the principal of requests with a secret.
+func principal(name, text string) string {
+	if name == DefaultName {
+		d := digest("principal " + text)
+		return "secret " + hex.EncodeToString(d[:])
+	}
+	return "name " + name
 }
 
 const (
@@ -135,16 +146,18 @@ func LoadToken(file string) (Token, error) {
 func (t Token) Set() bool { return len(t.secrets) > 0 }
 
 // Is reports whether text is one of the secrets; false if none is set.
-func (t Token) Is(text string) bool { return t.name(text) != "" }
+func (t Token) Is(text string) bool { return t.has(digest(text)) }
 
-func (t Token) name(text string) (name string) {
-	d := digest(text)
+func (t Token) has(d [sha256.Size]byte) bool { return t.find(d).name != "" }
+
+// find returns the secret with a digest, the zero value if there is none.
+func (t Token) find(d [sha256.Size]byte) (found secret) {
 	for _, s := range t.secrets {
 		if s.is(d) {
-			name = s.name
+			found = s
 		}
 	}
-	return name
+	return found
 }
 
 func digest(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
@@ -167,28 +180,22 @@ func (t Token) Several() bool {
 // Identify returns the name of the secret in the Authorization header of a request, ""
 // if there is none or it is wrong.
 func (t Token) Identify(r *http.Request) string {
-	text, ok := bearer(r)
-	if !ok {
-		return ""
-	}
-	return t.name(text)
+	return t.of(r).name
 }
 
 // Principal returns whose a request is: requests with secrets of the same name belong together,
 // and so do those with the same secret without a name, however the header is spelled. It is ""
 // for requests with a wrong secret or none, such as those with the cookie of a login. The text
 // is the same after a restart, and does not reveal the secret.
-func (t Token) Principal(r *http.Request) string {
+func (t Token) Principal(r *http.Request) string { return t.of(r).principal }
+
+// of returns the secret in the Authorization header of a request.
+func (t Token) of(r *http.Request) secret {
 	text, ok := bearer(r)
-	switch name := t.name(text); {
-	case !ok || name == "":
-		return ""
-	case name == DefaultName:
-		d := digest("principal " + text)
-		return "secret " + hex.EncodeToString(d[:])
-	default:
-		return "name " + name
+	if !ok {
+		return secret{}
 	}
+	return t.find(digest(text))
 }
 
 // bearer returns the token in the Authorization header of a request; false if the header

@@ -21,8 +21,8 @@ import (
 // Options configure a server. The zero value is a server for this machine only; a zero
 // field means the documented default.
 type Options struct {
-	// Token, if set, is required from all clients; see [LoadToken].
-	Token Token
+	// Tokens, unless nil, are those of which all clients must have one. Serve follows their file.
+	Tokens *Tokens
 	// Origins are the origins of other sites whose pages may read from this server,
 	// such as "https://dash.example". Their hosts are also accepted as names of this
 	// server, for a reverse proxy in front of it.
@@ -63,7 +63,7 @@ type Server struct {
 	routes  []string
 	hooks   []func(context.Context) error
 
-	// The following three are set only if Options.Token is.
+	// The following three are set only if Options.Tokens is.
 	page     *template.Template
 	tickets  *tickets
 	throttle *throttle
@@ -125,7 +125,7 @@ func New(opts Options) (*Server, error) {
 	}
 	s.Handle("/healthz", Open{Handler: get(healthz)})
 	s.Handle("/readyz", get(s.readyz))
-	if opts.Token.Set() {
+	if opts.Tokens.Set() {
 		s.page, s.tickets, s.throttle = loginTemplate(), newTickets(), newThrottle()
 		s.Handle("/login", Open{Handler: http.HandlerFunc(s.login)})
 		s.Handle("/login.css", Open{Handler: get(loginStyle)})
@@ -174,6 +174,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { ended <- srv.Serve(ln) })
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	wg.Go(func() { s.opts.Tokens.run(following) })
 	select {
 	case err := <-ended:
 		cut(err)

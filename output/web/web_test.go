@@ -23,13 +23,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(browsertest.Tests{M: m, Brow
 
 const secret = "Qm9uam91ciBsZSBtb25kZQ"
 
-func token(t *testing.T) web.Token {
+func token(t *testing.T) *web.Tokens {
 	t.Helper()
 	tok, err := web.NewToken(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tok
+	return web.FixedTokens(tok)
 }
 
 // start serves until the test ends, and returns the server and its URL.
@@ -54,6 +54,12 @@ func start(t *testing.T, opts web.Options, setup func(*web.Server)) (*web.Server
 	if err != nil {
 		t.Fatal(err)
 	}
+	serve(t, s, ln)
+	return s, s.URL()
+}
+
+// serve serves until the test ends.
+func serve(t *testing.T, s *web.Server, ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1) // sent to once
 	go func() { ended <- s.Serve(ctx, ln) }()
@@ -64,7 +70,6 @@ func start(t *testing.T, opts web.Options, setup func(*web.Server)) (*web.Server
 		}
 		http.DefaultClient.CloseIdleConnections()
 	})
-	return s, s.URL()
 }
 
 type header map[string]string
@@ -118,7 +123,7 @@ func raw(t *testing.T, url, request string) string {
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"}
 
 func TestEveryRouteAndMethodIsGuarded(t *testing.T) {
-	s, base := start(t, web.Options{Token: token(t)}, nil)
+	s, base := start(t, web.Options{Tokens: token(t)}, nil)
 	port := base[strings.LastIndex(base, ":")+1:]
 	bad := []header{
 		{"Host": "evil.example"}, {"Host": "evil.example:" + port}, {"Host": "localhost.evil.com:" + port},
@@ -198,7 +203,7 @@ func TestGoodNames(t *testing.T) {
 }
 
 func TestAllowedOrigin(t *testing.T) {
-	_, base := start(t, web.Options{Token: token(t), Origins: []string{"https://Dash.example:443"}}, nil)
+	_, base := start(t, web.Options{Tokens: token(t), Origins: []string{"https://Dash.example:443"}}, nil)
 	dash := "https://dash.example"
 	res, _ := ask(t, "OPTIONS", base+"/events", header{"Origin": dash, "Access-Control-Request-Method": "GET", "Sec-Fetch-Site": "cross-site"}, "")
 	if res.StatusCode != 204 || res.Header.Get("Access-Control-Allow-Origin") != dash ||
@@ -257,7 +262,7 @@ func eventually(t *testing.T, cond func() bool) {
 func TestMCP(t *testing.T) {
 	dash := "https://dash.example"
 	for _, mcp := range []bool{false, true} {
-		_, base := start(t, web.Options{Token: token(t), Origins: []string{dash}, MCP: mcp}, func(s *web.Server) {
+		_, base := start(t, web.Options{Tokens: token(t), Origins: []string{dash}, MCP: mcp}, func(s *web.Server) {
 			s.Handle("/mcp", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				n, err := io.Copy(io.Discard, r.Body)
 				if err != nil {

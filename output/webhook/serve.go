@@ -217,6 +217,17 @@ func (s *Subscriptions) note(sub *subscription, r Result) {
 	}
 }
 
+// Recheck ends the subscriptions of clients that Options.Holds does not know any more.
+func (s *Subscriptions) Recheck() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sub := range s.byID {
+		if s.phaseLocked(sub) == revoked {
+			sub.wakeLocked()
+		}
+	}
+}
+
 // terminate sends the message that the subscription has ended, in at most two attempts.
 func (s *Subscriptions) terminate(ctx context.Context, sub *subscription, m *Message) {
 	w := &worker{sender: s.opts.Sender, endpoint: endpoint{

@@ -29,7 +29,7 @@ const (
 	hookReceivers = 16 // ports of this machine, as connections to each are limited
 
 	hookHost   = "127.0.0.1" // of all receivers, and of the dead endpoint
-	hookTokens = 40 // clients, as subscriptions and streams of each are limited
+	hookTokens = 40          // clients, as subscriptions and streams of each are limited
 )
 
 func (b webhookBench) webhooks(ctx context.Context) error {
