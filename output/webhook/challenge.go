@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -31,16 +32,16 @@ type challenges struct {
 	swept time.Time              // when what is outdated was last removed
 }
 
-// admit reports whether a principal may have the endpoint at rawURL challenged now. A challenge
-// that is allowed counts towards the limits.
-func (c *challenges) admit(principal, rawURL string) bool {
+// admit returns why a principal may not have the endpoint at rawURL challenged now, nil if it may. A
+// challenge that is allowed counts towards the limits.
+func (c *challenges) admit(principal, rawURL string) *fullError {
 	host := hostName(rawURL)
 	key := principal + "\x00" + rawURL
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at, ok := c.last[key]; ok && now.Sub(at) < challengeWait {
-		return false
+		return &fullError{"verifications of an endpoint", 1, fmt.Sprintf("an endpoint is verified at most once in %d s for a client", challengeWait/time.Second)}
 	}
 	var recent []time.Time
 	for _, at := range c.hosts[host] {
@@ -50,7 +51,7 @@ func (c *challenges) admit(principal, rawURL string) bool {
 	}
 	if len(recent) >= hostPerMinute {
 		c.hosts[host] = recent
-		return false
+		return &fullError{"verifications of endpoints at a host", hostPerMinute, fmt.Sprintf("endpoints at a host are verified at most %d times a minute", hostPerMinute)}
 	}
 	if (len(c.last) >= maxRemembered || len(c.hosts) >= maxRemembered) && now.Sub(c.swept) >= time.Second {
 		c.swept = now
@@ -66,10 +67,10 @@ func (c *challenges) admit(principal, rawURL string) bool {
 		}
 	}
 	if _, known := c.hosts[host]; len(c.last) >= maxRemembered || len(c.hosts) >= maxRemembered && !known {
-		return false
+		return &fullError{"verifications", maxRemembered, fmt.Sprintf("at most %d verifications of endpoints are remembered", maxRemembered)}
 	}
 	c.last[key], c.hosts[host] = now, append(recent, now)
-	return true
+	return nil
 }
 
 // hostName returns the name of the host of a URL, however it is written: a client could use

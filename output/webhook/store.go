@@ -3,9 +3,12 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/serve"
 )
 
 const (
@@ -20,19 +23,25 @@ const (
 
 // fullError says that a limit is reached.
 type fullError struct {
-	limit string
-	max   int
+	limit  string
+	max    int
+	reason string // for people
 }
 
-func (e *fullError) Error() string { return "too many " + e.limit }
+func (e *fullError) Error() string { return e.reason }
+
+// answer returns the error for the client.
+func (e *fullError) answer(r *serve.Request) error {
+	return events.Fail(r, events.ResourceExhausted, map[string]any{"limit": e.limit, "max": e.max, "reason": e.reason})
+}
 
 // limit returns why no subscription may be made when a client has own of all.
 func (o *Options) limit(own, all int) *fullError {
 	switch {
 	case own >= o.MaxEach:
-		return &fullError{"webhook subscriptions of a client", o.MaxEach}
+		return &fullError{"webhook subscriptions of a client", o.MaxEach, fmt.Sprintf("a client may have %d webhook subscriptions", o.MaxEach)}
 	case all >= o.MaxTotal:
-		return &fullError{"webhook subscriptions", o.MaxTotal}
+		return &fullError{"webhook subscriptions", o.MaxTotal, fmt.Sprintf("there may be %d webhook subscriptions in all", o.MaxTotal)}
 	}
 	return nil
 }
@@ -99,15 +108,15 @@ func (s *Subscriptions) current(next *record) (r *record, revision, last uint64,
 	return r, revision, s.last, s.opts.limit(own, all), nil
 }
 
-// answered begins to deliver, as the answer that made the subscription was written. It does not
-// block.
+// answered begins to deliver, as the answer that made the subscription was written. Only where other
+// processes may deliver it is stored, too. It does not block.
 func (s *Subscriptions) answered(r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sub := s.byID[r.ID]; sub != nil && sub.Life == r.Life {
 		sub.presumeLocked()
 	}
-	if ctx := s.run; ctx != nil && ctx.Err() == nil {
+	if ctx := s.run; s.turns.shared() && ctx != nil && ctx.Err() == nil {
 		s.telling.Go(func() { s.tell(ctx, r) })
 	}
 }

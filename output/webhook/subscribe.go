@@ -114,14 +114,26 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *serve.Request, q event
 	return s.put(ctx, r, next, truncated)
 }
 
+// reservation is a subscription that is being made.
+type reservation struct {
+	principal string
+	requests  int // that make it, simultaneously
+}
+
 // reserve checks the limits, and returns when the URL was last verified for the client, zero if
 // not recently. The caller must call release once the subscription is made or has failed.
 func (s *Subscriptions) reserve(r *serve.Request, next *record) (verified time.Time, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own, all := s.reserved[next.Principal], 0
-	for _, n := range s.reserved {
-		all += n
+	own, all := 0, 0
+	for id, by := range s.reserved {
+		if sub := s.byID[id]; id == next.ID || sub != nil && !sub.expired() {
+			continue
+		}
+		all++
+		if by.principal == next.Principal {
+			own++
+		}
 	}
 	for _, sub := range s.byID {
 		if sub.expired() {
@@ -138,15 +150,20 @@ func (s *Subscriptions) reserve(r *serve.Request, next *record) (verified time.T
 	}
 	if s.byID[next.ID] == nil {
 		if err := s.opts.limit(own, all); err != nil {
-			return verified, nil, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": err.limit, "max": err.max})
+			return verified, nil, err.answer(r)
 		}
 	}
-	s.reserved[next.Principal]++
+	by := s.reserved[next.ID]
+	if by == nil {
+		by = &reservation{principal: next.Principal}
+		s.reserved[next.ID] = by
+	}
+	by.requests++
 	return verified, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.reserved[next.Principal]--; s.reserved[next.Principal] == 0 {
-			delete(s.reserved, next.Principal)
+		if by.requests--; by.requests == 0 {
+			delete(s.reserved, next.ID)
 		}
 	}, nil
 }
@@ -156,8 +173,8 @@ func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *recor
 	if s.opts.Allow.match(next.URL) {
 		return time.Now().UTC(), nil
 	}
-	if !s.challenges.admit(next.Principal, next.URL) {
-		return time.Time{}, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": "verifications of an endpoint", "max": 1})
+	if full := s.challenges.admit(next.Principal, next.URL); full != nil {
+		return time.Time{}, full.answer(r)
 	}
 	failed, err := s.verify(ctx, next, secret)
 	if err != nil {
@@ -174,7 +191,7 @@ func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *recor
 func (s *Subscriptions) put(ctx context.Context, r *serve.Request, next record, truncated bool) (json.RawMessage, error) {
 	before, after, err := s.keep(ctx, next)
 	if full, ok := errors.AsType[*fullError](err); ok {
-		return nil, events.Fail(r, events.ResourceExhausted, map[string]any{"limit": full.limit, "max": full.max})
+		return nil, full.answer(r)
 	}
 	if err != nil {
 		s.opts.Logger.Error("cannot store a webhook subscription", "err", err)

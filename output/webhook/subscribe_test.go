@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,7 +14,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/serve"
 )
 
 // A subscription from challenge to unsubscribing: E6, E8.
@@ -96,10 +99,107 @@ func TestNoEventBeforeAnswer(t *testing.T) {
 	w.until("the event after the answer", func() bool {
 		return slices.ContainsFunc(w.to.all("event"), func(r received) bool { return r.subscription == "sub_x" && r.id == id })
 	})
-	w.until("that it was answered is stored", func() bool {
-		r, err := (*Keys)(nil).open("sub_x", w.log.record(t, keyOfSubscription+"sub_x"))
-		return err == nil && !r.Unanswered
+}
+
+// countingLog counts what is written about subscriptions.
+type countingLog struct {
+	*testLog
+	writes atomic.Int64
+}
+
+func (l *countingLog) Records(name string) journal.Records {
+	return &countingRecords{l.testLog.Records(name), l}
+}
+
+type countingRecords struct {
+	journal.Records
+	log *countingLog
+}
+
+func (r *countingRecords) count(key string) {
+	if strings.HasPrefix(key, keyOfSubscription) {
+		r.log.writes.Add(1)
+	}
+}
+
+func (r *countingRecords) Put(ctx context.Context, rec journal.Record) (uint64, error) {
+	r.count(rec.Key)
+	return r.Records.Put(ctx, rec)
+}
+
+func (r *countingRecords) PutAfter(ctx context.Context, rec journal.Record, last uint64) (uint64, error) {
+	r.count(rec.Key)
+	return r.Records.PutAfter(ctx, rec, last)
+}
+
+// A log that no other process reads is written to once for each events/subscribe.
+func TestSubscribeIsOneWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &countingLog{testLog: newTestLog()}
+		w := newWorldOn(t, log.testLog, newReceiver(t), Options{Log: log})
+		defer w.end()
+		for i, url := range []string{hook, hook + "?b", hook} {
+			w.subscribe(params(url, oneSecret))
+			synctest.Wait()
+			if n := log.writes.Load(); n != int64(i+1) {
+				t.Errorf("%d writes for %d requests", n, i+1)
+			}
+		}
+		w.awaits(w.log.add("file:///a"))
 	})
+}
+
+// A subscription that is being made counts once, and the error says what the limit is.
+func TestLimitsWhileSubscribing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{MaxEach: 2, MaxTotal: 3})
+	reserve := func(client string, n int) (record, func(), error) {
+		url := fmt.Sprint(hook, n)
+		next := record{ID: subscriptionID(client, url, "resource.updated", nil), Principal: client, URL: url, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret}
+		_, release, err := w.reserve(&serve.Request{}, &next)
+		return next, release, err
+	}
+	made, release, err := reserve("a", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.keep(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	_, second, err := reserve("a", 2)
+	if err != nil {
+		t.Fatalf("it counts twice: %v", err)
+	}
+	if _, again, err := reserve("a", 2); err != nil { // the same subscription
+		t.Error(err)
+	} else {
+		again()
+	}
+	check := func(client string, n int, want string) {
+		t.Helper()
+		_, _, err := reserve(client, n)
+		if _, data := refused(err); data["reason"] != want {
+			t.Errorf("%v %v, want %s", err, data, want)
+		}
+	}
+	check("a", 3, "a client may have 2 webhook subscriptions")
+	_, third, err := reserve("b", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("b", 2, "there may be 3 webhook subscriptions in all")
+	for _, f := range []func(){release, second, third} {
+		f()
+	}
+	if len(w.reserved) != 0 {
+		t.Errorf("left: %v", w.reserved)
+	}
+	if _, release, err = reserve("a", 3); err != nil {
+		t.Error(err)
+	} else {
+		release()
+	}
 }
 
 // The same key has the same id in every process, however the arguments are written.
@@ -376,8 +476,10 @@ func TestChallengesOfAHost(t *testing.T) {
 		admitted := 0
 		for i := range 3 * hostPerMinute {
 			host := []string{"hooks.example", "HOOKS.example", "hooks.example."}[i%3]
-			if c.admit("chat", fmt.Sprintf("https://%s:%d/", host, 1024+i)) {
+			if full := c.admit("chat", fmt.Sprintf("https://%s:%d/", host, 1024+i)); full == nil {
 				admitted++
+			} else if want := "endpoints at a host are verified at most 30 times a minute"; full.reason != want {
+				t.Errorf("the reason is %s", full.reason)
 			}
 		}
 		if admitted != hostPerMinute {
@@ -393,8 +495,8 @@ func TestChallengesOfAHost(t *testing.T) {
 			t.Errorf("%d URLs and %d hosts are remembered", len(c.last), len(c.hosts))
 		}
 		time.Sleep(time.Minute)
-		if !c.admit("chat", "https://new.example/") {
-			t.Error("a new host is refused")
+		if full := c.admit("chat", "https://new.example/"); full != nil {
+			t.Errorf("a new host is refused: %s", full.reason)
 		}
 	})
 }

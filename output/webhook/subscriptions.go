@@ -65,19 +65,19 @@ type Subscriptions struct {
 
 	mu         sync.Mutex // guards all below, and the subscriptions
 	byID       map[string]*subscription
-	reserved   map[string]int     // subscriptions that are being made, by principal
-	last       uint64             // the number of the last write that is known
-	moved      chan struct{}      // closed and replaced when something was written
-	advances   map[string]advance // by id, as stored; also of subscriptions that are not known yet
-	removed    map[string]uint64  // revisions of records that this process removed, until that is seen
-	ignored    map[string]uint64  // revisions of records that cannot be used
-	unreadable map[string]string  // ids of records of other keys, and those
-	run        context.Context    // of Run; nil: it does not run
-	ctx        context.Context    // of delivering; nil: this process does not
-	lease      *natslog.Lease     // under which it delivers; nil: it needs none
-	failed     bool               // the page could not be stored, and that was logged
-	running    sync.WaitGroup     // of delivering
-	telling    sync.WaitGroup     // the goroutines of answered
+	reserved   map[string]*reservation // subscriptions that are being made, by id
+	last       uint64                  // the number of the last write that is known
+	moved      chan struct{}           // closed and replaced when something was written
+	advances   map[string]advance      // by id, as stored; also of subscriptions that are not known yet
+	removed    map[string]uint64       // revisions of records that this process removed, until that is seen
+	ignored    map[string]uint64       // revisions of records that cannot be used
+	unreadable map[string]string       // ids of records of other keys, and those
+	run        context.Context         // of Run; nil: it does not run
+	ctx        context.Context         // of delivering; nil: this process does not
+	lease      *natslog.Lease          // under which it delivers; nil: it needs none
+	failed     bool                    // the page could not be stored, and that was logged
+	running    sync.WaitGroup          // of delivering
+	telling    sync.WaitGroup          // the goroutines of answered
 }
 
 // New reads the stored subscriptions. It waits for a cluster that has no leader for up to 30 s,
@@ -93,7 +93,7 @@ func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 	records := opts.Log.Records(recordsName)
 	s := &Subscriptions{
 		opts: opts, records: records, page: newPage(records, pageOfSubscriptions), turns: newTurns(opts.Log, FromSubscription, opts.Logger),
-		dirty: make(chan struct{}, 1), byID: map[string]*subscription{}, reserved: map[string]int{}, moved: make(chan struct{}),
+		dirty: make(chan struct{}, 1), byID: map[string]*subscription{}, reserved: map[string]*reservation{}, moved: make(chan struct{}),
 		advances: map[string]advance{}, removed: map[string]uint64{}, ignored: map[string]uint64{}, unreadable: map[string]string{},
 	}
 	s.challenges.last, s.challenges.hosts = map[string]time.Time{}, map[string][]time.Time{}
