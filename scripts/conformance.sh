@@ -1,28 +1,57 @@
 #!/usr/bin/env bash
-# Runs the official conformance suite for servers against reference servers, directly and
-# through `mcptrack gateway`, for each protocol version, and fails if a scenario that
-# passes directly is lost on the way.
+# Runs the official conformance suites for servers, the released one and the next one,
+# against reference servers, directly and through `mcptrack gateway`, for each protocol
+# version, and fails if a row is worse on the way: a scenario in which fewer checks pass or
+# more fail. Each reference and its gateway are one process that serves both eras.
 #
-# usage: conformance.sh [VERSION|tasks…]    (default: 2025-06-18 2025-11-25 2026-07-28 tasks)
+# usage: [TYPESCRIPT_SDK=DIR] conformance.sh [REFERENCE…]    (default: go tasks, and typescript if DIR is given)
 #
-# The reference of a version is the server of the Go SDK; that of tasks, the extension of
-# 2026-07-28, is testdata/peers/tasks.mjs on the TypeScript SDK v2. Needs npm and the Go
-# toolchain. The suite and its Node come from testdata/conformance, the references from
-# scripts/peers.sh. Reports stay in .cache/conformance.
+#   go          the server of the Go SDK, which serves one era for each handler: here a
+#               request goes to the one of its era, over the same server
+#   typescript  test/conformance/src/everythingServer.ts of a checkout of the TypeScript SDK in
+#               DIR, as no package has it; it runs on the packages of testdata/conformance
+#   tasks       the extension of 2026-07-28: testdata/peers/tasks.mjs on the same
+#
+# Needs npm and the Go toolchain. The suites, their Node and the TypeScript reference come
+# from testdata/conformance, the others from scripts/peers.sh. Reports stay in
+# .cache/conformance.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-versions=("$@")
-((${#versions[@]})) || versions=(2025-06-18 2025-11-25 2026-07-28 tasks)
+references=("$@")
+if ((${#references[@]} == 0)); then
+	references=(go tasks ${TYPESCRIPT_SDK:+typescript})
+	[[ -n ${TYPESCRIPT_SDK-} ]] || echo 'not run: typescript, as TYPESCRIPT_SDK names no checkout of the TypeScript SDK' >&2
+fi
 
 scripts/peers.sh
 dir=testdata/conformance
-if [[ ! -e $dir/node_modules/@modelcontextprotocol/conformance ]]; then
+modules=$dir/node_modules
+if [[ ! -e $modules/conformance-released ]]; then
 	(cd $dir && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 fi
-node=$(compgen -G "$dir/node_modules/node-linux-*/bin/node" | head -1)
+node=$(compgen -G "$modules/node-linux-*/bin/node" | head -1)
 out=.cache/conformance
 rm -rf $out && mkdir -p $out
 go build -o $out/mcptrack ./cmd/mcptrack
+
+# Builds the reference of the Go SDK with both of its handlers.
+build_go() {
+	local sdk own=$out/everything-server
+	sdk=$(go list -modfile=scripts/tools.mod -m -f '{{.Dir}}' github.com/modelcontextprotocol/go-sdk)
+	mkdir -p "$own"
+	sed 's/ListenAndServe(\*httpAddr, handler)/ListenAndServe(*httpAddr, bothEras(server))/; s/^\t\thandler := /\t\t_ = /' \
+		"$sdk/conformance/everything-server/main.go" >"$own/main.go"
+	cp $dir/both_eras.go.txt "$own/both_eras.go"
+	go build -modfile=scripts/tools.mod -o $out/reference-go "./$own"
+}
+
+# The server of the TypeScript SDK, on loopback only.
+build_typescript() {
+	sed "s/app\.listen(PORT,/app.listen(Number(PORT), '127.0.0.1',/" \
+		"${TYPESCRIPT_SDK:?must name a checkout of the TypeScript SDK}/test/conformance/src/everythingServer.ts" >$out/everything.ts
+	grep -q "127.0.0.1'," $out/everything.ts
+	ln -s "$PWD/$modules" $out/node_modules
+}
 
 pids=()
 stop() {
@@ -42,66 +71,83 @@ listens() {
 	return 1
 }
 
-# Runs the suite for a version at a URL and writes "SCENARIO ok|failed" lines.
-suite() { # VERSION URL NAME
-	if [[ $1 == tasks ]]; then
-		extension "$2" "$3"
+# Runs a suite for a version at a URL and writes "SCENARIO PASSED FAILED" lines.
+suite() { # PACKAGE VERSION URL REPORT
+	if [[ $2 == tasks ]]; then
+		extension "$1" "$3" "$4"
 		return
 	fi
-	"$node" $dir/node_modules/@modelcontextprotocol/conformance/dist/index.js server --url "$2" \
-		--suite all --spec-version "$1" -o "$out/$1-$3" >"$out/$1-$3.log" 2>&1 || true
-	sed -nE 's/^[✓✗] ([a-z0-9-]+): ([0-9]+) passed, ([0-9]+) failed.*/\1 \2 \3/p' "$out/$1-$3.log" |
-		awk '{print $1, ($3 == 0 && $2 > 0 ? "ok" : "failed")}' | sort >"$out/$1-$3.txt"
+	"$node" "$modules/$1/dist/index.js" server --url "$3" \
+		--suite all --spec-version "$2" -o "$4" >"$4.log" 2>&1 || true
+	sed -nE 's/^[✓✗] ([a-z0-9-]+): ([0-9]+) passed, ([0-9]+) failed.*/\1 \2 \3/p' "$4.log" | sort >"$4.txt"
 }
 
-# The suite runs no scenarios of extensions by itself.
-extension() { # URL NAME
-	local suite=$dir/node_modules/@modelcontextprotocol/conformance/dist/index.js scenario
+# The suites run no scenarios of extensions by themselves.
+extension() { # PACKAGE URL REPORT
+	local suite=$modules/$1/dist/index.js scenario
 	for scenario in $("$node" "$suite" list --server | sed -nE 's/^ *- (tasks-[a-z-]+) \[extension\]$/\1/p'); do
-		if timeout 90 "$node" "$suite" server --url "$1" --scenario "$scenario" --spec-version 2026-07-28 --force \
-			>"$out/tasks-$2-$scenario.log" 2>&1 && grep -qE '^Passed: [1-9][0-9]*/[0-9]+, 0 failed' "$out/tasks-$2-$scenario.log"; then
-			echo "$scenario ok"
-		else
-			echo "$scenario failed"
-		fi
-	done | sort >"$out/tasks-$2.txt"
+		timeout 90 "$node" "$suite" server --url "$2" --scenario "$scenario" --spec-version 2026-07-28 --force \
+			>"$3-$scenario.log" 2>&1 || true
+		sed -nE "s|^Passed: ([0-9]+)/[0-9]+, ([0-9]+) failed.*|$scenario \1 \2|p" "$3-$scenario.log"
+	done | sort >"$3.txt"
 }
 
-# Starts the reference of a version on a port, in the background.
-reference() { # VERSION PORT
-	if [[ $1 == tasks ]]; then
-		"$node" testdata/peers/tasks.mjs --http="$2" &
-	else
-		local stateless=false
-		[[ $1 < 2026 ]] || stateless=true
-		.cache/bin/everything-server -http "127.0.0.1:$2" -stateless=$stateless &
+# Starts a reference on a port, in the background.
+reference() { # NAME PORT
+	case $1 in
+	tasks) "$node" testdata/peers/tasks.mjs --http="$2" & ;;
+	typescript) PORT=$2 "$node" "$out/everything.ts" & ;;
+	go) $out/reference-go -http "127.0.0.1:$2" & ;;
+	*) echo "conformance.sh: unknown reference $1" >&2 && return 2 ;;
+	esac
+}
+
+passing() { awk '$2 > 0 && $3 == 0' "$1" | wc -l; }
+
+worse=0
+# Compares what a suite says about a reference directly and through its gateway.
+compare() { # NAME PACKAGE VERSION DIRECT THROUGH
+	local report=$out/$1-${2##*/}-$3 rows
+	suite "$2" "$3" "$4" "$report-direct"
+	suite "$2" "$3" "$5" "$report-gateway"
+	printf '%-10s %-20s %-10s: of %s scenarios %s pass directly, %s through the gateway\n' "$1" "${2##*/}" "$3" \
+		"$(wc -l <"$report-direct.txt")" "$(passing "$report-direct.txt")" "$(passing "$report-gateway.txt")"
+	[[ -s $report-direct.txt ]] || { echo "conformance.sh: the suite did not run; see $report-direct.log" >&2; exit 1; }
+	rows=$(join -a1 "$report-direct.txt" "$report-gateway.txt" |
+		awk 'NF < 5 || $4 < $2 || $5 > $3 {print "  worse:", $1, "passed", $2, "->", $4 + 0, "failed", $3, "->", $5 + 0}')
+	if [[ -n $rows ]]; then
+		worse=1
+		echo "$rows"
 	fi
 }
 
-lost=0
-port=18800
-for version in "${versions[@]}"; do
+released=conformance-released
+next=@modelcontextprotocol/conformance
+port=${CONFORMANCE_PORT:-18800}
+for name in "${references[@]}"; do
 	server=$((port++)) gateway=$((port++))
-	reference "$version" $server >"$out/$version-server.log" 2>&1
+	[[ $name == tasks ]] || "build_$name"
+	reference "$name" $server >"$out/$name-server.log" 2>&1
 	pids+=($!)
 	listens $server
-	cat >"$out/$version.json" <<-JSON
-		{"mcpServers": {"everything": {"type": "http", "url": "http://127.0.0.1:$server/", "trackResources": true}}}
+	url=http://127.0.0.1:$server/mcp
+	cat >"$out/$name.json" <<-JSON
+		{"mcpServers": {"everything": {"type": "http", "url": "$url", "trackResources": true}}}
 	JSON
-	$out/mcptrack gateway --config "$out/$version.json" --addr 127.0.0.1:$gateway >"$out/$version-gateway.log" 2>&1 &
+	$out/mcptrack gateway --config "$out/$name.json" --addr 127.0.0.1:$gateway >"$out/$name-gateway.log" 2>&1 &
 	pids+=($!)
 	listens $gateway
-	suite "$version" "http://127.0.0.1:$server/" direct
-	suite "$version" "http://127.0.0.1:$gateway/mcp" gateway
-	stop
-	direct=$(grep -c ' ok$' "$out/$version-direct.txt" || true)
-	through=$(grep -c ' ok$' "$out/$version-gateway.txt" || true)
-	missing=$(comm -23 <(grep ' ok$' "$out/$version-direct.txt") <(grep ' ok$' "$out/$version-gateway.txt") | cut -d' ' -f1)
-	printf '%s: %s scenarios pass directly, %s through the gateway\n' "$version" "$direct" "$through"
-	((direct > 0)) || { echo "conformance.sh: the suite did not run; see $out/$version-direct.log" >&2; exit 1; }
-	if [[ -n $missing ]]; then
-		lost=1
-		while read -r s; do echo "  lost: $s"; done <<<"$missing"
+	through=http://127.0.0.1:$gateway/mcp
+	if [[ $name == tasks ]]; then
+		compare "$name" $next tasks "$url" "$through"
+	else
+		for version in 2025-06-18 2025-11-25; do
+			compare "$name" $released $version "$url" "$through"
+		done
+		for version in 2025-06-18 2025-11-25 2026-07-28; do
+			compare "$name" $next $version "$url" "$through"
+		done
 	fi
+	stop
 done
-exit $lost
+exit $worse

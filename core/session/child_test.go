@@ -3,6 +3,7 @@ package session_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -49,8 +50,19 @@ func serve(kind string) {
 		// Answers the handshake and then reads nothing any more.
 		in := bufio.NewReader(os.Stdin)
 		_, _ = in.ReadString('\n')
-		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-1","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"unresponsive","version":"1"}}}`)
+		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32601,"message":"method not found"}}`)
+		_, _ = in.ReadString('\n')
+		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-2","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"unresponsive","version":"1"}}}`)
 		select {}
+	case "strict":
+		// Exits when the first message is not initialize.
+		in := bufio.NewReader(os.Stdin)
+		line, _ := in.ReadString('\n')
+		if !strings.Contains(line, `"initialize"`) {
+			os.Exit(4)
+		}
+		srv.Modern = false
+		srv.ServeStdio(io.MultiReader(strings.NewReader(line), in), os.Stdout)
 	case "longline":
 		in := bufio.NewReader(os.Stdin)
 		_, _ = in.ReadString('\n')

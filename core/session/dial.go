@@ -14,11 +14,11 @@ import (
 // returns. If the server needs something that this machine lacks, or the user has not approved
 // its entry, the error is the one of [config.Server.Unusable] and nothing is tried.
 //
-// The era is chosen as follows, unless the server's entry fixes it. The legacy handshake comes
-// first. Over HTTP its result is used only if the server also opens a notification stream;
-// otherwise a server that speaks the modern era is used that way, then SSE on the same URL is
-// tried if the entry allows a fallback, and last comes a legacy session that cannot push. If
-// Options.Era is modern, the modern era is tried first.
+// The era is chosen as basic/versioning of 2026-07-28 says, unless the server's entry fixes it:
+// server/discover comes first. If its answer is not one that only a modern server gives, or there
+// is none within 5 s, or a child exits, the legacy handshake follows, over HTTP in the end that of
+// SSE on the same URL if the entry allows a fallback. A version that the server names instead of
+// ours is used in the same process. If Options.Era is legacy, the legacy handshake comes first.
 func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
 	if err := srv.Unusable(); err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -40,8 +39,8 @@ func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, e
 	conn, info, err := d.dial(ctx)
 	if err == nil {
 		info.Transport = config.TransportHTTP
-		if opts.OneShot && info.Era == EraLegacy {
-			d.s.fullInfo = func(ctx context.Context) Info { return d.tracked(ctx, conn, info) }
+		if opts.OneShot {
+			d.s.fullInfo = func(ctx context.Context) Info { return tracked(ctx, conn, info) }
 		}
 		return d.s.attach(conn, info), nil
 	}
@@ -88,70 +87,31 @@ func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, er
 }
 
 // dial determines the era and connects. The caller owns the connection.
-func (d *httpDial) dial(ctx context.Context) (*wire.Conn, Info, error) {
-	protocol := d.srv.Protocol
-	version := mcp.LatestLegacy
-	var first error
-	if modernFirst(protocol, d.s.opts.Era) {
-		pctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, errDeadline)
-		if protocol == config.ProtocolModern {
-			pctx = ctx
-		}
-		conn, info, err := d.dialModern(pctx)
-		cancel()
-		if err == nil || protocol == config.ProtocolModern || !turnedDown(err) && !errors.Is(err, errDeadline) {
-			return conn, info, err
-		}
-		first = err
-		version = cmp.Or(newestOf(namedVersions(err), mcp.IsLegacy), version)
+func (d *httpDial) dial(ctx context.Context) (conn *wire.Conn, info Info, err error) {
+	info, err = detection{protocol: d.srv.Protocol, known: d.s.opts.Era,
+		modern: func(ctx context.Context) (info Info, err error) {
+			conn, info, err = d.dialModern(ctx)
+			return info, err
+		},
+		legacy: func(ctx context.Context, version string) (info Info, err error) {
+			conn, info, err = d.dialLegacy(ctx, version)
+			return info, err
+		}}.run(ctx)
+	if err == nil && info.Era == EraLegacy && !d.s.opts.OneShot {
+		conn.Listen()
+		conn.AwaitStream(ctx)
 	}
-	conn, info, err := d.dialLegacy(ctx, version)
-	if err != nil {
-		if protocol == config.ProtocolLegacy || first != nil || !turnedDown(err) {
-			return nil, Info{}, errors.Join(first, err)
-		}
-		conn, info, modernErr := d.dialModern(ctx)
-		if modernErr != nil {
-			return nil, Info{}, errors.Join(err, modernErr)
-		}
-		return conn, info, nil
-	}
-	if d.s.opts.OneShot {
-		return conn, info, nil
-	}
-	conn.Listen()
-	if conn.AwaitStream(ctx) || protocol == config.ProtocolLegacy || first != nil {
-		return conn, info, nil
-	}
-	modern, modernInfo, err := d.probeModern(ctx)
-	if err != nil {
-		return conn, info, nil
-	}
-	d.abandon(conn)
-	return modern, modernInfo, nil
+	return conn, info, err
 }
 
-// probeModern connects in the modern era, to a server that is known to speak the legacy era.
-func (d *httpDial) probeModern(ctx context.Context) (*wire.Conn, Info, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, errDeadline)
-	defer cancel()
-	return d.dialModern(ctx)
-}
-
-// tracked returns the Info that dial would have led to without OneShot, given that with OneShot
-// it led to a legacy connection.
-func (d *httpDial) tracked(ctx context.Context, conn *wire.Conn, info Info) Info {
-	conn.Listen()
-	if info.Push = conn.AwaitStream(ctx); info.Push || d.srv.Protocol == config.ProtocolLegacy {
-		return info
+// tracked returns the Info that dial would have led to without OneShot.
+func tracked(ctx context.Context, conn *wire.Conn, info Info) Info {
+	info.Push = true
+	if info.Era == EraLegacy {
+		conn.Listen()
+		info.Push = conn.AwaitStream(ctx)
 	}
-	modern, modernInfo, err := d.probeModern(ctx)
-	if err != nil {
-		return info
-	}
-	d.abandon(modern)
-	modernInfo.Transport, modernInfo.Push = info.Transport, true
-	return modernInfo
+	return info
 }
 
 // dialLegacy opens a legacy session, if necessary in another version that the server names.

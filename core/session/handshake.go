@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session/wire"
 )
@@ -39,7 +37,19 @@ func newHandshake(s *Session, conn *wire.Conn) *handshake {
 	return &handshake{conn: conn, requests: &s.requests, redact: s.redact}
 }
 
-// initialize performs the handshake of the legacy era.
+// legacy performs the handshake of the legacy era, if necessary again in another version that the
+// server names.
+func (h *handshake) legacy(ctx context.Context, version string) (Info, error) {
+	info, err := h.initialize(ctx, version)
+	if named := namedVersions(err); !slices.Contains(named, mcp.ModernVersion) {
+		if v := newestOf(named, mcp.IsLegacy); v != "" && v != version {
+			return h.initialize(ctx, v)
+		}
+	}
+	return info, err
+}
+
+// initialize performs the handshake of the legacy era in one version.
 func (h *handshake) initialize(ctx context.Context, version string) (Info, error) {
 	raw, err := h.requests.send(ctx, h.conn, version, h.requests.nextID(), mcp.MethodInitialize, map[string]any{
 		"protocolVersion": version,
@@ -103,7 +113,11 @@ func (h *handshake) tryDiscover(ctx context.Context) (Info, error) {
 	if json.Unmarshal(raw, &meta) == nil {
 		_ = json.Unmarshal(meta.Meta[mcp.MetaServerInfo], &server)
 	}
-	return h.newInfo(EraModern, mcp.ModernVersion, server, r.Capabilities, r.Instructions), nil
+	info := h.newInfo(EraModern, mcp.ModernVersion, server, r.Capabilities, r.Instructions)
+	if newestOf(r.SupportedVersions, mcp.IsLegacy) != "" {
+		info.Other = EraLegacy
+	}
+	return info, nil
 }
 
 const maxInstructions = 64 << 10
@@ -142,30 +156,4 @@ func namedVersions(err error) []string {
 	}
 	_ = json.Unmarshal(rpc.Data, &data)
 	return data.Supported
-}
-
-// turnedDown reports whether a server refused the handshake as such, so that the other era may
-// be tried. It is false if the server cannot be reached, is too slow, or requires credentials
-// first.
-func turnedDown(err error) bool {
-	if errors.Is(err, ErrAuth) {
-		return false
-	}
-	if _, ok := errors.AsType[*RetryAfter](err); ok {
-		return false
-	}
-	if h, ok := errors.AsType[*HTTPError](err); ok {
-		return h.Status >= 400 && h.Status < 500 && h.Status != http.StatusTooManyRequests
-	}
-	if _, ok := errors.AsType[*versionError](err); ok {
-		return true
-	}
-	return isAnswer(err)
-}
-
-// modernFirst reports whether the modern era should be tried before the legacy one. Legacy
-// comes first for unknown servers: of the servers that speak both, most deliver more
-// notifications in legacy, and some exit at an unknown first message.
-func modernFirst(p config.Protocol, era Era) bool {
-	return p == config.ProtocolModern || p != config.ProtocolLegacy && era == EraModern
 }

@@ -26,7 +26,7 @@ func TestHTTPCredentials(t *testing.T) {
 	ts := listenOn(t, srv)
 	u, _ := url.Parse(ts.URL + "/mcp")
 	u.User = url.UserPassword("someone", "hunter22")
-	s := dial(t, httpEntry(u.String()), session.Options{})
+	s := dial(t, httpEntry(u.String()), session.Options{Era: session.EraLegacy})
 	_ = s.Close()
 	for _, m := range srv.Wire() {
 		if m.Header["Authorization"] == "" {
@@ -37,28 +37,28 @@ func TestHTTPCredentials(t *testing.T) {
 		t.Errorf("%d DELETE", srv.Count("DELETE"))
 	}
 	for _, status := range []int{401, 403} {
-		srv.Fail(sessiontest.Fault{Method: "initialize", Status: status, Body: "no", Times: 1})
+		srv.Fail(sessiontest.Fault{Method: "server/discover", Status: status, Body: "no", Times: 1})
 		entry := httpEntry(ts.URL)
 		entry.Fallback = true
 		_, err := session.Dial(t.Context(), entry, session.Options{})
 		if !errors.Is(err, session.ErrAuth) || !strings.Contains(err.Error(), fmt.Sprintf(`(HTTP status %d): add an Authorization header to the server's "headers"`, status)) {
 			t.Errorf("%d: %v", status, err)
 		}
-		srv.Fail(sessiontest.Fault{Method: "initialize", Status: status, Times: 1,
+		srv.Fail(sessiontest.Fault{Method: "server/discover", Status: status, Times: 1,
 			Body: `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"token expired"}}`})
 		_, err = session.Dial(t.Context(), httpEntry(u.String()), session.Options{})
 		if !errors.Is(err, session.ErrAuth) || !strings.Contains(err.Error(), "check the Authorization header") || !strings.Contains(err.Error(), "token expired") {
 			t.Errorf("%d with credentials: %v", status, err)
 		}
 	}
-	if srv.Count("server/discover") != 0 {
-		t.Error("probed on after 401")
+	if srv.Count("initialize") != 1 {
+		t.Error("tried the other era after 401")
 	}
 }
 
 func TestHTTPRetryAfter(t *testing.T) {
 	srv := newServer(true, true)
-	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{})
+	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraLegacy})
 	srv.Fail(sessiontest.Fault{Method: "ping", Status: 429, Header: map[string]string{"Retry-After": "3"}, Times: 1, Body: "slow down"})
 	srv.Fail(sessiontest.Fault{Method: "ping", Status: 503, Header: map[string]string{"Retry-After": "99999"}, Times: 1, Body: "{}"})
 	for _, want := range []time.Duration{3 * time.Second, 30 * time.Second} {
@@ -82,7 +82,7 @@ func TestSecretsStayInside(t *testing.T) {
 	}
 	srv := newServer(true, true)
 	ts := listenOn(t, srv)
-	opts := session.Options{Logger: slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	opts := session.Options{Era: session.EraLegacy, Logger: slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	entry := func(base string) config.Server {
 		u, _ := url.Parse(base + "/mcp?api_key=" + key)
 		u.User = url.UserPassword("u", pass)

@@ -74,6 +74,13 @@ func collect(t *testing.T, s *session.Session, ok func(session.Batch) bool) sess
 	return all
 }
 
+// discoverFails makes a server of both eras answer server/discover with a status and a body.
+func discoverFails(status int, body string) func(*sessiontest.Server) {
+	return func(s *sessiontest.Server) {
+		s.Fail(sessiontest.Fault{Method: "server/discover", Status: status, Body: body})
+	}
+}
+
 func TestHTTPEras(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -84,21 +91,39 @@ func TestHTTPEras(t *testing.T) {
 		push     bool
 		inits    int
 	}{
-		{"dual era with GET", func(*sessiontest.Server) {}, session.Options{}, false, session.EraLegacy, true, 1},
-		{"dual era without GET", func(s *sessiontest.Server) { s.NoGET, s.NoSession = true, true }, session.Options{}, false, session.EraModern, true, 1},
+		{"both eras", func(*sessiontest.Server) {}, session.Options{}, false, session.EraModern, true, 0},
+		{"both eras, remembered legacy", func(*sessiontest.Server) {}, session.Options{Era: session.EraLegacy}, false, session.EraLegacy, true, 1},
+		{"legacy", func(s *sessiontest.Server) { s.Modern = false }, session.Options{}, false, session.EraLegacy, true, 1},
 		{"legacy without GET", func(s *sessiontest.Server) { s.Modern, s.NoGET = false, true }, session.Options{}, false, session.EraLegacy, false, 1},
-		{"modern only", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{}, true, session.EraModern, true, 1},
-		{"modern only, remembered", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{Era: session.EraModern}, false, session.EraModern, true, 0},
+		{"modern only", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{}, true, session.EraModern, true, 0},
+		{"modern only, wrongly remembered", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{Era: session.EraLegacy}, false, session.EraModern, true, 1},
 		{"legacy, wrongly remembered", func(s *sessiontest.Server) { s.Modern = false }, session.Options{Era: session.EraModern}, false, session.EraLegacy, true, 1},
-		{"one shot", func(s *sessiontest.Server) { s.NoGET = true }, session.Options{OneShot: true}, false, session.EraLegacy, false, 1},
-		{"one shot, modern only", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{OneShot: true}, false, session.EraModern, false, 1},
+		{"one shot, legacy", func(s *sessiontest.Server) { s.Modern, s.NoGET = false, true }, session.Options{OneShot: true}, false, session.EraLegacy, false, 1},
+		{"one shot", func(*sessiontest.Server) {}, session.Options{OneShot: true}, false, session.EraModern, false, 0},
+		{"crashes on discover", discoverFails(500, "oops"), session.Options{}, false, session.EraLegacy, true, 1},
+		{"wants a session", discoverFails(400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`), session.Options{}, false, session.EraLegacy, true, 1},
+		{"empty 400", discoverFails(400, ""), session.Options{}, false, session.EraLegacy, true, 1},
+		{"names legacy versions", discoverFails(400, `{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32022,"message":"no","data":{"supported":["2025-06-18"]}}}`), session.Options{}, false, session.EraLegacy, true, 1},
+		{"a header is missing", discoverFails(400, `{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32020,"message":"no Mcp-Method"}}`), session.Options{}, false, "", false, 0},
+		{"a capability is missing", discoverFails(400, `{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32021,"message":"no sampling"}}`), session.Options{}, false, "", false, 0},
+		{"newer than we are", discoverFails(400, `{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32022,"message":"no","data":{"supported":["2099-01-01"]}}}`), session.Options{}, false, "", false, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(true, true)
 			tt.set(srv)
 			entry := httpEntry(listenOn(t, srv).URL + "/mcp")
 			entry.Fallback = tt.fallback
-			s := dial(t, entry, tt.opts)
+			s, err := session.Dial(t.Context(), entry, tt.opts)
+			if tt.want == "" {
+				if err == nil || srv.Count("initialize") != 0 {
+					t.Errorf("%v, %d initialize", err, srv.Count("initialize"))
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
 			info := s.Info()
 			if info.Era != tt.want || info.Push != tt.push || info.Transport != config.TransportHTTP || info.ServerName != "fake" {
 				t.Errorf("info %+v", info)
@@ -217,7 +242,7 @@ func TestHTTPSessionLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := newServer(true, true)
-			s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{})
+			s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraLegacy})
 			srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
 			waiting := make(chan error, 1)
 			go func() { _, err := s.CallTool(t.Context(), "echo", nil); waiting <- err }()
@@ -246,7 +271,7 @@ func TestHTTPSessionLost(t *testing.T) {
 	}
 	t.Run("GET refused after a restart", func(t *testing.T) {
 		srv := newServer(true, true)
-		s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{})
+		s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraLegacy})
 		srv.ForgetSessions()
 		select {
 		case <-s.Done():

@@ -26,8 +26,8 @@ type Options struct {
 	ClientVersion string
 	// ConnectTimeout bounds Dial when the server's entry does not; default 15 s.
 	ConnectTimeout time.Duration
-	// Era is the era of an earlier session with the same server; "": none is known. A wrong Era
-	// costs one request, not the connection.
+	// Era is the era of an earlier session with the same server, which is tried first; "": none
+	// is known. A wrong Era costs one request, not the connection.
 	Era Era
 	// Limits bound the memory that one server can make us use.
 	Limits Limits
@@ -97,6 +97,7 @@ const (
 type Info struct {
 	Transport       config.Transport // the one in use: sse after a fallback from http
 	Era             Era
+	Other           Era // the other era, if the server is known to speak it, too
 	ProtocolVersion string
 	ServerName      string
 	ServerVersion   string

@@ -28,20 +28,20 @@ func TestProbeReportsListsNotOfferedAsEmpty(t *testing.T) {
 	n.Wait()
 }
 
-// The report on a server has the era and the capabilities that tracking it would use,
-// although its lists are requested in the era that answers first.
-func TestProbeReportsTheTrackedEra(t *testing.T) {
+// The report on a server has what tracking it would use, although its lists are requested
+// without a channel for notifications.
+func TestProbeReportsTracking(t *testing.T) {
 	for name, tt := range map[string]struct {
 		noGET, modern bool
 		protocol      config.Protocol
 		want          session.Era
 		push          bool
 	}{
-		"pushes in both eras":      {false, true, "", session.EraLegacy, true},
-		"pushes in the modern":     {true, true, "", session.EraModern, true},
-		"legacy that never pushes": {true, false, "", session.EraLegacy, false},
-		"kept to legacy, pushes":   {false, true, config.ProtocolLegacy, session.EraLegacy, true},
-		"kept to the legacy era":   {true, true, config.ProtocolLegacy, session.EraLegacy, false},
+		"both eras":                 {false, true, "", session.EraModern, true},
+		"legacy":                    {false, false, "", session.EraLegacy, true},
+		"legacy that never pushes":  {true, false, "", session.EraLegacy, false},
+		"both, kept to legacy":      {false, true, config.ProtocolLegacy, session.EraLegacy, true},
+		"both, without, kept to it": {true, true, config.ProtocolLegacy, session.EraLegacy, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := newServer(true, tt.modern)
@@ -50,11 +50,7 @@ func TestProbeReportsTheTrackedEra(t *testing.T) {
 			entry.Protocol = tt.protocol
 			for _, tracked := range []bool{false, true} {
 				r := session.Probe(t.Context(), []config.Server{entry}, session.ProbeOptions{Tracked: tracked})[0]
-				want, push := session.EraLegacy, false
-				if tracked {
-					want, push = tt.want, tt.push
-				}
-				if r.Err != nil || r.Info.Era != want || r.Info.Push != push || r.Info.Transport != config.TransportHTTP || len(r.Lists[catalog.Resources]) != 3 {
+				if push := tracked && tt.push; r.Err != nil || r.Info.Era != tt.want || r.Info.Push != push || r.Info.Transport != config.TransportHTTP || len(r.Lists[catalog.Resources]) != 3 {
 					t.Errorf("tracked %t: %v, %+v", tracked, r.Err, r.Info)
 				}
 			}

@@ -36,6 +36,14 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// Servers on some SDKs exit when the first message is not initialize.
+func TestProcessThatExitsBeforeInitialize(t *testing.T) {
+	s := dial(t, child(t, "strict"), session.Options{})
+	if l, err := s.List(t.Context(), catalog.Resources); err != nil || len(l) != 1 || s.Info().Era != session.EraLegacy {
+		t.Errorf("%v, %v, %+v", l.Keys(), err, s.Info())
+	}
+}
+
 func TestProcessThatDies(t *testing.T) {
 	start := time.Now()
 	_, err := session.Dial(t.Context(), child(t, "dies"), session.Options{})

@@ -163,7 +163,14 @@ func (r *requester) exchange(ctx context.Context, conn *wire.Conn, q wire.Reques
 	if err := r.session.Err(); err != nil {
 		return nil, &InterruptedError{Err: err}
 	}
-	return conn.Do(ctx, q)
+	raw, err := conn.Do(ctx, q)
+	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeUnsupportedVersion && r.session.Info().Era == EraModern {
+		// The server is another one now. The next session will find out what it speaks.
+		end := &EndError{Reason: "the server no longer supports the protocol version " + mcp.ModernVersion, ExitCode: -1, Err: err}
+		r.session.end(end)
+		return nil, &InterruptedError{Err: end}
+	}
+	return raw, err
 }
 
 // withMeta returns the params with more members in _meta.

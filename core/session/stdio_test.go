@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -32,13 +33,15 @@ func TestEras(t *testing.T) {
 		want           session.Era
 		methods        []string // the first requests on the wire
 	}{
-		{"both", true, true, "", "", session.EraLegacy, []string{"initialize", "notifications/initialized"}},
+		{"both", true, true, "", "", session.EraModern, []string{"server/discover"}},
 		{"both, pinned modern", true, true, config.ProtocolModern, "", session.EraModern, []string{"server/discover"}},
 		{"both, remembered modern", true, true, "", session.EraModern, session.EraModern, []string{"server/discover"}},
-		{"legacy only", true, false, "", "", session.EraLegacy, []string{"initialize", "notifications/initialized"}},
+		{"both, remembered legacy", true, true, "", session.EraLegacy, session.EraLegacy, []string{"initialize", "notifications/initialized"}},
+		{"legacy only", true, false, "", "", session.EraLegacy, []string{"server/discover", "initialize", "notifications/initialized"}},
+		{"legacy only, remembered", true, false, "", session.EraLegacy, session.EraLegacy, []string{"initialize", "notifications/initialized"}},
 		{"legacy only, remembered modern", true, false, "", session.EraModern, session.EraLegacy, []string{"server/discover", "initialize", "notifications/initialized"}},
-		{"modern only", false, true, "", "", session.EraModern, []string{"initialize", "server/discover"}},
-		{"modern only, remembered", false, true, "", session.EraModern, session.EraModern, []string{"server/discover"}},
+		{"modern only", false, true, "", "", session.EraModern, []string{"server/discover"}},
+		{"modern only, remembered legacy", false, true, "", session.EraLegacy, session.EraModern, []string{"initialize", "server/discover"}},
 		{"modern only, pinned legacy", false, true, config.ProtocolLegacy, "", "", []string{"initialize"}},
 		{"legacy only, pinned modern", true, false, config.ProtocolModern, "", "", []string{"server/discover"}},
 	} {
@@ -65,15 +68,80 @@ func TestEras(t *testing.T) {
 	}
 }
 
+// A legacy server that does not answer what it does not know is connected to after a bounded
+// wait, which leaves time for the handshake.
 func TestSilentDiscoverFallsBack(t *testing.T) {
+	for connect, most := range map[time.Duration]time.Duration{15 * time.Second: 6 * time.Second, 4 * time.Second: 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := newServer(true, false)
+			srv.Fail(sessiontest.Fault{Method: "server/discover", Silent: true})
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), connect)
+			defer cancel()
+			r, w, wait := srv.Pipe()
+			s, err := session.OverIO(ctx, r, w, config.Server{}, session.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer wait()
+			defer s.Close()
+			if s.Info().Era != session.EraLegacy || s.Info().Other != "" || time.Since(start) > most {
+				t.Errorf("%+v after %v", s.Info(), time.Since(start))
+			}
+		})
+	}
+}
+
+// A server that takes long to start answers both handshakes late, and in order.
+func TestSlowStart(t *testing.T) {
+	for name, legacy := range map[string]bool{"both eras": true, "modern only": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newServer(legacy, true)
+				srv.Fail(sessiontest.Fault{Method: "server/discover", Delay: 8 * time.Second, Times: 1})
+				srv.Fail(sessiontest.Fault{Method: "initialize", Delay: 3*time.Second + time.Millisecond, Times: 1})
+				s := over(t, srv, config.Server{}, session.Options{})
+				want, other := session.EraModern, session.Era("")
+				if legacy {
+					want, other = session.EraLegacy, session.EraModern
+				}
+				if info := s.Info(); info.Era != want || info.Other != other || srv.Count("server/discover") != 1 {
+					t.Errorf("%+v, %d discover", info, srv.Count("server/discover"))
+				}
+			})
+		})
+	}
+}
+
+// Errors that only modern servers give do not lead to the legacy handshake.
+func TestModernErrorsOfDiscover(t *testing.T) {
+	for code, data := range map[int]any{
+		-32020: nil,
+		-32021: map[string]any{"requiredCapabilities": map[string]any{"sampling": map[string]any{}}},
+		-32022: map[string]any{"supported": []string{"2099-01-01"}, "requested": "2026-07-28"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := newServer(true, true)
+			srv.Fail(sessiontest.Fault{Method: "server/discover", Code: code, Message: "no", Data: data})
+			_, err := tryOver(t, srv, config.Server{}, session.Options{})
+			if rpc, ok := errors.AsType[*session.RPCError](err); !ok || rpc.Code != code || srv.Count("initialize") != 0 {
+				t.Errorf("%d: %v, %d initialize", code, err, srv.Count("initialize"))
+			}
+		})
+	}
+}
+
+// A server that is replaced by one that speaks another version is lost, and nothing was done.
+func TestVersionRefusedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := newServer(true, false)
-		srv.Fail(sessiontest.Fault{Method: "server/discover", Silent: true})
-		start := time.Now()
-		s := over(t, srv, config.Server{}, session.Options{Era: session.EraModern})
-		if s.Info().Era != session.EraLegacy || time.Since(start) > 6*time.Second {
-			t.Errorf("era %q after %v", s.Info().Era, time.Since(start))
+		srv := newServer(true, true)
+		s := over(t, srv, config.Server{}, session.Options{})
+		srv.Fail(sessiontest.Fault{Method: "tools/call", Code: -32022, Message: "unsupported", Data: map[string]any{"supported": []string{"2025-11-25"}}})
+		_, err := s.CallTool(t.Context(), "echo", nil)
+		if e, ok := errors.AsType[*session.InterruptedError](err); !ok || e.Sent {
+			t.Errorf("%v", err)
 		}
+		<-s.Done()
 	})
 }
 
@@ -95,7 +163,7 @@ func TestVersionsNamedByTheServer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := newServer(true, false)
 			srv.Fail(unsupported("initialize", "2025-03-26"))
-			s := over(t, srv, config.Server{}, session.Options{})
+			s := over(t, srv, config.Server{}, session.Options{Era: session.EraLegacy})
 			if s.Info().Era != session.EraLegacy || srv.Count("server/discover") != 0 {
 				t.Errorf("era %q, %d discover", s.Info().Era, srv.Count("server/discover"))
 			}
@@ -118,7 +186,7 @@ func TestNoCapabilityIsOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(true, true)
 		off := config.Server{Tracking: config.Tracking{Events: config.Events{Off: true}}}
-		over(t, srv, off, session.Options{})
+		over(t, srv, off, session.Options{Era: session.EraLegacy})
 		if got := string(srv.Wire()[0].Params); !contains(got, `"capabilities":{}`) {
 			t.Errorf("initialize %s", got)
 		}
