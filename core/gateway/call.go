@@ -38,7 +38,7 @@ func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessa
 		return raw, err
 	}
 	params["name"] = quote(t.key)
-	if r.Client == nil || v.modern[t.server] {
+	if r.Client == nil || (&way{g: g, v: v, r: r, server: t.server}).modern(ctx) {
 		delete(params, "task") // the way to ask for a task in the legacy era
 	}
 	raw, err := g.forward(ctx, v, r, t, params)

@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/fair"
 	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
 )
 
 // Bounds of the sessions with servers that belong to one client. Each may be a process. See
@@ -41,6 +42,9 @@ type clients struct {
 	parked   []*own                  // sessions with tasks whose client has left, the oldest first
 	idle     []*own                  // sessions for the next modern request, the oldest first
 	failed   map[[2]string]time.Time // by principal and server id: when no session could be opened to be lent
+	shared   map[string]*own         // sessions of the modern era, see inModern, by server id
+	// modernOnly are servers that are known not to speak the legacy era, by id.
+	modernOnly map[string]modernOnly
 }
 
 // client holds what belongs to one connected client of the legacy era.
@@ -63,6 +67,7 @@ func (c *clients) start(g *Gateway) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.sessions.Max = maxOwn
 	c.all, c.servers, c.failed = map[*serve.Client]*client{}, map[string]*fair.Limit{}, map[[2]string]time.Time{}
+	c.shared, c.modernOnly = map[string]*own{}, map[string]modernOnly{}
 }
 
 // close ends all sessions and waits for them.
@@ -73,6 +78,10 @@ func (c *clients) close() {
 		c.end(o)
 	}
 	c.parked, c.idle = nil, nil
+	for server, o := range c.shared {
+		delete(c.shared, server)
+		c.end(o)
+	}
 	c.mu.Unlock()
 	c.wg.Wait()
 }
@@ -83,10 +92,11 @@ func (c *clients) close() {
 // error.
 func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server string) (*own, error) {
 	srv, found := entryOf(c.g.wanted(), server)
-	if r.Client == nil || !found || !v.asks[server] && !srv.Unshared {
+	legacy := v.asks[server] || v.other[server] == session.EraLegacy
+	if r.Client == nil || !found || !legacy && !srv.Unshared {
 		return nil, nil
 	}
-	o := c.sessionOf(ctx, r, srv)
+	o := c.sessionOf(ctx, r, srv, legacy)
 	if o == nil && srv.Unshared {
 		return nil, errNoSession
 	}
@@ -95,7 +105,8 @@ func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server
 
 var errNoSession = errors.New("cannot open a separate session for this client, and \"shared\": false in the config forbids using the shared one")
 
-func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Server) *own {
+// sessionOf is like session. legacy says that the server speaks the legacy era, or may.
+func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Server, legacy bool) *own {
 	server := srv.ID
 	c.mu.Lock()
 	known := c.all[r.Client]
@@ -122,11 +133,18 @@ func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Se
 		}
 		o = newOwn(srv, declaredLegacy(r.Client.Capabilities), &legacyPeer{client: r.Client})
 		o.ids = c.g.taskIDs(r.Principal, server)
+		if legacy {
+			o.era = session.EraLegacy
+		}
 		known.own[server] = o
 		c.begin(o, known.level)
 	}
 	c.mu.Unlock()
-	return ready(ctx, o)
+	got := ready(ctx, o)
+	if isClosed(o.ready) && legacy {
+		c.learn(known, o)
+	}
+	return got
 }
 
 // ready waits until a session is dialled and returns it; nil if it cannot be used.
@@ -262,6 +280,14 @@ func (c *clients) reconcile(desired []config.Server) {
 		known.more = c.sweep(known.more, stale)
 	}
 	maps.DeleteFunc(c.failed, func(_ [2]string, at time.Time) bool { return time.Since(at) > ownRetry })
+	maps.DeleteFunc(c.modernOnly, func(_ string, of modernOnly) bool { return !slices.ContainsFunc(desired, of.entry.Equal) })
+	maps.DeleteFunc(c.shared, func(_ string, o *own) bool {
+		over := stale(o) || isClosed(o.ready) && (o.s == nil || o.s.Err() != nil || o.using.Load() == 0 && o.unused() > parkedFor)
+		if over {
+			c.end(o)
+		}
+		return over
+	})
 	c.parked = c.sweep(c.parked, func(o *own) bool { return stale(o) || o.s.Err() != nil || o.unused() > parkedFor })
 	c.idle = c.sweep(c.idle, func(o *own) bool { return stale(o) || o.s.Err() != nil || o.unused() > o.keep() })
 }

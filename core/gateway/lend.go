@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
 )
 
 // lend returns a session with a server for one request of a client of the modern era; nil
@@ -39,6 +40,9 @@ func (c *clients) lend(ctx context.Context, r *serve.Request, server string, cap
 		return nil
 	}
 	o := newOwn(srv, capabilities, nil)
+	if v := c.g.view.Load(); v.asks[server] && !(srv.Unshared && v.other[server] == session.EraModern) { // in the modern era servers send no requests
+		o.era = session.EraLegacy
+	}
 	o.group, o.ids = group, c.g.taskIDs(r.Principal, server)
 	c.wg.Add(1)
 	c.begin(o, level)

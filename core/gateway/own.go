@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,8 @@ type own struct {
 	// capabilities are the client capabilities that the server is told, a JSON object.
 	capabilities json.RawMessage
 	ids          taskIDs // of the principal whose session it is
+	// era is the only one in which the session may be; "": the server's.
+	era session.Era
 	// group is equal for the requests of modern clients that may use the session one after
 	// the other, see lend; "" for the session of a legacy client.
 	group string
@@ -37,6 +40,8 @@ type own struct {
 	ready chan struct{}    // closed by dial, once s and tried are set
 	s     *session.Session // nil if dialling failed
 	tried time.Time        // when dialling ended
+	wrong bool             // the server does not speak the era
+	using atomic.Int32     // requests in progress
 	// queue decouples the server's reader from the client: sent to by the reader and by
 	// flush, received by run, never closed.
 	queue chan func()
@@ -78,12 +83,19 @@ func (o *own) dial(ctx context.Context, g *Gateway, level map[string]json.RawMes
 	opts.Logger = g.opts.Logger.With("server", printable.Line(o.srv.ID, 128))
 	opts.Client = &session.ClientSide{Capabilities: o.capabilities, Request: o.request, Message: o.message}
 	srv := o.srv
-	if g.view.Load().asks[srv.ID] { // in the modern era servers send no requests
-		srv.Protocol, opts.Era = config.ProtocolLegacy, session.EraLegacy
+	if o.era != "" {
+		srv.Protocol, opts.Era = config.Protocol(o.era), o.era
 	}
 	o.wg.Go(o.run)
 	s, err := g.opts.Dial(ctx, srv, opts)
+	if o.wrong = errors.Is(err, session.ErrEra); o.wrong && srv.Unshared {
+		opts.Era = ""
+		s, err = g.opts.Dial(ctx, o.srv, opts)
+	}
 	o.tried = time.Now()
+	if err != nil && o.wrong {
+		return
+	}
 	if err != nil {
 		g.opts.Logger.Warn("cannot open a separate session for a client; the client uses the shared session", "server", o.srv.ID, "err", err)
 		return
@@ -142,6 +154,8 @@ func (o *own) speaksFor() (p peer, parked bool, changed <-chan struct{}) {
 
 // do sends a request for the client's request r to the server.
 func (o *own) do(ctx context.Context, r *serve.Request, q session.Request) (json.RawMessage, error) {
+	o.using.Add(1)
+	defer o.using.Add(-1)
 	if p, _, _ := o.speaksFor(); p != nil {
 		p.begin(r)
 		defer p.end(r)

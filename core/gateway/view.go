@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/session"
 )
 
 // target identifies an item by its server and its name or URI there.
@@ -24,7 +25,10 @@ type source struct {
 	about      about
 	tracks     func(k catalog.Kind, key string) bool // events about the item are published
 	asks       bool                                  // it is connected in the legacy era, in which servers send requests
-	modern     bool                                  // it is of the modern era
+	modern     bool                                  // it is connected in the modern era
+	// other is the era that it speaks besides the one in which it is connected, or may speak;
+	// "" if it speaks none.
+	other session.Era
 }
 
 // view is the merged catalog and the mapping from exported names to targets. It is
@@ -46,6 +50,7 @@ type view struct {
 	templates []template
 	// asks and modern hold the fields of the same names of every source, by server id.
 	asks, modern map[string]bool
+	other        map[string]session.Era // source.other, by server id
 	// asTask holds the tools of servers of the legacy era that must be called as tasks.
 	asTask     map[target]struct{}
 	variants   map[string]*view // for clients with certain capabilities, see keyOf
@@ -75,12 +80,12 @@ type owner struct {
 func newView(local source, sources []source, f filter, refuse func(Refusal)) *view {
 	sources = slices.SortedFunc(slices.Values(sources), func(a, b source) int { return strings.Compare(a.id, b.id) })
 	v := &view{filter: f, servers: map[string]func(catalog.Kind, string) bool{}, down: map[string]struct{}{}, subscribes: map[string]struct{}{},
-		offered: map[string]map[catalog.Kind]catalog.List{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{}, extensions: map[string][]string{}, asTask: map[target]struct{}{}, asks: map[string]bool{}, modern: map[string]bool{}}
+		offered: map[string]map[catalog.Kind]catalog.List{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{}, extensions: map[string][]string{}, asTask: map[target]struct{}{}, asks: map[string]bool{}, modern: map[string]bool{}, other: map[string]session.Era{}}
 	ids := make([]string, len(sources))
 	for i, s := range sources {
 		ids[i] = s.id
 		v.servers[s.id] = s.tracks
-		v.asks[s.id], v.modern[s.id] = s.asks, s.modern
+		v.asks[s.id], v.modern[s.id], v.other[s.id] = s.asks, s.modern, s.other
 		if s.down {
 			v.down[s.id] = struct{}{}
 		}

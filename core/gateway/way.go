@@ -9,6 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 // way carries one request of a client to a server, together with the further requests to
@@ -19,6 +20,7 @@ type way struct {
 	r      *serve.Request
 	server string
 	fixed  *own // the session to use; nil: the client's own, or the shared one
+	other  bool // the session to use is that of clients.inModern
 	used   *own // the session of the last request; nil: the shared one
 }
 
@@ -29,6 +31,12 @@ func (w *way) do(ctx context.Context, q session.Request) (json.RawMessage, error
 		if w.fixed != nil {
 			w.used = w.fixed
 			return w.fixed.do(ctx, w.r, q)
+		}
+		if w.other {
+			if w.used = w.g.clients.inModern(ctx, w.v, w.server); w.used == nil {
+				return nil, tracker.ErrNotConnected
+			}
+			return w.used.do(ctx, w.r, q)
 		}
 		var err error
 		if w.used, err = w.g.clients.session(ctx, w.v, w.r, w.server); err != nil {
@@ -58,6 +66,9 @@ func (w *way) send(ctx context.Context, params map[string]json.RawMessage) (json
 			raw, err := w.continueRound(ctx, q, state)
 			return raw, wireError(w.server, err)
 		}
+		w.other = w.g.clients.inModern(ctx, w.v, w.server) != nil
+	}
+	if w.r.Client == nil && w.fixed == nil && !w.other {
 		d, err := w.beginRound(ctx, q)
 		if err != nil {
 			return nil, wireError(w.server, err)
@@ -79,7 +90,8 @@ func (w *way) send(ctx context.Context, params map[string]json.RawMessage) (json
 // perform sends a request, and those that must follow it so that the result is one that
 // the client understands: it waits for tasks and asks for input in place of the client.
 func (w *way) perform(ctx context.Context, q session.Request) (json.RawMessage, error) {
-	if q.Method == mcp.MethodCallTool && !w.v.modern[w.server] {
+	modern := w.modern(ctx)
+	if q.Method == mcp.MethodCallTool && !modern {
 		var tool string
 		_ = json.Unmarshal(q.Params["name"], &tool) // it is a string
 		if _, required := w.v.asTask[target{w.server, tool}]; required && q.Params["task"] == nil {
@@ -90,7 +102,7 @@ func (w *way) perform(ctx context.Context, q session.Request) (json.RawMessage, 
 	if q.Method == mcp.MethodCallTool && w.r.Client != nil && needsTasks(err) {
 		return w.runModernTask(ctx, q)
 	}
-	for n := 0; err == nil && w.r.Client != nil && w.v.modern[w.server] && n < maxRounds; n++ {
+	for n := 0; err == nil && w.r.Client != nil && modern && n < maxRounds; n++ {
 		answers, state, asked, failed := askClient(ctx, w.r, raw)
 		if failed != nil {
 			return nil, failed
@@ -111,6 +123,18 @@ func (w *way) perform(ctx context.Context, q session.Request) (json.RawMessage, 
 		raw = w.g.taskIDs(w.r.Principal, w.server).created(raw)
 	}
 	return raw, err
+}
+
+// modern reports whether the session that fits is of the modern era.
+func (w *way) modern(ctx context.Context) bool {
+	o := w.fixed
+	if o == nil && !w.other {
+		o, _ = w.g.clients.session(ctx, w.v, w.r, w.server) // the request shows the error
+	}
+	if o != nil {
+		return o.s.Info().Era == session.EraModern
+	}
+	return w.other || w.v.modern[w.server]
 }
 
 // maxRounds bounds how often a server of the modern era may answer one request by asking the

@@ -29,9 +29,11 @@ type detection struct {
 func (d detection) run(ctx context.Context) (Info, error) {
 	switch {
 	case d.protocol == config.ProtocolModern:
-		return d.modern(ctx)
+		info, err := d.modern(ctx)
+		return info, wrongEra(err)
 	case d.protocol == config.ProtocolLegacy:
-		return d.legacy(ctx, mcp.LatestLegacy)
+		info, err := d.legacy(ctx, mcp.LatestLegacy)
+		return info, wrongEra(err)
 	case d.known == EraLegacy:
 		info, err := d.legacy(ctx, mcp.LatestLegacy)
 		if err == nil || !turnedDown(err) {
@@ -60,6 +62,20 @@ func (d detection) run(ctx context.Context) (Info, error) {
 	}
 	return Info{}, errors.Join(err, legacyErr)
 }
+
+// wrongEra makes an error one that is [ErrEra], if the server turned the handshake down.
+func wrongEra(err error) error {
+	if err == nil || !turnedDown(err) {
+		return err
+	}
+	return &eraError{err}
+}
+
+// eraError is the error of a handshake in the only era that was tried.
+type eraError struct{ error }
+
+func (e *eraError) Is(target error) bool { return target == ErrEra }
+func (e *eraError) Unwrap() error        { return e.error }
 
 // probePatience is how long to wait for the answer to server/discover: never so long that no
 // time is left for the legacy handshake.

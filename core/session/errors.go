@@ -14,6 +14,9 @@ var (
 	ErrAuth = wire.ErrAuth
 	// ErrUnsupported means that the server lacks the capability or the method.
 	ErrUnsupported = wire.ErrUnsupported
+	// ErrEra means that the server answered, but does not speak the era to which its entry
+	// restricts the session.
+	ErrEra = errors.New("the server does not speak this era")
 	// ErrClosed means that Close was called.
 	ErrClosed = wire.ErrClosed
 )

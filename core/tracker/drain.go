@@ -63,5 +63,6 @@ func (f *follower) close() {
 	f.s.Close()
 	f.w.pub.dropped(f.s.Signals().Take().Dropped)
 	f.jobs.wg.Wait()
+	f.dropTrial()
 	f.w.co.Abandon()
 }

@@ -27,6 +27,9 @@ type follower struct {
 	cached   *refresher
 	liveness liveness
 	events   eventFollower
+	// trials receives the result of tryLegacy, which is called once. Capacity 1: the job does not
+	// wait; received by run or dropTrial, never closed.
+	trials chan eraTrial
 
 	background  background
 	unannounced missedChanges
@@ -53,6 +56,7 @@ func newFollower(w *worker, s *session.Session) *follower {
 			w.t.store.publish(event.Event{ServerID: w.id, Payload: p})
 		}},
 		liveness: liveness{conn: conn, jobs: jobs, log: w.log, every: w.opts.Liveness, results: make(chan pingResult, 1)},
+		trials:   make(chan eraTrial, 1),
 	}
 	f.events.f = f
 	return f
@@ -99,6 +103,10 @@ func (f *follower) run(ctx context.Context) error {
 			f.cached.ended()
 		case r := <-f.liveness.results:
 			if err := f.pinged(r); err != nil {
+				return err
+			}
+		case r := <-f.trials:
+			if err := f.compared(r); err != nil {
 				return err
 			}
 		case next := <-f.w.offers:

@@ -83,7 +83,7 @@ func startPeer(t *testing.T, era session.Era, opts tracker.Options, entry func(*
 	p.tracker = tracker.New(opts)
 	p.client = p.tracker.Client("notes")
 	srv := config.Server{ID: "notes", Transport: config.TransportStdio, Enabled: true, Tracking: config.Tracking{Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
-		RequestTimeout: config.DefaultRequestTimeout, Protocol: config.ProtocolAuto}
+		RequestTimeout: config.DefaultRequestTimeout, Protocol: config.Protocol(era)}
 	if entry != nil {
 		entry(&srv)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
@@ -64,6 +65,7 @@ func (f *follower) synced(r syncResult) error {
 		f.announce()
 	}
 	f.coverage.warn(f.w.pub, f.w.srv.Read)
+	f.tryLegacy(f.lacks())
 	if r.job.compare {
 		f.w.co.CompareAll()
 	}
@@ -151,7 +153,13 @@ func (f *follower) track(r syncResult, before coverage, unlisted []string) {
 // resources is ready if other lists of it are tracked.
 func (f *follower) becomeReady() {
 	info := f.s.Info()
+	if info.Other = f.w.eras.other; info.Other == info.Era {
+		info.Other = ""
+	}
 	st := event.ServerState{ProtocolVersion: info.ProtocolVersion, Era: string(info.Era)}
+	if info.Era == session.EraLegacy {
+		st.Reason = f.w.eras.reason
+	}
 	state := event.Ready
 	srv, caps := f.w.srv, info.Capabilities
 	if srv.TrackResources && !caps.Resources && !(srv.TrackTools && caps.Tools) && !(srv.TrackPrompts && caps.Prompts) {
@@ -241,6 +249,7 @@ func (f *follower) countMissed(n int, now time.Time) {
 		return
 	}
 	f.w.unreliable = true
+	f.tryLegacy(lacks{updates: true})
 	f.coverage.poll()
 	f.announce()
 	f.planPolls(now)

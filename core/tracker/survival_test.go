@@ -65,11 +65,13 @@ func TestPromiseChangeWhileConnecting(t *testing.T) {
 // anything is listed or read.
 func assertOrder(t *testing.T, docs *sessiontest.Server) {
 	t.Helper()
-	connections, subscribed := 0, false
+	connections, subscribed, discovering := 0, false, false
 	for _, m := range docs.Wire() {
 		switch m.Method {
 		case "initialize", "server/discover":
-			connections++
+			if !discovering { // else the server turned the modern era down
+				connections++
+			}
 			subscribed = false
 		case "resources/subscribe", "subscriptions/listen":
 			subscribed = true
@@ -79,6 +81,7 @@ func assertOrder(t *testing.T, docs *sessiontest.Server) {
 				return
 			}
 		}
+		discovering = m.Method == "server/discover"
 	}
 }
 

@@ -41,7 +41,7 @@ type worker struct {
 	conn atomic.Pointer[connection] // of the live session, for clients; nil while not connected
 
 	srv        config.Server
-	era        session.Era
+	eras       eras
 	lists      map[catalog.Kind]catalog.List
 	following  *follower // of the live session
 	co         *coalesce.Coalescer
@@ -96,6 +96,7 @@ func (w *worker) remove() {
 // run works until ctx ends.
 func (w *worker) run(ctx context.Context) {
 	defer w.co.Reset(false) // frees the budget of texts; the published state stays
+	defer w.eras.forget()
 	for ctx.Err() == nil {
 		if st, ok := unconnected(&w.srv); ok {
 			w.pub.setState(st)
@@ -157,9 +158,9 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	sctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	opts := w.opts.Session
-	opts.Era, opts.Logger = w.era, w.log
+	opts.Era, opts.Logger = w.eras.use, w.log
 	w.login = w.watchLogin()
-	s, err := w.dial(sctx, opts)
+	s, err := w.session(sctx, opts)
 	if err == nil {
 		select {
 		case <-w.restarts: // it was requested before this connection was made
@@ -172,7 +173,6 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	case err != nil:
 		return w.failed(err, ""), err
 	}
-	w.era = s.Info().Era
 	began := time.Now()
 	f := newFollower(w, s)
 	f.open()
@@ -191,7 +191,30 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 		again = w.failed(err, "disconnected")
 	}
 	f.close() // after the state is published: closing may take seconds
+	if s.Info().Era == session.EraModern && !f.ready && s.Info().Transport == config.TransportStdio && w.eras.use == session.EraModern {
+		// Some servers hang after their first subscriptions/listen over stdio.
+		w.eras.use, w.eras.other = session.EraLegacy, session.EraModern
+	}
 	return again, err
+}
+
+// session returns the session to follow: the one that a trial of the eras left, or a new one.
+func (w *worker) session(ctx context.Context, opts session.Options) (*session.Session, error) {
+	if s := w.eras.next; s != nil {
+		w.eras.next = nil
+		return s, nil
+	}
+	s, err := w.dial(ctx, opts)
+	if err != nil || !w.eras.learn(s.Info()) {
+		return s, err
+	}
+	w.log.Debug("another server: its era is determined again")
+	_ = s.Close()
+	opts.Era = ""
+	if s, err = w.dial(ctx, opts); err == nil {
+		w.eras.learn(s.Info())
+	}
+	return s, err
 }
 
 // dial connects, and gives up at once if a new config requires another connection.
@@ -229,7 +252,8 @@ func (w *worker) adopt(next config.Server) (reconnect bool) {
 	old := w.srv
 	w.srv = next
 	if !next.SameConnection(old) {
-		w.era, w.missed, w.unreliable = "", 0, false
+		w.eras.forget()
+		w.missed, w.unreliable = 0, false
 		clear(w.pub.warned)
 		w.pub.followed(nil)
 		return true

@@ -38,6 +38,7 @@ type AckFault struct {
 	Name     bool     // the refusal names the URI
 	EndAfter bool     // the listen ends gracefully right after
 	Early    bool     // an update precedes the acknowledgement
+	Deaf     bool     // nothing is sent after the acknowledgement
 }
 
 // faults are the ways in which requests go wrong.

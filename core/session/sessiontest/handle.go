@@ -75,7 +75,11 @@ func (s *Server) dispatch(p *peer, m message) (any, *rpcError) {
 		if !modern {
 			break
 		}
-		return map[string]any{"resultType": "complete", "supportedVersions": []string{mcp.ModernVersion}, "capabilities": s.Capabilities, "instructions": s.Instructions,
+		versions := []string{mcp.ModernVersion}
+		if s.NamesLegacy {
+			versions = append(versions, mcp.LatestLegacy)
+		}
+		return map[string]any{"resultType": "complete", "supportedVersions": versions, "capabilities": s.Capabilities, "instructions": s.Instructions,
 			"ttlMs": 0, "cacheScope": "public", "_meta": map[string]any{"io.modelcontextprotocol/serverInfo": info}}, nil
 	case "ping":
 		if !modern {
@@ -187,7 +191,12 @@ func (s *Server) startListen(p *peer, m message) (*listen, *rpcError) {
 	f := q.Notifications
 	f.URIs = slices.DeleteFunc(f.URIs, func(u string) bool { return slices.Contains(a.Hide, u) })
 	f.Tools = f.Tools && !a.NoTools
-	l := s.listen(p, m.ID, f.withSet())
+	f = f.withSet()
+	heard := f
+	if a.Deaf {
+		heard = filter{}
+	}
+	l := s.listen(p, m.ID, heard)
 	tag := map[string]any{"io.modelcontextprotocol/subscriptionId": m.ID}
 	if a.Early && len(f.URIs) > 0 {
 		p.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/resources/updated",
@@ -195,9 +204,9 @@ func (s *Server) startListen(p *peer, m message) (*listen, *rpcError) {
 	}
 	if !a.Never {
 		s.acknowledge(p, l, map[string]any{"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-			"params": map[string]any{"notifications": l.filter, "_meta": tag}})
+			"params": map[string]any{"notifications": f, "_meta": tag}})
 	}
-	if a.EndAfter || !a.Never && l.filter.empty() {
+	if a.EndAfter || !a.Never && f.empty() {
 		s.endListen(p, m.ID, true)
 	}
 	return l, nil

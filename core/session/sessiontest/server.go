@@ -18,6 +18,7 @@ import (
 // it with New, change the exported fields before it is served.
 type Server struct {
 	Legacy, Modern bool   // eras spoken; New: both
+	NamesLegacy    bool   // server/discover names the legacy versions, too
 	PageSize       int    // items per page; 0: all
 	Name           string // serverInfo.name; "fake"
 	Capabilities   map[string]any

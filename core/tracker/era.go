@@ -1,0 +1,149 @@
+package tracker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// eras is what a worker remembers of the eras that its server speaks, from session to session
+// and until the entry needs another connection or the server is another one.
+type eras struct {
+	use    session.Era // what the next session tries first; "": nothing is known
+	other  session.Era // also spoken, for clients; "": not known
+	reason string      // why a server that speaks the modern era is tracked in the legacy one
+	tried  bool        // it is known whether the legacy era pushes more
+	server string      // name and version
+	// next is a session that a trial dialled, to be followed next; nil: none.
+	next *session.Session
+}
+
+// learn records what a session of the server says. It reports whether the session was dialled
+// for another server, so that its era must be determined again.
+func (e *eras) learn(info session.Info) (another bool) {
+	server := info.ServerName + "\x00" + info.ServerVersion
+	another = e.server != "" && e.server != server && e.use == session.EraLegacy
+	if e.server != server {
+		*e = eras{}
+	}
+	e.server = server
+	if !another {
+		e.use = info.Era
+	}
+	if info.Other != "" {
+		e.other = info.Other
+	}
+	return another
+}
+
+// forget forgets everything.
+func (e *eras) forget() {
+	if e.next != nil {
+		_ = e.next.Close()
+	}
+	*e = eras{}
+}
+
+// lacks is what a server does not announce.
+type lacks struct {
+	lists   []catalog.Kind
+	updates bool // of resources
+}
+
+func (l lacks) none() bool { return len(l.lists) == 0 && !l.updates }
+
+// given returns the part of it that a session offers, in words; "": nothing.
+func (l lacks) given(info session.Info) string {
+	caps := info.Capabilities
+	var more []string
+	if l.updates && caps.ResourcesSubscribe {
+		more = append(more, "updates of resources")
+	}
+	for k, announced := range map[catalog.Kind]bool{catalog.Tools: caps.ToolsListChanged, catalog.Prompts: caps.PromptsListChanged, catalog.Resources: caps.ResourcesListChanged} {
+		if announced && slices.Contains(l.lists, k) {
+			more = append(more, "the list of "+string(k))
+		}
+	}
+	if !info.Push || len(more) == 0 {
+		return ""
+	}
+	slices.Sort(more)
+	return strings.Join(more, ", ")
+}
+
+// eraTrial is the result of connecting to a server in the legacy era.
+type eraTrial struct {
+	s    *session.Session // nil: the server does not speak it
+	more string           // see lacks.given
+}
+
+// lacks returns what the session does not announce although it is tracked.
+func (f *follower) lacks() lacks {
+	sc := f.scope()
+	l := lacks{lists: sc.polledLists(f.coverage.lists)}
+	l.updates = sc.srv.TrackResources && sc.info.Capabilities.Resources && sc.srv.Mode != config.ModePoll && !f.events.coverage.Resources &&
+		(f.coverage.mode == event.Poll || len(f.coverage.missing) > 0)
+	return l
+}
+
+// tryLegacy finds out, once, whether the legacy era of a server that is tracked in the modern one
+// pushes what this one does not. Over stdio that takes another process, which is only started if
+// the server says that it speaks that era.
+func (f *follower) tryLegacy(l lacks) {
+	e, info := &f.w.eras, f.s.Info()
+	if e.tried || l.none() || info.Era != session.EraModern || f.w.srv.Protocol == config.ProtocolModern ||
+		info.Transport == config.TransportStdio && info.Other != session.EraLegacy {
+		return
+	}
+	e.tried = true
+	srv, opts := f.w.srv, f.w.opts.Session
+	srv.Protocol, opts.Logger = config.ProtocolLegacy, f.w.log
+	f.jobs.start(func(ctx context.Context) {
+		s, err := f.w.opts.Dial(ctx, srv, opts)
+		if err != nil {
+			f.w.log.Debug("no session in the legacy era, to compare", "err", err)
+			f.trials <- eraTrial{}
+			return
+		}
+		r := eraTrial{s: s, more: l.given(s.Info())}
+		if r.more == "" {
+			_ = s.Close()
+		}
+		f.trials <- r
+	})
+}
+
+// compared takes in the result of a trial. The error ends the session, so that the one of the
+// trial is followed.
+func (f *follower) compared(r eraTrial) error {
+	e := &f.w.eras
+	if r.s == nil {
+		return nil
+	}
+	e.other = session.EraLegacy
+	if r.more == "" {
+		return nil
+	}
+	e.use, e.other, e.next = session.EraLegacy, session.EraModern, r.s
+	e.reason = fmt.Sprintf("the server also speaks %s, but announces changes of %s only in this era", f.s.Info().ProtocolVersion, r.more)
+	f.w.missed, f.w.unreliable = 0, false
+	f.w.log.Info("tracking the server in the legacy era", "reason", e.reason)
+	return errSuperseded
+}
+
+// dropTrial closes the session of a trial that nobody takes any more. All jobs have ended.
+func (f *follower) dropTrial() {
+	select {
+	case r := <-f.trials:
+		if r.s != nil && r.more != "" {
+			_ = r.s.Close()
+		}
+	default:
+	}
+}
