@@ -92,8 +92,11 @@ func (c *clients) close() {
 // error.
 func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server string) (*own, error) {
 	srv, found := entryOf(c.g.wanted(), server)
-	legacy := v.asks[server] || v.other[server] == session.EraLegacy
-	if r.Client == nil || !found || !legacy && !srv.Unshared {
+	if r.Client == nil || !found {
+		return nil, nil
+	}
+	legacy := c.inLegacy(v, srv)
+	if !legacy && !srv.Unshared {
 		return nil, nil
 	}
 	o := c.sessionOf(ctx, r, srv, legacy)

@@ -25,10 +25,23 @@ func (c *clients) otherEra(srv config.Server, info session.Info) session.Era {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, ok := c.modernOnly[srv.ID]; ok && known.entry.Equal(srv) && known.server == nameOf(info) {
+	known, ok := c.modernOnly[srv.ID]
+	if ok && known.entry.Equal(srv) && known.server == nameOf(info) {
 		return ""
 	}
+	delete(c.modernOnly, srv.ID) // of another server
 	return session.EraLegacy
+}
+
+// inLegacy reports whether a session with a server can be of the legacy era.
+func (c *clients) inLegacy(v *view, srv config.Server) bool {
+	if v.asks[srv.ID] {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, refused := c.modernOnly[srv.ID]
+	return v.other[srv.ID] == session.EraLegacy && !(refused && known.entry.Equal(srv))
 }
 
 func nameOf(info session.Info) string { return info.ServerName + "\x00" + info.ServerVersion }
@@ -54,8 +67,11 @@ func (c *clients) learn(of *client, o *own) {
 // session is of the legacy era; nil if the server speaks only that, or if no session can be
 // opened.
 func (c *clients) inModern(ctx context.Context, v *view, server string) *own {
+	if v.other[server] != session.EraModern {
+		return nil
+	}
 	srv, found := entryOf(c.g.wanted(), server)
-	if v.other[server] != session.EraModern || !found || srv.Unshared {
+	if !found || srv.Unshared {
 		return nil
 	}
 	c.mu.Lock()

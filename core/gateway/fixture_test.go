@@ -98,13 +98,19 @@ func (w *fixture) advance(d time.Duration) {
 // client connects to the gateway, over pipes.
 func (w *fixture) client(era session.Era) *session.Session {
 	w.Helper()
+	return w.clientOf(era, nil)
+}
+
+// clientOf connects a client that servers can ask, unless it is nil.
+func (w *fixture) clientOf(era session.Era, side *session.ClientSide) *session.Session {
+	w.Helper()
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	w.running.Go(func() {
 		_ = w.gateway.Server().ServeIO(context.Background(), in, out)
 		_ = out.Close()
 	})
-	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{})
+	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{Client: side})
 	if err != nil {
 		w.Fatal(err)
 	}
