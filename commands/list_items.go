@@ -23,7 +23,11 @@ func listItems(kind catalog.Kind, reports []session.Report) ([]json.RawMessage, 
 			return nil, err
 		}
 		for _, it := range sorted(kind, r) {
-			item, err := withServer(id, it.Raw)
+			invalid := ""
+			if kind == catalog.Tools {
+				invalid = r.Invalid[it.Key]
+			}
+			item, err := withServer(id, invalid, it.Raw)
 			if err != nil {
 				return nil, fmt.Errorf("server %s: %w", r.Server.ID, err)
 			}
@@ -33,21 +37,33 @@ func listItems(kind catalog.Kind, reports []session.Report) ([]json.RawMessage, 
 	return items, nil
 }
 
-// withServer adds serverId before the members of an object. A member of that name sent
-// by the server is dropped.
-func withServer(id []byte, raw json.RawMessage) (json.RawMessage, error) {
+// withServer adds serverId before the members of an object, and invalid unless it is "".
+// Members of these names sent by the server are dropped.
+func withServer(id []byte, invalid string, raw json.RawMessage) (json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
 		return nil, err
 	}
-	if _, has := members["serverId"]; has {
+	_, has := members["serverId"]
+	_, claims := members["invalid"]
+	if has || claims && invalid != "" {
 		delete(members, "serverId")
+		if invalid != "" {
+			delete(members, "invalid")
+		}
 		var err error
 		if raw, err = json.Marshal(members); err != nil {
 			return nil, err
 		}
 	}
 	out := append([]byte(`{"serverId":`), id...)
+	if invalid != "" {
+		why, err := json.Marshal(invalid)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, `,"invalid":`...), why...)
+	}
 	rest := bytes.TrimSpace(raw)[1:]
 	if len(members) > 0 {
 		out = append(out, ',')

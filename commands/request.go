@@ -87,12 +87,13 @@ func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, of target,
 	f := &failure{exit: exitFailed, code: "failed", err: fmt.Errorf("server %q: %w", of.server, err)}
 	_, answered := errors.AsType[*session.RPCError](err)
 	_, input := errors.AsType[*session.InputRequiredError](err)
+	_, invalid := errors.AsType[*session.InvalidToolError](err)
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		f.exit, f.code = exitRefused, "not_found"
 	case errors.Is(err, session.ErrUnsupported):
 		f.exit, f.code = exitRefused, "unsupported"
-	case answered, input:
+	case answered, input, invalid:
 		f.exit, f.code = exitRefused, "refused"
 	}
 	return of.suggest(ctx, env, g, cfg.Path, s, f)

@@ -18,7 +18,7 @@ import (
 )
 
 // scripted writes a config whose one server, "notes", answers as the script says and logs its requests.
-func scripted(t *testing.T, args ...string) (file, log string) {
+func scripted(t *testing.T, protocol string) (file, log string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts real servers")
@@ -34,7 +34,7 @@ func scripted(t *testing.T, args ...string) (file, log string) {
 	}
 	dir := t.TempDir()
 	file, log = filepath.Join(dir, "mcp-servers.json"), filepath.Join(dir, "log")
-	entry := marshalPeer(t, peerEntry{Command: node, Args: append([]string{filepath.Join(npm, "scripted.mjs"), "--log=" + log}, args...)})
+	entry := marshalPeer(t, peerEntry{Command: node, Args: []string{filepath.Join(npm, "scripted.mjs"), "--log=" + log}, Protocol: protocol})
 	if err := os.WriteFile(file, []byte(`{"servers": {"notes": `+entry+`}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -65,10 +65,10 @@ func logged(t *testing.T, log, text string) {
 // ends the command with 130.
 func TestInterruptedCall(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{"legacy": nil, "modern": {"--legacy=reject"}} {
-		t.Run(name, func(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			file, log := scripted(t, args...)
+			file, log := scripted(t, era)
 			ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 			defer cancel()
 			cmd := mcptrackCommand(ctx, "--config", file, "call", "notes", "work", "--arg", "steps=1000", "--arg", "ms=100")
@@ -94,7 +94,7 @@ func TestInterruptedCall(t *testing.T) {
 // and nothing else.
 func TestProgressOnTerminal(t *testing.T) {
 	t.Parallel()
-	file, _ := scripted(t)
+	file, _ := scripted(t, "auto")
 	screen, terminal := openTerminal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

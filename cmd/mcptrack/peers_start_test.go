@@ -38,6 +38,7 @@ type peerEntry struct {
 	Env            map[string]string `json:"env,omitempty"`
 	Type           string            `json:"type,omitempty"`
 	URL            string            `json:"url,omitempty"`
+	Protocol       string            `json:"protocol,omitempty"`
 	TrackResources bool              `json:"trackResources"`
 	OnConnect      []peerCall        `json:"onConnect,omitempty"`
 }

@@ -55,12 +55,12 @@ func peerCases() []peerCase {
 		variant(everything, "everything-stdio", "stdio", "legacy"),
 		variant(everything, "everything-http", "http", "legacy"),
 		variant(everything, "everything-sse", "sse", "legacy"),
-		variant(gosdk, "gosdk-stdio", "stdio", "legacy"),
+		variant(gosdk, "gosdk-stdio", "stdio", "modern"),
 		variant(gosdk, "gosdk-http", "http", "legacy"),
-		variant(gosdk, "gosdk-stateless", "http", "legacy", "modern"),
-		variant(modern, "ts-http", "http", "legacy", "modern"),
+		variant(gosdk, "gosdk-stateless", "http", "modern"),
+		variant(modern, "ts-http", "http", "modern"),
 		variant(modern, "ts-http-reject", "http", "modern"),
-		variant(modern, "ts-stdio", "stdio", "legacy"),
+		variant(modern, "ts-stdio", "stdio", "modern"),
 		variant(modern, "ts-stdio-reject", "stdio", "modern"),
 	}
 }

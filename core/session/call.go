@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // CallTool calls a tool and returns the raw result. The caller must check isError in the result
@@ -18,6 +19,10 @@ func (s *Session) CallTool(ctx context.Context, name string, args map[string]any
 		args = map[string]any{}
 	}
 	s.listenForRequests(ctx)
+	s.learnTools(ctx)
+	if err := s.ToolError(name); err != nil {
+		return nil, err
+	}
 	raw, err := s.withToolHeaders(ctx, func() (json.RawMessage, error) {
 		return s.requests.request(ctx, mcp.MethodCallTool, map[string]any{"name": name, "arguments": args})
 	})
@@ -45,12 +50,46 @@ func (s *Session) listenForRequests(ctx context.Context) {
 // headers only with the first event.
 const requestStreamPatience = 250 * time.Millisecond
 
-// withToolHeaders makes a tool call, and repeats it once if the server misses headers that were
-// unknown because its tools had not been listed yet.
+// mirrors reports whether calls of tools repeat arguments in headers, as the tools say.
+func (s *Session) mirrors() bool {
+	return s.requests.conn.HTTP() && s.Info().Era == EraModern
+}
+
+// learnTools lists the tools if it is not known yet which headers their calls need. If that
+// fails, the server will say what is missing.
+func (s *Session) learnTools(ctx context.Context) {
+	if s.mirrors() && !s.requests.conn.ToolsKnown() {
+		_, _ = s.List(ctx, catalog.Tools)
+	}
+}
+
+// InvalidToolError is the error for a tool that must not be called over HTTP: its schema does
+// not say properly which arguments are repeated in headers.
+type InvalidToolError struct {
+	Tool, Reason string // Reason is printable
+}
+
+func (e *InvalidToolError) Error() string {
+	return fmt.Sprintf("the definition of tool %q is invalid, so clients must not call it over HTTP: %s", printable.Line(e.Tool, 200), e.Reason)
+}
+
+// ToolError returns an [*InvalidToolError] for a listed tool that must not be called.
+func (s *Session) ToolError(name string) error {
+	if !s.mirrors() {
+		return nil
+	}
+	if err := s.requests.conn.ToolError(name); err != nil {
+		return &InvalidToolError{name, printable.Reason(err, 300)}
+	}
+	return nil
+}
+
+// withToolHeaders makes a tool call, and repeats it once if the server misses headers: its tools
+// may have changed since they were listed.
 func (s *Session) withToolHeaders(ctx context.Context, call func() (json.RawMessage, error)) (json.RawMessage, error) {
 	raw, err := call()
 	e, ok := errors.AsType[*RPCError](err)
-	if !ok || e.Code != mcp.CodeHeaderMismatch || s.requests.conn.ToolsKnown() {
+	if !ok || e.Code != mcp.CodeHeaderMismatch || !s.mirrors() {
 		return raw, err
 	}
 	if _, failed := s.List(ctx, catalog.Tools); failed != nil {

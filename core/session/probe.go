@@ -33,6 +33,8 @@ type Report struct {
 	Server config.Server
 	Info   Info
 	Lists  map[catalog.Kind]catalog.List
+	// Invalid has why tools of Lists must not be called, by name; see [InvalidToolError].
+	Invalid map[string]string
 	// Err is why the connection failed, or the error of the first list that failed.
 	Err error
 }
@@ -135,6 +137,14 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 				return
 			}
 			r.Lists[k] = list
+			for _, it := range list {
+				if e, bad := errors.AsType[*InvalidToolError](s.ToolError(it.Key)); k == catalog.Tools && bad {
+					if r.Invalid == nil {
+						r.Invalid = map[string]string{}
+					}
+					r.Invalid[it.Key] = e.Reason
+				}
+			}
 		})
 	}
 	lists.Wait()

@@ -51,6 +51,7 @@ func (s *Session) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 		return s.requests.forward(ctx, q, params)
 	}
 	if q.Method == mcp.MethodCallTool {
+		s.learnTools(ctx)
 		return s.withToolHeaders(ctx, do)
 	}
 	return do()

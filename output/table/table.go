@@ -129,7 +129,11 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 				if o.fits() {
 					limit = 0
 				}
-				row = append(row, o.cut(d.Description, limit))
+				description := d.Description
+				if why := r.Invalid[it.Key]; k == catalog.Tools && why != "" {
+					description = "INVALID (" + why + ") " + description
+				}
+				row = append(row, o.cut(description, limit))
 			}
 			if o.Wide && (k == catalog.Resources || k == catalog.Templates) {
 				row = append(row, o.cut(d.Description, 0))

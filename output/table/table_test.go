@@ -39,8 +39,8 @@ func reports(t *testing.T) []session.Report {
 			Lists: map[catalog.Kind]catalog.List{
 				catalog.Resources: items(catalog.Resources, `{"uri":"file:///ガイド.md","name":"日本語","mimeType":"text/markdown","size":12}`, `{"uri":"file:///b","name":"evil \u001b[31m\n\u202ename"}`),
 				catalog.Templates: items(catalog.Templates, `{"uriTemplate":"file:///{path}","name":"any"}`),
-				catalog.Tools:     items(catalog.Tools, `{"name":"search","description":"Finds\nthings 🎉"}`),
-			}},
+				catalog.Tools:     items(catalog.Tools, `{"name":"search","description":"Finds\nthings 🎉"}`, `{"name":"wrong","description":"Not callable"}`),
+			}, Invalid: map[string]string{"wrong": "empty x-mcp-header"}},
 		{Server: config.Server{ID: "broken", Enabled: true, Transport: config.TransportStdio}, Err: errors.New("connect: start \"nope\": no such file\x07")},
 	}
 }

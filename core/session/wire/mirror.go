@@ -17,6 +17,7 @@ type mirrors struct {
 	mu     sync.Mutex           // guards what follows
 	listed bool                 // the list of tools is known
 	tools  map[string]*sdk.Tool // the tools that want headers, by name
+	bad    map[string]error     // those whose annotations are invalid, by name
 }
 
 // LearnTools takes the server's list of tools, which says which headers calls need.
@@ -29,8 +30,19 @@ func (c *Conn) LearnTools(items []catalog.Item) {
 // ToolsKnown reports whether it is known which headers calls need, or none are needed.
 func (c *Conn) ToolsKnown() bool { return c.http == nil || c.http.mirrors.known() }
 
+// ToolError returns why a tool must not be called, because its annotations are invalid; nil for
+// other tools, and for those that were not listed.
+func (c *Conn) ToolError(name string) error {
+	if c.http == nil {
+		return nil
+	}
+	c.http.mirrors.mu.Lock()
+	defer c.http.mirrors.mu.Unlock()
+	return c.http.mirrors.bad[name]
+}
+
 func (m *mirrors) learn(items []catalog.Item) {
-	tools := map[string]*sdk.Tool{}
+	tools, bad := map[string]*sdk.Tool{}, map[string]error{}
 	for _, it := range items {
 		if !bytes.Contains(it.Raw, []byte(`"x-mcp-header"`)) {
 			continue
@@ -42,13 +54,15 @@ func (m *mirrors) learn(items []catalog.Item) {
 			continue
 		}
 		tool := &sdk.Tool{Name: it.Key, RawInputSchema: schema.InputSchema}
-		if sdk.ValidateParamHeaderAnnotations(tool) == nil {
+		if err := sdk.ValidateParamHeaderAnnotations(tool); err != nil {
+			bad[it.Key] = err
+		} else {
 			tools[it.Key] = tool
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.listed, m.tools = true, tools
+	m.listed, m.tools, m.bad = true, tools, bad
 }
 
 // headers returns the headers that a tools/call with these params has to carry; nil: none.
