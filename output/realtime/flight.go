@@ -1,6 +1,7 @@
 package realtime
 
 import (
+	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -124,6 +125,11 @@ func (c *conversation) rejected(f *flight, why string) {
 		c.handled(p)
 		c.hooks.fail(Failure{Message: p.Message, Session: c.name, Reason: why})
 	}
+}
+
+// byContent reports whether the id of the item depends on nothing but contents.
+func (f *flight) byContent() bool {
+	return !slices.ContainsFunc(f.batch, func(p *pending) bool { return !p.byContent })
 }
 
 // rekey gives an item whose id an older item of the conversation has already another id, which

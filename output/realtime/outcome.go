@@ -80,8 +80,10 @@ func (c *conversation) errorEvent(e serverEvent, now time.Time) (ours bool) {
 	f := c.flight
 	switch {
 	case f != nil && id == eventIDOf(f.id) && duplicate(e):
-		if f.total > 1 || !f.batch[0].byContent || c.foreign.has(f.id, now) {
-			c.delivered(f, now) // by an earlier attempt, or by another injector
+		// An id of events was used by an earlier attempt. One of contents may be of an older item,
+		// also after an attempt that was not answered; a repeated message is better than none.
+		if !f.byContent() || c.foreign.has(f.id, now) {
+			c.delivered(f, now)
 		} else {
 			f.rekey(c.dialect, c.opts.Message)
 		}

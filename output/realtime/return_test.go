@@ -42,3 +42,34 @@ func TestContentReturns(t *testing.T) {
 		}
 	})
 }
+
+// The same, but the first answer is lost: the repetition is refused because of the older item, which
+// is no delivery of the last update.
+func TestContentReturnsWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := map[string]int{}
+		var items []string
+		far := &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+			sent[it.ID]++
+			switch {
+			case sent[it.ID] == 1:
+				items = append(items, it.Texts[0])
+				c.Acknowledge("conversation.item.added", it.ID)
+			case sent[it.ID] > 2:
+				c.Fail(it.EventID, "item_already_exists", "")
+			}
+		}}
+		r := begin(t, far, func(o *SessionOptions) { o.Delivery.Message.ByContent = true })
+		last := ""
+		for i, digest := range []byte{1, 2, 1} {
+			e := update(uint64(i)+1, "file:///a", time.Now())
+			e.Payload = event.ResourceUpdated{Digest: catalog.Digest{digest}}
+			last = Text(e.ResourceURI, e.ServerID, e.Timestamp)
+			r.Offer(e)
+			time.Sleep(time.Minute)
+		}
+		if len(items) != 3 || items[len(items)-1] != last || len(r.injected()) != 3 {
+			t.Errorf("%d receipts, items %q, last is %q", len(r.injected()), items, last)
+		}
+	})
+}

@@ -21,7 +21,8 @@ func (h *Hub) Feed() http.Handler {
 }
 
 // Events serves all events, GET /events, with the filters ?type=, ?server= (globs,
-// comma-separated or repeated) and ?uri= (a glob, repeated). With ?ongap=latest, a client
+// comma-separated or repeated) and ?uri= (a glob, repeated); a parameter that it does not know
+// is refused. With ?ongap=latest, a client
 // whose position in the log has expired continues with new events rather than with the
 // oldest ones that are left.
 func (h *Hub) Events() http.Handler {

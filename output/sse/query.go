@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -24,13 +27,21 @@ type query struct {
 }
 
 func parseQuery(r *http.Request, feed bool) (query, error) {
-	v := r.URL.Query()
+	v, malformed := url.ParseQuery(r.URL.RawQuery)
 	q := query{id: r.Header.Get("Last-Event-ID")}
 	if q.id == "" {
 		q.id = v.Get("lastEventId")
 	}
 	var err error
 	if !feed {
+		if malformed != nil {
+			return query{}, errors.New("the query is malformed")
+		}
+		for name := range v {
+			if !slices.Contains(parameters(), name) {
+				return query{}, fmt.Errorf("unknown parameter %q; expected %s", printable.Line(name, 64), strings.Join(parameters(), ", "))
+			}
+		}
 		if q.filter, err = parseFilter(v); err != nil {
 			return query{}, err
 		}
@@ -47,6 +58,9 @@ func parseQuery(r *http.Request, feed bool) (query, error) {
 	}
 	return q, err
 }
+
+// parameters returns the parameters of /events.
+func parameters() []string { return []string{"server", "type", "uri", "since", "lastEventId", "ongap"} }
 
 // since parses the parameter "since". Unlike a Last-Event-ID, which a client may have received
 // from another log, it was written by a person: an invalid value is an error.

@@ -22,8 +22,12 @@
 // and nosniff. CORS headers are sent to Options.Origins only; with Options.MCP they
 // allow the headers of MCP, including Mcp-Param-NAME, whose names tools choose.
 //
-// The cookie of a login is valid for 12 hours, for one Server and its process, and until the
-// logout. Its name contains the port of the listener. That keeps servers at several ports of a
+// [Server.Serve] follows the file of the tokens. A request ends when its token is removed: its
+// context is cancelled, and a write in progress fails within a second. A file that cannot be used
+// changes nothing.
+//
+// The cookie of a login is valid for 12 hours, for one Server and its process, for as long as
+// the token of the login is, and until the logout. Its name contains the port of the listener. That keeps servers at several ports of a
 // host apart, and no more: browsers send a cookie to every port of its host, and nothing in a
 // request says who sends it. A service there that receives the cookie can use it.
 //
