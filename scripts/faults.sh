@@ -10,5 +10,6 @@ cd "$(dirname "$0")/.."
 mkdir -p .cache/bin
 go build -o .cache/bin/mcptrack-faults ./cmd/mcptrack
 go build -o .cache/bin/faults ./scripts/faults
+scripts/peers.sh
 go build -modfile=scripts/tools.mod -o .cache/bin/ github.com/nats-io/nats-server/v2
 exec .cache/bin/faults -mcptrack .cache/bin/mcptrack-faults "$@"

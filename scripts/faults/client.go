@@ -29,7 +29,7 @@ type client struct {
 
 	mu        sync.Mutex // guards what follows
 	session   string
-	lists     map[string]map[string]string // by list and key: descriptions
+	listed    map[string]map[string]string // by list and key: descriptions
 	texts     map[string]string            // of what it follows
 	announced map[string]int               // how often each list was announced
 	due       map[string]bool              // lists to be listed, URIs to be read
@@ -37,7 +37,7 @@ type client struct {
 }
 
 func newClient(name, addr string, modern bool, capabilities ...string) *client {
-	c := &client{name: name, url: "http://" + addr + "/mcp", modern: modern, capabilities: map[string]any{}, lists: map[string]map[string]string{},
+	c := &client{name: name, url: "http://" + addr + "/mcp", modern: modern, capabilities: map[string]any{}, listed: map[string]map[string]string{},
 		texts: map[string]string{}, announced: map[string]int{}, due: map[string]bool{}, wake: make(chan struct{}, 1)}
 	for _, name := range capabilities {
 		c.capabilities[name] = map[string]any{}
@@ -335,7 +335,7 @@ func (c *client) get(ctx context.Context, what string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lists[what] = items
+	c.listed[what] = items
 	return nil
 }
 
@@ -358,7 +358,7 @@ func (c *client) differs(lists map[string]map[string]string, texts map[string]st
 	defer c.mu.Unlock()
 	var out []string
 	for list, want := range lists {
-		got := c.lists[list]
+		got := c.listed[list]
 		for key, description := range want {
 			if have, there := got[key]; !there {
 				out = append(out, list+" lack "+key)
@@ -385,4 +385,19 @@ func (c *client) announcements() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.announced)
+}
+
+// lists reports whether an item was listed when the client listed last.
+func (c *client) lists(list, key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, there := c.listed[list][key]
+	return there
+}
+
+// text returns what the client has read last.
+func (c *client) text(uri string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.texts[uri]
 }

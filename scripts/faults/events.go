@@ -155,7 +155,7 @@ func gatewayEvents(o options, report *report, name string) error {
 	}
 	stands[0].set(collides, false)
 	var err error
-	if a.tracker, err = newGateway(o, stands, "--events"); err != nil {
+	if a.tracker, err = newGateway(o, stands, nil, "--events"); err != nil {
 		return err
 	}
 	defer a.end(syscall.SIGKILL)

@@ -18,13 +18,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// newGateway configures and starts a gateway of these servers.
-func newGateway(o options, stands []*stand, args ...string) (*tracker, error) {
+// newGateway starts a gateway of these servers, and of those with these entries of a config.
+func newGateway(o options, stands []*stand, entries []string, args ...string) (*tracker, error) {
 	dir, err := os.MkdirTemp(o.dir, "gateway-")
 	if err != nil {
 		return nil, err
 	}
-	g := &tracker{bin: o.bin, dir: dir, addr: freeAddr(), command: "gateway", args: args, env: []string{"XDG_STATE_HOME=" + dir}, stands: stands}
+	g := &tracker{bin: o.bin, dir: dir, addr: freeAddr(), command: "gateway", args: args, env: []string{"XDG_STATE_HOME=" + dir}, stands: stands, entries: entries}
 	return g, errors.Join(g.configure(), g.start())
 }
 
@@ -37,7 +37,7 @@ func gatewayRestarts(o options, report *report, name string) error {
 		if err != nil {
 			return err
 		}
-		g, err := newGateway(o, []*stand{st})
+		g, err := newGateway(o, []*stand{st}, nil)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func gatewayClients(o options, report *report, name string) error {
 		stands = append(stands, st)
 	}
 	var err error
-	if a.tracker, err = newGateway(o, stands); err != nil {
+	if a.tracker, err = newGateway(o, stands, nil); err != nil {
 		return err
 	}
 	defer a.end(syscall.SIGKILL)
@@ -188,7 +188,7 @@ func gatewayClients(o options, report *report, name string) error {
 		}},
 	} {
 		meanwhile(true)
-		a.row("lists change, before "+fault.name, func() error { return nil })
+		a.row("lists change", func() error { return nil })
 		a.row(fault.name, fault.happens)
 	}
 	a.calls(ctx)

@@ -31,11 +31,12 @@ import (
 
 type options struct {
 	bin, nats     string
+	peers         string
 	only          string
 	rounds        int
 	kills, flips  int
 	soak, cluster time.Duration
-	dir           string
+	dir, disk     string // disk is that of trackers
 }
 
 func main() {
@@ -49,6 +50,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.bin, "mcptrack", ".cache/bin/mcptrack-faults", "the program to test")
 	flag.StringVar(&o.nats, "nats", ".cache/bin/nats-server", "the NATS server")
+	flag.StringVar(&o.peers, "peers", "testdata/peers", "the folder of servers of SDKs, as scripts/peers.sh installs them")
 	flag.StringVar(&o.only, "only", "", "only rows whose name contains this `TEXT`")
 	flag.IntVar(&o.rounds, "rounds", 1, "rounds of every row")
 	flag.IntVar(&o.kills, "kills", 0, "kill the tracker so many times while clients read, instead of every row")
@@ -103,7 +105,7 @@ func (o options) selects(name string) bool { return strings.Contains(name, o.onl
 // withSuite runs f with a tracker that follows a server on every way, and those that more
 // makes.
 func withSuite(o options, report *report, more func(*oracle) ([]*stand, error), f func(*suite) error) error {
-	s := &suite{oracle: newOracle(), report: report, tracker: &tracker{bin: o.bin, dir: o.dir, addr: freeAddr(),
+	s := &suite{oracle: newOracle(), report: report, tracker: &tracker{bin: o.bin, dir: o.dir, addr: freeAddr(), disk: o.disk,
 		args: []string{"--data-dir", filepath.Join(o.dir, "data")}}}
 	for _, w := range ways() {
 		st, err := newStand(w, w.String(), "", s.oracle)
@@ -274,7 +276,7 @@ type other struct {
 
 func others() []other {
 	return []other{
-		{"gateway, HTTP server away for 0.3 s", gatewayRestarts}, {"gateway clients", gatewayClients}, {"gateway events", gatewayEvents}, {"inject resumes", injectResumes}, {"NATS restarts", natsRestarts},
+		{"gateway, HTTP server away for 0.3 s", gatewayRestarts}, {"gateway clients", gatewayClients}, {"gateway events", gatewayEvents}, {"server of the TypeScript SDK", realPeers}, {"disk full", diskFull}, {"inject resumes", injectResumes}, {"NATS restarts", natsRestarts},
 		{killsName, killsRow(25)}, {flipsName, flipsRow(25)},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,7 +27,9 @@ type tracker struct {
 	command        string   // "": serve-sse
 	args           []string // besides config and address
 	env            []string
+	disk           string // a folder that is a disk of 8 MiB as the program sees it, empty at every start; "": none
 	stands         []*stand
+	entries        []string // of the config, for servers that are no stands
 
 	mu   sync.Mutex // guards what follows
 	cmd  *exec.Cmd
@@ -39,7 +42,7 @@ func (t *tracker) config() string { return filepath.Join(t.dir, "mcp-servers.jso
 
 // configure writes the config.
 func (t *tracker) configure() error {
-	var entries []string
+	entries := slices.Clone(t.entries)
 	for _, s := range t.stands {
 		entries = append(entries, s.entry())
 	}
@@ -74,6 +77,11 @@ func (t *tracker) launch() (listening, done chan struct{}, err error) {
 		return nil, nil, err
 	}
 	cmd := exec.Command(t.bin, append([]string{cmp.Or(t.command, "serve-sse"), "--config", t.config(), "--addr", t.addr}, t.args...)...)
+	if t.disk != "" {
+		cmd = exec.Command("sh", append([]string{"-c", `mount -t tmpfs -o size=8m,mode=700 none "$0" && exec "$@"`, t.disk}, cmd.Args...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
+	}
 	cmd.Env = append(os.Environ(), t.env...)
 	errs, err := cmd.StderrPipe()
 	if err != nil {
