@@ -16,7 +16,7 @@ type FaultKind int
 
 // The limits.
 const (
-	LongLine   FaultKind = iota // a message longer than MaxLine bytes
+	LongLine   FaultKind = iota // a message longer than maxSkipped times MaxLine bytes
 	NoiseLines                  // more than MaxNoiseLines noise lines in a row
 	NoiseBytes                  // more than MaxNoiseBytes bytes of noise in a row
 )
@@ -30,4 +30,15 @@ func (e *FaultError) Error() string {
 	default:
 		return fmt.Sprintf("stdout: more than %d bytes in a row are not JSON-RPC", e.Limit)
 	}
+}
+
+// LongLineError means that a message was longer than MaxLine of the [Spec]. It was skipped.
+type LongLineError struct {
+	// Head and Tail are its first and its last bytes.
+	Head, Tail []byte
+	Limit      int
+}
+
+func (e *LongLineError) Error() string {
+	return fmt.Sprintf("stdout: a line of more than %d bytes was skipped", e.Limit)
 }

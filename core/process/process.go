@@ -29,8 +29,8 @@ type Spec struct {
 	// Dir is the working directory. Empty: that of this process.
 	Dir string
 
-	// MaxLine bounds a stdout line, in bytes without its end. A longer one is a
-	// fault. 0: [DefaultMaxLine].
+	// MaxLine bounds a stdout line, in bytes without its end. A longer one is skipped; one
+	// that is longer than 16 times that is a fault. 0: [DefaultMaxLine].
 	MaxLine int
 	// MaxNoiseLines and MaxNoiseBytes bound what may stand between two messages
 	// on stdout without being one. More is a fault.

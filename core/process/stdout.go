@@ -17,6 +17,10 @@ const (
 	// read returns no more.
 	smallBuf = 8 << 10
 	busyBuf  = 64 << 10
+	// maxSkipped is how many times MaxLine a message may be long that is skipped.
+	maxSkipped = 16
+	// longHead and longTail are how many bytes are kept of such a message.
+	longHead, longTail = 256, 256
 )
 
 // Lines yields the lines of a server's standard output that can be JSON-RPC messages
@@ -32,12 +36,14 @@ type Lines struct {
 	onFault func()
 
 	buf      []byte
-	line     []byte // the line that next accepted; part of buf
-	pos, end int    // buf[pos:end] has not been examined
-	seen     int    // buf[pos:seen] holds no '\n'
-	skipping bool   // in a noise line whose beginning was discarded
-	ended    bool   // the source has ended
-	err      error  // sticky
+	line     []byte         // the line that next accepted; part of buf
+	pos, end int            // buf[pos:end] has not been examined
+	seen     int            // buf[pos:seen] holds no '\n'
+	skipping bool           // in a noise line whose beginning was discarded
+	long     *LongLineError // the message that is too long, whose beginning was discarded; nil: none
+	longSize int            // its bytes so far
+	ended    bool           // the source has ended
+	err      error          // sticky
 
 	noiseLines, noiseBytes int                    // since the last message
 	skipped                atomic.Int64           // noise lines in all
@@ -82,9 +88,13 @@ func NewLines(r io.Reader, spec Spec) *Lines {
 // only if it is valid JSON. The line is valid until the next call.
 //
 // The error is io.EOF when the source ended or was closed, and a [*FaultError] when a
-// limit was exceeded.
+// limit was exceeded. After a [*LongLineError] the next line can be read.
 func (r *Lines) Next() ([]byte, error) {
 	for !r.next() {
+		if long := r.long; long != nil && r.longSize == 0 {
+			r.long = nil
+			return nil, long
+		}
 		if r.err != nil {
 			return nil, r.err
 		}
@@ -109,12 +119,20 @@ func (r *Lines) next() bool {
 		if r.accept(line) {
 			return true
 		}
+		if r.long != nil {
+			return false
+		}
 	}
 	return false
 }
 
 // accept reports whether a whole line, with its '\n', is a message; otherwise it skips it.
 func (r *Lines) accept(line []byte) bool {
+	if r.long != nil {
+		r.skipLong(line)
+		r.longSize = 0
+		return false
+	}
 	if r.skipping {
 		r.skipping = false
 		r.noiseBytes += len(line)
@@ -129,7 +147,8 @@ func (r *Lines) accept(line []byte) bool {
 	// Drop the blanks at the end and move the '\n' up to the message.
 	last := len(bytes.TrimRight(msg, " \t\r\n"))
 	if last > r.limits.line {
-		r.fail(LongLine, r.limits.line)
+		r.skipLong(msg)
+		r.longSize = 0
 		return false
 	}
 	msg[last] = '\n'
@@ -146,6 +165,11 @@ func (r *Lines) checkPartial() {
 	if len(part) == 0 {
 		return
 	}
+	if r.long != nil {
+		r.skipLong(part)
+		r.pos, r.seen = r.end, r.end
+		return
+	}
 	if r.skipping {
 		r.noiseBytes += len(part)
 		r.pos, r.seen = r.end, r.end
@@ -156,7 +180,8 @@ func (r *Lines) checkPartial() {
 	switch {
 	case len(msg) > 0 && (msg[0] == '{' || msg[0] == '['):
 		if len(msg) > r.limits.line+len("\r\n") {
-			r.fail(LongLine, r.limits.line)
+			r.skipLong(msg)
+			r.pos, r.seen = r.end, r.end
 		}
 	case len(part) > maxHead:
 		// This is enough for a log line, and it is certain to be noise.
@@ -164,6 +189,20 @@ func (r *Lines) checkPartial() {
 		r.pos, r.seen = r.end, r.end
 		r.skipping = true
 	}
+}
+
+// skipLong discards a part of a message that is too long, but for its first and last bytes.
+func (r *Lines) skipLong(part []byte) {
+	if r.long == nil {
+		r.long = &LongLineError{Head: bytes.Clone(part[:min(len(part), longHead)]), Limit: r.limits.line}
+		r.noiseLines, r.noiseBytes = 0, 0
+	}
+	if r.longSize += len(part); r.longSize > maxSkipped*r.limits.line {
+		r.fail(LongLine, maxSkipped*r.limits.line)
+		return
+	}
+	tail := append(r.long.Tail, part[max(0, len(part)-longTail):]...)
+	r.long.Tail = bytes.Clone(tail[max(0, len(tail)-longTail):])
 }
 
 // fill reads once. It first makes room: it moves unread bytes to the front, and grows a full
@@ -214,7 +253,7 @@ func (r *Lines) finish(err error) {
 	}
 	tail := r.buf[r.pos:r.end]
 	switch msg := trimLeft(tail); {
-	case len(tail) == 0 || r.skipping:
+	case len(tail) == 0 || r.skipping || r.long != nil:
 		r.pos, r.seen = r.end, r.end
 	case len(msg) > 0 && (msg[0] == '{' || msg[0] == '[') && json.Valid(msg):
 		if r.end == len(r.buf) {
@@ -256,7 +295,7 @@ func (r *Lines) checkNoise() {
 
 func (r *Lines) fail(kind FaultKind, limit int) {
 	f := &FaultError{Kind: kind, Limit: limit}
-	r.err = f
+	r.err, r.long = f, nil
 	r.buf, r.line, r.pos, r.end, r.seen = nil, nil, 0, 0, 0
 	r.onFault()
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -80,8 +81,8 @@ func TestStdoutFaults(t *testing.T) {
 		"101 lines":        {nil, "{}\n" + strings.Repeat("noise\n", 101) + "{}\n", process.NoiseLines, "{}\n"},
 		"a MiB":            {nil, strings.Repeat(strings.Repeat("n", 50<<10)+"\n", 30), process.NoiseBytes, ""},
 		"a MiB, one line":  {nil, "{}\n" + strings.Repeat("n", 2<<20), process.NoiseBytes, "{}\n"},
-		"long message":     {func(s *process.Spec) { s.MaxLine = 1000 }, "{}\n{" + strings.Repeat("n", 1000) + "\n", process.LongLine, "{}\n"},
-		"long, no end yet": {func(s *process.Spec) { s.MaxLine = 100 << 10 }, "{" + strings.Repeat("n", 200<<10), process.LongLine, ""},
+		"long message":     {func(s *process.Spec) { s.MaxLine = 1000 }, "{}\n{" + strings.Repeat("n", 16000) + "\n", process.LongLine, "{}\n"},
+		"long, no end yet": {func(s *process.Spec) { s.MaxLine = 100 << 10 }, "{" + strings.Repeat("n", 1700<<10), process.LongLine, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := spec("cat")
@@ -94,6 +95,40 @@ func TestStdoutFaults(t *testing.T) {
 				t.Fatalf("got %q, %v", out, err)
 			}
 		})
+	}
+}
+
+// A message that is too long is skipped, whether it fits into the buffer or not: its ends are
+// known, and the next message is read.
+func TestLongLines(t *testing.T) {
+	for _, size := range []int{1001, 1003, 5000, 15_000} {
+		for _, end := range []string{"\n", "\r\n"} {
+			long := "{" + strings.Repeat("n", 900) + strings.Repeat("m", size-902) + "}"
+			in := "{\"a\":1}\n" + long + end + "noise\n" + long + end + "{}\n" + long[:min(size, 4000)]
+			for name, r := range map[string]io.Reader{"whole": strings.NewReader(in), "bytes": iotest.OneByteReader(strings.NewReader(in))} {
+				lines := process.NewLines(r, process.Spec{MaxLine: 1000})
+				var got []string
+				for {
+					line, err := lines.Next()
+					if tooLong, ok := errors.AsType[*process.LongLineError](err); ok {
+						tail := strings.TrimRight(string(tooLong.Tail), "\r\n")
+						if !strings.HasPrefix(long, string(tooLong.Head)) || len(tooLong.Head) != 256 || !strings.HasSuffix(long, tail) || len(tail) < 254 || tooLong.Limit != 1000 {
+							t.Errorf("%d bytes, %s: %q", size, name, tooLong)
+						}
+						got = append(got, "long")
+						continue
+					}
+					if err != nil {
+						got = append(got, err.Error())
+						break
+					}
+					got = append(got, string(line))
+				}
+				if want := []string{"{\"a\":1}\n", "long", "long", "{}\n", "EOF"}; !slices.Equal(got, want) {
+					t.Errorf("%d bytes, %s: %q, want %q", size, name, got, want)
+				}
+			}
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package session_test
 
 import (
+	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,4 +76,65 @@ func TestUndecodableLinesAreGaps(t *testing.T) {
 			t.Errorf("a torn batch: %d gaps", gaps)
 		}
 	})
+}
+
+// A line that is too long fails the request that it answers, wherever its id is; others are gaps.
+// The session goes on.
+func TestLongLineFailsOneRequest(t *testing.T) {
+	for name, change := range map[string]func(line string) string{
+		"id first": func(line string) string { return line },
+		"id last": func(line string) string {
+			id := regexp.MustCompile(`"id":"[^"]*"`).FindString(line)
+			return strings.TrimSuffix(strings.Replace(line, id+",", "", 1), "}") + `,` + id + `,"jsonrpc":"2.0"}`
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				docs := sessiontest.New()
+				docs.SetQuietly("test://small", "one")
+				docs.SetQuietly("test://large", strings.Repeat(`"id":"x"}`, 20_000))
+				extra := make(chan string, 1)
+				tap := &sessiontest.Tap{Server: docs, Change: func(line string) string {
+					if len(line) > 100_000 {
+						line = change(line)
+					}
+					select {
+					case more := <-extra:
+						line = more + "\n" + line
+					default:
+					}
+					return line
+				}}
+				s, err := tap.Dial(t.Context(), sessiontest.Entry("docs"), session.Options{Limits: session.Limits{MaxLine: 100_000}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { s.Close(); tap.Wait() }()
+				began := time.Now()
+				for range 2 {
+					_, err = s.Read(t.Context(), "test://large")
+					if tooLarge, ok := errors.AsType[*session.TooLargeError](err); !ok || tooLarge.Limit != 100_000 || !strings.Contains(err.Error(), "--limit line=") {
+						t.Errorf("%v", err)
+					}
+					if _, err := s.Read(t.Context(), "test://small"); err != nil {
+						t.Error(err)
+					}
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("a request waited for %v", took)
+				}
+				extra <- `{"jsonrpc":"2.0","method":"notifications/x","params":{"x":"` + strings.Repeat("x", 200_000) + `"}}`
+				if err := s.Ping(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if b := s.Signals().Take(); b.Gap == "" || b.Dropped[session.DroppedUndecodable] != 1 {
+					t.Errorf("%+v", b)
+				}
+				if n := docs.Count("notifications/cancelled"); n > 0 {
+					t.Errorf("%d answered requests were cancelled", n)
+				}
+			})
+		})
+	}
 }

@@ -68,6 +68,9 @@ func (f *follower) answered(r readResult) {
 		f.conn.requests.alive()
 	} else {
 		f.w.log.Debug("read failed", "uri", r.read.URI, "err", errorLine(r.err))
+		if _, ok := errors.AsType[*session.TooLargeError](r.err); ok {
+			f.w.pub.warnOnce("too large", "a resource is too large to be compared; others of the server that are will not be reported", r.err, "uri", r.read.URI)
+		}
 		if _, ok := errors.AsType[*net.OpError](r.err); ok { // the connection failed, not only this read
 			f.liveness.pingSoon(time.Now())
 		}

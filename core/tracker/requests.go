@@ -73,12 +73,15 @@ func (r *requests) excuse(since time.Time) bool {
 }
 
 // isAnswer reports whether err, with which a request ended, means that the server answered
-// it: nil, a JSON-RPC error, or a demand for input.
+// it: nil, a JSON-RPC error, a demand for input, or an answer that is too large.
 func isAnswer(err error) bool {
 	if err == nil {
 		return true
 	}
 	if _, ok := errors.AsType[*session.InputRequiredError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*session.TooLargeError](err); ok {
 		return true
 	}
 	_, ok := errors.AsType[*session.RPCError](err)

@@ -23,7 +23,7 @@ func (b *limitBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if int64(n) > b.left {
-		err = &TooLargeError{"HTTP body", b.limit}
+		err = &TooLargeError{"body", "body", b.limit}
 		b.tooLarge(err)
 		n = int(b.left)
 	}
@@ -90,7 +90,7 @@ func (b *eventFilter) next() {
 	e, err := b.events.Read()
 	if err != nil {
 		if errors.Is(err, sse.ErrTooLarge) {
-			err = &TooLargeError{"SSE event", int64(b.guard.conn.cfg.MaxLine)}
+			err = &TooLargeError{"event", "line", int64(b.guard.conn.cfg.MaxLine)}
 			b.x.fail(err)
 		} else if !b.answered {
 			b.x.fail(&InterruptedError{Sent: true, Err: brokenOff(b.guard.conn.cfg.Redact, err)})

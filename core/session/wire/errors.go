@@ -148,9 +148,10 @@ func (e *InterruptedError) Unwrap() error { return e.Err }
 // TooLargeError is the error of an answer that exceeds a limit.
 type TooLargeError struct {
 	What  string // "HTTP body", "SSE event", …
+	Name  string // of the limit in --limit
 	Limit int64  // bytes
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%s of more than %d bytes", e.What, e.Limit)
+	return fmt.Sprintf("the answer is a %s of more than %d bytes; --limit %s=SIZE allows more", e.What, e.Limit, e.Name)
 }

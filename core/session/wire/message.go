@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/process"
 )
 
 // Notification is a notification of the server: the members of params that a session
@@ -99,6 +101,25 @@ func (c *Conn) undecodable(data []byte) bool {
 		c.cfg.Handler.Undecodable()
 	}
 	return true
+}
+
+// tooLong handles a line that was skipped because of its length: it fails the request that it
+// answers. Any other may have been a notification.
+func (c *Conn) tooLong(line *process.LongLineError) {
+	// The members beside the first brace, and beside the last, are those of the message,
+	// wherever else "id" occurs.
+	const id, version, blank = `"id"\s*:\s*"([^"\\]*)"\s*`, `"jsonrpc"\s*:\s*"2\.0"\s*`, `\s*`
+	atHead := regexp.MustCompile(`^\{` + blank + `(?:` + version + `,` + blank + `)?` + id + `,`)
+	atTail := regexp.MustCompile(`,` + blank + id + `(?:,` + blank + version + `)?\}` + blank + `$`)
+	found := atHead.FindSubmatch(line.Head)
+	if found == nil {
+		found = atTail.FindSubmatch(line.Tail)
+	}
+	if found == nil {
+		c.cfg.Handler.Undecodable()
+		return
+	}
+	c.pending.fail(string(found[1]), &TooLargeError{"line", "line", int64(line.Limit)})
 }
 
 // beginsLikeMessage reports whether data begins with a member of an object, or an object

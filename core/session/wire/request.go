@@ -172,8 +172,10 @@ func (e *transportError) Unwrap() error { return e.err }
 
 var errConnectionLost = errors.New("the connection was lost")
 
-// IsAnswer reports whether err is an answer of the server.
+// IsAnswer reports whether err is an answer of the server, or says that one came and was too
+// large.
 func IsAnswer(err error) bool {
 	_, ok := errors.AsType[*RPCError](err)
-	return ok
+	_, tooLarge := errors.AsType[*TooLargeError](err)
+	return ok || tooLarge
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"io"
 	"time"
 
@@ -50,7 +51,7 @@ func startIO(c *Conn, lines *process.Lines, w io.WriteCloser, p *process.Process
 	stdin := newLineQueue(w, c.cfg.WriteTimeout, func(err error) { c.fail(&EndError{Reason: printable.Reason(err, 0), ExitCode: -1}) })
 	// ended has room for the one error that answers reports; never closed.
 	ended := make(chan error, 1)
-	stdout := &answers{lines: lines, receive: c.receive, ended: func(err error) { ended <- err }}
+	stdout := &answers{lines: lines, receive: c.receive, tooLong: c.tooLong, ended: func(err error) { ended <- err }}
 	c.group.Go(stdin.run)
 	c.group.Go(func() { watchIO(c, p, ended) })
 	c.reply = func(answer []byte) { _, _ = stdin.Write(append(answer, '\n')) }
@@ -71,6 +72,7 @@ func startIO(c *Conn, lines *process.Lines, w io.WriteCloser, p *process.Process
 type answers struct {
 	lines   *process.Lines
 	receive func(*scratch, []byte) (handled bool)
+	tooLong func(*process.LongLineError)
 	ended   func(error) // called once
 
 	scratch scratch
@@ -81,7 +83,10 @@ type answers struct {
 func (a *answers) Read(p []byte) (int, error) {
 	for len(a.rest) == 0 && a.err == nil {
 		line, err := a.lines.Next()
+		long, tooLong := errors.AsType[*process.LongLineError](err)
 		switch {
+		case tooLong:
+			a.tooLong(long)
 		case err != nil:
 			a.err = err
 			a.ended(err)
