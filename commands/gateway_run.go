@@ -110,7 +110,9 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		defer close(ready)
 		wait, cancel := context.WithTimeout(ctx, opts.wait)
 		defer cancel()
-		_ = gw.Settled(wait)
+		if gw.Settled(wait) == nil {
+			warnUnmatched(log, gw)
+		}
 		return nil
 	}))
 	return whileRunning(ctx, func(ctx context.Context) error { return e.Run(ctx, parts...) }, ready, serving)
@@ -127,6 +129,17 @@ func (o *gatewayOptions) warn(log *slog.Logger, cfg *config.Config, stored *gate
 	}
 	if left := o.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
 		log.Warn("untracked servers are not served", "servers", strings.Join(left, ", "), "hint", "set \"trackResources\": true on them, or use --all")
+	}
+}
+
+// warnUnmatched logs which globs match nothing that the servers have. It may be a typing error,
+// by which something is served, or not served, that should not be.
+func warnUnmatched(log *slog.Logger, gw *gateway.Gateway) {
+	allow, deny := gw.Unmatched()
+	for flag, globs := range map[string][]string{"--allow": allow, "--deny": deny} {
+		if len(globs) > 0 {
+			log.Warn(flag+" matches nothing that the servers list now", "globs", join(globs, 10))
+		}
 	}
 }
 

@@ -108,6 +108,34 @@ func (f filter) allows(t target, exported string, is forms) bool {
 			})
 }
 
+// Unmatched returns the globs of [Options.Allow] and [Options.Deny] that match no item of the
+// servers that are known now.
+func (g *Gateway) Unmatched() (allow, deny []string) {
+	v := g.view.Load()
+	items := slices.Clone(v.filtered)
+	for k, byKey := range v.byKey {
+		for exported, t := range byKey {
+			if t.server != "" {
+				items = append(items, exportedItem{k, t, exported})
+			}
+		}
+	}
+	unmatched := func(globs []string, matched func(exportedItem, filter) bool, list func(string) (filter, error)) (out []string) {
+		for _, glob := range globs {
+			f, err := list(glob)
+			if err == nil && !slices.ContainsFunc(items, func(it exportedItem) bool { return matched(it, f) }) {
+				out = append(out, glob)
+			}
+		}
+		return out
+	}
+	admits := func(it exportedItem, f filter) bool { return f.admits(it.kind, it.target, it.exported) }
+	denies := func(it exportedItem, f filter) bool { return !admits(it, f) }
+	allow = unmatched(g.opts.Allow, admits, func(glob string) (filter, error) { return newFilter([]string{glob}, nil, g.filter.foldFiles) })
+	deny = unmatched(g.opts.Deny, denies, func(glob string) (filter, error) { return newFilter(nil, []string{glob}, g.filter.foldFiles) })
+	return allow, deny
+}
+
 // flat hides the slashes of a name or its glob, which are ordinary characters there.
 // NUL cannot occur in a name.
 func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 func TestAllowAndDeny(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		w.opts.Allow = []string{"a_*", "b_read", "file:///pub/**", "note:///**"}
-		w.opts.Deny = []string{"a_write", "file:///pub/private/*", "delete", "*admin*"}
+		w.opts.Deny = []string{"a_write", "file:///pub/private/*", "delete", "*admin*", "ad_min", "file:///typo/**"}
 		for _, id := range []string{"a", "b"} {
 			s := w.Serve(id, era)
 			s.SetList(catalog.Tools, tool("read"), tool("write"), tool("delete"), tool("db/admin/drop"))
@@ -23,6 +24,9 @@ func TestAllowAndDeny(t *testing.T) {
 				map[string]any{"name": "p", "uriTemplate": "file:///pub/" + id + "/{+x}"})
 		}
 		w.start(sessiontest.Entry("a"), sessiontest.Entry("b"))
+		if allow, deny := w.gateway.Unmatched(); !slices.Equal(allow, []string{"note:///**"}) || !slices.Equal(deny, []string{"ad_min", "file:///typo/**"}) {
+			w.Errorf("unmatched: %q and %q", allow, deny)
+		}
 		c := w.client(era)
 		w.wantKeys(c, catalog.Tools, "a_read", "b_read")
 		w.wantKeys(c, catalog.Resources, "file:///pub/a", "file:///pub/b")

@@ -58,8 +58,17 @@ type view struct {
 	// extensions holds the servers that declare each extension, sorted by id.
 	extensions map[string][]string
 	offered    map[string]map[catalog.Kind]catalog.List // the exported items, by server
+	// filtered holds the items that the filter left out.
+	filtered []exportedItem
 	// refused holds the items that were left out because they could break clients.
 	refused map[catalog.Kind]map[target]struct{}
+}
+
+// exportedItem is an item and the name or URI that it has, or would have, in the gateway.
+type exportedItem struct {
+	kind catalog.Kind
+	target
+	exported string
 }
 
 // template is a listed template that the URIs of requests are matched with.
@@ -159,7 +168,11 @@ func hasPrefix(template string) bool {
 
 func (v *view) add(k catalog.Kind, s source, it item, exported string, refuse func(Refusal)) {
 	t := target{s.id, it.key}
-	if s.drop || s.id != "" && !v.filter.admits(k, t, exported) {
+	if s.drop {
+		return
+	}
+	if s.id != "" && !v.filter.admits(k, t, exported) {
+		v.filtered = append(v.filtered, exportedItem{k, t, exported})
 		return
 	}
 	if _, taken := v.byKey[k][exported]; taken {
