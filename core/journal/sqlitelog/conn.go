@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -110,6 +112,45 @@ func damaged(err error) bool {
 	return false
 }
 
+// immutable is the name of a file for a connection that reads it without files beside it, which
+// is right only if nobody writes it.
+func immutable(path string) string {
+	return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath() + "?immutable=1"
+}
+
+// plain returns an error of SQLite with a sentence in place of its text; others as they are.
+func plain(err error) error {
+	if err == nil || errors.Is(err, errDamaged) {
+		return err
+	}
+	code := sqlite.ErrCode(err)
+	text := ""
+	switch code.ToPrimary() {
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultFormat:
+		text = "it is damaged, or no file of mcptrack; serve-sse sets a damaged file aside and saves what can be read"
+	case sqlite.ResultCantOpen, sqlite.ResultPerm, sqlite.ResultReadOnly:
+		text = "the file cannot be used, as its folder cannot be written to; copy events.db, and events.db-wal if it is there, to a folder of your own"
+	case sqlite.ResultBusy, sqlite.ResultLocked:
+		text = "another program, such as sqlite3, holds the file; try again"
+	case sqlite.ResultFull:
+		text = "there is no room on the disk"
+	case sqlite.ResultIOErr:
+		text = "the disk cannot be read or written"
+	default:
+		return err
+	}
+	return &plainError{fmt.Sprintf("%s (%v)", text, code), err}
+}
+
+// plainError is an error with another text.
+type plainError struct {
+	text string
+	err  error
+}
+
+func (e *plainError) Error() string { return e.text }
+func (e *plainError) Unwrap() error { return e.err }
+
 // ours returns err as damage if it says that tables or columns are missing: all statements fit the
 // schema of a file of ours.
 func ours(err error) error {
@@ -183,7 +224,7 @@ func (p *pool) take() (*sqlite.Conn, error) {
 		return c, nil
 	}
 	p.mu.Unlock()
-	c, err := connect(p.path, sqlite.OpenReadOnly, readerCache)
+	c, err := connect(p.path, sqlite.OpenReadOnly|sqlite.OpenURI, readerCache) // the path is absolute, or from immutable
 	if err != nil {
 		return nil, fmt.Errorf("event log: open the file: %w", err)
 	}

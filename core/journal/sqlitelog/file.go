@@ -63,11 +63,11 @@ func (l *Log) tryFile(known *logRow) (_ *sqlite.Conn, _ *file, row logRow, err e
 	}
 	c, err := connect(path, sqlite.OpenReadWrite, writerCache)
 	if err != nil {
-		return nil, nil, row, fmt.Errorf("event log: open %s: %w", path, err)
+		return nil, nil, row, fmt.Errorf("event log: open %s: %w", path, plain(err))
 	}
 	row, err = l.admit(c, inode(info), known)
 	if err != nil {
-		return nil, nil, row, errors.Join(fmt.Errorf("event log: open %s: %w", path, err), c.Close())
+		return nil, nil, row, errors.Join(fmt.Errorf("event log: open %s: %w", path, plain(err)), c.Close())
 	}
 	return c, &file{path: path, info: info, epoch: row.epoch, origin: row.origin, readers: newPool(path)}, row, nil
 }
@@ -215,7 +215,7 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 		return nil, row, err
 	}
 	f = &file{path: path, info: info, readers: newPool(path)}
-	err = f.readers.use(ctx, func(c *sqlite.Conn) error {
+	read := func(c *sqlite.Conn) error {
 		version, err := number(c, "PRAGMA user_version")
 		if err == nil && version == 0 {
 			return fs.ErrNotExist // it is being made
@@ -228,10 +228,17 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 			err = ours(err)
 		}
 		return err
-	})
+	}
+	err = f.readers.use(ctx, read)
+	if _, wal := os.Lstat(path + "-wal"); sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCantOpen && errors.Is(wal, fs.ErrNotExist) {
+		// A copy in a folder that cannot be written to: whoever wrote it would have made that file.
+		f.readers.close()
+		f.readers = newPool(immutable(path))
+		err = f.readers.use(ctx, read)
+	}
 	if err != nil {
 		f.readers.close()
-		return nil, row, fmt.Errorf("event log: open %s: %w", path, err)
+		return nil, row, fmt.Errorf("event log: open %s: %w", path, plain(err))
 	}
 	f.epoch, f.origin = row.epoch, row.origin
 	return f, row, nil

@@ -326,7 +326,7 @@ func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) e
 			l.queue.Rouse()
 		}
 	case !errors.Is(err, errRetired):
-		return fmt.Errorf("event log: read: %w", err)
+		return fmt.Errorf("event log: read: %w", plain(err))
 	}
 	for {
 		_, _, _, moved, ok := l.view.take(file, 0, 0, nil)

@@ -33,8 +33,11 @@ func (l *Log) rescue(cause error, known *logRow) (*logRow, error) {
 	if err != nil {
 		return nil, fmt.Errorf("event log: set a damaged file aside: %w", err)
 	}
-	l.opts.Logger.Error("the event log is damaged; it was moved away, and what can be read was copied into a new one",
-		"err", cause, "movedTo", to, "events", copied, "lost", max(row.last+1-row.first-copied, 0))
+	said := []any{"err", plain(cause), "movedTo", to, "events", copied}
+	if lost := row.last + 1 - row.first - copied; lost > 0 {
+		said = append(said, "lost", lost)
+	}
+	l.opts.Logger.Error("the event log is damaged; it was moved away, and what can be read was copied into a new one", said...)
 	return &row, nil
 }
 
