@@ -14,7 +14,8 @@ type replayOptions struct {
 	journalFlags
 	filter
 	since string
-	lines bool // --output was given as table or wide: print lines also into a pipe
+	after since // parsed from since
+	lines bool  // --output was given as table or wide: print lines also into a pipe
 }
 
 func newReplay(env *Env, g *globals) *cobra.Command {
@@ -41,6 +42,10 @@ Exit codes: 0 done; 1 failed; 2 wrong usage.`,
 			if err := opts.check(); err != nil {
 				return err
 			}
+			var err error
+			if opts.after, err = parseSince(cmd, opts.since); err != nil {
+				return err
+			}
 			opts.lines = g.format.Table() && cmd.Flag("output").Changed
 			return runReplay(cmd.Context(), env, g, opts)
 		},
@@ -55,16 +60,12 @@ Exit codes: 0 done; 1 failed; 2 wrong usage.`,
 }
 
 func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (err error) {
-	since, err := parseSince(opts.since)
-	if err != nil {
-		return err
-	}
 	stored, err := opts.stored(ctx, env, g.logger(env))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = stored.Close() }()
-	from, gap, err := since.place(ctx, stored)
+	from, gap, err := opts.after.place(ctx, stored)
 	if err != nil {
 		return err
 	}

@@ -74,6 +74,9 @@ usage; 3 config invalid or missing.`,
   mcptrack serve-sse --token-file token --public-url https://hooks.example`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if opts.noContent && cmd.Flags().Changed("keep-content") {
+				return usage("--keep-content cannot be used with --no-content")
+			}
 			if err := opts.parse(); err != nil {
 				return err
 			}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
@@ -18,14 +20,24 @@ type since struct {
 	time time.Time
 }
 
-func parseSince(s string) (since, error) {
-	if s == "" {
+// clockSkew is how far in the future the time of an event may be that another machine stored.
+const clockSkew = time.Minute
+
+// parseSince parses the flag --since of a command.
+func parseSince(cmd *cobra.Command, s string) (since, error) {
+	if !cmd.Flags().Changed("since") {
 		return since{}, nil
 	}
 	if _, _, err := event.ParseID(s); err == nil {
 		return since{id: s}, nil
 	}
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		switch now := time.Now(); {
+		case t.After(now.Add(clockSkew)):
+			return since{}, usage("--since %s is in the future; it is %s", s, now.UTC().Format(time.RFC3339))
+		case t.Unix() < 0:
+			return since{}, usageHint("1970-01-01T00:00:00Z is before every event", "--since %s is before 1970", s)
+		}
 		return since{time: t}, nil
 	}
 	age, err := parseAge("since", s)

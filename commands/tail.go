@@ -57,7 +57,7 @@ not a serve-sse); 6 --timeout expired.`,
 			if len(args) == 1 {
 				address = args[0]
 			}
-			if err := errors.Join(opts.parse(address), opts.agentFlags.parse(cmd, g)); err != nil {
+			if err := errors.Join(opts.parse(cmd, address), opts.agentFlags.parse(cmd, g)); err != nil {
 				return err
 			}
 			opts.lines = g.format.Table() && cmd.Flag("output").Changed
@@ -79,7 +79,7 @@ not a serve-sse); 6 --timeout expired.`,
 // defaultServeURL is where serve-sse listens unless --addr says otherwise.
 const defaultServeURL = "http://127.0.0.1:8722"
 
-func (o *tailOptions) parse(address string) (err error) {
+func (o *tailOptions) parse(cmd *cobra.Command, address string) (err error) {
 	o.types, o.servers = globs(o.types), globs(o.servers)
 	if err = o.check(); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (o *tailOptions) parse(address string) (err error) {
 	if strings.Trim(o.address.Path, "/") == "" {
 		o.address.Path = "/events"
 	}
-	since, err := parseSince(o.since)
+	since, err := parseSince(cmd, o.since)
 	if err != nil {
 		return err
 	}

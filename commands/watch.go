@@ -118,7 +118,7 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 
 // parseSince checks --since and the flags that belong to it.
 func (o *watchOptions) parseSince(cmd *cobra.Command) (err error) {
-	if o.since == "" {
+	if !cmd.Flags().Changed("since") {
 		for _, name := range []string{"no-follow", "data-dir", "nats", "nats-credentials"} {
 			if cmd.Flags().Changed(name) {
 				return usage("--%s needs --since", name)
@@ -129,7 +129,7 @@ func (o *watchOptions) parseSince(cmd *cobra.Command) (err error) {
 	if o.demo || o.agent {
 		return usage("--since cannot be used with --demo or --agent")
 	}
-	o.after, err = parseSince(o.since)
+	o.after, err = parseSince(cmd, o.since)
 	return err
 }
 
