@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -51,6 +52,11 @@ func (j *journalFlags) open(ctx context.Context, env *Env, log *slog.Logger, kee
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range []string{"store", "webhooks.json"} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			log.Warn("what an older mcptrack stored is not used; remove it if you do not need it", "path", filepath.Join(dir, name))
+		}
+	}
 	l, err := sqlitelog.Open(ctx, sqlitelog.Options{Dir: dir, Durability: keep.durability, Retain: keep.age, RetainBytes: keep.bytes, KeepContent: keep.content, Logger: log})
 	if errors.Is(err, journal.ErrLocked) {
 		return nil, &failure{exit: exitFailed, code: "locked", err: err,
@@ -79,7 +85,7 @@ func (j *journalFlags) stored(ctx context.Context, env *Env, log *slog.Logger) (
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &failure{exit: exitFailed, code: "nothing_stored", err: fmt.Errorf("no events are stored in %s", place),
-			hint: "use the --data-dir or --nats that serve-sse was started with"}
+			hint: "use the --data-dir or --nats that serve-sse was started with; a copy of a log needs events.db-wal, too (mcptrack help serving)"}
 	}
 	if err != nil {
 		return nil, err

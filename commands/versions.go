@@ -85,7 +85,7 @@ func (o *versionFlags) open(ctx context.Context, env *Env, log *slog.Logger) (ve
 func noVersions(server, uri string, known []string) error {
 	f := &failure{exit: exitFailed, code: "no_versions", err: fmt.Errorf("no change of %s of server %s is stored", printable.Line(uri, 200), printable.Line(server, 64)),
 		hint: "only followed resources that changed have a history"}
-	if s := suggest.Nearest(uri, known); s != "" {
+	if s := suggest.Nearest(uri, known); s != "" && s != uri {
 		f.hint = fmt.Sprintf("did you mean %q?", s)
 	}
 	return f
