@@ -27,9 +27,9 @@ type Batch struct {
 	// not deliver.
 	Silent bool
 	// Dropped counts irregular notifications, by reason. All but "untagged" were not delivered:
-	// "unsubscribed", "before_ack", "foreign_subscription", "overflow", "malformed" (also list
-	// items without a usable key) and "undecodable" (it began like a message but is not JSON; a
-	// gap follows). "untagged" ones lacked their subscription id, but were delivered.
+	// "unsubscribed", "before_ack", "foreign_subscription", "overflow", "malformed", "items"
+	// (of lists, without a usable key) and "undecodable" (it began like a message but is not JSON;
+	// a gap follows). "untagged" ones lacked their subscription id, but were delivered.
 	Dropped map[string]int
 }
 
@@ -42,6 +42,7 @@ const (
 	dropMalformed    = "malformed"
 	countUntagged    = "untagged"
 
-	// DroppedUndecodable is the only reason that may deserve a warning.
+	// DroppedUndecodable and DroppedItems are the only reasons that may deserve a warning.
 	DroppedUndecodable = "undecodable"
+	DroppedItems       = "items"
 )

@@ -23,7 +23,7 @@ func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s
 // List fetches all pages of a list, within one request timeout. If the server does not declare
 // the kind, the list is empty and no request is sent; the list of templates is also empty if
 // the server has resources but not that method. Items that are not objects or have no key, or
-// one of more than 8 KiB, are left out and counted as malformed in [Batch.Dropped].
+// one of more than 8 KiB, are left out and counted as [DroppedItems].
 //
 // A list is not a snapshot: its pages may be inconsistent if the list changes meanwhile, which
 // raises another signal.
@@ -55,7 +55,8 @@ func (s *Session) pages(ctx context.Context, k catalog.Kind) ([]catalog.Item, er
 	malformed, size := 0, int64(0)
 	defer func() {
 		if malformed > 0 {
-			s.signals.drop(dropMalformed, malformed)
+			s.signals.drop(DroppedItems, malformed)
+			s.signals.ring()
 		}
 	}()
 	for range s.opts.Limits.MaxPages {

@@ -113,7 +113,7 @@ func TestMalformedItemsAreSkippedAndCounted(t *testing.T) {
 		if err != nil || fmt.Sprint(l.Keys()) != "[good]" {
 			t.Errorf("%v, %v", l.Keys(), err)
 		}
-		if n := s.Signals().Take().Dropped["malformed"]; n != 4 {
+		if n := s.Signals().Take().Dropped[session.DroppedItems]; n != 4 {
 			t.Errorf("%d counted", n)
 		}
 	})

@@ -182,6 +182,9 @@ func (f *follower) signals(b session.Batch) {
 	if b.Dropped[session.DroppedUndecodable] > 0 {
 		f.w.pub.warnOnce("undecodable", "the server sends messages that cannot be decoded; mcptrack checks everything again after them, at most every 5s", nil)
 	}
+	if n := b.Dropped[session.DroppedItems]; n > 0 {
+		f.w.pub.warnOnce("items", "items of the server's lists are left out, as they have no URI or name, or one of more than 8 KiB", nil, "items", n)
+	}
 	f.cached.outdated(b.URIs)
 	for uri, sig := range b.URIs {
 		f.signal(uri, sig, now)
