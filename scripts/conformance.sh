@@ -14,7 +14,7 @@
 #               DIR, as no package has it; it runs on the packages of testdata/conformance
 #   tasks       the extension of 2026-07-28: testdata/peers/tasks.mjs on the same
 #
-# Needs npm and the Go toolchain. The suites, their Node and the TypeScript reference come
+# Needs npm and the Go toolchain. The suites, their Node and the packages of the SDK come
 # from testdata/conformance, the others from scripts/peers.sh. Reports stay in
 # .cache/conformance.
 set -euo pipefail
