@@ -73,6 +73,21 @@ type Digest [sha256.Size]byte
 // IsZero reports whether the digest is not known.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
+// Gone and Unread stand in the place of the digest of a content that was published: that there is
+// none, although the resource is listed, and that there is a new one, which is not known. No
+// content has them.
+func Gone() Digest { return mark(0xfe) }
+
+// Unread is described with [Gone].
+func Unread() Digest { return mark(0xfd) }
+
+func mark(b byte) (d Digest) {
+	for i := range d {
+		d[i] = b
+	}
+	return d
+}
+
 // String returns "sha256:" and 64 hex digits, or "" for the zero Digest.
 func (d Digest) String() string {
 	if d.IsZero() {

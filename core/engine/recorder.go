@@ -57,7 +57,7 @@ func (r *recorder) Append(e *event.Event) error {
 	if at, st, ok := journal.Known(e); ok {
 		r.memory.publish(at, st.Digest)
 	}
-	if name, list, ok := journal.KnownList(e); ok {
+	for name, list := range journal.KnownLists(e) {
 		r.memory.publishList(name, list)
 	}
 	r.texts.putEvent(e) // before the event: whoever sees that finds the text

@@ -13,6 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
+	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -75,8 +76,11 @@ func (w *world) replica(at place) *run {
 
 // place is where a log is.
 type place struct {
-	memory   *journal.Memory // stays open from run to run, as a file would; nil: on a cluster
+	memory   *journal.Memory // stays open from run to run, as a file would; nil: elsewhere
+	dir      string          // of a file; "": on a cluster
 	url      string
+	stream   string // "": the default
+	cut      *cut   // nil: the process is not killed
 	replicas int
 	process  string
 	drain    time.Duration
@@ -92,7 +96,14 @@ func (w *world) open(at place, log *slog.Logger) (events journal.Log, end func()
 	if at.memory != nil {
 		return at.memory, func() error { return nil }
 	}
-	l, err := natslog.Open(w.Context(), natslog.Options{URL: at.url, Replicas: at.replicas, Process: at.process, Drain: at.drain, Logger: log})
+	if at.dir != "" {
+		l, err := sqlitelog.Open(w.Context(), sqlitelog.Options{Dir: at.dir, Logger: log})
+		if err != nil {
+			w.Fatal(err)
+		}
+		return l, l.Close
+	}
+	l, err := natslog.Open(w.Context(), natslog.Options{URL: at.url, Stream: at.stream, Replicas: at.replicas, Process: at.process, Drain: at.drain, Logger: log})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -106,6 +117,10 @@ func (w *world) engine(at place, with engine.Options, cfg *config.Config) *run {
 	}
 	with.Logger = slog.New(slog.NewTextHandler(w.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	j, end := w.open(at, with.Logger)
+	if at.cut != nil {
+		at.cut.Log = j
+		j = at.cut
+	}
 	p, err := engine.New(w.Context(), engine.Desired{Config: cfg}, j, with)
 	if err != nil {
 		w.Fatal(err)

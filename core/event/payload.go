@@ -96,7 +96,12 @@ type Descriptor struct {
 type ResourceAdded struct{ Descriptor }
 
 // ResourceRemoved is published when a resource is no longer offered.
-type ResourceRemoved struct{ Descriptor }
+type ResourceRemoved struct {
+	Descriptor
+	// Missing is set by a tracker if a read did not find a resource that it goes on to track,
+	// since the server lists it or the config names it.
+	Missing bool `json:"-"`
+}
 
 // ResourceChanged is published when the descriptor of a resource changed, not its
 // content.
@@ -117,6 +122,9 @@ type ListChanged struct {
 	// Items is the whole list after the change, nil if it is unknown: only a tracker that
 	// records its events sets it.
 	Items *catalog.List `json:"-"`
+	// Follows are the resources about which events of their own follow this one. Who sets Items
+	// sets it.
+	Follows []string `json:"-"`
 }
 
 // ServerEvent is published for an event of a server's own (MCP Events) that is about no

@@ -30,7 +30,7 @@
 // # What is remembered
 //
 // What was published is what is remembered: the state of a resource, and of a list, is stored in
-// the step that stores the event about it ([Known], [KnownList]). Remember and RememberList are
+// the step that stores the event about it ([Known], [KnownLists]). Remember and RememberList are
 // for what was found without an event, and take their place in the same order.
 //
 // # What durable means

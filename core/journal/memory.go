@@ -95,10 +95,11 @@ func (m *Memory) appendLocked(e event.Event) held {
 	if r, st, ok := Known(&e); ok {
 		m.rememberLocked(r, st)
 	}
-	if name, list, ok := KnownList(&e); ok {
+	for name, list := range KnownLists(&e) {
 		m.rememberListLocked(name, list)
-		p := e.Payload.(event.ListChanged)
-		p.Items = nil // large, and remembered
+	}
+	if p, ok := e.Payload.(event.ListChanged); ok {
+		p.Items, p.Follows = nil, nil // large, and remembered
 		e.Payload = p
 	}
 	m.last++

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -15,7 +16,7 @@ type Resource struct{ ServerID, URI string }
 
 // State is the last known content of a resource, published or not.
 type State struct {
-	Digest   catalog.Digest
+	Digest   catalog.Digest // or [catalog.Gone], or [catalog.Unread]
 	Size     int64
 	MimeType string
 	When     time.Time // when it was read
@@ -48,6 +49,9 @@ func Known(e *event.Event) (r Resource, st State, ok bool) {
 		}
 		return r, st, !p.Digest.IsZero()
 	case event.ResourceRemoved:
+		if p.Missing {
+			return r, State{Digest: catalog.Gone(), When: e.Timestamp}, true
+		}
 		return r, State{When: e.Timestamp}, true
 	}
 	return r, State{}, false
@@ -61,6 +65,34 @@ func KnownList(e *event.Event) (name ListName, list catalog.List, ok bool) {
 		return ListName{}, nil, false
 	}
 	return ListName{e.ServerID, p.List}, *p.Items, true
+}
+
+// KnownLists yields what is remembered in the step that stores the event: the list of [KnownList]
+// and the resources that are [Owed] then.
+func KnownLists(e *event.Event) iter.Seq2[ListName, catalog.List] {
+	return func(yield func(ListName, catalog.List) bool) {
+		name, list, ok := KnownList(e)
+		if !ok || !yield(name, list) {
+			return
+		}
+		if p := e.Payload.(event.ListChanged); len(p.Follows) > 0 {
+			yield(ListName{e.ServerID, Owed}, OwedList(p.Follows))
+		}
+	}
+}
+
+// Owed is the kind of list that has the resources whose own events may not be stored although a
+// change of the list of resources is: whoever tracks the server next publishes them. A tracker
+// that has appended them empties it.
+const Owed catalog.Kind = "owed"
+
+// OwedList returns resources as a list of [Owed].
+func OwedList(uris []string) catalog.List {
+	items := make([]catalog.Item, len(uris))
+	for i, uri := range uris {
+		items[i].Key = uri
+	}
+	return catalog.NewList(items)
 }
 
 // Cursors is the kind of list under which is stored where to resume the subscriptions to events

@@ -172,7 +172,7 @@ func (p *publisher) unfollow() {
 func (p *publisher) updated(u coalesce.Update) {
 	e := event.Event{ServerID: p.id, ResourceURI: u.URI, Cause: u.Cause, Received: u.Received}
 	if u.Removed {
-		e.Payload = event.ResourceRemoved{Descriptor: u.Descriptor}
+		e.Payload = event.ResourceRemoved{Descriptor: u.Descriptor, Missing: true}
 	} else {
 		up := event.ResourceUpdated{Name: u.Descriptor.Name, MimeType: u.Descriptor.MimeType}
 		if u.Read {
@@ -207,18 +207,32 @@ func (p *publisher) forgotten(uris []string) {
 	})
 }
 
-// listChanged publishes how a list changed.
-func (p *publisher) listChanged(k catalog.Kind, old, list catalog.List, d catalog.Delta, cause event.Cause) {
+// remembered remembers what was published of the content of a resource, zero: nothing any more.
+func (p *publisher) remembered(uri string, d catalog.Digest) {
+	p.store.remember(func(rec journal.Recorder) error {
+		return rec.Remember(journal.Resource{ServerID: p.id, URI: uri}, journal.State{Digest: d, When: time.Now()})
+	})
+}
+
+// settled remembers that the events that follow from a change of the list of resources are published.
+func (p *publisher) settled() {
+	p.store.remember(func(rec journal.Recorder) error {
+		return rec.RememberList(journal.ListName{ServerID: p.id, Kind: journal.Owed}, nil)
+	})
+}
+
+// listChanged publishes how a list changed. Events about the resources in follows have to follow.
+func (p *publisher) listChanged(k catalog.Kind, old, list catalog.List, d catalog.Delta, cause event.Cause, follows []string) {
 	p.store.commit(event.Event{ServerID: p.id, Cause: cause, Payload: event.ListChanged{
 		List: k, Added: d.Added, Removed: d.Removed, Changed: d.Changed,
-		Details: catalog.ItemChanges(old, list, d.Changed), Items: &list,
+		Details: catalog.ItemChanges(old, list, d.Changed), Items: &list, Follows: follows,
 	}}, func(r *record) { r.lists[k] = list })
 }
 
-// listDiffers records that a list differs from what the durable log says.
-func (p *publisher) listDiffers(k catalog.Kind, list catalog.List, d catalog.Delta) {
+// listDiffers records that a list differs from what the durable log says; see listChanged.
+func (p *publisher) listDiffers(k catalog.Kind, list catalog.List, d catalog.Delta, follows []string) {
 	p.store.record(event.Event{ServerID: p.id, Cause: event.CauseResync, Payload: event.ListChanged{
-		List: k, Added: d.Added, Removed: d.Removed, Changed: d.Changed, Items: &list,
+		List: k, Added: d.Added, Removed: d.Removed, Changed: d.Changed, Items: &list, Follows: follows,
 	}})
 }
 

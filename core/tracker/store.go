@@ -74,10 +74,10 @@ func (s *store) publish(e event.Event) *event.Event {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = time.Now()
 	}
-	list, listed := e.Payload.(event.ListChanged)
-	items := list.Items
+	whole, listed := e.Payload.(event.ListChanged)
 	if listed { // the whole list is for the durable log only
-		list.Items = nil
+		list := whole
+		list.Items, list.Follows = nil, nil
 		e.Payload = list
 	}
 	s.order.Lock()
@@ -87,10 +87,9 @@ func (s *store) publish(e event.Event) *event.Event {
 		return published
 	}
 	record := published
-	if items != nil {
+	if whole.Items != nil {
 		with := *published
-		list.Items = items
-		with.Payload = list
+		with.Payload = whole
 		record = &with
 	}
 	_ = s.durable.Append(record) // fails only once the log is closed, after the end of Run
@@ -131,8 +130,11 @@ func (s *store) learn(id string, res coalesce.Resource, change func(*record)) {
 	switch {
 	case differs && !said.IsZero():
 		e := event.Event{ServerID: id, ResourceURI: res.URI, Cause: event.CauseResync}
+		if said == catalog.Gone() || said == catalog.Unread() {
+			said = catalog.Digest{}
+		}
 		if changed, size := true, now.Size; res.Gone {
-			e.Payload = event.ResourceRemoved{Descriptor: res.Descriptor}
+			e.Payload = event.ResourceRemoved{Descriptor: res.Descriptor, Missing: true}
 		} else {
 			e.Payload = event.ResourceUpdated{Name: res.Descriptor.Name, Changed: &changed, MimeType: now.MimeType, Size: &size, Digest: now.Digest, PreviousDigest: said, Text: now.Text}
 		}
@@ -151,6 +153,9 @@ func (s *store) said(id string, res coalesce.Resource) (said catalog.Digest, dif
 		return said, false
 	}
 	said = s.baseline(id, res.URI)
+	if res.Gone && said == catalog.Gone() {
+		return catalog.Digest{}, false
+	}
 	return said, said != res.Content.Digest
 }
 

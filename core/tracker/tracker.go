@@ -58,7 +58,7 @@ type Options struct {
 	Texts             bool
 	MaxText, MaxTexts int64
 	// Baseline returns the digest that was published for a resource before this tracker was
-	// created, zero if none was. If the content of a resource differs from it at the first
+	// created, [catalog.Gone] or [catalog.Unread] if that was published, zero if nothing was. If the content of a resource differs from it at the first
 	// read, an event with cause resync is published. Workers call it concurrently, and it must
 	// return at once; nil: nothing was published.
 	Baseline func(server, uri string) catalog.Digest

@@ -1,10 +1,12 @@
 package tracker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
@@ -19,6 +21,9 @@ func (w *worker) baseline(uri string) catalog.Digest {
 // updated publishes an event of the coalescer.
 func (w *worker) updated(u coalesce.Update) {
 	w.pub.updated(u)
+	if !u.Read && !u.Removed && w.co.Digests() {
+		w.pub.remembered(u.URI, catalog.Unread())
+	}
 	f := w.following
 	switch {
 	case f == nil:
@@ -61,48 +66,74 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 	if w.following != nil {
 		w.following.conn.cache.Remove(k, delta.Removed)
 	}
-	w.pub.listChanged(k, old, list, delta, cause)
+	resources := w.selected(k, delta, list)
+	w.pub.listChanged(k, old, list, delta, cause, keys(resources))
 	if k == catalog.Resources {
-		w.descriptors(w.pub.commit, old, list, delta, cause)
+		w.descriptors(w.pub.commit, old, list, resources, cause)
 	}
 	return delta
 }
 
-// compareList records how a list that has not changed differs from what was published of it:
-// another process stored what this one saw.
+// compareList records how a list that has not changed differs from what was published of it, by
+// another process, which stored what this one saw, or before this one.
 func (w *worker) compareList(k catalog.Kind, published, list catalog.List) {
 	if w.opts.Record == nil {
 		return
 	}
 	delta := catalog.Diff(published, list)
-	if delta.Empty() {
-		return
+	resources := w.selected(k, delta, list)
+	if !delta.Empty() {
+		w.pub.listDiffers(k, list, delta, keys(resources))
 	}
-	w.pub.listDiffers(k, list, delta)
-	if k == catalog.Resources {
-		w.descriptors(w.t.store.record, published, list, delta, event.CauseResync)
+	if k == catalog.Resources && !(delta.Empty() && resources.Empty()) {
+		w.descriptors(w.t.store.record, published, list, resources, event.CauseResync)
 	}
 }
+
+// selected returns the selected resources that a list gained, lost, or describes otherwise, with
+// those that are [journal.Owed]: nobody may have been told of them.
+func (w *worker) selected(k catalog.Kind, delta catalog.Delta, list catalog.List) (out catalog.Delta) {
+	if k != catalog.Resources || !w.srv.TrackResources {
+		return out
+	}
+	owed, _ := w.baselineList(journal.Owed)
+	pick := func(uris []string) (picked []string) {
+		for _, uri := range uris {
+			if _, again := owed.Get(uri); !again && w.srv.Selects(uri) {
+				picked = append(picked, uri)
+			}
+		}
+		return picked
+	}
+	out = catalog.Delta{Added: pick(delta.Added), Removed: pick(delta.Removed), Changed: pick(delta.Changed)}
+	for _, it := range owed {
+		if _, there := list.Get(it.Key); !w.srv.Selects(it.Key) {
+			continue
+		} else if there {
+			out.Added = append(out.Added, it.Key)
+		} else {
+			out.Removed = append(out.Removed, it.Key)
+		}
+	}
+	return out
+}
+
+// keys returns all keys of a delta.
+func keys(d catalog.Delta) []string { return slices.Concat(d.Added, d.Removed, d.Changed) }
 
 // descriptors passes an event for every selected resource that a list gained, lost, or describes
 // otherwise, to publish.
 func (w *worker) descriptors(publish func(event.Event), old, list catalog.List, delta catalog.Delta, cause event.Cause) {
-	selected := func(uris []string) []string {
-		var out []string
-		for _, uri := range uris {
-			if w.srv.TrackResources && w.srv.Selects(uri) {
-				out = append(out, uri)
-			}
-		}
-		return out
-	}
-	w.pub.descriptors(publish, selected(delta.Added), list, cause, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
+	w.pub.descriptors(publish, delta.Added, list, cause, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
 	var removed []string
-	for _, uri := range selected(delta.Removed) {
-		if known, _ := w.co.Lookup(uri); !known.Reported { // already published, when a read did not find it
+	for _, uri := range delta.Removed {
+		if known, _ := w.co.Lookup(uri); known.Reported { // already published, when a read did not find it
+			w.pub.remembered(uri, catalog.Digest{})
+		} else {
 			removed = append(removed, uri)
 		}
 	}
 	w.pub.descriptors(publish, removed, old, cause, func(d event.Descriptor) event.Payload { return event.ResourceRemoved{Descriptor: d} })
-	w.pub.descriptors(publish, selected(delta.Changed), list, cause, func(d event.Descriptor) event.Payload { return event.ResourceChanged{Descriptor: d} })
+	w.pub.descriptors(publish, delta.Changed, list, cause, func(d event.Descriptor) event.Payload { return event.ResourceChanged{Descriptor: d} })
+	w.pub.settled()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -163,6 +164,32 @@ func (l *listState) apply(e *event.Event) {
 	}
 }
 
+// owedLists are the lists of [journal.Owed], by their subjects. A list of resources is stored after
+// what is owed, so whatever list reflects a change, what was owed then does, too.
+type owedLists map[string]*listState
+
+// add notes the resources of a change that the list of resources does not reflect: events about
+// them may be missing.
+func (o owedLists) add(e *event.Event, m message, epoch string) {
+	p, ok := e.Payload.(event.ListChanged)
+	if !ok || p.List != catalog.Resources {
+		return
+	}
+	name := journal.ListName{ServerID: e.ServerID, Kind: journal.Owed}
+	subject := knownList{name: name}.subject()
+	list := o[subject]
+	switch {
+	case list == nil:
+		list = &listState{name: name, keys: map[string]catalog.Digest{}}
+		o[subject] = list
+	case list.at.covers(list.when, m, epoch):
+		return
+	}
+	for _, uri := range slices.Concat(p.Added, p.Removed, p.Changed) {
+		list.keys[uri] = catalog.Digest{}
+	}
+}
+
 func (l *listState) items() catalog.List {
 	items := make([]catalog.Item, 0, len(l.keys))
 	for key, d := range l.keys {
@@ -184,6 +211,7 @@ func (l *Log) changeLists(ctx context.Context, server string, lists map[string]*
 	for _, kind := range catalog.Kinds() {
 		patterns = append(patterns, l.store.subjects.list(server, kind))
 	}
+	owed := owedLists(lists)
 	epoch := l.Epoch()
 	from := uint64(math.MaxUint64)
 	outdated := map[string]*listState{}
@@ -215,6 +243,7 @@ func (l *Log) changeLists(ctx context.Context, server string, lists map[string]*
 			var e event.Event
 			if json.Unmarshal(m.data, &e) == nil {
 				list.apply(&e)
+				owed.add(&e, m, epoch)
 			}
 			list.at, list.when = position{m.seq, epoch}, m.stored // another attempt continues
 			return true

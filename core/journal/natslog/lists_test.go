@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -199,4 +200,49 @@ func TestNextHolderKnowsMoreThanEventsOfEarlierOnes(t *testing.T) {
 	if diff := cmp.Diff(map[string]catalog.Digest{"b": digest(2)}, toolsOf(t, next)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// What a process stored before it was killed says less than it had to: the events about the
+// resources of a changed list may be missing, and a resource that is listed and was told to be
+// removed is gone.
+func TestOwedByKilledProcess(t *testing.T) {
+	t.Parallel()
+	j := open(t, onServer(t))
+	resources, owed := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: journal.Owed}
+	stays, leaves := catalog.Item{Key: "stays", Digest: digest(1)}, catalog.Item{Key: "leaves", Digest: digest(2)}
+	err := errors.Join(j.RememberList(resources, catalog.List{leaves, stays}), j.RememberList(owed, nil),
+		j.Remember(journal.Resource{ServerID: "docs", URI: "stays"}, journal.State{Digest: digest(3), When: time.Now()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(want journal.States) {
+		t.Helper()
+		got, err := j.States(t.Context(), "docs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, st := range got.Resources {
+			got.Resources[r] = journal.State{Digest: st.Digest}
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	at := journal.Resource{ServerID: "docs", URI: "stays"}
+	check(journal.States{Resources: map[journal.Resource]journal.State{at: {Digest: digest(3)}}, Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, owed: nil}})
+	left := catalog.List{stays}
+	byKilledProcess(t, j, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Resources, Removed: []string{"leaves"}, Items: &left, Follows: []string{"leaves"}}})
+	byKilledProcess(t, j, &event.Event{ServerID: "docs", ResourceURI: "stays", Timestamp: time.Now(), Payload: event.ResourceRemoved{Missing: true}})
+	check(journal.States{Resources: map[journal.Resource]journal.State{at: {Digest: catalog.Gone()}}, Lists: map[journal.ListName]catalog.List{resources: {stays}, owed: {{Key: "leaves"}}}})
+	// The next process tells it, and begins to follow another change that it cannot finish.
+	if _, err := j.Store(t.Context(), &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}}); err != nil {
+		t.Fatal(err)
+	}
+	added := catalog.List{leaves, stays}
+	err = errors.Join(j.RememberList(owed, nil), j.Remember(at, journal.State{}),
+		j.Append(&event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Resources, Added: []string{"leaves"}, Items: &added, Follows: []string{"leaves"}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(journal.States{Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, owed: {{Key: "leaves"}}}})
 }

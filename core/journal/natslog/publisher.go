@@ -22,7 +22,7 @@ type record struct {
 
 	// The rest is for records of events.
 	item  *item   // the item that is stored once this record is; nil if more of its records follow
-	list  value   // the list after the event; nil: the event does not give it
+	lists []value // those that are known after the event
 	whole bool    // data is all of the event
 	after []*item // those without an event that were queued directly after it
 }

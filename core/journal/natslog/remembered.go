@@ -2,6 +2,7 @@ package natslog
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -152,8 +153,9 @@ func (s *stateWriter) flush(ctx context.Context) {
 	var records []*record
 	var ends []string // for each record: the subject of the value that is stored with it, or ""
 	limit := s.store.largest()
-	for subject, r := range values {
-		r, ok := r.current()
+	// In order, so that what is owed is stored before the list of resources: see changeLists.
+	for _, subject := range slices.Sorted(maps.Keys(values)) {
+		r, ok := values[subject].current()
 		if !ok {
 			delete(values, subject)
 			continue

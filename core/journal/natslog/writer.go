@@ -92,11 +92,13 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 // records returns what is stored for an event.
 func (w *writer) records(it *item) ([]*record, error) {
 	subject := w.store.subjects.event(it.Event)
-	var list value
-	if name, items, ok := journal.KnownList(it.Event); ok {
-		list = newKnownList(name, items)
+	var lists []value
+	for name, items := range journal.KnownLists(it.Event) {
+		lists = append(lists, newKnownList(name, items))
+	}
+	if lists != nil {
 		e, p := *it.Event, it.Event.Payload.(event.ListChanged)
-		p.Items = nil // large, and remembered as the list
+		p.Items, p.Follows = nil, nil // large, and remembered as lists
 		e.Payload = p
 		it.Event = &e
 	}
@@ -117,7 +119,7 @@ func (w *writer) records(it *item) ([]*record, error) {
 		}
 	}
 	last := records[len(records)-1]
-	last.item, last.list, last.whole = it, list, len(parts) == 1
+	last.item, last.lists, last.whole = it, lists, len(parts) == 1
 	return records, nil
 }
 
@@ -224,8 +226,8 @@ func (w *writer) stored(records []*record) {
 		if res, st, ok := journal.Known(r.item.Event); ok {
 			w.states.put(newResourceState(res, st), nil, at) // the event is stored: no lease is needed
 		}
-		if r.list != nil {
-			w.states.put(r.list, nil, at)
+		for _, list := range r.lists {
+			w.states.put(list, nil, at)
 		}
 		if r.item.Done != nil {
 			e := journal.NewEntry(at.Epoch, r.seq, time.Now(), r.data)

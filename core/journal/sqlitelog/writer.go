@@ -262,7 +262,7 @@ func (w *writer) encode(b *batch, it *item) bool {
 	if r, st, ok := journal.Known(it.Event); ok {
 		b.state(r, st)
 	}
-	if name, list, ok := journal.KnownList(it.Event); ok {
+	for name, list := range journal.KnownLists(it.Event) {
 		b.list(name, list)
 	}
 	return true
@@ -276,7 +276,7 @@ func local(e *event.Event) *event.Event {
 		return e
 	}
 	ev := *e
-	p.Items = nil
+	p.Items, p.Follows = nil, nil
 	ev.Payload = p
 	return &ev
 }

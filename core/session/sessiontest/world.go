@@ -99,6 +99,16 @@ func keyed(k catalog.Kind, items []any) map[string]json.RawMessage {
 	return list
 }
 
+// Keys returns the keys of a list, sorted.
+func (w *world) Keys(k catalog.Kind) (keys []string) {
+	for _, raw := range w.list(k) {
+		if it, err := catalog.NewItem(k, raw); err == nil {
+			keys = append(keys, it.Key)
+		}
+	}
+	return keys
+}
+
 // Truth returns all changes of resources, in order.
 func (w *world) Truth() []Change {
 	w.mu.Lock()

@@ -109,6 +109,7 @@ func mergeLists(was, now event.ListChanged) event.ListChanged {
 		note(l.Changed, true, true)
 	}
 	sum := event.ListChanged{List: now.List, Error: now.Error, Items: cmp.Or(now.Items, was.Items)}
+	sum.Follows = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.Follows, now.Follows))))
 	for k, f := range fates {
 		switch {
 		case f.before && f.after:

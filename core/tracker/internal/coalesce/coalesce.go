@@ -20,7 +20,8 @@ type Options struct {
 	// published as an update of unknown content.
 	Digests bool
 	// Baseline returns the digest that was published for a resource before it was
-	// added, zero if none was. Nil: nothing was.
+	// added, [catalog.Gone] or [catalog.Unread] if that was published, zero if nothing was. Nil:
+	// nothing was.
 	Baseline func(uri string) catalog.Digest
 	// Publish receives every event, in order.
 	Publish func(Update)
@@ -98,7 +99,14 @@ func (c *Coalescer) Add(uri string, d event.Descriptor) (added bool) {
 			digest = c.opts.Baseline(uri)
 		}
 		k = c.newKey(uri)
-		k.published = Content{Digest: digest}
+		switch digest {
+		case catalog.Gone():
+			k.gone, k.reported = true, true
+		case catalog.Unread():
+			k.noDigest = true
+		default:
+			k.published = Content{Digest: digest}
+		}
 		k.learned(false)
 	}
 	k.adopt(nil)

@@ -1,0 +1,227 @@
+package engine_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+	"github.com/mcptrack/mcptrack/core/status"
+)
+
+// cut is a log whose process is killed: from some call of its recorder on, it stores nothing.
+type cut struct {
+	journal.Log
+
+	mu    sync.Mutex // guards all below
+	armed bool
+	left  int // calls that are still stored
+	calls int // calls since it was armed
+}
+
+// after has the process killed after n more calls.
+func (c *cut) after(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armed, c.left = true, n
+}
+
+// called returns how many calls there were since after.
+func (c *cut) called() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls
+}
+
+func (c *cut) do(store func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.armed {
+		if c.calls++; c.calls > c.left {
+			return nil
+		}
+	}
+	return store()
+}
+
+func (c *cut) Append(e *event.Event) error {
+	return c.do(func() error { return c.Log.Append(e) })
+}
+
+func (c *cut) Remember(r journal.Resource, st journal.State) error {
+	return c.do(func() error { return c.Log.Remember(r, st) })
+}
+
+func (c *cut) RememberList(name journal.ListName, list catalog.List) error {
+	return c.do(func() error { return c.Log.RememberList(name, list) })
+}
+
+// told is what somebody knows who read the log: of the resources by the events about each, and of
+// all lists by the events about lists.
+type told struct {
+	resources map[string]bool // by server and URI
+	lists     map[string]bool // by server, list and key
+}
+
+// toldOf returns what the log tells somebody who knew what was there before it.
+func toldOf(t *testing.T, log journal.Log, before told) told {
+	t.Helper()
+	out := told{maps.Clone(before.resources), maps.Clone(before.lists)}
+	for entry, err := range log.Read(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := entry.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := e.ServerID + " " + e.ResourceURI
+		switch p := e.Payload.(type) {
+		case event.ResourceAdded, event.ResourceUpdated:
+			out.resources[at] = true
+		case event.ResourceRemoved:
+			delete(out.resources, at)
+		case event.ListChanged:
+			for _, key := range p.Added {
+				out.lists[fmt.Sprint(e.ServerID, " ", p.List, " ", key)] = true
+			}
+			for _, key := range p.Removed {
+				delete(out.lists, fmt.Sprint(e.ServerID, " ", p.List, " ", key))
+			}
+		}
+	}
+	return out
+}
+
+// offered is what the servers offer now.
+func (w *world) offered() told {
+	out := told{map[string]bool{}, map[string]bool{}}
+	for id, srv := range w.servers {
+		for _, k := range catalog.Kinds() {
+			for _, key := range srv.Keys(k) {
+				if out.lists[fmt.Sprint(id, " ", k, " ", key)] = true; k == catalog.Resources {
+					out.resources[id+" "+key] = true
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (a told) equal(b told) bool {
+	return maps.Equal(a.resources, b.resources) && maps.Equal(a.lists, b.lists)
+}
+
+// becomesTrue fails unless the log tells what the servers offer within a minute.
+func (w *world) becomesTrue(log journal.Log, before told) {
+	w.Helper()
+	for end := time.Now().Add(toldWithin); ; <-time.After(20 * time.Millisecond) {
+		is, want := toldOf(w.T, log, before), w.offered()
+		if is.equal(want) {
+			return
+		}
+		if time.Now().After(end) {
+			w.Fatalf("told %v, and there are %v", is, want)
+		}
+	}
+}
+
+// What a reader was told of a list is what the next run compares with, wherever the one before was
+// killed: an item that comes back, or goes away again, meanwhile is announced.
+func TestWhatWasToldIsRemembered(t *testing.T) {
+	t.Parallel()
+	url := journaltest.Store(t)
+	places := map[string]func(t *testing.T) place{
+		"memory": func(*testing.T) place { return local() },
+		"file":   func(t *testing.T) place { return place{dir: t.TempDir()} },
+		"nats":   func(*testing.T) place { return place{url: url, replicas: 1, stream: "told" + journal.NewEpoch()} },
+	}
+	tool := func(name string) any {
+		return map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}
+	}
+	for name, at := range places {
+		for kill := range 8 { // until everything is stored
+			for _, back := range []bool{true, false} {
+				t.Run(fmt.Sprint(name, "/", kill, "/", back), func(t *testing.T) {
+					t.Parallel()
+					w := newWorld(t, "docs")
+					docs := w.servers["docs"]
+					docs.SetList(catalog.Tools, tool("stays"), tool("goes"))
+					docs.SetList(catalog.Prompts, map[string]any{"name": "goes"})
+					before := w.offered()
+					where := at(t)
+					where.cut = &cut{}
+					first := w.engine(where, engine.Options{}, w.config())
+					first.knows()
+					where.cut.after(kill)
+					docs.Remove("file:///a.md")
+					docs.Set("file:///new.md", "one")
+					docs.SetList(catalog.Tools, tool("stays"), tool("new"))
+					docs.NotifyListChanged(catalog.Tools)
+					docs.SetList(catalog.Prompts)
+					docs.NotifyListChanged(catalog.Prompts)
+					eventually(t, "the process is killed", toldWithin, func() bool { return where.cut.called() >= kill })
+					first.stop()
+					if back { // else it stays away
+						docs.SetQuietly("file:///a.md", "one")
+						docs.Remove("file:///new.md")
+						docs.SetList(catalog.Tools, tool("stays"), tool("goes"))
+						docs.SetList(catalog.Prompts, map[string]any{"name": "goes"})
+					}
+					where.cut = nil
+					second := w.engine(where, engine.Options{}, w.config())
+					second.knows()
+					w.becomesTrue(second.events, before)
+				})
+			}
+		}
+	}
+}
+
+// A resource that a read did not find was told to be gone, whatever the list says. When it can be
+// read again after a restart, that is announced, and it is not announced before.
+func TestUnreadableIsRemembered(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]place{"memory": local(), "file": {dir: t.TempDir()}, "nats": {url: journaltest.Store(t), replicas: 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "docs")
+			docs, before := w.servers["docs"], w.offered()
+			first := w.engine(at, engine.Options{}, w.config())
+			first.knows()
+			docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Code: -32002, Message: "resource not found"})
+			docs.NotifyUpdated("file:///a.md")
+			want := []string{"docs resource.removed file:///a.md notify"}
+			eventually(t, "it is told to be gone", time.Minute, func() bool { return slices.Equal(first.log(), want) })
+			first.stop()
+			second := w.engine(at, engine.Options{}, w.config())
+			eventually(t, "the second process has looked", time.Minute, func() bool {
+				st, _ := second.Tracker().Snapshot().Server("docs")
+				return slices.ContainsFunc(st.Resources, func(r status.Resource) bool { return r.URI == "file:///b.md" && !r.Digest.IsZero() }) &&
+					slices.ContainsFunc(st.Resources, func(r status.Resource) bool { return r.URI == "file:///a.md" && r.Gone })
+			})
+			if err := second.events.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := second.log(); !slices.Equal(got, want) {
+				t.Errorf("told: %q, want %q", got, want)
+			}
+			second.stop()
+			docs.Heal()
+			third := w.engine(at, engine.Options{}, w.config())
+			third.knows()
+			w.becomesTrue(third.events, before)
+		})
+	}
+}
+
+// toldWithin is how long a change may take until it is told, on a busy machine.
+const toldWithin = 20 * time.Second
