@@ -225,3 +225,85 @@ func TestUnreadableIsRemembered(t *testing.T) {
 
 // toldWithin is how long a change may take until it is told, on a busy machine.
 const toldWithin = 20 * time.Second
+
+// NATS is away for longer than leases last, and two processes share the servers: whichever follows
+// a server then, what came, went and came back meanwhile is told in the end.
+func TestToldWhileNATSIsAway(t *testing.T) {
+	t.Parallel()
+	for _, all := range []bool{false, true} {
+		t.Run(fmt.Sprint("followAll=", all), func(t *testing.T) {
+			t.Parallel()
+			ids := names(4)
+			w := newWorld(t, ids...)
+			w.faults = true
+			tool := func(name string) any {
+				return map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}
+			}
+			for _, id := range ids {
+				w.servers[id].SetList(catalog.Tools, tool("stays"), tool("goes"))
+			}
+			before := w.offered()
+			store := journaltest.Start(t, t.TempDir())
+			start := func() *run {
+				return w.engine(place{url: store.URL, replicas: 1}, engine.Options{Shared: true, FollowAll: all}, w.config())
+			}
+			one, two := start(), start()
+			eventually(t, "every server is followed", time.Minute, func() bool {
+				states, err := two.events.States(t.Context(), "")
+				return one.Ready() == nil && two.Ready() == nil && err == nil && len(states.Resources) == 2*len(ids)
+			})
+			change := func(id string) {
+				w.servers[id].Remove("file:///a.md")
+				w.servers[id].Set("file:///c.md", "one")
+				w.servers[id].SetList(catalog.Tools, tool("stays"), tool("new"))
+				w.servers[id].NotifyListChanged(catalog.Tools)
+			}
+			for _, id := range ids[:2] { // what follows is on its way when NATS goes away
+				change(id)
+			}
+			eventually(t, "something is told", time.Minute, func() bool { return len(two.log()) > 0 })
+			store.Stop()
+			for _, id := range ids[2:] {
+				change(id)
+			}
+			<-time.After(15 * time.Second)
+			for _, id := range []string{ids[0], ids[2]} { // all is as it was
+				w.servers[id].Set("file:///a.md", "one")
+				w.servers[id].Remove("file:///c.md")
+				w.servers[id].SetList(catalog.Tools, tool("stays"), tool("goes"))
+				w.servers[id].NotifyListChanged(catalog.Tools)
+			}
+			store.Start()
+			eventually(t, "every server is followed again", 2*time.Minute, func() bool { return one.Ready() == nil && two.Ready() == nil })
+			w.becomesTrue(two.events, before)
+		})
+	}
+}
+
+// The last event about a resource has the digest of its content, also if a process ended that had
+// told an update and not read it, and the content is the one from before.
+func TestUpdateWithoutDigestIsFollowedUp(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]place{"memory": local(), "file": {dir: t.TempDir()}, "nats": {url: journaltest.Store(t), replicas: 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "docs")
+			docs := w.servers["docs"]
+			first := w.engine(at, engine.Options{}, w.config())
+			first.knows()
+			st, _ := first.Tracker().Snapshot().Server("docs")
+			docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Silent: true})
+			docs.NotifyUpdated("file:///a.md")
+			eventually(t, "the update is told", time.Minute, func() bool { return len(first.log()) == 1 })
+			first.stop()
+			docs.Heal()
+			second := w.engine(at, engine.Options{}, w.config())
+			eventually(t, "the last event has the digest", time.Minute, func() bool {
+				return lastDigests(t, second.events)["docs file:///a.md"] == st.Resources[0].Digest
+			})
+			if got := second.log(); len(got) != 2 {
+				t.Errorf("told: %q", got)
+			}
+		})
+	}
+}

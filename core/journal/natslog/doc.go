@@ -25,7 +25,8 @@
 // repeated, and the store itself recognises repetitions for a minute.
 //
 // States and lists are written within a second after the events that they come from. Events that
-// they do not reflect, since a process was killed in between, are found in the log.
+// they do not reflect, since a process was killed in between, are found in the log. A list that no
+// event told is stored before the first event about it.
 //
 // # Other clients
 //

@@ -221,7 +221,7 @@ func TestLostLeaseKeepsWhatIsStored(t *testing.T) {
 				if i == taken {
 					values, _ = s.take()
 				}
-				s.put(of(p.n), p.lease, position{})
+				s.put(of(p.n), p.lease, position{}, false)
 			}
 			s.takeBack(values)
 			values, _ = s.take()

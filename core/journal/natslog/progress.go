@@ -13,11 +13,12 @@ type progress struct {
 	moved       chan struct{} // closed at the next change of done; nil while nobody waits
 }
 
-// begin counts one more.
-func (p *progress) begin() {
+// begin counts one more, and returns how many were begun.
+func (p *progress) begin() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begun++
+	return p.begun
 }
 
 // count returns how many were begun.
@@ -39,9 +40,11 @@ func (p *progress) finish(n uint64) {
 }
 
 // wait waits until everything that was begun before is done, or returns the cause of ctx.
-func (p *progress) wait(ctx context.Context) error {
+func (p *progress) wait(ctx context.Context) error { return p.reach(ctx, p.count()) }
+
+// reach waits until the first ones, so many, are done, or returns the cause of ctx.
+func (p *progress) reach(ctx context.Context, until uint64) error {
 	p.mu.Lock()
-	until := p.begun
 	for p.done < until {
 		if p.moved == nil {
 			p.moved = make(chan struct{})

@@ -45,6 +45,9 @@ type stateWriter struct {
 
 	mu    sync.Mutex            // guards below
 	dirty map[string]remembered // by subject
+	// found has, by subject, lists that no event told and that may not be stored: the number of
+	// each in progress.
+	found map[string]uint64
 }
 
 type remembered struct {
@@ -79,7 +82,7 @@ func (r remembered) current() (now remembered, ok bool) {
 }
 
 func newStateWriter(s *store) *stateWriter {
-	return &stateWriter{store: s, soon: make(chan struct{}, 1), dirty: map[string]remembered{}}
+	return &stateWriter{store: s, soon: make(chan struct{}, 1), dirty: map[string]remembered{}, found: map[string]uint64{}}
 }
 
 func (s *stateWriter) open() (err error) {
@@ -89,16 +92,36 @@ func (s *stateWriter) open() (err error) {
 
 // put queues a value. If its lease is lost the value is dropped, also later: its event, if there
 // is one, is not stored, and a process that took the value for published would never publish it.
-func (s *stateWriter) put(v value, lease *Lease, at position) {
+// found says that no event tells the value.
+func (s *stateWriter) put(v value, lease *Lease, at position, found bool) {
 	s.mu.Lock()
 	subject := v.subject()
 	s.dirty[subject] = remembered{v, at, lease, nil}.over(s.dirty[subject])
-	s.progress.begin()
+	n := s.progress.begin()
+	if _, list := v.(knownList); list && found {
+		s.found[subject] = n
+	}
 	full := len(s.dirty) >= flushAt
 	s.mu.Unlock()
 	if full {
 		s.hurry()
 	}
+}
+
+// known waits until a list is stored that no event told: changes are applied to it only then. It
+// waits for a store that does not answer for callTimeout at most, so that the log goes on.
+func (s *stateWriter) known(ctx context.Context, subject string) {
+	s.mu.Lock()
+	n, ok := s.found[subject]
+	delete(s.found, subject)
+	s.mu.Unlock()
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	s.hurry()
+	_ = s.progress.reach(ctx, n)
 }
 
 // hurry requests that everything be stored soon.

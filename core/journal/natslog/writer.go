@@ -72,6 +72,11 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 	for _, it := range group {
 		switch {
 		case it.Event != nil:
+			if name, _, ok := journal.KnownList(it.Event); ok {
+				w.storeAll(ctx, records)
+				records = records[:0:0]
+				w.states.known(ctx, knownList{name: name}.subject())
+			}
 			more, err := w.records(it)
 			if err != nil {
 				w.store.counts.tooLarge.Add(1)
@@ -127,7 +132,7 @@ func (w *writer) records(it *item) ([]*record, error) {
 // with that number, is stored or dropped.
 func (w *writer) reached(it *item, seq uint64) {
 	if v := it.Note.value; v != nil {
-		w.states.put(v, it.Note.lease, w.position(seq, it.Note.lease))
+		w.states.put(v, it.Note.lease, w.position(seq, it.Note.lease), true)
 	}
 	it.Finish(journal.Entry{}, nil)
 }
@@ -224,10 +229,10 @@ func (w *writer) stored(records []*record) {
 		}
 		at := w.position(r.seq, nil)
 		if res, st, ok := journal.Known(r.item.Event); ok {
-			w.states.put(newResourceState(res, st), nil, at) // the event is stored: no lease is needed
+			w.states.put(newResourceState(res, st), nil, at, false) // the event is stored: no lease is needed
 		}
 		for _, list := range r.lists {
-			w.states.put(list, nil, at)
+			w.states.put(list, nil, at, false)
 		}
 		if r.item.Done != nil {
 			e := journal.NewEntry(at.Epoch, r.seq, time.Now(), r.data)
