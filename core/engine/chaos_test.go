@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
+	"github.com/mcptrack/mcptrack/core/journal/natslog"
 )
 
 // TestClusterUnderFaults: three NATS nodes and three processes that share servers, while
@@ -94,6 +95,10 @@ func TestClusterUnderFaults(t *testing.T) {
 	}
 	if wrong := stale(); len(wrong) > 0 {
 		t.Errorf("the last events of %q do not have the digests of their contents", wrong)
+		for i, p := range processes {
+			leases, err := p.events.(*natslog.Log).Leases()
+			t.Logf("process %d follows %d servers, ready: %v; leases: %+v, %v", i, p.follows(), p.Ready(), leases, err)
+		}
 	}
 	var logs [][]string
 	for _, p := range processes {
@@ -111,6 +116,9 @@ func TestClusterUnderFaults(t *testing.T) {
 		}
 		logs = append(logs, log)
 		t.Logf("%d entries, %+v", len(log), p.events.Stats())
+	}
+	if t.Failed() {
+		t.Logf("the last entries:\n%s", strings.Join(logs[0][max(0, len(logs[0])-60):], "\n"))
 	}
 	shortest := min(len(logs[0]), len(logs[1]), len(logs[2]))
 	for _, log := range logs[1:] {

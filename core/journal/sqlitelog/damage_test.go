@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -467,6 +470,11 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, 101},
+		"directory deleted": {func(t *testing.T, dir string) {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		}, 101},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -515,6 +523,109 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 			there, missing := truthful(t, read(t, l, 0))
 			if want := 101 - int(tt.first) + 1; l.Epoch() != now || there+missing != 101 || there != min(want, 61) {
 				t.Errorf("epoch %s was %s, %d entries, %d missing", l.Epoch(), now, there, missing)
+			}
+		})
+	}
+}
+
+// noticed is within what time a fault is noticed, on a busy machine.
+const noticed = 15 * time.Second
+
+// logged keeps the lines of a log; from any goroutine.
+type logged struct {
+	mu    sync.Mutex // guards lines
+	lines []string
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, string(b))
+	return len(b), nil
+}
+
+// errors returns the lines of level ERROR.
+func (l *logged) errors() (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		if strings.Contains(line, "level=ERROR") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// What SQLite and the log have beside the file is deleted while they use it: that is noticed and
+// said once, and nothing is lost, also if the process is killed later.
+func TestFilesBesideAreDeleted(t *testing.T) {
+	t.Parallel()
+	for name, suffixes := range map[string][]string{"wal": {"events.db-wal"}, "shm": {"events.db-shm"}, "both": {"events.db-wal", "events.db-shm"}, "lock": {"lock"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, lines := filepath.Join(t.TempDir(), "data"), new(logged)
+			l := open(t, Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+			s := newSource()
+			appendN(t, l, s, 100)
+			epoch := l.Epoch()
+			read(t, l, 50) // so that readers have it open
+			for _, suffix := range suffixes {
+				remove(t, filepath.Join(dir, suffix))
+			}
+			eventually(t, "it is said", noticed, func() bool { return len(lines.errors()) > 0 })
+			eventually(t, "the log goes on", noticed, func() bool { return l.Err() == nil })
+			appendN(t, l, s, 5)
+			inOrder(t, read(t, l, 1), epoch, 1, 105)
+			if got := lines.errors(); len(got) != 1 || !strings.Contains(got[0], suffixes[0]) || !strings.Contains(got[0], "was deleted while mcptrack used it") {
+				t.Errorf("said: %q", got)
+			}
+			if _, err := Open(t.Context(), Options{Dir: dir}); !errors.Is(err, journal.ErrLocked) {
+				t.Errorf("another process opens it: %v", err)
+			}
+			killed := filepath.Join(t.TempDir(), "killed") // as a kill leaves it
+			if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(killed, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if there, missing := truthful(t, read(t, open(t, Options{Dir: killed}), 1)); there != 105 || missing != 0 {
+				t.Errorf("after a kill %d are there, %d missing", there, missing)
+			}
+		})
+	}
+}
+
+// The file was cut to nothing: that is damage, which is said, and no id is used twice.
+func TestEmptiedFile(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprint("running=", running), func(t *testing.T) {
+			t.Parallel()
+			dir, lines := filepath.Join(t.TempDir(), "data"), new(logged)
+			opts := Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(lines, nil))}
+			l := open(t, opts)
+			s := newSource()
+			appendN(t, l, s, 100)
+			epoch := l.Epoch()
+			if closeLog(t, l); running {
+				l = open(t, opts)
+			}
+			if err := os.Truncate(events(dir), 0); err != nil {
+				t.Fatal(err)
+			}
+			if !running {
+				l = open(t, opts)
+			}
+			eventually(t, "a new epoch begins", noticed, func() bool { return l.Epoch() != epoch })
+			if e := appendN(t, l, s, 1); e.Seq != 101 {
+				t.Errorf("it goes on with %s", e.ID)
+			}
+			if _, err := os.Lstat(events(dir) + ".damaged-1"); err != nil {
+				t.Error(err)
+			}
+			if got := lines.errors(); len(got) != 1 || !strings.Contains(got[0], "damaged") || l.Stats().Damages == 0 {
+				t.Errorf("said: %q", got)
 			}
 		})
 	}

@@ -38,33 +38,41 @@ func openDir(path string, existing bool) (*dir, error) {
 		return nil, fmt.Errorf("event log: find the data directory: %w", err)
 	}
 	d := &dir{path: path}
-	if !existing {
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			return nil, fmt.Errorf("event log: create the data directory: %w", err)
+	if existing {
+		if _, err := os.Lstat(d.file()); err != nil {
+			return nil, fmt.Errorf("event log: look for the stored events: %w", err)
 		}
+		return d, d.check()
 	}
-	info, err := os.Lstat(path)
-	if err == nil && existing {
-		_, err = os.Lstat(d.file())
+	return d, d.make()
+}
+
+// make makes the directory if there is none, and locks it.
+func (d *dir) make() error {
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return fmt.Errorf("event log: create the data directory: %w", err)
 	}
+	if err := d.check(); err != nil {
+		return err
+	}
+	return d.acquire()
+}
+
+// check returns an error unless it is a directory that only this user may write to.
+func (d *dir) check() error {
+	info, err := os.Lstat(d.path)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("event log: look for the stored events: %w", err)
+		return fmt.Errorf("event log: look for the stored events: %w", err)
 	case info.Mode()&fs.ModeSymlink != 0:
-		return nil, fmt.Errorf("event log: the data directory %s is a symbolic link; specify the directory itself", path)
+		return fmt.Errorf("event log: the data directory %s is a symbolic link; specify the directory itself", d.path)
 	case !info.IsDir():
-		return nil, fmt.Errorf("event log: %s is not a directory", path)
+		return fmt.Errorf("event log: %s is not a directory", d.path)
 	}
-	if err := checkOwner(path, info); err != nil {
-		return nil, fmt.Errorf("event log: %w", err)
+	if err := checkOwner(d.path, info); err != nil {
+		return fmt.Errorf("event log: %w", err)
 	}
-	if existing {
-		return d, nil
-	}
-	if err := d.acquire(); err != nil {
-		return nil, err
-	}
-	return d, nil
+	return nil
 }
 
 // acquire locks the directory.
@@ -123,17 +131,24 @@ const lookTime = 50 * time.Millisecond
 // InUse reports whether a process writes the log in the directory at present.
 func InUse(path string) bool { return isLocked((&dir{path: path}).lockPath()) }
 
-// reacquire locks the directory again if it was replaced, or its lock was deleted: otherwise
-// another process would get the lock.
-func (d *dir) reacquire() error {
+// locked reports whether the lock that this process has is the one of the directory.
+func (d *dir) locked() bool {
 	is, err := os.Lstat(d.lockPath())
-	if err == nil {
-		if was, serr := d.lock.Stat(); serr == nil && os.SameFile(was, is) {
-			return nil
-		}
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	was, err := d.lock.Stat()
+	return err == nil && os.SameFile(was, is)
+}
+
+// reacquire makes and locks the directory again if it was deleted or replaced, or its lock was:
+// otherwise another process would get the lock.
+func (d *dir) reacquire() error {
+	if d.locked() {
+		return nil
 	}
 	old := d.lock
-	if err := d.acquire(); err != nil {
+	if err := d.make(); err != nil {
 		return err
 	}
 	return unlockFile(old)

@@ -26,9 +26,24 @@ type file struct {
 
 // inPlace reports whether the file is still the one at its path. It does not open it: closing any
 // descriptor of the file would release the locks that SQLite holds.
-func (f *file) inPlace() bool {
+func (f *file) inPlace() bool { return inPlace(f.path, f.info) }
+
+// inPlace reports whether the file at a path is still a known one; nil: none is known.
+func inPlace(path string, known fs.FileInfo) bool {
+	info, err := os.Lstat(path)
+	return known == nil || err == nil && os.SameFile(info, known) || err != nil && !errors.Is(err, fs.ErrNotExist)
+}
+
+// emptied reports whether the file is in its place and has nothing, which is never so once SQLite
+// has written to it.
+func (f *file) emptied() bool {
 	info, err := os.Lstat(f.path)
-	return err == nil && os.SameFile(info, f.info) || err != nil && !errors.Is(err, fs.ErrNotExist)
+	return err == nil && info.Size() == 0
+}
+
+// errEmptied is the damage of a file that was cut to nothing.
+func errEmptied(path string) error {
+	return fmt.Errorf("%w: %s has no bytes any more", errDamaged, path)
 }
 
 // openFile opens events.db to write: it makes a new file if there is none, sets a damaged one
@@ -51,7 +66,8 @@ func (l *Log) openFile(known *logRow) (c *sqlite.Conn, f *file, row logRow, err 
 // tryFile is openFile without the repair of damage.
 func (l *Log) tryFile(known *logRow) (_ *sqlite.Conn, _ *file, row logRow, err error) {
 	path := l.dir.file()
-	if err := l.makeFile(path); err != nil {
+	made, err := l.makeFile(path)
+	if err != nil {
 		return nil, nil, row, err
 	}
 	info, err := os.Lstat(path)
@@ -60,6 +76,9 @@ func (l *Log) tryFile(known *logRow) (_ *sqlite.Conn, _ *file, row logRow, err e
 	}
 	if err := checkFile(path, info); err != nil {
 		return nil, nil, row, err
+	}
+	if info.Size() == 0 && !made && known == nil && l.dir.seen.last > 0 { // there were events in it
+		return nil, nil, row, errEmptied(path)
 	}
 	c, err := connect(path, sqlite.OpenReadWrite, writerCache)
 	if err != nil {
@@ -74,18 +93,18 @@ func (l *Log) tryFile(known *logRow) (_ *sqlite.Conn, _ *file, row logRow, err e
 
 // makeFile makes an empty file that only this user may read, if there is none: SQLite would ask
 // the umask.
-func (l *Log) makeFile(path string) error {
+func (l *Log) makeFile(path string) (made bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil
+		return false, nil
 	}
 	if err == nil {
 		err = errors.Join(f.Close(), l.dir.sync())
 	}
 	if err != nil {
-		return fmt.Errorf("event log: create the file: %w", err)
+		return false, fmt.Errorf("event log: create the file: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
 // admit checks a file that was opened and makes it the log of this run.

@@ -137,7 +137,7 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 		if err := l.heal(to, row.origin, true); err != nil {
 			return err
 		}
-		if known != nil {
+		if row.last = max(row.last, l.dir.seen.last); known != nil {
 			row.last = max(row.last, known.last)
 		}
 		row.durability, row.clean = journal.Always, true

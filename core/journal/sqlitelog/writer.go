@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -37,6 +38,7 @@ type writer struct {
 	stmts *statements
 	sums  *checksum
 	wal   fs.FileInfo // events.db-wal, nil if it is not known
+	shm   fs.FileInfo // events.db-shm, nil if it is not known
 	row   logRow      // as committed
 
 	clock   int64 // time of the last event, in microseconds
@@ -73,6 +75,7 @@ func (w *writer) open(known *logRow) error {
 	w.conn, w.file, w.row, w.stmts, w.sums, w.doubt = c, f, row, stmts, newChecksum(row.origin), false
 	w.full, w.synced, w.dirty = true, time.Now(), false
 	w.wal, _ = os.Lstat(f.path + "-wal")
+	w.shm, _ = os.Lstat(f.path + "-shm")
 	w.l.dir.mark(mark{row.epoch, row.last})
 	w.l.view.replace(f, row)
 	return nil
@@ -354,8 +357,17 @@ func (w *writer) ready() error {
 	if w.conn == nil {
 		return w.open(&w.row)
 	}
-	if !w.file.inPlace() {
+	switch {
+	case !w.file.inPlace():
 		return w.restore()
+	case w.file.emptied():
+		return w.reopen(errEmptied(w.file.path))
+	case !w.l.dir.locked():
+		return w.relock()
+	case !inPlace(w.file.path+"-wal", w.wal):
+		return w.rejoin("events.db-wal")
+	case !inPlace(w.file.path+"-shm", w.shm):
+		return w.rejoin("events.db-shm")
 	}
 	if cause := w.l.suspected.Swap(nil); cause != nil {
 		return w.reopen(*cause)
@@ -373,6 +385,46 @@ func (w *writer) reopen(cause error) error {
 	return w.open(known)
 }
 
+// lost notes that something of the log was deleted or replaced while it was used. It is said once,
+// and readers are told until the log goes on.
+func (w *writer) lost(name, what string, so string) {
+	if w.l.counts.trouble.Load() == nil {
+		w.l.counts.damages.Add(1)
+	}
+	w.l.fails(fmt.Errorf("%s was %s while mcptrack used it; %s", filepath.Join(w.l.dir.path, name), what, so))
+}
+
+// relock takes the lock again after it was deleted.
+func (w *writer) relock() error {
+	w.lost("lock", "deleted", "mcptrack makes it again, and no event is lost")
+	if err := w.l.dir.reacquire(); err != nil {
+		return err
+	}
+	w.l.dir.mark(mark{w.row.epoch, w.row.last})
+	return nil
+}
+
+// rejoin is called when a file beside events.db was deleted. This connection still has it: all that
+// is in it is moved to events.db, and the file opened again with new ones. Otherwise the next process
+// would not find it.
+func (w *writer) rejoin(name string) error {
+	w.lost(name, "deleted", "mcptrack makes it again, and no event is lost")
+	w.file.readers.close()
+	if err := w.synchronous(true); err != nil {
+		return err
+	}
+	busy, err := number(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)")
+	if err == nil && busy != 0 {
+		err = errors.New("another process reads the event log")
+	}
+	if err != nil {
+		return fmt.Errorf("event log: move %s to events.db: %w", name, err)
+	}
+	w.close()
+	w.l.suspected.Store(nil) // readers did not find what was in it
+	return w.open(&w.row)
+}
+
 // restore is called when the file was deleted or replaced while it was open. What is at the path
 // becomes the log. In place of a deleted file it makes a new one, which has what the tracker
 // relies on, but no events.
@@ -380,12 +432,15 @@ func (w *writer) restore() error {
 	w.file.readers.close()
 	_, err := os.Lstat(w.file.path)
 	deleted := errors.Is(err, fs.ErrNotExist)
-	what := "replaced"
 	if deleted {
-		what = "deleted"
+		name := "events.db"
+		if _, err := os.Lstat(w.l.dir.path); errors.Is(err, fs.ErrNotExist) {
+			name = ""
+		}
+		w.lost(name, "deleted", "mcptrack goes on with a new log as soon as it can make one, and readers get a gap. To have the old events back, stop mcptrack, restore the directory from a backup, and start mcptrack")
+	} else {
+		w.lost("events.db", "replaced", "mcptrack goes on with the file that is there now, and readers get a gap")
 	}
-	w.l.fails(fmt.Errorf("%s was %s while mcptrack used it", w.file.path, what))
-	w.l.counts.damages.Add(1)
 	// The files beside it are those of the old file, unless they were replaced, too. SQLite would
 	// take them for those of the new one.
 	if wal, err := os.Lstat(w.file.path + "-wal"); deleted || w.wal != nil && err == nil && os.SameFile(wal, w.wal) {
