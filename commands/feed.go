@@ -103,7 +103,7 @@ func (f *feed) routes(s *web.Server, version string, maxClients int) []engine.Pa
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: f.engine.Servers, Cluster: f.engine.Cluster, Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
 		return t.Client(server).CurrentResource(ctx, uri, digest)
 	},
-		Last: hub.Last, Clients: func() int { return hub.Stats().Clients }, Select: f.log.Select, Contents: f.log.Contents(), Stored: f.log.States,
+		Last: hub.Last, Storing: f.log.Err, Clients: func() int { return hub.Stats().Clients }, Select: f.log.Select, Contents: f.log.Contents(), Stored: f.log.States,
 		Log: f.lines, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")})
 	for pattern, h := range page.Routes() {
 		s.Handle(pattern, h)

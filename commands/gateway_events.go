@@ -240,7 +240,7 @@ func (e *gatewayEvents) routes(version string, from *engine.Engine) map[string]h
 		Webhooks: e.delivered, Deliveries: e.deliveries, Streams: streams,
 	})
 	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: from.Servers, Cluster: from.Cluster,
-		Webhooks: e.endpoints, Deliveries: e.deliveries, Clients: streams}).Routes()
+		Webhooks: e.endpoints, Deliveries: e.deliveries, Storing: e.log.Err, Clients: streams}).Routes()
 	return map[string]http.Handler{
 		"GET /metrics": counts.Handler(), "GET /api/status": page["GET /api/status"], "GET /api/servers": page["GET /api/servers"],
 	}

@@ -98,7 +98,8 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
 	if !opts.stdio {
-		if serving, err = opts.overHTTP(ctx, env, log, gw.Server(), stored.routes(env.Version, e), tokens, gw.Close); err != nil {
+		endpoint := mcpEndpoint{gw.Server(), stored.routes(env.Version, e), tokens, e.Log().Err, gw.Close}
+		if serving, err = opts.overHTTP(ctx, env, log, endpoint); err != nil {
 			return err
 		}
 	}

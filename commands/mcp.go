@@ -38,15 +38,23 @@ func (o *mcpFlags) check(cmd *cobra.Command) error {
 	return o.access.check()
 }
 
-// overHTTP listens at once, so that a bad address is reported before anything else starts. The
-// function it returns serves until its context ends; then it calls closing, which must end the
-// handler's streams. routes are additional handlers, by pattern.
-func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h http.Handler, routes map[string]http.Handler, tokens *web.Tokens, closing func()) (func(context.Context) error, error) {
-	access, err := o.access.options(log, tokens)
+// mcpEndpoint is what a command serves over HTTP.
+type mcpEndpoint struct {
+	handler http.Handler
+	routes  map[string]http.Handler // additional ones, by pattern
+	tokens  *web.Tokens             // nil: clients need none
+	ready   func() error            // what /readyz asks; nil: it is always ready
+	closing func()                  // ends the handler's streams when the server stops
+}
+
+// overHTTP listens immediately, so that a bad address is reported before anything else starts. The
+// function it returns serves until its context ends.
+func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, e mcpEndpoint) (func(context.Context) error, error) {
+	access, err := o.access.options(log, e.tokens)
 	if err != nil {
 		return nil, err
 	}
-	access.MCP = true
+	access.MCP, access.Ready = true, e.ready
 	srv, err := web.New(access)
 	if err != nil {
 		return nil, webFailure(err)
@@ -55,12 +63,12 @@ func (o *mcpFlags) overHTTP(ctx context.Context, env *Env, log *slog.Logger, h h
 	if err != nil {
 		return nil, webFailure(err)
 	}
-	srv.Handle(mcpPath, h)
-	for pattern, h := range routes {
+	srv.Handle(mcpPath, e.handler)
+	for pattern, h := range e.routes {
 		srv.Handle(pattern, h)
 	}
 	srv.OnShutdown(func(context.Context) error {
-		closing()
+		e.closing()
 		return nil
 	})
 	return func(ctx context.Context) error {

@@ -2,12 +2,15 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
@@ -71,27 +74,76 @@ func (j *journalFlags) written(env *Env) bool {
 }
 
 // backlog prints the stored events since an id or a time, and with follow also those that another
-// process stores, until ctx ends or enough is printed.
-func (s *stream) backlog(ctx context.Context, env *Env, log *slog.Logger, flags *journalFlags, at since, follow bool) error {
+// process stores, until ctx ends or enough is printed, or that process has ended: the error is then
+// errWriterEnded. It returns from where to go on.
+func (s *stream) backlog(ctx context.Context, env *Env, log *slog.Logger, flags *journalFlags, at since, follow bool) (since, error) {
 	stored, err := flags.stored(ctx, env, log)
 	if err != nil {
-		return err
+		return at, err
 	}
 	defer func() { _ = stored.Close() }() // it was only read
-	from, gap, err := at.place(ctx, stored)
-	if err != nil {
-		return err
-	}
-	if gap != nil {
-		if err := s.take([]*event.Event{{ID: gap.To, Timestamp: time.Now(), Payload: *gap}}); err != nil {
-			return err
+	for {
+		from, gap, err := at.place(ctx, stored)
+		if err != nil {
+			return at, err
+		}
+		if gap != nil {
+			if err := s.take([]*event.Event{{ID: gap.To, Timestamp: time.Now(), Payload: *gap}}); err != nil {
+				return at, err
+			}
+			at = since{id: gap.To}
+		}
+		if !follow {
+			return at, s.print(ctx, readable(stored.Read(ctx, from)))
+		}
+		s.followed, s.connected = true, true
+		if b, err := stored.Bounds(ctx); err == nil && (at == since{} || !at.time.IsZero()) { // if the log is replaced before anything is read
+			at = since{id: event.FormatID(b.Epoch, max(from, b.First)-1)}
+		}
+		err = s.beside(ctx, env, flags, stored, from, &at)
+		if !errors.Is(err, journal.ErrEpoch) {
+			return at, err
 		}
 	}
-	if !follow {
-		return s.print(ctx, readable(stored.Read(ctx, from)))
+}
+
+// errWriterEnded ends following a log that nobody writes any more.
+var errWriterEnded = errors.New("the process that stored the events has ended")
+
+// writerGone is how long nobody may write a log that is followed: a process that is started again
+// takes less.
+const writerGone = 5 * time.Second
+
+// beside prints what another process stores from number from on, and keeps at where it is. It ends
+// with errWriterEnded some time after that process.
+func (s *stream) beside(ctx context.Context, env *Env, flags *journalFlags, stored journal.Log, from uint64, at *since) error {
+	reading, end := context.WithCancelCause(ctx)
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for seen := time.Now(); backoff.Sleep(reading, writerGone/5); {
+			if flags.written(env) {
+				seen = time.Now()
+			} else if time.Since(seen) > writerGone {
+				end(errWriterEnded)
+			}
+		}
+	})
+	defer looking.Wait()
+	defer end(nil)
+	err := s.print(ctx, func(yield func(journal.Entry, error) bool) {
+		for e, err := range readable(journal.FollowToEnd(reading, stored, from)) {
+			if err == nil {
+				*at = since{id: e.ID}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	})
+	if cause := context.Cause(reading); err == nil && errors.Is(cause, errWriterEnded) {
+		return cause
 	}
-	s.followed, s.connected = true, true
-	return s.print(ctx, readable(journal.FollowToEnd(ctx, stored, from)))
+	return err
 }
 
 // readable yields the events of entries, with a gap in place of each that is no event, because

@@ -96,11 +96,15 @@ func runStatus(ctx context.Context, env *Env, format document.Format, opts statu
 		Process    string
 		Unfollowed []string
 		Waiting    string
+		Unstored   string
 		Webhooks   []webhook.Endpoint
 		Deliveries []webhook.Delivery `json:"webhookDeliveries"`
 	}
 	if err := json.Unmarshal(r.Status, &shared); err != nil {
 		return fmt.Errorf("malformed status: %w", err)
+	}
+	if shared.Unstored != "" {
+		fmt.Fprintf(env.Err, "%s\n", printable.Line(shared.Unstored, 500))
 	}
 	if shared.Waiting != "" {
 		fmt.Fprintf(env.Err, "waiting for leases: %s\n", printable.Line(shared.Waiting, 300))

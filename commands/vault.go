@@ -64,7 +64,8 @@ func runVault(ctx context.Context, env *Env, g *globals, opts vaultOptions) erro
 	tokens.OnChange(func() { s.EndSessions(tokens.HoldsPrincipal) })
 	serve := func(ctx context.Context) error { return s.ServeIO(ctx, env.In, env.Out) }
 	if !opts.stdio {
-		if serve, err = opts.overHTTP(ctx, env, log, s, nil, tokens, s.Server.Close); err != nil {
+		endpoint := mcpEndpoint{handler: s, tokens: tokens, closing: s.Server.Close}
+		if serve, err = opts.overHTTP(ctx, env, log, endpoint); err != nil {
 			return err
 		}
 	}

@@ -140,10 +140,14 @@ func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) erro
 	log := g.logger(env)
 	s := newStream(env, g, opts.streamFlags)
 	s.keep, s.counts = opts.keep, opts.filter.counts
+	var err error
 	if opts.since != "" {
 		if written := opts.written(env); opts.stored || written { // no server is needed for that
 			s.follow(env, g, screen, nil, len(opts.types) > 0)
-			return s.outcome(ctx, s.backlog(ctx, env, log, &opts.journalFlags, opts.after, written && !opts.stored))
+			if opts.after, err = s.backlog(ctx, env, log, &opts.journalFlags, opts.after, written && !opts.stored); !errors.Is(err, errWriterEnded) {
+				return s.outcome(ctx, err)
+			}
+			log.Warn("the process that stored the events has ended; this one follows the servers now")
 		}
 	}
 	cfg, awaited, err := watchConfig(ctx, env, g, log, opts)
@@ -162,7 +166,7 @@ func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) erro
 		return err
 	}
 	if opts.since != "" {
-		if err := s.backlog(ctx, env, log, &opts.journalFlags, opts.after, false); err != nil {
+		if _, err := s.backlog(ctx, env, log, &opts.journalFlags, opts.after, false); err != nil {
 			return s.outcome(ctx, err)
 		}
 	}

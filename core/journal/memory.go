@@ -13,16 +13,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// DefaultLag is how many events a follower of a [Memory] may fall behind by default.
-const DefaultLag = 1 << 16
+// DefaultLag and DefaultLagBytes are how many events, and how many bytes of memory in them, a
+// follower of a [Memory] may fall behind by default.
+const DefaultLag, DefaultLagBytes = 1 << 16, 64 << 20
 
 // MemoryOptions configure a [Memory]. The zero value means the defaults.
 type MemoryOptions struct {
 	// Keep and KeepBytes bound the newest events that Read, Resume and Select still find, and
-	// the texts they carry, in bytes; 1,024 and 8 MiB.
+	// about the memory they take; 1,024 and 8 MiB.
 	Keep, KeepBytes int
-	// Lag is how many events a follower may fall behind before it gets a gap; [DefaultLag].
-	Lag int
+	// Lag and LagBytes are how many events, and about how many bytes of memory in them, a follower
+	// may fall behind before it gets a gap; [DefaultLag] and [DefaultLagBytes].
+	Lag, LagBytes int
 	// KeepContent bounds the texts in Contents, in bytes; 0: none are kept.
 	KeepContent int64
 }
@@ -30,10 +32,10 @@ type MemoryOptions struct {
 // Memory is a [Log] in this process, which ends with it. Appending makes an event visible
 // immediately, and never fails before Close.
 //
-// A follower that falls behind by more than [MemoryOptions.Lag] events gets a gap with
+// A follower that falls behind by more than [MemoryOptions.Lag] events, or LagBytes, gets a gap with
 // [ReasonSlow], and then, with Again set, the last event of every resource, list and server that
-// had one in the gap. Memory is bounded by Keep, by Lag for each follower that is behind, and by
-// the number of resources. A resource or server that was removed is forgotten after every
+// had one in the gap. Memory is bounded by KeepBytes, by LagBytes for each follower that is behind,
+// and by the number of resources, whatever the number and the size of events. A resource or server that was removed is forgotten after every
 // follower has received that: a later one that asks for events from before it gets only the gap.
 type Memory struct {
 	opts     MemoryOptions
@@ -44,7 +46,7 @@ type Memory struct {
 	last   uint64
 	unseen uint64 // events that came after Close
 	recent []held // the newest, oldest first, without a hole up to last
-	bytes  int    // of the texts in recent
+	bytes  int    // of memory in recent
 	latest map[subject]held
 	sweep  int // the size of latest at which removals are forgotten
 	known  States
@@ -57,6 +59,7 @@ type Memory struct {
 type held struct {
 	*event.Event
 	stored time.Time
+	size   int // about the memory it takes
 }
 
 // subject is what an event tells the state of.
@@ -68,6 +71,7 @@ type subject struct {
 // NewMemory returns an empty log with a random epoch.
 func NewMemory(opts MemoryOptions) *Memory {
 	opts.Keep, opts.KeepBytes, opts.Lag = cmp.Or(opts.Keep, 1<<10), cmp.Or(opts.KeepBytes, 8<<20), cmp.Or(opts.Lag, DefaultLag)
+	opts.LagBytes = cmp.Or(opts.LagBytes, DefaultLagBytes)
 	m := &Memory{opts: opts, epoch: NewEpoch(), latest: map[subject]held{}, tables: map[string]*RecordTable{}, subs: map[*Subscription]struct{}{},
 		known: States{Resources: map[Resource]State{}, Lists: map[ListName]catalog.List{}}}
 	m.contents.keep = opts.KeepContent
@@ -104,10 +108,10 @@ func (m *Memory) appendLocked(e event.Event) held {
 	}
 	m.last++
 	e.Seq, e.ID = m.last, event.FormatID(m.epoch, m.last)
-	h := held{&e, time.Now()}
-	m.recent, m.bytes = append(m.recent, h), m.bytes+textBytes(&e)
+	h := held{&e, time.Now(), memoryOf(&e)}
+	m.recent, m.bytes = append(m.recent, h), m.bytes+h.size
 	for len(m.recent) > m.opts.Keep || m.bytes > m.opts.KeepBytes && len(m.recent) > 1 {
-		m.bytes -= textBytes(m.recent[0].Event)
+		m.bytes -= m.recent[0].size
 		m.recent[0] = held{}
 		m.recent = m.recent[1:]
 	}
@@ -154,12 +158,29 @@ func removal(e *event.Event) bool {
 	return false
 }
 
-func textBytes(e *event.Event) (n int) {
-	if p, ok := e.Payload.(event.ResourceUpdated); ok {
-		for _, t := range []*string{p.Text, p.PreviousText} {
+// memoryOf is about the memory that an event takes.
+func memoryOf(e *event.Event) int {
+	n := 512 + len(e.ServerID) + len(e.ResourceURI)
+	switch p := e.Payload.(type) {
+	case event.ResourceUpdated:
+		for _, t := range []*string{p.Text, p.PreviousText, p.Content, p.Diff} {
 			if t != nil {
 				n += len(*t)
 			}
+		}
+	case event.ListChanged:
+		for _, keys := range [][]string{p.Added, p.Removed, p.Changed} {
+			for _, key := range keys {
+				n += 16 + len(key)
+			}
+		}
+	case event.PromptContent:
+		if p.Prompt != nil {
+			n += int(p.Size)
+		}
+	case event.ToolResult:
+		if p.Result != nil {
+			n += len(p.Result.Raw())
 		}
 	}
 	return n
@@ -420,6 +441,9 @@ func (m *Memory) subscribe(ctx context.Context, from uint64) *Subscription {
 			s.queue = m.missedLocked(from, first-1, ReasonRetention)
 		}
 		s.queue = append(s.queue, m.recent[max(from, first)-first:]...)
+		for _, e := range s.queue {
+			s.bytes += e.size
+		}
 		s.signal()
 	}
 	if m.closed {
@@ -447,6 +471,7 @@ type Subscription struct {
 
 	// The log's mutex guards all below.
 	queue  []held
+	bytes  int    // of memory in queue
 	from   uint64 // the number of the first event that the consumer has not received
 	behind bool   // the queue was dropped: the consumer gets a gap
 	ended  bool   // nothing more is queued
@@ -480,7 +505,7 @@ func (s *Subscription) take() (batch []held, ended bool) {
 	if batch = s.queue; s.behind {
 		batch = m.missedLocked(s.from, m.last, ReasonSlow)
 	}
-	if s.queue, s.behind = nil, false; len(batch) > 0 {
+	if s.queue, s.bytes, s.behind = nil, 0, false; len(batch) > 0 {
 		s.from = m.last + 1
 	}
 	return batch, s.ended
@@ -498,7 +523,7 @@ func events(batch []held) (out []*event.Event) {
 // the last event of every subject that had one in it, oldest first.
 func (m *Memory) missedLocked(first, last uint64, reason string) []held {
 	gap := GapEntry(m.epoch, first, last, reason).event
-	out := []held{{gap, gap.Timestamp}}
+	out := []held{{gap, gap.Timestamp, memoryOf(gap)}}
 	for _, e := range m.latest {
 		if first <= e.Seq && e.Seq <= last {
 			out = append(out, e)
@@ -546,10 +571,10 @@ func (s *Subscription) pushLocked(e held) {
 	case e.Seq < s.from: // it follows from a later one on
 		return
 	case s.behind: // it gets the state when it asks
-	case len(s.queue) >= s.log.opts.Lag:
-		s.queue, s.behind = nil, true
+	case len(s.queue) >= s.log.opts.Lag || len(s.queue) > 0 && s.bytes+e.size > s.log.opts.LagBytes:
+		s.queue, s.bytes, s.behind = nil, 0, true
 	default:
-		s.queue = append(s.queue, e)
+		s.queue, s.bytes = append(s.queue, e), s.bytes+e.size
 	}
 	s.signal()
 }

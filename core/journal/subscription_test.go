@@ -277,3 +277,43 @@ func TestEventsCanBeLeft(t *testing.T) {
 		t.Errorf("then it got %s", told(got))
 	}
 }
+
+// A follower that falls behind by many bytes in few events gets a gap, and one event is always
+// queued, however large.
+func TestLagIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{LagBytes: 1 << 20, KeepBytes: 1 << 20})
+	s := m.Subscribe(t.Context())
+	text := strings.Repeat("x", 300<<10)
+	large := func(uri string, text string) event.Event {
+		return event.Event{ServerID: "docs", ResourceURI: uri, Payload: event.ResourceUpdated{Digest: catalog.Digest{1}, Text: &text}}
+	}
+	for range 3 {
+		m.Publish(large("a", text))
+	}
+	if batch, _ := s.Take(); told(batch) != "docsa 1, docsa 2, docsa 3" {
+		t.Errorf("within the limit: %s", told(batch))
+	}
+	for _, uri := range []string{"a", "b", "a", "a"} {
+		m.Publish(large(uri, text))
+	}
+	if batch, _ := s.Take(); told(batch) != "slow after -3 to 7, docsb 5, docsa 7" {
+		t.Errorf("beyond it: %s", told(batch))
+	}
+	var long event.ListChanged
+	for i := range 50_000 {
+		long.Added = append(long.Added, fmt.Sprintf("file:///%030d", i))
+	}
+	m.Publish(event.Event{ServerID: "docs", Payload: long})
+	if batch, _ := s.Take(); told(batch) != "docs 8" {
+		t.Errorf("one that is larger: %s", told(batch))
+	}
+	m.Publish(state("docs", event.Ready))
+	m.Publish(event.Event{ServerID: "docs", Payload: long})
+	if batch, _ := s.Take(); len(batch) != 3 || batch[0].Type() != event.TypeGap {
+		t.Errorf("a long list beyond it: %s", told(batch))
+	}
+	if b, err := m.Bounds(t.Context()); err != nil || b.First != 10 {
+		t.Errorf("bounds %+v, %v", b, err)
+	}
+}

@@ -36,6 +36,8 @@ type overview struct {
 	MoreWebhooks int                `json:"moreWebhooks,omitempty"`
 	// Deliveries say which process on a cluster sends to webhooks.
 	Deliveries []webhook.Delivery `json:"webhookDeliveries,omitempty"`
+	// Unstored is why events cannot be stored; "": they can.
+	Unstored string `json:"unstored,omitempty"`
 	*cluster
 }
 
@@ -93,6 +95,11 @@ func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
 	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Login: d.opts.Login, History: d.opts.Select != nil}
 	if d.opts.Last != nil {
 		out.Epoch, out.Seq = d.opts.Last() // before the snapshot, which then includes it
+	}
+	if d.opts.Storing != nil {
+		if err := d.opts.Storing(); err != nil {
+			out.Unstored = printable.Reason(err, 500)
+		}
 	}
 	servers := d.opts.Servers()
 	out.Servers = len(servers)

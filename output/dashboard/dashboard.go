@@ -49,6 +49,9 @@ type Options struct {
 	// Last returns the epoch and the number of the last event that clients of the feeds
 	// can have received.
 	Last func() (epoch string, seq uint64)
+	// Storing returns why events cannot be stored, nil if they can; nil: they always can. See
+	// [journal.Log.Err].
+	Storing func() error
 	// Clients counts the clients of the feeds.
 	Clients func() int
 	// Read returns the content of a resource, which may be a copy if it has the digest.

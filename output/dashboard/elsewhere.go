@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
@@ -24,7 +25,15 @@ func (d *Dashboard) elsewhere(w http.ResponseWriter, r *http.Request, f func([]r
 	}
 	out := make([]resource, 0, len(states.Resources))
 	for at, st := range states.Resources {
-		out = append(out, resource{URI: at.URI, MimeType: st.MimeType, Size: st.Size, Digest: st.Digest.String(), Changed: stamp(st.When)})
+		res := resource{URI: at.URI, MimeType: st.MimeType, Size: st.Size, Changed: stamp(st.When)}
+		switch st.Digest {
+		case catalog.Gone():
+			res.Gone = true
+		case catalog.Unread(): // its digest is not known
+		default:
+			res.Digest = st.Digest.String()
+		}
+		out = append(out, res)
 	}
 	slices.SortFunc(out, func(a, b resource) int { return strings.Compare(a.URI, b.URI) })
 	f(out)

@@ -135,7 +135,7 @@ func InUse(path string) bool { return isLocked((&dir{path: path}).lockPath()) }
 func (d *dir) locked() bool {
 	is, err := os.Lstat(d.lockPath())
 	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
+		return !gone(err)
 	}
 	was, err := d.lock.Stat()
 	return err == nil && os.SameFile(was, is)

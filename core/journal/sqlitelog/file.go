@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -19,6 +20,8 @@ import (
 type file struct {
 	path    string
 	info    fs.FileInfo // by which it is recognized
+	wal     fs.FileInfo // events.db-wal, in a process that only reads; nil: it is not known
+	shm     fs.FileInfo // events.db-shm, likewise
 	epoch   string
 	origin  string
 	readers *pool
@@ -31,8 +34,11 @@ func (f *file) inPlace() bool { return inPlace(f.path, f.info) }
 // inPlace reports whether the file at a path is still a known one; nil: none is known.
 func inPlace(path string, known fs.FileInfo) bool {
 	info, err := os.Lstat(path)
-	return known == nil || err == nil && os.SameFile(info, known) || err != nil && !errors.Is(err, fs.ErrNotExist)
+	return known == nil || err == nil && os.SameFile(info, known) || err != nil && !gone(err)
 }
+
+// gone reports whether an error of a look at a file says that there is none.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
 
 // emptied reports whether the file is in its place and has nothing, which is never so once SQLite
 // has written to it.
@@ -260,5 +266,7 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 		return nil, row, fmt.Errorf("event log: open %s: %w", path, plain(err))
 	}
 	f.epoch, f.origin = row.epoch, row.origin
+	f.wal, _ = os.Lstat(path + "-wal")
+	f.shm, _ = os.Lstat(path + "-shm")
 	return f, row, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"math"
 	"time"
@@ -370,7 +369,7 @@ func (l *Log) refresh(ctx context.Context) error {
 	f, _, last, _ := l.view.now()
 	var row logRow
 	err := errRetired
-	if f.inPlace() {
+	if f.inPlace() && inPlace(f.path+"-wal", f.wal) && inPlace(f.path+"-shm", f.shm) {
 		err = f.readers.use(ctx, func(c *sqlite.Conn) (err error) {
 			row, err = readEnds(c)
 			return err
@@ -385,14 +384,14 @@ func (l *Log) refresh(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
+	f.readers.close() // first, since connections of one process share what is beside the file
 	next, row, err := l.openExisting(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
+	if gone(err) {
 		return nil // it is being replaced
 	}
 	if err != nil {
 		return err
 	}
 	l.view.replace(next, row)
-	f.readers.close()
 	return nil
 }

@@ -431,10 +431,10 @@ func (w *writer) rejoin(name string) error {
 func (w *writer) restore() error {
 	w.file.readers.close()
 	_, err := os.Lstat(w.file.path)
-	deleted := errors.Is(err, fs.ErrNotExist)
+	deleted := gone(err)
 	if deleted {
 		name := "events.db"
-		if _, err := os.Lstat(w.l.dir.path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(w.l.dir.path); gone(err) {
 			name = ""
 		}
 		w.lost(name, "deleted", "mcptrack goes on with a new log as soon as it can make one, and readers get a gap. To have the old events back, stop mcptrack, restore the directory from a backup, and start mcptrack")

@@ -101,7 +101,7 @@ func keyed(k catalog.Kind, items []any) map[string]json.RawMessage {
 
 // Keys returns the keys of a list, sorted.
 func (w *world) Keys(k catalog.Kind) (keys []string) {
-	for _, raw := range w.list(k) {
+	for _, raw := range w.list(k, false) {
 		if it, err := catalog.NewItem(k, raw); err == nil {
 			keys = append(keys, it.Key)
 		}
