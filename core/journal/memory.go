@@ -13,17 +13,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// DefaultLag and DefaultLagBytes are how many events, and how many bytes of memory in them, a
-// follower of a [Memory] may fall behind by default.
+// DefaultLag and DefaultLagBytes are how many events, and how many bytes that they carry, a follower
+// of a [Memory] may fall behind by default.
 const DefaultLag, DefaultLagBytes = 1 << 16, 64 << 20
 
 // MemoryOptions configure a [Memory]. The zero value means the defaults.
 type MemoryOptions struct {
 	// Keep and KeepBytes bound the newest events that Read, Resume and Select still find, and
-	// about the memory they take; 1,024 and 8 MiB.
+	// the bytes of texts and lists that they carry; 1,024 and 8 MiB.
 	Keep, KeepBytes int
-	// Lag and LagBytes are how many events, and about how many bytes of memory in them, a follower
-	// may fall behind before it gets a gap; [DefaultLag] and [DefaultLagBytes].
+	// Lag and LagBytes are how many events, and how many bytes of texts and lists in them, a
+	// follower may fall behind before it gets a gap; [DefaultLag] and [DefaultLagBytes].
 	Lag, LagBytes int
 	// KeepContent bounds the texts in Contents, in bytes; 0: none are kept.
 	KeepContent int64
@@ -46,7 +46,7 @@ type Memory struct {
 	last   uint64
 	unseen uint64 // events that came after Close
 	recent []held // the newest, oldest first, without a hole up to last
-	bytes  int    // of memory in recent
+	bytes  int    // of recent
 	latest map[subject]held
 	sweep  int // the size of latest at which removals are forgotten
 	known  States
@@ -59,7 +59,7 @@ type Memory struct {
 type held struct {
 	*event.Event
 	stored time.Time
-	size   int // about the memory it takes
+	size   int // see memoryOf
 }
 
 // subject is what an event tells the state of.
@@ -158,9 +158,9 @@ func removal(e *event.Event) bool {
 	return false
 }
 
-// memoryOf is about the memory that an event takes.
-func memoryOf(e *event.Event) int {
-	n := 512 + len(e.ServerID) + len(e.ResourceURI)
+// memoryOf is the memory of what an event carries: texts and keys. Events without are bounded by
+// their number.
+func memoryOf(e *event.Event) (n int) {
 	switch p := e.Payload.(type) {
 	case event.ResourceUpdated:
 		for _, t := range []*string{p.Text, p.PreviousText, p.Content, p.Diff} {
@@ -471,7 +471,7 @@ type Subscription struct {
 
 	// The log's mutex guards all below.
 	queue  []held
-	bytes  int    // of memory in queue
+	bytes  int    // of queue
 	from   uint64 // the number of the first event that the consumer has not received
 	behind bool   // the queue was dropped: the consumer gets a gap
 	ended  bool   // nothing more is queued

@@ -297,7 +297,7 @@ func TestLagIsBoundedInBytes(t *testing.T) {
 	for _, uri := range []string{"a", "b", "a", "a"} {
 		m.Publish(large(uri, text))
 	}
-	if batch, _ := s.Take(); told(batch) != "slow after -3 to 7, docsb 5, docsa 7" {
+	if batch, _ := s.Take(); told(batch) != "slow after 3 to 7, docsb 5, docsa 7" {
 		t.Errorf("beyond it: %s", told(batch))
 	}
 	var long event.ListChanged
