@@ -41,6 +41,9 @@
 //     log level, gets sessions of its own with legacy servers, from its first request
 //     until it leaves; at most 64 with a server and 256 in all. If none can be opened it
 //     shares one, in which servers cannot ask.
+//   - A server that speaks both eras serves each client in the client's own, whichever it is
+//     tracked in: legacy clients that can be asked something in their sessions, modern ones in
+//     a session that they share.
 //   - Between a client and a server of the modern era, the client's capabilities and
 //     results that ask for input are forwarded; a legacy client is asked instead. What a
 //     legacy server asks during a request of a modern client is a result that asks for

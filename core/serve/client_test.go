@@ -64,7 +64,7 @@ func ways() []dialled {
 		{"stdio modern", session.EraModern, pipes(config.ProtocolModern)},
 		{"http legacy", session.EraLegacy, http(config.ProtocolLegacy)},
 		{"http modern", session.EraModern, http(config.ProtocolModern)},
-		{"http auto", session.EraLegacy, http(config.ProtocolAuto)},
+		{"http auto", session.EraModern, http(config.ProtocolAuto)},
 	}
 }
 

@@ -45,9 +45,7 @@ func (d detection) run(ctx context.Context) (Info, error) {
 		}
 		return info, nil
 	}
-	pctx, cancel := context.WithTimeoutCause(ctx, probePatience(ctx), errDeadline)
-	info, err := d.modern(pctx)
-	cancel()
+	info, err := d.probe(ctx)
 	if err == nil || ctx.Err() != nil || !mayBeLegacy(err) {
 		return info, err
 	}
@@ -56,11 +54,21 @@ func (d detection) run(ctx context.Context) (Info, error) {
 	case legacyErr == nil:
 		return info, nil
 	case errors.Is(err, errDeadline) && turnedDown(legacyErr) && ctx.Err() == nil:
-		return d.modern(ctx) // it was too slow before: it had to start first
+		if info, err = d.probe(ctx); err == nil { // it was too slow before: it had to start first
+			return info, nil
+		}
+		return Info{}, errors.Join(err, legacyErr)
 	case !turnedDown(err):
 		return Info{}, legacyErr
 	}
 	return Info{}, errors.Join(err, legacyErr)
+}
+
+// probe tries the modern era for a limited time.
+func (d detection) probe(ctx context.Context) (Info, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, probePatience(ctx), errDeadline)
+	defer cancel()
+	return d.modern(ctx)
 }
 
 // wrongEra makes an error one that is [ErrEra], if the server turned the handshake down.

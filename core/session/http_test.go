@@ -3,6 +3,7 @@ package session_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -293,6 +294,31 @@ func TestHTTPSilentRestartIsSubscribedAgain(t *testing.T) {
 	}
 	srv.Set("test://a", "x")
 	collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+}
+
+// A server of 2024-11-05 that never answers what it does not know is reached by SSE.
+func TestSSEAfterSilence(t *testing.T) {
+	t.Parallel()
+	srv := newServer(true, false)
+	sse := srv.SSE()
+	ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && r.URL.RawQuery == "" {
+			body, _ := io.ReadAll(r.Body)
+			if strings.Contains(string(body), "server/discover") {
+				<-r.Context().Done()
+				return
+			}
+			http.Error(w, "not here", http.StatusMethodNotAllowed)
+			return
+		}
+		sse.ServeHTTP(w, r)
+	}))
+	entry := httpEntry(ts.URL + "/sse")
+	entry.Fallback = true
+	s := dial(t, entry, session.Options{ConnectTimeout: 8 * time.Second})
+	if info := s.Info(); info.Transport != config.TransportSSE {
+		t.Errorf("info %+v", info)
+	}
 }
 
 func TestSSE(t *testing.T) {

@@ -19,6 +19,10 @@
 // are compared, slowly, when the server announces that its list of resources changed. A
 // server that missed two changes is polled from then on.
 //
+// Eras: a server that speaks both is tracked in the modern era, unless it announces more in the
+// legacy one, or missed changes: see eras. What was found out is remembered until the server
+// says another name or version.
+//
 // Order: the events of one resource are in the order of its reads; all events are in one
 // total order with sequence numbers without holes (see core/journal). A snapshot and the
 // events after it join without a gap.

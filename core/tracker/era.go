@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
@@ -67,7 +68,7 @@ func (l lacks) given(info session.Info) string {
 	}
 	for k, announced := range map[catalog.Kind]bool{catalog.Tools: caps.ToolsListChanged, catalog.Prompts: caps.PromptsListChanged, catalog.Resources: caps.ResourcesListChanged} {
 		if announced && slices.Contains(l.lists, k) {
-			more = append(more, "the list of "+string(k))
+			more = append(more, "changes of the list of "+string(k))
 		}
 	}
 	if !info.Push || len(more) == 0 {
@@ -90,6 +91,25 @@ func (f *follower) lacks() lacks {
 	l.updates = sc.srv.TrackResources && sc.info.Capabilities.Resources && sc.srv.Mode != config.ModePoll && !f.events.coverage.Resources &&
 		(f.coverage.mode == event.Poll || len(f.coverage.missing) > 0)
 	return l
+}
+
+// doubtful reports whether the server may push no updates in this era, although it agreed to:
+// it has not pushed any, and speaks the other era, too. Some acknowledge subscriptions in the
+// modern era and send nothing.
+func (f *follower) doubtful() bool {
+	info := f.s.Info()
+	return !f.pushed && !f.w.eras.tried && info.Era == session.EraModern && info.Other == session.EraLegacy && f.w.srv.Protocol != config.ProtocolModern
+}
+
+// safetyInterval is the interval of the safety reads; see [coverage.safetyInterval]. As long as it
+// is in doubt that the server pushes updates, it is that of polls, with one read in a second at
+// most.
+func (f *follower) safetyInterval() time.Duration {
+	interval := f.coverage.safetyInterval(f.w.srv)
+	if interval > 0 && f.doubtful() {
+		interval = min(interval, max(f.w.srv.PollInterval, time.Duration(f.w.co.Len())*minSafetyTick))
+	}
+	return interval
 }
 
 // tryLegacy finds out, once, whether the legacy era of a server that is tracked in the modern one
@@ -131,7 +151,7 @@ func (f *follower) compared(r eraTrial) error {
 		return nil
 	}
 	e.use, e.other, e.next = session.EraLegacy, session.EraModern, r.s
-	e.reason = fmt.Sprintf("the server also speaks %s, but announces changes of %s only in this era", f.s.Info().ProtocolVersion, r.more)
+	e.reason = fmt.Sprintf("the server also speaks %s, but announces %s only in this era", f.s.Info().ProtocolVersion, r.more)
 	f.w.missed, f.w.unreliable = 0, false
 	f.w.log.Info("tracking the server in the legacy era", "reason", e.reason)
 	return errSuperseded

@@ -93,18 +93,32 @@ func TestModernEraWhereTheLegacyAnnouncesNoMore(t *testing.T) {
 func TestLegacyEraAfterMissedUpdates(t *testing.T) {
 	bothEras(t, func(w *world, docs *sessiontest.Server) {
 		docs.FailAck(sessiontest.AckFault{Deaf: true})
-		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.SafetyInterval = 30 * time.Second }))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.SafetyInterval = config.DefaultSafetyInterval }))
 		w.pass(5 * time.Second)
 		w.wantEra(session.EraModern, session.EraLegacy)
-		for _, text := range []string{"two", "three", "four"} {
-			docs.Set("file:///a.md", text)
-			w.pass(2 * time.Minute)
-		}
+		docs.Set("file:///a.md", "two")
+		w.pass(time.Minute)
 		w.wantEra(session.EraLegacy, session.EraModern)
 		w.forget()
 		docs.Set("file:///a.md", "five")
 		w.pass(time.Second)
 		w.wantUpdates("file:///a.md notify")
+	})
+}
+
+// One that announced an update is read as rarely as any other.
+func TestServersThatPushAreNotPolled(t *testing.T) {
+	bothEras(t, func(w *world, docs *sessiontest.Server) {
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.SafetyInterval = config.DefaultSafetyInterval }))
+		w.pass(5 * time.Second)
+		docs.Set("file:///a.md", "two")
+		w.pass(5 * time.Second)
+		reads := docs.Count("resources/read")
+		w.pass(4 * time.Minute)
+		if n := docs.Count("resources/read"); n > reads+1 {
+			t.Errorf("%d reads in 4 min", n-reads)
+		}
+		w.wantEra(session.EraModern, session.EraLegacy)
 	})
 }
 

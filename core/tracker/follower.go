@@ -36,6 +36,7 @@ type follower struct {
 
 	ready        bool                      // the first sync is done
 	onConnect    bool                      // the calls of the config's onConnect were started
+	pushed       bool                      // an update of a resource was announced
 	unsubscribed bool                      // a resubscription was not answered; the next ping decides whether the server is dead
 	lastActive   *event.SubscriptionActive // as last published; nil: not yet
 
@@ -127,7 +128,7 @@ func (f *follower) run(ctx context.Context) error {
 // due starts all work whose time has come.
 func (f *follower) due(now time.Time) {
 	f.w.co.Advance(now)
-	f.background.advance(now, f.coverage.safetyInterval(f.w.srv), f.w.co)
+	f.background.advance(now, f.safetyInterval(), f.w.co)
 	f.countMissed(f.unannounced.expired(now), now)
 	if f.ready && !now.Before(f.nextResync) {
 		f.nextResync = now.Add(backoff.Spread(f.w.opts.Resync))
@@ -211,6 +212,7 @@ func (f *follower) signal(uri string, sig session.Signal, now time.Time) {
 		return
 	}
 	f.unannounced.announced(uri)
+	f.pushed = true
 	f.w.co.Signal(uri, coalesce.Signal{Parent: sig.Parent, N: sig.Count, Received: sig.First}, now)
 }
 

@@ -38,7 +38,9 @@ func (m *missedChanges) found(u coalesce.Update, now time.Time) int {
 		if m.suspects == nil {
 			m.suspects = map[string]time.Time{}
 		}
-		m.suspects[u.URI] = now.Add(missedGrace)
+		if _, waits := m.suspects[u.URI]; !waits { // else a change before this one was not announced either
+			m.suspects[u.URI] = now.Add(missedGrace)
+		}
 	}
 	return 0
 }

@@ -245,6 +245,9 @@ func (f *follower) countMissed(n int, now time.Time) {
 		return
 	}
 	f.w.pub.missedChanges(n)
+	if f.doubtful() {
+		f.tryLegacy(lacks{updates: true})
+	}
 	if f.w.missed += n; f.w.missed < maxMissed || f.coverage.mode != event.Push {
 		return
 	}
