@@ -67,6 +67,7 @@ func TestContentReturnsWithoutAnAnswer(t *testing.T) {
 			last = Text(e.ResourceURI, e.ServerID, e.Timestamp)
 			r.Offer(e)
 			time.Sleep(time.Minute)
+			synctest.Wait()
 		}
 		if len(items) != 3 || items[len(items)-1] != last || len(r.injected()) != 3 {
 			t.Errorf("%d receipts, items %q, last is %q", len(r.injected()), items, last)

@@ -11,7 +11,8 @@ import (
 
 // Limits of connections on which no request has passed the checks.
 const (
-	untrustedTimeout = 15 * time.Second // for each wait for bytes
+	untrustedTimeout = 5 * time.Second  // for each wait for bytes
+	handshakeTimeout = 15 * time.Second // the same, with TLS: handshakes of many take their time
 	// Before that time no such connection is closed for a new one: after silentGrace if the client
 	// has sent nothing yet, else after begunGrace.
 	silentGrace = 250 * time.Millisecond
@@ -24,9 +25,10 @@ const maxReserved = 256
 
 // connSet holds the open connections and enforces their limits.
 type connSet struct {
-	most        int // connections of all kinds
-	mostBusy    int // trusted connections with a request in progress
-	mostPerAddr int // such connections from one address; 0: no connections of one address are limited
+	patience    time.Duration // for each wait for bytes of an untrusted connection
+	most        int           // connections of all kinds
+	mostBusy    int           // trusted connections with a request in progress
+	mostPerAddr int           // such connections from one address; 0: no connections of one address are limited
 	// moved has a value when there may be room since the last call of add.
 	// Capacity 1, as the goroutine that accepts is the only one to receive; never closed.
 	moved chan struct{}
@@ -46,7 +48,7 @@ type connSet struct {
 // newConnSet returns a set of at most most connections. perAddr says whether the connections of
 // one address are limited.
 func newConnSet(most int, perAddr bool) *connSet {
-	s := &connSet{most: most, mostBusy: most - min(most/8, maxReserved), moved: make(chan struct{}, 1), byAddr: map[netip.Prefix]*list.List{}, busyOf: map[netip.Prefix]int{}}
+	s := &connSet{patience: untrustedTimeout, most: most, mostBusy: most - min(most/8, maxReserved), moved: make(chan struct{}, 1), byAddr: map[netip.Prefix]*list.List{}, busyOf: map[netip.Prefix]int{}}
 	if perAddr {
 		s.mostPerAddr = s.mostBusy * 3 / 4
 	}
@@ -274,10 +276,10 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetReadDeadline sets the read deadline: at most untrustedTimeout from now while the
+// SetReadDeadline sets the read deadline: at most connSet.patience from now while the
 // connection is untrusted.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	if latest := time.Now().Add(untrustedTimeout); !c.trusted.Load() && (t.IsZero() || t.After(latest)) {
+	if latest := time.Now().Add(c.set.patience); !c.trusted.Load() && (t.IsZero() || t.After(latest)) {
 		t = latest
 	}
 	return c.Conn.SetReadDeadline(t)

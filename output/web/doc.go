@@ -48,14 +48,14 @@
 // to come 2 s ago. While there is none, new connections wait in the queue of the operating
 // system. Only if few connections are untrusted, the trusted one that has been idle longest is
 // closed instead; a new one is refused only if all others are busy. An untrusted connection
-// may be idle for 15 s, a trusted one for a minute.
+// may be idle for 5 s, with TLS for 15 s, a trusted one for a minute.
 //
 // Requests that passed the checks never take all connections: an eighth, at most 256, is
 // kept for health checks and logins, and one address may take at most three quarters of the
 // rest, unless it is a loopback address or Options.TrustProxy is set. Beyond that a request
 // is answered with 503, and a request for a stream of events is cut off.
 //
-// Headers must arrive within 15 s and fit into 16 KiB, bodies within 10 s and 64 KiB,
+// Headers must arrive within 5 s, with TLS 15 s, and fit into 16 KiB, bodies within 10 s and 64 KiB,
 // or 4 MiB with Options.MCP; the body of a refused request is not read. There is no
 // write timeout, which would end streams: every request begins with a write deadline
 // of 30 s, and a stream sets its own for every write. HTTP/2 is not offered.

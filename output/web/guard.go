@@ -12,7 +12,6 @@ import (
 
 // Time limits of a request.
 const (
-	headerTimeout  = untrustedTimeout
 	bodyTimeout    = 10 * time.Second
 	refusedTimeout = time.Second // for the body of a refused request, which is not read
 	writeTimeout   = 30 * time.Second

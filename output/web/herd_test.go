@@ -131,9 +131,10 @@ func TestHerd(t *testing.T) {
 		{"TLS, with hostile ones", 1000, 5000, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			opts := web.Options{Tokens: token(t), TrustProxy: tt.proxy}
+			tt.good, tt.hostile = tt.good/fewer, tt.hostile/fewer
+			opts := web.Options{Tokens: token(t), TrustProxy: tt.proxy, MaxConns: 4096 / fewer}
 			if tt.proxy {
-				opts.MaxConns = 7000
+				opts.MaxConns = 7000 / fewer
 			}
 			if need := 2*(tt.good+tt.hostile) + 500; web.MostConns() < need*3/4 {
 				t.Skipf("the limit of open files allows %d connections", web.MostConns())

@@ -116,6 +116,9 @@ func New(opts Options) (*Server, error) {
 		opts.MaxConns = most
 	}
 	s := &Server{opts: opts, mux: http.NewServeMux(), conns: newConnSet(opts.MaxConns, !opts.TrustProxy)}
+	if opts.TLS != nil {
+		s.conns.patience = handshakeTimeout
+	}
 	for _, text := range opts.Origins {
 		o, err := parseOrigin(text)
 		if err != nil {
@@ -157,7 +160,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer cut(nil)
 	srv := &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: s.conns.patience,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16<<10 - 4096, // net/http adds 4 KiB
 		BaseContext:       func(net.Listener) context.Context { return base },

@@ -108,14 +108,14 @@ func TestTurns(t *testing.T) {
 		a.proven.Store(true)
 		holds := func(want string, all map[string]func() bool) {
 			t.Helper()
-			got := ""
+			var got strings.Builder
 			for _, name := range slices.Sorted(maps.Keys(all)) {
 				if all[name]() {
-					got += name + " "
+					got.WriteString(name + " ")
 				}
 			}
-			if got != want {
-				t.Errorf("%sare given, want %s", got, want)
+			if got.String() != want {
+				t.Errorf("%sare given, want %s", &got, want)
 			}
 		}
 		given, give := map[string]func() bool{}, map[string]func(){}
