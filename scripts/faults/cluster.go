@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package main
 
@@ -269,6 +269,7 @@ func clusterUnderFaults(o options, report *report) error {
 	began := time.Now()
 	for _, st := range all[0].stands {
 		st.set(st.uri(5), true)
+		st.announceLists() // what is not announced is found every 5 min
 	}
 	end := time.Now().Add(90 * time.Second)
 	judged, wrong := judge(all, base)

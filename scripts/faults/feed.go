@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package main
 
@@ -123,8 +123,7 @@ func (f *feed) read(ctx context.Context) {
 	}
 }
 
-// note takes an event in. After a gap because of another log, that log is sent from its beginning:
-// only what happens from now on is then judged.
+// note takes an event in.
 func (f *feed) note(e event, line string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

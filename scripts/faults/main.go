@@ -1,13 +1,18 @@
-//go:build unix
+//go:build linux
 
 // Faults lets servers, networks, logs and the tracker itself go wrong while resources
-// change, and compares what a client of serve-sse was sent with what was true. It runs the
-// real program; the servers and proxies are in this one, which alone knows every version
-// that a resource ever had. It prints a table and fails unless every column after the
-// rounds is 0.
+// and lists change, and compares what clients of serve-sse and of a gateway were sent with
+// what was true. It runs the real program; the servers and proxies are in this one, which
+// alone knows every version that a resource ever had. It prints a table and fails unless
+// every column after the rounds is 0.
 //
-//	lost        resources whose last event did not say their content, ids left out, calls
-//	stale       events with an older version than the event before
+// Around every fault one of a pair of resources, tools, prompts and templates takes the place
+// of the other one: clients hear it, the fault happens, and it is undone meanwhile.
+//
+//	lost        resources and items of lists whose last event did not say what they are,
+//	            ids left out, gaps without damage, calls
+//	stale       events with an older version than the event before, names that the gateway
+//	            does not list, lists that a client gets more than a second after others
 //	duplicated  events that said again what was known, ids used twice
 //	hung        what did not happen within its time
 //	leaked      goroutines, descriptors and processes that stayed
@@ -78,7 +83,7 @@ func run(o options) error {
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-interrupted
-		os.Exit(130) // children see the end of their input, or of this process
+		os.Exit(130) // and all children end
 	}()
 	report := newReport()
 	var err error

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package main
 
@@ -46,7 +46,7 @@ func (n *nats) configure() error {
 // start starts the node, which writes its log beside its folder, and waits until it listens.
 func (n *nats) start() error {
 	n.cmd = exec.Command(n.program, "-c", n.dir+".conf", "-l", n.dir+".log")
-	n.cmd.Stderr = os.Stderr
+	n.cmd.Stderr, n.cmd.SysProcAttr = os.Stderr, endsWithThis()
 	if err := n.cmd.Start(); err != nil {
 		return err
 	}

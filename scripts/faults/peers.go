@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package main
 
@@ -27,6 +27,7 @@ type peer struct {
 // start starts the server and waits until it listens.
 func (p *peer) start() error {
 	p.cmd = exec.Command(p.program, append(p.args, "--http="+cmp.Or(p.port, "0"))...)
+	p.cmd.SysProcAttr = endsWithThis()
 	errs, err := p.cmd.StderrPipe()
 	if err == nil {
 		err = p.cmd.Start()

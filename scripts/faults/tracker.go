@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package main
 
@@ -77,11 +77,14 @@ func (t *tracker) launch() (listening, done chan struct{}, err error) {
 		return nil, nil, err
 	}
 	cmd := exec.Command(t.bin, append([]string{cmp.Or(t.command, "serve-sse"), "--config", t.config(), "--addr", t.addr}, t.args...)...)
+	attr := endsWithThis()
 	if t.disk != "" {
 		cmd = exec.Command("sh", append([]string{"-c", `mount -t tmpfs -o size=8m,mode=700 none "$0" && exec "$@"`, t.disk}, cmd.Args...)...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
+		attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
+		attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
 	}
+	cmd.SysProcAttr = attr
 	cmd.Env = append(os.Environ(), t.env...)
 	errs, err := cmd.StderrPipe()
 	if err != nil {
@@ -108,6 +111,11 @@ func (t *tracker) launch() (listening, done chan struct{}, err error) {
 	t.cmd, t.done = cmd, done
 	t.mu.Unlock()
 	return listening, done, nil
+}
+
+// endsWithThis makes a process end when this one does, however that happens.
+func endsWithThis() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
 func (t *tracker) signal(sig syscall.Signal) {
