@@ -28,6 +28,9 @@ type Client struct {
 	// send queues a message that belongs to no request; it reports false if there is no
 	// way to the client, or no room.
 	send func(message []byte) bool
+	// drop withdraws a message that send has queued; it reports whether the client never got it.
+	// nil: send does not queue.
+	drop func(message []byte) (unsent bool)
 
 	mu   sync.Mutex
 	last uint64
@@ -88,14 +91,19 @@ func (c *Client) Ask(ctx context.Context, via *Request, method string, params js
 		defer c.mu.Unlock()
 		delete(c.asked, idKey(id))
 	}()
-	if !c.deliverVia(via, request(id, method, params)) {
+	question := request(id, method, params)
+	if !c.deliverVia(via, question) {
 		return nil, ErrUnreachable
 	}
+	withdraw := func() (unsent bool) { return c.drop != nil && c.drop(question) }
 	select {
 	case m := <-answer:
+		withdraw() // a stream that is resumed does not ask again
 		return m.result, m.failure()
 	case <-ctx.Done():
-		c.Notify(via, mcp.NotificationCancelled, map[string]any{"requestId": id})
+		if !withdraw() {
+			c.Notify(via, mcp.NotificationCancelled, map[string]any{"requestId": id})
+		}
 		return nil, context.Cause(ctx)
 	case <-c.ctx.Done():
 		return nil, ErrUnreachable

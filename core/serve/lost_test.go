@@ -109,6 +109,71 @@ func TestAskAgainAfterLastEvent(t *testing.T) {
 	}
 }
 
+// A question that was cancelled before a stream could send it is never asked, and there is nothing
+// to cancel; one that was answered or cancelled is not asked again on a stream that is resumed.
+func TestQuestionIsGone(t *testing.T) {
+	t.Parallel()
+	h := newAskingServer(t, false)
+	s := &endpoint{testServer: h, t: t, url: h.over(t).URL}
+	headers := s.initialize()
+	begin := func() <-chan string {
+		answered := make(chan string, 1)
+		go func() {
+			_, body := s.post(headers, "%s", call("x", ""))
+			answered <- body
+		}()
+		return answered
+	}
+	tools := 0
+	wantNothing := func(get *events) {
+		t.Helper()
+		tools++
+		h.SetCatalog(serve.Catalog{Tools: []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"name":"new%d","inputSchema":{"type":"object"}}`, tools))}})
+		if got := get.next(); !strings.Contains(got, "list_changed") {
+			t.Errorf("%s", got)
+		}
+	}
+	open := make(chan struct{})
+	ended := s.get(headers, broken{httptest.NewRecorder(), sync.OnceFunc(func() { close(open) })})
+	within(t, open, "the stream")
+	answered := begin()
+	within(t, ended, "the end of the broken stream")
+	cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
+	s.post(headers, "%s", cancel)
+	within(t, answered, "the end of the call")
+	get := s.stream("GET", headers, "")
+	wantNothing(get)
+	for _, end := range []string{`{"jsonrpc":"2.0","id":2,"result":{"by":"get"}}`, cancel} {
+		from := get.id
+		answered = begin()
+		asked := get.next()
+		if !strings.Contains(asked, "roots/list") {
+			t.Fatalf("%s", asked)
+		}
+		s.post(headers, "%s", end)
+		within(t, answered, "the end of the call")
+		wantCancelled := func(get *events) {
+			t.Helper()
+			if got := get.next(); !strings.Contains(got, "notifications/cancelled") {
+				t.Errorf("%s", got)
+			}
+		}
+		if end == cancel {
+			wantCancelled(get)
+		}
+		get.leave()
+		resumed := header{"Last-Event-ID": from}
+		for name, value := range headers {
+			resumed[name] = value
+		}
+		get = s.stream("GET", resumed, "")
+		if end == cancel {
+			wantCancelled(get)
+		}
+		wantNothing(get)
+	}
+}
+
 // A question that breaks the stream of a call that cannot be resumed is sent on the client's GET
 // stream.
 func TestAskOnABrokenCall(t *testing.T) {

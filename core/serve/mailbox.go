@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"slices"
 	"sync"
 )
@@ -21,6 +22,9 @@ type mailbox struct {
 	mu    sync.Mutex
 	queue []mail // to send, the oldest first
 	sent  []mail // the oldest first
+	// dropped holds the last messages that drop did not find, so that restore and keep do not
+	// put them back; at most max.
+	dropped [][]byte
 }
 
 type mail struct {
@@ -66,14 +70,36 @@ func (b *mailbox) take() []byte {
 func (b *mailbox) restore(message []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.isDropped(message) {
+		return
+	}
 	b.queue = append([]mail{{message: message}}, b.queue...)
 	b.ring()
+}
+
+// drop removes a message that has no meaning any more, such as a question that was answered or
+// cancelled: it is not sent, or not again. It reports whether it was never sent.
+func (b *mailbox) drop(message []byte) (unsent bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	is := func(m mail) bool { return bytes.Equal(m.message, message) }
+	queued, sent := len(b.queue), len(b.sent)
+	b.queue, b.sent = slices.DeleteFunc(b.queue, is), slices.DeleteFunc(b.sent, is)
+	if len(b.queue) == queued && len(b.sent) == sent { // it may be on its way
+		if b.dropped = append(b.dropped, message); len(b.dropped) > b.max {
+			b.dropped = b.dropped[1:]
+		}
+	}
+	return len(b.queue) < queued && len(b.sent) == sent
 }
 
 // keep records that a message was sent with the event of that number.
 func (b *mailbox) keep(message []byte, number uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.isDropped(message) {
+		return
+	}
 	b.sent = append(b.sent, mail{message: message, number: number})
 	for len(b.sent) > b.max || len(b.sent) > 1 && size(b.sent) > maxMailBytes {
 		b.sent = b.sent[1:]
@@ -90,6 +116,10 @@ func (b *mailbox) received(number uint64) {
 	if len(b.queue) > 0 {
 		b.ring()
 	}
+}
+
+func (b *mailbox) isDropped(message []byte) bool {
+	return slices.ContainsFunc(b.dropped, func(m []byte) bool { return bytes.Equal(m, message) })
 }
 
 func (b *mailbox) ring() {

@@ -70,6 +70,7 @@ func (h *sessions) open(version, principal string, m *message) (*session, error)
 	ss.ctx, ss.end = context.WithCancelCause(h.srv.ctx)
 	ss.messages = newMailbox(maxAsked)
 	ss.client = newClient(ss.ctx, ss.ctx, m, ss.queue)
+	ss.client.drop = ss.messages.drop
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for !h.room.Take(principal) {
