@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -15,12 +16,13 @@ const TimeFormat = "2006-01-02T15:04:05.000Z"
 
 // header is the fixed part of the wire form, in the order it is written.
 type header struct {
-	ID          string `json:"id,omitempty"`
-	Type        Type   `json:"type"`
-	ServerID    string `json:"serverId,omitempty"`
-	ResourceURI string `json:"resourceUri,omitempty"`
-	Timestamp   string `json:"timestamp"`
-	Cause       Cause  `json:"cause,omitempty"`
+	ID          string            `json:"id,omitempty"`
+	Type        Type              `json:"type"`
+	ServerID    string            `json:"serverId,omitempty"`
+	ResourceURI string            `json:"resourceUri,omitempty"`
+	Timestamp   string            `json:"timestamp"`
+	Cause       Cause             `json:"cause,omitempty"`
+	Exported    map[string]string `json:"exported,omitempty"`
 }
 
 // MarshalJSON writes the event as one flat object in one line, with every
@@ -51,6 +53,11 @@ func (e *Event) AppendJSON(b []byte) ([]byte, error) {
 	if e.Cause != "" {
 		b = append(append(append(b, `,"cause":"`...), e.Cause...), '"')
 	}
+	if e.Exported != nil {
+		if b, err = appendNames(append(b, `,"exported":`...), e.Exported); err != nil {
+			return b[:start], err
+		}
+	}
 	if u, ok := e.Payload.(ResourceUpdated); ok {
 		if b, err = u.appendMembers(b); err != nil {
 			return b[:start], fmt.Errorf("encode %s: %w", e.Type(), err)
@@ -77,6 +84,8 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 		switch {
 		case !ok || wrong.Field == "":
 			return errors.New("invalid event: not a JSON object")
+		case wrong.Field == "exported", strings.HasPrefix(wrong.Field, "exported."):
+			h.Exported = nil
 		case wrong.Field != "cause":
 			return fmt.Errorf("invalid event: member %q is a JSON %s", printable.Line(wrong.Field, 64), wrong.Value)
 		}
@@ -98,7 +107,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if !h.Cause.known() {
 		h.Cause = ""
 	}
-	*e = Event{ID: h.ID, Seq: seq, ServerID: h.ServerID, ResourceURI: h.ResourceURI, Timestamp: ts.UTC(), Cause: h.Cause, Payload: p}
+	*e = Event{ID: h.ID, Seq: seq, ServerID: h.ServerID, ResourceURI: h.ResourceURI, Timestamp: ts.UTC(), Cause: h.Cause, Exported: h.Exported, Payload: p}
 	return nil
 }
 
@@ -183,6 +192,16 @@ func orEmpty(s []string) []string {
 		return []string{}
 	}
 	return s
+}
+
+// appendNames appends an object of strings, the names sorted. It does not use encoding/json
+// because it is nearly always empty.
+func appendNames(b []byte, names map[string]string) ([]byte, error) {
+	if len(names) == 0 {
+		return append(b, "{}"...), nil
+	}
+	all, err := printable.Marshal(names)
+	return append(b, all...), err
 }
 
 func appendString(b []byte, s string) ([]byte, error) {

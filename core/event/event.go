@@ -41,6 +41,10 @@ type Event struct {
 	Cause Cause
 	// Payload is what happened. Its dynamic type determines the event's type.
 	Payload Payload
+	// Exported is set by a gateway that stores the event, and says under which names and URIs
+	// its clients find what the event is about, by the names and URIs of the server: those that
+	// differ. It is nil where no gateway did, and then there is no such member on the wire.
+	Exported map[string]string
 	// Received is when the server's notification arrived that led to the event; zero if
 	// none did. It is for measuring and is not part of the wire form.
 	Received time.Time

@@ -65,6 +65,13 @@ func samples() []Event {
 		}
 		out = append(out, e)
 	}
+	updated := Event{ServerID: "docs", ResourceURI: "file:///guide.md", Timestamp: at, Cause: CauseNotify, Payload: ResourceUpdated{Name: "guide"}}
+	for i, names := range []map[string]string{{}, {"file:///guide.md": "mcptrack://server/docs/file:///guide.md"}} {
+		e := updated
+		e.Exported, e.Seq = names, uint64(len(payloads)+i+1)
+		e.ID = FormatID("3f9a1c20b7e4d581", e.Seq)
+		out = append(out, e)
+	}
 	return out
 }
 
@@ -141,6 +148,9 @@ func TestRoundTrip(t *testing.T) {
 		if want, _ := e.AppendJSON(nil); !bytes.Equal(again, want) {
 			t.Errorf("read back as\n%s, was\n%s", again, want)
 		}
+		if diff := cmp.Diff(e.Exported, back.Exported); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", line, diff)
+		}
 		if back.Seq != e.Seq || back.Type() != e.Type() {
 			t.Errorf("read back as %d %s", back.Seq, back.Type())
 		}
@@ -205,6 +215,8 @@ func TestEventsOfANewerVersion(t *testing.T) {
 		`{` + head + `,"digest":"sha512:00","previousDigest":"blake3:1"}`:     plain,
 		`{` + head + `,"digest":{"sha512":"00"},"name":"a"}`:                  named,
 		`{` + head + `,"size":"large","changed":"partly","name":"a"}`:         named,
+		`{"exported":{"a":1},` + head + `,"name":"a"}`:                        named,
+		`{"exported":["a"],` + head + `,"name":"a"}`:                          named,
 		`{"importance":[1,{}],` + head + `,"name":"a","attachments":{"x":1}}`: named,
 	} {
 		var e Event
@@ -227,7 +239,7 @@ func TestEventsOfANewerVersion(t *testing.T) {
 
 // The members that are documented are those that are written.
 func TestMembersAreThoseOfTheWireForm(t *testing.T) {
-	shared := []string{"id", "type", "serverId", "resourceUri", "timestamp", "cause"}
+	shared := []string{"id", "type", "serverId", "resourceUri", "timestamp", "cause", "exported"}
 	for _, e := range samples() {
 		d, ok := Define(e.Type())
 		if !ok || d.About == "" {

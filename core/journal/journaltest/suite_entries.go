@@ -50,6 +50,7 @@ func entriesAreEvents(t *testing.T, open Open) {
 	for i, p := range payloads {
 		e := about("docs", uri(i), p)
 		e.Cause = event.CauseResync
+		e.Exported = []map[string]string{nil, {}, {"a": "mcptrack://server/docs/a", uri(i): uri(i + 1)}}[i%3]
 		events = append(events, e)
 		bare := *e
 		if u, ok := p.(event.ResourceUpdated); ok {

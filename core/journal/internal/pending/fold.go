@@ -2,6 +2,7 @@ package pending
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -82,10 +83,23 @@ func merge(older, newer *event.Event) *event.Event {
 		}
 	case event.ListChanged:
 		if was, ok := older.Payload.(event.ListChanged); ok && now.List == was.List {
-			e.Payload = mergeLists(was, now)
+			e.Payload, e.Exported = mergeLists(was, now), mergeNames(older.Exported, newer.Exported, now)
 		}
 	}
 	return &e
+}
+
+// mergeNames combines the exported names of two changes of a list; now is the newer one.
+func mergeNames(older, newer map[string]string, now event.ListChanged) map[string]string {
+	if older == nil || newer == nil {
+		return nil
+	}
+	names := maps.Clone(older)
+	for _, key := range slices.Concat(now.Added, now.Removed, now.Changed) {
+		delete(names, key)
+	}
+	maps.Copy(names, newer)
+	return names
 }
 
 // mergeLists combines two changes of one list. An entry that was added and removed ends as

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -142,18 +143,28 @@ func TestTooLargeEventsAreSplit(t *testing.T) {
 		l.Removed = append(l.Removed, uri(i+1000))
 	}
 	l.Changed = []string{uri(5000)}
-	parts, err := Encode(&event.Event{ServerID: "s", Payload: l}, limit)
+	names := map[string]string{}
+	for _, key := range slices.Concat(l.Added, l.Removed[:100]) {
+		names[key] = "mcptrack://server/s/" + key
+	}
+	parts, err := Encode(&event.Event{ServerID: "s", Exported: names, Payload: l}, limit)
 	if err != nil || len(parts) < 5 {
 		t.Fatalf("%d parts, %v", len(parts), err)
 	}
-	sum := event.ListChanged{List: catalog.Resources}
+	sum, named := event.ListChanged{List: catalog.Resources}, map[string]string{}
 	for _, p := range parts {
 		var e event.Event
 		if err := json.Unmarshal(p, &e); err != nil || len(p) > limit {
 			t.Fatalf("%d bytes, %v", len(p), err)
 		}
 		got := e.Payload.(event.ListChanged)
+		if maps.Copy(named, e.Exported); e.Exported == nil {
+			t.Errorf("%s: it is not said that names are the same", p)
+		}
 		sum.Added, sum.Removed, sum.Changed = append(sum.Added, got.Added...), append(sum.Removed, got.Removed...), append(sum.Changed, got.Changed...)
+	}
+	if diff := cmp.Diff(names, named); diff != "" {
+		t.Errorf("the names of the parts do not add up (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(l, sum); diff != "" {
 		t.Errorf("the parts do not add up (-want +got):\n%s", diff)
@@ -200,5 +211,24 @@ func TestWithdraw(t *testing.T) {
 	}
 	if left := q.Take(2); len(left) != 1 || left[0] != items[3] {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// A change of a list that is merged into a newer one keeps its names; the newer one's win.
+func TestMergedListsKeepTheirNames(t *testing.T) {
+	t.Parallel()
+	of := func(names map[string]string, added ...string) *event.Event {
+		return &event.Event{ServerID: "s", Exported: names, Payload: event.ListChanged{List: catalog.Tools, Added: added}}
+	}
+	for _, c := range []struct{ older, newer, want map[string]string }{
+		{map[string]string{"a": "s_a", "b": "s_b"}, map[string]string{"b": "t_b", "c": "t_c"}, map[string]string{"a": "s_a", "b": "t_b", "c": "t_c"}},
+		{map[string]string{"a": "s_a", "b": "s_b"}, map[string]string{}, map[string]string{"a": "s_a"}},
+		{nil, map[string]string{"b": "t_b"}, nil},
+		{map[string]string{}, nil, nil},
+	} {
+		got := merge(of(c.older, "a", "b"), of(c.newer, "b", "c"))
+		if diff := cmp.Diff(c.want, got.Exported); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package pending
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -27,7 +28,7 @@ func Encode(e *event.Event, limit int) ([][]byte, error) {
 	var parts [][]byte
 	for _, p := range split(bare.Payload) {
 		part := bare
-		part.Payload = p
+		part.Payload, part.Exported = p, namesOf(p, bare.Exported)
 		more, err := Encode(&part, limit)
 		if err != nil {
 			return nil, err
@@ -68,6 +69,21 @@ func split(p event.Payload) []event.Payload {
 		}
 	}
 	return nil
+}
+
+// namesOf returns the exported names of what a payload is about.
+func namesOf(p event.Payload, all map[string]string) map[string]string {
+	list, ok := p.(event.ListChanged)
+	if !ok || len(all) == 0 {
+		return all
+	}
+	names := map[string]string{}
+	for _, key := range slices.Concat(list.Added, list.Removed, list.Changed) {
+		if name, differs := all[key]; differs {
+			names[key] = name
+		}
+	}
+	return names
 }
 
 func halves(s []string) (first, second []string) {
