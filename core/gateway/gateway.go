@@ -159,7 +159,7 @@ func New(opts Options) (*Gateway, error) {
 	}
 	g.clients.start(g)
 	g.variants = variants{g: g, slots: make(chan struct{}, maxProbes), byKey: map[string]*variant{}}
-	g.tasks.g, g.tasks.notes = g, make(chan func(), ownQueue)
+	g.tasks.g, g.tasks.notes = g, map[*serve.Client]*notes{}
 	if g.tracker != nil {
 		g.tracker.OnMessage(g.tasks.fromServer)
 	}

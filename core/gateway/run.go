@@ -34,7 +34,6 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer l.stopAPIs()
 	defer g.clients.close()
 	defer g.rounds.close()
-	l.tasks.Go(func() { g.tasks.deliver(ctx) })
 	snap, sub := g.tracker.Subscribe(ctx)
 	l.adhocSubscriptions()
 	l.merge(snap)

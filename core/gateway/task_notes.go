@@ -31,10 +31,7 @@ func (t *tasks) fromServer(server, method string, params json.RawMessage) {
 	switch method {
 	case mcp.NotificationTaskStatus:
 		if known := t.inShared(id); known != nil && known.client != nil {
-			select {
-			case t.notes <- func() { known.client.Notify(nil, method, t.g.taskIDs(known.principal, server).status(params)) }:
-			default: // dropped: clients do not rely on these notifications
-			}
+			t.notify(known.client, method, t.g.taskIDs(known.principal, server).status(params))
 		}
 	case mcp.NotificationTask:
 		v := t.g.view.Load()
@@ -135,14 +132,54 @@ func (t *tasks) listenUpstream(ctx context.Context, server string, keys []string
 // listenAgain is the pause before the next attempt after a subscriptions/listen ended.
 const listenAgain = 2 * time.Second
 
-// deliver sends the notifications queued in t.notes until ctx is done.
-func (t *tasks) deliver(ctx context.Context) {
+// notes are the params of notifications on their way to one client.
+type notes struct {
+	waiting []note
+	bytes   int // of waiting
+}
+
+type note struct {
+	method string
+	params json.RawMessage
+}
+
+// notify sends a notification to a client, after those that wait already. A client that does not
+// read holds back only its own: when too many wait, more are dropped, as clients do not rely on
+// them.
+func (t *tasks) notify(client *serve.Client, method string, params json.RawMessage) {
+	t.mu.Lock()
+	n := t.notes[client]
+	begin := n == nil
+	if begin {
+		n = &notes{}
+		t.notes[client] = n
+	}
+	if len(n.waiting) < ownQueue && (len(n.waiting) == 0 || n.bytes+len(params) <= ownBytes) {
+		n.waiting, n.bytes = append(n.waiting, note{method, params}), n.bytes+len(params)
+	}
+	t.mu.Unlock()
+	if begin && !t.g.clients.run(func(ending context.Context) { t.deliver(ending, client, n) }) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.notes, client) // the gateway ends
+	}
+}
+
+// deliver sends what waits for a client, until nothing does or ctx is done.
+func (t *tasks) deliver(ctx context.Context, client *serve.Client, n *notes) {
 	for {
-		select {
-		case f := <-t.notes:
-			f()
-		case <-ctx.Done():
+		t.mu.Lock()
+		if len(n.waiting) == 0 || ctx.Err() != nil {
+			delete(t.notes, client)
+			t.mu.Unlock()
 			return
 		}
+		next := n.waiting[0]
+		n.waiting = n.waiting[1:]
+		t.mu.Unlock()
+		client.Notify(nil, next.method, next.params)
+		t.mu.Lock()
+		n.bytes -= len(next.params)
+		t.mu.Unlock()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
@@ -92,3 +93,73 @@ func TestTaskNotifications(t *testing.T) {
 		}
 	})
 }
+
+// A client that does not read holds back nobody else's notifications of tasks.
+func TestTaskNotificationsBesideASilentClient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		docs := w.Serve("docs", session.EraLegacy)
+		docs.SetList(catalog.Tools, tool("slow"))
+		docs.Capabilities["tasks"] = map[string]any{"requests": map[string]any{"tools": map[string]any{"call": map[string]any{}}}}
+		w.start(sessiontest.Entry("docs"))
+		begin := func(c *session.Session, id string) {
+			docs.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Result: map[string]any{"task": map[string]any{"taskId": id, "status": "working", "ttl": 60000}}})
+			if raw, err := w.do(c, "tools/call", `{"name":"slow","task":{}}`); err != nil {
+				t.Fatalf("%s, %v", raw, err)
+			}
+		}
+		in, toServer := io.Pipe()
+		fromServer, out := io.Pipe()
+		silent := make(chan struct{}) // closed when the client stops reading
+		w.running.Go(func() {
+			_ = w.gateway.Server().ServeIO(context.Background(), in, out)
+			_ = out.Close()
+		})
+		stops := &stopping{Reader: fromServer, stop: silent, ended: make(chan struct{})}
+		c, err := session.OverIO(w.Context(), stops, toServer, config.Server{Protocol: config.ProtocolLegacy}, session.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			close(stops.ended)
+			_ = fromServer.Close()
+			_ = c.Close()
+		}()
+		begin(c, "silent")
+		other, got := w.listening(session.EraLegacy)
+		begin(other, "heard")
+		close(silent)
+		for range 2 * ownQueue {
+			docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "silent", "status": "working"}})
+		}
+		docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "heard", "status": "working"}})
+		w.advance(time.Second)
+		if all := got.take(); len(all) != 1 {
+			t.Errorf("received %q", all)
+		}
+		w.gateway.tasks.mu.Lock()
+		defer w.gateway.tasks.mu.Unlock()
+		if n := len(w.gateway.tasks.notes); n != 1 {
+			t.Errorf("notifications wait for %d clients", n)
+		}
+	})
+}
+
+// stopping reads until stop is closed, and then nothing more until ended is.
+type stopping struct {
+	io.Reader
+	stop, ended chan struct{}
+}
+
+func (s *stopping) Read(p []byte) (int, error) {
+	select {
+	case <-s.stop:
+		<-s.ended
+		return 0, io.EOF
+	default:
+		return s.Reader.Read(p)
+	}
+}
+
+func (s *stopping) Close() error { return nil }

@@ -38,16 +38,14 @@ const (
 // tasks remembers the tasks that clients of the gateway began.
 type tasks struct {
 	g *Gateway
-	// notes are notifications of shared sessions on their way to clients: sent to by the
-	// readers of the sessions without blocking, received by deliver, never closed.
-	notes chan func()
 
 	mu     sync.Mutex
-	room   fair.Limit            // the keys of byID, by principal
-	byID   map[ownTask]*task     // by principal
-	order  []ownTask             // the keys of byID, the oldest first
-	shared map[target]*task      // those of byID that run in shared sessions
-	watch  map[target][]*watcher // who listens to a task
+	notes  map[*serve.Client]*notes // of shared sessions, by the clients to which deliver sends them now
+	room   fair.Limit               // the keys of byID, by principal
+	byID   map[ownTask]*task        // by principal
+	order  []ownTask                // the keys of byID, the oldest first
+	shared map[target]*task         // those of byID that run in shared sessions
+	watch  map[target][]*watcher    // who listens to a task
 }
 
 // ownTask is a task of a principal: by server and the id there.
