@@ -15,56 +15,184 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// probe is the result of listing a server with certain capabilities.
+// probe is what is known of the lists of a server for clients with certain capabilities: how
+// they differ from those that the server lists in the shared session. The difference is laid over
+// the current lists, so that a change is served to all clients in the same step, and is found out
+// again after each change. variants.mu guards all.
 type probe struct {
-	srv   config.Server // as it was configured then
-	began time.Time
-	base  map[catalog.Kind]catalog.List // what the server listed in the shared session
-	done  chan struct{}                 // closed once lists and again are set
-	lists map[catalog.Kind]catalog.List // those that differ from base; nil: none
-	retry *backoff.Backoff
-	again time.Time // when it is repeated, as it failed; zero: it did not fail
+	id      string
+	tried   chan struct{} // closed when the server was listed for the first time, or could not be
+	running bool          // an attempt is in progress
+
+	srv    config.Server                       // as it was configured at the last attempt
+	base   map[catalog.Kind]catalog.List       // what the shared session listed before the last attempt
+	listed map[catalog.Kind]catalog.List       // what the last attempts listed: keys and digests
+	differ map[catalog.Kind]map[string]deviant // by key
+	laid   map[catalog.Kind]laid               // what lay returned
+
+	began  time.Time     // the last attempt
+	pause  time.Duration // after the last attempt
+	next   time.Time     // the next attempt with the same config begins no sooner
+	woken  time.Time     // a wake is scheduled for then
+	failed bool          // the last attempt
+	retry  *backoff.Backoff
 }
 
-// outdated reports whether the probe is to be repeated: it failed, or the config or what the
-// server lists has changed since. It must be done.
-func (p *probe) outdated(srv config.Server, base map[catalog.Kind]catalog.List) bool {
-	switch {
-	case !p.srv.Equal(srv):
-		return true
-	case !p.again.IsZero():
-		return !time.Now().Before(p.again)
+// deviant is an item that differs for clients with certain capabilities.
+type deviant struct {
+	item   catalog.Item // as they get it; without a key: they do not get it
+	common bool         // others get the item, too
+}
+
+// laid is a list with a difference laid over it.
+type laid struct {
+	base, list catalog.List
+	differ     map[string]deviant
+}
+
+func newProbe(id string) *probe {
+	return &probe{id: id, tried: make(chan struct{}), retry: backoff.New(probeAgain, probeLongest),
+		listed: map[catalog.Kind]catalog.List{}, differ: map[catalog.Kind]map[string]deviant{}, laid: map[catalog.Kind]laid{}}
+}
+
+// due reports whether the server has to be listed again: it was not yet, that failed, or the
+// config or what the server lists has changed since.
+func (p *probe) due(srv config.Server, base map[catalog.Kind]catalog.List) bool {
+	if p.running {
+		return false
 	}
-	return !sameLists(p.base, base) && time.Since(p.began) >= probeAgain
+	return p.began.IsZero() || p.failed || !p.srv.Equal(srv) || !sameLists(p.base, base)
 }
 
-// run probes a server. If nothing can be listed, the lists known before stay. It returns how
-// long to wait before the next attempt, if something failed; else 0.
-func (s *variants) run(ctx context.Context, p *probe, capabilities json.RawMessage) (wait time.Duration) {
-	defer s.g.kick()
-	defer close(p.done)
-	lists, err := s.look(ctx, p, capabilities)
+// start begins an attempt. A single change is looked at immediately; attempts after many changes,
+// which they may cause themselves, are ever farther apart.
+func (p *probe) start(now time.Time) {
+	if p.pause = min(max(2*p.pause, probePause), probeAgain); p.began.IsZero() || now.Sub(p.began) > 2*probeAgain {
+		p.pause = 0
+	}
+	p.began, p.next, p.running = now, now.Add(p.pause), true
+}
+
+// take takes over what an attempt listed, while the shared session listed base before and now
+// after it. An item that is as in one of them, or that did not change since the last attempt while
+// the shared session's did, is no difference: what a server lists can depend on the session, too.
+func (p *probe) take(found, base, now map[catalog.Kind]catalog.List) {
+	for k, list := range found {
+		was, again := p.listed[k]
+		keys := map[string]bool{}
+		for _, all := range []catalog.List{list, base[k], now[k]} {
+			for _, it := range all {
+				keys[it.Key] = true
+			}
+		}
+		differ := map[string]deviant{}
+		for key := range keys {
+			it, _ := list.Get(key)
+			common, _ := now[k].Get(key)
+			before, _ := base[k].Get(key)
+			if equalItems(it, common) || equalItems(it, before) {
+				continue
+			}
+			if again {
+				last, _ := was.Get(key)
+				if _, differed := p.differ[k][key]; !differed && equalItems(it, last) {
+					continue
+				}
+			}
+			differ[key] = deviant{it, common.Key != ""}
+		}
+		bare := make(catalog.List, len(list))
+		for i, it := range list {
+			bare[i] = catalog.Item{Key: it.Key, Digest: it.Digest}
+		}
+		p.listed[k], p.differ[k] = bare, differ
+	}
+}
+
+// lay returns the lists that differ from the common ones.
+func (p *probe) lay(base map[catalog.Kind]catalog.List) map[catalog.Kind]catalog.List {
+	out := map[catalog.Kind]catalog.List{}
+	for k, differ := range p.differ {
+		if len(differ) == 0 {
+			continue
+		}
+		if was := p.laid[k]; was.list == nil || !sameList(was.base, base[k]) || !maps.EqualFunc(was.differ, differ, deviant.equal) {
+			p.laid[k] = laid{base[k], over(base[k], differ), differ}
+		}
+		out[k] = p.laid[k].list
+	}
+	return out
+}
+
+// over lays a difference over a list.
+func over(base catalog.List, differ map[string]deviant) catalog.List {
+	list := make(catalog.List, 0, len(base)+len(differ))
+	for _, it := range base {
+		if _, differs := differ[it.Key]; !differs {
+			list = append(list, it)
+		}
+	}
+	for key, d := range differ {
+		if _, there := base.Get(key); d.item.Key != "" && (there || !d.common) {
+			list = append(list, d.item)
+		}
+	}
+	return catalog.NewList(list)
+}
+
+func (d deviant) equal(o deviant) bool { return d.common == o.common && equalItems(d.item, o.item) }
+
+// attempt lists a server, unless it is no longer wanted, and takes over what it finds.
+func (s *variants) attempt(ctx context.Context, p *probe, capabilities json.RawMessage) {
+	defer s.g.kick() // merges what was found, and begins another attempt if it is due
+	srv, wanted := entryOf(s.g.wanted(), p.id)
+	base := s.base(p.id)
+	s.mu.Lock()
+	if !p.srv.Equal(srv) {
+		clear(p.listed) // another server, maybe
+	}
+	p.srv, p.base = srv, base
+	s.mu.Unlock()
+	var found map[catalog.Kind]catalog.List
+	var err error
+	if wanted {
+		found, err = s.look(ctx, srv, base, capabilities)
+	}
+	for k, list := range found {
+		if !sameList(list, base[k]) {
+			backoff.Sleep(ctx, probeSettle) // the shared session may be about to list it, too
+			break
+		}
+	}
+	now := s.base(p.id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil || lists != nil {
-		p.lists = lists
+	p.take(found, base, now)
+	p.running, p.failed = false, err != nil
+	if !isClosed(p.tried) {
+		close(p.tried)
 	}
 	if err == nil {
 		p.retry.Reset()
-		return 0
+		return
 	}
-	wait = p.retry.Next()
-	p.again = time.Now().Add(wait)
+	wait := p.retry.Next()
+	p.next = time.Now().Add(wait)
 	if ctx.Err() == nil {
 		s.g.opts.Logger.Warn("cannot list what a server offers to clients with more capabilities; they see what all clients see",
-			"server", p.srv.ID, "next", wait.Round(time.Second), "err", err)
+			"server", p.id, "next", wait.Round(time.Second), "err", err)
 	}
-	return wait
 }
 
-// look lists a server in a session with the capabilities, and returns the lists that differ
-// from p.base; nil: none. With an error they may be incomplete.
-func (s *variants) look(ctx context.Context, p *probe, capabilities json.RawMessage) (differ map[catalog.Kind]catalog.List, err error) {
+// base returns what a server lists in the shared session.
+func (s *variants) base(id string) map[catalog.Kind]catalog.List {
+	st, _ := s.g.tracker.Snapshot().Server(id)
+	return st.Lists
+}
+
+// look lists a server in a session with the capabilities: the kinds of lists that the shared
+// session has. With an error some may be missing.
+func (s *variants) look(ctx context.Context, srv config.Server, base map[catalog.Kind]catalog.List, capabilities json.RawMessage) (found map[catalog.Kind]catalog.List, err error) {
 	select {
 	case s.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -73,9 +201,8 @@ func (s *variants) look(ctx context.Context, p *probe, capabilities json.RawMess
 	defer func() { <-s.slots }()
 	refuse := func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, notFound() }
 	o := s.g.opts.Session
-	o.Era, o.Logger, o.OneShot = session.EraLegacy, s.g.opts.Logger.With("server", printable.Line(p.srv.ID, 128)), true
+	o.Era, o.Logger, o.OneShot = session.EraLegacy, s.g.opts.Logger.With("server", printable.Line(srv.ID, 128)), true
 	o.Client = &session.ClientSide{Capabilities: capabilities, Request: refuse}
-	srv := p.srv
 	srv.Protocol = config.ProtocolLegacy
 	ctx, cancel := context.WithTimeout(ctx, max(ownTimeout, srv.ConnectTimeout))
 	defer cancel()
@@ -84,31 +211,27 @@ func (s *variants) look(ctx context.Context, p *probe, capabilities json.RawMess
 		return nil, err
 	}
 	defer func() { _ = c.Close() }()
-	for k, base := range p.base {
-		list, failed := c.List(ctx, k)
-		switch {
-		case failed != nil:
+	found = map[catalog.Kind]catalog.List{}
+	for k := range base {
+		if list, failed := c.List(ctx, k); failed != nil {
 			err = failed
-		case !equalLists(list, base):
-			if differ == nil {
-				differ = map[catalog.Kind]catalog.List{}
-			}
-			differ[k] = list
+		} else {
+			found[k] = list
 		}
 	}
-	return differ, err
+	return found, err
 }
 
-// sameLists reports whether a and b are the same lists in memory. As lists are immutable,
-// their contents are equal then.
-func sameLists(a, b map[catalog.Kind]catalog.List) bool {
-	return maps.EqualFunc(a, b, func(a, b catalog.List) bool {
-		return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-	})
+// sameLists reports whether a and b have the same items.
+func sameLists(a, b map[catalog.Kind]catalog.List) bool { return maps.EqualFunc(a, b, sameList) }
+
+func sameList(a, b catalog.List) bool {
+	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) {
+		return true // lists are immutable
+	}
+	return slices.EqualFunc(a, b, equalItems)
 }
 
-func equalLists(a, b catalog.List) bool {
-	return slices.EqualFunc(a, b, func(a, b catalog.Item) bool {
-		return a.Key == b.Key && (a.Digest == b.Digest || bytes.Equal(a.Raw, b.Raw))
-	})
+func equalItems(a, b catalog.Item) bool {
+	return a.Key == b.Key && (a.Digest == b.Digest || bytes.Equal(a.Raw, b.Raw))
 }

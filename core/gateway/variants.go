@@ -15,16 +15,19 @@ import (
 )
 
 // Some servers list more for clients that can be asked something. What they list in
-// addition is found out once for each set of such capabilities, by a probe: a session with
-// these capabilities that lists the server and is closed again.
+// addition is found out for each set of such capabilities, by a probe: a session with these
+// capabilities that lists the server and is closed again, first when such a client connects, and
+// then after every change of what the server lists.
 
 const (
-	maxVariants   = 64               // sets of capabilities; keyOf makes fewer, so nobody finds them used up
-	maxProbes     = 4                // probes at the same time
-	probePatience = 10 * time.Second // how long a client's request waits for probes
-	probeAgain    = 30 * time.Second // the least time between two probes of an unchanged config
-	probeLongest  = 10 * time.Minute // the longest time until a probe that failed is repeated
-	variantIdle   = time.Hour        // how long an unused set of capabilities is remembered
+	maxVariants   = 64                     // sets of capabilities; keyOf makes fewer, so nobody finds them used up
+	maxProbes     = 4                      // probes at the same time
+	probePatience = 10 * time.Second       // how long a client's request waits for probes
+	probeSettle   = 100 * time.Millisecond // after a probe, for the shared session to learn of what it found
+	probePause    = 500 * time.Millisecond // between two probes after changes in quick succession, the first time; then twice that
+	probeAgain    = 30 * time.Second       // and at most, and the first pause after a failure
+	probeLongest  = 10 * time.Minute       // the longest time until a probe that failed is repeated
+	variantIdle   = time.Hour              // how long an unused set of capabilities is remembered
 )
 
 // variants finds the lists of servers that differ for clients with certain capabilities.
@@ -80,10 +83,10 @@ func (s *variants) view(ctx context.Context, capabilities json.RawMessage) strin
 	}
 	of.used = time.Now()
 	s.begin(of, snap)
-	var waiting []*probe
+	var waiting []<-chan struct{}
 	for _, p := range of.probes {
-		if !isClosed(p.done) {
-			waiting = append(waiting, p)
+		if p.running && !isClosed(p.tried) {
+			waiting = append(waiting, p.tried)
 		}
 	}
 	s.mu.Unlock()
@@ -92,9 +95,9 @@ func (s *variants) view(ctx context.Context, capabilities json.RawMessage) strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
 	defer cancel()
-	for _, p := range waiting {
+	for _, tried := range waiting {
 		select {
-		case <-p.done:
+		case <-tried:
 		case <-ctx.Done():
 			return key // the client is notified if the lists change later
 		}
@@ -108,22 +111,29 @@ func (s *variants) begin(of *variant, snap *status.Snapshot) {
 	v := s.g.view.Load()
 	for _, srv := range s.g.wanted() {
 		st, _ := snap.Server(srv.ID)
-		last := of.probes[srv.ID]
-		if !v.asks[srv.ID] || last != nil && !(isClosed(last.done) && last.outdated(srv, st.Lists)) {
+		p := of.probes[srv.ID]
+		if !v.asks[srv.ID] || p != nil && !p.due(srv, st.Lists) {
 			continue
 		}
-		p := &probe{srv: srv, began: time.Now(), base: maps.Clone(st.Lists), done: make(chan struct{}), retry: backoff.New(probeAgain, probeLongest)}
-		if last != nil {
-			p.lists, p.retry = last.lists, last.retry // the former lists, until the new ones are known
+		if p == nil {
+			p = newProbe(srv.ID)
+			of.probes[srv.ID] = p
 		}
-		of.probes[srv.ID] = p
-		capabilities := of.capabilities
-		if !s.g.clients.run(func(ending context.Context) {
-			if wait := s.run(ending, p, capabilities); wait > 0 && backoff.Sleep(ending, wait) {
-				s.g.kick() // begins the next probe, if it is still wanted
+		now := time.Now()
+		if now.Before(p.next) && p.srv.Equal(srv) {
+			if at := p.next; !p.woken.Equal(at) && s.g.clients.run(func(ending context.Context) {
+				if backoff.Sleep(ending, at.Sub(now)) {
+					s.g.kick()
+				}
+			}) {
+				p.woken = at
 			}
-		}) {
-			close(p.done)
+			continue
+		}
+		p.start(now)
+		capabilities := of.capabilities
+		if !s.g.clients.run(func(ending context.Context) { s.attempt(ending, p, capabilities) }) {
+			p.running = false // the gateway ends
 		}
 	}
 }
@@ -142,13 +152,19 @@ func (s *variants) lists(snap *status.Snapshot) map[string]map[string]map[catalo
 		}
 		s.begin(of, snap)
 		for server, p := range of.probes {
-			if p.lists == nil {
+			st, known := snap.Server(server)
+			if !known {
+				delete(of.probes, server)
+				continue
+			}
+			lists := p.lay(st.Lists)
+			if len(lists) == 0 {
 				continue
 			}
 			if out[key] == nil {
 				out[key] = map[string]map[catalog.Kind]catalog.List{}
 			}
-			out[key][server] = p.lists
+			out[key][server] = lists
 		}
 	}
 	return out
