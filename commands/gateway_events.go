@@ -146,7 +146,9 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, logger *slog.Logger, i
 	}
 	scope := events.Scope{
 		Server: func(id string) bool { return shown().ShowsServer(id) },
-		Item:   func(server string, k catalog.Kind, key string) (string, bool) { return shown().Shows(server, k, key) },
+		Item: func(server string, k catalog.Kind, key, stored string) (string, bool) {
+			return shown().Shows(server, k, key, stored)
+		},
 	}
 	reader := events.NewReader(e.log, scope)
 	e.reader = reader

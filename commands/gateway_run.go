@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 	"github.com/mcptrack/mcptrack/core/serve"
@@ -69,9 +70,14 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		return err
 	}
 	sessions := opts.session(env, g)
+	names := &gateway.Names{}
+	var exported func(*event.Event) map[string]string // nil: no events are stored
+	if stored != nil {
+		exported = names.Exported
+	}
 	e, err := engine.New(ctx, desired, stored.events(), engine.Options{
 		Tracker: tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: gatewayWindow, Texts: opts.events.tools},
-		Shared:  opts.events.nats != "", FollowAll: true, Logger: log,
+		Shared:  opts.events.nats != "", FollowAll: true, Logger: log, Listed: names.Listed, Exported: exported,
 		Applied: func(cfg *config.Config) {
 			stored.apply(cfg)
 			gw.Apply(opts.exported(cfg))
@@ -82,7 +88,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	}
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
-		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins,
+		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins, Names: names,
 		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, Events: stored.handlers()},
 		Key:   opts.key(env, log), Local: local, Changed: index.Changed, Logger: log,
 	})

@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/reload"
@@ -39,6 +41,13 @@ type Options struct {
 	// Applied is called with every config before its servers are followed, as it was read: before
 	// [Desired.Select]. It must return immediately; nil: nobody needs it.
 	Applied func(*config.Config)
+	// Listed is called with every list of a server that the log remembers or that is recorded, and
+	// Exported with every event, for its [event.Event.Exported]. Both are called in the order in
+	// which things are stored, the list of an event before the event, and of all servers that this
+	// process follows, whichever process stores their events. They must return immediately; nil:
+	// nobody exports anything.
+	Listed   func(name journal.ListName, list catalog.List)
+	Exported func(e *event.Event) map[string]string
 	// Shared divides the servers among all processes on the cluster of a natslog.Log that set
 	// Shared: each server is followed by one of them, or with FollowAll by all, and its events are
 	// stored by one. Otherwise this process follows all servers and stores all events.
@@ -98,7 +107,7 @@ func (e *Engine) remember(ctx context.Context, log journal.Log) error {
 		return err
 	}
 	e.first = b.Last + 1
-	if own, ok := log.(*journal.Memory); ok && !own.KeepsContent() {
+	if own, ok := log.(*journal.Memory); ok && !own.KeepsContent() && e.opts.Exported == nil {
 		e.opts.Tracker.Log = own
 		return nil
 	}
@@ -106,7 +115,7 @@ func (e *Engine) remember(ctx context.Context, log journal.Log) error {
 	if err := e.memory.loadWithRetry(ctx); err != nil {
 		return err
 	}
-	e.recorder = newRecorder(log, e.memory)
+	e.recorder = newRecorder(log, e.memory, e.opts)
 	t := &e.opts.Tracker
 	t.Record, t.Baseline, t.BaselineList, t.EventCursors = e.recorder, e.memory.baseline, e.memory.baselineList, e.memory.cursors
 	return nil

@@ -81,6 +81,17 @@ func (m *memory) ofLocked(server string) *published {
 	return p
 }
 
+// each calls f with every list.
+func (m *memory) each(f func(journal.ListName, catalog.List)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for server, p := range m.known {
+		for k, list := range p.lists {
+			f(journal.ListName{ServerID: server, Kind: k}, list)
+		}
+	}
+}
+
 // publish notes the content of a resource, zero: it is gone.
 func (m *memory) publish(at journal.Resource, d catalog.Digest) {
 	m.mu.Lock()

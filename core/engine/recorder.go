@@ -17,12 +17,20 @@ type recorder struct {
 	texts   *texts
 	sharing *sharing // nil: no leases are needed
 
+	listed   func(journal.ListName, catalog.List)
+	exported func(*event.Event) map[string]string // nil: nobody exports anything
+
 	reloaded, rejected atomic.Uint64
 	bad                atomic.Bool // the last config on disk was rejected
 }
 
-func newRecorder(log journal.Log, m *memory) *recorder {
-	return &recorder{log: log, memory: m, texts: &texts{contents: log.Contents(), secrets: map[string][]string{}}}
+func newRecorder(log journal.Log, m *memory, opts Options) *recorder {
+	r := &recorder{log: log, memory: m, texts: &texts{contents: log.Contents(), secrets: map[string][]string{}}, listed: opts.Listed, exported: opts.Exported}
+	if r.listed == nil {
+		r.listed = func(journal.ListName, catalog.List) {}
+	}
+	m.each(r.listed)
+	return r
 }
 
 func (r *recorder) reloads() status.Reloads {
@@ -50,6 +58,9 @@ func (r *recorder) Append(e *event.Event) error {
 		r.rejected.Add(1)
 		r.bad.Store(true)
 	}
+	if name, list, ok := journal.KnownList(e); ok {
+		r.listed(name, list)
+	}
 	to := r.to(e.ServerID)
 	if to == nil {
 		return nil
@@ -61,6 +72,11 @@ func (r *recorder) Append(e *event.Event) error {
 		r.memory.publishList(name, list)
 	}
 	r.texts.putEvent(e) // before the event: whoever sees that finds the text
+	if r.exported != nil {
+		named := *e
+		named.Exported = r.exported(e)
+		e = &named
+	}
 	return to.Append(e)
 }
 
@@ -77,6 +93,7 @@ func (r *recorder) Remember(at journal.Resource, st journal.State) error {
 
 // RememberList implements [journal.Recorder].
 func (r *recorder) RememberList(name journal.ListName, list catalog.List) error {
+	r.listed(name, list)
 	to := r.to(name.ServerID)
 	if to == nil {
 		return nil

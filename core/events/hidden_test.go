@@ -1,6 +1,7 @@
 package events_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -19,7 +20,7 @@ func TestHiddenItemsOfAList(t *testing.T) {
 	var hidden atomic.Value // the key from which on items are hidden
 	hidden.Store("z")
 	w := newWorldOn(t, journal.MemoryOptions{}, events.Options{},
-		events.Scope{Item: func(_ string, _ catalog.Kind, key string) (string, bool) { return key, key < hidden.Load().(string) }})
+		events.Scope{Item: func(_ string, _ catalog.Kind, key, _ string) (string, bool) { return key, key < hidden.Load().(string) }})
 	w.store(event.Event{ServerID: "docs", Payload: event.ServerState{State: event.Ready}})
 	first := w.poll(`{"name":"list.changed"}`)
 	id := w.store(event.Event{ServerID: "docs", Payload: event.ListChanged{List: catalog.Tools, Added: []string{"a", "b"}}})
@@ -32,6 +33,41 @@ func TestHiddenItemsOfAList(t *testing.T) {
 		}
 		if got.String() != want {
 			t.Errorf("hidden from %s: %q, want %q", from, got.String(), want)
+		}
+	}
+}
+
+// TestNamesAreStored: an event has the names that were stored with it, whatever the scope would
+// call the items now; one without any has those of the scope.
+func TestNamesAreStored(t *testing.T) {
+	t.Parallel()
+	var now atomic.Value // what the scope calls items: this and their key
+	now.Store("one/")
+	w := newWorldOn(t, journal.MemoryOptions{}, events.Options{}, events.Scope{Item: func(_ string, _ catalog.Kind, key, stored string) (string, bool) {
+		return cmp.Or(stored, now.Load().(string)+key), true
+	}})
+	w.store(event.Event{ServerID: "docs", Payload: event.ServerState{State: event.Ready}})
+	from := map[string]string{"list.changed": w.poll(`{"name":"list.changed"}`).Cursor, "resource.updated": w.poll(`{"name":"resource.updated"}`).Cursor}
+	last := ""
+	for i, names := range []map[string]string{{}, {"a": "theirs/a"}, {"a": "two\nlines"}, nil} {
+		w.store(event.Event{ServerID: "docs", ResourceURI: "a", Exported: names, Payload: event.ResourceUpdated{}})
+		last = w.store(event.Event{ServerID: "docs", Exported: names, Payload: event.ListChanged{List: catalog.Resources, Added: []string{"a", fmt.Sprint(i)}, Removed: []string{"b"}}})
+	}
+	w.pollFor(last, from["list.changed"], "list.changed", `{}`)
+	for name, want := range map[string]string{
+		"list.changed":     "[0 a] [b] [1 theirs/a] [b] [2 one/a] [b] [one/3 one/a] [one/b] ",
+		"resource.updated": "a theirs/a one/a one/a ",
+	} {
+		var got strings.Builder
+		for _, e := range w.poll(`{"name":%q,"cursor":%q}`, name, from[name]).Events {
+			if name == "list.changed" {
+				fmt.Fprint(&got, e.Data["added"], e.Data["removed"], " ")
+			} else {
+				fmt.Fprint(&got, e.Data["uri"], " ")
+			}
+		}
+		if got.String() != want {
+			t.Errorf("%s: %q, want %q", name, got.String(), want)
 		}
 	}
 }

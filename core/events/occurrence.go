@@ -27,13 +27,16 @@ type Occurrence struct {
 	Server string
 	Time   time.Time // when it happened
 
-	uri, exported string   // of a resource: as its server calls it, and as clients read it here; "" for other types
-	changed       *bool    // whether the content of a resource changed; nil: not known
-	word          string   // the list that changed, or the new state; "" for resources
-	keys          []string // of the items of the list that data names, as their server calls them
-	data          []byte   // what Data returns
-	body          []byte   // the event as JSON, without the closing brace
+	uri, exported string  // of a resource: as its server calls it, and as clients read it here; "" for other types
+	changed       *bool   // whether the content of a resource changed; nil: not known
+	word          string  // the list that changed, or the new state; "" for resources
+	items         []named // those of the list that data names
+	data          []byte  // what Data returns
+	body          []byte  // the event as JSON, without the closing brace
 }
+
+// named is an item as its server calls it, and as clients find it here.
+type named struct{ key, exported string }
 
 // Body returns the event as a webhook gets it: with a cursor.
 func (o *Occurrence) Body(cursor string) []byte {
@@ -63,20 +66,33 @@ type Scope struct {
 	// Server reports whether events about the server are shown.
 	Server func(id string) bool
 	// Item reports whether an item of a server is shown, and under which name or URI
-	// clients find it. The item need not be listed any more.
-	Item func(server string, k catalog.Kind, key string) (exported string, ok bool)
+	// clients find it: stored, the one in the event, unless that is "". The item need not be
+	// listed any more.
+	Item func(server string, k catalog.Kind, key, stored string) (exported string, ok bool)
 }
 
 func (s Scope) server(id string) bool { return s.Server == nil || s.Server(id) }
 
-func (s Scope) item(server string, k catalog.Kind, key string) (string, bool) {
+func (s Scope) item(server string, k catalog.Kind, key, stored string) (string, bool) {
 	if len(key) > maxURI || printable.Line(key, 0) != key {
 		return "", false
 	}
 	if s.Item == nil {
 		return key, true
 	}
-	return s.Item(server, k, key)
+	return s.Item(server, k, key, stored)
+}
+
+// stored returns the name that an event says clients find an item under; "" if it says none.
+func stored(ev *event.Event, key string) string {
+	if ev.Exported == nil {
+		return ""
+	}
+	name := cmp.Or(ev.Exported[key], key)
+	if printable.Line(name, 0) != name {
+		return ""
+	}
+	return name
 }
 
 // Shows reports whether the event may still be sent: what is shown can change with the
@@ -87,11 +103,11 @@ func (s Scope) Shows(o *Occurrence) bool {
 	}
 	switch o.Name {
 	case ResourceUpdated:
-		_, ok := s.item(o.Server, catalog.Resources, o.uri)
+		_, ok := s.item(o.Server, catalog.Resources, o.uri, o.exported)
 		return ok
 	case ListChanged:
-		return !slices.ContainsFunc(o.keys, func(key string) bool {
-			_, ok := s.item(o.Server, catalog.Kind(o.word), key)
+		return !slices.ContainsFunc(o.items, func(it named) bool {
+			_, ok := s.item(o.Server, catalog.Kind(o.word), it.key, it.exported)
 			return !ok
 		})
 	}
@@ -120,7 +136,7 @@ func (s Scope) occurrence(e *journal.Entry) (o *Occurrence, gap bool) {
 	case event.ResourceUpdated:
 		data = s.updated(o, &ev, p)
 	case event.ListChanged:
-		data = s.list(o, p)
+		data = s.list(o, &ev, p)
 	case event.ServerState:
 		o.Name, o.word = ServerState, string(p.State)
 		data = struct {
@@ -145,7 +161,7 @@ func (s Scope) occurrence(e *journal.Entry) (o *Occurrence, gap bool) {
 
 func (s Scope) updated(o *Occurrence, ev *event.Event, p event.ResourceUpdated) any {
 	var ok bool
-	if o.exported, ok = s.item(ev.ServerID, catalog.Resources, ev.ResourceURI); !ok {
+	if o.exported, ok = s.item(ev.ServerID, catalog.Resources, ev.ResourceURI, stored(ev, ev.ResourceURI)); !ok {
 		return nil
 	}
 	o.Name, o.uri, o.changed = ResourceUpdated, ev.ResourceURI, p.Changed
@@ -169,7 +185,7 @@ func (s Scope) updated(o *Occurrence, ev *event.Event, p event.ResourceUpdated) 
 		printable.Line(p.MimeType, maxText), p.Size, digest(p.Digest), digest(p.PreviousDigest)}
 }
 
-func (s Scope) list(o *Occurrence, p event.ListChanged) any {
+func (s Scope) list(o *Occurrence, ev *event.Event, p event.ListChanged) any {
 	if p.Error != "" {
 		return nil // the list is as it was
 	}
@@ -177,14 +193,14 @@ func (s Scope) list(o *Occurrence, p event.ListChanged) any {
 	names := func(what string, keys []string) []string {
 		var out []string
 		for _, key := range keys {
-			exported, ok := s.item(o.Server, p.List, key)
+			exported, ok := s.item(o.Server, p.List, key, stored(ev, key))
 			switch {
 			case !ok:
 			case len(out) == maxNames:
 				more[what]++
 			default:
 				out = append(out, printable.Line(exported, maxText))
-				o.keys = append(o.keys, key)
+				o.items = append(o.items, named{key, exported})
 			}
 		}
 		slices.Sort(out)

@@ -251,7 +251,7 @@ func TestScope(t *testing.T) {
 	t.Parallel()
 	w := newWorldOn(t, journal.MemoryOptions{}, events.Options{}, events.Scope{
 		Server: func(id string) bool { return id != "hidden" },
-		Item: func(server string, _ catalog.Kind, key string) (string, bool) {
+		Item: func(server string, _ catalog.Kind, key, _ string) (string, bool) {
 			return "mcptrack://server/" + server + "/" + key, !strings.Contains(key, "denied")
 		},
 	})

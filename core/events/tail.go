@@ -133,8 +133,8 @@ func (l *logged) size() int {
 		return 64
 	}
 	size := 256 + len(l.occ.body) // data is most of body, and shares nothing with it
-	for _, key := range l.occ.keys {
-		size += 16 + len(key)
+	for _, it := range l.occ.items {
+		size += 32 + len(it.key) + len(it.exported)
 	}
 	return size
 }

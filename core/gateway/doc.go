@@ -20,7 +20,7 @@
 // letters, digits, "-", "." and "_" percent-encoded, URI unchanged), and so is a template
 // without literal text beyond its scheme. A ui:// URI of MCP Apps keeps its scheme:
 // ui://mcptrack/server/ID/REST. Every resource of every server can be read in this form,
-// listed or not.
+// listed or not. Stored events carry the names that held when they were stored, see [Names].
 //
 // No server can take over the URIs of another one. A URI that a server lists is never
 // resolved by a template of another server, even while the first server is down, and a URI
@@ -50,9 +50,10 @@
 //     input: the request waits in a session of its own until it is repeated with the
 //     answers, at most 15 minutes.
 //   - A legacy server that lists more for clients that can be asked something is listed
-//     once for each set of such capabilities, in a session that is closed afterwards, so
+//     for each set of such capabilities, in a session that is closed afterwards, so
 //     that these clients see all of it. The first list request of such a client waits for
-//     that, at most 10 s.
+//     that, at most 10 s. The difference is laid over what the server lists at any time, and
+//     found out again after each change, ever less often if changes do not end.
 //   - Tasks keep running while their client is away, at most 15 minutes in a session of
 //     its own. Their ids are bound to the principal that began them by Options.Key, so they
 //     stay valid over restarts and are unknown to every other principal, without a request to

@@ -54,6 +54,8 @@ type Options struct {
 	// Pins, unless nil, leave out a tool that has changed since it was first listed: a user
 	// must not approve one tool and call another. See [NewPins].
 	Pins *Pins
+	// Names, unless nil, are those that the engine of the tracker stores with its events.
+	Names *Names
 	// Local is served in addition to the servers, under its own names.
 	Local Local
 	// Refused is called by the goroutine of Run, once for each item that is not listed or
@@ -104,6 +106,7 @@ type Gateway struct {
 	server  *serve.Server
 	filter  filter
 	local   source
+	names   *Names
 	view    atomic.Pointer[view]
 	limits  limiter
 
@@ -147,6 +150,7 @@ func New(opts Options) (*Gateway, error) {
 	g := &Gateway{
 		opts:        opts,
 		tracker:     opts.Tracker,
+		names:       opts.Names,
 		kicks:       make(chan struct{}, 1),
 		flushes:     make(chan chan struct{}),
 		adhocWake:   make(chan struct{}, 1),
@@ -170,6 +174,10 @@ func New(opts Options) (*Gateway, error) {
 	if g.local, err = localSource(opts.Local); err != nil {
 		return nil, err
 	}
+	if g.names == nil {
+		g.names = new(Names)
+	}
+	g.names.start(g.local)
 	g.view.Store(newView(g.local, nil, g.filter, func(Refusal) {}))
 	so := opts.Serve
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.callTool, g.getPrompt, g.readResource, g.complete
@@ -212,14 +220,16 @@ func (g *Gateway) Server() *serve.Server { return g.server }
 // never fails; the latest config wins. The tracker must be given the same servers.
 func (g *Gateway) Apply(cfg *config.Config) {
 	var desired []config.Server
+	var ids []string
 	for _, srv := range cfg.Servers {
 		if srv.Superseded { // the sessions of clients stay, as if nothing waited
 			srv.Unapproved, srv.Superseded = "", false
 		}
 		if srv.Enabled {
-			desired = append(desired, srv)
+			desired, ids = append(desired, srv), append(ids, srv.ID)
 		}
 	}
+	g.names.apply(ids)
 	g.mu.Lock()
 	g.desired = desired
 	g.mu.Unlock()

@@ -178,7 +178,10 @@ func (l *loop) merge(snap *status.Snapshot) {
 		st, _ := snap.Server(srv.ID)
 		var known map[catalog.Kind][]catalog.Item
 		known, up[srv.ID] = l.known(srv.ID, st)
-		s := source{id: srv.ID, lists: map[catalog.Kind][]item{}, subscribes: offersUpdates(srv, st.Info), tracks: tracks(srv), about: aboutOf(st.Info), asks: up[srv.ID] && st.Info.Era == session.EraLegacy, modern: st.Info.Era == session.EraModern, other: l.g.clients.otherEra(srv, st.Info)}
+		s := source{
+			id: srv.ID, lists: map[catalog.Kind][]item{}, known: map[catalog.Kind]catalog.List{}, subscribes: offersUpdates(srv, st.Info), tracks: tracks(srv), about: aboutOf(st.Info),
+			asks: up[srv.ID] && st.Info.Era == session.EraLegacy, modern: st.Info.Era == session.EraModern, other: l.g.clients.otherEra(srv, st.Info),
+		}
 		lists[srv.ID] = map[catalog.Kind]checked{}
 		for k, list := range known {
 			c := l.check(srv.ID, k, list)
@@ -187,6 +190,9 @@ func (l *loop) merge(snap *status.Snapshot) {
 			for _, r := range c.refused {
 				refused[r] = struct{}{}
 			}
+		}
+		for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates} {
+			s.known[k] = l.g.names.known(srv.ID, k)
 		}
 		sources = append(sources, s)
 	}

@@ -31,31 +31,21 @@ func (g *Gateway) ShowsServer(id string) bool {
 }
 
 // Shows reports whether clients may get events about an item of a server, and under which
-// name or URI they find the item, which need not be listed any more. They may if the config
-// tracks it, the filter admits it, and it was not left out of the lists for being invalid.
-func (g *Gateway) Shows(server string, k catalog.Kind, key string) (exported string, ok bool) {
+// name or URI they find the item, which need not be listed any more: stored, if that is not "",
+// and else the one it has now. They may if the config tracks the item, the filter admits it, and
+// it was not left out of the lists for being invalid.
+func (g *Gateway) Shows(server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
 	v := g.view.Load()
 	tracked, known := v.servers[server]
 	if !known || tracked == nil || !tracked(k, key) {
 		return "", false
 	}
 	t := target{server, key}
-	switch k {
-	case catalog.Resources:
-		exported = v.export(t)
-	case catalog.Templates:
-		exported = key
-		if at, listed := v.byKey[k][key]; !listed || at != t {
-			exported = qualify(server, key)
-		}
-	default:
-		exported = v.names.export(server, key)
+	if exported = stored; exported == "" {
+		exported = g.names.export(k, t)
 	}
 	if !v.filter.admits(k, t, exported) {
 		return "", false
-	}
-	if at, listed := v.byKey[k][exported]; listed {
-		return exported, at == t
 	}
 	_, refused := v.refused[k][t]
 	return exported, !refused

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/journal"
 )
 
 // Clients get events only about what they could list or read, under the names they know.
@@ -30,8 +31,12 @@ func TestShows(t *testing.T) {
 		{Server: "a", Kind: catalog.Tools, Key: "odd", Listed: true}:   {},
 		{Server: "a", Kind: catalog.Resources, Key: "file:///hostile"}: {},
 	})
-	g := &Gateway{}
+	g := &Gateway{names: &Names{}}
 	g.view.Store(v)
+	g.names.apply([]string{"a", "b"})
+	for _, id := range []string{"a", "b"} {
+		g.names.Listed(journal.ListName{ServerID: id, Kind: catalog.Resources}, catalog.List{both})
+	}
 	for _, c := range []struct {
 		server   string
 		kind     catalog.Kind
@@ -39,7 +44,8 @@ func TestShows(t *testing.T) {
 		exported string // "": not shown
 	}{
 		{"a", catalog.Resources, "file:///both", "mcptrack://server/a/file:///both"},
-		{"a", catalog.Resources, "file:///gone", "mcptrack://server/a/file:///gone"},
+		{"a", catalog.Resources, "file:///gone", "file:///gone"},
+		{"a", catalog.Resources, "mcptrack://server/b/x", "mcptrack://server/a/mcptrack://server/b/x"},
 		{"a", catalog.Resources, "file:///private/x", ""},
 		{"a", catalog.Resources, "file:///tmp/x", ""},
 		{"a", catalog.Resources, "file:///hostile", ""},
@@ -53,10 +59,18 @@ func TestShows(t *testing.T) {
 		{"b", catalog.Prompts, "t", ""},
 		{"b", catalog.Templates, "t:{x}", ""},
 		{"a", catalog.Templates, "t:{x}", "mcptrack://server/a/t:{x}"},
+		{"a", catalog.Templates, "file:///t/{x}", "file:///t/{x}"},
 	} {
-		if exported, ok := g.Shows(c.server, c.kind, c.key); ok != (c.exported != "") || ok && exported != c.exported {
+		if exported, ok := g.Shows(c.server, c.kind, c.key, ""); ok != (c.exported != "") || ok && exported != c.exported {
 			t.Errorf("%s %s %s: %q, %t; want %q", c.server, c.kind, c.key, exported, ok, c.exported)
 		}
+	}
+	// The stored name stays; what is hidden by now is hidden.
+	if got, ok := g.Shows("a", catalog.Resources, "file:///both", "file:///both"); !ok || got != "file:///both" {
+		t.Errorf("stored as file:///both: %s, %t", got, ok)
+	}
+	if got, ok := g.Shows("a", catalog.Resources, "file:///private/x", "file:///private/x"); ok {
+		t.Errorf("hidden, but shown as %s", got)
 	}
 	if !g.ShowsServer("a") || g.ShowsServer("c") {
 		t.Error("servers that are not exported are shown")

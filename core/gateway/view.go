@@ -18,6 +18,9 @@ type target struct{ server, key string }
 type source struct {
 	id    string
 	lists map[catalog.Kind][]item
+	// known holds its resources and templates as they were last recorded, refused ones too: while
+	// it was not reached, nobody else gets its URIs.
+	known map[catalog.Kind]catalog.List
 	down  bool // it is unreachable: its items are marked
 	drop  bool // it is unreachable: its items are not listed
 
@@ -78,6 +81,10 @@ type template struct {
 	pattern *regexp.Regexp
 }
 
+func (t template) matches(uri string) bool {
+	return strings.HasPrefix(uri, t.prefix) && t.pattern.MatchString(uri)
+}
+
 // owner says who lists a resource.
 type owner struct {
 	server string
@@ -120,7 +127,7 @@ func newView(local source, sources []source, f filter, refuse func(Refusal)) *vi
 		switch k {
 		case catalog.Resources:
 			export = func(server, uri string) string {
-				if !v.owners[uri].shared && (len(ids) <= 1 || !isQualified(uri)) {
+				if !v.owners[uri].shared && (len(ids) <= 1 || keepsKey(k, uri)) {
 					return uri
 				}
 				v.qualified[target{server, uri}] = struct{}{}
@@ -128,7 +135,7 @@ func newView(local source, sources []source, f filter, refuse func(Refusal)) *vi
 			}
 		case catalog.Templates:
 			export = func(server, uri string) string {
-				if !templates[uri].shared && (len(ids) <= 1 || !isQualified(uri) && hasPrefix(uri)) {
+				if !templates[uri].shared && (len(ids) <= 1 || keepsKey(k, uri)) {
 					return uri
 				}
 				return qualify(server, uri)
@@ -151,9 +158,15 @@ func newView(local source, sources []source, f filter, refuse func(Refusal)) *vi
 func ownersOf(sources []source, k catalog.Kind) map[string]owner {
 	owners := map[string]owner{}
 	for _, s := range sources {
+		add := func(key string) {
+			first, listed := owners[key]
+			owners[key] = owner{s.id, listed && (first.shared || first.server != s.id)}
+		}
 		for _, it := range s.lists[k] {
-			first, listed := owners[it.key]
-			owners[it.key] = owner{s.id, listed && (first.shared || first.server != s.id)}
+			add(it.key)
+		}
+		for _, it := range s.known[k] {
+			add(it.Key)
 		}
 	}
 	return owners
@@ -266,7 +279,7 @@ func (v *view) byTemplate(uri string) (found target, ok bool) {
 		return target{}, false
 	}
 	for _, t := range v.templates {
-		if found.server == t.server || !strings.HasPrefix(uri, t.prefix) || !t.pattern.MatchString(uri) {
+		if found.server == t.server || !t.matches(uri) {
 			continue
 		}
 		if ok {

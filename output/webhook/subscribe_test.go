@@ -398,7 +398,7 @@ func TestScopeBeforeEachAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		shown := true
-		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key string) (string, bool) { return key, shown }}})
+		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key, _ string) (string, bool) { return key, shown }}})
 		defer w.end()
 		w.subscribe(params(hook, oneSecret))
 		w.to.set(func(received) int { shown = false; return 500 })
@@ -418,7 +418,7 @@ func TestScopeAfterTheWaitForASlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var hidden atomic.Bool
-		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key string) (string, bool) { return key, !hidden.Load() }}})
+		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key, _ string) (string, bool) { return key, !hidden.Load() }}})
 		defer w.end()
 		w.subscribe(params(hook, oneSecret))
 		var release []func()
@@ -448,7 +448,7 @@ func TestScopeOfAListBeforeEachAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var hidden atomic.Bool
-		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key string) (string, bool) {
+		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key, _ string) (string, bool) {
 			return key, key != "secret" || !hidden.Load()
 		}}})
 		defer w.end()
