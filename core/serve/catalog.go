@@ -3,6 +3,8 @@ package serve
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -50,6 +52,8 @@ type catalogs struct {
 	generations map[uint64]*Catalog
 	// mirror holds, by the name of a current tool, its arguments that clients repeat in headers.
 	mirror map[string][]mirrored
+	// digests of the current lists, by method and variant, as far as they were asked for.
+	digests map[[2]string]string
 	// paged holds the generations for which a cursor was issued. Other generations are
 	// dropped as soon as they are replaced.
 	paged map[uint64]bool
@@ -110,7 +114,7 @@ func (c *catalogs) set(next Catalog) (changed subscriptions.Lists) {
 		delete(c.generations, c.gen)
 	}
 	c.gen++
-	c.generations[c.gen], c.mirror = &next, mirror
+	c.generations[c.gen], c.mirror, c.digests = &next, mirror, nil
 	if c.gen >= maxGenerations {
 		delete(c.generations, c.gen-maxGenerations)
 		delete(c.paged, c.gen-maxGenerations)
@@ -170,6 +174,65 @@ func objects(items, known []json.RawMessage) []json.RawMessage {
 		}
 	}
 	return clean
+}
+
+// lists select the lists of a catalog, by the method that lists them.
+func lists() map[string]func(*Catalog) []json.RawMessage {
+	return map[string]func(*Catalog) []json.RawMessage{
+		mcp.MethodListTools:     func(c *Catalog) []json.RawMessage { return c.Tools },
+		mcp.MethodListPrompts:   func(c *Catalog) []json.RawMessage { return c.Prompts },
+		mcp.MethodListResources: func(c *Catalog) []json.RawMessage { return c.Resources },
+		mcp.MethodListTemplates: func(c *Catalog) []json.RawMessage { return c.Templates },
+	}
+}
+
+// digest returns a digest of the current list of a variant, which is the same in another process.
+func (c *catalogs) digest(method, variant string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.digestLocked(method, variant)
+}
+
+func (c *catalogs) digestLocked(method, variant string) string {
+	key := [2]string{method, variant}
+	if d, ok := c.digests[key]; ok {
+		return d
+	}
+	h := sha256.New()
+	for _, item := range lists()[method](c.generations[c.gen].variant(variant)) {
+		_, _ = h.Write(append(item[:len(item):len(item)], '\n')) // never fails; items have no line ends
+	}
+	if c.digests == nil {
+		c.digests = map[[2]string]string{}
+	}
+	c.digests[key] = hex.EncodeToString(h.Sum(nil)[:8])
+	return c.digests[key]
+}
+
+// changedSince returns which lists are in no variant what their digests say, which are by method.
+func (c *catalogs) changedSince(digests map[string]string) (changed subscriptions.Lists) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	current := c.generations[c.gen]
+	for method := range lists() {
+		was, seen := digests[method]
+		same := !seen || was == c.digestLocked(method, "")
+		for variant := range current.Variants {
+			same = same || was == c.digestLocked(method, variant)
+		}
+		if same {
+			continue
+		}
+		switch method {
+		case mcp.MethodListTools:
+			changed.Tools = true
+		case mcp.MethodListPrompts:
+			changed.Prompts = true
+		default:
+			changed.Resources = true
+		}
+	}
+	return changed
 }
 
 // page returns one page of the list that of selects, with at most size items, and the cursor

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,10 +39,31 @@ type Client struct {
 	// answer: capacity 1, sent to by receive, never closed.
 	asked   map[string]chan *message
 	handler func(method string, params json.RawMessage) // of OnNotification; nil: none
+	memory  json.RawMessage                             // of Remember; nil: none
+
+	remember func() // called when memory was set; nil: nothing is kept
 }
 
-func newClient(ctx, gone context.Context, m *message, send func([]byte) bool) *Client {
-	return &Client{Capabilities: m.fields["capabilities"], ctx: ctx, gone: gone, send: send, asked: map[string]chan *message{}}
+func newClient(ctx, gone context.Context, capabilities json.RawMessage, send func([]byte) bool) *Client {
+	return &Client{Capabilities: capabilities, ctx: ctx, gone: gone, send: send, asked: map[string]chan *message{}}
+}
+
+// Remember keeps a small JSON value for as long as the session of the client, also where that is
+// continued by another process; see [Options].SessionDir. It replaces the value before.
+func (c *Client) Remember(value json.RawMessage) {
+	c.mu.Lock()
+	c.memory = bytes.Clone(value)
+	c.mu.Unlock()
+	if c.remember != nil {
+		c.remember()
+	}
+}
+
+// Remembered returns the value of Remember; nil if there is none.
+func (c *Client) Remembered() json.RawMessage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.memory
 }
 
 // Done is closed when the client has left.
@@ -76,21 +98,11 @@ func (c *Client) deliverVia(via *Request, message []byte) bool {
 // client's answer; [ErrUnreachable] means that the client could not be asked, or can no longer
 // answer. When ctx is done, the client is told that the request is cancelled.
 func (c *Client) Ask(ctx context.Context, via *Request, method string, params json.RawMessage) (json.RawMessage, error) {
-	answer := make(chan *message, 1)
-	c.mu.Lock()
-	if len(c.asked) == maxAsked {
-		c.mu.Unlock()
+	id, answer, forget := c.expect()
+	if answer == nil {
 		return nil, errors.New("too many requests to the client are pending")
 	}
-	c.last++
-	id := json.RawMessage(strconv.FormatUint(c.last, 10))
-	c.asked[idKey(id)] = answer
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.asked, idKey(id))
-	}()
+	defer forget()
 	question := request(id, method, params)
 	if !c.deliverVia(via, question) {
 		return nil, ErrUnreachable
@@ -107,6 +119,25 @@ func (c *Client) Ask(ctx context.Context, via *Request, method string, params js
 		return nil, context.Cause(ctx)
 	case <-c.ctx.Done():
 		return nil, ErrUnreachable
+	}
+}
+
+// expect returns the id of a new request to the client and the channel that gets the answer, until
+// forget is called. answer is nil if too many requests are pending.
+func (c *Client) expect() (id json.RawMessage, answer chan *message, forget func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.asked) == maxAsked {
+		return nil, nil, nil
+	}
+	answer = make(chan *message, 1)
+	c.last++
+	id = json.RawMessage(strconv.FormatUint(c.last, 10))
+	c.asked[idKey(id)] = answer
+	return id, answer, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.asked, idKey(id))
 	}
 }
 

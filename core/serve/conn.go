@@ -132,7 +132,7 @@ func (c *conn) initialize(m *message) {
 	gone, leave := context.WithCancel(c.ctx)
 	ctx, mute := context.WithCancel(gone)
 	c.legacy = &legacyState{version: version, sub: sub, stop: func() {}, leave: leave, mute: mute}
-	c.legacy.client = newClient(ctx, gone, m, func(message []byte) bool { return c.out.write(ctx, message) == nil })
+	c.legacy.client = newClient(ctx, gone, m.fields["capabilities"], func(message []byte) bool { return c.out.write(ctx, message) == nil })
 	c.out.put(func() []byte { return line(answer(m.id, result, nil)) })
 }
 

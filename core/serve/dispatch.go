@@ -22,6 +22,8 @@ type caller struct {
 	notes     *notifier   // nil: the client takes no notifications
 	client    *Client     // nil in the modern era
 	after     *afterwards // nil: the request is not answered by a Func
+	// saw is told which list the client is sent, by its method and digest; nil: nobody keeps that.
+	saw func(method, digest string)
 }
 
 // capabilities are those of the sender of a message; nil if it declared none.
@@ -87,14 +89,14 @@ func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawM
 }
 
 func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMessage, *Error) {
-	field, of := "tools", func(c *Catalog) []json.RawMessage { return c.Tools }
+	field, of := "tools", lists()[m.method]
 	switch m.method {
 	case mcp.MethodListPrompts:
-		field, of = "prompts", func(c *Catalog) []json.RawMessage { return c.Prompts }
+		field = "prompts"
 	case mcp.MethodListResources:
-		field, of = "resources", func(c *Catalog) []json.RawMessage { return c.Resources }
+		field = "resources"
 	case mcp.MethodListTemplates:
-		field, of = "resourceTemplates", func(c *Catalog) []json.RawMessage { return c.Templates }
+		field = "resourceTemplates"
 	}
 	cursor := ""
 	if raw := m.fields["cursor"]; raw != nil && string(raw) != "null" {
@@ -106,9 +108,20 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 	if about := s.about.Load(); about.chooses(m, from) {
 		variant = about.Variant(ctx, from.capabilities(m))
 	}
+	sees := from.saw != nil && cursor == ""
+	digest := ""
+	if sees {
+		digest = s.lists.digest(m.method, variant)
+	}
 	items, next, err := s.lists.page(cursor, s.opts.PageSize, func(c *Catalog) []json.RawMessage { return of(c.variant(variant)) })
 	if err != nil {
 		return nil, err
+	}
+	if sees {
+		if digest != s.lists.digest(m.method, variant) {
+			digest = "" // it changed meanwhile: unlike any other
+		}
+		from.saw(m.method, digest)
 	}
 	var more []member
 	if from.modern {

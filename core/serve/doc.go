@@ -25,14 +25,26 @@
 //     (see core/subscriptions), so a slow client never misses the latest change and
 //     never delays another client. A client that resumes its session with
 //     Last-Event-ID gets again what was sent after that event; without it, what was
-//     sent in the last minute. A call from 2025-11-25 on is answered by a stream that the
+//     sent in the last minute on streams that have ended. Several GET streams of a session
+//     may be open: the newest gets the messages, and repeats those of an earlier one only if
+//     the client does not show, by the answer to a ping, that it still reads that one. A call
+//     from 2025-11-25 on that takes longer than 250 ms is answered by a stream that the
 //     client can resume in the same way, until a minute after the answer, and later gets
 //     an error instead of the answer; at most 256 events and 1 MiB besides the answer are
-//     held for it. The modern era has no replay.
+//     held for it. After the answer there is nothing to resume: that is a 405, which all
+//     clients take for the end. The modern era has no replay.
 //   - Cleanup: a subscription ends immediately with its stream, session or connection.
 //     A legacy HTTP session outlives its GET stream, so that a client that reconnects
 //     learns what changed meanwhile; it ends by DELETE, when idle, or when its principal
 //     opens more sessions than it may have.
+//   - Restarts: with Options.SessionDir a legacy HTTP session ends only by DELETE, or when it
+//     was not used for a week. A server that is asked for a session that it does not know
+//     continues it with its version, capabilities and subscriptions, and notifies the client
+//     of the lists that are not what it saw last, and of all resources that it is subscribed
+//     to. Requests that were in progress are lost; a client that resumes one gets an error.
+//     What is kept outlives the process, however that ends, but not always the machine. If
+//     something cannot be kept, or read, the session ends with the server: a 404, as the
+//     specification says.
 //   - Requests to clients: a Func can ask a legacy client, see [Client]. The question goes
 //     on the stream of the request in progress, else on that of the session.
 //   - Events: the methods of MCP Events go to [Options].Events, in both eras. A stream of

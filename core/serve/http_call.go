@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -9,11 +10,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// runFunc answers a POST with a function of the options. If call is nil, the answer is plain
-// JSON, or an event stream if the function sends a notification first. Otherwise it is an event
-// stream from the beginning, and call holds its events, so that the client can resume it.
-// parent is cancelled when the client cancels the request.
-func (x *exchange) runFunc(parent context.Context, from caller, call *callStream) {
+// runFunc answers a POST with a function of the options: with plain JSON, or with an event stream
+// if the function sends a notification first. Unless calls is nil, it is also an event stream if
+// the function takes longer than openAfter, and calls holds its events, so that the client can
+// resume it. parent is cancelled when the client cancels the request.
+func (x *exchange) runFunc(parent context.Context, from caller, calls *callStreams) {
 	s := x.srv
 	from.after = new(afterwards)
 	defer from.after.run()
@@ -62,10 +63,16 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 	}()
 
 	var stream *eventStream
-	var beats <-chan time.Time
+	var call *callStream // of stream; nil if the client cannot resume it
+	var beats, opening <-chan time.Time
+	if calls != nil {
+		timer := time.NewTimer(openAfter)
+		defer timer.Stop()
+		opening = timer.C
+	}
 	gone, news, here := x.r.Context().Done(), notes, true
 	leave := func() {
-		gone, stream, here = nil, nil, false
+		gone, stream, opening, here = nil, nil, nil, false
 		if call == nil { // the client cannot resume: later messages are dropped
 			close(left)
 			news = nil
@@ -75,17 +82,26 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 		}
 	}
 	begin := func() error {
-		stream = s.newEventStream(x.w)
+		stream, opening = s.newEventStream(x.w), nil
 		beats = time.Tick(s.opts.Heartbeat)
-		return stream.start()
+		if err := stream.start(); err != nil || calls == nil {
+			return err
+		}
+		call = calls.begin(x.m.id)
+		return stream.prelude(call)
 	}
+	defer func() {
+		if call != nil {
+			calls.end(call)
+		}
+	}()
 	number := 0 // of the last event
 	write := func(message []byte, last bool) error {
 		id := ""
 		if call != nil {
 			call.add(message, last)
 			number++
-			id = call.id(number)
+			id = call.id(number, last)
 		}
 		if stream == nil {
 			return nil
@@ -95,9 +111,6 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 		}
 		return stream.flush()
 	}
-	if call != nil && (begin() != nil || stream.prelude(call) != nil) {
-		leave()
-	}
 	for {
 		var err error
 		select {
@@ -105,10 +118,12 @@ func (x *exchange) runFunc(parent context.Context, from caller, call *callStream
 			if stream == nil && call == nil {
 				err = begin()
 			}
-			if err == nil {
-				err = write(n.message, false)
+			if err == nil || call != nil {
+				err = cmp.Or(err, write(n.message, false))
 			}
 			n.written <- err == nil || call != nil // call has it: the client can resume
+		case <-opening:
+			err = begin()
 		case <-beats:
 			if stream != nil {
 				err = stream.comment()

@@ -193,3 +193,106 @@ func TestReplayWindow(t *testing.T) {
 		}
 	})
 }
+
+// Several streams of a session may be open: each message goes to the newest, which repeats nothing
+// that an earlier one has sent; when it ends, an earlier one gets what follows.
+func TestSessionStreamsSideBySide(t *testing.T) {
+	t.Parallel()
+	s := newEndpoint(t, serve.Options{}, "a", "b")
+	h := s.initialize()
+	for _, uri := range []string{"a", "b"} {
+		s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///%s"}}`, uri)
+	}
+	updated := func(e *events, name string) {
+		t.Helper()
+		e.expect(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"note:///%s"}}`, name)
+	}
+	first := s.stream("GET", h, "")
+	s.write("a", "1")
+	updated(first, "a")
+	second := s.stream("GET", h, "")
+	s.write("b", "1")
+	updated(second, "b") // and not a
+	// The client is asked whether it still reads the first; it does.
+	first.expect(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	s.post(h, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	// What was sent on a stream that breaks is sent again to a client that has not received it, and
+	// not what was sent on one that goes on.
+	s.write("b", "2")
+	updated(second, "b")
+	seen := second.id
+	s.write("b", "3")
+	updated(second, "b")
+	s.write("a", "2")
+	updated(second, "a")
+	h["Last-Event-ID"] = seen
+	third := s.stream("GET", h, "")
+	updated(third, "b")
+	updated(third, "a")
+	if got := second.next(); got != "" {
+		t.Errorf("the stream that the client has lost goes on: %s", got)
+	}
+	third.leave()
+	eventually(t, "the first is the newest", func() bool {
+		s.write("a", "again")
+		return strings.Contains(first.next(), "note:///a")
+	})
+}
+
+// Of too many streams the oldest ends.
+func TestSessionStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newEndpoint(t, serve.Options{})
+	h := s.initialize()
+	first := s.stream("GET", h, "")
+	var rest []*events
+	for range 4 {
+		rest = append(rest, s.stream("GET", h, ""))
+	}
+	if got := first.next(); got != "" {
+		t.Errorf("%s", got)
+	}
+	s.SetCatalog(serve.Catalog{})
+	if got := rest[3].next(); !strings.Contains(got, "list_changed") {
+		t.Errorf("%s", got)
+	}
+}
+
+// What was sent on a stream that the client does not read any more goes to the next one, also if
+// the connection still seems to be open.
+func TestSessionStreamThatIsDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestServer(t, serve.Options{Heartbeat: time.Hour}, "a")
+		session := ""
+		do := func(ctx context.Context, method, body string) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Mcp-Session-Id", session)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w
+		}
+		session = do(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`).Header().Get("Mcp-Session-Id")
+		do(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a"}}`)
+		ctx, cancel := context.WithCancel(t.Context())
+		dead := make(chan string)
+		go func() { dead <- do(ctx, "GET", "").Body.String() }()
+		synctest.Wait()
+		h.write("a", "1")
+		time.Sleep(time.Second)
+		for _, c := range []struct {
+			long   time.Duration
+			repeat bool
+		}{{9 * time.Second, false}, {11 * time.Second, true}} {
+			ctx, cancel := context.WithTimeout(t.Context(), c.long)
+			if got := do(ctx, "GET", "").Body.String(); strings.Contains(got, note("a")) != c.repeat {
+				t.Errorf("within %s: %s", c.long, got)
+			}
+			cancel()
+		}
+		cancel()
+		if got := <-dead; !strings.Contains(got, note("a")) || !strings.Contains(got, `"ping"`) {
+			t.Errorf("the first stream: %s", got)
+		}
+	})
+}

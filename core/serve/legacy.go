@@ -1,12 +1,10 @@
 package serve
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
 // codeSession is the code with which the SDKs answer requests of an unknown session.
@@ -25,6 +23,9 @@ func (x *exchange) legacy() {
 	defer x.srv.http.release(ss)
 	m := x.m
 	from := caller{version: ss.version, principal: x.principal, identity: x.identity, client: ss.client}
+	if ss.file != nil {
+		from.saw = ss.saw
+	}
 	switch {
 	case m.id == nil || m.isAnswer(): // not answered
 		if m.method == mcp.NotificationCancelled {
@@ -36,10 +37,7 @@ func (x *exchange) legacy() {
 	case !x.srv.opts.offers(m.method, false, x.srv.about.Load()):
 		x.result(from)
 	case m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe:
-		if m.method == mcp.MethodUnsubscribe {
-			ss.replay.forget(text(m.fields["uri"]))
-		}
-		x.reply(http.StatusOK, subscribe(ss.sub, m))
+		x.reply(http.StatusOK, ss.subscribe(m))
 	case fromMemory(m.method):
 		x.result(from)
 	default:
@@ -54,12 +52,11 @@ func (x *exchange) legacy() {
 			x.streamEvents(ctx, from)
 			return
 		}
-		var call *callStream
+		var calls *callStreams // nil: the client cannot resume
 		if ss.version >= mcp.LatestLegacy && accepts(x.r, typeEvents) {
-			call = ss.calls.begin(m.id)
-			defer ss.calls.end(call)
+			calls = &ss.calls
 		}
-		x.runFunc(ctx, from, call)
+		x.runFunc(ctx, from, calls)
 	}
 }
 
@@ -69,15 +66,20 @@ func (x *exchange) initialize() {
 		x.fail(http.StatusOK, x.m.id, failed)
 		return
 	}
-	ss, err := x.srv.http.open(version, x.principal, x.m)
+	ss, err := x.srv.http.open(version, x.principal, x.m.fields["capabilities"])
 	if err != nil {
-		x.w.Header().Set("Retry-After", "1")
-		x.fail(http.StatusServiceUnavailable, x.m.id, errorf(mcp.CodeInternal, "%s", err))
+		x.busy(x.m.id, err)
 		return
 	}
 	defer x.srv.http.release(ss)
 	x.w.Header().Set(mcp.HeaderSession, ss.id)
 	x.reply(http.StatusOK, answer(x.m.id, result, nil))
+}
+
+// busy answers that there is no room for a session now.
+func (x *exchange) busy(id json.RawMessage, err error) {
+	x.w.Header().Set("Retry-After", "1")
+	x.fail(http.StatusServiceUnavailable, id, errorf(mcp.CodeInternal, "%s", err))
 }
 
 // session returns the session of a request, in use until the caller releases it. If
@@ -101,8 +103,11 @@ func (x *exchange) session(body bool) *session {
 		})
 		return nil
 	}
-	ss := x.srv.http.use(name, x.principal)
-	if ss == nil {
+	ss, err := x.srv.http.use(name, x.principal)
+	switch {
+	case err != nil:
+		x.busy(id, err)
+	case ss == nil:
 		x.fail(http.StatusNotFound, id, errorf(codeSession, "session not found"))
 	}
 	return ss
@@ -117,56 +122,6 @@ func rejectModern(w http.ResponseWriter, r *http.Request) bool {
 	w.Header().Set("Allow", "POST")
 	http.Error(w, r.Method+" is not part of this protocol version", http.StatusMethodNotAllowed)
 	return true
-}
-
-// get serves the GET stream of a legacy session.
-func (s *Server) get(w http.ResponseWriter, r *http.Request) {
-	if rejectModern(w, r) {
-		return
-	}
-	if !accepts(r, typeEvents) {
-		http.Error(w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
-		return
-	}
-	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), principal: s.principal(r)}
-	ss := x.session(false)
-	if ss == nil {
-		return
-	}
-	defer s.http.release(ss)
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	// A client that does not read must not delay the end of its session, nor the stream
-	// that replaces this one.
-	defer context.AfterFunc(ss.ctx, func() { cancel(errSessionEnded) })()
-	defer context.AfterFunc(ctx, x.shortenDeadline)()
-	if call, number, ok := ss.calls.find(r.Header.Get(mcp.HeaderLastEventID)); ok {
-		_ = s.newEventStream(w).resume(ctx, call, number) // the client will resume again
-		return
-	}
-	detach := ss.attach(cancel)
-	defer detach()
-	ss.sub.Restore(ss.replay.after(r.Header.Get(mcp.HeaderLastEventID)))
-	if number, known := ss.replay.find(r.Header.Get(mcp.HeaderLastEventID)); known {
-		ss.messages.received(number)
-	}
-	stream := s.newEventStream(w)
-	if stream.start() != nil {
-		return
-	}
-	if ss.version >= mcp.LatestLegacy && (stream.prime(ss.replay.begin()) != nil || stream.flush() != nil) {
-		return
-	}
-	var last string // id of an event of this stream
-	p := stream.pusher(ss.sub, func(what subscriptions.Batch) string {
-		last = ss.replay.next(what)
-		return last
-	})
-	p.messages, p.sent = ss.messages, func(message []byte) {
-		number, _ := ss.replay.find(last) // it is known
-		ss.messages.keep(message, number)
-	}
-	_ = p.run(ctx, s.ctx.Done()) // a failed stream is reopened by the client
 }
 
 // delete ends a legacy session.

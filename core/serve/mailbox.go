@@ -29,8 +29,8 @@ type mailbox struct {
 
 type mail struct {
 	message []byte
-	about   string // a later message about the same replaces it, unless that is ""
-	number  uint64 // of the event with which it was sent
+	about   string      // a later message about the same replaces it, unless that is ""
+	number  eventNumber // of the event with which it was sent
 }
 
 func newMailbox(limit int) *mailbox { return &mailbox{max: limit, wake: make(chan struct{}, 1)} }
@@ -94,7 +94,7 @@ func (b *mailbox) drop(message []byte) (unsent bool) {
 }
 
 // keep records that a message was sent with the event of that number.
-func (b *mailbox) keep(message []byte, number uint64) {
+func (b *mailbox) keep(message []byte, number eventNumber) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isDropped(message) {
@@ -106,13 +106,21 @@ func (b *mailbox) keep(message []byte, number uint64) {
 	}
 }
 
-// received records that the client has every event up to that number and none after it: later
-// messages are sent again.
-func (b *mailbox) received(number uint64) {
+// received records that the client has every event of a stream up to that number and none after it:
+// later messages on it are sent again.
+func (b *mailbox) received(last eventNumber) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	lost := slices.DeleteFunc(b.sent, func(m mail) bool { return m.number <= number })
-	b.queue, b.sent = append(lost, b.queue...), nil
+	var lost, others []mail
+	for _, m := range b.sent {
+		switch {
+		case m.number.stream != last.stream:
+			others = append(others, m)
+		case m.number.event > last.event:
+			lost = append(lost, m)
+		}
+	}
+	b.queue, b.sent = append(lost, b.queue...), others
 	if len(b.queue) > 0 {
 		b.ring()
 	}

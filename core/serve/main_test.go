@@ -3,6 +3,7 @@ package serve_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -72,7 +73,7 @@ func newNoteServer(opts serve.Options, notes ...string) *testServer {
 }
 
 func tools() []string {
-	return []string{"echo", "wait", "progress", "panic", "missing", "odd", "write", "proceed", "drop"}
+	return []string{"echo", "wait", "progress", "panic", "missing", "odd", "write", "proceed", "drop", "late", "client"}
 }
 
 func (h *testServer) catalog(notes ...string) serve.Catalog {
@@ -145,6 +146,15 @@ func (h *testServer) call(ctx context.Context, r *serve.Request) (json.RawMessag
 	case "proceed": // lets a progress that holds come to its end
 		h.proceed <- struct{}{}
 		return content("ok"), nil
+	case "client": // tells what is known of the client, which it makes the server remember a number
+		if n := arguments(r); n != nil {
+			r.Client.Remember(n)
+		}
+		return content(fmt.Sprintf("%s %s %s", r.Version, r.Client.Capabilities, r.Client.Remembered())), nil
+	case "late": // fails when it may
+		h.began <- r.Name()
+		<-h.proceed
+		return nil, errors.New("the server has gone")
 	case "panic":
 		panic("secret value")
 	case "write": // changes a note

@@ -46,6 +46,11 @@ func text(raw json.RawMessage) string {
 	return s
 }
 
+// isID reports whether a JSON value can be the id of a request.
+func isID(id json.RawMessage) bool {
+	return len(id) > 0 && len(id) <= maxID && (id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
+}
+
 // parse is strict where two parsers could disagree: member names are case-sensitive and
 // unique. On an error the message holds the id, if there was one.
 func parse(data []byte) (*message, *Error) {
@@ -61,8 +66,7 @@ func parse(data []byte) (*message, *Error) {
 		return m, err
 	}
 	if id, ok := top["id"]; ok {
-		number := len(id) > 0 && (id[0] == '-' || id[0] >= '0' && id[0] <= '9')
-		if len(id) > maxID || id[0] != '"' && !number {
+		if !isID(id) {
 			return m, errorf(mcp.CodeInvalidRequest, "the id must be a string or a number of at most %d bytes", maxID)
 		}
 		m.id = id

@@ -40,20 +40,26 @@ func peers(t *testing.T) string {
 // node runs a script and returns what it printed.
 func node(t *testing.T, script string, args ...string) []byte {
 	t.Helper()
-	bin := filepath.Join(peers(t), "node_modules", ".bin", "node")
-	if _, err := os.Stat(bin); err != nil {
-		bin = "node" // the packaged one exists for Linux only
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, append([]string{script}, args...)...)
-	cmd.Env = append(os.Environ(), serveKey+"=1", "HOME="+t.TempDir())
+	cmd := nodeCommand(ctx, t, script, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%s %s: %v\n%s\n%s", filepath.Base(script), strings.Join(args, " "), err, &stdout, &stderr)
 	}
 	return stdout.Bytes()
+}
+
+func nodeCommand(ctx context.Context, t *testing.T, script string, args ...string) *exec.Cmd {
+	t.Helper()
+	bin := filepath.Join(peers(t), "node_modules", ".bin", "node")
+	if _, err := os.Stat(bin); err != nil {
+		bin = "node" // the packaged one exists for Linux only
+	}
+	cmd := exec.CommandContext(ctx, bin, append([]string{script}, args...)...)
+	cmd.Env = append(os.Environ(), serveKey+"=1", "HOME="+t.TempDir())
+	return cmd
 }
 
 // The official TypeScript SDK exercises every feature, in both eras and over both

@@ -2,8 +2,10 @@ package serve
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +20,8 @@ const replayWindow = time.Minute
 // that announced its change, so that a client whose stream broke gets again what it may
 // have missed. It holds one entry for each list and URI, and no events.
 type replayLog struct {
+	epoch string // begins the ids of all events; see session
+
 	mu   sync.Mutex
 	last uint64 // number of the last event
 	sent map[topic]sentEvent
@@ -30,35 +34,45 @@ type topic struct {
 }
 
 type sentEvent struct {
-	number uint64
-	at     time.Time
+	eventNumber
+
+	at time.Time
 }
 
-// next records a notification of a single list or URI and returns the id of its event.
-func (t *replayLog) next(what subscriptions.Batch) string {
+// eventNumber identifies an event of a GET stream. The numbers of events rise over all streams of
+// the session.
+type eventNumber struct {
+	stream int
+	event  uint64
+}
+
+// getMark follows the epoch in the ids of events of GET streams.
+const getMark = "-get-"
+
+// id returns the id of an event.
+func (t *replayLog) id(n eventNumber) string {
+	return t.epoch + getMark + strconv.Itoa(n.stream) + "-" + strconv.FormatUint(n.event, 10)
+}
+
+// next records a notification of a single list or URI, or another message if what is empty, and
+// returns the number of its event on a stream.
+func (t *replayLog) next(stream int, what subscriptions.Batch) eventNumber {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last++
+	n := eventNumber{stream, t.last}
 	if what.Empty() {
-		return t.begin()
+		return n
 	}
 	key := topic{lists: what.Lists}
 	if len(what.URIs) > 0 {
 		key.uri = what.URIs[0]
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.sent == nil {
 		t.sent = make(map[topic]sentEvent)
 	}
-	t.last++
-	t.sent[key] = sentEvent{t.last, time.Now()}
-	return strconv.FormatUint(t.last, 10)
-}
-
-// begin returns the id of an event without content, which precedes all events to come.
-func (t *replayLog) begin() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last++
-	return strconv.FormatUint(t.last, 10)
+	t.sent[key] = sentEvent{n, time.Now()}
+	return n
 }
 
 // forget removes a URI that is no longer subscribed to.
@@ -69,26 +83,47 @@ func (t *replayLog) forget(uri string) {
 }
 
 // find returns the number of the event with this id; known is false if there was none.
-func (t *replayLog) find(id string) (number uint64, known bool) {
-	number, err := strconv.ParseUint(id, 10, 64)
+func (t *replayLog) find(id string) (n eventNumber, known bool) {
+	rest, ok := strings.CutPrefix(id, t.epoch+getMark)
+	stream, event, _ := strings.Cut(rest, "-")
+	var failed, failedToo error
+	n.stream, failed = strconv.Atoi(stream)
+	n.event, failedToo = strconv.ParseUint(event, 10, 64)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return number, err == nil && number <= t.last
+	return n, ok && failed == nil && failedToo == nil && n.event <= t.last
 }
 
-// after returns what was sent after the event with this id, in that order; for an
-// unknown or empty id, what was sent within replayWindow.
-func (t *replayLog) after(id string) (b subscriptions.Batch) {
-	from, known := t.find(id)
+// lost returns what was sent on streams that are not open, in that order: after the given event, or
+// if that is not known, within replayWindow.
+func (t *replayLog) lost(last eventNumber, known bool, open func(stream int) bool) subscriptions.Batch {
+	return t.batch(func(e sentEvent) bool {
+		return !open(e.stream) && (known && e.event > last.event || !known && time.Since(e.at) < replayWindow)
+	})
+}
+
+// sentOn returns what was sent on a stream since then.
+func (t *replayLog) sentOn(stream int, since time.Time) subscriptions.Batch {
+	return t.batch(func(e sentEvent) bool { return e.stream == stream && !e.at.Before(since) })
+}
+
+// received records that the client has what was sent on a stream so far: it is never repeated.
+func (t *replayLog) received(stream int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.sent, func(_ topic, e sentEvent) bool { return e.stream == stream })
+}
+
+func (t *replayLog) batch(wanted func(sentEvent) bool) (b subscriptions.Batch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var again []topic
 	for what, e := range t.sent {
-		if known && e.number > from || !known && time.Since(e.at) < replayWindow {
+		if wanted(e) {
 			again = append(again, what)
 		}
 	}
-	slices.SortFunc(again, func(a, b topic) int { return cmp.Compare(t.sent[a].number, t.sent[b].number) })
+	slices.SortFunc(again, func(a, b topic) int { return cmp.Compare(t.sent[a].event, t.sent[b].event) })
 	for _, what := range again {
 		if what.uri != "" {
 			b.URIs = append(b.URIs, what.uri)

@@ -47,21 +47,29 @@ func TestResumeCall(t *testing.T) {
 	if third := resume(second.id); !strings.Contains(third.next(), "done") || third.next() != "" {
 		t.Error("the answer is gone")
 	}
-	if fourth := resume(first.id); fourth.next() != "" {
-		t.Error("there is something after the answer")
-	}
+	s.over(h, first.id)
 	// Others have no such stream: the ids of a session are its own.
 	other := s.initialize()
 	other["Last-Event-ID"] = ids[0]
 	stream := s.stream(http.MethodGet, other, "")
-	s.Updated(note("none"))
-	s.SetCatalog(serve.Catalog{})
-	if got := stream.next(); !strings.Contains(got, "list_changed") {
+	if got := stream.next(); !strings.Contains(got, `"id":1,"error"`) || stream.next() != "" {
 		t.Errorf("another session: %s", got)
 	}
 }
 
-// The id by which a client resumes is sent when the call begins, not with its first message.
+// over checks that a client has nothing to resume after an event.
+func (s *endpoint) over(h header, last string) {
+	s.t.Helper()
+	with := header{"Last-Event-ID": last}
+	maps.Copy(with, h)
+	resp := s.ask(s.t.Context(), http.MethodGet, with, "")
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusMethodNotAllowed {
+		s.t.Errorf("after %q: %s", last, resp.Status)
+	}
+}
+
+// The id by which a client resumes is sent when a call takes time, not with its first message.
 func TestResumeCallWithoutMessages(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, serve.Options{})
@@ -87,58 +95,38 @@ func TestResumeCallWithoutMessages(t *testing.T) {
 	}
 }
 
-// What is held for clients that may resume is bounded; the answer is never dropped.
+// What is held for clients that may resume is bounded: one that resumes so late that the answer is
+// held no more gets an error, rather than the ordinary stream of the session, on which it would
+// wait for ever.
 func TestResumeIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, serve.Options{})
 	h := s.initialize()
-	var first string
+	get := s.stream(http.MethodGet, h, "")
+	var first, last string
 	for i := range 40 {
-		e := s.stream(http.MethodPost, h, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo"}}`, i))
-		if got := e.next(); !strings.Contains(got, "result") {
-			t.Fatal(got)
+		e := s.stream(http.MethodPost, h, fmt.Sprintf(`{"jsonrpc":"2.0","id":"c%d","method":"tools/call","params":{"name":"progress","_meta":{"progressToken":1}}}`, i))
+		for range 3 {
+			e.next()
 		}
 		if i == 0 {
 			first = e.id
 		}
-	}
-	h["Last-Event-ID"] = strings.TrimSuffix(first, "-1") + "-0"
-	e := s.stream(http.MethodGet, h, "")
-	if got := e.next(); !strings.Contains(got, `"id":0,"error"`) || !strings.Contains(got, "no longer held") || e.next() != "" {
-		t.Errorf("a call of long ago: %s", got)
-	}
-}
-
-// A client that resumes a call so late that its answer is held no more gets an error, rather than
-// the ordinary stream of the session, on which it would wait for ever and which it would take
-// from its other half.
-func TestResumeTooLate(t *testing.T) {
-	t.Parallel()
-	s := newEndpoint(t, serve.Options{})
-	h := s.initialize()
-	get := s.stream(http.MethodGet, h, "")
-	late := ""
-	for i := range 40 {
-		e := s.stream(http.MethodPost, h, fmt.Sprintf(`{"jsonrpc":"2.0","id":"c%d","method":"tools/call","params":{"name":"echo"}}`, i))
 		if got := e.next(); !strings.Contains(got, "result") {
 			t.Fatal(got)
 		}
 		if i == 0 {
-			late = e.id
+			last = e.id
 		}
 	}
-	resume := func(id string) *events {
-		with := header{"Last-Event-ID": id}
-		maps.Copy(with, h)
-		return s.stream(http.MethodGet, with, "")
+	with := header{"Last-Event-ID": first}
+	maps.Copy(with, h)
+	e := s.stream(http.MethodGet, with, "")
+	if got := e.next(); !strings.Contains(got, `"id":"c0","error"`) || !strings.Contains(got, "no longer held") || e.next() != "" {
+		t.Errorf("a call of long ago: %s", got)
 	}
-	e := resume(strings.TrimSuffix(late, "-1") + "-0")
-	if got := e.next(); !strings.Contains(got, `"id":"c0","error"`) || e.next() != "" {
-		t.Errorf("%s", got)
-	}
-	if got := resume(late).next(); got != "" { // it has the answer
-		t.Errorf("%s", got)
-	}
+	s.over(h, e.id)
+	s.over(h, last) // it has the answer
 	s.SetCatalog(serve.Catalog{})
 	if got := get.next(); !strings.Contains(got, "list_changed") {
 		t.Errorf("the stream of the session: %q", got)

@@ -71,6 +71,11 @@ type Options struct {
 	MaxSessions int
 	// SessionIdle is how long a legacy HTTP session may be idle; 5 min by default.
 	SessionIdle time.Duration
+	// SessionDir is a directory, for these sessions alone, in which they outlive the server, and
+	// idleness, for a week: clients go on with the session that they have. By default none is kept.
+	// Servers of the same Principal may share a directory, but a client must stay with one of them
+	// as long as that runs.
+	SessionDir string
 	// Heartbeat is the interval of comments on an idle HTTP stream; 15 s by default.
 	Heartbeat time.Duration
 	// WriteTimeout bounds each write to an HTTP stream; 10 s by default. A client that
@@ -151,6 +156,7 @@ func (s *Server) Subscriptions() *subscriptions.Manager { return s.subs }
 func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {
 	changed = s.lists.set(c)
 	s.subs.ListChanged(changed)
+	s.http.catalogSet()
 	return changed
 }
 

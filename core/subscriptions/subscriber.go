@@ -1,6 +1,10 @@
 package subscriptions
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // Batch is the lists and URIs that became dirty, which means that they changed, since the last
 // Take.
@@ -111,6 +115,21 @@ func (s *Subscriber) remove(uri string) {
 	if len(of) == 0 {
 		delete(s.m.byURI, uri)
 	}
+}
+
+// Has reports whether the URI is subscribed.
+func (s *Subscriber) Has(uri string) bool {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	_, there := s.uris[uri]
+	return there
+}
+
+// URIs returns the URIs that are subscribed, in no order.
+func (s *Subscriber) URIs() []string {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return slices.Collect(maps.Keys(s.uris))
 }
 
 // C returns the channel that wakes the sender: a receive means that something is dirty, or
