@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -134,8 +133,8 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, logger *slog.Logger, i
 	case flags.dir == "" && flags.nats == "" && (isDemo || !o.on): // several gateways, each of a client's own, have nowhere in common
 		e.log = journal.NewMemory(passing(keep.content))
 	default:
-		if flags.dir == "" && env.stateDir() != "" {
-			flags.dir = filepath.Join(env.stateDir(), gatewayDir)
+		if flags.dir == "" {
+			flags.dir = env.dirOf(gatewayDir)
 		}
 		if flags.nats != "" {
 			flags.dir = ""

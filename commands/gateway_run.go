@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -89,7 +90,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
 		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins, Names: names,
-		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, Events: stored.handlers()},
+		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, SessionDir: opts.sessionDir(opts.dataDir(env)), Events: stored.handlers()},
 		Key:   opts.key(env, log), Local: local, Changed: index.Changed, Logger: log,
 	})
 	if err != nil {
@@ -153,15 +154,21 @@ func warnUnmatched(log *slog.Logger, gw *gateway.Gateway) {
 // keyFile is the file with the key of the ids of tasks, in the data directory.
 const keyFile = "gateway.key"
 
+// dataDir is the directory of what the gateway keeps; "" if it keeps nothing. Gateways without one
+// of their own share one.
+func (o *gatewayOptions) dataDir(env *Env) string {
+	if o.demo {
+		return ""
+	}
+	return cmp.Or(o.events.dir, env.dirOf(gatewayDir))
+}
+
 // key returns the key of the ids of tasks. It is kept in the data directory, so that clients find
 // their tasks after a restart; gateways without one of their own share that of --events. nil: no
 // key can be kept there, so there is one for this run only.
 func (o *gatewayOptions) key(env *Env, log *slog.Logger) []byte {
-	dir := o.events.dir
-	if dir == "" && env.stateDir() != "" {
-		dir = filepath.Join(env.stateDir(), gatewayDir)
-	}
-	if dir == "" || o.demo {
+	dir := o.dataDir(env)
+	if dir == "" {
 		return nil
 	}
 	var key []byte

@@ -134,6 +134,14 @@ func (e *Env) stateDir() string {
 	return filepath.Join(dir, "mcptrack")
 }
 
+// dirOf is the directory of the state of one command; "" if there is none.
+func (e *Env) dirOf(command string) string {
+	if dir := e.stateDir(); dir != "" {
+		return filepath.Join(dir, command)
+	}
+	return ""
+}
+
 // parseAge reads a duration that may also be in days, such as 7d.
 func parseAge(flag, s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -36,6 +37,15 @@ func (o *mcpFlags) check(cmd *cobra.Command) error {
 		return usage("--stdio cannot be used with --addr or the flags for HTTP clients")
 	}
 	return o.access.check()
+}
+
+// sessionDir is where the sessions of clients outlive the process, below the data directory of the
+// command; "" if there is neither a data directory nor, over stdio, such a session.
+func (o *mcpFlags) sessionDir(data string) string {
+	if data == "" || o.stdio {
+		return ""
+	}
+	return filepath.Join(data, "sessions")
 }
 
 // mcpEndpoint is what a command serves over HTTP.

@@ -48,7 +48,7 @@ func runVault(ctx context.Context, env *Env, g *globals, opts vaultOptions) erro
 		return err
 	}
 	s, err := vault.NewServer(vault.ServerOptions{
-		Version: env.Version, Principal: tokens.Principal,
+		Version: env.Version, Principal: tokens.Principal, SessionDir: opts.sessionDir(env.dirOf("vault")),
 		Vault: vault.Options{Dir: opts.dir, Ignore: opts.ignore, Logger: log},
 	})
 	if option, ok := errors.AsType[*vault.OptionError](err); ok {

@@ -21,7 +21,9 @@ import (
 
 func vaultBeside(t *testing.T, args ...string) *serving {
 	t.Helper()
-	return serveCommand(t, mcptrackCommand(context.Background(), append([]string{"vault", "--addr", "127.0.0.1:0"}, args...)...))
+	cmd := mcptrackCommand(context.Background(), append([]string{"vault", "--addr", "127.0.0.1:0"}, args...)...)
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
+	return serveCommand(t, cmd)
 }
 
 func note(t *testing.T, path, text string) {

@@ -81,18 +81,12 @@ func (c *clients) setLevel(r *serve.Request) (json.RawMessage, error) {
 	if !isString(params["level"]) {
 		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: `"level" must be a string`}
 	}
-	c.mu.Lock()
-	known := c.all[r.Client]
-	if known == nil {
-		known = c.add(r.Client)
-	}
-	known.level = params
-	c.mu.Unlock()
+	r.Client.Remember(encode(map[string]json.RawMessage{"level": params["level"]}))
 	c.forEach(r.Client, func(ctx context.Context, o *own) {
 		// Whoever sets a level last must set the latest.
-		for level := c.levelOf(r.Client); level != nil; {
+		for level := levelOf(r.Client); level != nil; {
 			_, _ = o.s.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error: the server has no logging
-			latest := c.levelOf(r.Client)
+			latest := levelOf(r.Client)
 			if string(latest["level"]) == string(level["level"]) {
 				return
 			}
@@ -103,11 +97,9 @@ func (c *clients) setLevel(r *serve.Request) (json.RawMessage, error) {
 }
 
 // levelOf returns the params of the last logging/setLevel of a client; nil: none.
-func (c *clients) levelOf(of *serve.Client) map[string]json.RawMessage {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known := c.all[of]; known != nil {
-		return known.level
+func levelOf(of *serve.Client) map[string]json.RawMessage {
+	if level := of.Remembered(); level != nil {
+		return fields(level)
 	}
 	return nil
 }

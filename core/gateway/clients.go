@@ -49,9 +49,8 @@ type clients struct {
 
 // client holds what belongs to one connected client of the legacy era.
 type client struct {
-	level map[string]json.RawMessage // params of its last logging/setLevel; nil: none
-	own   map[string]*own            // its sessions, by server id
-	more  []*own                     // sessions with tasks that it took over from clients that left
+	own  map[string]*own // its sessions, by server id
+	more []*own          // sessions with tasks that it took over from clients that left
 }
 
 func (k *client) sessions() []*own {
@@ -113,7 +112,8 @@ func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Se
 	server := srv.ID
 	c.mu.Lock()
 	known := c.all[r.Client]
-	wanted := srv.Unshared || string(declared(r.Client.Capabilities)) != "{}" || known != nil && known.level != nil
+	level := levelOf(r.Client)
+	wanted := srv.Unshared || string(declared(r.Client.Capabilities)) != "{}" || level != nil
 	if !wanted || c.ctx.Err() != nil {
 		c.mu.Unlock()
 		return nil
@@ -140,7 +140,7 @@ func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Se
 			o.era = session.EraLegacy
 		}
 		known.own[server] = o
-		c.begin(o, known.level)
+		c.begin(o, level)
 	}
 	c.mu.Unlock()
 	got := ready(ctx, o)

@@ -20,8 +20,9 @@ type ServerOptions struct {
 	// Name, Title, Version and Instructions are sent to clients when they connect; by
 	// default "mcptrack-vault", "Vault", "dev" and a line about notes.
 	Name, Title, Version, Instructions string
-	// Principal is that of [serve.Options].
-	Principal func(*http.Request) string
+	// Principal and SessionDir are those of [serve.Options].
+	Principal  func(*http.Request) string
+	SessionDir string
 	// MaxSubscriptions limits the subscribed resources of one client; 10,000 by default.
 	MaxSubscriptions int
 	// CallTool answers calls of the tools that [Server.Offer] added, and GetPrompt requests
@@ -52,6 +53,7 @@ func NewServer(opts ServerOptions) (*Server, error) {
 		Name: cmp.Or(opts.Name, "mcptrack-vault"), Title: cmp.Or(opts.Title, "Vault"), Version: opts.Version,
 		Instructions:  cmp.Or(opts.Instructions, "Notes in Markdown. Subscribe to vault://recent, to a note or to a folder to be notified of changes."),
 		Principal:     opts.Principal,
+		SessionDir:    opts.SessionDir,
 		CallTool:      s.callTool,
 		GetPrompt:     opts.GetPrompt,
 		ReadResource:  s.readResource,
