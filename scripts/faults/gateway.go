@@ -221,11 +221,15 @@ func (a *audience) row(what string, happens func() error) {
 		results[c] = &result{rounds: 1}
 	}
 	over := time.Now()
-	waiting := slices.Clone(a.clients)
-	plain := time.Duration(0) // the slowest of those that cannot be asked anything
+	waiting, late := slices.Clone(a.clients), map[*client]string{} // late says what they did not know in time
+	plain := time.Duration(0)                                      // the slowest of those that cannot be asked anything
 	for ; len(waiting) > 0 && time.Since(over) < time.Minute; time.Sleep(10 * time.Millisecond) {
 		waiting = slices.DeleteFunc(waiting, func(c *client) bool {
-			if c.differs(a.truth(len(c.capabilities) > 0)) != "" {
+			differs := c.differs(a.truth(len(c.capabilities) > 0))
+			if differs != "" {
+				if plain > 0 && time.Since(over) > plain+time.Second && late[c] == "" {
+					late[c] = differs
+				}
 				return false
 			}
 			results[c].slowest = time.Since(over)
@@ -243,7 +247,7 @@ func (a *audience) row(what string, happens func() error) {
 	for c, r := range results {
 		if r.lost == 0 && r.slowest > plain+time.Second {
 			r.stale++
-			a.report.note("%s: %s: %s knows it after %v, others after %v", a.name, what, c.name, r.slowest.Round(time.Millisecond), plain.Round(time.Millisecond))
+			a.report.note("%s: %s: %s knows it after %v, others after %v: %.600s", a.name, what, c.name, r.slowest.Round(time.Millisecond), plain.Round(time.Millisecond), late[c])
 		}
 		a.report.row(a.name+": "+what, c.name, *r)
 	}
