@@ -54,8 +54,9 @@
 // The digests of followed resources, the keys and digests of lists, and where to resume the
 // subscriptions to events of servers (MCP Events) follow from the log, or are stored in the order
 // in which they were found. Contents and lists that changed while no process was running are
-// published by the next one, with cause resync. A change that was announced but not stored when a
-// process was killed may be published again.
+// published by the next one, with cause resync. So are events about resources of a list whose
+// change was stored without them. A change that was announced but not stored when a process was
+// killed may be published again.
 //
 // # Sharing
 //

@@ -53,7 +53,12 @@
 // deleted or replaced, when it was copied or restored (its inode is not the one that it
 // remembers, or the lock has a later event), when events.db-wal was lost with events that were seen,
 // and when a crash of the machine may have lost such events; in the last three cases the file stays,
-// and only the epoch is new.
+// and only the epoch is new. A file without a byte, where there were events, is damage, too.
+//
+// While it runs, the writer looks every second whether the directory, the lock, events.db and the
+// files beside it are still its own. What was deleted is said with one ERROR, and made again: for
+// events.db-wal, -shm and the lock nothing is lost; for events.db or the directory the log is a new
+// one. Until then [Log.Err] says why nothing is stored.
 //
 // # Other processes
 //
