@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -163,9 +164,7 @@ func TestQuestionIsGone(t *testing.T) {
 		}
 		get.leave()
 		resumed := header{"Last-Event-ID": from}
-		for name, value := range headers {
-			resumed[name] = value
-		}
+		maps.Copy(resumed, headers)
 		get = s.stream("GET", resumed, "")
 		if end == cancel {
 			wantCancelled(get)
