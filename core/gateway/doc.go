@@ -83,5 +83,5 @@
 //     serve.Server; the tracker is run by its owner.
 //
 // Libraries: yosida95/uritemplate/v3 (RFC 6570) to match URIs with templates; gofrs/flock lets
-// processes add pins in turn.
+// processes add pins in turn; golang.org/x/time/rate bounds how often servers are probed.
 package gateway

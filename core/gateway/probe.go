@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
@@ -31,7 +33,7 @@ type probe struct {
 	laid   map[catalog.Kind]laid               // what lay returned
 
 	began  time.Time     // the last attempt
-	pause  time.Duration // after the last attempt
+	pace   *rate.Limiter // of attempts
 	next   time.Time     // the next attempt with the same config begins no sooner
 	woken  time.Time     // a wake is scheduled for then
 	failed bool          // the last attempt
@@ -51,7 +53,7 @@ type laid struct {
 }
 
 func newProbe(id string) *probe {
-	return &probe{id: id, tried: make(chan struct{}), retry: backoff.New(probeAgain, probeLongest),
+	return &probe{id: id, tried: make(chan struct{}), pace: rate.NewLimiter(rate.Every(probeEvery), probeBurst), retry: backoff.New(probeFailed, probeLongest),
 		listed: map[catalog.Kind]catalog.List{}, differ: map[catalog.Kind]map[string]deviant{}, laid: map[catalog.Kind]laid{}}
 }
 
@@ -64,13 +66,15 @@ func (p *probe) due(srv config.Server, base map[catalog.Kind]catalog.List) bool 
 	return p.began.IsZero() || p.failed || !p.srv.Equal(srv) || !sameLists(p.base, base)
 }
 
-// start begins an attempt. A single change is looked at immediately; attempts after many changes,
-// which they may cause themselves, are ever farther apart.
+// start begins an attempt. A change is looked at immediately or after probePause, unless there were
+// many before: attempts may cause them.
 func (p *probe) start(now time.Time) {
-	if p.pause = min(max(2*p.pause, probePause), probeAgain); p.began.IsZero() || now.Sub(p.began) > 2*probeAgain {
-		p.pause = 0
+	p.pace.AllowN(now, 1)
+	wait := probePause
+	if missing := 1 - p.pace.TokensAt(now); missing > 0 {
+		wait = max(wait, time.Duration(missing*float64(probeEvery)))
 	}
-	p.began, p.next, p.running = now, now.Add(p.pause), true
+	p.began, p.next, p.running = now, now.Add(wait), true
 }
 
 // take takes over what an attempt listed, while the shared session listed base before and now
@@ -158,13 +162,7 @@ func (s *variants) attempt(ctx context.Context, p *probe, capabilities json.RawM
 	if wanted {
 		found, err = s.look(ctx, srv, base, capabilities)
 	}
-	for k, list := range found {
-		if !sameList(list, base[k]) {
-			backoff.Sleep(ctx, probeSettle) // the shared session may be about to list it, too
-			break
-		}
-	}
-	now := s.base(p.id)
+	now := s.after(ctx, p, found, base)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.take(found, base, now)
@@ -182,6 +180,27 @@ func (s *variants) attempt(ctx context.Context, p *probe, capabilities json.RawM
 		s.g.opts.Logger.Warn("cannot list what a server offers to clients with more capabilities; they see what all clients see",
 			"server", p.id, "next", wait.Round(time.Second), "err", err)
 	}
+}
+
+// after returns what a server lists in the shared session after an attempt. Where the attempt found
+// something new, that session lists the server again, as it may not have done so since a change.
+func (s *variants) after(ctx context.Context, p *probe, found, base map[catalog.Kind]catalog.List) map[catalog.Kind]catalog.List {
+	now := map[catalog.Kind]catalog.List{}
+	maps.Copy(now, s.base(p.id))
+	s.mu.Lock()
+	differ := maps.Clone(p.differ)
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, ownTimeout)
+	defer cancel()
+	for k, list := range found {
+		if sameList(list, over(base[k], differ[k])) {
+			continue
+		}
+		if current, err := s.g.tracker.Client(p.id).CurrentList(ctx, k); err == nil {
+			now[k] = current
+		}
+	}
+	return now
 }
 
 // base returns what a server lists in the shared session.

@@ -23,9 +23,10 @@ const (
 	maxVariants   = 64                     // sets of capabilities; keyOf makes fewer, so nobody finds them used up
 	maxProbes     = 4                      // probes at the same time
 	probePatience = 10 * time.Second       // how long a client's request waits for probes
-	probeSettle   = 100 * time.Millisecond // after a probe, for the shared session to learn of what it found
-	probePause    = 500 * time.Millisecond // between two probes after changes in quick succession, the first time; then twice that
-	probeAgain    = 30 * time.Second       // and at most, and the first pause after a failure
+	probePause    = 500 * time.Millisecond // at least, between the beginnings of two probes after changes
+	probeBurst    = 20                     // probes that may follow one another so
+	probeEvery    = 5 * time.Second        // how long it takes until one more may
+	probeFailed   = 30 * time.Second       // the first pause after a failure
 	probeLongest  = 10 * time.Minute       // the longest time until a probe that failed is repeated
 	variantIdle   = time.Hour              // how long an unused set of capabilities is remembered
 )

@@ -175,6 +175,16 @@ func (c *Client) List(kind catalog.Kind) catalog.List {
 	return slices.Clone(c.t.store.list(c.server, kind))
 }
 
+// CurrentList lists the server now, which changes neither [Client.List] nor when the server is
+// listed next.
+func (c *Client) CurrentList(ctx context.Context, kind catalog.Kind) (catalog.List, error) {
+	conn, err := c.offering(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	return do(conn, func(s *session.Session) (catalog.List, error) { return s.List(ctx, kind) })
+}
+
 // Capabilities returns the capabilities that the connected server declares.
 func (c *Client) Capabilities() (session.Capabilities, error) {
 	conn, err := c.t.live(c.server)
