@@ -220,9 +220,11 @@ func (s *variants) look(ctx context.Context, srv config.Server, base map[catalog
 	defer func() { <-s.slots }()
 	refuse := func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, notFound() }
 	o := s.g.opts.Session
-	o.Era, o.Logger, o.OneShot = session.EraLegacy, s.g.opts.Logger.With("server", printable.Line(srv.ID, 128)), true
+	st, _ := s.g.tracker.Snapshot().Server(srv.ID)
+	o.Era = st.Info.Era // as what it is compared with
+	o.Logger, o.OneShot = s.g.opts.Logger.With("server", printable.Line(srv.ID, 128)), true
 	o.Client = &session.ClientSide{Capabilities: capabilities, Request: refuse}
-	srv.Protocol = config.ProtocolLegacy
+	srv.Protocol = config.Protocol(o.Era)
 	ctx, cancel := context.WithTimeout(ctx, max(ownTimeout, srv.ConnectTimeout))
 	defer cancel()
 	c, err := s.g.opts.Dial(ctx, srv, o)

@@ -29,9 +29,15 @@ type capableWorld struct {
 
 func inCapableWorld(t *testing.T, test func(w *capableWorld)) {
 	t.Helper()
+	inCapableWorldOf(t, session.EraLegacy, test)
+}
+
+// inCapableWorldOf is inCapableWorld with a server of that era.
+func inCapableWorldOf(t *testing.T, era session.Era, test func(w *capableWorld)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &capableWorld{fixture: newFixture(t), changes: map[*session.Session]int{}}
-		w.docs, w.more = w.Serve("docs", session.EraLegacy), w.Serve("more", session.EraLegacy)
+		w.docs, w.more = w.Serve("docs", era), w.Serve("more", era)
 		w.opts.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 			if opts.Client != nil && strings.Contains(string(opts.Client.Capabilities), "sampling") {
 				if opts.OneShot && w.probed != nil {
@@ -208,6 +214,19 @@ func TestChangeDuringProbe(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a server of the modern era lists can depend on capabilities, too.
+func TestCapableClientsOfAModernServer(t *testing.T) {
+	inCapableWorldOf(t, session.EraModern, func(w *capableWorld) {
+		w.wantChange([]string{"one", "two"}, []string{"one", "two", "sample"})
+		w.wantChange([]string{"two"}, []string{"two", "sample"})
+		w.change([]string{"two"}, []string{"two", "other"})
+		w.change([]string{"three"}, []string{"three", "other"})
+		w.advance(2 * time.Second)
+		w.wantKeys(w.plain, catalog.Tools, "three")
+		w.wantKeys(w.capable, catalog.Tools, "three", "other")
+	})
 }
 
 // A client that connects while the list changes sees the change.

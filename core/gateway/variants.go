@@ -109,11 +109,10 @@ func (s *variants) view(ctx context.Context, capabilities json.RawMessage) strin
 
 // begin starts the probes of a variant that are missing or outdated. s.mu must be held.
 func (s *variants) begin(of *variant, snap *status.Snapshot) {
-	v := s.g.view.Load()
 	for _, srv := range s.g.wanted() {
 		st, _ := snap.Server(srv.ID)
 		p := of.probes[srv.ID]
-		if !v.asks[srv.ID] || p != nil && !p.due(srv, st.Lists) {
+		if !st.Connected() || p != nil && !p.due(srv, st.Lists) {
 			continue
 		}
 		if p == nil {
