@@ -63,7 +63,8 @@ func (g *Gateway) viewOf(r *serve.Request) *view {
 func (g *Gateway) find(ctx context.Context, r *serve.Request, k catalog.Kind) (*view, target, bool) {
 	v := g.viewOf(r)
 	t, ok := v.byKey[k][r.Name()]
-	if !ok && g.variants.view(ctx, r.Capabilities) != "" {
+	if key := keyOf(r.Capabilities); !ok && key != "" {
+		g.variants.await(ctx, key, r.Capabilities)
 		v = g.viewOf(r)
 		t, ok = v.byKey[k][r.Name()]
 	}

@@ -182,6 +182,7 @@ func New(opts Options) (*Gateway, error) {
 	so := opts.Serve
 	so.CallTool, so.GetPrompt, so.ReadResource, so.Complete = g.callTool, g.getPrompt, g.readResource, g.complete
 	so.Extension = g.extension
+	so.Variant, so.AwaitVariant = keyOf, g.variants.await
 	so.Subscriptions.Subscribable = g.subscribable
 	so.Key = opts.Key
 	so.MaxInFlight = cmp.Or(so.MaxInFlight, maxRequests)

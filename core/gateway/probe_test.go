@@ -49,7 +49,7 @@ func inCapableWorldOf(t *testing.T, era session.Era, test func(w *capableWorld))
 		}
 		w.tools([]string{"one"}, []string{"one", "sample"})
 		w.start(sessiontest.Entry("docs"))
-		w.plain, w.capable = w.client(session.EraLegacy), w.samplingClient()
+		w.plain, w.capable = w.client(session.EraLegacy), w.capableClient(`{"sampling":{}}`)
 		w.wantKeys(w.plain, catalog.Tools, "one")
 		w.wantKeys(w.capable, catalog.Tools, "one", "sample")
 		w.subscribe(w.plain)
@@ -59,8 +59,8 @@ func inCapableWorldOf(t *testing.T, era session.Era, test func(w *capableWorld))
 	})
 }
 
-// samplingClient connects a client that declares sampling.
-func (w *capableWorld) samplingClient() *session.Session {
+// capableClient connects a client that declares the capabilities.
+func (w *capableWorld) capableClient(capabilities string) *session.Session {
 	w.Helper()
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
@@ -69,7 +69,7 @@ func (w *capableWorld) samplingClient() *session.Session {
 		_ = out.Close()
 	})
 	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.ProtocolLegacy}, session.Options{
-		Client: &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{}}`),
+		Client: &session.ClientSide{Capabilities: json.RawMessage(capabilities),
 			Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, notFound() }}})
 	if err != nil {
 		w.Fatal(err)
@@ -186,6 +186,67 @@ func TestDifferenceChanges(t *testing.T) {
 			w.wantKeys(w.plain, catalog.Tools, name)
 			w.wantKeys(w.capable, catalog.Tools, name, "sample"+name)
 		}
+	})
+}
+
+// A client is not told of what only others see: neither when that changes, nor when the first of
+// them connects, nor when nobody has asked for it for long.
+func TestAudience(t *testing.T) {
+	inCapableWorld(t, func(w *capableWorld) {
+		w.change([]string{"two"}, []string{"two", "other"}) // what only capable clients see changes a moment later
+		w.watch(time.Minute, func(*session.Session, string) {})
+		w.wantKeys(w.capable, catalog.Tools, "other", "two")
+		if w.changes[w.plain] != 1 || w.changes[w.capable] == 0 {
+			t.Errorf("told %d times, capable %d times", w.changes[w.plain], w.changes[w.capable])
+		}
+
+		untold := func(what string, clients ...*session.Session) {
+			t.Helper()
+			for i, c := range clients {
+				if got := received(c); got != "" {
+					t.Errorf("%s: client %d was told of %s", what, i, got)
+				}
+			}
+		}
+		newcomer := w.capableClient(`{"sampling":{},"roots":{}}`)
+		w.subscribe(newcomer)
+		w.wantKeys(newcomer, catalog.Tools, "other", "two")
+		w.advance(time.Minute)
+		untold("another kind of client has listed", w.plain, w.capable, newcomer)
+		w.advance(3 * variantIdle)
+		untold("nobody has listed anything for long", w.plain, w.capable, newcomer)
+		w.change([]string{"three"}, []string{"three", "other"})
+		w.advance(time.Minute)
+		for i, c := range []*session.Session{w.plain, w.capable, newcomer} {
+			if got := received(c); got != "tools" {
+				t.Errorf("client %d was told of %q after a change", i, got)
+			}
+		}
+		w.wantKeys(newcomer, catalog.Tools, "other", "three")
+
+		_ = newcomer.Close()
+		w.advance(2 * variantIdle)
+		w.gateway.variants.mu.Lock()
+		defer w.gateway.variants.mu.Unlock()
+		if n := len(w.gateway.variants.byKey); n != 1 {
+			t.Errorf("%d kinds of clients are remembered", n)
+		}
+	})
+}
+
+// A client that got the common list, because it did not wait for the first probe, is told when its
+// own one is known, and the others are not.
+func TestLateFirstProbe(t *testing.T) {
+	inCapableWorld(t, func(w *capableWorld) {
+		w.more.Fail(sessiontest.Fault{Method: "tools/list", Delay: probePatience + time.Second})
+		newcomer := w.capableClient(`{"sampling":{},"roots":{}}`)
+		w.subscribe(newcomer)
+		w.wantKeys(newcomer, catalog.Tools, "one")
+		w.advance(time.Minute)
+		if plain, capable, late := received(w.plain), received(w.capable), received(newcomer); plain != "" || capable != "" || late != "tools" {
+			t.Errorf("told of %q, %q and %q", plain, capable, late)
+		}
+		w.wantKeys(newcomer, catalog.Tools, "one", "sample")
 	})
 }
 

@@ -210,7 +210,6 @@ func (l *loop) merge(snap *status.Snapshot) {
 		}
 		v.catalog.Variants[key] = other.catalog
 	}
-	d.Variant = l.g.variants.view
 	l.g.view.Store(v)
 	l.g.server.Describe(d)
 	changed := l.g.server.SetCatalog(v.catalog)

@@ -28,7 +28,7 @@ const (
 	probeEvery    = 5 * time.Second        // how long it takes until one more may
 	probeFailed   = 30 * time.Second       // the first pause after a failure
 	probeLongest  = 10 * time.Minute       // the longest time until a probe that failed is repeated
-	variantIdle   = time.Hour              // how long an unused set of capabilities is remembered
+	variantIdle   = time.Hour              // how long a set of capabilities is remembered after its last client
 )
 
 // variants finds the lists of servers that differ for clients with certain capabilities.
@@ -63,13 +63,11 @@ func keyOf(capabilities json.RawMessage) string {
 	return strings.Join(names, " ")
 }
 
-// view returns the key under which the lists for a client with the capabilities are, ""
-// for the common ones. It waits until the lists are known, at most for probePatience.
-func (s *variants) view(ctx context.Context, capabilities json.RawMessage) string {
-	key := keyOf(capabilities)
-	v := s.g.view.Load()
-	if key == "" || len(v.asks) == 0 {
-		return ""
+// await waits until the lists for clients with the capabilities, whose key is given, are known, at
+// most for probePatience. Until then such clients see the common lists.
+func (s *variants) await(ctx context.Context, key string, capabilities json.RawMessage) {
+	if len(s.g.view.Load().asks) == 0 {
+		return
 	}
 	snap := s.g.tracker.Snapshot()
 	s.mu.Lock()
@@ -77,7 +75,7 @@ func (s *variants) view(ctx context.Context, capabilities json.RawMessage) strin
 	if of == nil {
 		if len(s.byKey) >= maxVariants {
 			s.mu.Unlock()
-			return ""
+			return
 		}
 		of = &variant{capabilities: declaredLegacy(capabilities), probes: map[string]*probe{}}
 		s.byKey[key] = of
@@ -92,7 +90,7 @@ func (s *variants) view(ctx context.Context, capabilities json.RawMessage) strin
 	}
 	s.mu.Unlock()
 	if len(waiting) == 0 {
-		return key
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
 	defer cancel()
@@ -100,11 +98,10 @@ func (s *variants) view(ctx context.Context, capabilities json.RawMessage) strin
 		select {
 		case <-tried:
 		case <-ctx.Done():
-			return key // the client is notified if the lists change later
+			return // the client is notified if the lists change later
 		}
 	}
 	_ = s.g.flush(ctx) // on an error the items are listed a moment later
-	return key
 }
 
 // begin starts the probes of a variant that are missing or outdated. s.mu must be held.
@@ -139,14 +136,14 @@ func (s *variants) begin(of *variant, snap *status.Snapshot) {
 }
 
 // lists returns the lists that differ from the common ones, by variant and server. It
-// forgets variants that are no longer used, and starts new probes of servers whose common
+// forgets variants that no client uses any more, and starts new probes of servers whose common
 // lists have changed.
 func (s *variants) lists(snap *status.Snapshot) map[string]map[string]map[catalog.Kind]catalog.List {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[string]map[string]map[catalog.Kind]catalog.List{}
 	for key, of := range s.byKey {
-		if time.Since(of.used) > variantIdle {
+		if time.Since(of.used) > variantIdle && !s.g.server.Subscriptions().Seen(key) {
 			delete(s.byKey, key)
 			continue
 		}

@@ -21,8 +21,7 @@ import (
 // the protocol, in the order in which they are listed; other values are left out.
 type Catalog struct {
 	Tools, Prompts, Resources, Templates []json.RawMessage
-	// Variants replace all lists for clients for which Description.Variant returns the
-	// name. They have no variants themselves.
+	// Variants replace all lists for clients for which Options.Variant returns the name. They have no variants themselves.
 	Variants map[string]Catalog
 }
 
@@ -64,7 +63,15 @@ func (c *catalogs) start() {
 	c.generations, c.paged = map[uint64]*Catalog{0: {}}, make(map[uint64]bool)
 }
 
-func (c *catalogs) set(next Catalog) (changed subscriptions.Lists) {
+// generation is that of the current catalog.
+func (c *catalogs) generation() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gen
+}
+
+// set replaces the catalog and returns what changed for whom.
+func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
 	c.mu.Lock()
 	known := c.generations[c.gen]
 	c.mu.Unlock()
@@ -87,37 +94,49 @@ func (c *catalogs) set(next Catalog) (changed subscriptions.Lists) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.generations[c.gen]
-	// An unchanged list reuses the previous slice, so that generations share memory.
-	replace := func(old []json.RawMessage, list *[]json.RawMessage) bool {
+	change.Lists = next.replace(now)
+	for name := range union(now.Variants, next.Variants) {
+		v := next.variant(name)
+		_, known := now.Variants[name]
+		if change.Variants == nil {
+			change.Variants = map[string]subscriptions.VariantChange{}
+		}
+		change.Variants[name] = subscriptions.VariantChange{Lists: v.replace(now.variant(name)), New: !known}
+		if _, there := next.Variants[name]; there {
+			next.Variants[name] = *v
+		}
+	}
+	if !change.All().Any() {
+		return change
+	}
+	if !c.paged[c.gen] {
+		delete(c.generations, c.gen)
+	}
+	c.gen++
+	change.Generation = c.gen
+	c.generations[c.gen], c.mirror, c.digests = &next, mirror, nil
+	if c.gen >= maxGenerations {
+		delete(c.generations, c.gen-maxGenerations)
+		delete(c.paged, c.gen-maxGenerations)
+	}
+	return change
+}
+
+// replace returns which lists of c differ from those of was. Equal ones become the slices of was,
+// so that generations share memory.
+func (c *Catalog) replace(was *Catalog) (changed subscriptions.Lists) {
+	differs := func(old []json.RawMessage, list *[]json.RawMessage) bool {
 		if !equalItems(old, *list) {
 			return true
 		}
 		*list = old
 		return false
 	}
-	changed.Tools = replace(now.Tools, &next.Tools)
-	changed.Prompts = replace(now.Prompts, &next.Prompts)
-	changed.Resources = replace(now.Resources, &next.Resources)
-	if replace(now.Templates, &next.Templates) {
+	changed.Tools = differs(was.Tools, &c.Tools)
+	changed.Prompts = differs(was.Prompts, &c.Prompts)
+	changed.Resources = differs(was.Resources, &c.Resources)
+	if differs(was.Templates, &c.Templates) {
 		changed.Resources = true
-	}
-	for name := range union(now.Variants, next.Variants) {
-		a, b := now.variant(name), next.variant(name)
-		changed.Tools = changed.Tools || !equalItems(a.Tools, b.Tools)
-		changed.Prompts = changed.Prompts || !equalItems(a.Prompts, b.Prompts)
-		changed.Resources = changed.Resources || !equalItems(a.Resources, b.Resources) || !equalItems(a.Templates, b.Templates)
-	}
-	if !changed.Any() {
-		return changed
-	}
-	if !c.paged[c.gen] {
-		delete(c.generations, c.gen)
-	}
-	c.gen++
-	c.generations[c.gen], c.mirror, c.digests = &next, mirror, nil
-	if c.gen >= maxGenerations {
-		delete(c.generations, c.gen-maxGenerations)
-		delete(c.paged, c.gen-maxGenerations)
 	}
 	return changed
 }
@@ -209,30 +228,30 @@ func (c *catalogs) digestLocked(method, variant string) string {
 	return c.digests[key]
 }
 
-// changedSince returns which lists are in no variant what their digests say, which are by method.
-func (c *catalogs) changedSince(digests map[string]string) (changed subscriptions.Lists) {
+// changedSince compares the current lists of a variant with digests of what a client saw, by
+// method: it returns which lists differ, and which are the same.
+func (c *catalogs) changedSince(digests map[string]string, variant string) (changed, same subscriptions.Lists) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	current := c.generations[c.gen]
 	for method := range lists() {
 		was, seen := digests[method]
-		same := !seen || was == c.digestLocked(method, "")
-		for variant := range current.Variants {
-			same = same || was == c.digestLocked(method, variant)
-		}
-		if same {
-			continue
-		}
-		switch method {
-		case mcp.MethodListTools:
-			changed.Tools = true
-		case mcp.MethodListPrompts:
-			changed.Prompts = true
-		default:
-			changed.Resources = true
+		switch {
+		case seen && was == c.digestLocked(method, variant):
+			same = same.Or(listOf(method))
+		case seen:
+			changed = changed.Or(listOf(method))
 		}
 	}
-	return changed
+	return changed, same
+}
+
+// listOf returns the list that a method lists.
+func listOf(method string) subscriptions.Lists {
+	return subscriptions.Lists{
+		Tools:     method == mcp.MethodListTools,
+		Prompts:   method == mcp.MethodListPrompts,
+		Resources: method == mcp.MethodListResources || method == mcp.MethodListTemplates,
+	}
 }
 
 // page returns one page of the list that of selects, with at most size items, and the cursor

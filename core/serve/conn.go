@@ -76,7 +76,7 @@ func (c *conn) request(m *message) {
 		c.initialize(m)
 		return
 	case c.legacy != nil:
-		from.version, from.client = c.legacy.version, c.legacy.client
+		from.version, from.client, from.sub = c.legacy.version, c.legacy.client, c.legacy.sub
 	case m.method != mcp.MethodPing:
 		from.modern = true // rejected below, as _meta is missing
 	}
@@ -95,7 +95,7 @@ func (c *conn) request(m *message) {
 	case offered && (m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe):
 		sub := c.legacy.sub
 		c.out.put(func() []byte { return line(subscribe(sub, m)) })
-	case offered && (!fromMemory(m.method) || c.srv.about.Load().chooses(m, from)): // Description.Variant may block
+	case offered && (!fromMemory(m.method) || c.srv.mayWait(m, from)):
 		c.runFunc(m, from)
 	default:
 		c.out.put(func() []byte { return c.answerTo(c.ctx, m, from) })
@@ -119,7 +119,7 @@ func (c *conn) initialize(m *message) {
 		c.fail(m.id, failed)
 		return
 	}
-	sub, err := c.srv.subs.Open(c.srv.opts.listsOffered())
+	sub, err := c.srv.subscriber("", m.fields["capabilities"], c.srv.opts.listsOffered())
 	if err != nil {
 		c.fail(m.id, errorf(mcp.CodeInternal, "%s", err))
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/subscriptions"
 )
 
 // caller describes the sender of a message as far as the answer depends on it. See [Request]
@@ -19,9 +20,10 @@ type caller struct {
 	modern    bool
 	principal string
 	identity  string
-	notes     *notifier   // nil: the client takes no notifications
-	client    *Client     // nil in the modern era
-	after     *afterwards // nil: the request is not answered by a Func
+	notes     *notifier                 // nil: the client takes no notifications
+	client    *Client                   // nil in the modern era
+	sub       *subscriptions.Subscriber // nil in the modern era, in which a subscription belongs to one request
+	after     *afterwards               // nil: the request is not answered by a Func
 	// saw is told which list the client is sent, by its method and digest; nil: nobody keeps that.
 	saw func(method, digest string)
 }
@@ -37,14 +39,16 @@ func (from caller) capabilities(m *message) json.RawMessage {
 	return nil
 }
 
-// chooses reports whether a list request has to ask Variant which lists its client sees.
-func (d *Description) chooses(m *message, from caller) bool {
-	switch m.method {
-	case mcp.MethodListTools, mcp.MethodListPrompts, mcp.MethodListResources, mcp.MethodListTemplates:
-		capabilities := from.capabilities(m)
-		return d.Variant != nil && len(capabilities) > len("{}")
+// mayWait reports whether AwaitVariant may be called for a request: whether it lists something for
+// a client that may see a variant.
+func (s *Server) mayWait(m *message, from caller) bool {
+	if s.opts.AwaitVariant == nil || lists()[m.method] == nil {
+		return false
 	}
-	return false
+	if from.sub != nil {
+		return from.sub.Variant() != ""
+	}
+	return len(from.capabilities(m)) > len("{}")
 }
 
 // fromMemory reports whether a request is answered without a function of the options.
@@ -105,8 +109,16 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 		}
 	}
 	variant := ""
-	if about := s.about.Load(); about.chooses(m, from) {
-		variant = about.Variant(ctx, from.capabilities(m))
+	if from.sub != nil {
+		variant = from.sub.Variant()
+	} else {
+		variant = s.variant(from.capabilities(m))
+	}
+	if variant != "" && s.opts.AwaitVariant != nil {
+		s.opts.AwaitVariant(ctx, variant, from.capabilities(m))
+	}
+	if from.sub != nil {
+		from.sub.Listed(listOf(m.method)) // before the list is read: no change comes between
 	}
 	sees := from.saw != nil && cursor == ""
 	digest := ""

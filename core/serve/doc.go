@@ -14,7 +14,7 @@
 //   - Consistent lists: a client sees either the old or the new catalog, never a
 //     mixture. SetCatalog swaps all lists in one step; later pages of a list come from
 //     the catalog of its first page, or the cursor is rejected. A list_changed is sent
-//     only for lists that differ.
+//     only for lists that differ, and only to the clients that see these.
 //   - Order: on standard streams, subscription requests take effect and are answered
 //     in the order in which they arrive. An update of a resource is sent after the
 //     answer or acknowledgement of its subscription, and the notifications of a

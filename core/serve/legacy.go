@@ -22,7 +22,7 @@ func (x *exchange) legacy() {
 	}
 	defer x.srv.http.release(ss)
 	m := x.m
-	from := caller{version: ss.version, principal: x.principal, identity: x.identity, client: ss.client}
+	from := caller{version: ss.version, principal: x.principal, identity: x.identity, client: ss.client, sub: ss.sub}
 	if ss.file != nil {
 		from.saw = ss.saw
 	}

@@ -43,10 +43,11 @@ func (s *Server) listen(ctx context.Context, m *message, principal string) (*lis
 		Events:    want.Events && has.Events,
 	}
 	lists := subscriptions.Lists{Tools: honoured.Tools, Prompts: honoured.Prompts, Resources: honoured.Resources, Events: honoured.Events}
-	sub, failed := s.subs.OpenFor(principal, lists)
+	sub, failed := s.subscriber(principal, m.meta[mcp.MetaClientCapabilities], lists)
 	if failed != nil {
 		return nil, errorf(mcp.CodeInternal, "%s", failed)
 	}
+	sub.Listed(lists) // before, maybe
 	if has.Resources {
 		honoured.URIs = subscribeAll(sub, want.URIs)
 	}

@@ -23,10 +23,6 @@ type Description struct {
 	// there are no tasks. Options.Extension answers tasks/get and the other methods of
 	// tasks. In the modern era tasks are an extension.
 	Tasks json.RawMessage
-	// Variant returns which of Catalog.Variants a client with the capabilities sees, "" for
-	// none. It is called for every list, and may wait; ctx ends with the request. May be
-	// nil.
-	Variant func(ctx context.Context, capabilities json.RawMessage) string
 	// WatchTasks is called for a listen of the modern era that asks for notifications of
 	// tasks, and returns the ids that it knows. It must not block. ctx ends with the
 	// listen. May be nil.

@@ -40,6 +40,14 @@ type Options struct {
 	Complete     Func // completion/complete
 	Extension    Func // methods of the extensions in [Server.Describe]
 
+	// Variant names the variant of the catalog that clients with the capabilities see, "" for the
+	// common lists. It must always return the same name for the same capabilities, few names for
+	// all that clients may declare, and must not block. Nil: all see the common lists.
+	Variant func(capabilities json.RawMessage) string
+	// AwaitVariant is called before a client gets a list of a variant with a name, and may wait
+	// until the catalog has what such clients see; ctx ends with the request. May be nil.
+	AwaitVariant func(ctx context.Context, variant string, capabilities json.RawMessage)
+
 	// Events are the handlers of MCP Events; none by default.
 	Events Events
 
@@ -150,14 +158,28 @@ func (s *Server) Updated(uris ...string) { s.subs.Updated(uris...) }
 // Subscriptions returns the server's subscription manager, for queries.
 func (s *Server) Subscriptions() *subscriptions.Manager { return s.subs }
 
-// SetCatalog replaces all lists in one step, notifies clients of the lists that changed and
-// returns which lists those are; an equal catalog causes no notification. The server keeps
+// SetCatalog replaces all lists in one step, notifies every client of those of its lists that
+// changed and returns which lists changed for any client; an equal catalog causes no notification. The server keeps
 // the slices of c: the caller must not modify them afterwards.
 func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {
-	changed = s.lists.set(c)
-	s.subs.ListChanged(changed)
+	change := s.lists.set(c)
+	s.subs.CatalogChanged(change)
 	s.http.catalogSet()
-	return changed
+	return change.All()
+}
+
+// variant names the variant of the catalog that a client with the capabilities sees.
+func (s *Server) variant(capabilities json.RawMessage) string {
+	if s.opts.Variant == nil || len(capabilities) <= len("{}") {
+		return ""
+	}
+	return s.opts.Variant(capabilities)
+}
+
+// subscriber opens a subscriber for a client of a principal with the capabilities.
+func (s *Server) subscriber(principal string, capabilities json.RawMessage, lists subscriptions.Lists) (*subscriptions.Subscriber, error) {
+	viewer := subscriptions.Viewer{Principal: principal, Variant: s.variant(capabilities), Generation: s.lists.generation()}
+	return s.subs.OpenFor(viewer, lists)
 }
 
 // Describe replaces the description that later clients get: there is no notification of

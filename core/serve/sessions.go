@@ -87,7 +87,7 @@ func (h *sessions) open(version, principal string, capabilities json.RawMessage)
 }
 
 func (h *sessions) newSession(id, version, principal string, capabilities json.RawMessage) (*session, error) {
-	sub, err := h.srv.subs.OpenFor(principal, h.srv.opts.listsOffered())
+	sub, err := h.srv.subscriber(principal, capabilities, h.srv.opts.listsOffered())
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,9 @@ func (h *sessions) takeOver(id, principal string) (*session, error) {
 	ss.file, ss.seen, ss.waiting = file, was.seen, was.uris
 	ss.client.memory = was.memory
 	ss.client.remember = func() { ss.file.add(keptLine{Memory: ss.client.Remembered()}, ss.lines) }
-	ss.sub.Restore(subscriptions.Batch{Lists: h.srv.lists.changedSince(was.seen)})
+	changed, same := h.srv.lists.changedSince(was.seen, ss.sub.Variant())
+	ss.sub.Listed(same)
+	ss.sub.Restore(subscriptions.Batch{Lists: changed})
 	added, err := h.add(ss)
 	if err != nil {
 		h.kept.park(file)

@@ -57,6 +57,7 @@ type Manager struct {
 
 	mu          sync.Mutex
 	open        map[*Subscriber]struct{}
+	variants    map[string]int // how many of them see each variant
 	byURI       map[string]map[*Subscriber]struct{}
 	subscribers fair.Limit // those that are open
 	total       fair.Limit // URIs over all subscribers
@@ -68,7 +69,7 @@ func New(opts Options) *Manager {
 	opts.MaxURIBytes = cmp.Or(opts.MaxURIBytes, 8_192)
 	opts.MaxSubscribers = cmp.Or(opts.MaxSubscribers, 10_000)
 	opts.MaxTotal = cmp.Or(opts.MaxTotal, 1_000_000)
-	return &Manager{opts: opts, open: make(map[*Subscriber]struct{}), byURI: make(map[string]map[*Subscriber]struct{}),
+	return &Manager{opts: opts, open: make(map[*Subscriber]struct{}), variants: make(map[string]int), byURI: make(map[string]map[*Subscriber]struct{}),
 		subscribers: fair.Limit{Max: opts.MaxSubscribers}, total: fair.Limit{Max: opts.MaxTotal}}
 }
 
@@ -83,23 +84,59 @@ func (l Lists) and(o Lists) Lists {
 	return Lists{l.Tools && o.Tools, l.Prompts && o.Prompts, l.Resources && o.Resources, l.Events && o.Events}
 }
 
-func (l Lists) or(o Lists) Lists {
+// Or returns the lists that are set in l or o.
+func (l Lists) Or(o Lists) Lists {
 	return Lists{l.Tools || o.Tools, l.Prompts || o.Prompts, l.Resources || o.Resources, l.Events || o.Events}
 }
 
-// Open is OpenFor a principal without a name.
-func (m *Manager) Open(lists Lists) (*Subscriber, error) { return m.OpenFor("", lists) }
+// Viewer says which lists the client of a subscriber sees, and whose client it is. The zero value
+// is a client without a principal that sees the common lists.
+type Viewer struct {
+	Principal string
+	Variant   string // of the lists; "" for the common ones
+	// Generation is a catalog that was there before the subscriber is opened: the client sees that
+	// one or a later one, and is not notified of how it came about.
+	Generation uint64
+}
 
-// OpenFor adds a subscriber of a principal that is notified of the lists and, so far, of no
-// URI. The error is ErrTooMany when MaxSubscribers are open.
-func (m *Manager) OpenFor(principal string, lists Lists) (*Subscriber, error) {
+// Change says what changed when a catalog replaced another one.
+type Change struct {
+	Lists      Lists // for clients whose variant is not in Variants
+	Variants   map[string]VariantChange
+	Generation uint64 // of the new catalog, more than those of all before
+}
+
+// VariantChange is what changed for the clients that see one variant.
+type VariantChange struct {
+	Lists Lists
+	// New means that the clients saw the common lists until now. Those that have not listed yet
+	// need no notification.
+	New bool
+}
+
+// All returns the lists that changed for any client.
+func (c Change) All() Lists {
+	all := c.Lists
+	for _, v := range c.Variants {
+		all = all.Or(v.Lists)
+	}
+	return all
+}
+
+// Open is OpenFor a zero Viewer.
+func (m *Manager) Open(lists Lists) (*Subscriber, error) { return m.OpenFor(Viewer{}, lists) }
+
+// OpenFor adds a subscriber that is notified of the lists and, so far, of no URI. The error is
+// ErrTooMany when MaxSubscribers are open.
+func (m *Manager) OpenFor(viewer Viewer, lists Lists) (*Subscriber, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.subscribers.Take(principal) {
+	if !m.subscribers.Take(viewer.Principal) {
 		return nil, fmt.Errorf("%w: %d clients are subscribed already", ErrTooMany, len(m.open))
 	}
-	s := &Subscriber{m: m, principal: principal, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
+	s := &Subscriber{m: m, viewer: viewer, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
 	m.open[s] = struct{}{}
+	m.variants[viewer.Variant]++
 	return s, nil
 }
 
@@ -114,20 +151,42 @@ func (m *Manager) Updated(uris ...string) {
 	}
 }
 
-// ListChanged notifies the subscribers of each of the lists that are set that the list
+// ListChanged notifies all subscribers of each of the lists that are set that the list
 // changed.
 func (m *Manager) ListChanged(lists Lists) {
-	if !lists.Any() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s := range m.open {
+		s.markLists(lists)
+	}
+}
+
+// CatalogChanged notifies the subscribers for whose clients a list changed.
+func (m *Manager) CatalogChanged(change Change) {
+	if !change.All().Any() {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for s := range m.open {
-		if wanted := lists.and(s.lists); wanted.Any() {
-			s.dirtyLists = s.dirtyLists.or(wanted)
-			s.ring()
+		if s.viewer.Generation >= change.Generation {
+			continue
 		}
+		lists := change.Lists
+		if v, differs := change.Variants[s.viewer.Variant]; differs {
+			if lists = v.Lists; v.New {
+				lists = lists.and(s.listed)
+			}
+		}
+		s.markLists(lists)
 	}
+}
+
+// Seen reports whether there is a subscriber whose client sees the variant.
+func (m *Manager) Seen(variant string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.variants[variant] > 0
 }
 
 // Subscribed reports whether a client is subscribed to the URI, so that a caller can

@@ -20,14 +20,15 @@ func (b Batch) Empty() bool { return !b.Lists.Any() && len(b.URIs) == 0 }
 // Its methods may be called from any goroutine; Take should be called by the goroutine that
 // sends notifications to the client.
 type Subscriber struct {
-	m         *Manager
-	principal string
+	m      *Manager
+	viewer Viewer
 	// wake is sent to by the manager under its lock, without waiting, and never closed.
 	// Capacity 1: it says that something is dirty, not how much.
 	wake chan struct{}
 
 	// Guarded by m.mu.
 	lists      Lists
+	listed     Lists           // what the client may have seen already
 	uris       map[string]bool // subscribed; true: dirty
 	dirty      []string        // the dirty URIs, in the order in which they became dirty
 	dirtyLists Lists
@@ -54,7 +55,7 @@ func (s *Subscriber) Add(uri string) error {
 		return err
 	}
 	s.uris[uri] = false
-	s.m.total.Take(s.principal) // there is room
+	s.m.total.Take(s.viewer.Principal) // there is room
 	of := s.m.byURI[uri]
 	if of == nil {
 		of = make(map[*Subscriber]struct{})
@@ -80,7 +81,7 @@ func (s *Subscriber) roomLocked(uri string) (there bool, err error) {
 		return true, nil
 	case len(s.uris) >= s.m.opts.MaxURIs:
 		return false, fmt.Errorf("%w: at most %d resources for a client", ErrTooMany, s.m.opts.MaxURIs)
-	case !s.m.total.Room(s.principal):
+	case !s.m.total.Room(s.viewer.Principal):
 		return false, fmt.Errorf("%w: the server has reached its limit of %d", ErrTooMany, s.m.opts.MaxTotal)
 	}
 	return false, nil
@@ -109,7 +110,7 @@ func (s *Subscriber) remove(uri string) {
 		}
 	}
 	delete(s.uris, uri)
-	s.m.total.Give(s.principal)
+	s.m.total.Give(s.viewer.Principal)
 	of := s.m.byURI[uri]
 	delete(of, s)
 	if len(of) == 0 {
@@ -130,6 +131,16 @@ func (s *Subscriber) URIs() []string {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	return slices.Collect(maps.Keys(s.uris))
+}
+
+// Variant returns which variant of the lists the client sees.
+func (s *Subscriber) Variant() string { return s.viewer.Variant }
+
+// Listed records that the client is about to get the lists, or may have got them before.
+func (s *Subscriber) Listed(lists Lists) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.listed = s.listed.Or(lists)
 }
 
 // C returns the channel that wakes the sender: a receive means that something is dirty, or
@@ -157,7 +168,7 @@ func (s *Subscriber) Restore(b Batch) {
 	if s.closed || b.Empty() {
 		return
 	}
-	s.dirtyLists = s.dirtyLists.or(b.Lists)
+	s.dirtyLists = s.dirtyLists.Or(b.Lists)
 	for _, uri := range b.URIs {
 		if _, there := s.uris[uri]; there {
 			s.mark(uri)
@@ -180,7 +191,10 @@ func (s *Subscriber) Close() {
 		s.remove(uri)
 	}
 	delete(s.m.open, s)
-	s.m.subscribers.Give(s.principal)
+	if s.m.variants[s.viewer.Variant]--; s.m.variants[s.viewer.Variant] == 0 {
+		delete(s.m.variants, s.viewer.Variant)
+	}
+	s.m.subscribers.Give(s.viewer.Principal)
 }
 
 // mark makes a subscribed URI dirty. m.mu must be held.
@@ -190,6 +204,14 @@ func (s *Subscriber) mark(uri string) {
 		s.dirty = append(s.dirty, uri)
 	}
 	s.ring()
+}
+
+// markLists makes those of the lists dirty that the subscriber is notified of. m.mu must be held.
+func (s *Subscriber) markLists(lists Lists) {
+	if wanted := lists.and(s.lists); wanted.Any() {
+		s.dirtyLists = s.dirtyLists.Or(wanted)
+		s.ring()
+	}
 }
 
 func (s *Subscriber) ring() {

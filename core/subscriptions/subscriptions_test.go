@@ -249,3 +249,29 @@ func BenchmarkUpdated(b *testing.B) {
 		})
 	}
 }
+
+// A client that connects while a catalog is put in place, and so sees it from the start, is not told
+// of it.
+func TestCatalogBeforeSubscriber(t *testing.T) {
+	m := subscriptions.New(subscriptions.Options{})
+	tools := subscriptions.Lists{Tools: true}
+	s, err := m.OpenFor(subscriptions.Viewer{Generation: 5}, tools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.CatalogChanged(subscriptions.Change{Lists: tools, Generation: 5})
+	if got := s.Take(); !got.Empty() {
+		t.Errorf("%+v", got)
+	}
+	m.CatalogChanged(subscriptions.Change{Lists: tools, Generation: 6})
+	if got := s.Take(); got.Lists != tools {
+		t.Errorf("%+v", got)
+	}
+	if !m.Seen("") || m.Seen("s") {
+		t.Error("seen by nobody")
+	}
+	s.Close()
+	if m.Seen("") {
+		t.Error("seen after the end")
+	}
+}
