@@ -29,15 +29,9 @@ type capableWorld struct {
 
 func inCapableWorld(t *testing.T, test func(w *capableWorld)) {
 	t.Helper()
-	inCapableWorldOf(t, session.EraLegacy, test)
-}
-
-// inCapableWorldOf is inCapableWorld with a server of that era.
-func inCapableWorldOf(t *testing.T, era session.Era, test func(w *capableWorld)) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &capableWorld{fixture: newFixture(t), changes: map[*session.Session]int{}}
-		w.docs, w.more = w.Serve("docs", era), w.Serve("more", era)
+		w.docs, w.more = w.Serve("docs", session.EraLegacy), w.Serve("more", session.EraLegacy)
 		w.opts.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 			if opts.Client != nil && strings.Contains(string(opts.Client.Capabilities), "sampling") {
 				if opts.OneShot && w.probed != nil {
@@ -277,16 +271,21 @@ func TestChangeDuringProbe(t *testing.T) {
 	}
 }
 
-// What a server of the modern era lists can depend on capabilities, too.
+// What a server of the modern era lists can depend on the capabilities of a request, too.
 func TestCapableClientsOfAModernServer(t *testing.T) {
-	inCapableWorldOf(t, session.EraModern, func(w *capableWorld) {
-		w.wantChange([]string{"one", "two"}, []string{"one", "two", "sample"})
-		w.wantChange([]string{"two"}, []string{"two", "sample"})
-		w.change([]string{"two"}, []string{"two", "other"})
-		w.change([]string{"three"}, []string{"three", "other"})
-		w.advance(2 * time.Second)
-		w.wantKeys(w.plain, catalog.Tools, "three")
-		w.wantKeys(w.capable, catalog.Tools, "three", "other")
+	synctest.Test(t, func(t *testing.T) {
+		w := &capableWorld{fixture: newFixture(t), changes: map[*session.Session]int{}}
+		w.docs, w.opts.Dial = w.Serve("docs", session.EraModern), w.Dial
+		w.start(sessiontest.Entry("docs"))
+		w.plain, w.capable = w.client(session.EraLegacy), w.capableClient(`{"sampling":{}}`)
+		for _, name := range []string{"one", "two", "three"} {
+			w.docs.SetList(catalog.Tools, tool(name))
+			w.docs.SetListForCapable(catalog.Tools, tool("for"+name))
+			w.docs.NotifyListChanged(catalog.Tools)
+			w.advance(2 * time.Second)
+			w.wantKeys(w.plain, catalog.Tools, name)
+			w.wantKeys(w.capable, catalog.Tools, "for"+name, name)
+		}
 	})
 }
 

@@ -52,9 +52,11 @@ type Options struct {
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// ClientSide is what a legacy server sees of the client behind a session.
+// ClientSide is what a server sees of the client behind a session; a modern one sees only its
+// capabilities.
 type ClientSide struct {
-	// Capabilities are declared to the server, a JSON object.
+	// Capabilities are declared to the server, a JSON object; in the modern era by every request,
+	// unless [Request.Client] has others.
 	Capabilities json.RawMessage
 	// Request answers a request of the server, such as sampling/createMessage. It is called on
 	// a goroutine of its own, and ctx ends when the server cancels the request or the session

@@ -139,7 +139,7 @@ func (r *requester) prepare(conn *wire.Conn, version, id, method string, params 
 		q.Params = withMeta(params, map[string]any{
 			mcp.MetaProtocolVersion:    version,
 			mcp.MetaClientInfo:         r.client,
-			mcp.MetaClientCapabilities: r.declared,
+			mcp.MetaClientCapabilities: r.capabilities(),
 		})
 	}
 	if conn.HTTP() && r.session.Info().Era != EraLegacy {
