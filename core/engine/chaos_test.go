@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -50,11 +51,16 @@ func TestClusterUnderFaults(t *testing.T) {
 		}
 	})
 	seed := rand.Uint64()
+	if given, err := strconv.ParseUint(os.Getenv("MCPTRACK_CHAOS_SEED"), 10, 64); err == nil {
+		seed = given
+	}
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	for ctx.Err() == nil {
 		i := random.IntN(3)
-		switch random.IntN(3) {
+		fault := random.IntN(3)
+		t.Logf("%s fault %d of %d", time.Now().Format(time.StampMilli), fault, i)
+		switch fault {
 		case 0:
 			nodes.Kill(i)
 			<-time.After(time.Duration(random.IntN(4000)) * time.Millisecond)
@@ -99,6 +105,7 @@ func TestClusterUnderFaults(t *testing.T) {
 			leases, err := p.events.(*natslog.Log).Leases()
 			t.Logf("process %d follows %d servers, ready: %v; leases: %+v, %v", i, p.follows(), p.Ready(), leases, err)
 		}
+		t.Log(nodes.Report(t.Context()))
 	}
 	var logs [][]string
 	for _, p := range processes {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,7 +86,9 @@ func (c *Cluster) KillLeader(ctx context.Context, stream string) (string, error)
 		return "", err
 	}
 	for {
-		s, err := js.Stream(ctx, stream)
+		try, done := context.WithTimeout(ctx, time.Second) // a cluster that elects a leader loses requests
+		s, err := js.Stream(try, stream)
+		done()
 		if err == nil && s.CachedInfo().Cluster != nil {
 			leader := s.CachedInfo().Cluster.Leader
 			if i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.name == leader }); i >= 0 {
@@ -97,4 +100,16 @@ func (c *Cluster) KillLeader(ctx context.Context, stream string) (string, error)
 			return "", errors.Join(err, context.Cause(ctx))
 		}
 	}
+}
+
+// Report says, for a test that failed, what every node has of every stream, who leads it, and what
+// the nodes logged last.
+func (c *Cluster) Report(ctx context.Context) string {
+	var out strings.Builder
+	for _, n := range c.nodes {
+		streams, err := n.get(ctx, "/jsz?streams=true&raft=true")
+		log, _ := os.ReadFile(n.log)
+		fmt.Fprintf(&out, "node %s: %s %v\n%s\n", n.name, streams, err, log[max(0, len(log)-8192):])
+	}
+	return out.String()
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -31,7 +32,7 @@ type node struct {
 	program string // path of nats-server
 	config  string // file
 	log     string // file: what every run printed
-	health  string // URL
+	monitor string // URL
 
 	process *os.Process   // nil before the first run
 	ended   chan struct{} // closed, by the goroutine that waits for the process, when it has ended
@@ -79,7 +80,7 @@ func newNode(t testing.TB, program string, c nodeConfig) *node {
 	n := &node{
 		name: c.name, program: program,
 		config: filepath.Join(dir, "nats.conf"), log: filepath.Join(dir, "log"),
-		health: "http://" + loopback(c.monitor) + "/healthz?js-meta-only=true",
+		monitor: "http://" + loopback(c.monitor),
 	}
 	if err := os.WriteFile(n.config, data, 0o600); err != nil {
 		t.Fatal(err)
@@ -153,9 +154,8 @@ func (n *node) start() error {
 func (n *node) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
 	defer cancel()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
-		err := n.healthy(ctx, &client)
+		_, err := n.get(ctx, "/healthz?js-meta-only=true")
 		if err == nil {
 			return nil
 		}
@@ -173,20 +173,22 @@ func (n *node) ready(ctx context.Context) error {
 	}
 }
 
-func (n *node) healthy(ctx context.Context, client *http.Client) error {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, n.health, nil)
+// get reads a page of the node's monitor.
+func (n *node) get(ctx context.Context, page string) ([]byte, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, n.monitor+page, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p, err := client.Do(q)
+	q.Close = true // the node may be killed before the next request
+	p, err := http.DefaultClient.Do(q)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_ = p.Body.Close()
+	defer func() { _ = p.Body.Close() }()
 	if p.StatusCode != http.StatusOK {
-		return errors.New(p.Status)
+		return nil, errors.New(p.Status)
 	}
-	return nil
+	return io.ReadAll(io.LimitReader(p.Body, 1<<20))
 }
 
 // kill kills (SIGKILL) the node if it runs. wait waits for its end.

@@ -229,3 +229,28 @@ func TestLeasesComeBack(t *testing.T) {
 	backoff.Sleep(t.Context(), 2*bucketCheck)
 	back("after the bucket was deleted")
 }
+
+// TestRestartedNodesHaveLeases: nodes that lost them elect no leader of the bucket if the node that
+// has them dies too early, and then nobody can acquire a lease.
+func TestRestartedNodesHaveLeases(t *testing.T) {
+	t.Parallel()
+	c := journaltest.StartCluster(t)
+	j := openNode(t, c, 0)
+	for i := range 20 {
+		acquire(t, j, fmt.Sprint(i), time.Minute)
+	}
+	const bucket = "KV_mcptrack_leases"
+	before, err := j.store.info(t.Context(), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Kill(0, 1, 2)
+	c.Start(t, 0, 1, 2)
+	eventually(t, "the bucket can be read", time.Minute, func() bool {
+		after, err := j.store.info(t.Context(), bucket)
+		if err == nil && after.State.LastSeq < before.State.LastSeq {
+			t.Fatalf("%d leases were lost", before.State.LastSeq-after.State.LastSeq)
+		}
+		return err == nil
+	})
+}

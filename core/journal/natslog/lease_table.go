@@ -45,8 +45,7 @@ func (v leaseValue) ttl() time.Duration {
 	return min(time.Duration(v.TTL)*time.Millisecond, time.Minute)
 }
 
-// run keeps the table current until ctx ends. The bucket is made again whenever it is
-// lost: it is in memory, so a cluster that was down as a whole has none.
+// run keeps the table current until ctx ends. The bucket is made again whenever it is lost.
 func (t *leaseTable) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := t.follow(ctx)
@@ -62,7 +61,11 @@ func (t *leaseTable) run(ctx context.Context) {
 func (t *leaseTable) follow(ctx context.Context) error {
 	return t.store.followBucket(ctx, bucketView{
 		config: jetstream.KeyValueConfig{
-			Bucket: t.store.opts.Stream + "_leases", Description: "mcptrack: who does what", Storage: jetstream.MemoryStorage, MaxBytes: 16 << 20,
+			Bucket: t.store.opts.Stream + "_leases", Description: "mcptrack: who does what", MaxBytes: 16 << 20,
+			// In memory, a restarted node has an empty Raft log. Nodes with empty logs elect no leader
+			// without the one that is not empty, and that one cannot lead if the leader was killed before
+			// it had read the leases: then nobody could acquire a lease until the bucket is deleted.
+			Storage: jetstream.FileStorage,
 		},
 		suspect: t.suspect,
 		reset: func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, _ uint64) {
