@@ -22,7 +22,8 @@ import (
 // TestClusterUnderFaults: three NATS nodes and three processes that share servers, while
 // nodes are killed, processes are stopped, all are started again, and contents change. In the
 // end the last event of every resource has the digest of its content, and all nodes have the
-// same log. It runs for as long as MCPTRACK_CHAOS says, such as 10m, and not without it.
+// same log. It runs for as long as MCPTRACK_CHAOS says, such as 10m, and not without it;
+// MCPTRACK_CHAOS_SEED repeats the faults of an earlier run.
 func TestClusterUnderFaults(t *testing.T) {
 	faults, err := time.ParseDuration(os.Getenv("MCPTRACK_CHAOS"))
 	if err != nil {

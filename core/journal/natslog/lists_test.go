@@ -165,11 +165,12 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	before := j.Epoch()
 	if _, err := j.store.renew(t.Context(), info); err != nil {
 		t.Fatal(err)
 	}
 	j.writer.suspect()
-	eventually(t, "the new epoch is known", time.Minute, func() bool { return j.Epoch() != info.Config.Metadata[epochKey] })
+	eventually(t, "the new epoch is known", time.Minute, func() bool { return j.Epoch() != before })
 	if diff := cmp.Diff(want, toolsOf(t, j)); diff != "" {
 		t.Errorf("in a new epoch (-want +got):\n%s", diff)
 	}
