@@ -160,13 +160,17 @@ func slowFaults() []fault {
 		}},
 		{name: "never pushes", limit: 40 * time.Second, happens: func(r *round) error {
 			r.docs.Mute(true)
-			for range 2 {
+			polled := func() bool { mode, _ := r.feed.mode(r.id); return mode == "poll" }
+			for range 4 { // after the first missed changes the other era is tried, if there is one
 				r.set(r.uri(0), true)
 				r.set(r.uri(1), true)
 				r.within(30*time.Second, "found by safety reads", func() bool { return len(r.feed.wrong(r.id)) == 0 })
 				time.Sleep(12 * time.Second) // the grace of late notifications
+				if polled() {
+					break
+				}
 			}
-			r.within(20*time.Second, "mode poll", func() bool { mode, _ := r.feed.mode(r.id); return mode == "poll" })
+			r.within(20*time.Second, "mode poll", polled)
 			r.change(true)
 			r.docs.Mute(false)
 			r.announceLists() // the lists, which are compared every 5 min only
