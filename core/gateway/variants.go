@@ -26,7 +26,7 @@ const (
 	probePause    = 500 * time.Millisecond // at least, between the beginnings of two probes after changes
 	probeBurst    = 20                     // probes that may follow one another so
 	probeEvery    = 5 * time.Second        // how long it takes until one more may
-	probeFailed   = 30 * time.Second       // the first pause after a failure
+	probeFailed   = time.Second            // the first pause after a failure
 	probeLongest  = 10 * time.Minute       // the longest time until a probe that failed is repeated
 	variantIdle   = time.Hour              // how long a set of capabilities is remembered after its last client
 )
