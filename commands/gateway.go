@@ -91,6 +91,9 @@ func (o *gatewayOptions) parse() error {
 	}
 	for flag, globs := range map[string][]string{"allow": o.allow, "deny": o.deny} {
 		for _, g := range globs {
+			if g == "" {
+				return usage("--%s is empty: it would match nothing", flag) // most likely from an unset shell variable
+			}
 			if !glob.Valid(g) {
 				return usage("invalid glob %q in --%s", printable.Line(g, 200), flag)
 			}

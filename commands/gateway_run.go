@@ -90,7 +90,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
 		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins, Names: names,
-		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, SessionDir: opts.sessionDir(opts.dataDir(env)), Events: stored.handlers()},
+		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, SessionDir: opts.sessionDir(opts.dataDir(env)), Events: stored.handlers(), Logger: log},
 		Key:   opts.key(env, log), Local: local, Changed: index.Changed, Logger: log,
 	})
 	if err != nil {
@@ -155,10 +155,10 @@ func warnUnmatched(log *slog.Logger, gw *gateway.Gateway) {
 const keyFile = "gateway.key"
 
 // dataDir is the directory of what the gateway keeps; "" if it keeps nothing. Gateways without one
-// of their own share one.
+// of their own share one, but those of the demo keep nothing then.
 func (o *gatewayOptions) dataDir(env *Env) string {
 	if o.demo {
-		return ""
+		return o.events.dir
 	}
 	return cmp.Or(o.events.dir, env.dirOf(gatewayDir))
 }

@@ -121,6 +121,8 @@ func TestWrongUsage(t *testing.T) {
 		{"gateway --catalog-url :", "--catalog-url", ""},
 		{"gateway --events --events-allow **.host/**", `--events-allow: invalid glob "**.host/**": it must begin with https://`, "for example --events-allow 'https://*.example.com/hooks/**'"},
 		{"gateway --deny [a", `invalid glob "[a" in --deny`, ""},
+		{"gateway --deny=", "--deny is empty", ""},
+		{"gateway --allow=", "--allow is empty", ""},
 		{"subscribe notes note:///[a", `invalid glob "note:///[a"`, ""},
 		{"vault . --ignore [a", "--ignore", ""},
 		{"inject --model m --url :", "--url", ""},

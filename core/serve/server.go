@@ -89,7 +89,8 @@ type Options struct {
 	// WriteTimeout bounds each write to an HTTP stream; 10 s by default. A client that
 	// does not read for that long is disconnected.
 	WriteTimeout time.Duration
-	// Logger receives panics of functions with their stacks; nil discards them.
+	// Logger receives panics of functions with their stacks, and why sessions cannot be kept in
+	// SessionDir; nil discards them.
 	Logger *slog.Logger
 }
 

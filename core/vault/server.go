@@ -54,6 +54,7 @@ func NewServer(opts ServerOptions) (*Server, error) {
 		Instructions:  cmp.Or(opts.Instructions, "Notes in Markdown. Subscribe to vault://recent, to a note or to a folder to be notified of changes."),
 		Principal:     opts.Principal,
 		SessionDir:    opts.SessionDir,
+		Logger:        opts.Vault.Logger,
 		CallTool:      s.callTool,
 		GetPrompt:     opts.GetPrompt,
 		ReadResource:  s.readResource,

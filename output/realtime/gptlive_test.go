@@ -34,7 +34,7 @@ func TestLiveSession(t *testing.T) {
 			t.Errorf("attached to %s", path)
 		}
 		lines := texts(r.far.Items())
-		if len(r.injected()) != 21 || len(lines) != 21 || len(r.far.Items()) > 8 {
+		if len(r.injected()) != 21 || len(lines) != 21 || len(r.far.Items()) > 15 {
 			t.Errorf("%d receipts, %d lines in %d appends", len(r.injected()), len(lines), len(r.far.Items()))
 		}
 		if last := lines[len(lines)-1]; !strings.HasPrefix(last, "Resource file:///long-path/") || !strings.Contains(last, "… updated for MCP server docs at ") {

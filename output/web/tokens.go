@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -172,6 +174,9 @@ func (t *Tokens) run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { _ = file.Run(ctx) })
+	looks := time.NewTicker(time.Second) // at the mode: filewatch follows the content
+	defer looks.Stop()
+	mode := modeOf(t.file)
 	for {
 		select {
 		case _, ok := <-file.Changes():
@@ -181,12 +186,26 @@ func (t *Tokens) run(ctx context.Context) {
 			if !t.read() {
 				file.Retry() // its mode may change, and not its content
 			}
+		case <-looks.C:
+			if now := modeOf(t.file); now != mode {
+				mode = now
+				t.read()
+			}
 		case <-t.kick:
 			t.read()
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// modeOf returns the mode of a file, 0 if it cannot be read.
+func modeOf(path string) fs.FileMode {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Mode()
 }
 
 // read reads the file and reports whether it could be used.
@@ -205,10 +224,14 @@ func (t *Tokens) read() bool {
 		}
 		return false
 	}
+	recovered := t.failed != ""
 	t.failed = ""
 	before := t.current()
 	if slices.Equal(before.secrets, next.secrets) {
 		t.mu.Unlock()
+		if recovered {
+			t.logger.Info("the token file can be used again; its tokens are the same")
+		}
 		return true
 	}
 	t.now.Store(&next)

@@ -175,6 +175,35 @@ func TestUnusableTokenFile(t *testing.T) {
 	}
 }
 
+// A file that others may read now is reported although its tokens are the same, and so is its end.
+func TestTokenFileBecomesReadable(t *testing.T) {
+	t.Parallel()
+	f := follow(t, tokenA)
+	if err := os.Chmod(f.file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return strings.Contains(f.logs.String(), "stay valid; correct the file") })
+	if err := os.Chmod(f.file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return strings.Contains(f.logs.String(), "can be used again") })
+	if f.status(tokenA) == http.StatusUnauthorized {
+		t.Error("the token is not valid any more")
+	}
+}
+
+// A token tells clients apart only if each has its own.
+func TestOneTokenOfTwoClients(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(path, []byte("alice "+tokenA+"\nbob "+tokenA+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := web.LoadToken(path); err == nil || !strings.Contains(err.Error(), "line 2: this token is also that of alice") || strings.Contains(err.Error(), tokenA) {
+		t.Error(err)
+	}
+}
+
 // A file that says less than the address requires is not used either.
 func TestWeakTokenLater(t *testing.T) {
 	t.Parallel()
