@@ -363,19 +363,35 @@ func TestGatewaysAgreeOnIdentities(t *testing.T) {
 	_, begin := w.poll("")
 	w.stream("stream", begin)
 	a, b := w.servers["a"], w.servers["b"]
+	n := 0
+	w.eventually("one of them stores the events of each", func() bool { // what is there before that is no event
+		n++
+		a.Set("x://a/begin", fmt.Sprint(n))
+		b.Set("x://b/begin", fmt.Sprint(n))
+		got, _ := w.poll(begin)
+		all := fmt.Sprint(got)
+		return strings.Contains(all, "x://a/begin") && strings.Contains(all, "x://b/begin")
+	})
+	everywhere := func(uris ...string) { // what one of them stores depends on what it has listed
+		for _, w.url = range urls {
+			w.wantListed(append(uris, "x://a/begin", "x://b/begin")...)
+		}
+	}
 	a.Set("x://both", "one")
 	w.told("a", "added", "x://both")
+	everywhere("x://both")
 	b.Set("x://both", "other")
 	w.told("b", "added", "mcptrack://server/b/x://both")
+	everywhere("mcptrack://server/a/x://both", "mcptrack://server/b/x://both")
 	a.Set("x://both", "two")
 	w.told("a", "uri", "mcptrack://server/a/x://both")
 	b.Remove("x://both")
 	w.told("b", "removed", "mcptrack://server/b/x://both")
+	everywhere("x://both")
 	a.Set("x://both", "three")
 	w.told("a", "uri", "x://both")
 	want, _ := w.poll(begin)
 	for _, w.url = range urls {
-		w.wantListed("x://both")
 		w.eventually("the same events", func() bool {
 			got, _ := w.poll(begin)
 			for id, data := range got {
