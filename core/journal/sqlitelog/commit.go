@@ -12,7 +12,7 @@ import (
 
 // statements are those that the writer runs often.
 type statements struct {
-	begin, commit, log, event, turn, state, noState, list, oldest, trim, oldTurns, hasText, text, oldText, dropText, record, noRecord *sqlite.Stmt
+	begin, commit, event, turn, state, noState, list, oldest, trim, oldTurns, hasText, text, oldText, dropText, record, noRecord *sqlite.Stmt
 }
 
 func newStatements() *statements { return new(statements) }
@@ -24,7 +24,6 @@ func (s *statements) prepare(c *sqlite.Conn) error {
 	}{
 		{&s.begin, "BEGIN IMMEDIATE"},
 		{&s.commit, "COMMIT"},
-		{&s.log, "UPDATE log SET first = ?, last = ?, bytes = ?, text_bytes = ?, synced = ?"},
 		{&s.event, "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)"},
 		{&s.turn, "INSERT OR IGNORE INTO turns VALUES (?)"},
 		{&s.state, "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)"},
@@ -84,12 +83,8 @@ func (w *writer) commit(b *batch) error {
 	if err := w.trim(&b.next, now, max(minTrim, 2*len(b.rows))); err != nil {
 		return err
 	}
-	s.log.BindInt64(1, b.next.first)
-	s.log.BindInt64(2, b.next.last)
-	s.log.BindInt64(3, b.next.bytes)
-	s.log.BindInt64(4, b.next.textBytes)
-	s.log.BindInt64(5, b.began)
-	if err := do(s.log); err != nil {
+	b.next.synced = b.began
+	if err := writeLog(w.conn, b.next); err != nil {
 		return err
 	}
 	if err := do(s.commit); err != nil {

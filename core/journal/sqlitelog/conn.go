@@ -63,6 +63,15 @@ func number(c *sqlite.Conn, query string, args ...any) (n int64, err error) {
 	return n, err
 }
 
+// firstText returns the first column of the last row, "" if there is none.
+func firstText(c *sqlite.Conn, query string) (found string, err error) {
+	err = sqlitex.ExecuteTransient(c, query, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		found = s.ColumnText(0)
+		return nil
+	}})
+	return found, err
+}
+
 // do runs a prepared statement without rows.
 func do(s *sqlite.Stmt) error {
 	if _, err := s.Step(); err != nil {

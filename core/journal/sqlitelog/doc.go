@@ -15,7 +15,7 @@
 //	FROM events WHERE server = 'docs' AND uri = 'file:///a.md' ORDER BY seq;
 //
 //	log       one row: the epoch, the ends of the log, and how the last run used the file
-//	epochs    every epoch that the file has had; the first one is part of all checksums
+//	epochs    every epoch that the file has had; the first one, log.origin, is part of all checksums
 //	events    the events by number: event is the wire form without the id
 //	turns     the numbers of events before which the clock was set back
 //	states    the last known content of every resource
@@ -25,7 +25,9 @@
 //
 // sum is a CRC-32C over the first epoch of the file and the other columns of the row; see
 // checksum.go. A row whose sum does not match is never used: an event becomes a gap, the state
-// of a resource is taken from its last event, and everything else is treated as unknown.
+// of a resource is taken from its last event, and everything else is treated as unknown. If it is
+// the row of log, the file is damaged. The rows of epochs and turns have none: a repair needs the first
+// epoch only if the row of log is damaged, and what it finds with a wrong one has no sum that matches.
 //
 // The index of events is by seq >> 14, server and uri. So inserting touches only the part of the
 // index that has the newest 16,384 events, however large the log is, and the events of a resource
@@ -53,7 +55,10 @@
 // deleted or replaced, when it was copied or restored (its inode is not the one that it
 // remembers, or the lock has a later event), when events.db-wal was lost with events that were seen,
 // and when a crash of the machine may have lost such events; in the last three cases the file stays,
-// and only the epoch is new. A file without a byte, where there were events, is damage, too.
+// and only the epoch is new. A file without a byte, where there were events, is damage, too. Numbers
+// continue after the last event, or the one in the lock, whichever is later. An event that cannot be
+// read is within a gap with the reason "damaged"; if it is the last one, a row without a sum stands for
+// it, so that the gap stays until the retention removes that row.
 //
 // While it runs, the writer looks every second whether the directory, the lock, events.db and the
 // files beside it are still its own. What was deleted is said with one ERROR, and made again: for

@@ -133,7 +133,7 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	if err := quickCheck(c, l.opts.check); err != nil {
 		return row, ours(err)
 	}
-	end, err := number(c, "SELECT max(seq) FROM events")
+	end, err := lastEvent(c, row)
 	if err != nil {
 		return row, ours(err)
 	}
@@ -164,10 +164,9 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	}
 	row.last = max(row.last, end, seen.last)
 	if known != nil {
-		row.last = max(row.last, known.last)
-	}
-	if end < row.first {
-		row.first = row.last + 1
+		if row.last = max(row.last, known.last); end == 0 {
+			row.first = max(row.first, known.first)
+		}
 	}
 	row.durability, row.boot, row.clean, row.inode = l.opts.Durability, l.boot, false, inode
 	err = transaction(c, func() error {
@@ -177,8 +176,8 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 				return err
 			}
 		}
-		if row.first <= row.last && end < row.last { // a row that is damaged stands for the end that is lost
-			if err := run(c, "INSERT INTO events SELECT ?, stored, '', '', '', '', 0 FROM events WHERE seq = ?", row.last, end); err != nil {
+		if row.first <= row.last && end < row.last { // a row that is damaged stands for the end that is lost, until it is too old
+			if err := run(c, "INSERT INTO events SELECT ?, max(?, coalesce(max(stored), 0)), '', '', '', '', 0 FROM events WHERE seq = ?", row.last, time.Now().UnixMicro(), end); err != nil {
 				return err
 			}
 		}
@@ -193,13 +192,23 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	return row, err
 }
 
-// set runs a PRAGMA and fails unless it returns what is wanted.
-func (l *Log) set(c *sqlite.Conn, pragma, want string) error {
-	got := ""
-	err := sqlitex.ExecuteTransient(c, pragma, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
-		got = s.ColumnText(0)
+// lastEvent returns the number of the last row of events, 0 if there is none. One behind the end of the
+// log must be an event.
+func lastEvent(c *sqlite.Conn, row logRow) (end int64, err error) {
+	err = sqlitex.Execute(c, "SELECT "+eventColumns+" FROM events ORDER BY seq DESC LIMIT 1", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		sc := &scanner{sums: newChecksum(row.origin)}
+		if ok := sc.read(s); !ok && sc.row.seq > row.last || sc.row.seq > maxMark {
+			return fmt.Errorf("%w: the number of an event is not the one that was written", errDamaged)
+		}
+		end = sc.row.seq
 		return nil
 	}})
+	return end, err
+}
+
+// set runs a PRAGMA and fails unless it returns what is wanted.
+func (l *Log) set(c *sqlite.Conn, pragma, want string) error {
+	got, err := firstText(c, pragma)
 	if err == nil && got != want {
 		err = fmt.Errorf("%s returned %q", pragma, got)
 	}
@@ -215,11 +224,7 @@ func quickCheck(c *sqlite.Conn, limit time.Duration) error {
 		timer.Stop()
 		c.SetInterrupt(nil)
 	}()
-	found := ""
-	err := sqlitex.ExecuteTransient(c, "PRAGMA quick_check(1)", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
-		found = s.ColumnText(0)
-		return nil
-	}})
+	found, err := firstText(c, "PRAGMA quick_check(1)")
 	switch {
 	case sqlite.ErrCode(err) == sqlite.ResultInterrupt:
 		return nil

@@ -178,7 +178,7 @@ type page struct {
 // page reads a page, which begins with number from and ends with number to at the latest.
 func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err error) {
 	err = l.readFile(ctx, f, func(c *sqlite.Conn) error {
-		row, err := readEnds(c)
+		row, err := readLog(c)
 		if err != nil {
 			return err
 		}
@@ -193,25 +193,31 @@ func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err e
 		s.BindInt64(1, number64(from))
 		s.BindInt64(2, number64(to))
 		sc := newScanner(f)
+		next := number64(from)
 		for n, bytes := 0, 0; ; n++ {
 			row, err := s.Step()
+			full := n >= pageEntries || bytes >= pageBytes
+			if row && full && s.ColumnInt64(0) < next {
+				err = errors.Join(errDamaged, s.Reset()) // its number is wrong, and so may be those that follow
+			}
 			if damaged(err) && l.opts.Existing { // nobody replaces the file
-				if p.to = uint64(sc.row.seq); n == 0 {
-					p.to = uint64(readable(s, number64(from), number64(to))) - 1
+				if p.to = uint64(next) - 1; len(p.entries) == 0 {
+					p.to = uint64(readable(s, next, number64(to))) - 1
 				}
 				return nil
 			}
 			if err != nil || !row {
 				return err
 			}
-			if n >= pageEntries || bytes >= pageBytes {
+			if full {
 				p.to = uint64(s.ColumnInt64(0)) - 1
 				return s.Reset()
 			}
 			e, ok := sc.scan(s)
 			bytes += sc.size
-			if ok {
+			if ok && sc.row.seq >= next {
 				p.entries = append(p.entries, e)
+				next = sc.row.seq + 1
 			}
 		}
 	})
@@ -220,23 +226,6 @@ func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err e
 
 // number64 is the number as SQLite has it.
 func number64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
-
-// readEnds is readLog without what does not change while a file is open.
-func readEnds(c *sqlite.Conn) (r logRow, err error) {
-	s, err := c.Prepare("SELECT epoch, first, last, bytes FROM log")
-	if err != nil {
-		return r, err
-	}
-	row, err := s.Step()
-	if err != nil {
-		return r, err
-	}
-	if !row {
-		return r, errDamaged
-	}
-	r = logRow{epoch: s.ColumnText(0), first: max(s.ColumnInt64(1), 1), last: s.ColumnInt64(2), bytes: s.ColumnInt64(3)}
-	return r, s.Reset()
-}
 
 // eventColumns are those that a scanner scans.
 const eventColumns = "seq, stored, server, uri, type, sum, event"
@@ -371,7 +360,7 @@ func (l *Log) refresh(ctx context.Context) error {
 	err := errRetired
 	if f.inPlace() && inPlace(f.path+"-wal", f.wal) && inPlace(f.path+"-shm", f.shm) {
 		err = f.readers.use(ctx, func(c *sqlite.Conn) (err error) {
-			row, err = readEnds(c)
+			row, err = readLog(c)
 			return err
 		})
 	}

@@ -127,7 +127,7 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	if from != nil {
 		defer from.Close() // nothing was written
 	}
-	row.first, row.last = max(was.first, 1), was.last
+	row.first, row.last = was.first, was.last
 	err = transaction(to, func() error {
 		if from != nil && was.origin != "" {
 			if copied, err = newCopier(from, to, was.origin, row.origin).all(&row); err != nil {
@@ -137,6 +137,7 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 		if err := l.heal(to, row.origin, true); err != nil {
 			return err
 		}
+		row.first = max(row.first, 1)
 		if row.last = max(row.last, l.dir.seen.last); known != nil {
 			row.last = max(row.last, known.last)
 		}
@@ -152,7 +153,8 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	return row, copied, err
 }
 
-// openDamaged opens the damaged file to read it, as far as that is possible.
+// openDamaged opens the damaged file to read it, as far as that is possible. It returns what is known
+// of its log: nothing, or only the first epoch, if not even its row can be believed.
 func (l *Log) openDamaged(known *logRow) (was logRow, c *sqlite.Conn) {
 	if known != nil {
 		was = *known
@@ -164,8 +166,8 @@ func (l *Log) openDamaged(known *logRow) (was logRow, c *sqlite.Conn) {
 	if row, err := readLog(c); err == nil {
 		return row, c
 	}
-	if was.origin == "" { // the table epochs may still say it
-		was.origin, _ = readOrigin(c)
+	if was.origin == "" { // the table epochs still says it
+		was.origin, _ = firstText(c, "SELECT epoch FROM epochs ORDER BY n LIMIT 1")
 	}
 	return was, c
 }
@@ -296,11 +298,17 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 	if err != nil {
 		return 0, nil // the schema cannot be read
 	}
-	end, err := number(c.from, "SELECT max(seq) FROM events")
-	if err != nil || end > row.last+maxGroup { // it is damaged, too
-		end = row.last
-	}
 	sc := &scanner{sums: c.was}
+	open := row.first == 0 // which events the log has, only they say
+	if open {
+		row.first = 1
+	}
+	end, err := number(c.from, "SELECT max(seq) FROM events")
+	if err != nil || open || end > row.last+maxGroup { // its number may be damaged, too
+		if end = row.last; open {
+			end = c.end(sc)
+		}
+	}
 	next := row.first
 	for next <= end {
 		read.BindInt64(1, next)
@@ -308,11 +316,13 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 		for ; found && rerr == nil; found, rerr = read.Step() {
 			ok := sc.read(read)
 			r := &sc.row
-			if r.seq < next || r.seq > end {
-				break // out of order
-			}
-			if next = r.seq + 1; !ok {
+			if !ok || r.seq < next || r.seq > end { // its number may be wrong, too
+				open = false
 				continue
+			}
+			next = r.seq + 1
+			if open { // those before it were removed by the retention
+				row.first, open = r.seq, false
 			}
 			insert.BindInt64(1, r.seq)
 			insert.BindInt64(2, r.stored)
@@ -332,9 +342,27 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 		if rerr == nil && !found {
 			break
 		}
-		next = readable(read, next, end)
+		next, open = readable(read, next, end), false
 	}
 	return copied, nil
+}
+
+// end returns the number of the last event whose sum matches, maxMark if there is none or it cannot
+// be read.
+func (c *copier) end(sc *scanner) int64 {
+	s, err := c.from.Prepare("SELECT " + eventColumns + " FROM events ORDER BY seq DESC")
+	if err != nil {
+		return maxMark
+	}
+	row, err := s.Step()
+	for row && err == nil && !sc.read(s) {
+		row, err = s.Step()
+	}
+	_ = s.Reset() // it repeats the error of Step
+	if err != nil || !row {
+		return maxMark
+	}
+	return sc.row.seq
 }
 
 // readable returns a number above from from which on events can be read; end+1 if it finds none.

@@ -20,6 +20,7 @@ CREATE TABLE log (
 	one        INTEGER PRIMARY KEY CHECK (one = 1),
 	version    INTEGER NOT NULL,
 	epoch      TEXT NOT NULL,
+	origin     TEXT NOT NULL,    -- the first epoch of the file
 	first      INTEGER NOT NULL, -- number of the first event that the retention has left
 	last       INTEGER NOT NULL, -- number of the last event
 	bytes      INTEGER NOT NULL, -- of events
@@ -28,7 +29,8 @@ CREATE TABLE log (
 	boot       TEXT NOT NULL,    -- the run of the operating system
 	clean      INTEGER NOT NULL, -- 1: that run has closed the log
 	inode      INTEGER NOT NULL, -- of this file
-	synced     INTEGER NOT NULL  -- when the last transaction began
+	synced     INTEGER NOT NULL, -- when the last transaction began
+	sum        INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE epochs (
 	n     INTEGER PRIMARY KEY,
@@ -121,11 +123,9 @@ func migrate(c *sqlite.Conn) error {
 			}
 		}
 		if version == 0 {
-			if err := beginLog(c, logRow{epoch: journal.NewEpoch(), first: 1}); err != nil {
+			if err := beginLog(c); err != nil {
 				return err
 			}
-		} else if err := run(c, "UPDATE log SET version = ?", len(steps)); err != nil {
-			return err
 		}
 		return run(c, fmt.Sprintf("PRAGMA user_version = %d", len(steps)))
 	})
@@ -172,20 +172,25 @@ func definitions(c *sqlite.Conn) (map[string]string, error) {
 
 // logRow is the row of the table log.
 type logRow struct {
-	epoch            string
-	origin           string // the first epoch in the table epochs
+	version          int64
+	epoch, origin    string
 	first, last      int64
 	bytes, textBytes int64
 	durability       journal.Durability
 	boot             string
 	clean            bool
 	inode            int64
+	synced           int64
 }
 
 // beginLog writes the first rows of log and epochs.
-func beginLog(c *sqlite.Conn, r logRow) error {
-	err := run(c, "INSERT INTO log VALUES (1, ?, ?, ?, ?, ?, ?, '', '', 1, 0, 0)", len(migrations()), r.epoch, r.first, r.last, r.bytes, r.textBytes)
-	if err != nil {
+func beginLog(c *sqlite.Conn) error {
+	epoch := journal.NewEpoch()
+	r := logRow{epoch: epoch, origin: epoch, first: 1, clean: true}
+	if err := run(c, "INSERT INTO log VALUES (1, 0, '', '', 0, 0, 0, 0, '', '', 0, 0, 0, 0)"); err != nil {
+		return err
+	}
+	if err := writeLog(c, r); err != nil {
 		return err
 	}
 	return addEpoch(c, r, "the file was made")
@@ -196,31 +201,62 @@ func addEpoch(c *sqlite.Conn, r logRow, why string) error {
 	return run(c, "INSERT INTO epochs (epoch, first, began, why) VALUES (?, ?, ?, ?)", r.epoch, r.last+1, time.Now().UnixMicro(), why)
 }
 
-// readLog returns the row of log.
+// readLog returns the row of log. Its error matches errDamaged if there is none, or another one than
+// was written.
 func readLog(c *sqlite.Conn) (r logRow, err error) {
-	found := 0
-	err = sqlitex.Execute(c, "SELECT epoch, first, last, bytes, text_bytes, durability, boot, clean, inode FROM log", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
-		found++
-		r = logRow{epoch: s.ColumnText(0), first: s.ColumnInt64(1), last: s.ColumnInt64(2), bytes: s.ColumnInt64(3), textBytes: s.ColumnInt64(4),
-			durability: journal.Durability(s.ColumnText(5)), boot: s.ColumnText(6), clean: s.ColumnInt64(7) == 1, inode: s.ColumnInt64(8)}
-		return nil
-	}})
+	s, err := c.Prepare("SELECT version, epoch, origin, first, last, bytes, text_bytes, durability, boot, clean, inode, synced, sum FROM log")
 	if err != nil {
 		return r, err
 	}
-	if r.origin, err = readOrigin(c); err == nil && (found != 1 || !isEpoch(r.epoch) || !isEpoch(r.origin) || r.first < 1 || r.last < r.first-1) {
-		err = fmt.Errorf("%w: it does not say which log it is", errDamaged)
+	row, err := s.Step()
+	if err != nil {
+		return r, err
 	}
-	return r, err
+	if !row {
+		return r, fmt.Errorf("%w: it does not say which log it is", errDamaged)
+	}
+	r = logRow{version: s.ColumnInt64(0), epoch: s.ColumnText(1), origin: s.ColumnText(2), first: s.ColumnInt64(3), last: s.ColumnInt64(4), bytes: s.ColumnInt64(5), textBytes: s.ColumnInt64(6),
+		durability: journal.Durability(s.ColumnText(7)), boot: s.ColumnText(8), clean: s.ColumnInt64(9) == 1, inode: s.ColumnInt64(10), synced: s.ColumnInt64(11)}
+	if r.sum() != s.ColumnInt64(12) || !isEpoch(r.epoch) || !isEpoch(r.origin) || r.first < 1 || r.last < r.first-1 || r.last > maxMark {
+		err = fmt.Errorf("%w: what it says of the log is not what was written", errDamaged)
+	}
+	return r, errors.Join(err, s.Reset())
 }
 
-// readOrigin returns the first epoch of the file.
-func readOrigin(c *sqlite.Conn) (origin string, err error) {
-	err = sqlitex.Execute(c, "SELECT epoch FROM epochs ORDER BY n LIMIT 1", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
-		origin = s.ColumnText(0)
-		return nil
-	}})
-	return origin, err
+// sum is the checksum of the row.
+func (r *logRow) sum() int64 {
+	clean := int64(0)
+	if r.clean {
+		clean = 1
+	}
+	c := newChecksum(r.origin)
+	c.begin(r.version, r.first, r.last, r.bytes, r.textBytes, clean, r.inode, r.synced)
+	c.text(r.epoch)
+	c.text(string(r.durability))
+	return c.end([]byte(r.boot))
+}
+
+// writeLog replaces the row of log.
+func writeLog(c *sqlite.Conn, r logRow) error {
+	s, err := c.Prepare("UPDATE log SET version = ?, epoch = ?, origin = ?, first = ?, last = ?, bytes = ?, text_bytes = ?, durability = ?, boot = ?, clean = ?, inode = ?, synced = ?, sum = ?")
+	if err != nil {
+		return err
+	}
+	r.version = int64(len(migrations()))
+	s.BindInt64(1, r.version)
+	s.BindText(2, r.epoch)
+	s.BindText(3, r.origin)
+	s.BindInt64(4, r.first)
+	s.BindInt64(5, r.last)
+	s.BindInt64(6, r.bytes)
+	s.BindInt64(7, r.textBytes)
+	s.BindText(8, string(r.durability))
+	s.BindText(9, r.boot)
+	s.BindBool(10, r.clean)
+	s.BindInt64(11, r.inode)
+	s.BindInt64(12, r.synced)
+	s.BindInt64(13, r.sum())
+	return do(s)
 }
 
 // isEpoch reports whether the text has the form of an epoch.
@@ -234,10 +270,4 @@ func isEpoch(s string) bool {
 		}
 	}
 	return true
-}
-
-// writeLog replaces the row of log.
-func writeLog(c *sqlite.Conn, r logRow) error {
-	return run(c, "UPDATE log SET epoch = ?, first = ?, last = ?, bytes = ?, text_bytes = ?, durability = ?, boot = ?, clean = ?, inode = ?",
-		r.epoch, r.first, r.last, r.bytes, r.textBytes, string(r.durability), r.boot, r.clean, r.inode)
 }
