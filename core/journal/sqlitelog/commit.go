@@ -56,6 +56,9 @@ func (w *writer) commit(b *batch) error {
 	if err := w.durability(now); err != nil {
 		return err
 	}
+	if err := w.erase(len(b.records) > 0); err != nil {
+		return err
+	}
 	var turned bool
 	b.stored, turned = w.stamp(now)
 	b.began, b.next = now.UnixMicro(), w.row

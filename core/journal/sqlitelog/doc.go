@@ -46,6 +46,13 @@
 // the file stays as large as it once was. Moving pages to shrink a file that will grow again would
 // only cost writes. VACUUM shrinks it while mcptrack does not run.
 //
+// # Secrets
+//
+// Records have secrets. What is removed of them is overwritten (PRAGMA secure_delete), and within about a
+// second of the removal of a record all records are written to new pages, because SQLite leaves copies
+// of rows within pages, and events.db-wal is made empty unless another process reads. Of a value that
+// was replaced, copies may stay until then. A damaged file that was moved away keeps what it had.
+//
 // # Damage
 //
 // Opening runs PRAGMA quick_check, for 150 ms at most, which is enough for about 60 MB; what the

@@ -113,7 +113,8 @@ func (l *Log) makeFile(path string) (made bool, err error) {
 	return true, nil
 }
 
-// admit checks a file that was opened and makes it the log of this run.
+// admit checks a file that was opened and makes it the log of this run. In what it returns clean says
+// whether the run before has closed the log.
 func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err error) {
 	if err := l.set(c, "PRAGMA journal_mode = wal", "wal"); err != nil {
 		return row, err
@@ -168,7 +169,7 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 			row.first = max(row.first, known.first)
 		}
 	}
-	row.durability, row.boot, row.clean, row.inode = l.opts.Durability, l.boot, false, inode
+	row.durability, row.boot, row.inode = l.opts.Durability, l.boot, inode
 	err = transaction(c, func() error {
 		if why != "" {
 			row.epoch = journal.NewEpoch()
@@ -184,7 +185,9 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 		if err := l.heal(c, row.origin, false); err != nil {
 			return err
 		}
-		return writeLog(c, row)
+		now := row
+		now.clean = false
+		return writeLog(c, now)
 	})
 	if err == nil && why != "" {
 		l.opts.Logger.Warn("the event log begins a new epoch, because "+why, "last", row.last)

@@ -62,9 +62,77 @@ func (t *tables) close() {
 	}
 }
 
+// erase chooses whether the next transaction overwrites what it removes from events.db, free pages
+// included: records have secrets. Events have none, and overwriting them would be more to write.
+func (w *writer) erase(on bool) error {
+	if on == w.erases {
+		return nil
+	}
+	mode := "off"
+	if on {
+		mode = "on"
+	}
+	err := run(w.conn, "PRAGMA secure_delete = "+mode)
+	if err == nil {
+		w.erases = on
+	}
+	return err
+}
+
+// eraseRemoved overwrites what is left of records that were removed: copies that SQLite has made within
+// pages of others, and those in events.db-wal, which waits while another process reads.
+func (w *writer) eraseRemoved() error {
+	if w.removed {
+		if err := w.erase(true); err != nil {
+			return err
+		}
+		if err := transaction(w.conn, w.rewriteRecords); err != nil {
+			return err
+		}
+		w.removed, w.stale = false, true
+	}
+	if !w.stale {
+		return nil
+	}
+	w.conn.SetBusyTimeout(0)
+	defer w.conn.SetBusyTimeout(busyTimeout)
+	busy, err := number(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)")
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy {
+		return nil
+	}
+	w.stale = err != nil || busy != 0
+	return err
+}
+
+// rewriteRecords writes all records to new pages, in a transaction.
+func (w *writer) rewriteRecords() error {
+	var kept []recordNote
+	err := sqlitex.Execute(w.conn, "SELECT name, key, value, revision, sum FROM records ORDER BY name, key", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		name, rec := recordOf(s)
+		if w.sums.record(name, rec) == s.ColumnInt64(4) {
+			kept = append(kept, recordNote{name, rec})
+		}
+		return nil
+	}})
+	if err != nil {
+		return err
+	}
+	if err := run(w.conn, "DELETE FROM records"); err != nil {
+		return err
+	}
+	for _, rec := range kept {
+		bindRecord(w.stmts.record, w.sums, rec.name, rec.Record)
+		if err := do(w.stmts.record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (w *writer) putRecord(rec *recordNote) error {
 	put := rec.Record
 	if rec.Value == nil {
+		w.removed = true
 		s := w.stmts.noRecord
 		s.BindText(1, rec.name)
 		s.BindText(2, rec.Key)

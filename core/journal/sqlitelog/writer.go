@@ -43,6 +43,9 @@ type writer struct {
 
 	clock   int64 // time of the last event, in microseconds
 	full    bool  // PRAGMA synchronous is full
+	erases  bool  // PRAGMA secure_delete is on
+	removed bool  // a record was removed, and something of it may be left
+	stale   bool  // what is left of it may be in events.db-wal
 	synced  time.Time
 	dirty   bool        // something was committed since synced
 	late    *time.Timer // rouses the queue when it has to be synced
@@ -73,7 +76,8 @@ func (w *writer) open(known *logRow) error {
 		return errors.Join(fmt.Errorf("event log: %w", err), c.Close())
 	}
 	w.conn, w.file, w.row, w.stmts, w.sums, w.doubt = c, f, row, stmts, newChecksum(row.origin), false
-	w.full, w.synced, w.dirty = true, time.Now(), false
+	w.full, w.erases, w.synced, w.dirty = true, false, time.Now(), false
+	w.removed, w.stale, w.row.clean = !row.clean, false, false
 	w.wal, _ = os.Lstat(f.path + "-wal")
 	w.shm, _ = os.Lstat(f.path + "-shm")
 	w.l.dir.mark(mark{row.epoch, row.last})
@@ -133,6 +137,9 @@ func (w *writer) finish() {
 	}
 	w.file.readers.close()
 	err := w.synchronous(true)
+	if err == nil && w.file.inPlace() {
+		err = w.eraseRemoved()
+	}
 	if err == nil && w.file.inPlace() {
 		row := w.row
 		row.clean = true
@@ -507,6 +514,14 @@ func (w *writer) keep(ctx context.Context) {
 	}
 	if due {
 		w.ticked, w.looked = time.Now(), time.Time{}
+		err := w.eraseRemoved()
+		if damaged(err) {
+			err = w.reopen(err)
+		}
+		if err != nil {
+			w.l.fails(err)
+			return
+		}
 	}
 	switch {
 	case !late && !(due && w.overdue()):
