@@ -263,7 +263,7 @@ func TestProxyBackPressure(t *testing.T) {
 				mu.Unlock()
 			}
 		}()
-	}}, func(o *ProxyOptions) { o.Delivery.AckTimeout = 300 * time.Millisecond; o.Delivery.Attempts = 1 })
+	}}, func(o *ProxyOptions) { o.Delivery.AckTimeout = 2 * time.Second; o.Delivery.Attempts = 1 })
 	slow, quick := x.connect("/", nil), x.connect("/", nil)
 	ctx, cancel := x.bound()
 	defer cancel()
@@ -293,7 +293,7 @@ func TestProxyBackPressure(t *testing.T) {
 	}
 	x.readUntil(quick, "ping")
 	items := x.far.AwaitItems(ctx, 2)
-	for range 100 { // longer than three acknowledgements may take
+	for range 650 { // longer than three acknowledgements may take
 		<-tick.C
 		if s := x.Stats(); s.Failed != 0 || s.Sent != 2 {
 			t.Fatalf("%+v", s)
