@@ -46,7 +46,7 @@ func startStdio(ctx context.Context, srv config.Server, opts Options) (*Session,
 		Redact:  s.redact.text,
 		Logger:  opts.Logger,
 	}, grace, s.wireConfig())
-	return dialIO(s, ctx, conn, err, srv.Protocol)
+	return s.dialIO(ctx, conn, err, srv.Protocol)
 }
 
 // OverIO makes a session with a server that is already running and reads
@@ -56,12 +56,12 @@ func OverIO(ctx context.Context, r io.Reader, w io.WriteCloser, srv config.Serve
 	srv.Transport = config.TransportStdio
 	s := newSession(srv, opts.withDefaults())
 	conn, err := wire.OverIO(r, w, s.wireConfig())
-	return dialIO(s, ctx, conn, err, srv.Protocol)
+	return s.dialIO(ctx, conn, err, srv.Protocol)
 }
 
 // dialIO performs the handshake over pipes, unless err says that they could not be connected.
 // The server's process is not started again for another version or era.
-func dialIO(s *Session, ctx context.Context, conn *wire.Conn, err error, protocol config.Protocol) (*Session, error) {
+func (s *Session) dialIO(ctx context.Context, conn *wire.Conn, err error, protocol config.Protocol) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}

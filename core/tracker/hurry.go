@@ -15,16 +15,7 @@ const (
 // a request waits for it. The planned attempts stay as they are. If the server asked for the
 // wait, nothing is changed.
 func (t *Tracker) Hasten(server string) {
-	t.mu.Lock()
-	w := t.workers[server]
-	t.mu.Unlock()
-	if w == nil {
-		return
-	}
-	select {
-	case w.hasten <- struct{}{}:
-	default:
-	}
+	t.signal(server, func(w *worker) chan<- struct{} { return w.hasten })
 }
 
 // hurry limits the attempts to connect that are made earlier than planned.

@@ -215,6 +215,11 @@ func (t *Tracker) Log() *journal.Memory { return t.opts.Log }
 // is kept, and compared with what the new session finds. It does nothing if the server is not
 // tracked. While the server is being connected, only a failure leads to another attempt soon.
 func (t *Tracker) Restart(server string) {
+	t.signal(server, func(w *worker) chan<- struct{} { return w.restarts })
+}
+
+// signal sends to a channel of a server's worker, which has capacity 1: one request is enough.
+func (t *Tracker) signal(server string, to func(*worker) chan<- struct{}) {
 	t.mu.Lock()
 	w := t.workers[server]
 	t.mu.Unlock()
@@ -222,7 +227,7 @@ func (t *Tracker) Restart(server string) {
 		return
 	}
 	select {
-	case w.restarts <- struct{}{}:
+	case to(w) <- struct{}{}:
 	default:
 	}
 }

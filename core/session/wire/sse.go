@@ -34,7 +34,7 @@ func (e *Endpoint) SSE(ctx context.Context) (*Conn, error) {
 			c.fail(&EndError{Reason: "the event stream ended", ExitCode: -1, Err: cleanError(e.cfg.Redact, err)})
 		}
 	})
-	if err := startSSE(c, ctx, tr); err != nil {
+	if err := c.startSSE(ctx, tr); err != nil {
 		c.Close(ErrClosed)
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (e *Endpoint) SSE(ctx context.Context) (*Conn, error) {
 
 // startSSE opens the event stream. The stream lives longer than ctx, which only bounds the
 // wait for it.
-func startSSE(c *Conn, ctx context.Context, tr *transport.SSE) error {
+func (c *Conn) startSSE(ctx context.Context, tr *transport.SSE) error {
 	x := new(exchange)
 	start, cancel := context.WithCancelCause(withExchange(c.ctx, x))
 	context.AfterFunc(c.ctx, func() { cancel(nil) })
