@@ -155,7 +155,7 @@ func warnUnmatched(log *slog.Logger, gw *gateway.Gateway) {
 const keyFile = "gateway.key"
 
 // dataDir is the directory of what the gateway keeps; "" if it keeps nothing. Gateways without one
-// of their own share one, but those of the demo keep nothing then.
+// of their own share one, but gateways of the demo keep nothing then.
 func (o *gatewayOptions) dataDir(env *Env) string {
 	if o.demo {
 		return o.events.dir

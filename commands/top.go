@@ -35,7 +35,7 @@ with --url, and shows them on a full screen: servers with their state and update
 feed below, and behind each server its resources, tools, prompts, timeline and log, and
 behind each resource its content, differences and versions. Press ? for the keys, q to
 leave. Timeline and log are those since the start, with --url those that serve-sse keeps.
-Where a serve-sse keeps its events on this machine, the feed begins with those of the last
+Where a serve-sse keeps its events on this machine, the feed begins with the events of the last
 ten minutes, and the versions include the stored ones.
 
 Exit codes: 0 left; 1 failed; 2 wrong usage, or stdout is not a terminal; 3 config

@@ -78,7 +78,7 @@
 //	vault → serve, filewatch, textindex
 //
 // Events are values: event imports none of what publishes them, nor config, and whoever
-// publishes converts its own types to those of the payload.
+// publishes converts its own types to the payload's.
 //
 // deps_test.go holds the rules, each with its reason. Embedders start with
 // tracker.New, or with engine.New for a log. Nothing in core knows of a

@@ -132,7 +132,7 @@ func (e *Engine) Log() journal.Log { return e.log }
 func (e *Engine) First() uint64 { return e.first }
 
 // Apply makes a config the one that is followed. It never blocks; the latest config wins. Run
-// applies those of [Desired].
+// applies what [Desired] says.
 func (e *Engine) Apply(cfg *config.Config) {
 	if e.opts.Applied != nil {
 		e.opts.Applied(cfg)

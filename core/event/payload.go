@@ -98,7 +98,7 @@ type ResourceAdded struct{ Descriptor }
 // ResourceRemoved is published when a resource is no longer offered.
 type ResourceRemoved struct {
 	Descriptor
-	// Missing is set by a tracker if a read did not find a resource that it goes on to track,
+	// Missing is set by a tracker if a read did not find a resource that it still tracks,
 	// since the server lists it or the config names it.
 	Missing bool `json:"-"`
 }

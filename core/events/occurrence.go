@@ -30,7 +30,7 @@ type Occurrence struct {
 	uri, exported string  // of a resource: as its server calls it, and as clients read it here; "" for other types
 	changed       *bool   // whether the content of a resource changed; nil: not known
 	word          string  // the list that changed, or the new state; "" for resources
-	items         []named // those of the list that data names
+	items         []named // of the list that data names
 	data          []byte  // what Data returns
 	body          []byte  // the event as JSON, without the closing brace
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // A server may speak both eras. Whichever the shared session is in, clients of either era are
-// served in theirs: those of the legacy era that can be asked something have sessions of their
-// own anyway, and those of the modern era share another one.
+// served in theirs: legacy clients that can be asked something have sessions of their own anyway,
+// and modern clients share another one.
 
 // modernOnly is a server that turned the legacy era down.
 type modernOnly struct {

@@ -28,7 +28,7 @@ type Names struct {
 	local  map[catalog.Kind]map[string]bool // the gateway's own items
 	lists  map[journal.ListName]catalog.List
 	listed map[catalog.Kind]map[string]int // by URI or template: how many of ids, and the gateway, list it
-	// templates holds those of lists by which the gateway finds URIs that nobody lists, by server.
+	// templates holds the listed templates by which the gateway finds URIs that nobody lists, by server.
 	// A server's are made when they are needed.
 	templates map[string][]template
 }
@@ -103,7 +103,7 @@ func (n *Names) Listed(name journal.ListName, list catalog.List) {
 	}
 }
 
-// Exported returns the names of what an event is about that differ from those of the server; nil
+// Exported returns the names of what an event is about that differ from the server's own; nil
 // if it is about nothing that the gateway exports. It is for [engine.Options.Exported].
 func (n *Names) Exported(e *event.Event) map[string]string {
 	n.mu.Lock()
@@ -199,7 +199,7 @@ func (n *Names) exportLocked(k catalog.Kind, t target) string {
 	return t.key
 }
 
-// keepsKey reports whether a resource or template can be exported as it is beside those of other
+// keepsKey reports whether a resource or template can be exported as it is beside the items of other
 // servers.
 func keepsKey(k catalog.Kind, key string) bool {
 	return !isQualified(key) && (k != catalog.Templates || hasPrefix(key))

@@ -44,7 +44,7 @@ type tasks struct {
 	room   fair.Limit               // the keys of byID, by principal
 	byID   map[ownTask]*task        // by principal
 	order  []ownTask                // the keys of byID, the oldest first
-	shared map[target]*task         // those of byID that run in shared sessions
+	shared map[target]*task         // the tasks of byID that run in shared sessions
 	watch  map[target][]*watcher    // who listens to a task
 }
 

@@ -66,7 +66,7 @@ func keyOf(capabilities json.RawMessage) string {
 // await waits until the lists for clients with the capabilities, whose key is given, are known, at
 // most for probePatience. Until then such clients see the common lists.
 func (s *variants) await(ctx context.Context, key string, capabilities json.RawMessage) {
-	if len(s.g.view.Load().asks) == 0 {
+	if len(s.g.wanted()) == 0 {
 		return
 	}
 	snap := s.g.tracker.Snapshot()

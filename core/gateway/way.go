@@ -20,7 +20,7 @@ type way struct {
 	r      *serve.Request
 	server string
 	fixed  *own // the session to use; nil: the client's own, or the shared one
-	other  bool // the session to use is that of clients.inModern
+	other  bool // clients.inModern returns the session to use
 	used   *own // the session of the last request; nil: the shared one
 }
 

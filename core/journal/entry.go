@@ -13,7 +13,7 @@ import (
 
 // Entry is one event of the log, or a gap in it.
 type Entry struct {
-	// ID is the event's id, or that of the last missing event of a gap.
+	// ID is the event's id; in a gap, the id of the last missing event.
 	ID string
 	// Seq is the number in ID.
 	Seq uint64

@@ -108,7 +108,7 @@ type Contents interface {
 	Put(d catalog.Digest, text string)
 	// Get returns the text with the digest; ok is false if it is not stored.
 	Get(ctx context.Context, d catalog.Digest) (text string, ok bool, err error)
-	// Stored returns those of the digests whose text is stored. After an error, others may be,
+	// Stored returns the digests whose text is stored. After an error, others may be,
 	// too.
 	Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error)
 	// Dropped counts texts that could not be stored.

@@ -63,7 +63,7 @@ func (c *catalogs) start() {
 	c.generations, c.paged = map[uint64]*Catalog{0: {}}, make(map[uint64]bool)
 }
 
-// generation is that of the current catalog.
+// generation is the number of the current catalog.
 func (c *catalogs) generation() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +122,7 @@ func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
 	return change
 }
 
-// replace returns which lists of c differ from those of was. Equal ones become the slices of was,
+// replace returns which lists of c differ from the lists of was. Equal ones become the slices of was,
 // so that generations share memory.
 func (c *Catalog) replace(was *Catalog) (changed subscriptions.Lists) {
 	differs := func(old []json.RawMessage, list *[]json.RawMessage) bool {

@@ -26,7 +26,7 @@
 //     never delays another client. A client that resumes its session with
 //     Last-Event-ID gets again what was sent after that event; without it, what was
 //     sent in the last minute on streams that have ended. Several GET streams of a session
-//     may be open: the newest gets the messages, and repeats those of an earlier one only if
+//     may be open: the newest gets the messages, and repeats what an earlier one sent only if
 //     the client does not show, by the answer to a ping, that it still reads that one. A call
 //     from 2025-11-25 on that takes longer than 250 ms is answered by a stream that the
 //     client can resume in the same way, until a minute after the answer, and later gets

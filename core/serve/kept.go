@@ -51,7 +51,7 @@ type keptSessions struct {
 
 // keptLine is a line in the file of a session: its first line, or what has changed since.
 type keptLine struct {
-	// Version is that of the protocol; not in later lines.
+	// Version is the protocol version; not in later lines.
 	Version      string            `json:"version,omitempty"`
 	Capabilities json.RawMessage   `json:"capabilities,omitempty"`
 	Memory       json.RawMessage   `json:"memory,omitempty"` // of Client.Remember

@@ -80,7 +80,7 @@ type Options struct {
 	// SessionIdle is how long a legacy HTTP session may be idle; 5 min by default.
 	SessionIdle time.Duration
 	// SessionDir is a directory, for these sessions alone, in which they outlive the server, and
-	// idleness, for a week: clients go on with the session that they have. By default none is kept.
+	// idleness, for a week: clients keep the session that they have. By default none is kept.
 	// Servers of the same Principal may share a directory, but a client must stay with one of them
 	// as long as that runs.
 	SessionDir string
@@ -159,7 +159,7 @@ func (s *Server) Updated(uris ...string) { s.subs.Updated(uris...) }
 // Subscriptions returns the server's subscription manager, for queries.
 func (s *Server) Subscriptions() *subscriptions.Manager { return s.subs }
 
-// SetCatalog replaces all lists in one step, notifies every client of those of its lists that
+// SetCatalog replaces all lists in one step, notifies every client of the lists it sees that
 // changed and returns which lists changed for any client; an equal catalog causes no notification. The server keeps
 // the slices of c: the caller must not modify them afterwards.
 func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {

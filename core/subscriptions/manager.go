@@ -103,7 +103,7 @@ type Viewer struct {
 type Change struct {
 	Lists      Lists // for clients whose variant is not in Variants
 	Variants   map[string]VariantChange
-	Generation uint64 // of the new catalog, more than those of all before
+	Generation uint64 // of the new catalog, greater than all before
 }
 
 // VariantChange is what changed for the clients that see one variant.

@@ -206,7 +206,7 @@ func (s *Subscriber) mark(uri string) {
 	s.ring()
 }
 
-// markLists makes those of the lists dirty that the subscriber is notified of. m.mu must be held.
+// markLists makes the lists dirty that the subscriber is notified of. m.mu must be held.
 func (s *Subscriber) markLists(lists Lists) {
 	if wanted := lists.and(s.lists); wanted.Any() {
 		s.dirtyLists = s.dirtyLists.Or(wanted)

@@ -236,7 +236,7 @@ func (p *publisher) listDiffers(k catalog.Kind, list catalog.List, d catalog.Del
 	}})
 }
 
-// commit publishes an event that changes no state but that of its resource.
+// commit publishes an event that changes only the state of its resource.
 func (p *publisher) commit(e event.Event) { p.store.commit(e, nil) }
 
 // descriptors passes one event for each of the resources, with its descriptor from the list, to

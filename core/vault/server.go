@@ -20,7 +20,7 @@ type ServerOptions struct {
 	// Name, Title, Version and Instructions are sent to clients when they connect; by
 	// default "mcptrack-vault", "Vault", "dev" and a line about notes.
 	Name, Title, Version, Instructions string
-	// Principal and SessionDir are those of [serve.Options].
+	// Principal and SessionDir are as in [serve.Options].
 	Principal  func(*http.Request) string
 	SessionDir string
 	// MaxSubscriptions limits the subscribed resources of one client; 10,000 by default.

@@ -40,7 +40,7 @@ type LocalOptions struct {
 }
 
 // Local is a Source for servers that this process follows. It has the versions since its start,
-// and those of a log on disk, if there is one.
+// and the events of a log on disk, if there is one.
 type Local struct {
 	opts LocalOptions
 

@@ -57,7 +57,7 @@ func (t Token) with(name, text string, inPath bool) (Token, error) {
 		return Token{}, fmt.Errorf("invalid name of a token; use at most %d letters, digits, ., _ and -", maxName)
 	}
 	if known := t.find(digest(text)).name; known != "" && known != name {
-		return Token{}, fmt.Errorf("this token is also that of %s; each client needs its own", known)
+		return Token{}, fmt.Errorf("this token also belongs to %s; each client needs its own", known)
 	}
 	bits := entropy(text)
 	if t.Set() {

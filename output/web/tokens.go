@@ -248,7 +248,7 @@ func (t *Tokens) read() bool {
 	return true
 }
 
-// without returns how many secrets are not among those of other.
+// without returns how many secrets other does not have.
 func (t Token) without(other Token) (n int) {
 	for _, s := range t.secrets {
 		if !other.has(s.digest) {

@@ -21,7 +21,7 @@ import (
 // Options configure a server. The zero value is a server for this machine only; a zero
 // field means the documented default.
 type Options struct {
-	// Tokens, unless nil, are those of which all clients must have one. Serve follows their file.
+	// Tokens, unless nil: every client must present one of them. Serve follows their file.
 	Tokens *Tokens
 	// Origins are the origins of other sites whose pages may read from this server,
 	// such as "https://dash.example". Their hosts are also accepted as names of this

@@ -33,7 +33,7 @@
 // delivers: it holds a lease, of which there is one for subscriptions and one for the config. Each
 // subscription can be read with one of the [Keys] only, and a page can be saved only by the process
 // that loaded it last. So who has lost the lease moves no watermark, and asks the lease before each
-// attempt. The next one goes on from the page: what was delivered since comes again, under the same
+// attempt. The next one resumes from the page: what was delivered since comes again, under the same
 // id. With any other log this is one process, which needs no lease and no keys.
 //
 // # Untrusted URLs

@@ -101,7 +101,7 @@ func (s *Subscriptions) takeRecordLocked(id string, rec journal.Record) {
 	}
 }
 
-// wait waits until something is written after last, and reports whether ctx goes on.
+// wait waits until something is written after last, and reports whether ctx has not ended.
 func (s *Subscriptions) wait(ctx context.Context, last uint64) bool {
 	s.mu.Lock()
 	if s.last > last {

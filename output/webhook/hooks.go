@@ -154,7 +154,7 @@ func (h *Hooks) run(ctx context.Context, lease *natslog.Lease, read func()) erro
 	}
 	cancel()
 	running.Wait()
-	_ = h.save(ctx) // it was logged, and who delivers next goes on from what was stored
+	_ = h.save(ctx) // it was logged, and who delivers next resumes from what was stored
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.active, h.marks = nil, nil

@@ -52,9 +52,9 @@ func newPage(records journal.Records, key string) *page {
 type stored struct {
 	Version int    `json:"version"`
 	Holder  string `json:"holder,omitempty"` // who loaded it
-	// Webhooks are those of the config.
+	// Webhooks are the webhooks of the config.
 	Webhooks []mark `json:"webhooks,omitempty"`
-	// Advances are those of subscriptions.
+	// Advances belong to subscriptions.
 	Advances []advance `json:"advances,omitempty"`
 }
 

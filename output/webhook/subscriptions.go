@@ -215,7 +215,7 @@ func (s *Subscriptions) deliverAll(ctx context.Context, lease *natslog.Lease) {
 	s.mu.Unlock()
 	cancel()
 	s.running.Wait()
-	_ = s.save(ctx) // it was logged, and who delivers next goes on from what was stored
+	_ = s.save(ctx) // it was logged, and who delivers next resumes from what was stored
 }
 
 func (s *Subscriptions) startLocked(sub *subscription) {

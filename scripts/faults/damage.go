@@ -21,7 +21,7 @@ func database(dir string) string { return filepath.Join(dir, "events.db") }
 
 // harm is what happens to a file of the log.
 type harm struct {
-	name, suffix string // the suffix is that of the file
+	name, suffix string // the suffix of the file's name
 	do           func(path string) error
 	mute         bool // nothing is left by which the tracker could know that there was a log
 }

@@ -69,7 +69,7 @@ func (e *occurrences) poll(cursor any) (out []occurrence, next string, err error
 	return out, next, nil
 }
 
-// stream follows the type from its first cursor on, and goes on after every end.
+// stream follows the type from its first cursor on, and resumes after every end.
 func (e *occurrences) stream(ctx context.Context) {
 	cursor := e.first
 	for ctx.Err() == nil {

@@ -22,7 +22,7 @@ type event struct {
 	From, To, Reason                                                string // of a gap
 }
 
-// names are those of items of a list. Of a resource there is a truth value instead.
+// names are the names of list items. A resource has a truth value instead.
 type names []string
 
 func (n *names) UnmarshalJSON(data []byte) error {

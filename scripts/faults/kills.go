@@ -84,7 +84,7 @@ type reader struct {
 	mu                                            sync.Mutex // guards what follows
 	epoch, lastID                                 string
 	last                                          uint64
-	events, holes, doubles, differing, gaps, ends int // ends are those of connections
+	events, holes, doubles, differing, gaps, ends int // ends of connections
 	epochs                                        int
 }
 

@@ -41,7 +41,7 @@ type options struct {
 	rounds        int
 	kills, flips  int
 	soak, cluster time.Duration
-	dir, disk     string // disk is that of trackers
+	dir, disk     string // the disk of trackers
 }
 
 func main() {

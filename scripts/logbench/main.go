@@ -192,7 +192,7 @@ func updated(i int) *event.Event {
 		for k := range 8 {
 			d[k] = byte(n >> (8 * k))
 		}
-		d[len(d)-1] = 1 // also that of 0 is a digest
+		d[len(d)-1] = 1 // the digest of 0 is a digest as well
 		return d
 	}
 	return &event.Event{
@@ -202,5 +202,5 @@ func updated(i int) *event.Event {
 	}
 }
 
-// memoryEpoch is that of the ids that the tracker would have given.
+// memoryEpoch is the epoch of the ids that the tracker would have given.
 const memoryEpoch = "00000000000000b5"

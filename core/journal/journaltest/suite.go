@@ -174,7 +174,7 @@ func about(server, uri string, p event.Payload) *event.Event {
 	return &event.Event{ServerID: server, ResourceURI: uri, Timestamp: time.Now().UTC(), Payload: p}
 }
 
-// digest is that of the n-th version of a text.
+// digest returns the digest of the n-th version of a text.
 func digest(n int) catalog.Digest { return sha256.Sum256(fmt.Append(nil, n)) }
 
 func uri(n int) string { return fmt.Sprintf("file:///docs/%d.md", n) }

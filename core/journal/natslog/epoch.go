@@ -20,7 +20,7 @@ func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed
 		}
 	}
 	if w.shorter(info) {
-		w.store.counts.damages.Add(1)
+		w.store.health.Damages.Add(1)
 		w.store.opts.Logger.Error("the event log has lost its last events; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
 		if info, err = w.store.renew(ctx, info); err != nil {
 			return false, err

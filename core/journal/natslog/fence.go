@@ -183,7 +183,7 @@ func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*reco
 			kept = append(kept, r)
 			continue
 		}
-		w.store.counts.fenced.Add(1)
+		w.store.health.Fenced.Add(1)
 		if r.item != nil {
 			r.item.Finish(journal.Entry{}, fmt.Errorf("event log: %w", ErrLeaseLost))
 		}

@@ -26,7 +26,7 @@ type LeaseOptions struct {
 	TTL time.Duration
 	// Yield is called when the lease is free, and returns how long to leave it to other
 	// processes before taking it; taken reports whether another process has held it since the
-	// call of [Log.Lease]. nil: it is taken at once.
+	// call of [Log.Lease]. nil: it is taken immediately.
 	Yield func(taken bool) time.Duration
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/running"
 )
 
 // Log is a [journal.Log] on a NATS cluster. Its methods may be called from several goroutines.
@@ -27,9 +28,7 @@ type Log struct {
 	keeping sync.WaitGroup // states.run, contents.run
 	closed  sync.Once
 
-	readersMu sync.Mutex     // guards closing
-	closing   bool           // readers cannot be added any more
-	readers   sync.WaitGroup // everything under lifetime
+	readers running.Readers // everything under lifetime
 }
 
 var _ journal.Log = (*Log)(nil)
@@ -158,20 +157,7 @@ func (l *Log) settle(ctx context.Context) error {
 
 // lifetime returns a context that ends with ctx or Close. Close waits until cancel is called.
 func (l *Log) lifetime(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	l.readersMu.Lock()
-	defer l.readersMu.Unlock()
-	if l.closing {
-		cancel(journal.ErrClosed)
-		return ctx, func() {}
-	}
-	stop := context.AfterFunc(l.ctx, func() { cancel(journal.ErrClosed) })
-	l.readers.Add(1)
-	return ctx, func() {
-		stop()
-		cancel(context.Canceled)
-		l.readers.Done()
-	}
+	return l.readers.Begin(ctx, l.ctx)
 }
 
 // ended returns the cause of ctx in place of an error that came because ctx has ended.
@@ -193,13 +179,8 @@ func (l *Log) Close() error {
 		l.leases.close()
 		l.end(journal.ErrClosed)
 		l.keeping.Wait()
-		l.readersMu.Lock()
-		l.closing = true
-		l.readersMu.Unlock()
-		l.readers.Wait()
-		if n := l.store.counts.unsaved.Load(); n > 0 {
-			err = fmt.Errorf("event log: %d events could not be stored before mcptrack stopped", n)
-		}
+		l.readers.Close()
+		err = l.store.health.Lost()
 		l.store.close()
 	})
 	return err

@@ -215,7 +215,7 @@ func (r *reader) missing(ctx context.Context, last uint64, follows bool) (more b
 		return false, nil
 	}
 	if r.next <= last {
-		r.log.store.counts.damaged(r.log.store.opts.Logger, r.next, last)
+		r.log.store.health.Damaged(r.next, last)
 		return gap(last, journal.ReasonDamaged), nil
 	}
 	return true, nil

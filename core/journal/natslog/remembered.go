@@ -13,7 +13,7 @@ import (
 
 const (
 	flushEvery = time.Second
-	flushAt    = 20_000 // values; each is a write in addition to those of the events
+	flushAt    = 20_000 // values; each is a write in addition to the events
 )
 
 // value is the last version of something that is remembered: the state of a resource, a list, or
@@ -109,7 +109,7 @@ func (s *stateWriter) put(v value, lease *Lease, at position, found bool) {
 }
 
 // known waits until a list is stored that no event told: changes are applied to it only then. It
-// waits for a store that does not answer for callTimeout at most, so that the log goes on.
+// waits for a store that does not answer for callTimeout at most, so that the log continues.
 func (s *stateWriter) known(ctx context.Context, subject string) {
 	s.mu.Lock()
 	n, ok := s.found[subject]

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/running"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
@@ -26,12 +27,12 @@ type store struct {
 	js       jetstream.JetStream
 	instance string // identifies this Log among all that use the log
 	subjects subjects
-	counts   counters
+	health   running.Health
 	current  atomic.Pointer[string] // see epoch
 }
 
 func newStore(opts Options) *store {
-	return &store{opts: opts, instance: journal.NewEpoch(), subjects: subjects(opts.Stream)}
+	return &store{opts: opts, health: running.Health{Logger: opts.Logger}, instance: journal.NewEpoch(), subjects: subjects(opts.Stream)}
 }
 
 // epoch returns the epoch of the log that is written, "" before it is known.

@@ -2,7 +2,6 @@ package natslog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -79,7 +78,7 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 			}
 			more, err := w.records(it)
 			if err != nil {
-				w.store.counts.tooLarge.Add(1)
+				w.store.health.TooLarge.Add(1)
 				w.store.opts.Logger.Error("cannot store an event", "err", err)
 				it.Finish(journal.Entry{}, err)
 			}
@@ -137,7 +136,7 @@ func (w *writer) reached(it *item, seq uint64) {
 	it.Finish(journal.Entry{}, nil)
 }
 
-// position is that of what a process knows that has stored the event with that number. Whoever
+// position says what a process knows that has stored the event with that number. Whoever
 // holds a lease knows more than the events before its fence, which other processes stored.
 func (w *writer) position(seq uint64, l *Lease) position {
 	at := position{Seq: seq, Epoch: w.store.epoch()}
@@ -161,9 +160,9 @@ func (w *writer) storeAll(ctx context.Context, records []*record) {
 		w.stored(records[:n])
 		records = records[n:]
 		if n > 0 {
-			w.store.counts.took.observe(time.Since(began))
+			w.store.health.Synced(time.Since(began))
 			retry.Reset()
-			w.works()
+			w.store.health.Works(w.queue.Size)
 		}
 		if err == nil {
 			continue
@@ -173,12 +172,12 @@ func (w *writer) storeAll(ctx context.Context, records []*record) {
 				continue
 			}
 		}
-		w.fails(err)
+		w.store.health.Fails(err)
 		for backoff.Sleep(ctx, retry.Next()) {
 			if records, err = w.mend(ctx, records); err == nil {
 				break
 			}
-			w.fails(err)
+			w.store.health.Fails(err)
 		}
 		if ctx.Err() != nil {
 			w.giveUp(records, err)
@@ -192,7 +191,7 @@ func (w *writer) giveUp(records []*record, err error) {
 	err = fmt.Errorf("event log: the event was not stored: %w", err)
 	for _, r := range records {
 		if r.item != nil {
-			w.store.counts.unsaved.Add(1)
+			w.store.health.Unsaved.Add(1)
 			r.item.Finish(journal.Entry{}, err)
 		}
 		for _, it := range r.after {
@@ -222,7 +221,7 @@ func (w *writer) stored(records []*record) {
 	for _, r := range records {
 		w.last = max(w.last, r.seq)
 	}
-	w.store.counts.appended.Add(uint64(len(records)))
+	w.store.health.Stored.Add(uint64(len(records)))
 	for _, r := range records {
 		if r.item == nil {
 			continue
@@ -287,24 +286,4 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 	}
 	w.stored(found)
 	return left, nil
-}
-
-// fails counts a failed attempt, and logs the first in a row.
-func (w *writer) fails(err error) {
-	w.store.counts.failures.Add(1)
-	if errors.Is(err, context.Canceled) {
-		return
-	}
-	if old := w.store.counts.trouble.Swap(&err); old == nil {
-		w.store.opts.Logger.Error("events cannot be stored; mcptrack keeps them in memory and tries again", "err", err)
-	}
-}
-
-// works ends the state of failure that fails began, and logs that as a warning: whoever saw
-// the failure at the default level sees its end, too.
-func (w *writer) works() {
-	if old := w.store.counts.trouble.Swap(nil); old != nil {
-		waiting, folded := w.queue.Size()
-		w.store.opts.Logger.Warn("events are stored again", "waiting", waiting, "folded", folded)
-	}
 }

@@ -285,6 +285,22 @@ func overwrite(b []byte, at int) []byte {
 	return b
 }
 
+// TestLateSuspicion: what a reader found in a file that was replaced meanwhile is no reason to replace
+// the present one.
+func TestLateSuspicion(t *testing.T) {
+	t.Parallel()
+	dir, epoch := filled(t, 10)
+	l, w := idle(t, Options{Dir: dir})
+	l.suspected.Store(&suspicion{&file{}, errDamaged})
+	if err := w.ready(); err != nil || w.row.epoch != epoch || l.Stats().Damages != 0 {
+		t.Errorf("epoch %s was %s, %+v, %v", w.row.epoch, epoch, l.Stats(), err)
+	}
+	l.suspected.Store(&suspicion{w.file, errDamaged})
+	if err := w.ready(); err != nil || w.row.epoch == epoch || l.Stats().Damages == 0 {
+		t.Errorf("epoch %s was %s, %+v, %v", w.row.epoch, epoch, l.Stats(), err)
+	}
+}
+
 // TestUnreadableFileIsSetAside: garbage, and tables of others.
 func TestUnreadableFileIsSetAside(t *testing.T) {
 	t.Parallel()

@@ -148,18 +148,18 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 		why = "the file was replaced"
 	case known == nil && row.last >= row.first && end < row.last:
 		why = "the log was shorter than it had been"
-		l.counts.damages.Add(1)
+		l.health.Damages.Add(1)
 	case end > row.last:
 		why = "the log was longer than it had been"
-		l.counts.damages.Add(1)
+		l.health.Damages.Add(1)
 	case row.inode != 0 && inode != 0 && row.inode != inode:
 		why = "the file is a copy, or was restored from one"
 	case seen.epoch == row.epoch && seen.last > row.last:
 		why = "its last events are missing"
-		l.counts.damages.Add(1)
+		l.health.Damages.Add(1)
 	case seen.epoch != "" && seen.epoch != row.epoch:
 		why = "the file was deleted or replaced"
-		l.counts.damages.Add(1)
+		l.health.Damages.Add(1)
 	case !row.clean && known == nil && row.durability != journal.Always && (row.boot == "" || row.boot != l.boot):
 		why = "the machine stopped before all events were durable, so the last ones may be lost"
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/running"
 )
 
 var _ journal.Log = (*Log)(nil)
@@ -21,23 +22,21 @@ type Log struct {
 	opts     Options
 	dir      *dir
 	boot     string // identifies the run of the operating system
-	counts   counters
+	health   running.Health
 	view     view
 	queue    *queue
 	contents *contents
 	tables   tables
 
-	// suspected is why a reader takes the file for damaged; the writer then replaces it.
-	suspected atomic.Pointer[error]
+	// suspected is what a reader found in a file that seems damaged; the writer then replaces that file.
+	suspected atomic.Pointer[suspicion]
 
 	ctx     context.Context // ends all reading and the writer; see lifetime
 	end     context.CancelCauseFunc
 	writing sync.WaitGroup // writer.run and writer.tick
 	closed  sync.Once
 
-	mu      sync.Mutex // guards closing
-	closing bool       // readers cannot be added any more
-	readers sync.WaitGroup
+	readers running.Readers
 
 	// refreshing is a semaphore for refresh: whoever has sent may look. Capacity 1, never closed.
 	refreshing chan struct{}
@@ -94,7 +93,7 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 }
 
 func newLog(ctx context.Context, opts Options) *Log {
-	l := &Log{opts: opts, boot: bootID(), queue: pending.New[note](opts.Queue), refreshing: make(chan struct{}, 1)}
+	l := &Log{opts: opts, health: running.Health{Logger: opts.Logger}, boot: bootID(), queue: pending.New[note](opts.Queue), refreshing: make(chan struct{}, 1)}
 	l.contents = newContents(l)
 	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	return l
@@ -217,20 +216,7 @@ func (l *Log) Contents() journal.Contents { return l.contents }
 
 // lifetime returns a context that ends with ctx or Close. Close waits until cancel is called.
 func (l *Log) lifetime(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closing {
-		cancel(journal.ErrClosed)
-		return ctx, func() {}
-	}
-	stop := context.AfterFunc(l.ctx, func() { cancel(journal.ErrClosed) })
-	l.readers.Add(1)
-	return ctx, func() {
-		stop()
-		cancel(context.Canceled)
-		l.readers.Done()
-	}
+	return l.readers.Begin(ctx, l.ctx)
 }
 
 // Close stores what is queued, for [Options.Drain] at most, ends all iterators, and waits for
@@ -244,19 +230,13 @@ func (l *Log) Close() error {
 		l.writing.Wait()
 		drain.Stop()
 		l.end(journal.ErrClosed)
-		l.mu.Lock()
-		l.closing = true
-		l.mu.Unlock()
-		l.readers.Wait()
+		l.readers.Close()
 		l.tables.close()
 		if l.opts.Existing {
 			f, _, _, _ := l.view.now()
 			f.readers.close()
 		}
-		if n := l.counts.unsaved.Load(); n > 0 {
-			err = fmt.Errorf("event log: %d events could not be stored before mcptrack stopped", n)
-		}
-		err = errors.Join(err, l.dir.close())
+		err = errors.Join(l.health.Lost(), l.dir.close())
 	})
 	return err
 }

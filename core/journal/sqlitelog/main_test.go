@@ -62,7 +62,7 @@ func idle(t *testing.T, opts Options) (*Log, *writer) {
 	}
 	t.Cleanup(func() {
 		l.end(journal.ErrClosed)
-		l.readers.Wait()
+		l.readers.Close()
 		w.finish()
 		if err := l.dir.close(); err != nil {
 			t.Error(err)

@@ -164,11 +164,11 @@ func (r *reader) missing(ctx context.Context, first, last uint64, more bool) err
 	if r.next > last {
 		return nil
 	}
-	r.l.counts.damaged(r.l.opts.Logger, r.next, last)
+	r.l.health.Damaged(r.next, last)
 	return r.pass(ctx, journal.GapEntry(r.file.epoch, r.next, last, journal.ReasonDamaged), more)
 }
 
-// page is a part of the log as it is in the file: those of the entries up to number to that are
+// page is a part of the log as it is in the file: the entries up to number to that are
 // there and are not damaged. first is the number of the first that the retention has left.
 type page struct {
 	entries   []journal.Entry
@@ -301,6 +301,12 @@ func (l *Log) reading(ctx context.Context, f func(f *file, c *sqlite.Conn) error
 	}
 }
 
+// suspicion is the error of a reader. It says nothing about the file that has replaced its own.
+type suspicion struct {
+	file *file
+	err  error
+}
+
 // readFile calls f with a connection to the file. If it turns out to be damaged, the writer
 // replaces it; readFile waits for that, and returns [journal.ErrEpoch].
 func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) error) error {
@@ -310,7 +316,7 @@ func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) e
 		return err
 	case damaged(err) && !l.opts.Existing:
 		if _, _, _, _, ok := l.view.take(file, 0, 0, nil); ok {
-			l.suspected.Store(&err)
+			l.suspected.Store(&suspicion{file, err})
 			l.queue.Rouse()
 		}
 	case !errors.Is(err, errRetired):

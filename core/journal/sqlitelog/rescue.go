@@ -21,7 +21,7 @@ func (d *dir) newFile() string { return d.file() + ".new" }
 // rescue replaces a damaged file, of which no connection may be open. known is what this process
 // knew of the log, or nil. It returns what the caller knows of the new one.
 func (l *Log) rescue(cause error, known *logRow) (*logRow, error) {
-	l.counts.damages.Add(1)
+	l.health.Damages.Add(1)
 	if err := l.removeNew(); err != nil {
 		return nil, fmt.Errorf("event log: rescue what a damaged file has: %w", err)
 	}

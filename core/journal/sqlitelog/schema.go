@@ -131,7 +131,7 @@ func migrate(c *sqlite.Conn) error {
 	})
 }
 
-// checkSchema returns an error unless all tables and indexes are those of the last migration. A
+// checkSchema returns an error unless all tables and indexes are as the last migration made them. A
 // damaged definition may still be one that SQLite accepts.
 func checkSchema(c *sqlite.Conn) error {
 	ideal, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite)

@@ -108,7 +108,7 @@ func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found [
 }
 
 // numbersOf returns the numbers from first to last, which are of one part of the index, of the
-// events that may be selected, in order. If all are, it returns those of a page.
+// events that may be selected, in order. If all are, it returns a page of them.
 func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbers []int64, err error) {
 	query := fmt.Sprintf("SELECT seq FROM events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq LIMIT %d", pageEntries)
 	switch {

@@ -174,7 +174,7 @@ func (w *writer) giveUp(items []*item, err error) {
 	err = fmt.Errorf("event log: not stored: %w", err)
 	for _, it := range append(items, w.flushes...) {
 		if it.Event != nil {
-			w.l.counts.unsaved.Add(1)
+			w.l.health.Unsaved.Add(1)
 		}
 		it.Finish(journal.Entry{}, err)
 	}
@@ -253,7 +253,7 @@ func (w *writer) gather(group *[]*item) *batch {
 func (w *writer) encode(b *batch, it *item) bool {
 	parts, err := pending.Encode(it.Event, maxEvent)
 	if err != nil {
-		w.l.counts.tooLarge.Add(1)
+		w.l.health.TooLarge.Add(1)
 		w.l.opts.Logger.Error("an event cannot be stored", "err", err)
 		it.Finish(journal.Entry{}, err)
 		return false
@@ -303,13 +303,13 @@ func (w *writer) store(ctx context.Context, b *batch) error {
 		err := w.attempt(b)
 		if err == nil {
 			if len(b.rows) > 0 {
-				w.l.counts.took.observe(time.Since(began))
+				w.l.health.Synced(time.Since(began))
 			}
-			w.l.works()
+			w.l.health.Works(w.l.queue.Size)
 			w.stored(b)
 			return nil
 		}
-		w.l.fails(err)
+		w.l.health.Fails(err)
 		if !backoff.Sleep(ctx, retry.Next()) {
 			w.l.contents.drop(b.texts)
 			return err
@@ -376,8 +376,8 @@ func (w *writer) ready() error {
 	case !inPlace(w.file.path+"-shm", w.shm):
 		return w.rejoin("events.db-shm")
 	}
-	if cause := w.l.suspected.Swap(nil); cause != nil {
-		return w.reopen(*cause)
+	if s := w.l.suspected.Swap(nil); s != nil && s.file == w.file {
+		return w.reopen(s.err)
 	}
 	return nil
 }
@@ -393,12 +393,12 @@ func (w *writer) reopen(cause error) error {
 }
 
 // lost notes that something of the log was deleted or replaced while it was used. It is said once,
-// and readers are told until the log goes on.
+// and readers are told until the log works again.
 func (w *writer) lost(name, what string, so string) {
-	if w.l.counts.trouble.Load() == nil {
-		w.l.counts.damages.Add(1)
+	if w.l.health.Err() == nil {
+		w.l.health.Damages.Add(1)
 	}
-	w.l.fails(fmt.Errorf("%s was %s while mcptrack used it; %s", filepath.Join(w.l.dir.path, name), what, so))
+	w.l.health.Fails(fmt.Errorf("%s was %s while mcptrack used it; %s", filepath.Join(w.l.dir.path, name), what, so))
 }
 
 // relock takes the lock again after it was deleted.
@@ -428,7 +428,6 @@ func (w *writer) rejoin(name string) error {
 		return fmt.Errorf("event log: move %s to events.db: %w", name, err)
 	}
 	w.close()
-	w.l.suspected.Store(nil) // readers did not find what was in it
 	return w.open(&w.row)
 }
 
@@ -444,12 +443,12 @@ func (w *writer) restore() error {
 		if _, err := os.Lstat(w.l.dir.path); gone(err) {
 			name = ""
 		}
-		w.lost(name, "deleted", "mcptrack goes on with a new log as soon as it can make one, and readers get a gap. To have the old events back, stop mcptrack, restore the directory from a backup, and start mcptrack")
+		w.lost(name, "deleted", "mcptrack continues with a new log as soon as it can make one, and readers get a gap. To have the old events back, stop mcptrack, restore the directory from a backup, and start mcptrack")
 	} else {
-		w.lost("events.db", "replaced", "mcptrack goes on with the file that is there now, and readers get a gap")
+		w.lost("events.db", "replaced", "mcptrack continues with the file that is there now, and readers get a gap")
 	}
-	// The files beside it are those of the old file, unless they were replaced, too. SQLite would
-	// take them for those of the new one.
+	// The files beside it belong to the old file, unless they were replaced as well. SQLite would
+	// use them with the new one.
 	if wal, err := os.Lstat(w.file.path + "-wal"); deleted || w.wal != nil && err == nil && os.SameFile(wal, w.wal) {
 		_ = os.Remove(w.file.path + "-wal")
 		_ = os.Remove(w.file.path + "-shm")
@@ -485,7 +484,7 @@ func (w *writer) stored(b *batch) {
 	if len(b.rows) > 0 {
 		w.l.dir.mark(mark{w.row.epoch, w.row.last}) // before anybody sees them
 	}
-	w.l.counts.stored.Add(uint64(len(b.rows)))
+	w.l.health.Stored.Add(uint64(len(b.rows)))
 	w.l.contents.done(b.texts)
 	w.l.view.show(w.row, added)
 	for i := range b.rows {
@@ -509,7 +508,7 @@ func (w *writer) keep(ctx context.Context) {
 		return
 	}
 	if err := w.ready(); err != nil {
-		w.l.fails(err)
+		w.l.health.Fails(err)
 		return // the next tick tries again
 	}
 	if due {
@@ -519,13 +518,13 @@ func (w *writer) keep(ctx context.Context) {
 			err = w.reopen(err)
 		}
 		if err != nil {
-			w.l.fails(err)
+			w.l.health.Fails(err)
 			return
 		}
 	}
 	switch {
 	case !late && !(due && w.overdue()):
-		w.l.works()
+		w.l.health.Works(w.l.queue.Size)
 	case w.store(ctx, new(batch)) == nil && w.overdue():
 		w.ticked = time.Time{} // there is more to remove, after what waits now
 		w.l.queue.Rouse()

@@ -21,7 +21,7 @@ type Driven struct {
 	t  testing.TB
 	in io.Writer
 	// said is sent to by the goroutine that reads what the client prints, which closes it at the
-	// end. Its capacity lets the client go on while the test does something else.
+	// end. Its capacity lets the client continue while the test does something else.
 	said chan line
 
 	// Session is the id of its session, when it has connected.

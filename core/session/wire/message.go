@@ -106,7 +106,7 @@ func (c *Conn) undecodable(data []byte) bool {
 // tooLong handles a line that was skipped because of its length: it fails the request that it
 // answers. Any other may have been a notification.
 func (c *Conn) tooLong(line *process.LongLineError) {
-	// The members beside the first brace, and beside the last, are those of the message,
+	// The members beside the first brace, and beside the last, belong to the message,
 	// wherever else "id" occurs.
 	const id, version, blank = `"id"\s*:\s*"([^"\\]*)"\s*`, `"jsonrpc"\s*:\s*"2\.0"\s*`, `\s*`
 	atHead := regexp.MustCompile(`^\{` + blank + `(?:` + version + `,` + blank + `)?` + id + `,`)
