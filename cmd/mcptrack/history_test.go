@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
@@ -54,27 +55,30 @@ func demoHistory(t *testing.T, s *serving) (check func(source ...string)) {
 	}
 	return func(source ...string) {
 		t.Helper()
-		out, _ := runFor(t, 0, append([]string{"history", "demo", uri, "--json"}, source...)...)
-		var versions []struct {
-			ID   string
-			Text bool
-		}
-		if err := json.Unmarshal([]byte(out), &versions); err != nil {
-			t.Fatal(err)
-		}
-		known := map[string]bool{}
-		for _, v := range versions {
-			known[v.ID] = v.Text
-		}
-		for _, id := range append(told, "") { // and the one before the first change
-			if !known[id] {
-				t.Errorf("%q: version %q is not there or has no text: %s", source, id, out)
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+			out, _ := runFor(t, 0, append([]string{"history", "demo", uri, "--json"}, source...)...)
+			var versions []struct {
+				ID   string
+				Text bool
+			}
+			if err := json.Unmarshal([]byte(out), &versions); err != nil {
+				t.Fatal(err)
+			}
+			known := map[string]bool{}
+			for _, v := range versions {
+				known[v.ID] = v.Text
+			}
+			if known[told[0]] && known[told[1]] && known[""] { // "": before the first change
+				break
+			}
+			if time.Now().After(deadline) { // on a cluster events do not wait for texts
+				t.Fatalf("%q: not all versions of %q have texts: %s", source, told, out)
 			}
 		}
-		if out, _ := runFor(t, 0, append([]string{"diff", "demo", uri}, source...)...); !strings.Contains(out, "\n-- tick: ") || !strings.Contains(out, "\n+- tick: ") {
+		_, first, _ := strings.Cut(told[0], "-")
+		if out, _ := runFor(t, 0, append([]string{"diff", "demo", uri, first, told[1]}, source...)...); !strings.Contains(out, "\n-- tick: ") || !strings.Contains(out, "\n+- tick: ") {
 			t.Errorf("%q: the difference is %q", source, out)
 		}
-		_, first, _ := strings.Cut(told[0], "-")
 		if out, errs := runFor(t, 0, append([]string{"diff", "demo", uri, first, told[0]}, source...)...); out != "" || !strings.Contains(errs, "same text") {
 			t.Errorf("%q: a version compared with itself: %q, %q", source, out, errs)
 		}
@@ -97,6 +101,10 @@ func TestHistoryOutlivesServeSSE(t *testing.T) {
 	check("--url", s.url)
 	s.stop(syscall.SIGKILL)
 	check("--data-dir", dir)
+	// In a file every event has its text.
+	if out, _ := runFor(t, 0, "diff", "demo", clock, "--data-dir", dir); !strings.Contains(out, "\n-- tick: ") || !strings.Contains(out, "\n+- tick: ") {
+		t.Errorf("the last difference is %q", out)
+	}
 	runFor(t, 4, "tail", s.url)
 	runFor(t, 4, "history", "demo", clock, "--url", s.url)
 

@@ -71,7 +71,7 @@ func (r *recorder) Append(e *event.Event) error {
 	for name, list := range journal.KnownLists(e) {
 		r.memory.publishList(name, list)
 	}
-	r.texts.putEvent(e) // before the event: whoever sees that finds the text
+	r.texts.putEvent(e) // before the event: a log that stores both in one step has its text
 	if r.exported != nil {
 		named := *e
 		named.Exported = r.exported(e)

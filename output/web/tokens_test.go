@@ -199,7 +199,7 @@ func TestOneTokenOfTwoClients(t *testing.T) {
 	if err := os.WriteFile(path, []byte("alice "+tokenA+"\nbob "+tokenA+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := web.LoadToken(path); err == nil || !strings.Contains(err.Error(), "line 2: this token is also that of alice") || strings.Contains(err.Error(), tokenA) {
+	if _, err := web.LoadToken(path); err == nil || !strings.Contains(err.Error(), "line 2: this token also belongs to alice") || strings.Contains(err.Error(), tokenA) {
 		t.Error(err)
 	}
 }

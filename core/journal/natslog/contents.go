@@ -3,6 +3,7 @@ package natslog
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -177,17 +178,54 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 		return "", false, nil
 	case err != nil:
 		return "", false, fmt.Errorf("event log: read a stored text: %w", err)
-	case m.Header.Get("Status") != "":
-		return "", false, nil
 	}
-	if n, err := s2.DecodedLen(m.Data); err != nil || n > journal.MaxContent {
+	packed := m.Data
+	if m.Header.Get("Status") != "" { // any node answers, and one that was away may not have it yet
+		err := retried(ctx, func() (err error) {
+			packed, err = c.fromLeader(ctx, d)
+			return err
+		})
+		if err != nil || packed == nil {
+			return "", false, err
+		}
+	}
+	if n, err := s2.DecodedLen(packed); err != nil || n > journal.MaxContent {
 		return "", false, nil // others may have stored anything
 	}
-	data, err := s2.Decode(nil, m.Data)
+	data, err := s2.Decode(nil, packed)
 	if err != nil {
 		return "", false, nil
 	}
 	return string(data), true, nil
+}
+
+// fromLeader returns a text as it is stored, nil if it is not, from the node that has all texts.
+func (c *contents) fromLeader(ctx context.Context, d catalog.Digest) ([]byte, error) {
+	request, err := json.Marshal(map[string]string{"last_by_subj": c.subject(d)})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout/maxEmptyConsumers)
+	defer cancel()
+	m, err := c.store.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+c.stream(), request)
+	if err != nil {
+		return nil, fmt.Errorf("event log: read a stored text: %w", err)
+	}
+	var answer struct {
+		Message struct {
+			Data []byte `json:"data"`
+		} `json:"message"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	switch err := json.Unmarshal(m.Data, &answer); {
+	case err != nil:
+		return nil, fmt.Errorf("event log: read a stored text: %w", err)
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, nil
+	case answer.Error != nil:
+		return nil, fmt.Errorf("event log: read a stored text: %w", answer.Error)
+	}
+	return answer.Message.Data, nil
 }
 
 // Stored implements [journal.Contents].
