@@ -11,19 +11,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/dashboard"
+	"github.com/mcptrack/mcptrack/output/feed"
 	"github.com/mcptrack/mcptrack/output/metrics"
 	"github.com/mcptrack/mcptrack/output/serverlog"
-	"github.com/mcptrack/mcptrack/output/sse"
 	"github.com/mcptrack/mcptrack/output/web"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// feed is an engine with a log of events, and what serves the log.
-type feed struct {
+// served is an engine with a log of events, and what serves the log.
+type served struct {
 	logger *slog.Logger
 	log    journal.Log
 	engine *engine.Engine
@@ -37,8 +37,8 @@ func passing(content int64) journal.MemoryOptions {
 }
 
 // openFeed opens the log that the options name, or for a demo one in memory.
-func openFeed(ctx context.Context, env *Env, logger *slog.Logger, opts serveOptions, desired engine.Desired, t tracker.Options) (*feed, error) {
-	f := &feed{logger: logger}
+func openFeed(ctx context.Context, env *Env, logger *slog.Logger, opts serveOptions, desired engine.Desired, t tracker.Options) (*served, error) {
+	f := &served{logger: logger}
 	if opts.demo && opts.dir == "" && opts.nats == "" {
 		f.log = journal.NewMemory(passing(opts.keep.content))
 	} else {
@@ -58,7 +58,7 @@ func openFeed(ctx context.Context, env *Env, logger *slog.Logger, opts serveOpti
 	})
 	if err == nil && !opts.follow {
 		f.hooks = webhook.NewHooks(webhook.HookOptions{
-			Log: f.log, Reader: events.NewReader(f.log, events.Scope{}), Sender: webhook.NewSender(nil), Follow: true, Logger: logger,
+			Log: f.log, Reader: mcpevents.NewReader(f.log, mcpevents.Scope{}), Sender: webhook.NewSender(nil), Follow: true, Logger: logger,
 		})
 	}
 	if err != nil {
@@ -68,16 +68,16 @@ func openFeed(ctx context.Context, env *Env, logger *slog.Logger, opts serveOpti
 	return f, nil
 }
 
-func (f *feed) close() {
+func (f *served) close() {
 	if err := f.log.Close(); err != nil {
 		f.logger.Warn("cannot store the last events", "err", err)
 	}
 }
 
 // routes adds everything that is served and returns the parts that it needs to run.
-func (f *feed) routes(s *web.Server, version string, maxClients int) []engine.Part {
+func (f *served) routes(s *web.Server, version string, maxClients int) []engine.Part {
 	t := f.engine.Tracker()
-	var hub *sse.Hub
+	var hub *feed.Hub
 	var hooks func(*http.Request) []webhook.Endpoint
 	var deliveries func() []webhook.Delivery
 	var delivered func() map[webhook.Source]webhook.Stats
@@ -95,7 +95,7 @@ func (f *feed) routes(s *web.Server, version string, maxClients int) []engine.Pa
 			return metrics.Clients{Connected: st.Clients, Served: st.Accepted, Slow: st.Closed["slow"] + st.Closed["overrun"], Refused: st.Refused, Gaps: st.Gaps}
 		},
 	})
-	hub = sse.New(sse.Options{Log: f.log, MaxClients: maxClients, Logger: f.logger, Wrote: func(_ int, received time.Time) {
+	hub = feed.New(feed.Options{Log: f.log, MaxClients: maxClients, Logger: f.logger, Wrote: func(_ int, received time.Time) {
 		if !received.IsZero() {
 			counts.Delivered(time.Since(received))
 		}

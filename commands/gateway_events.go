@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/changes"
+	"github.com/mcptrack/mcptrack/core/changetools"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/output/dashboard"
 	"github.com/mcptrack/mcptrack/output/diff"
 	"github.com/mcptrack/mcptrack/output/metrics"
@@ -37,7 +37,7 @@ type eventsFlags struct {
 	tools   bool   // --change-tools
 	ownIDs  bool   // hidden: no client that is known takes it yet
 
-	offered    []events.Mode // of modes, without webhook
+	offered    []mcpevents.Mode // of modes, without webhook
 	webhooks   bool
 	unverified webhook.URLs // of allow
 }
@@ -85,14 +85,14 @@ func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 	if o.keys != "" && o.nats == "" {
 		return usage("--events-key-file requires --nats; without --nats, webhook subscriptions are stored in the data directory")
 	}
-	o.offered = []events.Mode{}
+	o.offered = []mcpevents.Mode{}
 	for _, m := range o.modes {
 		m = strings.TrimSpace(m)
-		mode := events.Mode(m)
+		mode := mcpevents.Mode(m)
 		switch {
-		case mode == events.Webhook:
+		case mode == mcpevents.Webhook:
 			o.webhooks = true
-		case mode != events.Poll && mode != events.Push:
+		case mode != mcpevents.Poll && mode != mcpevents.Push:
 			return usage("unknown mode %q in --events-modes; choose poll, push, webhook", printable.Line(m, 40))
 		case !slices.Contains(o.offered, mode):
 			o.offered = append(o.offered, mode)
@@ -113,9 +113,9 @@ type gatewayEvents struct {
 	logger  *slog.Logger
 	log     journal.Log
 	shared  bool // with other gateways on a cluster
-	reader  *events.Reader
-	service *events.Service        // nil: without --events
-	tools   *changes.Tools         // nil: without --change-tools
+	reader  *mcpevents.Reader
+	service *mcpevents.Service     // nil: without --events
+	tools   *changetools.Tools     // nil: without --change-tools
 	hooks   *webhook.Subscriptions // nil: none are offered
 	fixed   *webhook.Hooks         // of the config; nil: without --events
 	tokens  *web.Tokens            // of the clients
@@ -143,21 +143,21 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, logger *slog.Logger, i
 			return nil, err
 		}
 	}
-	scope := events.Scope{
+	scope := mcpevents.Scope{
 		Server: func(id string) bool { return shown().ShowsServer(id) },
 		Item: func(server string, k catalog.Kind, key, stored string) (string, bool) {
 			return shown().Shows(server, k, key, stored)
 		},
 	}
-	reader := events.NewReader(e.log, scope)
+	reader := mcpevents.NewReader(e.log, scope)
 	e.reader = reader
 	if o.tools {
-		e.tools = changes.New(changes.Options{Reader: reader, Text: e.log.Contents().Get, Diff: diff.Unified})
+		e.tools = changetools.New(changetools.Options{Reader: reader, Text: e.log.Contents().Get, Diff: diff.Unified})
 	}
 	if !o.on {
 		return e, nil
 	}
-	service := events.Options{Reader: reader, Modes: o.offered}
+	service := mcpevents.Options{Reader: reader, Modes: o.offered}
 	if err := o.openHooks(ctx, e, reader, scope); err != nil {
 		e.close()
 		return nil, err
@@ -167,7 +167,7 @@ func (o *eventsFlags) open(ctx context.Context, env *Env, logger *slog.Logger, i
 	} else if o.webhooks && e.shared && o.keys == "" {
 		service.NoWebhooks = "with --nats, webhooks require --events-key-file"
 	}
-	e.service = events.New(service)
+	e.service = mcpevents.New(service)
 	return e, nil
 }
 
@@ -178,7 +178,7 @@ const gatewayDir = "gateway"
 const keptTexts = 64 << 20
 
 // openHooks reads the subscriptions of webhooks, and the watermarks of those of the config.
-func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, reader *events.Reader, scope events.Scope) (err error) {
+func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, reader *mcpevents.Reader, scope mcpevents.Scope) (err error) {
 	local := o.unverified.Local()
 	if len(local) > 0 {
 		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it for tests only")
@@ -218,9 +218,9 @@ func (e *gatewayEvents) close() {
 }
 
 // handlers are the handlers for the server; none without --events. e may be nil.
-func (e *gatewayEvents) handlers() serve.Events {
+func (e *gatewayEvents) handlers() mcpserver.Events {
 	if e == nil || e.service == nil {
-		return serve.Events{}
+		return mcpserver.Events{}
 	}
 	h := e.service.Handlers()
 	h.Identify = e.tokens.Identify
@@ -287,9 +287,9 @@ func (e *gatewayEvents) local(l gateway.Local) (_ gateway.Local, instructions st
 	if e == nil || e.tools == nil {
 		return l, ""
 	}
-	l.Tools = append(l.Tools, gateway.LocalTool{Descriptor: changes.SinceTool(), Call: e.tools.Since},
-		gateway.LocalTool{Descriptor: changes.WaitTool(), Call: e.tools.Wait})
-	return l, changes.Instructions
+	l.Tools = append(l.Tools, gateway.LocalTool{Descriptor: changetools.SinceTool(), Call: e.tools.Since},
+		gateway.LocalTool{Descriptor: changetools.WaitTool(), Call: e.tools.Wait})
+	return l, changetools.Instructions
 }
 
 // readers are the parts that read the log. e may be nil.

@@ -18,7 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/output/web"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
@@ -72,7 +72,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := e.hooks.Handle(t.Context(), &serve.Request{Method: mcp.MethodSubscribeEvents, Params: params, Identity: client}); err != nil {
+				if _, err := e.hooks.Handle(t.Context(), &mcpserver.Request{Method: mcp.MethodSubscribeEvents, Params: params, Identity: client}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/secretfile"
-	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
@@ -90,7 +90,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
 		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins, Names: names,
-		Serve: serve.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, SessionDir: opts.sessionDir(opts.dataDir(env)), Events: stored.handlers(), Logger: log},
+		Serve: mcpserver.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, SessionDir: opts.sessionDir(opts.dataDir(env)), Events: stored.handlers(), Logger: log},
 		Key:   opts.key(env, log), Local: local, Changed: index.Changed, Logger: log,
 	})
 	if err != nil {
@@ -207,7 +207,7 @@ const lastAnswers = 5 * time.Second
 var errClientLeft = errors.New("the client disconnected")
 
 // serveOneClient serves standard input and output until the client closes them.
-func serveOneClient(ctx context.Context, env *Env, server *serve.Server) error {
+func serveOneClient(ctx context.Context, env *Env, server *mcpserver.Server) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err := server.ServeIO(ctx, &untilEnd{Reader: env.In, ended: func() {

@@ -12,12 +12,12 @@ import (
 	"sync/atomic"
 
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/sse"
+	outsse "github.com/mcptrack/mcptrack/output/feed"
+	"github.com/mcptrack/mcptrack/output/feed/feedclient"
 	"github.com/mcptrack/mcptrack/output/jsonl"
-	outsse "github.com/mcptrack/mcptrack/output/sse"
-	"github.com/mcptrack/mcptrack/output/sse/follow"
 )
 
 // feedAddress is the URL of a feed.
@@ -47,7 +47,7 @@ func (f feedAddress) address() string {
 
 // follower passes the events of a feed to a sink.
 type follower struct {
-	opts    follow.Options
+	opts    feedclient.Options
 	log     *slog.Logger
 	reached atomic.Bool // the feed could be reached at least once
 }
@@ -70,7 +70,7 @@ func (o *injectOptions) follower(env *Env, log *slog.Logger) (*follower, error) 
 		o.feed.url.RawQuery = q.Encode()
 	}
 	f := &follower{log: log.With("feed", o.feed.address())}
-	f.opts = follow.Options{URL: o.feed.url.String(), Header: bearer(token), Logger: f.log, Connected: func() { f.reached.Store(true) }}
+	f.opts = feedclient.Options{URL: o.feed.url.String(), Header: bearer(token), Logger: f.log, Connected: func() { f.reached.Store(true) }}
 	return f, nil
 }
 
@@ -81,7 +81,7 @@ func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) er
 		f.opts.LastID = s.resume()
 	}
 	bad := 0
-	err := follow.Run(ctx, f.opts, func(x sse.Event) error {
+	err := feedclient.Run(ctx, f.opts, func(x eventstream.Event) error {
 		e, err := feedEvent(x)
 		switch {
 		case err != nil:
@@ -98,10 +98,10 @@ func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) er
 		}
 		return nil
 	})
-	if errors.Is(err, follow.ErrStopped) {
+	if errors.Is(err, feedclient.ErrStopped) {
 		return nil
 	}
-	if refused, ok := errors.AsType[*follow.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*feedclient.RefusedError](err); ok {
 		failed := &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("--from: %w", err), hint: "check that it is the address of a serve-sse"}
 		if refused.Status == http.StatusUnauthorized {
 			failed.hint = "set MCPTRACK_TOKEN, or use --from-token-file"
@@ -113,7 +113,7 @@ func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) er
 
 // feedEvent decodes an event of /events, or of /api/mcp/resource-events, the feed for VibeChat. It
 // returns nil for events other than updates and gaps.
-func feedEvent(x sse.Event) (*event.Event, error) {
+func feedEvent(x eventstream.Event) (*event.Event, error) {
 	var head struct {
 		Type event.Type `json:"type"`
 	}

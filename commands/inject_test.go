@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/sse"
+	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/output/realtime"
 )
 
@@ -33,7 +33,7 @@ func TestFeedEvent(t *testing.T) {
 		{"no resource", "", `{"type":"resource_update","serverId":"s","timestamp":1}`, "", true},
 		{"bad id", "", `{"id":"x","type":"resource.updated","serverId":"s","resourceUri":"u:1","timestamp":"2026-11-20T19:37:25.123Z"}`, "", true},
 	} {
-		e, err := feedEvent(sse.Event{ID: c.id, Data: c.data})
+		e, err := feedEvent(eventstream.Event{ID: c.id, Data: c.data})
 		got := ""
 		if e != nil {
 			got = strings.Join([]string{e.ID, e.ServerID, e.ResourceURI, e.Timestamp.Format(event.TimeFormat)}, " ")

@@ -16,8 +16,8 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 	"github.com/mcptrack/mcptrack/core/tracker"
-	"github.com/mcptrack/mcptrack/core/webhooks"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/web"
 )
@@ -112,7 +112,7 @@ func (o *serveOptions) parse() (err error) {
 		return usage("--follow requires --nats and cannot be used with --demo")
 	}
 	if o.publicURL != "" {
-		if err = webhooks.CheckOrigin(o.publicURL); err != nil {
+		if err = standardwebhooks.CheckOrigin(o.publicURL); err != nil {
 			return usage("--public-url: %w", err)
 		}
 		if o.access.tokenFile == "" && !strings.HasPrefix(strings.ToLower(o.publicURL), "http:") {
@@ -167,7 +167,7 @@ const receiverFile = "webhook-receiver.key"
 // receiver makes the receiver of webhooks, nil without --public-url. Its key is kept where
 // the events of one process are; else servers get another URL after a crash, and what they
 // have of the one before ends there by its time.
-func (o *serveOptions) receiver(env *Env) (*webhooks.Receiver, error) {
+func (o *serveOptions) receiver(env *Env) (*standardwebhooks.Receiver, error) {
 	if o.publicURL == "" {
 		return nil, nil
 	}
@@ -175,17 +175,17 @@ func (o *serveOptions) receiver(env *Env) (*webhooks.Receiver, error) {
 	if dir == "" && !o.demo {
 		dir = env.stateDir()
 	}
-	key := webhooks.NewKey()
+	key := standardwebhooks.NewKey()
 	if o.nats == "" && dir != "" {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
 		var err error
-		if key, err = webhooks.LoadKey(filepath.Join(dir, receiverFile)); err != nil {
+		if key, err = standardwebhooks.LoadKey(filepath.Join(dir, receiverFile)); err != nil {
 			return nil, err
 		}
 	}
-	return webhooks.NewReceiver(o.publicURL, key), nil
+	return standardwebhooks.NewReceiver(o.publicURL, key), nil
 }
 
 func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) error {
@@ -203,7 +203,7 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 		}
 	}
 	// The address comes first: a start that fails because it is in use does not touch the log.
-	var f *feed
+	var f *served
 	s, ln, serve, err := opts.server(ctx, env, log, func() error { return f.engine.Ready() })
 	if err != nil {
 		return err
@@ -228,8 +228,8 @@ func runServeSSE(ctx context.Context, env *Env, g *globals, opts serveOptions) e
 		picked.warnNone(log, cfg)
 	}
 	if receiver != nil {
-		s.Handle(webhooks.Path, web.Open{Handler: receiver, MaxBody: webhooks.MaxBody + 1})
-		s.Handle(webhooks.WellKnown, web.Open{Handler: http.HandlerFunc(receiver.Describe)})
+		s.Handle(standardwebhooks.Path, web.Open{Handler: receiver, MaxBody: standardwebhooks.MaxBody + 1})
+		s.Handle(standardwebhooks.WellKnown, web.Open{Handler: http.HandlerFunc(receiver.Describe)})
 	}
 	parts := append(f.routes(s, env.Version, opts.maxClients), engine.Reader(serve))
 	fmt.Fprintf(env.Err, "listening on %s\n", s.URL())

@@ -14,7 +14,7 @@
 // Connections to servers:
 //
 //	session       one live MCP connection: handshake, list, subscribe, read, call
-//	session/wire  what exists only because of a transport: stdio, Streamable HTTP, SSE
+//	session/internal/wire  what exists only because of a transport: stdio, Streamable HTTP, SSE
 //	login         OAuth: discovery, registration, tokens, one renewal for all processes
 //	process       a child process and its process group: start, stop, no leftovers
 //	mcp           the vocabulary of the protocol: methods, error codes, versions, capabilities
@@ -33,13 +33,13 @@
 //	journal/natslog    the log on a NATS cluster, with leases for the processes that share it
 //	engine     config → tracker → log → readers; servers shared between processes by leases
 //	history    the versions of a resource, from its events
-//	events     MCP Events: the log for MCP clients, by poll and push
-//	changes    two tools for models: what changed, and a wait for changes
+//	mcpevents  MCP Events: the log for MCP clients, by poll and push
+//	changetools  two tools for models: what changed, and a wait for changes
 //
 // Serving MCP:
 //
-//	serve          an MCP server of both eras: a catalog, and functions behind it
-//	subscriptions  which client subscribed to what, and what it was not notified of yet
+//	mcpserver      an MCP server of both eras: a catalog, and functions behind it
+//	internal/subscriptions  which client subscribed to what, and what it was not notified of yet
 //	gateway        the tracked catalogs, served again through one MCP endpoint
 //	upstream       HTTP APIs that describe their routes, as tools
 //	capindex       an index of all capabilities, as resources
@@ -48,34 +48,34 @@
 //
 // Shared by all of them, and knowing none of them:
 //
-//	sse          one writer and one parser of server-sent events
-//	fair         limits that clients share, of which every principal gets its part
+//	eventstream  one writer and one parser of server-sent events
+//	internal/fair  limits that clients share, of which every principal gets its part
 //	backoff      the waits before another attempt
 //	ipscope      which addresses are public, and which hosts are this machine
 //	printable    hostile text becomes printable text, errors plain words, JSON without HTML escapes
 //	uritemplate  RFC 6570 templates: expand and match
 //	glob         validates and matches globs, in linear time
-//	textindex    documents found by their words, ranked
+//	internal/textindex  documents found by their words, ranked
 //	atomicfile   replaces a file as a whole
 //	secretfile   reads a token or key from a file that only its owner can read, or makes the key
 //	writable     who else could change a file
 //	keyring      reads secrets from the user's keyring, within a time limit
 //	suggest      the word that a misspelled one was probably meant to be
 //	completion   what servers listed, cached for the completion of shells
-//	webhooks     Standard Webhooks: secrets, signatures, and the receiver of what servers send
+//	standardwebhooks  Standard Webhooks: secrets, signatures, and the receiver of what servers send
 //
 // # Imports
 //
 // Imports point one way: cmd → commands → output → core, and within core
 //
-//	tracker → session → session/wire → process
+//	tracker → session → session/internal/wire → process
 //	   │         └────→ login, config, catalog
 //	   └─→ journal → event → cache → catalog
 //	engine → tracker, reload, journal/natslog
-//	changes → events → serve, journal
+//	changetools → mcpevents → mcpserver, journal
 //	reload → filewatch, config, event
-//	gateway → serve, tracker, upstream, capindex → textindex
-//	vault → serve, filewatch, textindex
+//	gateway → mcpserver, tracker, upstream, capindex → textindex
+//	vault → mcpserver, filewatch, textindex
 //
 // Events are values: event imports none of what publishes them, nor config, and whoever
 // publishes converts its own types to the payload's.
@@ -100,11 +100,11 @@
 //	a column of list            output/table; as JSON: commands/list.go, list_items.go
 //	a new -o format             output/document: its name, its help and Write; for events commands/stream.go
 //	how content is digested     core/session/content.go; core/tracker/read.go compares
-//	a filter of /events         output/sse: filter.go, and frame.go for what it can look at; another
+//	a filter of /events         output/feed: filter.go, and frame.go for what it can look at; another
 //	                            parameter: query.go; commands/topics/serving.md
 //	when a resource is read     core/tracker/internal/coalesce
 //	what is listed, and when    core/tracker: the sync
-//	a limit on what servers send  core/session (options) and core/session/wire; commands/limits.go and
+//	a limit on what servers send  core/session (options) and core/session/internal/wire; commands/limits.go and
 //	                            commands/topics/limits.md
 //	how attempts are spaced     core/backoff, and the options of the package that waits
 //	                            (servers: core/tracker Options.MaxBackoff, which also bounds syncs after gaps
@@ -117,7 +117,7 @@
 //	                            of one shows: detail.go
 //	the config of another host  core/config/hosts, and core/config/shapes.go if its format is new;
 //	                            commands/topics/config.md
-//	a header sent to servers    core/session/dial_http.go; core/session/wire if it depends on the request
+//	a header sent to servers    core/session/dial_http.go; core/session/internal/wire if it depends on the request
 //	how a login is made         core/login
 //	where logins are kept       core/login: store.go and files.go; the choices: commands/logins.go and
 //	                            login.go, commands/topics/login.md
@@ -127,14 +127,14 @@
 //	what is reported to agents  output/agent: which events changes.go, how names are shown name.go, what is
 //	                            remembered between runs cursor.go
 //	how webhooks are delivered  output/webhook: when and how often worker.go, the request sender.go, how
-//	                            it is signed core/webhooks/secret.go, what it may reach guard.go, urls.go,
+//	                            it is signed core/standardwebhooks/secret.go, what it may reach guard.go, urls.go,
 //	                            on a cluster cluster.go, turns.go
-//	which webhooks are received core/webhooks: the checks, their order and limits receiver.go, paths key.go;
+//	which webhooks are received core/standardwebhooks: the checks, their order and limits receiver.go, paths key.go;
 //	                            when they are subscribed to: core/tracker/internal/eventsource/webhook.go
 //	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json
-//	a method of our MCP server  core/mcp for its name, core/serve to handle it
+//	a method of our MCP server  core/mcp for its name, core/mcpserver to handle it
 //	which items a gateway shows core/gateway: the filter and the view
-//	a type of MCP Events        core/events: types.go, occurrence.go, filter.go; how those of other
+//	a type of MCP Events        core/mcpevents: types.go, occurrence.go, filter.go; how those of other
 //	                            servers are followed: core/tracker/internal/eventsource
 //
 // # Glossary

@@ -20,12 +20,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/serve/servetest"
+	"github.com/mcptrack/mcptrack/core/mcpserver/mcpservertest"
 )
 
 // front is a reverse proxy before a server that restarts: requests wait until it is there.
 type front struct {
-	*servetest.Counter
+	*mcpservertest.Counter
 
 	url string
 
@@ -37,7 +37,7 @@ type front struct {
 func newFront(t *testing.T) *front {
 	t.Helper()
 	f := &front{there: make(chan struct{})}
-	f.Counter = &servetest.Counter{Handler: &httputil.ReverseProxy{
+	f.Counter = &mcpservertest.Counter{Handler: &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -122,7 +122,7 @@ func TestClientsSurviveARestart(t *testing.T) {
 				return s
 			}
 			s := start()
-			client := servetest.Drive(t, nodeCommand(context.Background(), t, "driven.mjs", c.library, f.url, secret))
+			client := mcpservertest.Drive(t, nodeCommand(context.Background(), t, "driven.mjs", c.library, f.url, secret))
 			do := func(method, params string) {
 				t.Helper()
 				if _, failed := client.Do(method, params); failed != "" {
@@ -179,7 +179,7 @@ func TestGatewayClientsAreIdleAfterErrors(t *testing.T) {
 			save(t, file, config(`"everything": `+strings.Replace(p.Config, `"trackResources":true`, `"trackResources":true,"trackTools":true`, 1)))
 			f := newFront(t)
 			f.open(t, startGateway(t, "--config", file))
-			client := servetest.Drive(t, nodeCommand(context.Background(), t, "driven.mjs", library, f.url))
+			client := mcpservertest.Drive(t, nodeCommand(context.Background(), t, "driven.mjs", library, f.url))
 			if result, failed := client.Do("tools/call", `{"name":"nothing"}`); failed == "" {
 				t.Errorf("an unknown tool: %s", result)
 			}

@@ -2,7 +2,7 @@ package capindex
 
 import (
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/textindex"
+	"github.com/mcptrack/mcptrack/core/internal/textindex"
 )
 
 // Weights of the members of an element: a word in its name is more relevant than one in

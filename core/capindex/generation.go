@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/internal/textindex"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
 // A generation holds everything made from one view. It is immutable.

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/internal/textindex"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
 // SearchToolName is the name of the search tool.

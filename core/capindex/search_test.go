@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/internal/textindex"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/textindex"
 )
 
 // search returns the keys that a call of the tool finds, the best first.

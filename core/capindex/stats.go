@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/textindex"
+	"github.com/mcptrack/mcptrack/core/internal/textindex"
 )
 
 // indexStatistics describes the text index.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/textindex"
+	"github.com/mcptrack/mcptrack/core/internal/textindex"
 )
 
 // MaxSummary bounds the summary, in bytes: about 3,000 tokens.

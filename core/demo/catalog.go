@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 type object = map[string]any
@@ -60,7 +60,7 @@ func tool(name, description string, properties object, required ...string) json.
 }
 
 // callTool answers calls of the demo's own tools.
-func (s *scenario) callTool(_ context.Context, r *serve.Request) (json.RawMessage, error) {
+func (s *scenario) callTool(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	var params struct {
 		Arguments struct {
 			URI          *string  `json:"uri"`
@@ -110,7 +110,7 @@ func (s *scenario) callTool(_ context.Context, r *serve.Request) (json.RawMessag
 			return result(false, "%d words", len(strings.Fields(*args.Text))), nil
 		}
 	}
-	return nil, fmt.Errorf("%w: tool %q", serve.ErrNotFound, r.Name())
+	return nil, fmt.Errorf("%w: tool %q", mcpserver.ErrNotFound, r.Name())
 }
 
 func result(failed bool, format string, args ...any) json.RawMessage {
@@ -122,12 +122,12 @@ func result(failed bool, format string, args ...any) json.RawMessage {
 }
 
 // getPrompt answers requests for the demo's prompts.
-func (s *scenario) getPrompt(_ context.Context, r *serve.Request) (json.RawMessage, error) {
+func (s *scenario) getPrompt(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	var params struct {
 		Arguments map[string]string `json:"arguments"`
 	}
 	if err := json.Unmarshal(r.Params, &params); err != nil {
-		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: "arguments must be strings"}
+		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "arguments must be strings"}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *scenario) getPrompt(_ context.Context, r *serve.Request) (json.RawMessa
 		}
 		description, text = "Summary of the inbox", b.String()
 	default:
-		return nil, fmt.Errorf("%w: prompt %q", serve.ErrNotFound, r.Name())
+		return nil, fmt.Errorf("%w: prompt %q", mcpserver.ErrNotFound, r.Name())
 	}
 	return encode(object{"description": description, "messages": []object{
 		{"role": "user", "content": object{"type": "text", "text": text}},

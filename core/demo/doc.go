@@ -1,7 +1,7 @@
 // Package demo is the MCP server behind "mcptrack watch --demo": a small vault of
 // notes in a temporary directory that a scenario edits at regular intervals, so that
 // new users see changes at once. Nothing is simulated: the notes are files, and
-// core/vault and core/serve turn saves into updates as for any other vault.
+// core/vault and core/mcpserver turn saves into updates as for any other vault.
 //
 // # Scenario
 //

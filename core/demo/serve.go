@@ -38,7 +38,7 @@ type Options struct {
 	Temp string
 }
 
-// Serve serves one client over newline-delimited JSON-RPC, like ServeIO of core/serve,
+// Serve serves one client over newline-delimited JSON-RPC, like ServeIO of core/mcpserver,
 // in the protocol versions with initialize or 2026-07-28. It returns nil when in
 // ends, the cause of ctx when ctx ends, and an error if the notes cannot be saved.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) (err error) {

@@ -14,7 +14,7 @@
 //		"github.com/mcptrack/mcptrack/core/engine"
 //		"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 //		"github.com/mcptrack/mcptrack/core/reload"
-//		"github.com/mcptrack/mcptrack/output/sse"
+//		"github.com/mcptrack/mcptrack/output/feed"
 //	)
 //
 //	func main() {

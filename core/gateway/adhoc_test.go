@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/serve"
-	"github.com/mcptrack/mcptrack/core/subscriptions"
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 // Ad-hoc subscriptions that clients left stay for a while; their number is bounded.
 func TestAdhocLimit(t *testing.T) {
-	g, err := New(Options{Serve: serve.Options{Subscriptions: subscriptions.Options{MaxTotal: 3}}})
+	g, err := New(Options{Serve: mcpserver.Options{Subscriptions: subscriptions.Options{MaxTotal: 3}}})
 	if err != nil {
 		t.Fatal(err)
 	}

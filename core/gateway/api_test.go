@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -189,7 +189,7 @@ func TestCredentialsAreNotForwarded(t *testing.T) {
 // Local items keep their names, which no server can take over.
 func TestLocal(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
-		answer := func(_ context.Context, r *serve.Request) (json.RawMessage, error) {
+		answer := func(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 			if r.Method == "resources/read" {
 				return json.RawMessage(`{"contents":[{"uri":"index://x","text":"local"}]}`), nil
 			}

@@ -9,14 +9,14 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/core/upstream"
 )
 
-func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	v, t, ok := g.find(ctx, r, catalog.Tools)
 	if !ok {
 		return nil, unknown("tool", r.Name())
@@ -47,7 +47,7 @@ func (g *Gateway) callTool(ctx context.Context, r *serve.Request) (json.RawMessa
 
 // viewOf returns the view for the client of a request: the common one, or that of the
 // client's capabilities (see variants).
-func (g *Gateway) viewOf(r *serve.Request) *view {
+func (g *Gateway) viewOf(r *mcpserver.Request) *view {
 	v := g.view.Load()
 	if len(v.variants) > 0 {
 		if other := v.variants[keyOf(r.Capabilities)]; other != nil {
@@ -60,7 +60,7 @@ func (g *Gateway) viewOf(r *serve.Request) *view {
 // find returns the tool or prompt that a request names, and the view that has it. Some
 // items are listed only for clients with certain capabilities (see variants); if such a
 // client has listed nothing yet, find waits until these lists are known.
-func (g *Gateway) find(ctx context.Context, r *serve.Request, k catalog.Kind) (*view, target, bool) {
+func (g *Gateway) find(ctx context.Context, r *mcpserver.Request, k catalog.Kind) (*view, target, bool) {
 	v := g.viewOf(r)
 	t, ok := v.byKey[k][r.Name()]
 	if key := keyOf(r.Capabilities); !ok && key != "" {
@@ -71,7 +71,7 @@ func (g *Gateway) find(ctx context.Context, r *serve.Request, k catalog.Kind) (*
 	return v, t, ok
 }
 
-func (g *Gateway) getPrompt(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+func (g *Gateway) getPrompt(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	v, t, ok := g.find(ctx, r, catalog.Prompts)
 	if !ok {
 		return nil, unknown("prompt", r.Name())
@@ -82,23 +82,23 @@ func (g *Gateway) getPrompt(ctx context.Context, r *serve.Request) (json.RawMess
 	return v.rewriteMessages(t.server, raw), err
 }
 
-func (g *Gateway) readResource(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+func (g *Gateway) readResource(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	v := g.viewOf(r)
 	t, ok := v.resource(r.URI())
 	if !ok {
-		return nil, serve.ErrNotFound
+		return nil, mcpserver.ErrNotFound
 	}
 	if t.server == "" {
 		return g.opts.Local.ReadResource(ctx, r)
 	}
 	if g.api(t.server) != nil {
-		return nil, serve.ErrNotFound // an HTTP catalog has only tools
+		return nil, mcpserver.ErrNotFound // an HTTP catalog has only tools
 	}
 	params := fields(r.Params)
 	params["uri"] = quote(t.key)
 	raw, err := g.forward(ctx, v, r, t, params)
 	if isMissing(err, t.key) {
-		return nil, serve.ErrNotFound // sent with the code of the client's era and the client's URI
+		return nil, mcpserver.ErrNotFound // sent with the code of the client's era and the client's URI
 	}
 	return v.rewriteContents(t, r.URI(), v.withoutDenied(t, raw)), err
 }
@@ -106,7 +106,7 @@ func (g *Gateway) readResource(ctx context.Context, r *serve.Request) (json.RawM
 // isMissing reports whether err is a server's answer, of either era, that the resource
 // does not exist.
 func isMissing(err error, uri string) bool {
-	e, ok := errors.AsType[*serve.Error](err)
+	e, ok := errors.AsType[*mcpserver.Error](err)
 	if !ok || e.Code != mcp.CodeInvalidParams {
 		return ok && e.Code == mcp.CodeResourceNotFound
 	}
@@ -114,7 +114,7 @@ func isMissing(err error, uri string) bool {
 	return string(fields(data)["uri"]) == string(quote(uri))
 }
 
-func (g *Gateway) complete(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	v := g.viewOf(r)
 	params := fields(r.Params)
 	ref := fields(params["ref"])
@@ -141,7 +141,7 @@ func (g *Gateway) complete(ctx context.Context, r *serve.Request) (json.RawMessa
 		}
 		ref["uri"] = quote(t.key)
 	default:
-		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: `"ref" must be a ref/prompt or a ref/resource`}
+		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: `"ref" must be a ref/prompt or a ref/resource`}
 	}
 	params["ref"] = encode(ref)
 	raw, err := g.forward(ctx, v, r, t, params)
@@ -149,17 +149,17 @@ func (g *Gateway) complete(ctx context.Context, r *serve.Request) (json.RawMessa
 }
 
 func unknown(what, name string) error {
-	return &serve.Error{Code: mcp.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q", what, printable.Line(name, 200))}
+	return &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q", what, printable.Line(name, 200))}
 }
 
 // forward sends a request to its server and progress back to the client. Of the
 // client's request only the parameters are forwarded.
-func (g *Gateway) forward(ctx context.Context, v *view, r *serve.Request, t target, params map[string]json.RawMessage) (json.RawMessage, error) {
+func (g *Gateway) forward(ctx context.Context, v *view, r *mcpserver.Request, t target, params map[string]json.RawMessage) (json.RawMessage, error) {
 	return (&way{g: g, v: v, r: r, server: t.server}).send(ctx, params)
 }
 
 // clientFor returns the capabilities that a server of the modern era sees of a client.
-func clientFor(r *serve.Request) json.RawMessage {
+func clientFor(r *mcpserver.Request) json.RawMessage {
 	if r.Client != nil { // a legacy client: only what it can be asked during the request
 		return declared(r.Capabilities)
 	}
@@ -214,11 +214,11 @@ func wireError(server string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[*serve.Error](err); ok {
+	if _, ok := errors.AsType[*mcpserver.Error](err); ok {
 		return err // an error of the gateway itself
 	}
 	if e, ok := isRPC(err); ok {
-		out := &serve.Error{Code: e.Code, Message: e.Message}
+		out := &mcpserver.Error{Code: e.Code, Message: e.Message}
 		if e.Data != nil {
 			out.Data = e.Data
 		}
@@ -228,5 +228,5 @@ func wireError(server string, err error) error {
 	if e, ok := errors.AsType[*session.InterruptedError](err); ok && e.Sent {
 		text = "the connection was lost before the response arrived; the request may have been processed: " + text
 	}
-	return &serve.Error{Code: mcp.CodeInternal, Message: fmt.Sprintf("server %s: %s", printable.Line(server, 128), text)}
+	return &mcpserver.Error{Code: mcp.CodeInternal, Message: fmt.Sprintf("server %s: %s", printable.Line(server, 128), text)}
 }

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
 // fromClient forwards a notification of a client to the servers that it concerns, in the
 // sessions that belong to the client.
-func (c *clients) fromClient(of *serve.Client, method string, params json.RawMessage) {
+func (c *clients) fromClient(of *mcpserver.Client, method string, params json.RawMessage) {
 	switch method {
 	case mcp.NotificationRootsChanged:
 		c.forEach(of, func(ctx context.Context, o *own) { _, _ = o.s.Do(ctx, session.Request{Method: method}) })
@@ -31,7 +31,7 @@ func (c *clients) fromClient(of *serve.Client, method string, params json.RawMes
 
 // takeOver gives a parked session to the client that asks for a task in it: from then on
 // the session speaks for this client, in place of the one that has left.
-func (c *clients) takeOver(r *serve.Request, o *own) {
+func (c *clients) takeOver(r *mcpserver.Request, o *own) {
 	if r.Client == nil {
 		return
 	}
@@ -55,7 +55,7 @@ func (c *clients) takeOver(r *serve.Request, o *own) {
 }
 
 // forEach calls f for each usable session that belongs to a client, in the background.
-func (c *clients) forEach(of *serve.Client, f func(ctx context.Context, o *own)) {
+func (c *clients) forEach(of *mcpserver.Client, f func(ctx context.Context, o *own)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.all[of]
@@ -76,10 +76,10 @@ func (c *clients) forEach(of *serve.Client, f func(ctx context.Context, o *own))
 
 // setLevel answers logging/setLevel. The level is set in the client's own sessions with
 // servers; a client that has set one gets such sessions from its next request on.
-func (c *clients) setLevel(r *serve.Request) (json.RawMessage, error) {
+func (c *clients) setLevel(r *mcpserver.Request) (json.RawMessage, error) {
 	params := fields(r.Params)
 	if !isString(params["level"]) {
-		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: `"level" must be a string`}
+		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: `"level" must be a string`}
 	}
 	r.Client.Remember(encode(map[string]json.RawMessage{"level": params["level"]}))
 	c.forEach(r.Client, func(ctx context.Context, o *own) {
@@ -97,7 +97,7 @@ func (c *clients) setLevel(r *serve.Request) (json.RawMessage, error) {
 }
 
 // levelOf returns the params of the last logging/setLevel of a client; nil: none.
-func levelOf(of *serve.Client) map[string]json.RawMessage {
+func levelOf(of *mcpserver.Client) map[string]json.RawMessage {
 	if level := of.Remembered(); level != nil {
 		return fields(level)
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/fair"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -38,7 +38,7 @@ type clients struct {
 	mu       sync.Mutex
 	sessions fair.Limit             // the sessions, including those that are ending
 	servers  map[string]*fair.Limit // the sessions of each server, by id
-	all      map[*serve.Client]*client
+	all      map[*mcpserver.Client]*client
 	parked   []*own                  // sessions with tasks whose client has left, the oldest first
 	idle     []*own                  // sessions for the next modern request, the oldest first
 	failed   map[[2]string]time.Time // by principal and server id: when no session could be opened to be lent
@@ -65,7 +65,7 @@ func (c *clients) start(g *Gateway) {
 	c.g = g
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.sessions.Max = maxOwn
-	c.all, c.servers, c.failed = map[*serve.Client]*client{}, map[string]*fair.Limit{}, map[[2]string]time.Time{}
+	c.all, c.servers, c.failed = map[*mcpserver.Client]*client{}, map[string]*fair.Limit{}, map[[2]string]time.Time{}
 	c.shared, c.modernOnly = map[string]*own{}, map[string]modernOnly{}
 }
 
@@ -89,7 +89,7 @@ func (c *clients) close() {
 // means that the request uses the shared session: because the client needs none of its
 // own, or because none can be opened. If the server must not be shared, the latter is an
 // error.
-func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server string) (*own, error) {
+func (c *clients) session(ctx context.Context, v *view, r *mcpserver.Request, server string) (*own, error) {
 	srv, found := entryOf(c.g.wanted(), server)
 	if r.Client == nil || !found {
 		return nil, nil
@@ -108,7 +108,7 @@ func (c *clients) session(ctx context.Context, v *view, r *serve.Request, server
 var errNoSession = errors.New("cannot open a separate session for this client, and \"shared\": false in the config forbids using the shared one")
 
 // sessionOf is like session. legacy says that the server speaks the legacy era, or may.
-func (c *clients) sessionOf(ctx context.Context, r *serve.Request, srv config.Server, legacy bool) *own {
+func (c *clients) sessionOf(ctx context.Context, r *mcpserver.Request, srv config.Server, legacy bool) *own {
 	server := srv.ID
 	c.mu.Lock()
 	known := c.all[r.Client]
@@ -243,7 +243,7 @@ func (c *clients) end(o *own) {
 
 // add registers a client until it leaves: then its sessions with tasks are parked, and the
 // others end. c.mu must be held.
-func (c *clients) add(of *serve.Client) *client {
+func (c *clients) add(of *mcpserver.Client) *client {
 	known := &client{own: map[string]*own{}}
 	c.all[of] = known
 	of.OnNotification(func(method string, params json.RawMessage) { c.fromClient(of, method, params) })

@@ -7,8 +7,8 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -55,8 +55,8 @@ func aboutOf(info session.Info) about {
 
 // describe merges what the servers say of themselves into what the gateway says of itself.
 // own are the gateway's own instructions.
-func (v *view) describe(own string, sources []source) serve.Description {
-	d := serve.Description{Instructions: own, Extensions: map[string]json.RawMessage{}}
+func (v *view) describe(own string, sources []source) mcpserver.Description {
+	d := mcpserver.Description{Instructions: own, Extensions: map[string]json.RawMessage{}}
 	speakers := 0
 	for _, s := range sources {
 		if s.about.instructions != "" {
@@ -113,7 +113,7 @@ func shorten(s string, limit int) string {
 // those of tasks, and those of extensions. A request of an extension is forwarded to the
 // server that declares the extension; if several do, to the one of them that has the
 // resource which the request names.
-func (g *Gateway) extension(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.Method == mcp.MethodSetLevel {
 		return g.clients.setLevel(r)
 	}
@@ -140,7 +140,7 @@ func (g *Gateway) extension(ctx context.Context, r *serve.Request) (json.RawMess
 	if uri := r.URI(); uri != "" {
 		at, ok := v.resource(uri)
 		if !ok || g.api(at.server) != nil {
-			return nil, serve.ErrNotFound
+			return nil, mcpserver.ErrNotFound
 		}
 		for _, server := range declaring {
 			if server == at.server {
@@ -152,7 +152,7 @@ func (g *Gateway) extension(ctx context.Context, r *serve.Request) (json.RawMess
 		}
 	}
 	if t.server == "" {
-		return nil, &serve.Error{Code: mcp.CodeMethodNotFound, Message: "several servers support " + r.Method + ", and the request does not say which of them is meant"}
+		return nil, &mcpserver.Error{Code: mcp.CodeMethodNotFound, Message: "several servers support " + r.Method + ", and the request does not say which of them is meant"}
 	}
 	return g.forward(ctx, v, r, t, params)
 }

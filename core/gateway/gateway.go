@@ -14,7 +14,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -38,7 +38,7 @@ type Options struct {
 	Dial    session.DialFunc
 	Session session.Options
 	// Serve configures the server that clients see. New sets its handlers.
-	Serve serve.Options
+	Serve mcpserver.Options
 	// OnDown says what happens to items of servers that are down; Keep by default.
 	OnDown OnDown
 	// Grace is how long a server may be away before it counts as down; 2 s by default.
@@ -78,18 +78,18 @@ type Options struct {
 type Local struct {
 	Tools        []LocalTool
 	Resources    []json.RawMessage
-	ReadResource serve.Func // answers reads of Resources
+	ReadResource mcpserver.Func // answers reads of Resources
 }
 
 // LocalTool is a tool of the gateway's own: its MCP descriptor, and what answers its calls.
 type LocalTool struct {
 	Descriptor json.RawMessage
-	Call       serve.Func
+	Call       mcpserver.Func
 }
 
 // call answers a call of a local tool. listed are the checked items of l.Tools, in the
 // same order.
-func (l Local) call(ctx context.Context, r *serve.Request, listed []item) (json.RawMessage, error) {
+func (l Local) call(ctx context.Context, r *mcpserver.Request, listed []item) (json.RawMessage, error) {
 	for i, it := range listed {
 		if it.key == r.Name() {
 			return l.Tools[i].Call(ctx, r)
@@ -103,7 +103,7 @@ func (l Local) call(ctx context.Context, r *serve.Request, listed []item) (json.
 type Gateway struct {
 	opts    Options
 	tracker *tracker.Tracker
-	server  *serve.Server
+	server  *mcpserver.Server
 	filter  filter
 	local   source
 	names   *Names
@@ -163,7 +163,7 @@ func New(opts Options) (*Gateway, error) {
 	}
 	g.clients.start(g)
 	g.variants = variants{g: g, slots: make(chan struct{}, maxProbes), byKey: map[string]*variant{}}
-	g.tasks.g, g.tasks.notes = g, map[*serve.Client]*notes{}
+	g.tasks.g, g.tasks.notes = g, map[*mcpserver.Client]*notes{}
 	if g.tracker != nil {
 		g.tracker.OnMessage(g.tasks.fromServer)
 	}
@@ -186,7 +186,7 @@ func New(opts Options) (*Gateway, error) {
 	so.Subscriptions.Subscribable = g.subscribable
 	so.Key = opts.Key
 	so.MaxInFlight = cmp.Or(so.MaxInFlight, maxRequests)
-	g.server = serve.New(so)
+	g.server = mcpserver.New(so)
 	g.server.SetCatalog(g.view.Load().catalog)
 	return g, nil
 }
@@ -215,7 +215,7 @@ func localSource(l Local) (source, error) {
 }
 
 // Server returns the server that clients connect to.
-func (g *Gateway) Server() *serve.Server { return g.server }
+func (g *Gateway) Server() *mcpserver.Server { return g.server }
 
 // Apply sets the servers to export: all enabled ones of the config. It never blocks and
 // never fails; the latest config wins. The tracker must be given the same servers.

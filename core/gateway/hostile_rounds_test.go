@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -78,7 +78,7 @@ func TestRoundIsBounded(t *testing.T) {
 
 func TestTaskIDsAreBounded(t *testing.T) {
 	g := &Gateway{}
-	r := &serve.Request{Principal: "p"}
+	r := &mcpserver.Request{Principal: "p"}
 	for _, id := range []string{"short", strings.Repeat("x", maxTaskID+1)} {
 		g.tasks.add(target{"a", id}, r, nil, nil)
 	}
@@ -88,7 +88,7 @@ func TestTaskIDsAreBounded(t *testing.T) {
 	if len(g.tasks.byID) != 2 || len(g.tasks.order) != 2 {
 		t.Errorf("%d tasks, %d in order", len(g.tasks.byID), len(g.tasks.order))
 	}
-	if _, ok := g.tasks.find(target{"a", "short"}, &serve.Request{Principal: "q"}); ok {
+	if _, ok := g.tasks.find(target{"a", "short"}, &mcpserver.Request{Principal: "q"}); ok {
 		t.Error("a client with other credentials found the task")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/subscriptions"
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 )
 
 // itemsOf returns items as a server lists them, by their keys.

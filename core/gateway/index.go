@@ -8,7 +8,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 // Index serves a capability index as resources and a search tool of a gateway, and notifies
@@ -43,20 +43,20 @@ func (x *Index) Local() Local {
 	return Local{Tools: []LocalTool{{Descriptor: capindex.SearchTool(), Call: x.search}}, Resources: x.index.Resources(), ReadResource: x.read}
 }
 
-func (x *Index) search(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+func (x *Index) search(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	var params struct {
 		Arguments json.RawMessage `json:"arguments"`
 	}
 	if err := json.Unmarshal(r.Params, &params); err != nil {
-		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: "the parameters are not an object"}
+		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "the parameters are not an object"}
 	}
 	return x.index.Search(ctx, params.Arguments)
 }
 
-func (x *Index) read(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+func (x *Index) read(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	d, err := x.index.Read(ctx, r.URI())
 	if errors.Is(err, capindex.ErrNotFound) {
-		return nil, serve.ErrNotFound
+		return nil, mcpserver.ErrNotFound
 	}
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (x *Index) Changed() {
 const indexCalm = time.Second
 
 // Run notifies the subscribers of server when the index has changed, until ctx ends.
-func (x *Index) Run(ctx context.Context, server *serve.Server) {
+func (x *Index) Run(ctx context.Context, server *mcpserver.Server) {
 	if x == nil {
 		return
 	}

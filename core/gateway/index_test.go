@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -43,8 +43,8 @@ func testIndex(t *testing.T, era session.Era) {
 		t.Fatal(err)
 	}
 	l := x.Local()
-	server := serve.New(serve.Options{CallTool: l.Tools[0].Call, ReadResource: l.ReadResource})
-	server.SetCatalog(serve.Catalog{Tools: []json.RawMessage{l.Tools[0].Descriptor}, Resources: l.Resources})
+	server := mcpserver.New(mcpserver.Options{CallTool: l.Tools[0].Call, ReadResource: l.ReadResource})
+	server.SetCatalog(mcpserver.Catalog{Tools: []json.RawMessage{l.Tools[0].Descriptor}, Resources: l.Resources})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { x.Run(ctx, server) })

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
@@ -93,7 +93,7 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 		}
 	}
 	if k == catalog.Tools {
-		if err := serve.CheckTool(out.raw); err != nil {
+		if err := mcpserver.CheckTool(out.raw); err != nil {
 			return item{}, err
 		}
 		out.ui = appURI(members["_meta"])

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -14,7 +14,7 @@ import (
 // if none can be opened. The caller must give it back. Modern clients have no sessions, so
 // a session with a server may serve all clients with the same credentials, capabilities
 // and log level, one request after the other.
-func (c *clients) lend(ctx context.Context, r *serve.Request, server string, capabilities json.RawMessage) *own {
+func (c *clients) lend(ctx context.Context, r *mcpserver.Request, server string, capabilities json.RawMessage) *own {
 	var level map[string]json.RawMessage
 	if l := logLevel(r); l != nil {
 		level = map[string]json.RawMessage{"level": l}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/mcptrack/mcptrack/core/fair"
+	"github.com/mcptrack/mcptrack/core/internal/fair"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/serve"
 )
 
 const (
@@ -46,7 +46,7 @@ func (l *limiter) acquire(ctx context.Context, server, principal string) (releas
 	room := n.users.Take(principal)
 	l.mu.Unlock()
 	if !room {
-		return nil, &serve.Error{Code: mcp.CodeInternal,
+		return nil, &mcpserver.Error{Code: mcp.CodeInternal,
 			Message: fmt.Sprintf("server %s is busy: %d requests are pending", printable.Line(server, 128), pending)}
 	}
 	slot := n.slots.Take(principal)

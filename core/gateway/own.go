@@ -11,8 +11,8 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -64,8 +64,8 @@ type peer interface {
 	// message delivers a notification of the server; it may block.
 	message(method string, params json.RawMessage)
 	// begin and end are called before and after each request in the session.
-	begin(r *serve.Request)
-	end(r *serve.Request)
+	begin(r *mcpserver.Request)
+	end(r *mcpserver.Request)
 }
 
 func newOwn(srv config.Server, capabilities json.RawMessage, p peer) *own {
@@ -153,7 +153,7 @@ func (o *own) speaksFor() (p peer, parked bool, changed <-chan struct{}) {
 }
 
 // do sends a request for the client's request r to the server.
-func (o *own) do(ctx context.Context, r *serve.Request, q session.Request) (json.RawMessage, error) {
+func (o *own) do(ctx context.Context, r *mcpserver.Request, q session.Request) (json.RawMessage, error) {
 	o.using.Add(1)
 	defer o.using.Add(-1)
 	if p, _, _ := o.speaksFor(); p != nil {
@@ -275,24 +275,24 @@ func declaredLegacy(capabilities json.RawMessage) json.RawMessage {
 // order in which they began. The zero value is ready.
 type requests struct {
 	mu  sync.Mutex
-	all []*serve.Request
+	all []*mcpserver.Request
 }
 
-func (q *requests) begin(r *serve.Request) {
+func (q *requests) begin(r *mcpserver.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.all = append(q.all, r)
 }
 
-func (q *requests) end(r *serve.Request) {
+func (q *requests) end(r *mcpserver.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.all = slices.DeleteFunc(q.all, func(c *serve.Request) bool { return c == r })
+	q.all = slices.DeleteFunc(q.all, func(c *mcpserver.Request) bool { return c == r })
 }
 
 // via returns the request that began last, on whose stream the client can be reached; nil
 // if there is none.
-func (q *requests) via() *serve.Request {
+func (q *requests) via() *mcpserver.Request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.all) == 0 {

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -16,14 +16,14 @@ const maxClientTasks = 1_000
 
 // legacyPeer is a client of the legacy era as one server sees it.
 type legacyPeer struct {
-	client *serve.Client
+	client *mcpserver.Client
 	requests
 
 	mu    sync.Mutex
 	tasks map[string]bool // ids of the tasks that the client runs for this server
 }
 
-func (p *legacyPeer) begin(r *serve.Request) {
+func (p *legacyPeer) begin(r *mcpserver.Request) {
 	if r.Client == p.client { // another client may ask for a task in the session
 		p.requests.begin(r)
 	}
@@ -46,7 +46,7 @@ func (p *legacyPeer) request(ctx context.Context, method string, params json.Raw
 		}
 	}
 	raw, err := p.client.Ask(ctx, p.via(), method, params)
-	if e, ok := errors.AsType[*serve.Error](err); ok {
+	if e, ok := errors.AsType[*mcpserver.Error](err); ok {
 		data, _ := e.Data.(json.RawMessage)
 		return nil, &session.RPCError{Code: e.Code, Message: e.Message, Data: data}
 	}

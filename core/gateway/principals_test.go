@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -121,7 +121,7 @@ func TestRoomIsOnesOwn(t *testing.T) {
 	c := &o.gateway.clients
 	capabilities := json.RawMessage(`{"roots":{}}`)
 	lend := func(name string, capabilities json.RawMessage) *own {
-		return c.lend(t.Context(), &serve.Request{Principal: name}, "docs", capabilities)
+		return c.lend(t.Context(), &mcpserver.Request{Principal: name}, "docs", capabilities)
 	}
 	bobs := lend("bob", capabilities)
 	if bobs == nil {
@@ -165,7 +165,7 @@ func TestRefusedSessionsOfOthers(t *testing.T) {
 	c.failed[[2]string{"alice", "docs"}] = time.Now()
 	c.mu.Unlock()
 	lend := func(name string) *own {
-		return c.lend(t.Context(), &serve.Request{Principal: name}, "docs", json.RawMessage(`{"roots":{}}`))
+		return c.lend(t.Context(), &mcpserver.Request{Principal: name}, "docs", json.RawMessage(`{"roots":{}}`))
 	}
 	if lend("alice") != nil {
 		t.Error("alice tries again")

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -16,7 +16,7 @@ const maxProgress = 64
 // progress forwards the progress of one request. A queue decouples the server's reader,
 // which must not block, from the client.
 type progress struct {
-	r     *serve.Request
+	r     *mcpserver.Request
 	token json.RawMessage
 
 	// wake has capacity 1: put and end send to it, run receives; never closed.
@@ -28,7 +28,7 @@ type progress struct {
 	ended bool
 }
 
-func newProgress(r *serve.Request, token json.RawMessage) *progress {
+func newProgress(r *mcpserver.Request, token json.RawMessage) *progress {
 	p := &progress{r: r, token: token, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go p.run() // waited for by end
 	return p

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -45,10 +45,10 @@ type round struct {
 	err   error
 
 	mu       sync.Mutex
-	last     int            // number of the last question
-	open     []*question    // those that are not answered yet
-	now      *serve.Request // the client's request in progress; nil until it is repeated
-	progress *progress      // of now; nil if now asks for none
+	last     int                // number of the last question
+	open     []*question        // those that are not answered yet
+	now      *mcpserver.Request // the client's request in progress; nil until it is repeated
+	progress *progress          // of now; nil if now asks for none
 }
 
 // question is a request of the server that the client has not answered yet.
@@ -107,8 +107,8 @@ func (d *round) message(method string, params json.RawMessage) {
 	}
 }
 
-func (d *round) begin(*serve.Request) {}
-func (d *round) end(*serve.Request)   {}
+func (d *round) begin(*mcpserver.Request) {}
+func (d *round) end(*mcpserver.Request)   {}
 
 func (d *round) report(p session.Progress) {
 	d.mu.Lock()
@@ -138,7 +138,7 @@ func (d *round) answer(given json.RawMessage) {
 }
 
 // attach makes r the client's request in progress; nil: there is none.
-func (d *round) attach(r *serve.Request) {
+func (d *round) attach(r *mcpserver.Request) {
 	var p *progress
 	if r != nil && r.ProgressToken() != nil {
 		p = newProgress(r, r.ProgressToken())

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/fair"
+	"github.com/mcptrack/mcptrack/core/internal/fair"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -124,7 +124,7 @@ func (w *way) beginRound(ctx context.Context, q session.Request) (*round, error)
 		d.raw, d.err = inside.perform(on, q)
 		clean := on.Err() == nil && d.settled()
 		if len(d.raw) > maxKept && d.unattended() {
-			d.raw, d.err = nil, &serve.Error{Code: mcp.CodeInternal, Message: "the server sent its result before the client answered the input requests, and the result is too large to keep"}
+			d.raw, d.err = nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server sent its result before the client answered the input requests, and the result is too large to keep"}
 		}
 		g.clients.giveBack(o, clean) // before the client can make its next request
 		close(d.over)
@@ -134,7 +134,7 @@ func (w *way) beginRound(ctx context.Context, q session.Request) (*round, error)
 
 // wait returns the result of a round, or the questions that the client has to answer first.
 // r is the client's request.
-func (s *rounds) wait(ctx context.Context, d *round, r *serve.Request) (json.RawMessage, error) {
+func (s *rounds) wait(ctx context.Context, d *round, r *mcpserver.Request) (json.RawMessage, error) {
 	d.attach(r)
 	defer d.attach(nil)
 	for {
@@ -160,7 +160,7 @@ func (s *rounds) wait(ctx context.Context, d *round, r *serve.Request) (json.Raw
 		state, ok := s.put(d)
 		if !ok {
 			d.cancel(errNoAnswer)
-			return nil, &serve.Error{Code: mcp.CodeInternal, Message: "too many requests are waiting for input from clients"}
+			return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "too many requests are waiting for input from clients"}
 		}
 		if raw := d.questions(state); raw != nil {
 			return raw, nil
@@ -174,7 +174,7 @@ func (s *rounds) wait(ctx context.Context, d *round, r *serve.Request) (json.Raw
 func (w *way) continueRound(ctx context.Context, q session.Request, state string) (json.RawMessage, error) {
 	d := w.g.rounds.take(state, w.roundKey(q))
 	if d == nil {
-		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: "the requestState is unknown or has expired; repeat the request without it"}
+		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "the requestState is unknown or has expired; repeat the request without it"}
 	}
 	d.answer(q.Params["inputResponses"])
 	return w.g.rounds.wait(ctx, d, w.r)
@@ -203,7 +203,7 @@ func stateOf(params map[string]json.RawMessage, prefix string) (state string, ok
 
 // logLevel is the level of messages that a client of the modern era wants during a
 // request; nil if it wants none.
-func logLevel(r *serve.Request) json.RawMessage {
+func logLevel(r *mcpserver.Request) json.RawMessage {
 	level := fields(fields(r.Params)["_meta"])[mcp.MetaLogLevel]
 	if !r.Modern() || !isString(level) {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
 )
@@ -206,7 +206,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 	l.checked = lists
 	for key, other := range v.variants {
 		if v.catalog.Variants == nil {
-			v.catalog.Variants = map[string]serve.Catalog{}
+			v.catalog.Variants = map[string]mcpserver.Catalog{}
 		}
 		v.catalog.Variants[key] = other.catalog
 	}

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/serve"
 )
 
 // task forwards a request about a task to the session in which the task runs.
@@ -49,11 +49,11 @@ func (w *way) task(ctx context.Context) (json.RawMessage, error) {
 }
 
 func noMethod(method string) error {
-	return &serve.Error{Code: mcp.CodeMethodNotFound, Message: "method not found: " + printable.Line(method, 100)}
+	return &mcpserver.Error{Code: mcp.CodeMethodNotFound, Message: "method not found: " + printable.Line(method, 100)}
 }
 
 func unknownTask() error {
-	return &serve.Error{Code: mcp.CodeInvalidParams, Message: "Failed to retrieve task: Task not found"}
+	return &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "Failed to retrieve task: Task not found"}
 }
 
 // listTasks answers tasks/list with the tasks that the client began. It asks one server
@@ -62,7 +62,7 @@ func (w *way) listTasks(ctx context.Context) (json.RawMessage, error) {
 	v, r := w.v, w.r
 	at, cursor, ok := readTaskCursor(r.Params)
 	if !ok {
-		return nil, &serve.Error{Code: mcp.CodeInvalidParams, Message: "invalid cursor"}
+		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "invalid cursor"}
 	}
 	for at < len(v.listsTasks) {
 		server := v.listsTasks[at]

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -80,13 +80,13 @@ func (t *tasks) listen(w *watcher, ids []target) (stop func()) {
 // watchAll begins to listen for a modern client: until ctx is done, what servers announce
 // about the tasks that it names reaches it. It returns the ids to which the client may
 // listen, as exported.
-func (t *tasks) watchAll(ctx context.Context, watch serve.TaskWatch) (known []string) {
+func (t *tasks) watchAll(ctx context.Context, watch mcpserver.TaskWatch) (known []string) {
 	v := t.g.view.Load()
 	byServer := map[string][]string{}
 	var ids []target
 	for _, exported := range watch.IDs {
 		id, ok := t.g.locateTask(v, watch.Principal, exported)
-		if _, mine := t.find(id, &serve.Request{Principal: watch.Principal}); !ok || !mine || !v.modern[id.server] ||
+		if _, mine := t.find(id, &mcpserver.Request{Principal: watch.Principal}); !ok || !mine || !v.modern[id.server] ||
 			!slices.Contains(v.extensions[mcp.ExtensionTasks], id.server) || slices.Contains(ids, id) || len(ids) == maxWatched {
 			continue
 		}
@@ -146,7 +146,7 @@ type note struct {
 // notify sends a notification to a client, after those that wait already. A client that does not
 // read holds back only its own: when too many wait, more are dropped, as clients do not rely on
 // them.
-func (t *tasks) notify(client *serve.Client, method string, params json.RawMessage) {
+func (t *tasks) notify(client *mcpserver.Client, method string, params json.RawMessage) {
 	t.mu.Lock()
 	n := t.notes[client]
 	begin := n == nil
@@ -166,7 +166,7 @@ func (t *tasks) notify(client *serve.Client, method string, params json.RawMessa
 }
 
 // deliver sends what waits for a client, until nothing does or ctx is done.
-func (t *tasks) deliver(ctx context.Context, client *serve.Client, n *notes) {
+func (t *tasks) deliver(ctx context.Context, client *mcpserver.Client, n *notes) {
 	for {
 		t.mu.Lock()
 		if len(n.waiting) == 0 || ctx.Err() != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -115,7 +115,7 @@ func TestTaskBelongsToItsPrincipal(t *testing.T) {
 				return string(got["tasks"])
 			}
 			check("in the beginning", o, alice, bob)
-			r := &serve.Request{Principal: "bob"}
+			r := &mcpserver.Request{Principal: "bob"}
 			for i := range maxTasks + 50 {
 				o.gateway.tasks.add(target{"docs", fmt.Sprint("b", i)}, r, nil, nil)
 			}
@@ -149,11 +149,11 @@ func TestTasksOfAPrincipalAreBounded(t *testing.T) {
 	g := &Gateway{}
 	add := func(principal string, n int) {
 		for i := range n {
-			g.tasks.add(target{"a", fmt.Sprint(principal, i)}, &serve.Request{Principal: principal}, nil, nil)
+			g.tasks.add(target{"a", fmt.Sprint(principal, i)}, &mcpserver.Request{Principal: principal}, nil, nil)
 		}
 	}
 	remembers := func(principal string, i int) bool {
-		return g.tasks.began(target{"a", fmt.Sprint(principal, i)}, &serve.Request{Principal: principal}, nil)
+		return g.tasks.began(target{"a", fmt.Sprint(principal, i)}, &mcpserver.Request{Principal: principal}, nil)
 	}
 	add("bob", 1)
 	add("alice", maxTasks+50)
@@ -171,7 +171,7 @@ func TestTasksOfAPrincipalAreBounded(t *testing.T) {
 func TestReusedTaskID(t *testing.T) {
 	t.Parallel()
 	g := &Gateway{}
-	id, alice, bob := target{"a", "1"}, &serve.Request{Principal: "alice"}, &serve.Request{Principal: "bob"}
+	id, alice, bob := target{"a", "1"}, &mcpserver.Request{Principal: "alice"}, &mcpserver.Request{Principal: "bob"}
 	g.tasks.add(id, alice, nil, nil)
 	g.tasks.add(id, bob, nil, nil)
 	if _, ok := g.tasks.find(id, alice); ok || g.tasks.began(id, alice, nil) {

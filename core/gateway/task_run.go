@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -168,7 +168,7 @@ func (w *way) runModernTask(ctx context.Context, q session.Request) (json.RawMes
 
 // taskFailed is the error of a task that ended without a result.
 func taskFailed(described map[string]json.RawMessage) error {
-	e := &serve.Error{Code: mcp.CodeInternal, Message: "the task ended without a result"}
+	e := &mcpserver.Error{Code: mcp.CodeInternal, Message: "the task ended without a result"}
 	failed := fields(described["error"])
 	var code int
 	var message string

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/fair"
+	"github.com/mcptrack/mcptrack/core/internal/fair"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 // Clients see a task under an id that only the gateway can make: it holds the server and the
@@ -40,12 +40,12 @@ type tasks struct {
 	g *Gateway
 
 	mu     sync.Mutex
-	notes  map[*serve.Client]*notes // of shared sessions, by the clients to which deliver sends them now
-	room   fair.Limit               // the keys of byID, by principal
-	byID   map[ownTask]*task        // by principal
-	order  []ownTask                // the keys of byID, the oldest first
-	shared map[target]*task         // the tasks of byID that run in shared sessions
-	watch  map[target][]*watcher    // who listens to a task
+	notes  map[*mcpserver.Client]*notes // of shared sessions, by the clients to which deliver sends them now
+	room   fair.Limit                   // the keys of byID, by principal
+	byID   map[ownTask]*task            // by principal
+	order  []ownTask                    // the keys of byID, the oldest first
+	shared map[target]*task             // the tasks of byID that run in shared sessions
+	watch  map[target][]*watcher        // who listens to a task
 }
 
 // ownTask is a task of a principal: by server and the id there.
@@ -57,14 +57,14 @@ type ownTask struct {
 // task is a task that a client began.
 type task struct {
 	ownTask
-	own     *own          // the session in which it runs; nil: the shared one
-	client  *serve.Client // the legacy client that asked for it last; nil: a modern one began it
-	expires time.Time     // when the server may have dropped it
+	own     *own              // the session in which it runs; nil: the shared one
+	client  *mcpserver.Client // the legacy client that asked for it last; nil: a modern one began it
+	expires time.Time         // when the server may have dropped it
 }
 
 // add records a task of the client that made the request r, in the session o (nil: the shared
 // one). described is the server's description of the task.
-func (t *tasks) add(id target, r *serve.Request, o *own, described map[string]json.RawMessage) {
+func (t *tasks) add(id target, r *mcpserver.Request, o *own, described map[string]json.RawMessage) {
 	life := maxTaskLife
 	for _, name := range []string{"ttl", "ttlMs"} {
 		var ms float64
@@ -115,7 +115,7 @@ func (t *tasks) drop(known *task) {
 // find returns the session in which a task of the client's principal runs, nil for the shared
 // one. Its id was verified (see taskIDs): a task that is not known here may be older than this
 // process, so the server decides, unless it has given the id to another principal since.
-func (t *tasks) find(id target, r *serve.Request) (o *own, ok bool) {
+func (t *tasks) find(id target, r *mcpserver.Request) (o *own, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.byID[ownTask{r.Principal, id}]
@@ -130,7 +130,7 @@ func (t *tasks) find(id target, r *serve.Request) (o *own, ok bool) {
 
 // began reports whether the client of a request may list a task of the session o (nil: the
 // shared one), because it, or a client with the same credentials, began it.
-func (t *tasks) began(id target, r *serve.Request, o *own) bool {
+func (t *tasks) began(id target, r *mcpserver.Request, o *own) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.byID[ownTask{r.Principal, id}]

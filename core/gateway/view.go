@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -37,7 +37,7 @@ type source struct {
 // view is the merged catalog and the mapping from exported names to targets. It is
 // immutable once built.
 type view struct {
-	catalog serve.Catalog
+	catalog mcpserver.Catalog
 	filter  filter
 	names   naming
 	only    string // the id of the server if there is exactly one, else ""

@@ -6,8 +6,8 @@ import (
 	"maps"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/serve"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -17,7 +17,7 @@ import (
 type way struct {
 	g      *Gateway
 	v      *view
-	r      *serve.Request
+	r      *mcpserver.Request
 	server string
 	fixed  *own // the session to use; nil: the client's own, or the shared one
 	other  bool // clients.inModern returns the session to use
@@ -143,7 +143,7 @@ const maxRounds = 16
 
 // askClient asks a client of the legacy era what a server of the modern one wants to know
 // before it gives its result.
-func askClient(ctx context.Context, r *serve.Request, raw json.RawMessage) (answers, state json.RawMessage, asked bool, err error) {
+func askClient(ctx context.Context, r *mcpserver.Request, raw json.RawMessage) (answers, state json.RawMessage, asked bool, err error) {
 	result := fields(raw)
 	if string(result["resultType"]) != `"input_required"` {
 		return nil, nil, false, nil
@@ -154,14 +154,14 @@ func askClient(ctx context.Context, r *serve.Request, raw json.RawMessage) (answ
 
 // askAll sends requests for input to a client of the legacy era, one after the other, and
 // returns its answers as inputResponses.
-func askAll(ctx context.Context, r *serve.Request, requests []jsonMember) (answers json.RawMessage, err error) {
+func askAll(ctx context.Context, r *mcpserver.Request, requests []jsonMember) (answers json.RawMessage, err error) {
 	given := map[string]json.RawMessage{}
 	for _, m := range requests {
 		q := fields(m.value)
 		var method string
 		_ = json.Unmarshal(q["method"], &method) // "" cannot be answered
 		if !canAnswer(r.Capabilities, method) {
-			return nil, &serve.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client does not support: " + printable.Line(method, 100)}
+			return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client does not support: " + printable.Line(method, 100)}
 		}
 		if given[m.name], err = r.Client.Ask(ctx, r, method, q["params"]); err != nil {
 			return nil, err

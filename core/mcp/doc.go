@@ -1,5 +1,5 @@
 // Package mcp holds the vocabulary of the Model Context Protocol: what our client
-// side (core/session) and our server side (core/serve) must spell alike. It has
+// side (core/session) and our server side (core/mcpserver) must spell alike. It has
 // names, codes and the shapes of a few messages, and no behaviour beyond reading
 // and writing them.
 //

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
-	"github.com/mcptrack/mcptrack/core/session/wire"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // loginOf returns the source of tokens for a server; nil if its entry has credentials, or it is

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/session/wire"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // httpDial is one attempt to connect over HTTP.

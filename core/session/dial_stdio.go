@@ -8,7 +8,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/process"
-	"github.com/mcptrack/mcptrack/core/session/wire"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // oneShotGrace is how long the child of a one-shot session may take to exit after its stdin was

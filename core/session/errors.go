@@ -3,7 +3,7 @@ package session
 import (
 	"errors"
 
-	"github.com/mcptrack/mcptrack/core/session/wire"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // Errors that callers branch on with errors.Is.

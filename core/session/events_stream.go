@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/session/wire"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // EventMessage is a message of a stream of events, not yet decoded.

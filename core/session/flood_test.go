@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/session/wire"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 func subscribed(n int) *Signals {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/session/wire"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // versionError is the error for a server that answered, but supports no version that we

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/session/wire"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // maxExtended bounds how long progress reports can extend a request.

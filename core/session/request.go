@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/session/wire"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // Request is a request in its raw form, for a proxy that forwards what it received.

@@ -1,6 +1,6 @@
 package session
 
-import "github.com/mcptrack/mcptrack/core/session/wire"
+import "github.com/mcptrack/mcptrack/core/session/internal/wire"
 
 // stream is the state of one subscriptions/listen for the handling of notifications. The lock
 // of the Signals that it is registered with guards it.

@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 	"github.com/mcptrack/mcptrack/core/status"
-	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 // Options configure a [Tracker]. The zero value is usable; a zero field means its
@@ -72,7 +72,7 @@ type Options struct {
 	EventCursors func(server string) map[string]string
 	// Webhooks receives events from servers that deliver them by webhook; nil: events are not
 	// received in this way.
-	Webhooks *webhooks.Receiver
+	Webhooks *standardwebhooks.Receiver
 	// AllLists tracks all lists of every server, even those that its entry does not select; the
 	// entry still decides which resources are tracked. For a gateway.
 	AllLists bool

@@ -18,14 +18,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 // hooking is a server that delivers events by webhook only.
 type hooking struct {
 	t    *testing.T
 	feed *sessiontest.Feed
-	r    *webhooks.Receiver
+	r    *standardwebhooks.Receiver
 
 	mu     sync.Mutex
 	calls  []string // subscribe with its cursor, unsubscribe
@@ -75,12 +75,12 @@ func (h *hooking) answer(c *sessiontest.EventCall) (any, *sessiontest.EventError
 }
 
 func (h *hooking) postLocked(id, body string) (int, string) {
-	secret, err := webhooks.ParseSecret(h.target.Secret)
+	secret, err := standardwebhooks.ParseSecret(h.target.Secret)
 	if err != nil {
 		h.t.Error(err)
 		return 0, ""
 	}
-	signature, _ := webhooks.Sign([]webhooks.Secret{secret}, id, time.Now(), []byte(body))
+	signature, _ := standardwebhooks.Sign([]standardwebhooks.Secret{secret}, id, time.Now(), []byte(body))
 	q := httptest.NewRequest(http.MethodPost, h.target.URL, bytes.NewReader([]byte(body)))
 	for name, value := range map[string]string{"Content-Type": "application/json", "webhook-id": id, "webhook-timestamp": strconv.FormatInt(time.Now().Unix(), 10), "webhook-signature": signature, "X-MCP-Subscription-Id": "sub_1"} {
 		q.Header.Set(name, value)
@@ -114,7 +114,7 @@ func updated(id, uri, cursor string) string {
 // hooked runs the test with such a server.
 func hooked(t *testing.T, receiver bool, test func(w *world, docs *sessiontest.Server, h *hooking)) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &hooking{t: t, feed: sessiontest.NewFeed(), r: webhooks.NewReceiver("https://hooks.example", webhooks.NewKey())}
+		h := &hooking{t: t, feed: sessiontest.NewFeed(), r: standardwebhooks.NewReceiver("https://hooks.example", standardwebhooks.NewKey())}
 		opts := Options{}
 		if receiver {
 			opts.Webhooks = h.r

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/serve"
 )
 
-func (s *Server) callTool(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+func (s *Server) callTool(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	var params struct {
 		Arguments json.RawMessage `json:"arguments"`
 	}
@@ -47,7 +47,7 @@ func (s *Server) callTool(ctx context.Context, r *serve.Request) (json.RawMessag
 	if s.other != nil {
 		return s.other(ctx, r)
 	}
-	return nil, fmt.Errorf("%w: tool %q", serve.ErrNotFound, r.Name())
+	return nil, fmt.Errorf("%w: tool %q", mcpserver.ErrNotFound, r.Name())
 }
 
 // failedTool returns errors that the model can correct as a tool result, and others

@@ -3,7 +3,7 @@
 // whose subscribers are notified of every change, whichever program made it.
 //
 // A [Vault] indexes a folder and keeps the index in sync with the disk; it knows
-// nothing of MCP. A [Server] serves a Vault to clients through core/serve.
+// nothing of MCP. A [Server] serves a Vault to clients through core/mcpserver.
 //
 // # Resources
 //

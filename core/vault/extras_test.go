@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/subscriptions"
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 )
 
 // page returns a page of recent that is not listed.

@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
-	"github.com/mcptrack/mcptrack/core/subscriptions"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 // ServerOptions configure a vault and its server.
@@ -20,22 +20,22 @@ type ServerOptions struct {
 	// Name, Title, Version and Instructions are sent to clients when they connect; by
 	// default "mcptrack-vault", "Vault", "dev" and a line about notes.
 	Name, Title, Version, Instructions string
-	// Principal and SessionDir are as in [serve.Options].
+	// Principal and SessionDir are as in [mcpserver.Options].
 	Principal  func(*http.Request) string
 	SessionDir string
 	// MaxSubscriptions limits the subscribed resources of one client; 10,000 by default.
 	MaxSubscriptions int
 	// CallTool answers calls of the tools that [Server.Offer] added, and GetPrompt requests
 	// for the prompts that it added. nil: there are none.
-	CallTool, GetPrompt serve.Func
+	CallTool, GetPrompt mcpserver.Func
 }
 
 // Server serves a vault over MCP. Make it with NewServer, call Run, and once it is
 // Ready connect clients with ServeIO and ServeHTTP of the embedded server.
 type Server struct {
-	*serve.Server
+	*mcpserver.Server
 	vault *Vault
-	other serve.Func // answers calls of tools that Offer added; nil: there are none
+	other mcpserver.Func // answers calls of tools that Offer added; nil: there are none
 
 	mu                    sync.Mutex        // guards what follows
 	notes, tools, prompts []json.RawMessage // parts of the catalog; tools are those of Offer
@@ -49,7 +49,7 @@ func NewServer(opts ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{vault: v, other: opts.CallTool}
-	s.Server = serve.New(serve.Options{
+	s.Server = mcpserver.New(mcpserver.Options{
 		Name: cmp.Or(opts.Name, "mcptrack-vault"), Title: cmp.Or(opts.Title, "Vault"), Version: opts.Version,
 		Instructions:  cmp.Or(opts.Instructions, "Notes in Markdown. Subscribe to vault://recent, to a note or to a folder to be notified of changes."),
 		Principal:     opts.Principal,
@@ -96,7 +96,7 @@ func (s *Server) Offer(tools, prompts []json.RawMessage) {
 
 // list publishes the catalog. s.mu must be held.
 func (s *Server) list() {
-	s.SetCatalog(serve.Catalog{
+	s.SetCatalog(mcpserver.Catalog{
 		Tools: append(tools(), s.tools...), Prompts: s.prompts,
 		Resources: append(resources(), s.notes...), Templates: templates(),
 	})
@@ -108,7 +108,7 @@ func (s *Server) Close() error {
 	return s.vault.Close()
 }
 
-func (s *Server) readResource(_ context.Context, r *serve.Request) (json.RawMessage, error) {
+func (s *Server) readResource(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.URI() == "" {
 		return nil, refuse("Resource URI cannot be empty")
 	}
@@ -127,7 +127,7 @@ func (s *Server) readResource(_ context.Context, r *serve.Request) (json.RawMess
 // wireError converts an error of the vault to one that clients are sent.
 func wireError(err error) error {
 	if errors.Is(err, ErrNotFound) {
-		return serve.ErrNotFound
+		return mcpserver.ErrNotFound
 	}
 	if bad, ok := errors.AsType[*uriError](err); ok {
 		return refuse(bad.Error())
@@ -136,11 +136,11 @@ func wireError(err error) error {
 }
 
 func refuse(text string) error {
-	return &serve.Error{Code: mcp.CodeInvalidParams, Message: text}
+	return &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: text}
 }
 
 // complete completes paths for the templates.
-func (s *Server) complete(_ context.Context, r *serve.Request) (json.RawMessage, error) {
+func (s *Server) complete(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	var params struct {
 		Ref struct {
 			Type string `json:"type"`

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/mcptrack/mcptrack/core/textindex"
+	"github.com/mcptrack/mcptrack/core/internal/textindex"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// Clients are the numbers of clients of the feeds; see package output/sse.
+// Clients are the numbers of clients of the feeds; see package output/feed.
 type Clients struct {
 	Connected int    // now
 	Served    uint64 // streams opened

@@ -14,11 +14,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/history"
-	"github.com/mcptrack/mcptrack/core/sse"
+	"github.com/mcptrack/mcptrack/output/feed/feedclient"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/serverlog"
-	"github.com/mcptrack/mcptrack/output/sse/follow"
 )
 
 // pollEvery is how often the servers are requested from the serve-sse.
@@ -27,7 +27,7 @@ const pollEvery = time.Second
 // Remote is a Source over a running serve-sse.
 type Remote struct {
 	Client remote.Client
-	Follow follow.Options // for following its feed
+	Follow feedclient.Options // for following its feed
 
 	mu      sync.Mutex // guards all below
 	servers []Server
@@ -37,7 +37,7 @@ type Remote struct {
 
 // Run follows the feed until ctx ends or the feed refuses the request.
 func (s *Remote) Run(ctx context.Context) error {
-	return follow.Run(ctx, s.Follow, func(x sse.Event) error {
+	return feedclient.Run(ctx, s.Follow, func(x eventstream.Event) error {
 		var e event.Event
 		if json.Unmarshal([]byte(x.Data), &e) != nil {
 			return nil // a checkpoint, or an event of a newer mcptrack

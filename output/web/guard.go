@@ -20,7 +20,7 @@ const (
 // Limits of a request's body, in bytes: in general, and of an MCP message.
 const (
 	maxBody    = 64 << 10
-	maxMessage = 4<<20 + 4096 // core/serve has its own limit, with a better error
+	maxMessage = 4<<20 + 4096 // core/mcpserver has its own limit, with a better error
 )
 
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; " +

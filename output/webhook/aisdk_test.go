@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/events"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 // The receiver of the AI SDK answers our challenge, without which there is no subscription.
@@ -32,14 +32,14 @@ func TestChallengeOfTheAISDK(t *testing.T) {
 		t.Skip(missing)
 	}
 	log := newTestLog()
-	reader, sender := events.NewReader(log, events.Scope{}), NewSender(local())
+	reader, sender := mcpevents.NewReader(log, mcpevents.Scope{}), NewSender(local())
 	subs, err := New(t.Context(), Options{Log: log, Reader: reader, Sender: sender})
 	if err != nil {
 		t.Fatal(err)
 	}
-	handlers := events.New(events.Options{Reader: reader, Modes: []events.Mode{events.Webhook}, Webhooks: subs.Handle}).Handlers()
+	handlers := mcpevents.New(mcpevents.Options{Reader: reader, Modes: []mcpevents.Mode{mcpevents.Webhook}, Webhooks: subs.Handle}).Handlers()
 	handlers.Identify = func(*http.Request) string { return "chat" }
-	srv := serve.New(serve.Options{Name: "test", Events: handlers})
+	srv := mcpserver.New(mcpserver.Options{Name: "test", Events: handlers})
 	mcp := httptest.NewServer(srv)
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	var running sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 const (
@@ -85,10 +85,10 @@ func hostName(rawURL string) string {
 
 // verify asks an endpoint to prove that it wants events: by repeating a nonce, or by naming the
 // path in a document of its origin. It returns why the proof failed, "" if it did not.
-func (s *Subscriptions) verify(ctx context.Context, r *record, secret webhooks.Secret) (Error, error) {
+func (s *Subscriptions) verify(ctx context.Context, r *record, secret standardwebhooks.Secret) (Error, error) {
 	nonce := rand.Text()
 	m := r.control("verification", map[string]any{"challenge": nonce})
-	m.Secrets = []webhooks.Secret{secret}
+	m.Secrets = []standardwebhooks.Secret{secret}
 	from := new(caller)
 	got, err := s.opts.Sender.post(ctx, from, m, nil)
 	if err != nil {

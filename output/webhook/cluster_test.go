@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
 )
 
 func openLog(t *testing.T, url string) *natslog.Log {
@@ -74,7 +74,7 @@ func hooksOn(t *testing.T, shared *natslog.Log, log *testLog, to *receiver, all 
 	to.fixed = true
 	sender := NewSender(nil)
 	sender.client.Transport, sender.open.Transport = to, to
-	h = NewHooks(HookOptions{Log: shared, Reader: events.NewReader(log, events.Scope{}), Sender: sender, Follow: true})
+	h = NewHooks(HookOptions{Log: shared, Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true})
 	h.Apply(all)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -197,7 +197,7 @@ func TestTurnWithoutWebhooksKeepsWatermarks(t *testing.T) {
 	if err := p.save(t.Context(), func() stored { return stored{Webhooks: []mark{{Key: "k", Cursor: "a-7"}}} }); err != nil {
 		t.Fatal(err)
 	}
-	h := NewHooks(HookOptions{Log: shared, Reader: events.NewReader(newTestLog(), events.Scope{}), Sender: NewSender(nil)})
+	h := NewHooks(HookOptions{Log: shared, Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(nil)})
 	h.latest = []config.Webhook{standard(hook)}
 	h.Apply(nil)
 	if err := h.run(t.Context(), nil, func() {}); err != nil {

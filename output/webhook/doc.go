@@ -48,5 +48,5 @@
 // deliveries. They return when all have ended, and store the watermarks.
 //
 // Library: cloudevents/sdk-go has the form of CloudEvents. Messages are signed by
-// core/webhooks.
+// core/standardwebhooks.
 package webhook

@@ -12,7 +12,7 @@ import (
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -20,7 +20,7 @@ import (
 type format struct {
 	contentType string
 	ordered     bool // one delivery at a time: in order, and no more than Slack takes
-	event       func(o *events.Occurrence, cursor string) ([]byte, error)
+	event       func(o *mcpevents.Occurrence, cursor string) ([]byte, error)
 	gap         func(id, cursor string) ([]byte, error)
 }
 
@@ -30,11 +30,11 @@ func formatOf(name config.WebhookFormat) format {
 	case config.WebhookCloudEvents:
 		return format{"application/cloudevents+json", false, cloudMessage, cloudGap}
 	case config.WebhookSlack:
-		return format{"application/json", true, func(o *events.Occurrence, _ string) ([]byte, error) { return slackMessage(slackText(o)) }, func(string, string) ([]byte, error) {
+		return format{"application/json", true, func(o *mcpevents.Occurrence, _ string) ([]byte, error) { return slackMessage(slackText(o)) }, func(string, string) ([]byte, error) {
 			return slackMessage("Some changes are not shown here: they could not be delivered in time, or are no longer stored.")
 		}}
 	}
-	return format{"application/json", false, func(o *events.Occurrence, cursor string) ([]byte, error) { return o.Body(cursor), nil }, func(_, cursor string) ([]byte, error) {
+	return format{"application/json", false, func(o *mcpevents.Occurrence, cursor string) ([]byte, error) { return o.Body(cursor), nil }, func(_, cursor string) ([]byte, error) {
 		return json.Marshal(map[string]string{"type": "gap", "cursor": cursor})
 	}}
 }
@@ -53,7 +53,7 @@ func newCloudEvent(id, source, name, cursor string, data json.RawMessage) cloude
 
 // cloudMessage returns an event as a CloudEvent, with the same id and data as in all other
 // deliveries of it.
-func cloudMessage(o *events.Occurrence, cursor string) ([]byte, error) {
+func cloudMessage(o *mcpevents.Occurrence, cursor string) ([]byte, error) {
 	e := newCloudEvent(o.ID, "mcptrack://server/"+url.PathEscape(o.Server), o.Name, cursor, o.Data())
 	e.SetSubject(cmp.Or(o.Exported(), o.Word()))
 	e.SetTime(o.Time.UTC().Truncate(time.Millisecond))
@@ -71,7 +71,7 @@ const (
 )
 
 // slackText describes an event in words, as plain text that is not escaped.
-func slackText(o *events.Occurrence) string {
+func slackText(o *mcpevents.Occurrence) string {
 	var d struct {
 		List, State, Previous, Reason string
 		Added, Removed, Changed       []string
@@ -80,9 +80,9 @@ func slackText(o *events.Occurrence) string {
 	_ = json.Unmarshal(o.Data(), &d) // ours
 	server := printable.Line(o.Server, maxSlackName)
 	switch o.Name {
-	case events.ResourceUpdated:
+	case mcpevents.ResourceUpdated:
 		return server + ": " + printable.Line(o.Exported(), maxSlackName) + " changed"
-	case events.ListChanged:
+	case mcpevents.ListChanged:
 		var parts []string
 		for _, p := range []struct {
 			verb  string

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 // E3: only addresses of the public internet may be dialled.
@@ -222,19 +222,19 @@ func TestPlacesOfAllPorts(t *testing.T) {
 // The vector that every library of Standard Webhooks agrees on.
 func TestSignature(t *testing.T) {
 	t.Parallel()
-	s, err := webhooks.ParseSecret(oneSecret)
+	s, err := standardwebhooks.ParseSecret(oneSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := webhooks.ParseSecret(newSecret)
+	other, err := standardwebhooks.ParseSecret(newSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := webhooks.Sign([]webhooks.Secret{s}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	got, err := standardwebhooks.Sign([]standardwebhooks.Secret{s}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; err != nil || got != want {
 		t.Errorf("%s, %v", got, err)
 	}
-	if two, err := webhooks.Sign([]webhooks.Secret{s, other}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`)); err != nil || !strings.HasPrefix(two, got+" v1,") {
+	if two, err := standardwebhooks.Sign([]standardwebhooks.Secret{s, other}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`)); err != nil || !strings.HasPrefix(two, got+" v1,") {
 		t.Errorf("two secrets: %s, %v", two, err)
 	}
 }
@@ -254,7 +254,7 @@ func TestSecrets(t *testing.T) {
 		strings.TrimPrefix(oneSecret, "whsec_"):                  false,
 		oneSecret + "=":                                          false, oneSecret + "\n": false, "whsec_": false, "": false,
 	} {
-		s, err := webhooks.ParseSecret(text)
+		s, err := standardwebhooks.ParseSecret(text)
 		if (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 // HookOptions configure Hooks. Log, Reader and Sender are required.
@@ -23,12 +23,12 @@ type HookOptions struct {
 	// of those that have webhooks delivers. With any other log this process does.
 	Log journal.Log
 	// Reader reads Log.
-	Reader *events.Reader
+	Reader *mcpevents.Reader
 	Sender *Sender
 	// Follow makes Run also run Reader, once there is a webhook.
 	Follow bool
 	// Scope decides which events are still shown.
-	Scope events.Scope
+	Scope mcpevents.Scope
 	// Logger gets records that an operator should see; nil discards them. They contain hosts,
 	// but no URLs or secrets.
 	Logger *slog.Logger
@@ -211,7 +211,7 @@ func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []confi
 		k := &target{mark: found[n], conf: w, ended: make(chan struct{})}
 		id := newMark(w)
 		k.Key, k.mark.URL = id.Key, id.URL
-		if s, err := webhooks.ParseSecret(w.Secret.Reveal()); err == nil {
+		if s, err := standardwebhooks.ParseSecret(w.Secret.Reveal()); err == nil {
 			k.secret = &s
 		}
 		for _, was := range ended {

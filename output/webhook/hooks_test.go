@@ -16,7 +16,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
 )
 
 // hooksWorld is a set of webhooks of a config over a log in memory.
@@ -34,7 +34,7 @@ func newHooksWorld(t *testing.T, log *testLog, to *receiver, all ...config.Webho
 	to.fixed = true
 	sender := NewSender(nil)
 	sender.client.Transport, sender.open.Transport = to, to
-	w.Hooks = NewHooks(HookOptions{Log: log, Reader: events.NewReader(log, events.Scope{}), Sender: sender, Follow: true,
+	w.Hooks = NewHooks(HookOptions{Log: log, Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true,
 		Logger: slog.New(slog.NewTextHandler(w.logs, nil))})
 	w.Apply(all)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -230,7 +230,7 @@ func TestSettleBeforeTheReaderRuns(t *testing.T) {
 			t.Fatalf("sent before it has settled: %v", got)
 		}
 
-		reader, sender := events.NewReader(log, events.Scope{}), NewSender(nil)
+		reader, sender := mcpevents.NewReader(log, mcpevents.Scope{}), NewSender(nil)
 		sender.client.Transport, sender.open.Transport = to, to
 		h := NewHooks(HookOptions{Log: log, Reader: reader, Sender: sender})
 		h.Apply([]config.Webhook{standard(hook)})
@@ -339,19 +339,19 @@ func TestCloudEvents(t *testing.T) {
 // a style, or be long.
 func TestSlack(t *testing.T) {
 	t.Parallel()
-	scope := events.Scope{}
+	scope := mcpevents.Scope{}
 	text := func(e event.Event) string {
 		t.Helper()
 		log := newTestLog()
 		log.store(e)
-		reader := events.NewReader(log, scope)
+		reader := mcpevents.NewReader(log, scope)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		defer running.Wait()
 		defer cancel()
 		running.Go(func() { _ = reader.Run(ctx) })
 		for {
-			b, _, err := reader.Look(ctx, events.Position{Epoch: log.Epoch()}, func(*events.Occurrence) bool { return true }, 1)
+			b, _, err := reader.Look(ctx, mcpevents.Position{Epoch: log.Epoch()}, func(*mcpevents.Occurrence) bool { return true }, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -402,7 +402,7 @@ func TestHookPrivate(t *testing.T) {
 			sender := NewSender(nil)
 			to.fixed = true
 			sender.open.Transport = to // the guarded one dials
-			h := NewHooks(HookOptions{Log: log, Reader: events.NewReader(log, events.Scope{}), Sender: sender, Follow: true})
+			h := NewHooks(HookOptions{Log: log, Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true})
 			conf := standard("https://127.0.0.1:9/x")
 			conf.AllowPrivate = allow
 			h.Apply([]config.Webhook{conf})

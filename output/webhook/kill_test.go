@@ -19,11 +19,11 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 // childVariable makes the test program a process that delivers; see deliverAsChild.
@@ -49,7 +49,7 @@ func deliverAsChild(text string) error {
 		return err
 	}
 	defer func() { _ = j.Close() }()
-	reader, sender := events.NewReader(j, events.Scope{}), NewSender(local())
+	reader, sender := mcpevents.NewReader(j, mcpevents.Scope{}), NewSender(local())
 	allow, err := ParseURLs([]string{"http://127.0.0.1:*"})
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func deliverAsChild(text string) error {
 		running.Go(func() { _ = run(ctx) })
 	}
 	// Both begin before the first event: from now on on the first run, and else where they were.
-	_, err = subs.Handle(ctx, &serve.Request{Method: mcp.MethodSubscribeEvents, Identity: "chat",
+	_, err = subs.Handle(ctx, &mcpserver.Request{Method: mcp.MethodSubscribeEvents, Identity: "chat",
 		Params: json.RawMessage(params(work.URL+"/subscription", oneSecret))})
 	if err != nil {
 		return err

@@ -21,10 +21,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 func TestMain(m *testing.M) {
@@ -238,7 +238,7 @@ func newWorld(t *testing.T, opts Options) *world {
 func newWorldOn(t *testing.T, log *testLog, to *receiver, opts Options) *world {
 	t.Helper()
 	w := &world{T: t, log: log, to: to, logs: &lines{}}
-	opts.Reader = events.NewReader(log, opts.Scope)
+	opts.Reader = mcpevents.NewReader(log, opts.Scope)
 	if opts.Log == nil {
 		opts.Log = log
 	}
@@ -301,7 +301,7 @@ type subscribed struct {
 
 func (w *world) ask(method, identity, params string) (out subscribed, err error) {
 	w.Helper()
-	raw, err := w.Handle(w.Context(), &serve.Request{Method: method, Identity: identity, Params: json.RawMessage(params)})
+	raw, err := w.Handle(w.Context(), &mcpserver.Request{Method: method, Identity: identity, Params: json.RawMessage(params)})
 	if err != nil {
 		return out, err
 	}
@@ -322,7 +322,7 @@ func (w *world) subscribe(params string) subscribed {
 
 // refused returns the code and data of an error.
 func refused(err error) (int, map[string]any) {
-	e, ok := err.(*serve.Error)
+	e, ok := err.(*mcpserver.Error)
 	if !ok {
 		return 0, nil
 	}

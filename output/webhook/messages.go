@@ -8,15 +8,15 @@ import (
 	"maps"
 	"net/http"
 
-	"github.com/mcptrack/mcptrack/core/events"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 const headerSubscription = "X-MCP-Subscription-Id"
 
 // eventMessage is the POST of an event to a subscriber. If own is set, it has an id of its own,
 // which is the same in every attempt and process; otherwise that of the event.
-func (r *record) eventMessage(o *events.Occurrence, cursor string, own bool) *Message {
+func (r *record) eventMessage(o *mcpevents.Occurrence, cursor string, own bool) *Message {
 	id := o.ID
 	if own {
 		sum := sha256.Sum256([]byte(r.ID + " " + o.ID))
@@ -38,7 +38,7 @@ func (r *record) message(id string, body []byte) *Message {
 }
 
 // terminated returns the message that the subscription has ended before its time, and why.
-func (r *record) terminated(why events.Failure, reason string) *Message {
+func (r *record) terminated(why mcpevents.Failure, reason string) *Message {
 	return r.control("terminated", map[string]any{"error": map[string]any{
 		"code": r.Numbering.Code(why), "message": why, "data": map[string]any{"reason": reason},
 	}})
@@ -52,23 +52,23 @@ type delivery struct {
 func parseDelivery(raw json.RawMessage) (d delivery, err error) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil || members == nil {
-		return d, events.Invalid("delivery must be an object")
+		return d, mcpevents.Invalid("delivery must be an object")
 	}
 	for name, into := range map[string]**string{"mode": &d.Mode, "url": &d.URL, "secret": &d.Secret} {
 		if value, ok := members[name]; ok && json.Unmarshal(value, into) != nil {
-			return d, events.Invalid("delivery." + name + " must be a string")
+			return d, mcpevents.Invalid("delivery." + name + " must be a string")
 		}
 	}
 	if d.URL == nil {
-		return d, events.Invalid("delivery.url is missing")
+		return d, mcpevents.Invalid("delivery.url is missing")
 	}
 	return d, nil
 }
 
 // checkMode rejects any delivery mode but webhook.
-func (d *delivery) checkMode(r *serve.Request) error {
-	if d.Mode != nil && *d.Mode != string(events.Webhook) {
-		return events.Fail(r, events.Unsupported, map[string]any{"feature": "deliveryMode", "value": bounded(*d.Mode)})
+func (d *delivery) checkMode(r *mcpserver.Request) error {
+	if d.Mode != nil && *d.Mode != string(mcpevents.Webhook) {
+		return mcpevents.Fail(r, mcpevents.Unsupported, map[string]any{"feature": "deliveryMode", "value": bounded(*d.Mode)})
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
 )
 
 // record is the stored form of a subscription.
@@ -20,11 +20,11 @@ type record struct {
 	Arguments json.RawMessage `json:"arguments"` // canonical
 	Secret    string          `json:"secret"`
 	// OldSecret also signs messages until OldUntil.
-	OldSecret string           `json:"oldSecret,omitempty"`
-	OldUntil  time.Time        `json:"oldUntil,omitzero"`
-	Numbering events.Numbering `json:"numbering"`
-	Verified  time.Time        `json:"verified"`
-	Expires   time.Time        `json:"expires,omitzero"` // zero: never
+	OldSecret string              `json:"oldSecret,omitempty"`
+	OldUntil  time.Time           `json:"oldUntil,omitzero"`
+	Numbering mcpevents.Numbering `json:"numbering"`
+	Verified  time.Time           `json:"verified"`
+	Expires   time.Time           `json:"expires,omitzero"` // zero: never
 	// Life is another one each time that a subscription is made, also under the same id.
 	Life string `json:"life,omitempty"`
 	// Refreshes counts the refreshes.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 // Error is why a message was not accepted, as shown to clients: a category that reveals nothing
@@ -44,8 +44,8 @@ type Message struct {
 	URL     string
 	ID      string // webhook-id
 	Body    []byte
-	Header  http.Header       // in addition
-	Secrets []webhooks.Secret // nil: it is not signed
+	Header  http.Header               // in addition
+	Secrets []standardwebhooks.Secret // nil: it is not signed
 	// Private allows addresses that are not public: the URL is the operator's.
 	Private bool
 }
@@ -182,7 +182,7 @@ func (s *Sender) post(ctx context.Context, c *caller, m *Message, before func() 
 		q.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
 	}
 	if len(m.Secrets) > 0 {
-		signed, err := webhooks.Sign(m.Secrets, m.ID, now, m.Body)
+		signed, err := standardwebhooks.Sign(m.Secrets, m.ID, now, m.Body)
 		if err != nil {
 			return Result{}, err
 		}

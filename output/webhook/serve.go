@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/events"
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 const (
@@ -74,9 +74,9 @@ func (s *Subscriptions) serve(ctx context.Context, sub *subscription) {
 		case delivering:
 			err = s.deliver(work, sub, r.Cursor)
 		case revoked:
-			s.terminate(ctx, sub, r.terminated(events.Forbidden, "the token was revoked"))
+			s.terminate(ctx, sub, r.terminated(mcpevents.Forbidden, "the token was revoked"))
 		case dead:
-			s.terminate(ctx, sub, r.terminated(events.CallbackEndpointError, string(r.Status.LastError)))
+			s.terminate(ctx, sub, r.terminated(mcpevents.CallbackEndpointError, string(r.Status.LastError)))
 		}
 		s.mu.Lock()
 		sub.stop = nil
@@ -134,7 +134,7 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 		caller: &sub.caller,
 		match:  sub.filter.Matches,
 		shows:  s.opts.Scope.Shows,
-		message: func(o *events.Occurrence, cursor string) *Message {
+		message: func(o *mcpevents.Occurrence, cursor string) *Message {
 			return sub.eventMessage(o, cursor, s.opts.MessageIDs) // of members that do not change
 		},
 		gap: func(cursor string) *Message {
@@ -147,7 +147,7 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 			s.changed()
 			return false
 		},
-		secrets: func() (out []webhooks.Secret) {
+		secrets: func() (out []standardwebhooks.Secret) {
 			locked(func() { out = sub.secretsLocked() })
 			return out
 		},
@@ -167,7 +167,7 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 			s.counts.gaveUp.Add(1)
 			sub.counts.gaveUp.Add(1)
 		},
-		passed: func(at events.Position, oldest time.Time) {
+		passed: func(at mcpevents.Position, oldest time.Time) {
 			cursor := at.Cursor()
 			locked(func() {
 				sub.oldest = oldest
@@ -180,11 +180,11 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 	}
 }
 
-func (sub *subscription) secretsLocked() []webhooks.Secret {
+func (sub *subscription) secretsLocked() []standardwebhooks.Secret {
 	if sub.OldSecret != "" && time.Now().Before(sub.OldUntil) {
-		return []webhooks.Secret{sub.secret, sub.old}
+		return []standardwebhooks.Secret{sub.secret, sub.old}
 	}
-	return []webhooks.Secret{sub.secret}
+	return []standardwebhooks.Secret{sub.secret}
 }
 
 // note counts an attempt, and suspends the subscription if nearly all attempts fail.
@@ -232,7 +232,7 @@ func (s *Subscriptions) Recheck() {
 func (s *Subscriptions) terminate(ctx context.Context, sub *subscription, m *Message) {
 	w := &worker{sender: s.opts.Sender, endpoint: endpoint{
 		caller: &sub.caller,
-		secrets: func() []webhooks.Secret {
+		secrets: func() []standardwebhooks.Secret {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return sub.secretsLocked()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/events"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
 )
 
 // maxStates bounds the servers whose last sent state a webhook remembers.
@@ -29,7 +29,7 @@ func newSettler(after time.Duration) *settler {
 
 // heldState is a server's state that is held back.
 type heldState struct {
-	occ       *events.Occurrence
+	occ       *mcpevents.Occurrence
 	condition string
 	since     time.Time
 	leaving   bool // it was returned by due
@@ -47,8 +47,8 @@ func condition(state event.State) string {
 
 // hold reports whether it has taken the event to hold it back. A state that restores the
 // condition last sent is dropped, together with the held state that it ends.
-func (s *settler) hold(o *events.Occurrence) bool {
-	if o.Name != events.ServerState || s.after <= 0 {
+func (s *settler) hold(o *mcpevents.Occurrence) bool {
+	if o.Name != mcpevents.ServerState || s.after <= 0 {
 		return false
 	}
 	state := event.State(o.Word())
@@ -77,7 +77,7 @@ func (s *settler) hold(o *events.Occurrence) bool {
 
 // due returns the states that have lasted, in order, and when the next one will have; zero if
 // none is held. Returned states stay stored until done is called.
-func (s *settler) due(now time.Time) (ready []*events.Occurrence, next time.Time) {
+func (s *settler) due(now time.Time) (ready []*mcpevents.Occurrence, next time.Time) {
 	for _, h := range s.held {
 		if h.leaving {
 			continue
@@ -90,12 +90,12 @@ func (s *settler) due(now time.Time) (ready []*events.Occurrence, next time.Time
 			next = at
 		}
 	}
-	slices.SortFunc(ready, func(a, b *events.Occurrence) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(ready, func(a, b *mcpevents.Occurrence) int { return cmp.Compare(a.Seq, b.Seq) })
 	return ready, next
 }
 
 // done records that an event returned by due was accepted or given up.
-func (s *settler) done(o *events.Occurrence) {
+func (s *settler) done(o *mcpevents.Occurrence) {
 	s.changed = true
 	if h := s.held[o.Server]; h != nil && h.occ == o {
 		delete(s.held, o.Server)

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
 )
 
 // keyFile writes a file of keys, each of one repeated byte.
@@ -213,7 +213,7 @@ func TestLimitsOnACluster(t *testing.T) {
 			switch {
 			case err == nil:
 				made++
-			case strings.Contains(err.Error(), string(events.ResourceExhausted)):
+			case strings.Contains(err.Error(), string(mcpevents.ResourceExhausted)):
 				refused++
 			default:
 				t.Error(err)
@@ -296,7 +296,7 @@ func TestNoneIsMadeByWhoIsLate(t *testing.T) {
 func TestLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
-	s, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 1), Reader: events.NewReader(newTestLog(), events.Scope{}), Sender: NewSender(local())})
+	s, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 1), Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(local())})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 const (
@@ -31,8 +31,8 @@ type fullError struct {
 func (e *fullError) Error() string { return e.reason }
 
 // answer returns the error for the client.
-func (e *fullError) answer(r *serve.Request) error {
-	return events.Fail(r, events.ResourceExhausted, map[string]any{"limit": e.limit, "max": e.max, "reason": e.reason})
+func (e *fullError) answer(r *mcpserver.Request) error {
+	return mcpevents.Fail(r, mcpevents.ResourceExhausted, map[string]any{"limit": e.limit, "max": e.max, "reason": e.reason})
 }
 
 // limit returns why no subscription may be made when a client has own of all.

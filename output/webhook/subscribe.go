@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 // How long a subscription lasts unless it is refreshed.
@@ -23,11 +23,11 @@ const (
 
 // Handle answers events/subscribe and events/unsubscribe of clients that have an
 // identity.
-func (s *Subscriptions) Handle(ctx context.Context, r *serve.Request) (json.RawMessage, error) {
+func (s *Subscriptions) Handle(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.Identity == "" {
-		return nil, events.Fail(r, events.Forbidden, map[string]any{"reason": "webhooks need a client with a token"})
+		return nil, mcpevents.Fail(r, mcpevents.Forbidden, map[string]any{"reason": "webhooks need a client with a token"})
 	}
-	q, err := events.ParseQuery(r)
+	q, err := mcpevents.ParseQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +42,13 @@ func (s *Subscriptions) Handle(ctx context.Context, r *serve.Request) (json.RawM
 	return s.subscribe(ctx, r, q, d, id)
 }
 
-func (s *Subscriptions) unsubscribe(ctx context.Context, r *serve.Request, id string) (json.RawMessage, error) {
+func (s *Subscriptions) unsubscribe(ctx context.Context, r *mcpserver.Request, id string) (json.RawMessage, error) {
 	found, err := s.remove(ctx, id)
 	switch {
 	case err != nil:
-		return nil, &serve.Error{Code: mcp.CodeInternal, Message: "StoreUnavailable"}
+		return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "StoreUnavailable"}
 	case !found:
-		return nil, events.Fail(r, events.NotFound, map[string]any{"kind": "subscription"})
+		return nil, mcpevents.Fail(r, mcpevents.NotFound, map[string]any{"kind": "subscription"})
 	}
 	return json.RawMessage("{}"), nil
 }
@@ -67,32 +67,32 @@ func lifetime(raw json.RawMessage, endless bool) (time.Duration, error) {
 	}
 	var number json.Number
 	if raw[0] == '"' || json.Unmarshal(raw, &number) != nil {
-		return 0, events.Invalid("ttlMs must be a number or null")
+		return 0, mcpevents.Invalid("ttlMs must be a number or null")
 	}
 	ms, _ := number.Float64() // of a number beyond its range: infinity
 	ms = min(max(ms, float64(minTTL/time.Millisecond)), float64(maxTTL/time.Millisecond))
 	return time.Duration(math.Round(ms)) * time.Millisecond, nil
 }
 
-func (s *Subscriptions) subscribe(ctx context.Context, r *serve.Request, q events.Query, d delivery, id string) (json.RawMessage, error) {
+func (s *Subscriptions) subscribe(ctx context.Context, r *mcpserver.Request, q mcpevents.Query, d delivery, id string) (json.RawMessage, error) {
 	if err := d.checkMode(r); err != nil {
 		return nil, err
 	}
 	if err := s.opts.Sender.guard.checkURL(*d.URL); err != nil {
-		return nil, events.Invalid(err.Error())
+		return nil, mcpevents.Invalid(err.Error())
 	}
 	if d.Secret == nil {
-		return nil, events.Invalid("delivery.secret is missing")
+		return nil, mcpevents.Invalid("delivery.secret is missing")
 	}
-	secret, err := webhooks.ParseSecret(*d.Secret)
+	secret, err := standardwebhooks.ParseSecret(*d.Secret)
 	if err != nil {
-		return nil, events.Invalid(err.Error())
+		return nil, mcpevents.Invalid(err.Error())
 	}
 	ttl, err := lifetime(q.TTL, s.opts.NoExpiry)
 	if err != nil {
 		return nil, err
 	}
-	next := record{ID: id, Principal: r.Identity, URL: *d.URL, Name: q.Filter.Name(), Arguments: q.Arguments, Secret: *d.Secret, Numbering: events.NumberingFor(r)}
+	next := record{ID: id, Principal: r.Identity, URL: *d.URL, Name: q.Filter.Name(), Arguments: q.Arguments, Secret: *d.Secret, Numbering: mcpevents.NumberingFor(r)}
 	verified, release, err := s.reserve(r, &next)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *serve.Request, q event
 	}
 	at, truncated, err := s.opts.Reader.Start(ctx, q.Cursor, q.MaxAge, maxReplay)
 	if err != nil {
-		return nil, &serve.Error{Code: mcp.CodeInternal, Message: "StoreUnavailable"}
+		return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "StoreUnavailable"}
 	}
 	next.Cursor = at.Cursor()
 	if ttl > 0 {
@@ -122,7 +122,7 @@ type reservation struct {
 
 // reserve checks the limits, and returns when the URL was last verified for the client, zero if
 // not recently. The caller must call release once the subscription is made or has failed.
-func (s *Subscriptions) reserve(r *serve.Request, next *record) (verified time.Time, release func(), err error) {
+func (s *Subscriptions) reserve(r *mcpserver.Request, next *record) (verified time.Time, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own, all := 0, 0
@@ -169,7 +169,7 @@ func (s *Subscriptions) reserve(r *serve.Request, next *record) (verified time.T
 }
 
 // prove makes the endpoint prove that it wants events.
-func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *record, secret webhooks.Secret) (time.Time, error) {
+func (s *Subscriptions) prove(ctx context.Context, r *mcpserver.Request, next *record, secret standardwebhooks.Secret) (time.Time, error) {
 	if s.opts.Allow.match(next.URL) {
 		return time.Now().UTC(), nil
 	}
@@ -182,13 +182,13 @@ func (s *Subscriptions) prove(ctx context.Context, r *serve.Request, next *recor
 	}
 	if failed != "" {
 		s.opts.Logger.Info("a webhook was not verified", "host", hostOf(next.URL), "reason", string(failed))
-		return time.Time{}, events.Fail(r, events.CallbackEndpointError, map[string]any{"reason": failed})
+		return time.Time{}, mcpevents.Fail(r, mcpevents.CallbackEndpointError, map[string]any{"reason": failed})
 	}
 	return time.Now().UTC(), nil
 }
 
 // put makes a subscription, or refreshes the one with the same key.
-func (s *Subscriptions) put(ctx context.Context, r *serve.Request, next record, truncated bool) (json.RawMessage, error) {
+func (s *Subscriptions) put(ctx context.Context, r *mcpserver.Request, next record, truncated bool) (json.RawMessage, error) {
 	before, after, err := s.keep(ctx, next)
 	if full, ok := errors.AsType[*fullError](err); ok {
 		return nil, full.answer(r)

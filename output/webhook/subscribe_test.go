@@ -13,10 +13,10 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/serve"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 // A subscription from challenge to unsubscribing: E6, E8.
@@ -157,7 +157,7 @@ func TestLimitsWhileSubscribing(t *testing.T) {
 	reserve := func(client string, n int) (record, func(), error) {
 		url := fmt.Sprint(hook, n)
 		next := record{ID: subscriptionID(client, url, "resource.updated", nil), Principal: client, URL: url, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret}
-		_, release, err := w.reserve(&serve.Request{}, &next)
+		_, release, err := w.reserve(&mcpserver.Request{}, &next)
 		return next, release, err
 	}
 	made, release, err := reserve("a", 1)
@@ -206,7 +206,7 @@ func TestLimitsWhileSubscribing(t *testing.T) {
 func TestSubscriptionID(t *testing.T) {
 	t.Parallel()
 	id := func(principal, url, arguments string) string {
-		f, canonical, err := events.ParseFilter("resource.updated", json.RawMessage(arguments))
+		f, canonical, err := mcpevents.ParseFilter("resource.updated", json.RawMessage(arguments))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -398,7 +398,7 @@ func TestScopeBeforeEachAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		shown := true
-		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key, _ string) (string, bool) { return key, shown }}})
+		w := newWorld(t, Options{Scope: mcpevents.Scope{Item: func(_ string, _ catalog.Kind, key, _ string) (string, bool) { return key, shown }}})
 		defer w.end()
 		w.subscribe(params(hook, oneSecret))
 		w.to.set(func(received) int { shown = false; return 500 })
@@ -418,7 +418,7 @@ func TestScopeAfterTheWaitForASlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var hidden atomic.Bool
-		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key, _ string) (string, bool) { return key, !hidden.Load() }}})
+		w := newWorld(t, Options{Scope: mcpevents.Scope{Item: func(_ string, _ catalog.Kind, key, _ string) (string, bool) { return key, !hidden.Load() }}})
 		defer w.end()
 		w.subscribe(params(hook, oneSecret))
 		var release []func()
@@ -448,11 +448,11 @@ func TestScopeOfAListBeforeEachAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var hidden atomic.Bool
-		w := newWorld(t, Options{Scope: events.Scope{Item: func(_ string, _ catalog.Kind, key, _ string) (string, bool) {
+		w := newWorld(t, Options{Scope: mcpevents.Scope{Item: func(_ string, _ catalog.Kind, key, _ string) (string, bool) {
 			return key, key != "secret" || !hidden.Load()
 		}}})
 		defer w.end()
-		w.subscribe(strings.Replace(params(hook, oneSecret), events.ResourceUpdated, events.ListChanged, 1))
+		w.subscribe(strings.Replace(params(hook, oneSecret), mcpevents.ResourceUpdated, mcpevents.ListChanged, 1))
 		w.to.set(func(r received) int {
 			if hidden.Store(true); r.kind() == "event" {
 				return 500

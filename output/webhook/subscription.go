@@ -5,16 +5,16 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/events"
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 // subscription is one subscription. Its fields are guarded by Subscriptions.mu.
 type subscription struct {
 	record
-	filter   events.Filter
-	secret   webhooks.Secret
-	old      webhooks.Secret
+	filter   mcpevents.Filter
+	secret   standardwebhooks.Secret
+	old      standardwebhooks.Secret
 	answered bool // the answer that made it was written: events may be sent
 	removed  bool
 	caller   caller
@@ -31,14 +31,14 @@ type subscription struct {
 func newSubscription(r record) (*subscription, error) {
 	sub := &subscription{record: r, answered: !r.Unanswered, changed: make(chan struct{}, 1)}
 	var err error
-	if sub.filter, _, err = events.ParseFilter(r.Name, r.Arguments); err != nil {
+	if sub.filter, _, err = mcpevents.ParseFilter(r.Name, r.Arguments); err != nil {
 		return nil, err
 	}
-	if sub.secret, err = webhooks.ParseSecret(r.Secret); err != nil {
+	if sub.secret, err = standardwebhooks.ParseSecret(r.Secret); err != nil {
 		return nil, err
 	}
 	if r.OldSecret != "" {
-		sub.old, err = webhooks.ParseSecret(r.OldSecret)
+		sub.old, err = standardwebhooks.ParseSecret(r.OldSecret)
 	}
 	return sub, err
 }
@@ -88,13 +88,13 @@ func (s *Subscriptions) applyLocked(r record, revision uint64) error {
 		}
 		return nil
 	}
-	secret, err := webhooks.ParseSecret(r.Secret)
+	secret, err := standardwebhooks.ParseSecret(r.Secret)
 	if err != nil {
 		return err
 	}
-	var old webhooks.Secret
+	var old standardwebhooks.Secret
 	if r.OldSecret != "" {
-		if old, err = webhooks.ParseSecret(r.OldSecret); err != nil {
+		if old, err = standardwebhooks.ParseSecret(r.OldSecret); err != nil {
 			return err
 		}
 	}

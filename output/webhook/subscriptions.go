@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -26,10 +26,10 @@ type Options struct {
 	// protected as the log is, by the mode of its file.
 	Keys *Keys
 	// Reader reads Log.
-	Reader *events.Reader
+	Reader *mcpevents.Reader
 	Sender *Sender
 	// Scope decides which events are still shown, as for poll and push.
-	Scope events.Scope
+	Scope mcpevents.Scope
 	// Holds reports whether a client with that identity may still exist; nil: always.
 	Holds func(identity string) bool
 	// Allow are URLs that need no challenge.

@@ -10,18 +10,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/events"
 	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 // target is one webhook. Its fields are guarded by Hooks.mu.
 type target struct {
 	mark
 	conf     config.Webhook
-	secret   *webhooks.Secret // nil: messages are not signed
-	old      *webhooks.Secret // signs, too, until oldUntil
+	secret   *standardwebhooks.Secret // nil: messages are not signed
+	old      *standardwebhooks.Secret // signs, too, until oldUntil
 	oldUntil time.Time
 	counts   counts
 	caller   caller
@@ -85,7 +85,7 @@ func (h *Hooks) settler(ctx context.Context, after time.Duration, m mark) (s *se
 		if err != nil || seq == 0 {
 			continue
 		}
-		b, err := h.find(ctx, events.Position{Epoch: epoch, Seq: seq - 1})
+		b, err := h.find(ctx, mcpevents.Position{Epoch: epoch, Seq: seq - 1})
 		if err != nil {
 			return nil, false, err
 		}
@@ -104,18 +104,18 @@ const findWait = 10 * time.Second
 
 // find returns the event directly after a position; Truncated if it is no longer in the log, or
 // the log is not open within findWait.
-func (h *Hooks) find(ctx context.Context, at events.Position) (events.Batch, error) {
+func (h *Hooks) find(ctx context.Context, at mcpevents.Position) (mcpevents.Batch, error) {
 	over := time.NewTimer(findWait)
 	defer over.Stop()
 	for {
-		b, moved, err := h.opts.Reader.Look(ctx, at, func(*events.Occurrence) bool { return true }, 1)
+		b, moved, err := h.opts.Reader.Look(ctx, at, func(*mcpevents.Occurrence) bool { return true }, 1)
 		if err != nil || b.At != at || b.Truncated {
 			return b, err
 		}
 		select {
 		case <-moved:
 		case <-over.C:
-			return events.Batch{At: at, Truncated: true}, nil
+			return mcpevents.Batch{At: at, Truncated: true}, nil
 		case <-ctx.Done():
 			return b, context.Cause(ctx)
 		}
@@ -134,9 +134,9 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 	}
 	e := endpoint{
 		caller: &k.caller,
-		match:  func(o *events.Occurrence) bool { return selects(conf, o) },
+		match:  func(o *mcpevents.Occurrence) bool { return selects(conf, o) },
 		shows:  h.opts.Scope.Shows,
-		message: func(o *events.Occurrence, cursor string) *Message {
+		message: func(o *mcpevents.Occurrence, cursor string) *Message {
 			body, err := form.event(o, cursor)
 			if err != nil { // this format cannot represent its URI or name
 				h.opts.Logger.Warn("an event cannot be encoded for a webhook", "id", o.ID, "format", string(conf.Format), "err", err)
@@ -165,7 +165,7 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 			}
 			return !taken
 		},
-		secrets: func() (out []webhooks.Secret) {
+		secrets: func() (out []standardwebhooks.Secret) {
 			locked(func() {
 				if k.secret != nil {
 					out = append(out, *k.secret)
@@ -186,7 +186,7 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 				h.opts.Logger.Warn("events could not be delivered to a webhook of the config", "host", hostOf(conf.URL.Reveal()), "error", string(h.lastError(k)))
 			}
 		},
-		passed: func(at events.Position, oldest time.Time) {
+		passed: func(at mcpevents.Position, oldest time.Time) {
 			cursor := at.Cursor()
 			locked(func() {
 				k.oldest = oldest
@@ -209,7 +209,7 @@ func (h *Hooks) endpoint(k *target, states *settler) endpoint {
 }
 
 // selects reports whether an event is sent to a webhook.
-func selects(w config.Webhook, o *events.Occurrence) bool {
+func selects(w config.Webhook, o *mcpevents.Occurrence) bool {
 	matches := func(globs []string, texts ...string) bool {
 		return slices.ContainsFunc(globs, func(g string) bool {
 			return slices.ContainsFunc(texts, func(text string) bool { return text != "" && glob.Match(g, text) })

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/events"
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 const (
@@ -39,11 +39,11 @@ func spread(d time.Duration) time.Duration {
 // endpoint is the target of a worker. Several goroutines call its functions.
 type endpoint struct {
 	caller *caller // makes the attempts
-	match  func(*events.Occurrence) bool
-	shows  func(*events.Occurrence) bool
+	match  func(*mcpevents.Occurrence) bool
+	shows  func(*mcpevents.Occurrence) bool
 	// message returns the message of an event; it is called once, and attempts differ only in
 	// the Secrets. nil: the event has no message and is given up.
-	message func(o *events.Occurrence, cursor string) *Message
+	message func(o *mcpevents.Occurrence, cursor string) *Message
 	// gap returns the message that events are missing; nil: there is none.
 	gap func(cursor string) *Message
 	// missed is called when events were given up or are no longer in the log, before passed is
@@ -53,7 +53,7 @@ type endpoint struct {
 	// were cut short. It returns whether to send it again once the endpoint accepts events.
 	gapTried func(taken bool) (again bool)
 	// secrets returns the secrets that sign an attempt.
-	secrets func() []webhooks.Secret
+	secrets func() []standardwebhooks.Secret
 	// allowed returns why nothing may be sent any more, nil if sending is allowed. It is called
 	// right before each attempt; nil: always allowed.
 	allowed func() error
@@ -62,7 +62,7 @@ type endpoint struct {
 	gaveUp func()
 	// passed is called when all events up to at were accepted or given up. oldest is the time
 	// of the first remaining event, zero if there is none.
-	passed func(at events.Position, oldest time.Time)
+	passed func(at mcpevents.Position, oldest time.Time)
 
 	// open bounds the deliveries in progress; 0: maxOpen.
 	open int
@@ -77,18 +77,18 @@ var errHidden = errors.New("the event is not shown any more")
 type worker struct {
 	endpoint
 	sender *Sender
-	reader *events.Reader
+	reader *mcpevents.Reader
 
-	at      events.Position // all events up to here were examined
-	queue   []*flight       // found, but not started
-	flights []*flight       // started, and not passed by the watermark, in order
+	at      mcpevents.Position // all events up to here were examined
+	queue   []*flight          // found, but not started
+	flights []*flight          // started, and not passed by the watermark, in order
 	gapDue  bool
 	gapOwed bool // a gap message was not accepted
 }
 
 // flight is one delivery.
 type flight struct {
-	occ  *events.Occurrence
+	occ  *mcpevents.Occurrence
 	late bool // it was held back, and is before the watermark
 	done bool
 	lost bool  // given up
@@ -97,7 +97,7 @@ type flight struct {
 
 // run delivers the events after a position until ctx ends or endpoint.allowed fails, and
 // returns that error. When it returns, no delivery is in progress.
-func (w *worker) run(ctx context.Context, from events.Position, gap bool) error {
+func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -179,7 +179,7 @@ func (w *worker) run(ctx context.Context, from events.Position, gap bool) error 
 }
 
 // wants reports whether an event is to be delivered now.
-func (w *worker) wants(o *events.Occurrence) bool {
+func (w *worker) wants(o *mcpevents.Occurrence) bool {
 	return w.match(o) && (w.states == nil || !w.states.hold(o))
 }
 
@@ -211,7 +211,7 @@ func (w *worker) cursor(f *flight) string {
 }
 
 // mark returns the position up to which all events were accepted or given up.
-func (w *worker) mark() (at events.Position, oldest time.Time) {
+func (w *worker) mark() (at mcpevents.Position, oldest time.Time) {
 	at = w.at
 	for _, part := range [][]*flight{w.flights, w.queue} {
 		for _, f := range part {
@@ -255,7 +255,7 @@ func (w *worker) deliver(ctx context.Context, f *flight, m *Message) error {
 		})
 		switch {
 		case err == errHidden:
-			f.lost = f.occ.Name == events.ListChanged // others of its items may be shown
+			f.lost = f.occ.Name == mcpevents.ListChanged // others of its items may be shown
 			return nil
 		case err != nil:
 			return err

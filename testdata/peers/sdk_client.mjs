@@ -1,5 +1,5 @@
 // A client on the TypeScript SDK v2 that goes through everything the test server
-// of core/serve ("house") has, and prints what it saw as one JSON object.
+// of core/mcpserver ("house") has, and prints what it saw as one JSON object.
 //
 //   node sdk_client.mjs legacy|modern URL
 //   node sdk_client.mjs legacy|modern COMMAND [ARG…]     (over stdio)

@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// The types of events that mcptrack itself serves (see core/events), when it is the server.
+// The types of events that mcptrack itself serves (see core/mcpevents), when it is the server.
 const (
 	ownUpdated = "resource.updated"
 	ownLists   = "list.changed"

@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 // Options are what a Source works with. All fields but Cursors and Webhooks are needed.
@@ -30,7 +30,7 @@ type Options struct {
 	MaxBackoff time.Duration
 	Logger     *slog.Logger
 	// Webhooks receives for subscriptions by webhook, under the name Server; nil: there are none.
-	Webhooks *webhooks.Receiver
+	Webhooks *standardwebhooks.Receiver
 	Server   string
 }
 

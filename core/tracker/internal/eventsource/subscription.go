@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 	"github.com/mcptrack/mcptrack/core/uritemplate"
-	"github.com/mcptrack/mcptrack/core/webhooks"
 )
 
 // subscription follows the events of one type. Its goroutine owns it.
@@ -30,8 +30,8 @@ type subscription struct {
 	seen  seen
 
 	// For webhooks:
-	slot   *webhooks.Slot // nil: it was not opened
-	slotID string         // the server's id of the subscription, "" before it has one
+	slot   *standardwebhooks.Slot // nil: it was not opened
+	slotID string                 // the server's id of the subscription, "" before it has one
 	// mayExist means that the subscription was requested and the server did not refuse it.
 	mayExist bool
 }

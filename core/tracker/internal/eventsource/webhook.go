@@ -8,7 +8,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/core/webhooks"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 const (
@@ -134,7 +134,7 @@ func (u *subscription) subscribed(s session.EventSubscription) {
 
 // receive handles a message. valid is false if its form is unknown; an error ends the
 // subscription.
-func (u *subscription) receive(m *webhooks.Message) (valid bool, err error) {
+func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err error) {
 	if m.Type == "" {
 		o, err := session.DecodeEvent(m.Body)
 		if err != nil {

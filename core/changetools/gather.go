@@ -1,0 +1,255 @@
+package changetools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+const (
+	// MaxChanges is how many changes a result has at most.
+	MaxChanges = 50
+
+	maxEntries = 10_000         // entries of the log that one call reads
+	batchSize  = 1000           // entries of the log that are read at once
+	maxNames   = 50             // names in each of added, removed and changed
+	firstSpan  = 24 * time.Hour // how far back a call without a cursor begins
+	// settle is how long a wait continues after the first change, to return the changes
+	// that come with it in the same result.
+	settle = 250 * time.Millisecond
+)
+
+// report is the structured content of a result.
+type report struct {
+	Changes   []*change `json:"changes"`
+	Cursor    string    `json:"cursor"`
+	HasMore   bool      `json:"hasMore"`
+	Truncated bool      `json:"truncated"`
+}
+
+// change says how a resource or a list changed: all its events in one.
+type change struct {
+	Kind    string   `json:"kind"`
+	Server  string   `json:"server"`
+	URI     string   `json:"uri,omitempty"`
+	Times   int      `json:"times"`
+	At      string   `json:"at"`
+	Diff    string   `json:"diff,omitempty"`
+	DiffCut bool     `json:"diffCut,omitempty"`
+	Added   []string `json:"added,omitempty"`
+	Removed []string `json:"removed,omitempty"`
+	Changed []string `json:"changed,omitempty"`
+	More    int      `json:"more,omitempty"`
+
+	from, to catalog.Digest // of the contents before the first and after the last event; zero: not known
+}
+
+// gathered is the result of one call while it is put together.
+type gathered struct {
+	report
+	reader *mcpevents.Reader
+	match  func(*mcpevents.Occurrence) bool // selects what is reported
+	at     mcpevents.Position               // the last entry of the log that was read
+	byKey  map[[3]string]*change            // Changes by name of the event, server, and URI or list
+}
+
+// begin returns an empty result, at the position in the log where a call begins to read.
+func (t *Tools) begin(ctx context.Context, args arguments) (*gathered, error) {
+	g := &gathered{reader: t.opts.Reader, match: matcher(args), byKey: map[[3]string]*change{}}
+	g.Changes = []*change{}
+	var err error
+	if args.Cursor == nil {
+		g.at, err = t.opts.Reader.Since(ctx, time.Now().Add(-firstSpan))
+		return g, err
+	}
+	g.at, g.Truncated, err = t.opts.Reader.Start(ctx, args.Cursor, 0, 0)
+	return g, err
+}
+
+// matcher selects what a call reports: new contents and changed lists.
+func matcher(args arguments) func(*mcpevents.Occurrence) bool {
+	filter := func(name string, members map[string]string) func(*mcpevents.Occurrence) bool {
+		for member, glob := range members {
+			if glob == "" {
+				delete(members, member)
+			}
+		}
+		raw, _ := json.Marshal(members)
+		f, _, err := mcpevents.ParseFilter(name, raw)
+		if err != nil { // the globs are valid
+			return func(*mcpevents.Occurrence) bool { return false }
+		}
+		return f.Matches
+	}
+	updated := filter(mcpevents.ResourceUpdated, map[string]string{"server": args.Server, "uri": args.URI})
+	if args.URI != "" {
+		return updated
+	}
+	listed := filter(mcpevents.ListChanged, map[string]string{"server": args.Server})
+	return func(o *mcpevents.Occurrence) bool { return updated(o) || listed(o) }
+}
+
+// read reads the log from g.at to its end, or until one result of the tool is full. At the
+// end of the log it returns a channel that is closed when there may be more; else nil.
+func (g *gathered) read(ctx context.Context) (moved <-chan struct{}, err error) {
+	for looked := 0; ; {
+		if looked >= maxEntries {
+			g.HasMore = true
+			return nil, nil
+		}
+		before := g.at.Seq
+		b, moved, err := g.reader.Look(ctx, g.at, g.match, batchSize)
+		if err != nil {
+			if len(g.Changes) > 0 {
+				g.HasMore = true // the changes that were read are returned
+				return nil, nil
+			}
+			return nil, err
+		}
+		if b.At == g.at && !b.Truncated {
+			return moved, nil
+		}
+		g.Truncated = g.Truncated || b.Truncated
+		for _, o := range b.Occurrences {
+			if !g.add(o) {
+				g.at.Seq, g.HasMore = o.Seq-1, true
+				return nil, nil
+			}
+			g.at.Seq = o.Seq
+		}
+		looked += int(b.At.Seq - min(before, b.At.Seq))
+		g.at = b.At
+	}
+}
+
+// await reads the log until it has changes to return, wait is over or ctx ends.
+func (g *gathered) await(ctx context.Context, r *mcpserver.Request, wait time.Duration) error {
+	began := time.Now()
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	var settled <-chan time.Time // nil: nothing changed yet
+	for {
+		moved, err := g.read(ctx)
+		switch {
+		case err != nil:
+			return err
+		case g.HasMore && len(g.Changes) == 0 && ctx.Err() == nil && time.Since(began) < wait: // no change in maxEntries entries
+			g.HasMore = false
+			continue
+		case g.HasMore || g.Truncated:
+			return nil
+		case len(g.Changes) > 0 && settled == nil:
+			settled = time.After(settle)
+		}
+		select {
+		case <-moved:
+		case <-settled:
+			return nil
+		case <-over.C:
+			return nil
+		case <-tick.C:
+			progress(r, began, wait)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// add merges an event into the changes. It reports false if that would be one change too
+// many.
+func (g *gathered) add(o *mcpevents.Occurrence) bool {
+	var data struct {
+		Server, URI, List      string
+		Digest, PreviousDigest catalog.Digest
+	}
+	var names struct {
+		Added, Removed, Changed []string
+		More                    map[string]int
+	}
+	err := json.Unmarshal(o.Data(), &data)
+	if o.Name == mcpevents.ListChanged {
+		err = errors.Join(err, json.Unmarshal(o.Data(), &names))
+	}
+	if err != nil {
+		return true // cannot happen: mcptrack encoded the event
+	}
+	key := [3]string{o.Name, data.Server, data.URI + data.List}
+	c := g.byKey[key]
+	if c == nil {
+		if len(g.Changes) == MaxChanges {
+			return false
+		}
+		c = &change{Kind: "resource", Server: data.Server, URI: data.URI, from: data.PreviousDigest}
+		if o.Name == mcpevents.ListChanged {
+			c.Kind = data.List
+		}
+		g.byKey[key] = c
+		g.Changes = append(g.Changes, c)
+	}
+	c.Times++
+	c.At = o.Time.UTC().Format(event.TimeFormat)
+	c.to = data.Digest
+	c.Added, c.Removed, c.Changed = mergeNames(c, names.Added, names.Removed, names.Changed)
+	for _, n := range names.More {
+		c.More += n
+	}
+	for _, names := range []*[]string{&c.Added, &c.Removed, &c.Changed} {
+		if extra := len(*names) - maxNames; extra > 0 {
+			c.More += extra
+			*names = (*names)[:maxNames]
+		}
+	}
+	return true
+}
+
+// mergeNames merges a later change of a list's names into c, and returns the names that are
+// added, removed and changed in all. A name that was added and removed again is in none.
+func mergeNames(c *change, added, removed, changed []string) (a, r, ch []string) {
+	a, r, ch = c.Added, c.Removed, c.Changed
+	without := func(names []string, name string) ([]string, bool) {
+		i := slices.Index(names, name)
+		if i < 0 {
+			return names, false
+		}
+		return slices.Delete(slices.Clone(names), i, i+1), true
+	}
+	with := func(names []string, name string) []string {
+		if slices.Contains(names, name) {
+			return names
+		}
+		return append(names, name)
+	}
+	var was bool
+	for _, name := range added {
+		if r, was = without(r, name); was {
+			ch = with(ch, name) // removed and added again: the item may differ
+		} else {
+			a = with(a, name)
+		}
+	}
+	for _, name := range changed {
+		if !slices.Contains(a, name) {
+			ch = with(ch, name)
+		}
+	}
+	for _, name := range removed {
+		ch, _ = without(ch, name)
+		if a, was = without(a, name); !was {
+			r = with(r, name)
+		}
+	}
+	return a, r, ch
+}
+
+// line returns a name or URI as [gathered.text] shows it: printable and cut.
+func line(s string) string { return printable.Line(s, 300) }

@@ -1,0 +1,329 @@
+package mcpserver
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// Catalog holds everything that a server lists. Items are JSON objects as defined by
+// the protocol, in the order in which they are listed; other values are left out.
+type Catalog struct {
+	Tools, Prompts, Resources, Templates []json.RawMessage
+	// Variants replace all lists for clients for which Options.Variant returns the name. They have no variants themselves.
+	Variants map[string]Catalog
+}
+
+// variant returns the lists of the variant called name, or c itself if there is none of that
+// name.
+func (c *Catalog) variant(name string) *Catalog {
+	if v, ok := c.Variants[name]; ok && name != "" {
+		return &v
+	}
+	return c
+}
+
+const (
+	maxGenerations = 8       // catalogs whose cursors are still valid
+	pageBytes      = 1 << 20 // a page ends after the item with which it exceeds this
+)
+
+// catalogs holds the current catalog and previous ones that a client may still be
+// paging through.
+type catalogs struct {
+	// epoch is part of every cursor, so that those of another server or of a previous
+	// run are rejected.
+	epoch string
+
+	mu          sync.Mutex
+	gen         uint64 // of the current catalog
+	generations map[uint64]*Catalog
+	// mirror holds, by the name of a current tool, its arguments that clients repeat in headers.
+	mirror map[string][]mirrored
+	// digests of the current lists, by method and variant, as far as they were asked for.
+	digests map[[2]string]string
+	// paged holds the generations for which a cursor was issued. Other generations are
+	// dropped as soon as they are replaced.
+	paged map[uint64]bool
+}
+
+func (c *catalogs) start() {
+	c.epoch = rand.Text()[:8]
+	c.generations, c.paged = map[uint64]*Catalog{0: {}}, make(map[uint64]bool)
+}
+
+// generation is the number of the current catalog.
+func (c *catalogs) generation() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gen
+}
+
+// set replaces the catalog and returns what changed for whom.
+func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
+	c.mu.Lock()
+	known := c.generations[c.gen]
+	c.mu.Unlock()
+	variants := next.Variants
+	next = Catalog{
+		Tools: objects(next.Tools, known.Tools), Prompts: objects(next.Prompts, known.Prompts),
+		Resources: objects(next.Resources, known.Resources), Templates: objects(next.Templates, known.Templates),
+	}
+	for name, v := range variants {
+		was := known.Variants[name]
+		if next.Variants == nil {
+			next.Variants = make(map[string]Catalog, len(variants))
+		}
+		next.Variants[name] = Catalog{
+			Tools: objects(v.Tools, was.Tools), Prompts: objects(v.Prompts, was.Prompts),
+			Resources: objects(v.Resources, was.Resources), Templates: objects(v.Templates, was.Templates),
+		}
+	}
+	mirror := mirroredArguments(next.allTools())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.generations[c.gen]
+	change.Lists = next.replace(now)
+	for name := range union(now.Variants, next.Variants) {
+		v := next.variant(name)
+		_, known := now.Variants[name]
+		if change.Variants == nil {
+			change.Variants = map[string]subscriptions.VariantChange{}
+		}
+		change.Variants[name] = subscriptions.VariantChange{Lists: v.replace(now.variant(name)), New: !known}
+		if _, there := next.Variants[name]; there {
+			next.Variants[name] = *v
+		}
+	}
+	if !change.All().Any() {
+		return change
+	}
+	if !c.paged[c.gen] {
+		delete(c.generations, c.gen)
+	}
+	c.gen++
+	change.Generation = c.gen
+	c.generations[c.gen], c.mirror, c.digests = &next, mirror, nil
+	if c.gen >= maxGenerations {
+		delete(c.generations, c.gen-maxGenerations)
+		delete(c.paged, c.gen-maxGenerations)
+	}
+	return change
+}
+
+// replace returns which lists of c differ from the lists of was. Equal ones become the slices of was,
+// so that generations share memory.
+func (c *Catalog) replace(was *Catalog) (changed subscriptions.Lists) {
+	differs := func(old []json.RawMessage, list *[]json.RawMessage) bool {
+		if !equalItems(old, *list) {
+			return true
+		}
+		*list = old
+		return false
+	}
+	changed.Tools = differs(was.Tools, &c.Tools)
+	changed.Prompts = differs(was.Prompts, &c.Prompts)
+	changed.Resources = differs(was.Resources, &c.Resources)
+	if differs(was.Templates, &c.Templates) {
+		changed.Resources = true
+	}
+	return changed
+}
+
+func equalItems(a, b []json.RawMessage) bool {
+	return slices.EqualFunc(a, b, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+}
+
+func union(a, b map[string]Catalog) map[string]struct{} {
+	names := map[string]struct{}{}
+	for name := range a {
+		names[name] = struct{}{}
+	}
+	for name := range b {
+		names[name] = struct{}{}
+	}
+	return names
+}
+
+// allTools returns the tools of all variants, each once.
+func (c *Catalog) allTools() []json.RawMessage {
+	if len(c.Variants) == 0 {
+		return c.Tools
+	}
+	all, seen := slices.Clone(c.Tools), map[string]bool{}
+	for _, tool := range all {
+		seen[string(tool)] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Variants)) {
+		for _, tool := range c.Variants[name].Tools {
+			if !seen[string(tool)] {
+				seen[string(tool)] = true
+				all = append(all, tool)
+			}
+		}
+	}
+	return all
+}
+
+// objects returns the items that are JSON objects, each in one line. An item that equals the
+// one at the same index of known, the previous list, is not checked again.
+func objects(items, known []json.RawMessage) []json.RawMessage {
+	clean := make([]json.RawMessage, 0, len(items))
+	for i, item := range items {
+		if i < len(known) && bytes.Equal(item, known[i]) {
+			clean = append(clean, known[i])
+			continue
+		}
+		if !json.Valid(item) {
+			continue
+		}
+		if item = oneLine(item); item[0] == '{' {
+			clean = append(clean, item)
+		}
+	}
+	return clean
+}
+
+// lists select the lists of a catalog, by the method that lists them.
+func lists() map[string]func(*Catalog) []json.RawMessage {
+	return map[string]func(*Catalog) []json.RawMessage{
+		mcp.MethodListTools:     func(c *Catalog) []json.RawMessage { return c.Tools },
+		mcp.MethodListPrompts:   func(c *Catalog) []json.RawMessage { return c.Prompts },
+		mcp.MethodListResources: func(c *Catalog) []json.RawMessage { return c.Resources },
+		mcp.MethodListTemplates: func(c *Catalog) []json.RawMessage { return c.Templates },
+	}
+}
+
+// digest returns a digest of the current list of a variant, which is the same in another process.
+func (c *catalogs) digest(method, variant string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.digestLocked(method, variant)
+}
+
+func (c *catalogs) digestLocked(method, variant string) string {
+	key := [2]string{method, variant}
+	if d, ok := c.digests[key]; ok {
+		return d
+	}
+	h := sha256.New()
+	for _, item := range lists()[method](c.generations[c.gen].variant(variant)) {
+		_, _ = h.Write(append(item[:len(item):len(item)], '\n')) // never fails; items have no line ends
+	}
+	if c.digests == nil {
+		c.digests = map[[2]string]string{}
+	}
+	c.digests[key] = hex.EncodeToString(h.Sum(nil)[:8])
+	return c.digests[key]
+}
+
+// changedSince compares the current lists of a variant with digests of what a client saw, by
+// method: it returns which lists differ, and which are the same.
+func (c *catalogs) changedSince(digests map[string]string, variant string) (changed, same subscriptions.Lists) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for method := range lists() {
+		was, seen := digests[method]
+		switch {
+		case seen && was == c.digestLocked(method, variant):
+			same = same.Or(listOf(method))
+		case seen:
+			changed = changed.Or(listOf(method))
+		}
+	}
+	return changed, same
+}
+
+// listOf returns the list that a method lists.
+func listOf(method string) subscriptions.Lists {
+	return subscriptions.Lists{
+		Tools:     method == mcp.MethodListTools,
+		Prompts:   method == mcp.MethodListPrompts,
+		Resources: method == mcp.MethodListResources || method == mcp.MethodListTemplates,
+	}
+}
+
+// page returns one page of the list that of selects, with at most size items, and the cursor
+// of the next page, or "" after the last. A cursor identifies the catalog that the first page
+// came from.
+func (c *catalogs) page(cursor string, size int, of func(*Catalog) []json.RawMessage) (items []json.RawMessage, next string, err *Error) {
+	gen, from, valid := uint64(0), 0, true
+	if cursor != "" {
+		gen, from, valid = c.parseCursor(cursor)
+	}
+	if !valid {
+		return nil, "", errorf(mcp.CodeInvalidParams, "invalid cursor")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cursor == "" {
+		gen = c.gen
+	}
+	catalog := c.generations[gen]
+	if catalog == nil {
+		return nil, "", errorf(mcp.CodeInvalidParams, "the cursor has expired because the list has changed; list again without a cursor")
+	}
+	list := of(catalog)
+	if from > len(list) {
+		return nil, "", errorf(mcp.CodeInvalidParams, "invalid cursor")
+	}
+	to, total := from, 0
+	for to < len(list) && to-from < size && total <= pageBytes {
+		total += len(list[to])
+		to++
+	}
+	if to < len(list) {
+		next = fmt.Sprintf("%s.%d.%d", c.epoch, gen, to)
+		c.paged[gen] = true
+	}
+	return list[from:to], next, nil
+}
+
+func (c *catalogs) mirrored(tool string) []mirrored {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mirror[tool]
+}
+
+func (c *catalogs) parseCursor(cursor string) (gen uint64, from int, valid bool) {
+	parts := strings.Split(cursor, ".")
+	if len(parts) != 3 || parts[0] != c.epoch {
+		return 0, 0, false
+	}
+	gen, err1 := strconv.ParseUint(parts[1], 10, 64)
+	from, err2 := strconv.Atoi(parts[2])
+	return gen, from, err1 == nil && err2 == nil && from > 0
+}
+
+// listResult encodes the result of a list request: the items under the name field, nextCursor
+// unless next is "", and more members.
+func listResult(field string, items []json.RawMessage, next string, more []member) json.RawMessage {
+	size := len(field) + len(next) + 512
+	for _, item := range items {
+		size += len(item) + 1
+	}
+	b := append(make([]byte, 0, size), `{"`...)
+	b = append(append(b, field...), `":[`...)
+	for i, item := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, item...)
+	}
+	b = append(b, ']')
+	if next != "" {
+		b = append(append(append(b, `,"nextCursor":"`...), next...), '"')
+	}
+	return append(appendMembers(b, false, more), '}')
+}

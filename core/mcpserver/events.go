@@ -1,0 +1,126 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+)
+
+// Events are the handlers of MCP Events (SEP-3415, io.modelcontextprotocol/events), which are
+// served in both eras. Handle and Stream are needed.
+type Events struct {
+	// Handle answers events/list, events/poll, events/subscribe and events/unsubscribe.
+	Handle Func
+	// Stream serves events/stream.
+	Stream StreamFunc
+	// Identify returns a lasting name of the client that sent an HTTP request, such as the
+	// name of its token, or ""; see [Request]. May be nil.
+	Identify func(*http.Request) string
+}
+
+// StreamFunc serves one events/stream. An error before the first message is the answer
+// to the request; a later one ends the stream without a result. ctx is done when the
+// client cancels the request or disconnects, in both eras, and when the server or the
+// connection ends; the result is sent in the last case only.
+//
+// send writes messages, each a JSON-RPC notification in one line, and blocks while the
+// client does not read. Its error means that the client has disconnected. Streams do not
+// count against Options.MaxInFlight: the function has to bound their number.
+type StreamFunc func(ctx context.Context, r *Request, id json.RawMessage, send func(messages ...[]byte) error) (json.RawMessage, error)
+
+const (
+	eventsPrefix     = "events/"
+	eventsCapability = `{"listChanged":true}`
+)
+
+func (e Events) offered() bool { return e.Handle != nil && e.Stream != nil }
+
+// errEnding is the cause of a stream that ends because its connection does.
+var errEnding = errors.New("the connection is ending")
+
+// stream runs the function for one request.
+func (e Events) stream(ctx context.Context, s *Server, m *message, from caller, send func(...[]byte) error) (json.RawMessage, *Error) {
+	r := newRequest(m, from)
+	result, err := s.run(ctx, func(ctx context.Context, r *Request) (json.RawMessage, error) { return e.Stream(ctx, r, m.id, send) }, r)
+	if err != nil {
+		return nil, wireError(err, r)
+	}
+	return s.complete(result, false, from)
+}
+
+// streamEvents serves an events/stream on the handler's goroutine. It ends when the client
+// disconnects, even in the legacy era, where other requests go on: the client could not resume
+// it.
+func (x *exchange) streamEvents(parent context.Context, from caller) {
+	if !accepts(x.r, typeEvents) {
+		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	defer context.AfterFunc(x.r.Context(), func() { cancel(context.Cause(x.r.Context())) })()
+	defer context.AfterFunc(x.srv.ctx, func() { cancel(errClosed) })()
+	var stream *eventStream
+	send := func(messages ...[]byte) error {
+		if stream == nil {
+			stream = x.srv.newEventStream(x.w)
+			if err := stream.start(); err != nil {
+				return err
+			}
+		}
+		for _, message := range messages {
+			if err := stream.event("", message); err != nil {
+				return err
+			}
+		}
+		return stream.flush()
+	}
+	result, failed := x.srv.opts.Events.stream(ctx, x.srv, x.m, from, send)
+	switch {
+	case x.r.Context().Err() != nil: // the client has disconnected
+	case stream == nil && wasCancelled(ctx):
+		x.finish(reply{}, true)
+	case stream == nil:
+		x.reply(http.StatusOK, answer(x.m.id, result, failed))
+	case failed == nil && !wasCancelled(ctx):
+		if stream.event("", answer(x.m.id, result, nil)) == nil {
+			_ = stream.flush() // fails only if the client has disconnected
+		}
+	}
+}
+
+// streamEvents serves an events/stream until the client cancels it or the connection
+// ends.
+func (c *conn) streamEvents(m *message, from caller) {
+	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
+	if !ok {
+		c.fail(m.id, errDuplicateID())
+		return
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{}) // closed when the stream has ended
+	c.wg.Go(func() {
+		select {
+		case <-c.ending:
+			cancel(errEnding)
+		case <-ended:
+		}
+	})
+	c.wg.Go(func() {
+		defer end()
+		defer cancel(nil)
+		defer close(ended)
+		began := false
+		result, failed := c.srv.opts.Events.stream(ctx, c.srv, m, from, func(messages ...[]byte) error {
+			began = true
+			return c.out.write(ctx, bytes.Join(messages, []byte("\n")))
+		})
+		cancelled := wasCancelled(ctx)
+		end()
+		if !cancelled && (failed == nil || !began) {
+			_ = c.out.write(context.Background(), answer(m.id, result, failed))
+		}
+	})
+}

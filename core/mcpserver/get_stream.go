@@ -1,0 +1,232 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+const (
+	// maxGetStreams is how many GET streams of a session may be open. One more ends the oldest.
+	maxGetStreams = 4
+	// pongTimeout is how long a client may take to show that it reads a stream.
+	pongTimeout = 10 * time.Second
+)
+
+var errReplaced = errors.New("the client has opened another stream")
+
+// getStream is one of the GET streams of a session. A client may have several: because it wants to,
+// or because it has lost one before the server notices. The newest one gets the messages; the
+// others get them when it has ended.
+type getStream struct {
+	*eventStream
+
+	session *session
+	number  int
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // closed when the stream has put back what it could not send
+
+	// doubt is when another stream began to get the messages. The client may not have received
+	// what was sent on this one shortly before, until it shows that it still reads it. Zero: there
+	// is no doubt. Guarded by session.mu.
+	doubt time.Time
+}
+
+// get serves a GET stream of a legacy session.
+func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+	if rejectModern(w, r) {
+		return
+	}
+	if !accepts(r, typeEvents) {
+		http.Error(w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
+		return
+	}
+	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), principal: s.principal(r)}
+	ss := x.session(false)
+	if ss == nil {
+		return
+	}
+	defer s.http.release(ss)
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	// A client that does not read must not delay the end of its session, nor the stream
+	// that replaces this one.
+	defer context.AfterFunc(ss.ctx, func() { cancel(errSessionEnded) })()
+	defer context.AfterFunc(ctx, x.shortenDeadline)()
+	last := r.Header.Get(mcp.HeaderLastEventID)
+	if call, number, isCall := ss.calls.find(last); isCall {
+		if call == nil {
+			// A stream that ends without an answer would be opened again and again, a 404 would
+			// end the session. The specification allows nothing else.
+			w.Header().Set("Allow", "POST, DELETE")
+			http.Error(w, "the request is over: nothing follows this event", http.StatusMethodNotAllowed)
+			return
+		}
+		_ = s.newEventStream(w).resume(ctx, call, number) // the client will resume again
+		return
+	}
+	g := &getStream{eventStream: s.newEventStream(w), session: ss, cancel: cancel, done: make(chan struct{})}
+	g.attach(last)
+	defer g.detach()
+	if g.start() != nil {
+		return
+	}
+	if ss.version >= mcp.LatestLegacy && (g.prime(ss.replay.id(ss.replay.next(g.number, subscriptions.Batch{}))) != nil || g.flush() != nil) {
+		return
+	}
+	for err := error(nil); err == nil; { // a failed stream is reopened by the client
+		newest, until := g.turn()
+		if newest {
+			err = g.push(ctx, until)
+		} else {
+			err = g.wait(ctx, until)
+		}
+	}
+}
+
+// attach makes the stream the newest of its session, and puts back what the client has not
+// received of earlier ones. last is the id of the last event that the client has, if any: the
+// stream that it came from is lost. The caller must call detach when the stream has ended.
+func (g *getStream) attach(last string) {
+	ss := g.session
+	after, known := ss.replay.find(last)
+	ss.mu.Lock()
+	var over *getStream
+	if n := len(ss.streams); n > 0 {
+		ss.streams[n-1].doubt = time.Now()
+		if n == maxGetStreams {
+			over = ss.streams[0]
+		}
+	}
+	for _, other := range ss.streams {
+		if known && other.number == after.stream {
+			over, other.doubt = other, time.Time{} // what it lost is known
+		}
+	}
+	ss.opened++
+	g.number = ss.opened
+	ss.streams = append(ss.streams, g)
+	ss.nextTurn()
+	ss.mu.Unlock()
+	if over != nil {
+		over.cancel(errReplaced)
+		<-over.done
+	}
+	ss.mu.Lock()
+	open := map[int]bool{}
+	for _, other := range ss.streams {
+		open[other.number] = true
+	}
+	ss.mu.Unlock()
+	ss.sub.Restore(ss.replay.lost(after, known, func(stream int) bool { return open[stream] }))
+	if known {
+		ss.messages.received(after)
+	}
+}
+
+// detach removes the stream from its session.
+func (g *getStream) detach() {
+	ss := g.session
+	ss.mu.Lock()
+	ss.streams = slices.DeleteFunc(ss.streams, func(other *getStream) bool { return other == g })
+	ss.nextTurn()
+	doubt := g.doubt
+	ss.mu.Unlock()
+	g.repeat(doubt)
+	close(g.done)
+}
+
+// repeat puts back what may not have been received of what was sent on the stream before doubt.
+func (g *getStream) repeat(doubt time.Time) {
+	if !doubt.IsZero() {
+		g.session.sub.Restore(g.session.replay.sentOn(g.number, doubt.Add(-replayWindow)))
+	}
+}
+
+// nextTurn makes the streams of the session look again which one is the newest. ss.mu must be held.
+func (ss *session) nextTurn() {
+	close(ss.turn)
+	ss.turn = make(chan struct{})
+}
+
+// turn reports whether the stream is the newest; until is closed when that may have changed.
+func (g *getStream) turn() (newest bool, until <-chan struct{}) {
+	g.session.mu.Lock()
+	defer g.session.mu.Unlock()
+	return g.session.streams[len(g.session.streams)-1] == g, g.session.turn
+}
+
+// push sends the messages of the session.
+func (g *getStream) push(ctx context.Context, until <-chan struct{}) error {
+	ss := g.session
+	var last eventNumber // of the stream
+	p := g.pusher(ss.sub, func(what subscriptions.Batch) string {
+		last = ss.replay.next(g.number, what)
+		return ss.replay.id(last)
+	})
+	p.messages, p.sent = ss.messages, func(message []byte) { ss.messages.keep(message, last) }
+	p.beat = func() error {
+		ss.file.touch()
+		return g.comment()
+	}
+	return p.run(ctx, until)
+}
+
+// wait sends nothing but heartbeats, while another stream gets the messages. If the client may have
+// lost the stream, it is asked for a sign that it reads it: if there is none, the other stream
+// repeats what was sent here.
+func (g *getStream) wait(ctx context.Context, until <-chan struct{}) error {
+	ss := g.session
+	ss.mu.Lock()
+	doubt := g.doubt
+	ss.mu.Unlock()
+	var pong chan *message
+	var overdue <-chan time.Time
+	if !doubt.IsZero() && !ss.replay.sentOn(g.number, doubt.Add(-replayWindow)).Empty() {
+		id, answer, forget := ss.client.expect()
+		if answer != nil {
+			defer forget()
+			if err := g.event("", request(id, mcp.MethodPing, nil)); err != nil {
+				return err
+			}
+			if err := g.flush(); err != nil {
+				return err
+			}
+		}
+		timer := time.NewTimer(pongTimeout)
+		defer timer.Stop()
+		pong, overdue = answer, timer.C
+	}
+	settle := func() {
+		ss.mu.Lock()
+		defer ss.mu.Unlock()
+		g.doubt = time.Time{}
+	}
+	beats := time.NewTicker(g.srv.opts.Heartbeat)
+	defer beats.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-until:
+			return nil
+		case <-pong:
+			ss.replay.received(g.number)
+			settle()
+			pong, overdue = nil, nil
+		case <-overdue:
+			settle()
+			g.repeat(doubt)
+			pong, overdue = nil, nil
+		case <-beats.C:
+			if err := g.comment(); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,341 @@
+package mcpserver
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+const (
+	// keptFor is how long a session that no client uses is kept.
+	keptFor = 7 * 24 * time.Hour
+	// touchEvery is how often the time of last use is written.
+	touchEvery = time.Hour
+	// maxKeptBytes bounds the file of a session. One that needs more is not kept.
+	maxKeptBytes = 4 << 20
+	// keptSlack is by how much a file may be larger than twice what is kept in it.
+	keptSlack = 64 << 10
+)
+
+// keptSessions keeps sessions in a directory, each in a file of its own, so that they outlive the
+// server. Several servers may use the same directory. A nil *keptSessions keeps none.
+//
+// The name of a file is made of digests of the principal and of the id of the session: whoever
+// reads the directory cannot use the sessions.
+type keptSessions struct {
+	dir    string
+	logger *slog.Logger
+
+	warned sync.Once
+
+	mu   sync.Mutex
+	away map[string]time.Time // when the sessions that are not in memory were last used, by file
+	room fair.Limit           // of these, by the digest of the principal
+}
+
+// keptLine is a line in the file of a session: its first line, or what has changed since.
+type keptLine struct {
+	// Version is the protocol version; not in later lines.
+	Version      string            `json:"version,omitempty"`
+	Capabilities json.RawMessage   `json:"capabilities,omitempty"`
+	Memory       json.RawMessage   `json:"memory,omitempty"` // of Client.Remember
+	Seen         map[string]string `json:"seen,omitempty"`   // digests of lists, by method
+	Add          string            `json:"add,omitempty"`    // a URI that the client subscribed to
+	Remove       string            `json:"remove,omitempty"`
+}
+
+// keptSession is what a file says.
+type keptSession struct {
+	version              string
+	capabilities, memory json.RawMessage
+	seen                 map[string]string
+	uris                 map[string]struct{}
+}
+
+// openKept opens a directory, which it creates if necessary, for at most limit sessions that are
+// not in memory. It returns nil if that fails.
+func openKept(dir string, limit int, logger *slog.Logger) *keptSessions {
+	k := &keptSessions{dir: dir, logger: logger, away: map[string]time.Time{}, room: fair.Limit{Max: limit}}
+	err := os.MkdirAll(dir, 0o700)
+	var files []fs.DirEntry
+	if err == nil {
+		files, err = os.ReadDir(dir)
+	}
+	if err != nil {
+		logger.Warn("clients must connect again after a restart, as their sessions cannot be kept", "err", err)
+		return nil
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err == nil && strings.HasSuffix(f.Name(), keptSuffix) {
+			for _, name := range k.setAway(f.Name(), info.ModTime()) {
+				_ = os.Remove(filepath.Join(dir, name)) // another server may have done it
+			}
+		}
+	}
+	return k
+}
+
+const keptSuffix = ".session"
+
+func keptName(principal, id string) string {
+	return keptDigest(principal) + "-" + keptDigest(id) + keptSuffix
+}
+
+func keptDigest(s string) string {
+	d := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(d[:16])
+}
+
+// setAway records that a session is not in memory, and returns the files that must go: those that
+// are too old, and the oldest of the principal beyond the limit.
+func (k *keptSessions) setAway(name string, used time.Time) (gone []string) {
+	principal, _, _ := strings.Cut(name, "-")
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.back(name)
+	if time.Since(used) > keptFor {
+		return []string{name}
+	}
+	for !k.room.Take(principal) {
+		oldest := ""
+		for other, at := range k.away {
+			if strings.HasPrefix(other, principal+"-") && (oldest == "" || at.Before(k.away[oldest])) {
+				oldest = other
+			}
+		}
+		if oldest == "" || used.Before(k.away[oldest]) {
+			return append(gone, name)
+		}
+		k.back(oldest)
+		gone = append(gone, oldest)
+	}
+	k.away[name] = used
+	return gone
+}
+
+// back forgets that a session is not in memory. k.mu must be held.
+func (k *keptSessions) back(name string) {
+	if _, ok := k.away[name]; ok {
+		principal, _, _ := strings.Cut(name, "-")
+		k.room.Give(principal)
+		delete(k.away, name)
+	}
+}
+
+// create begins to keep a session; nil if that is not possible.
+func (k *keptSessions) create(ss *session) *keptFile {
+	if k == nil {
+		return nil
+	}
+	f := &keptFile{of: k, path: filepath.Join(k.dir, keptName(ss.principal, ss.id)), touched: time.Now()}
+	data, err := f.content(ss.lines())
+	if err == nil {
+		err = os.MkdirAll(k.dir, 0o700) // it may have been removed
+	}
+	if err == nil { // not on disk: it has to outlive this process, but not this machine
+		err = os.WriteFile(f.path, data, 0o600)
+	}
+	f.giveUp(err)
+	if f.gone {
+		return nil
+	}
+	return f
+}
+
+// park records that a session has left memory, so that it is not kept for ever.
+func (k *keptSessions) park(f *keptFile) {
+	if k == nil || !f.used() {
+		return
+	}
+	for _, name := range k.setAway(filepath.Base(f.path), time.Now()) {
+		_ = os.Remove(filepath.Join(k.dir, name)) // another server may have done it
+	}
+}
+
+// take returns the session with that id, which belongs to the principal; a nil file if there is
+// none.
+func (k *keptSessions) take(id, principal string) (*keptFile, *keptSession) {
+	if k == nil || id == "" {
+		return nil, nil
+	}
+	name := keptName(principal, id)
+	f := &keptFile{of: k, path: filepath.Join(k.dir, name), touched: time.Now()}
+	was, err := f.read()
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			k.warn("a client must connect again, as its session cannot be read", err)
+		}
+		return nil, nil
+	}
+	k.mu.Lock()
+	k.back(name)
+	k.mu.Unlock()
+	f.used()
+	return f, was
+}
+
+// warn logs the first trouble with a file: clients could cause any number.
+func (k *keptSessions) warn(what string, err error) {
+	k.warned.Do(func() { k.logger.Warn(what, "err", err) })
+}
+
+// keptFile is the file of one session that is in memory. A nil *keptFile keeps nothing.
+type keptFile struct {
+	of   *keptSessions
+	path string
+
+	// mu orders what is written. Only the requests of one session wait for each other.
+	mu          sync.Mutex
+	size, small int // bytes of the file, now and when it was last written as a whole
+	touched     time.Time
+	gone        bool // the session has ended, or can be kept no more
+}
+
+// add appends a line. all returns what to write instead if the file has become too large.
+func (f *keptFile) add(line keptLine, all func() []keptLine) {
+	if f == nil {
+		return
+	}
+	data := append(encode(line), '\n')
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.gone {
+		return
+	}
+	if f.size+len(data) > 2*f.small+keptSlack {
+		f.rewrite(all()) // has the line, too
+		return
+	}
+	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = file.Write(data)
+		err = errors.Join(err, file.Close())
+	}
+	f.size += len(data)
+	f.giveUp(err)
+}
+
+// rewrite writes the file as a whole. f.mu must be held.
+func (f *keptFile) rewrite(lines []keptLine) {
+	data, err := f.content(lines)
+	if err == nil {
+		err = atomicfile.Replace(f.path, 0o600, data)
+	}
+	f.giveUp(err)
+}
+
+// content encodes the whole file. f.mu must be held.
+func (f *keptFile) content(lines []keptLine) ([]byte, error) {
+	var b bytes.Buffer
+	for _, line := range lines {
+		b.Write(encode(line))
+		b.WriteByte('\n')
+	}
+	f.size, f.small = b.Len(), b.Len()
+	if b.Len() > maxKeptBytes {
+		return nil, fmt.Errorf("it needs more than %d bytes", maxKeptBytes)
+	}
+	return b.Bytes(), nil
+}
+
+// giveUp removes the file after an error: what is kept must not be outdated. f.mu must be held.
+func (f *keptFile) giveUp(err error) {
+	if err != nil {
+		f.gone = true
+		_ = os.Remove(f.path) // if this fails, too, nothing can be done
+		f.of.warn("a client must connect again after a restart, as its session cannot be kept", err)
+	}
+}
+
+// remove removes the file for good.
+func (f *keptFile) remove() {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gone = true
+	_ = os.Remove(f.path) // it may be gone already
+}
+
+// touch writes the time of last use now and then.
+func (f *keptFile) touch() {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	due := time.Since(f.touched) > touchEvery
+	f.mu.Unlock()
+	if due {
+		f.used()
+	}
+}
+
+// used writes the time of last use; it reports false if the session is not kept.
+func (f *keptFile) used() bool {
+	if f == nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.touched = time.Now()
+	return !f.gone && os.Chtimes(f.path, time.Time{}, f.touched) == nil // else it is removed too early
+}
+
+// read reads the file.
+func (f *keptFile) read() (*keptSession, error) {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || time.Since(info.ModTime()) > keptFor {
+		return nil, errors.Join(err, fs.ErrNotExist)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, 3*maxKeptBytes))
+	if err != nil {
+		return nil, err
+	}
+	f.size = len(data) // how much of it is outdated is not known: a large file is soon written again
+	s := &keptSession{seen: map[string]string{}, uris: map[string]struct{}{}}
+	for text := range bytes.Lines(data) {
+		var line keptLine
+		if text[len(text)-1] != '\n' {
+			return nil, errors.New("the last line is not complete")
+		}
+		if err := json.Unmarshal(text, &line); err != nil {
+			return nil, err
+		}
+		if mcp.IsLegacy(line.Version) {
+			s.version, s.capabilities = line.Version, line.Capabilities
+		}
+		if line.Memory != nil {
+			s.memory = line.Memory
+		}
+		maps.Copy(s.seen, line.Seen)
+		if line.Add != "" {
+			s.uris[line.Add] = struct{}{}
+		}
+		delete(s.uris, line.Remove)
+	}
+	if s.version == "" {
+		return nil, errors.New("it has no version")
+	}
+	return s, nil
+}

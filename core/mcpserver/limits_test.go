@@ -1,0 +1,182 @@
+package mcpserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+)
+
+// Subscriptions beyond a limit are rejected; those below it work.
+func TestSubscriptionLimits(t *testing.T) {
+	t.Parallel()
+	opts := mcpserver.Options{Subscriptions: subscriptions.Options{MaxURIs: 2, MaxSubscribers: 2}}
+	listen := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + metaModern + `,"notifications":{"resourceSubscriptions":["note:///a","note:///b","note:///c","note:///d"]}}}`
+	honoured := `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"%ssubscriptionId":1},"notifications":{"resourceSubscriptions":["note:///a","note:///b"]}}}`
+
+	t.Run("stdio", func(t *testing.T) {
+		t.Parallel()
+		h := newTestServer(t, opts)
+		w, other := h.pipe(t), h.pipe(t)
+		w.send("%s", listen)
+		w.expect(honoured, metaName)
+		other.initialize()
+		for _, c := range []struct {
+			note string
+			code int
+		}{{"a", 0}, {"b", 0}, {"c", mcp.CodeInternal}, {"b", 0}} {
+			other.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":%q}}`, note(c.note))
+			if got := other.next(); code(got) != c.code {
+				t.Errorf("%s: %s", c.note, got)
+			}
+		}
+		third := h.pipe(t)
+		third.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+		if got := third.next(); code(got) != mcp.CodeInternal || !strings.Contains(got, "too many") {
+			t.Error(got)
+		}
+		third.send("%s", listen)
+		if got := third.next(); code(got) != mcp.CodeInternal {
+			t.Error(got)
+		}
+		third.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
+		if got := third.next(); code(got) != mcp.CodeInvalidParams {
+			t.Error(got)
+		}
+	})
+	t.Run("http", func(t *testing.T) {
+		t.Parallel()
+		s := newEndpoint(t, opts)
+		e := s.stream("POST", modern("subscriptions/listen"), listen)
+		e.expect(honoured, metaName)
+		s.initialize()
+		for _, body := range []string{listen, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`} {
+			h := header(nil)
+			if body == listen {
+				h = modern("subscriptions/listen")
+			}
+			resp := s.ask(t.Context(), http.MethodPost, h, body)
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+				t.Errorf("%s: %s", body, resp.Status)
+			}
+		}
+		e.leave()
+		eventually(t, "there is room again", func() bool { return s.Subscriptions().Stats().Subscribers == 1 })
+		s.stream("POST", modern("subscriptions/listen"), listen).expect(honoured, metaName)
+	})
+}
+
+// Notifications that a function sends after its answer, and those that cannot be encoded,
+// are dropped.
+func TestLateNotify(t *testing.T) {
+	t.Parallel()
+	late := make(chan *mcpserver.Request, 1)
+	srv := mcpserver.New(mcpserver.Options{CallTool: func(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+		r.Notify("notifications/progress", func() {})
+		late <- r
+		return content("ok"), nil
+	}})
+	h := &testServer{Server: srv}
+	s := &endpoint{testServer: h, t: t, url: h.over(t).URL}
+	w := h.pipe(t)
+	for range 20 {
+		w.send("%s", call("x", ","+metaModern))
+		r := within(t, late, "the request")
+		w.expect(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"ok"}],"resultType":"complete","_meta":{"%sserverInfo":{"name":"mcptrack","version":"dev"}}}}`, metaName)
+		r.Notify("notifications/progress", map[string]int{"progress": 1})
+		if status, body := s.post(modern("tools/call", "Mcp-Name", "x"), "%s", call("x", ","+metaModern)); status != 200 || strings.Contains(body, "progress") {
+			t.Error(body)
+		}
+		within(t, late, "the request").Notify("notifications/progress", map[string]int{"progress": 1})
+	}
+}
+
+// A request that waits for a slot ends with its client or the server.
+func TestWaitingForASlot(t *testing.T) {
+	t.Parallel()
+	s := newEndpoint(t, mcpserver.Options{MaxInFlight: 1})
+	wait := func(ctx context.Context, done chan<- int) {
+		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(call("wait", ","+metaModern)))
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"wait"}}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			done <- 0
+			return
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		done <- resp.StatusCode
+	}
+	one, two := make(chan int, 1), make(chan int, 1)
+	go wait(t.Context(), one)
+	within(t, s.began, "the call")
+	ctx, leave := context.WithCancel(t.Context())
+	go wait(ctx, two)
+	// What needs no slot is answered meanwhile.
+	if status, _ := s.post(modern("tools/list"), toolList); status != http.StatusOK {
+		t.Error(status)
+	}
+	leave()
+	if got := within(t, two, "the end of who left"); got != 0 {
+		t.Error(got)
+	}
+	go wait(t.Context(), two)
+	s.post(modern("tools/list"), toolList)
+	s.Close()
+	if got := within(t, one, "the running call"); got != http.StatusOK {
+		t.Errorf("running call: %d", got)
+	}
+	// It had the slot for a moment, waited, or came too late: it has an answer.
+	if got := within(t, two, "the call that waited"); got != http.StatusOK && got != http.StatusServiceUnavailable {
+		t.Errorf("waiting: %d", got)
+	}
+	if began, ended := 1+len(s.began), len(s.ended); began != ended {
+		t.Errorf("%d calls began, %d ended", began, ended)
+	}
+}
+
+func TestDuplicateHeaders(t *testing.T) {
+	t.Parallel()
+	s := newEndpoint(t, mcpserver.Options{})
+	for _, name := range []string{"Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader(call("echo", ","+metaModern)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"echo"}}
+		r.Header[name] = append(r.Header[name], r.Header.Get(name))
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest || code(string(b)) != mcp.CodeHeaderMismatch {
+			t.Errorf("%s: %d %s", name, resp.StatusCode, b)
+		}
+	}
+}
+
+func TestBrokenInput(t *testing.T) {
+	t.Parallel()
+	h := newTestServer(t, mcpserver.Options{})
+	w := h.pipe(t)
+	w.initialize()
+	w.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)
+	within(t, h.began, "the call")
+	boom := errors.New("boom")
+	_ = w.in.CloseWithError(boom)
+	// The call does not end by itself: a broken input ends it, other than its end.
+	within(t, h.ended, "the end of the call")
+	if err := within(t, w.ended, "the end"); !errors.Is(err, boom) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,145 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// listen is one subscriptions/listen of the modern era.
+type listen struct {
+	sub *subscriptions.Subscriber
+	ack []byte          // the first message
+	end json.RawMessage // the result with which the listen ends
+	// empty means that nothing of what was requested is honoured.
+	empty    bool
+	messages *mailbox // the notifications of tasks; nil if there are none
+}
+
+// maxTaskNotes is how many tasks may have a notification that waits for a slow client.
+const maxTaskNotes = 256
+
+// listen opens the subscriptions that the message requests. Notifications of tasks end when
+// ctx is done; the caller must close the subscriber.
+func (s *Server) listen(ctx context.Context, m *message, principal string) (*listen, *Error) {
+	want, tasks, err := parseFilter(m.fields["notifications"])
+	if err != nil {
+		return nil, err
+	}
+	if about := s.about.Load(); about.WatchTasks == nil || about.Extensions[mcp.ExtensionTasks] == nil {
+		tasks = nil
+	}
+	if len(tasks) > 0 && !hasTasks(m.meta[mcp.MetaClientCapabilities]) {
+		return nil, missingTasks()
+	}
+	has := s.opts.listsOffered()
+	honoured := mcp.SubscriptionFilter{
+		Tools:     want.Tools && has.Tools,
+		Prompts:   want.Prompts && has.Prompts,
+		Resources: want.Resources && has.Resources,
+		Events:    want.Events && has.Events,
+	}
+	lists := subscriptions.Lists{Tools: honoured.Tools, Prompts: honoured.Prompts, Resources: honoured.Resources, Events: honoured.Events}
+	sub, failed := s.subscriber(principal, m.meta[mcp.MetaClientCapabilities], lists)
+	if failed != nil {
+		return nil, errorf(mcp.CodeInternal, "%s", failed)
+	}
+	sub.Listed(lists) // before, maybe
+	if has.Resources {
+		honoured.URIs = subscribeAll(sub, want.URIs)
+	}
+	meta := map[string]json.RawMessage{mcp.MetaSubscriptionID: m.id}
+	var messages *mailbox
+	if len(tasks) > 0 {
+		messages = newMailbox(maxTaskNotes)
+		tasks = s.about.Load().WatchTasks(ctx, TaskWatch{tasks, principal, m.meta[mcp.MetaClientCapabilities], func(params json.RawMessage) {
+			fields, failed := object(params)
+			params, err := with(params, []member{{"_meta", encode(meta)}})
+			if failed == nil && err == nil { // a task's latest state replaces an earlier one
+				messages.put(notification(mcp.NotificationTask, params), text(fields["taskId"]))
+			}
+		}})
+	}
+	return &listen{
+		sub: sub,
+		ack: notification(mcp.NotificationAcknowledged, struct {
+			Meta     map[string]json.RawMessage `json:"_meta"`
+			Honoured honouredFilter             `json:"notifications"`
+		}{meta, honouredFilter{honoured, tasks}}),
+		end: encode(struct {
+			Type string                     `json:"resultType"`
+			Meta map[string]json.RawMessage `json:"_meta"`
+		}{"complete", meta}),
+		empty:    !lists.Any() && len(honoured.URIs) == 0 && len(tasks) == 0,
+		messages: messages,
+	}, nil
+}
+
+type honouredFilter struct {
+	mcp.SubscriptionFilter
+	TaskIDs []string `json:"taskIds,omitempty"`
+}
+
+func hasTasks(capabilities json.RawMessage) bool {
+	caps, _ := object(capabilities)
+	extensions, _ := object(caps["extensions"])
+	return extensions[mcp.ExtensionTasks] != nil
+}
+
+func missingTasks() *Error {
+	return &Error{Code: mcp.CodeMissingCapability, Message: "missing required client capability", Data: map[string]any{
+		"requiredCapabilities": map[string]any{"extensions": map[string]any{mcp.ExtensionTasks: struct{}{}}},
+	}}
+}
+
+// subscribeAll subscribes to URIs and returns those for which that succeeded, without
+// duplicates. URIs that are refused or beyond a limit are left out: the client sees that in
+// the acknowledgement and can retry.
+func subscribeAll(sub *subscriptions.Subscriber, uris []string) (honoured []string) {
+	seen := make(map[string]bool)
+	for _, uri := range uris {
+		if seen[uri] {
+			continue
+		}
+		switch err := sub.Add(uri); {
+		case err == nil:
+			seen[uri] = true
+			honoured = append(honoured, uri)
+		case errors.Is(err, subscriptions.ErrTooMany):
+			return honoured
+		}
+	}
+	return honoured
+}
+
+// parseFilter decodes the parameter "notifications". Unknown members are ignored.
+func parseFilter(raw json.RawMessage) (f mcp.SubscriptionFilter, tasks []string, err *Error) {
+	fields, failed := object(raw)
+	if failed != nil {
+		return f, nil, errorf(mcp.CodeInvalidParams, `"notifications" must be an object`)
+	}
+	for name, into := range map[string]any{
+		"toolsListChanged":      &f.Tools,
+		"promptsListChanged":    &f.Prompts,
+		"resourcesListChanged":  &f.Resources,
+		"eventsListChanged":     &f.Events,
+		"resourceSubscriptions": &f.URIs,
+		"taskIds":               &tasks,
+	} {
+		if value := fields[name]; value != nil && json.Unmarshal(value, into) != nil {
+			return f, nil, errorf(mcp.CodeInvalidParams, "notifications.%s has the wrong type", name)
+		}
+	}
+	return f, tasks, nil
+}
+
+// subscribeError converts the error of a resources/subscribe.
+func subscribeError(err error) *Error {
+	if errors.Is(err, subscriptions.ErrTooMany) || errors.Is(err, subscriptions.ErrClosed) {
+		return errorf(mcp.CodeInternal, "%s", err)
+	}
+	return errorf(mcp.CodeInvalidParams, "%s", err)
+}

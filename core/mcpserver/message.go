@@ -1,0 +1,235 @@
+package mcpserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"unicode/utf8"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+const maxID = 1024 // bytes of a request id, which is echoed
+
+// message is one message of a client: a request if it has an id, else a notification;
+// or an answer to a request of ours.
+type message struct {
+	id     json.RawMessage
+	method string
+	params json.RawMessage            // an object, or nil
+	fields map[string]json.RawMessage // of params
+	meta   map[string]json.RawMessage // params._meta
+	result json.RawMessage            // of an answer
+	failed json.RawMessage            // the error of an answer
+}
+
+func (m *message) isAnswer() bool { return m.method == "" }
+
+// version is the protocol version of a modern message; "" for others.
+func (m *message) version() string { return text(m.meta[mcp.MetaProtocolVersion]) }
+
+// idKey normalizes a request id: the same string written with other escapes has the
+// same key.
+func idKey(id json.RawMessage) string {
+	if len(id) > 0 && id[0] == '"' {
+		return "s" + text(id)
+	}
+	return "n" + string(id)
+}
+
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// isID reports whether a JSON value can be the id of a request.
+func isID(id json.RawMessage) bool {
+	return len(id) > 0 && len(id) <= maxID && (id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
+}
+
+// parse is strict where two parsers could disagree: member names are case-sensitive and
+// unique. On an error the message holds the id, if there was one.
+func parse(data []byte) (*message, *Error) {
+	m := &message{}
+	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '[' {
+		return m, errorf(mcp.CodeInvalidRequest, "batches are not supported")
+	}
+	if !json.Valid(data) || !utf8.Valid(data) {
+		return m, errorf(mcp.CodeParse, "the message is not JSON in UTF-8")
+	}
+	top, err := members(data)
+	if err != nil {
+		return m, err
+	}
+	if id, ok := top["id"]; ok {
+		if !isID(id) {
+			return m, errorf(mcp.CodeInvalidRequest, "the id must be a string or a number of at most %d bytes", maxID)
+		}
+		m.id = id
+	}
+	if text(top["jsonrpc"]) != "2.0" {
+		return m, errorf(mcp.CodeInvalidRequest, `"jsonrpc" must be "2.0"`)
+	}
+	if raw, ok := top["method"]; ok {
+		if m.method = text(raw); m.method == "" {
+			return m, errorf(mcp.CodeInvalidRequest, `"method" must be a string`)
+		}
+	} else if top["result"] == nil && top["error"] == nil {
+		return m, errorf(mcp.CodeInvalidRequest, `"method" is missing`)
+	} else {
+		m.result, m.failed = top["result"], top["error"]
+		return m, nil
+	}
+	if m.params = top["params"]; m.params == nil {
+		return m, nil
+	}
+	if m.fields, err = members(m.params); err != nil {
+		return m, errorf(mcp.CodeInvalidParams, "params: %s", err.Message)
+	}
+	if raw, ok := m.fields["_meta"]; ok {
+		if m.meta, err = members(raw); err != nil {
+			return m, errorf(mcp.CodeInvalidParams, "params._meta: %s", err.Message)
+		}
+	}
+	return m, nil
+}
+
+// answer encodes the answer to a request as one line, without the line end.
+func answer(id, result json.RawMessage, failed *Error) []byte {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	what, body := `,"result":`, result
+	if failed != nil {
+		what, body = `,"error":`, failed.encode()
+	}
+	b := make([]byte, 0, len(id)+len(body)+48)
+	b = append(append(b, `{"jsonrpc":"2.0","id":`...), id...)
+	return append(append(append(b, what...), body...), '}')
+}
+
+// notification encodes a notification; nil if the params cannot be encoded.
+func notification(method string, params any) []byte {
+	b, err := json.Marshal(struct {
+		JSONRPC string `json:"jsonrpc"`
+		Method  string `json:"method"`
+		Params  any    `json:"params,omitempty"`
+	}{"2.0", method, params})
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// member is one member to add to an object.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// with returns obj in one line with members added. Members that obj has keep their
+// values, except those within _meta.
+func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
+	fields, failed := object(obj)
+	if failed != nil {
+		return nil, failed
+	}
+	obj = oneLine(obj)
+	var add []member
+	for _, m := range more {
+		there := fields[m.name]
+		switch {
+		case there == nil:
+			add = append(add, m)
+		case m.name == "_meta":
+			return withMeta(fields, more)
+		}
+	}
+	if len(add) == 0 {
+		return obj, nil
+	}
+	b := append(make([]byte, 0, len(obj)+256), obj[:len(obj)-1]...)
+	return append(appendMembers(b, len(fields) == 0, add), '}'), nil
+}
+
+// errUnfinished is the error of a result that requests input from a legacy client.
+var errUnfinished = errors.New("the server requests input from the client, which needs protocol version " + mcp.ModernVersion)
+
+// withoutEra returns obj in one line without the members that only the modern era has.
+func withoutEra(obj json.RawMessage) (json.RawMessage, error) {
+	fields, failed := object(obj)
+	if failed != nil {
+		return nil, failed
+	}
+	if kind := text(fields["resultType"]); kind != "" && kind != "complete" {
+		return nil, errUnfinished
+	}
+	before := len(fields)
+	for _, name := range []string{"resultType", "ttlMs", "cacheScope"} {
+		delete(fields, name)
+	}
+	meta, failed := object(fields["_meta"])
+	server := failed == nil && meta[mcp.MetaServerInfo] != nil
+	if server {
+		delete(meta, mcp.MetaServerInfo)
+		if fields["_meta"] = encode(meta); len(meta) == 0 {
+			delete(fields, "_meta")
+		}
+	}
+	if !server && len(fields) == before {
+		return oneLine(obj), nil
+	}
+	return json.Marshal(fields)
+}
+
+// oneLine makes valid JSON fit for a line of output or of an event: without line ends
+// and in valid UTF-8.
+func oneLine(raw json.RawMessage) json.RawMessage {
+	if bytes.ContainsAny(raw, "\n\r") {
+		var line bytes.Buffer
+		line.Grow(len(raw))
+		_ = json.Compact(&line, raw) // it is valid
+		raw = line.Bytes()
+	}
+	if !utf8.Valid(raw) {
+		raw = bytes.ToValidUTF8(raw, []byte("\ufffd"))
+	}
+	return bytes.TrimSpace(raw)
+}
+
+// withMeta does the work of with for an object that has a _meta.
+func withMeta(fields map[string]json.RawMessage, more []member) (json.RawMessage, error) {
+	all := maps.Clone(fields)
+	for _, m := range more {
+		switch there := fields[m.name]; {
+		case there == nil:
+			all[m.name] = m.value
+		case m.name == "_meta":
+			own, failed := object(m.value) // ours
+			theirs, err := object(there)
+			if failed != nil || err != nil {
+				continue // an invalid _meta stays as it is
+			}
+			maps.Copy(theirs, own)
+			all[m.name] = encode(theirs)
+		}
+	}
+	return json.Marshal(all)
+}
+
+// appendMembers appends members whose names need no escaping.
+func appendMembers(b []byte, first bool, members []member) []byte {
+	for _, m := range members {
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(append(b, '"'), m.name...)
+		b = append(append(b, '"', ':'), m.value...)
+	}
+	return b
+}

@@ -1,0 +1,155 @@
+package mcpserver_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+)
+
+// peers returns the folder of the clients that scripts/peers.sh installs.
+func peers(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts Node")
+	}
+	dir, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@modelcontextprotocol", "client")); err != nil {
+		const missing = "the test peers are not installed; run scripts/peers.sh"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	return dir
+}
+
+// node runs a script and returns what it printed.
+func node(t *testing.T, script string, args ...string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := nodeCommand(ctx, t, script, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %s: %v\n%s\n%s", filepath.Base(script), strings.Join(args, " "), err, &stdout, &stderr)
+	}
+	return stdout.Bytes()
+}
+
+func nodeCommand(ctx context.Context, t *testing.T, script string, args ...string) *exec.Cmd {
+	t.Helper()
+	bin := filepath.Join(peers(t), "node_modules", ".bin", "node")
+	if _, err := os.Stat(bin); err != nil {
+		bin = "node" // the packaged one exists for Linux only
+	}
+	cmd := exec.CommandContext(ctx, bin, append([]string{script}, args...)...)
+	cmd.Env = append(os.Environ(), serveKey+"=1", "HOME="+t.TempDir())
+	return cmd
+}
+
+// The official TypeScript SDK exercises every feature, in both eras and over both
+// transports.
+func TestTypeScriptClient(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(peers(t), "sdk_client.mjs")
+	for _, era := range []string{"legacy", "modern"} {
+		for _, transport := range []string{"http", "stdio"} {
+			t.Run(era+" "+transport, func(t *testing.T) {
+				t.Parallel()
+				target := os.Args[0]
+				if transport == "http" {
+					h := newTestServer(t, mcpserver.Options{PageSize: 2}, "a", "b", "c")
+					target = h.over(t).URL
+				}
+				var got map[string]any
+				if err := json.Unmarshal(node(t, script, era, target), &got); err != nil {
+					t.Fatal(err)
+				}
+				list := func(items ...string) []any {
+					out := make([]any, len(items))
+					for i, item := range items {
+						out[i] = item
+					}
+					return out
+				}
+				updated := []any{"resources/updated note:///a"}
+				want := map[string]any{
+					"server": map[string]any{"name": "notes", "version": "1.2.3"},
+					"capabilities": map[string]any{
+						"completions": map[string]any{},
+						"prompts":     map[string]any{"listChanged": true},
+						"resources":   map[string]any{"listChanged": true, "subscribe": true},
+						"tools":       map[string]any{"listChanged": true},
+					},
+					"tools":       list(tools()...),
+					"prompts":     list("greet"),
+					"resources":   list(note("a"), note("b"), note("c")),
+					"templates":   list("note:///{name}"),
+					"read":        "a 0",
+					"prompt":      1.0,
+					"completion":  list("paris"),
+					"odd":         0.0,
+					"missingTool": -32602.0,
+					"panic":       -32603.0,
+					"progress":    []any{1.0, 2.0, 3.0},
+					"updates":     updated,
+					"readAgain":   "a 1",
+					"changes":     list("tools/list_changed"),
+					"toolsAfter":  float64(len(tools()) - 1),
+					"errors":      []any{},
+				}
+				want["missingNote"] = -32602.0 // the SDK makes this of -32002
+				if era == "legacy" {
+					want["version"], want["refused"] = "2025-11-25", -32602.0
+				} else {
+					want["version"] = "2026-07-28"
+					want["honoured"] = map[string]any{"toolsListChanged": true, "resourceSubscriptions": list(note("a"), note("b"))}
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got)\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// The command line of the official Inspector lists, reads and calls.
+func TestInspector(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(peers(t), "node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
+	h := newTestServer(t, mcpserver.Options{PageSize: 3}, "a", "b", "c")
+	url := h.over(t).URL + "/mcp"
+	for _, era := range []string{"legacy", "modern"} {
+		for _, c := range []struct {
+			want string
+			args []string
+		}{
+			{`"name": "drop"`, []string{"--method", "tools/list"}},
+			{`a 0`, []string{"--method", "resources/read", "--uri", note("a")}},
+			{`arguments`, []string{"--method", "tools/call", "--tool-name", "echo", "--tool-arg", "x=1"}},
+		} {
+			t.Run(era+" "+c.args[1], func(t *testing.T) {
+				t.Parallel()
+				out := node(t, script, slices.Concat([]string{"--cli", url, "--transport", "http", "--protocol-era", era}, c.args)...)
+				if !strings.Contains(string(out), c.want) {
+					t.Errorf("no %q in:\n%s", c.want, out)
+				}
+			})
+		}
+	}
+}

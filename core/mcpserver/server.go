@@ -1,0 +1,229 @@
+package mcpserver
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// Func handles one request and returns the result, a JSON object. The server adds the
+// members that the client's era requires and changes nothing else. An *Error is sent
+// as it is, ErrNotFound as the era specifies, and any other error with code -32603 and
+// its text; a panic is answered without its value. A result may set ttlMs and
+// cacheScope, which default to 0 and "private". ctx is cancelled when the client
+// cancels the request, when it disconnects (except for a legacy HTTP client, whose
+// session goes on) and when the server closes; the Func must return then.
+type Func func(ctx context.Context, r *Request) (json.RawMessage, error)
+
+// Options configure a Server. The zero value is usable but offers nothing.
+type Options struct {
+	// Name, Title, Version and Instructions describe the server to clients; they
+	// default to "mcptrack", "", "dev" and "".
+	Name, Title, Version, Instructions string
+
+	// Handlers of requests. A capability whose handler is nil is not declared.
+	CallTool     Func // tools/call
+	GetPrompt    Func // prompts/get
+	ReadResource Func // resources/read; also enables subscriptions to resources
+	Complete     Func // completion/complete
+	Extension    Func // methods of the extensions in [Server.Describe]
+
+	// Variant names the variant of the catalog that clients with the capabilities see, "" for the
+	// common lists. It must always return the same name for the same capabilities, few names for
+	// all that clients may declare, and must not block. Nil: all see the common lists.
+	Variant func(capabilities json.RawMessage) string
+	// AwaitVariant is called before a client gets a list of a variant with a name, and may wait
+	// until the catalog has what such clients see; ctx ends with the request. May be nil.
+	AwaitVariant func(ctx context.Context, variant string, capabilities json.RawMessage)
+
+	// Events are the handlers of MCP Events; none by default.
+	Events Events
+
+	// Principal returns whose an HTTP request is: the same for all clients that may use each
+	// other's sessions, and not a secret. By default it is a digest of the Authorization header,
+	// made with Key (random by default: then it differs from run to run). Without a check of
+	// that header before ServeHTTP a client could make up ever more principals, and so
+	// circumvent the limits that hold for each.
+	Principal func(*http.Request) string
+	Key       []byte
+
+	// Subscriptions configure which URIs can be subscribed to, and how many.
+	Subscriptions subscriptions.Options
+
+	// PageSize is the maximum number of items in a page of a list; 1,000 by default.
+	// A page also ends once it exceeds 1 MiB.
+	PageSize int
+	// MaxMessage is the maximum size of a client's message in bytes; 4 MiB by default.
+	MaxMessage int
+	// MaxInFlight bounds the calls, reads and prompts that run at the same time, per
+	// connection on standard streams and for all clients together over HTTP, where every
+	// principal gets its part (see package fair); 256 by default. Further requests wait and
+	// can be cancelled meanwhile.
+	MaxInFlight int
+	// Stdio bounds what one connection of standard streams may have open.
+	Stdio StdioLimits
+	// MaxSessions bounds legacy HTTP sessions; 2,000 by default. A principal that opens
+	// more loses those of its own that were idle for longest, see package fair.
+	MaxSessions int
+	// SessionIdle is how long a legacy HTTP session may be idle; 5 min by default.
+	SessionIdle time.Duration
+	// SessionDir is a directory, for these sessions alone, in which they outlive the server, and
+	// idleness, for a week: clients keep the session that they have. By default none is kept.
+	// Servers of the same Principal may share a directory, but a client must stay with one of them
+	// as long as that runs.
+	SessionDir string
+	// Heartbeat is the interval of comments on an idle HTTP stream; 15 s by default.
+	Heartbeat time.Duration
+	// WriteTimeout bounds each write to an HTTP stream; 10 s by default. A client that
+	// does not read for that long is disconnected.
+	WriteTimeout time.Duration
+	// Logger receives panics of functions with their stacks, and why sessions cannot be kept in
+	// SessionDir; nil discards them.
+	Logger *slog.Logger
+}
+
+// StdioLimits bound what one connection of standard streams may have open. A zero field
+// means its default.
+type StdioLimits struct {
+	// MaxWaiting bounds the requests that wait because Options.MaxInFlight are running;
+	// 1,024 by default. Their total size is bounded by 16 times Options.MaxMessage. Further
+	// requests are rejected. Over HTTP the number of connections is the bound.
+	MaxWaiting int
+	// MaxListens bounds the open subscriptions/listen; 64 by default. Over HTTP,
+	// Options.Subscriptions.MaxSubscribers bounds them.
+	MaxListens int
+}
+
+// Server serves any number of clients. Create it with New and Close it when done. All
+// methods are safe for concurrent use.
+type Server struct {
+	opts       Options
+	subs       *subscriptions.Manager
+	lists      catalogs
+	http       sessions
+	about      atomic.Pointer[Description]
+	serverMeta json.RawMessage // _meta of modern results
+	slots      *fair.Slots     // of HTTP requests that run
+
+	ctx    context.Context // cancelled when the server closes
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	wg     sync.WaitGroup // connections and HTTP requests
+}
+
+// New returns a Server with an empty catalog.
+func New(opts Options) *Server {
+	opts.Name, opts.Version = cmp.Or(opts.Name, "mcptrack"), cmp.Or(opts.Version, "dev")
+	opts.PageSize = cmp.Or(opts.PageSize, 1_000)
+	opts.MaxMessage = cmp.Or(opts.MaxMessage, 4<<20)
+	opts.MaxInFlight = cmp.Or(opts.MaxInFlight, 256)
+	opts.Stdio.MaxWaiting = cmp.Or(opts.Stdio.MaxWaiting, 1_024)
+	opts.Stdio.MaxListens = cmp.Or(opts.Stdio.MaxListens, 64)
+	opts.MaxSessions = cmp.Or(opts.MaxSessions, 2_000)
+	opts.SessionIdle = cmp.Or(opts.SessionIdle, 5*time.Minute)
+	opts.Heartbeat = cmp.Or(opts.Heartbeat, 15*time.Second)
+	opts.WriteTimeout = cmp.Or(opts.WriteTimeout, 10*time.Second)
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{opts: opts, subs: subscriptions.New(opts.Subscriptions), slots: fair.NewSlots(opts.MaxInFlight)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.Describe(Description{Instructions: opts.Instructions})
+	s.lists.start()
+	s.http.start(s)
+	if len(s.opts.Key) == 0 {
+		s.opts.Key = []byte(rand.Text())
+	}
+	s.serverMeta = encode(map[string]mcp.Implementation{mcp.MetaServerInfo: s.opts.info()})
+	return s
+}
+
+// Updated notifies the subscribers of each URI that it changed. The new content must
+// already be readable.
+func (s *Server) Updated(uris ...string) { s.subs.Updated(uris...) }
+
+// Subscriptions returns the server's subscription manager, for queries.
+func (s *Server) Subscriptions() *subscriptions.Manager { return s.subs }
+
+// SetCatalog replaces all lists in one step, notifies every client of the lists it sees that
+// changed and returns which lists changed for any client; an equal catalog causes no notification. The server keeps
+// the slices of c: the caller must not modify them afterwards.
+func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {
+	change := s.lists.set(c)
+	s.subs.CatalogChanged(change)
+	s.http.catalogSet()
+	return change.All()
+}
+
+// variant names the variant of the catalog that a client with the capabilities sees.
+func (s *Server) variant(capabilities json.RawMessage) string {
+	if s.opts.Variant == nil || len(capabilities) <= len("{}") {
+		return ""
+	}
+	return s.opts.Variant(capabilities)
+}
+
+// subscriber opens a subscriber for a client of a principal with the capabilities.
+func (s *Server) subscriber(principal string, capabilities json.RawMessage, lists subscriptions.Lists) (*subscriptions.Subscriber, error) {
+	viewer := subscriptions.Viewer{Principal: principal, Variant: s.variant(capabilities), Generation: s.lists.generation()}
+	return s.subs.OpenFor(viewer, lists)
+}
+
+// Describe replaces the description that later clients get: there is no notification of
+// a change.
+func (s *Server) Describe(d Description) { s.about.Store(&d) }
+
+// Close ends every stream (a listen with its result), cancels requests in flight and
+// returns when all goroutines of the server have ended, which takes up to a second
+// longer if a client does not read. Later requests are rejected. A Func must not call
+// it, because Close waits for Funcs. Closing more than once is allowed.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.wg.Wait()
+	s.http.close()
+}
+
+// enter registers a connection or an HTTP request, which Close then waits for. It
+// reports false after Close.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.wg.Add(1)
+	return true
+}
+
+// run calls f and turns a panic into an error.
+func (s *Server) run(ctx context.Context, f Func, r *Request) (result json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			// The value may hold anything, so it is not sent to the client.
+			s.opts.Logger.Error("a request handler panicked", "method", r.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			result, err = nil, fmt.Errorf("%s: internal error", r.Method)
+		}
+	}()
+	result, err = f(ctx, r)
+	if err == nil && len(result) == 0 {
+		err = fmt.Errorf("%s returned no result", r.Method)
+	}
+	return result, err
+}

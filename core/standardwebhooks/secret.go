@@ -1,0 +1,64 @@
+package standardwebhooks
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/mcptrack/mcptrack/core/config"
+)
+
+// Secret signs the messages to one endpoint. It cannot be printed.
+type Secret struct{ key []byte }
+
+// newSecret returns a random secret, and its text as the other end gets it.
+func newSecret() (Secret, string) {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
+	return Secret{key}, "whsec_" + base64.StdEncoding.EncodeToString(key)
+}
+
+// ParseSecret reads a secret as [config.WebhookKey] does.
+func ParseSecret(text string) (Secret, error) {
+	key, ok := config.WebhookKey(text)
+	if !ok {
+		return Secret{}, errors.New("the secret must be whsec_ followed by 24 to 64 bytes in standard base64")
+	}
+	return Secret{key}, nil
+}
+
+// String does not reveal the secret.
+func (s Secret) String() string { return "[redacted]" }
+
+// GoString is String.
+func (s Secret) GoString() string { return s.String() }
+
+// Sign returns the value of the header webhook-signature for a message: one signature by each
+// of the secrets.
+func Sign(secrets []Secret, id string, at time.Time, body []byte) (string, error) {
+	var all []string
+	for _, s := range secrets {
+		wh, err := standardwebhooks.NewWebhookRaw(s.key)
+		if err != nil {
+			return "", err
+		}
+		one, err := wh.Sign(id, at, body)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, one)
+	}
+	return strings.Join(all, " "), nil
+}
+
+// signed reports whether one of the signatures in the headers is that of the secret, over
+// the id and the time in the headers and the body. It does not judge the time.
+func (s Secret) signed(body []byte, h http.Header) bool {
+	wh, err := standardwebhooks.NewWebhookRaw(s.key)
+	return err == nil && len(s.key) > 0 && wh.VerifyIgnoringTimestamp(body, h) == nil
+}

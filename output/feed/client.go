@@ -1,0 +1,238 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/eventstream"
+)
+
+// client is one open stream. Only the goroutine of its handler uses it, except for cut.
+type client struct {
+	hub    *Hub
+	w      http.ResponseWriter
+	out    *eventstream.Writer
+	ctx    context.Context // ends with the request, or by cancel
+	cancel context.CancelFunc
+	feed   bool // it reads Feed, not Events
+	query  query
+	ring   *ring
+	beat   *time.Ticker // of heartbeats
+	next   uint64       // the number of the first entry that was not sent or filtered out yet
+	sent   uint64       // the number in the last id that was sent
+	live   bool         // it has caught up with history and reads from the ring
+}
+
+func newClient(h *Hub, w http.ResponseWriter) *client {
+	return &client{hub: h, w: w, out: eventstream.NewWriter(w, func() time.Time { return time.Now().Add(h.opts.WriteTimeout) })}
+}
+
+// cut makes the reads and writes of the client's handler fail, so that its stream ends. It may
+// be called from any goroutine.
+func (c *client) cut() {
+	c.cancel()
+	c.out.Interrupt()
+}
+
+// batch is how many frames are taken from the ring at a time.
+const batch = 64
+
+// headers sets the headers of the response.
+func (c *client) headers() {
+	h := c.w.Header()
+	h.Set("X-Accel-Buffering", "no")
+	if c.feed {
+		h.Set("Content-Type", eventstream.ContentType)
+		h.Set("Cache-Control", "no-cache, no-transform")
+		h.Set("Connection", "keep-alive")
+		h.Set("X-Reconnect-After", "5000")
+		return
+	}
+	h.Set("Content-Type", eventstream.ContentType+"; charset=utf-8")
+	h.Set("Cache-Control", "no-store, no-transform")
+}
+
+// run sends until the stream ends, and returns why it did.
+func (c *client) run() reason {
+	c.beat = time.NewTicker(c.hub.opts.Heartbeat)
+	defer c.beat.Stop()
+	// Begin the response before the log is queried, which may take time.
+	if err := c.write(c.preamble()); err != nil {
+		return writeFailed(err)
+	}
+	next, gap, err := c.place(c.ctx)
+	if err != nil {
+		return c.sourceFailed()
+	}
+	c.next, c.sent = next, next-1
+	if gap != nil {
+		c.hub.counts.gaps.Add(1)
+		f := gapFrame(*gap, next-1)
+		if err := c.write(f.bytes(c.feed)); err != nil {
+			return writeFailed(err)
+		}
+	} else if !c.feed {
+		if err := c.write(appendCheckpoint(nil, c.ring.epoch, next-1, time.Now())); err != nil {
+			return writeFailed(err)
+		}
+	}
+	return c.send()
+}
+
+func (c *client) preamble() []byte {
+	if c.feed {
+		return appendHandshake(eventstream.AppendRetry(nil, 5*time.Second), time.Now())
+	}
+	return eventstream.AppendRetry(nil, time.Second+rand.N(time.Second)) // spread over time
+}
+
+// send sends pages of history until the ring has the next entry, then frames from the ring. It
+// returns why the stream ended.
+func (c *client) send() reason {
+	for {
+		var frames [batch]*frame
+		v := c.ring.take(c.next, frames[:])
+		switch {
+		case c.ctx.Err() != nil:
+			return gone
+		case v.over && (v.behind || v.n == 0):
+			return replaced
+		case v.behind && c.live:
+			return overrun
+		case v.behind:
+			if why, more := c.page(); !more {
+				return why
+			}
+			continue
+		case v.n > 0:
+			c.live = true
+			if err := c.forward(frames[:v.n]); err != nil {
+				return writeFailed(err)
+			}
+			continue
+		}
+		c.live = true
+		c.next = max(c.next, v.shown)
+		select {
+		case <-c.hub.last:
+			return c.stopped()
+		default:
+		}
+		if why, more := c.idle(v.wake); !more {
+			return why
+		}
+	}
+}
+
+// idle waits until there may be something to send, and sends heartbeats. more is false if the
+// stream has to end, for the reason why.
+func (c *client) idle(wake <-chan struct{}) (why reason, more bool) {
+	select {
+	case <-wake:
+	case <-c.hub.last: // the last shown frames are sent first
+	case <-c.ctx.Done():
+		return gone, false
+	case <-c.beat.C:
+		if err := c.heartbeat(); err != nil {
+			return writeFailed(err), false
+		}
+	}
+	return "", true
+}
+
+// forward writes the frames that pass the client's filter and flushes once.
+func (c *client) forward(frames []*frame) error {
+	var received time.Time
+	n := 0
+	for _, f := range frames {
+		c.next = f.seq + 1
+		b := f.bytes(c.feed)
+		if b == nil || !c.query.filter.passes(f) {
+			continue
+		}
+		if n == 0 {
+			c.out.Extend()
+		}
+		if received.IsZero() {
+			received = f.received
+		}
+		n++
+		c.sent = f.seq
+		if _, err := c.w.Write(b); err != nil {
+			return err
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	if err := c.out.Flush(); err != nil {
+		return err
+	}
+	c.hub.counts.sent.Add(uint64(n))
+	if c.hub.opts.Wrote != nil {
+		c.hub.opts.Wrote(n, received)
+	}
+	return nil
+}
+
+// heartbeat keeps the stream alive. If filters hid events since the last id, it sends a
+// checkpoint, too.
+func (c *client) heartbeat() error {
+	var b []byte
+	if !c.feed && c.sent+1 < c.next {
+		c.sent = c.next - 1
+		b = appendCheckpoint(b, c.ring.epoch, c.sent, time.Now())
+	}
+	return c.write(eventstream.AppendComment(b, "heartbeat"))
+}
+
+// stopped sends the last frame of a stream that ends because the hub shuts down.
+func (c *client) stopped() reason {
+	var b []byte
+	if !c.feed && c.sent+1 < c.next {
+		b = appendCheckpoint(b, c.ring.epoch, c.next-1, time.Now())
+	}
+	if err := c.write(appendStopped(b, c.feed, time.Now())); err != nil {
+		return writeFailed(err)
+	}
+	return ended
+}
+
+// sourceFailed returns why a stream ends whose history cannot be read.
+func (c *client) sourceFailed() reason {
+	if c.ctx.Err() != nil {
+		return gone
+	}
+	return failed
+}
+
+// write writes b to the client and flushes.
+func (c *client) write(b []byte) error {
+	if _, err := c.out.Write(b); err != nil {
+		return err
+	}
+	return c.out.Flush()
+}
+
+func (f *frame) bytes(feed bool) []byte {
+	if feed {
+		return f.feed
+	}
+	return f.event
+}
+
+// writeFailed distinguishes a client that is too slow from one that disconnected.
+func writeFailed(err error) reason {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return slow
+	}
+	if errors.Is(err, io.ErrShortWrite) {
+		return slow
+	}
+	return gone
+}

@@ -1,0 +1,124 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// query says which events one client asked for, and where its stream begins: with the next
+// event, unless one of id, at, seq and earliest is set.
+type query struct {
+	filter    filter
+	id        string    // begin after the event with this id, which was not validated
+	at        time.Time // begin with the first event that was stored at this time or later
+	seq       *uint64   // begin after the event with this number
+	earliest  bool      // begin with the oldest event
+	gapLatest bool      // if the events after id have expired, begin with the next event
+}
+
+func parseQuery(r *http.Request, feed bool) (query, error) {
+	v, malformed := url.ParseQuery(r.URL.RawQuery)
+	q := query{id: r.Header.Get("Last-Event-ID")}
+	if q.id == "" {
+		q.id = v.Get("lastEventId")
+	}
+	var err error
+	if !feed {
+		if malformed != nil {
+			return query{}, errors.New("the query is malformed")
+		}
+		for name := range v {
+			if !slices.Contains(parameters(), name) {
+				return query{}, fmt.Errorf("unknown parameter %q; expected %s", printable.Line(name, 64), strings.Join(parameters(), ", "))
+			}
+		}
+		if q.filter, err = parseFilter(v); err != nil {
+			return query{}, err
+		}
+	}
+	switch v.Get("ongap") {
+	case "", "earliest":
+	case "latest":
+		q.gapLatest = true
+	default:
+		return query{}, errors.New(`invalid ongap; expected "earliest" or "latest"`)
+	}
+	if since := v.Get("since"); since != "" && q.id == "" {
+		err = q.since(since)
+	}
+	return q, err
+}
+
+// parameters returns the parameters of /events.
+func parameters() []string { return []string{"server", "type", "uri", "since", "lastEventId", "ongap"} }
+
+// since parses the parameter "since". Unlike a Last-Event-ID, which a client may have received
+// from another log, it was written by a person: an invalid value is an error.
+func (q *query) since(s string) error {
+	switch s {
+	case "earliest":
+		q.earliest = true
+		return nil
+	case "latest":
+		return nil
+	}
+	if _, _, err := event.ParseID(s); err == nil {
+		q.id = s
+		return nil
+	}
+	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
+		q.seq = &n
+		return nil
+	}
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		q.at = t
+		return nil
+	}
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		q.at = time.Now().Add(-d)
+		return nil
+	}
+	return fmt.Errorf("invalid since=%q; expected an id, a number, an RFC 3339 time, a duration, earliest or latest", printable.Line(s, 64))
+}
+
+// place returns the number of the first entry for the client, and the gap to report first if
+// entries that the client asked for have expired.
+func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err error) {
+	log, q := c.hub.opts.Log, c.query
+	switch {
+	case q.earliest:
+		b, err := log.Bounds(ctx)
+		return b.First, nil, err
+	case !q.at.IsZero():
+		next, err = log.Since(ctx, q.at)
+		return next, nil, err
+	case q.seq != nil:
+		q.id = event.FormatID(c.ring.epoch, *q.seq)
+	case q.id == "":
+		next, _ = c.ring.position()
+		return max(next, c.ring.begin), nil, nil // skip what was stored before the ring was made
+	}
+	// Most clients reconnect soon, so that the ring still has the entries that they need.
+	if epoch, seq, err := event.ParseID(q.id); err == nil && epoch == c.ring.epoch && c.ring.reach(seq+1) {
+		return seq + 1, nil, nil
+	}
+	r, err := log.Resume(ctx, q.id)
+	if err != nil || r.Gap == nil {
+		return r.From, nil, err
+	}
+	if q.gapLatest {
+		r.From = r.Next
+		r.Gap.To = event.FormatID(c.ring.epoch, r.Next-1)
+	}
+	return r.From, r.Gap, nil
+}

@@ -1,0 +1,236 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// large returns n events of about 16 KiB.
+func large(n int) []event.Event {
+	out := updates(n)
+	for i := range out {
+		out[i].Payload = event.ResourceUpdated{Name: strings.Repeat("x", 16<<10)}
+	}
+	return out
+}
+
+// Five clients that never read, more than 8 MB behind, are disconnected; five that read
+// get everything without delay.
+func TestClientsThatNeverReadAreDisconnected(t *testing.T) {
+	const (
+		total    = 800 // 13 MB
+		patience = 8 * time.Second
+	)
+	l := newMemLog()
+	h, base := serve(t, Options{Log: l, WriteTimeout: patience})
+	for range 5 {
+		connect(t, base, "/events", "")
+	}
+	var readers []*stream
+	for range 5 {
+		s := connect(t, base, "/events?since=0", "")
+		s.next()
+		readers = append(readers, s)
+	}
+	eventually(t, "all are connected", func() bool { return h.Stats().Clients == 10 })
+	var wg sync.WaitGroup
+	late := make([]time.Duration, len(readers))
+	for i, s := range readers {
+		wg.Go(func() {
+			for want := range uint64(total) {
+				m := s.events(1)[0]
+				if m.id != event.FormatID(testEpoch, want+1) {
+					t.Errorf("%s instead of %d", m.id, want+1)
+					return
+				}
+				// The data is large; the time is near its begin.
+				_, at, _ := strings.Cut(m.data[:256], `"timestamp":"`)
+				sent, err := time.Parse(time.RFC3339, at[:len(event.TimeFormat)])
+				if err != nil {
+					t.Error(err)
+				}
+				late[i] = max(late[i], time.Since(sent))
+			}
+		})
+	}
+	for _, e := range large(total) {
+		l.append(e)
+		time.Sleep(2 * time.Millisecond) // more than the readers can take would make them slow, too
+	}
+	wg.Wait()
+	eventually(t, "those that never read are closed", func() bool { return h.Stats().Clients == 5 })
+	if st := h.Stats(); st.Closed["slow"] != 5 {
+		t.Errorf("%+v", st)
+	}
+	t.Logf("the latest delivery to each reader: %v", late)
+	if slices.Max(late) >= patience {
+		t.Errorf("a reader waited %v, as for one that does not read", slices.Max(late))
+	}
+}
+
+func TestClientsBeyondTheLimit(t *testing.T) {
+	const limit = 2000
+	l := newMemLog()
+	h, base := serve(t, Options{Log: l})
+	before := memory()
+	for range limit {
+		s, err := dial(base, "/events", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+	}
+	eventually(t, "all are connected", func() bool { return h.Stats().Clients == limit })
+	each := (int64(memory()) - int64(before)) / limit
+	for _, path := range []string{"/events", "/api/mcp/resource-events"} {
+		s := connect(t, base, path, "")
+		if got := s.rest(); s.res.StatusCode != 200 || len(got) != 0 || len(s.p.retry) != 4 ||
+			!strings.HasPrefix(s.res.Header.Get("Content-Type"), "text/event-stream") {
+			t.Errorf("%s: %d %v, retry %q", path, s.res.StatusCode, got, s.p.retry)
+		}
+	}
+	if st := h.Stats(); st.Refused != 2 || st.Clients != limit {
+		t.Errorf("%+v", st)
+	}
+	// Both ends are in this process; the test's is a 4 KiB reader and a response.
+	t.Logf("%d bytes for an idle client and the test's end of it", each)
+	if each > 48<<10 {
+		t.Errorf("%d bytes for every idle client", each)
+	}
+}
+
+// memory is the heap and the stacks in use.
+func memory() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse
+}
+
+func TestShutdown(t *testing.T) {
+	l := newMemLog()
+	l.append(updates(3)...)
+	h, base := serve(t, Options{Log: l, Ring: 64})
+	feed := connect(t, base, "/api/mcp/resource-events", "")
+	events := connect(t, base, "/events?server=s1", "")
+	feed.next()
+	events.next()
+	stuck := connect(t, base, "/events?since=0", "")
+	_ = stuck
+	eventually(t, "all are connected", func() bool { return h.Stats().Clients == 3 })
+	l.append(large(20)...) // the last ones are sent too
+	l.append(updates(10)...)
+	ended := make(chan error, 1) // sent to once
+	begin := time.Now()
+	go func() { ended <- h.Shutdown(t.Context()) }()
+	got := feed.rest()
+	if took := time.Since(begin); took > hurry {
+		t.Errorf("the feed ended after %v", took)
+	}
+	if len(got) < 2 || !strings.HasPrefix(got[len(got)-1].data, `{"type":"tracker_stopped","timestamp":1`) ||
+		got[len(got)-2].id != testEpoch+"-33" {
+		t.Errorf("the feed ends with %+v", got[max(0, len(got)-2):])
+	}
+	got = events.rest()
+	if n := len(got); n < 3 || got[n-1].event != "tracker_stopped" || got[n-2].event != "checkpoint" || got[n-2].id != testEpoch+"-33" {
+		t.Errorf("events end with %+v", got[max(0, n-2):])
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took > hurry {
+		t.Errorf("shut down after %v", took)
+	}
+	late := connect(t, base, "/events", "")
+	if got := late.rest(); late.res.StatusCode != 200 || len(got) != 0 || late.p.retry == "" {
+		t.Errorf("a late client: %d %v", late.res.StatusCode, got)
+	}
+}
+
+// hurry is much longer than a shutdown takes, and much shorter than the timeouts for
+// which it must not wait.
+const hurry = 30 * time.Second
+
+// Neither a client that does not read nor a store that does not answer delays Shutdown.
+func TestShutdownDoesNotWaitForSlowClientsOrStores(t *testing.T) {
+	l := newMemLog()
+	l.append(large(2000)...)
+	l.resumes = func(ctx context.Context, id string) (r journal.Resumption, err error) {
+		if id != "hang" {
+			b, err := l.Bounds(ctx)
+			return journal.ResumeAt(b, id), err
+		}
+		<-ctx.Done()
+		return r, context.Cause(ctx)
+	}
+	h, base := serve(t, Options{Log: l, WriteTimeout: time.Minute, Ring: 4})
+	connect(t, base, "/events?since=0", "")
+	connect(t, base, "/events", "hang")
+	eventually(t, "both are connected", func() bool { return h.Stats().Clients == 2 })
+	begin := time.Now()
+	if err := h.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took > hurry {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestDisconnectedClientIsRemoved(t *testing.T) {
+	l := newMemLog()
+	h, base := serve(t, Options{Log: l})
+	s := connect(t, base, "/events", "")
+	s.next()
+	s.close()
+	eventually(t, "it is freed", func() bool { return h.Stats().Clients == 0 })
+}
+
+// BenchmarkFanOut sends one event to every client, as fast as they read; both ends are in
+// this process. At most 1,000 events are in flight.
+func BenchmarkFanOut(b *testing.B) {
+	for _, clients := range []int{100, 1000} {
+		b.Run(fmt.Sprint(clients), func(b *testing.B) {
+			l := newMemLog()
+			h, base := serve(b, Options{Log: l})
+			var wg sync.WaitGroup
+			for range clients {
+				s, err := dial(base, "/events", "")
+				if err != nil {
+					b.Fatal(err)
+				}
+				_ = s.conn.SetDeadline(time.Time{})
+				defer s.close()
+				wg.Go(func() { _, _ = io.Copy(io.Discard, s.conn) })
+			}
+			eventually(b, "all are connected", func() bool { return h.Stats().Clients == clients })
+			b.ResetTimer()
+			for i := range b.N {
+				l.append(updated("s1", "file:///docs/a.md"))
+				for uint64(i+1)*uint64(clients)-h.Stats().Sent > uint64(1000*clients) {
+					runtime.Gosched()
+				}
+			}
+			for h.Stats().Sent < uint64(b.N*clients) {
+				time.Sleep(time.Millisecond)
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(b.N*clients)/b.Elapsed().Seconds(), "deliveries/s")
+			st := h.Stats()
+			if st.Sent != uint64(b.N*clients) || st.Clients != clients {
+				b.Errorf("%+v", st)
+			}
+			_ = h.Shutdown(context.Background())
+			wg.Wait()
+		})
+	}
+}

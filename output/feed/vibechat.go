@@ -1,0 +1,122 @@
+package feed
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/eventstream"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Types of messages in the VibeChat form.
+const (
+	vibeHandshake = "handshake"
+	vibeUpdate    = "resource_update"
+	vibeError     = "resource_error"
+	vibeStopped   = "tracker_stopped"
+	vibeGap       = "gap" // our own: the first clients of the feed ignore unknown types
+)
+
+// vibeChat is a message of the feed that VibeChat's clients read: no event names, and
+// times in milliseconds since 1970.
+type vibeChat struct {
+	Type        string `json:"type"`
+	Status      string `json:"status,omitempty"`
+	ServerID    string `json:"serverId,omitempty"`
+	ResourceURI string `json:"resourceUri,omitempty"`
+	From        string `json:"from,omitempty"`
+	To          string `json:"to,omitempty"`
+	Timestamp   int64  `json:"timestamp"`
+	Reason      string `json:"reason,omitempty"`
+	Error       string `json:"error,omitempty"`
+}
+
+func appendVibeChat(b []byte, id string, m vibeChat) []byte {
+	data, _ := printable.Marshal(m) // strings and a number always encode
+	return eventstream.Append(b, id, "", data)
+}
+
+func appendHandshake(b []byte, now time.Time) []byte {
+	return appendVibeChat(b, "", vibeChat{Type: vibeHandshake, Status: "ready", Timestamp: now.UnixMilli()})
+}
+
+// feedFrame returns an entry of the log in the VibeChat form; nil if the feed does not send it.
+func feedFrame(e *journal.Entry, f *frame, at time.Time) []byte {
+	m := vibeChat{ServerID: f.server, ResourceURI: f.uri, Timestamp: at.UnixMilli()}
+	switch f.kind {
+	case event.TypeResourceUpdated:
+		if m.Type = vibeUpdate; m.ServerID == "" || m.ResourceURI == "" {
+			return nil
+		}
+		return appendVibeChat(nil, e.ID, m)
+	case event.TypeServerState, event.TypeResourcesListChanged:
+		ev, err := e.Event()
+		if err != nil || m.ServerID == "" {
+			return nil
+		}
+		m.Type = vibeError
+		if m.Reason, m.Error = failure(ev.Payload); m.Error == "" {
+			return nil
+		}
+		return appendVibeChat(nil, "", m) // without an id, as the clients expect none here
+	case event.TypeGap:
+		ev, err := e.Event()
+		g, ok := ev.Payload.(event.Gap)
+		if err != nil || !ok {
+			return nil
+		}
+		m.Type, m.From, m.To, m.Reason = vibeGap, g.From, g.To, g.Reason
+		return appendVibeChat(nil, e.ID, m)
+	}
+	return nil
+}
+
+// failure returns why a server's resources cannot be followed or listed, as the payload says;
+// text is "" if it reports no failure.
+func failure(p event.Payload) (reason, text string) {
+	switch p := p.(type) {
+	case event.ListChanged:
+		return "refresh", p.Error
+	case event.ServerState:
+		if p.StillConnected {
+			return "", ""
+		}
+		switch p.State {
+		case event.Unsupported:
+			return "unsupported", cmp.Or(p.Error, p.Reason, "server does not support resources")
+		case event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved:
+			return "refresh", p.Error
+		}
+	}
+	return "", ""
+}
+
+// ParseVibeChat decodes a message of the feed. It returns the update that the message
+// announces, or nil if it announces none. id is the id of the SSE event; an id that is not of
+// the form <epoch>-<seq> is left out of the result.
+func ParseVibeChat(id string, data []byte) (*event.Event, error) {
+	// Only of an update: the time of a checkpoint of /events is a string, not a number.
+	var head struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil || head.Type != vibeUpdate {
+		return nil, err
+	}
+	var m vibeChat
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	switch {
+	case m.ServerID == "" || m.ResourceURI == "" || m.Timestamp <= 0:
+		return nil, errors.New("the update has no server, no resource or no time")
+	}
+	e := &event.Event{ServerID: m.ServerID, ResourceURI: m.ResourceURI, Timestamp: time.UnixMilli(m.Timestamp).UTC(), Payload: event.ResourceUpdated{}}
+	if _, seq, err := event.ParseID(id); err == nil {
+		e.ID, e.Seq = id, seq
+	}
+	return e, nil
+}
