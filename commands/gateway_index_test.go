@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/gateway/capindex"
 )
 
 // Flags come before the environment, and that before defaults (H8).

@@ -67,7 +67,7 @@ func rules() []rule {
 		{"github.com/briandowns/spinner", []string{"commands"}, "progress is for the terminal of a command"},
 		{"github.com/cenkalti/backoff", []string{"core/backoff"}, "there is one way to wait before another attempt"},
 		{"golang.org/x/time", []string{"core/gateway", "output/web"}, "it limits probes and wrong tokens; retries use core/backoff"},
-		{"github.com/chromedp", []string{"output/browsertest"}, "a browser is for tests"},
+		{"github.com/chromedp", []string{"output/internal/browsertest"}, "a browser is for tests"},
 		{"charm.land", []string{"output/tui"}, "the full screen is one package"},
 		{"github.com/charmbracelet", []string{"output/tui"}, "the full screen is one package"},
 		{"golang.org/x/term", []string{"cmd"}, "main tells the commands what the terminal is"},

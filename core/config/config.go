@@ -167,7 +167,7 @@ const (
 	TransportHTTP  Transport = "http"
 	TransportSSE   Transport = "sse"
 	// TransportCatalog is not an MCP server: URL is the base of an HTTP API that describes its
-	// routes as tools (see core/upstream). No session is opened to it and nothing is tracked;
+	// routes as tools (see core/gateway/upstream). No session is opened to it and nothing is tracked;
 	// the gateway serves its tools.
 	TransportCatalog Transport = "catalog"
 )

@@ -10,7 +10,7 @@ import (
 )
 
 // Index says whether the gateway serves an index of all capabilities; see
-// core/capindex. Its zero value leaves everything to the defaults.
+// core/gateway/capindex. Its zero value leaves everything to the defaults.
 type Index struct {
 	Enabled bool
 	Expose  []string      // of IndexDocuments; none means all

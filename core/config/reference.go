@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/internal/writable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
-	"github.com/mcptrack/mcptrack/core/writable"
 )
 
 // file returns the only line of a file, for ${file:PATH}. A relative path is resolved against

@@ -34,7 +34,7 @@
 //		if err != nil {
 //			log.Fatal(err)
 //		}
-//		hub := sse.New(sse.Options{Log: events})
+//		hub := feed.New(feed.Options{Log: events})
 //		server := &http.Server{Addr: os.Args[3], Handler: hub.Events()}
 //		context.AfterFunc(ctx, func() { server.Shutdown(context.Background()) })
 //		serve := func(context.Context) error { return server.ListenAndServe() }

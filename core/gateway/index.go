@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/capindex"
+	"github.com/mcptrack/mcptrack/core/gateway/capindex"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )

@@ -4,9 +4,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/mcptrack/mcptrack/core/capindex"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/gateway/capindex"
 )
 
 // Offered returns the listed items by server, for an index of them.

@@ -23,9 +23,9 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
+	"github.com/mcptrack/mcptrack/core/internal/writable"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
-	"github.com/mcptrack/mcptrack/core/writable"
 )
 
 // Store holds the approvals of one user. Its methods may be called concurrently.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/status"
-	"github.com/mcptrack/mcptrack/output/browsertest"
+	"github.com/mcptrack/mcptrack/output/internal/browsertest"
 )
 
 // chromium is the browser of all tests of this package.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcptrack/mcptrack/output/browsertest"
+	"github.com/mcptrack/mcptrack/output/internal/browsertest"
 )
 
 // stream is an event stream controlled by a test.

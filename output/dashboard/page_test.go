@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/status"
-	"github.com/mcptrack/mcptrack/output/browsertest"
+	"github.com/mcptrack/mcptrack/output/internal/browsertest"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )

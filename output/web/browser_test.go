@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcptrack/mcptrack/output/browsertest"
+	"github.com/mcptrack/mcptrack/output/internal/browsertest"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/mcptrack/mcptrack/output/browsertest"
+	"github.com/mcptrack/mcptrack/output/internal/browsertest"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 

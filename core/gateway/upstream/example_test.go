@@ -8,7 +8,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/upstream"
+	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 )
 
 // An API with one route becomes a tool that can be called.
