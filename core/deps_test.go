@@ -22,7 +22,7 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{module + "cmd", nil, "a main package is the end of the chain"},
-		{module + "commands", []string{"cmd"}, "core and output serve embedders, who have no command line"},
+		{module + "commands", []string{"cmd", "commands"}, "core and output serve embedders, who have no command line"},
 		{module + "output", []string{"commands", "output", "scripts/faults"}, "what is tracked does not depend on how it is shown"},
 		{module + "core/engine", []string{"commands"}, "it joins config, tracker and log for those who run it; views take values, see core/status"},
 		{module + "core/tracker", []string{"core/tracker", "core/gateway", "core/engine", "commands", "output/agent"}, "below the tracker nobody may know of it: data flows one way"},
