@@ -1,15 +1,35 @@
-// Package columns measures, cuts and wraps text by the columns that it takes on a
-// terminal. Text is expected to be printable (see core/printable) and without colours.
+// Package termtext measures, truncates, wraps and colours text for a terminal. Widths are in
+// terminal columns. Text must be printable (see core/printable), and uncoloured to be measured.
 //
-// Library: github.com/clipperhouse/displaywidth measures grapheme clusters, such as emoji
-// that are joined, by Unicode's rules.
-package columns
+// Library: github.com/clipperhouse/displaywidth measures grapheme clusters, such as joined
+// emoji, by Unicode's rules.
+package termtext
 
 import (
 	"strings"
 
 	"github.com/clipperhouse/displaywidth"
 )
+
+// A Colour is the parameter of an ANSI escape sequence, such as "31" or "1;31"; "" changes nothing.
+type Colour string
+
+const (
+	Bold   Colour = "1"
+	Red    Colour = "31"
+	Green  Colour = "32"
+	Yellow Colour = "33"
+	Cyan   Colour = "36"
+	Grey   Colour = "90"
+)
+
+// Paint returns s in a colour.
+func (c Colour) Paint(s string) string {
+	if c == "" || s == "" {
+		return s
+	}
+	return "\x1b[" + string(c) + "m" + s + "\x1b[0m"
+}
 
 // Width is the number of columns that a text takes.
 func Width(s string) int { return displaywidth.String(s) }
@@ -19,8 +39,8 @@ func Pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-Width(s)))
 }
 
-// Middle replaces the middle of a text that is wider than limit columns by an ellipsis. It is
-// meant for URIs: their beginning tells the server and their end the resource.
+// Middle replaces the middle of a text that is wider than limit columns with an ellipsis. It
+// suits URIs, which name the server at the beginning and the resource at the end.
 func Middle(s string, limit int) string {
 	if Width(s) <= limit {
 		return s
@@ -31,7 +51,7 @@ func Middle(s string, limit int) string {
 	clusters := split(s)
 	left, right, used := 0, len(clusters), 1 // the ellipsis takes one column
 	for left < right {
-		// Taking turns, beginning with the end: it gets the larger part.
+		// The two ends take turns. The right end starts, so it gets the larger part.
 		if at := &clusters[right-1]; used+at.width <= limit {
 			used += at.width
 			right--
@@ -51,7 +71,7 @@ func Middle(s string, limit int) string {
 	return join(clusters[:left]) + "…" + join(clusters[right:])
 }
 
-// End replaces the end of a text that is wider than limit columns by an ellipsis.
+// End replaces the end of a text that is wider than limit columns with an ellipsis.
 func End(s string, limit int) string {
 	if Width(s) <= limit {
 		return s
@@ -70,7 +90,7 @@ func End(s string, limit int) string {
 	return b.String() + "…"
 }
 
-// Wrap divides a text into lines of at most limit columns, at spaces where there are any.
+// Wrap splits a text into lines of at most limit columns, preferably at spaces.
 func Wrap(s string, limit int) []string {
 	limit = max(limit, 1)
 	var lines []string
@@ -81,7 +101,7 @@ func Wrap(s string, limit int) []string {
 		}
 		line = ""
 	}
-	// Lines are measured as a whole: a character such as U+FE0F may widen the one before it.
+	// Measure whole lines: a character such as U+FE0F may widen the character before it.
 	wide := func(more string) bool { return line != "" && Width(line+more) > limit }
 	for word := range strings.FieldsSeq(s) {
 		if wide(" " + word) {

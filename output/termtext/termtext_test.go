@@ -1,4 +1,4 @@
-package columns
+package termtext
 
 import (
 	"strings"
@@ -41,7 +41,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// Nothing is ever wider than it may be, and wrapping loses nothing but spaces.
+// No result is wider than the limit, and wrapping loses only spaces.
 func TestLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.StringOf(rapid.SampledFrom([]rune("ab/ é日👩👧\u200d\ufe0f1"))).Draw(t, "text")
