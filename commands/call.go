@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -23,7 +24,7 @@ type callOptions struct {
 	arguments    map[string]any    // parsed from argsJSON
 }
 
-func newCall(env *Env, g *globals) *cobra.Command {
+func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts callOptions
 	cmd := &cobra.Command{
 		Use:   "call SERVER TOOL [--arg NAME=VALUE]... | [--args-json JSON]",
@@ -40,26 +41,26 @@ tool fails, the exit code is 5.
 		Example: `  mcptrack call everything echo --arg message=hello
   mcptrack call everything get-sum --arg a=2 --arg b=3
   mcptrack call build start --args-json '{"targets":["all"]}' --timeout 10m`,
-		Args:              arguments(2, 2),
+		Args:              cli.Args(2, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Tools),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := opts.parse(); err != nil {
+			if err := opts.Parse(); err != nil {
 				return err
 			}
 			opts.server, opts.tool = args[0], args[1]
 			if len(opts.args) > 0 && opts.argsJSON != "" {
-				return usage("--arg and --args-json cannot be used together")
+				return cli.Usage("--arg and --args-json cannot be used together")
 			}
-			if opts.given, err = pairs("arg", opts.args); err != nil {
+			if opts.given, err = cli.Pairs("arg", opts.args); err != nil {
 				return err
 			}
 			opts.arguments = map[string]any{}
 			if opts.argsJSON != "" {
 				if err := json.Unmarshal([]byte(opts.argsJSON), &opts.arguments); err != nil || opts.arguments == nil {
-					return usageHint(`for example --args-json '{"message":"hello"}'`, "--args-json is not a JSON object")
+					return cli.UsageHint(`for example --args-json '{"message":"hello"}'`, "--args-json is not a JSON object")
 				}
 			}
-			ctx, cancel := opts.bound(cmd.Context())
+			ctx, cancel := opts.Bound(cmd.Context())
 			defer cancel()
 			cmd.SetContext(ctx)
 			return runCall(ctx, env, g, opts)
@@ -72,7 +73,7 @@ tool fails, the exit code is 5.
 	return cmd
 }
 
-func runCall(ctx context.Context, env *Env, g *globals, opts callOptions) error {
+func runCall(ctx context.Context, env *cli.Env, g *cli.Globals, opts callOptions) error {
 	return opts.ask(ctx, env, g, target{opts.server, catalog.Tools, opts.tool}, func(ctx context.Context, s *session.Session) (func() error, error) {
 		if !s.Info().Capabilities.Tools {
 			return nil, lacks(opts.server, catalog.Tools)
@@ -92,12 +93,12 @@ func runCall(ctx context.Context, env *Env, g *globals, opts callOptions) error 
 			return opts.printer(env, g, raw, toolPieces)
 		}
 		return func() error {
-			if documents(g.format) {
+			if documents(g.Format) {
 				if err := opts.putDocument(env, g, raw); err != nil {
 					return err
 				}
 			}
-			return &failure{exit: exitRefused, code: "tool_failed", err: fmt.Errorf("server %q, tool %q: %s", opts.server, printable.Line(opts.tool, 100), text)}
+			return &cli.Failure{Exit: cli.ExitRefused, Code: "tool_failed", Err: fmt.Errorf("server %q, tool %q: %s", opts.server, printable.Line(opts.tool, 100), text)}
 		}, nil
 	})
 }
@@ -110,8 +111,8 @@ func typed(ctx context.Context, s *session.Session, opts callOptions) (map[strin
 	}
 	tool, ok := tools.Get(opts.tool)
 	if !ok {
-		return nil, &failure{exit: exitRefused, code: "not_found", err: fmt.Errorf("server %q has no tool %q", opts.server, printable.Line(opts.tool, 100)),
-			hint: didYouMean(opts.tool, tools.Keys(), "the server has: "+join(tools.Keys(), 20))}
+		return nil, &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: fmt.Errorf("server %q has no tool %q", opts.server, printable.Line(opts.tool, 100)),
+			Hint: cli.DidYouMean(opts.tool, tools.Keys(), "the server has: "+cli.Join(tools.Keys(), 20))}
 	}
 	var described struct {
 		InputSchema struct {
@@ -135,10 +136,33 @@ func typed(ctx context.Context, s *session.Session, opts callOptions) (map[strin
 		case jsonErr == nil:
 			out[name] = json.RawMessage(value)
 		case known && property.Type != nil:
-			return nil, usage("invalid --arg %s: expected %v, got %s", printable.Line(name, 60), property.Type, printable.Line(value, 60))
+			return nil, cli.Usage("invalid --arg %s: expected %v, got %s", printable.Line(name, 60), property.Type, printable.Line(value, 60))
 		default:
 			out[name] = value
 		}
 	}
 	return out, nil
+}
+
+// toolPieces splits a tools/call result into its content blocks, or returns its
+// structured content if it has none.
+func toolPieces(raw json.RawMessage) ([]piece, error) {
+	var result struct {
+		Content    []block         `json:"content"`
+		Structured json.RawMessage `json:"structuredContent"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return nil, fmt.Errorf("malformed result: %w", err)
+	}
+	if len(result.Content) == 0 && len(result.Structured) > 0 {
+		return []piece{{text: string(result.Structured) + "\n"}}, nil
+	}
+	var pieces []piece
+	var err error
+	for _, b := range result.Content {
+		if pieces, err = b.appendTo(pieces); err != nil {
+			return nil, err
+		}
+	}
+	return pieces, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -15,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/document"
 )
 
-func newDiff(env *Env, g *globals) *cobra.Command {
+func newDiff(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts versionFlags
 	cmd := &cobra.Command{
 		Use:   "diff SERVER URI [ID [ID]]",
@@ -33,7 +34,7 @@ refused the request; 6 --timeout expired while the log was read.`,
   mcptrack diff docs file:///guide.md 42
   mcptrack diff docs file:///guide.md 42 57 --url http://127.0.0.1:8722
   mcptrack diff docs file:///guide.md --json | jq -r .diff`,
-		Args:              arguments(2, 4),
+		Args:              cli.Args(2, 4),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.server, opts.uri = args[0], args[1]
@@ -53,10 +54,10 @@ type comparison struct {
 	Diff     string          `json:"diff"` // "" if the texts are equal
 }
 
-func runDiff(ctx context.Context, env *Env, g *globals, opts versionFlags, ids []string) error {
+func runDiff(ctx context.Context, env *cli.Env, g *cli.Globals, opts versionFlags, ids []string) error {
 	ctx, cancel := opts.within(ctx)
 	defer cancel()
-	source, err := opts.open(ctx, env, g.logger(env))
+	source, err := opts.open(ctx, env, g.Logger(env))
 	if err != nil {
 		return err
 	}
@@ -67,9 +68,9 @@ func runDiff(ctx context.Context, env *Env, g *globals, opts versionFlags, ids [
 	}
 	c := comparison{ServerID: opts.server, URI: opts.uri}
 	if c.From, c.To, err = history.Pair(versions, ids); err != nil {
-		f := &failure{exit: exitFailed, code: "no_version", err: err, hint: "mcptrack history lists the versions"}
+		f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_version", Err: err, Hint: "mcptrack history lists the versions"}
 		if errors.Is(err, history.ErrNoVersion) && len(ids) == 0 {
-			f.hint = "there is nothing to compare before the first change"
+			f.Hint = "there is nothing to compare before the first change"
 		}
 		return f
 	}
@@ -80,23 +81,23 @@ func runDiff(ctx context.Context, env *Env, g *globals, opts versionFlags, ids [
 		case err != nil:
 			return err
 		case !ok:
-			return &failure{exit: exitFailed, code: "no_text", err: fmt.Errorf("the text of version %s is not stored", versionName(v)),
-				hint: "binary and very large contents are never stored, --keep-content limits how many texts are kept, and --no-content stores none"}
+			return &cli.Failure{Exit: cli.ExitFailed, Code: "no_text", Err: fmt.Errorf("the text of version %s is not stored", versionName(v)),
+				Hint: "binary and very large contents are never stored, --keep-content limits how many texts are kept, and --no-content stores none"}
 		case len(text) > diff.MaxText:
-			return &failure{exit: exitFailed, code: "too_large", err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), diff.MaxText)}
+			return &cli.Failure{Exit: cli.ExitFailed, Code: "too_large", Err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), diff.MaxText)}
 		}
 		texts[i] = text
 	}
 	c.Diff = diff.Unified(opts.uri, texts[0], texts[1])
 	switch {
-	case !g.format.Table():
-		return document.Write(env.Out, g.format, c)
+	case !g.Format.Table():
+		return document.Write(env.Out, g.Format, c)
 	case c.Diff == "":
 		fmt.Fprintf(env.Err, "versions %s and %s have the same text\n", versionName(c.From), versionName(c.To))
 		return nil
 	}
 	shown := printable.Lines(c.Diff)
-	if g.colours(env, env.OutTTY) {
+	if g.Colours(env, env.OutTTY) {
 		shown = diff.Colour(c.Diff)
 	}
 	_, err = io.WriteString(env.Out, shown)

@@ -2,10 +2,14 @@ package commands
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
@@ -16,7 +20,7 @@ type promptOptions struct {
 	arguments    map[string]string // parsed from args
 }
 
-func newPrompt(env *Env, g *globals) *cobra.Command {
+func newPrompt(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts promptOptions
 	cmd := &cobra.Command{
 		Use:   "prompt SERVER NAME [--arg NAME=VALUE]...",
@@ -27,17 +31,17 @@ are several. --json prints the MCP result.
 ` + requestExits,
 		Example: `  mcptrack prompt docs summarize --arg style=short
   mcptrack prompt docs summarize --json | jq -r '.messages[].role'`,
-		Args:              arguments(2, 2),
+		Args:              cli.Args(2, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Prompts),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := opts.parse(); err != nil {
+			if err := opts.Parse(); err != nil {
 				return err
 			}
 			opts.server, opts.name = args[0], args[1]
-			if opts.arguments, err = pairs("arg", opts.args); err != nil {
+			if opts.arguments, err = cli.Pairs("arg", opts.args); err != nil {
 				return err
 			}
-			ctx, cancel := opts.bound(cmd.Context())
+			ctx, cancel := opts.Bound(cmd.Context())
 			defer cancel()
 			cmd.SetContext(ctx)
 			return runPrompt(ctx, env, g, opts)
@@ -49,7 +53,7 @@ are several. --json prints the MCP result.
 	return cmd
 }
 
-func runPrompt(ctx context.Context, env *Env, g *globals, opts promptOptions) error {
+func runPrompt(ctx context.Context, env *cli.Env, g *cli.Globals, opts promptOptions) error {
 	return opts.ask(ctx, env, g, target{opts.server, catalog.Prompts, opts.name}, func(ctx context.Context, s *session.Session) (func() error, error) {
 		if !s.Info().Capabilities.Prompts {
 			return nil, lacks(opts.server, catalog.Prompts)
@@ -60,4 +64,33 @@ func runPrompt(ctx context.Context, env *Env, g *globals, opts promptOptions) er
 		}
 		return opts.printer(env, g, raw, promptPieces)
 	})
+}
+
+// promptPieces splits a prompts/get result into the texts of its messages, each under
+// its role if there are several.
+func promptPieces(raw json.RawMessage) ([]piece, error) {
+	var result struct {
+		Messages []struct {
+			Role    string `json:"role"`
+			Content block  `json:"content"`
+		} `json:"messages"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return nil, fmt.Errorf("malformed result: %w", err)
+	}
+	var pieces []piece
+	var err error
+	for i, m := range result.Messages {
+		if len(result.Messages) > 1 {
+			head := printable.Line(m.Role, 40) + ":\n"
+			if i > 0 {
+				head = "\n" + head
+			}
+			pieces = append(pieces, piece{text: head})
+		}
+		if pieces, err = m.Content.appendTo(pieces); err != nil {
+			return nil, err
+		}
+	}
+	return pieces, nil
 }

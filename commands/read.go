@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -24,7 +24,7 @@ type readOptions struct {
 	params      []string
 }
 
-func newRead(env *Env, g *globals) *cobra.Command {
+func newRead(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts readOptions
 	cmd := &cobra.Command{
 		Use:   "read SERVER (URI | --template URITEMPLATE [--param K=V]...)",
@@ -38,30 +38,30 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
   mcptrack read docs file:///logo.png --out logo.png
   mcptrack read docs --template 'notes:///{y}/{n}' --param y=2026 --param n=plan
   mcptrack read docs file:///guide.md --json | jq '.contents[0].mimeType'`,
-		Args:              arguments(1, 2),
+		Args:              cli.Args(1, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.parse(); err != nil {
+			if err := opts.Parse(); err != nil {
 				return err
 			}
 			opts.server = args[0]
 			var err error
 			switch {
 			case opts.template == "" && len(opts.params) > 0:
-				return usageHint("--param sets a variable of the template", "--param requires --template")
+				return cli.UsageHint("--param sets a variable of the template", "--param requires --template")
 			case opts.template != "" && len(args) == 2:
-				return usage("specify a URI or --template, not both")
+				return cli.Usage("specify a URI or --template, not both")
 			case opts.template != "":
 				opts.uri, err = expand(opts.template, opts.params)
 			case len(args) < 2:
-				return usage("specify a URI or --template")
+				return cli.Usage("specify a URI or --template")
 			default:
 				opts.uri = args[1]
 			}
 			if err != nil {
 				return err
 			}
-			ctx, cancel := opts.bound(cmd.Context())
+			ctx, cancel := opts.Bound(cmd.Context())
 			defer cancel()
 			cmd.SetContext(ctx)
 			return runRead(ctx, env, g, opts)
@@ -77,18 +77,18 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 
 // expand expands a URI template. A parameter that the template lacks is wrong usage.
 func expand(template string, params []string) (string, error) {
-	given, err := pairs("param", params)
+	given, err := cli.Pairs("param", params)
 	if err != nil {
 		return "", err
 	}
 	uri, err := uritemplate.Expand(template, given)
 	if err != nil {
-		return "", usage("--template: %w", err)
+		return "", cli.Usage("--template: %w", err)
 	}
 	return uri, nil
 }
 
-func runRead(ctx context.Context, env *Env, g *globals, opts readOptions) error {
+func runRead(ctx context.Context, env *cli.Env, g *cli.Globals, opts readOptions) error {
 	err := opts.ask(ctx, env, g, target{opts.server, catalog.Resources, opts.uri}, func(ctx context.Context, s *session.Session) (func() error, error) {
 		if !s.Info().Capabilities.Resources {
 			return nil, lacks(opts.server, catalog.Resources)
@@ -99,9 +99,9 @@ func runRead(ctx context.Context, env *Env, g *globals, opts readOptions) error 
 		}
 		return opts.printer(env, g, content.Raw, contentPieces)
 	})
-	if f, ours := errors.AsType[*failure](err); ours && f.exit == exitRefused && opts.template != "" {
+	if f, ours := errors.AsType[*cli.Failure](err); ours && f.Exit == cli.ExitRefused && opts.template != "" {
 		if hint := opts.unset(); hint != "" {
-			f.hint = hint
+			f.Hint = hint
 		}
 	}
 	return err
@@ -114,7 +114,7 @@ func (o *readOptions) unset() string {
 	if err != nil {
 		return ""
 	}
-	given, _ := pairs("param", o.params) // valid, as the template was expanded with them
+	given, _ := cli.Pairs("param", o.params) // valid, as the template was expanded with them
 	names = slices.DeleteFunc(names, func(name string) bool { _, set := given[name]; return set })
 	if len(names) == 0 {
 		return ""
@@ -139,22 +139,4 @@ func contentPieces(raw json.RawMessage) ([]piece, error) {
 		pieces = append(pieces, p)
 	}
 	return pieces, nil
-}
-
-// contentEntry is one content of a resource, also of one embedded in a message.
-type contentEntry struct {
-	Text     *string `json:"text"`
-	Blob     string  `json:"blob"`
-	MimeType string  `json:"mimeType"`
-}
-
-func (c contentEntry) piece() (piece, error) {
-	if c.Text != nil {
-		return piece{text: *c.Text, mime: c.MimeType}, nil
-	}
-	data, err := base64.StdEncoding.DecodeString(c.Blob)
-	if err != nil {
-		return piece{}, fmt.Errorf("malformed result: blob: %w", err)
-	}
-	return piece{binary: data, mime: c.MimeType}, nil
 }

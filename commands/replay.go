@@ -7,18 +7,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
 type replayOptions struct {
-	journalFlags
-	filter
+	cli.JournalFlags
+	cli.Filter
 	since string
 	after since // parsed from since
 	lines bool  // --output was given as table or wide: print lines also into a pipe
 }
 
-func newReplay(env *Env, g *globals) *cobra.Command {
+func newReplay(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts replayOptions
 	cmd := &cobra.Command{
 		Use:   "replay [--since ID|TIME|DURATION]",
@@ -36,31 +37,31 @@ Exit codes: 0 done; 1 failed; 2 wrong usage.`,
   mcptrack replay --since 2026-11-20T08:00:00Z -o table
   mcptrack replay --since 3f9a1c20b7e4d581-42 --type 'resource.*'
   mcptrack replay --nats nats://a:4222,b:4222 --since 1d`,
-		Args: arguments(0, 0),
+		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opts.types, opts.servers = globs(opts.types), globs(opts.servers)
-			if err := opts.check(); err != nil {
+			opts.Types, opts.Servers = cli.SplitList(opts.Types), cli.SplitList(opts.Servers)
+			if err := opts.Check(); err != nil {
 				return err
 			}
 			var err error
 			if opts.after, err = parseSince(cmd, opts.since); err != nil {
 				return err
 			}
-			opts.lines = g.format.Table() && cmd.Flag("output").Changed
+			opts.lines = g.Format.Table() && cmd.Flag("output").Changed
 			return runReplay(cmd.Context(), env, g, opts)
 		},
 	}
-	opts.add(cmd)
+	opts.Add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&opts.since, "since", "", "only events after this `ID`, since this time (RFC 3339), or within this duration (2h, 7d)")
-	f.StringSliceVar(&opts.types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
-	f.StringSliceVar(&opts.servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
+	f.StringSliceVar(&opts.Types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
+	f.StringSliceVar(&opts.Servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
 	_ = cmd.RegisterFlagCompletionFunc("type", completeTypes)
 	return cmd
 }
 
-func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (err error) {
-	stored, err := opts.stored(ctx, env, g.logger(env))
+func runReplay(ctx context.Context, env *cli.Env, g *cli.Globals, opts replayOptions) (err error) {
+	stored, err := opts.Stored(ctx, env, g.Logger(env))
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (e
 		return err
 	}
 	print := newStream(env, g, streamFlags{})
-	raw := g.format.Name == "json" || g.format.Table() && !env.OutTTY && !opts.lines
+	raw := g.Format.Name == "json" || g.Format.Table() && !env.OutTTY && !opts.lines
 	out := bufio.NewWriterSize(env.Out, 64<<10) // used when raw
 	defer func() {
 		if flushed := out.Flush(); err == nil {
@@ -79,7 +80,7 @@ func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (e
 	}()
 	put := func(e *event.Event, line []byte) error {
 		switch {
-		case !opts.keep(e):
+		case !opts.Keep(e):
 			return nil
 		case raw: // as stored, byte for byte
 			_, _ = out.Write(line)
@@ -97,7 +98,7 @@ func runReplay(ctx context.Context, env *Env, g *globals, opts replayOptions) (e
 			return err
 		}
 	}
-	asStored := raw && opts.all()
+	asStored := raw && opts.All()
 	entries := stored.Read(ctx, from)
 	if !asStored {
 		entries = readable(entries)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -22,7 +23,7 @@ import (
 type tailOptions struct {
 	remoteFlags
 	agentFlags
-	filter
+	cli.Filter
 	address *url.URL
 	since   string
 	count   int
@@ -30,7 +31,7 @@ type tailOptions struct {
 	lines   bool // --output was given as table or wide: print lines also into a pipe
 }
 
-func newTail(env *Env, g *globals) *cobra.Command {
+func newTail(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts tailOptions
 	cmd := &cobra.Command{
 		Use:   "tail [URL]",
@@ -51,7 +52,7 @@ not a serve-sse); 6 --timeout expired.`,
   mcptrack tail https://mcp.example --token-file token --json | jq .resourceUri
   mcptrack tail --since 3f9a1c20b7e4d581-42 --count 1
   mcptrack tail --agent --type resource.updated`,
-		Args: arguments(0, 1),
+		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			address := defaultServeURL
 			if len(args) == 1 {
@@ -60,7 +61,7 @@ not a serve-sse); 6 --timeout expired.`,
 			if err := errors.Join(opts.parse(cmd, address), opts.agentFlags.parse(cmd, g)); err != nil {
 				return err
 			}
-			opts.lines = g.format.Table() && cmd.Flag("output").Changed
+			opts.lines = g.Format.Table() && cmd.Flag("output").Changed
 			return runTail(cmd.Context(), env, g, opts)
 		},
 	}
@@ -68,26 +69,23 @@ not a serve-sse); 6 --timeout expired.`,
 	opts.agentFlags.add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&opts.since, "since", "", "begin after this `ID`, at this time (RFC 3339), or this long ago (2h, 7d); default: now")
-	f.StringSliceVar(&opts.types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
-	f.StringSliceVar(&opts.servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
+	f.StringSliceVar(&opts.Types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
+	f.StringSliceVar(&opts.Servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
 	f.IntVar(&opts.count, "count", 0, "exit after this `NUMBER` of events (default no limit)")
 	f.DurationVar(&opts.timeout, "timeout", 0, "exit with 6 after this `DURATION`")
 	_ = cmd.RegisterFlagCompletionFunc("type", completeTypes)
 	return cmd
 }
 
-// defaultServeURL is where serve-sse listens unless --addr says otherwise.
-const defaultServeURL = "http://127.0.0.1:8722"
-
 func (o *tailOptions) parse(cmd *cobra.Command, address string) (err error) {
-	o.types, o.servers = globs(o.types), globs(o.servers)
-	if err = o.check(); err != nil {
+	o.Types, o.Servers = cli.SplitList(o.Types), cli.SplitList(o.Servers)
+	if err = o.Check(); err != nil {
 		return err
 	}
 	if o.count < 0 || o.timeout < 0 {
-		return usage("--count and --timeout must not be negative")
+		return cli.Usage("--count and --timeout must not be negative")
 	}
-	if o.address, err = parseServeURL("URL", address); err != nil {
+	if o.address, err = cli.ParseServeURL("URL", address); err != nil {
 		return err
 	}
 	if strings.Trim(o.address.Path, "/") == "" {
@@ -104,31 +102,31 @@ func (o *tailOptions) parse(cmd *cobra.Command, address string) (err error) {
 	case !since.time.IsZero():
 		query.Set("since", since.time.UTC().Format(time.RFC3339))
 	}
-	for _, t := range o.types {
+	for _, t := range o.Types {
 		query.Add("type", t)
 	}
-	for _, s := range o.servers {
+	for _, s := range o.Servers {
 		query.Add("server", s)
 	}
 	o.address.RawQuery = query.Encode()
 	return nil
 }
 
-func runTail(ctx context.Context, env *Env, g *globals, opts tailOptions) error {
+func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions) error {
 	token, err := opts.token(env, opts.address)
 	if err != nil {
 		return err
 	}
 	if opts.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, opts.timeout, errTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, opts.timeout, cli.ErrTimeout)
 		defer cancel()
 	}
-	log := g.logger(env)
+	log := g.Logger(env)
 	print := newStream(env, g, streamFlags{})
-	raw := g.format.Name == "json" || g.format.Table() && !env.OutTTY && !opts.lines
+	raw := g.Format.Name == "json" || g.Format.Table() && !env.OutTTY && !opts.lines
 	printed, connected := 0, false
-	options := feedclient.Options{URL: opts.address.String(), Header: bearer(token), Logger: log, MustConnect: true, Connected: func() { connected = true }}
+	options := feedclient.Options{URL: opts.address.String(), Header: cli.Bearer(token), Logger: log, MustConnect: true, Connected: func() { connected = true }}
 	if opts.agent {
 		err = tailAgent(ctx, env, log, opts, options)
 	} else {
@@ -138,7 +136,7 @@ func runTail(ctx context.Context, env *Env, g *globals, opts tailOptions) error 
 			case err != nil:
 				log.Warn("the feed sent something that is not an event", "err", err)
 				return nil
-			case e == nil || !opts.keep(e):
+			case e == nil || !opts.Keep(e):
 				return nil
 			case raw: // with the members that only a newer mcptrack knows
 				_, err = env.Out.Write(append(printable.JSON([]byte(x.Data)), '\n'))
@@ -155,9 +153,9 @@ func runTail(ctx context.Context, env *Env, g *globals, opts tailOptions) error 
 		})
 	}
 	if refused, ok := errors.AsType[*feedclient.RefusedError](err); ok {
-		f := &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("%s: %w", opts.address.Host, refused), hint: "check that it is the address of a serve-sse"}
+		f := &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: fmt.Errorf("%s: %w", opts.address.Host, refused), Hint: "check that it is the address of a serve-sse"}
 		if refused.Status == http.StatusUnauthorized {
-			f.hint = "set MCPTRACK_TOKEN, or specify the file with the token of the server with --token-file"
+			f.Hint = "set MCPTRACK_TOKEN, or specify the file with the token of the server with --token-file"
 		}
 		return f
 	}
@@ -165,9 +163,9 @@ func runTail(ctx context.Context, env *Env, g *globals, opts tailOptions) error 
 	case errors.Is(err, errCounted), errors.Is(err, agent.ErrEnough), errors.Is(err, feedclient.ErrStopped):
 		return nil
 	case err != nil && !connected:
-		return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("%s cannot be reached: %w", opts.address.Host, err), hint: "is mcptrack serve-sse running there?"}
-	case err == nil && errors.Is(context.Cause(ctx), errTimeout):
-		return errTimeout
+		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("%s cannot be reached: %w", opts.address.Host, err), Hint: "is mcptrack serve-sse running there?"}
+	case err == nil && errors.Is(context.Cause(ctx), cli.ErrTimeout):
+		return cli.ErrTimeout
 	}
 	return err
 }
