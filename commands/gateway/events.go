@@ -36,7 +36,7 @@ type eventsFlags struct {
 	endless bool
 	keys    string // the file with the keys that encrypt subscriptions on a cluster
 	tools   bool   // --change-tools
-	ownIDs  bool   // hidden: no client that is known takes it yet
+	dialect string
 
 	offered    []mcpevents.Mode // of modes, without webhook
 	webhooks   bool
@@ -51,19 +51,19 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&o.endless, "events-no-expiry", false, "let clients request webhook subscriptions that do not expire")
 	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
-	f.BoolVar(&o.ownIDs, "events-message-ids", false, "give each message to a webhook an id of its own")
-	_ = f.MarkHidden("events-message-ids")
+	f.StringVar(&o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)")
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that say what changed and wait for changes")
 	o.JournalFlags.Add(cmd)
 	f.Lookup("data-dir").Usage = "`DIR` of the events stored for --events and --change-tools, and of the pins of --pin (default of --events: mcptrack/gateway in the XDG state directory)"
 	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store these events on instead"
 	o.RetentionFlags.Add(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("events-dialect", cobra.FixedCompletions(dialects(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // parse checks the flags; pins says that --data-dir may be meant for pins.
 func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
-	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-key-file", "events-message-ids"} {
+	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-key-file", "events-dialect"} {
 		if cmd.Flags().Changed(name) && !o.on {
 			return cli.Usage("--%s needs --events", name)
 		}
@@ -82,6 +82,9 @@ func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 		return nil
 	case !o.on:
 		return o.RetentionFlags.Parse()
+	}
+	if cmd.Flags().Changed("events-dialect") && !slices.Contains(dialects(), o.dialect) {
+		return cli.Usage("unknown --events-dialect %q; choose %s", printable.Line(o.dialect, 40), strings.Join(dialects(), " or "))
 	}
 	if o.keys != "" && o.NATS == "" {
 		return cli.Usage("--events-key-file requires --nats; without --nats, webhook subscriptions are stored in the data directory")
@@ -107,6 +110,26 @@ func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 		return cli.UsageHint("for example --events-allow 'https://*.example.com/hooks/**'", "--events-allow: %w", err)
 	}
 	return o.RetentionFlags.Parse()
+}
+
+// The values of --events-dialect. SEP-3415 numbers errors from -32023 and gives each webhook message
+// its own id; the sketch before it numbers them from -32011 and uses the id of the event.
+const (
+	dialectSketch = "sketch"
+	dialectSEP    = "sep-3415"
+)
+
+func dialects() []string { return []string{dialectSketch, dialectSEP} }
+
+// numbering is the numbering of errors for all clients; "" without --events-dialect.
+func (o *eventsFlags) numbering() mcpevents.Numbering {
+	switch o.dialect {
+	case dialectSketch:
+		return mcpevents.NumberingSketch
+	case dialectSEP:
+		return mcpevents.NumberingSEP
+	}
+	return ""
 }
 
 // gatewayEvents is the log of a gateway, and the handlers that serve it.
@@ -158,7 +181,7 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 	if !o.on {
 		return e, nil
 	}
-	service := mcpevents.Options{Reader: reader, Modes: o.offered}
+	service := mcpevents.Options{Reader: reader, Modes: o.offered, Numbering: o.numbering()}
 	if err := o.openHooks(ctx, e, reader, scope); err != nil {
 		e.close()
 		return nil, err
@@ -200,7 +223,7 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, reader *m
 		}
 	}
 	e.hooks, err = webhook.New(ctx, webhook.Options{
-		Log: e.log, Keys: keys, Reader: reader, Sender: sender, Scope: scope, Holds: e.tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.ownIDs, Logger: e.logger,
+		Log: e.log, Keys: keys, Reader: reader, Sender: sender, Scope: scope, Holds: e.tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.dialect == dialectSEP, Logger: e.logger,
 	})
 	return err
 }

@@ -245,7 +245,7 @@ func (w *identityWorld) hook() {
 
 func (w *identityWorld) eventually(what string, ok func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) { // the gateway answers over TCP, in real time
 		if time.Now().After(deadline) {
 			w.Fatalf("not within a minute: %s\n%v", what, w.got)
 		}
@@ -402,6 +402,47 @@ func TestGatewaysAgreeOnIdentities(t *testing.T) {
 				}
 			}
 			return len(got) == len(want)
+		})
+	}
+}
+
+// --events-dialect sets the error numbers and the ids of webhook messages. This client does not
+// declare the extension.
+func TestEventsDialect(t *testing.T) {
+	for dialect, want := range map[string]struct {
+		code int
+		ids  bool // webhook messages have ids of their own
+	}{"": {-32011, false}, "sketch": {-32011, false}, "sep-3415": {-32023, true}} {
+		t.Run("dialect "+dialect, func(t *testing.T) {
+			w := newIdentityWorld(t, "a")
+			if dialect != "" {
+				w.log = append(w.log, "--events-dialect", dialect)
+			}
+			w.start()
+			p := w.post(t.Context(), "events/poll", map[string]any{"name": "no.such"})
+			defer func() { _ = p.Body.Close() }()
+			if raw, err := io.ReadAll(p.Body); err != nil || !strings.Contains(string(raw), fmt.Sprintf(`"code":%d`, want.code)) {
+				t.Errorf("an unknown type: %s, %v; want code %d", raw, err, want.code)
+			}
+			type message struct{ id, event string }
+			messages := make(chan message, 100)
+			ts := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				var o occurred
+				if json.NewDecoder(r.Body).Decode(&o) == nil && o.EventID != "" {
+					messages <- message{r.Header.Get("webhook-id"), o.EventID}
+				}
+			}))
+			t.Cleanup(ts.Close)
+			w.ask("events/subscribe", map[string]any{"name": "list.changed", "delivery": map[string]any{"mode": "webhook", "url": ts.URL, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}}, &struct{}{})
+			w.servers["a"].Set("x://a/new", "one")
+			select {
+			case m := <-messages:
+				if own := m.id != m.event; m.id == "" || own != want.ids {
+					t.Errorf("the message of event %s has the id %s", m.event, m.id)
+				}
+			case <-time.After(time.Minute):
+				t.Error("nothing was delivered within a minute")
+			}
 		})
 	}
 }
