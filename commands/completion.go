@@ -284,11 +284,7 @@ func askValues(env *cli.Env, cfg *config.Config, id string, ref session.Referenc
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askingTime)
 	defer cancel()
-	dial := env.Dial
-	if dial == nil {
-		dial = session.Dial
-	}
-	s, err := dial(ctx, srv, session.Options{ClientVersion: env.Version, ConnectTimeout: askingTime, OneShot: true, Environ: env.LookupEnv,
+	s, err := env.Dialer()(ctx, srv, session.Options{ClientVersion: env.Version, ConnectTimeout: askingTime, OneShot: true, Environ: env.LookupEnv,
 		Logins: env.Logins(&cli.Globals{}, "", slog.New(slog.DiscardHandler))})
 	if err != nil {
 		return nil

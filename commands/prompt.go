@@ -13,15 +13,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-type promptOptions struct {
-	requestFlags
-	server, name string
-	args         []string
-	arguments    map[string]string // parsed from args
-}
-
 func newPrompt(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts promptOptions
+	var opts requestFlags
+	var given []string
 	cmd := &cobra.Command{
 		Use:   "prompt SERVER NAME [--arg NAME=VALUE]...",
 		Short: "Print a prompt of a server",
@@ -33,41 +27,28 @@ are several. --json prints the MCP result.
   mcptrack prompt docs summarize --json | jq -r '.messages[].role'`,
 		Args:              cli.Args(2, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Prompts),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := opts.Parse(); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			arguments, err := cli.Pairs("arg", given)
+			if err != nil {
 				return err
 			}
-			opts.server, opts.name = args[0], args[1]
-			if opts.arguments, err = cli.Pairs("arg", opts.args); err != nil {
-				return err
-			}
-			ctx, cancel := opts.Bound(cmd.Context())
-			defer cancel()
-			cmd.SetContext(ctx)
-			return runPrompt(ctx, env, g, opts)
+			return opts.ask(cmd, env, g, target{args[0], catalog.Prompts, args[1]}, func(ctx context.Context, s *session.Session) (func() error, error) {
+				raw, err := s.GetPrompt(ctx, args[1], arguments)
+				if err != nil {
+					return nil, err
+				}
+				return opts.printer(env, g, raw, promptPieces)
+			})
 		},
 	}
 	opts.add(cmd)
-	cmd.Flags().StringArrayVar(&opts.args, "arg", nil, "argument of the prompt, as `NAME=VALUE` (repeatable)")
-	_ = cmd.RegisterFlagCompletionFunc("arg", completePromptArgument(env, g, &opts.args))
+	cmd.Flags().StringArrayVar(&given, "arg", nil, "argument of the prompt, as `NAME=VALUE` (repeatable)")
+	_ = cmd.RegisterFlagCompletionFunc("arg", completePromptArgument(env, g, &given))
 	return cmd
 }
 
-func runPrompt(ctx context.Context, env *cli.Env, g *cli.Globals, opts promptOptions) error {
-	return opts.ask(ctx, env, g, target{opts.server, catalog.Prompts, opts.name}, func(ctx context.Context, s *session.Session) (func() error, error) {
-		if !s.Info().Capabilities.Prompts {
-			return nil, lacks(opts.server, catalog.Prompts)
-		}
-		raw, err := s.GetPrompt(ctx, opts.name, opts.arguments)
-		if err != nil {
-			return nil, err
-		}
-		return opts.printer(env, g, raw, promptPieces)
-	})
-}
-
-// promptPieces splits a prompts/get result into the texts of its messages, each under
-// its role if there are several.
+// promptPieces splits a prompts/get result into the texts of its messages, each under its role if
+// there are several.
 func promptPieces(raw json.RawMessage) ([]piece, error) {
 	var result struct {
 		Messages []struct {

@@ -19,9 +19,8 @@ import (
 
 type readOptions struct {
 	requestFlags
-	server, uri string
-	template    string
-	params      []string
+	template string
+	params   []string
 }
 
 func newRead(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -30,7 +29,7 @@ func newRead(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "read SERVER (URI | --template URITEMPLATE [--param K=V]...)",
 		Short: "Print the content of a resource",
 		Long: `Reads one resource and prints its content unchanged: text to stdout, binary content to
-a pipe, or with --out to a file. On a terminal binary content is summarised as type,
+a pipe, or with --out to a file. On a terminal, binary content is summarised as type,
 size and digest. --json prints the MCP result. Templates are expanded as in RFC 6570.
 
 ` + requestExits,
@@ -41,10 +40,7 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 		Args:              cli.Args(1, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.Parse(); err != nil {
-				return err
-			}
-			opts.server = args[0]
+			var uri string
 			var err error
 			switch {
 			case opts.template == "" && len(opts.params) > 0:
@@ -52,19 +48,28 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 			case opts.template != "" && len(args) == 2:
 				return cli.Usage("specify a URI or --template, not both")
 			case opts.template != "":
-				opts.uri, err = expand(opts.template, opts.params)
+				uri, err = expand(opts.template, opts.params)
 			case len(args) < 2:
 				return cli.Usage("specify a URI or --template")
 			default:
-				opts.uri = args[1]
+				uri = args[1]
 			}
 			if err != nil {
 				return err
 			}
-			ctx, cancel := opts.Bound(cmd.Context())
-			defer cancel()
-			cmd.SetContext(ctx)
-			return runRead(ctx, env, g, opts)
+			err = opts.ask(cmd, env, g, target{args[0], catalog.Resources, uri}, func(ctx context.Context, s *session.Session) (func() error, error) {
+				content, err := s.Read(ctx, uri)
+				if err != nil {
+					return nil, err
+				}
+				return opts.printer(env, g, content.Raw, contentPieces)
+			})
+			if f, ours := errors.AsType[*cli.Failure](err); ours && f.Exit == cli.ExitRefused && opts.template != "" {
+				if hint := opts.unset(); hint != "" {
+					f.Hint = hint
+				}
+			}
+			return err
 		},
 	}
 	opts.add(cmd)
@@ -88,38 +93,19 @@ func expand(template string, params []string) (string, error) {
 	return uri, nil
 }
 
-func runRead(ctx context.Context, env *cli.Env, g *cli.Globals, opts readOptions) error {
-	err := opts.ask(ctx, env, g, target{opts.server, catalog.Resources, opts.uri}, func(ctx context.Context, s *session.Session) (func() error, error) {
-		if !s.Info().Capabilities.Resources {
-			return nil, lacks(opts.server, catalog.Resources)
-		}
-		content, err := s.Read(ctx, opts.uri)
-		if err != nil {
-			return nil, err
-		}
-		return opts.printer(env, g, content.Raw, contentPieces)
-	})
-	if f, ours := errors.AsType[*cli.Failure](err); ours && f.Exit == cli.ExitRefused && opts.template != "" {
-		if hint := opts.unset(); hint != "" {
-			f.Hint = hint
-		}
-	}
-	return err
-}
-
-// unset is the hint for a template of which some variables have no value, which RFC 6570
-// allows; "" if all have one.
+// unset returns the hint that some variables of the template have no value, which RFC 6570 allows;
+// "" if all have one.
 func (o *readOptions) unset() string {
 	names, err := uritemplate.Variables(o.template)
 	if err != nil {
 		return ""
 	}
-	given, _ := cli.Pairs("param", o.params) // valid, as the template was expanded with them
+	given, _ := cli.Pairs("param", o.params) // valid: the template was expanded with them
 	names = slices.DeleteFunc(names, func(name string) bool { _, set := given[name]; return set })
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the template has no value for %s; give it with --param NAME=VALUE", printable.Line(strings.Join(names, ", "), 200))
+	return fmt.Sprintf("the template has no value for %s; set it with --param NAME=VALUE", printable.Line(strings.Join(names, ", "), 200))
 }
 
 // contentPieces splits a resources/read result into its contents.

@@ -46,10 +46,16 @@ type target struct {
 	name   string
 }
 
-// ask connects to one server of the config, makes a request and disconnects; the
-// function that request returns prints the answer. The request is cancelled at the
-// server when ctx ends first.
-func (r *requestFlags) ask(ctx context.Context, env *cli.Env, g *cli.Globals, of target, request func(context.Context, *session.Session) (show func() error, err error)) error {
+// ask connects to one server of the config, sends a request and disconnects. The function that
+// request returns prints the answer. If the command is interrupted or --timeout expires, the request
+// is cancelled at the server.
+func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of target, request func(context.Context, *session.Session) (show func() error, err error)) error {
+	if err := r.Parse(); err != nil {
+		return err
+	}
+	ctx, cancel := r.Bound(cmd.Context())
+	defer cancel()
+	cmd.SetContext(ctx)
 	cfg, err := g.Load(ctx, env, g.Logger(env))
 	if err != nil {
 		return err
@@ -58,10 +64,6 @@ func (r *requestFlags) ask(ctx context.Context, env *cli.Env, g *cli.Globals, of
 	if err != nil {
 		return err
 	}
-	dial := env.Dial
-	if dial == nil {
-		dial = session.Dial
-	}
 	// --timeout may extend the request timeout of the config.
 	servers[0].RequestTimeout = max(servers[0].RequestTimeout, r.Timeout)
 	beside, report, stop := g.Waiting(env, "waiting for "+printable.Line(of.server, 60))
@@ -69,7 +71,7 @@ func (r *requestFlags) ask(ctx context.Context, env *cli.Env, g *cli.Globals, of
 	opts := r.SessionOptions(beside, g)
 	opts.OneShot, opts.Logger = true, opts.Logger.With("server", printable.Line(of.server, 128))
 	ctx = session.WithProgress(ctx, report)
-	s, err := dial(ctx, servers[0], opts)
+	s, err := env.Dialer()(ctx, servers[0], opts)
 	if err != nil {
 		if ctx.Err() != nil {
 			return err
@@ -77,6 +79,10 @@ func (r *requestFlags) ask(ctx context.Context, env *cli.Env, g *cli.Globals, of
 		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("server %q: %w", of.server, err)}
 	}
 	defer func() { _ = s.Close() }()
+	offered := s.Info().Capabilities
+	if has := map[catalog.Kind]bool{catalog.Resources: offered.Resources, catalog.Prompts: offered.Prompts, catalog.Tools: offered.Tools}; !has[of.kind] {
+		return &cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("server %q does not offer %s", of.server, of.kind)}
+	}
 	show, err := request(ctx, s)
 	stop()
 	if err == nil {
@@ -146,12 +152,6 @@ func (r *requestFlags) putDocument(env *cli.Env, g *cli.Globals, raw json.RawMes
 		return err
 	}
 	return writeFile(r.out, []piece{{text: text.String()}})
-}
-
-// lacks returns the failure of a request that needs a capability which the server does not
-// have.
-func lacks(server string, kind catalog.Kind) error {
-	return &cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("server %q does not offer %s", server, kind)}
 }
 
 // piece is a part of a result: text, or bytes of a MIME type.

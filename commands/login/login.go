@@ -194,19 +194,12 @@ func (o *loginOptions) login(ctx context.Context, env *cli.Env, g *cli.Globals, 
 	row := newAuthRow(srv, logins, l, nil)
 	sessions := o.SessionOptions(env, g)
 	sessions.Logins, sessions.OneShot = logins, true
-	if s, err := o.dial(env)(ctx, srv, sessions); err != nil {
+	if s, err := env.Dialer()(ctx, srv, sessions); err != nil {
 		return nil, &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("logged in, but cannot connect to server %q: %w", srv.ID, err)}
 	} else if err := s.Close(); err != nil {
 		return nil, err
 	}
 	return &row, nil
-}
-
-func (o *loginOptions) dial(env *cli.Env) session.DialFunc {
-	if env.Dial != nil {
-		return env.Dial
-	}
-	return session.Dial
 }
 
 // challenge sends requests without a login, and returns the server's challenge. Some servers

@@ -49,6 +49,14 @@ func (e *Env) reloads() <-chan struct{} {
 	return e.Reloads()
 }
 
+// Dialer returns the function that connects to servers.
+func (e *Env) Dialer() session.DialFunc {
+	if e.Dial == nil {
+		return session.Dial
+	}
+	return e.Dial
+}
+
 // Width is the width of stdout if it is a terminal, 0 if it is none or unknown.
 func (e *Env) Width() int {
 	if !e.OutTTY || e.Columns == nil {
