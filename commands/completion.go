@@ -16,7 +16,6 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
@@ -169,16 +168,6 @@ func completeNames(env *cli.Env, g *cli.Globals, kind catalog.Kind) cobra.Comple
 		out, _ := cli.Choices(loadNames(env, cli.ConfigForCompletion(env, g).Path)[args[0]].Names[kind], nil)
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-}
-
-// completeTypes completes a flag that takes event types separated by commas.
-func completeTypes(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	before := typed[:strings.LastIndexByte(typed, ',')+1]
-	var out []string
-	for _, t := range event.Types() {
-		out = append(out, before+string(t))
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // noFiles turns off the completion of files, which is cobra's default, for arguments and values

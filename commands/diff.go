@@ -21,13 +21,13 @@ func newDiff(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff SERVER URI [ID [ID]]",
 		Short: "Compare two versions of a resource",
-		Long: `Prints a unified diff of two versions of a text resource: what the last change did,
-with one ID what changed from that version to the newest, and with two IDs from the first
-to the second. history lists the IDs; the number at the end of one is enough. The texts
-come from the log of serve-sse, which may be running meanwhile, or with --url from a
-running serve-sse.
+		Long: `Prints a unified diff of two versions of a text resource: without an ID the last
+change, with one ID the changes from that version to the newest, and with two IDs the
+changes from the first to the second. history lists the IDs; the number at the end of an
+ID is enough. The texts come from the log of a serve-sse, which may be running, or with
+--url from a running serve-sse.
 
-Exit codes: 0 done, also if the texts are equal; 1 failed, or a text is not stored; 2
+Exit codes: 0 done, even if the texts are equal; 1 failed, or a text is not stored; 2
 wrong usage; 4 the --url could not be reached, or did not answer within --timeout; 5 it
 refused the request; 6 --timeout expired while the log was read.`,
 		Example: `  mcptrack diff docs file:///guide.md
@@ -37,8 +37,13 @@ refused the request; 6 --timeout expired while the log was read.`,
 		Args:              cli.Args(2, 4),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.server, opts.uri = args[0], args[1]
-			return runDiff(cmd.Context(), env, g, opts, args[2:])
+			return opts.read(cmd.Context(), env, g, args, func(ctx context.Context, source versionSource, versions []history.Version) error {
+				c := comparison{ServerID: args[0], URI: args[1]}
+				if err := c.compare(ctx, source, versions, args[2:]); err != nil {
+					return err
+				}
+				return c.write(env, g)
+			})
 		},
 	}
 	opts.add(cmd)
@@ -54,23 +59,12 @@ type comparison struct {
 	Diff     string          `json:"diff"` // "" if the texts are equal
 }
 
-func runDiff(ctx context.Context, env *cli.Env, g *cli.Globals, opts versionFlags, ids []string) error {
-	ctx, cancel := opts.within(ctx)
-	defer cancel()
-	source, err := opts.open(ctx, env, g.Logger(env))
-	if err != nil {
-		return err
-	}
-	defer source.close()
-	versions, err := source.versions(ctx)
-	if err != nil {
-		return err
-	}
-	c := comparison{ServerID: opts.server, URI: opts.uri}
+// compare sets the versions that ids choose, and their diff.
+func (c *comparison) compare(ctx context.Context, source versionSource, versions []history.Version, ids []string) (err error) {
 	if c.From, c.To, err = history.Pair(versions, ids); err != nil {
 		f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_version", Err: err, Hint: "mcptrack history lists the versions"}
 		if errors.Is(err, history.ErrNoVersion) && len(ids) == 0 {
-			f.Hint = "there is nothing to compare before the first change"
+			f.Hint = "only one version is stored; there is nothing to compare yet"
 		}
 		return f
 	}
@@ -88,7 +82,11 @@ func runDiff(ctx context.Context, env *cli.Env, g *cli.Globals, opts versionFlag
 		}
 		texts[i] = text
 	}
-	c.Diff = diff.Unified(opts.uri, texts[0], texts[1])
+	c.Diff = diff.Unified(c.URI, texts[0], texts[1])
+	return nil
+}
+
+func (c *comparison) write(env *cli.Env, g *cli.Globals) error {
 	switch {
 	case !g.Format.Table():
 		return document.Write(env.Out, g.Format, c)
@@ -100,7 +98,7 @@ func runDiff(ctx context.Context, env *cli.Env, g *cli.Globals, opts versionFlag
 	if g.Colours(env, env.OutTTY) {
 		shown = diff.Colour(c.Diff)
 	}
-	_, err = io.WriteString(env.Out, shown)
+	_, err := io.WriteString(env.Out, shown)
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -24,20 +23,16 @@ import (
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
-type historyOptions struct {
-	versionFlags
-	last int
-}
-
 func newHistory(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts historyOptions
+	var opts versionFlags
+	var last int
 	cmd := &cobra.Command{
 		Use:   "history SERVER URI",
 		Short: "Show the versions of a resource",
-		Long: `Shows the contents that a followed resource had, newest first: when each was noticed
-and how, its size and digest, and whether its text is stored, so that diff can compare
-it. The versions come from the log of serve-sse, which may be running meanwhile, or with
---url from a running serve-sse. At most the newest 500 are known.
+		Long: `Shows the versions of a followed resource, newest first: when and how each was noticed,
+its size and digest, and whether its text is stored, so that diff can compare it. The
+versions come from the log of a serve-sse, which may be running, or with --url from a
+running serve-sse. At most the newest 500 are known.
 
 Exit codes: 0 done; 1 failed, or nothing is stored; 2 wrong usage; 4 the --url could not
 be reached, or did not answer within --timeout; 5 it refused the request; 6 --timeout
@@ -48,32 +43,21 @@ expired while the log was read.`,
 		Args:              cli.Args(2, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.server, opts.uri = args[0], args[1]
-			if opts.last < 1 {
-				return cli.Usage("invalid --last %d; expected at least 1", opts.last)
+			if last < 1 {
+				return cli.Usage("invalid --last %d; expected at least 1", last)
 			}
-			return runHistory(cmd.Context(), env, g, opts)
+			return opts.read(cmd.Context(), env, g, args, func(_ context.Context, _ versionSource, versions []history.Version) error {
+				slices.Reverse(versions)
+				return writeHistory(env, g, versions[:min(len(versions), last)])
+			})
 		},
 	}
 	opts.add(cmd)
-	cmd.Flags().IntVar(&opts.last, "last", 50, "show at most this `NUMBER` of versions")
+	cmd.Flags().IntVar(&last, "last", 50, "show at most this `NUMBER` of versions")
 	return cmd
 }
 
-func runHistory(ctx context.Context, env *cli.Env, g *cli.Globals, opts historyOptions) error {
-	ctx, cancel := opts.within(ctx)
-	defer cancel()
-	source, err := opts.open(ctx, env, g.Logger(env))
-	if err != nil {
-		return err
-	}
-	defer source.close()
-	versions, err := source.versions(ctx)
-	if err != nil {
-		return err
-	}
-	slices.Reverse(versions)
-	versions = versions[:min(len(versions), opts.last)]
+func writeHistory(env *cli.Env, g *cli.Globals, versions []history.Version) error {
 	switch {
 	case g.Format.Name == "name":
 		for _, v := range versions {
@@ -92,7 +76,7 @@ func runHistory(ctx context.Context, env *cli.Env, g *cli.Globals, opts historyO
 	return table.Rows(env.Out, []string{"ID", "Noticed", "How", "Size", "Digest", "Text"}, rows)
 }
 
-// shortDigest is the number of characters of a digest that is shown.
+// shortDigest is the number of characters shown of a digest.
 const shortDigest = 12
 
 func versionRow(v history.Version, wide bool) []string {
@@ -116,16 +100,15 @@ func versionRow(v history.Version, wide bool) []string {
 	return row
 }
 
-// localTime is a time for people, in their time zone.
+// localTime formats a time for people, in the local time zone.
 func localTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
 
-// versionFlags are the flags of history and diff that select a log or a serve-sse.
+// versionFlags are the flags of history and diff, which select a log or a serve-sse.
 type versionFlags struct {
 	cli.JournalFlags
 	remoteFlags
-	url         string
-	timeout     time.Duration
-	server, uri string
+	url     string
+	timeout time.Duration
 }
 
 func (o *versionFlags) add(cmd *cobra.Command) {
@@ -135,11 +118,11 @@ func (o *versionFlags) add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "`DURATION` that the command may take (default 30s with --url, else no limit)")
 }
 
-// askTime is how long a serve-sse may take for all answers unless --timeout says otherwise.
+// askTime is the default of --timeout with --url.
 const askTime = 30 * time.Second
 
-// within returns a context that ends when the time is over.
-func (o *versionFlags) within(ctx context.Context) (context.Context, context.CancelFunc) {
+// bound ends ctx when --timeout expires.
+func (o *versionFlags) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := o.timeout
 	if limit == 0 && o.url != "" {
 		limit = askTime
@@ -150,39 +133,52 @@ func (o *versionFlags) within(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, limit, cli.ErrTimeout)
 }
 
-// versionSource provides the versions of resources: a log or a serve-sse.
-type versionSource interface {
-	// versions returns those of the resource, oldest first.
-	versions(ctx context.Context) ([]history.Version, error)
-	// text returns the text of a content; ok is false if it is not stored.
-	text(ctx context.Context, digest catalog.Digest) (text string, ok bool, err error)
-	close()
-}
-
-func (o *versionFlags) open(ctx context.Context, env *cli.Env, log *slog.Logger) (versionSource, error) {
+// read calls show with the versions of a resource, oldest first, and their source. args begin with the
+// server and the URI.
+func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, args []string, show func(context.Context, versionSource, []history.Version) error) error {
 	if o.timeout < 0 {
-		return nil, cli.Usage("--timeout must not be negative")
+		return cli.Usage("--timeout must not be negative")
 	}
+	ctx, cancel := o.bound(ctx)
+	defer cancel()
+	var source versionSource
 	if o.url == "" {
-		j, err := o.JournalFlags.Stored(ctx, env, log)
+		log, err := o.Stored(ctx, env, g.Logger(env))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return &storedVersions{j, o.server, o.uri}, nil
+		defer func() { _ = log.Close() }()
+		source = storedVersions{log, args[0], args[1]}
+	} else {
+		if o.Dir != "" || o.NATS != "" {
+			return cli.Usage("--url cannot be used with --data-dir or --nats")
+		}
+		base, err := cli.ParseServeURL("--url", o.url)
+		if err != nil {
+			return err
+		}
+		token, err := o.token(env, base)
+		if err != nil {
+			return err
+		}
+		source = servedVersions{remote.Client{Base: base, Token: token}, args[0], args[1]}
 	}
-	if o.Dir != "" || o.NATS != "" {
-		return nil, cli.Usage("--url cannot be used with --data-dir or --nats")
-	}
-	base, err := cli.ParseServeURL("--url", o.url)
+	versions, err := source.versions(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	token, err := o.token(env, base)
-	return &servedVersions{remote.Client{Base: base, Token: token}, o.server, o.uri}, err
+	return show(ctx, source, versions)
 }
 
-// noVersions is the error of a resource without versions. known are the resources of
-// the server, for a hint.
+// versionSource provides the versions of one resource.
+type versionSource interface {
+	// versions returns the versions, oldest first; none is an error.
+	versions(ctx context.Context) ([]history.Version, error)
+	// text returns the text with a digest; ok is false if it is not stored.
+	text(ctx context.Context, digest catalog.Digest) (text string, ok bool, err error)
+}
+
+// noVersions is the error of a resource without versions. known are the server's resources, for a hint.
 func noVersions(server, uri string, known []string) error {
 	f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_versions", Err: fmt.Errorf("no change of %s of server %s is stored", printable.Line(uri, 200), printable.Line(server, 64)),
 		Hint: "only followed resources that changed have a history"}
@@ -198,9 +194,7 @@ type storedVersions struct {
 	server, uri string
 }
 
-func (s *storedVersions) close() { _ = s.log.Close() }
-
-func (s *storedVersions) versions(ctx context.Context) ([]history.Version, error) {
+func (s storedVersions) versions(ctx context.Context) ([]history.Version, error) {
 	versions, err := history.Versions(decoded(s.log.Select(ctx, journal.Selection{ServerID: s.server, URI: s.uri})), remote.MaxVersions)
 	if err != nil {
 		return nil, err
@@ -226,8 +220,8 @@ func (s *storedVersions) versions(ctx context.Context) ([]history.Version, error
 	return versions, nil
 }
 
-// decoded yields the events of entries. Others can store anything on a cluster: what is
-// not an event is skipped.
+// decoded yields the events of entries. It skips entries that are not events: others can store
+// anything on a cluster.
 func decoded(entries iter.Seq2[journal.Entry, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		for entry, err := range entries {
@@ -242,7 +236,7 @@ func decoded(entries iter.Seq2[journal.Entry, error]) iter.Seq2[event.Event, err
 	}
 }
 
-func (s *storedVersions) text(ctx context.Context, digest catalog.Digest) (string, bool, error) {
+func (s storedVersions) text(ctx context.Context, digest catalog.Digest) (string, bool, error) {
 	return s.log.Contents().Get(ctx, digest)
 }
 
@@ -252,9 +246,7 @@ type servedVersions struct {
 	server, uri string
 }
 
-func (s *servedVersions) close() {}
-
-func (s *servedVersions) versions(ctx context.Context) ([]history.Version, error) {
+func (s servedVersions) versions(ctx context.Context) ([]history.Version, error) {
 	versions, err := s.client.Versions(ctx, s.server, s.uri)
 	if err != nil {
 		return nil, askFailure(ctx, err)
@@ -265,7 +257,7 @@ func (s *servedVersions) versions(ctx context.Context) ([]history.Version, error
 	return versions, nil
 }
 
-func (s *servedVersions) text(ctx context.Context, digest catalog.Digest) (string, bool, error) {
+func (s servedVersions) text(ctx context.Context, digest catalog.Digest) (string, bool, error) {
 	text, ok, err := s.client.Text(ctx, s.server, s.uri, digest)
 	return text, ok, askFailure(ctx, err)
 }

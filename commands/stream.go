@@ -69,7 +69,7 @@ type stream struct {
 var errCounted = errors.New("--count reached")
 
 func newStream(env *cli.Env, g *cli.Globals, flags streamFlags) *stream {
-	s := &stream{flags: flags, counts: cli.IsChange}
+	s := &stream{flags: flags, counts: isChange}
 	switch {
 	case g.Format.Name == "json":
 		s.write = jsonl.NewWriter(env.Out).Write
@@ -116,6 +116,18 @@ func writeEventNames(w io.Writer, events []*event.Event) error {
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// isChange reports whether an event is about a change at a server, of the config or of the feed.
+func isChange(e *event.Event) bool {
+	d, ok := event.Define(e.Type())
+	return ok && d.Change
+}
+
+// rawEvents reports whether a command that reads stored events prints them unchanged, as JSON: with
+// --json, and into a pipe unless --output asks for lines.
+func rawEvents(cmd *cobra.Command, env *cli.Env, g *cli.Globals) bool {
+	return g.Format.Name == "json" || g.Format.Table() && !env.OutTTY && !cmd.Flag("output").Changed
 }
 
 // take prints a batch. It returns errCounted when --count is reached.

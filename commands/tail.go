@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -28,7 +27,7 @@ type tailOptions struct {
 	since   string
 	count   int
 	timeout time.Duration
-	lines   bool // --output was given as table or wide: print lines also into a pipe
+	raw     bool // print events as the feed sent them
 }
 
 func newTail(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -36,13 +35,12 @@ func newTail(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail [URL]",
 		Short: "Print the events of a running serve-sse as they happen",
-		Long: `Follows the event feed of the serve-sse at URL (default http://127.0.0.1:8722) and
-prints its events as watch does: as lines on a terminal, as NDJSON into a pipe. When the
-connection is lost it reconnects and goes on after the last event, so nothing is missed
-that the feed still has; what it no longer has is printed as a gap. The first connection
-must succeed. With --agent it prints short lines for agents and, unless --since says
-otherwise, begins after what its last run in this folder has reported; see mcptrack help
-agents.
+		Long: `Follows the feed of a serve-sse, local or remote (URL, default
+http://127.0.0.1:8722), and resumes after the last event if the connection is lost.
+Prints events as watch does: as lines on a terminal, as NDJSON into a pipe. Events that
+the feed no longer has are printed as a gap. The first connection must succeed. With
+--agent it prints short lines for agents and, without --since, begins after what its last
+run in this folder reported; see mcptrack help agents.
 
 Exit codes: 0 stopped, --count was reached, or the feed ended; 1 failed; 2 wrong usage; 4
 the URL could not be reached; 5 the request was refused (a token is needed, or this is
@@ -61,25 +59,23 @@ not a serve-sse); 6 --timeout expired.`,
 			if err := errors.Join(opts.parse(cmd, address), opts.agentFlags.parse(cmd, g)); err != nil {
 				return err
 			}
-			opts.lines = g.Format.Table() && cmd.Flag("output").Changed
+			opts.raw = rawEvents(cmd, env, g)
 			return runTail(cmd.Context(), env, g, opts)
 		},
 	}
 	opts.remoteFlags.add(cmd)
 	opts.agentFlags.add(cmd)
+	opts.AddTypes(cmd)
+	opts.AddServers(cmd)
 	f := cmd.Flags()
 	f.StringVar(&opts.since, "since", "", "begin after this `ID`, at this time (RFC 3339), or this long ago (2h, 7d); default: now")
-	f.StringSliceVar(&opts.Types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
-	f.StringSliceVar(&opts.Servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
 	f.IntVar(&opts.count, "count", 0, "exit after this `NUMBER` of events (default no limit)")
 	f.DurationVar(&opts.timeout, "timeout", 0, "exit with 6 after this `DURATION`")
-	_ = cmd.RegisterFlagCompletionFunc("type", completeTypes)
 	return cmd
 }
 
 func (o *tailOptions) parse(cmd *cobra.Command, address string) (err error) {
-	o.Types, o.Servers = cli.SplitList(o.Types), cli.SplitList(o.Servers)
-	if err = o.Check(); err != nil {
+	if err = o.Parse(); err != nil {
 		return err
 	}
 	if o.count < 0 || o.timeout < 0 {
@@ -124,7 +120,6 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 	}
 	log := g.Logger(env)
 	print := newStream(env, g, streamFlags{})
-	raw := g.Format.Name == "json" || g.Format.Table() && !env.OutTTY && !opts.lines
 	printed, connected := 0, false
 	options := feedclient.Options{URL: opts.address.String(), Header: cli.Bearer(token), Logger: log, MustConnect: true, Connected: func() { connected = true }}
 	if opts.agent {
@@ -138,7 +133,7 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 				return nil
 			case e == nil || !opts.Keep(e):
 				return nil
-			case raw: // with the members that only a newer mcptrack knows
+			case opts.raw: // with members that only a newer mcptrack knows
 				_, err = env.Out.Write(append(printable.JSON([]byte(x.Data)), '\n'))
 			default:
 				err = print.write(e)
@@ -152,14 +147,11 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 			return nil
 		})
 	}
-	if refused, ok := errors.AsType[*feedclient.RefusedError](err); ok {
-		f := &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: fmt.Errorf("%s: %w", opts.address.Host, refused), Hint: "check that it is the address of a serve-sse"}
-		if refused.Status == http.StatusUnauthorized {
-			f.Hint = "set MCPTRACK_TOKEN, or specify the file with the token of the server with --token-file"
-		}
-		return f
-	}
+	err = cli.FeedFailure(err, opts.address.Host, "token-file")
+	_, refused := errors.AsType[*cli.Failure](err)
 	switch {
+	case refused:
+		return err
 	case errors.Is(err, errCounted), errors.Is(err, agent.ErrEnough), errors.Is(err, feedclient.ErrStopped):
 		return nil
 	case err != nil && !connected:
@@ -170,8 +162,8 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 	return err
 }
 
-// tailEvent decodes what a feed sent. It returns nil for what is not about a server,
-// such as checkpoints, and for types that a newer mcptrack has.
+// tailEvent decodes an event of a feed. It returns nil for events that are not about a server, such
+// as checkpoints, and for types that only a newer mcptrack knows.
 func tailEvent(x eventstream.Event) (*event.Event, error) {
 	if x.Type == "checkpoint" {
 		return nil, nil

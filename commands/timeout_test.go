@@ -86,7 +86,7 @@ func TestDrippingServers(t *testing.T) {
 func TestAskTime(t *testing.T) {
 	for url, want := range map[string]bool{"http://127.0.0.1:1": true, "": false} {
 		o := versionFlags{url: url}
-		ctx, cancel := o.within(t.Context())
+		ctx, cancel := o.bound(t.Context())
 		defer cancel()
 		if _, bounded := ctx.Deadline(); bounded != want {
 			t.Errorf("--url %q: a limit %t", url, bounded)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -74,8 +75,7 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 		Args:              cli.Args(0, 1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc", "toml", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.Types, opts.Servers = cli.SplitList(opts.Types), cli.SplitList(opts.Servers)
-			if err := errors.Join(opts.streamFlags.parse(), opts.Filter.Check(), opts.agentFlags.parse(cmd, g)); err != nil {
+			if err := errors.Join(opts.streamFlags.parse(), opts.Filter.Parse(), opts.agentFlags.parse(cmd, g)); err != nil {
 				return err
 			}
 			if err := opts.parseSince(cmd); err != nil {
@@ -101,9 +101,9 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 	}
 	opts.streamFlags.add(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&opts.Types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
-	f.StringSliceVar(&opts.Servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
-	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "omit updates that left the content the same")
+	opts.AddTypes(cmd)
+	opts.AddServers(cmd)
+	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
 	f.StringVar(&opts.since, "since", "", "begin with the stored events after this `ID`, since this time (RFC 3339), or within this duration (2h, 7d)")
 	f.BoolVar(&opts.stored, "no-follow", false, "with --since: print what is stored, and exit")
 	opts.JournalFlags.Add(cmd)
@@ -113,7 +113,6 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 	opts.addOnce(cmd)
 	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in demo server; no config needed")
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
-	_ = cmd.RegisterFlagCompletionFunc("type", completeTypes)
 	return cmd
 }
 
@@ -142,7 +141,8 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 	env, screen := newScreen(env, g)
 	log := g.Logger(env)
 	s := newStream(env, g, opts.streamFlags)
-	s.keep, s.counts = opts.Keep, opts.Filter.Counts
+	s.keep = opts.Keep
+	s.counts = func(e *event.Event) bool { return len(opts.Types) > 0 || isChange(e) }
 	var err error
 	if opts.since != "" {
 		if written := opts.Written(env); opts.stored || written { // no server is needed for that

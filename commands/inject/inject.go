@@ -111,7 +111,6 @@ feed could not be reached within --timeout; 5 it refused (the key, the call, the
   mcptrack inject --url ws://127.0.0.1:8080/v1 --model my-pipeline`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opts.Servers = cli.SplitList(opts.Servers)
 			if err := opts.parse(env); err != nil {
 				return err
 			}
@@ -125,8 +124,8 @@ feed could not be reached within --timeout; 5 it refused (the key, the call, the
 	opts.injectSource.add(cmd)
 	f := cmd.Flags()
 	cli.AddAllFlag(cmd, &opts.allServers)
-	f.StringSliceVar(&opts.Servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
-	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "leave out updates whose content is the same")
+	opts.AddServers(cmd)
+	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
 	f.StringVar(&opts.role, "role", "user", "`ROLE` of the messages: user or system")
 	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond (default: it knows the updates at its next turn)")
 	f.BoolVar(&opts.content, "content", false, "add the new content of text resources to the message, up to 2 KiB")
@@ -144,7 +143,7 @@ feed could not be reached within --timeout; 5 it refused (the key, the call, the
 }
 
 func (o *injectOptions) parse(env *cli.Env) error {
-	if err := errors.Join(o.ConnectFlags.Parse(), o.Filter.Check(), o.injectSource.parse()); err != nil {
+	if err := errors.Join(o.ConnectFlags.Parse(), o.Filter.Parse(), o.injectSource.parse()); err != nil {
 		return err
 	}
 	switch {

@@ -6,10 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -23,7 +21,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/eventstream"
-	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -199,17 +196,9 @@ type follower struct {
 }
 
 func (o *injectOptions) follower(env *cli.Env, log *slog.Logger) (*follower, error) {
-	token := strings.TrimSpace(env.Getenv("MCPTRACK_TOKEN"))
-	if o.fromTokenFile != "" {
-		var err error
-		if token, err = cli.ReadSecret("from-token-file", o.fromTokenFile); err != nil {
-			return nil, err
-		}
-	}
-	if token != "" {
-		if o.feed.url.Scheme == "http" && !ipscope.Loopback(o.feed.url.Hostname()) && !o.insecure {
-			return nil, cli.UsageHint("use https, or add --insecure", "--from %s is not encrypted: others could read the token", o.feed.address())
-		}
+	token, err := cli.ServeToken(env, o.feed.url, "from-token-file", o.fromTokenFile, o.insecure)
+	if err != nil {
+		return nil, err
 	}
 	if q := o.feed.url.Query(); o.refreshTools && q.Has("type") {
 		q.Add("type", string(event.TypeToolsListChanged))
@@ -247,14 +236,7 @@ func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) er
 	if errors.Is(err, feedclient.ErrStopped) {
 		return nil
 	}
-	if refused, ok := errors.AsType[*feedclient.RefusedError](err); ok {
-		failed := &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: fmt.Errorf("--from: %w", err), Hint: "check that it is the address of a serve-sse"}
-		if refused.Status == http.StatusUnauthorized {
-			failed.Hint = "set MCPTRACK_TOKEN, or use --from-token-file"
-		}
-		return failed
-	}
-	return err
+	return cli.FeedFailure(err, "--from", "from-token-file")
 }
 
 // feedEvent decodes an event of /events, or of /api/mcp/resource-events, the feed for VibeChat. It

@@ -2,6 +2,9 @@ package cli
 
 import (
 	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/glob"
@@ -10,18 +13,38 @@ import (
 
 // Filter selects events by --type, --server and --changed-only.
 type Filter struct {
-	Types, Servers []string
+	Types, Servers []string // globs; none match all
 	ChangedOnly    bool
 }
 
-func (f Filter) Check() error {
+// AddTypes adds --type.
+func (f *Filter) AddTypes(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.Types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
+	_ = cmd.RegisterFlagCompletionFunc("type", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndexByte(typed, ',')+1]
+		var out []string
+		for _, name := range typeNames() {
+			out = append(out, before+name)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	})
+}
+
+// AddServers adds --server.
+func (f *Filter) AddServers(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.Servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
+}
+
+// Parse splits the lists and checks the globs.
+func (f *Filter) Parse() error {
+	f.Types, f.Servers = SplitList(f.Types), SplitList(f.Servers)
 	for _, pattern := range slices.Concat(f.Types, f.Servers) {
 		if !glob.Valid(pattern) {
 			return Usage("invalid glob %q", printable.Line(pattern, 100))
 		}
 	}
 	for _, pattern := range f.Types {
-		if !slices.ContainsFunc(event.Types(), func(t event.Type) bool { return matches(pattern, string(t)) }) {
+		if !slices.ContainsFunc(typeNames(), func(name string) bool { return matchesAny([]string{pattern}, name) }) {
 			return UsageHint(DidYouMean(pattern, typeNames(), "mcptrack help events lists them"), "unknown event type %q", printable.Line(pattern, 100))
 		}
 	}
@@ -37,33 +60,16 @@ func typeNames() []string {
 }
 
 // All reports whether the filter keeps every event.
-func (f Filter) All() bool { return len(f.Types)+len(f.Servers) == 0 && !f.ChangedOnly }
+func (f *Filter) All() bool { return len(f.Types)+len(f.Servers) == 0 && !f.ChangedOnly }
 
 // Keep reports whether the filter keeps the event.
-func (f Filter) Keep(e *event.Event) bool {
+func (f *Filter) Keep(e *event.Event) bool {
 	if u, ok := e.Payload.(event.ResourceUpdated); ok && f.ChangedOnly && u.Changed != nil && !*u.Changed {
 		return false
 	}
-	return f.keepsType(e) && (len(f.Servers) == 0 || e.ServerID == "" || matchesAny(f.Servers, e.ServerID))
+	return (len(f.Types) == 0 || matchesAny(f.Types, string(e.Type()))) && (len(f.Servers) == 0 || e.ServerID == "" || matchesAny(f.Servers, e.ServerID))
 }
-
-func (f Filter) keepsType(e *event.Event) bool {
-	return len(f.Types) == 0 || matchesAny(f.Types, string(e.Type()))
-}
-
-// IsChange reports whether an event is about a change at a server, of the config or of
-// the feed.
-func IsChange(e *event.Event) bool {
-	d, ok := event.Define(e.Type())
-	return ok && d.Change
-}
-
-// Counts reports whether --count counts the event: a change, or any event if --type
-// selects them.
-func (f Filter) Counts(e *event.Event) bool { return len(f.Types) > 0 || IsChange(e) }
 
 func matchesAny(patterns []string, s string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, s) })
+	return slices.ContainsFunc(patterns, func(p string) bool { return p == s || glob.Match(p, s) })
 }
-
-func matches(pattern, s string) bool { return pattern == s || glob.Match(pattern, s) }
