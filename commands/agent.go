@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/eventstream"
@@ -42,31 +43,31 @@ func (o *agentFlags) addOnce(cmd *cobra.Command) {
 }
 
 // parse checks the flags together with others of the command.
-func (o *agentFlags) parse(cmd *cobra.Command, g *globals) error {
+func (o *agentFlags) parse(cmd *cobra.Command, g *cli.Globals) error {
 	if !o.agent {
 		if o.once {
-			return usage("--once needs --agent")
+			return cli.Usage("--once needs --agent")
 		}
 		return nil
 	}
-	if g.json || cmd.Flag("output").Changed {
-		return usageHint("leave out --agent for events as JSON", "--agent cannot be used with --output or --json")
+	if g.JSON || cmd.Flag("output").Changed {
+		return cli.UsageHint("leave out --agent for events as JSON", "--agent cannot be used with --output or --json")
 	}
 	for _, name := range []string{"content", "diff", "verbose"} {
 		if f := cmd.Flag(name); f != nil && f.Changed {
-			return usage("--agent cannot be used with --%s", name)
+			return cli.Usage("--agent cannot be used with --%s", name)
 		}
 	}
 	if f := cmd.Flag("count"); o.once && f.Changed {
-		return usage("--once cannot be used with --count")
+		return cli.Usage("--once cannot be used with --count")
 	}
 	return nil
 }
 
 // openCursor opens the cursor for what is followed from this folder. Without --once a failure
 // is only a warning.
-func (o *agentFlags) openCursor(env *Env, log *slog.Logger, followed any) (*agent.Cursor, error) {
-	dir, err := env.stateDir(), error(nil)
+func (o *agentFlags) openCursor(env *cli.Env, log *slog.Logger, followed any) (*agent.Cursor, error) {
+	dir, err := env.StateDir(), error(nil)
 	if dir == "" {
 		err = fmt.Errorf("%w: there is no home directory", agent.ErrNoCursor)
 	}
@@ -84,40 +85,40 @@ func (o *agentFlags) openCursor(env *Env, log *slog.Logger, followed any) (*agen
 	case err == nil:
 		return c, nil
 	case o.once:
-		return nil, &failure{exit: exitFailed, code: "no_cursor", err: err, hint: "make the state directory writable, or set XDG_STATE_HOME"}
+		return nil, &cli.Failure{Exit: cli.ExitFailed, Code: "no_cursor", Err: err, Hint: "make the state directory writable, or set XDG_STATE_HOME"}
 	}
 	log.Warn("cannot store which changes were reported; changes between this run and the next will not be reported", "err", err)
 	return nil, nil
 }
 
 // runWatchAgent is runWatch with --agent.
-func runWatchAgent(ctx context.Context, env *Env, g *globals, opts watchOptions) error {
-	log := g.logger(env)
+func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
+	log := g.Logger(env)
 	cfg, awaited, err := watchConfig(ctx, env, g, log, opts)
 	if err != nil {
 		return err
 	}
 	var followed atomic.Pointer[config.Config]
-	followed.Store(opts.selection().of(cfg))
+	followed.Store(opts.selection().Of(cfg))
 	if len(followed.Load().Servers) == 0 && !awaited {
-		if opts.noFollow || opts.once {
-			return nothingToFollow(cfg, opts.selection())
+		if opts.NoFollow || opts.once {
+			return cli.NothingToFollow(cfg, opts.selection())
 		}
-		opts.selection().warnNone(log, cfg)
+		opts.selection().WarnNone(log, cfg)
 	}
 	var cursor *agent.Cursor
-	if !opts.demo {
+	if !opts.Demo {
 		path, err := filepath.Abs(cfg.Path)
 		if err != nil {
 			return err
 		}
-		if cursor, err = opts.openCursor(env, log, []any{path, opts.servers, opts.types, opts.allServers}); err != nil {
+		if cursor, err = opts.openCursor(env, log, []any{path, opts.Servers, opts.Types, opts.AllServers}); err != nil {
 			return err
 		}
 		defer cursor.Close()
 	}
-	desired, err := opts.desired(env, g, log, cfg, func(next *config.Config) *config.Config {
-		followed.Store(opts.selection().of(next))
+	desired, err := opts.Desired(env, g, log, cfg, func(next *config.Config) *config.Config {
+		followed.Store(opts.selection().Of(next))
 		return followed.Load()
 	})
 	if err != nil {
@@ -126,13 +127,13 @@ func runWatchAgent(ctx context.Context, env *Env, g *globals, opts watchOptions)
 	if opts.once {
 		desired.Follow = nil
 	}
-	sessions := opts.session(env, g)
+	sessions := opts.SessionOptions(env, g)
 	sessions.OneShot = opts.once
-	e, err := printed(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
+	e, err := cli.NewPrinting(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
 	if err != nil {
 		return err
 	}
-	w := agent.NewWatch(e.Tracker(), agent.Options{W: env.Out, Cursor: cursor, Keep: opts.keep, Count: opts.count,
+	w := agent.NewWatch(e.Tracker(), agent.Options{W: env.Out, Cursor: cursor, Keep: opts.Keep, Count: opts.count,
 		Server: func(id string) (config.Server, bool) { return followed.Load().Server(id) }})
 	if opts.once {
 		return watchOnce(ctx, e, w)
@@ -154,16 +155,16 @@ func runWatchAgent(ctx context.Context, env *Env, g *globals, opts watchOptions)
 // reported, but are no failure, because hooks discard the output of a failed command; only if
 // none can be reached, the command fails.
 func watchOnce(ctx context.Context, e *engine.Engine, w *agent.Watch) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, onceFor, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, onceFor, cli.ErrTimeout)
 	defer cancel()
 	var reached, missed []string
 	err := e.Run(context.WithoutCancel(ctx), engine.Source(func(context.Context) (err error) {
 		if reached, missed, err = w.Once(ctx); err == nil {
-			err = errStopped
+			err = cli.ErrStopped
 		}
 		return err
 	}))
-	if errors.Is(err, errStopped) {
+	if errors.Is(err, cli.ErrStopped) {
 		err = nil
 	}
 	switch {
@@ -171,20 +172,20 @@ func watchOnce(ctx context.Context, e *engine.Engine, w *agent.Watch) error {
 		return nil
 	case err != nil:
 		return err
-	case len(reached) == 0 && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout):
+	case len(reached) == 0 && ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout):
 		return context.Cause(ctx) // interrupted
 	case len(reached) == 0:
 		for i := range missed {
 			missed[i] = printable.Line(missed[i], 64)
 		}
-		return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("no server could be reached: %s", join(missed, 10)), hint: "mcptrack list shows why"}
+		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("no server could be reached: %s", cli.Join(missed, 10)), Hint: "mcptrack list shows why"}
 	}
 	return nil
 }
 
 // tailAgent is what runTail does with --agent: it begins after the last event that an earlier
 // run reported.
-func tailAgent(ctx context.Context, env *Env, log *slog.Logger, opts tailOptions, from feedclient.Options) error {
+func tailAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts tailOptions, from feedclient.Options) error {
 	feed, query := *opts.address, opts.address.Query()
 	query.Del("since")
 	feed.RawQuery = query.Encode()
@@ -196,7 +197,7 @@ func tailAgent(ctx context.Context, env *Env, log *slog.Logger, opts tailOptions
 	if opts.since == "" {
 		from.LastID = cursor.LastID()
 	}
-	return agent.Feed(ctx, agent.Options{W: env.Out, Cursor: cursor, Keep: opts.keep, Count: opts.count}, func(ctx context.Context, deliver func(agent.Entry) error) error {
+	return agent.Feed(ctx, agent.Options{W: env.Out, Cursor: cursor, Keep: opts.Keep, Count: opts.count}, func(ctx context.Context, deliver func(agent.Entry) error) error {
 		return feedclient.Run(ctx, from, func(x eventstream.Event) error {
 			e, err := tailEvent(x)
 			if err != nil {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 )
 
 // Every command that can be run shows two examples and its exit codes.
@@ -26,7 +28,7 @@ func TestHelpIsComplete(t *testing.T) {
 			t.Errorf("%s: its help lists no exit codes", cmd.CommandPath())
 		}
 	}
-	root, _ := Tree(&Env{})
+	root, _ := Tree(&cli.Env{})
 	walk(root)
 	if seen < 20 {
 		t.Errorf("only %d commands", seen)

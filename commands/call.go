@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -17,14 +18,14 @@ import (
 type callOptions struct {
 	requestFlags
 	server, tool string
-	args         []string
-	argsJSON     string
-	given        map[string]string // parsed from args
-	arguments    map[string]any    // parsed from argsJSON
+	given        map[string]string // the values of --arg
+	arguments    map[string]any    // the value of --args-json
 }
 
-func newCall(env *Env, g *globals) *cobra.Command {
+func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts callOptions
+	var args []string
+	var argsJSON string
 	cmd := &cobra.Command{
 		Use:   "call SERVER TOOL [--arg NAME=VALUE]... | [--args-json JSON]",
 		Short: "Call a tool of a server",
@@ -40,78 +41,69 @@ tool fails, the exit code is 5.
 		Example: `  mcptrack call everything echo --arg message=hello
   mcptrack call everything get-sum --arg a=2 --arg b=3
   mcptrack call build start --args-json '{"targets":["all"]}' --timeout 10m`,
-		Args:              arguments(2, 2),
+		Args:              cli.Args(2, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Tools),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := opts.parse(); err != nil {
-				return err
+		RunE: func(cmd *cobra.Command, names []string) (err error) {
+			opts.server, opts.tool = names[0], names[1]
+			if len(args) > 0 && argsJSON != "" {
+				return cli.Usage("--arg and --args-json cannot be used together")
 			}
-			opts.server, opts.tool = args[0], args[1]
-			if len(opts.args) > 0 && opts.argsJSON != "" {
-				return usage("--arg and --args-json cannot be used together")
-			}
-			if opts.given, err = pairs("arg", opts.args); err != nil {
+			if opts.given, err = cli.Pairs("arg", args); err != nil {
 				return err
 			}
 			opts.arguments = map[string]any{}
-			if opts.argsJSON != "" {
-				if err := json.Unmarshal([]byte(opts.argsJSON), &opts.arguments); err != nil || opts.arguments == nil {
-					return usageHint(`for example --args-json '{"message":"hello"}'`, "--args-json is not a JSON object")
+			if argsJSON != "" {
+				if err := json.Unmarshal([]byte(argsJSON), &opts.arguments); err != nil || opts.arguments == nil {
+					return cli.UsageHint(`for example --args-json '{"message":"hello"}'`, "--args-json is not a JSON object")
 				}
 			}
-			ctx, cancel := opts.bound(cmd.Context())
-			defer cancel()
-			cmd.SetContext(ctx)
-			return runCall(ctx, env, g, opts)
+			return opts.run(cmd, env, g)
 		},
 	}
 	opts.add(cmd)
-	cmd.Flags().StringArrayVar(&opts.args, "arg", nil, "argument of the tool, as `NAME=VALUE` (repeatable)")
-	_ = cmd.RegisterFlagCompletionFunc("arg", completeToolArgument(env, g, &opts.args))
-	cmd.Flags().StringVar(&opts.argsJSON, "args-json", "", "all arguments as a `JSON` object")
+	cmd.Flags().StringArrayVar(&args, "arg", nil, "argument of the tool, as `NAME=VALUE` (repeatable)")
+	_ = cmd.RegisterFlagCompletionFunc("arg", completeToolArgument(env, g, &args))
+	cmd.Flags().StringVar(&argsJSON, "args-json", "", "all arguments as a `JSON` object")
 	return cmd
 }
 
-func runCall(ctx context.Context, env *Env, g *globals, opts callOptions) error {
-	return opts.ask(ctx, env, g, target{opts.server, catalog.Tools, opts.tool}, func(ctx context.Context, s *session.Session) (func() error, error) {
-		if !s.Info().Capabilities.Tools {
-			return nil, lacks(opts.server, catalog.Tools)
-		}
-		if len(opts.given) > 0 {
+func (o *callOptions) run(cmd *cobra.Command, env *cli.Env, g *cli.Globals) error {
+	return o.ask(cmd, env, g, target{o.server, catalog.Tools, o.tool}, func(ctx context.Context, s *session.Session) (func() error, error) {
+		if len(o.given) > 0 {
 			var err error
-			if opts.arguments, err = typed(ctx, s, opts); err != nil {
+			if o.arguments, err = o.typed(ctx, s); err != nil {
 				return nil, err
 			}
 		}
-		raw, err := s.CallTool(ctx, opts.tool, opts.arguments)
+		raw, err := s.CallTool(ctx, o.tool, o.arguments)
 		if err != nil {
 			return nil, err
 		}
 		text, failed := session.ToolFailure(raw)
 		if !failed {
-			return opts.printer(env, g, raw, toolPieces)
+			return o.printer(env, g, raw, toolPieces)
 		}
 		return func() error {
-			if documents(g.format) {
-				if err := opts.putDocument(env, g, raw); err != nil {
+			if documents(g.Format) {
+				if err := o.putDocument(env, g, raw); err != nil {
 					return err
 				}
 			}
-			return &failure{exit: exitRefused, code: "tool_failed", err: fmt.Errorf("server %q, tool %q: %s", opts.server, printable.Line(opts.tool, 100), text)}
+			return &cli.Failure{Exit: cli.ExitRefused, Code: "tool_failed", Err: fmt.Errorf("server %q, tool %q: %s", o.server, printable.Line(o.tool, 100), text)}
 		}, nil
 	})
 }
 
 // typed converts the values of --arg to the types in the tool's schema.
-func typed(ctx context.Context, s *session.Session, opts callOptions) (map[string]any, error) {
+func (o *callOptions) typed(ctx context.Context, s *session.Session) (map[string]any, error) {
 	tools, err := s.List(ctx, catalog.Tools)
 	if err != nil {
 		return nil, err
 	}
-	tool, ok := tools.Get(opts.tool)
+	tool, ok := tools.Get(o.tool)
 	if !ok {
-		return nil, &failure{exit: exitRefused, code: "not_found", err: fmt.Errorf("server %q has no tool %q", opts.server, printable.Line(opts.tool, 100)),
-			hint: didYouMean(opts.tool, tools.Keys(), "the server has: "+join(tools.Keys(), 20))}
+		return nil, &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: fmt.Errorf("server %q has no tool %q", o.server, printable.Line(o.tool, 100)),
+			Hint: cli.DidYouMean(o.tool, tools.Keys(), "the server has: "+cli.Join(tools.Keys(), 20))}
 	}
 	var described struct {
 		InputSchema struct {
@@ -121,11 +113,11 @@ func typed(ctx context.Context, s *session.Session, opts callOptions) (map[strin
 		} `json:"inputSchema"`
 	}
 	if err := json.Unmarshal(tool.Raw, &described); err != nil {
-		described.InputSchema.Properties = nil // an unreadable schema: guess
+		described.InputSchema.Properties = nil // the schema is unreadable: guess
 	}
 	out := map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(opts.given)) {
-		value := opts.given[name]
+	for _, name := range slices.Sorted(maps.Keys(o.given)) {
+		value := o.given[name]
 		property, known := described.InputSchema.Properties[name]
 		var parsed any
 		jsonErr := json.Unmarshal([]byte(value), &parsed)
@@ -135,10 +127,33 @@ func typed(ctx context.Context, s *session.Session, opts callOptions) (map[strin
 		case jsonErr == nil:
 			out[name] = json.RawMessage(value)
 		case known && property.Type != nil:
-			return nil, usage("invalid --arg %s: expected %v, got %s", printable.Line(name, 60), property.Type, printable.Line(value, 60))
+			return nil, cli.Usage("invalid --arg %s: expected %v, got %s", printable.Line(name, 60), property.Type, printable.Line(value, 60))
 		default:
 			out[name] = value
 		}
 	}
 	return out, nil
+}
+
+// toolPieces splits a tools/call result into its content blocks; without any, it returns the
+// structured content.
+func toolPieces(raw json.RawMessage) ([]piece, error) {
+	var result struct {
+		Content    []block         `json:"content"`
+		Structured json.RawMessage `json:"structuredContent"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return nil, fmt.Errorf("malformed result: %w", err)
+	}
+	if len(result.Content) == 0 && len(result.Structured) > 0 {
+		return []piece{{text: string(result.Structured) + "\n"}}, nil
+	}
+	var pieces []piece
+	var err error
+	for _, b := range result.Content {
+		if pieces, err = b.appendTo(pieces); err != nil {
+			return nil, err
+		}
+	}
+	return pieces, nil
 }

@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/demo"
 )
 
 // newDemoServer is the server behind --demo: this program again, as an ordinary MCP
 // server over stdio.
-func newDemoServer(env *Env, _ *globals) *cobra.Command {
+func newDemoServer(env *cli.Env, _ *cli.Globals) *cobra.Command {
 	var opts demo.Options
 	cmd := &cobra.Command{
 		Use:    "demo-server",
@@ -23,7 +23,7 @@ func newDemoServer(env *Env, _ *globals) *cobra.Command {
 		Example: `  # In a config: {"mcpServers": {"demo": {"command": "mcptrack", "args": ["demo-server"], "trackResources": true}}}
   mcptrack list --config config.json
   mcptrack demo-server --interval 500ms`,
-		Args: arguments(0, 0),
+		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.Version = env.Version
 			err := demo.Serve(cmd.Context(), env.In, env.Out, opts)
@@ -36,15 +36,4 @@ func newDemoServer(env *Env, _ *globals) *cobra.Command {
 	cmd.Flags().DurationVar(&opts.Interval, "interval", 2*time.Second, "`DURATION` between two changes")
 	cmd.Flags().Uint64Var(&opts.Seed, "seed", 1, "seed `NUMBER` of the random changes")
 	return cmd
-}
-
-// demoConfig is a config with the built-in server only.
-func demoConfig(env *Env) *config.Config {
-	return &config.Config{Servers: []config.Server{{
-		ID: "demo", Enabled: true, Transport: config.TransportStdio,
-		Program: config.Program{Command: env.Executable, Args: []string{"demo-server"}},
-		Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true,
-			Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
-		Protocol: config.ProtocolAuto, RequestTimeout: config.DefaultRequestTimeout,
-	}}}
 }

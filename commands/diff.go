@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -15,29 +16,34 @@ import (
 	"github.com/mcptrack/mcptrack/output/document"
 )
 
-func newDiff(env *Env, g *globals) *cobra.Command {
+func newDiff(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts versionFlags
 	cmd := &cobra.Command{
 		Use:   "diff SERVER URI [ID [ID]]",
 		Short: "Compare two versions of a resource",
-		Long: `Prints a unified diff of two versions of a text resource: what the last change did,
-with one ID what changed from that version to the newest, and with two IDs from the first
-to the second. history lists the IDs; the number at the end of one is enough. The texts
-come from the log of serve-sse, which may be running meanwhile, or with --url from a
-running serve-sse.
+		Long: `Prints a unified diff of two versions of a text resource: without an ID the last
+change, with one ID the changes from that version to the newest, and with two IDs the
+changes from the first to the second. history lists the IDs; the number at the end of an
+ID is enough. The texts come from the log of a serve-sse, which may be running, or with
+--url from a running serve-sse.
 
-Exit codes: 0 done, also if the texts are equal; 1 failed, or a text is not stored; 2
+Exit codes: 0 done, even if the texts are equal; 1 failed, or a text is not stored; 2
 wrong usage; 4 the --url could not be reached, or did not answer within --timeout; 5 it
 refused the request; 6 --timeout expired while the log was read.`,
 		Example: `  mcptrack diff docs file:///guide.md
   mcptrack diff docs file:///guide.md 42
   mcptrack diff docs file:///guide.md 42 57 --url http://127.0.0.1:8722
   mcptrack diff docs file:///guide.md --json | jq -r .diff`,
-		Args:              arguments(2, 4),
+		Args:              cli.Args(2, 4),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.server, opts.uri = args[0], args[1]
-			return runDiff(cmd.Context(), env, g, opts, args[2:])
+			return opts.read(cmd.Context(), env, g, args, func(ctx context.Context, source versionSource, versions []history.Version) error {
+				c := comparison{ServerID: args[0], URI: args[1]}
+				if err := c.compare(ctx, source, versions, args[2:]); err != nil {
+					return err
+				}
+				return c.write(env, g)
+			})
 		},
 	}
 	opts.add(cmd)
@@ -53,23 +59,12 @@ type comparison struct {
 	Diff     string          `json:"diff"` // "" if the texts are equal
 }
 
-func runDiff(ctx context.Context, env *Env, g *globals, opts versionFlags, ids []string) error {
-	ctx, cancel := opts.within(ctx)
-	defer cancel()
-	source, err := opts.open(ctx, env, g.logger(env))
-	if err != nil {
-		return err
-	}
-	defer source.close()
-	versions, err := source.versions(ctx)
-	if err != nil {
-		return err
-	}
-	c := comparison{ServerID: opts.server, URI: opts.uri}
+// compare sets the versions that ids choose, and their diff.
+func (c *comparison) compare(ctx context.Context, source versionSource, versions []history.Version, ids []string) (err error) {
 	if c.From, c.To, err = history.Pair(versions, ids); err != nil {
-		f := &failure{exit: exitFailed, code: "no_version", err: err, hint: "mcptrack history lists the versions"}
+		f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_version", Err: err, Hint: "mcptrack history lists the versions"}
 		if errors.Is(err, history.ErrNoVersion) && len(ids) == 0 {
-			f.hint = "there is nothing to compare before the first change"
+			f.Hint = "only one version is stored; there is nothing to compare yet"
 		}
 		return f
 	}
@@ -80,26 +75,30 @@ func runDiff(ctx context.Context, env *Env, g *globals, opts versionFlags, ids [
 		case err != nil:
 			return err
 		case !ok:
-			return &failure{exit: exitFailed, code: "no_text", err: fmt.Errorf("the text of version %s is not stored", versionName(v)),
-				hint: "binary and very large contents are never stored, --keep-content limits how many texts are kept, and --no-content stores none"}
+			return &cli.Failure{Exit: cli.ExitFailed, Code: "no_text", Err: fmt.Errorf("the text of version %s is not stored", versionName(v)),
+				Hint: "binary and very large contents are never stored, --keep-content limits how many texts are kept, and --no-content stores none"}
 		case len(text) > diff.MaxText:
-			return &failure{exit: exitFailed, code: "too_large", err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), diff.MaxText)}
+			return &cli.Failure{Exit: cli.ExitFailed, Code: "too_large", Err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), diff.MaxText)}
 		}
 		texts[i] = text
 	}
-	c.Diff = diff.Unified(opts.uri, texts[0], texts[1])
+	c.Diff = diff.Unified(c.URI, texts[0], texts[1])
+	return nil
+}
+
+func (c *comparison) write(env *cli.Env, g *cli.Globals) error {
 	switch {
-	case !g.format.Table():
-		return document.Write(env.Out, g.format, c)
+	case !g.Format.Table():
+		return document.Write(env.Out, g.Format, c)
 	case c.Diff == "":
 		fmt.Fprintf(env.Err, "versions %s and %s have the same text\n", versionName(c.From), versionName(c.To))
 		return nil
 	}
 	shown := printable.Lines(c.Diff)
-	if g.colours(env, env.OutTTY) {
+	if g.Colours(env, env.OutTTY) {
 		shown = diff.Colour(c.Diff)
 	}
-	_, err = io.WriteString(env.Out, shown)
+	_, err := io.WriteString(env.Out, shown)
 	return err
 }
 

@@ -6,12 +6,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 )
 
 // Help is read on terminals of 80 columns.
 func TestHelpFitsInto80Columns(t *testing.T) {
 	var out strings.Builder
-	env := &Env{Out: &out, Err: &out, LookupEnv: func(name string) (string, bool) { return "1", name == "NO_COLOR" }}
+	env := &cli.Env{Out: &out, Err: &out, LookupEnv: func(name string) (string, bool) { return "1", name == "NO_COLOR" }}
 	pages := 0
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -26,7 +28,7 @@ func TestHelpFitsInto80Columns(t *testing.T) {
 			args = append(args, strings.Fields(cmd.CommandPath())[1:]...)
 		}
 		out.Reset()
-		if code := Main(t.Context(), env, args); code != exitOK {
+		if code := Main(t.Context(), env, args); code != cli.ExitOK {
 			t.Fatalf("%q: exit %d: %s", args, code, out.String())
 		}
 		pages++

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 )
 
 // TestHintsNameHost: a command that a hint gives reads the config of the same --host.
@@ -23,13 +26,13 @@ func TestHintsNameHost(t *testing.T) {
 	}
 	t.Setenv("HOME", home)
 	t.Setenv("USERPROFILE", home)
-	b := newBench(t, "XDG_CONFIG_HOME="+filepath.Join(home, ".config"))
-	b.server.SetQuietly("note:///a", "one")
-	if code, _ := b.run(t, "--host", "cursor", "read", "notes", "other://b"); code != exitRefused || !strings.Contains(b.err.String(), "hint: mcptrack list --host cursor resources notes shows") {
-		t.Errorf("read: exit %d\n%s", code, &b.err)
+	b := clitest.New(t, Main, "XDG_CONFIG_HOME="+filepath.Join(home, ".config"))
+	b.Server.SetQuietly("note:///a", "one")
+	if code, _ := b.Run(t, "--host", "cursor", "read", "notes", "other://b"); code != cli.ExitRefused || !strings.Contains(b.Stderr.String(), "hint: mcptrack list --host cursor resources notes shows") {
+		t.Errorf("read: exit %d\n%s", code, &b.Stderr)
 	}
 	b.Dial = nil
-	if _, out := b.run(t, "--host", "cursor", "list"); !strings.Contains(out, "run mcptrack login notes --host cursor") {
-		t.Errorf("list: %s%s", out, &b.err)
+	if _, out := b.Run(t, "--host", "cursor", "list"); !strings.Contains(out, "run mcptrack login notes --host cursor") {
+		t.Errorf("list: %s%s", out, &b.Stderr)
 	}
 }

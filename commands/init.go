@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/commands/internal/draft"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
@@ -29,14 +30,14 @@ type initOptions struct {
 	dryRun, force, yes bool
 }
 
-func newInit(env *Env, g *globals) *cobra.Command {
+func newInit(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts initOptions
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Create a config from those of your editors and agents",
 		Long: `Finds the configs of hosts (editors and agents that use MCP servers) in this folder
 and for this user, prints what they have, and writes one config with all their servers
-and "trackResources": true. The default FILE is ` + defaultConfig + `.
+and "trackResources": true. The default FILE is ` + cli.DefaultConfig + `.
 
 Nothing is started. The hosts' files are not changed. The new config is approved (see
 mcptrack help trust), so on a terminal init shows what it runs and sends. A secret in plain text becomes
@@ -49,10 +50,10 @@ Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers
 		Example: `  mcptrack init
   mcptrack init --dry-run --from cursor,claude-code
   mcptrack init --yes --force config/mcp-servers.json && mcptrack watch`,
-		Args:              arguments(0, 1),
+		Args:              cli.Args(0, 1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.file, opts.from = defaultConfig, globs(opts.from)
+			opts.file, opts.from = cli.DefaultConfig, cli.SplitList(opts.from)
 			if len(args) == 1 {
 				opts.file = args[0]
 			}
@@ -77,28 +78,28 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	info, err := os.Stat(o.file)
 	switch ext := strings.ToLower(filepath.Ext(o.file)); {
 	case o.file == "-":
-		return usageHint("--dry-run prints the config to stdout", "init cannot write to stdout")
+		return cli.UsageHint("--dry-run prints the config to stdout", "init cannot write to stdout")
 	case err == nil && info.IsDir():
-		return usageHint("mcptrack init "+printable.Line(filepath.Join(o.file, "mcp-servers.json"), 200), "%s is a folder", shown)
+		return cli.UsageHint("mcptrack init "+printable.Line(filepath.Join(o.file, "mcp-servers.json"), 200), "%s is a folder", shown)
 	case ext != "" && ext != ".json" && ext != ".jsonc":
-		return usageHint("init writes JSON; choose a name such as FILE.json", "%s does not end in .json", shown)
+		return cli.UsageHint("init writes JSON; choose a name such as FILE.json", "%s does not end in .json", shown)
 	case changed("config"):
-		return usageHint("mcptrack init FILE names the file to write; --from HOST chooses what is read", "init does not use --config")
+		return cli.UsageHint("mcptrack init FILE names the file to write; --from HOST chooses what is read", "init does not use --config")
 	case changed("host"):
-		return usageHint("--from HOST chooses whose configs are read", "init does not use --host")
+		return cli.UsageHint("--from HOST chooses whose configs are read", "init does not use --host")
 	case changed("format"):
-		return usageHint("init writes JSON and reads each config in its own format", "init does not use --format")
+		return cli.UsageHint("init writes JSON and reads each config in its own format", "init does not use --format")
 	}
 	if filepath.IsLocal(o.file) {
 		here, err := trust.Resolved(".")
 		there, err2 := trust.Resolved(filepath.Dir(o.file))
 		if inside, err3 := filepath.Rel(here, there); errors.Join(err, err2, err3) != nil || !filepath.IsLocal(inside) {
-			return usageHint("name the file by its own path", "%s leads out of this folder by a symbolic link", shown)
+			return cli.UsageHint("name the file by its own path", "%s leads out of this folder by a symbolic link", shown)
 		}
 	}
 	for _, name := range o.from {
 		if _, known := hosts.Find(name); !known {
-			return usageHint(didYouMean(name, hosts.Names(), "choose from "+join(hosts.Names(), 30)), "unknown host %q in --from", printable.Line(name, 60))
+			return cli.UsageHint(cli.DidYouMean(name, hosts.Names(), "choose from "+cli.Join(hosts.Names(), 30)), "unknown host %q in --from", printable.Line(name, 60))
 		}
 	}
 	return nil
@@ -113,13 +114,13 @@ type initReport struct {
 	Config    *draft.Draft      `json:"config,omitzero"` // with --dry-run
 }
 
-func runInit(ctx context.Context, env *Env, g *globals, opts initOptions) error {
+func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions) error {
 	if !opts.dryRun {
 		if err := draft.Check(opts.file, opts.force); err != nil {
 			return notWritable(err)
 		}
 	}
-	read := g.configOptions(env)
+	read := g.ConfigOptions(env)
 	d := draft.Collect(read, opts.file, opts.from...)
 	if d.Len() == 0 {
 		return noHostServers(read, opts, d)
@@ -132,7 +133,7 @@ func runInit(ctx context.Context, env *Env, g *globals, opts initOptions) error 
 	if opts.dryRun {
 		report.Config = d
 	}
-	if g.format.Table() {
+	if g.Format.Table() {
 		w := env.Out
 		if opts.dryRun { // stdout has only the config then
 			w = env.Err
@@ -149,17 +150,17 @@ func runInit(ctx context.Context, env *Env, g *globals, opts initOptions) error 
 			return notWritable(err)
 		}
 		report.Written = true
-		opts.approve(env, g, text, g.logger(env))
+		opts.approve(env, g, text, g.Logger(env))
 	}
 	switch {
-	case !g.format.Table():
-		return document.Write(env.Out, g.format, report)
+	case !g.Format.Table():
+		return document.Write(env.Out, g.Format, report)
 	case opts.dryRun:
 		_, err = io.WriteString(env.Out, printable.Lines(string(text)))
 	default:
-		_, err = fmt.Fprintf(env.Out, "\n%s: written, %s\n", printable.Line(opts.file, 0), plural(d.Len(), "server"))
-		if n := unusable(opts.file, read); n > 0 && !g.quiet {
-			fmt.Fprintf(env.Err, "hint: %s cannot be used here yet; mcptrack validate %s shows what is missing\n", plural(n, "server"), printable.Line(opts.file, 200))
+		_, err = fmt.Fprintf(env.Out, "\n%s: written, %s\n", printable.Line(opts.file, 0), cli.Plural(d.Len(), "server"))
+		if n := unusable(opts.file, read); n > 0 && !g.Quiet {
+			fmt.Fprintf(env.Err, "hint: %s cannot be used here yet; mcptrack validate %s shows what is missing\n", cli.Plural(n, "server"), printable.Line(opts.file, 200))
 		}
 	}
 	return err
@@ -183,9 +184,9 @@ func unusable(file string, read config.Options) (n int) {
 // notWritable is the failure for a file that cannot be written.
 func notWritable(err error) error {
 	if errors.Is(err, draft.ErrExists) {
-		return &failure{exit: exitFailed, code: "exists", err: err, hint: "--force replaces it, --dry-run shows what would be written"}
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "exists", Err: err, Hint: "--force replaces it, --dry-run shows what would be written"}
 	}
-	return &failure{exit: exitFailed, code: "not_written", err: err, hint: "--dry-run shows what would be written"}
+	return &cli.Failure{Exit: cli.ExitFailed, Code: "not_written", Err: err, Hint: "--dry-run shows what would be written"}
 }
 
 // noHostServers is the failure if there is nothing to write.
@@ -196,11 +197,11 @@ func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error 
 			searched = append(searched, h.Paths(read.Folders())...)
 		}
 	}
-	f := &failure{exit: exitConfig, code: "config_missing", hint: "mcptrack watch --demo needs no config",
-		err: errors.New("no config with MCP servers found; searched"), places: searched}
+	f := &cli.Failure{Exit: cli.ExitConfig, Code: "config_missing", Hint: "mcptrack watch --demo needs no config",
+		Err: errors.New("no config with MCP servers found; searched"), Places: searched}
 	for _, s := range d.Sources {
 		if !s.Valid {
-			f.code, f.hint = "config_invalid", "mcptrack validate "+printable.Line(s.File, 200)+" shows the problems of this config"
+			f.Code, f.Hint = "config_invalid", "mcptrack validate "+printable.Line(s.File, 200)+" shows the problems of this config"
 		}
 	}
 	return f
@@ -210,7 +211,7 @@ func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error 
 func (r *initReport) write(w io.Writer) error {
 	var rows [][]string
 	for _, s := range r.Sources {
-		names := join(s.Servers, 8)
+		names := cli.Join(s.Servers, 8)
 		if !s.Valid {
 			names = "invalid; mcptrack validate shows why"
 		}
@@ -234,7 +235,7 @@ func (r *initReport) write(w io.Writer) error {
 }
 
 // confirm asks whether to write, and shows what the config would run and send.
-func (o *initOptions) confirm(ctx context.Context, env *Env, text []byte, read config.Options) error {
+func (o *initOptions) confirm(ctx context.Context, env *cli.Env, text []byte, read config.Options) error {
 	if o.yes {
 		return nil
 	}
@@ -244,33 +245,33 @@ func (o *initOptions) confirm(ctx context.Context, env *Env, text []byte, read c
 		return problems
 	}
 	var b bytes.Buffer
-	for _, e := range entries(cfg) {
-		e.show(&b)
+	for _, e := range cli.Entries(cfg) {
+		e.Show(&b)
 	}
-	switch err := env.ask(ctx, b.String(), fmt.Sprintf("Write %s with %s, and approve that?", printable.Line(o.file, 200), plural(len(cfg.Servers), "server"))); {
-	case errors.Is(err, errNoTerminal):
-		return usageHint("--yes writes the config, --dry-run prints it", "init asks for confirmation, but there is no terminal")
-	case errors.Is(err, errDeclined):
-		return &failure{exit: exitFailed, code: "declined", err: errors.New("nothing was written")}
+	switch err := env.Ask(ctx, b.String(), fmt.Sprintf("Write %s with %s, and approve that?", printable.Line(o.file, 200), cli.Plural(len(cfg.Servers), "server"))); {
+	case errors.Is(err, cli.ErrNoTerminal):
+		return cli.UsageHint("--yes writes the config, --dry-run prints it", "init asks for confirmation, but there is no terminal")
+	case errors.Is(err, cli.ErrDeclined):
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "declined", Err: errors.New("nothing was written")}
 	default:
 		return err
 	}
 }
 
 // approve approves what was written, for the folder in which commands find it.
-func (o *initOptions) approve(env *Env, g *globals, text []byte, log *slog.Logger) {
+func (o *initOptions) approve(env *cli.Env, g *cli.Globals, text []byte, log *slog.Logger) {
 	written := *g
-	written.workspace, written.config = config.FolderOf(o.file), ""
-	if written.workspace == "" {
+	written.Workspace, written.Config = config.FolderOf(o.file), ""
+	if written.Workspace == "" {
 		return // commands use it only by its name
 	}
-	p, err := written.permission(env, o.file)
-	if err == nil && p.found {
-		opts := written.configOptions(env)
+	p, err := written.Permission(env, o.file)
+	if err == nil && p.Found {
+		opts := written.ConfigOptions(env)
 		opts.Keyring = nil
 		cfg, problems := config.Parse(text, o.file, opts)
 		if err = problems.Err(); err == nil {
-			err = p.approve(entries(cfg))
+			err = p.Approve(cli.Entries(cfg))
 		}
 	}
 	if err != nil {

@@ -1,70 +1,35 @@
 package commands
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
-// connectFlags are the flags of every command that connects to servers.
-type connectFlags struct {
-	connectTimeout time.Duration
-	timeout        time.Duration
-	limit          map[string]string
-
-	limits session.Limits // set from limit by parse
-}
-
-func (c *connectFlags) add(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&c.connectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
-	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "`DURATION` that the whole command may take (default no limit)")
-	c.addLimit(cmd.Flags())
-}
-
-func (c *connectFlags) parse() (err error) {
-	if c.connectTimeout <= 0 || c.timeout < 0 {
-		return usage("--connect-timeout must be positive, and --timeout not negative")
-	}
-	c.limits, err = parseLimits(c.limit)
-	return err
-}
-
-// bound ends ctx with errTimeout when --timeout runs out.
-func (c *connectFlags) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, end := context.WithCancelCause(ctx)
-	stop := func() {}
-	if c.timeout > 0 {
-		ctx, stop = context.WithTimeoutCause(ctx, c.timeout, errTimeout)
-	}
-	return ctx, func() { end(errReturned); stop() }
-}
-
-// session returns the options for connecting.
-func (c *connectFlags) session(env *Env, g *globals) session.Options {
-	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,
-		Environ: env.LookupEnv, Logger: g.logger(env), Limits: c.limits, Logins: env.logins(g, "", g.logger(env))}
-}
-
 type listOptions struct {
-	connectFlags
+	cli.ConnectFlags
 	kind    catalog.Kind // "": the servers themselves
 	servers []string
 	demo    bool
 }
 
-func newList(env *Env, g *globals) *cobra.Command {
+func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts listOptions
 	cmd := &cobra.Command{
 		Use:   "list [KIND] [SERVER...]",
@@ -90,7 +55,7 @@ expired; 130 interrupted.`,
   mcptrack list -o 'template={{if .resources}}{{.id}} {{.resources}}{{end}}'`,
 		ValidArgsFunction: completeList(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.parse(); err != nil {
+			if err := opts.Parse(); err != nil {
 				return err
 			}
 			opts.kind, opts.servers = "", args
@@ -100,13 +65,13 @@ expired; 130 interrupted.`,
 					opts.kind = catalog.Kind(args[0])
 				}
 			}
-			ctx, cancel := opts.bound(cmd.Context())
+			ctx, cancel := opts.Bound(cmd.Context())
 			defer cancel()
 			cmd.SetContext(ctx)
 			return runList(ctx, env, g, opts)
 		},
 	}
-	opts.add(cmd)
+	opts.Add(cmd)
 	cmd.Flags().BoolVar(&opts.demo, "demo", false, "list a built-in demo server; no config needed")
 	return cmd
 }
@@ -120,10 +85,10 @@ func listKinds() []string {
 	return append(kinds, string(catalog.Events))
 }
 
-func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error {
-	cfg, err := demoConfig(env), error(nil)
+func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions) error {
+	cfg, err := cli.DemoConfig(env), error(nil)
 	if !opts.demo {
-		if cfg, err = g.load(ctx, env, g.logger(env)); err != nil {
+		if cfg, err = g.Load(ctx, env, g.Logger(env)); err != nil {
 			return err
 		}
 	}
@@ -131,7 +96,7 @@ func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error 
 	if opts.kind == "" {
 		kindsToo = listKinds()
 	}
-	servers, err := selectServers(cfg, opts.servers, kindsToo...)
+	servers, err := cli.SelectServers(cfg, opts.servers, kindsToo...)
 	if err != nil {
 		return err
 	}
@@ -142,16 +107,16 @@ func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error 
 	beside, progress, stop := listProgress(env, g, len(servers))
 	defer stop()
 	reports := session.Probe(ctx, servers, session.ProbeOptions{
-		Dial: env.Dial, Session: opts.session(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: progress})
+		Dial: env.Dial, Session: opts.SessionOptions(beside, g), Kinds: kinds, Tracked: opts.kind == "", Progress: progress})
 	stop()
-	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
 		return ctx.Err()
 	}
 	if !opts.demo {
 		remember(env, cfg.Path, reports)
 	}
 	shown := reports
-	if g.format.Table() && opts.kind == "" && len(opts.servers) == 0 {
+	if g.Format.Table() && opts.kind == "" && len(opts.servers) == 0 {
 		shown = withDisabled(reports, cfg)
 	}
 	if err := writeList(env, g, opts.kind, shown); err != nil {
@@ -160,7 +125,7 @@ func runList(ctx context.Context, env *Env, g *globals, opts listOptions) error 
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return unreachable(reports, g.format.Table() && opts.kind == "")
+	return unreachable(reports, g.Format.Table() && opts.kind == "")
 }
 
 // withDisabled adds the servers that were not asked because the config disables them.
@@ -177,14 +142,14 @@ func withDisabled(reports []session.Report, cfg *config.Config) []session.Report
 
 // listProgress shows on a terminal how many servers have answered. Meanwhile stderr is that of
 // beside. stop removes the line and may be called more than once.
-func listProgress(env *Env, g *globals, total int) (beside *Env, progress func(session.Report), stop func()) {
-	if !env.ErrTTY || g.quiet || total == 0 {
+func listProgress(env *cli.Env, g *cli.Globals, total int) (beside *cli.Env, progress func(session.Report), stop func()) {
+	if !env.ErrTTY || g.Quiet || total == 0 {
 		return env, nil, func() {}
 	}
 	var answered atomic.Int64
-	s := newSpinner(env, g, func() string { return fmt.Sprintf("asking servers: %d of %d answered", answered.Load(), total) })
+	s := cli.NewSpinner(env, g, func() string { return fmt.Sprintf("asking servers: %d of %d answered", answered.Load(), total) })
 	s.Start()
-	return s.beside(env), func(session.Report) { answered.Add(1) }, s.stop
+	return s.Beside(env), func(session.Report) { answered.Add(1) }, s.Stop
 }
 
 // unreachable is the failure if servers could not be reached, nil if all could. reported
@@ -199,8 +164,8 @@ func unreachable(reports []session.Report, reported bool) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return &failure{exit: exitUnreachable, code: "unreachable", reported: reported,
-		err: fmt.Errorf("%d of %d servers could not be reached: %s", len(failed), len(reports), strings.Join(failed, "; "))}
+	return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Reported: reported,
+		Err: fmt.Errorf("%d of %d servers could not be reached: %s", len(failed), len(reports), strings.Join(failed, "; "))}
 }
 
 // serverRow is one element of list servers --json.
@@ -240,26 +205,106 @@ func newServerRow(r session.Report) serverRow {
 	return row
 }
 
-func writeList(env *Env, g *globals, kind catalog.Kind, reports []session.Report) error {
-	tables := table.Options{Wide: g.format.Wide(), Colour: g.colours(env, env.OutTTY)}
-	tables.Width = env.width()
+func writeList(env *cli.Env, g *cli.Globals, kind catalog.Kind, reports []session.Report) error {
+	tables := table.Options{Wide: g.Format.Wide(), Colour: g.Colours(env, env.OutTTY)}
+	tables.Width = env.Width()
 	switch {
-	case g.format.Table() && kind == "":
+	case g.Format.Table() && kind == "":
 		return table.Servers(env.Out, reports, tables)
-	case g.format.Table():
+	case g.Format.Table():
 		return table.Items(env.Out, kind, reports, tables)
-	case g.format.Name == "name":
+	case g.Format.Name == "name":
 		return writeNames(env, kind, reports)
 	case kind == "":
 		rows := make([]serverRow, 0, len(reports))
 		for _, r := range reports {
 			rows = append(rows, newServerRow(r))
 		}
-		return document.Write(env.Out, g.format, rows)
+		return document.Write(env.Out, g.Format, rows)
 	}
 	items, err := listItems(kind, reports)
 	if err != nil {
 		return err
 	}
-	return document.Write(env.Out, g.format, items)
+	return document.Write(env.Out, g.Format, items)
+}
+
+// listItems returns the items as the servers sent them, each with a leading serverId.
+// Members keep their order and spelling.
+func listItems(kind catalog.Kind, reports []session.Report) ([]json.RawMessage, error) {
+	items := []json.RawMessage{}
+	for _, r := range reports {
+		id, err := json.Marshal(r.Server.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, it := range sorted(kind, r) {
+			invalid := ""
+			if kind == catalog.Tools {
+				invalid = r.Invalid[it.Key]
+			}
+			item, err := withServer(id, invalid, it.Raw)
+			if err != nil {
+				return nil, fmt.Errorf("server %s: %w", r.Server.ID, err)
+			}
+			items = append(items, item)
+		}
+	}
+	return items, nil
+}
+
+// withServer adds serverId before the members of an object, and invalid unless it is "".
+// Members of these names sent by the server are dropped.
+func withServer(id []byte, invalid string, raw json.RawMessage) (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return nil, err
+	}
+	_, has := members["serverId"]
+	_, claims := members["invalid"]
+	if has || claims && invalid != "" {
+		delete(members, "serverId")
+		if invalid != "" {
+			delete(members, "invalid")
+		}
+		var err error
+		if raw, err = json.Marshal(members); err != nil {
+			return nil, err
+		}
+	}
+	out := append([]byte(`{"serverId":`), id...)
+	if invalid != "" {
+		why, err := json.Marshal(invalid)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, `,"invalid":`...), why...)
+	}
+	rest := bytes.TrimSpace(raw)[1:]
+	if len(members) > 0 {
+		out = append(out, ',')
+	}
+	return append(out, rest...), nil
+}
+
+// sorted returns the items of one kind, ordered by name or URI.
+func sorted(kind catalog.Kind, r session.Report) catalog.List {
+	return slices.SortedFunc(slices.Values(r.Lists[kind]), func(a, b catalog.Item) int { return strings.Compare(a.Key, b.Key) })
+}
+
+// writeNames writes the id of each server, or for each item the server's id, a tab, and
+// the URI or name.
+func writeNames(env *cli.Env, kind catalog.Kind, reports []session.Report) error {
+	var b strings.Builder
+	for _, r := range reports {
+		id := printable.Line(r.Server.ID, 0)
+		if kind == "" {
+			b.WriteString(id + "\n")
+		}
+		for _, it := range sorted(kind, r) {
+			b.WriteString(id + "\t" + printable.Line(it.Key, 0) + "\n")
+		}
+	}
+	_, err := io.WriteString(env.Out, b.String())
+	return err
 }

@@ -1,39 +1,68 @@
-// Package commands is the command line: one file for every subcommand. Each turns
-// flags into an options struct and calls a run function that does not use cobra.
-// Every error becomes an exit code in one place, classify.
+// Package commands is the command line. It has one file for every small command; the others are
+// packages of their own, each with its flags, help pages and tests:
 //
-// Commands use the process and its environment only through [Env]. stdout carries data and
-// nothing else; logs, progress and hints go to stderr.
+//	gateway  inject  login (with logout and auth)  serve (serve-sse)  vault
 //
-// Libraries: cobra and pflag, the project's choice; briandowns/spinner for progress
-// on a terminal (maintained, Apache 2.0).
+// What commands share is internal/cli; below that:
+//
+//	stream.go   prints events: watch, subscribe, replay, tail
+//	agent.go    prints short lines for agents: watch, tail
+//	since.go    reads stored events: watch, replay, tail
+//	request.go  sends one request to one server: read, prompt, call
+//	history.go  reads the versions of a resource: history, diff
+//	remote.go   asks a running serve-sse: status, tail, top, history, diff
+//	topics.go   the help pages that are about more than one command
+//
+// Each command turns flags into an options struct and calls a run function that does not use cobra.
+// Every error becomes an exit code in one place, cli.Classify. Commands use the process and its
+// environment only through [Env]. stdout carries data and nothing else; logs, progress and hints go
+// to stderr.
+//
+// Libraries: cobra and pflag, the project's choice.
 package commands
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mcptrack/mcptrack/commands/gateway"
+	"github.com/mcptrack/mcptrack/commands/inject"
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/login"
+	"github.com/mcptrack/mcptrack/commands/serve"
+	"github.com/mcptrack/mcptrack/commands/vault"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
+
+// Env is everything that a command uses of its process.
+type Env = cli.Env
+
+// Terminal is where questions are asked; see Env.
+type Terminal = cli.Terminal
 
 // Main runs one command line and returns its exit code. ctx ends when the user
 // interrupts.
-func Main(ctx context.Context, env *Env, args []string) int {
-	var g globals
+func Main(ctx context.Context, env *cli.Env, args []string) int {
+	var g cli.Globals
 	root := newRoot(env, &g)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitOK
+		return cli.ExitOK
 	}
-	f := classify(cmd.Context(), err)
-	if f.exit != exitOK { // a closed pipe is a normal end
-		report(env.Err, f, g.wantsJSON(args))
+	f := cli.Classify(cmd.Context(), err)
+	if f.Exit != cli.ExitOK { // a closed pipe is a normal end
+		cli.Report(env.Err, f, g.WantsJSON(args))
 	}
-	return f.exit
+	return f.Exit
 }
 
 // newRoot builds the command tree.
-func newRoot(env *Env, g *globals) *cobra.Command {
+func newRoot(env *cli.Env, g *cli.Globals) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mcptrack",
 		Short: "Follow MCP servers and report what changes",
@@ -59,10 +88,10 @@ restarts, floods and edits of the config.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"config", "host"} {
 				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-					return usageHint("leave out --"+name+" to use the default", "--%s is empty", name)
+					return cli.UsageHint("leave out --"+name+" to use the default", "--%s is empty", name)
 				}
 			}
-			return g.resolve(env)
+			return g.Resolve(env)
 		},
 	}
 	root.SetVersionTemplate("mcptrack {{.Version}}\n")
@@ -70,12 +99,12 @@ restarts, floods and edits of the config.`,
 	root.SetIn(env.In)
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
-	g.addFlags(root)
+	g.AddFlags(root)
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Commands:"})
 	for _, cmd := range []*cobra.Command{
 		newInit(env, g), newValidateConfig(env, g), newList(env, g), newSubscribe(env, g), newWatch(env, g), newTop(env, g),
-		newTrust(env, g), newLogin(env, g), newLogout(env, g), newAuth(env, g),
-		newRead(env, g), newPrompt(env, g), newCall(env, g), newServeSSE(env, g), newGateway(env, g), newInject(env, g), newReplay(env, g), newTail(env, g), newHistory(env, g), newDiff(env, g), newStatus(env, g), newVault(env, g), newVersion(env, g),
+		newTrust(env, g), login.Command(env, g), login.LogoutCommand(env, g), login.AuthCommand(env, g),
+		newRead(env, g), newPrompt(env, g), newCall(env, g), serve.Command(env, g), gateway.Command(env, g), inject.Command(env, g), newReplay(env, g), newTail(env, g), newHistory(env, g), newDiff(env, g), newStatus(env, g), vault.Command(env, g), newVersion(env, g),
 	} {
 		cmd.GroupID = "main"
 		root.AddCommand(cmd)
@@ -86,4 +115,88 @@ restarts, floods and edits of the config.`,
 	finishBuiltins(root)
 	setHelp(root, env, g)
 	return root
+}
+
+// subcommand is for a command that only has others below it: an argument is the name
+// of one that does not exist.
+func subcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if !c.Hidden && (c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand()) {
+			names = append(append(names, c.Name()), c.Aliases...)
+		}
+	}
+	return cli.UsageHint(cli.DidYouMean(args[0], names, "see "+cmd.CommandPath()+" --help"),
+		"unknown command %q", printable.Line(args[0], 100))
+}
+
+// flagError words what is wrong with a flag: pflag's own errors quote those of the Go
+// library.
+func flagError(cmd *cobra.Command, err error) error {
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // cobra parsed it as a flag of the parent command
+		return subcommand(cmd, cmd.Flags().Args())
+	}
+	see := "see " + cmd.CommandPath() + " --help"
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		name := e.GetSpecifiedName()
+		if group := e.GetSpecifiedShortnames(); group != "" {
+			return cli.UsageHint(see, "unknown flag -%s", printable.Line(string([]rune(name)[:1]), 0))
+		}
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, "--"+f.Name)
+			}
+		})
+		return cli.UsageHint(cli.DidYouMean("--"+name, names, flagElsewhere(cmd, name, see)), "unknown flag --%s", printable.Line(name, 100))
+	}
+	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		f := e.GetFlag()
+		value, _ := pflag.UnquoteUsage(f)
+		return cli.UsageHint(see, "--%s needs a value: --%s %s", f.Name, f.Name, value)
+	}
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		f := e.GetFlag()
+		return cli.UsageHint(see, "invalid value %q for --%s; expected %s", printable.Line(e.GetValue(), 60), f.Name, expected(f))
+	}
+	if e, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
+		return cli.UsageHint(see, "invalid flag %q", printable.Line(e.GetSpecifiedFlag(), 100))
+	}
+	return cli.UsageHint(see, "%w", err)
+}
+
+// flagElsewhere is the hint which other commands have the flag, or the fallback.
+func flagElsewhere(cmd *cobra.Command, name, fallback string) string {
+	var have []string
+	for _, c := range cmd.Root().Commands() {
+		if c != cmd && c.IsAvailableCommand() && c.LocalNonPersistentFlags().Lookup(name) != nil {
+			have = append(have, c.Name())
+		}
+	}
+	if len(have) == 0 {
+		return fallback
+	}
+	return fmt.Sprintf("--%s is a flag of %s", name, cli.Join(have, 10))
+}
+
+// expected says which values a flag takes.
+func expected(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "int":
+		return "a whole number"
+	case "uint64":
+		return "a whole number, not negative"
+	case "bool":
+		return "true or false"
+	case "duration":
+		return "a duration such as 500ms, 30s or 1h30m"
+	case "stringToString":
+		return "NAME=VALUE, several separated by commas"
+	case "stringSlice":
+		return "values separated by commas, with balanced quotes"
+	}
+	return "a " + f.Value.Type()
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 )
 
 // pluginDir is the folder of the plugin for Claude Code, the source in marketplace.json. It
@@ -55,7 +57,7 @@ func TestPlugin(t *testing.T) {
 	}
 	for _, match := range commands {
 		words := strings.Fields(match[1])[1:]
-		cmd, rest, err := newRoot(&Env{}, &globals{}).Find(words)
+		cmd, rest, err := newRoot(&cli.Env{}, &cli.Globals{}).Find(words)
 		if err != nil || cmd.Parent() == nil {
 			t.Errorf("%s: %v", match[1], err)
 			continue

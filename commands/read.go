@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -19,18 +19,17 @@ import (
 
 type readOptions struct {
 	requestFlags
-	server, uri string
-	template    string
-	params      []string
+	template string
+	params   []string
 }
 
-func newRead(env *Env, g *globals) *cobra.Command {
+func newRead(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts readOptions
 	cmd := &cobra.Command{
 		Use:   "read SERVER (URI | --template URITEMPLATE [--param K=V]...)",
 		Short: "Print the content of a resource",
 		Long: `Reads one resource and prints its content unchanged: text to stdout, binary content to
-a pipe, or with --out to a file. On a terminal binary content is summarised as type,
+a pipe, or with --out to a file. On a terminal, binary content is summarised as type,
 size and digest. --json prints the MCP result. Templates are expanded as in RFC 6570.
 
 ` + requestExits,
@@ -38,33 +37,39 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
   mcptrack read docs file:///logo.png --out logo.png
   mcptrack read docs --template 'notes:///{y}/{n}' --param y=2026 --param n=plan
   mcptrack read docs file:///guide.md --json | jq '.contents[0].mimeType'`,
-		Args:              arguments(1, 2),
+		Args:              cli.Args(1, 2),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.parse(); err != nil {
-				return err
-			}
-			opts.server = args[0]
+			var uri string
 			var err error
 			switch {
 			case opts.template == "" && len(opts.params) > 0:
-				return usageHint("--param sets a variable of the template", "--param requires --template")
+				return cli.UsageHint("--param sets a variable of the template", "--param requires --template")
 			case opts.template != "" && len(args) == 2:
-				return usage("specify a URI or --template, not both")
+				return cli.Usage("specify a URI or --template, not both")
 			case opts.template != "":
-				opts.uri, err = expand(opts.template, opts.params)
+				uri, err = expand(opts.template, opts.params)
 			case len(args) < 2:
-				return usage("specify a URI or --template")
+				return cli.Usage("specify a URI or --template")
 			default:
-				opts.uri = args[1]
+				uri = args[1]
 			}
 			if err != nil {
 				return err
 			}
-			ctx, cancel := opts.bound(cmd.Context())
-			defer cancel()
-			cmd.SetContext(ctx)
-			return runRead(ctx, env, g, opts)
+			err = opts.ask(cmd, env, g, target{args[0], catalog.Resources, uri}, func(ctx context.Context, s *session.Session) (func() error, error) {
+				content, err := s.Read(ctx, uri)
+				if err != nil {
+					return nil, err
+				}
+				return opts.printer(env, g, content.Raw, contentPieces)
+			})
+			if f, ours := errors.AsType[*cli.Failure](err); ours && f.Exit == cli.ExitRefused && opts.template != "" {
+				if hint := opts.unset(); hint != "" {
+					f.Hint = hint
+				}
+			}
+			return err
 		},
 	}
 	opts.add(cmd)
@@ -77,49 +82,30 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 
 // expand expands a URI template. A parameter that the template lacks is wrong usage.
 func expand(template string, params []string) (string, error) {
-	given, err := pairs("param", params)
+	given, err := cli.Pairs("param", params)
 	if err != nil {
 		return "", err
 	}
 	uri, err := uritemplate.Expand(template, given)
 	if err != nil {
-		return "", usage("--template: %w", err)
+		return "", cli.Usage("--template: %w", err)
 	}
 	return uri, nil
 }
 
-func runRead(ctx context.Context, env *Env, g *globals, opts readOptions) error {
-	err := opts.ask(ctx, env, g, target{opts.server, catalog.Resources, opts.uri}, func(ctx context.Context, s *session.Session) (func() error, error) {
-		if !s.Info().Capabilities.Resources {
-			return nil, lacks(opts.server, catalog.Resources)
-		}
-		content, err := s.Read(ctx, opts.uri)
-		if err != nil {
-			return nil, err
-		}
-		return opts.printer(env, g, content.Raw, contentPieces)
-	})
-	if f, ours := errors.AsType[*failure](err); ours && f.exit == exitRefused && opts.template != "" {
-		if hint := opts.unset(); hint != "" {
-			f.hint = hint
-		}
-	}
-	return err
-}
-
-// unset is the hint for a template of which some variables have no value, which RFC 6570
-// allows; "" if all have one.
+// unset returns the hint that some variables of the template have no value, which RFC 6570 allows;
+// "" if all have one.
 func (o *readOptions) unset() string {
 	names, err := uritemplate.Variables(o.template)
 	if err != nil {
 		return ""
 	}
-	given, _ := pairs("param", o.params) // valid, as the template was expanded with them
+	given, _ := cli.Pairs("param", o.params) // valid: the template was expanded with them
 	names = slices.DeleteFunc(names, func(name string) bool { _, set := given[name]; return set })
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the template has no value for %s; give it with --param NAME=VALUE", printable.Line(strings.Join(names, ", "), 200))
+	return fmt.Sprintf("the template has no value for %s; set it with --param NAME=VALUE", printable.Line(strings.Join(names, ", "), 200))
 }
 
 // contentPieces splits a resources/read result into its contents.
@@ -139,22 +125,4 @@ func contentPieces(raw json.RawMessage) ([]piece, error) {
 		pieces = append(pieces, p)
 	}
 	return pieces, nil
-}
-
-// contentEntry is one content of a resource, also of one embedded in a message.
-type contentEntry struct {
-	Text     *string `json:"text"`
-	Blob     string  `json:"blob"`
-	MimeType string  `json:"mimeType"`
-}
-
-func (c contentEntry) piece() (piece, error) {
-	if c.Text != nil {
-		return piece{text: *c.Text, mime: c.MimeType}, nil
-	}
-	data, err := base64.StdEncoding.DecodeString(c.Blob)
-	if err != nil {
-		return piece{}, fmt.Errorf("malformed result: blob: %w", err)
-	}
-	return piece{binary: data, mime: c.MimeType}, nil
 }

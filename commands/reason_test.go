@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 )
 
 // Whatever fails, a user never reads the names of system calls and Go functions.
@@ -67,10 +70,10 @@ func TestErrorsAreInPlainWords(t *testing.T) {
 		{"list", "--config", unreachable, "-o", "template={{.id.x}}", "--connect-timeout", "5s"},
 		{"prompt", "docs", "p", "--config", unreachable, "--connect-timeout", "5s"},
 	} {
-		var out, errs buffer
-		env := &Env{In: strings.NewReader("{}\n"), Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Executable: "/bin/false"}
+		var out, errs clitest.Buffer
+		env := &cli.Env{In: strings.NewReader("{}\n"), Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Executable: "/bin/false"}
 		code := Main(t.Context(), env, args)
-		if found := raw.FindString(errs.String() + out.String()); found != "" || code == exitOK && args[0] != "inject" {
+		if found := raw.FindString(errs.String() + out.String()); found != "" || code == cli.ExitOK && args[0] != "inject" {
 			t.Errorf("mcptrack %q (exit %d) says %q:\n%s%s", args, code, found, errs.String(), out.String())
 		}
 	}

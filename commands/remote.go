@@ -1,15 +1,19 @@
 package commands
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mcptrack/mcptrack/core/ipscope"
-	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
+
+// defaultServeURL is where serve-sse listens by default.
+const defaultServeURL = "http://127.0.0.1:8722"
 
 // remoteFlags are the flags of commands that ask a running serve-sse.
 type remoteFlags struct {
@@ -24,40 +28,31 @@ func (r *remoteFlags) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("token-file")
 }
 
-// token returns the token for an address, "" if there is none. It is never sent
-// unencrypted to another machine unless --insecure says so.
-func (r *remoteFlags) token(env *Env, to *url.URL) (string, error) {
-	token := strings.TrimSpace(env.getenv("MCPTRACK_TOKEN"))
-	if r.tokenFile != "" {
-		var err error
-		if token, err = readSecret("token-file", r.tokenFile); err != nil {
-			return "", err
+func (r *remoteFlags) token(env *cli.Env, to *url.URL) (string, error) {
+	return cli.ServeToken(env, to, "token-file", r.tokenFile, r.insecure)
+}
+
+// askFailure gives an error of a serve-sse its exit code and a hint.
+func askFailure(ctx context.Context, err error) error {
+	if unreachable, ok := errors.AsType[*remote.UnreachableError](err); ok {
+		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
+			return err
 		}
+		f := &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: unreachable, Hint: "is mcptrack serve-sse running there?"}
+		if errors.Is(err, cli.ErrTimeout) {
+			f.Hint = "allow more time with --timeout"
+		}
+		return f
 	}
-	if token != "" && to.Scheme == "http" && !ipscope.ThisMachine(to.Hostname()) && !r.insecure {
-		return "", usageHint("use https, or add --insecure", "the connection to %s is not encrypted: others could read the token", printable.Line(to.Host, 200))
+	if status, ok := errors.AsType[*remote.StatusError](err); ok {
+		f := &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: status}
+		if status.Code == http.StatusUnauthorized {
+			f.Hint = "name the file with the token of the server with --token-file"
+		}
+		return f
 	}
-	return token, nil
-}
-
-// bearer is the header that carries a token.
-func bearer(token string) http.Header {
-	h := http.Header{}
-	if token != "" {
-		h.Set("Authorization", "Bearer "+token)
+	if errors.Is(err, remote.ErrNotServeSSE) {
+		return &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: err}
 	}
-	return h
-}
-
-// parseServeURL parses the address of a serve-sse. what names it in errors.
-func parseServeURL(what, text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, usage("invalid %s %q; expected http://HOST:PORT or https://HOST:PORT", what, printable.Line(text, 200))
-	case u.User != nil:
-		return nil, usage("%s: the URL must not have a password, which would end up in logs; use MCPTRACK_TOKEN or a token file", what)
-	}
-	u.Fragment = ""
-	return u, nil
+	return err
 }

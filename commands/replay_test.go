@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
@@ -56,8 +58,8 @@ func TestReplay(t *testing.T) {
 	}
 	replay := func(args ...string) []string {
 		t.Helper()
-		var out, errs buffer
-		env := &Env{Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
+		var out, errs clitest.Buffer
+		env := &cli.Env{Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
 		if code := Main(context.Background(), env, append([]string{"replay", "--data-dir", dir}, args...)); code != 0 {
 			t.Fatalf("%q: exit %d, %s", args, code, &errs)
 		}
@@ -109,9 +111,9 @@ func TestReplay(t *testing.T) {
 	if err := running.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var errs buffer
-	env := &Env{Out: &broken{room: 100_000}, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
-	if code := Main(context.Background(), env, []string{"replay", "--data-dir", dir}); code != exitFailed || !strings.Contains(errs.String(), "no room") {
+	var errs clitest.Buffer
+	env := &cli.Env{Out: &broken{room: 100_000}, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
+	if code := Main(context.Background(), env, []string{"replay", "--data-dir", dir}); code != cli.ExitFailed || !strings.Contains(errs.String(), "no room") {
 		t.Errorf("exit %d, %s", code, &errs)
 	}
 }
@@ -156,9 +158,9 @@ func TestReplaySkipsForeignEntries(t *testing.T) {
 	}
 	for _, tty := range []bool{false, true} {
 		for _, args := range [][]string{nil, {"--json"}, {"--type", "*"}, {"--type", "*", "--json"}, {"-o", "yaml"}, {"-o", "wide"}} {
-			var out, errs buffer
-			env := &Env{Out: &out, Err: &errs, OutTTY: tty, LookupEnv: func(string) (string, bool) { return "", false }}
-			if code := Main(t.Context(), env, append([]string{"replay", "--nats", url}, args...)); code != exitOK {
+			var out, errs clitest.Buffer
+			env := &cli.Env{Out: &out, Err: &errs, OutTTY: tty, LookupEnv: func(string) (string, bool) { return "", false }}
+			if code := Main(t.Context(), env, append([]string{"replay", "--nats", url}, args...)); code != cli.ExitOK {
 				t.Errorf("TTY %t, %q: exit %d, %s", tty, args, code, &errs)
 			}
 			text := out.String()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -23,12 +25,12 @@ import (
 
 // requestFlags are the flags of commands that send one request to one server.
 type requestFlags struct {
-	connectFlags
+	cli.ConnectFlags
 	out string
 }
 
 func (r *requestFlags) add(cmd *cobra.Command) {
-	r.connectFlags.add(cmd)
+	r.ConnectFlags.Add(cmd)
 	cmd.Flags().StringVar(&r.out, "out", "", "write the content to `FILE` instead of stdout")
 	_ = cmd.MarkFlagFilename("out")
 }
@@ -44,80 +46,86 @@ type target struct {
 	name   string
 }
 
-// ask connects to one server of the config, makes a request and disconnects; the
-// function that request returns prints the answer. The request is cancelled at the
-// server when ctx ends first.
-func (r *requestFlags) ask(ctx context.Context, env *Env, g *globals, of target, request func(context.Context, *session.Session) (show func() error, err error)) error {
-	cfg, err := g.load(ctx, env, g.logger(env))
+// ask connects to one server of the config, sends a request and disconnects. The function that
+// request returns prints the answer. If the command is interrupted or --timeout expires, the request
+// is cancelled at the server.
+func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of target, request func(context.Context, *session.Session) (show func() error, err error)) error {
+	if err := r.Parse(); err != nil {
+		return err
+	}
+	ctx, cancel := r.Bound(cmd.Context())
+	defer cancel()
+	cmd.SetContext(ctx)
+	cfg, err := g.Load(ctx, env, g.Logger(env))
 	if err != nil {
 		return err
 	}
-	servers, err := selectServers(cfg, []string{of.server})
+	servers, err := cli.SelectServers(cfg, []string{of.server})
 	if err != nil {
 		return err
-	}
-	dial := env.Dial
-	if dial == nil {
-		dial = session.Dial
 	}
 	// --timeout may extend the request timeout of the config.
-	servers[0].RequestTimeout = max(servers[0].RequestTimeout, r.timeout)
-	beside, report, stop := g.waiting(env, "waiting for "+printable.Line(of.server, 60))
+	servers[0].RequestTimeout = max(servers[0].RequestTimeout, r.Timeout)
+	beside, report, stop := g.Waiting(env, "waiting for "+printable.Line(of.server, 60))
 	defer stop()
-	opts := r.session(beside, g)
+	opts := r.SessionOptions(beside, g)
 	opts.OneShot, opts.Logger = true, opts.Logger.With("server", printable.Line(of.server, 128))
 	ctx = session.WithProgress(ctx, report)
-	s, err := dial(ctx, servers[0], opts)
+	s, err := env.Dialer()(ctx, servers[0], opts)
 	if err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
-		return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("server %q: %w", of.server, err)}
+		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("server %q: %w", of.server, err)}
 	}
 	defer func() { _ = s.Close() }()
+	offered := s.Info().Capabilities
+	if has := map[catalog.Kind]bool{catalog.Resources: offered.Resources, catalog.Prompts: offered.Prompts, catalog.Tools: offered.Tools}; !has[of.kind] {
+		return &cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("server %q does not offer %s", of.server, of.kind)}
+	}
 	show, err := request(ctx, s)
 	stop()
 	if err == nil {
 		rememberUse(env, cfg.Path, servers[0])
 		return of.suggest(ctx, env, g, cfg.Path, s, show())
 	}
-	if _, ours := errors.AsType[*failure](err); ours || ctx.Err() != nil {
+	if _, ours := errors.AsType[*cli.Failure](err); ours || ctx.Err() != nil {
 		return err
 	}
-	f := &failure{exit: exitFailed, code: "failed", err: fmt.Errorf("server %q: %w", of.server, err)}
+	f := &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: fmt.Errorf("server %q: %w", of.server, err)}
 	_, answered := errors.AsType[*session.RPCError](err)
 	_, input := errors.AsType[*session.InputRequiredError](err)
 	_, invalid := errors.AsType[*session.InvalidToolError](err)
 	switch {
 	case errors.Is(err, session.ErrNotFound):
-		f.exit, f.code = exitRefused, "not_found"
+		f.Exit, f.Code = cli.ExitRefused, "not_found"
 	case errors.Is(err, session.ErrUnsupported):
-		f.exit, f.code = exitRefused, "unsupported"
+		f.Exit, f.Code = cli.ExitRefused, "unsupported"
 	case answered, input, invalid:
-		f.exit, f.code = exitRefused, "refused"
+		f.Exit, f.Code = cli.ExitRefused, "refused"
 	}
 	return of.suggest(ctx, env, g, cfg.Path, s, f)
 }
 
 // suggest adds to the error of a refused request which name was probably meant, if the given
 // name is not in the server's cached list. A list that is not cached is requested now.
-func (t target) suggest(ctx context.Context, env *Env, g *globals, cfgPath string, s *session.Session, err error) error {
-	f, ours := errors.AsType[*failure](err)
-	if !ours || f.exit != exitRefused || f.hint != "" {
+func (t target) suggest(ctx context.Context, env *cli.Env, g *cli.Globals, cfgPath string, s *session.Session, err error) error {
+	f, ours := errors.AsType[*cli.Failure](err)
+	if !ours || f.Exit != cli.ExitRefused || f.Hint != "" {
 		return err
 	}
 	listed := loadNames(env, cfgPath)[t.server].Names[t.kind]
-	if len(listed) == 0 && f.code != "unsupported" {
+	if len(listed) == 0 && f.Code != "unsupported" {
 		if list, err := s.List(ctx, t.kind); err == nil {
 			listed = list.Keys()
 		}
 	}
 	if !slices.Contains(listed, t.name) {
 		fallback := ""
-		if len(listed) > 0 || f.code == "not_found" {
-			fallback = strings.Join(slices.Concat([]string{"mcptrack list"}, g.ofHost(), []string{string(t.kind), printable.Line(t.server, 60), "shows what the server offers"}), " ")
+		if len(listed) > 0 || f.Code == "not_found" {
+			fallback = strings.Join(slices.Concat([]string{"mcptrack list"}, g.OfHost(), []string{string(t.kind), printable.Line(t.server, 60), "shows what the server offers"}), " ")
 		}
-		f.hint = didYouMean(t.name, listed, fallback)
+		f.Hint = cli.DidYouMean(t.name, listed, fallback)
 	}
 	return err
 }
@@ -125,8 +133,8 @@ func (t target) suggest(ctx context.Context, env *Env, g *globals, cfgPath strin
 // printer returns a function that prints a result: as a document if that is the output
 // format, else the pieces that split finds. A result that cannot be split is an error of
 // the server.
-func (r *requestFlags) printer(env *Env, g *globals, raw json.RawMessage, split func(json.RawMessage) ([]piece, error)) (func() error, error) {
-	if documents(g.format) {
+func (r *requestFlags) printer(env *cli.Env, g *cli.Globals, raw json.RawMessage, split func(json.RawMessage) ([]piece, error)) (func() error, error) {
+	if documents(g.Format) {
 		return func() error { return r.putDocument(env, g, raw) }, nil
 	}
 	pieces, err := split(raw)
@@ -135,21 +143,15 @@ func (r *requestFlags) printer(env *Env, g *globals, raw json.RawMessage, split 
 
 // putDocument writes the result as the server sent it, in the format of -o, to stdout or the
 // file of --out.
-func (r *requestFlags) putDocument(env *Env, g *globals, raw json.RawMessage) error {
+func (r *requestFlags) putDocument(env *cli.Env, g *cli.Globals, raw json.RawMessage) error {
 	if r.out == "" {
-		return document.Write(env.Out, g.format, raw)
+		return document.Write(env.Out, g.Format, raw)
 	}
 	var text strings.Builder
-	if err := document.Write(&text, g.format, raw); err != nil {
+	if err := document.Write(&text, g.Format, raw); err != nil {
 		return err
 	}
 	return writeFile(r.out, []piece{{text: text.String()}})
-}
-
-// lacks returns the failure of a request that needs a capability which the server does not
-// have.
-func lacks(server string, kind catalog.Kind) error {
-	return &failure{exit: exitRefused, code: "unsupported", err: fmt.Errorf("server %q does not offer %s", server, kind)}
 }
 
 // piece is a part of a result: text, or bytes of a MIME type.
@@ -166,7 +168,7 @@ func (p piece) summary() string {
 
 // put writes the pieces: unchanged to a file or a pipe; to a terminal as printable
 // text, with a summary of bytes.
-func (r *requestFlags) put(env *Env, pieces []piece) error {
+func (r *requestFlags) put(env *cli.Env, pieces []piece) error {
 	if r.out != "" {
 		return writeFile(r.out, pieces)
 	}
@@ -226,18 +228,61 @@ func writeDevice(path string, pieces []piece) error {
 // documents reports whether the output format shows the whole result as a document.
 func documents(f document.Format) bool { return !f.Table() && f.Name != "name" }
 
-// pairs parses the values of a flag such as --arg k=v.
-func pairs(flag string, values []string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, v := range values {
-		name, value, ok := strings.Cut(v, "=")
-		if !ok || name == "" {
-			return nil, usage("invalid --%s %q; expected NAME=VALUE", flag, printable.Line(v, 60))
+// block is one content block of a tool result or a prompt message (ContentBlock in the
+// MCP schema).
+type block struct {
+	Type     string       `json:"type"`
+	Text     string       `json:"text"`
+	Data     string       `json:"data"`
+	MimeType string       `json:"mimeType"`
+	URI      string       `json:"uri"`
+	Resource contentEntry `json:"resource"`
+}
+
+func (b block) piece() (piece, error) {
+	switch b.Type {
+	case "text":
+		return piece{text: b.Text}, nil
+	case "image", "audio":
+		data, err := base64.StdEncoding.DecodeString(b.Data)
+		if err != nil {
+			return piece{}, fmt.Errorf("malformed %s: %w", b.Type, err)
 		}
-		if _, twice := out[name]; twice {
-			return nil, usage("--%s %s is given twice", flag, printable.Line(name, 60))
-		}
-		out[name] = value
+		return piece{binary: data, mime: b.MimeType}, nil
+	case "resource":
+		return b.Resource.piece()
+	case "resource_link":
+		return piece{text: b.URI}, nil
 	}
-	return out, nil
+	return piece{}, fmt.Errorf("unknown content type %q; use --json to see it", printable.Line(b.Type, 40))
+}
+
+// appendTo appends the block to the pieces. A text ends in a newline.
+func (b block) appendTo(pieces []piece) ([]piece, error) {
+	p, err := b.piece()
+	if err != nil {
+		return nil, err
+	}
+	if p.binary == nil && !strings.HasSuffix(p.text, "\n") {
+		p.text += "\n"
+	}
+	return append(pieces, p), nil
+}
+
+// contentEntry is one content of a resource, also of one embedded in a message.
+type contentEntry struct {
+	Text     *string `json:"text"`
+	Blob     string  `json:"blob"`
+	MimeType string  `json:"mimeType"`
+}
+
+func (c contentEntry) piece() (piece, error) {
+	if c.Text != nil {
+		return piece{text: *c.Text, mime: c.MimeType}, nil
+	}
+	data, err := base64.StdEncoding.DecodeString(c.Blob)
+	if err != nil {
+		return piece{}, fmt.Errorf("malformed result: blob: %w", err)
+	}
+	return piece{binary: data, mime: c.MimeType}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
@@ -18,21 +19,21 @@ import (
 
 // Binary content is written to pipes and files unchanged; a terminal gets a summary.
 func TestBinaryContent(t *testing.T) {
-	b := newBench(t)
+	b := clitest.New(t, Main)
 	image := []byte("\x89PNG\r\n\x1a\n\x00\xff")
-	b.server.SetResource("note:///logo.png", sessiontest.Resource{Blob: image, MimeType: "image/png"})
-	if code, out := b.run(t, "read", "notes", "note:///logo.png"); code != 0 || out != string(image) {
-		t.Errorf("a pipe gets %q, exit %d: %s", out, code, &b.err)
+	b.Server.SetResource("note:///logo.png", sessiontest.Resource{Blob: image, MimeType: "image/png"})
+	if code, out := b.Run(t, "read", "notes", "note:///logo.png"); code != 0 || out != string(image) {
+		t.Errorf("a pipe gets %q, exit %d: %s", out, code, &b.Stderr)
 	}
 	file := filepath.Join(t.TempDir(), "logo.png")
-	if code, out := b.run(t, "read", "notes", "note:///logo.png", "--out", file); code != 0 || out != "" {
+	if code, out := b.Run(t, "read", "notes", "note:///logo.png", "--out", file); code != 0 || out != "" {
 		t.Errorf("exit %d, stdout %q", code, out)
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, image) {
 		t.Errorf("the file has %q, %v", got, err)
 	}
 	b.OutTTY = true
-	code, out := b.run(t, "read", "notes", "note:///logo.png")
+	code, out := b.Run(t, "read", "notes", "note:///logo.png")
 	if code != 0 || !strings.HasPrefix(out, "[image/png, 10 bytes, sha256:") || strings.ContainsAny(out, "\x00\x1a") {
 		t.Errorf("a terminal gets %q, exit %d", out, code)
 	}
@@ -40,31 +41,18 @@ func TestBinaryContent(t *testing.T) {
 
 // --timeout may extend the server's request timeout.
 func TestTimeoutExtendsRequest(t *testing.T) {
-	b := newBench(t)
+	b := clitest.New(t, Main)
 	var requestTimeout time.Duration
 	dial := b.Dial
 	b.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 		requestTimeout = srv.RequestTimeout
 		return dial(ctx, srv, opts)
 	}
-	if code, _ := b.run(t, "call", "notes", "slow", "--timeout", "10m"); code != 0 || requestTimeout != 10*time.Minute {
-		t.Errorf("exit %d, request timeout %s: %s", code, requestTimeout, &b.err)
+	if code, _ := b.Run(t, "call", "notes", "slow", "--timeout", "10m"); code != 0 || requestTimeout != 10*time.Minute {
+		t.Errorf("exit %d, request timeout %s: %s", code, requestTimeout, &b.Stderr)
 	}
-	if code, _ := b.run(t, "call", "notes", "slow", "--timeout", "5s"); code != 0 || requestTimeout != config.DefaultRequestTimeout {
+	if code, _ := b.Run(t, "call", "notes", "slow", "--timeout", "5s"); code != 0 || requestTimeout != config.DefaultRequestTimeout {
 		t.Errorf("exit %d, request timeout %s", code, requestTimeout)
-	}
-}
-
-func TestDescribeProgress(t *testing.T) {
-	for want, p := range map[string]session.Progress{
-		": 3 of 10, linking":     {Progress: 3, Total: 10, Message: "linking"},
-		": 0.33":                 {Progress: 1.0 / 3},
-		`: 1, a\nb\x1b[31m`:      {Progress: 1, Message: "a\nb\x1b[31m"},
-		": 1234567890 of 2e+300": {Progress: 1234567890, Total: 2e300},
-	} {
-		if got := describe(p); got != want {
-			t.Errorf("%+v is %q, want %q", p, got, want)
-		}
 	}
 }
 
@@ -75,12 +63,12 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
 // A closed stdout is not a failure.
 func TestClosedPipe(t *testing.T) {
-	b := newBench(t)
-	b.server.SetQuietly("note:///a", "text")
+	b := clitest.New(t, Main)
+	b.Server.SetQuietly("note:///a", "text")
 	b.Out = brokenPipe{}
 	for _, args := range [][]string{{"read", "notes", "note:///a"}, {"read", "notes", "note:///a", "--json"}, {"call", "notes", "t"}} {
-		if code, _ := b.run(t, args...); code != 0 || b.err.String() != "" {
-			t.Errorf("%q: exit %d: %s", args, code, &b.err)
+		if code, _ := b.Run(t, args...); code != 0 || b.Stderr.String() != "" {
+			t.Errorf("%q: exit %d: %s", args, code, &b.Stderr)
 		}
 	}
 }

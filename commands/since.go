@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -37,15 +37,15 @@ func parseSince(cmd *cobra.Command, s string) (since, error) {
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		switch now := time.Now(); {
 		case t.After(now.Add(clockSkew)):
-			return since{}, usage("--since %s is in the future; it is %s", s, now.UTC().Format(time.RFC3339))
+			return since{}, cli.Usage("--since %s is in the future; it is %s", s, now.UTC().Format(time.RFC3339))
 		case t.Unix() < 0:
-			return since{}, usageHint("1970-01-01T00:00:00Z is before every event", "--since %s is before 1970", s)
+			return since{}, cli.UsageHint("1970-01-01T00:00:00Z is before every event", "--since %s is before 1970", s)
 		}
 		return since{time: t}, nil
 	}
-	age, err := parseAge("since", s)
+	age, err := cli.ParseAge("since", s)
 	if err != nil {
-		return since{}, usage("invalid --since %q; expected an id such as 3f9a1c20b7e4d581-42, a time such as 2026-11-20T08:00:00Z, or a duration such as 2h or 7d", printable.Line(s, 60))
+		return since{}, cli.Usage("invalid --since %q; expected an id such as 3f9a1c20b7e4d581-42, a time such as 2026-11-20T08:00:00Z, or a duration such as 2h or 7d", printable.Line(s, 60))
 	}
 	return since{time: time.Now().Add(-age)}, nil
 }
@@ -63,21 +63,11 @@ func (s since) place(ctx context.Context, log journal.Log) (from uint64, gap *ev
 	return 0, nil, nil
 }
 
-// written reports whether another process writes the log at present, so that its events can be
-// followed there.
-func (j *journalFlags) written(env *Env) bool {
-	if j.nats != "" {
-		return true
-	}
-	dir, err := j.directory(env)
-	return err == nil && sqlitelog.InUse(dir)
-}
-
 // backlog prints the stored events since an id or a time, and with follow also those that another
 // process stores, until ctx ends or enough is printed, or that process has ended: the error is then
 // errWriterEnded. It returns from where to go on.
-func (s *stream) backlog(ctx context.Context, env *Env, log *slog.Logger, flags *journalFlags, at since, follow bool) (since, error) {
-	stored, err := flags.stored(ctx, env, log)
+func (s *stream) backlog(ctx context.Context, env *cli.Env, log *slog.Logger, flags *cli.JournalFlags, at since, follow bool) (since, error) {
+	stored, err := flags.Stored(ctx, env, log)
 	if err != nil {
 		return at, err
 	}
@@ -116,12 +106,12 @@ const writerGone = 5 * time.Second
 
 // beside prints what another process stores from number from on, and keeps at where it is. It ends
 // with errWriterEnded some time after that process.
-func (s *stream) beside(ctx context.Context, env *Env, flags *journalFlags, stored journal.Log, from uint64, at *since) error {
+func (s *stream) beside(ctx context.Context, env *cli.Env, flags *cli.JournalFlags, stored journal.Log, from uint64, at *since) error {
 	reading, end := context.WithCancelCause(ctx)
 	var looking sync.WaitGroup
 	looking.Go(func() {
 		for seen := time.Now(); backoff.Sleep(reading, writerGone/5); {
-			if flags.written(env) {
+			if flags.Written(env) {
 				seen = time.Now()
 			} else if time.Since(seen) > writerGone {
 				end(errWriterEnded)

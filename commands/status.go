@@ -4,16 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/remote"
@@ -27,7 +26,7 @@ type statusOptions struct {
 	timeout   time.Duration
 }
 
-func newStatus(env *Env, g *globals) *cobra.Command {
+func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts statusOptions
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
@@ -41,16 +40,16 @@ serve-sse).`,
 		Example: `  mcptrack status
   mcptrack status https://mcp.example:8722 --token-file token
   mcptrack status --json | jq '.servers[] | select(.state != "Ready")'`,
-		Args: arguments(0, 1),
+		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.url = "http://127.0.0.1:8722"
 			if len(args) == 1 {
 				opts.url = args[0]
 			}
 			if opts.timeout <= 0 {
-				return usage("--timeout must be positive")
+				return cli.Usage("--timeout must be positive")
 			}
-			return runStatus(cmd.Context(), env, g.format, opts)
+			return runStatus(cmd.Context(), env, g.Format, opts)
 		},
 	}
 	cmd.Flags().StringVar(&opts.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the server")
@@ -65,18 +64,18 @@ type running struct {
 	Servers []json.RawMessage `json:"servers"`
 }
 
-func runStatus(ctx context.Context, env *Env, format document.Format, opts statusOptions) error {
+func runStatus(ctx context.Context, env *cli.Env, format document.Format, opts statusOptions) error {
 	base, err := url.Parse(opts.url)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return usage("invalid URL %q; expected http://HOST:PORT or https://HOST:PORT", printable.Line(opts.url, 200))
+		return cli.Usage("invalid URL %q; expected http://HOST:PORT or https://HOST:PORT", printable.Line(opts.url, 200))
 	}
 	token := ""
 	if opts.tokenFile != "" {
-		if token, err = readSecret("token-file", opts.tokenFile); err != nil {
+		if token, err = cli.ReadSecret("token-file", opts.tokenFile); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, cli.ErrTimeout)
 	defer cancel()
 	var r running
 	client := remote.Client{Base: base, Token: token}
@@ -110,7 +109,7 @@ func runStatus(ctx context.Context, env *Env, format document.Format, opts statu
 		fmt.Fprintf(env.Err, "waiting for leases: %s\n", printable.Line(shared.Waiting, 300))
 	}
 	if len(shared.Unfollowed) > 0 {
-		fmt.Fprintf(env.Err, "no process follows %s\n", join(shared.Unfollowed, 10))
+		fmt.Fprintf(env.Err, "no process follows %s\n", cli.Join(shared.Unfollowed, 10))
 	}
 	rows, err := statusRows(r.Servers, shared.Process != "")
 	if err != nil {
@@ -162,7 +161,7 @@ func webhookRows(all []webhook.Endpoint) (rows [][]string) {
 }
 
 // writeServerNames writes the id of each server.
-func writeServerNames(env *Env, servers []json.RawMessage) error {
+func writeServerNames(env *cli.Env, servers []json.RawMessage) error {
 	var out strings.Builder
 	for _, raw := range servers {
 		var s struct {
@@ -174,31 +173,6 @@ func writeServerNames(env *Env, servers []json.RawMessage) error {
 		out.WriteString(printable.Line(s.ID, 0) + "\n")
 	}
 	_, err := io.WriteString(env.Out, out.String())
-	return err
-}
-
-// askFailure gives an error of a serve-sse its exit code and a hint.
-func askFailure(ctx context.Context, err error) error {
-	if unreachable, ok := errors.AsType[*remote.UnreachableError](err); ok {
-		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout) {
-			return err
-		}
-		f := &failure{exit: exitUnreachable, code: "unreachable", err: unreachable, hint: "is mcptrack serve-sse running there?"}
-		if errors.Is(err, errTimeout) {
-			f.hint = "give it more time with --timeout"
-		}
-		return f
-	}
-	if status, ok := errors.AsType[*remote.StatusError](err); ok {
-		f := &failure{exit: exitRefused, code: "refused", err: status}
-		if status.Code == http.StatusUnauthorized {
-			f.hint = "specify the file with the token of the server with --token-file"
-		}
-		return f
-	}
-	if errors.Is(err, remote.ErrNotServeSSE) {
-		return &failure{exit: exitRefused, code: "refused", err: err}
-	}
 	return err
 }
 

@@ -6,6 +6,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 )
 
 // -o name prints only the ids of the servers, made printable.
@@ -19,9 +22,9 @@ func TestStatusNames(t *testing.T) {
 	})
 	running := httptest.NewServer(mux)
 	defer running.Close()
-	var out, errs buffer
-	env := &Env{Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
-	if code := Main(t.Context(), env, []string{"status", running.URL, "-o", "name"}); code != exitOK {
+	var out, errs clitest.Buffer
+	env := &cli.Env{Out: &out, Err: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
+	if code := Main(t.Context(), env, []string{"status", running.URL, "-o", "name"}); code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	if got := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"); len(got) != 2 || got[0] != "docs" || !strings.HasPrefix(got[1], "two") {

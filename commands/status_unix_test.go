@@ -10,11 +10,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 )
 
 // TestStatusTokenFile: the file with the token is read like every other secret.
 func TestStatusTokenFile(t *testing.T) {
-	b := newBench(t)
+	b := clitest.New(t, Main)
 	asked := make(chan string, 8)
 	running := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		asked <- q.Header.Get("Authorization")
@@ -25,7 +28,7 @@ func TestStatusTokenFile(t *testing.T) {
 	status := func() int {
 		t.Helper()
 		began := time.Now()
-		code, _ := b.run(t, "status", running.URL, "--token-file", file, "--timeout", "30s", "-o", "json")
+		code, _ := b.Run(t, "status", running.URL, "--token-file", file, "--timeout", "30s", "-o", "json")
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("status took %s", took)
 		}
@@ -34,8 +37,8 @@ func TestStatusTokenFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code := status(); code != exitOK || <-asked != "Bearer 0123456789abcdef0123456789abcdef" {
-		t.Errorf("exit %d: %s", code, &b.err)
+	if code := status(); code != cli.ExitOK || <-asked != "Bearer 0123456789abcdef0123456789abcdef" {
+		t.Errorf("exit %d: %s", code, &b.Stderr)
 	}
 	for name, spoil := range map[string]func() error{
 		"others may read it": func() error { return os.Chmod(file, 0o644) },
@@ -49,8 +52,8 @@ func TestStatusTokenFile(t *testing.T) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		if code := status(); code != exitUsage {
-			t.Errorf("%s: exit %d: %s", name, code, &b.err)
+		if code := status(); code != cli.ExitUsage {
+			t.Errorf("%s: exit %d: %s", name, code, &b.Stderr)
 		}
 	}
 }

@@ -3,18 +3,24 @@ package commands
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
-	"slices"
+	"log/slog"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/diff"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/jsonl"
@@ -23,7 +29,7 @@ import (
 
 // streamFlags are the flags of commands that print events.
 type streamFlags struct {
-	connectFlags
+	cli.ConnectFlags
 	count   int
 	content bool
 	diff    bool
@@ -31,7 +37,7 @@ type streamFlags struct {
 }
 
 func (s *streamFlags) add(cmd *cobra.Command) {
-	s.connectFlags.add(cmd)
+	s.ConnectFlags.Add(cmd)
 	f := cmd.Flags()
 	f.IntVar(&s.count, "count", 0, "exit after this `NUMBER` of changes (default no limit)")
 	f.BoolVar(&s.content, "content", false, "add the new content of text resources to their events")
@@ -41,9 +47,9 @@ func (s *streamFlags) add(cmd *cobra.Command) {
 
 func (s *streamFlags) parse() error {
 	if s.count < 0 {
-		return usage("--count must not be negative")
+		return cli.Usage("--count must not be negative")
 	}
-	return s.connectFlags.parse()
+	return s.ConnectFlags.Parse()
 }
 
 // stream prints the events of one tracker. It is not safe for concurrent use.
@@ -62,26 +68,26 @@ type stream struct {
 // errCounted ends a stream after --count changes.
 var errCounted = errors.New("--count reached")
 
-func newStream(env *Env, g *globals, flags streamFlags) *stream {
+func newStream(env *cli.Env, g *cli.Globals, flags streamFlags) *stream {
 	s := &stream{flags: flags, counts: isChange}
 	switch {
-	case g.format.Name == "json":
+	case g.Format.Name == "json":
 		s.write = jsonl.NewWriter(env.Out).Write
-	case g.format.Table():
-		s.lines = &lines.Writer{W: env.Out, Colour: g.colours(env, env.OutTTY), Wide: g.format.Wide(), Summaries: flags.content || flags.diff, Verbose: true}
+	case g.Format.Table():
+		s.lines = &lines.Writer{W: env.Out, Colour: g.Colours(env, env.OutTTY), Wide: g.Format.Wide(), Summaries: flags.content || flags.diff, Verbose: true}
 		if env.OutTTY {
 			s.lines.Zone = time.Local
 		}
-		if env.width() > 0 {
-			s.lines.Columns = env.width
+		if env.Width() > 0 {
+			s.lines.Columns = env.Width
 		}
 		s.write = s.lines.Write
-	case g.format.Name == "name":
+	case g.Format.Name == "name":
 		s.write = func(events ...*event.Event) error { return writeEventNames(env.Out, events) }
 	default:
 		s.write = func(events ...*event.Event) error {
 			for _, e := range events {
-				if err := document.WriteEach(env.Out, g.format, e); err != nil {
+				if err := document.WriteEach(env.Out, g.Format, e); err != nil {
 					return err
 				}
 			}
@@ -112,11 +118,16 @@ func writeEventNames(w io.Writer, events []*event.Event) error {
 	return err
 }
 
-// isChange reports whether an event is about a change at a server, of the config or of
-// the feed.
+// isChange reports whether an event is about a change at a server, of the config or of the feed.
 func isChange(e *event.Event) bool {
 	d, ok := event.Define(e.Type())
 	return ok && d.Change
+}
+
+// rawEvents reports whether a command that reads stored events prints them unchanged, as JSON: with
+// --json, and into a pipe unless --output asks for lines.
+func rawEvents(cmd *cobra.Command, env *cli.Env, g *cli.Globals) bool {
+	return g.Format.Name == "json" || g.Format.Table() && !env.OutTTY && !cmd.Flag("output").Changed
 }
 
 // take prints a batch. It returns errCounted when --count is reached.
@@ -192,55 +203,115 @@ func (s *stream) print(_ context.Context, events iter.Seq2[journal.Entry, error]
 	return nil
 }
 
-// filter selects events by --type, --server and --changed-only.
-type filter struct {
-	types, servers []string
-	changedOnly    bool
+// newScreen returns the screen of a command that prints lines on a terminal, and an environment
+// whose stderr does not overwrite the lines at the bottom of the screen; a nil screen if the
+// output is not lines on a terminal.
+func newScreen(env *cli.Env, g *cli.Globals) (*cli.Env, *lines.Screen) {
+	if !g.Format.Table() || env.Width() == 0 || env.Getenv("TERM") == "dumb" {
+		return env, nil
+	}
+	screen := lines.NewScreen(env.Out)
+	if !env.ErrTTY {
+		return env, screen
+	}
+	beside := *env
+	beside.Err = screen.Beside(env.Err)
+	return &beside, screen
 }
 
-func (f filter) check() error {
-	for _, pattern := range slices.Concat(f.types, f.servers) {
-		if !glob.Valid(pattern) {
-			return usage("invalid glob %q", printable.Line(pattern, 100))
+// follow prepares the lines of a long-running command: transient states are left out unless
+// types says that --type selects events, the servers of cfg get columns and colours, and after
+// the first subscription a terminal gets a hint.
+func (s *stream) follow(env *cli.Env, g *cli.Globals, screen *lines.Screen, cfg *config.Config, types bool) {
+	if s.lines == nil {
+		return
+	}
+	s.lines.Verbose, s.lines.Screen = s.flags.verbose || types, screen
+	if cfg != nil {
+		for _, srv := range cfg.Servers {
+			if srv.Tracked() {
+				s.lines.Servers(srv.ID)
+			}
 		}
 	}
-	for _, pattern := range f.types {
-		if !slices.ContainsFunc(event.Types(), func(t event.Type) bool { return matches(pattern, string(t)) }) {
-			return usageHint(didYouMean(pattern, typeNames(), "mcptrack help events lists them"), "unknown event type %q", printable.Line(pattern, 100))
+	if screen == nil || !env.ErrTTY || g.Quiet || s.flags.diff || s.flags.content || s.flags.verbose || s.lines.Wide {
+		return
+	}
+	hinted := false
+	s.write = func(events ...*event.Event) error {
+		if err := s.lines.Write(events...); err != nil || hinted {
+			return err
 		}
+		for _, e := range events {
+			if e.Type() == event.TypeSubscriptionActive && !hinted {
+				hinted = true
+				fmt.Fprintln(env.Err, "hint: --diff shows what changes, -v every state; mcptrack top is a live view; -q leaves out hints")
+			}
+		}
+		return nil
+	}
+}
+
+// statesOnce is the logger of a tracker whose events are printed as lines on the terminal that
+// the log is written to: it leaves out records that repeat events about states.
+func statesOnce(env *cli.Env, g *cli.Globals) *slog.Logger {
+	log := g.Logger(env)
+	if !g.Format.Table() || !env.OutTTY || !env.ErrTTY {
+		return log
+	}
+	return slog.New(withoutStates{log.Handler()})
+}
+
+type withoutStates struct{ slog.Handler }
+
+func (h withoutStates) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == status.StateMessage {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h withoutStates) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return withoutStates{h.Handler.WithAttrs(attrs)}
+}
+
+func (h withoutStates) WithGroup(name string) slog.Handler {
+	return withoutStates{h.Handler.WithGroup(name)}
+}
+
+// trackerOptions are the options of the tracker of a command that prints events.
+func (s *streamFlags) trackerOptions(env *cli.Env, g *cli.Globals) tracker.Options {
+	return tracker.Options{Dial: env.Dial, Session: s.SessionOptions(env, g), Logger: statesOnce(env, g), Texts: s.content || s.diff}
+}
+
+// run runs the engine together with the parts until ctx ends, the stream has printed enough, or
+// one of them fails. The stream also prints the events of the end. It returns the command's
+// error.
+func (s *stream) run(ctx context.Context, e *engine.Engine, parts ...engine.Part) error {
+	return s.outcome(ctx, e.Run(ctx, append(parts, engine.Events(s.print))...))
+}
+
+// outcome returns the command's error, nil if it did what was asked for.
+func (s *stream) outcome(ctx context.Context, failed error) error {
+	switch {
+	case errors.Is(failed, errCounted), errors.Is(failed, syscall.EPIPE):
+		return nil
+	case failed != nil:
+		return failed
+	}
+	if !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
+		return nil // interrupted: that is how streams end
+	}
+	switch {
+	case !s.followed && !s.connected:
+		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: errors.New("--timeout expired and there was no server to follow"),
+			Hint: "mcptrack validate shows how many servers are tracked"}
+	case !s.connected:
+		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: errors.New("--timeout expired and no server could be reached"),
+			Hint: "mcptrack list shows why"}
+	case s.flags.count > 0:
+		return &cli.Failure{Exit: cli.ExitTimeout, Code: "timeout", Err: errors.New("--timeout expired before --count was reached"),
+			Hint: "give it more time with --timeout"}
 	}
 	return nil
 }
-
-func typeNames() []string {
-	var names []string
-	for _, t := range event.Types() {
-		names = append(names, string(t))
-	}
-	return names
-}
-
-// all reports whether the filter keeps every event.
-func (f filter) all() bool { return len(f.types)+len(f.servers) == 0 && !f.changedOnly }
-
-// keep reports whether the filter keeps the event.
-func (f filter) keep(e *event.Event) bool {
-	if u, ok := e.Payload.(event.ResourceUpdated); ok && f.changedOnly && u.Changed != nil && !*u.Changed {
-		return false
-	}
-	return f.keepsType(e) && (len(f.servers) == 0 || e.ServerID == "" || matchesAny(f.servers, e.ServerID))
-}
-
-func (f filter) keepsType(e *event.Event) bool {
-	return len(f.types) == 0 || matchesAny(f.types, string(e.Type()))
-}
-
-// counts reports whether --count counts the event: a change, or any event if --type
-// selects them.
-func (f filter) counts(e *event.Event) bool { return len(f.types) > 0 || isChange(e) }
-
-func matchesAny(patterns []string, s string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, s) })
-}
-
-func matches(pattern, s string) bool { return pattern == s || glob.Match(pattern, s) }

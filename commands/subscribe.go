@@ -4,16 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
 type subscribeOptions struct {
@@ -24,7 +31,7 @@ type subscribeOptions struct {
 	calls  []config.ToolCall // parsed from call
 }
 
-func newSubscribe(env *Env, g *globals) *cobra.Command {
+func newSubscribe(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts subscribeOptions
 	cmd := &cobra.Command{
 		Use:   "subscribe SERVER [URI...]",
@@ -47,14 +54,14 @@ expired before --count was reached or before there was a resource to follow.`,
   mcptrack subscribe docs 'file:///guide/**' --diff
   mcptrack subscribe everything --call toggle-subscriber-updates --count 3
   mcptrack subscribe build --call 'start={"target":"all"}' --timeout 5m`,
-		Args:              arguments(1, -1),
+		Args:              cli.Args(1, -1),
 		ValidArgsFunction: completeItems(env, g, catalog.Resources),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.server, opts.uris = args[0], args[1:]
 			if err := opts.parse(); err != nil {
 				return err
 			}
-			ctx, cancel := opts.bound(cmd.Context())
+			ctx, cancel := opts.Bound(cmd.Context())
 			defer cancel()
 			return runSubscribe(ctx, env, g, opts)
 		},
@@ -71,7 +78,7 @@ func (o *subscribeOptions) parse() error {
 	}
 	for _, pattern := range o.uris {
 		if !glob.Valid(pattern) {
-			return usage("invalid glob %q", printable.Line(pattern, 200))
+			return cli.Usage("invalid glob %q", printable.Line(pattern, 200))
 		}
 	}
 	o.calls = nil
@@ -79,11 +86,11 @@ func (o *subscribeOptions) parse() error {
 		tool, args, has := strings.Cut(c, "=")
 		call := config.ToolCall{Tool: tool, Arguments: map[string]any{}}
 		if tool == "" {
-			return usage("--call needs a tool name")
+			return cli.Usage("--call needs a tool name")
 		}
 		if has {
 			if err := json.Unmarshal([]byte(args), &call.Arguments); err != nil {
-				return usageHint(`for example --call 'say={"text":"hello"}'`, "the arguments of --call %s are not a JSON object", printable.Line(tool, 100))
+				return cli.UsageHint(`for example --call 'say={"text":"hello"}'`, "the arguments of --call %s are not a JSON object", printable.Line(tool, 100))
 			}
 		}
 		o.calls = append(o.calls, call)
@@ -91,14 +98,14 @@ func (o *subscribeOptions) parse() error {
 	return nil
 }
 
-func runSubscribe(ctx context.Context, env *Env, g *globals, opts subscribeOptions) error {
+func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscribeOptions) error {
 	env, screen := newScreen(env, g)
-	log := g.logger(env)
-	cfg, err := g.load(ctx, env, log)
+	log := g.Logger(env)
+	cfg, err := g.Load(ctx, env, log)
 	if err != nil {
 		return err
 	}
-	servers, err := selectServers(cfg, []string{opts.server})
+	servers, err := cli.SelectServers(cfg, []string{opts.server})
 	if err != nil {
 		return err
 	}
@@ -108,7 +115,7 @@ func runSubscribe(ctx context.Context, env *Env, g *globals, opts subscribeOptio
 		srv.Include, srv.Exclude = opts.uris, nil
 	}
 	desired := engine.Desired{Config: &config.Config{Path: cfg.Path, Servers: []config.Server{srv}}}
-	e, err := printed(ctx, desired, opts.trackerOptions(env, g))
+	e, err := cli.NewPrinting(ctx, desired, opts.trackerOptions(env, g))
 	if err != nil {
 		return err
 	}
@@ -120,9 +127,9 @@ func runSubscribe(ctx context.Context, env *Env, g *globals, opts subscribeOptio
 	s.write = func(events ...*event.Event) error { return write(sub.name(events)...) }
 	err = s.run(ctx, e, engine.Source(sub.run))
 	rememberSnapshot(env, cfg.Path, e.Tracker().Snapshot())
-	if err == nil && errors.Is(context.Cause(ctx), errTimeout) && !sub.hasFollowed() {
-		return &failure{exit: exitTimeout, code: "timeout", err: errors.New("--timeout expired before there was a resource to follow"),
-			hint: "mcptrack list resources " + printable.Line(srv.ID, 64) + " shows what the server offers"}
+	if err == nil && errors.Is(context.Cause(ctx), cli.ErrTimeout) && !sub.hasFollowed() {
+		return &cli.Failure{Exit: cli.ExitTimeout, Code: "timeout", Err: errors.New("--timeout expired before there was a resource to follow"),
+			Hint: "mcptrack list resources " + printable.Line(srv.ID, 64) + " shows what the server offers"}
 	}
 	return err
 }
@@ -135,4 +142,167 @@ func isResourceChange(e *event.Event) bool {
 		return true
 	}
 	return false
+}
+
+// known tools of the server, for hints
+type subscription struct {
+	t     *tracker.Tracker
+	id    string
+	uris  []string
+	calls []config.ToolCall
+	tools []string // that the server is known to have, for hints
+	log   *slog.Logger
+	// wake signals to run that the state changed. Capacity 1, never closed.
+	wake chan struct{}
+
+	mu     sync.Mutex // guards the fields below: keep writes them on the printing goroutine, run reads them
+	active bool       // the first line was printed
+	begun  int        // sessions with an active subscription so far
+	again  bool       // a session is ready and its subscription not active yet
+	any    bool       // at least one resource was followed
+	failed error      // the first failure
+}
+
+// keep reports whether to print an event, and updates the state from it.
+func (s *subscription) keep(e *event.Event) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch p := e.Payload.(type) {
+	case event.ServerState:
+		switch {
+		case p.State == event.Ready:
+			s.again = true
+		case p.State == event.Unsupported:
+			s.fail(&cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("server %q: %s", s.id, p.Reason)})
+		case slices.Contains([]event.State{event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved}, p.State) && !s.active:
+			s.fail(&cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("server %q: %s", s.id, p.Error)})
+		}
+	case event.SubscriptionActive:
+		s.active = true
+		s.any = s.any || p.Resources.Count > 0
+		if s.again {
+			s.again = false
+			s.begun++
+			s.signal()
+		}
+	}
+	return s.active
+}
+
+// hasFollowed reports whether at least one resource was followed.
+func (s *subscription) hasFollowed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.any
+}
+
+// fail ends the command with the first failure. s.mu must be held.
+func (s *subscription) fail(err error) {
+	if s.failed == nil {
+		s.failed = err
+		s.signal()
+	}
+}
+
+func (s *subscription) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// name adds the URIs to the events that say how many resources are followed.
+func (s *subscription) name(events []*event.Event) []*event.Event {
+	for i, e := range events {
+		p, ok := e.Payload.(event.SubscriptionActive)
+		if !ok {
+			continue
+		}
+		st, _ := s.t.Snapshot().Server(s.id)
+		p.Resources.URIs = make([]string, 0, len(st.Resources))
+		for _, r := range st.Resources {
+			p.Resources.URIs = append(p.Resources.URIs, r.URI)
+		}
+		p.Resources.Count = len(p.Resources.URIs)
+		named := *e
+		named.Payload = p
+		events[i] = &named
+	}
+	return events
+}
+
+// run checks after the first subscription that the named resources exist, and makes the
+// calls in every session.
+func (s *subscription) run(ctx context.Context) error {
+	done := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		}
+		s.mu.Lock()
+		begun, failed := s.begun, s.failed
+		s.mu.Unlock()
+		if failed != nil {
+			return failed
+		}
+		if begun == done {
+			continue
+		}
+		first := done == 0
+		done = begun
+		if first {
+			if err := s.exist(ctx); err != nil {
+				return err
+			}
+			if !s.hasFollowed() {
+				s.log.Warn("there is no resource to follow yet; waiting for one", "server", s.id, "resources", s.uris)
+			}
+		}
+		if err := s.makeCalls(ctx); err != nil {
+			if first {
+				return err
+			}
+			s.log.Warn("call failed", "server", s.id, "err", err)
+		}
+	}
+}
+
+// exist returns an error for the first URI, not glob, that the server does not have.
+func (s *subscription) exist(ctx context.Context) error {
+	st, _ := s.t.Snapshot().Server(s.id)
+	for _, uri := range s.uris {
+		if strings.ContainsAny(uri, "*[{") || !strings.Contains(uri, ":") {
+			continue
+		}
+		list := st.Lists[catalog.Resources]
+		if _, listed := list.Get(uri); listed {
+			continue
+		}
+		if _, err := s.t.ReadResource(ctx, s.id, uri); errors.Is(err, session.ErrNotFound) {
+			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: fmt.Errorf("server %q has no resource %q", s.id, printable.Line(uri, 300)),
+				Hint: cli.DidYouMean(uri, list.Keys(), "mcptrack list resources "+printable.Line(s.id, 60)+" shows what the server offers")}
+		}
+	}
+	return nil
+}
+
+func (s *subscription) makeCalls(ctx context.Context) error {
+	for _, c := range s.calls {
+		result, err := s.t.CallTool(ctx, s.id, c.Tool, c.Arguments)
+		if err == nil {
+			if text, failed := session.ToolFailure(result); failed {
+				err = errors.New(text)
+			}
+		}
+		if err != nil {
+			f := &cli.Failure{Exit: cli.ExitRefused, Code: "call_failed", Err: fmt.Errorf("server %q, tool %q: %w", s.id, printable.Line(c.Tool, 100), err)}
+			if !slices.Contains(s.tools, c.Tool) {
+				f.Hint = cli.DidYouMean(c.Tool, s.tools, "mcptrack list tools "+printable.Line(s.id, 60)+" shows what the server offers")
+			}
+			return f
+		}
+	}
+	return nil
 }

@@ -8,14 +8,16 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
 // --count of subscribe counts changes of resources; one that is new in the list is
 // printed and not counted.
 func TestSubscribeCountsChangesOnly(t *testing.T) {
-	b := newBench(t)
-	b.server.SetQuietly("note:///a", "one")
+	b := clitest.New(t, Main)
+	b.Server.SetQuietly("note:///a", "one")
 	lines, out := io.Pipe()
 	b.Out = out
 	code := make(chan int, 1) // sent to once
@@ -37,21 +39,21 @@ func TestSubscribeCountsChangesOnly(t *testing.T) {
 		types = append(types, e.Type)
 		switch {
 		case e.Type == "subscription.active" && len(e.Resources) == 1:
-			b.server.SetQuietly("note:///b", "new")
-			b.server.NotifyListChanged(catalog.Resources)
+			b.Server.SetQuietly("note:///b", "new")
+			b.Server.NotifyListChanged(catalog.Resources)
 		case e.Type == "subscription.active":
-			b.server.SetQuietly("note:///a", "two")
-			b.server.NotifyUpdated("note:///a")
+			b.Server.SetQuietly("note:///a", "two")
+			b.Server.NotifyUpdated("note:///a")
 		case e.Type == "resource.updated" && updates == 0:
 			updates++
-			b.server.SetQuietly("note:///b", "newer")
-			b.server.NotifyUpdated("note:///b")
+			b.Server.SetQuietly("note:///b", "newer")
+			b.Server.NotifyUpdated("note:///b")
 		case e.Type == "resource.updated":
 			updates++
 		}
 	}
 	if got := <-code; got != 0 || updates != 2 {
-		t.Errorf("exit %d after %d updates: %s: %s", got, updates, types, &b.err)
+		t.Errorf("exit %d after %d updates: %s: %s", got, updates, types, &b.Stderr)
 	}
 	if all := strings.Join(types, " "); !strings.Contains(all, "resource.added") {
 		t.Errorf("the new resource was not printed: %s", all)
@@ -61,17 +63,17 @@ func TestSubscribeCountsChangesOnly(t *testing.T) {
 // A glob that matches nothing is waited for; stderr says so once.
 func TestSubscribeWaitsForResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.server.SetQuietly("note:///a", "one")
-		code, out := b.run(t, "subscribe", "notes", "other:///**", "--json", "--timeout", "1m")
-		if code != exitTimeout || !strings.Contains(out, `"resources":[]`) || strings.Count(b.err.String(), "waiting for one") != 1 {
-			t.Errorf("exit %d, %s: %s", code, out, &b.err)
+		b := clitest.New(t, Main)
+		b.Server.SetQuietly("note:///a", "one")
+		code, out := b.Run(t, "subscribe", "notes", "other:///**", "--json", "--timeout", "1m")
+		if code != cli.ExitTimeout || !strings.Contains(out, `"resources":[]`) || strings.Count(b.Stderr.String(), "waiting for one") != 1 {
+			t.Errorf("exit %d, %s: %s", code, out, &b.Stderr)
 		}
-		if !strings.Contains(b.err.String(), `"message":"--timeout expired before there was a resource to follow"`) {
-			t.Errorf("%s", &b.err)
+		if !strings.Contains(b.Stderr.String(), `"message":"--timeout expired before there was a resource to follow"`) {
+			t.Errorf("%s", &b.Stderr)
 		}
-		if code, _ := b.run(t, "subscribe", "notes", "--json", "--timeout", "1m"); code != exitOK {
-			t.Errorf("with a resource: exit %d: %s", code, &b.err)
+		if code, _ := b.Run(t, "subscribe", "notes", "--json", "--timeout", "1m"); code != cli.ExitOK {
+			t.Errorf("with a resource: exit %d: %s", code, &b.Stderr)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/feed/feedclient"
@@ -18,14 +19,14 @@ import (
 )
 
 type topOptions struct {
-	connectFlags
+	cli.ConnectFlags
 	remoteFlags
-	trackFlags
-	journalFlags
+	cli.TrackFlags
+	cli.JournalFlags
 	url string
 }
 
-func newTop(env *Env, g *globals) *cobra.Command {
+func newTop(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts topOptions
 	cmd := &cobra.Command{
 		Use:   "top",
@@ -43,30 +44,30 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 		Example: `  mcptrack top --demo
   mcptrack top --config mcp-servers.json
   mcptrack top --url https://mcp.example:8722 --token-file token`,
-		Args: arguments(0, 0),
+		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.parse(); err != nil {
+			if err := opts.Parse(); err != nil {
 				return err
 			}
 			if !env.OutTTY {
-				return usageHint("mcptrack watch prints lines, mcptrack status a table", "top needs a terminal")
+				return cli.UsageHint("mcptrack watch prints lines, mcptrack status a table", "top needs a terminal")
 			}
 			if opts.url != "" {
-				if opts.demo || opts.allServers {
-					return usage("--url cannot be used with --demo or --all")
+				if opts.Demo || opts.AllServers {
+					return cli.Usage("--url cannot be used with --demo or --all")
 				}
 				return runTopRemote(cmd.Context(), env, g, opts)
 			}
 			return runTop(cmd.Context(), env, g, opts)
 		},
 	}
-	opts.connectFlags.add(cmd)
+	opts.ConnectFlags.Add(cmd)
 	opts.remoteFlags.add(cmd)
 	f := cmd.Flags()
-	opts.journalFlags.add(cmd)
+	opts.JournalFlags.Add(cmd)
 	f.StringVar(&opts.url, "url", "", "look at the serve-sse at this `URL`")
-	f.BoolVar(&opts.demo, "demo", false, "follow a built-in demo server; no config needed")
-	addAllFlag(cmd, &opts.allServers)
+	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in demo server; no config needed")
+	cli.AddAllFlag(cmd, &opts.AllServers)
 	return cmd
 }
 
@@ -74,8 +75,8 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 var errLeft = errors.New("the user left")
 
 // show runs the screen and the tasks until the user quits (errLeft), ctx ends or a task fails.
-func (o *topOptions) show(ctx context.Context, env *Env, g *globals, screen tui.Options, tasks ...func(context.Context) error) error {
-	screen.Colour = g.colours(env, env.OutTTY)
+func (o *topOptions) show(ctx context.Context, env *cli.Env, g *cli.Globals, screen tui.Options, tasks ...func(context.Context) error) error {
+	screen.Colour = g.Colours(env, env.OutTTY)
 	for _, name := range []string{"TERM", "TERM_PROGRAM", "COLORTERM", "TMUX", "SSH_TTY", "WT_SESSION"} {
 		if v, ok := env.LookupEnv(name); ok {
 			screen.Env = append(screen.Env, name+"="+v)
@@ -99,31 +100,31 @@ func (o *topOptions) show(ctx context.Context, env *Env, g *globals, screen tui.
 	return running.Wait()
 }
 
-func runTop(ctx context.Context, env *Env, g *globals, opts topOptions) error {
-	cfg, title := demoConfig(env), "demo"
-	if !opts.demo {
+func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) error {
+	cfg, title := cli.DemoConfig(env), "demo"
+	if !opts.Demo {
 		var err error
-		if cfg, err = g.load(ctx, env, g.logger(env)); err != nil {
+		if cfg, err = g.Load(ctx, env, g.Logger(env)); err != nil {
 			return err
 		}
 		title = cfg.Path
 	}
-	picked := selection{all: opts.allServers}
-	if len(picked.of(cfg).Servers) == 0 {
-		return nothingToFollow(cfg, picked)
+	picked := cli.Selection{All: opts.AllServers}
+	if len(picked.Of(cfg).Servers) == 0 {
+		return cli.NothingToFollow(cfg, picked)
 	}
 	log := serverlog.New()
-	desired, err := opts.desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.of) // the feed shows the outcome of reloads
+	desired, err := opts.Desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.Of) // the feed shows the outcome of reloads
 	if err != nil {
 		return err
 	}
-	sessions := opts.session(env, g)
+	sessions := opts.SessionOptions(env, g)
 	sessions.Logger = slog.New(log)
-	e, err := printed(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true})
+	e, err := cli.NewPrinting(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true})
 	if err != nil {
 		return err
 	}
-	past, err := opts.existing(ctx, env, slog.New(slog.DiscardHandler)) // nothing may be written over the screen
+	past, err := opts.Existing(ctx, env, slog.New(slog.DiscardHandler)) // nothing may be written over the screen
 	if err != nil {
 		return err
 	}
@@ -141,8 +142,8 @@ func runTop(ctx context.Context, env *Env, g *globals, opts topOptions) error {
 	return err
 }
 
-func runTopRemote(ctx context.Context, env *Env, g *globals, opts topOptions) error {
-	base, err := parseServeURL("--url", opts.url)
+func runTopRemote(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) error {
+	base, err := cli.ParseServeURL("--url", opts.url)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func runTopRemote(ctx context.Context, env *Env, g *globals, opts topOptions) er
 	}
 	feed := base.JoinPath("events")
 	feed.RawQuery = "since=10m"
-	source.Follow = feedclient.Options{URL: feed.String(), Header: bearer(token)}
+	source.Follow = feedclient.Options{URL: feed.String(), Header: cli.Bearer(token)}
 	if err = opts.show(ctx, env, g, tui.Options{Source: source, Title: strings.TrimSuffix(base.String(), "/")}, source.Run, source.Poll); errors.Is(err, errLeft) {
 		return nil
 	}

@@ -8,31 +8,32 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/gateway"
+	"github.com/mcptrack/mcptrack/commands/inject"
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/login"
+	"github.com/mcptrack/mcptrack/commands/serve"
+	"github.com/mcptrack/mcptrack/commands/vault"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/output/markdown"
 )
 
-// manual has the help topics and the long descriptions of some commands, as Markdown.
+// manual has the help topics and the long descriptions of some commands, as Markdown. Those of one
+// feature are in its folder.
 //
 //go:embed topics/*.md
 var manual embed.FS
 
-// pageAnnotation is the annotation of commands whose Long is a page of the manual, with the
-// name of the page. The page is only read for help, as most starts do not need it.
-const pageAnnotation = "mcptrack_page"
-
-func manualPage(name string) map[string]string { return map[string]string{pageAnnotation: name} }
-
 // Tree returns the command tree with all help, from which scripts/docs makes man pages.
 // markdown reports whether the Long of a command is Markdown.
-func Tree(env *Env) (root *cobra.Command, markdown func(*cobra.Command) bool) {
-	root = newRoot(env, &globals{})
+func Tree(env *cli.Env) (root *cobra.Command, markdown func(*cobra.Command) bool) {
+	root = newRoot(env, &cli.Globals{})
 	for _, cmd := range root.Commands() {
-		if name, ok := cmd.Annotations[pageAnnotation]; ok {
+		if name, ok := cmd.Annotations[cli.PageAnnotation]; ok {
 			cmd.Long = page(name)
 		}
 	}
-	return root, func(cmd *cobra.Command) bool { return cmd.Annotations[pageAnnotation] != "" }
+	return root, func(cmd *cobra.Command) bool { return cmd.Annotations[cli.PageAnnotation] != "" }
 }
 
 // newTopics are the help pages about more than one command.
@@ -53,28 +54,33 @@ func newTopics() []*cobra.Command {
 		{"index", "The capability index of the gateway"},
 		{"embedding", "mcptrack as a Go library"},
 	} {
-		topics = append(topics, &cobra.Command{Use: t.name, Short: t.short, Annotations: manualPage(t.name)})
+		topics = append(topics, &cobra.Command{Use: t.name, Short: t.short, Annotations: cli.ManualPage(t.name)})
 	}
 	return topics
 }
 
-// page returns a page of the manual.
+// page returns a page of the manual: one of topics, or of the folder of a feature.
 func page(name string) string {
+	for _, pages := range []embed.FS{gateway.Manual, inject.Manual, login.Manual, serve.Manual, vault.Manual} {
+		if text, err := pages.ReadFile(name + ".md"); err == nil {
+			return string(text)
+		}
+	}
 	text, err := manual.ReadFile("topics/" + name + ".md")
 	if err != nil {
-		panic(err) // it is part of the program, and every page is tested
+		panic(err) // the pages are part of the program, and every one is tested
 	}
 	return strings.Replace(string(text), "EVENT_TABLE\n", eventTable(), 1)
 }
 
 // setHelp makes help wrap flags and render pages of the manual for the output.
-func setHelp(root *cobra.Command, env *Env, g *globals) {
+func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		cmd.Long = reflow(cmd.Long, 80)
-		if name, ok := cmd.Annotations[pageAnnotation]; ok {
-			cmd.Long = markdown.Render([]byte(page(name)), markdown.Options{Width: min(env.width(), 100), Styles: g.colours(env, env.OutTTY)})
+		if name, ok := cmd.Annotations[cli.PageAnnotation]; ok {
+			cmd.Long = markdown.Render([]byte(page(name)), markdown.Options{Width: min(env.Width(), 100), Styles: g.Colours(env, env.OutTTY)})
 		}
 		help(cmd, args)
 	})

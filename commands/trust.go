@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/trust"
 	"github.com/mcptrack/mcptrack/output/document"
@@ -20,18 +21,18 @@ type trustOptions struct {
 	yes, list, revoke bool
 }
 
-func newTrust(env *Env, g *globals) *cobra.Command {
+func newTrust(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts trustOptions
 	cmd := &cobra.Command{
 		Use:         "trust [DIR]",
 		Short:       "Approve what the config of a folder runs and sends",
-		Annotations: manualPage("trust"),
+		Annotations: cli.ManualPage("trust"),
 		Example: `  mcptrack trust
   mcptrack trust ~/src/project --yes
   mcptrack trust --host cursor
   mcptrack trust --list
   mcptrack trust --revoke ~/src/project`,
-		Args: arguments(0, 1),
+		Args: cli.Args(0, 1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
@@ -42,11 +43,11 @@ func newTrust(env *Env, g *globals) *cobra.Command {
 			}
 			switch {
 			case opts.list && opts.revoke, opts.yes && (opts.list || opts.revoke):
-				return usage("--yes, --list and --revoke cannot be used together")
+				return cli.Usage("--yes, --list and --revoke cannot be used together")
 			case opts.list && len(args) > 0:
-				return usage("--list takes no folder; it lists all of them")
+				return cli.Usage("--list takes no folder; it lists all of them")
 			case cmd.Flags().Changed("config"):
-				return usageHint("a config that you name needs no approval", "trust does not use --config")
+				return cli.UsageHint("a config that you name needs no approval", "trust does not use --config")
 			case opts.list:
 				return runTrustList(env, g)
 			case opts.revoke:
@@ -76,59 +77,59 @@ type trustedItem struct {
 	At     string     `json:"approvedAt,omitempty"`
 }
 
-func runTrust(ctx context.Context, env *Env, g *globals, opts trustOptions) error {
-	log := g.logger(env)
+func runTrust(ctx context.Context, env *cli.Env, g *cli.Globals, opts trustOptions) error {
+	log := g.Logger(env)
 	folder, err := filepath.Abs(opts.dir)
 	if err != nil {
 		return err
 	}
-	g.workspace, g.config = folder, "" // MCPTRACK_CONFIG needs no approval
-	path, err := g.found(env)
+	g.Workspace, g.Config = folder, "" // MCPTRACK_CONFIG needs no approval
+	path, err := g.FindConfig(env)
 	if err != nil {
 		return err
 	}
-	c, err := g.permission(env, path)
+	c, err := g.Permission(env, path)
 	if err != nil {
 		return err
 	}
-	if !c.found {
-		return &failure{exit: exitConfig, code: "config_missing", err: fmt.Errorf("%s has no config; %s is your own and needs no approval",
+	if !c.Found {
+		return &cli.Failure{Exit: cli.ExitConfig, Code: "config_missing", Err: fmt.Errorf("%s has no config; %s is your own and needs no approval",
 			printable.Line(folder, 200), printable.Line(path, 200))}
 	}
-	cfg, err := c.read(log, false)
+	cfg, err := c.Read(log, false)
 	if err != nil {
 		return err
 	}
-	all, pending := entries(cfg), c.pending(cfg, log)
+	all, pending := cli.Entries(cfg), c.Pending(cfg, log)
 	if len(pending) > 0 {
 		if !opts.yes {
-			switch err := c.question(ctx, cfg.Path, pending, "Allow this as long as it stays the same?"); {
-			case errors.Is(err, errNoTerminal):
-				return usageHint("--yes approves it without asking", "trust asks for confirmation, but there is no terminal")
-			case errors.Is(err, errDeclined):
-				return &failure{exit: exitFailed, code: "declined", err: errors.New("nothing was approved")}
+			switch err := c.Question(ctx, cfg.Path, pending, "Allow this as long as it stays the same?"); {
+			case errors.Is(err, cli.ErrNoTerminal):
+				return cli.UsageHint("--yes approves it without asking", "trust asks for confirmation, but there is no terminal")
+			case errors.Is(err, cli.ErrDeclined):
+				return &cli.Failure{Exit: cli.ExitFailed, Code: "declined", Err: errors.New("nothing was approved")}
 			case err != nil:
 				return err
 			}
 		}
-		if err := c.approve(pending); err != nil {
+		if err := c.Approve(pending); err != nil {
 			return storeFailure(err)
 		}
 	}
-	if g.format.Name == "name" {
+	if g.Format.Name == "name" {
 		_, err = fmt.Fprintln(env.Out, printable.Line(folder, 0))
 		return err
 	}
-	if !g.format.Table() {
+	if !g.Format.Table() {
 		report := trustReport{Folder: folder, File: cfg.Path, Approved: []trustedItem{}}
 		for _, e := range all {
-			report.Approved = append(report.Approved, trustedItem{Kind: e.kind, Name: e.name, Digest: e.intent.Digest})
+			report.Approved = append(report.Approved, trustedItem{Kind: e.Kind, Name: e.Name, Digest: e.Intent.Digest})
 		}
-		return document.Write(env.Out, g.format, report)
+		return document.Write(env.Out, g.Format, report)
 	}
 	var lines []string
 	for _, e := range all {
-		lines = append(lines, "  "+printable.Line(e.summary(), 0)+"\n")
+		lines = append(lines, "  "+printable.Line(e.Summary(), 0)+"\n")
 	}
 	word := "approved"
 	if len(pending) == 0 {
@@ -143,17 +144,17 @@ func runTrust(ctx context.Context, env *Env, g *globals, opts trustOptions) erro
 
 func storeFailure(err error) error {
 	if errors.Is(err, trust.ErrNoStore) {
-		return &failure{exit: exitFailed, code: "failed", err: err, hint: "set HOME or XDG_STATE_HOME, or use --trust for one run"}
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: err, Hint: "set HOME or XDG_STATE_HOME, or use --trust for one run"}
 	}
 	return err
 }
 
-func runTrustList(env *Env, g *globals) error {
-	folders, err := env.approvals().List()
+func runTrustList(env *cli.Env, g *cli.Globals) error {
+	folders, err := env.Approvals().List()
 	if err != nil {
 		return err
 	}
-	if g.format.Name == "name" {
+	if g.Format.Name == "name" {
 		for _, f := range folders {
 			if _, err := fmt.Fprintln(env.Out, printable.Line(f.Path, 0)); err != nil {
 				return err
@@ -161,7 +162,7 @@ func runTrustList(env *Env, g *globals) error {
 		}
 		return nil
 	}
-	if !g.format.Table() {
+	if !g.Format.Table() {
 		type folder struct {
 			Folder   string        `json:"folder"`
 			Approved []trustedItem `json:"approved"`
@@ -170,11 +171,11 @@ func runTrustList(env *Env, g *globals) error {
 		for _, f := range folders {
 			row := folder{Folder: f.Path, Approved: []trustedItem{}}
 			for _, a := range f.Approvals {
-				row.Approved = append(row.Approved, trustedItem{a.Kind, a.Name, a.Digest, stamp(a.At)})
+				row.Approved = append(row.Approved, trustedItem{a.Kind, a.Name, a.Digest, cli.Stamp(a.At)})
 			}
 			rows = append(rows, row)
 		}
-		return document.Write(env.Out, g.format, rows)
+		return document.Write(env.Out, g.Format, rows)
 	}
 	var rows [][]string
 	for _, f := range folders {
@@ -183,26 +184,26 @@ func runTrustList(env *Env, g *globals) error {
 		for _, a := range f.Approvals {
 			names, last = append(names, a.Name), localTime(a.At)
 		}
-		rows = append(rows, []string{f.Path, join(names, 8), last})
+		rows = append(rows, []string{f.Path, cli.Join(names, 8), last})
 	}
 	return table.Rows(env.Out, []string{"Folder", "Approved", "Last"}, rows)
 }
 
-func runTrustRevoke(env *Env, g *globals, opts trustOptions) error {
+func runTrustRevoke(env *cli.Env, g *cli.Globals, opts trustOptions) error {
 	folder, err := filepath.Abs(opts.dir)
 	if err != nil {
 		return err
 	}
-	revoked, err := env.approvals().Revoke(folder)
+	revoked, err := env.Approvals().Revoke(folder)
 	if err != nil {
 		return err
 	}
-	if g.format.Name == "name" {
+	if g.Format.Name == "name" {
 		_, err = fmt.Fprintln(env.Out, printable.Line(folder, 0))
 		return err
 	}
-	if !g.format.Table() {
-		return document.Write(env.Out, g.format, struct {
+	if !g.Format.Table() {
+		return document.Write(env.Out, g.Format, struct {
 			Folder  string `json:"folder"`
 			Revoked bool   `json:"revoked"` // false: there was no approval
 		}{folder, revoked})

@@ -12,15 +12,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
-	"github.com/mcptrack/mcptrack/core/trust"
-	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // hostileConfig returns a config for the path, in the form that is read there. Its server evil
@@ -118,17 +117,17 @@ func TestHostileRepository(t *testing.T) {
 						continue
 					}
 					question := &answering{answer: "\n"}
-					var out, stderr lockedBuffer
-					env := &Env{In: strings.NewReader(""), Out: &out, Err: &stderr, OutTTY: slices.Contains(args, "top"), Executable: "/nowhere",
+					var out, stderr clitest.Buffer
+					env := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &stderr, OutTTY: slices.Contains(args, "top"), Executable: "/nowhere",
 						LookupEnv: func(name string) (string, bool) { v, ok := variables[name]; return v, ok }}
 					if terminal {
-						env.Terminal = func() (*Terminal, error) { return &Terminal{Reader: question, Writer: question}, nil }
+						env.Terminal = func() (*cli.Terminal, error) { return &cli.Terminal{Reader: question, Writer: question}, nil }
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 					code := Main(ctx, env, args)
 					cancel()
 					attempts++
-					if asks && code != exitConfig {
+					if asks && code != cli.ExitConfig {
 						t.Errorf("%s, %q, terminal %t: exit code %d: %s %s", file, args, terminal, code, &out, &stderr)
 					}
 					if asks && terminal && !strings.Contains(question.String(), "evil") {
@@ -153,10 +152,10 @@ func TestHostileRepository(t *testing.T) {
 	if err := os.WriteFile(path, []byte(hostileConfig(path, mark, server.URL)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var out, stderr lockedBuffer
+	var out, stderr clitest.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	Main(ctx, &Env{In: strings.NewReader(""), Out: &out, Err: &stderr, Executable: "/nowhere", LookupEnv: func(name string) (string, bool) { v, ok := variables[name]; return v, ok },
+	Main(ctx, &cli.Env{In: strings.NewReader(""), Out: &out, Err: &stderr, Executable: "/nowhere", LookupEnv: func(name string) (string, bool) { v, ok := variables[name]; return v, ok },
 		Terminal: replying("y\n")}, []string{"list", "--timeout", "3s"})
 	if _, err := os.Stat(mark); err != nil || hits.Load() == 0 {
 		t.Errorf("the bait does not work: %v, %d requests: %s", err, hits.Load(), &stderr)
@@ -174,9 +173,9 @@ func only(name, value string) func(string) (string, bool) {
 }
 
 // replying returns a terminal whose user has an answer ready.
-func replying(answer string) func() (*Terminal, error) {
+func replying(answer string) func() (*cli.Terminal, error) {
 	a := &answering{answer: answer}
-	return func() (*Terminal, error) { return &Terminal{Reader: a, Writer: a}, nil }
+	return func() (*cli.Terminal, error) { return &cli.Terminal{Reader: a, Writer: a}, nil }
 }
 
 // answering is a terminal whose user has an answer ready.
@@ -192,23 +191,6 @@ func (a *answering) Read(p []byte) (int, error) {
 	n := copy(p, a.answer)
 	a.answer = a.answer[n:]
 	return n, nil
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // The question has everything that would be run or sent, and nothing in it can hide.
@@ -227,10 +209,10 @@ func TestQuestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	tty := &answering{answer: "n\n"}
-	var out, stderr lockedBuffer
-	env := &Env{In: strings.NewReader(""), Out: &out, Err: &stderr, Terminal: func() (*Terminal, error) { return &Terminal{Reader: tty, Writer: tty, Columns: 400}, nil },
+	var out, stderr clitest.Buffer
+	env := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &stderr, Terminal: func() (*cli.Terminal, error) { return &cli.Terminal{Reader: tty, Writer: tty, Columns: 400}, nil },
 		LookupEnv: only("HOME", home)}
-	if code := Main(t.Context(), env, []string{"trust"}); code != exitFailed || out.String() != "" {
+	if code := Main(t.Context(), env, []string{"trust"}); code != cli.ExitFailed || out.String() != "" {
 		t.Errorf("exit code %d, stdout %q", code, &out)
 	}
 	shown := tty.String()
@@ -267,49 +249,15 @@ func realPath(t *testing.T, path string) string {
 // What is too long to be read is not asked.
 func TestQuestionIsBounded(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile(".mcp.json", []byte(`{"mcpServers": {"a": {"command": "x", "args": ["`+strings.Repeat("x", maxQuestion)+`", "evil"]}}}`), 0o600); err != nil {
+	if err := os.WriteFile(".mcp.json", []byte(`{"mcpServers": {"a": {"command": "x", "args": ["`+strings.Repeat("x", 32<<10)+`", "evil"]}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tty, home := &answering{answer: "y\n"}, t.TempDir()
-	var out, stderr lockedBuffer
-	env := &Env{In: strings.NewReader(""), Out: &out, Err: &stderr, Terminal: func() (*Terminal, error) { return &Terminal{Reader: tty, Writer: tty}, nil },
+	var out, stderr clitest.Buffer
+	env := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &stderr, Terminal: func() (*cli.Terminal, error) { return &cli.Terminal{Reader: tty, Writer: tty}, nil },
 		LookupEnv: only("HOME", home)}
-	if code := Main(t.Context(), env, []string{"list"}); code != exitConfig || tty.Len() > 0 || !strings.Contains(stderr.String(), "--yes approves it") {
+	if code := Main(t.Context(), env, []string{"list"}); code != cli.ExitConfig || tty.Len() > 0 || !strings.Contains(stderr.String(), "--yes approves it") {
 		t.Errorf("exit code %d, asked %d bytes: %s", code, tty.Len(), &stderr)
-	}
-}
-
-// No text of a config stands where the question's own text does, however long it is and whatever it
-// pads itself with; and what does not fit the screen is shown a page at a time.
-func TestQuestionCannotBeForged(t *testing.T) {
-	t.Parallel()
-	forged := "1 command. Allow this now? [y/N] "
-	for _, padding := range []string{strings.Repeat(" ", 4000), strings.Repeat("\u00a0", 4000), strings.Repeat("\u2800", 4000), strings.Repeat("x", 4000), strings.Repeat("界", 2000), strings.Repeat("a b ", 1000)} {
-		e := entry{kind: trust.Server, name: "evil", verb: "run", intent: &config.Intent{Keys: []config.IntentKey{
-			{Name: "args", Value: fmt.Appendf(nil, "[%q]", padding+forged)}, {Name: "command", Value: []byte(`"sh"`)}}}}
-		var b bytes.Buffer
-		e.show(&b)
-		for _, width := range []int{40, 80, 81} {
-			lines := folded(b.String(), width)
-			for i, line := range lines {
-				if termtext.Width(line) > width {
-					t.Errorf("%q is wider than %d", line, width)
-				}
-				if strings.HasPrefix(strings.TrimSpace(line), forged[:9]) || i > 2 && line != "" && !strings.HasPrefix(line, "        | ") {
-					t.Errorf("line %d of %d: %q", i, len(lines), line)
-				}
-			}
-			if joined := strings.ReplaceAll(strings.Join(lines, ""), "        | ", ""); !strings.Contains(joined, strings.TrimSpace(forged)) {
-				t.Errorf("a part is missing: %q", joined)
-			}
-		}
-	}
-	for answer, want := range map[string]error{"\n\n\ny\n": nil, "\nn\n": errDeclined, "\n\n\n": errDeclined} {
-		tty := &answering{answer: answer}
-		env := &Env{Terminal: func() (*Terminal, error) { return &Terminal{Reader: tty, Writer: tty, Columns: 80, Rows: 24}, nil }}
-		if err := env.ask(t.Context(), strings.Repeat("line\n", 70), "?"); err != want || strings.Count(tty.String(), "-- Enter shows more") == 0 {
-			t.Errorf("%q: %v, %q", answer, err, tty.String())
-		}
 	}
 }
 
@@ -322,8 +270,8 @@ func TestRefusalHasNoSecrets(t *testing.T) {
 		"webhooks": [{"url": "https://${TOKEN}.hook.example/path", "format": "slack"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var out, stderr lockedBuffer
-	env := &Env{In: strings.NewReader(""), Out: &out, Err: &stderr, LookupEnv: only("TOKEN", "https://s3cr3t")}
+	var out, stderr clitest.Buffer
+	env := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &stderr, LookupEnv: only("TOKEN", "https://s3cr3t")}
 	code := Main(t.Context(), env, []string{"list"})
 	for _, hidden := range []string{"s3cr3t", "pw0rd", "ghp_", "/path"} {
 		if strings.Contains(stderr.String(), hidden) {
@@ -335,7 +283,7 @@ func TestRefusalHasNoSecrets(t *testing.T) {
 			t.Errorf("no %q", shown)
 		}
 	}
-	if code != exitConfig || t.Failed() {
+	if code != cli.ExitConfig || t.Failed() {
 		t.Errorf("exit code %d: %s", code, &stderr)
 	}
 }
@@ -355,9 +303,9 @@ func TestCompletionNeedsApproval(t *testing.T) {
 	if err := os.WriteFile(".mcp.json", []byte(cfg), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var out, stderr lockedBuffer
-	env := &Env{In: strings.NewReader(""), Out: &out, Err: &stderr, LookupEnv: only("HOME", home)}
-	loaded, err := (&globals{}).read(env, slog.New(slog.DiscardHandler))
+	var out, stderr clitest.Buffer
+	env := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &stderr, LookupEnv: only("HOME", home)}
+	loaded, err := (&cli.Globals{}).Read(env, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +318,7 @@ func TestCompletionNeedsApproval(t *testing.T) {
 	if n := complete(); n != 0 {
 		t.Errorf("%d requests to a server that is not approved", n)
 	}
-	if code := Main(t.Context(), env, []string{"trust", "--yes"}); code != exitOK {
+	if code := Main(t.Context(), env, []string{"trust", "--yes"}); code != cli.ExitOK {
 		t.Fatal(&stderr)
 	}
 	if n := complete(); n == 0 {
@@ -392,52 +340,28 @@ func TestAsk(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reader, writer := io.Pipe()
 	defer writer.Close()
-	env := &Env{Terminal: func() (*Terminal, error) { return &Terminal{Reader: reader, Writer: io.Discard}, nil }}
+	env := &cli.Env{Terminal: func() (*cli.Terminal, error) { return &cli.Terminal{Reader: reader, Writer: io.Discard}, nil }}
 	cancel(io.ErrClosedPipe)
-	if err := env.ask(ctx, "", "?"); err != io.ErrClosedPipe {
+	if err := env.Ask(ctx, "", "?"); err != io.ErrClosedPipe {
 		t.Errorf("interrupted: %v", err)
 	}
-	for answer, want := range map[string]error{"y": nil, "Y": nil, "yes": nil, " Yes ": nil, "": errDeclined, "n": errDeclined, "yeah": errDeclined, "y y": errDeclined} {
-		if err := (&Env{Terminal: replying(answer + "\n")}).ask(t.Context(), "", "?"); err != want {
+	for answer, want := range map[string]error{"y": nil, "Y": nil, "yes": nil, " Yes ": nil, "": cli.ErrDeclined, "n": cli.ErrDeclined, "yeah": cli.ErrDeclined, "y y": cli.ErrDeclined} {
+		if err := (&cli.Env{Terminal: replying(answer + "\n")}).Ask(t.Context(), "", "?"); err != want {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}
+	for answer, want := range map[string]error{"\n\n\ny\n": nil, "\nn\n": cli.ErrDeclined, "\n\n\n": cli.ErrDeclined} {
+		tty := &answering{answer: answer}
+		env := &cli.Env{Terminal: func() (*cli.Terminal, error) {
+			return &cli.Terminal{Reader: tty, Writer: tty, Columns: 80, Rows: 24}, nil
+		}}
+		if err := env.Ask(t.Context(), strings.Repeat("line\n", 70), "?"); err != want || strings.Count(tty.String(), "-- Enter shows more") == 0 {
+			t.Errorf("%q: %v, %q", answer, err, tty.String())
+		}
+	}
 	two := &answering{answer: "y\nrest"}
-	if err := (&Env{Terminal: func() (*Terminal, error) { return &Terminal{Reader: two, Writer: two}, nil }}).ask(t.Context(), "", "?"); err != nil || two.answer != "rest" {
+	if err := (&cli.Env{Terminal: func() (*cli.Terminal, error) { return &cli.Terminal{Reader: two, Writer: two}, nil }}).Ask(t.Context(), "", "?"); err != nil || two.answer != "rest" {
 		t.Errorf("%v, %q is left", err, two.answer)
-	}
-}
-
-// A server that is new or changed while a command runs waits until it is approved, and what was
-// approved stays in use.
-func TestChangedWhileRunning(t *testing.T) {
-	dir, home := t.TempDir(), t.TempDir()
-	t.Chdir(dir)
-	p := &permission{env: &Env{LookupEnv: func(string) (string, bool) { return "", false }}, g: &globals{}, found: true, folder: dir, store: trust.New(filepath.Join(home, "trust"))}
-	parse := func(text string) *config.Config {
-		cfg, problems := config.Parse([]byte(text), ".mcp.json", config.Options{Workspace: dir, LookPath: func(s string) (string, error) { return s, nil }})
-		if cfg == nil {
-			t.Fatal(problems)
-		}
-		return cfg
-	}
-	running := parse(`{"mcpServers": {"a": {"command": "x"}, "off": {"command": "off", "enabled": false}}}`)
-	hold := p.hold(running, false)
-	approved := func(text string) bool { return hold.Approved()[parse(text).Servers[0].Intent.Digest] }
-	if !approved(`{"mcpServers": {"a": {"command": "x"}}}`) || approved(`{"mcpServers": {"a": {"command": "y"}}}`) || approved(`{"mcpServers": {"off": {"command": "off"}}}`) {
-		t.Error("what is approved at the start is wrong")
-	}
-	if err := p.approve(entries(parse(`{"mcpServers": {"a": {"command": "y"}}}`))); err != nil || !approved(`{"mcpServers": {"a": {"command": "y"}}}`) {
-		t.Errorf("approved later: %v", err)
-	}
-	if hold.File == "" || !strings.Contains(hold.Hint, "mcptrack trust ") {
-		t.Errorf("%+v", hold)
-	}
-	for name, value := range map[string]string{"CI": "true", trustKey: dir} {
-		p.env.LookupEnv = only(name, value)
-		if p.hold(running, false) != nil || p.hold(running, true) == nil {
-			t.Errorf("%s does not trust the folder", name)
-		}
 	}
 }
 
@@ -450,7 +374,7 @@ func TestKeyringIsReadAfterApproval(t *testing.T) {
 	}
 	missing := func() string {
 		t.Helper()
-		cfg, err := (&globals{}).read(&Env{LookupEnv: only("HOME", home)}, slog.New(slog.DiscardHandler))
+		cfg, err := (&cli.Globals{}).Read(&cli.Env{LookupEnv: only("HOME", home)}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -459,10 +383,10 @@ func TestKeyringIsReadAfterApproval(t *testing.T) {
 	if got := missing(); !strings.Contains(got, "which is not read") {
 		t.Errorf("before the approval: %s", got)
 	}
-	var out, stderr lockedBuffer
-	env := &Env{In: strings.NewReader(""), Out: &out, Err: &stderr, LookupEnv: only("HOME", home), Executable: "/nowhere",
+	var out, stderr clitest.Buffer
+	env := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &stderr, LookupEnv: only("HOME", home), Executable: "/nowhere",
 		Terminal: replying("y\n")}
-	if code := Main(t.Context(), env, []string{"list", "--json"}); code != exitUnreachable || !strings.Contains(out.String(), "which has no such entry") {
+	if code := Main(t.Context(), env, []string{"list", "--json"}); code != cli.ExitUnreachable || !strings.Contains(out.String(), "which has no such entry") {
 		t.Errorf("exit code %d: %s %s", code, &out, &stderr)
 	}
 	if got := missing(); !strings.Contains(got, "which has no such entry") {

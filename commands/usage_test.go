@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
@@ -25,20 +27,20 @@ func commandLines(t *testing.T, visit func(path []string, cmd *cobra.Command)) {
 			walk(append(path[:len(path):len(path)], sub.Name()), sub)
 		}
 	}
-	var g globals
-	walk(nil, newRoot(&Env{LookupEnv: func(string) (string, bool) { return "", false }}, &g))
+	var g cli.Globals
+	walk(nil, newRoot(&cli.Env{LookupEnv: func(string) (string, bool) { return "", false }}, &g))
 }
 
 // TestInvalidFlagValues gives every flag of every command that is not a text a value
 // that it cannot have, and every flag that needs a value none.
 func TestInvalidFlagValues(t *testing.T) {
-	b := newBench(t)
+	b := clitest.New(t, Main)
 	tried := 0
 	wrong := func(args ...string) {
 		t.Helper()
-		code, out := b.run(t, args...)
+		code, out := b.Run(t, args...)
 		tried++
-		if text := b.err.String(); code != exitUsage || out != "" || goErrors.MatchString(text) || !strings.Contains(text, "hint: ") {
+		if text := b.Stderr.String(); code != cli.ExitUsage || out != "" || goErrors.MatchString(text) || !strings.Contains(text, "hint: ") {
 			t.Errorf("%q: exit %d, stdout %q: %s", args, code, out, text)
 		}
 	}
@@ -69,7 +71,7 @@ func TestInvalidFlagValues(t *testing.T) {
 
 // TestWrongUsage: each message says what is wrong and what would be right.
 func TestWrongUsage(t *testing.T) {
-	b := newBench(t)
+	b := clitest.New(t, Main)
 	for _, c := range []struct{ args, want, hint string }{
 		{"wach", `unknown command "wach"`, "did you mean watch?"},
 		{"wach --demo", `unknown command "wach"`, "did you mean watch?"},
@@ -120,6 +122,9 @@ func TestWrongUsage(t *testing.T) {
 		{"gateway --index-ttl soon", "invalid --index-ttl", ""},
 		{"gateway --catalog-url :", "--catalog-url", ""},
 		{"gateway --events --events-allow **.host/**", `--events-allow: invalid glob "**.host/**": it must begin with https://`, "for example --events-allow 'https://*.example.com/hooks/**'"},
+		{"gateway --events --events-dialect sep", `unknown --events-dialect "sep"; choose sketch or sep-3415`, ""},
+		{"gateway --events --events-dialect=", `unknown --events-dialect ""; choose sketch or sep-3415`, ""},
+		{"gateway --events-dialect sketch", "--events-dialect needs --events", ""},
 		{"gateway --deny [a", `invalid glob "[a" in --deny`, ""},
 		{"gateway --deny=", "--deny is empty", ""},
 		{"gateway --allow=", "--allow is empty", ""},
@@ -128,8 +133,8 @@ func TestWrongUsage(t *testing.T) {
 		{"inject --model m --url :", "--url", ""},
 		{"inject --model m --from :", "invalid --from", ""},
 	} {
-		code, _ := b.run(t, strings.Fields(c.args)...)
-		if text := b.err.String(); code != exitUsage || !strings.Contains(text, "mcptrack: "+c.want) || !strings.Contains(text, c.hint) || goErrors.MatchString(text) {
+		code, _ := b.Run(t, strings.Fields(c.args)...)
+		if text := b.Stderr.String(); code != cli.ExitUsage || !strings.Contains(text, "mcptrack: "+c.want) || !strings.Contains(text, c.hint) || goErrors.MatchString(text) {
 			t.Errorf("%s: exit %d: %swant %s\n%s", c.args, code, text, c.want, c.hint)
 		}
 	}
@@ -138,20 +143,20 @@ func TestWrongUsage(t *testing.T) {
 // TestSuggestItems: a name that the server refuses is compared with those that it
 // listed last.
 func TestSuggestItems(t *testing.T) {
-	b := newBench(t)
-	b.server.SetList(catalog.Tools, map[string]any{"name": "convert", "inputSchema": map[string]any{"type": "object"}})
-	b.server.SetQuietly("note:///guide", "text")
+	b := clitest.New(t, Main)
+	b.Server.SetList(catalog.Tools, map[string]any{"name": "convert", "inputSchema": map[string]any{"type": "object"}})
+	b.Server.SetQuietly("note:///guide", "text")
 	for _, kind := range []string{"tools", "resources"} {
-		if code, _ := b.run(t, "list", kind); code != 0 {
-			t.Fatalf("list: exit %d: %s", code, &b.err)
+		if code, _ := b.Run(t, "list", kind); code != 0 {
+			t.Fatalf("list: exit %d: %s", code, &b.Stderr)
 		}
 	}
 	for args, want := range map[string]string{
 		"call notes convrt --arg a=b": "did you mean convert?",
 		"read notes note:///giude":    "did you mean note:///guide?",
 	} {
-		if code, _ := b.run(t, strings.Fields(args)...); code != exitRefused || !strings.Contains(b.err.String(), want) {
-			t.Errorf("%s: exit %d: %s", args, code, &b.err)
+		if code, _ := b.Run(t, strings.Fields(args)...); code != cli.ExitRefused || !strings.Contains(b.Stderr.String(), want) {
+			t.Errorf("%s: exit %d: %s", args, code, &b.Stderr)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
@@ -24,7 +25,7 @@ type validateOptions struct {
 	format document.Format
 }
 
-func newValidateConfig(env *Env, g *globals) *cobra.Command {
+func newValidateConfig(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts validateOptions
 	cmd := &cobra.Command{
 		Use:     "validate-config [FILE...]",
@@ -43,11 +44,11 @@ Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
   mcptrack validate
   mcptrack validate --strict --json .mcp.json .cursor/mcp.json
   mcptrack validate --schema > mcp-servers.schema.json`,
-		Args:              arguments(0, -1),
+		Args:              cli.Args(0, -1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc", "toml", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.files, opts.others, opts.format = args, nil, g.format
-			opts.read = g.configOptions(env)
+			opts.files, opts.others, opts.format = args, nil, g.Format
+			opts.read = g.ConfigOptions(env)
 			opts.read.Strict = opts.strict
 			if len(args) == 0 && !opts.schema {
 				if err := opts.find(env, g); err != nil {
@@ -74,12 +75,12 @@ type fileReport struct {
 }
 
 // find chooses the files if none is named.
-func (o *validateOptions) find(env *Env, g *globals) error {
-	path, err := g.configPath(env, g.logger(env))
+func (o *validateOptions) find(env *cli.Env, g *cli.Globals) error {
+	path, err := g.ConfigPath(env, g.Logger(env))
 	if err == nil {
 		o.files = []string{path}
 	}
-	if g.config != "" || g.host != "" {
+	if g.Config != "" || g.Host != "" {
 		return err
 	}
 	for _, f := range config.HostFiles(o.read) {
@@ -93,7 +94,7 @@ func (o *validateOptions) find(env *Env, g *globals) error {
 	return err
 }
 
-func runValidateConfig(ctx context.Context, env *Env, opts validateOptions) error {
+func runValidateConfig(ctx context.Context, env *cli.Env, opts validateOptions) error {
 	if opts.schema {
 		_, err := env.Out.Write(config.Schema())
 		return err
@@ -132,9 +133,9 @@ func invalidFiles(reports []fileReport) error {
 			missing = missing && r.Problems.Has(config.CodeNotFound)
 		}
 	}
-	f := &failure{exit: exitConfig, code: "config_invalid", err: errors.New("invalid: " + strings.Join(names, ", ")), reported: true}
+	f := &cli.Failure{Exit: cli.ExitConfig, Code: "config_invalid", Err: errors.New("invalid: " + strings.Join(names, ", ")), Reported: true}
 	if missing {
-		f.code = "config_missing"
+		f.Code = "config_missing"
 	}
 	return f
 }
@@ -177,22 +178,15 @@ func (r fileReport) text(b *strings.Builder) {
 	file := printable.Line(r.File, 0)
 	switch errs, warns := r.Problems.Errors(), r.Problems.Warnings(); {
 	case !r.Valid:
-		fmt.Fprintf(b, "%s: %s", file, plural(errs, "error"))
+		fmt.Fprintf(b, "%s: %s", file, cli.Plural(errs, "error"))
 		if warns > 0 {
-			fmt.Fprintf(b, ", %s", plural(warns, "warning"))
+			fmt.Fprintf(b, ", %s", cli.Plural(warns, "warning"))
 		}
 	default:
-		fmt.Fprintf(b, "%s: ok, %s (%d tracked)", file, plural(len(r.Servers), "server"), r.tracked)
+		fmt.Fprintf(b, "%s: ok, %s (%d tracked)", file, cli.Plural(len(r.Servers), "server"), r.tracked)
 		if warns > 0 {
-			fmt.Fprintf(b, ", %s", plural(warns, "warning"))
+			fmt.Fprintf(b, ", %s", cli.Plural(warns, "warning"))
 		}
 	}
 	b.WriteByte('\n')
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -3,25 +3,27 @@ package commands
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/output/document"
 )
 
-func newVersion(env *Env, g *globals) *cobra.Command {
+func newVersion(env *cli.Env, g *cli.Globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Long:  "Prints the version of mcptrack, the version of Go, and the platform.\n\nExit codes: 0 done; 1 failed; 2 wrong usage.",
 		Example: `  mcptrack version
   mcptrack version --json`,
-		Args: arguments(0, 0),
-		RunE: func(*cobra.Command, []string) error { return runVersion(env, g.format) },
+		Args: cli.Args(0, 0),
+		RunE: func(*cobra.Command, []string) error { return runVersion(env, g.Format) },
 	}
 }
 
-func runVersion(env *Env, format document.Format) error {
+func runVersion(env *cli.Env, format document.Format) error {
 	v := struct {
 		Version string `json:"version"`
 		Go      string `json:"go"`
@@ -38,4 +40,21 @@ func runVersion(env *Env, format document.Format) error {
 		err = document.Write(env.Out, format, v)
 	}
 	return err
+}
+
+// Version returns the version of this build: that of the module, else the commit.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return "devel+" + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return "devel"
 }

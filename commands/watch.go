@@ -9,23 +9,25 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 type watchOptions struct {
 	streamFlags
 	agentFlags
-	filter
-	trackFlags
-	journalFlags
+	cli.Filter
+	cli.TrackFlags
+	cli.JournalFlags
 	file   string // the argument
 	since  string
 	after  since // parsed from since
 	stored bool  // --no-follow: only what is stored
 }
 
-func newWatch(env *Env, g *globals) *cobra.Command {
+func newWatch(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts watchOptions
 	cmd := &cobra.Command{
 		Use:   "watch [FILE]",
@@ -70,27 +72,26 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
   # For an agent's monitor, and for a hook
   mcptrack watch --agent
   mcptrack watch --agent --once --timeout 5s`,
-		Args:              arguments(0, 1),
+		Args:              cli.Args(0, 1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc", "toml", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.types, opts.servers = globs(opts.types), globs(opts.servers)
-			if err := errors.Join(opts.streamFlags.parse(), opts.filter.check(), opts.agentFlags.parse(cmd, g)); err != nil {
+			if err := errors.Join(opts.streamFlags.parse(), opts.Filter.Parse(), opts.agentFlags.parse(cmd, g)); err != nil {
 				return err
 			}
 			if err := opts.parseSince(cmd); err != nil {
 				return err
 			}
 			switch {
-			case len(args) == 1 && g.host != "":
-				return usage("--host and the config file %s cannot be used together", printable.Line(args[0], 200))
+			case len(args) == 1 && g.Host != "":
+				return cli.Usage("--host and the config file %s cannot be used together", printable.Line(args[0], 200))
 			case len(args) == 1 && cmd.Flags().Changed("config"):
-				return usage("--config and the config file %s cannot be used together", printable.Line(args[0], 200))
-			case len(args) == 1 && opts.demo:
-				return usage("--demo cannot be used with a config; remove %s", printable.Line(args[0], 200))
+				return cli.Usage("--config and the config file %s cannot be used together", printable.Line(args[0], 200))
+			case len(args) == 1 && opts.Demo:
+				return cli.Usage("--demo cannot be used with a config; remove %s", printable.Line(args[0], 200))
 			case len(args) == 1:
-				g.config, g.host, opts.file = args[0], "", args[0]
+				g.Config, g.Host, opts.file = args[0], "", args[0]
 			}
-			ctx, cancel := opts.bound(cmd.Context())
+			ctx, cancel := opts.Bound(cmd.Context())
 			defer cancel()
 			if opts.agent {
 				return runWatchAgent(ctx, env, g, opts)
@@ -100,19 +101,18 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 	}
 	opts.streamFlags.add(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&opts.types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
-	f.StringSliceVar(&opts.servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
-	f.BoolVar(&opts.changedOnly, "changed-only", false, "omit updates that left the content the same")
+	opts.AddTypes(cmd)
+	opts.AddServers(cmd)
+	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
 	f.StringVar(&opts.since, "since", "", "begin with the stored events after this `ID`, since this time (RFC 3339), or within this duration (2h, 7d)")
 	f.BoolVar(&opts.stored, "no-follow", false, "with --since: print what is stored, and exit")
-	opts.journalFlags.add(cmd)
-	opts.addReload(cmd)
-	addAllFlag(cmd, &opts.allServers)
+	opts.JournalFlags.Add(cmd)
+	opts.AddReload(cmd)
+	cli.AddAllFlag(cmd, &opts.AllServers)
 	opts.agentFlags.add(cmd)
 	opts.addOnce(cmd)
-	f.BoolVar(&opts.demo, "demo", false, "follow a built-in demo server; no config needed")
-	_ = cmd.RegisterFlagCompletionFunc("server", completeServers(env, g))
-	_ = cmd.RegisterFlagCompletionFunc("type", completeTypes)
+	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in demo server; no config needed")
+	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	return cmd
 }
 
@@ -121,30 +121,33 @@ func (o *watchOptions) parseSince(cmd *cobra.Command) (err error) {
 	if !cmd.Flags().Changed("since") {
 		for _, name := range []string{"no-follow", "data-dir", "nats", "nats-credentials"} {
 			if cmd.Flags().Changed(name) {
-				return usage("--%s needs --since", name)
+				return cli.Usage("--%s needs --since", name)
 			}
 		}
 		return nil
 	}
-	if o.demo || o.agent {
-		return usage("--since cannot be used with --demo or --agent")
+	if o.Demo || o.agent {
+		return cli.Usage("--since cannot be used with --demo or --agent")
 	}
 	o.after, err = parseSince(cmd, o.since)
 	return err
 }
 
-func (o *watchOptions) selection() selection { return selection{servers: o.servers, all: o.allServers} }
+func (o *watchOptions) selection() cli.Selection {
+	return cli.Selection{Servers: o.Servers, All: o.AllServers}
+}
 
-func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) error {
+func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
 	env, screen := newScreen(env, g)
-	log := g.logger(env)
+	log := g.Logger(env)
 	s := newStream(env, g, opts.streamFlags)
-	s.keep, s.counts = opts.keep, opts.filter.counts
+	s.keep = opts.Keep
+	s.counts = func(e *event.Event) bool { return len(opts.Types) > 0 || isChange(e) }
 	var err error
 	if opts.since != "" {
-		if written := opts.written(env); opts.stored || written { // no server is needed for that
-			s.follow(env, g, screen, nil, len(opts.types) > 0)
-			if opts.after, err = s.backlog(ctx, env, log, &opts.journalFlags, opts.after, written && !opts.stored); !errors.Is(err, errWriterEnded) {
+		if written := opts.Written(env); opts.stored || written { // no server is needed for that
+			s.follow(env, g, screen, nil, len(opts.Types) > 0)
+			if opts.after, err = s.backlog(ctx, env, log, &opts.JournalFlags, opts.after, written && !opts.stored); !errors.Is(err, errWriterEnded) {
 				return s.outcome(ctx, err)
 			}
 			log.Warn("the process that stored the events has ended; this one follows the servers now")
@@ -154,44 +157,44 @@ func runWatch(ctx context.Context, env *Env, g *globals, opts watchOptions) erro
 	if err != nil {
 		return err
 	}
-	s.follow(env, g, screen, cfg, len(opts.types) > 0)
-	if len(opts.selection().of(cfg).Servers) == 0 && !awaited {
-		if opts.noFollow {
-			return nothingToFollow(cfg, opts.selection())
+	s.follow(env, g, screen, cfg, len(opts.Types) > 0)
+	if len(opts.selection().Of(cfg).Servers) == 0 && !awaited {
+		if opts.NoFollow {
+			return cli.NothingToFollow(cfg, opts.selection())
 		}
-		opts.selection().warnNone(log, cfg)
+		opts.selection().WarnNone(log, cfg)
 	}
-	desired, err := opts.desired(env, g, log, cfg, opts.selection().of)
+	desired, err := opts.Desired(env, g, log, cfg, opts.selection().Of)
 	if err != nil {
 		return err
 	}
 	if opts.since != "" {
-		if _, err := s.backlog(ctx, env, log, &opts.journalFlags, opts.after, false); err != nil {
+		if _, err := s.backlog(ctx, env, log, &opts.JournalFlags, opts.after, false); err != nil {
 			return s.outcome(ctx, err)
 		}
 	}
-	e, err := printed(ctx, desired, opts.trackerOptions(env, g))
+	e, err := cli.NewPrinting(ctx, desired, opts.trackerOptions(env, g))
 	if err != nil {
 		return err
 	}
 	err = s.run(ctx, e)
-	if !opts.demo {
+	if !opts.Demo {
 		rememberSnapshot(env, cfg.Path, e.Tracker().Snapshot())
 	}
 	return err
 }
 
 // watchConfig returns the initial config. awaited is set if its file does not exist yet.
-func watchConfig(ctx context.Context, env *Env, g *globals, log *slog.Logger, opts watchOptions) (cfg *config.Config, awaited bool, err error) {
-	if opts.demo {
-		return demoConfig(env), false, nil
+func watchConfig(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, opts watchOptions) (cfg *config.Config, awaited bool, err error) {
+	if opts.Demo {
+		return cli.DemoConfig(env), false, nil
 	}
-	if opts.file != "" && !opts.noFollow {
+	if opts.file != "" && !opts.NoFollow {
 		if _, err := os.Stat(opts.file); errors.Is(err, fs.ErrNotExist) {
 			log.Warn("the config does not exist yet; waiting for it", "file", opts.file, "hint", "mcptrack init writes one")
 			return &config.Config{Path: opts.file}, true, nil
 		}
 	}
-	cfg, err = g.load(ctx, env, log)
+	cfg, err = g.Load(ctx, env, log)
 	return cfg, false, err
 }

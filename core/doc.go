@@ -94,24 +94,24 @@
 //	a new config key            core/config: config.go and server.go (the field; transport.go,
 //	                            tracking.go), keys.go, equal.go and schema.json; commands/topics/config.md
 //	what needs approval         core/config: effectiveKeys in keys.go, intent.go; who is asked and when:
-//	                            commands/permission.go; commands/topics/trust.md
+//	                            commands/internal/cli/permission.go; commands/topics/trust.md
 //	a new way to show events    a package in output/, wired up in commands/stream.go (watch, subscribe)
-//	                            or commands/feed.go (serve-sse)
-//	a column of list            output/table; as JSON: commands/list.go, list_items.go
+//	                            or commands/serve (serve-sse)
+//	a column of list            output/table; as JSON: commands/list.go
 //	a new -o format             output/document: its name, its help and Write; for events commands/stream.go
 //	how content is digested     core/session/content.go; core/tracker/read.go compares
 //	a filter of /events         output/feed: filter.go, and frame.go for what it can look at; another
-//	                            parameter: query.go; commands/topics/serving.md
+//	                            parameter: query.go; commands/serve/serving.md
 //	when a resource is read     core/tracker/internal/coalesce
 //	what is listed, and when    core/tracker: the sync
-//	a limit on what servers send  core/session (options) and core/session/internal/wire; commands/limits.go and
+//	a limit on what servers send  core/session (options) and core/session/internal/wire; commands/internal/cli/connect.go and
 //	                            commands/topics/limits.md
 //	how attempts are spaced     core/backoff, and the options of the package that waits
 //	                            (servers: core/tracker Options.MaxBackoff, which also bounds syncs after gaps
 //	                            and MCP Events; commands/topics/events.md names it)
 //	a new metric                output/metrics/collector.go; of a server its source is core/tracker: Counts in
 //	                            status.go, counted in publish.go; of the process it is Options in
-//	                            metrics.go, set in commands/feed.go and gateway_events.go
+//	                            metrics.go, set in commands/serve/serve.go and commands/gateway/events.go
 //	a page of the dashboard     output/dashboard: assets/server.js, assets/resource.js and so on; what all
 //	                            servers have in the overview: core/status/summary.go; what only the page
 //	                            of one shows: detail.go
@@ -119,10 +119,10 @@
 //	                            commands/topics/config.md
 //	a header sent to servers    core/session/dial_http.go; core/session/internal/wire if it depends on the request
 //	how a login is made         core/login
-//	where logins are kept       core/login: store.go and files.go; the choices: commands/logins.go and
-//	                            login.go, commands/topics/login.md
+//	where logins are kept       core/login: store.go and files.go; the choices: commands/internal/cli/connect.go and
+//	                            commands/login/login.go, login.md
 //	a tool of the vault         core/vault: tools.go and call.go
-//	a new command               a file in commands/, added in commands/main.go
+//	a new command               a file in commands/, or a folder if it is a feature; added in commands/main.go
 //	who may make a request      output/web
 //	what is reported to agents  output/agent: which events changes.go, how names are shown name.go, what is
 //	                            remembered between runs cursor.go

@@ -29,13 +29,13 @@ func readFile(t *testing.T, elem ...string) string {
 // documents are the README and the pages of the manual, by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	pages, err := filepath.Glob(filepath.Join("..", "..", "commands", "topics", "*.md"))
+	pages, err := filepath.Glob(filepath.Join("..", "..", "commands", "*", "*.md"))
 	if err != nil || len(pages) < 12 {
 		t.Fatalf("%d pages of the manual, %v", len(pages), err)
 	}
 	docs := map[string]string{"README.md": readFile(t, "README.md")}
 	for _, page := range pages {
-		name := filepath.Join("commands", "topics", filepath.Base(page))
+		name, _ := filepath.Rel(filepath.Join("..", ".."), page)
 		docs[name] = readFile(t, name)
 	}
 	return docs

@@ -22,6 +22,9 @@ type Options struct {
 	Webhooks mcpserver.Func
 	// NoWebhooks is the reason that clients are told if Webhooks is nil; optional.
 	NoWebhooks string
+	// Numbering is the numbering of errors for all clients; "": for a client that declares the
+	// extension NumberingSEP, for others NumberingSketch.
+	Numbering Numbering
 	// MaxStreams bounds the streams of one client, 32 by default, and MaxTotal those of all
 	// clients, 1,000 by default; see package fair for the part that each principal gets of
 	// them. Modern clients with the same credentials, or without any, count as one client.
@@ -54,6 +57,7 @@ func (s *Service) Handlers() mcpserver.Events {
 }
 
 func (s *Service) handle(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+	r.EventNumbering = s.opts.Numbering
 	switch r.Method {
 	case mcp.MethodListEvents:
 		return s.list(r)

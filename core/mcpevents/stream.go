@@ -28,6 +28,7 @@ type stream struct {
 // Stream serves events/stream: it sends the matching events after the cursor and then each
 // new one, until ctx ends.
 func (s *Service) Stream(ctx context.Context, r *mcpserver.Request, id json.RawMessage, send func(messages ...[]byte) error) (json.RawMessage, error) {
+	r.EventNumbering = s.opts.Numbering
 	if !slices.Contains(s.opts.Modes, Push) {
 		return nil, Fail(r, Unsupported, map[string]any{"feature": "deliveryMode", "value": Push})
 	}

@@ -35,8 +35,11 @@ const (
 	NumberingSketch = mcp.EventNumberingSketch
 )
 
-// NumberingFor returns the numbering that a client expects.
+// NumberingFor returns the numbering of errors for the client of a request.
 func NumberingFor(r *mcpserver.Request) Numbering {
+	if r.EventNumbering != "" {
+		return r.EventNumbering
+	}
 	var declared struct {
 		Extensions map[string]json.RawMessage `json:"extensions"`
 	}

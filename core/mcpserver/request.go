@@ -3,6 +3,8 @@ package mcpserver
 import (
 	"encoding/json"
 	"sync"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // Request is a request for a Func. It is valid until the Func returns.
@@ -24,6 +26,10 @@ type Request struct {
 	Capabilities json.RawMessage
 	// Client is the client, if it is of the legacy era; else nil.
 	Client *Client
+
+	// EventNumbering is the numbering of the errors of MCP Events, set by their handler; "": the
+	// client's capabilities decide.
+	EventNumbering mcp.EventNumbering
 
 	after  *afterwards
 	modern bool

@@ -1,0 +1,287 @@
+package commands
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/completion"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/core/uritemplate"
+)
+
+// finishBuiltins gives cobra's own commands, help and completion, what every other command has:
+// examples, exit codes, and an error for an unknown name, for which cobra would print help and
+// succeed.
+func finishBuiltins(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Long += "\n\n" + builtinExits
+			cmd.Example = `  mcptrack help watch
+  mcptrack help exit-codes`
+			cmd.Args = func(_ *cobra.Command, args []string) error { return knownTopic(root, args) }
+		case "completion":
+			finishCompletion(cmd)
+		}
+	}
+}
+
+const builtinExits = "Exit codes: 0 done; 1 failed; 2 wrong usage."
+
+// knownTopic returns an error unless args name a command or a help topic.
+func knownTopic(root *cobra.Command, args []string) error {
+	_, rest, err := root.Find(args)
+	if err == nil && len(rest) == 0 {
+		return nil
+	}
+	var names []string
+	for _, cmd := range root.Commands() {
+		if !cmd.Hidden {
+			names = append(append(names, cmd.Name()), cmd.Aliases...)
+		}
+	}
+	return cli.UsageHint(cli.DidYouMean(args[0], names, "mcptrack --help lists the commands and topics"),
+		"unknown help topic %q", printable.Line(cli.Join(args, 5), 100))
+}
+
+func finishCompletion(completion *cobra.Command) {
+	completion.Long += "\n" + builtinExits
+	completion.Example = `  source <(mcptrack completion bash)
+  mcptrack completion fish >~/.config/fish/completions/mcptrack.fish`
+	completion.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		shells := []string{"bash", "zsh", "fish", "powershell"}
+		return cli.UsageHint(cli.DidYouMean(args[0], shells, ""), "unknown shell %q; choose bash, zsh, fish or powershell", printable.Line(args[0], 60))
+	}
+	completion.RunE = func(*cobra.Command, []string) error {
+		return cli.Usage("no shell given; choose bash, zsh, fish or powershell")
+	}
+	for _, shell := range completion.Commands() {
+		shell.Long += "\n" + builtinExits
+		shell.Args = cli.Args(0, 0)
+		switch shell.Name() {
+		case "bash":
+			shell.Example = `  source <(mcptrack completion bash)
+  mcptrack completion bash >/etc/bash_completion.d/mcptrack`
+		case "zsh":
+			shell.Example = `  source <(mcptrack completion zsh)
+  mcptrack completion zsh >"${fpath[1]}/_mcptrack"`
+		case "fish":
+			shell.Example = `  mcptrack completion fish | source
+  mcptrack completion fish >~/.config/fish/completions/mcptrack.fish`
+		case "powershell":
+			shell.Example = `  mcptrack completion powershell | Out-String | Invoke-Expression
+  mcptrack completion powershell >mcptrack.ps1`
+		}
+	}
+}
+
+// namesPath is the file with the cached names of a config's servers, "" if there is none.
+func namesPath(env *cli.Env, cfgPath string) string {
+	dir := env.CacheDir()
+	abs, err := filepath.Abs(cfgPath)
+	if dir == "" || cfgPath == "" || err != nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(abs))
+	return filepath.Join(dir, "catalog-"+hex.EncodeToString(sum[:8])+".json")
+}
+
+func loadNames(env *cli.Env, cfgPath string) completion.Names {
+	return completion.Load(namesPath(env, cfgPath))
+}
+
+// remember caches the lists of the reports, for completion.
+func remember(env *cli.Env, cfgPath string, reports []session.Report) {
+	completion.Update(namesPath(env, cfgPath), func(n completion.Names) {
+		for _, r := range reports {
+			for kind, list := range r.Lists {
+				n.Learn(r.Server.ID, kind, list)
+			}
+			if r.Err == nil {
+				n.Use(r.Server)
+			}
+		}
+	})
+}
+
+// rememberSnapshot caches the lists of a tracker's last snapshot.
+func rememberSnapshot(env *cli.Env, cfgPath string, snap *status.Snapshot) {
+	completion.Update(namesPath(env, cfgPath), func(n completion.Names) {
+		for _, srv := range snap.Servers {
+			for kind, list := range srv.Lists {
+				n.Learn(srv.ID, kind, list)
+			}
+		}
+	})
+}
+
+// rememberUse records that a command has used the server.
+func rememberUse(env *cli.Env, cfgPath string, srv config.Server) {
+	completion.Update(namesPath(env, cfgPath), func(n completion.Names) { n.Use(srv) })
+}
+
+func completeList(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		names := cli.ServerNames(cli.ConfigForCompletion(env, g))
+		if len(args) == 0 {
+			names = append(listKinds(), names...)
+		}
+		return cli.Choices(names, args)
+	}
+}
+
+// completeItems completes a server id, then names of the server's cached list.
+func completeItems(env *cli.Env, g *cli.Globals, kind catalog.Kind) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		cfg := cli.ConfigForCompletion(env, g)
+		if len(args) == 0 {
+			return cli.Choices(cli.ServerNames(cfg), nil)
+		}
+		return cli.Choices(loadNames(env, cfg.Path)[args[0]].Names[kind], args[1:])
+	}
+}
+
+// completeNames completes a flag with cached names of the server in args.
+func completeNames(env *cli.Env, g *cli.Globals, kind catalog.Kind) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		out, _ := cli.Choices(loadNames(env, cli.ConfigForCompletion(env, g).Path)[args[0]].Names[kind], nil)
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+// noFiles turns off the completion of files, which is cobra's default, for arguments and values
+// of flags that name none.
+func noFiles(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			_, chosen := cmd.GetFlagCompletionFunc(f.Name)
+			if kind, _ := pflag.UnquoteUsage(f); !chosen && f.NoOptDefVal == "" && kind != "FILE" && kind != "DIR" {
+				_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions)
+			}
+		})
+	}
+}
+
+// completePromptArgument completes --arg of prompt: names from the cache, and values
+// from the server.
+func completePromptArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) < 2 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		cfg := cli.ConfigForCompletion(env, g)
+		begins := loadNames(env, cfg.Path)[args[0]].Arguments[catalog.Prompts][args[1]]
+		return completeArgument(begins, typed, *given, func(name, value string, known map[string]string) []string {
+			return askValues(env, cfg, args[0], session.Reference{Prompt: args[1]}, name, value, known)
+		})
+	}
+}
+
+// completeToolArgument completes --arg of call, from the tool's schema.
+func completeToolArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) < 2 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		begins := loadNames(env, cli.ConfigForCompletion(env, g).Path)[args[0]].Arguments[catalog.Tools][args[1]]
+		return completeArgument(begins, typed, *given, nil)
+	}
+}
+
+// completeParameter completes --param of read: the variables of the template, and
+// values from the server.
+func completeParameter(env *cli.Env, g *cli.Globals, opts *readOptions) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		variables, err := uritemplate.Variables(opts.template)
+		if len(args) < 1 || opts.template == "" || err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var begins []string
+		for _, name := range variables {
+			begins = append(begins, name+"=")
+		}
+		return completeArgument(begins, typed, opts.params, func(name, value string, known map[string]string) []string {
+			return askValues(env, cli.ConfigForCompletion(env, g), args[0], session.Reference{Template: opts.template}, name, value, known)
+		})
+	}
+}
+
+// completeArgument completes NAME=VALUE: first the name, if it was not given yet, then
+// the value, from begins or else from ask.
+func completeArgument(begins []string, typed string, given []string, ask func(name, value string, given map[string]string) []string) ([]string, cobra.ShellCompDirective) {
+	known := map[string]string{}
+	for _, g := range given {
+		if name, value, ok := strings.Cut(g, "="); ok {
+			known[name] = value
+		}
+	}
+	name, value, hasName := strings.Cut(typed, "=")
+	var fitting []string
+	for _, b := range begins {
+		of, v, _ := strings.Cut(b, "=")
+		if _, taken := known[of]; hasName && of == name && v != "" || !hasName && v == "" && !taken {
+			fitting = append(fitting, b)
+		}
+	}
+	if hasName && len(fitting) == 0 && ask != nil {
+		delete(known, name)
+		for _, v := range ask(name, value, known) {
+			fitting = append(fitting, name+"="+v)
+		}
+	}
+	out, directive := cli.Choices(fitting, nil)
+	if !hasName {
+		directive |= cobra.ShellCompDirectiveNoSpace
+	}
+	return out, directive
+}
+
+// askingTime bounds how long a completion waits for a server.
+const askingTime = 800 * time.Millisecond
+
+// askValues asks a server for the values of an argument. It only asks a server that a
+// command has used before, and whose entry has not changed since and is approved: pressing a key
+// must not start a program or open a URL that the user never has.
+func askValues(env *cli.Env, cfg *config.Config, id string, ref session.Reference, name, value string, given map[string]string) []string {
+	srv, ok := cfg.Server(id)
+	if !ok || !srv.Enabled || srv.Unusable() != nil || !loadNames(env, cfg.Path).Used(srv) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askingTime)
+	defer cancel()
+	s, err := env.Dialer()(ctx, srv, session.Options{ClientVersion: env.Version, ConnectTimeout: askingTime, OneShot: true, Environ: env.LookupEnv,
+		Logins: env.Logins(&cli.Globals{}, "", slog.New(slog.DiscardHandler))})
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = s.Close() }()
+	c, err := s.Complete(ctx, ref, name, value, given)
+	if err != nil {
+		return nil
+	}
+	return c.Values
+}

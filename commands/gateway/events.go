@@ -1,0 +1,347 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/gateway/changetools"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/dashboard"
+	"github.com/mcptrack/mcptrack/output/diff"
+	"github.com/mcptrack/mcptrack/output/metrics"
+	"github.com/mcptrack/mcptrack/output/web"
+	"github.com/mcptrack/mcptrack/output/webhook"
+)
+
+// eventsFlags are the flags of gateway --events.
+type eventsFlags struct {
+	cli.JournalFlags
+	cli.RetentionFlags
+	on      bool
+	modes   []string
+	allow   []string
+	endless bool
+	keys    string // the file with the keys that encrypt subscriptions on a cluster
+	tools   bool   // --change-tools
+	dialect string
+
+	offered    []mcpevents.Mode // of modes, without webhook
+	webhooks   bool
+	unverified webhook.URLs // of allow
+}
+
+func (o *eventsFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.on, "events", false, "store events and serve them to clients as MCP Events")
+	f.StringSliceVar(&o.modes, "events-modes", []string{"poll", "push", "webhook"}, "`MODES` in which events are delivered: poll, push, webhook")
+	f.StringArrayVar(&o.allow, "events-allow", nil, "deliver to webhooks that match this URL `GLOB` without verifying them: https://HOST[:PORT][/PATH] (repeatable)")
+	f.BoolVar(&o.endless, "events-no-expiry", false, "let clients request webhook subscriptions that do not expire")
+	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
+	_ = cmd.MarkFlagFilename("events-key-file")
+	f.StringVar(&o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)")
+	f.BoolVar(&o.tools, "change-tools", false, "add tools that say what changed and wait for changes")
+	o.JournalFlags.Add(cmd)
+	f.Lookup("data-dir").Usage = "`DIR` of the events stored for --events and --change-tools, and of the pins of --pin (default of --events: mcptrack/gateway in the XDG state directory)"
+	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store these events on instead"
+	o.RetentionFlags.Add(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("events-dialect", cobra.FixedCompletions(dialects(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// parse checks the flags; pins says that --data-dir may be meant for pins.
+func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
+	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-key-file", "events-dialect"} {
+		if cmd.Flags().Changed(name) && !o.on {
+			return cli.Usage("--%s needs --events", name)
+		}
+	}
+	for _, name := range []string{"data-dir", "nats", "nats-credentials", "durability", "retain", "retain-bytes"} {
+		switch {
+		case !cmd.Flags().Changed(name) || o.on || o.tools:
+		case name != "data-dir":
+			return cli.Usage("--%s needs --events or --change-tools", name)
+		case !pins:
+			return cli.Usage("--data-dir needs --events, --change-tools or --pin")
+		}
+	}
+	switch {
+	case !o.on && !o.tools:
+		return nil
+	case !o.on:
+		return o.RetentionFlags.Parse()
+	}
+	if cmd.Flags().Changed("events-dialect") && !slices.Contains(dialects(), o.dialect) {
+		return cli.Usage("unknown --events-dialect %q; choose %s", printable.Line(o.dialect, 40), strings.Join(dialects(), " or "))
+	}
+	if o.keys != "" && o.NATS == "" {
+		return cli.Usage("--events-key-file requires --nats; without --nats, webhook subscriptions are stored in the data directory")
+	}
+	o.offered = []mcpevents.Mode{}
+	for _, m := range o.modes {
+		m = strings.TrimSpace(m)
+		mode := mcpevents.Mode(m)
+		switch {
+		case mode == mcpevents.Webhook:
+			o.webhooks = true
+		case mode != mcpevents.Poll && mode != mcpevents.Push:
+			return cli.Usage("unknown mode %q in --events-modes; choose poll, push, webhook", printable.Line(m, 40))
+		case !slices.Contains(o.offered, mode):
+			o.offered = append(o.offered, mode)
+		}
+	}
+	if len(o.offered) == 0 && !o.webhooks {
+		return cli.Usage("--events-modes names no mode; choose poll, push, webhook")
+	}
+	var err error
+	if o.unverified, err = webhook.ParseURLs(o.allow); err != nil {
+		return cli.UsageHint("for example --events-allow 'https://*.example.com/hooks/**'", "--events-allow: %w", err)
+	}
+	return o.RetentionFlags.Parse()
+}
+
+// The values of --events-dialect. SEP-3415 numbers errors from -32023 and gives each webhook message
+// its own id; the sketch before it numbers them from -32011 and uses the id of the event.
+const (
+	dialectSketch = "sketch"
+	dialectSEP    = "sep-3415"
+)
+
+func dialects() []string { return []string{dialectSketch, dialectSEP} }
+
+// numbering is the numbering of errors for all clients; "" without --events-dialect.
+func (o *eventsFlags) numbering() mcpevents.Numbering {
+	switch o.dialect {
+	case dialectSketch:
+		return mcpevents.NumberingSketch
+	case dialectSEP:
+		return mcpevents.NumberingSEP
+	}
+	return ""
+}
+
+// gatewayEvents is the log of a gateway, and the handlers that serve it.
+type gatewayEvents struct {
+	logger  *slog.Logger
+	log     journal.Log
+	shared  bool // with other gateways on a cluster
+	reader  *mcpevents.Reader
+	service *mcpevents.Service     // nil: without --events
+	tools   *changetools.Tools     // nil: without --change-tools
+	hooks   *webhook.Subscriptions // nil: none are offered
+	fixed   *webhook.Hooks         // of the config; nil: without --events
+	tokens  *web.Tokens            // of the clients
+}
+
+// open opens the log, which the caller must close.
+func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*gatewayEvents, error) {
+	e := &gatewayEvents{logger: logger, shared: o.NATS != "", tokens: tokens}
+	flags, keep := o.JournalFlags, o.Keep
+	if o.tools {
+		keep.Content = keptTexts
+	}
+	var err error
+	switch {
+	case flags.Dir == "" && flags.NATS == "" && (isDemo || !o.on): // several gateways, each of a client's own, have nowhere in common
+		e.log = journal.NewMemory(cli.MemoryLog(keep.Content))
+	default:
+		if flags.Dir == "" {
+			flags.Dir = env.StateDir(gatewayDir)
+		}
+		if flags.NATS != "" {
+			flags.Dir = ""
+		}
+		if e.log, err = flags.Open(ctx, env, logger, keep); err != nil {
+			return nil, err
+		}
+	}
+	scope := mcpevents.Scope{
+		Server: func(id string) bool { return shown().ShowsServer(id) },
+		Item: func(server string, k catalog.Kind, key, stored string) (string, bool) {
+			return shown().Shows(server, k, key, stored)
+		},
+	}
+	reader := mcpevents.NewReader(e.log, scope)
+	e.reader = reader
+	if o.tools {
+		e.tools = changetools.New(changetools.Options{Reader: reader, Text: e.log.Contents().Get, Diff: diff.Unified})
+	}
+	if !o.on {
+		return e, nil
+	}
+	service := mcpevents.Options{Reader: reader, Modes: o.offered, Numbering: o.numbering()}
+	if err := o.openHooks(ctx, e, reader, scope); err != nil {
+		e.close()
+		return nil, err
+	}
+	if e.hooks != nil {
+		service.Webhooks = e.hooks.Handle
+	} else if o.webhooks && e.shared && o.keys == "" {
+		service.NoWebhooks = "with --nats, webhooks require --events-key-file"
+	}
+	e.service = mcpevents.New(service)
+	return e, nil
+}
+
+// gatewayDir is the data directory of gateways, in the directory of our state.
+const gatewayDir = "gateway"
+
+// keptTexts is how many bytes of texts are kept for the diffs of the tools.
+const keptTexts = 64 << 20
+
+// openHooks reads the subscriptions of webhooks, and the watermarks of those of the config.
+func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, reader *mcpevents.Reader, scope mcpevents.Scope) (err error) {
+	local := o.unverified.Local()
+	if len(local) > 0 {
+		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it for tests only")
+	}
+	sender := webhook.NewSender(local)
+	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Reader: reader, Sender: sender, Scope: scope, Logger: e.logger})
+	if !o.webhooks || !e.tokens.Set() {
+		return nil
+	}
+	var keys *webhook.Keys
+	if e.shared {
+		if o.keys == "" {
+			e.logger.Info("clients cannot create webhook subscriptions; with --nats this requires --events-key-file")
+			return nil
+		}
+		if keys, err = webhook.ReadKeys(o.keys); err != nil {
+			return cli.Usage("--events-key-file: %w", err)
+		}
+	}
+	e.hooks, err = webhook.New(ctx, webhook.Options{
+		Log: e.log, Keys: keys, Reader: reader, Sender: sender, Scope: scope, Holds: e.tokens.Holds, Allow: o.unverified, NoExpiry: o.endless, MessageIDs: o.dialect == dialectSEP, Logger: e.logger,
+	})
+	return err
+}
+
+// recheck ends the webhook subscriptions of clients whose tokens were removed. e may be nil.
+func (e *gatewayEvents) recheck() {
+	if e != nil && e.hooks != nil {
+		e.hooks.Recheck()
+	}
+}
+
+func (e *gatewayEvents) close() {
+	if err := e.log.Close(); err != nil {
+		e.logger.Warn("cannot store the last events", "err", err)
+	}
+}
+
+// handlers are the handlers for the server; none without --events. e may be nil.
+func (e *gatewayEvents) handlers() mcpserver.Events {
+	if e == nil || e.service == nil {
+		return mcpserver.Events{}
+	}
+	h := e.service.Handlers()
+	h.Identify = e.tokens.Identify
+	return h
+}
+
+// routes are what operators ask over HTTP; none if e is nil.
+func (e *gatewayEvents) routes(version string, from *engine.Engine) map[string]http.Handler {
+	if e == nil {
+		return nil
+	}
+	t, streams := from.Tracker(), func() int { return 0 }
+	if e.service != nil {
+		streams = e.service.Streams
+	}
+	counts := metrics.New(metrics.Options{
+		Version: version, Snapshot: t.Snapshot, Journal: e.log.Stats, Reloads: from.Reloads, Cluster: from.Cluster,
+		Webhooks: e.delivered, Deliveries: e.deliveries, Streams: streams,
+	})
+	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: from.Servers, Cluster: from.Cluster,
+		Webhooks: e.endpoints, Deliveries: e.deliveries, Storing: e.log.Err, Clients: streams}).Routes()
+	return map[string]http.Handler{
+		"GET /metrics": counts.Handler(), "GET /api/status": page["GET /api/status"], "GET /api/servers": page["GET /api/servers"],
+	}
+}
+
+func (e *gatewayEvents) delivered() map[webhook.Source]webhook.Stats {
+	all := map[webhook.Source]webhook.Stats{}
+	if e.fixed != nil {
+		all[webhook.FromConfig] = e.fixed.Stats()
+	}
+	if e.hooks != nil {
+		all[webhook.FromSubscription] = e.hooks.Stats()
+	}
+	return all
+}
+
+func (e *gatewayEvents) deliveries() (all []webhook.Delivery) {
+	if e.fixed != nil {
+		all = e.fixed.Deliveries()
+	}
+	if e.hooks != nil {
+		all = append(all, e.hooks.Deliveries()...)
+	}
+	return all
+}
+
+// endpoints returns the webhooks that the client of a request may know of: where clients have
+// names, those that it subscribed itself; else all.
+func (e *gatewayEvents) endpoints(r *http.Request) (all []webhook.Endpoint) {
+	several, client := e.tokens.Several(), e.tokens.Identify(r)
+	if e.fixed != nil && !several {
+		all = e.fixed.Endpoints()
+	}
+	if e.hooks != nil {
+		all = append(all, e.hooks.Endpoints(func(owner string) bool { return !several || owner == client })...)
+	}
+	return all
+}
+
+// local adds the tools of --change-tools to those of the gateway, and returns their
+// instructions for clients. e may be nil.
+func (e *gatewayEvents) local(l gateway.Local) (_ gateway.Local, instructions string) {
+	if e == nil || e.tools == nil {
+		return l, ""
+	}
+	l.Tools = append(l.Tools, gateway.LocalTool{Descriptor: changetools.SinceTool(), Call: e.tools.Since},
+		gateway.LocalTool{Descriptor: changetools.WaitTool(), Call: e.tools.Wait})
+	return l, changetools.Instructions
+}
+
+// readers are the parts that read the log. e may be nil.
+func (e *gatewayEvents) readers() (parts []engine.Part) {
+	if e == nil {
+		return nil
+	}
+	parts = append(parts, engine.Reader(e.reader.Run))
+	if e.hooks != nil {
+		parts = append(parts, engine.Reader(e.hooks.Run))
+	}
+	if e.fixed != nil {
+		parts = append(parts, engine.Reader(e.fixed.Run))
+	}
+	return parts
+}
+
+// apply sets the webhooks that events are sent to. e may be nil.
+func (e *gatewayEvents) apply(cfg *config.Config) {
+	if e != nil && e.fixed != nil {
+		e.fixed.Apply(cfg.Webhooks)
+	}
+}
+
+// events returns the log; without --events and --change-tools, when e is nil, one in memory.
+func (e *gatewayEvents) events() journal.Log {
+	if e == nil {
+		return journal.NewMemory(journal.MemoryOptions{})
+	}
+	return e.log
+}

@@ -1,0 +1,68 @@
+package gateway
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+)
+
+// The key of the ids of tasks is the same after a restart, and for several gateways of a user; it
+// lies where the data directory is. A gateway that can keep none works all the same.
+func TestGatewayKey(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	env := &cli.Env{LookupEnv: func(name string) (string, bool) { return state, name == "XDG_STATE_HOME" }}
+	key := func(env *cli.Env, o gatewayOptions) string {
+		return string(o.key(env, slog.New(slog.DiscardHandler)))
+	}
+	first := key(env, gatewayOptions{})
+	if first == "" || key(env, gatewayOptions{}) != first {
+		t.Error("the key does not stay")
+	}
+	file := filepath.Join(state, "mcptrack", "gateway", keyFile)
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	var other gatewayOptions
+	other.events.Dir = filepath.Join(t.TempDir(), "data")
+	if own := key(env, other); own == "" || own == first || key(env, other) != own {
+		t.Error("the data directory makes no difference")
+	}
+	if _, err := os.Stat(filepath.Join(other.events.Dir, keyFile)); err != nil {
+		t.Error(err)
+	}
+	if key(env, gatewayOptions{TrackFlags: cli.TrackFlags{Demo: true}}) != "" {
+		t.Error("a demo uses the key")
+	}
+	blocked := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, home := range []string{"", blocked} {
+		nowhere := &cli.Env{LookupEnv: func(name string) (string, bool) { return home, name == "XDG_STATE_HOME" }}
+		if key(nowhere, gatewayOptions{}) != "" {
+			t.Errorf("a key in %q", home)
+		}
+	}
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if key(env, gatewayOptions{}) != "" {
+		t.Error("a key that others can read is used")
+	}
+}
+
+func TestSplitTool(t *testing.T) {
+	cfg := &config.Config{Servers: []config.Server{{ID: "a"}, {ID: "a:b"}}}
+	for name, want := range map[string][2]string{
+		"a": {"a", ""}, "a:c": {"a", "c"}, "a:b": {"a:b", ""}, "a:b:c:d": {"a:b", "c:d"}, "a::": {"a", ":"}, "a:": {}, "b": {}, ":a": {}, "": {}, "ab": {},
+	} {
+		if server, tool := splitTool(cfg, name); server != want[0] || tool != want[1] {
+			t.Errorf("%q: %q %q, want %q", name, server, tool, want)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/gateway/capindex"
+)
+
+// Flags come before the environment, and that before defaults (H8).
+func TestIndexFlagsAndEnvironment(t *testing.T) {
+	t.Parallel()
+	environ := map[string]string{"MCPTRACK_INDEX": "true", "MCPTRACK_INDEX_EXPOSE": "stats, full", "MCPTRACK_INDEX_TTL": "7s"}
+	for _, tt := range []struct {
+		given  []string
+		index  bool
+		expose string
+		lasts  time.Duration
+	}{
+		{nil, true, "stats full", 7 * time.Second},
+		{[]string{"--index=false"}, false, "stats full", 7 * time.Second},
+		{[]string{"--index-expose", "summary", "--index-ttl", "3m"}, true, "summary", 3 * time.Minute},
+	} {
+		env := &cli.Env{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, LookupEnv: func(k string) (string, bool) { v, ok := environ[k]; return v, ok }}
+		var f indexFlags
+		cmd := Command(env, &cli.Globals{})
+		flags := cmd.Flags()
+		if err := flags.Parse(tt.given); err != nil {
+			t.Fatal(err)
+		}
+		f.index, _ = flags.GetBool("index")
+		f.expose, _ = flags.GetStringSlice("index-expose")
+		f.ttl, _ = flags.GetString("index-ttl")
+		f.fromEnv(env, flags.Changed)
+		if err := f.parse(); err != nil {
+			t.Errorf("%q: %v", tt.given, err)
+		}
+		if f.index != tt.index || strings.Join(f.expose, " ") != tt.expose || f.lasts != tt.lasts {
+			t.Errorf("%q: %+v", tt.given, f)
+		}
+	}
+}
+
+// The config says what neither flags nor the environment say.
+func TestIndexOfTheConfig(t *testing.T) {
+	t.Parallel()
+	c := config.Index{Enabled: true, Expose: []string{"stats"}, TTL: time.Hour}
+	f := indexFlags{expose: []string{"full"}, lasts: time.Minute}
+	f.fromConfig(c)
+	if !f.index || strings.Join(f.expose, " ") != "stats" || f.lasts != time.Hour {
+		t.Errorf("%+v", f)
+	}
+	f = indexFlags{expose: []string{"full"}, lasts: time.Minute}
+	f.said.index, f.said.expose, f.said.ttl = true, true, true
+	f.fromConfig(c)
+	if f.index || strings.Join(f.expose, " ") != "full" || f.lasts != time.Minute {
+		t.Errorf("%+v", f)
+	}
+	if got := capindex.Names(); strings.Join(got, " ") != strings.Join(config.IndexDocuments(), " ") {
+		t.Errorf("the config knows %v, the index %v", config.IndexDocuments(), got)
+	}
+}

@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/gateway"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// pinFlags are the flags of gateway about tools that change.
+type pinFlags struct {
+	pin   bool
+	repin []string
+}
+
+func (o *pinFlags) add(f *pflag.FlagSet) {
+	f.BoolVar(&o.pin, "pin", false, "drop tools that changed since they were first listed, by this run or an earlier one")
+	f.StringArrayVar(&o.repin, "repin", nil, "remove the pins of `SERVER[:TOOL]` and exit: the tools that it lists next are pinned (repeatable)")
+}
+
+// pins returns the stored pins of the config's servers. Those of a demo end with it. Without
+// --data-dir they are where they are found again with and without --events.
+func (o *gatewayOptions) pins(env *cli.Env, cfg *config.Config) (*gateway.Pins, error) {
+	if o.Demo {
+		return gateway.NewPins("", ""), nil
+	}
+	dir := o.events.Dir
+	if dir == "" {
+		dir = env.StateDir()
+	}
+	if dir == "" {
+		return nil, cli.Usage("no home directory to store pins in; set --data-dir")
+	}
+	return gateway.NewPins(filepath.Join(dir, "gateway-pins"), cfg.Path), nil
+}
+
+// removePins is what gateway --repin does.
+func (o *gatewayOptions) removePins(ctx context.Context, env *cli.Env, g *cli.Globals) error {
+	cfg := &config.Config{Path: cli.DefaultConfig} // for --catalog-url alone
+	if _, err := g.ConfigPath(env, g.Logger(env)); o.catalogURL == "" || err == nil {
+		if cfg, err = g.Read(env, g.Logger(env)); err != nil { // it starts nothing, so it needs no approval
+			return err
+		}
+	}
+	known := &config.Config{Servers: cfg.Servers}
+	if o.catalogURL != "" {
+		known.Servers = append(slices.Clone(known.Servers), o.catalog())
+	}
+	type pin struct{ server, tool string }
+	var named []pin
+	for _, name := range o.repin {
+		server, tool := splitTool(known, name)
+		if server == "" {
+			return cli.UnknownServer(known, name, nil)
+		}
+		named = append(named, pin{server, tool})
+	}
+	pins, err := o.pins(env, cfg)
+	if err != nil {
+		return err
+	}
+	for i, p := range named {
+		n, err := pins.Forget(ctx, p.server, p.tool)
+		switch name := printable.Line(o.repin[i], 300); {
+		case err != nil:
+			return fmt.Errorf("server %q: %w", printable.Line(p.server, 128), err)
+		case n == 0:
+			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_pinned", Err: fmt.Errorf("%q is not pinned", name),
+				Hint: "SERVER is an id of the config, TOOL the server's own name of a tool; a gateway with another --config or --data-dir has other pins"}
+		default:
+			fmt.Fprintf(env.Err, "%s: %s removed\n", name, cli.Plural(n, "pin"))
+		}
+	}
+	return nil
+}
+
+// splitTool splits SERVER[:TOOL]. Both may have colons; the longest id of a server counts.
+func splitTool(cfg *config.Config, name string) (server, tool string) {
+	for end := len(name); end > 0; end = strings.LastIndexByte(name[:end], ':') {
+		if _, ok := cfg.Server(name[:end]); ok && name[end:] != ":" {
+			return name[:end], strings.TrimPrefix(name[end:], ":")
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,295 @@
+package inject
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/output/realtime"
+	"github.com/mcptrack/mcptrack/output/web"
+)
+
+// sink returns where events go.
+func (o *injectOptions) sink(ctx context.Context, env *cli.Env, g *cli.Globals, r *receipts) (*sink, error) {
+	log := g.Logger(env)
+	switch {
+	case o.dryRun:
+		return o.dry(env, r), nil
+	case o.listen != "":
+		return o.proxy(ctx, env, log, r)
+	}
+	return o.session(env, log, r)
+}
+
+// dry prints what would be sent.
+func (o *injectOptions) dry(env *cli.Env, r *receipts) *sink {
+	d := &realtime.DryRun{W: env.Out, Message: o.message(), Respond: o.respond, Dialect: o.api(), Session: o.sessionID}
+	return &sink{
+		offer: func(e *event.Event) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.full() {
+				return nil
+			}
+			written, err := d.Write(e)
+			if written {
+				r.count()
+			}
+			return err
+		},
+		pass: func(string) {}, finish: func() {}, reached: func() bool { return true },
+	}
+}
+
+// session is the sideband of a call, or a session of our own.
+func (o *injectOptions) session(env *cli.Env, log *slog.Logger, r *receipts) (*sink, error) {
+	stored, err := o.progressFile(env)
+	if err != nil {
+		return nil, err
+	}
+	var s *realtime.Session
+	save := func(every time.Duration) {
+		if err := stored.Save(func() realtime.Progress { return s.Progress() }, every); err != nil {
+			log.Warn("cannot store which messages were sent; a restart would repeat some of them", "err", err)
+		}
+	}
+	d := o.delivery()
+	d.Injected = func(x []realtime.Receipt) {
+		save(0) // first: what is printed is never sent again
+		r.print(x)
+	}
+	d.Failed = func(x realtime.Failure) {
+		save(0)
+		warnFailed(log, x)
+	}
+	s, err = realtime.NewSession(realtime.SessionOptions{
+		Endpoint: o.endpoint, Delivery: d, Call: o.callID != "", Resume: stored.Begin(), Logger: log, MCP: o.mcpServers(),
+	})
+	if err != nil {
+		return nil, o.targetFailure(err)
+	}
+	return &sink{
+		offer:  func(e *event.Event) error { s.Offer(e); return nil },
+		pass:   func(id string) { s.Pass(id); save(idleSave) },
+		finish: s.Finish,
+		resume: func() string { return stored.Begin().Cursor },
+		run: func(ctx context.Context) error {
+			err := s.Run(ctx)
+			save(0)
+			st := s.Stats()
+			log.Info("injection ended", "injected", st.Injected, "failed", st.Failed, "merged", st.Merged, "dropped", st.Dropped, "waiting", st.Waiting)
+			if err == realtime.ErrEnded { //nolint:errorlint // Run returns it bare
+				fmt.Fprintln(env.Err, "the session has ended")
+			}
+			return err
+		},
+		reached: func() bool { return s.Stats().Connections > 0 },
+	}, nil
+}
+
+// proxy accepts applications and forwards their sessions.
+func (o *injectOptions) proxy(ctx context.Context, env *cli.Env, log *slog.Logger, r *receipts) (*sink, error) {
+	d := o.delivery()
+	d.Injected = r.print
+	d.Failed = func(x realtime.Failure) { warnFailed(log, x) }
+	p, err := realtime.NewProxy(realtime.ProxyOptions{
+		Upstream: o.endpoint, Delivery: d, Logger: log, RefreshTools: o.refreshTools, ServerURL: o.serverURL,
+	})
+	if err != nil {
+		return nil, o.targetFailure(err)
+	}
+	var reread <-chan struct{} // with --from and --stdin nothing is reloaded
+	if o.from == "" && !o.stdin {
+		reread = o.Reloads(env)
+	}
+	tokens, err := o.access.Tokens(log, reread)
+	if err != nil {
+		return nil, err
+	}
+	access, err := o.access.Options(log, tokens)
+	if err != nil {
+		return nil, err
+	}
+	server, err := web.New(access)
+	if err != nil {
+		return nil, cli.WebFailure(err)
+	}
+	ln, err := server.Listen(ctx, o.listen)
+	if err != nil {
+		return nil, listenFailure(err)
+	}
+	server.Handle("/", p)
+	server.OnShutdown(p.Shutdown)
+	fmt.Fprintf(env.Err, "listening on ws%s\n", strings.TrimPrefix(server.URL(), "http"))
+	return &sink{
+		offer: func(e *event.Event) error { p.Offer(e); return nil },
+		pass:  func(string) {},
+		finish: func() {
+			log.Warn("the source of updates has ended; sessions are still forwarded, without updates")
+		},
+		run: func(ctx context.Context) error {
+			defer func() { _ = ln.Close() }()
+			return server.Serve(ctx, ln)
+		},
+		reached: func() bool { return true },
+	}, nil
+}
+
+// listenFailure names the flag of the address.
+func listenFailure(err error) error {
+	err = cli.WebFailure(err)
+	if f, ok := err.(*cli.Failure); ok && f.Exit == cli.ExitUsage { //nolint:errorlint // made by webFailure
+		f.Err = fmt.Errorf("--listen%s", strings.TrimPrefix(f.Err.Error(), "--addr"))
+	}
+	return err
+}
+
+func warnFailed(log *slog.Logger, x realtime.Failure) {
+	if x.ResourceURI == "" {
+		log.Warn("the endpoint could not import the tools of a server", "server", printable.Line(x.ServerID, 128), "err", x.Reason)
+		return
+	}
+	log.Warn("an update was not injected", "server", printable.Line(x.ServerID, 128), "uri", printable.Line(x.ResourceURI, 300), "err", x.Reason)
+}
+
+// receipt is printed for each delivered message.
+type receipt struct {
+	Type        string `json:"type"`
+	EventID     string `json:"eventId"`
+	ServerID    string `json:"serverId"`
+	ResourceURI string `json:"resourceUri"`
+	ItemID      string `json:"itemId"`
+	LatencyMs   int64  `json:"latencyMs"` // since the oldest update that the message covers
+	Merged      int    `json:"merged"`    // older updates that it covers, too
+	Timestamp   string `json:"timestamp"`
+	Session     string `json:"session,omitempty"` // of a proxy
+}
+
+// errEnough ends the command after --count messages.
+var errEnough = errors.New("--count reached")
+
+// receipts prints receipts and counts them.
+type receipts struct {
+	limit  int // 0: none
+	format document.Format
+	tty    bool
+	end    context.CancelCauseFunc // of the command
+
+	mu      sync.Mutex // guards the rest: the sessions of a proxy print concurrently
+	out     io.Writer
+	counted int
+	failed  error
+}
+
+// print prints the receipts of one item with one write. With the last one that is wanted,
+// or after a failed write, it ends the command.
+func (r *receipts) print(all []realtime.Receipt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.full() || r.failed != nil {
+		return
+	}
+	if r.limit > 0 {
+		all = all[:min(len(all), r.limit-r.counted)]
+	}
+	var b bytes.Buffer
+	err := error(nil)
+	for _, x := range all {
+		err = errors.Join(err, r.append(&b, x))
+	}
+	if err == nil {
+		_, err = r.out.Write(b.Bytes())
+	}
+	if err != nil {
+		r.failed = fmt.Errorf("write receipt: %w", err)
+		r.end(r.failed)
+		return
+	}
+	for range all {
+		r.count()
+	}
+}
+
+// count counts one delivered message, and ends the command at the limit. r.mu must be held.
+func (r *receipts) count() {
+	if r.counted++; r.full() {
+		r.end(errEnough)
+	}
+}
+
+func (r *receipts) full() bool { return r.limit > 0 && r.counted >= r.limit }
+
+// append appends one receipt in the format that was asked for.
+func (r *receipts) append(b *bytes.Buffer, x realtime.Receipt) error {
+	line := receipt{Type: "injected", EventID: x.EventID, ServerID: x.ServerID, ResourceURI: x.ResourceURI, ItemID: x.ItemID,
+		LatencyMs: x.Latency.Milliseconds(), Merged: x.Merged, Timestamp: x.At.UTC().Format(event.TimeFormat), Session: x.Session}
+	switch {
+	case r.tty:
+		_, err := fmt.Fprintf(b, "%s  %s  injected  %s  %v\n", x.At.Format("15:04:05.000"), printable.Line(x.ServerID, 64),
+			printable.Line(x.ResourceURI, 0), x.Latency.Round(time.Millisecond))
+		return err
+	case r.format.Name == "name":
+		_, err := fmt.Fprintln(b, x.ItemID)
+		return err
+	case !r.format.Table() && r.format.Name != "json":
+		return document.WriteEach(b, r.format, line)
+	}
+	doc, err := printable.Marshal(line)
+	b.Write(append(doc, '\n'))
+	return err
+}
+
+// outcome returns the command's error. failed is the error of sink and source, unreached
+// names what could not be reached, if anything.
+func (r *receipts) outcome(ctx context.Context, failed error, unreached string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.full() {
+		return nil
+	}
+	if r.failed != nil {
+		failed = r.failed
+	}
+	refused, isRefused := errors.AsType[*realtime.RefusedError](failed)
+	switch {
+	case errors.Is(failed, syscall.EPIPE), errors.Is(failed, realtime.ErrEnded):
+		return nil
+	case isRefused:
+		f := &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: failed}
+		switch refused.Status {
+		case 401, 403, 3000, 3003:
+			f.Hint = "check the key: it must belong to the project that owns the call"
+		case 404:
+			f.Hint = "the call, session or model does not exist, or has ended"
+		}
+		if refused.Status == 0 || refused.Status >= 4000 {
+			f.Hint = "the endpoint refused the session: check --url, --model and --query"
+		}
+		return f
+	case failed != nil:
+		return failed
+	}
+	if !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
+		return nil // interrupted: that is how streams end
+	}
+	switch {
+	case unreached != "":
+		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("--timeout expired and %s could not be reached", unreached),
+			Hint: "--log-level info shows why"}
+	case r.limit > 0:
+		return &cli.Failure{Exit: cli.ExitTimeout, Code: "timeout", Err: errors.New("--timeout expired before --count was reached"),
+			Hint: "give it more time with --timeout"}
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package inject
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"iter"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/eventstream"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/tracker"
+	outsse "github.com/mcptrack/mcptrack/output/feed"
+	"github.com/mcptrack/mcptrack/output/feed/feedclient"
+	"github.com/mcptrack/mcptrack/output/jsonl"
+	"github.com/mcptrack/mcptrack/output/realtime"
+)
+
+// injectSource is where updates come from.
+type injectSource struct {
+	from          string
+	fromTokenFile string
+	stdin         bool
+	cli.TrackFlags
+
+	feed feedAddress // parsed from from
+}
+
+func (s *injectSource) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse that has the updates")
+	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with the token for --from, instead of MCPTRACK_TOKEN")
+	f.BoolVar(&s.stdin, "stdin", false, "read updates from stdin, as NDJSON from watch --json")
+	f.BoolVar(&s.Demo, "demo", false, "use a built-in server whose resources change")
+	s.AddReload(cmd)
+	_ = cmd.MarkFlagFilename("from-token-file")
+}
+
+func (s *injectSource) parse() (err error) {
+	n := 0
+	for _, given := range []bool{s.from != "", s.stdin, s.Demo} {
+		if given {
+			n++
+		}
+	}
+	switch {
+	case n > 1:
+		return cli.Usage("--from, --stdin and --demo cannot be used together")
+	case s.from == "" && s.fromTokenFile != "":
+		return cli.Usage("--from-token-file requires --from")
+	case s.from != "":
+		s.feed, err = parseFeed(s.from)
+	}
+	return err
+}
+
+// source feeds a sink.
+type source struct {
+	// run feeds the sink until its context ends, or there are no more events.
+	run func(context.Context, *sink) error
+	// reached reports whether the source could be reached so far; nil: always.
+	reached func() bool
+}
+
+func (o *injectOptions) source(ctx context.Context, env *cli.Env, g *cli.Globals) (*source, error) {
+	log := g.Logger(env)
+	switch {
+	case o.stdin:
+		return &source{run: func(ctx context.Context, s *sink) error {
+			return jsonl.Read(ctx, env.In, log.With("input", "stdin"), o.offer(s))
+		}}, nil
+	case o.from != "":
+		f, err := o.follower(env, log)
+		if err != nil {
+			return nil, err
+		}
+		return &source{run: func(ctx context.Context, s *sink) error { return f.run(ctx, s, o.offer(s)) }, reached: f.reached.Load}, nil
+	}
+	cfg := cli.DemoConfig(env)
+	if !o.Demo {
+		var err error
+		if cfg, err = g.Load(ctx, env, log); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.checkMCP(cfg); err != nil {
+		return nil, err
+	}
+	o.config.Store(o.selection().Of(cfg))
+	if o.NoFollow && len(o.selection().Of(cfg).Servers) == 0 {
+		return nil, cli.NothingToFollow(cfg, o.selection())
+	}
+	return &source{run: func(ctx context.Context, s *sink) error { return o.track(ctx, env, g, cfg, o.offer(s)) }}, nil
+}
+
+// offer offers a sink the events that pass the filters.
+func (o *injectOptions) offer(s *sink) func(*event.Event) error {
+	return func(e *event.Event) error {
+		if (e.Type() == event.TypeResourceUpdated || (o.refreshTools || len(o.mcp) > 0) && e.Type() == event.TypeToolsListChanged) && o.Keep(e) {
+			return s.offer(e)
+		}
+		s.pass(e.ID)
+		return nil
+	}
+}
+
+// track follows the servers of a config, as watch does.
+func (o *injectOptions) track(ctx context.Context, env *cli.Env, g *cli.Globals, cfg *config.Config, offer func(*event.Event) error) error {
+	log := g.Logger(env)
+	if len(o.selection().Of(cfg).Servers) == 0 {
+		o.selection().WarnNone(log, cfg)
+	}
+	desired, err := o.Desired(env, g, log, cfg, func(next *config.Config) *config.Config {
+		o.config.Store(o.selection().Of(next))
+		return o.config.Load()
+	})
+	if err != nil {
+		return err
+	}
+	e, err := cli.NewPrinting(ctx, desired, tracker.Options{Dial: env.Dial, Session: o.ConnectFlags.SessionOptions(env, g), Logger: log, Texts: o.content, Window: o.window()})
+	if err != nil {
+		return err
+	}
+	return e.Run(ctx, engine.Events(func(_ context.Context, events iter.Seq2[journal.Entry, error]) error {
+		for entry, err := range events {
+			if err != nil {
+				return err
+			}
+			e, err := entry.Event()
+			if err != nil {
+				return err
+			}
+			if u, ok := e.Payload.(event.ResourceUpdated); ok && o.content {
+				u.Content = u.Text
+				e.Payload = u
+			}
+			if err := offer(&e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// window returns the time in which the tracker merges changes of a resource. It is a part
+// of --coalesce, in which the session merges them again: both times add up for an update
+// that waits, and a message is to be there within 3 s.
+func (o *injectOptions) window() time.Duration {
+	return min(max(o.coalesce/4, 10*time.Millisecond), 500*time.Millisecond)
+}
+
+// feedAddress is the URL of a feed.
+type feedAddress struct{ url *url.URL }
+
+// parseFeed parses the value of --from: the address of a serve-sse, which means its /events, or
+// the URL of a feed.
+func parseFeed(text string) (feedAddress, error) {
+	u, err := cli.ParseServeURL("--from", text)
+	if err != nil {
+		return feedAddress{}, err
+	}
+	if strings.Trim(u.Path, "/") == "" {
+		u.Path = "/events"
+		if q := u.Query(); !q.Has("type") {
+			q["type"] = []string{string(event.TypeResourceUpdated), string(event.TypeGap)}
+			u.RawQuery = q.Encode()
+		}
+	}
+	return feedAddress{u}, nil
+}
+
+// address returns the URL without its query.
+func (f feedAddress) address() string {
+	return printable.Line(f.url.Scheme+"://"+f.url.Host+f.url.EscapedPath(), 256)
+}
+
+// follower passes the events of a feed to a sink.
+type follower struct {
+	opts    feedclient.Options
+	log     *slog.Logger
+	reached atomic.Bool // the feed could be reached at least once
+}
+
+func (o *injectOptions) follower(env *cli.Env, log *slog.Logger) (*follower, error) {
+	token, err := cli.ServeToken(env, o.feed.url, "from-token-file", o.fromTokenFile, o.insecure)
+	if err != nil {
+		return nil, err
+	}
+	if q := o.feed.url.Query(); o.refreshTools && q.Has("type") {
+		q.Add("type", string(event.TypeToolsListChanged))
+		o.feed.url.RawQuery = q.Encode()
+	}
+	f := &follower{log: log.With("feed", o.feed.address())}
+	f.opts = feedclient.Options{URL: o.feed.url.String(), Header: cli.Bearer(token), Logger: f.log, Connected: func() { f.reached.Store(true) }}
+	return f, nil
+}
+
+// run follows the feed. A refusal ends the command; the permanent end of the feed is like
+// the end of stdin.
+func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) error) error {
+	if s.resume != nil {
+		f.opts.LastID = s.resume()
+	}
+	bad := 0
+	err := feedclient.Run(ctx, f.opts, func(x eventstream.Event) error {
+		e, err := feedEvent(x)
+		switch {
+		case err != nil:
+			if bad++; bad == 1 {
+				f.log.Warn("the feed sent something that is not an event", "err", err)
+			}
+		case e == nil:
+			s.pass(x.ID)
+		default:
+			if gap, ok := e.Payload.(event.Gap); ok {
+				f.log.Warn("some updates have expired from the feed", "from", gap.From, "to", gap.To, "reason", gap.Reason)
+			}
+			return offer(e)
+		}
+		return nil
+	})
+	if errors.Is(err, feedclient.ErrStopped) {
+		return nil
+	}
+	return cli.FeedFailure(err, "--from", "from-token-file")
+}
+
+// feedEvent decodes an event of /events, or of /api/mcp/resource-events, the feed for VibeChat. It
+// returns nil for events other than updates and gaps.
+func feedEvent(x eventstream.Event) (*event.Event, error) {
+	var head struct {
+		Type event.Type `json:"type"`
+	}
+	if err := json.Unmarshal([]byte(x.Data), &head); err != nil {
+		return nil, err
+	}
+	switch head.Type {
+	case event.TypeResourceUpdated, event.TypeToolsListChanged, event.TypeGap:
+		return jsonl.Decode([]byte(x.Data))
+	}
+	return outsse.ParseVibeChat(x.ID, []byte(x.Data))
+}
+
+// idleSave is the interval of writes of the progress while nothing is delivered.
+const idleSave = 5 * time.Second
+
+// progressFile opens the file that stores how far the feed was delivered to the target; each
+// pair of feed and target has one. Without a feed there is nothing to resume: events of tracked
+// servers have ids of one run only.
+func (o *injectOptions) progressFile(env *cli.Env) (*realtime.ProgressFile, error) {
+	dir := env.StateDir()
+	if o.from == "" || dir == "" {
+		return &realtime.ProgressFile{}, nil
+	}
+	// Of the queries only those that identify the conversation: others may change or be
+	// secret.
+	name := strings.Join([]string{o.feed.address(), o.endpoint.Address(), o.endpoint.Query.Get("call_id"), o.endpoint.Query.Get("model")}, "\x00")
+	if agent := o.endpoint.Query.Get("agent_id"); agent != "" {
+		name += "\x00" + agent
+	}
+	sum := sha256.Sum256([]byte(name))
+	return realtime.OpenProgress(filepath.Join(dir, "inject", hex.EncodeToString(sum[:12])+".json"))
+}

@@ -1,0 +1,214 @@
+package inject
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/realtime"
+)
+
+// injectTarget is where messages go.
+type injectTarget struct {
+	dialect    string
+	callID     string
+	sessionID  string
+	agentID    string
+	model      string
+	url        string
+	headers    []string
+	queries    []string
+	authHeader string
+	keyFile    string
+	insecure   bool
+
+	listen   string
+	upstream string
+	access   cli.AccessFlags
+
+	endpoint realtime.Endpoint // set by parse
+}
+
+func (t *injectTarget) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs (default openai, with --session-id gpt-live)")
+	f.StringVar(&t.callID, "call-id", "", "`ID` of a running WebRTC or SIP call (rtc_…)")
+	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session (sess_…), or ElevenLabs conversation (conv_…)")
+	f.StringVar(&t.agentID, "agent-id", "", "start a new conversation with the ElevenLabs agent of this `ID`")
+	f.StringVar(&t.model, "model", "", "start a new session with the model of this `NAME`")
+	f.StringVar(&t.url, "url", "", "`URL` of the endpoint (default "+realtime.DefaultURL+")")
+	f.StringArrayVar(&t.headers, "header", nil, "`NAME=VALUE` of a header for the endpoint, not a secret (repeatable)")
+	f.StringArrayVar(&t.queries, "query", nil, "`NAME=VALUE` for the query of the URL, not a secret (repeatable)")
+	f.StringVar(&t.authHeader, "auth-header", "", "`NAME` of the header with the key, such as api-key (default Authorization, with ElevenLabs xi-api-key)")
+	f.StringVar(&t.keyFile, "api-key-file", "", "`FILE` (mode 0600) with the key, instead of OPENAI_API_KEY or ELEVENLABS_API_KEY")
+	f.BoolVar(&t.insecure, "insecure", false, "allow a remote endpoint or feed without TLS")
+	f.StringVar(&t.listen, "listen", "", "`ADDRESS` on which applications connect, such as 127.0.0.1:8787; port 0 picks one")
+	f.StringVar(&t.upstream, "upstream", "", "`URL` of the endpoint to which --listen forwards sessions")
+	t.access.Add(cmd, "applications", "connect to --listen")
+	_ = cmd.MarkFlagFilename("api-key-file")
+}
+
+// api returns the dialect that the flags ask for.
+func (t *injectTarget) api() realtime.Dialect {
+	if t.dialect == "" && t.sessionID != "" {
+		return realtime.GPTLive
+	}
+	return realtime.Dialect(t.dialect)
+}
+
+// checkDialect checks what the dialect allows.
+func (t *injectTarget) checkDialect() error {
+	var known []string
+	for _, d := range realtime.Dialects() {
+		known = append(known, string(d))
+	}
+	api := t.api()
+	switch {
+	case t.dialect != "" && !slices.Contains(known, t.dialect):
+		return cli.Usage("unknown --dialect %q; choose %s", printable.Line(t.dialect, 32), strings.Join(known, ", "))
+	case t.agentID != "" && api != realtime.ElevenLabs:
+		return cli.Usage("--agent-id requires --dialect elevenlabs")
+	case api == realtime.OpenAI && t.sessionID != "":
+		return cli.Usage("--session-id requires --dialect gpt-live or elevenlabs; use --call-id for a running call of the Realtime API")
+	case api == realtime.ElevenLabs && (t.callID != "" || t.model != ""):
+		return cli.Usage("--call-id and --model are not available with --dialect elevenlabs; use --agent-id or --session-id")
+	case api == realtime.GPTLive && (t.callID != "" || t.model != ""):
+		return cli.Usage("--call-id and --model are not available with --dialect gpt-live; use --session-id")
+	}
+	return nil
+}
+
+// checkUnused checks the flags of a target to which nothing will be sent.
+func (t *injectTarget) checkUnused() error {
+	if t.listen != "" {
+		return cli.Usage("--dry-run and --listen cannot be used together: a dry run makes no connections")
+	}
+	return t.checkDialect()
+}
+
+func (t *injectTarget) parse(env *cli.Env) error {
+	if err := t.checkDialect(); err != nil {
+		return err
+	}
+	switch {
+	case (t.listen == "") != (t.upstream == ""):
+		return cli.Usage("--listen and --upstream must be used together")
+	case t.listen != "" && len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID, t.url)) > 0:
+		return cli.Usage("with --listen the applications choose the session: leave out --call-id, --session-id, --model, --agent-id and --url")
+	case len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID)) > 1:
+		return cli.Usage("specify only one of --call-id, --session-id, --model and --agent-id")
+	case t.listen == "" && len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID, t.url)) == 0:
+		return cli.UsageHint("to try it, use --dry-run; to join all sessions of an application, use --listen and --upstream", "no session given; use --call-id, --session-id, --model or --listen")
+	case t.listen == "" && t.access.Set():
+		return cli.Usage("--token-file, --allow-origin, --tls-cert, --tls-key and --trust-proxy require --listen")
+	}
+	if err := t.access.Check(); err != nil {
+		return err
+	}
+	t.endpoint = realtime.Endpoint{URL: t.url + t.upstream, Insecure: t.insecure, Dialect: t.api(), Session: t.sessionID, Query: url.Values{}, Header: http.Header{}}
+	if err := t.members(); err != nil {
+		return err
+	}
+	if err := t.endpoint.Check(); err != nil {
+		return t.targetFailure(err)
+	}
+	return t.authorize(env)
+}
+
+// nonEmpty returns the values that are not empty.
+func nonEmpty(values ...string) []string {
+	return slices.DeleteFunc(values, func(v string) bool { return v == "" })
+}
+
+// members parses --query and --header.
+func (t *injectTarget) members() error {
+	query, err := cli.Pairs("query", t.queries)
+	if err != nil {
+		return err
+	}
+	for name, value := range query {
+		t.endpoint.Query.Set(name, value)
+	}
+	if t.callID != "" {
+		t.endpoint.Query.Set("call_id", t.callID)
+	}
+	if t.model != "" {
+		t.endpoint.Query.Set("model", t.model)
+	}
+	if t.agentID != "" {
+		t.endpoint.Query.Set("agent_id", t.agentID)
+	}
+	variable, _ := t.endpoint.Dialect.Key()
+	headers, err := cli.Pairs("header", t.headers)
+	if err != nil {
+		return err
+	}
+	for name, value := range headers {
+		switch textproto.CanonicalMIMEHeaderKey(name) {
+		case "Authorization", "Api-Key", "X-Api-Key", "Xi-Api-Key", textproto.CanonicalMIMEHeaderKey(t.authHeader):
+			return cli.UsageHint("put the key into "+variable+" or --api-key-file, and name its header with --auth-header",
+				"--header %s would show the key to everybody who lists processes", printable.Line(name, 60))
+		}
+		t.endpoint.Header.Set(name, value)
+	}
+	return nil
+}
+
+// authorize adds the key to the handshake: always to our own, and to those of
+// others when a token says who they are.
+func (t *injectTarget) authorize(env *cli.Env) error {
+	if t.listen != "" && t.access.TokenFile == "" {
+		if t.keyFile != "" {
+			return cli.UsageHint("add --token-file", "with --api-key-file every program on this machine could use the key through --listen")
+		}
+		return nil
+	}
+	variable, header := t.endpoint.Dialect.Key()
+	header = cmp.Or(t.authHeader, header)
+	key := strings.TrimSpace(env.Getenv(variable))
+	if t.keyFile != "" {
+		var err error
+		if key, err = cli.ReadSecret("api-key-file", t.keyFile); err != nil {
+			return err
+		}
+	}
+	if t.listen != "" {
+		// The token is not for the endpoint, nor is the cookie of a login with it.
+		t.endpoint.Header["Authorization"], t.endpoint.Header["Cookie"] = nil, nil
+	}
+	if key == "" {
+		// ElevenLabs has public agents, which need no key.
+		if (t.endpoint.URL == "" || strings.HasPrefix(t.endpoint.Address(), "wss://api.openai.com/")) && t.agentID == "" {
+			return cli.UsageHint("set "+variable+", or use --api-key-file", "no key for %s", t.endpoint.Address())
+		}
+		return nil
+	}
+	if textproto.CanonicalMIMEHeaderKey(header) == "Authorization" {
+		key = "Bearer " + key
+	}
+	t.endpoint.Header.Set(header, key)
+	if err := t.endpoint.Check(); err != nil {
+		return t.targetFailure(err)
+	}
+	return nil
+}
+
+// targetFailure turns an invalid option into a usage error of its flag.
+func (t *injectTarget) targetFailure(err error) error {
+	o, ok := errors.AsType[*realtime.OptionError](err)
+	if !ok {
+		return err
+	}
+	if o.Option == "url" && t.listen != "" {
+		return cli.Usage("--upstream: %s", o.Reason)
+	}
+	return cli.Usage("--%w", err)
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/hosts"
+	"github.com/mcptrack/mcptrack/core/keyring"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// ConfigOptions are the options with which configs are read.
+func (g *Globals) ConfigOptions(env *Env) config.Options {
+	return config.Options{Getenv: env.LookupEnv, Keyring: keyring.Get, Format: g.syntax, Workspace: g.Workspace, Insecure: g.insecure}
+}
+
+// DefaultConfig is where mcptrack init writes a config.
+const DefaultConfig = "config/mcp-servers.json"
+
+// ConfigPath is the path of the config: the one given by the user, or that of --host,
+// else the first that exists in the default places.
+func (g *Globals) ConfigPath(env *Env, log *slog.Logger) (string, error) {
+	if g.Config != "" {
+		return g.Config, nil
+	}
+	path, err := g.FindConfig(env)
+	if err == nil {
+		log.Info("config found", "file", path)
+	}
+	return path, err
+}
+
+// FindConfig is configPath for a config that the user did not name.
+func (g *Globals) FindConfig(env *Env) (string, error) {
+	opts := g.ConfigOptions(env)
+	path, ok := config.Found(opts)
+	searched := config.SearchPath
+	if h, named := hosts.Find(g.Host); named {
+		path, ok = config.FindHost(h, opts)
+		searched = func(config.Options) []string { return h.Paths(opts.Folders()) }
+	}
+	if !ok {
+		return "", noConfig(searched(opts))
+	}
+	return path, nil
+}
+
+// OfHost is the flag with which another command reads the config of the same host; empty
+// without --host.
+func (g *Globals) OfHost() []string {
+	if g.Host == "" {
+		return nil
+	}
+	return []string{"--host", g.Host}
+}
+
+// What to do without a config.
+const (
+	initHint    = "mcptrack init writes one from the configs of your editors; --config FILE names another"
+	missingHint = "check the file name; mcptrack init FILE writes a config, and mcptrack watch FILE waits for one"
+)
+
+func noConfig(searched []string) error {
+	return &Failure{Exit: ExitConfig, Code: "config_missing", Hint: initHint, Err: errors.New("no config found; searched"), Places: searched}
+}
+
+// Load reads the config for a command that starts or contacts what it says. It returns once the
+// user has approved that, which it may ask for.
+func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config.Config, error) {
+	cfg, p, err := g.readConfig(env, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.require(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	if !p.unread {
+		return cfg, nil
+	}
+	if cfg, err = p.Read(log, true); err != nil {
+		return nil, err
+	}
+	return cfg, p.require(ctx, cfg, log) // it may have changed while the user thought
+}
+
+// Read reads the config for a command that starts and sends nothing. One that is missing or
+// invalid is a failure that lists the places searched or every problem.
+func (g *Globals) Read(env *Env, log *slog.Logger) (*config.Config, error) {
+	cfg, _, err := g.readConfig(env, log)
+	return cfg, err
+}
+
+func (g *Globals) readConfig(env *Env, log *slog.Logger) (*config.Config, *Permission, error) {
+	path, err := g.ConfigPath(env, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := g.Permission(env, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, err := p.readApproved(log)
+	return cfg, p, err
+}
+
+func invalidConfig(path string, problems config.Problems) error {
+	f := &Failure{Exit: ExitConfig, Code: "config_invalid", Err: problems,
+		Hint: "mcptrack validate-config " + printable.Line(path, 200) + " shows all problems"}
+	if problems.Has(config.CodeNotFound) {
+		f.Code, f.Hint = "config_missing", missingHint
+	}
+	for _, p := range problems {
+		if p.Code == config.CodeInsecure {
+			f.Code, f.Err, f.Hint = "config_insecure", config.Problems{p}, p.Hint+"; --insecure-config reads it all the same"
+		}
+	}
+	return f
+}
+
+// SelectServers returns the named servers of a config, or all enabled ones that speak
+// MCP. alternatives are words that might have been meant by an id that
+// is not in the config.
+func SelectServers(cfg *config.Config, ids []string, alternatives ...string) ([]config.Server, error) {
+	var chosen []config.Server
+	if len(ids) == 0 {
+		for _, srv := range cfg.Servers {
+			if srv.Enabled && srv.Transport != config.TransportCatalog {
+				chosen = append(chosen, srv)
+			}
+		}
+		return chosen, nil
+	}
+	seen := map[string]bool{}
+	for _, id := range ids {
+		srv, ok := cfg.Server(id)
+		switch {
+		case !ok:
+			return nil, UnknownServer(cfg, id, alternatives)
+		case !srv.Enabled:
+			return nil, UsageHint("set \"enabled\": true in "+printable.Line(cfg.Path, 200), "server %q is disabled", printable.Line(id, 128))
+		case srv.Transport == config.TransportCatalog:
+			return nil, UsageHint("mcptrack gateway serves the tools of catalogs", "server %q is an HTTP catalog, not an MCP server", printable.Line(id, 128))
+		case !seen[id]:
+			seen[id] = true
+			chosen = append(chosen, srv)
+		}
+	}
+	return chosen, nil
+}
+
+func UnknownServer(cfg *config.Config, id string, alternatives []string) error {
+	var known []string
+	for _, srv := range cfg.Servers {
+		known = append(known, printable.Line(srv.ID, 64))
+	}
+	err := fmt.Errorf("the config has no server %q", printable.Line(id, 128))
+	if len(known) == 0 {
+		return &Failure{Exit: ExitConfig, Code: "config_missing", Err: errors.Join(err), Hint: initHint}
+	}
+	return &Failure{Exit: ExitUsage, Code: "unknown_server", Err: err, Hint: DidYouMean(id, slices.Concat(known, alternatives), "the config has: "+Join(known, 20))}
+}
+
+// DemoConfig is a config with the built-in server only.
+func DemoConfig(env *Env) *config.Config {
+	return &config.Config{Servers: []config.Server{{
+		ID: "demo", Enabled: true, Transport: config.TransportStdio,
+		Program: config.Program{Command: env.Executable, Args: []string{"demo-server"}},
+		Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true,
+			Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
+		Protocol: config.ProtocolAuto, RequestTimeout: config.DefaultRequestTimeout,
+	}}}
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/login"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// ConnectFlags are the flags of every command that connects to servers.
+type ConnectFlags struct {
+	ConnectTimeout time.Duration
+	Timeout        time.Duration
+	limit          map[string]string
+
+	limits session.Limits // set from limit by parse
+}
+
+func (c *ConnectFlags) Add(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&c.ConnectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
+	cmd.Flags().DurationVar(&c.Timeout, "timeout", 0, "`DURATION` that the whole command may take (default no limit)")
+	c.AddLimit(cmd.Flags())
+}
+
+func (c *ConnectFlags) Parse() (err error) {
+	if c.ConnectTimeout <= 0 || c.Timeout < 0 {
+		return Usage("--connect-timeout must be positive, and --timeout not negative")
+	}
+	c.limits, err = parseLimits(c.limit)
+	return err
+}
+
+// Bound ends ctx with errTimeout when --timeout runs out.
+func (c *ConnectFlags) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	stop := func() {}
+	if c.Timeout > 0 {
+		ctx, stop = context.WithTimeoutCause(ctx, c.Timeout, ErrTimeout)
+	}
+	return ctx, func() { end(errReturned); stop() }
+}
+
+// SessionOptions returns the options for connecting.
+func (c *ConnectFlags) SessionOptions(env *Env, g *Globals) session.Options {
+	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.ConnectTimeout,
+		Environ: env.LookupEnv, Logger: g.Logger(env), Limits: c.limits, Logins: env.Logins(g, "", g.Logger(env))}
+}
+
+const limitUsage = "limits on what one server may send, as `NAME=VALUE,...`: pages=100, items=10000, list=32MiB, line=4MiB (stdio or SSE), body=8MiB (HTTP), dirty=20000 (changed URIs waiting to be read)"
+
+// AddLimit adds --limit to the flags.
+func (c *ConnectFlags) AddLimit(f *pflag.FlagSet) {
+	f.StringToStringVar(&c.limit, "limit", nil, limitUsage)
+	f.Lookup("limit").DefValue = "" // which help leaves out
+}
+
+// parseLimits parses the values of --limit.
+func parseLimits(values map[string]string) (session.Limits, error) {
+	var l session.Limits
+	names := []string{"pages", "items", "list", "line", "body", "dirty"}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		n, ok := parseBytes(values[name], math.MaxInt32) // an int on every platform
+		if !ok {
+			return l, Usage("invalid --limit %s=%s; expected a positive number such as 500, 64KiB or 16MiB", printable.Line(name, 40), printable.Line(values[name], 40))
+		}
+		switch name {
+		case "pages":
+			l.MaxPages = int(n)
+		case "items":
+			l.MaxItems = int(n)
+		case "list":
+			l.MaxList = n
+		case "line":
+			l.MaxLine = int(n)
+		case "body":
+			l.MaxBody = n
+		case "dirty":
+			l.MaxDirty = int(n)
+		default:
+			return l, UsageHint(DidYouMean(name, names, "choose "+Join(names, 10)), "unknown limit %q in --limit", printable.Line(name, 40))
+		}
+	}
+	return l, nil
+}
+
+// parseBytes parses a positive number with an optional KiB, MiB, GiB or TiB suffix, at
+// most max.
+func parseBytes(s string, max int64) (int64, bool) {
+	unit := int64(1)
+	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if digits, ok := strings.CutSuffix(s, suffix); ok {
+			s, unit = digits, 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n <= 0 || n > max/unit {
+		return 0, false
+	}
+	return n * unit, true
+}
+
+// TokenStoreKey is the environment variable with the default of --token-store.
+const TokenStoreKey = "MCPTRACK_TOKEN_STORE"
+
+// Logins returns the user's logins; nil if the user has no folder for configs. An unknown
+// kind in the environment counts as none.
+func (e *Env) Logins(g *Globals, kind string, log *slog.Logger) *login.Store {
+	dir := config.Options{Getenv: e.LookupEnv, UserHome: e.Getenv("HOME")}.Folders().AppConfig
+	if dir == "" {
+		return nil
+	}
+	if kind == "" {
+		kind = e.Getenv(TokenStoreKey)
+	}
+	if !slices.Contains(TokenStores(), kind) {
+		kind = ""
+	}
+	return login.NewStore(login.Options{Dir: filepath.Join(dir, "mcptrack", "logins"), Kind: login.Kind(kind), Logger: log, Flags: strings.Join(g.OfHost(), " ")})
+}
+
+func TokenStores() []string {
+	return []string{string(login.KindKeyring), string(login.KindFile), string(login.KindMemory)}
+}

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/suggest"
+)
+
+// Exit codes; the help topic exit-codes explains them to users.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1
+	ExitUsage       = 2
+	ExitConfig      = 3
+	ExitUnreachable = 4
+	ExitRefused     = 5
+	ExitTimeout     = 6
+	exitInterrupted = 130
+)
+
+// Failure is an error with an exit code and a code for scripts.
+type Failure struct {
+	Exit int
+	Code string
+	Err  error
+	Hint string
+	// places follow the message, one a line: where something was searched.
+	Places []string
+	// reported is set when the command's output already says what is wrong.
+	Reported bool
+}
+
+func (f *Failure) Error() string { return f.Err.Error() }
+
+func (f *Failure) Unwrap() error { return f.Err }
+
+// ErrTimeout is the cause of a context that ended because of --timeout.
+var ErrTimeout = errors.New("--timeout expired")
+
+// errReturned is the cause of a context whose command has returned without being
+// interrupted.
+var errReturned = errors.New("the command returned")
+
+// Classify turns every error into a failure. ctx is the context the command ran in.
+func Classify(ctx context.Context, err error) *Failure {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return &Failure{Exit: ExitOK, Err: err, Reported: true}
+	}
+	if errors.Is(err, ErrTimeout) || errors.Is(context.Cause(ctx), ErrTimeout) {
+		return &Failure{Exit: ExitTimeout, Code: "timeout", Err: ErrTimeout, Hint: "give it more time with --timeout"}
+	}
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errReturned) {
+		return &Failure{Exit: exitInterrupted, Code: "interrupted", Err: errors.New("interrupted")}
+	}
+	return &Failure{Exit: ExitFailed, Code: "failed", Err: err}
+}
+
+// Report writes a failure to stderr: for people, or as one line of JSON.
+func Report(w io.Writer, f *Failure, asJSON bool) {
+	message := printable.Reason(f.Err, 2000)
+	if asJSON {
+		if len(f.Places) > 0 {
+			message += ": " + printable.Line(strings.Join(f.Places, ", "), 4000)
+		}
+		type body struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+			Hint    string `json:"hint,omitempty"`
+		}
+		line, err := printable.Marshal(map[string]body{"error": {f.Code, message, printable.Line(f.Hint, 1000)}})
+		if err == nil {
+			fmt.Fprintf(w, "%s\n", printable.JSON(line))
+		}
+		return
+	}
+	if f.Reported {
+		return
+	}
+	if len(f.Places) > 0 {
+		message += ":"
+	}
+	fmt.Fprintf(w, "mcptrack: %s\n", message)
+	for _, place := range f.Places {
+		fmt.Fprintf(w, "  %s\n", printable.Line(place, 400))
+	}
+	if f.Hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", printable.Line(f.Hint, 1000))
+	}
+}
+
+// Usage is the failure of a command line that is wrong.
+func Usage(format string, args ...any) error { return UsageHint("", format, args...) }
+
+func UsageHint(hint, format string, args ...any) error {
+	return &Failure{Exit: ExitUsage, Code: "usage", Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+// DidYouMean returns the hint which candidate was probably meant by name, or the fallback. If
+// only one candidate begins with name, it is suggested, too.
+func DidYouMean(name string, candidates []string, fallback string) string {
+	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c string) bool { return c == name })
+	meant := suggest.Nearest(name, candidates)
+	if meant == "" && len(name) > 2 {
+		longer := slices.DeleteFunc(candidates, func(c string) bool { return !strings.HasPrefix(c, name) })
+		if len(longer) == 1 {
+			meant = longer[0]
+		}
+	}
+	if meant == "" {
+		return fallback
+	}
+	return fmt.Sprintf("did you mean %s?", printable.Line(meant, 200))
+}
+
+// Args is a command that takes between least and most arguments; most < 0 is any
+// number.
+func Args(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		n := len(args)
+		if i := slices.Index(args, ""); i >= 0 { // most likely from an unset shell variable
+			return UsageHint("usage: "+cmd.UseLine(), "argument %d of %s is empty", i+1, cmd.CommandPath())
+		}
+		if n >= least && (n <= most || most < 0) {
+			return nil
+		}
+		hint := "usage: " + cmd.UseLine()
+		switch {
+		case most == 0:
+			return UsageHint(hint, "%s takes no arguments, got %q", cmd.CommandPath(), printable.Line(args[0], 100))
+		case least == most:
+			return UsageHint(hint, "%s takes %s, got %d", cmd.CommandPath(), Plural(least, "argument"), n)
+		case n < least:
+			return UsageHint(hint, "%s takes at least %s, got %d", cmd.CommandPath(), Plural(least, "argument"), n)
+		}
+		return UsageHint(hint, "%s takes at most %s, got %d", cmd.CommandPath(), Plural(most, "argument"), n)
+	}
+}

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/glob"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Filter selects events by --type, --server and --changed-only.
+type Filter struct {
+	Types, Servers []string // globs; none match all
+	ChangedOnly    bool
+}
+
+// AddTypes adds --type.
+func (f *Filter) AddTypes(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.Types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
+	_ = cmd.RegisterFlagCompletionFunc("type", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndexByte(typed, ',')+1]
+		var out []string
+		for _, name := range typeNames() {
+			out = append(out, before+name)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	})
+}
+
+// AddServers adds --server.
+func (f *Filter) AddServers(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.Servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
+}
+
+// Parse splits the lists and checks the globs.
+func (f *Filter) Parse() error {
+	f.Types, f.Servers = SplitList(f.Types), SplitList(f.Servers)
+	for _, pattern := range slices.Concat(f.Types, f.Servers) {
+		if !glob.Valid(pattern) {
+			return Usage("invalid glob %q", printable.Line(pattern, 100))
+		}
+	}
+	for _, pattern := range f.Types {
+		if !slices.ContainsFunc(typeNames(), func(name string) bool { return matchesAny([]string{pattern}, name) }) {
+			return UsageHint(DidYouMean(pattern, typeNames(), "mcptrack help events lists them"), "unknown event type %q", printable.Line(pattern, 100))
+		}
+	}
+	return nil
+}
+
+func typeNames() []string {
+	var names []string
+	for _, t := range event.Types() {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+// All reports whether the filter keeps every event.
+func (f *Filter) All() bool { return len(f.Types)+len(f.Servers) == 0 && !f.ChangedOnly }
+
+// Keep reports whether the filter keeps the event.
+func (f *Filter) Keep(e *event.Event) bool {
+	if u, ok := e.Payload.(event.ResourceUpdated); ok && f.ChangedOnly && u.Changed != nil && !*u.Changed {
+		return false
+	}
+	return (len(f.Types) == 0 || matchesAny(f.Types, string(e.Type()))) && (len(f.Servers) == 0 || e.ServerID == "" || matchesAny(f.Servers, e.ServerID))
+}
+
+func matchesAny(patterns []string, s string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return p == s || glob.Match(p, s) })
+}

@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/config/hosts"
+	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/document"
+)
+
+// Globals are the flags of every command.
+type Globals struct {
+	Config    string
+	Host      string
+	syntax    tree.Format // of the config; "": as its name or content says
+	formatOf  string      // --format
+	Workspace string      // where a config is searched; "": the working directory
+	trust     bool        // --trust: whatever a found config says is approved for this run
+	insecure  bool        // --insecure-config
+	logLevel  string
+	logFormat string
+	color     string
+	output    string
+	JSON      bool
+	Quiet     bool
+
+	Format document.Format // the format selected by --output and --json; set by resolve
+	level  slog.Level
+}
+
+func (g *Globals) AddFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&g.Config, "config", "", "config `FILE` (default: see mcptrack help environment)")
+	f.StringVar(&g.Host, "host", "", "use the config of this `HOST` (editor or agent), such as cursor or codex")
+	f.StringVar(&g.formatOf, "format", "", "`FORMAT` of the config: json, toml, yaml or the name of a host (default: by its name and content)")
+	f.BoolVar(&g.trust, "trust", false, "approve for this run what the config of this folder says; see mcptrack help trust")
+	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or could change")
+	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
+	f.StringVar(&g.logFormat, "log-format", "text", "log `FORMAT`: text or json")
+	f.StringVar(&g.color, "color", "auto", "`WHEN` to use colours: auto, always or never")
+	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: "+document.Choices()+", which is run for each item (default table)")
+	f.BoolVar(&g.JSON, "json", false, "short for --output json")
+	f.BoolVarP(&g.Quiet, "quiet", "q", false, "no progress, hints and warnings on stderr, only errors")
+	complete := func(name string, choices ...string) {
+		_ = root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
+	}
+	complete("host", hosts.Names()...)
+	complete("format", slices.Concat([]string{"json", "toml", "yaml"}, hosts.Names())...)
+	complete("log-level", "debug", "info", "warn", "error")
+	complete("log-format", "text", "json")
+	complete("color", "auto", "always", "never")
+	complete("output", document.Formats()...)
+	_ = root.MarkPersistentFlagFilename("config", "json", "jsonc", "toml", "yaml", "yml")
+}
+
+// Resolve validates the flags that have no flag type of their own, and sets the fields derived
+// from them.
+func (g *Globals) Resolve(env *Env) error {
+	if g.JSON {
+		if g.output != "" && g.output != "json" {
+			return Usage("--json and --output %s cannot be used together", printable.Line(g.output, 40))
+		}
+		g.output = "json"
+	}
+	if g.output == "" {
+		g.output = "table"
+	}
+	var err error
+	if g.Format, err = document.ParseFormat(g.output); err != nil {
+		return Usage("%w", err)
+	}
+	if err := g.level.UnmarshalText([]byte(g.logLevel)); err != nil || !slices.Contains([]string{"debug", "info", "warn", "error"}, g.logLevel) {
+		return Usage("unknown --log-level %q; choose debug, info, warn or error", g.logLevel)
+	}
+	if g.Quiet && g.level < slog.LevelError {
+		g.level = slog.LevelError
+	}
+	if g.logFormat != "text" && g.logFormat != "json" {
+		return Usage("unknown --log-format %q; choose text or json", g.logFormat)
+	}
+	if g.color != "auto" && g.color != "always" && g.color != "never" {
+		return Usage("unknown --color %q; choose auto, always or never", g.color)
+	}
+	if err := g.resolveConfig(); err != nil {
+		return err
+	}
+	if g.Config == "" && g.Host == "" {
+		g.Config = env.Getenv("MCPTRACK_CONFIG")
+	}
+	return nil
+}
+
+// resolveConfig validates the flags that choose the config.
+func (g *Globals) resolveConfig() error {
+	if _, known := hosts.Find(g.Host); !known && g.Host != "" {
+		return UsageHint(DidYouMean(g.Host, hosts.Names(), "choose from "+Join(hosts.Names(), 30)), "unknown --host %q", printable.Line(g.Host, 60))
+	}
+	if g.Host != "" && g.Config != "" {
+		return Usage("--host and --config cannot be used together")
+	}
+	g.syntax = tree.Format(g.formatOf)
+	if h, known := hosts.Find(g.formatOf); known {
+		g.syntax = tree.NewSource(nil).Detect(h.Files[0].Path)
+	}
+	if !slices.Contains([]tree.Format{"", tree.JSON, tree.TOML, tree.YAML}, g.syntax) {
+		return Usage("unknown --format %q; choose json, toml, yaml or a host such as cursor", printable.Line(g.formatOf, 60))
+	}
+	return nil
+}
+
+// WantsJSON reports whether failures are to be reported as JSON, even if the command
+// line could not be parsed completely.
+func (g *Globals) WantsJSON(args []string) bool {
+	if g.JSON || g.output == "json" {
+		return true
+	}
+	for i, a := range args {
+		if a == "--" {
+			return false
+		}
+		if a == "--json" || a == "-ojson" || a == "--output=json" || a == "-o=json" ||
+			(a == "-o" || a == "--output") && i+1 < len(args) && args[i+1] == "json" {
+			return true
+		}
+	}
+	return false
+}
+
+// Colours reports whether to use colours on a stream.
+func (g *Globals) Colours(env *Env, tty bool) bool {
+	switch g.color {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	if v, ok := env.LookupEnv("NO_COLOR"); ok && v != "" {
+		return false
+	}
+	if v := env.Getenv("CLICOLOR_FORCE"); v != "" && v != "0" {
+		return true
+	}
+	return tty && env.Getenv("TERM") != "dumb"
+}
+
+// Logger returns the logger for stderr. Its handler makes all values printable, since
+// some are chosen by servers.
+func (g *Globals) Logger(env *Env) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: g.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch v := a.Value.Any().(type) {
+		case string:
+			a.Value = slog.StringValue(printable.Line(v, 2000))
+		case error:
+			a.Value = slog.StringValue(printable.Reason(v, 2000))
+		case time.Time:
+			if a.Key == slog.TimeKey && env.ErrTTY && g.logFormat == "text" {
+				a.Value = slog.StringValue(v.Local().Format("15:04:05.000")) // as events on a terminal
+			} else if a.Key == slog.TimeKey {
+				a.Value = slog.StringValue(v.UTC().Format("2006-01-02T15:04:05.000Z"))
+			}
+		}
+		return a
+	}}
+	var w io.Writer = env.Err
+	if g.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}

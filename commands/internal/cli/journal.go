@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/natslog"
+	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// JournalFlags are the flags of commands that open the durable log.
+type JournalFlags struct {
+	Dir         string
+	NATS        string
+	credentials string
+}
+
+func (j *JournalFlags) Add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&j.Dir, "data-dir", "", "`DIR` of the stored events (default: mcptrack in the XDG state directory)")
+	f.StringVar(&j.NATS, "nats", "", "`URL` of a NATS cluster to store events on instead")
+	f.StringVar(&j.credentials, "nats-credentials", "", "`FILE` with the credentials for --nats")
+	_ = cmd.MarkFlagDirname("data-dir")
+}
+
+// Open opens the log that the flags name, to write it. keep says how durable it is and how much
+// of it is kept.
+func (j *JournalFlags) Open(ctx context.Context, env *Env, log *slog.Logger, keep Retention) (journal.Log, error) {
+	if err := j.checkPlace(); err != nil {
+		return nil, err
+	}
+	if j.NATS != "" {
+		l, err := natslog.Open(ctx, natslog.Options{URL: j.NATS, Credentials: j.credentials, Retain: keep.age, RetainBytes: keep.bytes, KeepContent: keep.Content, Logger: log})
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
+	dir, err := j.directory(env)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"store", "webhooks.json"} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			log.Warn("what an older mcptrack stored is not used; remove it if you do not need it", "path", filepath.Join(dir, name))
+		}
+	}
+	l, err := sqlitelog.Open(ctx, sqlitelog.Options{Dir: dir, Durability: keep.durability, Retain: keep.age, RetainBytes: keep.bytes, KeepContent: keep.Content, Logger: log})
+	if errors.Is(err, journal.ErrLocked) {
+		return nil, &Failure{Exit: ExitFailed, Code: "locked", Err: err,
+			Hint: "read the events of the other mcptrack at its /events, or choose another directory with --data-dir"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Stored opens the log that the flags name, to read it, also while another process writes it.
+func (j *JournalFlags) Stored(ctx context.Context, env *Env, log *slog.Logger) (l journal.Log, err error) {
+	if err := j.checkPlace(); err != nil {
+		return nil, err
+	}
+	place := "the NATS cluster"
+	if j.NATS != "" {
+		l, err = natslog.Open(ctx, natslog.Options{URL: j.NATS, Credentials: j.credentials, Existing: true, Logger: log})
+	} else {
+		if place, err = j.directory(env); err != nil {
+			return nil, err
+		}
+		l, err = sqlitelog.Open(ctx, sqlitelog.Options{Dir: place, Existing: true, Logger: log})
+		place = printable.Line(place, 200)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &Failure{Exit: ExitFailed, Code: "nothing_stored", Err: fmt.Errorf("no events are stored in %s", place),
+			Hint: "use the --data-dir or --nats that serve-sse was started with; a copy of a log needs events.db-wal, too (mcptrack help serving)"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Existing is stored for a command that is of use without stored events: nil means that there
+// are none. That is an error only if the flags name a place.
+func (j *JournalFlags) Existing(ctx context.Context, env *Env, log *slog.Logger) (journal.Log, error) {
+	l, err := j.Stored(ctx, env, log)
+	if err != nil && j.Dir == "" && j.NATS == "" {
+		return nil, nil
+	}
+	return l, err
+}
+
+func (j *JournalFlags) checkPlace() error {
+	if j.NATS != "" && j.Dir != "" {
+		return Usage("--data-dir and --nats cannot be used together")
+	}
+	return nil
+}
+
+// directory is the directory of the local log.
+func (j *JournalFlags) directory(env *Env) (string, error) {
+	if j.Dir != "" {
+		return j.Dir, nil
+	}
+	if dir := env.StateDir(); dir != "" {
+		return dir, nil
+	}
+	return "", Usage("no home directory to store events in; set --data-dir")
+}
+
+// ParseAge reads a duration that may also be in days, such as 7d.
+func ParseAge(flag, s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil || n <= 0 || n > 36500 {
+			return 0, Usage("invalid --%s %q; expected a duration such as 12h or 7d", flag, printable.Line(s, 40))
+		}
+		return time.Duration(n * float64(24*time.Hour)), nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, Usage("invalid --%s %q; expected a duration such as 12h or 7d", flag, printable.Line(s, 40))
+	}
+	return d, nil
+}
+
+// RetentionFlags say how durable the log is and how much of it is kept.
+type RetentionFlags struct {
+	durability  string
+	retain      string
+	retainBytes string
+
+	Keep Retention // the flags, parsed
+}
+
+// Retention says how durable a log is, and how much of it is kept; see [sqlitelog.Options].
+type Retention struct {
+	durability     journal.Durability
+	age            time.Duration
+	bytes, Content int64
+}
+
+func (o *RetentionFlags) Add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.durability, "durability", "always", "`WHEN` an event counts as stored: always, interval or os")
+	f.StringVar(&o.retain, "retain", "7d", "`DURATION` that events are kept")
+	f.StringVar(&o.retainBytes, "retain-bytes", "1GiB", "`BYTES` of events that are kept")
+	_ = cmd.RegisterFlagCompletionFunc("durability", cobra.FixedCompletions([]string{"always", "interval", "os"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (o *RetentionFlags) Parse() (err error) {
+	o.Keep.durability = journal.Durability(o.durability)
+	if o.Keep.durability != journal.Always && o.Keep.durability != journal.Interval && o.Keep.durability != journal.OS {
+		return Usage("unknown --durability %q; choose always, interval or os", o.durability)
+	}
+	if o.Keep.age, err = ParseAge("retain", o.retain); err != nil {
+		return err
+	}
+	o.Keep.bytes, err = StoredBytes("retain-bytes", o.retainBytes)
+	return err
+}
+
+// StoredBytes reads a flag with a size of what is stored, such as 1GiB.
+func StoredBytes(flag, s string) (int64, error) {
+	n, ok := parseBytes(s, 1<<50)
+	if !ok {
+		return 0, Usage("invalid --%s %q; expected a number of bytes such as 512MiB or 1GiB", flag, printable.Line(s, 40))
+	}
+	return n, nil
+}
+
+// MemoryLog are the options of a log of events that end with the process, as in a demo.
+func MemoryLog(content int64) journal.MemoryOptions {
+	return journal.MemoryOptions{Keep: 16 << 10, KeepBytes: 32 << 20, KeepContent: content}
+}
+
+// Written reports whether another process writes the log at present, so that its events can be
+// followed there.
+func (j *JournalFlags) Written(env *Env) bool {
+	if j.NATS != "" {
+		return true
+	}
+	dir, err := j.directory(env)
+	return err == nil && sqlitelog.InUse(dir)
+}

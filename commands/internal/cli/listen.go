@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mcptrack/mcptrack/output/web"
+)
+
+// AccessFlags are the flags of commands that listen: who may connect, and how.
+type AccessFlags struct {
+	TokenFile  string
+	origins    []string
+	tlsCert    string
+	tlsKey     string
+	trustProxy bool
+}
+
+// Add adds the flags. clients says in help who must present the token, and pages what pages of
+// other sites may do.
+func (o *AccessFlags) Add(cmd *cobra.Command, clients, pages string) {
+	f := cmd.Flags()
+	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` (mode 0600) with the token that "+clients+" must present; it is followed")
+	f.StringArrayVar(&o.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may "+pages+" (repeatable)")
+	f.StringVar(&o.tlsCert, "tls-cert", "", "PEM `FILE` with the certificate to serve HTTPS with")
+	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` (mode 0600) with the key of the certificate")
+	f.BoolVar(&o.trustProxy, "trust-proxy", false, "trust X-Forwarded-Proto and X-Forwarded-For, as all requests come from a reverse proxy")
+	for _, name := range []string{"token-file", "tls-cert", "tls-key"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+}
+
+// Set reports whether any of the flags was given.
+func (o *AccessFlags) Set() bool {
+	return o.TokenFile != "" || len(o.origins) > 0 || o.tlsCert != "" || o.tlsKey != "" || o.trustProxy
+}
+
+func (o *AccessFlags) Check() error {
+	if (o.tlsCert == "") != (o.tlsKey == "") {
+		return Usage("--tls-cert and --tls-key must be given together")
+	}
+	return nil
+}
+
+// Tokens reads the file of the token; nil without one. reread makes the server read it again; see
+// [web.FollowTokens].
+func (o *AccessFlags) Tokens(log *slog.Logger, reread <-chan struct{}) (*web.Tokens, error) {
+	if o.TokenFile == "" {
+		return nil, nil
+	}
+	t, err := web.FollowTokens(o.TokenFile, reread, log)
+	if err != nil {
+		return nil, WebFailure(err)
+	}
+	return t, nil
+}
+
+// Options reads the other files. Errors in flags and files are usage errors.
+func (o *AccessFlags) Options(log *slog.Logger, tokens *web.Tokens) (opts web.Options, err error) {
+	opts = web.Options{Origins: o.origins, TrustProxy: o.trustProxy, Tokens: tokens, Logger: log}
+	if o.tlsCert != "" {
+		if opts.TLS, err = web.LoadTLS(o.tlsCert, o.tlsKey); err != nil {
+			return opts, WebFailure(err)
+		}
+	}
+	return opts, nil
+}
+
+func WebFailure(err error) error {
+	if _, ok := errors.AsType[*web.OptionError](err); ok {
+		return Usage("--%w", err)
+	}
+	return err
+}
+
+// mcpPath is the path of the MCP endpoint of commands that serve MCP over HTTP.
+const mcpPath = "/mcp"
+
+// MCPFlags are the flags of commands that serve MCP: how clients connect.
+type MCPFlags struct {
+	Stdio  bool
+	addr   string
+	Access AccessFlags
+}
+
+func (o *MCPFlags) Add(cmd *cobra.Command, addr string) {
+	f := cmd.Flags()
+	f.BoolVar(&o.Stdio, "stdio", false, "serve one client over standard input and output")
+	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` to listen on; port 0 picks one")
+	o.Access.Add(cmd, "clients", "send requests")
+}
+
+func (o *MCPFlags) Check(cmd *cobra.Command) error {
+	if o.Stdio && (cmd.Flags().Changed("addr") || o.Access.Set()) {
+		return Usage("--stdio cannot be used with --addr or the flags for HTTP clients")
+	}
+	return o.Access.Check()
+}
+
+// SessionDir is where the sessions of clients outlive the process, below the data directory of the
+// command; "" if there is neither a data directory nor, over stdio, such a session.
+func (o *MCPFlags) SessionDir(data string) string {
+	if data == "" || o.Stdio {
+		return ""
+	}
+	return filepath.Join(data, "sessions")
+}
+
+// MCPEndpoint is what a command serves over HTTP.
+type MCPEndpoint struct {
+	Handler http.Handler
+	Routes  map[string]http.Handler // additional ones, by pattern
+	Tokens  *web.Tokens             // nil: clients need none
+	Ready   func() error            // what /readyz asks; nil: it is always ready
+	Closing func()                  // ends the handler's streams when the server stops
+}
+
+// OverHTTP listens immediately, so that a bad address is reported before anything else starts. The
+// function it returns serves until its context ends.
+func (o *MCPFlags) OverHTTP(ctx context.Context, env *Env, log *slog.Logger, e MCPEndpoint) (func(context.Context) error, error) {
+	access, err := o.Access.Options(log, e.Tokens)
+	if err != nil {
+		return nil, err
+	}
+	access.MCP, access.Ready = true, e.Ready
+	srv, err := web.New(access)
+	if err != nil {
+		return nil, WebFailure(err)
+	}
+	ln, err := srv.Listen(ctx, o.addr)
+	if err != nil {
+		return nil, WebFailure(err)
+	}
+	srv.Handle(mcpPath, e.Handler)
+	for pattern, h := range e.Routes {
+		srv.Handle(pattern, h)
+	}
+	srv.OnShutdown(func(context.Context) error {
+		e.Closing()
+		return nil
+	})
+	return func(ctx context.Context) error {
+		if ctx.Err() != nil {
+			return ln.Close()
+		}
+		fmt.Fprintf(env.Err, "listening on %s%s\n", srv.URL(), mcpPath)
+		return srv.Serve(ctx, ln)
+	}, nil
+}
+
+// WhileRunning runs run, which keeps a server up to date, and serve once ready is closed. If
+// either ends, so does the other.
+func WhileRunning(ctx context.Context, run func(context.Context) error, ready <-chan struct{}, serve func(context.Context) error) error {
+	running, working := errgroup.WithContext(ctx)
+	running.Go(func() error {
+		if err := run(working); working.Err() == nil {
+			return cmp.Or(err, ErrStopped)
+		}
+		return nil
+	})
+	running.Go(func() error {
+		select {
+		case <-ready:
+		case <-working.Done():
+		}
+		return cmp.Or(serve(working), ErrStopped)
+	})
+	err := running.Wait()
+	if errors.Is(err, ErrStopped) || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil
+	}
+	return err
+}
+
+// ErrStopped ends the other parts of a command when one has ended without a failure.
+var ErrStopped = errors.New("stopped")

@@ -1,0 +1,314 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/reload"
+	"github.com/mcptrack/mcptrack/core/trust"
+)
+
+// trustKey is the environment variable with the folders whose configs are trusted.
+const trustKey = "MCPTRACK_TRUST"
+
+// Permission knows what the user approved of one config. A config that was found in a folder may have
+// been written by anybody: what it would run or send needs the user's approval. One that the user
+// named, or that lies where only the user's own configs lie, needs none.
+type Permission struct {
+	env    *Env
+	g      *Globals
+	path   string // of the config
+	Found  bool   // the config was found in folder
+	folder string // absolute
+	store  *trust.Store
+	said   map[string]bool // digests that the user approved just now
+	unread bool            // the config refers to the keyring, which was not read
+}
+
+// Permission returns what is known of the approval of the config at path, which configPath returned.
+func (g *Globals) Permission(env *Env, path string) (*Permission, error) {
+	p := &Permission{env: env, g: g, path: path, store: env.Approvals(), said: map[string]bool{}}
+	opts := g.ConfigOptions(env)
+	folder, err := filepath.Abs(opts.Workspace)
+	p.folder, p.Found = folder, g.Config == "" && !config.IsUsers(path, opts)
+	return p, err
+}
+
+// readApproved reads the config. The keyring, which may ask its user to unlock it, is read only for
+// a config that is approved.
+func (p *Permission) readApproved(log *slog.Logger) (*config.Config, error) {
+	cfg, err := p.Read(log, !p.Found)
+	if err != nil || !p.Found || !usesKeyring(cfg) {
+		return cfg, err
+	}
+	_, trusted := p.trusted()
+	if p.unread = len(p.Pending(cfg, log)) > 0 && !p.g.trust && !trusted; p.unread {
+		return cfg, nil
+	}
+	return p.Read(log, true)
+}
+
+func (p *Permission) Read(log *slog.Logger, withKeyring bool) (*config.Config, error) {
+	opts := p.g.ConfigOptions(p.env)
+	if !withKeyring {
+		opts.Keyring = nil
+	}
+	cfg, problems := config.Load(p.path, opts)
+	if cfg == nil {
+		return nil, invalidConfig(p.path, problems)
+	}
+	for _, problem := range problems {
+		level := slog.LevelInfo
+		if problem.Code == config.CodeInsecure {
+			level = slog.LevelWarn
+		}
+		log.Log(context.Background(), level, "config", "problem", problem.String())
+	}
+	return cfg, nil
+}
+
+func usesKeyring(cfg *config.Config) bool {
+	return slices.ContainsFunc(Entries(cfg), func(e Entry) bool {
+		return slices.ContainsFunc(e.Intent.Uses, func(u config.Use) bool { return u.Kind == config.UseKeyring })
+	})
+}
+
+// Approvals is the store of the user's approvals.
+func (e *Env) Approvals() *trust.Store {
+	return trust.New(e.StateDir("trust"))
+}
+
+// Entry is a server or webhook of a config that would be used.
+type Entry struct {
+	Kind    trust.Kind
+	Name    string // of the server; of a webhook its origin
+	verb    string // what happens: run, contact, send
+	line    string // the command or the address in one line, as the config writes it, without credentials
+	host    string // that is contacted, as far as the config writes it
+	changed bool   // another version of it was approved
+	Intent  *config.Intent
+}
+
+// Entries returns all entries of a config that would be used. Nothing in them but the intents comes
+// from the values of references.
+func Entries(cfg *config.Config) (all []Entry) {
+	for _, srv := range cfg.Servers {
+		switch {
+		case !srv.Enabled || srv.Intent == nil:
+		case srv.Transport == config.TransportStdio:
+			command, args, _ := srv.Intent.Command()
+			written := config.Server{Program: config.Program{Command: command, Args: args}}
+			all = append(all, Entry{Kind: trust.Server, Name: srv.ID, verb: "run", line: written.CommandLine(), Intent: srv.Intent})
+		default:
+			origin, path := splitURL(srv.Intent.URL())
+			all = append(all, Entry{Kind: trust.Server, Name: srv.ID, verb: "contact", line: origin + path, host: hostOf(origin), Intent: srv.Intent})
+		}
+	}
+	for _, w := range cfg.Webhooks {
+		if w.Intent == nil {
+			continue
+		}
+		origin, _ := splitURL(w.Intent.URL()) // the rest may be as secret as a token
+		all = append(all, Entry{Kind: trust.Webhook, Name: origin, verb: "send events to", line: origin, host: hostOf(origin), Intent: w.Intent})
+	}
+	return all
+}
+
+// splitURL splits a URL that may have references into the scheme and host, without user and
+// password, and the path, without query and credentials.
+func splitURL(raw string) (origin, path string) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return raw[:min(len(raw), 200)], "" // a reference
+	}
+	end := strings.IndexAny(rest+"/", "/\\?#")
+	host, path := rest[:end], rest[end:]
+	path, _, _ = strings.Cut(path, "?")
+	for _, span := range slices.Backward(credential.FindURL("https://h" + path)) {
+		if from := span.From - len("https://h"); from >= 0 {
+			path = path[:from] + "[secret]" + path[span.To-len("https://h"):]
+		}
+	}
+	return scheme + "://" + host[strings.LastIndexByte(host, '@')+1:], path
+}
+
+// hostOf returns the host of an origin, in ASCII.
+func hostOf(origin string) string {
+	_, host, _ := strings.Cut(origin, "://")
+	return strings.Trim(strconv.QuoteToASCII(host), `"`)
+}
+
+// trusted reports whether the folder is trusted, whatever its config says, and which variable
+// says so.
+func (p *Permission) trusted() (because string, ok bool) {
+	folder, err := trust.Resolved(p.folder)
+	if err != nil {
+		folder = p.folder
+	}
+	for _, dir := range filepath.SplitList(p.env.Getenv(trustKey)) {
+		if !filepath.IsAbs(dir) {
+			continue // a folder that depends on where a command runs is none that the user chose
+		}
+		if dir, err = trust.Resolved(dir); err != nil {
+			continue
+		}
+		if inside, err := filepath.Rel(dir, folder); err == nil && filepath.IsLocal(inside) {
+			return trustKey, true
+		}
+	}
+	if v := p.env.Getenv("CI"); v == "true" || v == "1" {
+		return "CI", true
+	}
+	return "", false
+}
+
+// Pending returns the entries that need approval and have none.
+func (p *Permission) Pending(cfg *config.Config, log *slog.Logger) []Entry {
+	if !p.Found {
+		return nil
+	}
+	approved, err := p.store.Approved(p.folder)
+	if err != nil {
+		log.Warn("cannot read the approvals of this folder; nothing of it is approved", "err", err)
+	}
+	digests := approved.Digests()
+	var pending []Entry
+	for _, e := range Entries(cfg) {
+		if digests[e.Intent.Digest] || p.said[e.Intent.Digest] {
+			continue
+		}
+		e.changed = approved.Knows(e.Kind, e.Name)
+		pending = append(pending, e)
+	}
+	return pending
+}
+
+// require returns nil once everything that the config would run or send is approved: already, by a
+// flag or variable, or because the user says so now.
+func (p *Permission) require(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+	pending := p.Pending(cfg, log)
+	if len(pending) == 0 || p.g.trust {
+		return nil
+	}
+	because, trusted := p.trusted()
+	if trusted && because == "CI" && !p.g.Quiet {
+		var lines []string
+		for _, e := range pending {
+			lines = append(lines, e.Summary())
+		}
+		fmt.Fprintf(p.env.Err, "mcptrack: trusting %s because CI is set: %s\n", printable.Line(cfg.Path, 200), printable.Line(strings.Join(lines, "; "), 4000))
+	}
+	if trusted {
+		return nil
+	}
+	switch err := p.Question(ctx, cfg.Path, pending, "Allow this now, and later as long as it stays the same?"); {
+	case errors.Is(err, ErrNoTerminal):
+		return p.refused(cfg, pending)
+	case errors.Is(err, ErrDeclined):
+		f := p.refused(cfg, pending)
+		f.Err, f.Places, f.Hint = fmt.Errorf("%s is not approved; nothing was started", printable.Line(cfg.Path, 200)), nil, p.ownHint()
+		return f
+	case err != nil:
+		return err
+	}
+	for _, e := range pending {
+		p.said[e.Intent.Digest] = true
+	}
+	if err := p.Approve(pending); err != nil {
+		log.Warn("the approval cannot be stored; you will be asked again", "err", err)
+	}
+	return nil
+}
+
+// refused is the failure without a terminal to ask on.
+func (p *Permission) refused(cfg *config.Config, pending []Entry) *Failure {
+	f := &Failure{Exit: ExitConfig, Code: "config_untrusted", Hint: p.hint(),
+		Err: fmt.Errorf("%s was found in this folder, and you have not approved what it would do", printable.Line(cfg.Path, 200))}
+	const most = 20
+	for i, e := range pending {
+		if i == most {
+			f.Places = append(f.Places, fmt.Sprintf("and %d more", len(pending)-most))
+			break
+		}
+		f.Places = append(f.Places, e.Summary())
+	}
+	return f
+}
+
+// command is the command that shows the config and asks.
+func (p *Permission) command() string {
+	words := append([]string{"mcptrack trust"}, p.g.OfHost()...)
+	if p.g.formatOf != "" {
+		words = append(words, "--format", p.g.formatOf)
+	}
+	if p.g.insecure {
+		words = append(words, "--insecure-config")
+	}
+	return strings.Join(append(words, printable.Shell(p.folder)), " ")
+}
+
+func (p *Permission) hint() string { return p.command() + " shows all of it and asks" }
+
+// ownHint says how to use the user's own config instead, if there is one.
+func (p *Permission) ownHint() string {
+	dir := p.g.ConfigOptions(p.env).Folders().AppConfig
+	own := filepath.Join(dir, "mcptrack", "mcp-servers.json")
+	if _, err := os.Stat(own); err != nil || dir == "" {
+		return ""
+	}
+	return "--config " + printable.Shell(own) + " uses your own config"
+}
+
+// Approve stores the approval of entries.
+func (p *Permission) Approve(all []Entry) error {
+	var approvals []trust.Approval
+	for _, e := range all {
+		approvals = append(approvals, trust.Approval{Digest: e.Intent.Digest, Kind: e.Kind, Name: e.Name, At: time.Now().UTC()})
+	}
+	return p.store.Approve(p.folder, approvals)
+}
+
+// hold returns what a followed config may change without asking: nil, if everything. running is
+// the config that was loaded and so is approved.
+func (p *Permission) hold(running *config.Config, commands bool) *reload.Hold {
+	_, trusted := p.trusted()
+	if !p.Found || trusted {
+		if commands {
+			return &reload.Hold{Commands: true}
+		}
+		return nil
+	}
+	started := map[string]bool{}
+	for _, e := range Entries(running) {
+		started[e.Intent.Digest] = true
+	}
+	return &reload.Hold{Commands: commands, File: p.store.File(p.folder), Hint: "run: " + p.command(), Approved: func() map[string]bool {
+		stored, _ := p.store.Approved(p.folder) // with an error there are none
+		approved := stored.Digests()
+		maps.Copy(approved, started)
+		return approved
+	}}
+}
+
+// Summary is an entry in one line, without secrets.
+func (e *Entry) Summary() string {
+	if e.Kind == trust.Webhook {
+		return "send events to " + e.line
+	}
+	if e.line == "" { // its command or URL is a reference that has no value
+		return e.verb + " " + e.Name
+	}
+	return e.Name + ": " + e.line
+}

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/briandowns/spinner"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+)
+
+// Spinner is a spinner on a terminal's stderr, and the writer for the lines beside it.
+type Spinner struct {
+	*spinner.Spinner
+	to    io.Writer
+	drawn bool // on the last line of the terminal; guarded by the lock of the spinner
+}
+
+// NewSpinner returns a spinner on stderr with a text, which is asked for at every frame. It
+// stays invisible unless stderr is a terminal.
+func NewSpinner(env *Env, g *Globals, text func() string) *Spinner {
+	to := spinner.WithWriter(env.Err)
+	if f, ok := env.Err.(*os.File); ok {
+		to = spinner.WithWriterFile(f) // the spinner checks that it is a terminal
+	}
+	s := spinner.New(spinner.CharSets[14], 100*time.Millisecond, to)
+	if g.Colours(env, true) {
+		_ = s.Color("cyan")
+	}
+	shown := &Spinner{Spinner: s, to: env.Err}
+	s.PreUpdate = func(s *spinner.Spinner) { s.Suffix, shown.drawn = " "+text(), true }
+	return shown
+}
+
+// Beside returns an environment whose stderr does not run into the spinner.
+func (s *Spinner) Beside(env *Env) *Env {
+	out := *env
+	out.Err = s
+	return &out
+}
+
+// Write writes a log line where the spinner is; its next frame is below.
+func (s *Spinner) Write(p []byte) (int, error) {
+	s.Lock()
+	defer s.Unlock()
+	if s.drawn {
+		if _, err := io.WriteString(s.to, "\r\x1b[K"); err != nil {
+			return 0, err
+		}
+		s.drawn = false
+	}
+	return s.to.Write(p)
+}
+
+// Stop removes the spinner. It may be called more than once.
+func (s *Spinner) Stop() {
+	s.Spinner.Stop()
+	s.Lock()
+	s.drawn = false
+	s.Unlock()
+}
+
+// quiet is how long a request takes before a terminal shows that it is in progress.
+const quiet = 300 * time.Millisecond
+
+// Waiting shows on a terminal what the command waits for, for how long, and the progress
+// that the server reported last, which report records. Meanwhile stderr is that of beside.
+// stop removes the line and may be called more than once.
+func (g *Globals) Waiting(env *Env, what string) (beside *Env, report func(session.Progress), stop func()) {
+	if !env.ErrTTY || g.Quiet {
+		return env, func(session.Progress) {}, func() {}
+	}
+	var (
+		mu    sync.Mutex // guards last and over
+		last  string
+		over  bool
+		began = time.Now()
+	)
+	s := NewSpinner(env, g, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return fmt.Sprintf("%s%s (%s)", what, last, time.Since(began).Round(time.Second))
+	})
+	later := time.AfterFunc(quiet, func() {
+		mu.Lock()
+		show := !over
+		mu.Unlock()
+		if show {
+			s.Start()
+		}
+	})
+	report = func(p session.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		last = describe(p)
+	}
+	return s.Beside(env), report, func() {
+		later.Stop()
+		mu.Lock()
+		over = true
+		mu.Unlock()
+		s.Spinner.Stop()
+	}
+}
+
+// describe puts progress into words: ": 3 of 10, linking".
+func describe(p session.Progress) string {
+	number := func(f float64) string {
+		if math.Abs(f) >= 1e15 {
+			return strconv.FormatFloat(f, 'g', 3, 64)
+		}
+		return strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64)
+	}
+	out := ": " + number(p.Progress)
+	if p.Total > 0 {
+		out += " of " + number(p.Total)
+	}
+	if message := printable.Line(p.Message, 60); message != "" {
+		out += ", " + message
+	}
+	return out
+}

@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/trust"
+	"github.com/mcptrack/mcptrack/output/termtext"
+)
+
+// maxQuestion is the longest question, in bytes: what nobody reads is not consent.
+const maxQuestion = 32 << 10
+
+// Question shows the entries as the config writes them and asks whether to approve them. The error
+// is errNoTerminal, errDeclined or the cause of ctx.
+func (p *Permission) Question(ctx context.Context, file string, pending []Entry, ask string) error {
+	if p.env.Terminal == nil {
+		return ErrNoTerminal
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "\n%s was found in this folder. You have not approved what it would do:\n", printable.Line(file, 0))
+	names := map[string][]string{}
+	for _, e := range pending {
+		e.Show(&b)
+		names[e.verb] = append(names[e.verb], visible(e.Name))
+	}
+	if b.Len() > maxQuestion {
+		return &Failure{Exit: ExitConfig, Code: "config_untrusted", Err: fmt.Errorf("%s has too much to show in a question", printable.Line(file, 200)),
+			Hint: "read the file; " + p.command() + " --yes approves it"}
+	}
+	var parts []string
+	for _, verb := range []struct{ name, noun string }{{"run", "command"}, {"contact", "server"}, {"send events to", "webhook"}} {
+		if n := len(names[verb.name]); n > 0 {
+			parts = append(parts, Plural(n, verb.noun)+" ("+Join(names[verb.name], 10)+")")
+		}
+	}
+	return p.env.Ask(ctx, b.String(), strings.Join(parts, ", ")+". "+ask)
+}
+
+// Show writes all that counts of an entry, as the config writes it.
+func (e *Entry) Show(b *bytes.Buffer) {
+	rest := slices.Clone(e.Intent.Keys)
+	take := func(names ...string) (value json.RawMessage) {
+		rest = slices.DeleteFunc(rest, func(k config.IntentKey) bool {
+			if slices.Contains(names, k.Name) && value == nil {
+				value = k.Value
+				return true
+			}
+			return false
+		})
+		return value
+	}
+	var line string
+	name := visible(e.Name)
+	if e.changed {
+		name += " (changed)"
+	}
+	if e.verb == "run" {
+		fmt.Fprintf(b, "\n  run %s:\n", name)
+		if command, args, ok := e.Intent.Command(); ok {
+			take("command", "cmd")
+			take("args")
+			line = shownWords(append([]string{command}, args...))
+		}
+	} else {
+		if e.Kind == trust.Webhook {
+			fmt.Fprintf(b, "\n  send events to %s:\n", visible(e.host))
+		} else {
+			fmt.Fprintf(b, "\n  contact %s at %s:\n", name, visible(e.host))
+		}
+		if take("url", "serverUrl", "httpUrl", "uri") != nil {
+			line = visible(e.Intent.URL())
+		}
+	}
+	if line != "" {
+		fmt.Fprintf(b, "      %s\n", line)
+	}
+	for _, k := range rest {
+		fmt.Fprintf(b, "      %s: %s\n", k.Name, visible(string(k.Value)))
+	}
+	for _, group := range []struct {
+		what string
+		of   func(config.Use) bool
+	}{
+		{"takes from your environment", func(u config.Use) bool { return u.Kind == config.UseVariable }},
+		{"takes from files of this project", func(u config.Use) bool { return u.Kind == config.UseFile && !u.Outside }},
+		{"takes from files OUTSIDE this project", func(u config.Use) bool { return u.Kind == config.UseFile && u.Outside }},
+		{"takes from your KEYRING", func(u config.Use) bool { return u.Kind == config.UseKeyring }},
+	} {
+		var names []string
+		for _, u := range e.Intent.Uses {
+			if !group.of(u) {
+				continue
+			}
+			name := visible(u.String())
+			if u.Outside {
+				name += " (" + visible(u.Path) + ")"
+			}
+			if u.Sets != "" {
+				name += ", which sets " + visible(u.Sets)
+			}
+			names = append(names, name)
+		}
+		if len(names) > 0 {
+			fmt.Fprintf(b, "      %s: %s\n", group.what, strings.Join(names, ", "))
+		}
+	}
+}
+
+// shownWords returns a command and its arguments in one line.
+func shownWords(words []string) string {
+	for i, w := range words {
+		if w == "" || strings.ContainsAny(w, " \"'\\") || visible(w) != w {
+			words[i] = strconv.QuoteToASCII(w)
+		}
+	}
+	return visible(strings.Join(words, " "))
+}
+
+// visible returns s with everything that does not show as a character of its own in the form of an
+// escape: the blanks of Unicode, too, which would move what follows out of sight. Of a run of spaces
+// only the number is shown.
+func visible(s string) string {
+	var b strings.Builder
+	spaces := 0
+	flush := func() {
+		if spaces > 3 {
+			fmt.Fprintf(&b, "<%d spaces>", spaces)
+		} else {
+			b.WriteString(strings.Repeat(" ", spaces))
+		}
+		spaces = 0
+	}
+	for _, r := range printable.Line(s, 0) {
+		if r == ' ' {
+			spaces++
+			continue
+		}
+		flush()
+		if unicode.IsPrint(r) || printable.Line(string(r), 0) != string(r) { // what is left of those shapes its neighbours
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	flush()
+	return b.String()
+}
+
+// What asking can end with, beside an answer.
+var (
+	ErrNoTerminal = errors.New("there is no terminal to ask on")
+	ErrDeclined   = errors.New("declined")
+)
+
+// Terminal is where questions are asked.
+type Terminal struct {
+	io.Reader
+	io.Writer
+	Columns, Rows int // 0: unknown
+}
+
+// Ask shows a text on the terminal, a page at a time, and asks a question. Every answer but y and
+// yes is errDeclined. A line that is too long continues on lines that begin with a bar,
+// so that no part of it passes for something else.
+func (e *Env) Ask(ctx context.Context, text, question string) error {
+	if e.Terminal == nil {
+		return ErrNoTerminal
+	}
+	tty, err := e.Terminal()
+	if err != nil {
+		return ErrNoTerminal
+	}
+	width := 80
+	if tty.Columns > 0 {
+		width = max(tty.Columns, 40)
+	}
+	lines := folded(strings.TrimSuffix(text, "\n"), width)
+	for page := tty.Rows - 3; tty.Rows > 0 && len(lines) > max(page, 5); lines = lines[max(page, 5):] {
+		more := strings.Join(lines[:max(page, 5)], "\n") + "\n-- Enter shows more, n means no -- "
+		line, err := tty.reply(ctx, more)
+		if err != nil {
+			return err
+		}
+		if line = strings.ToLower(strings.TrimSpace(line)); line != "" && line != "y" && line != "yes" {
+			return ErrDeclined
+		}
+	}
+	line, err := tty.reply(ctx, strings.Join(append(lines, "", question), "\n")+" [y/N] ")
+	if err != nil {
+		return err
+	}
+	if line = strings.ToLower(strings.TrimSpace(line)); line != "y" && line != "yes" {
+		return ErrDeclined
+	}
+	return nil
+}
+
+// folded returns the lines of a text, broken at the width.
+func folded(text string, width int) (lines []string) {
+	const bar = "        | "
+	for line := range strings.SplitSeq(text, "\n") {
+		rest, prefix := line, ""
+		for {
+			part, used := "", termtext.Width(prefix)
+			for _, r := range rest {
+				if w := termtext.Width(string(r)); used+w >= width && part != "" {
+					break
+				} else {
+					used += w
+				}
+				part += string(r)
+			}
+			lines = append(lines, prefix+part)
+			if rest = rest[len(part):]; rest == "" {
+				break
+			}
+			prefix = bar
+		}
+	}
+	return lines
+}
+
+// reply writes a prompt and returns the line that the user answers with. It ends with ctx.
+func (t *Terminal) reply(ctx context.Context, prompt string) (string, error) {
+	if _, err := io.WriteString(t, prompt); err != nil {
+		return "", ErrNoTerminal
+	}
+	answer := make(chan string, 1) // sent to once, by the goroutine below
+	go func() {                    // ends with the process if there is no answer: reading a terminal cannot be interrupted
+		answer <- answerLine(t)
+	}()
+	select {
+	case line := <-answer:
+		return line, nil
+	case <-ctx.Done():
+		_, _ = io.WriteString(t, "\n")
+		return "", context.Cause(ctx)
+	}
+}
+
+// answerLine reads a line of at most 1 KiB, and nothing after it: the rest belongs to whoever reads
+// next.
+func answerLine(r io.Reader) string {
+	var line []byte
+	for char := make([]byte, 1); len(line) < 1024; {
+		n, err := r.Read(char)
+		if n > 0 && char[0] != '\n' {
+			line = append(line, char[0])
+		}
+		if n > 0 && char[0] == '\n' || err != nil {
+			break
+		}
+	}
+	return string(line)
+}

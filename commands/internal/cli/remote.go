@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/ipscope"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/secretfile"
+	"github.com/mcptrack/mcptrack/output/feed/feedclient"
+)
+
+// ParseServeURL parses the address of a serve-sse. what names it in errors.
+func ParseServeURL(what, text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
+		return nil, Usage("invalid %s %q; expected http://HOST:PORT or https://HOST:PORT", what, printable.Line(text, 200))
+	case u.User != nil:
+		return nil, Usage("%s: the URL must not have a password, which would end up in logs; use MCPTRACK_TOKEN or a token file", what)
+	}
+	u.Fragment = ""
+	return u, nil
+}
+
+// ServeToken returns the token for the serve-sse at an address: from the file that a flag names, or
+// from MCPTRACK_TOKEN; "" if there is none. Unless insecure is set, no token is sent unencrypted to
+// another machine.
+func ServeToken(env *Env, to *url.URL, flag, file string, insecure bool) (string, error) {
+	token := strings.TrimSpace(env.Getenv("MCPTRACK_TOKEN"))
+	if file != "" {
+		var err error
+		if token, err = ReadSecret(flag, file); err != nil {
+			return "", err
+		}
+	}
+	if token != "" && to.Scheme == "http" && !ipscope.ThisMachine(to.Hostname()) && !insecure {
+		return "", UsageHint("use https, or add --insecure", "the connection to %s is not encrypted: others could read the token", printable.Line(to.Host, 200))
+	}
+	return token, nil
+}
+
+// Bearer returns the header that carries a token; without a token it is empty.
+func Bearer(token string) http.Header {
+	h := http.Header{}
+	if token != "" {
+		h.Set("Authorization", "Bearer "+token)
+	}
+	return h
+}
+
+// FeedFailure turns the refusal of a feed into a failure. what names the feed, flag the flag of its
+// token file. Other errors are returned unchanged.
+func FeedFailure(err error, what, flag string) error {
+	refused, ok := errors.AsType[*feedclient.RefusedError](err)
+	if !ok {
+		return err
+	}
+	f := &Failure{Exit: ExitRefused, Code: "refused", Err: fmt.Errorf("%s: %w", what, refused), Hint: "check that it is the address of a serve-sse"}
+	if refused.Status == http.StatusUnauthorized {
+		f.Hint = "set MCPTRACK_TOKEN, or name the file with the token with --" + flag
+	}
+	return f
+}
+
+// ReadSecret reads the file that a flag names.
+func ReadSecret(flag, file string) (string, error) {
+	secret, err := secretfile.Read(file)
+	if err != nil {
+		return "", Usage("--%s: %w", flag, err)
+	}
+	return secret, nil
+}

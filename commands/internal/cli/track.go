@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/reload"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// A selection says which servers of a config are followed.
+type Selection struct {
+	Servers []string // globs over ids; none match all
+	All     bool     // every enabled server, whatever its entry says
+}
+
+// AddAllFlag adds --all to a command that follows servers.
+func AddAllFlag(cmd *cobra.Command, all *bool) {
+	cmd.Flags().BoolVar(all, "all", false, "follow all enabled servers, not only those with \"trackResources\"")
+}
+
+// Of returns the config with only the servers to follow.
+func (s Selection) Of(cfg *config.Config) *config.Config {
+	out := &config.Config{Path: cfg.Path, Servers: slices.Clone(cfg.Servers)}
+	if s.All {
+		out = WithAllTracked(cfg)
+	}
+	out.Servers = slices.DeleteFunc(out.Servers, func(srv config.Server) bool {
+		return !srv.Tracked() || len(s.Servers) > 0 && !matchesAny(s.Servers, srv.ID)
+	})
+	return out
+}
+
+// WithAllTracked returns the config with all changes of all its servers tracked.
+func WithAllTracked(cfg *config.Config) *config.Config {
+	out := &config.Config{Path: cfg.Path, Servers: slices.Clone(cfg.Servers), Webhooks: cfg.Webhooks}
+	for i := range out.Servers {
+		if srv := &out.Servers[i]; srv.Transport != config.TransportCatalog {
+			srv.TrackResources, srv.TrackTools, srv.TrackPrompts = true, true, true
+		}
+	}
+	return out
+}
+
+// WarnNone logs that nothing of the config is followed and what to do about it.
+func (s Selection) WarnNone(log *slog.Logger, cfg *config.Config) {
+	log.Warn("there is no server to follow yet", "file", cfg.Path, "hint", s.Hint(cfg))
+}
+
+// Hint returns the hint for a config in which no server is followed.
+func (s Selection) Hint(cfg *config.Config) string {
+	if len(cfg.Servers) == 0 {
+		return "the config has no servers; add one, or let mcptrack init write a config"
+	}
+	var ids, off []string
+	chosen, enabled := 0, 0
+	for _, srv := range cfg.Servers {
+		ids = append(ids, printable.Line(srv.ID, 64))
+		if len(s.Servers) > 0 && !matchesAny(s.Servers, srv.ID) {
+			continue
+		}
+		chosen++
+		switch {
+		case srv.Enabled:
+			enabled++
+		case srv.TrackResources || srv.TrackTools || srv.TrackPrompts:
+			off = append(off, printable.Line(srv.ID, 64))
+		}
+	}
+	switch {
+	case chosen == 0:
+		return "--server matches no server of the config, which has: " + Join(ids, 10)
+	case len(off) == 1:
+		return "server " + off[0] + " is disabled; enable it in the config"
+	case len(off) > 1:
+		return "the tracked servers are disabled; enable at least one in the config: " + Join(off, 10)
+	case enabled == 0:
+		return "all selected servers are disabled; enable at least one in the config"
+	}
+	return `set "trackResources": true on the servers to follow, or use --all`
+}
+
+// TrackFlags say what a command follows, and whether it follows changes of the config.
+type TrackFlags struct {
+	AllServers   bool
+	Demo         bool
+	NoFollow     bool
+	HoldCommands bool
+}
+
+// AddReload adds the flags for changes of the config.
+func (o *TrackFlags) AddReload(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.NoFollow, "no-follow-config", false, "ignore changes of the config file")
+	f.BoolVar(&o.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
+}
+
+// Desired returns what an engine follows: the selected servers of a config, which load returned,
+// and, unless the flags say otherwise, of what its file becomes.
+func (o *TrackFlags) Desired(env *Env, g *Globals, log *slog.Logger, cfg *config.Config, pick func(*config.Config) *config.Config) (engine.Desired, error) {
+	d := engine.Desired{Config: cfg, Select: pick}
+	kick := o.Reloads(env)
+	if o.NoFollow || o.Demo {
+		return d, nil
+	}
+	c, err := g.Permission(env, cfg.Path)
+	if err != nil {
+		return d, err
+	}
+	d.Follow = &reload.Options{Path: cfg.Path, Config: g.ConfigOptions(env), Kick: kick, Hold: c.hold(cfg, o.HoldCommands), Logger: log}
+	return d, nil
+}
+
+// Reloads receives when the user asks for files to be read again; nil if the config is not followed.
+func (o *TrackFlags) Reloads(env *Env) <-chan struct{} {
+	if o.NoFollow || o.Demo {
+		return nil
+	}
+	return env.reloads()
+}
+
+// NewPrinting makes the engine of a command that prints events as they happen and keeps none.
+func NewPrinting(ctx context.Context, d engine.Desired, opts tracker.Options) (*engine.Engine, error) {
+	return engine.New(ctx, d, journal.NewMemory(journal.MemoryOptions{}), engine.Options{Tracker: opts, Logger: opts.Logger})
+}
+
+func NothingToFollow(cfg *config.Config, s Selection) error {
+	return &Failure{Exit: ExitConfig, Code: "nothing_to_follow", Err: errors.New("there is no server to follow"), Hint: s.Hint(cfg)}
+}

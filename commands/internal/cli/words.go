@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// Pairs parses the values of a flag such as --arg k=v.
+func Pairs(flag string, values []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, v := range values {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return nil, Usage("invalid --%s %q; expected NAME=VALUE", flag, printable.Line(v, 60))
+		}
+		if _, twice := out[name]; twice {
+			return nil, Usage("--%s %s is given twice", flag, printable.Line(name, 60))
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+// Join lists at most limit names and says how many more there are.
+func Join(names []string, limit int) string {
+	out := ""
+	for i, n := range names {
+		if i == limit {
+			return out + fmt.Sprintf(" and %d more", len(names)-i)
+		}
+		if i > 0 {
+			out += ", "
+		}
+		out += n
+	}
+	return out
+}
+
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Stamp returns a time as in every output, "" for the zero one.
+func Stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(event.TimeFormat)
+}
+
+// SplitList splits the values of a flag that takes a comma-separated list.
+func SplitList(values []string) []string {
+	var out []string
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				out = append(out, part)
+			}
+		}
+	}
+	return out
+}

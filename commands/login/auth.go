@@ -1,0 +1,258 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/login"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/output/table"
+)
+
+type authOptions struct {
+	renew   bool
+	timeout time.Duration
+}
+
+func AuthCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts authOptions
+	cmd := &cobra.Command{
+		Use:   "auth [SERVER...]",
+		Short: "Show the logins, where their tokens are and how long they last",
+		Long: `Shows the login of every server over HTTP, or of the named ones. No server is contacted,
+except with --renew, which renews the tokens now and reports those that cannot be renewed.
+
+Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
+--renew, a token could not be renewed, now or before; 6 --timeout expired; 130 interrupted.`,
+		Example: `  mcptrack auth
+  mcptrack auth notion --renew
+  mcptrack auth --json | jq -r '.[] | select(.state != "loggedIn").id'`,
+		ValidArgsFunction: completeLogins(env, g),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen := loginsOptions{servers: args, timeout: opts.timeout, sends: opts.renew, choose: authServers}
+			if opts.renew {
+				chosen.choose = loginServers // without disabled ones, which nobody approved
+			}
+			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
+				return runAuth(ctx, env, g, opts, logins, servers)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&opts.renew, "renew", false, "renew the tokens now")
+	cmd.Flags().DurationVar(&opts.timeout, "timeout", time.Minute, "`DURATION` that the command may take")
+	return cmd
+}
+
+// AuthRow is one element of auth --json.
+type AuthRow struct {
+	ID         string     `json:"id"`
+	URL        string     `json:"url"`
+	State      string     `json:"state"` // loggedIn, expired, refused, none, header or failed
+	Issuer     string     `json:"issuer,omitempty"`
+	ClientID   string     `json:"clientId,omitempty"`
+	Grant      string     `json:"grant,omitempty"`
+	Scopes     []string   `json:"scopes,omitempty"`
+	Lacking    []string   `json:"lacking,omitempty"`
+	Store      login.Kind `json:"store,omitempty"`
+	File       string     `json:"file,omitempty"`
+	LoggedInAt string     `json:"loggedInAt,omitempty"`
+	ExpiresAt  string     `json:"expiresAt,omitempty"`
+	Renewable  bool       `json:"renewable"`
+	Error      string     `json:"error,omitempty"`
+
+	expires time.Time
+}
+
+func newAuthRow(srv config.Server, logins *login.Store, l *login.Login, err error) AuthRow {
+	row := AuthRow{ID: srv.ID, URL: srv.Endpoint(), State: "none"}
+	switch {
+	case ownHeader(srv):
+		row.State = "header"
+		return row
+	case errors.Is(err, login.ErrNone):
+		return row
+	case err != nil && l == nil:
+		row.State, row.Error = "failed", printable.Line(err.Error(), 1000)
+		return row
+	}
+	row.State = "loggedIn"
+	row.Issuer, row.ClientID, row.Grant, row.Scopes, row.Lacking = l.Issuer, l.Client.ID, string(l.Grant), l.Scopes, l.Lacking
+	row.Store, row.LoggedInAt, row.ExpiresAt, row.expires = l.Kind, cli.Stamp(l.Since), cli.Stamp(l.Expires), l.Expires
+	row.Renewable = l.Renewable && l.Refused == ""
+	if l.Kind != login.KindMemory {
+		row.File = logins.Path(login.TargetOf(srv))
+	}
+	if l.Expired(time.Now()) && !row.Renewable {
+		row.State = "expired"
+	}
+	if l.Refused != "" {
+		row.State, row.Error = "refused", printable.Line(l.Refused, 1000)
+	}
+	if err != nil {
+		row.Error = printable.Line(err.Error(), 1000)
+	}
+	return row
+}
+
+func runAuth(ctx context.Context, env *cli.Env, g *cli.Globals, opts authOptions, logins *login.Store, servers []config.Server) error {
+	rows := []AuthRow{}
+	var failed []string
+	for _, srv := range servers {
+		l, err := logins.Get(login.TargetOf(srv))
+		if err == nil && opts.renew && (l.Renewable || l.Refused != "" || l.Expired(time.Now())) {
+			var renewed *login.Login
+			if renewed, err = logins.Source(login.TargetOf(srv)).Renew(ctx); err == nil {
+				l = renewed
+			} else if newest, readErr := logins.Get(login.TargetOf(srv)); readErr == nil {
+				l = newest
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				failed = append(failed, fmt.Sprintf("%s: %v", srv.ID, err))
+			}
+		}
+		rows = append(rows, newAuthRow(srv, logins, l, err))
+	}
+	if err := writeAuth(env, g, rows); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: errors.New(strings.Join(failed, "; "))}
+	}
+	return nil
+}
+
+// authServers returns the named servers, or else all servers over HTTP, including disabled
+// ones.
+func authServers(cfg *config.Config, ids []string) ([]config.Server, error) {
+	if len(ids) > 0 {
+		return cli.SelectServers(cfg, ids)
+	}
+	var out []config.Server
+	for _, srv := range cfg.Servers {
+		if login.TargetOf(srv).URL != "" {
+			out = append(out, srv)
+		}
+	}
+	return out, nil
+}
+
+func writeAuth(env *cli.Env, g *cli.Globals, rows []AuthRow) error {
+	switch {
+	case g.Format.Name == "name":
+		for _, r := range rows {
+			if _, err := fmt.Fprintln(env.Out, printable.Line(r.ID, 0)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case !g.Format.Table():
+		return document.Write(env.Out, g.Format, rows)
+	}
+	var cells [][]string
+	for _, r := range rows {
+		cells = append(cells, []string{r.ID, r.State, r.Issuer, cli.Join(r.Scopes, 5), string(r.Store), r.expiry(), r.renewal(), r.Error})
+	}
+	return table.Rows(env.Out, []string{"Server", "Login", "Issuer", "Scopes", "Kept in", "Token expires", "Renewal", "Error"}, cells)
+}
+
+func (r *AuthRow) expiry() string {
+	switch left := time.Until(r.expires); {
+	case r.expires.IsZero():
+		return ""
+	case left < 0:
+		return "expired"
+	default:
+		return "in " + left.Round(time.Second).String()
+	}
+}
+
+func (r *AuthRow) renewal() string {
+	switch {
+	case r.Issuer == "":
+		return ""
+	case r.Renewable:
+		return "automatic"
+	}
+	return "run mcptrack login"
+}
+
+type logoutOptions struct {
+	all     bool
+	timeout time.Duration
+}
+
+func LogoutCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts logoutOptions
+	cmd := &cobra.Command{
+		Use:   "logout SERVER",
+		Short: "Forget the login of a server and revoke its tokens if possible",
+		Long: `Deletes the login of a server from this machine, with the client that was registered
+for it. The tokens are revoked if the authorization server supports revocation; a failed
+revocation is ignored. Running commands make no further request with the login.
+
+Exit codes: 0 done, or there was no login; 1 failed; 2 wrong usage; 3 config invalid or
+missing; 6 --timeout expired; 130 interrupted.`,
+		Example: `  mcptrack logout notion
+  mcptrack logout --all`,
+		Args:              cli.Args(0, 1),
+		ValidArgsFunction: completeLogins(env, g),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOrAll(args, opts.all); err != nil {
+				return err
+			}
+			chosen := loginsOptions{servers: args, timeout: opts.timeout, choose: authServers}
+			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
+				return runLogout(ctx, env, g, opts, logins, servers)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&opts.all, "all", false, "log out of every server of the config")
+	cmd.Flags().DurationVar(&opts.timeout, "timeout", time.Minute, "`DURATION` that the command may take")
+	return cmd
+}
+
+// logoutRow is what logout --json prints of one server.
+type logoutRow struct {
+	ID        string `json:"id"`
+	LoggedOut bool   `json:"loggedOut"` // false: there was no login
+}
+
+func runLogout(ctx context.Context, env *cli.Env, g *cli.Globals, opts logoutOptions, logins *login.Store, servers []config.Server) error {
+	rows := []logoutRow{}
+	for _, srv := range servers {
+		target := login.TargetOf(srv)
+		if target.URL == "" {
+			return cli.Usage("server %q is a program on this machine; it has no login", printable.Line(srv.ID, 128))
+		}
+		gone, err := logins.Delete(ctx, target)
+		if err != nil {
+			return fmt.Errorf("server %q: %w", srv.ID, err)
+		}
+		rows = append(rows, logoutRow{srv.ID, len(gone) > 0})
+	}
+	if !g.Format.Table() {
+		if opts.all {
+			return document.Write(env.Out, g.Format, rows)
+		}
+		return document.Write(env.Out, g.Format, rows[0])
+	}
+	for _, r := range rows {
+		if r.LoggedOut {
+			fmt.Fprintf(env.Err, "logged out of %s\n", printable.Line(r.ID, 128))
+		} else if !opts.all {
+			fmt.Fprintf(env.Err, "there was no login for %s\n", printable.Line(r.ID, 128))
+		}
+	}
+	return nil
+}

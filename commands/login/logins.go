@@ -1,0 +1,128 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/login"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// ownLogins is like logins, for a command that needs them: it fails if there is no folder for
+// them.
+func ownLogins(env *cli.Env, g *cli.Globals, kind string, log *slog.Logger) (*login.Store, error) {
+	if kind != "" && !slices.Contains(cli.TokenStores(), kind) {
+		return nil, cli.Usage("unknown --token-store %q; choose %s", printable.Line(kind, 40), strings.Join(cli.TokenStores(), ", "))
+	}
+	logins := env.Logins(g, kind, log)
+	if logins == nil {
+		return nil, &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: errors.New("there is no home folder to keep logins in"), Hint: "set HOME or XDG_CONFIG_HOME"}
+	}
+	return logins, nil
+}
+
+// loginsOptions are the options common to the commands about logins.
+type loginsOptions struct {
+	servers    []string // ids; none: all servers that a login is possible for
+	timeout    time.Duration
+	tokenStore string
+	// sends says that requests are made to the servers, which the user must have approved.
+	sends bool
+	// choose returns the named servers of the config, or all without names.
+	choose func(*config.Config, []string) ([]config.Server, error)
+}
+
+// withLogins runs a command with the user's logins and the chosen servers of the config,
+// for at most the timeout.
+func withLogins(cmd *cobra.Command, env *cli.Env, g *cli.Globals, opts loginsOptions, run func(context.Context, *login.Store, []config.Server) error) error {
+	if opts.timeout < 0 {
+		return cli.Usage("--timeout must not be negative")
+	}
+	limit := cli.ConnectFlags{Timeout: opts.timeout}
+	ctx, cancel := limit.Bound(cmd.Context())
+	defer cancel()
+	cmd.SetContext(ctx)
+	log := g.Logger(env)
+	logins, err := ownLogins(env, g, opts.tokenStore, log)
+	if err != nil {
+		return err
+	}
+	load := func() (*config.Config, error) { return g.Read(env, log) }
+	if opts.sends {
+		load = func() (*config.Config, error) { return g.Load(ctx, env, log) }
+	}
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	servers, err := opts.choose(cfg, opts.servers)
+	if err != nil {
+		return err
+	}
+	return run(ctx, logins, servers)
+}
+
+// oneOrAll checks the arguments of a command about one server, or with --all about all.
+func oneOrAll(args []string, all bool) error {
+	switch {
+	case all && len(args) > 0:
+		return cli.Usage("specify a server or --all, not both")
+	case !all && len(args) == 0:
+		return cli.UsageHint("mcptrack auth lists the servers", "specify a server or --all")
+	}
+	return nil
+}
+
+// loginServers returns the named servers of a config that a login is possible for; without
+// names, all of them that are enabled. One that is named must be one of them.
+func loginServers(cfg *config.Config, ids []string) ([]config.Server, error) {
+	servers, err := cli.SelectServers(cfg, ids)
+	if err != nil {
+		return nil, err
+	}
+	var out []config.Server
+	for _, srv := range servers {
+		id := printable.Line(srv.ID, 128)
+		switch {
+		case srv.Transport == config.TransportStdio && len(ids) > 0:
+			return nil, cli.UsageHint(`put its credentials into "env" in the config`, "server %q is a program on this machine; there is nothing to log in to", id)
+		case ownHeader(srv) && len(ids) > 0:
+			return nil, cli.UsageHint(`remove the header from the config to log in`, "server %q has an Authorization header in the config, which is used instead of a login", id)
+		case srv.Transport != config.TransportStdio:
+			out = append(out, srv)
+		}
+	}
+	return out, nil
+}
+
+// ownHeader reports whether the config contains credentials for a server.
+func ownHeader(srv config.Server) bool {
+	for name := range srv.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			return true
+		}
+	}
+	return false
+}
+
+// completeLogins completes ids of servers that a login is possible for.
+func completeLogins(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		var ids []string
+		cfg := cli.ConfigForCompletion(env, g)
+		if servers, err := loginServers(cfg, nil); err == nil {
+			for _, srv := range servers {
+				ids = append(ids, srv.ID)
+			}
+		}
+		return cli.Choices(ids, args)
+	}
+}

@@ -1,0 +1,346 @@
+// Package serve is the serve-sse command: the log of events, served over HTTP with dashboard,
+// metrics and webhooks.
+package serve
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/cache"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
+	"github.com/mcptrack/mcptrack/core/tracker"
+	"github.com/mcptrack/mcptrack/output/dashboard"
+	"github.com/mcptrack/mcptrack/output/feed"
+	"github.com/mcptrack/mcptrack/output/metrics"
+	"github.com/mcptrack/mcptrack/output/serverlog"
+	"github.com/mcptrack/mcptrack/output/web"
+	"github.com/mcptrack/mcptrack/output/webhook"
+)
+
+// Manual has the help pages of the package, as Markdown.
+//
+//go:embed *.md
+var Manual embed.FS
+
+type serveOptions struct {
+	cli.ConnectFlags
+	cli.JournalFlags
+	cli.RetentionFlags
+	access      cli.AccessFlags
+	addr        string
+	keepContent string
+	noContent   bool
+	maxClients  int
+	cli.TrackFlags
+	follow    bool
+	publicURL string
+}
+
+func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve-sse",
+		Short: "Serve events over HTTP, with history, dashboard and metrics",
+		Long: `Follows all tracked servers of the config, as watch does, and serves their events:
+
+  /                            the dashboard
+  /events                      every event as server-sent events; filter (globs)
+                               by ?server= ?type= ?uri=, resume by Last-Event-ID
+                               or ?since=
+  /api/mcp/resource-events     the feed of resource updates in the VibeChat form
+  /api/status, /api/servers    the current state, as JSON
+  /metrics, /healthz, /readyz  for Prometheus and for probes
+
+Events are stored before they are sent: a client that reconnects with the last id it
+saw misses nothing, even after a restart or a crash of mcptrack. Text versions of the
+followed resources are kept too, for the dashboard, history and diff, except those that
+hold a secret of the config. The address must be a loopback address unless a token
+protects it.
+
+With --nats several processes serve one feed with the same ids, and share the
+servers: each is followed by one process, and taken over by another within 10 s
+when that process dies. Clients may reconnect to any of them. With --follow a process
+reads no config and connects to no server: it serves the events that the others store.
+
+Exit codes: 0 stopped; 1 failed (address taken, data directory in use); 2 wrong
+usage; 3 config invalid or missing.`,
+		Example: `  mcptrack serve-sse --demo
+  mcptrack serve-sse --config mcp-servers.json --retain 30d
+  curl -N 'http://127.0.0.1:8722/events?type=resource.updated'
+  mcptrack serve-sse --addr :8722 --token-file token
+  mcptrack serve-sse --nats nats://nats-1:4222,nats://nats-2:4222 --follow
+
+  # Reached by servers that send their events by webhook
+  mcptrack serve-sse --token-file token --public-url https://hooks.example`,
+		Args: cli.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if opts.noContent && cmd.Flags().Changed("keep-content") {
+				return cli.Usage("--keep-content cannot be used with --no-content")
+			}
+			if err := opts.parse(); err != nil {
+				return err
+			}
+			return runServeSSE(cmd.Context(), env, g, opts)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` to listen on; port 0 picks one")
+	opts.access.Add(cmd, "clients", "read from here")
+	opts.JournalFlags.Add(cmd)
+	opts.RetentionFlags.Add(cmd)
+	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept for history and diff; the oldest go first")
+	f.BoolVar(&opts.noContent, "no-content", false, "keep no text versions, and remove those in the data directory")
+	f.IntVar(&opts.maxClients, "max-clients", 2000, "largest `NUMBER` of event streams at a time; further clients must retry later")
+	cli.AddAllFlag(cmd, &opts.AllServers)
+	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in server whose resources change; events are not kept")
+	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve what other processes store")
+	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this one, to receive their events by webhook")
+	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
+	f.DurationVar(&opts.ConnectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
+	opts.AddLimit(f)
+	return cmd
+}
+
+func (o *serveOptions) parse() (err error) {
+	if err = o.ConnectFlags.Parse(); err != nil {
+		return err
+	}
+	if err = o.access.Check(); err != nil {
+		return err
+	}
+	if o.follow && (o.NATS == "" || o.Demo) {
+		return cli.Usage("--follow requires --nats and cannot be used with --demo")
+	}
+	if o.publicURL != "" {
+		if err = standardwebhooks.CheckOrigin(o.publicURL); err != nil {
+			return cli.Usage("--public-url: %w", err)
+		}
+		if o.access.TokenFile == "" && !strings.HasPrefix(strings.ToLower(o.publicURL), "http:") {
+			return cli.UsageHint("add --token-file", "--public-url requires --token-file: a proxy may make more than the webhook path reachable")
+		}
+		if o.follow {
+			return cli.Usage("--public-url cannot be used with --follow, which follows no server")
+		}
+	}
+	if o.maxClients < 1 {
+		return cli.Usage("invalid --max-clients %d; expected at least 1", o.maxClients)
+	}
+	if err = o.RetentionFlags.Parse(); err != nil || o.noContent {
+		return err
+	}
+	o.Keep.Content, err = cli.StoredBytes("keep-content", o.keepContent)
+	return err
+}
+
+// otherConns is how many connections may be open in addition to streams: scrapers,
+// probes, dashboards, and clients that are refused.
+const otherConns = 2096
+
+// server makes the HTTP server and its listener. Invalid options are usage errors.
+func (o *serveOptions) server(ctx context.Context, env *cli.Env, log *slog.Logger, ready func() error) (*web.Server, io.Closer, func(context.Context) error, error) {
+	tokens, err := o.access.Tokens(log, o.Reloads(env))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	access, err := o.access.Options(log, tokens)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if o.publicURL != "" { // as of a reverse proxy
+		access.Origins = append(slices.Clone(access.Origins), o.publicURL)
+	}
+	access.Ready, access.MaxConns = ready, o.maxClients+otherConns
+	s, err := web.New(access)
+	if err != nil {
+		return nil, nil, nil, cli.WebFailure(err)
+	}
+	ln, err := s.Listen(ctx, o.addr)
+	if err != nil {
+		return nil, nil, nil, cli.WebFailure(err)
+	}
+	return s, ln, func(ctx context.Context) error { return s.Serve(ctx, ln) }, nil
+}
+
+// receiverFile is the file with the key of the receiver of webhooks, in the data directory.
+const receiverFile = "webhook-receiver.key"
+
+// receiver makes the receiver of webhooks, nil without --public-url. Its key is kept where
+// the events of one process are; else servers get another URL after a crash, and what they
+// have of the one before ends there by its time.
+func (o *serveOptions) receiver(env *cli.Env) (*standardwebhooks.Receiver, error) {
+	if o.publicURL == "" {
+		return nil, nil
+	}
+	dir := o.Dir
+	if dir == "" && !o.Demo {
+		dir = env.StateDir()
+	}
+	key := standardwebhooks.NewKey()
+	if o.NATS == "" && dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+		var err error
+		if key, err = standardwebhooks.LoadKey(filepath.Join(dir, receiverFile)); err != nil {
+			return nil, err
+		}
+	}
+	return standardwebhooks.NewReceiver(o.publicURL, key), nil
+}
+
+func runServeSSE(ctx context.Context, env *cli.Env, g *cli.Globals, opts serveOptions) error {
+	kept := serverlog.New()
+	log := slog.New(slog.NewMultiHandler(g.Logger(env).Handler(), kept))
+	cfg := cli.DemoConfig(env)
+	switch {
+	case opts.follow:
+		cfg = &config.Config{}
+		opts.NoFollow = true
+	case !opts.Demo:
+		var err error
+		if cfg, err = g.Load(ctx, env, log); err != nil {
+			return err
+		}
+	}
+	// The address comes first: a start that fails because it is in use does not touch the log.
+	var f *served
+	s, ln, serve, err := opts.server(ctx, env, log, func() error { return f.engine.Ready() })
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ln.Close() }()
+	receiver, err := opts.receiver(env)
+	if err != nil {
+		return err
+	}
+	picked := cli.Selection{All: opts.AllServers}
+	desired, err := opts.Desired(env, g, log, cfg, picked.Of)
+	if err != nil {
+		return err
+	}
+	f, err = openFeed(ctx, env, log, opts, desired, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	f.lines = kept.Lines
+	if !opts.follow && len(picked.Of(cfg).Servers) == 0 {
+		picked.WarnNone(log, cfg)
+	}
+	if receiver != nil {
+		s.Handle(standardwebhooks.Path, web.Open{Handler: receiver, MaxBody: standardwebhooks.MaxBody + 1})
+		s.Handle(standardwebhooks.WellKnown, web.Open{Handler: http.HandlerFunc(receiver.Describe)})
+	}
+	parts := append(f.routes(s, env.Version, opts.maxClients), engine.Reader(serve))
+	fmt.Fprintf(env.Err, "listening on %s\n", s.URL())
+	return f.engine.Run(ctx, parts...)
+}
+
+// served is an engine with a log of events, and what serves the log.
+type served struct {
+	logger *slog.Logger
+	log    journal.Log
+	engine *engine.Engine
+	lines  func(server string) []serverlog.Line // what was logged about a server
+	hooks  *webhook.Hooks                       // nil with --follow
+}
+
+// openFeed opens the log that the options name, or for a demo one in memory.
+func openFeed(ctx context.Context, env *cli.Env, logger *slog.Logger, opts serveOptions, desired engine.Desired, t tracker.Options) (*served, error) {
+	f := &served{logger: logger}
+	if opts.Demo && opts.Dir == "" && opts.NATS == "" {
+		f.log = journal.NewMemory(cli.MemoryLog(opts.Keep.Content))
+	} else {
+		var err error
+		if f.log, err = opts.JournalFlags.Open(ctx, env, logger, opts.Keep); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	f.engine, err = engine.New(ctx, desired, f.log, engine.Options{
+		Tracker: t, Shared: opts.NATS != "" && !opts.follow, Replica: opts.follow, Logger: logger,
+		Applied: func(cfg *config.Config) {
+			if f.hooks != nil {
+				f.hooks.Apply(cfg.Webhooks)
+			}
+		},
+	})
+	if err == nil && !opts.follow {
+		f.hooks = webhook.NewHooks(webhook.HookOptions{
+			Log: f.log, Reader: mcpevents.NewReader(f.log, mcpevents.Scope{}), Sender: webhook.NewSender(nil), Follow: true, Logger: logger,
+		})
+	}
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *served) close() {
+	if err := f.log.Close(); err != nil {
+		f.logger.Warn("cannot store the last events", "err", err)
+	}
+}
+
+// routes adds everything that is served and returns the parts that it needs to run.
+func (f *served) routes(s *web.Server, version string, maxClients int) []engine.Part {
+	t := f.engine.Tracker()
+	var hub *feed.Hub
+	var hooks func(*http.Request) []webhook.Endpoint
+	var deliveries func() []webhook.Delivery
+	var delivered func() map[webhook.Source]webhook.Stats
+	if f.hooks != nil {
+		hooks = func(*http.Request) []webhook.Endpoint { return f.hooks.Endpoints() }
+		deliveries = f.hooks.Deliveries
+		delivered = func() map[webhook.Source]webhook.Stats {
+			return map[webhook.Source]webhook.Stats{webhook.FromConfig: f.hooks.Stats()}
+		}
+	}
+	counts := metrics.New(metrics.Options{
+		Version: version, Snapshot: t.Snapshot, Journal: f.log.Stats, Reloads: f.engine.Reloads, Cluster: f.engine.Cluster, Webhooks: delivered, Deliveries: deliveries,
+		Clients: func() metrics.Clients {
+			st := hub.Stats()
+			return metrics.Clients{Connected: st.Clients, Served: st.Accepted, Slow: st.Closed["slow"] + st.Closed["overrun"], Refused: st.Refused, Gaps: st.Gaps}
+		},
+	})
+	hub = feed.New(feed.Options{Log: f.log, MaxClients: maxClients, Logger: f.logger, Wrote: func(_ int, received time.Time) {
+		if !received.IsZero() {
+			counts.Delivered(time.Since(received))
+		}
+	}})
+	page := dashboard.New(dashboard.Options{Version: version, Snapshot: t.Snapshot, Servers: f.engine.Servers, Cluster: f.engine.Cluster, Read: func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error) {
+		return t.Client(server).CurrentResource(ctx, uri, digest)
+	},
+		Last: hub.Last, Storing: f.log.Err, Clients: func() int { return hub.Stats().Clients }, Select: f.log.Select, Contents: f.log.Contents(), Stored: f.log.States,
+		Log: f.lines, Webhooks: hooks, Deliveries: deliveries, Login: slices.Contains(s.Routes(), "/login")})
+	for pattern, h := range page.Routes() {
+		s.Handle(pattern, h)
+	}
+	s.Handle("/events", hub.Events())
+	s.Handle("/api/mcp/resource-events", hub.Feed())
+	s.Handle("GET /metrics", counts.Handler())
+	s.OnShutdown(hub.Shutdown)
+	parts := []engine.Part{engine.Reader(hub.Run)}
+	if f.hooks != nil {
+		parts = append(parts, engine.Reader(f.hooks.Run))
+	}
+	return parts
+}

@@ -1,0 +1,82 @@
+// Package vault is the vault command: it serves a folder of Markdown notes. The server is
+// core/vault.
+package vault
+
+import (
+	"context"
+	"embed"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/vault"
+)
+
+// Manual has the help pages of the package, as Markdown.
+//
+//go:embed *.md
+var Manual embed.FS
+
+type vaultOptions struct {
+	cli.MCPFlags
+	dir    string
+	ignore []string
+}
+
+func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var opts vaultOptions
+	cmd := &cobra.Command{
+		Use:         "vault DIR",
+		Short:       "Serve a folder of Markdown notes as live MCP resources",
+		Annotations: cli.ManualPage("vault"),
+		Example: `  mcptrack vault ~/Notes
+  mcptrack vault ~/Notes --ignore 'drafts/**' --ignore '*.excalidraw.md'
+  mcptrack vault ~/Notes --addr 0.0.0.0:8724 --token-file token`,
+		Args: cli.Args(1, 1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.dir = args[0]
+			if err := opts.MCPFlags.Check(cmd); err != nil {
+				return err
+			}
+			return runVault(cmd.Context(), env, g, opts)
+		},
+	}
+	opts.MCPFlags.Add(cmd, "127.0.0.1:8724")
+	cmd.Flags().StringArrayVar(&opts.ignore, "ignore", nil, "`GLOB` of paths to leave out (repeatable)")
+	return cmd
+}
+
+func runVault(ctx context.Context, env *cli.Env, g *cli.Globals, opts vaultOptions) error {
+	log := g.Logger(env)
+	tokens, err := opts.Access.Tokens(log, nil)
+	if err != nil {
+		return err
+	}
+	s, err := vault.NewServer(vault.ServerOptions{
+		Version: env.Version, Principal: tokens.Principal, SessionDir: opts.SessionDir(env.StateDir("vault")),
+		Vault: vault.Options{Dir: opts.dir, Ignore: opts.ignore, Logger: log},
+	})
+	if option, ok := errors.AsType[*vault.OptionError](err); ok {
+		if option.Option == "ignore" {
+			return cli.Usage("--%w", err)
+		}
+		return cli.Usage("%w", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }() // only releases memory
+	tokens.OnChange(func() { s.EndSessions(tokens.HoldsPrincipal) })
+	serve := func(ctx context.Context) error { return s.ServeIO(ctx, env.In, env.Out) }
+	if !opts.Stdio {
+		endpoint := cli.MCPEndpoint{Handler: s, Tokens: tokens, Closing: s.Server.Close}
+		if serve, err = opts.OverHTTP(ctx, env, log, endpoint); err != nil {
+			return err
+		}
+	}
+	return cli.WhileRunning(ctx, s.Run, s.Ready(), serve)
+}
