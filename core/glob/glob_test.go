@@ -58,7 +58,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// The effort for any glob grows with its length and that of the text, and not faster.
+// The time to match any glob is at most proportional to its length times the length of the text.
 func TestMatchIsLinear(t *testing.T) {
 	t.Parallel()
 	fill := func(part string) string { return strings.Repeat(part, MaxLength/len(part)) }
@@ -82,7 +82,7 @@ func TestMatchIsLinear(t *testing.T) {
 
 // reference matches slowly what Match must match. A glob stands for those without groups that
 // its groups give, and doublestar matches these. It misses the end of a text that a star matches
-// together with what follows the star ("a*/**" does not match "a"), so stars are left out, too.
+// together with what follows the star ("a*/**" does not match "a"), so the test also omits stars.
 func reference(glob, text string) bool {
 	if at, texts, rest, ok := firstGroup(glob); ok {
 		for _, one := range texts {

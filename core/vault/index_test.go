@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// wantIndex waits until the index equals that of a newly opened vault.
+// wantIndex waits until the index equals the index of a newly opened vault.
 func (e *recorder) wantIndex() {
 	e.t.Helper()
 	var diff string
@@ -72,7 +72,7 @@ func picture(t testing.TB, opts Options) map[string]string {
 }
 
 // TestIncrementalEqualsFullScan: after any changes to the folder, the index that file
-// events updated equals that of a newly opened vault.
+// events updated equals the index of a newly opened vault.
 func TestIncrementalEqualsFullScan(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

@@ -283,7 +283,7 @@ func (u *updater) refresh(ctx context.Context, paths []string, all bool) {
 		u.publish(time.Now())
 		close(u.ready)
 	}
-	u.publish(time.Now()) // with the older now two updates would be spaced too closely
+	u.publish(time.Now()) // the older now would space two updates closer than Spacing
 	if len(changes) > manyNotes {
 		debug.FreeOSMemory()
 	}

@@ -89,7 +89,7 @@ func TestRelevant(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
 	put(t, filepath.Join(dir, "conf", "c.json"), "x")
-	w := follower{target: filepath.Join(dir, "conf", "c.json"), notify: newNotifier}
+	w := pathWatch{target: filepath.Join(dir, "conf", "c.json"), notify: newNotifier}
 	defer w.drop()
 	fresh, reason := w.follow()
 	if !fresh || (reason != "" && silentFS(dir) == "") {
@@ -125,7 +125,7 @@ func TestFollowForgets(t *testing.T) {
 	link := filepath.Join(dir, "link")
 	must(t, os.Symlink("a", link))
 	kernel := make(map[string]bool)
-	w := follower{target: filepath.Join(link, "f"), notify: func() (*notifier, error) {
+	w := pathWatch{target: filepath.Join(link, "f"), notify: func() (*notifier, error) {
 		return &notifier{
 			add:    func(d string) error { kernel[d] = true; return nil },
 			remove: func(d string) error { delete(kernel, d); return nil },
