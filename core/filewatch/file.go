@@ -153,9 +153,9 @@ func (f *File) Run(ctx context.Context) error {
 	}
 	defer close(f.changes)
 	r := &run{
-		File:     f,
+		File:      f,
 		pathWatch: pathWatch{target: f.path, notify: f.opts.notify},
-		burst:    debounce{quiet: f.opts.Quiet, most: f.opts.MaxWait},
+		burst:     debounce{quiet: f.opts.Quiet, most: f.opts.MaxWait},
 	}
 	defer r.drop()
 	if f.opts.Baseline != [sha256.Size]byte{} {
