@@ -174,9 +174,7 @@ func TestGitCheckout(t *testing.T) {
 			t.Fatalf("git %q: %v: %s", args, err, out)
 		}
 	}
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("needs git")
-	}
+	needs(t, "git")
 	dir := t.TempDir()
 	git(dir, "init", "-q")
 	for _, branch := range []string{"one", "two"} {
