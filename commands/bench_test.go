@@ -16,7 +16,7 @@ import (
 // bench is an Env with one server, "notes", in this process.
 type bench struct {
 	Env
-	server   *sessiontest.Server
+	server   *sessiontest.Fake
 	out, err buffer
 	dials    int
 	serving  sync.WaitGroup

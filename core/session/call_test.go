@@ -22,7 +22,7 @@ import (
 // Progress of any request reaches who asked for it with the context, and keeps the
 // request going beyond its timeout; what does not rise does not.
 func TestWithProgress(t *testing.T) {
-	inEachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	inEachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
 		var reports []float64
 		began := time.Now()
@@ -131,7 +131,7 @@ func TestInputRequired(t *testing.T) {
 }
 
 func TestComplete(t *testing.T) {
-	inEachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	inEachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		_, err := s.Complete(t.Context(), session.Reference{Prompt: "p"}, "a", "", nil)
 		if !errors.Is(err, session.ErrUnsupported) || srv.Count("completion/complete") != 0 {
 			t.Errorf("without the capability: %v", err)

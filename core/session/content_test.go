@@ -81,7 +81,7 @@ func TestContentDigest(t *testing.T) {
 }
 
 func TestReadErrors(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		if _, err := s.Read(t.Context(), "test://none"); !errors.Is(err, session.ErrNotFound) {
 			t.Errorf("missing: %v", err)
 		}
@@ -109,7 +109,7 @@ func TestReadErrors(t *testing.T) {
 }
 
 func TestCallAndPrompt(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		raw, err := s.CallTool(t.Context(), "echo", map[string]any{"n": 1})
 		if err != nil || !contains(string(raw), "echo map[n:1]") {
 			t.Errorf("%s, %v", raw, err)

@@ -17,7 +17,7 @@ import (
 )
 
 // inEachEra runs the test with a server of either era.
-func inEachEra(t *testing.T, test func(t *testing.T, srv *sessiontest.Server, s *session.Session)) {
+func inEachEra(t *testing.T, test func(t *testing.T, srv *sessiontest.Fake, s *session.Session)) {
 	t.Helper()
 	for _, modern := range []bool{false, true} {
 		t.Run(map[bool]string{false: "legacy", true: "modern"}[modern], func(t *testing.T) {
@@ -30,7 +30,7 @@ func inEachEra(t *testing.T, test func(t *testing.T, srv *sessiontest.Server, s 
 }
 
 // lastCall is what the server was sent last by the method.
-func lastCall(t *testing.T, srv *sessiontest.Server, method string) (id json.RawMessage, params map[string]json.RawMessage) {
+func lastCall(t *testing.T, srv *sessiontest.Fake, method string) (id json.RawMessage, params map[string]json.RawMessage) {
 	t.Helper()
 	wire := srv.Wire()
 	for _, m := range slices.Backward(wire) {
@@ -55,7 +55,7 @@ func rawParams(t *testing.T, text string) map[string]json.RawMessage {
 }
 
 func TestDoForwardsParamsUnchanged(t *testing.T) {
-	inEachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	inEachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		raw, err := s.Do(t.Context(), session.Request{Method: "tools/call",
 			Params: rawParams(t, `{"name":"echo","arguments":{"n":9007199254740993},"_meta":{"example.com/trace":90071992547409931,"progressToken":"theirs"}}`)})
 		if err != nil || !strings.Contains(string(raw), "echo") {
@@ -78,7 +78,7 @@ func TestDoForwardsParamsUnchanged(t *testing.T) {
 }
 
 func TestDoReportsProgress(t *testing.T) {
-	inEachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	inEachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		srv.Fail(sessiontest.Fault{Method: "tools/call", Delay: 25 * time.Second})
 		var reports []session.Progress
 		done := make(chan error, 1)
@@ -182,7 +182,7 @@ func wait(t *testing.T, d time.Duration) {
 }
 
 func TestDoEndsWithItsTimeoutOrContext(t *testing.T) {
-	inEachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	inEachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
 		call := func(ctx context.Context, limit time.Duration) (time.Duration, error) {
 			began := time.Now()

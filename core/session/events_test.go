@@ -16,7 +16,7 @@ import (
 )
 
 // overEveryEventsTransport runs the test over stdio and Streamable HTTP, in both eras.
-func overEveryEventsTransport(t *testing.T, srv func() *sessiontest.Server, test func(t *testing.T, srv *sessiontest.Server, s *session.Session)) {
+func overEveryEventsTransport(t *testing.T, srv func() *sessiontest.Fake, test func(t *testing.T, srv *sessiontest.Fake, s *session.Session)) {
 	t.Helper()
 	for _, modern := range []bool{false, true} {
 		era := map[bool]string{false: "legacy", true: "modern"}[modern]
@@ -33,8 +33,8 @@ func overEveryEventsTransport(t *testing.T, srv func() *sessiontest.Server, test
 	}
 }
 
-func offering(feed *sessiontest.Feed) func() *sessiontest.Server {
-	return func() *sessiontest.Server {
+func offering(feed *sessiontest.Feed) func() *sessiontest.Fake {
+	return func() *sessiontest.Fake {
 		s := sessiontest.New()
 		s.Capabilities["extensions"] = map[string]any{mcp.ExtensionEvents: map[string]any{"listChanged": true}}
 		s.Events = feed.Handle
@@ -45,10 +45,10 @@ func offering(feed *sessiontest.Feed) func() *sessiontest.Server {
 func TestEventsOverEveryTransport(t *testing.T) {
 	t.Parallel()
 	var feed *sessiontest.Feed
-	overEveryEventsTransport(t, func() *sessiontest.Server {
+	overEveryEventsTransport(t, func() *sessiontest.Fake {
 		feed = sessiontest.NewFeed("page.changed")
 		return offering(feed)()
-	}, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	}, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		e := session.NewEvents(s)
 		if !e.Offered() {
 			t.Fatal("not offered")
@@ -126,7 +126,7 @@ func TestEventsAreDeclared(t *testing.T) {
 // TestEventListChangesArrive: on the channel; in the modern era after it was asked for.
 func TestEventListChangesArrive(t *testing.T) {
 	t.Parallel()
-	overEveryEventsTransport(t, offering(sessiontest.NewFeed("a")), func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	overEveryEventsTransport(t, offering(sessiontest.NewFeed("a")), func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		e := session.NewEvents(s)
 		if strings.HasSuffix(t.Name(), "modern") {
 			ack, err := s.Subscribe(t.Context(), session.Filter{Events: true})

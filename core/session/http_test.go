@@ -76,8 +76,8 @@ func collect(t *testing.T, s *session.Session, ok func(session.Batch) bool) sess
 }
 
 // discoverFails makes a server of both eras answer server/discover with a status and a body.
-func discoverFails(status int, body string) func(*sessiontest.Server) {
-	return func(s *sessiontest.Server) {
+func discoverFails(status int, body string) func(*sessiontest.Fake) {
+	return func(s *sessiontest.Fake) {
 		s.Fail(sessiontest.Fault{Method: "server/discover", Status: status, Body: body})
 	}
 }
@@ -85,22 +85,22 @@ func discoverFails(status int, body string) func(*sessiontest.Server) {
 func TestHTTPEras(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		set      func(*sessiontest.Server)
+		set      func(*sessiontest.Fake)
 		opts     session.Options
 		fallback bool
 		want     session.Era
 		push     bool
 		inits    int
 	}{
-		{"both eras", func(*sessiontest.Server) {}, session.Options{}, false, session.EraModern, true, 0},
-		{"both eras, remembered legacy", func(*sessiontest.Server) {}, session.Options{Era: session.EraLegacy}, false, session.EraLegacy, true, 1},
-		{"legacy", func(s *sessiontest.Server) { s.Modern = false }, session.Options{}, false, session.EraLegacy, true, 1},
-		{"legacy without GET", func(s *sessiontest.Server) { s.Modern, s.NoGET = false, true }, session.Options{}, false, session.EraLegacy, false, 1},
-		{"modern only", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{}, true, session.EraModern, true, 0},
-		{"modern only, wrongly remembered", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{Era: session.EraLegacy}, false, session.EraModern, true, 1},
-		{"legacy, wrongly remembered", func(s *sessiontest.Server) { s.Modern = false }, session.Options{Era: session.EraModern}, false, session.EraLegacy, true, 1},
-		{"one shot, legacy", func(s *sessiontest.Server) { s.Modern, s.NoGET = false, true }, session.Options{OneShot: true}, false, session.EraLegacy, false, 1},
-		{"one shot", func(*sessiontest.Server) {}, session.Options{OneShot: true}, false, session.EraModern, false, 0},
+		{"both eras", func(*sessiontest.Fake) {}, session.Options{}, false, session.EraModern, true, 0},
+		{"both eras, remembered legacy", func(*sessiontest.Fake) {}, session.Options{Era: session.EraLegacy}, false, session.EraLegacy, true, 1},
+		{"legacy", func(s *sessiontest.Fake) { s.Modern = false }, session.Options{}, false, session.EraLegacy, true, 1},
+		{"legacy without GET", func(s *sessiontest.Fake) { s.Modern, s.NoGET = false, true }, session.Options{}, false, session.EraLegacy, false, 1},
+		{"modern only", func(s *sessiontest.Fake) { s.Legacy = false }, session.Options{}, true, session.EraModern, true, 0},
+		{"modern only, wrongly remembered", func(s *sessiontest.Fake) { s.Legacy = false }, session.Options{Era: session.EraLegacy}, false, session.EraModern, true, 1},
+		{"legacy, wrongly remembered", func(s *sessiontest.Fake) { s.Modern = false }, session.Options{Era: session.EraModern}, false, session.EraLegacy, true, 1},
+		{"one shot, legacy", func(s *sessiontest.Fake) { s.Modern, s.NoGET = false, true }, session.Options{OneShot: true}, false, session.EraLegacy, false, 1},
+		{"one shot", func(*sessiontest.Fake) {}, session.Options{OneShot: true}, false, session.EraModern, false, 0},
 		{"crashes on discover", discoverFails(500, "oops"), session.Options{}, false, session.EraLegacy, true, 1},
 		{"wants a session", discoverFails(400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`), session.Options{}, false, session.EraLegacy, true, 1},
 		{"empty 400", discoverFails(400, ""), session.Options{}, false, session.EraLegacy, true, 1},
@@ -235,9 +235,9 @@ func TestHTTPModernHeaders(t *testing.T) {
 }
 
 func TestHTTPSessionLost(t *testing.T) {
-	for name, set := range map[string]func(*sessiontest.Server){
-		"404": func(s *sessiontest.Server) { s.Fail(sessiontest.Fault{Method: "ping", Status: 404, Body: "gone"}) },
-		"400": func(s *sessiontest.Server) {
+	for name, set := range map[string]func(*sessiontest.Fake){
+		"404": func(s *sessiontest.Fake) { s.Fail(sessiontest.Fault{Method: "ping", Status: 404, Body: "gone"}) },
+		"400": func(s *sessiontest.Fake) {
 			s.Fail(sessiontest.Fault{Method: "ping", Status: 400, Body: "Bad Request: No valid session ID provided"})
 		},
 	} {

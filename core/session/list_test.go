@@ -56,19 +56,19 @@ func TestListOfUndeclaredKind(t *testing.T) {
 func TestListLimits(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		set      func(*sessiontest.Server)
+		set      func(*sessiontest.Fake)
 		limit    string
 		requests int
 	}{
-		{"repeated cursor", func(s *sessiontest.Server) { s.RepeatedCursor = true }, "repeated cursor", 2},
-		{"endless pages", func(s *sessiontest.Server) { s.EndlessPages = true }, "5 pages", 5},
-		{"too many items", func(s *sessiontest.Server) {
+		{"repeated cursor", func(s *sessiontest.Fake) { s.RepeatedCursor = true }, "repeated cursor", 2},
+		{"endless pages", func(s *sessiontest.Fake) { s.EndlessPages = true }, "5 pages", 5},
+		{"too many items", func(s *sessiontest.Fake) {
 			for i := range 50 {
 				s.SetQuietly(fmt.Sprintf("test://%d", i), "")
 			}
 			s.PageSize = 9
 		}, "20 items", 3},
-		{"too many bytes", func(s *sessiontest.Server) {
+		{"too many bytes", func(s *sessiontest.Fake) {
 			for i := range 10 {
 				s.SetQuietly(fmt.Sprintf("test://%d/%s", i, strings.Repeat("x", 4<<10)), "")
 			}

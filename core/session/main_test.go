@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // over connects to a server in this process, over pipes.
-func over(t *testing.T, srv *sessiontest.Server, entry config.Server, opts session.Options) *session.Session {
+func over(t *testing.T, srv *sessiontest.Fake, entry config.Server, opts session.Options) *session.Session {
 	t.Helper()
 	s, err := tryOver(t, srv, entry, opts)
 	if err != nil {
@@ -33,7 +33,7 @@ func over(t *testing.T, srv *sessiontest.Server, entry config.Server, opts sessi
 	return s
 }
 
-func tryOver(t *testing.T, srv *sessiontest.Server, entry config.Server, opts session.Options) (*session.Session, error) {
+func tryOver(t *testing.T, srv *sessiontest.Fake, entry config.Server, opts session.Options) (*session.Session, error) {
 	t.Helper()
 	r, w, wait := srv.Pipe()
 	ctx, cancel := context.WithTimeout(t.Context(), dialTimeout)

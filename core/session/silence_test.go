@@ -31,7 +31,7 @@ func through(t *testing.T, handler http.Handler) (*session.Session, *sessiontest
 	return s, box
 }
 
-func eachHTTPEra(t *testing.T, test func(t *testing.T, srv *sessiontest.Server)) {
+func eachHTTPEra(t *testing.T, test func(t *testing.T, srv *sessiontest.Fake)) {
 	t.Helper()
 	for name, legacy := range map[string]bool{"legacy": true, "modern": false} {
 		t.Run(name, func(t *testing.T) {
@@ -41,13 +41,13 @@ func eachHTTPEra(t *testing.T, test func(t *testing.T, srv *sessiontest.Server))
 }
 
 // streams is how many streams the client has opened so far.
-func streams(srv *sessiontest.Server) int {
+func streams(srv *sessiontest.Fake) int {
 	return srv.Count("GET") + srv.Count("subscriptions/listen")
 }
 
 // A stream that a middlebox has forgotten is found by its silence and replaced.
 func TestSilentStreamIsReplaced(t *testing.T) {
-	eachHTTPEra(t, func(t *testing.T, srv *sessiontest.Server) {
+	eachHTTPEra(t, func(t *testing.T, srv *sessiontest.Fake) {
 		s, box := through(t, srv)
 		mustSubscribe(t, s, all)
 		time.Sleep(10 * time.Second)
@@ -75,7 +75,7 @@ func TestSilentStreamIsReplaced(t *testing.T) {
 // A healthy server that has nothing to say sees one new stream in 45 s, and nothing is
 // signalled twice.
 func TestQuietServerSeesFewStreams(t *testing.T) {
-	eachHTTPEra(t, func(t *testing.T, srv *sessiontest.Server) {
+	eachHTTPEra(t, func(t *testing.T, srv *sessiontest.Fake) {
 		s, _ := through(t, srv)
 		mustSubscribe(t, s, all)
 		for range 20 {
@@ -101,7 +101,7 @@ func TestQuietServerSeesFewStreams(t *testing.T) {
 }
 
 // getHandler is a legacy server with a GET stream of the test's own.
-func getHandler(srv *sessiontest.Server, get http.HandlerFunc) http.Handler {
+func getHandler(srv *sessiontest.Fake, get http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			get(w, r)

@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-func newServer(legacy, modern bool) *sessiontest.Server {
+func newServer(legacy, modern bool) *sessiontest.Fake {
 	srv := sessiontest.New()
 	srv.Legacy, srv.Modern = legacy, modern
 	for _, u := range []string{"test://a", "test://b", "test://c"} {

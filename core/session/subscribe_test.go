@@ -18,7 +18,7 @@ import (
 var all = session.Filter{Tools: true, Prompts: true, Resources: true, URIs: []string{"test://a", "test://b"}}
 
 // eachEra runs a test against a server of each era, over pipes, in fake time.
-func eachEra(t *testing.T, f func(t *testing.T, srv *sessiontest.Server, s *session.Session)) {
+func eachEra(t *testing.T, f func(t *testing.T, srv *sessiontest.Fake, s *session.Session)) {
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
 		t.Run(string(era), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -46,7 +46,7 @@ func take(t *testing.T, s *session.Session) session.Batch {
 }
 
 func TestSubscribeAndSignals(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		ack := mustSubscribe(t, s, all)
 		if len(ack.MissingURIs)+len(ack.MissingLists) > 0 || len(ack.Honoured.URIs) != 2 || !ack.Honoured.Tools {
 			t.Errorf("ack %+v", ack)
@@ -78,7 +78,7 @@ func TestSubscribeAndSignals(t *testing.T) {
 }
 
 func TestSubscribeIsIncremental(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		mustSubscribe(t, s, all)
 		before := len(srv.Wire())
 		mustSubscribe(t, s, all)
@@ -181,7 +181,7 @@ func TestRefusedURIs(t *testing.T) {
 		many.URIs = append(many.URIs, fmt.Sprintf("test://x/%02d", i))
 	}
 	bad := []string{"test://x/07", "test://x/23"}
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		for _, named := range []bool{true, false} {
 			srv.FailAck(sessiontest.AckFault{Reject: bad, Name: named})
 			for _, u := range bad {
@@ -197,7 +197,7 @@ func TestRefusedURIs(t *testing.T) {
 }
 
 func TestSubscribeUnsupported(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		srv.Fail(sessiontest.Fault{Method: "resources/subscribe", Code: -32601, Message: "no"})
 		srv.Fail(sessiontest.Fault{Method: "subscriptions/listen", Code: -32601, Message: "no"})
 		ack, err := s.Subscribe(t.Context(), all)
@@ -267,9 +267,9 @@ func TestAckFaults(t *testing.T) {
 }
 
 func TestEndedListenIsAGap(t *testing.T) {
-	for name, end := range map[string]func(*sessiontest.Server){
-		"graceful":  func(srv *sessiontest.Server) { srv.EndListens(true) },
-		"cancelled": func(srv *sessiontest.Server) { srv.CancelListens() },
+	for name, end := range map[string]func(*sessiontest.Fake){
+		"graceful":  func(srv *sessiontest.Fake) { srv.EndListens(true) },
+		"cancelled": func(srv *sessiontest.Fake) { srv.CancelListens() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestSubscriptionIDs(t *testing.T) {
 }
 
 func TestSubResources(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		mustSubscribe(t, s, session.Filter{URIs: []string{"test://dir/", "test://a"}})
 		srv.NotifyUpdated("test://dir/one?x=1")
 		srv.NotifyUpdated("test://a/b/c")
@@ -336,7 +336,7 @@ func TestSubResources(t *testing.T) {
 }
 
 func TestUnsubscribedAreDropped(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		mustSubscribe(t, s, session.Filter{URIs: []string{"test://a"}})
 		srv.Untagged = true
 		for i := range 10_000 {

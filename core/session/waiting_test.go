@@ -29,7 +29,7 @@ func isMalformed(err error) bool {
 
 // A malformed answer is an answer: its request must not hang.
 func TestMalformedErrorOverStdio(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		for _, raw := range malformed() {
 			srv.Fail(sessiontest.Fault{Method: "tools/call", Error: json.RawMessage(raw), Times: 1})
 			start := time.Now()

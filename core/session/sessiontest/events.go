@@ -55,7 +55,7 @@ func (f EventFunc) answer(m message, done <-chan struct{}, send func(any)) map[s
 }
 
 // postEvents answers a request over HTTP, with an event stream once something is sent.
-func (s *Server) postEvents(w http.ResponseWriter, r *http.Request, m message) {
+func (s *Fake) postEvents(w http.ResponseWriter, r *http.Request, m message) {
 	var st *eventStream
 	p := newPeer(nil)
 	p.write = func(raw []byte) { st.send(raw) }
@@ -98,7 +98,7 @@ func (s *Server) postEvents(w http.ResponseWriter, r *http.Request, m message) {
 }
 
 // respondEvents answers a request over stdio.
-func (s *Server) respondEvents(wg *sync.WaitGroup, p *peer, m message) {
+func (s *Fake) respondEvents(wg *sync.WaitGroup, p *peer, m message) {
 	l := s.listen(p, m.ID, filter{uris: map[string]struct{}{}})
 	done := make(chan struct{}) // closed by the goroutine below
 	over := make(chan struct{}) // closed by the one after it
@@ -123,7 +123,7 @@ func (s *Server) respondEvents(wg *sync.WaitGroup, p *peer, m message) {
 	})
 }
 
-// Feed is a log of events that a Server offers by poll and push: set its Handle as Events.
+// Feed is a log of events that a Fake offers by poll and push: set its Handle as Events.
 // Cursors are numbers of events. It is safe for concurrent use.
 type Feed struct {
 	Types []map[string]any

@@ -75,7 +75,7 @@ func (f *faults) acknowledgement() AckFault {
 }
 
 // fault returns the fault for a request, or nil.
-func (s *Server) fault(method string, params json.RawMessage) *Fault {
+func (s *Fake) fault(method string, params json.RawMessage) *Fault {
 	var p struct {
 		URI    string  `json:"uri"`
 		Cursor *string `json:"cursor"`

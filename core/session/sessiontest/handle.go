@@ -26,7 +26,7 @@ type rpcError struct {
 }
 
 // answer computes the answer to a request other than a listen.
-func (s *Server) answer(p *peer, m message) map[string]any {
+func (s *Fake) answer(p *peer, m message) map[string]any {
 	result, err := s.dispatch(p, m)
 	if err != nil {
 		return map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": err}
@@ -46,7 +46,7 @@ func (f *Fault) reply(m message) (map[string]any, bool) {
 	return nil, false
 }
 
-func (s *Server) dispatch(p *peer, m message) (any, *rpcError) {
+func (s *Fake) dispatch(p *peer, m message) (any, *rpcError) {
 	var q struct {
 		Meta            map[string]any `json:"_meta"`
 		URI             string         `json:"uri"`
@@ -128,7 +128,7 @@ func canBeAsked(capabilities map[string]any) bool {
 	return capabilities["sampling"] != nil || capabilities["elicitation"] != nil || capabilities["roots"] != nil
 }
 
-func (s *Server) cacheable(modern bool, result map[string]any) map[string]any {
+func (s *Fake) cacheable(modern bool, result map[string]any) map[string]any {
 	if modern {
 		result["resultType"], result["ttlMs"], result["cacheScope"] = "complete", 3600_000, "public"
 	}
@@ -136,7 +136,7 @@ func (s *Server) cacheable(modern bool, result map[string]any) map[string]any {
 }
 
 // page answers a request for a list. Cursors are page numbers; "" may stand for page 2.
-func (s *Server) page(items []json.RawMessage, k catalog.Kind, cursor *string, modern bool) (any, *rpcError) {
+func (s *Fake) page(items []json.RawMessage, k catalog.Kind, cursor *string, modern bool) (any, *rpcError) {
 	size := s.PageSize
 	if size <= 0 {
 		size = max(len(items), 1)
@@ -160,7 +160,7 @@ func (s *Server) page(items []json.RawMessage, k catalog.Kind, cursor *string, m
 	return result, nil
 }
 
-func (s *Server) pageOf(cursor *string) int {
+func (s *Fake) pageOf(cursor *string) int {
 	switch {
 	case cursor == nil:
 		return 1
@@ -172,7 +172,7 @@ func (s *Server) pageOf(cursor *string) int {
 }
 
 // startListen registers a listen, acknowledges it and returns it; or an error.
-func (s *Server) startListen(p *peer, m message) (*listen, *rpcError) {
+func (s *Fake) startListen(p *peer, m message) (*listen, *rpcError) {
 	var q struct {
 		Notifications filter `json:"notifications"`
 	}

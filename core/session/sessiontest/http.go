@@ -11,7 +11,7 @@ import (
 
 // ServeHTTP is the Streamable HTTP transport: sessions and GET streams for
 // legacy clients, listen streams for modern ones.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
 		s.post(w, r)
@@ -35,7 +35,7 @@ func seen(r *http.Request) map[string]string {
 	return h
 }
 
-func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+func (s *Fake) post(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
 	var m message
 	if err != nil || json.Unmarshal(raw, &m) != nil {
@@ -75,7 +75,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 }
 
 // reply writes one JSON answer; errors of the modern era have an HTTP status.
-func (s *Server) reply(w http.ResponseWriter, answer map[string]any, modern bool) {
+func (s *Fake) reply(w http.ResponseWriter, answer map[string]any, modern bool) {
 	w.Header().Set("Content-Type", "application/json")
 	if e, ok := answer["error"].(*rpcError); ok && modern {
 		switch e.Code {
@@ -89,7 +89,7 @@ func (s *Server) reply(w http.ResponseWriter, answer map[string]any, modern bool
 }
 
 // faulty answers a request wrongly. It reports false for a mere delay.
-func (s *Server) faulty(w http.ResponseWriter, r *http.Request, f *Fault, m message) bool {
+func (s *Fake) faulty(w http.ResponseWriter, r *http.Request, f *Fault, m message) bool {
 	if f.Silent {
 		<-r.Context().Done()
 		return true
@@ -120,7 +120,7 @@ func (s *Server) faulty(w http.ResponseWriter, r *http.Request, f *Fault, m mess
 	return true
 }
 
-func (s *Server) postModern(w http.ResponseWriter, r *http.Request, m message) {
+func (s *Fake) postModern(w http.ResponseWriter, r *http.Request, m message) {
 	if isEvents(m) && s.Events != nil {
 		s.postEvents(w, r, m)
 		return
@@ -151,7 +151,7 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, m message) {
 }
 
 // get is the notification stream of a legacy session.
-func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+func (s *Fake) get(w http.ResponseWriter, r *http.Request) {
 	s.request("GET", seen(r))
 	known := s.session(r.Header.Get("Mcp-Session-Id"))
 	if f := s.fault("GET", nil); f != nil && s.faulty(w, r, f, message{}) {

@@ -19,14 +19,14 @@ var ErrRefused = errors.New("connection refused")
 // entry is where. The zero value is a net without any. Wait ends it.
 type Net struct {
 	mu      sync.Mutex
-	servers map[string]*Server
+	servers map[string]*Fake
 	down    map[string]error // dialling fails with this
 	dials   map[string][]time.Time
 	pipes   sync.WaitGroup
 }
 
 // Serve adds a server of one era, to be changed before it is dialled.
-func (n *Net) Serve(id string, era session.Era) *Server {
+func (n *Net) Serve(id string, era session.Era) *Fake {
 	s := New()
 	s.Legacy, s.Modern = era == session.EraLegacy, era == session.EraModern
 	n.Add(id, s)
@@ -34,17 +34,17 @@ func (n *Net) Serve(id string, era session.Era) *Server {
 }
 
 // Add adds a server.
-func (n *Net) Add(id string, s *Server) {
+func (n *Net) Add(id string, s *Fake) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.servers == nil {
-		n.servers, n.down, n.dials = map[string]*Server{}, map[string]error{}, map[string][]time.Time{}
+		n.servers, n.down, n.dials = map[string]*Fake{}, map[string]error{}, map[string][]time.Time{}
 	}
 	n.servers[id] = s
 }
 
 // Server returns one that was added.
-func (n *Net) Server(id string) *Server {
+func (n *Net) Server(id string) *Fake {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.servers[id]

@@ -15,7 +15,7 @@ func (c *clients) NotifyUpdated(uri string) {
 }
 
 // Flood sends n updates of uri as fast as the clients read.
-func (s *Server) Flood(uri string, n int) {
+func (s *Fake) Flood(uri string, n int) {
 	for range n {
 		s.NotifyUpdated(uri)
 	}
@@ -32,7 +32,7 @@ func (c *clients) NotifyListChanged(k catalog.Kind) {
 }
 
 // NotifyEventsChanged sends list_changed of the types of MCP Events.
-func NotifyEventsChanged(s *Server) {
+func NotifyEventsChanged(s *Fake) {
 	s.notify("notifications/events/list_changed", nil, func(f filter) bool { return f.Events })
 }
 

@@ -3,7 +3,7 @@
 // synctest bubble), over Streamable HTTP and over the old SSE transport. It does
 // not use an SDK, so it can be as wrong as a test wants it to be.
 //
-// A Server is safe for concurrent use. It keeps a log of what clients sent and
+// A Fake is safe for concurrent use. It keeps a log of what clients sent and
 // one of what really changed, to compare with what a tracker saw. Only tests
 // and scripts/faults import it.
 package sessiontest
@@ -14,9 +14,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// Server is a world, the clients that look at it, and the faults between them. Make
+// Fake is a world, the clients that look at it, and the faults between them. Make
 // it with New, change the exported fields before it is served.
-type Server struct {
+type Fake struct {
 	Legacy, Modern bool   // eras spoken; New: both
 	NamesLegacy    bool   // server/discover names the legacy versions, too
 	PageSize       int    // items per page; 0: all
@@ -38,9 +38,9 @@ type Server struct {
 }
 
 // New makes a server that speaks both eras and offers everything.
-func New() *Server {
+func New() *Fake {
 	list := map[string]any{"listChanged": true}
-	return &Server{
+	return &Fake{
 		Legacy: true, Modern: true, Name: "fake",
 		Capabilities: map[string]any{"tools": list, "prompts": list,
 			"resources": map[string]any{"listChanged": true, "subscribe": true}},
@@ -52,7 +52,7 @@ func New() *Server {
 
 // Set gives a resource its text and notifies: of the update, or of the changed
 // list if the resource is new.
-func (s *Server) Set(uri, text string) {
+func (s *Fake) Set(uri, text string) {
 	if s.SetQuietly(uri, text) {
 		s.NotifyListChanged(catalog.Resources)
 		return
@@ -61,13 +61,13 @@ func (s *Server) Set(uri, text string) {
 }
 
 // Remove removes a resource and notifies of the changed list.
-func (s *Server) Remove(uri string) {
+func (s *Fake) Remove(uri string) {
 	s.RemoveQuietly(uri)
 	s.NotifyListChanged(catalog.Resources)
 }
 
 // Heal removes all faults.
-func (s *Server) Heal() {
+func (s *Fake) Heal() {
 	s.faults.clear()
 	s.Mute(false)
 }

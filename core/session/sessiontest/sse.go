@@ -57,7 +57,7 @@ func (st *eventStream) end() {
 
 // SSE returns the handler of the old HTTP+SSE transport: GET on any path opens
 // the stream and names "?session=…" as the endpoint to POST to.
-func (s *Server) SSE() http.Handler {
+func (s *Fake) SSE() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			s.postSSE(w, r)
@@ -86,7 +86,7 @@ func (s *Server) SSE() http.Handler {
 	})
 }
 
-func (s *Server) postSSE(w http.ResponseWriter, r *http.Request) {
+func (s *Fake) postSSE(w http.ResponseWriter, r *http.Request) {
 	p := s.session(r.URL.Query().Get("session"))
 	raw, err := io.ReadAll(r.Body)
 	var m message

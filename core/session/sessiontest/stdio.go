@@ -11,7 +11,7 @@ import (
 // ServeStdio serves one client over newline-delimited JSON until r ends or the
 // server is made to Disconnect; then it closes w, if that is an io.Closer, and
 // returns when everything it started has ended.
-func (s *Server) ServeStdio(r io.Reader, w io.Writer) {
+func (s *Fake) ServeStdio(r io.Reader, w io.Writer) {
 	var mu sync.Mutex
 	p := newPeer(func(raw []byte) {
 		mu.Lock()
@@ -43,7 +43,7 @@ func (s *Server) ServeStdio(r io.Reader, w io.Writer) {
 }
 
 // receive handles one line.
-func (s *Server) receive(wg *sync.WaitGroup, p *peer, line []byte) {
+func (s *Fake) receive(wg *sync.WaitGroup, p *peer, line []byte) {
 	var m message
 	if json.Unmarshal(line, &m) != nil {
 		return
@@ -93,7 +93,7 @@ func (s *Server) receive(wg *sync.WaitGroup, p *peer, line []byte) {
 	}
 }
 
-func (s *Server) respond(wg *sync.WaitGroup, p *peer, m message) {
+func (s *Fake) respond(wg *sync.WaitGroup, p *peer, m message) {
 	if isEvents(m) && s.Events != nil {
 		s.respondEvents(wg, p, m)
 		return
@@ -120,7 +120,7 @@ func (s *Server) respond(wg *sync.WaitGroup, p *peer, m message) {
 
 // Pipe serves a client in this process. The returned ends are for
 // session.OverIO; closing them ends the serving, and wait returns after that.
-func (s *Server) Pipe() (r io.ReadCloser, w io.WriteCloser, wait func()) {
+func (s *Fake) Pipe() (r io.ReadCloser, w io.WriteCloser, wait func()) {
 	toServer, in := io.Pipe()
 	out, fromServer := io.Pipe()
 	var wg sync.WaitGroup

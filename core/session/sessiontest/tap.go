@@ -13,7 +13,7 @@ import (
 // Tap changes what a server writes to its standard output: each line, without its end,
 // is replaced by what change returns. It is a [session.DialFunc] of one server.
 type Tap struct {
-	Server *Server
+	Server *Fake
 	Change func(line string) string
 
 	pipes sync.WaitGroup
