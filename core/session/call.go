@@ -24,7 +24,7 @@ func (s *Session) CallTool(ctx context.Context, name string, args map[string]any
 		return nil, err
 	}
 	raw, err := s.withToolHeaders(ctx, func() (json.RawMessage, error) {
-		return s.requests.request(ctx, mcp.MethodCallTool, map[string]any{"name": name, "arguments": args})
+		return s.request(ctx, mcp.MethodCallTool, map[string]any{"name": name, "arguments": args})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("call tool %q: %w", name, err)
@@ -36,12 +36,12 @@ func (s *Session) CallTool(ctx context.Context, name string, args map[string]any
 // which begins without one: a tool may wait for the answer to a request that its server sends
 // there.
 func (s *Session) listenForRequests(ctx context.Context) {
-	if s.opts.OneShot && s.Info().Era == EraLegacy && s.requests.conn.HTTP() {
+	if s.opts.OneShot && s.Info().Era == EraLegacy && s.conn.HTTP() {
 		s.streamOnce.Do(func() {
 			ctx, cancel := context.WithTimeout(ctx, requestStreamPatience)
 			defer cancel()
-			s.requests.conn.Listen()
-			s.requests.conn.AwaitStream(ctx)
+			s.conn.Listen()
+			s.conn.AwaitStream(ctx)
 		})
 	}
 }
@@ -52,13 +52,13 @@ const requestStreamPatience = 250 * time.Millisecond
 
 // mirrors reports whether calls of tools repeat arguments in headers, as the tools say.
 func (s *Session) mirrors() bool {
-	return s.requests.conn.HTTP() && s.Info().Era == EraModern
+	return s.conn.HTTP() && s.Info().Era == EraModern
 }
 
 // learnTools lists the tools if it is not known yet which headers their calls need. If that
 // fails, the server will say what is missing.
 func (s *Session) learnTools(ctx context.Context) {
-	if s.mirrors() && !s.requests.conn.ToolsKnown() {
+	if s.mirrors() && !s.conn.ToolsKnown() {
 		_, _ = s.List(ctx, catalog.Tools)
 	}
 }
@@ -78,7 +78,7 @@ func (s *Session) ToolError(name string) error {
 	if !s.mirrors() {
 		return nil
 	}
-	if err := s.requests.conn.ToolError(name); err != nil {
+	if err := s.conn.ToolError(name); err != nil {
 		return &InvalidToolError{name, printable.Reason(err, 300)}
 	}
 	return nil
@@ -104,7 +104,7 @@ func (s *Session) GetPrompt(ctx context.Context, name string, args map[string]st
 	if len(args) > 0 {
 		params["arguments"] = args
 	}
-	raw, err := s.requests.request(ctx, mcp.MethodGetPrompt, params)
+	raw, err := s.request(ctx, mcp.MethodGetPrompt, params)
 	if err != nil {
 		return nil, fmt.Errorf("get prompt %q: %w", name, err)
 	}
@@ -123,9 +123,100 @@ func (s *Session) Ping(ctx context.Context) error {
 	if s.Info().Era == EraModern {
 		method = mcp.MethodDiscover
 	}
-	_, err := s.requests.request(ctx, method, nil)
+	_, err := s.request(ctx, method, nil)
 	if err != nil && !isAnswer(err) {
 		return fmt.Errorf("ping: %w", err)
 	}
 	return nil
+}
+
+// Reference identifies the prompt or resource template whose argument is completed. One of the
+// two is set.
+type Reference struct {
+	Prompt   string
+	Template string
+}
+
+// Completion is the server's suggestions for the value of an argument.
+type Completion struct {
+	Values []string // at most 100, as the server sent them: they may be unprintable
+	Total  int      // how many values exist, 0 if the server does not say
+	More   bool     // whether more exist than are in Values
+}
+
+// maxCompletions is the most values that the specification allows in one answer.
+const maxCompletions = 100
+
+// Complete requests completions for an argument, given the beginning of its value and the
+// arguments already known. If the server does not offer completions, the error is
+// [ErrUnsupported] and nothing is sent.
+func (s *Session) Complete(ctx context.Context, ref Reference, argument, value string, given map[string]string) (Completion, error) {
+	if !s.Info().Capabilities.Completions {
+		return Completion{}, fmt.Errorf("complete %q: %w: no completions", argument, ErrUnsupported)
+	}
+	of := map[string]any{"type": "ref/prompt", "name": ref.Prompt}
+	if ref.Template != "" {
+		of = map[string]any{"type": "ref/resource", "uri": ref.Template}
+	}
+	params := map[string]any{"ref": of, "argument": map[string]any{"name": argument, "value": value}}
+	if len(given) > 0 {
+		params["context"] = map[string]any{"arguments": given}
+	}
+	raw, err := s.request(ctx, mcp.MethodComplete, params)
+	if err != nil {
+		return Completion{}, fmt.Errorf("complete %q: %w", argument, err)
+	}
+	var result struct {
+		Completion *struct {
+			Values  []string `json:"values"`
+			Total   int      `json:"total"`
+			HasMore bool     `json:"hasMore"`
+		} `json:"completion"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil || result.Completion == nil {
+		return Completion{}, fmt.Errorf("complete %q: malformed result", argument)
+	}
+	c := result.Completion
+	return Completion{
+		Values: c.Values[:min(len(c.Values), maxCompletions)], Total: max(c.Total, 0),
+		More: c.HasMore || len(c.Values) > maxCompletions,
+	}, nil
+}
+
+// maxToolFailure bounds the error text of a tool that is shown, in bytes.
+const maxToolFailure = 300
+
+// ToolFailure reports whether the raw result of a tool call has isError set, and
+// returns the first text of the result as one printable line.
+func ToolFailure(result json.RawMessage) (string, bool) {
+	text, failed := toolFailureText(result)
+	return printable.Line(text, maxToolFailure), failed
+}
+
+// ToolFailure is [ToolFailure] with the session's secrets redacted, for logs and events.
+func (s *Session) ToolFailure(result json.RawMessage) (string, bool) {
+	text, failed := toolFailureText(result)
+	if !failed {
+		return "", false
+	}
+	return printable.Line(s.Redact(text), maxToolFailure), true
+}
+
+// toolFailureText returns the error text of a failed tool call, unchanged.
+func toolFailureText(result json.RawMessage) (string, bool) {
+	var r struct {
+		IsError bool `json:"isError"`
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+	}
+	if json.Unmarshal(result, &r) != nil || !r.IsError {
+		return "", false
+	}
+	for _, c := range r.Content {
+		if c.Text != "" {
+			return c.Text, true
+		}
+	}
+	return "the tool failed without saying why", true
 }

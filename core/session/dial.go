@@ -2,11 +2,20 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/login"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/process"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // Dial connects to a server and completes the handshake. It gives up when ctx ends or after the
@@ -56,4 +65,354 @@ func slowStart(srv config.Server) string {
 		return ": " + program + " may still be downloading; raise connectTimeout"
 	}
 	return ""
+}
+
+// httpDial is one attempt to connect over HTTP.
+type httpDial struct {
+	s      *Session
+	srv    config.Server
+	dialer *wire.HTTPDialer
+}
+
+func newHTTPDial(srv config.Server, opts Options) (*httpDial, error) {
+	headers := make(http.Header, len(srv.Headers)+1)
+	for name, value := range srv.Headers {
+		headers[http.CanonicalHeaderKey(name)] = []string{value.Reveal()}
+	}
+	s := newSession(srv, opts)
+	e, err := wire.NewHTTPDialer(srv.URL.Reveal(), headers, credentials(s.login), s.wireConfig())
+	if err != nil {
+		return nil, err
+	}
+	return &httpDial{s: s, srv: srv, dialer: e}, nil
+}
+
+func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
+	d, err := newHTTPDial(srv, opts)
+	if err != nil {
+		return nil, err
+	}
+	conn, info, err := d.dial(ctx)
+	if err == nil {
+		info.Transport = config.TransportHTTP
+		if opts.OneShot {
+			d.s.fullInfo = func(ctx context.Context) Info { return tracked(ctx, conn, info) }
+		}
+		return d.s.attach(conn, info), nil
+	}
+	d.giveUp()
+	if srv.Fallback && srv.Protocol != config.ProtocolModern && turnedDown(err) && ctx.Err() == nil {
+		s, sseErr := dialSSE(ctx, srv, opts)
+		if sseErr == nil {
+			return s, nil
+		}
+		err = errors.Join(err, sseErr)
+	}
+	return nil, err
+}
+
+// giveUp releases everything that a failed attempt holds.
+func (d *httpDial) giveUp() {
+	_ = d.s.Close()
+	d.dialer.Close()
+}
+
+// dialSSE connects over the HTTP+SSE transport of 2024-11-05, which only knows
+// the legacy era.
+func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
+	if srv.Protocol == config.ProtocolModern {
+		return nil, errors.New("the sse transport does not support the modern protocol")
+	}
+	d, err := newHTTPDial(srv, opts)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := d.dialer.SSE(ctx)
+	if err != nil {
+		d.giveUp()
+		return nil, err
+	}
+	d.s.conn = conn
+	info, err := handshake{d.s, conn}.initialize(ctx, mcp.LatestLegacy)
+	if err != nil {
+		d.giveUp()
+		return nil, err
+	}
+	info.Transport, info.Push = config.TransportSSE, true
+	return d.s.attach(conn, info), nil
+}
+
+// dial determines the era and connects. The caller owns the connection.
+func (d *httpDial) dial(ctx context.Context) (conn *wire.Conn, info Info, err error) {
+	info, err = detection{protocol: d.srv.Protocol, known: d.s.opts.Era,
+		modern: func(ctx context.Context) (info Info, err error) {
+			conn, info, err = d.dialModern(ctx)
+			return info, err
+		},
+		legacy: func(ctx context.Context, version string) (info Info, err error) {
+			conn, info, err = d.dialLegacy(ctx, version)
+			return info, err
+		}}.run(ctx)
+	if err == nil && info.Era == EraLegacy && !d.s.opts.OneShot {
+		conn.Listen()
+		conn.AwaitStream(ctx)
+	}
+	return conn, info, err
+}
+
+// tracked returns the Info that dial would have led to without OneShot.
+func tracked(ctx context.Context, conn *wire.Conn, info Info) Info {
+	info.Push = true
+	if info.Era == EraLegacy {
+		conn.Listen()
+		info.Push = conn.AwaitStream(ctx)
+	}
+	return info
+}
+
+// dialLegacy opens a legacy session, if necessary in another version that the server names.
+func (d *httpDial) dialLegacy(ctx context.Context, version string) (*wire.Conn, Info, error) {
+	conn, err := d.dialer.Streamable()
+	if err != nil {
+		return nil, Info{}, err
+	}
+	info, err := handshake{d.s, conn}.initialize(ctx, version)
+	if err == nil {
+		return conn, info, nil
+	}
+	d.abandon(conn)
+	named := namedVersions(err)
+	if v := newestOf(named, mcp.IsLegacy); v != "" && v != version && !slices.Contains(named, mcp.ModernVersion) {
+		return d.dialLegacy(ctx, v)
+	}
+	return nil, Info{}, err
+}
+
+func (d *httpDial) dialModern(ctx context.Context) (*wire.Conn, Info, error) {
+	conn, err := d.dialer.Streamable()
+	if err != nil {
+		return nil, Info{}, err
+	}
+	info, err := handshake{d.s, conn}.discover(ctx)
+	if err != nil {
+		d.abandon(conn)
+		return nil, Info{}, err
+	}
+	info.Push = !d.s.opts.OneShot
+	return conn, info, nil
+}
+
+// abandon closes a connection that is not used. The session on a legacy server is deleted in
+// the background; only Close waits for that.
+func (d *httpDial) abandon(conn *wire.Conn) {
+	if end := func() { conn.Close(ErrClosed) }; !d.s.wg.Go(end) {
+		end()
+	}
+}
+
+// oneShotGrace is how long the child of a one-shot session may take to exit after its stdin was
+// closed, if no request was cancelled.
+const oneShotGrace = 100 * time.Millisecond
+
+// dialStdio starts the server's process. The session owns it from then on. Some legacy servers
+// exit when the first message is not initialize; they are started again, for that.
+func dialStdio(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
+	s, err := startStdio(ctx, srv, opts)
+	if e, ended := errors.AsType[*EndError](err); ended && e.Err == nil && srv.Protocol != config.ProtocolModern &&
+		srv.Protocol != config.ProtocolLegacy && opts.Era != EraLegacy && ctx.Err() == nil {
+		srv.Protocol = config.ProtocolLegacy
+		return startStdio(ctx, srv, opts)
+	}
+	return s, err
+}
+
+func startStdio(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
+	own := make(map[string]string, len(srv.Env))
+	for name, v := range srv.Env {
+		own[name] = v.Reveal()
+	}
+	grace := process.Grace{}
+	if opts.OneShot {
+		grace.Stdin = oneShotGrace
+	}
+	s := newSession(srv, opts)
+	conn, err := wire.StartProcess(process.Spec{
+		Command: srv.Command,
+		Args:    srv.Args,
+		Env:     process.Environ(opts.Environ, own),
+		Dir:     srv.Dir,
+		MaxLine: opts.Limits.MaxLine,
+		Redact:  s.redact.text,
+		Logger:  opts.Logger,
+	}, grace, s.wireConfig())
+	return s.dialIO(ctx, conn, err, srv.Protocol)
+}
+
+// OverIO makes a session with a server that is already running and reads
+// newline-delimited JSON from w and writes it to r. ctx bounds the handshake.
+// The session closes w, and r if it is an io.Closer.
+func OverIO(ctx context.Context, r io.Reader, w io.WriteCloser, srv config.Server, opts Options) (*Session, error) {
+	srv.Transport = config.TransportStdio
+	s := newSession(srv, opts.withDefaults())
+	conn, err := wire.OverIO(r, w, s.wireConfig())
+	return s.dialIO(ctx, conn, err, srv.Protocol)
+}
+
+// dialIO performs the handshake over pipes, unless err says that they could not be connected.
+// The server's process is not started again for another version or era.
+func (s *Session) dialIO(ctx context.Context, conn *wire.Conn, err error, protocol config.Protocol) (*Session, error) {
+	if err != nil {
+		return nil, err
+	}
+	h := handshake{s, conn}
+	slow := slowDiscover{h: h}
+	info, err := detection{protocol: protocol, known: s.opts.Era, modern: slow.modern, legacy: slow.legacy}.run(ctx)
+	slow.end()
+	if err != nil {
+		if _, ended := errors.AsType[*EndError](err); !ended {
+			err = conn.WithOutput(err) // it often says why there is no answer
+		}
+		s.conn = conn
+		_ = s.Close()
+		return nil, err
+	}
+	info.Transport, info.Push = config.TransportStdio, true
+	return s.attach(conn, info), nil
+}
+
+// slowDiscover makes the attempts of a detection over pipes. A server that is still starting
+// answers server/discover late, and answers what was sent after it even later. So the request
+// stays open while the legacy handshake is tried, and its answer counts.
+type slowDiscover struct {
+	h      handshake
+	cancel context.CancelFunc // nil: no request was sent, or it was answered in time
+	// answered has room for the one answer, which the goroutine of the request sends. It is
+	// received by modern, legacy or end.
+	answered chan discovered
+}
+
+// lateDiscover is how long the answer to server/discover may come after that to initialize,
+// which was sent later.
+const lateDiscover = 100 * time.Millisecond
+
+type discovered struct {
+	info Info
+	err  error
+}
+
+func (d *slowDiscover) modern(ctx context.Context) (Info, error) {
+	if d.cancel == nil {
+		var long context.Context
+		long, d.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		d.answered = make(chan discovered, 1)
+		go func() {
+			info, err := d.h.discover(long)
+			d.answered <- discovered{info, err}
+		}()
+	}
+	select {
+	case a := <-d.answered:
+		d.settle()
+		return a.info, a.err
+	case <-ctx.Done():
+		return Info{}, context.Cause(ctx)
+	}
+}
+
+// settle ends the request that was answered.
+func (d *slowDiscover) settle() {
+	d.cancel()
+	d.cancel = nil
+}
+
+func (d *slowDiscover) legacy(ctx context.Context, version string) (Info, error) {
+	info, err := d.h.legacy(ctx, version)
+	if err != nil || d.cancel == nil {
+		return info, err
+	}
+	late := time.NewTimer(lateDiscover)
+	defer late.Stop()
+	select {
+	case a := <-d.answered:
+		d.settle()
+		if a.err == nil {
+			info.Other = EraModern
+		}
+	case <-late.C:
+	}
+	return info, nil
+}
+
+// end cancels the request if it was not answered.
+func (d *slowDiscover) end() {
+	if d.cancel != nil {
+		d.cancel()
+		<-d.answered
+	}
+}
+
+// loginOf returns the source of tokens for a server; nil if its entry has credentials, or it is
+// not reached over HTTP.
+func loginOf(srv config.Server, logins *login.Store) *login.Source {
+	if logins == nil {
+		return nil
+	}
+	for name := range srv.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			return nil
+		}
+	}
+	t := login.TargetOf(srv)
+	if t.URL == "" {
+		return nil
+	}
+	return logins.Source(t)
+}
+
+// credentials adapts a source of tokens to package wire.
+func credentials(from *login.Source) *wire.Credentials {
+	if from == nil {
+		return nil
+	}
+	return &wire.Credentials{
+		Header: func(ctx context.Context) (string, error) {
+			header, err := from.Header(ctx)
+			return header, authError(err, 0, login.Challenge{})
+		},
+		Refused: func(ctx context.Context, r wire.Refusal) (wire.Advice, error) {
+			c := login.ParseChallenge(r.Challenge)
+			again, err := from.Refused(ctx, r.Header, r.Status, c)
+			if err != nil {
+				if e, ok := errors.AsType[*wire.AuthError](authError(err, r.Status, c)); ok {
+					return wire.Advice{Said: e.Said, Remedy: e.Remedy}, nil // shown together with the server's answer
+				}
+				return wire.Advice{}, err
+			}
+			return wire.Advice{Again: again, Said: c.Said(), Remedy: remedy(from.Target(), r, c)}, nil
+		},
+	}
+}
+
+// authError converts a [*login.RequiredError] to an [*AuthError]; other errors are returned
+// unchanged.
+func authError(err error, status int, c login.Challenge) error {
+	required, ok := errors.AsType[*login.RequiredError](err)
+	if !ok {
+		return err
+	}
+	return &wire.AuthError{Status: status, Said: c.Said(), Remedy: required.Error()}
+}
+
+// remedy returns advice on what to do after a refusal.
+func remedy(t login.Target, r wire.Refusal, c login.Challenge) string {
+	const header = `an Authorization header in the server's "headers" in the config`
+	switch {
+	case c.Basic && c.Metadata == "":
+		return "add " + header
+	case r.Status == http.StatusForbidden && r.Header != "":
+		return "the login is valid, but does not permit this request"
+	case c.Metadata == "" && r.Header == "":
+		return "run " + t.Command() + ", or add " + header
+	}
+	return "run " + t.Command()
 }

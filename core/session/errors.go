@@ -1,8 +1,13 @@
 package session
 
 import (
+	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
@@ -56,4 +61,65 @@ func isRefusal(err error) bool {
 		return true
 	}
 	return isAnswer(err) || errors.Is(err, errDeadline)
+}
+
+// InputRequiredError is the error for a request that the server answers with a demand for
+// input: the client should ask its user, a model or its environment something and repeat the
+// request (2026-07-28, multi round-trip requests). mcptrack cannot do so, as its capabilities
+// say.
+type InputRequiredError struct {
+	Method string // of the request that was not answered
+	// Asked are the first 10 questions of the server, in the order of their keys.
+	Asked []InputRequest
+}
+
+// InputRequest is one question that a server asks before it answers a request.
+type InputRequest struct {
+	Method  string // such as "elicitation/create"; printable
+	Message string // the text for the user, printable, at most 300 bytes; may be ""
+}
+
+func (e *InputRequiredError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Method + ": the server requires input that mcptrack cannot provide")
+	for i, q := range e.Asked {
+		b.WriteString([]string{": ", ", "}[min(i, 1)] + q.Method)
+		if q.Message != "" {
+			b.WriteString(" (" + q.Message + ")")
+		}
+	}
+	return b.String()
+}
+
+const maxAsked = 10
+
+// newInputRequired makes the error for an input_required result. Questions that it cannot
+// decode are left out.
+func newInputRequired(redact redactor, method string, raw json.RawMessage) *InputRequiredError {
+	e := &InputRequiredError{Method: method}
+	var result struct {
+		Requests map[string]json.RawMessage `json:"inputRequests"`
+	}
+	if json.Unmarshal(raw, &result) != nil {
+		return e
+	}
+	for _, key := range slices.Sorted(maps.Keys(result.Requests)) {
+		var q struct {
+			Method string `json:"method"`
+			Params struct {
+				Message string `json:"message"`
+			} `json:"params"`
+		}
+		if json.Unmarshal(result.Requests[key], &q) != nil || q.Method == "" {
+			continue
+		}
+		if len(e.Asked) == maxAsked {
+			break
+		}
+		e.Asked = append(e.Asked, InputRequest{
+			Method:  printable.Line(q.Method, 100),
+			Message: printable.Line(redact.text(q.Params.Message), 300),
+		})
+	}
+	return e
 }

@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // Bounds of the event types that one server offers.
@@ -18,19 +19,9 @@ const (
 	maxCursor     = 2 << 10 // bytes; also bounds the id of an event
 )
 
-// Events makes the requests of MCP Events (SEP-3415) in a session, in both eras. It is
-// stateless: any number of them may use one session.
-type Events struct{ s *Session }
-
-// NewEvents returns an Events for the session.
-func NewEvents(s *Session) Events { return Events{s} }
-
-// Offered reports whether the server declares the extension.
-func (e Events) Offered() bool { return e.s.Info().Capabilities.Events }
-
 // Changed returns a channel that receives when the server announces that its event types
 // changed. Its capacity is one and it is never closed.
-func (e Events) Changed() <-chan struct{} { return e.s.events.changed }
+func (s *Session) EventTypesChanged() <-chan struct{} { return s.events.changed }
 
 // EventQuery is a subscription to events of one type.
 type EventQuery struct {
@@ -59,26 +50,13 @@ type EventPage struct {
 	NextPoll  time.Duration // 0: the server did not say
 }
 
-// List fetches the types of events, within one request timeout. Entries without a name or a
-// known mode are left out, and so are those after the first 1,000. If the list does not end
-// within the pages and bytes of [Limits], the error is a [*LimitError].
-func (e Events) List(ctx context.Context) ([]mcp.EventType, error) {
-	requests, limits := &e.s.requests, e.s.opts.Limits
-	limit := requests.requestTimeout()
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s: %w (%s for all pages)", mcp.MethodListEvents, errDeadline, limit))
-	defer cancel()
+// ListEventTypes fetches the event types within one request timeout. It omits entries without a
+// name or a known delivery mode, and all entries after the first 1,000. A list that exceeds the
+// pages or bytes of [Limits] fails with a [*LimitError].
+func (s *Session) ListEventTypes(ctx context.Context) ([]mcp.EventType, error) {
 	var types []mcp.EventType
-	var params map[string]any // nil: the first page
-	seen := map[string]struct{}{}
-	size, entries := int64(0), 0
-	for range limits.MaxPages {
-		raw, err := requests.request(ctx, mcp.MethodListEvents, params)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", mcp.MethodListEvents, err)
-		}
-		if size += int64(len(raw)); size > limits.MaxList {
-			return nil, &LimitError{mcp.MethodListEvents, fmt.Sprintf("%d bytes", limits.MaxList)}
-		}
+	entries := 0
+	err := s.pages(ctx, mcp.MethodListEvents, func(raw json.RawMessage) (cursor *string, err error) {
 		var page struct {
 			Events []json.RawMessage `json:"events"`
 			Next   *string           `json:"nextCursor"`
@@ -93,16 +71,15 @@ func (e Events) List(ctx context.Context) ([]mcp.EventType, error) {
 				types = append(types, t)
 			}
 		}
-		if page.Next == nil || entries == maxEventTypes {
-			return types, nil
+		if entries == maxEventTypes {
+			return nil, nil
 		}
-		if _, again := seen[*page.Next]; again {
-			return nil, &LimitError{mcp.MethodListEvents, "repeated cursor"}
-		}
-		seen[*page.Next] = struct{}{}
-		params = map[string]any{"cursor": *page.Next}
+		return page.Next, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil, &LimitError{mcp.MethodListEvents, fmt.Sprintf("%d pages", limits.MaxPages)}
+	return types, nil
 }
 
 // decodeEventType reads one entry of a list, ignoring members of the wrong type.
@@ -127,10 +104,10 @@ func decodeEventType(raw json.RawMessage) (mcp.EventType, bool) {
 }
 
 // Poll asks for the events after the cursor, at most 100.
-func (e Events) Poll(ctx context.Context, q EventQuery) (EventPage, error) {
+func (s *Session) PollEvents(ctx context.Context, q EventQuery) (EventPage, error) {
 	params := q.params()
 	params["maxEvents"] = 100
-	raw, err := e.s.requests.request(ctx, mcp.MethodPollEvents, params)
+	raw, err := s.request(ctx, mcp.MethodPollEvents, params)
 	if err != nil {
 		return EventPage{}, fmt.Errorf("%s: %w", mcp.MethodPollEvents, err)
 	}
@@ -195,11 +172,153 @@ func EventFailure(err error) mcp.EventFailure {
 	return ""
 }
 
-// clientCapabilities returns the capabilities declared to servers if there is no client behind
-// the session.
-func clientCapabilities(srv config.Server) any {
-	if srv.Events.Off {
-		return struct{}{}
+// EventMessage is a message of a stream of events, not yet decoded.
+type EventMessage struct {
+	Method string
+	Params json.RawMessage
+}
+
+// EventNews is a decoded message: Event is set for an event, Err for an error or the end of the
+// subscription, neither for other messages.
+type EventNews struct {
+	Event     *mcp.EventOccurrence
+	Cursor    string // up to where the server has looked for events; "": it did not say
+	Truncated bool   // in the message "active": events before the cursor are missing
+	Err       *RPCError
+}
+
+// Decode decodes the message. If it fails, the message can be ignored.
+func (m EventMessage) Decode() (EventNews, error) {
+	if m.Method == mcp.NotificationEventsEvent {
+		o, err := DecodeEvent(m.Params)
+		return EventNews{Event: &o, Cursor: o.Cursor}, err
 	}
-	return map[string]any{"extensions": map[string]any{mcp.ExtensionEvents: struct{}{}}}
+	var p struct {
+		Cursor    json.RawMessage `json:"cursor"`
+		Truncated bool            `json:"truncated"`
+		Error     struct {
+			Code    int             `json:"code"`
+			Message string          `json:"message"`
+			Data    json.RawMessage `json:"data"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(m.Params, &p); err != nil {
+		return EventNews{}, fmt.Errorf("malformed %s", m.Method)
+	}
+	n := EventNews{Cursor: decodeCursor(p.Cursor), Truncated: p.Truncated}
+	switch m.Method {
+	case mcp.NotificationEventsError, mcp.NotificationEventsTerminated:
+		n.Err = &RPCError{Code: p.Error.Code, Message: p.Error.Message, Data: p.Error.Data}
+	}
+	return n, nil
+}
+
+// StreamEvents asks the server to push events and returns when the stream ends: nil if the server
+// ended it, the cause of ctx if ctx ended, or the error. The goroutine that reads from the server
+// calls receive for each message, never after StreamEvents returns; receive must not block or use
+// the session.
+func (s *Session) StreamEvents(ctx context.Context, q EventQuery, receive func(EventMessage)) error {
+	id := s.nextID()
+	defer s.events.add(id, receive)()
+	_, err := s.send(ctx, s.conn, s.Info().ProtocolVersion, id, mcp.MethodStreamEvents, q.params())
+	if err != nil {
+		return fmt.Errorf("%s: %w", mcp.MethodStreamEvents, err)
+	}
+	return nil
+}
+
+// eventStreams are the open streams of a session, by the ids of their requests.
+type eventStreams struct {
+	// changed has capacity one: the goroutine that reads from the server sends without
+	// blocking; it is never closed.
+	changed chan struct{}
+
+	mu   sync.Mutex // guards open, and is held while a message is delivered
+	open map[string]func(EventMessage)
+}
+
+func newEventStreams() eventStreams {
+	return eventStreams{changed: make(chan struct{}, 1), open: map[string]func(EventMessage){}}
+}
+
+// add registers a stream before its request is sent; remove ends the delivery.
+func (s *eventStreams) add(id string, receive func(EventMessage)) (remove func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[id] = receive
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.open, id)
+	}
+}
+
+// notify handles a notification of the extension. Messages of an unknown stream are dropped:
+// events are only hints, and resources are compared after a loss.
+func (s *eventStreams) notify(n *wire.Notification) {
+	if n.Method == mcp.NotificationEventsChanged {
+		select {
+		case s.changed <- struct{}{}:
+		default:
+		}
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if receive := s.open[n.Meta.Subscription.ID]; receive != nil {
+		receive(EventMessage{n.Method, n.Raw})
+	}
+}
+
+// EventWebhook is the URL to which the events of a subscription are sent.
+type EventWebhook struct {
+	URL    string
+	Secret string        // whsec_…; Unsubscribe does not need it
+	TTL    time.Duration // the requested lifetime without a refresh; the server decides
+}
+
+// EventSubscription is the answer to a subscription, or to its refresh.
+type EventSubscription struct {
+	ID        string
+	Cursor    string    // "": the server gave none
+	Until     time.Time // when the subscription ends without a refresh; zero: never
+	Truncated bool      // events before the cursor are missing
+}
+
+// Subscribe makes or refreshes a subscription whose events are sent to a URL. The server sends
+// a challenge to the URL before it answers.
+func (s *Session) SubscribeEvents(ctx context.Context, q EventQuery, to EventWebhook) (EventSubscription, error) {
+	params := q.params()
+	params["delivery"] = map[string]any{"mode": mcp.DeliverWebhook, "url": to.URL, "secret": to.Secret}
+	params["ttlMs"] = to.TTL.Milliseconds()
+	raw, err := s.request(ctx, mcp.MethodSubscribeEvents, params)
+	if err != nil {
+		return EventSubscription{}, fmt.Errorf("%s: %w", mcp.MethodSubscribeEvents, err)
+	}
+	var result struct {
+		ID        string          `json:"id"`
+		Cursor    json.RawMessage `json:"cursor"`
+		Until     *time.Time      `json:"refreshBefore"`
+		Truncated bool            `json:"truncated"`
+	}
+	if json.Unmarshal(raw, &result) != nil || result.ID == "" || len(result.ID) > maxCursor {
+		return EventSubscription{}, errors.New(mcp.MethodSubscribeEvents + ": malformed result")
+	}
+	out := EventSubscription{ID: result.ID, Cursor: decodeCursor(result.Cursor), Truncated: result.Truncated}
+	if result.Until != nil {
+		out.Until = *result.Until
+	}
+	return out, nil
+}
+
+// Unsubscribe ends the subscription whose events are sent to a URL.
+func (s *Session) UnsubscribeEvents(ctx context.Context, q EventQuery, to EventWebhook) error {
+	params := map[string]any{"name": q.Name, "delivery": map[string]any{"url": to.URL}}
+	if q.Arguments != nil {
+		params["arguments"] = q.Arguments
+	}
+	if _, err := s.request(ctx, mcp.MethodUnsubscribeEvents, params); err != nil {
+		return fmt.Errorf("%s: %w", mcp.MethodUnsubscribeEvents, err)
+	}
+	return nil
 }

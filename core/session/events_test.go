@@ -49,20 +49,19 @@ func TestEventsOverEveryTransport(t *testing.T) {
 		feed = sessiontest.NewFeed("page.changed")
 		return offering(feed)()
 	}, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
-		e := session.NewEvents(s)
-		if !e.Offered() {
+		if !s.Info().Capabilities.Events {
 			t.Fatal("not offered")
 		}
-		types, err := e.List(t.Context())
+		types, err := s.ListEventTypes(t.Context())
 		if err != nil || len(types) != 1 || types[0].Name != "page.changed" || !slices.Equal(types[0].Delivery, []mcp.DeliveryMode{"poll", "push"}) {
 			t.Fatalf("%+v, %v", types, err)
 		}
-		page, err := e.Poll(t.Context(), session.EventQuery{Name: "page.changed"})
+		page, err := s.PollEvents(t.Context(), session.EventQuery{Name: "page.changed"})
 		if err != nil || len(page.Events) != 0 || page.Cursor != "0" || page.NextPoll.Milliseconds() != 1000 {
 			t.Fatalf("%+v, %v", page, err)
 		}
 		feed.Emit("page.changed", map[string]any{"url": "a://1"})
-		if page, err = e.Poll(t.Context(), session.EventQuery{Name: "page.changed", Cursor: page.Cursor, Arguments: json.RawMessage(`{"space":"X"}`)}); err != nil || len(page.Events) != 1 || page.Cursor != "1" {
+		if page, err = s.PollEvents(t.Context(), session.EventQuery{Name: "page.changed", Cursor: page.Cursor, Arguments: json.RawMessage(`{"space":"X"}`)}); err != nil || len(page.Events) != 1 || page.Cursor != "1" {
 			t.Fatalf("%+v, %v", page, err)
 		}
 		if o, err := session.DecodeEvent(page.Events[0]); err != nil || o.EventID != "e1" || string(o.Data) != `{"url":"a://1"}` {
@@ -78,7 +77,7 @@ func TestEventsOverEveryTransport(t *testing.T) {
 		got := make(chan session.EventMessage, 100)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- e.Stream(ctx, session.EventQuery{Name: "page.changed", Cursor: "0"}, func(m session.EventMessage) { got <- m })
+			ended <- s.StreamEvents(ctx, session.EventQuery{Name: "page.changed", Cursor: "0"}, func(m session.EventMessage) { got <- m })
 		}()
 		for i, want := range []string{mcp.NotificationEventsActive, mcp.NotificationEventsEvent, mcp.NotificationEventsEvent} {
 			m := <-got
@@ -127,7 +126,6 @@ func TestEventsAreDeclared(t *testing.T) {
 func TestEventListChangesArrive(t *testing.T) {
 	t.Parallel()
 	overEveryEventsTransport(t, offering(sessiontest.NewFeed("a")), func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
-		e := session.NewEvents(s)
 		if strings.HasSuffix(t.Name(), "modern") {
 			ack, err := s.Subscribe(t.Context(), session.Filter{Events: true})
 			if _, params := lastCall(t, srv, "subscriptions/listen"); err != nil || !ack.Honoured.Events || !strings.Contains(string(params["notifications"]), `"eventsListChanged":true`) {
@@ -137,7 +135,7 @@ func TestEventListChangesArrive(t *testing.T) {
 		sessiontest.NotifyEventsChanged(srv)
 		eventually(t, "the announcement arrives", func() bool {
 			select {
-			case <-e.Changed():
+			case <-s.EventTypesChanged():
 				return true
 			default:
 				return false
@@ -171,7 +169,7 @@ func TestEventTypesOfHostileServers(t *testing.T) {
 			t.Parallel()
 			srv := offering(nil)()
 			srv.Events = func(*sessiontest.EventCall) (any, *sessiontest.EventError) { return c.result, nil }
-			types, err := session.NewEvents(over(t, srv, config.Server{}, session.Options{})).List(t.Context())
+			types, err := over(t, srv, config.Server{}, session.Options{}).ListEventTypes(t.Context())
 			var got []string
 			for _, one := range types {
 				got = append(got, one.Name)
@@ -195,7 +193,7 @@ func TestEventPagesAreCounted(t *testing.T) {
 		n++
 		return map[string]any{"events": []any{}, "nextCursor": fmt.Sprint(n)}, nil
 	}
-	_, err := session.NewEvents(over(t, srv, config.Server{}, session.Options{})).List(t.Context())
+	_, err := over(t, srv, config.Server{}, session.Options{}).ListEventTypes(t.Context())
 	if limit, ok := errors.AsType[*session.LimitError](err); !ok || limit.Limit != "100 pages" || n != 100 {
 		t.Errorf("%v after %d pages", err, n)
 	}

@@ -11,7 +11,7 @@ func TestListenAfterClose(t *testing.T) {
 	t.Parallel()
 	s := newSession(config.Server{}, Options{}.withDefaults())
 	_ = s.Close()
-	if l, err := s.subscriber.listen(t.Context(), Filter{URIs: []string{"a:b"}}); l != nil || err == nil {
+	if l, err := s.listen(t.Context(), Filter{URIs: []string{"a:b"}}); l != nil || err == nil {
 		t.Errorf("%v, %v", l, err)
 	}
 }

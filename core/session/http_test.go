@@ -50,9 +50,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // collect merges what is signalled until the batch satisfies.
-func collect(t *testing.T, s *session.Session, ok func(session.Batch) bool) session.Batch {
+func collect(t *testing.T, s *session.Session, ok func(session.Dirty) bool) session.Dirty {
 	t.Helper()
-	all := session.Batch{URIs: map[string]session.Signal{}, Lists: map[catalog.Kind]struct{}{}, Dropped: map[string]int{}}
+	all := session.Dirty{URIs: map[string]session.Signal{}, Lists: map[catalog.Kind]struct{}{}, Dropped: map[string]int{}}
 	deadline := time.After(10 * time.Second)
 	for !ok(all) {
 		select {
@@ -146,9 +146,9 @@ func TestHTTPEras(t *testing.T) {
 			}
 			mustSubscribe(t, s, all)
 			srv.Set("test://a", "new")
-			collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+			collect(t, s, func(b session.Dirty) bool { return b.URIs["test://a"].Count > 0 })
 			srv.NotifyListChanged(catalog.Prompts)
-			collect(t, s, func(b session.Batch) bool { _, ok := b.Lists[catalog.Prompts]; return ok })
+			collect(t, s, func(b session.Dirty) bool { _, ok := b.Lists[catalog.Prompts]; return ok })
 		})
 	}
 }
@@ -180,7 +180,7 @@ func TestHTTPModernFilterChangeMakesBeforeItBreaks(t *testing.T) {
 	}
 	close(stop)
 	n := <-sent
-	b := collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+	b := collect(t, s, func(b session.Dirty) bool { return b.URIs["test://a"].Count > 0 })
 	eventually(t, "every update", func() bool {
 		more := s.Signals().Take()
 		sig := b.URIs["test://a"]
@@ -199,10 +199,10 @@ func TestHTTPModernStreamCut(t *testing.T) {
 	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraModern})
 	mustSubscribe(t, s, all)
 	srv.Disconnect()
-	collect(t, s, func(b session.Batch) bool { return b.Gap != "" })
+	collect(t, s, func(b session.Dirty) bool { return b.Gap != "" })
 	mustSubscribe(t, s, all)
 	srv.Set("test://b", "x")
-	collect(t, s, func(b session.Batch) bool { return b.URIs["test://b"].Count > 0 })
+	collect(t, s, func(b session.Dirty) bool { return b.URIs["test://b"].Count > 0 })
 }
 
 func TestHTTPModernRefusedMethodIsNoLostSession(t *testing.T) {
@@ -287,13 +287,13 @@ func TestHTTPSilentRestartIsSubscribedAgain(t *testing.T) {
 	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{})
 	mustSubscribe(t, s, all)
 	srv.ForgetSubscriptions()
-	collect(t, s, func(b session.Batch) bool { return strings.Contains(b.Gap, "reopened") })
+	collect(t, s, func(b session.Dirty) bool { return strings.Contains(b.Gap, "reopened") })
 	mustSubscribe(t, s, all)
 	if got := srv.Count("resources/subscribe"); got < 4 {
 		t.Errorf("%d subscribe requests", got)
 	}
 	srv.Set("test://a", "x")
-	collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+	collect(t, s, func(b session.Dirty) bool { return b.URIs["test://a"].Count > 0 })
 }
 
 // A server of 2024-11-05 that never answers what it does not know is reached by SSE.
@@ -332,7 +332,7 @@ func TestSSE(t *testing.T) {
 		}
 		mustSubscribe(t, s, all)
 		srv.Set("test://a", "x")
-		collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+		collect(t, s, func(b session.Dirty) bool { return b.URIs["test://a"].Count > 0 })
 		srv.Broadcast(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ping"})
 		eventually(t, "an answer to ping", func() bool {
 			return slices.ContainsFunc(srv.Wire(), func(m sessiontest.Message) bool {

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 const (
@@ -25,18 +28,30 @@ const (
 	settle = 100 * time.Millisecond
 )
 
-// listen is one subscriptions/listen request.
+// listen is one subscriptions/listen request. The [Signals] at which it is registered deliver its
+// notifications.
 type listen struct {
-	stream *stream
-	ack    Filter
-	// over is closed by the goroutine of the request when that has ended.
-	over chan struct{}
-	err  error // of the request; valid once over is closed
+	id     string
+	cancel func() // ends the request
+	// acknowledged has capacity one: at the first acknowledgement, Signals sends the filter that the
+	// server honours. Never closed.
+	acknowledged chan Filter
+	over         chan struct{} // closed by the goroutine of the request when it ends
+
+	ack Filter // what the server honours; set before listen returns
+	err error  // of the request; valid once over is closed
+
+	// The lock of the Signals guards the rest.
+	acked   bool
+	leaving bool   // replaced: its end is not a gap
+	silent  bool   // silent for too long: it must be replaced
+	empty   bool   // the server honours nothing in the filter and will end the stream
+	why     string // why the server ended the request; "": it did not say
 }
 
 // subscribeModern replaces the open listens if the filter changed, or if one has ended or was
 // silent for too long.
-func (sub *subscriber) subscribeModern(ctx context.Context, f Filter, info Info) (Ack, error) {
+func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack, error) {
 	caps := info.Capabilities
 	ask := Filter{Tools: f.Tools && caps.Tools, Prompts: f.Prompts && caps.Prompts, Resources: f.Resources && caps.Resources, Events: f.Events && caps.EventsListChanged}
 	var unsupported error
@@ -45,40 +60,40 @@ func (sub *subscriber) subscribeModern(ctx context.Context, f Filter, info Info)
 	} else if len(f.URIs) > 0 {
 		unsupported = fmt.Errorf("%w: no resource subscriptions", ErrUnsupported)
 	}
-	if sameFilter(sub.filter, f) && sub.allHealthy(sub.listens) && (len(sub.listens) > 0 || ask.Empty()) {
-		return sub.ack, unsupported
+	if sameFilter(s.subs.filter, f) && s.allHealthy(s.subs.listens) && (len(s.subs.listens) > 0 || ask.Empty()) {
+		return s.subs.ack, unsupported
 	}
 
-	if err := sub.pause(ctx); err != nil {
+	if err := s.subs.pause(ctx); err != nil {
 		return Ack{}, err
 	}
-	sub.s.signals.wantMore(wantedOf(f)) // an update may follow the acknowledgement at once
+	s.signals.wantMore(wantedOf(f)) // an update may follow the acknowledgement at once
 	interrupted := false
-	// A copy: if this fails, sub.listens must still show which of them have ended.
-	old := slices.DeleteFunc(slices.Clone(sub.listens), func(l *listen) bool { return !sub.s.signals.live(l.stream.id) })
-	if !sub.s.requests.conn.HTTP() && len(old) > 0 {
+	// A copy: if this fails, s.subs.listens must still show which of them have ended.
+	old := slices.DeleteFunc(slices.Clone(s.subs.listens), func(l *listen) bool { return !s.signals.live(l.id) })
+	if !s.conn.HTTP() && len(old) > 0 {
 		// A server may keep one subscription per connection, so that ending the old one later
 		// would end the new one as well.
-		sub.hangUp(old)
-		sub.listens, old = nil, nil
+		s.hangUp(old)
+		s.subs.listens, old = nil, nil
 		if !backoff.Sleep(ctx, settle) {
 			return Ack{}, context.Cause(ctx)
 		}
 		interrupted = true
 	}
-	fresh, missing, err := sub.listenAll(ctx, ask)
+	fresh, missing, err := s.listenAll(ctx, ask)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
-		sub.hangUp(fresh)
+		s.hangUp(fresh)
 		return Ack{}, err
 	}
-	sub.retire(old)
-	sub.s.signals.setWanted(wantedOf(f))
-	sub.listens, sub.filter = fresh, f
-	sub.ack = modernAck(f, fresh, missing, caps)
+	s.retire(old)
+	s.signals.setWanted(wantedOf(f))
+	s.subs.listens, s.subs.filter = fresh, f
+	s.subs.ack = modernAck(f, fresh, missing, caps)
 	if err == nil {
 		err = unsupported
 	}
-	ack := sub.ack
+	ack := s.subs.ack
 	ack.Interrupted = interrupted && !ask.Empty()
 	return ack, err
 }
@@ -114,7 +129,7 @@ func modernAck(f Filter, listens []*listen, refused []string, caps Capabilities)
 
 // listenAll opens as many listens as the filter needs. If the server refuses a listen because
 // of some URIs, these are left out and returned.
-func (sub *subscriber) listenAll(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
+func (s *Session) listenAll(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for i, uris := range chunks(f.URIs, maxListen) {
 		part := Filter{URIs: uris}
 		if i == 0 { // only the first one also asks for changes of lists
@@ -123,7 +138,7 @@ func (sub *subscriber) listenAll(ctx context.Context, f Filter) (listens []*list
 		if part.Empty() {
 			continue
 		}
-		got, bad, err := sub.listenBut(ctx, part)
+		got, bad, err := s.listenBut(ctx, part)
 		listens, refused = append(listens, got...), append(refused, bad...)
 		if err != nil {
 			return listens, refused, err
@@ -134,12 +149,12 @@ func (sub *subscriber) listenAll(ctx context.Context, f Filter) (listens []*list
 
 // listenBut opens one listen, without the URIs that the server refuses. If its error names
 // them, that costs one more request, otherwise a bisection.
-func (sub *subscriber) listenBut(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
+func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for {
-		l, err := sub.listen(ctx, f)
+		l, err := s.listen(ctx, f)
 		switch {
 		case err == nil && l.ack.Empty():
-			sub.hangUp([]*listen{l})
+			s.hangUp([]*listen{l})
 			return nil, refused, nil
 		case err == nil:
 			return []*listen{l}, refused, nil
@@ -150,10 +165,10 @@ func (sub *subscriber) listenBut(ctx context.Context, f Filter) (listens []*list
 		if !isAnswer(err) || len(f.URIs) == 0 || errors.Is(err, ErrAuth) {
 			return nil, nil, err
 		}
-		sub.s.logger.Debug("subscription refused as a whole", "err", err)
+		s.logger.Debug("subscription refused as a whole", "err", err)
 		bad := culprits(err, f.URIs)
 		if len(bad) == 0 {
-			bad, err = sub.bisect(ctx, f.URIs)
+			bad, err = s.bisect(ctx, f.URIs)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -222,3 +237,143 @@ func chunks(uris []string, limit int) [][]string {
 func sameFilter(a, b Filter) bool {
 	return a.Tools == b.Tools && a.Prompts == b.Prompts && a.Resources == b.Resources && a.Events == b.Events && slices.Equal(a.URIs, b.URIs)
 }
+
+// listen opens one stream and waits for the acknowledgement. The stream then lives until we
+// hang it up, the server ends it, or the session ends; an end that we did not cause raises a
+// Gap.
+func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
+	lctx, cancel := context.WithCancelCause(s.ctx)
+	l := &listen{id: s.nextID(), cancel: func() { cancel(errHungUp) }, acknowledged: make(chan Filter, 1), over: make(chan struct{})}
+	s.signals.open(l)
+	began := time.Now()
+	params := map[string]any{"notifications": mcp.SubscriptionFilter{Tools: f.Tools, Prompts: f.Prompts, Resources: f.Resources, Events: f.Events, URIs: f.URIs}}
+	if !s.wg.Go(func() {
+		defer close(l.over)
+		defer cancel(nil)
+		l.err = s.sendListen(lctx, l, params)
+		if s.signals.forget(l) {
+			s.subs.listenEnded(began)
+			s.signals.raiseGap(streamEnd(s.signals.reason(l), l.err))
+		}
+	}) {
+		cancel(nil)
+		s.signals.forget(l)
+		return nil, s.Err()
+	}
+
+	t := time.NewTimer(ackTimeout)
+	defer t.Stop()
+	select {
+	case l.ack = <-l.acknowledged:
+		return l, nil
+	case <-l.over:
+		select {
+		case l.ack = <-l.acknowledged:
+			return l, nil // it has ended since; the next Subscribe will notice
+		default:
+		}
+		if l.err == nil {
+			return nil, errors.New("the server ended the subscription before it acknowledged it")
+		}
+		return nil, l.err
+	case <-t.C:
+		s.hangUp([]*listen{l})
+		return nil, fmt.Errorf("%w: the subscription was not acknowledged within %s", errDeadline, ackTimeout)
+	case <-ctx.Done():
+		s.hangUp([]*listen{l})
+		return nil, context.Cause(ctx)
+	}
+}
+
+// send sends the request of a listen and returns when the listen is over.
+func (s *Session) sendListen(ctx context.Context, l *listen, params map[string]any) error {
+	q := s.prepare(s.conn, mcp.ModernVersion, l.id, mcp.MethodListen, params)
+	if s.conn.HTTP() { // on stdio and SSE other messages prove that the connection works
+		silent := time.AfterFunc(wire.StreamIdle, func() { s.signals.wentSilent(l) })
+		defer silent.Stop()
+		q.Alive = func() { silent.Reset(wire.StreamIdle) }
+	}
+	_, err := s.do(ctx, s.conn, q)
+	return err
+}
+
+var errHungUp = errors.New("no longer wanted")
+
+func streamEnd(said string, err error) string {
+	switch {
+	case said != "":
+		return said
+	case err == nil:
+		return "the server ended the subscription"
+	default:
+		return "the subscription was interrupted: " + printable.Reason(err, 500)
+	}
+}
+
+// hangUp ends listens. That does not raise a Gap. It does not wait for the server.
+func (s *Session) hangUp(listens []*listen) {
+	for _, l := range listens {
+		s.signals.forget(l)
+		l.cancel()
+	}
+	for _, l := range listens {
+		<-l.over // the request ends as soon as its context does
+	}
+}
+
+// retire hangs up listens that were replaced, after the time settle.
+func (s *Session) retire(listens []*listen) {
+	if len(listens) == 0 {
+		return
+	}
+	s.signals.leave(listens)
+	s.wg.Go(func() {
+		_ = backoff.Sleep(s.ctx, settle)
+		s.hangUp(listens)
+	})
+}
+
+// allHealthy reports whether none of the listens has ended or has to be replaced.
+func (s *Session) allHealthy(listens []*listen) bool {
+	return !slices.ContainsFunc(listens, func(l *listen) bool { return !s.signals.healthy(l.id) })
+}
+
+// bisect finds the URIs that make the server refuse a listen, by asking for halves. The number
+// of requests is bounded: after that, all remaining URIs count as refused and are polled.
+func (s *Session) bisect(ctx context.Context, uris []string) (bad []string, err error) {
+	budget := maxBisect
+	var try func([]string) error
+	try = func(part []string) error {
+		if budget--; budget < 0 {
+			bad = append(bad, part...)
+			return nil
+		}
+		l, err := s.listen(ctx, Filter{URIs: part})
+		if err == nil {
+			s.hangUp([]*listen{l})
+			return nil
+		}
+		if !isAnswer(err) {
+			return err
+		}
+		if len(part) == 1 {
+			bad = append(bad, part[0])
+			return nil
+		}
+		if err := try(part[:len(part)/2]); err != nil {
+			return err
+		}
+		return try(part[len(part)/2:])
+	}
+	if len(uris) == 1 {
+		return uris, nil
+	}
+	if err := try(uris[:len(uris)/2]); err != nil {
+		return nil, err
+	}
+	err = try(uris[len(uris)/2:])
+	return bad, err
+}
+
+// maxBisect bounds the requests that find out which URIs are refused.
+const maxBisect = 64

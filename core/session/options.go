@@ -12,7 +12,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // DialFunc makes the sessions of a tracker; embedders and tests may replace it. The context
@@ -66,13 +65,6 @@ type ClientSide struct {
 	// notifications/message, in order. It is called by the goroutine that reads from the
 	// server and must not block.
 	Message func(method string, params json.RawMessage)
-}
-
-func (c *ClientSide) wire() wire.Client {
-	if c == nil {
-		return wire.Client{}
-	}
-	return wire.Client{Request: c.Request, Message: c.Message}
 }
 
 // Limits bound one session. A zero field means its default.

@@ -1,16 +1,19 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
@@ -44,11 +47,11 @@ func (s *Session) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 		if q.Params != nil {
 			params = rawParams(q.Params)
 		}
-		return nil, s.requests.conn.Notify(ctx, q.Method, params)
+		return nil, s.conn.Notify(ctx, q.Method, params)
 	}
 	params := rawParams(q.Params)
 	do := func() (json.RawMessage, error) {
-		return s.requests.forward(ctx, q, params)
+		return s.forward(ctx, q, params)
 	}
 	if q.Method == mcp.MethodCallTool {
 		s.learnTools(ctx)
@@ -65,110 +68,89 @@ func rawParams(raw map[string]json.RawMessage) map[string]any {
 	return params
 }
 
-// requester sends the requests of a session.
-type requester struct {
-	session  *Session
-	client   mcp.Implementation
-	timeout  atomic.Int64 // timeout of one request, in nanoseconds
-	seq      atomic.Int64 // the number of the last request id
-	progress progressWatch
-	declared any // the capabilities declared if there is no client behind the session
-
-	conn *wire.Conn // set when the handshake is complete
-}
-
-// capabilities returns those of the client behind the session, or, if there is none,
-// capabilities without a user, model or roots to ask.
-func (r *requester) capabilities() any {
-	if c := r.session.opts.Client; c != nil && c.Capabilities != nil {
-		return c.Capabilities
-	}
-	return r.declared
-}
-
-func (r *requester) requestTimeout() time.Duration { return time.Duration(r.timeout.Load()) }
+func (s *Session) requestTimeout() time.Duration { return time.Duration(s.timeout.Load()) }
 
 // request sends a request and returns its result. It ends when ctx or the session does, or
 // after the request timeout, whichever is first.
-func (r *requester) request(ctx context.Context, method string, params map[string]any) (json.RawMessage, error) {
-	return r.bounded(ctx, method, params, limits{progress: progressOf(ctx)})
+func (s *Session) request(ctx context.Context, method string, params map[string]any) (json.RawMessage, error) {
+	return s.bounded(ctx, method, params, limits{progress: progressOf(ctx)})
 }
 
 // bounded sends a request within limits.
-func (r *requester) bounded(ctx context.Context, method string, params map[string]any, l limits) (json.RawMessage, error) {
-	id := r.nextID()
-	ctx, stop := r.bound(ctx, id, l)
+func (s *Session) bounded(ctx context.Context, method string, params map[string]any, l limits) (json.RawMessage, error) {
+	id := s.nextID()
+	ctx, stop := s.bound(ctx, id, l)
 	defer stop()
 	if l.progress != nil {
 		params = withMeta(params, map[string]any{"progressToken": id})
 	}
-	return r.send(ctx, r.conn, r.session.Info().ProtocolVersion, id, method, params)
+	return s.send(ctx, s.conn, s.Info().ProtocolVersion, id, method, params)
 }
 
 // forward sends a request on behalf of a client.
-func (r *requester) forward(ctx context.Context, q Request, params map[string]any) (json.RawMessage, error) {
+func (s *Session) forward(ctx context.Context, q Request, params map[string]any) (json.RawMessage, error) {
 	l := limits{q.Timeout, q.Progress}
-	if q.Client == nil || r.session.Info().Era != EraModern {
-		return r.bounded(ctx, q.Method, params, l)
+	if q.Client == nil || s.Info().Era != EraModern {
+		return s.bounded(ctx, q.Method, params, l)
 	}
-	id := r.nextID()
-	ctx, stop := r.bound(ctx, id, l)
+	id := s.nextID()
+	ctx, stop := s.bound(ctx, id, l)
 	defer stop()
 	if l.progress != nil {
 		params = withMeta(params, map[string]any{"progressToken": id})
 	}
-	out := r.prepare(r.conn, r.session.Info().ProtocolVersion, id, q.Method, params)
+	out := s.prepare(s.conn, s.Info().ProtocolVersion, id, q.Method, params)
 	out.Params = withMeta(out.Params, map[string]any{mcp.MetaClientCapabilities: q.Client})
-	return r.exchange(ctx, r.conn, out)
+	return s.exchange(ctx, s.conn, out)
 }
 
 // nextID returns a new request id. Ids are strings: nothing can confuse them with the numeric
 // ids of a server's own requests.
-func (r *requester) nextID() string { return "mcptrack-" + strconv.FormatInt(r.seq.Add(1), 10) }
+func (s *Session) nextID() string { return "mcptrack-" + strconv.FormatInt(s.seq.Add(1), 10) }
 
 // send sends a request over the given connection in the given protocol version. Only ctx bounds
 // it: handshakes and listens have limits of their own.
-func (r *requester) send(ctx context.Context, conn *wire.Conn, version, id, method string, params map[string]any) (json.RawMessage, error) {
-	return r.do(ctx, conn, r.prepare(conn, version, id, method, params))
+func (s *Session) send(ctx context.Context, conn *wire.Conn, version, id, method string, params map[string]any) (json.RawMessage, error) {
+	return s.do(ctx, conn, s.prepare(conn, version, id, method, params))
 }
 
 // prepare adds the members of _meta that the era requires in every request.
-func (r *requester) prepare(conn *wire.Conn, version, id, method string, params map[string]any) wire.Request {
+func (s *Session) prepare(conn *wire.Conn, version, id, method string, params map[string]any) wire.Request {
 	q := wire.Request{ID: id, Method: method, Version: version, Params: params, Announce: method != mcp.MethodInitialize}
 	if version == mcp.ModernVersion {
 		q.Params = withMeta(params, map[string]any{
 			mcp.MetaProtocolVersion:    version,
-			mcp.MetaClientInfo:         r.client,
-			mcp.MetaClientCapabilities: r.capabilities(),
+			mcp.MetaClientInfo:         s.client,
+			mcp.MetaClientCapabilities: s.capabilities,
 		})
 	}
-	if conn.HTTP() && r.session.Info().Era != EraLegacy {
+	if conn.HTTP() && s.Info().Era != EraLegacy {
 		q.Announce = false // closing the HTTP request cancels it
 	}
 	return q
 }
 
-func (r *requester) do(ctx context.Context, conn *wire.Conn, q wire.Request) (json.RawMessage, error) {
-	raw, err := r.exchange(ctx, conn, q)
+func (s *Session) do(ctx context.Context, conn *wire.Conn, q wire.Request) (json.RawMessage, error) {
+	raw, err := s.exchange(ctx, conn, q)
 	if err != nil {
-		if r.session.opts.OneShot && errors.Is(err, errDeadline) {
+		if s.opts.OneShot && errors.Is(err, errDeadline) {
 			err = conn.WithOutput(err) // it concerns this request, or the start
 		}
 		return nil, err
 	}
-	return raw, r.checkResultType(q.Method, raw)
+	return raw, s.checkResultType(q.Method, raw)
 }
 
 // exchange sends a request and returns its result, whatever its resultType.
-func (r *requester) exchange(ctx context.Context, conn *wire.Conn, q wire.Request) (json.RawMessage, error) {
-	if err := r.session.Err(); err != nil {
+func (s *Session) exchange(ctx context.Context, conn *wire.Conn, q wire.Request) (json.RawMessage, error) {
+	if err := s.Err(); err != nil {
 		return nil, &InterruptedError{Err: err}
 	}
 	raw, err := conn.Do(ctx, q)
-	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeUnsupportedVersion && r.session.Info().Era == EraModern {
+	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeUnsupportedVersion && s.Info().Era == EraModern {
 		// The server is another one now. The next session will find out what it speaks.
 		end := &EndError{Reason: "the server no longer supports the protocol version " + mcp.ModernVersion, ExitCode: -1, Err: err}
-		r.session.end(end)
+		s.end(end)
 		return nil, &InterruptedError{Err: end}
 	}
 	return raw, err
@@ -195,7 +177,7 @@ func withMeta(params map[string]any, members map[string]any) map[string]any {
 }
 
 // checkResultType refuses results of an unknown resultType. Without one, a result is complete.
-func (r *requester) checkResultType(method string, raw json.RawMessage) error {
+func (s *Session) checkResultType(method string, raw json.RawMessage) error {
 	var result struct {
 		ResultType *string `json:"resultType"`
 	}
@@ -206,7 +188,122 @@ func (r *requester) checkResultType(method string, raw json.RawMessage) error {
 	case result.ResultType == nil || *result.ResultType == "complete":
 		return nil
 	case *result.ResultType == "input_required":
-		return newInputRequired(r.session.redact, method, raw)
+		return newInputRequired(s.redact, method, raw)
 	}
 	return fmt.Errorf("%s: result of the unknown type %.40q", method, *result.ResultType)
+}
+
+// maxExtended bounds how long progress reports can extend a request.
+const maxExtended = time.Hour
+
+// Progress is the content of a notifications/progress.
+type Progress struct {
+	Progress float64 // finite
+	Total    float64 // 0: unknown
+	Message  string  // hostile, as everything from a server
+}
+
+type progressKey struct{}
+
+// WithProgress requests progress reports for requests made with the returned context; a server
+// may send none. f is called on the goroutine that reads from the server, one call at a time
+// and not after the request returned; it must return at once.
+//
+// A report extends the request: it fails when the server has been silent for the request
+// timeout, and in any case after an hour (or the request timeout, if that is longer).
+func WithProgress(ctx context.Context, f func(Progress)) context.Context {
+	return context.WithValue(ctx, progressKey{}, f)
+}
+
+func progressOf(ctx context.Context) func(Progress) {
+	f, _ := ctx.Value(progressKey{}).(func(Progress))
+	return f
+}
+
+// limits bound one request.
+type limits struct {
+	silence  time.Duration  // how long the server may be silent; 0: the request timeout
+	progress func(Progress) // called with each report; may be nil
+}
+
+// bound returns the context of a request with the id. It ends when the server was
+// silent for too long, and at the latest after maxExtended: a server must not keep a
+// request for ever by reporting. This is the only policy for timeouts and progress;
+// see [WithProgress]. The caller calls stop once the request is over.
+func (s *Session) bound(ctx context.Context, id string, l limits) (_ context.Context, stop func()) {
+	silence := cmp.Or(max(l.silence, 0), s.requestTimeout())
+	late := fmt.Errorf("%w (%s)", errDeadline, silence)
+	if l.progress == nil {
+		return context.WithTimeoutCause(ctx, silence, late)
+	}
+	longest := max(maxExtended, silence)
+	ctx, cancelLongest := context.WithTimeoutCause(ctx, longest, fmt.Errorf("%w (%s, with progress)", errDeadline, longest))
+	ctx, cancel := context.WithCancelCause(ctx)
+	idle := time.AfterFunc(silence, func() { cancel(late) })
+	first, last := true, 0.0
+	s.progress.add(id, func(p Progress) {
+		if !first && p.Progress <= last {
+			return // the specification requires it to increase
+		}
+		first, last = false, p.Progress
+		idle.Reset(silence)
+		l.progress(p)
+	})
+	return ctx, func() {
+		s.progress.remove(id)
+		idle.Stop()
+		cancel(nil)
+		cancelLongest()
+	}
+}
+
+// progressWatch holds the callbacks of requests, by progress token. The zero value is ready to
+// use.
+type progressWatch struct {
+	mu    sync.Mutex // guards watch; held while a callback runs, so that none runs late
+	watch map[string]func(Progress)
+}
+
+func (w *progressWatch) add(token string, f func(Progress)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watch == nil {
+		w.watch = map[string]func(Progress){}
+	}
+	w.watch[token] = f
+}
+
+func (w *progressWatch) remove(token string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.watch, token)
+}
+
+// report passes a report on; it runs on the goroutine that reads from the server. It ignores
+// reports with an unknown token, which are late or made up, and those without a number.
+func (w *progressWatch) report(n *wire.Notification) {
+	if n.Progress == nil || math.IsInf(*n.Progress, 0) {
+		return
+	}
+	p := Progress{Progress: *n.Progress, Message: n.Message}
+	if n.Total > 0 && !math.IsInf(n.Total, 0) {
+		p.Total = n.Total
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.watch[n.ProgressToken]; f != nil {
+		f(p)
+	}
+}
+
+// clientCapabilities returns what the session declares to the server: the capabilities of the
+// client behind it or, without a client, at most MCP Events.
+func clientCapabilities(srv config.Server, client *ClientSide) any {
+	switch {
+	case client != nil && client.Capabilities != nil:
+		return client.Capabilities
+	case srv.Events.Off:
+		return struct{}{}
+	}
+	return map[string]any{"extensions": map[string]any{mcp.ExtensionEvents: struct{}{}}}
 }

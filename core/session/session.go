@@ -5,8 +5,10 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -22,9 +24,15 @@ type Session struct {
 	logger  *slog.Logger  // redacts, and logs at debug level
 	signals *Signals
 
-	requests   requester
-	subscriber *subscriber
-	events     eventStreams
+	client       mcp.Implementation
+	capabilities any          // declared to the server
+	timeout      atomic.Int64 // of one request, in nanoseconds
+	seq          atomic.Int64 // the number of the last request id
+	progress     progressWatch
+	conn         *wire.Conn // set once the handshake is complete
+
+	subs   subscriptions
+	events eventStreams
 
 	// fullInfo sends the requests that a OneShot dial skipped and returns the complete
 	// Info; nil: none were skipped. Called at most once.
@@ -52,15 +60,15 @@ func newSession(srv config.Server, opts Options) *Session {
 		redact:  newRedactor(secretsOf(srv)),
 		signals: newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),
 		events:  newEventStreams(),
+		subs:    newSubscriptions(),
 		done:    make(chan struct{}),
 	}
 	if s.login = loginOf(srv, opts.Logins); s.login != nil {
 		s.redact.live = s.login.Secrets
 	}
 	s.logger = quietLogger(opts.Logger, s.redact.text)
-	s.requests.client = mcp.Implementation{Name: "mcptrack", Version: opts.ClientVersion}
-	s.requests.session, s.requests.declared = s, clientCapabilities(srv)
-	s.subscriber = newSubscriber(s)
+	s.client = mcp.Implementation{Name: "mcptrack", Version: opts.ClientVersion}
+	s.capabilities = clientCapabilities(srv, opts.Client)
 	s.SetRequestTimeout(srv.RequestTimeout)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -68,29 +76,32 @@ func newSession(srv config.Server, opts Options) *Session {
 
 // wireConfig returns the configuration of the session's connections.
 func (s *Session) wireConfig() wire.Config {
-	return wire.Config{
+	cfg := wire.Config{
 		MaxLine:      s.opts.Limits.MaxLine,
 		MaxBody:      s.opts.Limits.MaxBody,
 		Redact:       s.redact.text,
 		Logger:       s.logger,
 		DialContext:  s.opts.DialContext,
-		WriteTimeout: s.requests.requestTimeout,
+		WriteTimeout: s.requestTimeout,
 		Handler: wire.Handler{
 			Notification: s.notification,
-			Client:       s.opts.Client.wire(),
 			Opened:       s.setPush,
-			Gap:          s.subscriber.gap,
+			Gap:          s.subscriptionsLost,
 			Silent:       s.signals.raiseSilent,
 			Undecodable:  s.undecodable,
 			Lost:         s.end,
 		},
 	}
+	if c := s.opts.Client; c != nil {
+		cfg.Handler.Request, cfg.Handler.ClientMessage = c.Request, c.Message
+	}
+	return cfg
 }
 
 // notification handles a notification on the goroutine that reads from the server.
 func (s *Session) notification(n *wire.Notification) {
 	if n.Method == mcp.NotificationProgress {
-		s.requests.progress.report(n)
+		s.progress.report(n)
 		return
 	}
 	if strings.HasPrefix(n.Method, mcp.EventsNotificationPrefix) {
@@ -113,8 +124,12 @@ func (s *Session) SetRequestTimeout(d time.Duration) {
 	if d <= 0 {
 		d = config.DefaultRequestTimeout
 	}
-	s.requests.timeout.Store(int64(d))
+	s.timeout.Store(int64(d))
 }
+
+// HTTP reports whether the session uses Streamable HTTP, where each event stream occupies a
+// connection.
+func (s *Session) HTTP() bool { return s.conn.HTTP() }
 
 // Signals returns the dirty set. It stays readable after the session ended.
 func (s *Session) Signals() *Signals { return s.signals }
@@ -137,7 +152,7 @@ func (s *Session) Err() error {
 // nil; having to kill the child is not an error.
 func (s *Session) Close() error {
 	s.end(ErrClosed)
-	if conn := s.requests.conn; conn != nil {
+	if conn := s.conn; conn != nil {
 		conn.Close(ErrClosed)
 	}
 	s.cancel()
@@ -157,7 +172,7 @@ func (s *Session) end(err error) {
 
 // attach makes conn the session's connection and stores the result of the handshake.
 func (s *Session) attach(conn *wire.Conn, info Info) *Session {
-	s.requests.conn = conn
+	s.conn = conn
 	s.mu.Lock()
 	s.info = info
 	s.mu.Unlock()
@@ -172,4 +187,56 @@ func (s *Session) setPush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.info.Push = true
+}
+
+// undecodableInterval is the least time between two gaps caused by undecodable messages.
+const undecodableInterval = 5 * time.Second
+
+// undecodable limits how often undecodable messages raise a gap.
+type undecodable struct {
+	mu      sync.Mutex // guards all below
+	last    time.Time  // when the last gap was raised
+	planned bool       // another one will be raised
+}
+
+// plan returns how long to wait before raising a gap; false if one is planned already.
+func (u *undecodable) plan(now time.Time) (time.Duration, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.planned {
+		return 0, false
+	}
+	u.planned = true
+	return max(0, u.last.Add(undecodableInterval).Sub(now)), true
+}
+
+// raised notes that the planned gap is raised now.
+func (u *undecodable) raised(now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.last, u.planned = now, false
+}
+
+// undecodable handles bytes that began like a message but could not be decoded. They may have
+// been a notification, so a gap is raised: at once, or at least undecodableInterval after the
+// last one.
+func (s *Session) undecodable() {
+	s.signals.drop(DroppedUndecodable, 1)
+	wait, ok := s.garbled.plan(time.Now())
+	if !ok {
+		return
+	}
+	raise := func() {
+		s.garbled.raised(time.Now())
+		s.signals.raiseGap("the server sent something that cannot be decoded")
+	}
+	if wait == 0 {
+		raise()
+		return
+	}
+	s.wg.Go(func() {
+		if backoff.Sleep(s.ctx, wait) {
+			raise()
+		}
+	})
 }

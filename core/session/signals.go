@@ -29,7 +29,7 @@ type Signals struct {
 	silent  bool // the only reason for gap is a silent stream
 	dropped map[string]int
 	want    wanted
-	streams map[string]*stream // modern: open listens, by request id
+	listens map[string]*listen // modern: open listens, by request id
 }
 
 const (
@@ -54,7 +54,7 @@ func wantedOf(f Filter) wanted {
 }
 
 func newSignals(max int, believeUntagged bool) *Signals {
-	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, streams: map[string]*stream{}}
+	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, listens: map[string]*listen{}}
 }
 
 // C returns the channel that wakes the owner: after a receive it should call Take, which may
@@ -62,10 +62,10 @@ func newSignals(max int, believeUntagged bool) *Signals {
 func (g *Signals) C() <-chan struct{} { return g.wake }
 
 // Take returns what became dirty since the last call, and clears it.
-func (g *Signals) Take() Batch {
+func (g *Signals) Take() Dirty {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	b := Batch{Lists: g.lists, URIs: g.uris, Gap: g.gap, Silent: g.silent, Dropped: g.dropped}
+	b := Dirty{Lists: g.lists, URIs: g.uris, Gap: g.gap, Silent: g.silent, Dropped: g.dropped}
 	g.lists, g.uris, g.gap, g.silent, g.dropped, g.subs = nil, nil, "", false, nil, 0
 	return b
 }
@@ -243,4 +243,161 @@ func (g *Signals) parent(uri string) (string, bool) {
 		rest = rest[:i]
 	}
 	return "", false
+}
+
+// Signal summarizes the notifications for one URI since the last Take.
+type Signal struct {
+	First  time.Time // when the first was received
+	Count  int
+	Parent string // the subscribed URI if this URI is a sub-resource of it; else ""
+}
+
+// Dirty is what became dirty since the last Take.
+type Dirty struct {
+	Lists map[catalog.Kind]struct{}
+	// URIs are subscribed, or below a subscribed one (Signal.Parent names it). There are at
+	// most 1,000 distinct sub-resources; beyond that, the signal is for the parent.
+	URIs map[string]Signal
+	// Gap is "" or the reason why notifications may have been lost: subscribe
+	// again, list again, read again, in this order.
+	Gap string
+	// Silent is set if the only reason for the Gap is that a stream was silent: Subscribe has
+	// replaced it or will. No loss is known; a change found now is one that the old stream did
+	// not deliver.
+	Silent bool
+	// Dropped counts irregular notifications, by reason. All but "untagged" were not delivered:
+	// "unsubscribed", "before_ack", "foreign_subscription", "overflow", "malformed", "items"
+	// (of lists, without a usable key) and "undecodable" (it began like a message but is not JSON;
+	// a gap follows). "untagged" ones lacked their subscription id, but were delivered.
+	Dropped map[string]int
+}
+
+// The reasons in Dirty.Dropped.
+const (
+	dropUnsubscribed = "unsubscribed"
+	dropBeforeAck    = "before_ack"
+	dropForeign      = "foreign_subscription"
+	dropOverflow     = "overflow"
+	dropMalformed    = "malformed"
+	countUntagged    = "untagged"
+
+	// DroppedUndecodable and DroppedItems are the only reasons that may deserve a warning.
+	DroppedUndecodable = "undecodable"
+	DroppedItems       = "items"
+)
+
+// open registers a stream before its request is sent.
+func (g *Signals) open(l *listen) {
+	g.mu.Lock()
+	g.listens[l.id] = l
+	g.mu.Unlock()
+}
+
+// forget unregisters a stream. It reports whether its end is a gap: the stream had been
+// acknowledged and was still registered.
+func (g *Signals) forget(l *listen) (gap bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, live := g.listens[l.id]
+	delete(g.listens, l.id)
+	return live && l.acked && !l.empty && !l.leaving
+}
+
+// leave marks the streams that will be hung up. They are delivered until then.
+func (g *Signals) leave(listens []*listen) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, l := range listens {
+		l.leaving = true
+	}
+}
+
+// reason returns why the server ended the stream; "" if it did not say.
+func (g *Signals) reason(l *listen) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return l.why
+}
+
+// live reports whether the stream is registered.
+func (g *Signals) live(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, ok := g.listens[id]
+	return ok
+}
+
+// healthy reports whether the stream is registered and has not been silent.
+func (g *Signals) healthy(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.listens[id]
+	return l != nil && !l.silent
+}
+
+// wentSilent notes that no byte came on a stream for [wire.StreamIdle]: the next
+// Subscribe replaces it.
+func (g *Signals) wentSilent(l *listen) {
+	g.mu.Lock()
+	due := g.listens[l.id] == l && l.acked && !l.leaving && !l.silent
+	l.silent = l.silent || due
+	g.mu.Unlock()
+	if due {
+		g.raiseSilent("the subscription was silent for " + wire.StreamIdle.String())
+	}
+}
+
+// admit checks the subscription id of a modern notification. g.mu must be held.
+func (g *Signals) admit(n *wire.Notification, modern bool) bool {
+	if !modern || g.untagged && isUntagged(n, modern) {
+		return true
+	}
+	l := g.listens[n.Meta.Subscription.ID]
+	switch {
+	case l == nil:
+		g.count(dropForeign, 1)
+		return false
+	case !l.acked:
+		g.count(dropBeforeAck, 1)
+		return false
+	}
+	return true
+}
+
+func (g *Signals) acknowledged(n *wire.Notification) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.listens[n.Meta.Subscription.ID]
+	switch {
+	case l == nil:
+		g.count(dropForeign, 1)
+	case n.Malformed:
+		g.count(dropMalformed, 1)
+	case !l.acked:
+		var honoured Filter
+		if n.Honoured != nil {
+			honoured = Filter{Tools: n.Honoured.Tools, Prompts: n.Honoured.Prompts, Resources: n.Honoured.Resources, Events: n.Honoured.Events, URIs: n.Honoured.URIs}
+		}
+		l.acked, l.empty = true, honoured.Empty()
+		l.acknowledged <- honoured
+	}
+}
+
+// cancelled ends the listen named in a notifications/cancelled of the server, which is how a
+// server ends one on stdio.
+func (g *Signals) cancelled(n *wire.Notification) {
+	g.mu.Lock()
+	l := g.listens[n.RequestID]
+	if l != nil && l.why == "" {
+		l.why = "the server cancelled the subscription"
+	}
+	g.mu.Unlock()
+	if l != nil {
+		l.cancel()
+	}
+}
+
+// isUntagged reports whether a modern notification lacks its subscription id.
+func isUntagged(n *wire.Notification, modern bool) bool {
+	return modern && !n.Meta.Subscription.Present
 }

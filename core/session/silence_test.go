@@ -55,14 +55,14 @@ func TestSilentStreamIsReplaced(t *testing.T) {
 		srv.Set("test://a", "lost on the dead stream")
 		began := time.Now()
 		time.Sleep(30 * time.Second)
-		b := collect(t, s, func(b session.Batch) bool { return b.Gap != "" })
+		b := collect(t, s, func(b session.Dirty) bool { return b.Gap != "" })
 		if took := time.Since(began); took > 46*time.Second || len(b.URIs) > 0 {
 			t.Errorf("after %v: %+v", took, b)
 		}
 		mustSubscribe(t, s, all) // as the gap demands
 		time.Sleep(time.Second)
 		srv.Set("test://a", "new")
-		collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count == 1 })
+		collect(t, s, func(b session.Dirty) bool { return b.URIs["test://a"].Count == 1 })
 		if n := streams(srv); n != 2 {
 			t.Errorf("%d streams", n)
 		}

@@ -39,7 +39,7 @@ func mustSubscribe(t *testing.T, s *session.Session, f session.Filter) session.A
 	return ack
 }
 
-func take(t *testing.T, s *session.Session) session.Batch {
+func take(t *testing.T, s *session.Session) session.Dirty {
 	t.Helper()
 	synctest.Wait()
 	return s.Signals().Take()

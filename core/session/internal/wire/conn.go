@@ -3,14 +3,20 @@ package wire
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Config is the configuration that all connections of a session share.
@@ -35,8 +41,13 @@ type Handler struct {
 	// Notification is called for each notification that Client does not get. It must not
 	// keep the value: the connection uses it again for the next one.
 	Notification func(*Notification)
-	// Client answers requests of the server, and gets the notifications meant for clients.
-	Client Client
+	// Request answers a request of the server as its client; nil: there is no client, and the
+	// server gets an error. Each call has its own goroutine. ctx ends when the server cancels the
+	// request or the connection ends. The server gets an [*RPCError] unchanged.
+	Request func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+	// ClientMessage is called for the notifications that only a client can use (logs,
+	// elicitation, tasks), in order; nil: they are passed to Notification.
+	ClientMessage func(method string, params json.RawMessage)
 	// Opened reports that the notification stream of Streamable HTTP was opened
 	// after [Conn.Publish].
 	Opened func()
@@ -59,20 +70,8 @@ type Handler struct {
 type Conn struct {
 	cfg   Config
 	tr    transport.Interface
-	stdio bool
-	http  *httpConn // nil on stdio
-	// reply sends the answer to a request of the server, without waiting for the
-	// server to take it.
-	reply func(answer []byte)
-	// stderr returns the last lines of the child's stderr; nil if there is no child.
-	stderr func() []string
-	// noise returns the first line since the last message that a server over pipes wrote in its
-	// place; "" if there is none.
-	noise func() string
-	// flush waits for a short time until queued messages are written to the server.
-	flush func()
-	// release frees the resources of the transport, such as the child process.
-	release func()
+	stdio *stdioConn // nil over HTTP
+	http  *httpConn  // nil over pipes
 	// interrupted is set when a request was cancelled at the server, which may have to clean
 	// up after it.
 	interrupted atomic.Bool
@@ -91,7 +90,7 @@ type Conn struct {
 }
 
 func newConn(cfg Config) *Conn {
-	c := &Conn{cfg: cfg, lost: make(chan struct{}), flush: func() {}, release: func() {}, stderr: func() []string { return nil }, noise: func() string { return "" }}
+	c := &Conn{cfg: cfg, lost: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -129,6 +128,15 @@ func (c *Conn) Notify(ctx context.Context, method string, params map[string]any)
 		return c.requestError(ctx, x, err)
 	}
 	return nil
+}
+
+// reply sends the answer to a request of the server. It does not wait until the server reads it.
+func (c *Conn) reply(answer []byte) {
+	if c.http != nil {
+		c.postReply(answer)
+		return
+	}
+	_, _ = c.stdio.stdin.Write(append(answer, '\n'))
 }
 
 // Err returns why the connection is over, or nil.
@@ -190,17 +198,256 @@ func (c *Conn) expire(err error) {
 func (c *Conn) Close(err error) {
 	c.closeOnce.Do(func() {
 		gone := c.Err() != nil
-		if !gone {
-			c.flush() // a cancellation may be on its way
-		}
-		if c.http != nil {
+		switch {
+		case c.http != nil:
 			c.http.guard.close(gone)
+		case c.stdio != nil && !gone:
+			c.stdio.stdin.flush(flushPatience) // a cancellation may be queued
 		}
 		c.end(err)
 		c.pending.failAll(err)
 		c.cancel()
 		_ = c.tr.Close()
-		c.release()
+		if c.http != nil {
+			c.http.dialer.Close()
+		}
+		if c.stdio != nil {
+			c.stdio.release(c.interrupted.Load())
+		}
 	})
 	c.group.Wait()
+}
+
+// Request is one JSON-RPC request.
+type Request struct {
+	ID      string // unique within the connection
+	Method  string
+	Version string // of the protocol: modern requests over HTTP repeat parts of Params in headers
+	Params  map[string]any
+	// Announce sends notifications/cancelled if ctx ends before the answer came.
+	Announce bool
+	// Alive is called whenever bytes of the answer arrive as an event stream, by the
+	// goroutine that reads them; nil: not called.
+	Alive func()
+}
+
+// Do sends a request and returns its result. It has no deadline of its own. When ctx
+// ends, the error is its cause; when the connection fails, an [*InterruptedError].
+func (c *Conn) Do(ctx context.Context, q Request) (json.RawMessage, error) {
+	x := &exchange{alive: q.Alive}
+	raw, err := c.do(ctx, q, x)
+	if err != nil && ctx.Err() == nil {
+		err = x.interrupted(err, c.stdio != nil)
+	}
+	return raw, err
+}
+
+func (c *Conn) do(ctx context.Context, q Request, x *exchange) (json.RawMessage, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer c.pending.add(q.ID, cancel)()
+	if err := c.Err(); err != nil {
+		return nil, &InterruptedError{Err: err}
+	}
+	id := sdk.NewRequestId(q.ID)
+	out := transport.JSONRPCRequest{JSONRPC: sdk.JSONRPC_VERSION, ID: id, Method: q.Method}
+	if q.Params != nil {
+		out.Params = q.Params
+	}
+	if c.http != nil && q.Version == mcp.ModernVersion {
+		var err error
+		if out.Header, err = c.http.headersFor(q); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := c.tr.SendRequest(withExchange(ctx, x), out)
+	switch {
+	case err != nil || resp == nil: // the SSE transport returns neither when its stream breaks at the wrong moment
+		if q.Announce && ctx.Err() != nil && c.Err() == nil && !IsAnswer(context.Cause(ctx)) {
+			c.announceCancel(id)
+		}
+		return nil, c.requestError(ctx, x, err)
+	case resp.Error == nil && x.failed():
+		return nil, c.requestError(ctx, x, nil) // a body that happens to be an object is not an answer
+	case !resp.ID.IsNil() && resp.ID.String() != id.String():
+		return nil, errors.New("the response belongs to another request")
+	case resp.Error != nil:
+		return nil, x.wrap(c.rpcError(resp.Error))
+	}
+	return resp.Result, nil
+}
+
+// announceCancel sends notifications/cancelled. It returns when the notification is
+// out, or after a moment: the caller may be about to leave.
+func (c *Conn) announceCancel(id sdk.RequestId) {
+	c.interrupted.Store(true)
+	out := make(chan struct{}) // closed by the goroutine below
+	if !c.group.Go(func() {
+		defer close(out)
+		ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
+		defer cancel()
+		_ = c.Notify(ctx, mcp.NotificationCancelled, map[string]any{"requestId": id, "reason": "no longer wanted"})
+	}) {
+		return // the connection is closed, and the server knows
+	}
+	t := time.NewTimer(flushPatience)
+	defer t.Stop()
+	select {
+	case <-out:
+	case <-t.C:
+	}
+}
+
+// requestError returns why a request failed, as an error that may be shown. err is what the
+// library returned, which often says less than x or the connection.
+func (c *Conn) requestError(ctx context.Context, x *exchange, err error) error {
+	x.oauthRefused(c.cfg.Redact)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case x.rpcError() != nil:
+		return x.wrap(c.rpcError(x.rpcError()))
+	case x.error() != nil:
+		return x.error()
+	case c.stdio != nil && c.waitLost(ctx):
+		return c.Err()
+	case c.stdio != nil || err == nil:
+		return errConnectionLost
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done() // the SSE transport has a timer and an error of its own
+		return context.Cause(ctx)
+	}
+	return c.cleanError(err)
+}
+
+// waitLost waits a moment until it is known why a connection over pipes ended. It reports
+// whether it is.
+func (c *Conn) waitLost(ctx context.Context) bool {
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-c.lost:
+		return true
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	return c.Err() != nil
+}
+
+func (c *Conn) rpcError(e *sdk.JSONRPCErrorDetails) *RPCError {
+	out := &RPCError{Code: e.Code, Message: c.cfg.Redact(e.Message)}
+	if e.Data != nil {
+		if raw, err := json.Marshal(e.Data); err == nil && len(raw) <= maxErrorData {
+			out.Data = raw
+		}
+	}
+	return out
+}
+
+// cleanError makes an error of a library fit to be shown: errors of net/http contain the
+// URL, with any secrets in it.
+func (c *Conn) cleanError(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := strings.ReplaceAll(printable.Reason(err, 0), "failed to send request: ", "") // the library adds it
+	if _, malformed := errors.AsType[*json.SyntaxError](err); malformed {
+		text = "the response is not JSON"
+	}
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		text = "the connection was lost in the middle of the response"
+	case errors.Is(err, io.EOF):
+		text = "the server closed the connection without a response"
+	}
+	return &transportError{c.cfg.Redact(text), err}
+}
+
+// transportError is an error of a library with a text that may be shown.
+type transportError struct {
+	text string
+	err  error
+}
+
+func (e *transportError) Error() string { return e.text }
+func (e *transportError) Unwrap() error { return e.err }
+
+var errConnectionLost = errors.New("the connection was lost")
+
+// IsAnswer reports whether err is an answer of the server, or says that one came and was too
+// large.
+func IsAnswer(err error) bool {
+	_, ok := errors.AsType[*RPCError](err)
+	_, tooLarge := errors.AsType[*TooLargeError](err)
+	return ok || tooLarge
+}
+
+// pending holds the requests in flight, each with the function that fails it. The zero
+// value is ready.
+type pending struct {
+	mu     sync.Mutex                         // guards what follows
+	cancel map[string]context.CancelCauseFunc // by request id
+	err    error                              // fails every later request; nil: none
+}
+
+// add registers a request; the caller calls remove once it is over.
+func (p *pending) add(id string, cancel context.CancelCauseFunc) (remove func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		cancel(p.err)
+		return func() {}
+	}
+	if p.cancel == nil {
+		p.cancel = map[string]context.CancelCauseFunc{}
+	}
+	p.cancel[id] = cancel
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.cancel, id)
+	}
+}
+
+// fail ends a request, if it is in flight.
+func (p *pending) fail(id string, err error) {
+	p.mu.Lock()
+	cancel := p.cancel[id]
+	p.mu.Unlock()
+	if cancel != nil {
+		cancel(err)
+	}
+}
+
+// failAll ends all requests in flight, and those that would come later.
+func (p *pending) failAll(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+	}
+	for _, cancel := range p.cancel {
+		cancel(p.err)
+	}
+}
+
+// waitEmpty waits until no request is in flight or atMost is over. The error is the cause
+// of ctx, if ctx has ended.
+func (p *pending) waitEmpty(ctx context.Context, atMost time.Duration) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(atMost); ; {
+		p.mu.Lock()
+		empty := len(p.cancel) == 0
+		p.mu.Unlock()
+		if empty || !time.Now().Before(deadline) {
+			return context.Cause(ctx)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }

@@ -2,17 +2,24 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
@@ -143,4 +150,366 @@ func (g *guard) target(p *http.Response) string {
 		return "nowhere"
 	}
 	return g.show(u)
+}
+
+// Credentials supply the header Authorization where it changes while a connection lives.
+// They are sent to the origin of the endpoint only.
+type Credentials struct {
+	// Header returns the value of the header, "" for none. With an error the request is
+	// not sent.
+	Header func(ctx context.Context) (string, error)
+	// Refused is called when the server refused a request with status 401 or 403. If it fails,
+	// the request fails with its error.
+	Refused func(ctx context.Context, r Refusal) (Advice, error)
+}
+
+// Refusal is a server's response that refused the credentials, or their absence.
+type Refusal struct {
+	Header    string   // the Authorization header that was sent, "" for none
+	Status    int      // 401 or 403
+	Challenge []string // the values of WWW-Authenticate
+}
+
+// Advice is what to do about a refusal.
+type Advice struct {
+	Again  bool   // send the request again, with a new header
+	Said   string // why the server refused, printable
+	Remedy string // what the user can do, printable
+}
+
+// authorized sends a request with the credentials, twice if they were renewed because the
+// server refused them.
+func (g *guard) authorized(q *http.Request, x *exchange) (*http.Response, error) {
+	if g.credentials == nil {
+		p, err := g.base.RoundTrip(q)
+		if err == nil && unauthorized(p) {
+			x.advise(Advice{}, p)
+		}
+		return p, err
+	}
+	for again := false; ; again = true {
+		header, err := g.credentials.Header(q.Context())
+		if err != nil {
+			return nil, x.refuse(err, q)
+		}
+		q.Header.Del("Authorization")
+		if header != "" {
+			q.Header.Set("Authorization", header)
+		}
+		x.sentCredentials(header != "")
+		p, err := g.base.RoundTrip(q)
+		if err != nil || !unauthorized(p) {
+			return p, err
+		}
+		advice, err := g.credentials.Refused(q.Context(), Refusal{header, p.StatusCode, p.Header.Values("WWW-Authenticate")})
+		if err != nil {
+			_ = p.Body.Close()
+			return nil, x.refuse(err, nil)
+		}
+		x.advise(advice, p)
+		if !advice.Again || again || q.Body != nil && q.GetBody == nil {
+			return p, nil
+		}
+		_, _ = io.CopyN(io.Discard, p.Body, maxPeek) // so that the connection can be used again
+		_ = p.Body.Close()
+		if q.GetBody != nil {
+			if q.Body, err = q.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func unauthorized(p *http.Response) bool {
+	return p.StatusCode == http.StatusUnauthorized || p.StatusCode == http.StatusForbidden
+}
+
+// refuse makes the exchange fail with an error. q is the request if it will not be sent:
+// its body is closed; nil if it was sent.
+func (x *exchange) refuse(err error, q *http.Request) error {
+	if q != nil && q.Body != nil {
+		_ = q.Body.Close()
+	}
+	x.fail(err)
+	return err
+}
+
+func (x *exchange) advise(a Advice, p *http.Response) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.said, x.remedy, x.challenge = a.Said, a.Remedy, p.Header.Values("WWW-Authenticate")
+}
+
+// limitBody is an HTTP body whose Read fails beyond a limit. It counts the bytes after
+// decompression, so that a small answer cannot become a huge one.
+type limitBody struct {
+	io.ReadCloser
+	left, limit int64       // bytes
+	tooLarge    func(error) // is given the error of that Read
+}
+
+func (b *limitBody) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if int64(n) > b.left {
+		err = &TooLargeError{"body", "body", b.limit}
+		b.tooLarge(err)
+		n = int(b.left)
+	}
+	b.left -= int64(n)
+	return n, err
+}
+
+// joinedBody reads from one reader and closes another.
+type joinedBody struct {
+	io.Reader
+	io.Closer
+}
+
+// eventFilter is an event stream as the library sees it: without the messages that
+// are handled here.
+type eventFilter struct {
+	guard  *guard
+	body   io.Closer
+	events *eventstream.Reader
+	x      *exchange
+
+	scratch scratch
+	// answered is set once the library was given an event that may be the answer.
+	answered bool
+	out      []byte        // the part of the stream that the library reads now
+	rest     []byte        // the end of out, which it has not read yet
+	id       string        // the last event id that the library was given
+	retry    time.Duration // the last retry field that it was given; 0: none
+	err      error         // returned once rest is read, by every later Read
+}
+
+func newEventFilter(g *guard, body io.ReadCloser, x *exchange) *eventFilter {
+	return &eventFilter{guard: g, body: body, x: x, events: eventstream.NewReader(body, "", g.conn.cfg.MaxLine, x.alive)}
+}
+
+func (b *eventFilter) Close() error { return b.body.Close() }
+
+func (b *eventFilter) Read(p []byte) (int, error) {
+	for len(b.rest) == 0 && b.err == nil {
+		b.out = b.out[:0]
+		b.next()
+		b.rest = b.out
+	}
+	if len(b.rest) == 0 {
+		return 0, b.err
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+// brokenOff is the error of a request whose event stream ended before the answer.
+func (c *Conn) brokenOff(err error) error {
+	if err == io.EOF {
+		return errors.New("the server closed the event stream before it sent the response")
+	}
+	return fmt.Errorf("the event stream was interrupted before the response: %w", c.cleanError(err))
+}
+
+// next reads one event and handles the message in it. It appends to out what the library
+// has to see: events that were not handled here, and ids and retry fields, with which the
+// library resumes a stream.
+func (b *eventFilter) next() {
+	e, err := b.events.Read()
+	if err != nil {
+		if errors.Is(err, eventstream.ErrTooLarge) {
+			err = &TooLargeError{"event", "line", int64(b.guard.conn.cfg.MaxLine)}
+			b.x.fail(err)
+		} else if !b.answered {
+			b.x.fail(&InterruptedError{Sent: true, Err: b.guard.conn.brokenOff(err)})
+		}
+		b.err = err
+	} else if b.guard.onEvent != nil {
+		if b.err = b.guard.onEvent(e); b.err != nil {
+			return
+		}
+	}
+	if retry := b.events.Retry(); retry != b.retry {
+		b.retry = retry
+		b.out = eventstream.AppendRetry(b.out, retry)
+	}
+	id := b.events.LastID()
+	switch {
+	case err == nil && (e.Type == endpointEvent || !b.guard.conn.receive(&b.scratch, []byte(e.Data))):
+		b.answered = true
+		b.out = eventstream.Append(b.out, id, e.Type, []byte(e.Data))
+	case id != b.id:
+		b.out = eventstream.AppendID(b.out, id)
+	}
+	b.id = id
+}
+
+// maxWait is the longest delay that a server can ask for.
+const maxWait = 30 * time.Second
+
+// exchange records what happened on the network while the library made one request: the
+// guard fills it in, and Conn reads it when the library reports an error that says less.
+// It travels in the request's context.
+type exchange struct {
+	alive func() // called when bytes of an event stream arrive; nil: not called
+
+	mu     sync.Mutex    // guards what follows
+	status int           // last HTTP status; 0 on other transports
+	retry  time.Duration // from Retry-After, at most maxWait; 0: none
+	err    error         // says more than the library's error will; nil: none
+	body   []byte        // the beginning of an error answer; nil: none
+	// credentials says that an Authorization header was sent.
+	credentials bool
+	// said, remedy and challenge belong to a refusal of credentials.
+	said, remedy string
+	challenge    []string
+	sent         bool // all of the request was written
+	// unknown means that the server does not know the session: it did not look at the
+	// request.
+	unknown bool
+}
+
+type exchangeKey struct{}
+
+func withExchange(ctx context.Context, x *exchange) context.Context {
+	return context.WithValue(ctx, exchangeKey{}, x)
+}
+
+// exchangeOf returns the exchange in the context of a request, or a new one that is not
+// read.
+func exchangeOf(ctx context.Context) *exchange {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return x
+	}
+	return new(exchange)
+}
+
+func (x *exchange) fail(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err == nil {
+		x.err = err
+	}
+}
+
+func (x *exchange) sentCredentials(sent bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.credentials = sent
+}
+
+func (x *exchange) answered(p *http.Response, body []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.status, x.retry, x.body = p.StatusCode, min(backoff.RetryAfter(p.Header), maxWait), body
+}
+
+// trace returns a context in which a request is recorded as sent.
+func (x *exchange) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+		if info.Err == nil {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.sent = true
+		}
+	}})
+}
+
+// unknownSession records that the server does not know the session.
+func (x *exchange) unknownSession() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.unknown = true
+}
+
+// interrupted returns the error as an [*InterruptedError] if the connection failed, or
+// if the server said that it did not begin to process the request.
+func (x *exchange) interrupted(err error, stdio bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, ok := errors.AsType[*InterruptedError](err); ok || IsAnswer(err) {
+		return err
+	}
+	refused := x.unknown || x.status == http.StatusServiceUnavailable
+	if !refused && (x.err != nil || x.status >= 300) {
+		return err
+	}
+	return &InterruptedError{Sent: !refused && (x.sent || stdio), Err: err}
+}
+
+// rpcError is the JSON-RPC error in the body of a refused request, if it has one.
+func (x *exchange) rpcError() *sdk.JSONRPCErrorDetails {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var r struct {
+		Error *sdk.JSONRPCErrorDetails `json:"error"`
+	}
+	if len(x.body) == 0 || x.oauthErrorLocked() != "" || json.Unmarshal(x.body, &r) != nil || r.Error == nil || r.Error.Code == 0 {
+		return nil
+	}
+	return r.Error
+}
+
+// oauthErrorLocked is what the body of a refusal of credentials says in the form of OAuth
+// (RFC 6749, section 5.2), {"error": "invalid_token", "error_description": "…"}; "" if it does
+// not. The library takes such a body for a JSON-RPC error and makes up a code for it.
+func (x *exchange) oauthErrorLocked() string {
+	var r struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if x.status != http.StatusUnauthorized && x.status != http.StatusForbidden || json.Unmarshal(x.body, &r) != nil {
+		return ""
+	}
+	return cmp.Or(r.Description, r.Error)
+}
+
+// oauthRefused makes the OAuth error of the body, if there is one, the reason of a refusal
+// without another.
+func (x *exchange) oauthRefused(redact func(string) string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if said := x.oauthErrorLocked(); x.said == "" && said != "" {
+		x.said = redact(said)
+	}
+}
+
+// failed reports whether the HTTP status was an error.
+func (x *exchange) failed() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.status >= 300
+}
+
+// error returns why a request failed, as far as the exchange knows; nil if it does not.
+func (x *exchange) error() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.err != nil:
+		return x.err
+	case x.status < 300:
+		return nil
+	}
+	return x.wrapLocked(&HTTPError{x.status})
+}
+
+// wrap makes an error an [*AuthError] or [*RetryAfter] if the HTTP status says so.
+func (x *exchange) wrap(err error) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.wrapLocked(err)
+}
+
+func (x *exchange) wrapLocked(err error) error {
+	if x.status == http.StatusUnauthorized || x.status == http.StatusForbidden {
+		err = &AuthError{Status: x.status, Sent: x.credentials, Err: err, Said: x.said, Remedy: x.remedy, Challenge: x.challenge}
+	}
+	if x.retry > 0 && (x.status == http.StatusTooManyRequests || x.status == http.StatusServiceUnavailable) {
+		err = &RetryAfter{Wait: x.retry, Err: err}
+	}
+	return err
 }

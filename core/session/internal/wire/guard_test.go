@@ -46,7 +46,7 @@ func TestRepliesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var out atomic.Int64 // replies that left
-		e := &Endpoint{cfg: testConfig(), url: &url.URL{Scheme: "http", Host: "origin.test"}, base: newBase(nil)}
+		e := &HTTPDialer{cfg: testConfig(), url: &url.URL{Scheme: "http", Host: "origin.test"}, base: newBase(nil)}
 		c := e.conn()
 		c.http.guard.base = network(func(q *http.Request) (*http.Response, error) {
 			out.Add(1)

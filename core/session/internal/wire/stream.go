@@ -2,12 +2,17 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/eventstream"
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // StreamIdle is how long no byte may come on a stream of notifications before it is
@@ -35,7 +40,7 @@ const (
 
 // stream keeps the notification stream of a legacy Streamable HTTP session open.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
-type stream struct {
+type notificationStream struct {
 	conn *Conn
 	stop context.CancelFunc
 	// first has room for one: the HTTP status of the first attempt (0: no
@@ -53,7 +58,7 @@ type stream struct {
 // complete, and keeps it open until the connection ends.
 func (c *Conn) Listen() {
 	ctx, stop := context.WithCancel(c.ctx)
-	s := &stream{conn: c, stop: stop, first: make(chan int, 1)}
+	s := &notificationStream{conn: c, stop: stop, first: make(chan int, 1)}
 	c.http.stream = s
 	if !c.group.Go(func() { s.run(ctx) }) {
 		stop()
@@ -90,33 +95,33 @@ func (c *Conn) Publish() (listening bool) {
 }
 
 // run opens the stream, and opens it again when it ends.
-func (s *stream) run(ctx context.Context) {
+func (s *notificationStream) run(ctx context.Context) {
 	defer s.stop()
 	lastID := ""
 	first := backoff.New(reopenDelay, firstOpenWait)
 	for {
-		src, status, err := s.open(ctx, lastID, 0)
+		resp, status, err := s.open(ctx, lastID, 0)
 		if ctx.Err() != nil {
-			src.close()
+			resp.close()
 			return
 		}
 		if !s.answered(status, err) {
 			return
 		}
 		wait := reopenDelay
-		if src == nil && !s.everOpened() {
+		if resp == nil && !s.everOpened() {
 			wait = first.Next()
 		}
-		if src != nil {
-			src = s.followAll(ctx, src)
+		if resp != nil {
+			resp = s.followAll(ctx, resp)
 			if ctx.Err() != nil {
 				return
 			}
 			s.gap("the notification stream ended")
-			lastID = *src.lastID.Load()
-			if retry := src.events.Retry(); retry > 0 {
+			lastID = *resp.lastID.Load()
+			if retry := resp.events.Retry(); retry > 0 {
 				wait = max(reopenDelay, min(retry, maxWait))
-			} else if time.Since(src.began) > reopenDelay && !src.alone { // otherwise the server must first see that the stream ended
+			} else if time.Since(resp.began) > reopenDelay && !resp.alone { // otherwise the server must first see that the stream ended
 				wait = 0
 			}
 		}
@@ -128,31 +133,31 @@ func (s *stream) run(ctx context.Context) {
 
 // followAll follows a source and its replacements. It returns the last of them, which
 // has ended.
-func (s *stream) followAll(ctx context.Context, src *source) *source {
+func (s *notificationStream) followAll(ctx context.Context, resp *streamResponse) *streamResponse {
 	for {
-		next := s.follow(ctx, src)
+		next := s.follow(ctx, resp)
 		if next == nil {
-			return src
+			return resp
 		}
 		s.conn.cfg.Handler.Silent("the notification stream was silent for " + StreamIdle.String() + " and has been replaced")
-		src = next
+		resp = next
 	}
 }
 
 // follow handles the messages of a source until it ends, and closes it. It returns
 // another source if this one was silent and had to be replaced.
-func (s *stream) follow(ctx context.Context, src *source) (next *source) {
+func (s *notificationStream) follow(ctx context.Context, resp *streamResponse) (next *streamResponse) {
 	ended := make(chan struct{}) // closed by the goroutine below
 	started := s.conn.group.Go(func() {
 		defer close(ended)
-		s.read(src)
+		s.read(resp)
 	})
 	if !started {
-		src.close()
+		resp.close()
 		return nil
 	}
 	defer func() {
-		src.close()
+		resp.close()
 		<-ended
 	}()
 	silent := time.NewTimer(StreamIdle)
@@ -165,13 +170,13 @@ func (s *stream) follow(ctx context.Context, src *source) (next *source) {
 			return nil
 		case <-silent.C:
 		}
-		if left := StreamIdle - src.silence(); left > 0 {
+		if left := StreamIdle - resp.silence(); left > 0 {
 			silent.Reset(left)
 			continue
 		}
-		next, status, _ := s.open(ctx, *src.lastID.Load(), replacePatience)
+		next, status, _ := s.open(ctx, *resp.lastID.Load(), replacePatience)
 		if status != 0 {
-			src.alone = next == nil
+			resp.alone = next == nil
 			// The server opened another stream, or it allows only one stream: then run
 			// opens another after this one is closed.
 			return next
@@ -183,7 +188,7 @@ func (s *stream) follow(ctx context.Context, src *source) (next *source) {
 
 // answered handles the outcome of an attempt to open the stream; it returns false if another
 // attempt would be pointless.
-func (s *stream) answered(status int, err error) bool {
+func (s *notificationStream) answered(status int, err error) bool {
 	s.mu.Lock()
 	again, published := s.opened, s.published
 	if !s.tried {
@@ -208,7 +213,7 @@ func (s *stream) answered(status int, err error) bool {
 		}
 	case status == 0:
 		if again && failures >= maxStreamFailures {
-			s.conn.fail(&EndError{Reason: "the server cannot be reached", ExitCode: -1, Err: cleanError(s.conn.cfg.Redact, err)})
+			s.conn.fail(&EndError{Reason: "the server cannot be reached", ExitCode: -1, Err: s.conn.cleanError(err)})
 			return false
 		}
 	case again:
@@ -232,18 +237,95 @@ func transient(status int) bool {
 	return false
 }
 
-func (s *stream) everOpened() bool {
+func (s *notificationStream) everOpened() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.opened
 }
 
 // gap reports that notifications may be missing, once the connection is in use.
-func (s *stream) gap(reason string) {
+func (s *notificationStream) gap(reason string) {
 	s.mu.Lock()
 	published := s.published
 	s.mu.Unlock()
 	if published {
 		s.conn.cfg.Handler.Gap(reason)
+	}
+}
+
+// source is one event stream in which notifications come: the answer to one request for the
+// notification stream.
+type streamResponse struct {
+	cancel context.CancelFunc
+	body   io.Closer
+	events *eventstream.Reader
+	lastID atomic.Pointer[string] // of the events, to continue after; never nil
+	began  time.Time
+	alone  bool         // the server refused a second stream beside it; set before follow returns
+	alive  atomic.Int64 // when the last byte came, in nanoseconds since began
+}
+
+// silence returns how long no byte came.
+func (resp *streamResponse) silence() time.Duration {
+	return time.Since(resp.began) - time.Duration(resp.alive.Load())
+}
+
+// open requests the stream, to be continued after lastID. patience limits the wait
+// for the answer; 0: no limit. The source is nil unless the status is 200.
+func (s *notificationStream) open(ctx context.Context, lastID string, patience time.Duration) (*streamResponse, int, error) {
+	c := s.conn
+	ctx, cancel := context.WithCancel(ctx)
+	if patience > 0 {
+		defer time.AfterFunc(patience, cancel).Stop()
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.http.address(), nil)
+	if err != nil {
+		cancel()
+		return nil, 0, err
+	}
+	q.Header.Set("Accept", eventstream.ContentType)
+	c.http.identify(q.Header)
+	if lastID != "" {
+		q.Header.Set(mcp.HeaderLastEventID, lastID)
+	}
+	x := new(exchange)
+	p, err := c.http.guard.send(q, x)
+	if err != nil {
+		cancel()
+		return nil, 0, err
+	}
+	if p.StatusCode != http.StatusOK || !eventstream.IsStream(p.Header.Get("Content-Type")) {
+		_ = p.Body.Close()
+		cancel()
+		if p.StatusCode == http.StatusOK {
+			return nil, http.StatusNotAcceptable, errors.New("the response is not an event stream")
+		}
+		return nil, p.StatusCode, x.error()
+	}
+	resp := &streamResponse{cancel: cancel, body: p.Body, began: time.Now()}
+	resp.events = eventstream.NewReader(p.Body, lastID, c.cfg.MaxLine, func() { resp.alive.Store(int64(time.Since(resp.began))) })
+	resp.lastID.Store(&lastID)
+	return resp, http.StatusOK, nil
+}
+
+func (resp *streamResponse) close() {
+	if resp != nil {
+		resp.cancel()
+		_ = resp.body.Close()
+	}
+}
+
+// read handles the messages of a source until it ends.
+func (s *notificationStream) read(resp *streamResponse) {
+	var last scratch
+	for {
+		e, err := resp.events.Read()
+		if err != nil {
+			return
+		}
+		s.conn.receive(&last, []byte(e.Data)) // answers do not belong here and are dropped
+		if e.ID != *resp.lastID.Load() {
+			resp.lastID.Store(&e.ID)
+		}
 	}
 }

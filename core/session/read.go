@@ -16,6 +16,117 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
+// maxKey bounds an item's key, in bytes: keys are shown, compared and published.
+const maxKey = 8 << 10
+
+// LimitError is the error for a list that exceeds the [Limits], or whose cursors repeat.
+type LimitError struct {
+	Method string
+	Limit  string // "100 pages", "10000 items", "33554432 bytes", "repeated cursor"
+}
+
+func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s", e.Method, e.Limit) }
+
+// List fetches all pages of a list within one request timeout. If the server does not declare the
+// kind, the list is empty and no request is sent; the list of templates is also empty if the
+// server has resources but lacks the method. Items that are not objects, have no key or have a key
+// of more than 8 KiB are omitted and counted as [DroppedItems].
+//
+// A list is not a snapshot: if it changes meanwhile, its pages may be inconsistent, and the change
+// raises another signal.
+func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error) {
+	if !s.Info().Capabilities.Has(k) {
+		return catalog.List{}, nil
+	}
+	var items []catalog.Item
+	malformed := 0
+	err := s.pages(ctx, k.Method(), func(raw json.RawMessage) (cursor *string, err error) {
+		page, cursor, err := decodePage(k, raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.Method(), err)
+		}
+		if len(items)+len(page) > s.opts.Limits.MaxItems {
+			return nil, &LimitError{k.Method(), fmt.Sprintf("%d items", s.opts.Limits.MaxItems)}
+		}
+		for _, rawItem := range page {
+			it, err := catalog.NewItem(k, rawItem)
+			if err != nil || len(it.Key) > maxKey {
+				malformed++
+				continue
+			}
+			items = append(items, it)
+		}
+		return cursor, nil
+	})
+	if malformed > 0 {
+		s.signals.drop(DroppedItems, malformed)
+		s.signals.ring()
+	}
+	if k == catalog.Templates && errors.Is(err, ErrUnsupported) {
+		return catalog.List{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list := catalog.NewList(items)
+	if k == catalog.Tools {
+		s.conn.LearnTools(list)
+	}
+	return list, nil
+}
+
+// pages requests the pages of a list, within one request timeout and the [Limits]. add handles one
+// page and returns the cursor of the next page; nil ends the list.
+func (s *Session) pages(ctx context.Context, method string, add func(page json.RawMessage) (cursor *string, err error)) error {
+	timeout, limits := s.requestTimeout(), s.opts.Limits
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s: %w (%s for all pages)", method, errDeadline, timeout))
+	defer cancel()
+	var params map[string]any // nil: the first page
+	seen := map[string]struct{}{}
+	size := int64(0)
+	for range limits.MaxPages {
+		raw, err := s.request(ctx, method, params)
+		if err != nil {
+			return fmt.Errorf("%s: %w", method, err)
+		}
+		if size += int64(len(raw)); size > limits.MaxList {
+			return &LimitError{method, fmt.Sprintf("%d bytes", limits.MaxList)}
+		}
+		cursor, err := add(raw)
+		if err != nil || cursor == nil {
+			return err
+		}
+		if _, again := seen[*cursor]; again {
+			return &LimitError{method, "repeated cursor"}
+		}
+		seen[*cursor] = struct{}{}
+		params = map[string]any{"cursor": *cursor}
+	}
+	return &LimitError{method, fmt.Sprintf("%d pages", limits.MaxPages)}
+}
+
+// decodePage decodes one page. An empty string is a valid cursor; only a missing (or null) one
+// ends the list.
+func decodePage(k catalog.Kind, raw json.RawMessage) (items []json.RawMessage, cursor *string, err error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return nil, nil, fmt.Errorf("malformed result: %w", err)
+	}
+	list, ok := members[k.Field()]
+	if !ok {
+		return nil, nil, fmt.Errorf("malformed result: no %q", k.Field())
+	}
+	if err := json.Unmarshal(list, &items); err != nil {
+		return nil, nil, fmt.Errorf("malformed result: %q: %w", k.Field(), err)
+	}
+	if c, ok := members["nextCursor"]; ok {
+		if err := json.Unmarshal(c, &cursor); err != nil {
+			return nil, nil, fmt.Errorf("malformed result: nextCursor: %w", err)
+		}
+	}
+	return items, cursor, nil
+}
+
 // Content is what a server answered to resources/read.
 type Content struct {
 	// Raw is the whole result.
@@ -40,7 +151,7 @@ func (c *Content) Text() (string, bool) { return c.text, c.allText }
 // Read requests a resource from the server, never from a cache. An error that means "no such
 // resource" in any era is [ErrNotFound].
 func (s *Session) Read(ctx context.Context, uri string) (*Content, error) {
-	raw, err := s.requests.request(ctx, mcp.MethodReadResource, map[string]any{"uri": uri})
+	raw, err := s.request(ctx, mcp.MethodReadResource, map[string]any{"uri": uri})
 	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeInvalidParams {
 		// 2026-07-28 defines no error code for a missing resource; its servers answer with
 		// "invalid params", as some legacy servers do.
