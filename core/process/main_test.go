@@ -5,6 +5,7 @@ package process_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/process"
 )
 
@@ -43,11 +45,11 @@ func play(role string) {
 		io.Copy(os.Stdout, os.Stdin)
 	case "idle": // ignores the end of stdin
 		ready()
-		time.Sleep(time.Hour)
+		idle()
 	case "stubborn": // ignores SIGTERM too
 		signal.Ignore(syscall.SIGTERM)
 		ready()
-		time.Sleep(time.Hour)
+		idle()
 	case "wrapper": // leaves a grandchild that holds the pipes
 		child("stubborn", nil)
 	case "wrapper-stays":
@@ -80,12 +82,12 @@ func play(role string) {
 		os.Stdout.WriteString(`{"x":"`)
 		for block := make([]byte, 64<<10); ; {
 			if _, err := os.Stdout.Write(block); err != nil {
-				time.Sleep(time.Hour)
+				idle()
 			}
 		}
 	case "ignores-stdin": // never reads stdin
 		ready()
-		time.Sleep(time.Hour)
+		idle()
 	case "environ":
 		for _, kv := range os.Environ() {
 			fmt.Printf("[%q]\n", kv)
@@ -93,12 +95,16 @@ func play(role string) {
 	case "owner": // a tracker that will be killed
 		p := must(process.Start(spec("stubborn")))
 		fmt.Printf("[%d]\n", pidOf(p))
-		time.Sleep(time.Hour)
+		idle()
 	default:
 		fmt.Fprintln(os.Stderr, "no such role:", role)
 		os.Exit(99)
 	}
 }
+
+// idle keeps a child alive until it is killed. It sleeps because the runtime would report a select
+// without cases in a program without other goroutines as a deadlock.
+func idle() { time.Sleep(time.Hour) }
 
 // ready prints the pid, as a line that passes as JSON.
 func ready() { fmt.Printf("[%d]\n", os.Getpid()) }
@@ -159,10 +165,10 @@ func start(t testing.TB, role string) *process.Process {
 // eventually waits for a condition; a busy machine gets its time.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so after 20 s: %s", what)
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if !backoff.Poll(ctx, 10*time.Millisecond, cond) {
+		t.Fatalf("not within a minute: %s", what)
 	}
 }
 

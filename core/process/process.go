@@ -1,13 +1,18 @@
 package process
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
 // Defaults for the limits of a [Spec].
@@ -76,7 +81,7 @@ type Process struct {
 // Start starts the child and returns at once: a child that dies right away is
 // seen on [Process.Done]. A failure is a [*StartError].
 func Start(spec Spec) (*Process, error) {
-	path, err := resolve(spec)
+	path, err := spec.resolve()
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +89,7 @@ func Start(spec Spec) (*Process, error) {
 		spec.Logger = slog.New(slog.DiscardHandler)
 	}
 	if err := roomForTasks(); err != nil {
-		return nil, startError(spec, err)
+		return nil, spec.startError(err)
 	}
 	pipes, err := newPipes()
 	if err == nil {
@@ -92,7 +97,7 @@ func Start(spec Spec) (*Process, error) {
 	}
 	if err != nil {
 		pipes.close()
-		return nil, startError(spec, Explain(err))
+		return nil, spec.startError(Explain(err))
 	}
 	p := &Process{
 		spec:        spec,
@@ -112,7 +117,7 @@ func Start(spec Spec) (*Process, error) {
 	}
 	if err := p.cmd.Start(); err != nil {
 		pipes.close()
-		return nil, startError(spec, explainFork(err))
+		return nil, spec.startError(explainFork(err))
 	}
 	sacrifice(p.cmd.Process.Pid)
 	pipes.closeChildEnds()
@@ -209,4 +214,169 @@ func (s *stdinPipe) Close() error {
 		return err
 	}
 	return nil
+}
+
+// pipe is one os.Pipe. The pipes of os/exec are not used: cmd.Wait closes cmd.StdoutPipe while
+// it is still being read, and waits for grandchildren if it copies to writers.
+type pipe struct{ r, w *os.File }
+
+type pipes struct{ stdin, stdout, stderr pipe }
+
+// newPipes opens the pipes. The caller must close them, even if there is an error.
+func newPipes() (*pipes, error) {
+	ps := new(pipes)
+	for _, p := range []*pipe{&ps.stdin, &ps.stdout, &ps.stderr} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return ps, err
+		}
+		p.r, p.w = r, w
+	}
+	return ps, nil
+}
+
+// closeChildEnds closes our copies of the child's ends, so that its death gives EOF and EPIPE.
+func (ps *pipes) closeChildEnds() {
+	ps.stdin.r.Close()
+	ps.stdout.w.Close()
+	ps.stderr.w.Close()
+}
+
+// close closes all that was opened; Close on a nil *os.File is an error we may
+// ignore.
+func (ps *pipes) close() {
+	for _, p := range []pipe{ps.stdin, ps.stdout, ps.stderr} {
+		p.r.Close()
+		p.w.Close()
+	}
+}
+
+// Exit is how a child ended.
+type Exit struct {
+	// Code is the exit status, -1 if a signal ended the child or the status is unknown.
+	Code int
+	// Signal is the name of the signal that ended the child, such as SIGTERM, or empty.
+	Signal string
+	// OutOfMemory means that the kernel probably killed the child because the control group's
+	// memory was used up.
+	OutOfMemory bool
+	// Uptime is the time from start to death.
+	Uptime time.Duration
+}
+
+// String is for people: "exit status 1 after 1.2s".
+func (e Exit) String() string {
+	up := e.Uptime.Round(time.Millisecond)
+	if e.Uptime >= time.Minute {
+		up = e.Uptime.Round(time.Second)
+	}
+	if e.OutOfMemory {
+		return fmt.Sprintf("killed by the system after %s: out of memory", up)
+	}
+	if e.Signal != "" {
+		return fmt.Sprintf("ended by %s after %s", e.Signal, up)
+	}
+	if e.Code < 0 {
+		return fmt.Sprintf("ended for an unknown reason after %s", up)
+	}
+	return fmt.Sprintf("exit status %d after %s", e.Code, up)
+}
+
+// exitOf converts the state that cmd.Wait left; it is nil if the wait failed.
+func exitOf(state *os.ProcessState, uptime time.Duration) Exit {
+	if state == nil {
+		return Exit{Code: -1, Uptime: uptime}
+	}
+	return Exit{Code: state.ExitCode(), Signal: signalName(state), Uptime: uptime}
+}
+
+const (
+	defaultStdin = 1 * time.Second
+	defaultTerm  = 2 * time.Second
+	// killWait bounds the wait for processes that SIGKILL does not remove: a zombie whose new
+	// parent does not reap it, or a process stuck in the kernel. The wait for the direct child
+	// has no limit.
+	killWait = 3 * time.Second
+	// drainWait is the time to read the last stderr lines of a child that has exited.
+	drainWait = 250 * time.Millisecond
+	// lookAgain is the longest pause between two checks whether processes are gone.
+	lookAgain = 50 * time.Millisecond
+)
+
+// Grace is how long Stop waits after each of its steps.
+type Grace struct {
+	// Stdin is the wait after closing stdin. 0: 1 s. Negative: none.
+	Stdin time.Duration
+	// Term is the wait after SIGTERM. 0: 2 s. Negative: none.
+	Term time.Duration
+}
+
+// Stop ends the child and everything it forked: it closes stdin, waits, sends SIGTERM to the
+// group, waits, sends SIGKILL. A child that exits within g.Stdin is not signalled; the
+// processes that it leaves behind are. Stop returns once the child is reaped, its group and, on
+// Linux, its marked descendants outside the group are gone, and the goroutines of the Process
+// have ended; blocked readers and writers are released.
+//
+// It may be called many times and from many goroutines: the first call decides
+// the grace, all of them return the same Exit when it is over.
+func (p *Process) Stop(g Grace) Exit {
+	p.stop.Do(func() { p.shutdown(g) })
+	return p.Exit()
+}
+
+func (p *Process) shutdown(g Grace) {
+	p.stdin.Close()
+	t := tree{group: &p.group, nonce: p.nonce}
+	p.leaves(cmp.Or(g.Stdin, defaultStdin))
+	alive := t.alive() // each call reads /proc
+	if alive {
+		t.signal(terminate)
+		alive = p.remains(&t, cmp.Or(g.Term, defaultTerm))
+	}
+	// Repeat the signal: new processes may be forked while the tree is being listed.
+	for deadline := time.Now().Add(killWait); alive; {
+		t.signal(kill)
+		<-p.done
+		alive = p.remains(&t, 100*time.Millisecond)
+		if time.Now().After(deadline) {
+			p.spec.Logger.Warn("processes of a server survive SIGKILL", "command", visible([]byte(p.spec.Command), p.spec.Redact))
+			break
+		}
+	}
+	p.mu.Lock()
+	if p.killer != nil {
+		p.killer.Stop()
+	}
+	p.mu.Unlock()
+	p.stdoutPipe.Close()
+	// When all its writers have exited, stderr reaches EOF. A descendant that Stop could not
+	// find may still hold it open, so the wait is bounded.
+	if p.stderr.src.SetReadDeadline(time.Now().Add(drainWait)) != nil {
+		p.stderr.src.Close()
+	}
+	p.wg.Wait()
+	p.stderr.src.Close()
+}
+
+// leaves waits up to d for the direct child to exit.
+func (p *Process) leaves(d time.Duration) bool {
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// remains waits up to d for the whole tree to exit and reports whether any process is left.
+// Only the direct child can be awaited; the others are polled.
+func (p *Process) remains(t *tree, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), max(d, 0))
+	defer cancel()
+	if !p.leaves(d) {
+		return true
+	}
+	return !backoff.Poll(ctx, lookAgain, func() bool { return !t.alive() })
 }

@@ -23,7 +23,7 @@ type stat struct {
 }
 
 // running reports whether the process is alive; dead ones that are not yet reaped are not.
-func running(st stat) bool { return st.state != 'Z' && st.state != 'X' }
+func (st stat) running() bool { return st.state != 'Z' && st.state != 'X' }
 
 // proc is one process found in /proc.
 type proc struct {
@@ -111,7 +111,7 @@ func markedBy(nonce string) []proc {
 		if string(markOf(pid, &buf)) != nonce {
 			continue
 		}
-		if st, err := readStat(pid); err == nil && running(st) {
+		if st, err := readStat(pid); err == nil && st.running() {
 			found = append(found, proc{pid: pid, pgrp: st.pgrp, start: st.start})
 		}
 	}

@@ -47,7 +47,7 @@ func (t *tree) alive() bool {
 			continue
 		}
 		_, parent := t.escaped[st.ppid]
-		alive = alive || running(st) || parent || dying(st)
+		alive = alive || st.running() || parent || st.dying()
 	}
 	return group || alive
 }
@@ -110,7 +110,7 @@ func reapOrphan(pid int, st stat) bool {
 
 // dying reports whether a zombie is ours and cannot be reaped yet: its first thread has ended,
 // but others have not.
-func dying(st stat) bool { return st.ppid == os.Getpid() }
+func (st stat) dying() bool { return st.ppid == os.Getpid() }
 
 // membersRun reports whether a member of the group runs, and reaps zombies that were
 // re-parented to us: the leader is gone, so no member is the child of another Process.
@@ -123,7 +123,7 @@ func membersRun(pgid int) bool {
 	}
 	for _, st := range members {
 		// The dead child of a dying parent will be re-parented to us in a moment.
-		if _, parent := members[st.ppid]; running(st) || parent || dying(st) {
+		if _, parent := members[st.ppid]; st.running() || parent || st.dying() {
 			return true
 		}
 	}

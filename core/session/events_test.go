@@ -132,7 +132,7 @@ func TestEventListChangesArrive(t *testing.T) {
 				t.Fatalf("sent %s, got %+v (%v)", params, ack, err)
 			}
 		}
-		sessiontest.NotifyEventsChanged(srv)
+		srv.NotifyEventsChanged()
 		eventually(t, "the announcement arrives", func() bool {
 			select {
 			case <-s.EventTypesChanged():

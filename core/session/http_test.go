@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -42,10 +44,10 @@ func dial(t *testing.T, entry config.Server, opts session.Options) *session.Sess
 // eventually waits for a condition of the world outside this process's control.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if !backoff.Poll(ctx, 10*time.Millisecond, ok) {
+		t.Fatalf("not within a minute: %s", what)
 	}
 }
 
@@ -161,15 +163,16 @@ func TestHTTPModernFilterChangeMakesBeforeItBreaks(t *testing.T) {
 	sent := make(chan int)
 	go func() {
 		n := 0
+		tick := time.NewTicker(100 * time.Microsecond)
+		defer tick.Stop()
 		for {
 			select {
 			case <-stop:
 				sent <- n
 				return
-			default:
+			case <-tick.C:
 				srv.NotifyUpdated("test://a")
 				n++
-				time.Sleep(100 * time.Microsecond)
 			}
 		}
 	}()

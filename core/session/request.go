@@ -51,7 +51,7 @@ func (s *Session) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	}
 	params := rawParams(q.Params)
 	do := func() (json.RawMessage, error) {
-		return s.forward(ctx, q, params)
+		return s.bounded(ctx, q.Method, params, limits{q.Timeout, q.Progress}, q.Client)
 	}
 	if q.Method == mcp.MethodCallTool {
 		s.learnTools(ctx)
@@ -73,35 +73,24 @@ func (s *Session) requestTimeout() time.Duration { return time.Duration(s.timeou
 // request sends a request and returns its result. It ends when ctx or the session does, or
 // after the request timeout, whichever is first.
 func (s *Session) request(ctx context.Context, method string, params map[string]any) (json.RawMessage, error) {
-	return s.bounded(ctx, method, params, limits{progress: progressOf(ctx)})
+	return s.bounded(ctx, method, params, limits{progress: progressOf(ctx)}, nil)
 }
 
-// bounded sends a request within limits.
-func (s *Session) bounded(ctx context.Context, method string, params map[string]any, l limits) (json.RawMessage, error) {
-	id := s.nextID()
+// bounded sends a request within limits. client holds the capabilities of the client that makes the
+// request; with them, a modern server may answer with an incomplete result. nil: there is no client.
+func (s *Session) bounded(ctx context.Context, method string, params map[string]any, l limits, client json.RawMessage) (json.RawMessage, error) {
+	id, info := s.nextID(), s.Info()
 	ctx, stop := s.bound(ctx, id, l)
 	defer stop()
 	if l.progress != nil {
 		params = withMeta(params, map[string]any{"progressToken": id})
 	}
-	return s.send(ctx, s.conn, s.Info().ProtocolVersion, id, method, params)
-}
-
-// forward sends a request on behalf of a client.
-func (s *Session) forward(ctx context.Context, q Request, params map[string]any) (json.RawMessage, error) {
-	l := limits{q.Timeout, q.Progress}
-	if q.Client == nil || s.Info().Era != EraModern {
-		return s.bounded(ctx, q.Method, params, l)
+	q := s.prepare(s.conn, info.ProtocolVersion, id, method, params)
+	if client == nil || info.Era != EraModern {
+		return s.do(ctx, s.conn, q)
 	}
-	id := s.nextID()
-	ctx, stop := s.bound(ctx, id, l)
-	defer stop()
-	if l.progress != nil {
-		params = withMeta(params, map[string]any{"progressToken": id})
-	}
-	out := s.prepare(s.conn, s.Info().ProtocolVersion, id, q.Method, params)
-	out.Params = withMeta(out.Params, map[string]any{mcp.MetaClientCapabilities: q.Client})
-	return s.exchange(ctx, s.conn, out)
+	q.Params = withMeta(q.Params, map[string]any{mcp.MetaClientCapabilities: client})
+	return s.exchange(ctx, s.conn, q)
 }
 
 // nextID returns a new request id. Ids are strings: nothing can confuse them with the numeric

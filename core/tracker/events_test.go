@@ -309,7 +309,7 @@ func TestEventsFollowTheConfig(t *testing.T) {
 			t.Errorf("%d streams of all types", feed.Streams())
 		}
 		feed.SetTypes(sessiontest.EventType("resource.updated", "push"), sessiontest.EventType("new", "push"), sessiontest.EventType("newer", "poll"))
-		sessiontest.NotifyEventsChanged(docs)
+		docs.NotifyEventsChanged()
 		w.pass(10 * time.Second)
 		if feed.Streams() != 2 || feed.Calls("events/poll") == 0 {
 			t.Errorf("%d streams, %d polls after the types changed", feed.Streams(), feed.Calls("events/poll"))

@@ -1,10 +1,14 @@
 package sessiontest
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
 // clients are the connections that notifications can go to.
@@ -144,4 +148,230 @@ func (c *clients) Subscribed() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
+}
+
+// filter is what a peer or a listen subscribed to.
+type filter struct {
+	Tools     bool     `json:"toolsListChanged,omitempty"`
+	Prompts   bool     `json:"promptsListChanged,omitempty"`
+	Resources bool     `json:"resourcesListChanged,omitempty"`
+	Events    bool     `json:"eventsListChanged,omitempty"`
+	URIs      []string `json:"resourceSubscriptions,omitempty"`
+	uris      map[string]struct{}
+}
+
+func (f filter) covers(uri string) bool {
+	for u := range f.uris {
+		if u == uri || strings.HasPrefix(uri, strings.TrimSuffix(u, "/")+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func (f filter) empty() bool {
+	return !f.Tools && !f.Prompts && !f.Resources && !f.Events && len(f.uris) == 0
+}
+
+// peer is one client connection that notifications can go to.
+type peer struct {
+	legacy  bool
+	capable bool               // legacy: declared that it can be asked something
+	filter  filter             // legacy
+	listens map[string]*listen // modern, by the JSON of the request id
+	write   func(raw []byte)   // must be safe for concurrent use
+	closed  chan struct{}      // closed, under clients.mu, to cut the connection
+}
+
+// listen is one open subscriptions/listen.
+type listen struct {
+	filter filter
+	acked  bool
+	// end receives how the request ends, once: true for gracefully. Capacity 1,
+	// never closed.
+	end chan bool
+}
+
+func newPeer(write func([]byte)) *peer {
+	return &peer{listens: map[string]*listen{}, write: write, closed: make(chan struct{}),
+		filter: filter{Tools: true, Prompts: true, Resources: true, Events: true, uris: map[string]struct{}{}}}
+}
+
+func (p *peer) send(message any) {
+	raw, err := json.Marshal(message)
+	if err != nil {
+		panic(err)
+	}
+	p.write(raw)
+}
+
+func (f filter) withSet() filter {
+	f.uris = make(map[string]struct{}, len(f.URIs))
+	for _, u := range f.URIs {
+		f.uris[u] = struct{}{}
+	}
+	f.URIs = slices.Sorted(maps.Keys(f.uris))
+	return f
+}
+
+// listen registers a listen that is not acknowledged yet.
+func (c *clients) listen(p *peer, id json.RawMessage, f filter) *listen {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &listen{filter: f, end: make(chan bool, 1)}
+	p.listens[string(id)] = l
+	return l
+}
+
+// acknowledge sends the acknowledgement under the lock: the listen must not be used
+// before its client knows it.
+func (c *clients) acknowledge(p *peer, l *listen, message any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.send(message)
+	l.acked = true
+}
+
+// endListen ends one listen if it is open.
+func (c *clients) endListen(p *peer, id json.RawMessage, graceful bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := p.listens[string(id)]; l != nil {
+		delete(p.listens, string(id))
+		l.end <- graceful
+	}
+}
+
+// EndListens ends all open listens: gracefully, with the completing result, or
+// abruptly. On stdio, where there is no stream to cut, an abrupt end is silence:
+// use CancelListens there.
+func (c *clients) EndListens(graceful bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range c.peers {
+		for id, l := range p.listens {
+			delete(p.listens, id)
+			l.end <- graceful
+		}
+	}
+}
+
+// CancelListens ends all open listens with notifications/cancelled.
+func (c *clients) CancelListens() {
+	type target struct {
+		p  *peer
+		id string
+	}
+	var targets []target
+	c.mu.Lock()
+	for p := range c.peers {
+		for id := range p.listens {
+			targets = append(targets, target{p, id})
+		}
+		clear(p.listens)
+	}
+	c.mu.Unlock()
+	for _, t := range targets {
+		t.p.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled",
+			"params": map[string]any{"requestId": json.RawMessage(t.id), "reason": "test"}})
+	}
+}
+
+// Listens returns how many listens are open.
+func (c *clients) Listens() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for p := range c.peers {
+		n += len(p.listens)
+	}
+	return n
+}
+
+// NotifyUpdated sends resources/updated to the clients that subscribed to the URI or
+// to one that it is below.
+func (c *clients) NotifyUpdated(uri string) {
+	c.notify("notifications/resources/updated", map[string]any{"uri": uri}, func(f filter) bool { return f.covers(uri) })
+}
+
+// Flood sends n updates of uri as fast as the clients read.
+func (s *Fake) Flood(uri string, n int) {
+	for range n {
+		s.NotifyUpdated(uri)
+	}
+}
+
+// NotifyListChanged sends list_changed of the kind; templates go with resources.
+func (c *clients) NotifyListChanged(k catalog.Kind) {
+	if k == catalog.Templates {
+		k = catalog.Resources
+	}
+	c.notify("notifications/"+string(k)+"/list_changed", nil, func(f filter) bool {
+		return k == catalog.Tools && f.Tools || k == catalog.Prompts && f.Prompts || k == catalog.Resources && f.Resources
+	})
+}
+
+// NotifyEventsChanged sends list_changed of the types of MCP Events.
+func (c *clients) NotifyEventsChanged() {
+	c.notify("notifications/events/list_changed", nil, func(f filter) bool { return f.Events })
+}
+
+// Mute drops all notifications from now on, as servers with full queues do.
+func (c *clients) Mute(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mute = on
+}
+
+func (c *clients) notify(method string, params map[string]any, wanted func(filter) bool) {
+	type target struct {
+		p  *peer
+		id json.RawMessage
+	}
+	var targets []target
+	c.mu.Lock()
+	if !c.mute {
+		for p := range c.peers {
+			if p.legacy && wanted(p.filter) {
+				targets = append(targets, target{p, nil})
+			}
+			for id, l := range p.listens {
+				if l.acked && wanted(l.filter) {
+					targets = append(targets, target{p, json.RawMessage(id)})
+				}
+			}
+		}
+	}
+	untagged := c.Untagged
+	c.mu.Unlock()
+	for _, t := range targets {
+		out := maps.Clone(params)
+		if t.id != nil && !untagged {
+			if out == nil {
+				out = map[string]any{}
+			}
+			out["_meta"] = map[string]any{"io.modelcontextprotocol/subscriptionId": t.id}
+		}
+		t.p.send(map[string]any{"jsonrpc": "2.0", "method": method, "params": orEmpty(out)})
+	}
+}
+
+func orEmpty(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return m
+}
+
+// Broadcast sends any message to all clients, as it is.
+func (c *clients) Broadcast(message any) {
+	for _, p := range c.everybody() {
+		p.send(message)
+	}
+}
+
+func (c *clients) everybody() []*peer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.peers))
 }

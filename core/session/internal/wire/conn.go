@@ -15,6 +15,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	sdk "github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -435,19 +436,12 @@ func (p *pending) failAll(err error) {
 // waitEmpty waits until no request is in flight or atMost is over. The error is the cause
 // of ctx, if ctx has ended.
 func (p *pending) waitEmpty(ctx context.Context, atMost time.Duration) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(atMost); ; {
+	limited, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	backoff.Poll(limited, 5*time.Millisecond, func() bool {
 		p.mu.Lock()
-		empty := len(p.cancel) == 0
-		p.mu.Unlock()
-		if empty || !time.Now().Before(deadline) {
-			return context.Cause(ctx)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+		defer p.mu.Unlock()
+		return len(p.cancel) == 0
+	})
+	return context.Cause(ctx)
 }

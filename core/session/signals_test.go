@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
@@ -41,5 +42,15 @@ func BenchmarkSignal(b *testing.B) {
 				g.notify(n, false)
 			}
 		})
+	}
+}
+
+// A session that is closed starts no requests, in the background or not.
+func TestListenAfterClose(t *testing.T) {
+	t.Parallel()
+	s := newSession(config.Server{}, Options{}.withDefaults())
+	_ = s.Close()
+	if l, err := s.listen(t.Context(), Filter{URIs: []string{"a:b"}}); l != nil || err == nil {
+		t.Errorf("%v, %v", l, err)
 	}
 }

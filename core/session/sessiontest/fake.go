@@ -1,3 +1,11 @@
+// Package sessiontest is a scriptable MCP server for tests: both protocol eras,
+// over stdio framing on any reader and writer (so also over io.Pipe, within a
+// synctest bubble), over Streamable HTTP and over the old SSE transport. It does
+// not use an SDK, so it can be as wrong as a test wants it to be.
+//
+// A Fake is safe for concurrent use. It keeps a log of what clients sent and
+// one of what really changed, to compare with what a tracker saw. Only tests
+// and scripts/faults import it.
 package sessiontest
 
 import (
@@ -6,10 +14,70 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
+
+// Fake is a world, the clients that look at it, and the faults between them. Make
+// it with New, change the exported fields before it is served.
+type Fake struct {
+	Legacy, Modern bool   // eras spoken; New: both
+	NamesLegacy    bool   // server/discover names the legacy versions, too
+	PageSize       int    // items per page; 0: all
+	Name           string // serverInfo.name; "fake"
+	Capabilities   map[string]any
+	Instructions   string
+	Events         EventFunc // answers the methods of MCP Events; nil: there are none
+
+	NoGET          bool // HTTP: GET is answered with 405
+	NoSession      bool // HTTP: no session id is given
+	EmptyCursor    bool // the first nextCursor is ""
+	RepeatedCursor bool // every page has the same nextCursor
+	EndlessPages   bool // there is always another page
+
+	world
+	clients
+	faults
+	received
+}
+
+// New makes a server that speaks both eras and offers everything.
+func New() *Fake {
+	list := map[string]any{"listChanged": true}
+	return &Fake{
+		Legacy: true, Modern: true, Name: "fake",
+		Capabilities: map[string]any{"tools": list, "prompts": list,
+			"resources": map[string]any{"listChanged": true, "subscribe": true}},
+		world: world{resources: map[string]Resource{}, items: map[catalog.Kind]map[string]json.RawMessage{
+			catalog.Tools: {}, catalog.Prompts: {}, catalog.Templates: {}}, capable: map[catalog.Kind]map[string]json.RawMessage{}},
+		clients: clients{peers: map[*peer]struct{}{}, sessions: map[string]*peer{}},
+	}
+}
+
+// Set gives a resource its text and notifies: of the update, or of the changed
+// list if the resource is new.
+func (s *Fake) Set(uri, text string) {
+	if s.SetQuietly(uri, text) {
+		s.NotifyListChanged(catalog.Resources)
+		return
+	}
+	s.NotifyUpdated(uri)
+}
+
+// Remove removes a resource and notifies of the changed list.
+func (s *Fake) Remove(uri string) {
+	s.RemoveQuietly(uri)
+	s.NotifyListChanged(catalog.Resources)
+}
+
+// Heal removes all faults.
+func (s *Fake) Heal() {
+	s.faults.clear()
+	s.Mute(false)
+}
 
 // message is any JSON-RPC message.
 type message struct {
@@ -215,4 +283,147 @@ func (s *Fake) startListen(p *peer, m message) (*listen, *rpcError) {
 func completed(m message) map[string]any {
 	return map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": map[string]any{"resultType": "complete",
 		"_meta": map[string]any{"io.modelcontextprotocol/subscriptionId": m.ID}}}
+}
+
+// Message is one message that a client sent.
+type Message struct {
+	Time   time.Time
+	Method string // "" for an answer
+	ID     json.RawMessage
+	Params json.RawMessage
+	Raw    json.RawMessage
+	Header map[string]string // HTTP: what a test may want to see
+}
+
+// received is what clients have sent.
+type received struct {
+	mu   sync.Mutex
+	wire []Message
+}
+
+// Wire returns what clients have sent, in order.
+func (r *received) Wire() []Message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.wire)
+}
+
+// Count returns how many requests or notifications of the method were received.
+func (r *received) Count(method string) int {
+	n := 0
+	for _, m := range r.Wire() {
+		if m.Method == method {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *received) log(m message, raw []byte, header map[string]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wire = append(r.wire, Message{Time: time.Now(), Method: m.Method, ID: m.ID, Params: m.Params, Raw: raw, Header: header})
+}
+
+// request records an HTTP request without a message.
+func (r *received) request(method string, header map[string]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wire = append(r.wire, Message{Time: time.Now(), Method: method, Header: header})
+}
+
+// Fault is how a request goes wrong. The first fault that matches decides.
+type Fault struct {
+	Method string // "": every request
+	URI    string // only requests with this params.uri
+	Page   int    // only this page of a list, from 1
+	Times  int    // how often; 0: always
+
+	Silent  bool          // never answer
+	Delay   time.Duration // answer later, and right if nothing else is set
+	Old     bool          // with Delay, on stdio: the answer is what was right when asked
+	Code    int           // JSON-RPC error
+	Message string
+	Data    any
+	Error   json.RawMessage // this member "error" instead
+
+	Status int               // HTTP status of the answer
+	Header map[string]string // HTTP headers of the answer
+	Body   string            // HTTP body instead of JSON-RPC
+
+	Result any // this result instead of the right one
+}
+
+// AckFault is how an acknowledgement goes wrong.
+type AckFault struct {
+	Never    bool     // no acknowledgement
+	Hide     []string // URIs left out
+	NoTools  bool
+	Reject   []string // URIs because of which the whole listen is refused
+	Name     bool     // the refusal names the URI
+	EndAfter bool     // the listen ends gracefully right after
+	Early    bool     // an update precedes the acknowledgement
+	Deaf     bool     // nothing is sent after the acknowledgement
+}
+
+// faults are the ways in which requests go wrong.
+type faults struct {
+	mu   sync.Mutex
+	list []*Fault
+	ack  AckFault
+}
+
+// Fail adds a fault.
+func (f *faults) Fail(next Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = append(f.list, &next)
+}
+
+// FailAck sets how acknowledgements go wrong.
+func (f *faults) FailAck(ack AckFault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ack = ack
+}
+
+func (f *faults) clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list, f.ack = nil, AckFault{}
+}
+
+func (f *faults) acknowledgement() AckFault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ack
+}
+
+// fault returns the fault for a request, or nil.
+func (s *Fake) fault(method string, params json.RawMessage) *Fault {
+	var p struct {
+		URI    string  `json:"uri"`
+		Cursor *string `json:"cursor"`
+	}
+	_ = json.Unmarshal(params, &p)
+	return s.take(method, p.URI, s.pageOf(p.Cursor))
+}
+
+// take returns the first fault that matches, and counts its use.
+func (f *faults) take(method, uri string, page int) *Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, one := range f.list {
+		if one.Method != "" && one.Method != method || one.URI != "" && one.URI != uri || one.Page > 0 && one.Page != page {
+			continue
+		}
+		hit := *one
+		if one.Times > 0 {
+			if one.Times--; one.Times == 0 {
+				f.list = slices.Delete(f.list, i, i+1)
+			}
+		}
+		return &hit
+	}
+	return nil
 }

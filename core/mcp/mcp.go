@@ -1,4 +1,35 @@
+// Package mcp holds the vocabulary of the Model Context Protocol: what our client
+// side (core/session) and our server side (core/mcpserver) must spell alike. It has
+// names, codes and the shapes of a few messages, and no behaviour beyond reading
+// and writing them.
+//
+// Two eras are spoken. The legacy era is 2024-11-05 to 2025-11-25: an initialize
+// handshake, resources/subscribe, and over HTTP a GET stream for notifications.
+// The modern era is 2026-07-28: server/discover, subscriptions/listen, and the
+// protocol version in _meta of every request.
+//
+// Source: https://modelcontextprotocol.io/specification, one directory per version.
 package mcp
+
+import (
+	"slices"
+)
+
+// The protocol version of the modern era, and the newest of the legacy era.
+const (
+	ModernVersion = "2026-07-28"
+	LatestLegacy  = "2025-11-25"
+)
+
+// Versions returns all protocol versions that mcptrack speaks, the newest first.
+func Versions() []string {
+	return []string{ModernVersion, LatestLegacy, "2025-06-18", "2025-03-26", "2024-11-05"}
+}
+
+// IsLegacy reports whether mcptrack speaks a version and it belongs to the legacy era.
+func IsLegacy(version string) bool {
+	return version != ModernVersion && slices.Contains(Versions(), version)
+}
 
 // Methods of requests that clients send.
 const (
@@ -74,3 +105,33 @@ const (
 	HeaderName            = "Mcp-Name"   // modern
 	HeaderLastEventID     = "Last-Event-ID"
 )
+
+// Error codes of JSON-RPC and MCP.
+const (
+	CodeParse              = -32700
+	CodeInvalidRequest     = -32600
+	CodeMethodNotFound     = -32601
+	CodeInvalidParams      = -32602
+	CodeInternal           = -32603
+	CodeResourceNotFound   = -32002 // legacy; modern servers answer CodeInvalidParams
+	CodeHeaderMismatch     = -32020 // modern
+	CodeMissingCapability  = -32021 // modern
+	CodeUnsupportedVersion = -32022 // modern
+)
+
+// Implementation is how a client or a server introduces itself.
+type Implementation struct {
+	Name    string `json:"name"`
+	Title   string `json:"title,omitempty"`
+	Version string `json:"version"`
+}
+
+// SubscriptionFilter lists the notifications that a subscriptions/listen asks for, or that
+// its acknowledgement grants.
+type SubscriptionFilter struct {
+	Tools     bool     `json:"toolsListChanged,omitempty"`
+	Prompts   bool     `json:"promptsListChanged,omitempty"`
+	Resources bool     `json:"resourcesListChanged,omitempty"`
+	Events    bool     `json:"eventsListChanged,omitempty"` // of the extension [ExtensionEvents]
+	URIs      []string `json:"resourceSubscriptions,omitempty"`
+}

@@ -53,3 +53,11 @@ func (g *group) alive() bool {
 }
 
 func signalName(*os.ProcessState) string { return "" }
+
+// RoomForFiles returns nil: Windows has no such limit.
+func RoomForFiles() error { return nil }
+
+// Explain returns the error as it is.
+func Explain(err error) error { return err }
+
+func explainFork(err error) error { return err }
