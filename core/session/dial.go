@@ -20,14 +20,15 @@ import (
 
 // Dial connects to a server and completes the handshake. It gives up when ctx ends or after the
 // connect timeout, and then leaves nothing behind. ctx does not bound the session that Dial
-// returns. If the server needs something that this machine lacks, or the user has not approved
-// its entry, the error is the one of [config.Server.Unusable] and nothing is tried.
+// returns. If this machine lacks something that the server needs, or the user has not approved its
+// entry, Dial tries nothing and returns the error of [config.Server.Unusable].
 //
-// The era is chosen as basic/versioning of 2026-07-28 says, unless the server's entry fixes it:
-// server/discover comes first. If its answer is not one that only a modern server gives, or there
-// is none within 5 s, or a child exits, the legacy handshake follows, over HTTP in the end that of
-// SSE on the same URL if the entry allows a fallback. A version that the server names instead of
-// ours is used in the same process. If Options.Era is legacy, the legacy handshake comes first.
+// Unless the server's entry fixes the era, Dial chooses it as basic/versioning of 2026-07-28
+// specifies: server/discover comes first. The legacy handshake follows if the response is not one
+// that only a modern server gives, if there is none within 5 s, or if a child exits; over HTTP, the
+// last attempt is SSE on the same URL if the entry allows a fallback. If the server names another
+// version, the same process is used again. If Options.Era is legacy, the legacy handshake comes
+// first.
 func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
 	if err := srv.Unusable(); err != nil {
 		return nil, err
@@ -52,8 +53,8 @@ func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error
 
 var _ DialFunc = Dial
 
-// slowStart explains why a program that downloads its server may need longer; it returns "" for
-// other programs.
+// slowStart explains why a program that downloads its server may need longer; "" for other
+// programs.
 func slowStart(srv config.Server) string {
 	if srv.Transport != config.TransportStdio {
 		return ""
@@ -117,8 +118,7 @@ func (d *httpDial) giveUp() {
 	d.dialer.Close()
 }
 
-// dialSSE connects over the HTTP+SSE transport of 2024-11-05, which only knows
-// the legacy era.
+// dialSSE connects over the HTTP+SSE transport of 2024-11-05, which supports only the legacy era.
 func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
 	if srv.Protocol == config.ProtocolModern {
 		return nil, errors.New("the sse transport does not support the modern protocol")
@@ -160,7 +160,7 @@ func (d *httpDial) dial(ctx context.Context) (conn *wire.Conn, info Info, err er
 	return conn, info, err
 }
 
-// tracked returns the Info that dial would have led to without OneShot.
+// tracked returns the Info that dial would have returned without OneShot.
 func tracked(ctx context.Context, conn *wire.Conn, info Info) Info {
 	info.Push = true
 	if info.Era == EraLegacy {
@@ -202,20 +202,20 @@ func (d *httpDial) dialModern(ctx context.Context) (*wire.Conn, Info, error) {
 	return conn, info, nil
 }
 
-// abandon closes a connection that is not used. The session on a legacy server is deleted in
-// the background; only Close waits for that.
+// abandon closes an unused connection. Deleting the session on a legacy server happens in the
+// background; only Close waits for it.
 func (d *httpDial) abandon(conn *wire.Conn) {
 	if end := func() { conn.Close(ErrClosed) }; !d.s.wg.Go(end) {
 		end()
 	}
 }
 
-// oneShotGrace is how long the child of a one-shot session may take to exit after its stdin was
+// oneShotGrace is how long the child of a one-shot session may take to exit after its stdin is
 // closed, if no request was cancelled.
 const oneShotGrace = 100 * time.Millisecond
 
-// dialStdio starts the server's process. The session owns it from then on. Some legacy servers
-// exit when the first message is not initialize; they are started again, for that.
+// dialStdio starts the server's process, which the session then owns. Some legacy servers exit if
+// the first message is not initialize; dialStdio restarts them with the legacy handshake.
 func dialStdio(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
 	s, err := startStdio(ctx, srv, opts)
 	if e, ended := errors.AsType[*EndError](err); ended && e.Err == nil && srv.Protocol != config.ProtocolModern &&
@@ -248,9 +248,8 @@ func startStdio(ctx context.Context, srv config.Server, opts Options) (*Session,
 	return s.dialIO(ctx, conn, err, srv.Protocol)
 }
 
-// OverIO makes a session with a server that is already running and reads
-// newline-delimited JSON from w and writes it to r. ctx bounds the handshake.
-// The session closes w, and r if it is an io.Closer.
+// OverIO makes a session with a running server that reads newline-delimited JSON from w and writes
+// it to r. ctx bounds the handshake. The session closes w, and r if it is an io.Closer.
 func OverIO(ctx context.Context, r io.Reader, w io.WriteCloser, srv config.Server, opts Options) (*Session, error) {
 	srv.Transport = config.TransportStdio
 	s := newSession(srv, opts.withDefaults())
@@ -258,8 +257,8 @@ func OverIO(ctx context.Context, r io.Reader, w io.WriteCloser, srv config.Serve
 	return s.dialIO(ctx, conn, err, srv.Protocol)
 }
 
-// dialIO performs the handshake over pipes, unless err says that they could not be connected.
-// The server's process is not started again for another version or era.
+// dialIO performs the handshake over pipes, unless err says that they could not be connected. It
+// does not restart the process to try another version or era.
 func (s *Session) dialIO(ctx context.Context, conn *wire.Conn, err error, protocol config.Protocol) (*Session, error) {
 	if err != nil {
 		return nil, err
@@ -270,7 +269,7 @@ func (s *Session) dialIO(ctx context.Context, conn *wire.Conn, err error, protoc
 	slow.end()
 	if err != nil {
 		if _, ended := errors.AsType[*EndError](err); !ended {
-			err = conn.WithOutput(err) // it often says why there is no answer
+			err = conn.WithOutput(err) // it often says why there is no response
 		}
 		s.conn = conn
 		_ = s.Close()
@@ -281,18 +280,18 @@ func (s *Session) dialIO(ctx context.Context, conn *wire.Conn, err error, protoc
 }
 
 // slowDiscover makes the attempts of a detection over pipes. A server that is still starting
-// answers server/discover late, and answers what was sent after it even later. So the request
-// stays open while the legacy handshake is tried, and its answer counts.
+// answers server/discover late, and later messages even later. So the request stays open while the
+// legacy handshake is tried, and a late response still counts.
 type slowDiscover struct {
 	h      handshake
 	cancel context.CancelFunc // nil: no request was sent, or it was answered in time
-	// answered has room for the one answer, which the goroutine of the request sends. It is
-	// received by modern, legacy or end.
+	// answered has capacity one: the goroutine of the request sends the one response; modern,
+	// legacy or end receives it.
 	answered chan discovered
 }
 
-// lateDiscover is how long the answer to server/discover may come after that to initialize,
-// which was sent later.
+// lateDiscover is how much later than the response to initialize the response to server/discover
+// may arrive.
 const lateDiscover = 100 * time.Millisecond
 
 type discovered struct {
@@ -319,7 +318,7 @@ func (d *slowDiscover) modern(ctx context.Context) (Info, error) {
 	}
 }
 
-// settle ends the request that was answered.
+// settle ends the answered request.
 func (d *slowDiscover) settle() {
 	d.cancel()
 	d.cancel = nil
@@ -351,8 +350,8 @@ func (d *slowDiscover) end() {
 	}
 }
 
-// loginOf returns the source of tokens for a server; nil if its entry has credentials, or it is
-// not reached over HTTP.
+// loginOf returns the source of tokens for a server; nil if its entry has credentials or it is not
+// reached over HTTP.
 func loginOf(srv config.Server, logins *login.Store) *login.Source {
 	if logins == nil {
 		return nil
@@ -369,7 +368,6 @@ func loginOf(srv config.Server, logins *login.Store) *login.Source {
 	return logins.Source(t)
 }
 
-// credentials adapts a source of tokens to package wire.
 func credentials(from *login.Source) *wire.Credentials {
 	if from == nil {
 		return nil
@@ -384,26 +382,26 @@ func credentials(from *login.Source) *wire.Credentials {
 			again, err := from.Refused(ctx, r.Header, r.Status, c)
 			if err != nil {
 				if e, ok := errors.AsType[*wire.AuthError](authError(err, r.Status, c)); ok {
-					return wire.Advice{Said: e.Said, Remedy: e.Remedy}, nil // shown together with the server's answer
+					return wire.Advice{Reason: e.Reason, Remedy: e.Remedy}, nil // shown together with the response
 				}
 				return wire.Advice{}, err
 			}
-			return wire.Advice{Again: again, Said: c.Said(), Remedy: remedy(from.Target(), r, c)}, nil
+			return wire.Advice{Again: again, Reason: c.Said(), Remedy: remedy(from.Target(), r, c)}, nil
 		},
 	}
 }
 
-// authError converts a [*login.RequiredError] to an [*AuthError]; other errors are returned
+// authError converts a [*login.RequiredError] to an [*AuthError]; it returns other errors
 // unchanged.
 func authError(err error, status int, c login.Challenge) error {
 	required, ok := errors.AsType[*login.RequiredError](err)
 	if !ok {
 		return err
 	}
-	return &wire.AuthError{Status: status, Said: c.Said(), Remedy: required.Error()}
+	return &wire.AuthError{Status: status, Reason: c.Said(), Remedy: required.Error()}
 }
 
-// remedy returns advice on what to do after a refusal.
+// remedy says what the user can do after a refusal.
 func remedy(t login.Target, r wire.Refusal, c login.Challenge) string {
 	const header = `an Authorization header in the server's "headers" in the config`
 	switch {

@@ -15,12 +15,11 @@ import (
 var (
 	// ErrNotFound means that the server does not have the resource.
 	ErrNotFound = wire.ErrNotFound
-	// ErrAuth means that the server requires credentials, or refuses those it got.
+	// ErrAuth means that the server requires credentials or rejects those it got.
 	ErrAuth = wire.ErrAuth
 	// ErrUnsupported means that the server lacks the capability or the method.
 	ErrUnsupported = wire.ErrUnsupported
-	// ErrEra means that the server answered, but does not speak the era to which its entry
-	// restricts the session.
+	// ErrEra means that the server answered but does not speak the one era that its entry allows.
 	ErrEra = errors.New("the server does not speak this era")
 	// ErrClosed means that Close was called.
 	ErrClosed = wire.ErrClosed
@@ -41,7 +40,7 @@ type (
 // errDeadline is the cause when a request exceeds its own time limit.
 var errDeadline = errors.New("no response in time")
 
-// isAnswer reports whether err is a response of the server to the request.
+// isAnswer reports whether err is the server's response to the request.
 func isAnswer(err error) bool {
 	if _, ok := errors.AsType[*InputRequiredError](err); ok {
 		return true
@@ -49,7 +48,7 @@ func isAnswer(err error) bool {
 	return wire.IsAnswer(err)
 }
 
-// isRefusal reports whether err concerns only this request, so that the session can go on.
+// isRefusal reports whether err concerns only this request, so the session can continue.
 func isRefusal(err error) bool {
 	if errors.Is(err, ErrAuth) {
 		return false
@@ -63,13 +62,12 @@ func isRefusal(err error) bool {
 	return isAnswer(err) || errors.Is(err, errDeadline)
 }
 
-// InputRequiredError is the error for a request that the server answers with a demand for
-// input: the client should ask its user, a model or its environment something and repeat the
-// request (2026-07-28, multi round-trip requests). mcptrack cannot do so, as its capabilities
-// say.
+// InputRequiredError means that the server answered with a demand for input: the client should ask
+// its user, a model or its environment, and repeat the request (2026-07-28, multi round-trip
+// requests). mcptrack cannot do so, as its capabilities say.
 type InputRequiredError struct {
-	Method string // of the request that was not answered
-	// Asked are the first 10 questions of the server, in the order of their keys.
+	Method string // of the unanswered request
+	// Asked are the server's first 10 questions, ordered by their keys.
 	Asked []InputRequest
 }
 
@@ -93,8 +91,8 @@ func (e *InputRequiredError) Error() string {
 
 const maxAsked = 10
 
-// newInputRequired makes the error for an input_required result. Questions that it cannot
-// decode are left out.
+// newInputRequired makes the error for an input_required result. It omits questions that it cannot
+// decode.
 func newInputRequired(redact redactor, method string, raw json.RawMessage) *InputRequiredError {
 	e := &InputRequiredError{Method: method}
 	var result struct {

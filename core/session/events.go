@@ -16,18 +16,18 @@ import (
 const (
 	maxEventTypes = 1000
 	maxEventName  = 256     // bytes
-	maxCursor     = 2 << 10 // bytes; also bounds the id of an event
+	maxCursor     = 2 << 10 // bytes; also bounds an event's id
 )
 
-// Changed returns a channel that receives when the server announces that its event types
-// changed. Its capacity is one and it is never closed.
+// EventTypesChanged returns a channel that receives when the server announces that its event types
+// changed. Its capacity is one; it is never closed.
 func (s *Session) EventTypesChanged() <-chan struct{} { return s.events.changed }
 
-// EventQuery is a subscription to events of one type.
+// EventQuery selects events of one type.
 type EventQuery struct {
 	Name      string
 	Arguments json.RawMessage // a JSON object; nil: none
-	Cursor    string          // where to continue; "": from now on
+	Cursor    string          // where to resume; "": from now on
 }
 
 func (q EventQuery) params() map[string]any {
@@ -41,11 +41,11 @@ func (q EventQuery) params() map[string]any {
 	return p
 }
 
-// EventPage is the answer to a poll.
+// EventPage is the response to a poll.
 type EventPage struct {
 	Events    []json.RawMessage // see [DecodeEvent]
 	Cursor    string            // "": the server gave none
-	Truncated bool              // events before these are missing
+	Truncated bool              // earlier events are missing
 	HasMore   bool
 	NextPoll  time.Duration // 0: the server did not say
 }
@@ -82,7 +82,7 @@ func (s *Session) ListEventTypes(ctx context.Context) ([]mcp.EventType, error) {
 	return types, nil
 }
 
-// decodeEventType reads one entry of a list, ignoring members of the wrong type.
+// decodeEventType decodes one entry of a list. It ignores members of the wrong type.
 func decodeEventType(raw json.RawMessage) (mcp.EventType, bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
@@ -103,7 +103,7 @@ func decodeEventType(raw json.RawMessage) (mcp.EventType, bool) {
 	return t, len(t.Delivery) > 0
 }
 
-// Poll asks for the events after the cursor, at most 100.
+// PollEvents requests at most 100 events after the cursor.
 func (s *Session) PollEvents(ctx context.Context, q EventQuery) (EventPage, error) {
 	params := q.params()
 	params["maxEvents"] = 100
@@ -131,11 +131,11 @@ func (s *Session) PollEvents(ctx context.Context, q EventQuery) (EventPage, erro
 	return out, nil
 }
 
-// maxNextPoll is the longest wait that a server can ask for.
+// maxNextPoll is the longest wait that a server can request.
 const maxNextPoll = time.Hour
 
-// DecodeEvent reads one event. It fails if the id, the name, or data that is an object is
-// missing.
+// DecodeEvent decodes one event. It fails if the id or name is missing, or if data is not an
+// object.
 func DecodeEvent(raw json.RawMessage) (mcp.EventOccurrence, error) {
 	var members map[string]json.RawMessage
 	var o mcp.EventOccurrence
@@ -163,8 +163,7 @@ func decodeCursor(raw json.RawMessage) (cursor string) {
 	return cursor
 }
 
-// EventFailure returns which failure defined by the extension an error is, in either of its
-// numberings; "" if it is none of them.
+// EventFailure returns which failure of the extension err means, in either numbering; "": none.
 func EventFailure(err error) mcp.EventFailure {
 	if e, ok := errors.AsType[*RPCError](err); ok {
 		return mcp.EventFailureOf(e.Code, e.Message)
@@ -172,18 +171,18 @@ func EventFailure(err error) mcp.EventFailure {
 	return ""
 }
 
-// EventMessage is a message of a stream of events, not yet decoded.
+// EventMessage is an undecoded message on an event stream.
 type EventMessage struct {
 	Method string
 	Params json.RawMessage
 }
 
-// EventNews is a decoded message: Event is set for an event, Err for an error or the end of the
-// subscription, neither for other messages.
+// EventNews is a decoded message. Event is set for an event, Err for an error or the end of the
+// subscription; neither is set for other messages.
 type EventNews struct {
 	Event     *mcp.EventOccurrence
-	Cursor    string // up to where the server has looked for events; "": it did not say
-	Truncated bool   // in the message "active": events before the cursor are missing
+	Cursor    string // how far the server has looked for events; "": it did not say
+	Truncated bool   // in "active": events before the cursor are missing
 	Err       *RPCError
 }
 
@@ -227,13 +226,13 @@ func (s *Session) StreamEvents(ctx context.Context, q EventQuery, receive func(E
 	return nil
 }
 
-// eventStreams are the open streams of a session, by the ids of their requests.
+// eventStreams are the open event streams of a session, by request id.
 type eventStreams struct {
-	// changed has capacity one: the goroutine that reads from the server sends without
-	// blocking; it is never closed.
+	// changed has capacity one: the goroutine that reads from the server sends without blocking; it
+	// is never closed.
 	changed chan struct{}
 
-	mu   sync.Mutex // guards open, and is held while a message is delivered
+	mu   sync.Mutex // guards open; held while a message is delivered
 	open map[string]func(EventMessage)
 }
 
@@ -253,8 +252,8 @@ func (s *eventStreams) add(id string, receive func(EventMessage)) (remove func()
 	}
 }
 
-// notify handles a notification of the extension. Messages of an unknown stream are dropped:
-// events are only hints, and resources are compared after a loss.
+// notify handles a notification of the extension. It drops messages of unknown streams: events are
+// only hints, and resources are compared after a loss.
 func (s *eventStreams) notify(n *wire.Notification) {
 	if n.Method == mcp.NotificationEventsChanged {
 		select {
@@ -270,23 +269,23 @@ func (s *eventStreams) notify(n *wire.Notification) {
 	}
 }
 
-// EventWebhook is the URL to which the events of a subscription are sent.
+// EventWebhook is the URL that receives the events of a subscription.
 type EventWebhook struct {
 	URL    string
-	Secret string        // whsec_…; Unsubscribe does not need it
-	TTL    time.Duration // the requested lifetime without a refresh; the server decides
+	Secret string        // whsec_…; not needed by UnsubscribeEvents
+	TTL    time.Duration // requested lifetime without a refresh; the server decides
 }
 
-// EventSubscription is the answer to a subscription, or to its refresh.
+// EventSubscription is the response to a subscription or its refresh.
 type EventSubscription struct {
 	ID        string
 	Cursor    string    // "": the server gave none
-	Until     time.Time // when the subscription ends without a refresh; zero: never
+	Until     time.Time // when it ends without a refresh; zero: never
 	Truncated bool      // events before the cursor are missing
 }
 
-// Subscribe makes or refreshes a subscription whose events are sent to a URL. The server sends
-// a challenge to the URL before it answers.
+// SubscribeEvents makes or refreshes a subscription whose events are sent to a URL. The server
+// sends a challenge to the URL before it responds.
 func (s *Session) SubscribeEvents(ctx context.Context, q EventQuery, to EventWebhook) (EventSubscription, error) {
 	params := q.params()
 	params["delivery"] = map[string]any{"mode": mcp.DeliverWebhook, "url": to.URL, "secret": to.Secret}
@@ -311,7 +310,7 @@ func (s *Session) SubscribeEvents(ctx context.Context, q EventQuery, to EventWeb
 	return out, nil
 }
 
-// Unsubscribe ends the subscription whose events are sent to a URL.
+// UnsubscribeEvents ends a subscription whose events are sent to a URL.
 func (s *Session) UnsubscribeEvents(ctx context.Context, q EventQuery, to EventWebhook) error {
 	params := map[string]any{"name": q.Name, "delivery": map[string]any{"url": to.URL}}
 	if q.Arguments != nil {

@@ -16,16 +16,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// probeTimeout bounds server/discover for a server that may be of the legacy era: some of those
-// answer no method that they do not know.
+// probeTimeout bounds server/discover, because some legacy servers do not answer unknown methods.
 const probeTimeout = 5 * time.Second
 
-// detection determines the era of a server as basic/versioning says (2026-07-28): the modern
-// era first, and the legacy one unless the answer is one that only modern servers give.
+// detection determines a server's era as basic/versioning (2026-07-28) specifies: the modern era
+// first, then the legacy era unless the response is one that only modern servers give.
 type detection struct {
 	protocol config.Protocol
-	known    Era // of an earlier session; "": none
-	// modern and legacy try one era. modern may be called again after it ran into a timeout.
+	known    Era // from an earlier session; "": none
+	// modern and legacy try one era. modern may be called again after a timeout.
 	modern func(ctx context.Context) (Info, error)
 	legacy func(ctx context.Context, version string) (Info, error)
 }
@@ -59,7 +58,7 @@ func (d detection) run(ctx context.Context) (Info, error) {
 	case legacyErr == nil:
 		return info, nil
 	case errors.Is(err, errDeadline) && turnedDown(legacyErr) && ctx.Err() == nil:
-		if info, err = d.probe(ctx); err == nil { // it was too slow before: it had to start first
+		if info, err = d.probe(ctx); err == nil { // it was still starting before
 			return info, nil
 		}
 		return Info{}, errors.Join(err, legacyErr)
@@ -76,7 +75,7 @@ func (d detection) probe(ctx context.Context) (Info, error) {
 	return d.modern(ctx)
 }
 
-// wrongEra makes an error one that is [ErrEra], if the server turned the handshake down.
+// wrongEra marks an error as [ErrEra] if the server rejected the handshake.
 func wrongEra(err error) error {
 	if err == nil || !turnedDown(err) {
 		return err
@@ -90,8 +89,8 @@ type eraError struct{ error }
 func (e *eraError) Is(target error) bool { return target == ErrEra }
 func (e *eraError) Unwrap() error        { return e.error }
 
-// probePatience is how long to wait for the answer to server/discover: never so long that no
-// time is left for the legacy handshake.
+// probePatience returns how long to wait for the response to server/discover, leaving time for the
+// legacy handshake.
 func probePatience(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(probeTimeout, time.Until(deadline)/2)
@@ -99,9 +98,9 @@ func probePatience(ctx context.Context) time.Duration {
 	return probeTimeout
 }
 
-// mayBeLegacy reports whether the error of server/discover can come from a server of the legacy
-// era, which must then be tried. It is false if only modern servers answer like that, if the
-// server cannot be reached, or if it requires something else first.
+// mayBeLegacy reports whether the error of server/discover may come from a legacy server, which
+// must then be tried. It is false if only modern servers answer like this, if the server cannot be
+// reached, or if it requires something else first.
 func mayBeLegacy(err error) bool {
 	if errors.Is(err, ErrAuth) {
 		return false
@@ -122,9 +121,8 @@ func mayBeLegacy(err error) bool {
 	return len(named) == 0 || newestOf(named, mcp.IsLegacy) != ""
 }
 
-// turnedDown reports whether a server refused the handshake as such, so that the other era may
-// be tried. It is false if the server cannot be reached, is too slow, or requires credentials
-// first.
+// turnedDown reports whether a server rejected the handshake as such, so the other era may be
+// tried. It is false if the server cannot be reached, is slow, or requires credentials first.
 func turnedDown(err error) bool {
 	if errors.Is(err, ErrAuth) {
 		return false
@@ -141,8 +139,7 @@ func turnedDown(err error) bool {
 	return isAnswer(err)
 }
 
-// versionError is the error for a server that answered, but supports no version that we
-// support.
+// versionError means that a server answered but supports none of our versions.
 type versionError struct {
 	method    string
 	supported []string // as listed by the server; may be empty
@@ -155,14 +152,14 @@ func (e *versionError) Error() string {
 	return fmt.Sprintf("%s: the server speaks only %.200q", e.method, strings.Join(e.supported, ", "))
 }
 
-// handshake determines the era and version of a server, over one connection.
+// handshake determines a server's era and version over one connection.
 type handshake struct {
 	s    *Session
 	conn *wire.Conn
 }
 
-// legacy performs the handshake of the legacy era, if necessary again in another version that the
-// server names.
+// legacy performs the legacy handshake, if necessary again in another version that the server
+// names.
 func (h handshake) legacy(ctx context.Context, version string) (Info, error) {
 	info, err := h.initialize(ctx, version)
 	if named := namedVersions(err); !slices.Contains(named, mcp.ModernVersion) {
@@ -173,7 +170,7 @@ func (h handshake) legacy(ctx context.Context, version string) (Info, error) {
 	return info, err
 }
 
-// initialize performs the handshake of the legacy era in one version.
+// initialize performs the legacy handshake in one version.
 func (h handshake) initialize(ctx context.Context, version string) (Info, error) {
 	raw, err := h.s.send(ctx, h.conn, version, h.s.nextID(), mcp.MethodInitialize, map[string]any{
 		"protocolVersion": version,
@@ -202,9 +199,8 @@ func (h handshake) initialize(ctx context.Context, version string) (Info, error)
 	return h.newInfo(EraLegacy, r.ProtocolVersion, r.ServerInfo, r.Capabilities, r.Instructions), nil
 }
 
-// discover sends server/discover. Success alone proves nothing, because some servers answer it
-// and then refuse every other request of the modern era: what counts are the versions in the
-// answer.
+// discover sends server/discover. What counts are the versions in the response: some servers answer
+// server/discover but reject every other modern request.
 func (h handshake) discover(ctx context.Context) (Info, error) {
 	h.conn.SetProtocolVersion(mcp.ModernVersion)
 	info, err := h.tryDiscover(ctx)
@@ -266,7 +262,7 @@ func newestOf(versions []string, pass func(string) bool) string {
 	return newest
 }
 
-// namedVersions returns the versions that a server listed when it rejected the requested one.
+// namedVersions returns the versions that a server listed when it rejected the requested version.
 func namedVersions(err error) []string {
 	if v, ok := errors.AsType[*versionError](err); ok {
 		return v.supported

@@ -19,21 +19,20 @@ import (
 const (
 	// ackTimeout bounds the wait for the acknowledgement of a listen.
 	ackTimeout = 10 * time.Second
-	// maxListen bounds the bytes of URIs in one listen: servers refuse bodies of 4 MiB.
+	// maxListen bounds the bytes of URIs in one listen: servers reject bodies of 4 MiB.
 	maxListen = 2 << 20
-	// settle is how long a server on stdio is given to process the cancellation of a listen
-	// (some clean up late, and would clean up the next listen as well), and how long a replaced
-	// stream over HTTP is kept open: the server's last messages on it may arrive after its
-	// successor was acknowledged.
+	// settle is how long a stdio server may take to process the cancellation of a listen: some
+	// clean up late and would also clean up the next listen. A replaced stream over HTTP stays open
+	// for this long, because its last messages may arrive after its successor was acknowledged.
 	settle = 100 * time.Millisecond
 )
 
-// listen is one subscriptions/listen request. The [Signals] at which it is registered deliver its
+// listen is one subscriptions/listen request. The [Signals] where it is registered handle its
 // notifications.
 type listen struct {
 	id     string
 	cancel func() // ends the request
-	// acknowledged has capacity one: at the first acknowledgement, Signals sends the filter that the
+	// acknowledged has capacity one: at the first acknowledgement, Signals send the filter that the
 	// server honours. Never closed.
 	acknowledged chan Filter
 	over         chan struct{} // closed by the goroutine of the request when it ends
@@ -49,7 +48,7 @@ type listen struct {
 	why     string // why the server ended the request; "": it did not say
 }
 
-// subscribeModern replaces the open listens if the filter changed, or if one has ended or was
+// subscribeModern replaces the open listens if the filter changed, or if a listen ended or was
 // silent for too long.
 func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack, error) {
 	caps := info.Capabilities
@@ -60,20 +59,20 @@ func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack
 	} else if len(f.URIs) > 0 {
 		unsupported = fmt.Errorf("%w: no resource subscriptions", ErrUnsupported)
 	}
-	if sameFilter(s.subs.filter, f) && s.allHealthy(s.subs.listens) && (len(s.subs.listens) > 0 || ask.Empty()) {
+	if s.subs.filter.equal(f) && s.allHealthy(s.subs.listens) && (len(s.subs.listens) > 0 || ask.Empty()) {
 		return s.subs.ack, unsupported
 	}
 
 	if err := s.subs.pause(ctx); err != nil {
 		return Ack{}, err
 	}
-	s.signals.wantMore(wantedOf(f)) // an update may follow the acknowledgement at once
+	s.signals.wantMore(wantedOf(f)) // an update may immediately follow the acknowledgement
 	interrupted := false
-	// A copy: if this fails, s.subs.listens must still show which of them have ended.
+	// Clone: if this fails, s.subs.listens must still show which listens have ended.
 	old := slices.DeleteFunc(slices.Clone(s.subs.listens), func(l *listen) bool { return !s.signals.live(l.id) })
 	if !s.conn.HTTP() && len(old) > 0 {
-		// A server may keep one subscription per connection, so that ending the old one later
-		// would end the new one as well.
+		// A server may keep one subscription per connection: ending the old one later would also
+		// end the new one.
 		s.hangUp(old)
 		s.subs.listens, old = nil, nil
 		if !backoff.Sleep(ctx, settle) {
@@ -98,7 +97,7 @@ func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack
 	return ack, err
 }
 
-// modernAck compares the filter that was requested with those that the listens honour.
+// modernAck compares the requested filter with the filters that the listens honour.
 func modernAck(f Filter, listens []*listen, refused []string, caps Capabilities) Ack {
 	var got Filter
 	for _, l := range listens {
@@ -123,16 +122,16 @@ func modernAck(f Filter, listens []*listen, refused []string, caps Capabilities)
 			ack.MissingURIs = append(ack.MissingURIs, u)
 		}
 	}
-	ack.MissingLists = missingLists(f, ack.Honoured, caps)
+	ack.MissingLists = f.missingLists(ack.Honoured, caps)
 	return ack
 }
 
-// listenAll opens as many listens as the filter needs. If the server refuses a listen because
-// of some URIs, these are left out and returned.
+// listenAll opens as many listens as the filter needs. It omits and returns URIs because of which
+// the server refuses a listen.
 func (s *Session) listenAll(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for i, uris := range chunks(f.URIs, maxListen) {
 		part := Filter{URIs: uris}
-		if i == 0 { // only the first one also asks for changes of lists
+		if i == 0 { // only the first listen requests list changes
 			part.Tools, part.Prompts, part.Resources, part.Events = f.Tools, f.Prompts, f.Resources, f.Events
 		}
 		if part.Empty() {
@@ -147,8 +146,8 @@ func (s *Session) listenAll(ctx context.Context, f Filter) (listens []*listen, r
 	return listens, refused, nil
 }
 
-// listenBut opens one listen, without the URIs that the server refuses. If its error names
-// them, that costs one more request, otherwise a bisection.
+// listenBut opens one listen without the URIs that the server refuses. If the error names them,
+// this costs one more request, otherwise a bisection.
 func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for {
 		l, err := s.listen(ctx, f)
@@ -165,7 +164,7 @@ func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, r
 		if !isAnswer(err) || len(f.URIs) == 0 || errors.Is(err, ErrAuth) {
 			return nil, nil, err
 		}
-		s.logger.Debug("subscription refused as a whole", "err", err)
+		s.logger.Debug("the server rejected the whole subscription", "err", err)
 		bad := culprits(err, f.URIs)
 		if len(bad) == 0 {
 			bad, err = s.bisect(ctx, f.URIs)
@@ -173,7 +172,7 @@ func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, r
 				return nil, nil, err
 			}
 			if len(bad) == 0 {
-				return nil, nil, errors.New("the server refuses a subscription to all resources together, but accepts each of them alone")
+				return nil, nil, errors.New("the server rejects a subscription to all resources together but accepts each of them alone")
 			}
 		}
 		refused = append(refused, bad...)
@@ -203,14 +202,14 @@ func culprits(err error, uris []string) []string {
 			bad = append(bad, u)
 		}
 	}
-	if len(bad) > 1 { // one URI may be a prefix of another
+	if len(bad) > 1 { // a URI may be a prefix of another
 		longest := slices.MaxFunc(bad, func(a, b string) int { return len(a) - len(b) })
 		bad = []string{longest}
 	}
 	return bad
 }
 
-// isUnsupported reports whether a listen failed because the server does not have the method.
+// isUnsupported reports whether a listen failed because the server does not know the method.
 func isUnsupported(err error) bool {
 	if h, ok := errors.AsType[*HTTPError](err); ok {
 		return h.Status == http.StatusNotFound || h.Status == http.StatusMethodNotAllowed || h.Status == http.StatusNotImplemented
@@ -218,8 +217,7 @@ func isUnsupported(err error) bool {
 	return errors.Is(err, ErrUnsupported)
 }
 
-// chunks splits URIs into parts whose JSON is below the limit. There is always at least one
-// part.
+// chunks splits URIs into parts whose JSON is below the limit. There is at least one part.
 func chunks(uris []string, limit int) [][]string {
 	var parts [][]string
 	start, size := 0, 0
@@ -234,13 +232,8 @@ func chunks(uris []string, limit int) [][]string {
 	return append(parts, uris[start:])
 }
 
-func sameFilter(a, b Filter) bool {
-	return a.Tools == b.Tools && a.Prompts == b.Prompts && a.Resources == b.Resources && a.Events == b.Events && slices.Equal(a.URIs, b.URIs)
-}
-
-// listen opens one stream and waits for the acknowledgement. The stream then lives until we
-// hang it up, the server ends it, or the session ends; an end that we did not cause raises a
-// Gap.
+// listen opens one stream and waits for the acknowledgement. The stream then lives until we hang it
+// up, the server ends it, or the session ends. An end that we did not cause raises a gap.
 func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 	lctx, cancel := context.WithCancelCause(s.ctx)
 	l := &listen{id: s.nextID(), cancel: func() { cancel(errHungUp) }, acknowledged: make(chan Filter, 1), over: make(chan struct{})}
@@ -269,7 +262,7 @@ func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 	case <-l.over:
 		select {
 		case l.ack = <-l.acknowledged:
-			return l, nil // it has ended since; the next Subscribe will notice
+			return l, nil // it ended meanwhile; the next Subscribe will notice
 		default:
 		}
 		if l.err == nil {
@@ -285,10 +278,10 @@ func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 	}
 }
 
-// send sends the request of a listen and returns when the listen is over.
+// sendListen sends the request of a listen and returns when the listen ends.
 func (s *Session) sendListen(ctx context.Context, l *listen, params map[string]any) error {
 	q := s.prepare(s.conn, mcp.ModernVersion, l.id, mcp.MethodListen, params)
-	if s.conn.HTTP() { // on stdio and SSE other messages prove that the connection works
+	if s.conn.HTTP() { // on stdio and SSE, other messages prove that the connection works
 		silent := time.AfterFunc(wire.StreamIdle, func() { s.signals.wentSilent(l) })
 		defer silent.Stop()
 		q.Alive = func() { silent.Reset(wire.StreamIdle) }
@@ -299,10 +292,10 @@ func (s *Session) sendListen(ctx context.Context, l *listen, params map[string]a
 
 var errHungUp = errors.New("no longer wanted")
 
-func streamEnd(said string, err error) string {
+func streamEnd(why string, err error) string {
 	switch {
-	case said != "":
-		return said
+	case why != "":
+		return why
 	case err == nil:
 		return "the server ended the subscription"
 	default:
@@ -310,7 +303,7 @@ func streamEnd(said string, err error) string {
 	}
 }
 
-// hangUp ends listens. That does not raise a Gap. It does not wait for the server.
+// hangUp ends listens without raising a gap. It does not wait for the server.
 func (s *Session) hangUp(listens []*listen) {
 	for _, l := range listens {
 		s.signals.forget(l)
@@ -321,7 +314,7 @@ func (s *Session) hangUp(listens []*listen) {
 	}
 }
 
-// retire hangs up listens that were replaced, after the time settle.
+// retire hangs up replaced listens after settle.
 func (s *Session) retire(listens []*listen) {
 	if len(listens) == 0 {
 		return
@@ -333,13 +326,13 @@ func (s *Session) retire(listens []*listen) {
 	})
 }
 
-// allHealthy reports whether none of the listens has ended or has to be replaced.
+// allHealthy reports whether no listen has ended or must be replaced.
 func (s *Session) allHealthy(listens []*listen) bool {
 	return !slices.ContainsFunc(listens, func(l *listen) bool { return !s.signals.healthy(l.id) })
 }
 
-// bisect finds the URIs that make the server refuse a listen, by asking for halves. The number
-// of requests is bounded: after that, all remaining URIs count as refused and are polled.
+// bisect finds the URIs because of which the server refuses a listen, by halving. After maxBisect
+// requests, all remaining URIs count as refused and are polled.
 func (s *Session) bisect(ctx context.Context, uris []string) (bad []string, err error) {
 	budget := maxBisect
 	var try func([]string) error
@@ -375,5 +368,5 @@ func (s *Session) bisect(ctx context.Context, uris []string) (bad []string, err 
 	return bad, err
 }
 
-// maxBisect bounds the requests that find out which URIs are refused.
+// maxBisect bounds the requests that find the refused URIs.
 const maxBisect = 64

@@ -16,10 +16,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// maxKey bounds an item's key, in bytes: keys are shown, compared and published.
+// maxKey bounds an item's key, in bytes, because keys are shown, compared and published.
 const maxKey = 8 << 10
 
-// LimitError is the error for a list that exceeds the [Limits], or whose cursors repeat.
+// LimitError means that a list exceeds the [Limits] or that its cursors repeat.
 type LimitError struct {
 	Method string
 	Limit  string // "100 pages", "10000 items", "33554432 bytes", "repeated cursor"
@@ -75,8 +75,8 @@ func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error
 	return list, nil
 }
 
-// pages requests the pages of a list, within one request timeout and the [Limits]. add handles one
-// page and returns the cursor of the next page; nil ends the list.
+// pages requests the pages of a list within one request timeout and the [Limits]. add handles one
+// page and returns the cursor of the next one; nil ends the list.
 func (s *Session) pages(ctx context.Context, method string, add func(page json.RawMessage) (cursor *string, err error)) error {
 	timeout, limits := s.requestTimeout(), s.opts.Limits
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s: %w (%s for all pages)", method, errDeadline, timeout))
@@ -105,7 +105,7 @@ func (s *Session) pages(ctx context.Context, method string, add func(page json.R
 	return &LimitError{method, fmt.Sprintf("%d pages", limits.MaxPages)}
 }
 
-// decodePage decodes one page. An empty string is a valid cursor; only a missing (or null) one
+// decodePage decodes one page. An empty string is a valid cursor; only a missing or null cursor
 // ends the list.
 func decodePage(k catalog.Kind, raw json.RawMessage) (items []json.RawMessage, cursor *string, err error) {
 	var members map[string]json.RawMessage
@@ -127,34 +127,33 @@ func decodePage(k catalog.Kind, raw json.RawMessage) (items []json.RawMessage, c
 	return items, cursor, nil
 }
 
-// Content is what a server answered to resources/read.
+// Content is a server's response to resources/read.
 type Content struct {
 	// Raw is the whole result.
 	Raw json.RawMessage
-	// Digest covers, entry by entry and in order, the URI, the MIME type, the text or the
-	// decoded blob, and any other members of the entry, as they were before decoding (see
-	// [catalog.Lossless]). Members of the result itself (_meta, ttlMs, cacheScope) are not
-	// content and are not covered.
+	// Digest covers, for each entry in order, the URI, the MIME type, the text or decoded blob, and
+	// all other members, as they were before decoding (see [catalog.Lossless]). Members of the
+	// result itself (_meta, ttlMs, cacheScope) are not content and not covered.
 	Digest catalog.Digest
 	// Size is the number of bytes of all texts and decoded blobs.
 	Size int64
-	// MimeType is the type of the first entry that has one; "" if none has.
+	// MimeType is the first entry's type that is set; "" if none is.
 	MimeType string
 
 	text    string
 	allText bool
 }
 
-// Text returns the concatenated texts of all entries. It reports false if an entry is binary.
+// Text returns the concatenated texts of all entries; false if an entry is binary.
 func (c *Content) Text() (string, bool) { return c.text, c.allText }
 
 // Read requests a resource from the server, never from a cache. An error that means "no such
-// resource" in any era is [ErrNotFound].
+// resource" in either era is [ErrNotFound].
 func (s *Session) Read(ctx context.Context, uri string) (*Content, error) {
 	raw, err := s.request(ctx, mcp.MethodReadResource, map[string]any{"uri": uri})
 	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeInvalidParams {
-		// 2026-07-28 defines no error code for a missing resource; its servers answer with
-		// "invalid params", as some legacy servers do.
+		// 2026-07-28 defines no error code for a missing resource: its servers, and some legacy
+		// servers, answer "invalid params".
 		return nil, fmt.Errorf("read %q: %w: %w", uri, ErrNotFound, err)
 	}
 	if err != nil {
@@ -192,7 +191,7 @@ func newContent(raw json.RawMessage) (*Content, error) {
 	return c, nil
 }
 
-// add hashes one entry; it removes the known members from the map.
+// add hashes one entry and removes the known members from the map.
 func (c *Content) add(h hash.Hash, text *strings.Builder, entry map[string]json.RawMessage) error {
 	for _, name := range []string{"uri", "mimeType"} {
 		value, exact, _ := takeString(entry, name)
@@ -229,8 +228,7 @@ func (c *Content) add(h hash.Hash, text *strings.Builder, entry map[string]json.
 	return nil
 }
 
-// decodeBlob returns the bytes of a blob. A blob that is not valid base64 is used as it is: it
-// can still be compared.
+// decodeBlob returns the bytes of a blob. Invalid base64 is used as is: it can still be compared.
 func decodeBlob(s string) []byte {
 	if data, err := base64.StdEncoding.DecodeString(s); err == nil {
 		return data
@@ -241,7 +239,7 @@ func decodeBlob(s string) []byte {
 	return []byte(s)
 }
 
-// hashField writes a field so that no two sequences of fields hash alike.
+// hashField hashes a field so that no two sequences of fields hash alike.
 func hashField(h hash.Hash, name string, value []byte) {
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(len(value)))
@@ -250,8 +248,7 @@ func hashField(h hash.Hash, name string, value []byte) {
 	h.Write(value)
 }
 
-// takeString removes a string member and returns it, and the bytes that represent it in a
-// digest.
+// takeString removes a string member and returns it with the bytes that represent it in a digest.
 func takeString(m map[string]json.RawMessage, name string) (s string, exact []byte, ok bool) {
 	raw := m[name]
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
@@ -259,7 +256,7 @@ func takeString(m map[string]json.RawMessage, name string) (s string, exact []by
 	}
 	delete(m, name)
 	exact = []byte(s)
-	if strings.ContainsRune(s, utf8.RuneError) { // decoding may have replaced invalid bytes by it
+	if strings.ContainsRune(s, utf8.RuneError) { // may stand for invalid bytes
 		var spelled string
 		if json.Unmarshal(catalog.Lossless(raw), &spelled) == nil {
 			exact = []byte(spelled)

@@ -18,29 +18,29 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// Request is a request in its raw form, for a proxy that forwards what it received.
+// Request is a raw request, for a proxy that forwards what it received.
 type Request struct {
 	Method string
-	// Params are sent unchanged, except for the members of _meta that the session sets: its own
-	// progress token and, in the modern era, the client.
+	// Params are sent unchanged, except for members of _meta that the session sets: its progress
+	// token and, in the modern era, the client.
 	Params map[string]json.RawMessage
-	// Progress is called with the progress that the server reports. It is called by
-	// the goroutine that reads from the server, one call at a time and none after Do
-	// has returned, and must return at once. Nil: the server is not asked to report.
+	// Progress is called for each progress report, one call at a time and never after Do returns,
+	// by the goroutine that reads from the server; it must not block. Nil: the server is not asked
+	// to report.
 	Progress func(Progress)
-	// Timeout is how long the server may be silent; see [WithProgress]. 0: the
-	// request timeout of the server's entry.
+	// Timeout is how long the server may be silent; see [WithProgress]. 0: the request timeout of
+	// the server's entry.
 	Timeout time.Duration
-	// Client holds the capabilities of the client for which the request is made, a JSON
-	// object; nil: it has none. A server of the modern era sees them, and may answer
-	// with a result that is not complete: Do returns that as it is, and the client
-	// answers by repeating the request. In the legacy era Client has no effect.
+	// Client holds the capabilities of the client that makes the request, as a JSON object; nil: it
+	// has none. A modern server sees them and may answer with an incomplete result: Do returns it
+	// unchanged, and the client answers by repeating the request. In the legacy era, Client has no
+	// effect.
 	Client json.RawMessage
 }
 
-// Do sends a request and returns the raw result; a notification, whose method begins with
-// "notifications/", has no result. Errors are as for the other methods; an [*RPCError] is the
-// server's, unchanged. When ctx ends, the request is cancelled on the server.
+// Do sends a request and returns the raw result. A notification, whose method begins with
+// "notifications/", has no result. Errors are the same as for the other methods; an [*RPCError] is
+// the server's, unchanged. When ctx ends, the request is cancelled on the server.
 func (s *Session) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	if strings.HasPrefix(q.Method, "notifications/") {
 		var params map[string]any
@@ -70,14 +70,14 @@ func rawParams(raw map[string]json.RawMessage) map[string]any {
 
 func (s *Session) requestTimeout() time.Duration { return time.Duration(s.timeout.Load()) }
 
-// request sends a request and returns its result. It ends when ctx or the session does, or
-// after the request timeout, whichever is first.
+// request sends a request and returns its result. It ends when ctx or the session ends, or after
+// the request timeout.
 func (s *Session) request(ctx context.Context, method string, params map[string]any) (json.RawMessage, error) {
 	return s.bounded(ctx, method, params, limits{progress: progressOf(ctx)}, nil)
 }
 
-// bounded sends a request within limits. client holds the capabilities of the client that makes the
-// request; with them, a modern server may answer with an incomplete result. nil: there is no client.
+// bounded sends a request within limits. client holds the capabilities of the client that makes it:
+// a modern server may then answer with an incomplete result. nil: there is no client.
 func (s *Session) bounded(ctx context.Context, method string, params map[string]any, l limits, client json.RawMessage) (json.RawMessage, error) {
 	id, info := s.nextID(), s.Info()
 	ctx, stop := s.bound(ctx, id, l)
@@ -93,12 +93,12 @@ func (s *Session) bounded(ctx context.Context, method string, params map[string]
 	return s.exchange(ctx, s.conn, q)
 }
 
-// nextID returns a new request id. Ids are strings: nothing can confuse them with the numeric
+// nextID returns a new request id. Ids are strings, so nothing can confuse them with the numeric
 // ids of a server's own requests.
 func (s *Session) nextID() string { return "mcptrack-" + strconv.FormatInt(s.seq.Add(1), 10) }
 
-// send sends a request over the given connection in the given protocol version. Only ctx bounds
-// it: handshakes and listens have limits of their own.
+// send sends a request over conn in the given protocol version. Only ctx bounds it: handshakes and
+// listens have their own limits.
 func (s *Session) send(ctx context.Context, conn *wire.Conn, version, id, method string, params map[string]any) (json.RawMessage, error) {
 	return s.do(ctx, conn, s.prepare(conn, version, id, method, params))
 }
@@ -123,7 +123,7 @@ func (s *Session) do(ctx context.Context, conn *wire.Conn, q wire.Request) (json
 	raw, err := s.exchange(ctx, conn, q)
 	if err != nil {
 		if s.opts.OneShot && errors.Is(err, errDeadline) {
-			err = conn.WithOutput(err) // it concerns this request, or the start
+			err = conn.WithOutput(err) // the output concerns this request or the start
 		}
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (s *Session) exchange(ctx context.Context, conn *wire.Conn, q wire.Request)
 	}
 	raw, err := conn.Do(ctx, q)
 	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeUnsupportedVersion && s.Info().Era == EraModern {
-		// The server is another one now. The next session will find out what it speaks.
+		// The server was replaced. The next session finds out which version it speaks.
 		end := &EndError{Reason: "the server no longer supports the protocol version " + mcp.ModernVersion, ExitCode: -1, Err: err}
 		s.end(end)
 		return nil, &InterruptedError{Err: end}
@@ -155,7 +155,7 @@ func withMeta(params map[string]any, members map[string]any) map[string]any {
 		maps.Copy(meta, old)
 	case json.RawMessage:
 		var raw map[string]json.RawMessage
-		_ = json.Unmarshal(old, &raw) // if it is not an object, there is nothing to keep
+		_ = json.Unmarshal(old, &raw) // not an object: nothing to keep
 		for name, value := range raw {
 			meta[name] = value
 		}
@@ -165,7 +165,8 @@ func withMeta(params map[string]any, members map[string]any) map[string]any {
 	return p
 }
 
-// checkResultType refuses results of an unknown resultType. Without one, a result is complete.
+// checkResultType rejects results of an unknown resultType. Without resultType, a result is
+// complete.
 func (s *Session) checkResultType(method string, raw json.RawMessage) error {
 	var result struct {
 		ResultType *string `json:"resultType"`
@@ -189,17 +190,17 @@ const maxExtended = time.Hour
 type Progress struct {
 	Progress float64 // finite
 	Total    float64 // 0: unknown
-	Message  string  // hostile, as everything from a server
+	Message  string  // hostile, like everything from a server
 }
 
 type progressKey struct{}
 
-// WithProgress requests progress reports for requests made with the returned context; a server
-// may send none. f is called on the goroutine that reads from the server, one call at a time
-// and not after the request returned; it must return at once.
+// WithProgress asks the server for progress reports on requests made with the returned context; it
+// may send none. The goroutine that reads from the server calls f, one call at a time and never
+// after the request returns; f must not block.
 //
-// A report extends the request: it fails when the server has been silent for the request
-// timeout, and in any case after an hour (or the request timeout, if that is longer).
+// A report extends the request: it fails once the server has been silent for the request timeout,
+// and in any case after an hour (or the request timeout, if that is longer).
 func WithProgress(ctx context.Context, f func(Progress)) context.Context {
 	return context.WithValue(ctx, progressKey{}, f)
 }
@@ -212,13 +213,13 @@ func progressOf(ctx context.Context) func(Progress) {
 // limits bound one request.
 type limits struct {
 	silence  time.Duration  // how long the server may be silent; 0: the request timeout
-	progress func(Progress) // called with each report; may be nil
+	progress func(Progress) // called for each report; may be nil
 }
 
-// bound returns the context of a request with the id. It ends when the server was
-// silent for too long, and at the latest after maxExtended: a server must not keep a
-// request for ever by reporting. This is the only policy for timeouts and progress;
-// see [WithProgress]. The caller calls stop once the request is over.
+// bound returns the context of a request. It ends when the server was silent for too long, and
+// after maxExtended at the latest: progress reports must not keep a request alive for ever. This is
+// the only policy for timeouts and progress; see [WithProgress]. The caller calls stop when the
+// request ends.
 func (s *Session) bound(ctx context.Context, id string, l limits) (_ context.Context, stop func()) {
 	silence := cmp.Or(max(l.silence, 0), s.requestTimeout())
 	late := fmt.Errorf("%w (%s)", errDeadline, silence)
@@ -232,7 +233,7 @@ func (s *Session) bound(ctx context.Context, id string, l limits) (_ context.Con
 	first, last := true, 0.0
 	s.progress.add(id, func(p Progress) {
 		if !first && p.Progress <= last {
-			return // the specification requires it to increase
+			return // the specification requires increasing values
 		}
 		first, last = false, p.Progress
 		idle.Reset(silence)
@@ -246,10 +247,9 @@ func (s *Session) bound(ctx context.Context, id string, l limits) (_ context.Con
 	}
 }
 
-// progressWatch holds the callbacks of requests, by progress token. The zero value is ready to
-// use.
+// progressWatch holds the callbacks of requests by progress token. The zero value is ready to use.
 type progressWatch struct {
-	mu    sync.Mutex // guards watch; held while a callback runs, so that none runs late
+	mu    sync.Mutex // guards watch; held during a callback, so that none runs late
 	watch map[string]func(Progress)
 }
 
@@ -268,8 +268,8 @@ func (w *progressWatch) remove(token string) {
 	delete(w.watch, token)
 }
 
-// report passes a report on; it runs on the goroutine that reads from the server. It ignores
-// reports with an unknown token, which are late or made up, and those without a number.
+// report passes a report to its callback, on the goroutine that reads from the server. It ignores
+// reports with an unknown token, which are late or forged, and reports without a number.
 func (w *progressWatch) report(n *wire.Notification) {
 	if n.Progress == nil || math.IsInf(*n.Progress, 0) {
 		return

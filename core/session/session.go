@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// Session is one live connection to one server. Its methods may be called from several
-// goroutines. The caller that dialled it must Close it, even after it has ended.
+// Session is one live connection to one server. Its methods are safe for concurrent use. The caller
+// that dialled it must Close it, even after it has ended.
 type Session struct {
 	opts    Options
 	redact  redactor
@@ -34,8 +34,8 @@ type Session struct {
 	subs   subscriptions
 	events eventStreams
 
-	// fullInfo sends the requests that a OneShot dial skipped and returns the complete
-	// Info; nil: none were skipped. Called at most once.
+	// fullInfo sends the requests that a OneShot dial skipped and returns the complete Info; nil:
+	// none were skipped. Called at most once.
 	fullInfo   func(context.Context) Info
 	streamOnce sync.Once // see listenForRequests
 	garbled    undecodable
@@ -43,7 +43,7 @@ type Session struct {
 	// ctx ends when the session is closed.
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     wire.Group // every goroutine of the session
+	wg     wire.Group // all goroutines of the session
 
 	// done is closed, under mu, when err is set.
 	done chan struct{}
@@ -53,7 +53,7 @@ type Session struct {
 	info Info
 }
 
-// newSession makes a session that has no connection yet.
+// newSession returns a session without a connection.
 func newSession(srv config.Server, opts Options) *Session {
 	s := &Session{
 		opts:    opts,
@@ -74,7 +74,6 @@ func newSession(srv config.Server, opts Options) *Session {
 	return s
 }
 
-// wireConfig returns the configuration of the session's connections.
 func (s *Session) wireConfig() wire.Config {
 	cfg := wire.Config{
 		MaxLine:      s.opts.Limits.MaxLine,
@@ -118,8 +117,7 @@ func (s *Session) Info() Info {
 	return s.info
 }
 
-// SetRequestTimeout sets the timeout of requests that start from now on; zero restores
-// the default.
+// SetRequestTimeout sets the timeout of later requests; zero restores the default.
 func (s *Session) SetRequestTimeout(d time.Duration) {
 	if d <= 0 {
 		d = config.DefaultRequestTimeout
@@ -131,25 +129,23 @@ func (s *Session) SetRequestTimeout(d time.Duration) {
 // connection.
 func (s *Session) HTTP() bool { return s.conn.HTTP() }
 
-// Signals returns the dirty set. It stays readable after the session ended.
+// Signals returns the dirty set. It stays readable after the session has ended.
 func (s *Session) Signals() *Signals { return s.signals }
 
-// Done is closed when the session is over: the server was lost, or Close was
-// called.
+// Done is closed when the session ends: the server was lost, or Close was called.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err returns why the session is over: an [*EndError], or [ErrClosed]. It is nil
-// before Done is closed.
+// Err returns why the session ended: an [*EndError] or [ErrClosed]. It is nil before Done is
+// closed.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Close ends the session and returns once the server's process group, the
-// connections and all goroutines of the session are gone. For a child that
-// ignores everything but SIGKILL that takes a few seconds. The error is always
-// nil; having to kill the child is not an error.
+// Close ends the session and returns once the server's process group, the connections and all
+// goroutines of the session are gone. That takes a few seconds if the child ignores everything
+// except SIGKILL. The error is always nil; having to kill the child is not an error.
 func (s *Session) Close() error {
 	s.end(ErrClosed)
 	if conn := s.conn; conn != nil {
@@ -160,7 +156,7 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// end marks the session as over and stores why. Only the first call counts.
+// end marks the session as ended and stores why. Only the first call counts.
 func (s *Session) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,10 +192,10 @@ const undecodableInterval = 5 * time.Second
 type undecodable struct {
 	mu      sync.Mutex // guards all below
 	last    time.Time  // when the last gap was raised
-	planned bool       // another one will be raised
+	planned bool       // another gap will be raised
 }
 
-// plan returns how long to wait before raising a gap; false if one is planned already.
+// plan returns how long to wait before raising a gap; false if one is already planned.
 func (u *undecodable) plan(now time.Time) (time.Duration, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -210,16 +206,14 @@ func (u *undecodable) plan(now time.Time) (time.Duration, bool) {
 	return max(0, u.last.Add(undecodableInterval).Sub(now)), true
 }
 
-// raised notes that the planned gap is raised now.
 func (u *undecodable) raised(now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.last, u.planned = now, false
 }
 
-// undecodable handles bytes that began like a message but could not be decoded. They may have
-// been a notification, so a gap is raised: at once, or at least undecodableInterval after the
-// last one.
+// undecodable handles bytes that began like a message but cannot be decoded. They may have been a
+// notification, so it raises a gap: immediately, or undecodableInterval after the previous one.
 func (s *Session) undecodable() {
 	s.signals.drop(DroppedUndecodable, 1)
 	wait, ok := s.garbled.plan(time.Now())

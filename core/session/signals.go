@@ -11,22 +11,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// Signals is the bounded dirty set of a session: which keys to look at again.
-// Raising a signal costs a map access and never blocks; a thousand signals for
-// one key are one entry with a count.
+// Signals is the bounded dirty set of a session: it says which keys to look at again. Raising a
+// signal costs one map access and never blocks; a thousand signals for one key are one entry with a
+// count.
 type Signals struct {
 	// wake has capacity one: the session sends without blocking and never closes it; only the
 	// session's owner receives.
 	wake     chan struct{}
 	max      int
-	untagged bool // notifications without a subscription id are accepted: some stdio servers send no ids
+	untagged bool // accept notifications without a subscription id: some stdio servers send none
 
 	mu      sync.Mutex
 	lists   map[catalog.Kind]struct{}
 	uris    map[string]Signal
-	subs    int // sub-resources among uris
+	subs    int // sub-resources in uris
 	gap     string
-	silent  bool // the only reason for gap is a silent stream
+	silent  bool // a silent stream is the only reason for gap
 	dropped map[string]int
 	want    wanted
 	listens map[string]*listen // modern: open listens, by request id
@@ -57,11 +57,11 @@ func newSignals(max int, believeUntagged bool) *Signals {
 	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, listens: map[string]*listen{}}
 }
 
-// C returns the channel that wakes the owner: after a receive it should call Take, which may
-// return nothing new. It is never closed.
+// C returns the channel that wakes the owner, which should then call Take; Take may return nothing
+// new. It is never closed.
 func (g *Signals) C() <-chan struct{} { return g.wake }
 
-// Take returns what became dirty since the last call, and clears it.
+// Take returns what became dirty since the last call and clears it.
 func (g *Signals) Take() Dirty {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +70,7 @@ func (g *Signals) Take() Dirty {
 	return b
 }
 
-// raiseGap records that notifications may be missing. If there is a reason already, it is kept.
+// raiseGap records that notifications may have been lost. The first reason is kept.
 func (g *Signals) raiseGap(reason string) {
 	g.mu.Lock()
 	g.setGap(reason)
@@ -78,8 +78,7 @@ func (g *Signals) raiseGap(reason string) {
 	g.ring()
 }
 
-// raiseSilent records that a stream was silent for so long that notifications may be
-// missing.
+// raiseSilent records that a stream was silent for so long that notifications may have been lost.
 func (g *Signals) raiseSilent(reason string) {
 	g.mu.Lock()
 	if g.gap == "" {
@@ -89,7 +88,7 @@ func (g *Signals) raiseSilent(reason string) {
 	g.ring()
 }
 
-// setGap records a gap that is more than a silent stream. g.mu must be held.
+// setGap records a gap for a reason other than a silent stream. g.mu must be held.
 func (g *Signals) setGap(reason string) {
 	if g.gap == "" || g.silent {
 		g.gap, g.silent = reason, false
@@ -102,14 +101,13 @@ func (g *Signals) drop(reason string, n int) {
 	g.mu.Unlock()
 }
 
-// setWanted replaces the set of lists and URIs whose notifications are delivered.
 func (g *Signals) setWanted(w wanted) {
 	g.mu.Lock()
 	g.want = w
 	g.mu.Unlock()
 }
 
-// wantMore adds w to that set, until the next setWanted.
+// wantMore adds w to the wanted set until the next setWanted.
 func (g *Signals) wantMore(w wanted) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,8 +132,8 @@ func (g *Signals) count(reason string, n int) {
 	g.dropped[reason] += n
 }
 
-// notify adds what a notification reports to the next batch of changes. It is called by the
-// goroutine that reads from the server, and does not block.
+// notify adds a notification to the dirty set. The goroutine that reads from the server calls it;
+// it does not block.
 func (g *Signals) notify(n *wire.Notification, modern bool) {
 	switch n.Method {
 	case mcp.NotificationToolsChanged:
@@ -189,7 +187,7 @@ func (g *Signals) updated(n *wire.Notification, modern bool) {
 	}
 }
 
-// mark marks a URI as dirty, and reports whether the owner has to be woken. g.mu must be held.
+// mark marks a URI as dirty and reports whether to wake the owner. g.mu must be held.
 func (g *Signals) mark(uri string) bool {
 	if uri == "" || len(uri) > maxURILength {
 		g.count(dropMalformed, 1)
@@ -234,7 +232,7 @@ func (g *Signals) parent(uri string) (string, bool) {
 		if i <= 0 {
 			break
 		}
-		// The subscribed URI may end in "/" or not.
+		// The subscribed URI may end in "/".
 		for _, p := range [...]string{rest[:i+1], rest[:i]} {
 			if _, ok := g.want.uris[p]; ok && p != uri {
 				return p, true
@@ -249,26 +247,27 @@ func (g *Signals) parent(uri string) (string, bool) {
 type Signal struct {
 	First  time.Time // when the first was received
 	Count  int
-	Parent string // the subscribed URI if this URI is a sub-resource of it; else ""
+	Parent string // the subscribed URI of which this URI is a sub-resource; else ""
 }
 
 // Dirty is what became dirty since the last Take.
 type Dirty struct {
 	Lists map[catalog.Kind]struct{}
-	// URIs are subscribed, or below a subscribed one (Signal.Parent names it). There are at
-	// most 1,000 distinct sub-resources; beyond that, the signal is for the parent.
+	// URIs are subscribed URIs or sub-resources of them (Signal.Parent names the subscribed URI).
+	// Beyond 1,000 distinct sub-resources, the signal is for the parent.
 	URIs map[string]Signal
-	// Gap is "" or the reason why notifications may have been lost: subscribe
-	// again, list again, read again, in this order.
+	// Gap is the reason why notifications may have been lost, or "". After a gap: subscribe, list
+	// and read again, in this order.
 	Gap string
-	// Silent is set if the only reason for the Gap is that a stream was silent: Subscribe has
-	// replaced it or will. No loss is known; a change found now is one that the old stream did
-	// not deliver.
+	// Silent means that a silent stream is the only reason for the Gap; Subscribe has replaced the
+	// stream or will. No loss is known: a change found now is one that the old stream did not
+	// deliver.
 	Silent bool
-	// Dropped counts irregular notifications, by reason. All but "untagged" were not delivered:
-	// "unsubscribed", "before_ack", "foreign_subscription", "overflow", "malformed", "items"
-	// (of lists, without a usable key) and "undecodable" (it began like a message but is not JSON;
-	// a gap follows). "untagged" ones lacked their subscription id, but were delivered.
+	// Dropped counts irregular notifications by reason. All except "untagged" were not delivered:
+	// "unsubscribed", "before_ack", "foreign_subscription", "overflow", "malformed", "items" (list
+	// items without a usable key) and "undecodable" (data that began like a message but is not
+	// JSON; a gap follows). "untagged" notifications lacked their subscription id but were
+	// delivered.
 	Dropped map[string]int
 }
 
@@ -281,20 +280,20 @@ const (
 	dropMalformed    = "malformed"
 	countUntagged    = "untagged"
 
-	// DroppedUndecodable and DroppedItems are the only reasons that may deserve a warning.
+	// Only DroppedUndecodable and DroppedItems may deserve a warning.
 	DroppedUndecodable = "undecodable"
 	DroppedItems       = "items"
 )
 
-// open registers a stream before its request is sent.
+// open registers a listen before its request is sent.
 func (g *Signals) open(l *listen) {
 	g.mu.Lock()
 	g.listens[l.id] = l
 	g.mu.Unlock()
 }
 
-// forget unregisters a stream. It reports whether its end is a gap: the stream had been
-// acknowledged and was still registered.
+// forget unregisters a listen. It reports whether the end is a gap: the listen was acknowledged and
+// still registered.
 func (g *Signals) forget(l *listen) (gap bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -303,7 +302,7 @@ func (g *Signals) forget(l *listen) (gap bool) {
 	return live && l.acked && !l.empty && !l.leaving
 }
 
-// leave marks the streams that will be hung up. They are delivered until then.
+// leave marks listens that will be hung up. Their notifications are delivered until then.
 func (g *Signals) leave(listens []*listen) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -312,14 +311,14 @@ func (g *Signals) leave(listens []*listen) {
 	}
 }
 
-// reason returns why the server ended the stream; "" if it did not say.
+// reason returns why the server ended the listen; "": it did not say.
 func (g *Signals) reason(l *listen) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return l.why
 }
 
-// live reports whether the stream is registered.
+// live reports whether the listen is registered.
 func (g *Signals) live(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -327,7 +326,7 @@ func (g *Signals) live(id string) bool {
 	return ok
 }
 
-// healthy reports whether the stream is registered and has not been silent.
+// healthy reports whether the listen is registered and was not silent for too long.
 func (g *Signals) healthy(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -335,8 +334,8 @@ func (g *Signals) healthy(id string) bool {
 	return l != nil && !l.silent
 }
 
-// wentSilent notes that no byte came on a stream for [wire.StreamIdle]: the next
-// Subscribe replaces it.
+// wentSilent records that no byte arrived on a listen for [wire.StreamIdle]: the next Subscribe
+// replaces it.
 func (g *Signals) wentSilent(l *listen) {
 	g.mu.Lock()
 	due := g.listens[l.id] == l && l.acked && !l.leaving && !l.silent
@@ -383,8 +382,8 @@ func (g *Signals) acknowledged(n *wire.Notification) {
 	}
 }
 
-// cancelled ends the listen named in a notifications/cancelled of the server, which is how a
-// server ends one on stdio.
+// cancelled ends the listen that the server's notifications/cancelled names: on stdio, servers end
+// a listen this way.
 func (g *Signals) cancelled(n *wire.Notification) {
 	g.mu.Lock()
 	l := g.listens[n.RequestID]

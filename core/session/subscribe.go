@@ -16,7 +16,7 @@ import (
 // Filter says what a server should push.
 type Filter struct {
 	Tools, Prompts, Resources bool     // changes of these lists
-	Events                    bool     // changes of the event types; see [Events.Changed]
+	Events                    bool     // changes of the event types; see [Session.EventTypesChanged]
 	URIs                      []string // updates of these resources
 }
 
@@ -29,24 +29,28 @@ func (f Filter) lists() map[catalog.Kind]bool {
 	return map[catalog.Kind]bool{catalog.Tools: f.Tools, catalog.Prompts: f.Prompts, catalog.Resources: f.Resources}
 }
 
+func (f Filter) equal(other Filter) bool {
+	return f.Tools == other.Tools && f.Prompts == other.Prompts && f.Resources == other.Resources && f.Events == other.Events && slices.Equal(f.URIs, other.URIs)
+}
+
 // normal returns the filter with sorted, unique URIs.
 func (f Filter) normal() Filter {
 	f.URIs = slices.Compact(slices.Sorted(slices.Values(f.URIs)))
 	return f
 }
 
-// Ack says what the server agreed to push. Whatever is missing must be polled.
+// Ack says what the server agreed to push. Everything that is missing must be polled.
 type Ack struct {
 	Honoured     Filter
 	MissingURIs  []string
 	MissingLists []catalog.Kind // templates count as resources
-	// Interrupted means that this call had to end the old subscription before it
-	// could begin the new one: list and compare again, as for a [Dirty.Gap].
+	// Interrupted means that the old subscription had to end before the new one could begin: list
+	// and compare again, as for a [Dirty.Gap].
 	Interrupted bool
 }
 
-// subscriptions holds the subscriptions of a session. Its lock is a channel, because it is held
-// during requests and a caller may give up waiting for it.
+// subscriptions is the state of a session's subscriptions. Its lock is a channel because it is held
+// during requests, and a caller may give up waiting for it.
 type subscriptions struct {
 	// busy has capacity one: a sender holds the lock until it receives.
 	busy chan struct{}
@@ -57,21 +61,22 @@ type subscriptions struct {
 	ack     Ack       // modern: what the server honoured
 
 	mu    sync.Mutex
-	ended time.Time // modern: when a listen last ended shortly after its beginning
+	ended time.Time // modern: when a short-lived listen last ended
 }
 
-// relisten is the least time between the end of a listen that lived no longer than that and the
-// next one, so that a server that ends every listen at once gets no tight loop.
+// relisten is how long a listen must live to be replaced immediately. After the end of a shorter
+// one, the next listen waits that long, so that a server that ends every listen causes no tight
+// loop.
 const relisten = time.Second
 
-// subscriptionsLost forgets all subscriptions, because the server may have been replaced, and raises a Gap.
+// subscriptionsLost forgets all subscriptions, because the server may have been replaced, and
+// raises a gap.
 func (s *Session) subscriptionsLost(reason string) {
 	s.subs.legacy.invalidate()
 	s.signals.raiseGap(reason)
 }
 
-// listenEnded records the end of a listen. Unless that was shortly after its beginning, it may
-// be replaced at once.
+// listenEnded records the end of a listen that began at the given time.
 func (sub *subscriptions) listenEnded(began time.Time) {
 	now := time.Now()
 	if now.Sub(began) > relisten {
@@ -82,7 +87,7 @@ func (sub *subscriptions) listenEnded(began time.Time) {
 	sub.ended = now
 }
 
-// pause waits until a listen may be opened again.
+// pause waits until another listen may be opened.
 func (sub *subscriptions) pause(ctx context.Context) error {
 	sub.mu.Lock()
 	ended := sub.ended
@@ -100,10 +105,10 @@ func newSubscriptions() subscriptions {
 	return subscriptions{busy: make(chan struct{}, 1), legacy: legacyState{uris: map[string]struct{}{}, doubt: map[string]struct{}{}}}
 }
 
-// Subscribe makes the server push exactly what the filter names and returns once the server has
-// confirmed. Subscriptions that are in the old and the new filter continue without
-// interruption, except with modern servers over stdio, where that is impossible and
-// [Ack.Interrupted] is set. Repeating a call costs nothing while the subscriptions last.
+// Subscribe makes the server push exactly what the filter names, and returns once the server has
+// confirmed. Subscriptions in both the old and the new filter continue without interruption, except
+// with modern servers over stdio, where this is impossible and [Ack.Interrupted] is set. Repeating
+// a call costs nothing while the subscriptions last.
 //
 // Lists that the server does not have are neither honoured nor missing. If the error is
 // [ErrUnsupported], the Ack is valid: the lists in it are pushed, and all URIs are missing.
@@ -131,12 +136,11 @@ func (s *Session) Subscribe(ctx context.Context, f Filter) (Ack, error) {
 	return ack, nil
 }
 
-// missingLists names the lists of a filter that are not pushed although the
-// server has them.
-func missingLists(want, honoured Filter, caps Capabilities) []catalog.Kind {
+// missingLists returns the lists in the filter that are not pushed although the server has them.
+func (f Filter) missingLists(honoured Filter, caps Capabilities) []catalog.Kind {
 	var missing []catalog.Kind
 	got := honoured.lists()
-	for k, wanted := range want.lists() {
+	for k, wanted := range f.lists() {
 		if wanted && !got[k] && caps.Has(k) {
 			missing = append(missing, k)
 			if k == catalog.Resources {
@@ -148,22 +152,21 @@ func missingLists(want, honoured Filter, caps Capabilities) []catalog.Kind {
 	return missing
 }
 
-// subscribeParallel bounds the subscribe requests in flight. More would make servers slower,
-// not faster.
+// subscribeParallel bounds the subscribe requests in flight. More would make servers slower.
 const subscribeParallel = 8
 
-// legacyState is what is believed to be subscribed on the server.
+// legacyState is what the server is believed to have subscribed.
 type legacyState struct {
 	mu   sync.Mutex
 	uris map[string]struct{}
-	// doubt has the URIs whose last subscribe or unsubscribe request was not answered: the
-	// server may push them or not. They are not in uris.
+	// doubt holds URIs whose last subscribe or unsubscribe request was not answered: the server may
+	// push them. They are not in uris.
 	doubt map[string]struct{}
 	// gen is incremented whenever the server may have forgotten all subscriptions.
 	gen int
 }
 
-// invalidate forgets the subscriptions: the next Subscribe requests all of them again.
+// invalidate forgets the subscriptions, so the next Subscribe requests all of them again.
 func (l *legacyState) invalidate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +175,7 @@ func (l *legacyState) invalidate() {
 	l.gen++
 }
 
-// plan compares the wanted URIs with the subscribed ones. URIs in doubt are subscribed or
+// plan compares the wanted URIs with the subscribed URIs. URIs in doubt are subscribed or
 // unsubscribed again.
 func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
 	l.mu.Lock()
@@ -193,8 +196,7 @@ func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
 	return add, remove, l.gen
 }
 
-// asking records that a request for the URI is about to be sent: its outcome is in doubt until
-// record is called.
+// asking puts a URI in doubt before its request is sent, until record is called.
 func (l *legacyState) asking(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,7 +204,7 @@ func (l *legacyState) asking(uri string) {
 	l.doubt[uri] = struct{}{}
 }
 
-// record records the outcome of a request, unless invalidate was called after it was planned.
+// record records the outcome of a request, unless invalidate was called since it was planned.
 func (l *legacyState) record(gen int, uri string, subscribed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,9 +227,9 @@ func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack
 		Resources: f.Resources && caps.ResourcesListChanged && info.Push,
 		Events:    f.Events && caps.EventsListChanged && info.Push,
 	}}
-	ack.MissingLists = missingLists(f, ack.Honoured, caps)
+	ack.MissingLists = f.missingLists(ack.Honoured, caps)
 	if !info.Push || len(f.URIs) > 0 && !caps.ResourcesSubscribe {
-		// Without a channel for notifications a subscription would be useless.
+		// Without a notification stream, a subscription is useless.
 		s.signals.setWanted(wantedOf(f))
 		ack.MissingURIs = f.URIs
 		if len(f.URIs) > 0 && !caps.ResourcesSubscribe {
@@ -237,7 +239,7 @@ func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack
 	}
 
 	add, remove, gen := s.subs.legacy.plan(f.URIs)
-	s.signals.wantMore(wantedOf(f)) // an update may arrive before the answer
+	s.signals.wantMore(wantedOf(f)) // an update may precede the response
 	missing, err := s.subscribeEach(ctx, add, gen)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
 		return ack, err
@@ -255,9 +257,9 @@ func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack
 	return ack, err
 }
 
-// subscribeEach subscribes the URIs and returns, sorted, those that the server refused. It
-// fails as a whole if the session or ctx ends, or if the server does not know the method;
-// answers received before that are recorded anyway.
+// subscribeEach subscribes the URIs and returns, sorted, those that the server refused. It fails if
+// the session or ctx ends, or if the server does not know the method; responses received until then
+// are recorded.
 func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (missing []string, err error) {
 	errs := s.forEach(ctx, mcp.MethodSubscribe, uris)
 	unsupported := false
@@ -288,8 +290,8 @@ func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (mi
 	return missing, nil
 }
 
-// unsubscribeEach ends subscriptions. A refusal is not retried: notifications of such a URI are
-// counted and dropped.
+// unsubscribeEach ends subscriptions. It does not retry after a refusal: notifications for such a
+// URI are counted and dropped.
 func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) (err error) {
 	errs := s.forEach(ctx, mcp.MethodUnsubscribe, uris)
 	for i, uri := range uris {
@@ -303,9 +305,9 @@ func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) (
 	return err
 }
 
-// forEach sends one request for each URI, a few at a time, and returns their errors in the
-// order of the URIs. After an error that concerns all requests, or after two request timeouts,
-// the remaining ones are not sent and get that error.
+// forEach sends one request per URI, a few concurrently, and returns the errors in the order of the
+// URIs. After an error that concerns all requests, or after two request timeouts, it sends no more;
+// the remaining URIs get that error.
 func (s *Session) forEach(ctx context.Context, method string, uris []string) []error {
 	errs := make([]error, len(uris))
 	ctx, stop := context.WithTimeoutCause(ctx, 2*s.requestTimeout(), errDeadline)

@@ -24,38 +24,36 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// guard stands between the library and the network. It adds the credentials and
-// sends them to the configured origin only, bounds what comes back, and records what
-// the library does not report.
+// guard stands between the library and the network. It sends credentials only to the configured
+// origin, bounds the responses and records what the library does not report.
 type guard struct {
 	conn    *Conn
 	base    http.RoundTripper
 	origin  *url.URL
 	headers http.Header
-	// credentials supply the header Authorization; nil: headers has it, or none is sent.
+	// credentials supply the Authorization header; nil: it is in headers, or none is sent.
 	credentials *Credentials
-	// onEvent is called for each event of a stream before the library gets it: an
-	// error ends the stream. nil: not called.
+	// onEvent is called for each event before the library gets it; an error ends the stream. nil:
+	// not called.
 	onEvent func(eventstream.Event) error
 
-	closing atomic.Bool // the connection is being closed: failures are our own doing
-	gone    atomic.Bool // the server is gone: the session is not deleted
+	closing atomic.Bool // the connection is being closed: ignore failures
+	gone    atomic.Bool // the server is gone: do not delete the session
 }
 
-// maxPeek is how many bytes of an error answer are looked at.
+// maxPeek bounds how many bytes of an error response are examined.
 const maxPeek = 64 << 10
 
 var errServerGone = errors.New("the server is gone")
 
-// close announces that the connection is about to be closed. gone says that the server is
-// gone.
+// close announces that the connection is about to be closed. gone means that the server is gone.
 func (g *guard) close(gone bool) {
 	g.closing.Store(true)
 	g.gone.Store(gone)
 }
 
-// RoundTrip implements [http.RoundTripper] for the library: notifications and
-// requests of the server are handled here and left out of event streams.
+// RoundTrip implements [http.RoundTripper] for the library. It handles notifications and requests
+// from the server and removes them from event streams.
 func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	x := exchangeOf(q.Context())
 	p, err := g.send(q, x)
@@ -65,8 +63,7 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	return p, err
 }
 
-// send makes a request. The body of an answer is bounded unless it is an event
-// stream.
+// send makes a request. It bounds the response body unless that is an event stream.
 func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 	fail := func(err error) (*http.Response, error) {
 		if q.Body != nil {
@@ -85,7 +82,7 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, 2*time.Second)
-		defer cancel() // the library does not read the answer
+		defer cancel() // the library does not read the response
 	}
 	q = q.Clone(x.trace(ctx))
 	maps.Copy(q.Header, g.headers)
@@ -112,25 +109,25 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 	return p, nil
 }
 
-// refused records the beginning of an error answer in x; the library can still read it.
-// An answer that says that the server does not know the session ends the connection.
+// refused records the beginning of an error response in x; the library can still read it. If the
+// server does not know the session, the connection ends.
 func (g *guard) refused(q *http.Request, p *http.Response, x *exchange) {
 	body, _ := io.ReadAll(io.LimitReader(p.Body, maxPeek))
 	p.Body = &joinedBody{io.MultiReader(bytes.NewReader(body), p.Body), p.Body}
 	x.answered(p, body)
-	// 2026-07-28 has no sessions: its 404 is an unknown method.
+	// 2026-07-28 has no sessions: there, 404 means an unknown method.
 	if q.Method != http.MethodPost || q.Header.Get(mcp.HeaderSession) == "" || g.closing.Load() {
 		return
 	}
 	if p.StatusCode == http.StatusNotFound ||
 		p.StatusCode == http.StatusBadRequest && bytes.Contains(bytes.ToLower(body), []byte("session")) {
 		x.unknownSession()
-		g.conn.expire(&EndError{Reason: fmt.Sprintf("the server does not know the session any more (HTTP status %d)", p.StatusCode), ExitCode: -1})
+		g.conn.expire(&EndError{Reason: fmt.Sprintf("the server no longer knows the session (HTTP status %d)", p.StatusCode), ExitCode: -1})
 	}
 }
 
-// show returns a URL without anything that may be secret: query, user info, and segments
-// of the path that look like tokens.
+// show returns a URL without parts that may be secret: query, user info and path segments that look
+// like tokens.
 func (g *guard) show(u *url.URL) string {
 	path := strings.Split(u.Path, "/")
 	for i, segment := range path {
@@ -141,7 +138,7 @@ func (g *guard) show(u *url.URL) string {
 	return g.conn.cfg.Redact(u.Scheme + "://" + u.Host + strings.Join(path, "/"))
 }
 
-// minToken is the length from which a segment with digits is taken for a token.
+// minToken is the length from which a path segment with digits counts as a token.
 const minToken = 12
 
 func (g *guard) target(p *http.Response) string {
@@ -152,33 +149,32 @@ func (g *guard) target(p *http.Response) string {
 	return g.show(u)
 }
 
-// Credentials supply the header Authorization where it changes while a connection lives.
-// They are sent to the origin of the endpoint only.
+// Credentials supply an Authorization header that may change while a connection lives. They are
+// sent only to the origin of the server.
 type Credentials struct {
-	// Header returns the value of the header, "" for none. With an error the request is
-	// not sent.
+	// Header returns the value of the header; "": none. If it fails, the request is not sent.
 	Header func(ctx context.Context) (string, error)
-	// Refused is called when the server refused a request with status 401 or 403. If it fails,
-	// the request fails with its error.
+	// Refused is called when the server rejected a request with status 401 or 403. If it fails, the
+	// request fails with its error.
 	Refused func(ctx context.Context, r Refusal) (Advice, error)
 }
 
-// Refusal is a server's response that refused the credentials, or their absence.
+// Refusal is a response that rejected the credentials or required some.
 type Refusal struct {
-	Header    string   // the Authorization header that was sent, "" for none
+	Header    string   // the Authorization header that was sent; "": none
 	Status    int      // 401 or 403
-	Challenge []string // the values of WWW-Authenticate
+	Challenge []string // values of WWW-Authenticate
 }
 
-// Advice is what to do about a refusal.
+// Advice says how to react to a refusal.
 type Advice struct {
-	Again  bool   // send the request again, with a new header
-	Said   string // why the server refused, printable
-	Remedy string // what the user can do, printable
+	Again  bool   // retry with a new header
+	Reason string // why the server refused; printable
+	Remedy string // what the user can do; printable
 }
 
-// authorized sends a request with the credentials, twice if they were renewed because the
-// server refused them.
+// authorized sends a request with the credentials. It retries once if they were renewed after the
+// server rejected them.
 func (g *guard) authorized(q *http.Request, x *exchange) (*http.Response, error) {
 	if g.credentials == nil {
 		p, err := g.base.RoundTrip(q)
@@ -210,7 +206,7 @@ func (g *guard) authorized(q *http.Request, x *exchange) (*http.Response, error)
 		if !advice.Again || again || q.Body != nil && q.GetBody == nil {
 			return p, nil
 		}
-		_, _ = io.CopyN(io.Discard, p.Body, maxPeek) // so that the connection can be used again
+		_, _ = io.CopyN(io.Discard, p.Body, maxPeek) // so that the connection can be reused
 		_ = p.Body.Close()
 		if q.GetBody != nil {
 			if q.Body, err = q.GetBody(); err != nil {
@@ -224,8 +220,8 @@ func unauthorized(p *http.Response) bool {
 	return p.StatusCode == http.StatusUnauthorized || p.StatusCode == http.StatusForbidden
 }
 
-// refuse makes the exchange fail with an error. q is the request if it will not be sent:
-// its body is closed; nil if it was sent.
+// refuse makes the exchange fail. q is a request that will not be sent, whose body is closed; nil
+// if it was sent.
 func (x *exchange) refuse(err error, q *http.Request) error {
 	if q != nil && q.Body != nil {
 		_ = q.Body.Close()
@@ -237,15 +233,15 @@ func (x *exchange) refuse(err error, q *http.Request) error {
 func (x *exchange) advise(a Advice, p *http.Response) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.said, x.remedy, x.challenge = a.Said, a.Remedy, p.Header.Values("WWW-Authenticate")
+	x.reason, x.remedy, x.challenge = a.Reason, a.Remedy, p.Header.Values("WWW-Authenticate")
 }
 
-// limitBody is an HTTP body whose Read fails beyond a limit. It counts the bytes after
-// decompression, so that a small answer cannot become a huge one.
+// limitBody is an HTTP body whose Read fails beyond a limit. It counts bytes after decompression,
+// so a small response cannot expand without bound.
 type limitBody struct {
 	io.ReadCloser
 	left, limit int64       // bytes
-	tooLarge    func(error) // is given the error of that Read
+	tooLarge    func(error) // called with the error of that Read
 }
 
 func (b *limitBody) Read(p []byte) (int, error) {
@@ -268,8 +264,8 @@ type joinedBody struct {
 	io.Closer
 }
 
-// eventFilter is an event stream as the library sees it: without the messages that
-// are handled here.
+// eventFilter is an event stream as the library sees it: without the messages that are handled
+// here.
 type eventFilter struct {
 	guard  *guard
 	body   io.Closer
@@ -277,13 +273,13 @@ type eventFilter struct {
 	x      *exchange
 
 	scratch scratch
-	// answered is set once the library was given an event that may be the answer.
+	// answered is set once the library got an event that may be the response.
 	answered bool
-	out      []byte        // the part of the stream that the library reads now
-	rest     []byte        // the end of out, which it has not read yet
-	id       string        // the last event id that the library was given
-	retry    time.Duration // the last retry field that it was given; 0: none
-	err      error         // returned once rest is read, by every later Read
+	out      []byte        // the part of the stream for the next reads
+	rest     []byte        // the unread end of out
+	id       string        // the last event id the library got
+	retry    time.Duration // the last retry field the library got; 0: none
+	err      error         // returned once rest is read, and by every later Read
 }
 
 func newEventFilter(g *guard, body io.ReadCloser, x *exchange) *eventFilter {
@@ -306,7 +302,7 @@ func (b *eventFilter) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// brokenOff is the error of a request whose event stream ended before the answer.
+// brokenOff is the error of a request whose event stream ended before the response.
 func (c *Conn) brokenOff(err error) error {
 	if err == io.EOF {
 		return errors.New("the server closed the event stream before it sent the response")
@@ -314,9 +310,8 @@ func (c *Conn) brokenOff(err error) error {
 	return fmt.Errorf("the event stream was interrupted before the response: %w", c.cleanError(err))
 }
 
-// next reads one event and handles the message in it. It appends to out what the library
-// has to see: events that were not handled here, and ids and retry fields, with which the
-// library resumes a stream.
+// next reads one event and handles its message. It appends to out what the library must see: events
+// that were not handled here, and the ids and retry fields with which the library resumes a stream.
 func (b *eventFilter) next() {
 	e, err := b.events.Read()
 	if err != nil {
@@ -347,28 +342,27 @@ func (b *eventFilter) next() {
 	b.id = id
 }
 
-// maxWait is the longest delay that a server can ask for.
+// maxWait is the longest delay that a server can request.
 const maxWait = 30 * time.Second
 
-// exchange records what happened on the network while the library made one request: the
-// guard fills it in, and Conn reads it when the library reports an error that says less.
-// It travels in the request's context.
+// exchange records what happened on the network during one request of the library. The guard fills
+// it in; Conn reads it if the library reports an error that says less. It travels in the request's
+// context.
 type exchange struct {
 	alive func() // called when bytes of an event stream arrive; nil: not called
 
 	mu     sync.Mutex    // guards what follows
-	status int           // last HTTP status; 0 on other transports
+	status int           // the last HTTP status; 0 on other transports
 	retry  time.Duration // from Retry-After, at most maxWait; 0: none
-	err    error         // says more than the library's error will; nil: none
-	body   []byte        // the beginning of an error answer; nil: none
-	// credentials says that an Authorization header was sent.
+	err    error         // says more than the library's error; nil: none
+	body   []byte        // the beginning of an error response; nil: none
+	// credentials means that an Authorization header was sent.
 	credentials bool
-	// said, remedy and challenge belong to a refusal of credentials.
-	said, remedy string
-	challenge    []string
-	sent         bool // all of the request was written
-	// unknown means that the server does not know the session: it did not look at the
-	// request.
+	// reason, remedy and challenge describe a refusal of credentials.
+	reason, remedy string
+	challenge      []string
+	sent           bool // the whole request was written
+	// unknown means that the server does not know the session: it did not process the request.
 	unknown bool
 }
 
@@ -378,8 +372,7 @@ func withExchange(ctx context.Context, x *exchange) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, x)
 }
 
-// exchangeOf returns the exchange in the context of a request, or a new one that is not
-// read.
+// exchangeOf returns the exchange in a request's context, or a new one that nobody reads.
 func exchangeOf(ctx context.Context) *exchange {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x
@@ -407,7 +400,7 @@ func (x *exchange) answered(p *http.Response, body []byte) {
 	x.status, x.retry, x.body = p.StatusCode, min(backoff.RetryAfter(p.Header), maxWait), body
 }
 
-// trace returns a context in which a request is recorded as sent.
+// trace returns a context that records when the request was sent.
 func (x *exchange) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
 		if info.Err == nil {
@@ -425,8 +418,8 @@ func (x *exchange) unknownSession() {
 	x.unknown = true
 }
 
-// interrupted returns the error as an [*InterruptedError] if the connection failed, or
-// if the server said that it did not begin to process the request.
+// interrupted returns err as an [*InterruptedError] if the connection failed, or if the server did
+// not process the request.
 func (x *exchange) interrupted(err error, stdio bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -440,7 +433,7 @@ func (x *exchange) interrupted(err error, stdio bool) error {
 	return &InterruptedError{Sent: !refused && (x.sent || stdio), Err: err}
 }
 
-// rpcError is the JSON-RPC error in the body of a refused request, if it has one.
+// rpcError returns the JSON-RPC error in the body of a rejected request; nil: there is none.
 func (x *exchange) rpcError() *sdk.JSONRPCErrorDetails {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -453,9 +446,9 @@ func (x *exchange) rpcError() *sdk.JSONRPCErrorDetails {
 	return r.Error
 }
 
-// oauthErrorLocked is what the body of a refusal of credentials says in the form of OAuth
-// (RFC 6749, section 5.2), {"error": "invalid_token", "error_description": "…"}; "" if it does
-// not. The library takes such a body for a JSON-RPC error and makes up a code for it.
+// oauthErrorLocked returns the OAuth error in the body of a 401 or 403 response (RFC 6749, section
+// 5.2: {"error": "invalid_token", "error_description": "…"}), or "". The library takes such a body
+// for a JSON-RPC error and invents a code for it.
 func (x *exchange) oauthErrorLocked() string {
 	var r struct {
 		Error       string `json:"error"`
@@ -467,13 +460,12 @@ func (x *exchange) oauthErrorLocked() string {
 	return cmp.Or(r.Description, r.Error)
 }
 
-// oauthRefused makes the OAuth error of the body, if there is one, the reason of a refusal
-// without another.
+// oauthRefused uses the OAuth error in the body as the reason for a refusal that has no other.
 func (x *exchange) oauthRefused(redact func(string) string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if said := x.oauthErrorLocked(); x.said == "" && said != "" {
-		x.said = redact(said)
+	if reason := x.oauthErrorLocked(); x.reason == "" && reason != "" {
+		x.reason = redact(reason)
 	}
 }
 
@@ -484,7 +476,7 @@ func (x *exchange) failed() bool {
 	return x.status >= 300
 }
 
-// error returns why a request failed, as far as the exchange knows; nil if it does not.
+// error returns why a request failed, as far as the exchange knows; nil if it does not know.
 func (x *exchange) error() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -497,7 +489,7 @@ func (x *exchange) error() error {
 	return x.wrapLocked(&HTTPError{x.status})
 }
 
-// wrap makes an error an [*AuthError] or [*RetryAfter] if the HTTP status says so.
+// wrap turns err into an [*AuthError] or [*RetryAfter] if the HTTP status says so.
 func (x *exchange) wrap(err error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -506,7 +498,7 @@ func (x *exchange) wrap(err error) error {
 
 func (x *exchange) wrapLocked(err error) error {
 	if x.status == http.StatusUnauthorized || x.status == http.StatusForbidden {
-		err = &AuthError{Status: x.status, Sent: x.credentials, Err: err, Said: x.said, Remedy: x.remedy, Challenge: x.challenge}
+		err = &AuthError{Status: x.status, Sent: x.credentials, Err: err, Reason: x.reason, Remedy: x.remedy, Challenge: x.challenge}
 	}
 	if x.retry > 0 && (x.status == http.StatusTooManyRequests || x.status == http.StatusServiceUnavailable) {
 		err = &RetryAfter{Wait: x.retry, Err: err}

@@ -25,8 +25,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/process"
 )
 
-// HTTPDialer is a server that is reached over HTTP. A session may make several
-// connections to it, to find the transport and version that work best.
+// HTTPDialer connects to one server over HTTP. A session may make several connections to find the
+// best transport and version.
 type HTTPDialer struct {
 	cfg     Config
 	url     *url.URL // without user info
@@ -35,10 +35,9 @@ type HTTPDialer struct {
 	base    *http.Transport
 }
 
-// NewHTTPDialer returns the server at the address, an absolute http or https URL.
-// Headers are sent with every request; user info of the address becomes an
-// Authorization header unless they have one. login supplies that header if neither does;
-// nil: nothing does.
+// NewHTTPDialer returns a dialer for the server at an absolute http or https URL. headers are sent
+// with every request; unless they contain Authorization, user info in the URL becomes that header.
+// login supplies the header if neither does; nil: there is no login.
 func NewHTTPDialer(address string, headers http.Header, login *Credentials, cfg Config) (*HTTPDialer, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -56,8 +55,8 @@ func NewHTTPDialer(address string, headers http.Header, login *Credentials, cfg 
 	return &HTTPDialer{cfg: cfg, url: u, headers: headers, login: login, base: newBase(cfg.DialContext)}, nil
 }
 
-// newBase returns the network side of an endpoint. It has no timeout for answers, as
-// streams have none; TCP keep-alive finds dead peers, requests have deadlines.
+// newBase returns the network side of a dialer. It has no response timeout because streams stay
+// open; TCP keep-alive detects dead peers, and requests have deadlines.
 func newBase(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
 	if dial == nil {
 		dial = (&net.Dialer{
@@ -86,27 +85,27 @@ func newBase(dial func(ctx context.Context, network, address string) (net.Conn, 
 	}
 }
 
-// Close drops idle connections; a Conn of the endpoint calls it when it is closed.
+// Close closes idle connections. Each Conn of the dialer calls it when it is closed.
 func (d *HTTPDialer) Close() { d.base.CloseIdleConnections() }
 
-// httpConn is the additional state of a connection over HTTP.
+// httpConn is the state of a connection over HTTP.
 type httpConn struct {
 	dialer *HTTPDialer
 	sse    bool
 	guard  *guard
 	client *http.Client
-	url    *url.URL // where messages are posted to; nil on the SSE transport until the server names it
-	// session returns the session id that the server gave, or "".
+	url    *url.URL // where messages are posted; nil on SSE until the server names it
+	// session returns the session id from the server, or "".
 	session func() string
-	version atomic.Value // string: the protocol version, once it is known
+	version atomic.Value // string: the protocol version, once known
 	mirrors mirrors
 	stream  *notificationStream // nil until Listen
 
-	replies chan struct{} // has room for maxReplies: a slot is sent before a reply goes out and received after; never closed
+	replies chan struct{} // has capacity maxReplies: holds a slot for each reply in flight; never closed
 	mu      sync.Mutex    // guards url on the SSE transport
 }
 
-// conn returns a connection over HTTP to which no transport is attached yet.
+// conn returns a connection without a transport.
 func (d *HTTPDialer) conn() *Conn {
 	c := newConn(d.cfg)
 	g := &guard{conn: c, base: d.base, origin: d.url, headers: d.headers, credentials: d.login}
@@ -160,12 +159,10 @@ func (h *httpConn) headersFor(q Request) (http.Header, error) {
 	return out, nil
 }
 
-// endpointEvent is the event in which a server on the SSE transport says where
-// messages are posted to.
+// endpointEvent is the event in which an SSE server names the URL for posting messages.
 const endpointEvent = "endpoint"
 
-// SSE connects over the HTTP+SSE transport of 2024-11-05. ctx bounds the wait for the
-// server's endpoint.
+// SSE connects over the HTTP+SSE transport of 2024-11-05. ctx bounds the wait for the endpoint.
 func (d *HTTPDialer) SSE(ctx context.Context) (*Conn, error) {
 	c := d.conn()
 	c.http.sse, c.http.url = true, nil
@@ -189,8 +186,7 @@ func (d *HTTPDialer) SSE(ctx context.Context) (*Conn, error) {
 	return c, nil
 }
 
-// startSSE opens the event stream. The stream lives longer than ctx, which only bounds the
-// wait for it.
+// startSSE opens the event stream. ctx bounds only the wait for it; the stream outlives ctx.
 func (c *Conn) startSSE(ctx context.Context, tr *transport.SSE) error {
 	x := new(exchange)
 	start, cancel := context.WithCancelCause(withExchange(c.ctx, x))
@@ -209,7 +205,7 @@ func (c *Conn) startSSE(ctx context.Context, tr *transport.SSE) error {
 	return c.requestError(ctx, x, err)
 }
 
-// checkEndpoint refuses an endpoint of another origin.
+// checkEndpoint rejects an endpoint on another origin.
 func (h *httpConn) checkEndpoint(e eventstream.Event) error {
 	if e.Type != endpointEvent {
 		return nil
@@ -219,7 +215,7 @@ func (h *httpConn) checkEndpoint(e eventstream.Event) error {
 		return errors.New("the server sent an endpoint that is not a URL")
 	}
 	if u.Scheme != h.guard.origin.Scheme || u.Host != h.guard.origin.Host {
-		return fmt.Errorf("the server sent an endpoint of another origin: %s",
+		return fmt.Errorf("the server sent an endpoint on another origin: %s",
 			h.guard.conn.cfg.Redact((&url.URL{Scheme: u.Scheme, Host: u.Host}).String()))
 	}
 	h.mu.Lock()
@@ -229,18 +225,18 @@ func (h *httpConn) checkEndpoint(e eventstream.Event) error {
 }
 
 const (
-	// maxReplies bounds the replies to requests of the server that are being sent. The server
-	// may send any number of requests, and read the replies slowly.
+	// maxReplies bounds the replies in flight: a server may send any number of requests and read
+	// the replies slowly.
 	maxReplies = 16
-	// replyTimeout is how long sending one of these replies may take.
+	// replyTimeout bounds sending one reply.
 	replyTimeout = 5 * time.Second
-	// answerPatience is how long the answer of a client is posted again and again. It may be
-	// large, or that of a person, who cannot be asked again.
+	// answerPatience is how long posting a client's answer is retried. The answer may be large or
+	// come from a person, who cannot be asked twice.
 	answerPatience = 30 * time.Second
 )
 
-// postReply posts a reply that no client gave to a request of the server, in the background, so
-// that its caller can read the next message. A reply beyond maxReplies is dropped.
+// postReply posts a reply that needed no client. It runs in the background so that the caller can
+// read the next message. Replies beyond maxReplies are dropped.
 func (c *Conn) postReply(answer []byte) {
 	address := c.http.address()
 	if address == "" {
@@ -254,16 +250,16 @@ func (c *Conn) postReply(answer []byte) {
 	}
 	if !c.group.Go(func() {
 		defer func() { <-c.http.replies }()
-		_, _ = c.post(c.ctx, address, answer) // the server may ask again
+		_, _ = c.post(c.ctx, address, answer) // the server may repeat the request
 	}) {
 		<-c.http.replies
 	}
 }
 
-// postAnswer posts the answer of the client to a request of the server, and returns when the
-// server has it. The server waits for that, maybe while a request of ours waits for the server:
-// an answer that could not be delivered for the moment is posted again, for at most
-// answerPatience. The goroutine of the request calls it, of which there are at most maxInbound.
+// postAnswer posts the client's answer to a request from the server and returns when the server has
+// it. The server waits for the answer, maybe while our own request waits for the server, so posting
+// is retried after temporary failures, for at most answerPatience. At most maxInbound goroutines
+// run it.
 func (c *Conn) postAnswer(answer []byte) {
 	address := c.http.address()
 	if address == "" {
@@ -275,7 +271,7 @@ func (c *Conn) postAnswer(answer []byte) {
 	for {
 		again, err := c.post(ctx, address, answer)
 		if err != nil {
-			c.cfg.Logger.Debug("an answer to the server was not delivered", "err", c.cleanError(err))
+			c.cfg.Logger.Debug("a response to the server was not delivered", "err", c.cleanError(err))
 		}
 		if !again || !backoff.Sleep(ctx, waits.Next()) {
 			return
@@ -283,7 +279,7 @@ func (c *Conn) postAnswer(answer []byte) {
 	}
 }
 
-// post posts a reply. If it fails, again reports whether the server may take it later.
+// post posts a reply. If that fails, again reports whether a retry may succeed.
 func (c *Conn) post(ctx context.Context, address string, reply []byte) (again bool, err error) {
 	x := new(exchange)
 	ctx, cancel := context.WithTimeout(withExchange(ctx, x), replyTimeout)
@@ -297,14 +293,14 @@ func (c *Conn) post(ctx context.Context, address string, reply []byte) (again bo
 	c.http.identify(q.Header)
 	p, err := c.http.client.Do(q)
 	if err != nil {
-		return x.error() == nil, err // what the exchange knows is a refusal of ours, or a redirect
+		return x.error() == nil, err // the exchange knows only our own refusals and redirects
 	}
-	_, _ = io.CopyN(io.Discard, p.Body, maxPeek) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, p.Body, maxPeek) // so that the connection can be reused
 	_ = p.Body.Close()
 	return transient(p.StatusCode), x.error()
 }
 
-// identify adds the headers that say which session a request belongs to.
+// identify adds the headers that identify the session.
 func (h *httpConn) identify(header http.Header) {
 	if id := h.session(); id != "" {
 		header.Set(mcp.HeaderSession, id)
@@ -314,7 +310,7 @@ func (h *httpConn) identify(header http.Header) {
 	}
 }
 
-// address returns where messages are posted to, or "".
+// address returns the URL for posting messages, or "".
 func (h *httpConn) address() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -324,28 +320,28 @@ func (h *httpConn) address() string {
 	return h.url.String()
 }
 
-// mirrors knows which tools of the modern era want arguments repeated in HTTP headers, by
-// "x-mcp-header" in their schemas: servers refuse calls without them.
+// mirrors knows which modern tools require arguments to be repeated in HTTP headers ("x-mcp-header"
+// in their schemas). Servers reject calls without these headers.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 type mirrors struct {
 	mu     sync.Mutex           // guards what follows
-	listed bool                 // the list of tools is known
-	tools  map[string]*sdk.Tool // the tools that want headers, by name
-	bad    map[string]error     // those whose annotations are invalid, by name
+	listed bool                 // the tool list is known
+	tools  map[string]*sdk.Tool // tools that require headers, by name
+	bad    map[string]error     // why annotations are invalid, by tool name
 }
 
-// LearnTools takes the server's list of tools, which says which headers calls need.
+// LearnTools records the server's tool list, which says which headers calls need.
 func (c *Conn) LearnTools(items []catalog.Item) {
 	if c.http != nil {
 		c.http.mirrors.learn(items)
 	}
 }
 
-// ToolsKnown reports whether it is known which headers calls need, or none are needed.
+// ToolsKnown reports whether it is known which headers calls need. Only HTTP needs any.
 func (c *Conn) ToolsKnown() bool { return c.http == nil || c.http.mirrors.known() }
 
-// ToolError returns why a tool must not be called, because its annotations are invalid; nil for
-// other tools, and for those that were not listed.
+// ToolError returns why a listed tool must not be called: its annotations are invalid. It is nil
+// for all other tools.
 func (c *Conn) ToolError(name string) error {
 	if c.http == nil {
 		return nil
@@ -379,7 +375,7 @@ func (m *mirrors) learn(items []catalog.Item) {
 	m.listed, m.tools, m.bad = true, tools, bad
 }
 
-// headers returns the headers that a tools/call with these params has to carry; nil: none.
+// headers returns the headers that a tools/call with these params needs; nil: none.
 func (m *mirrors) headers(params json.RawMessage) map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,17 +16,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/process"
 )
 
-// Notification is a notification of the server: the members of params that a session
-// acts on. A member that is missing or has a wrong type is zero.
+// Notification is a notification from the server: the members of params that a session uses. A
+// member that is missing or has the wrong type is zero.
 type Notification struct {
 	Method        string                  `json:"-"`
 	Malformed     bool                    `json:"-"` // a member had a wrong type
-	Raw           json.RawMessage         `json:"-"` // all params, a copy; only of MCP Events
+	Raw           json.RawMessage         `json:"-"` // a copy of all params; only for MCP Events
 	Meta          meta                    `json:"_meta"`
 	URI           string                  `json:"uri"`
-	RequestID     string                  `json:"requestId"`     // ours are strings; "" for any other
-	Honoured      *mcp.SubscriptionFilter `json:"notifications"` // of an acknowledgement; nil if absent
-	ProgressToken string                  `json:"progressToken"` // ours are strings; "" for any other
+	RequestID     string                  `json:"requestId"`     // "" unless it is a string: our ids are strings
+	Honoured      *mcp.SubscriptionFilter `json:"notifications"` // in an acknowledgement; nil: absent
+	ProgressToken string                  `json:"progressToken"` // "" unless it is a string: our tokens are strings
 	Progress      *float64                `json:"progress"`
 	Total         float64                 `json:"total"`
 	Message       string                  `json:"message"`
@@ -36,10 +36,10 @@ type meta struct {
 	Subscription SubscriptionID `json:"io.modelcontextprotocol/subscriptionId"`
 }
 
-// SubscriptionID names the subscriptions/listen that a notification belongs to.
+// SubscriptionID names the subscriptions/listen to which a notification belongs.
 type SubscriptionID struct {
 	Present bool
-	ID      string // "" if it is not a string: the ids that we send are strings
+	ID      string // "" unless it is a string: the ids we send are strings
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -51,16 +51,16 @@ func (s *SubscriptionID) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// message is a notification or a request of the server.
+// message is a notification or request from the server.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params Notification    `json:"params"`
 }
 
-// receive handles a message of the server. It reports false for an answer, which the
-// transport has to handle, unless the transport could not decode it. m is scratch space
-// of the calling goroutine.
+// receive handles a message from the server. It returns false for a response, which the library
+// must handle; but it handles a response that the library could not decode. m is the calling
+// goroutine's scratch memory.
 func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
 	if n, ok := m.seen[string(data)]; ok {
 		m.Params = n
@@ -96,8 +96,8 @@ func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
 	return true
 }
 
-// undecodable reports data that is not JSON, but begins like a message: it may have been
-// a notification, before a crash or another writer to the same pipe spoilt it.
+// undecodable reports data that is not JSON but begins like a message. It may have been a
+// notification that a crash or another writer to the same pipe garbled.
 func (c *Conn) undecodable(data []byte) bool {
 	if beginsLikeMessage(data) {
 		c.cfg.Handler.Undecodable()
@@ -105,11 +105,10 @@ func (c *Conn) undecodable(data []byte) bool {
 	return true
 }
 
-// tooLong handles a line that was skipped because of its length: it fails the request that it
-// answers. Any other may have been a notification.
+// tooLong handles a line that was skipped because of its length. A response fails its request; any
+// other line may have been a notification.
 func (c *Conn) tooLong(line *process.LongLineError) {
-	// The members beside the first brace, and beside the last, belong to the message,
-	// wherever else "id" occurs.
+	// Only an "id" next to the first or last brace is certain to belong to the message.
 	const id, version, blank = `"id"\s*:\s*"([^"\\]*)"\s*`, `"jsonrpc"\s*:\s*"2\.0"\s*`, `\s*`
 	atHead := regexp.MustCompile(`^\{` + blank + `(?:` + version + `,` + blank + `)?` + id + `,`)
 	atTail := regexp.MustCompile(`,` + blank + id + `(?:,` + blank + version + `)?\}` + blank + `$`)
@@ -124,8 +123,8 @@ func (c *Conn) tooLong(line *process.LongLineError) {
 	c.pending.fail(string(found[1]), &TooLargeError{"line", "line", int64(line.Limit)})
 }
 
-// beginsLikeMessage reports whether data begins with a member of an object, or an object
-// in a batch: lines of logs begin with a brace or a bracket, too.
+// beginsLikeMessage reports whether data begins with a member of an object, or with an object in a
+// batch. A brace or bracket alone does not count: log lines also begin with them.
 func beginsLikeMessage(data []byte) bool {
 	const blank = " \t\r\n"
 	data = bytes.TrimLeft(data, blank)
@@ -136,15 +135,15 @@ func beginsLikeMessage(data []byte) bool {
 	return len(rest) > 0 && (data[0] == '{' && rest[0] == '"' || data[0] == '[' && rest[0] == '{')
 }
 
-// torn reports whether data lacks the end of a message.
+// torn reports whether the end of a message is missing.
 func torn(data []byte) bool {
 	data = bytes.TrimRight(data, " \t\r\n")
 	return len(data) > 0 && data[len(data)-1] != '}' && data[len(data)-1] != ']'
 }
 
-// answer returns the answer to a request of the server that no client answers: an empty
-// result for ping, and an error for any other method. No capability was offered for
-// these; a server that calls one all the same must not wait.
+// defaultAnswer returns the response to a request that no client answers: an empty result for ping,
+// an error for any other method. We offered no capability for these methods, but a server that
+// calls one anyway must not wait.
 func defaultAnswer(id json.RawMessage, method string) []byte {
 	if method == mcp.MethodPing {
 		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
@@ -152,10 +151,9 @@ func defaultAnswer(id json.RawMessage, method string) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"method not found"}}`, id, mcp.CodeMethodNotFound)
 }
 
-// rejectMalformed fails the request whose answer the transport cannot decode, mostly
-// an error whose code is not an integer or whose message is not a string: the
-// transport would drop the answer, and the request would wait until its deadline. It
-// reports false if data is left to the transport.
+// rejectMalformed fails the request whose response the library cannot decode, such as an error
+// whose code is not an integer. The library would drop the response, and the request would wait
+// until its deadline. It returns false if the library must handle data.
 func (c *Conn) rejectMalformed(data []byte) bool {
 	if torn(data) && !json.Valid(data) {
 		return c.undecodable(data)
@@ -181,7 +179,7 @@ func (c *Conn) rejectMalformed(data []byte) bool {
 	return true
 }
 
-// Bounds of scratch.seen, so that its texts take 64 KiB at most.
+// Bounds of scratch.seen, whose texts take at most 64 KiB.
 const (
 	maxSeen     = 128 // messages
 	maxSeenSize = 512 // bytes of a message
@@ -190,14 +188,13 @@ const (
 // scratch is the memory in which one goroutine decodes messages.
 type scratch struct {
 	message
-	// seen holds decoded notifications that say no more than that something changed, by
-	// the text of their messages. A server that announces the same change again and again
-	// sends the same text, and decoding it would be most of the work.
+	// seen caches decoded notifications that only say that something changed, by the text of the
+	// message. A server that announces the same change repeatedly sends the same text, and decoding
+	// it would be most of the work.
 	seen map[string]Notification
 }
 
-// remember adds the notification that was decoded last, from data, to seen if it belongs
-// there.
+// remember caches the notification just decoded from data, if seen may hold it.
 func (m *scratch) remember(data []byte) {
 	switch m.Method {
 	case mcp.NotificationResourceUpdated, mcp.NotificationResourcesChanged, mcp.NotificationToolsChanged, mcp.NotificationPromptsChanged:
@@ -219,18 +216,18 @@ func (m *scratch) remember(data []byte) {
 	m.seen[string(data)] = m.Params
 }
 
-// maxInbound bounds the requests of a server that are being answered.
+// maxInbound bounds the requests from the server that are being answered.
 const maxInbound = 32
 
-// inbound are the requests of the server that are being answered. The zero value is
-// ready.
+// inbound holds the requests from the server that are being answered. The zero value is ready to
+// use.
 type inbound struct {
 	mu     sync.Mutex
-	n      int                           // being answered, or their answers being sent: at most maxInbound
-	cancel map[string]context.CancelFunc // of those without an answer yet, by the request's id, as the server wrote it in JSON
+	n      int                           // requests whose response is being made or sent: at most maxInbound
+	cancel map[string]context.CancelFunc // requests without a response yet, by id as JSON
 }
 
-// add registers a request. repeated means that one with this id is being answered already.
+// add registers a request. repeated means that a request with this id is already being answered.
 func (i *inbound) add(id string, cancel context.CancelFunc) (ok, repeated bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -248,7 +245,7 @@ func (i *inbound) add(id string, cancel context.CancelFunc) (ok, repeated bool) 
 	return true, false
 }
 
-// remove forgets the id of a request that has been answered.
+// remove forgets the id of a request that was answered.
 func (i *inbound) remove(id string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -271,8 +268,8 @@ func (i *inbound) stop(id string) {
 	}
 }
 
-// serve lets the client answer a request of the server. A request that is repeated while it is
-// being answered, as by a stream that is resumed, gets that one answer.
+// serve lets the client answer a request from the server. A repeated request, as after a stream was
+// resumed, gets only that one response.
 func (c *Conn) serve(id json.RawMessage, method string, params json.RawMessage) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	if ok, repeated := c.inbound.add(string(id), cancel); !ok {
@@ -280,7 +277,7 @@ func (c *Conn) serve(id json.RawMessage, method string, params json.RawMessage) 
 		if repeated {
 			return
 		}
-		c.reply(encodeAnswer(id, nil, &RPCError{Code: mcp.CodeInternal, Message: "too many requests at the same time"}))
+		c.reply(encodeAnswer(id, nil, &RPCError{Code: mcp.CodeInternal, Message: "too many concurrent requests"}))
 		return
 	}
 	if !c.group.Go(func() {
@@ -302,8 +299,8 @@ func (c *Conn) serve(id json.RawMessage, method string, params json.RawMessage) 
 	}
 }
 
-// message gives a notification to the client if it is one of those for Client.Message; it
-// reports whether it did. notifications/cancelled stops the answer to a request.
+// forClient passes a notification to Handler.ClientMessage if only a client can use it, and reports
+// whether it did. notifications/cancelled cancels a request that is being answered.
 func (c *Conn) forClient(method string, data []byte) bool {
 	if c.cfg.Handler.Request != nil && method == mcp.NotificationCancelled {
 		var m struct {
@@ -311,7 +308,7 @@ func (c *Conn) forClient(method string, data []byte) bool {
 				ID json.RawMessage `json:"requestId"`
 			} `json:"params"`
 		}
-		_ = json.Unmarshal(data, &m) // without an id nothing is stopped
+		_ = json.Unmarshal(data, &m) // without an id, nothing is cancelled
 		c.inbound.stop(string(m.Params.ID))
 		return false
 	}
@@ -324,7 +321,7 @@ func (c *Conn) forClient(method string, data []byte) bool {
 	return true
 }
 
-// paramsOf returns a copy of the params of a message; nil if there are none.
+// paramsOf returns a copy of a message's params; nil if it has none.
 func paramsOf(data []byte) json.RawMessage {
 	var m struct {
 		Params json.RawMessage `json:"params"`

@@ -16,8 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/process"
 )
 
-// flushPatience is how long a cancelled request, or Close, waits for the server to accept
-// the messages that are on their way to it.
+// flushPatience is how long a cancelled request, or Close, waits for the server to read queued
+// messages.
 const flushPatience = 250 * time.Millisecond
 
 // stdioConn is the state of a connection over pipes.
@@ -120,8 +120,8 @@ func (c *Conn) watchStdio(ended <-chan error) {
 		}
 		return
 	}
-	// After an exit the last answers may still have to be read, and after the end of the
-	// output the process may still have to exit: wait a moment for either.
+	// After an exit, the last responses may be unread; after the end of the output, the process may
+	// still be exiting. Wait briefly for both.
 	var err error
 	drained := false
 	select {
@@ -150,8 +150,8 @@ func (c *Conn) watchStdio(ended <-chan error) {
 	c.endStdio(e, drained)
 }
 
-// endStdio ends the connection. If the output was read to its end (drained), the answers in
-// it have been delivered, and the library fails the requests that still wait.
+// endStdio ends the connection. If all output was read (drained), its responses were delivered, and
+// the library fails the requests that still wait.
 func (c *Conn) endStdio(err error, drained bool) {
 	if !drained {
 		c.fail(err)
@@ -167,7 +167,7 @@ func endReason(err error) string {
 	return "reading the server's output: " + printable.Reason(err, 0)
 }
 
-// waitFor receives a value into v. It reports false if none came within d.
+// waitFor receives a value into v. It returns false if none arrives within d.
 func waitFor[T any](ch <-chan T, v *T, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -179,34 +179,33 @@ func waitFor[T any](ch <-chan T, v *T, d time.Duration) bool {
 	}
 }
 
-// maxQueued bounds the bytes that wait for a server that does not read.
+// maxQueued bounds the bytes queued for a server that does not read.
 const maxQueued = 16 << 20
 
-// inputPatience is how long a connection outlives a failed write, so that the end of the process,
-// which says more, can be noticed first.
+// inputPatience is how long a connection outlives a failed write: the end of the process says more
+// and may be noticed meanwhile.
 const inputPatience = 2 * time.Second
 
 var errNotReading = errors.New("the server does not read its input")
 
-// lineQueue is the server's stdin as the library sees it: writes return at once, so
-// that no request can miss its deadline inside a write to a full pipe. One goroutine,
-// run, owns the real writes.
+// lineQueue is the server's stdin as the library sees it. Write never blocks, so no request can
+// miss its deadline in a write to a full pipe. One goroutine, run, makes the real writes.
 type lineQueue struct {
 	w io.WriteCloser
-	// patience returns how long one write may take; after that, or inputPatience after a write
-	// that failed, stalled is called.
+	// patience returns how long one write may take. After that, or inputPatience after a failed
+	// write, stalled is called.
 	patience func() time.Duration
 	stalled  func(error) // ends the connection
 
-	// wake has room for one: Write and Close send, run receives; never closed.
+	// wake has capacity one: Write and Close send, run receives; never closed.
 	wake chan struct{}
-	// written has room for one: run sends after a write, flush receives; never closed.
+	// written has capacity one: run sends after a write, flush receives; never closed.
 	written chan struct{}
 
 	mu     sync.Mutex
 	lines  [][]byte
-	size   int   // bytes in lines and of the line that run writes
-	err    error // why nothing is written any more; nil: writes succeed
+	size   int   // bytes in lines and in the line that run is writing
+	err    error // why writes fail; nil: they do not
 	closed bool
 }
 
@@ -215,7 +214,7 @@ func newLineQueue(w io.WriteCloser, patience func() time.Duration, stalled func(
 		wake: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
 
-// Write queues p, which is one whole message.
+// Write queues p, which must be one whole message.
 func (q *lineQueue) Write(p []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -231,7 +230,7 @@ func (q *lineQueue) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close closes the real stdin; what is still queued is not written.
+// Close closes the real stdin. Queued messages are discarded.
 func (q *lineQueue) Close() error {
 	q.mu.Lock()
 	if q.closed {
@@ -247,7 +246,7 @@ func (q *lineQueue) Close() error {
 	return q.w.Close()
 }
 
-// flush waits until nothing is queued any more, but not longer than the time given.
+// flush waits until the queue is empty, but at most the given time.
 func (q *lineQueue) flush(patience time.Duration) {
 	over := time.NewTimer(patience)
 	defer over.Stop()
@@ -273,8 +272,8 @@ func (q *lineQueue) ring() {
 	}
 }
 
-// broken waits a moment after a write has failed, and then ends the connection: the server never
-// gets the messages that were queued, and is not going to answer them.
+// broken ends the connection inputPatience after a failed write: the server never gets the queued
+// messages and will not answer them.
 func (q *lineQueue) broken(err error) {
 	t := time.NewTimer(inputPatience)
 	defer t.Stop()
@@ -294,7 +293,7 @@ func (q *lineQueue) broken(err error) {
 	}
 }
 
-// run writes until Close, or until a write fails.
+// run writes until Close is called or a write fails.
 func (q *lineQueue) run() {
 	for range q.wake {
 		q.mu.Lock()
@@ -327,13 +326,13 @@ func (q *lineQueue) run() {
 	}
 }
 
-// maxStack is how many of the last lines of stderr are searched for an error: a stack
-// trace with its message, and not what a long-lived server reported earlier.
+// maxStack is how many of the last stderr lines are searched for an error: enough for a stack trace
+// with its message, but not what a long-lived server reported earlier.
 const maxStack = 50
 
-// stderrCause returns the lines of stderr that explain the end of a program, joined
-// with " | ": the first that looks like an error and the last one, or the last three if
-// none looks like an error.
+// stderrCause returns the stderr lines that explain why a program ended, joined with " | ": the
+// first that looks like an error and the last line, or the last three lines if none looks like an
+// error.
 func stderrCause(lines []string) string {
 	recent := lines[max(0, len(lines)-maxStack):]
 	for i, line := range recent {
@@ -346,15 +345,14 @@ func stderrCause(lines []string) string {
 		return line + " | " + recent[len(recent)-1]
 	}
 	for _, line := range slices.Backward(lines) {
-		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") { // Go, before all its goroutines
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") { // Go prints it before its goroutines
 			return line + " | " + recent[len(recent)-1]
 		}
 	}
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
-// looksLikeError recognises the line in which common runtimes and package managers say
-// what went wrong.
+// looksLikeError recognises error lines of common runtimes and package managers.
 func looksLikeError(line string) bool {
 	line = strings.ReplaceAll(strings.ToLower(line), "non-fatal", "")
 	for _, sign := range []string{
@@ -373,9 +371,8 @@ func looksLikeError(line string) bool {
 	return false
 }
 
-// WithOutput adds to the error of a request without an answer what the server wrote instead: a
-// line on stdout that is not a message, such as that of a logger, and what its process wrote to
-// stderr.
+// WithOutput adds to the error of an unanswered request what the server wrote instead: a stdout
+// line that is not a message, and the end of stderr.
 func (c *Conn) WithOutput(err error) error {
 	if c.stdio == nil {
 		return err
